@@ -8,11 +8,15 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import socket
 import stat
 import struct
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from glob import glob
+from itertools import islice
 from typing import Any, Protocol
 
 from gputop.safe.deadline import NoAnswer, within
@@ -26,6 +30,8 @@ _CONNECT_S = 2.0
 _FOLDER_S = 8.0  # for a folder of its: to list it, to connect with patience, to be greeted
 _SILENT = "does not answer (dead mount?): whether an agent listens there cannot be told"
 _FOLDERS = ("GPUTOP_RUNTIME_DIR", "XDG_RUNTIME_DIR")
+_MOST_NAMES = 4096  # of sockets in one folder
+_SOCKET = re.compile(r"agent-(\d{1,10})-(\d{1,18})\.sock")
 
 
 class _Process(Protocol):
@@ -166,6 +172,27 @@ def present(pid: int, started_ticks: int, uid: int | None) -> bool:
     if silent:
         raise NoAgent(silent)
     return False
+
+
+def listening() -> frozenset[tuple[int, int]]:
+    """Pid and start of each process of this user whose agent has a socket here; root sees those of all users.
+
+    Only folders are listed: neither a process nor its environment is read. A name proves nothing, `connect` does.
+    """
+    own = os.geteuid()
+    named = [folder for name in _FOLDERS if os.path.isabs(folder := os.environ.get(name, ""))]
+    found: set[tuple[int, int]] = set()
+    for folder in (*named, *(glob("/tmp/gputop-*") if own == 0 else (f"/tmp/gputop-{own}",))):
+        for each in (folder, f"{folder}/gputop"):
+            with suppress(OSError):
+                found |= within(each, _named, each)
+    return frozenset(found)
+
+
+def _named(folder: str) -> set[tuple[int, int]]:
+    with os.scandir(folder) as entries:
+        found = (_SOCKET.fullmatch(entry.name) for entry in islice(entries, _MOST_NAMES))
+        return {(int(match[1]), int(match[2])) for match in found if match}
 
 
 def environment(pid: int) -> dict[str, str]:

@@ -7,7 +7,7 @@ import pytest
 from gputop.collect.jobs import groups
 from gputop.collect.jobs.groups import jobs
 from gputop.model import GpuShare, Process, Role
-from tests.jobtables import GPUS, draw, read
+from tests.jobtables import GPUS, draw, process, read
 
 TABLES = {
     "torchrun": """
@@ -391,6 +391,14 @@ def test_a_loader_is_a_loader_even_with_a_context_of_its_own() -> None:
 101  100 pt_data_worker gpu=0 | python t.py |   loader of 0
 """)
     assert draw(processes) == expected
+
+
+def test_who_makes_optimizer_steps_trains_whatever_else_is_known_of_it() -> None:
+    idle = process(100, 50, "python", "python train.py", {"torch": "3"})
+    asleep = process(101, 50, "train", "./train", {})  # of which nothing was read yet
+    (first, second), found = jobs([idle, asleep], GPUS, {asleep.identity})
+    assert (first.role, second.role) == (Role.OTHER, Role.TRAINER)
+    assert [job.ranks for job in found] == [(asleep.identity,)]
 
 
 def test_a_rank_is_asked_once_for_thousands_of_children(monkeypatch: pytest.MonkeyPatch) -> None:

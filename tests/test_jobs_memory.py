@@ -47,6 +47,12 @@ def test_an_unchanged_process_stays_the_same_object() -> None:
     assert [one is other for one, other in zip(first, second, strict=True)].count(False) == 1
 
 
+def test_a_step_of_one_that_was_no_trainer_is_told_at_once() -> None:
+    remembers, steps = Jobs(), frozenset({SLEEPERS[0].identity})
+    assert remembers.of(CAST, ("G0",)) == jobs(CAST, ("G0",))
+    assert remembers.of(CAST, ("G0",), steps) == jobs(CAST, ("G0",), steps) != jobs(CAST, ("G0",))
+
+
 CHANGES = st.one_of(
     st.tuples(st.just("gone"), st.integers(1, len(CAST) - 1)),
     st.tuples(st.just("back"), st.integers(1, len(CAST) - 1)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import islice
 from threading import Event
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from gputop.collect.live import Live
 from gputop.collect.meters import METER_FILLS, told_of
-from gputop.model import Process
+from gputop.model import Process, Role
 from tests.test_agent_meter import PROGRAM
 from tests.tracing import Job, job, scratch
 
@@ -45,6 +46,21 @@ def test_a_job_that_was_started_with_a_meter_shows_its_steps(folder: str) -> Non
         assert process.data_wait_percent is not None
         assert 10 < process.data_wait_percent < 90
         assert process.samples_per_s == pytest.approx(4 / process.step_s, rel=0.05)
+
+
+def test_a_training_that_shows_nothing_but_its_steps_is_a_job(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the CPU, without loaders, asleep most of the time: its agent's socket is what leads to it."""
+    monkeypatch.setenv("GPUTOP_RUNTIME_DIR", f"{folder}/run")
+    with job(folder, "no-loader", "90", "0", program=PROGRAM) as running:
+        frames = Live(interval_s=0.5, nvml=False).frames(stop := Event())
+        for frame in islice(frames, 30):
+            process = next((one for one in frame.processes if one.pid == running.pid), None)
+            if process is not None and process.step_s is not None and process.role is Role.TRAINER:
+                stop.set()
+        assert stop.is_set()
+        assert process is not None
+        assert process.data_wait_percent is None
+        assert [job.ranks for job in frame.jobs if job.key == process.job] == [(process.identity,)]
 
 
 SAID: dict[str, Any] = {

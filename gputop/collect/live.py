@@ -115,7 +115,10 @@ class Live:
         return Inspector(lambda: self._processes.latest().processes)
 
     def _read_processes(self) -> ProcessTable:
-        return self._reader.read(self._gpus.latest().shares, self.interest)
+        interest, steps = self.interest, self._meters.stepping
+        if steps:
+            interest = replace(interest, sight=interest.sight | {pid for pid, _ in steps})
+        return self._reader.read(self._gpus.latest().shares, interest)
 
     def _look(self, patience_s: float = PATIENCE_S) -> None:
         """Ask every lane for a fresh result and give them a moment; who is late is not waited for."""
@@ -129,7 +132,10 @@ class Live:
     def _compose(self, now_s: float, late_s: float) -> Frame:
         driver, hosted = self._gpus.latest(now_s), self._host.latest()
         table = with_shares(self._processes.latest(), driver.shares, driver.taken_s)
-        processes, found = self._jobs.of(table.processes, tuple(gpu.uuid for gpu in driver.gpus))
+        uuids = tuple(gpu.uuid for gpu in driver.gpus)
+        processes, found = self._jobs.of(table.processes, uuids, self._meters.stepping)
+        if self._meters.ask(processes):
+            processes, found = self._jobs.of(table.processes, uuids, self._meters.stepping)
         return Frame(
             wall_s=time.time(),
             mono_s=now_s,

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from gputop.agent_client import Agent, Lost, NoAgent, connect, present
+from gputop.agent_client import Agent, Lost, NoAgent, connect, listening, present
 from gputop.collect.lane import Lane
 from gputop.model import Identity, Process, Role
 from gputop.safe.identity import read_stat
@@ -48,7 +48,11 @@ class _Whom:
 
 
 class MeterLane:
-    """Asks those that have an agent; `of` gives each process what its meter says. Waits for nothing but at first."""
+    """Asks those that have an agent; `of` gives each process what its meter says. Waits for nothing but at first.
+
+    Whoever trains is asked, whoever has an agent's socket in a folder of ours, and whoever has PyTorch mapped: a small
+    training on the CPU shows neither GPU nor loaders nor much CPU time, and is seen to train by its steps alone.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -57,19 +61,31 @@ class MeterLane:
         self._wanted: tuple[Process, ...] = ()
         self._lane: Lane[Meters] = Lane("meters", self._read, {})
         self._started = False
+        self._listening: frozenset[tuple[int, int]] = frozenset()  # pid and start
+        self.stepping: frozenset[Identity] = frozenset()  # that have made optimizer steps, and live; swapped whole
 
-    def of(self, processes: Iterable[Process]) -> tuple[Process, ...]:
-        """The processes with what was read last; asks again."""
-        found = tuple(processes)
-        self._wanted = tuple(one for one in found if one.role is Role.TRAINER and one.verified)[:_MOST]
+    def ask(self, processes: Iterable[Process]) -> bool:
+        """Ask for the steps of these anew; True where it has waited for the first answers."""
         first, self._started = not self._started, True
+        if first:
+            self._listening = listening()
+        wanted = [one for one in processes if one.verified and one.unseen is None and self._may_step(one)]
+        self._wanted = tuple(sorted(wanted, key=lambda one: one.role is not Role.TRAINER)[:_MOST])
         if first:
             self._lane.start()
         self._lane.nudge()
-        if first and self._wanted:  # who asks only once shall see them, too
-            self._lane.settled(time.monotonic() + _FIRST_S)
+        # who asks only once shall see them, too
+        return first and bool(self._wanted) and self._lane.settled(time.monotonic() + _FIRST_S)
+
+    def of(self, processes: Iterable[Process]) -> tuple[Process, ...]:
+        """The processes with what was read last."""
         said = self._lane.latest
-        return tuple(replace(one, **said[one.identity]) if one.identity in said else one for one in found)
+        return tuple(replace(one, **said[one.identity]) if one.identity in said else one for one in processes)
+
+    def _may_step(self, process: Process) -> bool:
+        if process.role is Role.TRAINER or (process.pid, process.started_ticks) in self._listening:
+            return True
+        return "torch" in process.libraries and process.role is not Role.LOADER
 
     def stop(self) -> None:
         """Let the thread end, and go of the agents."""
@@ -79,6 +95,7 @@ class MeterLane:
             agent.close()
 
     def _read(self) -> Meters:
+        self._listening = listening()
         wanted = {one.identity: one for one in self._wanted}
         for gone in self._agents.keys() - wanted.keys():
             self._agents.pop(gone).close()
@@ -93,13 +110,18 @@ class MeterLane:
                 waiting[agent] = identity
             except Lost:
                 self._lose(identity)
-        return self._answers(waiting)
+        found = self._answers(waiting)
+        self.stepping = frozenset(
+            one for one in wanted if one in self.stepping or found.get(one, {}).get("step_count")
+        )  # who is late this time has trained nonetheless
+        return found
 
     def _is_due(self, process: Process) -> bool:
         now_s, tried_s = self._clock(), self._tried.get(process.identity)
         if tried_s is None:
             return True
-        return now_s - tried_s >= _AGAIN_S and (process.age_s or 0.0) < _TRIES_S
+        young = (process.age_s or 0.0) < _TRIES_S or process.identity in self._listening
+        return now_s - tried_s >= _AGAIN_S and young
 
     def _connect(self, process: Process) -> None:
         self._tried[process.identity] = self._clock()

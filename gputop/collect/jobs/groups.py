@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from gputop.collect.jobs.kin import LOADER
 from gputop.collect.jobs.launchers import is_notebook, is_python, is_ray, is_service, is_spawned, launcher, stem
@@ -19,13 +19,18 @@ _SHORT_ID = re.compile(r"[0-9a-f]{12}")
 Ranked = Sequence[tuple[int | None, Process]]
 
 
-def jobs(processes: Sequence[Process], gpus: Sequence[str] = ()) -> tuple[tuple[Process, ...], tuple[Job, ...]]:
-    """The processes with their role, job and rank, and the jobs; `gpus` are uuids in the order people count them."""
-    hinted = hints(processes)
+def jobs(
+    processes: Sequence[Process], gpus: Sequence[str] = (), stepping: Collection[Identity] = ()
+) -> tuple[tuple[Process, ...], tuple[Job, ...]]:
+    """The processes with their role, job and rank, and the jobs; `gpus` are uuids in the order people count them.
+
+    `stepping`: processes whose step meters have seen optimizer steps.
+    """
+    hinted = hints(processes, stepping)
     if not hinted:
         return tuple(processes), ()
     people = People(processes)
-    groups = _groups(people, people.trainers(hinted))
+    groups = _groups(people, people.trainers(hinted, stepping))
     heads = {root.pid for group in groups for root in group.roots}
     cast = list(processes)
     found = []

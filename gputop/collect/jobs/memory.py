@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import fields
 from operator import attrgetter
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from gputop.collect.jobs.groups import jobs
 from gputop.collect.jobs.kin import Tree
 from gputop.collect.jobs.trainers import at_work, hints
-from gputop.model import Job, Process, Role
+from gputop.model import Identity, Job, Process, Role
 from gputop.model.changed import changed
 from gputop.model.process import pid_of
 
@@ -26,6 +26,7 @@ class Jobs:
 
     def __init__(self) -> None:
         self._gpus: tuple[str, ...] = ()
+        self._stepping: Collection[Identity] = ()
         self._parts: dict[Key, Part] = {}
         self._pids: set[int] = set()  # of members and of who might become one: their new children matter
         self._kin: set[int] = set()  # these and their ancestors
@@ -34,12 +35,14 @@ class Jobs:
         self._found: tuple[Job, ...] = ()
         self._placed: dict[int, tuple[Process, Process]] = {}  # by the id of what came: that, and what it became
 
-    def of(self, processes: Sequence[Process], gpus: tuple[str, ...]) -> tuple[tuple[Process, ...], tuple[Job, ...]]:
-        """The processes with role, job and rank, and the jobs; `gpus` are uuids in the order people count them."""
+    def of(
+        self, processes: Sequence[Process], gpus: tuple[str, ...], stepping: Collection[Identity] = ()
+    ) -> tuple[tuple[Process, ...], tuple[Job, ...]]:
+        """The processes with role, job and rank, and the jobs; the arguments are those of `jobs`."""
         ids = list(map(id, processes))
         known = list(map(self._placed.get, ids))  # of a thousand nearly all are the same as before
-        if gpus != self._gpus or not self._as_before(processes, known):
-            self._learn(processes, gpus)
+        if (gpus, stepping) != (self._gpus, self._stepping) or not self._as_before(processes, known):
+            self._learn(processes, gpus, stepping)
             known = [None] * len(ids)
         placed = [before or (process, self._place(process)) for process, before in zip(processes, known, strict=True)]
         self._placed = dict(zip(ids, placed, strict=True))
@@ -52,11 +55,11 @@ class Jobs:
         role, job, rank = part
         return changed(process, role=role, job=job, rank=rank)
 
-    def _learn(self, processes: Sequence[Process], gpus: tuple[str, ...]) -> None:
-        told, self._found = jobs(processes, gpus)
-        self._gpus = gpus
+    def _learn(self, processes: Sequence[Process], gpus: tuple[str, ...], stepping: Collection[Identity]) -> None:
+        told, self._found = jobs(processes, gpus, stepping)
+        self._gpus, self._stepping = gpus, stepping
         self._parts = {(p.pid, p.started_ticks): (p.role, p.job, p.rank) for p in told if p.job}
-        matter = hints(processes)
+        matter = hints(processes, stepping)
         parents = {process.pid: process.parent_pid for process in processes}
         tree = Tree(parents)
         self._pids = {process.pid for process in matter} | {pid for pid, _ in self._parts}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
 from gputop.collect.jobs.kin import DEEPEST, FRAMEWORKS, LOADER
 from gputop.collect.jobs.launchers import is_notebook, is_python, is_service, is_spawned, launcher
-from gputop.model import Process
+from gputop.model import Identity, Process
 
 BUSY_PERCENT = 20.0  # of one core, now or on the whole: who does less trains nothing
 _SERVERS = ("nvidia-cuda-mps", "nv-hostengine", "nvidia-persiste", "dcgm")
@@ -26,8 +26,9 @@ class Origin(NamedTuple):
     step: Process | None
 
 
-def hints(processes: Iterable[Process]) -> list[Process]:
+def hints(processes: Iterable[Process], stepping: Collection[Identity] = ()) -> list[Process]:
     """The few that may have to do with training."""
+    steps = {pid for pid, _ in stepping}
     return [
         process
         for process in processes
@@ -36,6 +37,7 @@ def hints(processes: Iterable[Process]) -> list[Process]:
         or process.libraries
         or process.name[: len(LOADER)] == LOADER
         or (process.thread_names and process.talks)
+        or process.pid in steps
     ]
 
 
@@ -69,8 +71,11 @@ class People:
         found = self._children.get(process.pid)
         return [] if found is None else sorted((child for child in found if child.unseen is None), key=_pid)
 
-    def trainers(self, hinted: Iterable[Process]) -> dict[int, Process]:
-        """Those that train: they compute on a GPU, have loaders, are a rank, or run a framework and are busy."""
+    def trainers(self, hinted: Iterable[Process], stepping: Collection[Identity] = ()) -> dict[int, Process]:
+        """Those that train: they compute on a GPU, have loaders, are a rank, or run a framework and are busy.
+
+        And those that make optimizer steps, as their meters say, with whatever they do so.
+        """
         found: dict[int, Process] = {}
         perhaps: list[Process] = []
         feeds: set[int] = set()  # that have loaders
@@ -83,7 +88,7 @@ class People:
                 if parent is not None and ours and launcher(parent) is None:
                     found[parent.pid] = parent
                     feeds.add(parent.pid)
-            elif computes(process):
+            elif computes(process) or process.identity in stepping:
                 found[process.pid] = process
             elif process.talks or (is_python(process) and launcher(process) is None and not is_service(process)):
                 perhaps.append(process)
