@@ -83,7 +83,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "entry": {"cli"},
     "__init__": set(),
 }
-ALONE_IN_A_CHILD = {"lab.child_loader"}
+ALONE_IN_A_CHILD = {"lab.child_request"}
 EVERYWHERE = {"declare"}  # how a value is declared, in our own process
 ALONE = {"agent", "inject", "launch"}  # they run in a job, or in its place
 NEVER: dict[str, set[str]] = {"ui": {"export.prometheus"}}  # within a layer that may be imported
@@ -94,7 +94,7 @@ OUTSIDE_ONLY_IN: dict[str, tuple[str, ...]] = {
     "psutil": ("collect.details",),
     "prometheus_client": ("export.prometheus",),
     # the script that `gputop scaffold` prints, and what runs in the user's Python: we import neither
-    "torch": ("lab.train", "lab.child_loader"),
+    "torch": ("lab.train", "lab.child_request"),
 }
 IO_MODULES = {
     "asyncio", "datetime", "fcntl", "glob", "io", "logging", "multiprocessing", "os", "pathlib", "random", "secrets",

@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import stat
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -215,7 +216,24 @@ def test_what_runs_in_the_users_python_is_python_3_8_and_needs_no_gputop(path: P
     tree = ast.parse(path.read_text(), feature_version=(3, 8))
     names = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
     names |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert {name.split(".")[0] for name in names} <= {*sys.stdlib_module_names, "torch"}
+    assert {name.split(".")[0] for name in names} <= {*sys.stdlib_module_names, "torch", "child_request"}
+
+
+def test_names_beside_a_child_are_not_found_in_place_of_the_users(tmp_path: Path) -> None:
+    """The lab has a train.py, and a user has one, too."""
+    (tmp_path / "train.py").write_text("import results\ndef make():\n    return results.MADE\n")
+    (tmp_path / "results.py").write_text("import sys\nMADE = sys.modules\n")
+    script = tmp_path / "child.py"
+    folder = str(Path(lab.__file__).parent)
+    script.write_text(
+        f"import sys\nsys.path.insert(0, {folder!r})\nfrom child_request import make\n"
+        "request = dict(file=None, module='train', function='make', args=[])\n"
+        "print(make(request)['train'].__file__)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == f"{tmp_path}/train.py\n"
 
 
 SAYS = r"""
@@ -239,6 +257,8 @@ def ask(script: str, timeout_s: float = 30.0) -> dict[str, Any]:
         ("say(kind='error', text='DataLoader worker (pid 7) is killed by signal: Bus error. It is possible that '"
          "'dataloader\\'s workers are out of shared memory.')", "/dev/shm has"),
         ("say(kind='error', text='DataLoader worker (pid 7) is killed by signal: Killed. ')", "signal Killed: out of"),
+        ("say(kind='error', cause='memory', text='OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. "
+         "GPU 0 has a total capacity of 79.2 GiB')", "^CUDA out of memory: an allocation of 2.00 GiB failed$"),
         ("say(kind='error', text='ValueError: \\x1b[31mred', where='a.py:3 in f')", "ValueError: .*a.py:3 in f"),
     ],
 )  # fmt: skip
@@ -247,6 +267,13 @@ def test_each_way_to_fail_is_one_line(script: str, says: str) -> None:
         ask(script)
     assert "\n" not in str(trouble.value)
     assert "\x1b" not in str(trouble.value)
+
+
+def test_a_line_may_say_that_the_next_one_takes_longer() -> None:
+    said = ask("say(kind='ready', patience_s=60); time.sleep(6); say(kind='done', it='came')", 4.0)
+    assert said["it"] == "came"
+    with pytest.raises(child.Trouble, match="hung: no answer for 4 s"):
+        ask("say(kind='ready', patience_s='long'); time.sleep(60)", 4.0)
 
 
 def test_one_that_hangs_is_ended_with_what_it_started(tmp_path: Path) -> None:

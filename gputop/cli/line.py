@@ -44,11 +44,15 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
         self._tail = False
 
-    def keeps_tail(self, metavar: str) -> None:
-        """What stands after `--` is another program's: a list called `tail`, which argparse would mix with ours."""
+    def keeps_tail(self, example: str) -> None:
+        """What stands after `--` is another program's: a list called `tail`, which argparse would mix with ours.
+
+        `example` stands below all options, as it is.
+        """
         self._tail = True
         self.set_defaults(tail=[])
-        self.epilog = f"What stands after -- goes to the function: gputop loader FACTORY -- {metavar}"
+        self.formatter_class = argparse.RawDescriptionHelpFormatter
+        self.epilog = f"{example}\nWhat stands after -- goes to the function: {self.prog} FACTORY -- ARGS"
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """A misspelled option is told first: argparse would take its value for a command."""

@@ -220,13 +220,13 @@ _shtab_gputop_loader_options=(
   "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
   "--python[the Python of the training (this one, or the first with torch)]:PYTHON:"
+  "--timeout[longest time without progress\: then it hangs (60s)]:T:"
+  "--last[print the newest result again]"
+  "--verbose[whole tracebacks, and all that your code prints]"
+  "--json[as one JSON object]"
   "--workers[numbers of workers (0,2,4,8,12, as far as there are CPUs)]:LIST:"
   "--batches[batches timed for each setting (50)]:N:"
   "--batch-size[where it returns a Dataset (64)]:N:"
-  "--timeout[longest wait for one batch before it hangs (60s)]:T:"
-  "--last[print the newest result again]"
-  "--verbose[whole tracebacks, and all that the loader prints]"
-  "--json[as one JSON object]"
   ":file.py\:function or module\:function that returns a DataLoader or a Dataset, or one with the step\: (loader, step):"
 )
 

@@ -1,10 +1,14 @@
-"""A child in the user's Python: started in a session of its own, heard on a pipe, and ended with all it started."""
+"""A child in the user's Python: started in a session of its own, heard on a pipe, and ended with all it started.
+
+What it says is in child_request.py, which each of them imports.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import re
 import select
 import signal
 import time
@@ -25,11 +29,13 @@ Hear = Callable[[Mapping[str, Any]], None]
 
 
 class Trouble(Exception):
-    """Why nothing was measured: one line, and the whole traceback where there is one."""
+    """Why nothing was measured: one line, the whole traceback where there is one, and the cause where it is one that
+    an experiment goes on from: "memory" where there was too little, "killed", or "hung"."""
 
-    def __init__(self, text: str, trace: str = "") -> None:
+    def __init__(self, text: str, trace: str = "", cause: str = "") -> None:
         super().__init__(clean(text, _LONGEST))
         self.trace = trace
+        self.cause = cause
 
 
 def ask(
@@ -64,7 +70,7 @@ def ask(
                     done = True
                     return line
                 hear(line)
-            raise Trouble(_gone(_exit(process)))
+            raise _gone(_exit(process))
         finally:
             _end(process, _LEAVES_S if done else 0.0)
     finally:
@@ -75,7 +81,7 @@ def _lines(reader: int, process: programs.Running[bytes], timeout_s: float) -> I
     """Each object that the child writes, until it has ended; Trouble where it is silent for too long."""
     poll = select.poll()
     poll.register(reader, select.POLLIN)
-    pending, heard_s = b"", time.monotonic()
+    pending, heard_s, patience_s = b"", time.monotonic(), timeout_s
     while True:
         ended = _exited(process)
         if poll.poll(0 if ended else _SLICE_MS):
@@ -83,13 +89,17 @@ def _lines(reader: int, process: programs.Running[bytes], timeout_s: float) -> I
             heard_s = time.monotonic()
             *lines, pending = (pending + data).split(b"\n")
             for line in lines:
-                yield _object(line)
+                said = _object(line)
+                asked_s = said.get("patience_s")
+                patience_s = max(timeout_s, asked_s) if isinstance(asked_s, (int, float)) else timeout_s
+                yield said
             if not data or len(pending) > MOST_LINE:
                 return
         elif ended:  # what it started may hold the pipe open
             return
-        elif time.monotonic() - heard_s > timeout_s:
-            raise Trouble(f"hung: no answer for {timeout_s:g} s; ended with its workers; --timeout waits longer")
+        elif time.monotonic() - heard_s > patience_s:
+            text = f"hung: no answer for {patience_s:g} s; ended with its workers; --timeout waits longer"
+            raise Trouble(text, cause="hung")
 
 
 def _object(line: bytes) -> dict[str, Any]:
@@ -135,7 +145,17 @@ def _raised(line: Mapping[str, Any]) -> Trouble:
         return Trouble(f"a worker is out of shared memory: {_shm()}; raise it or use fewer workers", trace)
     if "killed by signal" in text or "exited unexpectedly" in text:
         return Trouble(f"a DataLoader worker was killed{_signal(text)}: {_memory(text)}", trace)
-    return Trouble(f"{text} ({where})" if where else text, trace)
+    cause = str(line.get("cause") or "")
+    if cause == "memory":
+        text = _out_of_memory(text)
+    return Trouble(f"{text} ({where})" if where else text, trace, cause)
+
+
+def _out_of_memory(text: str) -> str:
+    """Shorter than torch says it, which counts its own pools, too."""
+    words = "CUDA out of memory" if "CUDA" in text else "out of memory"
+    wanted = re.search(r"tried to allocate ([\d.]+ \w+)", text, re.IGNORECASE)
+    return f"{words}: an allocation of {wanted[1]} failed" if wanted else words
 
 
 def _signal(text: str) -> str:
@@ -149,12 +169,16 @@ def _memory(text: str) -> str:
     return "its code or a library crashed; run it with num_workers=0 to see where"
 
 
-def _gone(code: int) -> str:
+def _gone(code: int) -> Trouble:
     if code == -signal.SIGKILL:
-        return "the Python that measures was killed by SIGKILL: out of memory, most likely; see dmesg"
+        text = "the Python that measures was killed by SIGKILL: out of memory, most likely; see dmesg"
+        return Trouble(text, cause="killed")
     if code < 0:
-        return f"the Python that measures was killed by {signal.Signals(-code).name}: its code or a library crashed"
-    return f"the Python that measures ended with exit code {code} without a result; --verbose shows what it prints"
+        name = signal.Signals(-code).name
+        return Trouble(f"the Python that measures was killed by {name}: its code or a library crashed")
+    return Trouble(
+        f"the Python that measures ended with exit code {code} without a result; --verbose shows what it prints"
+    )
 
 
 def _shm() -> str:

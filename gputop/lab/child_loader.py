@@ -1,54 +1,25 @@
 """Times a DataLoader in the user's own Python: standard library and torch only, Python 3.8 and later.
 
-It is started by path, as `python child_loader.py FD REQUEST`, and needs no gputop. REQUEST is a JSON object; the
-answers are JSON lines on the descriptor FD, so that standard output stays the user's. One process times one setting: a
-cache, an open file or a CUDA context that the user's code makes never reaches the next setting.
+It is started by path, as child_request.py says, and needs no gputop. One process times one setting: a cache, an open
+file or a CUDA context that the user's code makes never reaches the next setting.
 """
 
 from __future__ import annotations
 
 import inspect
-import json
 import os
-import random
 import re
 import sys
 import time
-import traceback
 
-SEED = 0
-SAY_S = 0.2  # seconds between two progress lines
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # it may be absent (PYTHONSAFEPATH); see child_request
+from child_request import SEED, Wrong, make, run
+
 SLOW = 2.0  # times the median, from which a batch is slow
 SLOW_S = 0.001  # and at least so much longer: below that it is the machine
 SLOWEST = 3  # slow batches that are named
 MOST_SAMPLES = 256  # of one batch, timed one by one
 MOST_EPOCHS = 1000
-FRAME = re.compile(r'^\s+File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
-
-
-class Wrong(Exception):
-    """What the user can put right, in one line."""
-
-
-class Pipe:
-    """The way to gputop; without a reader there is nobody to measure for."""
-
-    def __init__(self, fd):
-        os.set_inheritable(fd, False)
-        self.fd = fd
-        self.said_s = 0.0
-
-    def say(self, kind, **values):
-        """Write one line."""
-        data = (json.dumps(dict(values, kind=kind)) + "\n").encode()
-        while data:
-            data = data[os.write(self.fd, data) :]
-        self.said_s = time.perf_counter()
-
-    def progress(self, done):
-        """How many batches are timed, from time to time."""
-        if time.perf_counter() - self.said_s >= SAY_S:
-            self.say("progress", done=done)
 
 
 class Order:
@@ -70,132 +41,15 @@ class Order:
         return len(self.sampler)
 
 
-def main(argv):
-    """Answer one request; the exit code tells nothing that the pipe does not."""
-    pipe, request = Pipe(int(argv[1])), json.loads(argv[2])
-    die_with_parent()
-    try:
-        answer(pipe, request)
-    except Wrong as wrong:
-        pipe.say("error", text=str(wrong), where="", trace="")
-    except SystemExit as ending:
-        text = "%s called sys.exit(%r)" % (request["function"], ending.code)
-        pipe.say("error", text=text, where="", trace=traceback.format_exc())
-    except Exception as error:
-        pipe.say("error", **failure(error, traceback.format_exc()))
-
-
-def die_with_parent():
-    """End with gputop, even if that is killed."""
-    try:
-        import ctypes
-
-        ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGKILL
-    except Exception:
-        pass
-
-
-def failure(error, trace):
-    """What was raised, and the last place in its traceback that is the user's own."""
-    here, library = os.path.abspath(__file__), os.path.dirname(os.__file__)
-    frames = [frame for frame in FRAME.findall(trace) if os.path.abspath(frame[0]) != here and "<" not in frame[0]]
-    own = [frame for frame in frames if not frame[0].startswith(library) and "-packages" not in frame[0]]
-    foreign = [frame for frame in frames if os.sep + "torch" + os.sep not in frame[0]]
-    last = (own or foreign or frames)[-1:]
-    where = "%s:%s in %s" % last[0] if last else ""
-    said = str(error).strip().splitlines()
-    text = "%s: %s" % (type(error).__name__, said[0]) if said else type(error).__name__
-    if any(line.startswith("Original Traceback") for line in said):  # of a worker; torch raises the whole text again
-        raised = [line for line in said if re.match(r"[A-Za-z_][\w.]*(: |$)", line)]
-        text = (raised or said)[-1]
-    return {"text": text, "where": where, "trace": trace}
-
-
-def answer(pipe, request):
+def answer(pipe, torch, request):
     """Make the loader and do what is asked."""
-    pipe.say("begin")
-    try:
-        import torch
-        import torch.utils.data
-    except ImportError as error:
-        if error.name != "torch":
-            raise
-        raise Wrong(
-            "torch is missing in %s: name the interpreter of the training with --python" % sys.executable
-        ) from None
     begin = time.perf_counter()
-    random.seed(SEED)
-    torch.manual_seed(SEED)
     loader, step = parts(torch, make(request), request)
     pipe.say("ready", **about(torch, loader, step, time.perf_counter() - begin))
     if request["mode"] == "samples":
         pipe.say("done", samples=samples(pipe, loader.dataset, request["indices"]))
     else:
         measure(pipe, torch, loader, step if request.get("step") else None, request)
-
-
-def make(request):
-    """What the user's function returns."""
-    function = find(request)
-    args = request["args"]
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        return function()
-    for given in [args, []] if args else [args]:
-        try:
-            signature.bind(*given)
-        except TypeError:
-            continue
-        return function(*given)
-    name = request["function"]
-    raise Wrong("%s%s does not take the %d arguments after --" % (name, signature, len(args)))
-
-
-def find(request):
-    """The user's function; their file or module is imported as Python itself would start it."""
-    file, module, name = request["file"], request["module"], request["function"]
-    folder = os.path.dirname(os.path.abspath(__file__))
-    if sys.path and os.path.abspath(sys.path[0] or ".") == folder:
-        del sys.path[0]
-    sys.argv = [file or module] + request["args"]
-    if file:
-        sys.path.insert(0, os.path.dirname(os.path.abspath(file)))
-        found = imported_file(os.path.abspath(file))
-    else:
-        sys.path.insert(0, os.getcwd())
-        try:
-            __import__(module)
-        except ModuleNotFoundError as error:
-            if error.name and (module == error.name or module.startswith(error.name + ".")):
-                raise Wrong("there is no module %s in %s" % (error.name, sys.executable)) from None
-            raise
-        found = sys.modules[module]
-    function = found
-    for part in name.split("."):
-        function = getattr(function, part, None)
-    if callable(function):
-        return function
-    known = [key for key, value in vars(found).items() if inspect.isfunction(value) and key[0] != "_"]
-    own = [key for key in known if getattr(vars(found)[key], "__module__", "") == found.__name__]
-    has = ": it has %s" % ", ".join(own[:8]) if own else ""
-    raise Wrong("%s has no function %s%s" % (file or module, name, has))
-
-
-def imported_file(path):
-    """A file as a module under its own name, which is what workers that do not fork look for."""
-    from importlib.util import module_from_spec, spec_from_file_location
-
-    name = os.path.splitext(os.path.basename(path))[0]
-    if name in sys.modules:
-        name = "user_" + name
-    spec = spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise Wrong("%s cannot be imported: it is no Python file" % path)
-    module = module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def parts(torch, made, request):
@@ -447,4 +301,4 @@ def read_bytes(torch):
 
 
 if __name__ == "__main__":
-    main(sys.argv)
+    run(answer)

@@ -1,0 +1,230 @@
+"""What every experiment of the lab has on the command line: options, one child after the other, and the kept result.
+
+A command declares one `Experiment`: its name, its program beside gputop/lab, and its page. It makes `Asked`, which
+reads the factory and the Python from the options, and calls `run` with a function that asks for one measurement after
+the other: `asked(title, request)` is a child of its own. What that function puts into `result` is printed and kept,
+also where it ends early: in trouble, which is one line and exit code 1, or by Ctrl+C, which ends the children.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gputop import __version__
+from gputop.cli.line import FAILED, OK, USAGE, Failure, Parser, duration, json_flag, plain
+from gputop.declare import record
+from gputop.safe import hangup
+from gputop.safe.text import clean
+
+if TYPE_CHECKING:
+    from gputop.config import Settings
+    from gputop.lab.child import Trouble
+    from gputop.page import Page
+
+_LONGEST = 400  # characters of what a child says
+_BAR = 12  # cells
+
+
+@record(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """One kind of measurement: what it is called, the program that makes it, and how its result is shown."""
+
+    kind: str  # its command, and of its results
+    program: str  # beside the modules of the lab
+    example: str  # of the function, five lines, for --help
+    unit: str  # what is counted while it runs: "batches"; a request has their number under this name
+    rows: str  # the key of a result without which there is nothing to print
+    page: Callable[[Mapping[str, Any]], Page]
+    extra: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict  # what --json says besides
+
+
+class Asked:
+    """Asks a child for one measurement after the other, and shows on a terminal how far it is."""
+
+    def __init__(self, experiment: Experiment, args: argparse.Namespace) -> None:
+        self.experiment, self.args = experiment, args
+        self.factory, self.python = _wanted(experiment, args)
+        self.request: dict[str, Any] = {}  # what every child is asked, too
+        self.rounds: int | None = None  # children in all, if that is known
+        self.title, self.ready = "the first setting", False  # whether the function has made what is measured
+        program = Path(__file__).parents[1] / "lab" / experiment.program
+        self._command = [self.python, str(program)]
+        self._count, self._took_s = 0, 0.0
+        self._tty = sys.stderr.isatty()
+
+    def __call__(self, title: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        from gputop.lab.child import ask
+
+        self.title, self.ready = title, False
+        begin = time.monotonic()
+        ready: dict[str, Any] = {}
+        whole = int(request[self.experiment.unit])
+
+        def hear(line: Mapping[str, Any]) -> None:
+            if line.get("kind") == "ready":
+                ready.update(line)
+                self.ready = True
+            self._show(title, int(line.get("done") or 0), whole, time.monotonic() - begin)
+
+        quiet = self._count > 0 and not self.args.verbose  # the same warnings once are enough
+        full = {**self.factory.request(), **self.request, **request}
+        try:
+            answer = ask(self._command, full, self.args.timeout, hear, quiet=quiet)
+        finally:
+            self._count, self._took_s = self._count + 1, self._took_s + time.monotonic() - begin
+        return {**answer, "ready": ready}
+
+    def _show(self, title: str, done: int, whole: int, took_s: float) -> None:
+        """One line that is written over: the setting, how many are done, their rate and the time left."""
+        if not self._tty:
+            return
+        from gputop.units import ago
+
+        full = min(_BAR, _BAR * done // max(1, whole))
+        words = f"[{'#' * full}{'.' * (_BAR - full)}] {title}: {done} of {whole} {self.experiment.unit}"
+        if done:
+            words += f", {done / took_s:.3g}/s"
+        if self._count and self.rounds is not None:
+            each_s = self._took_s / self._count
+            left_s = each_s * max(0, self.rounds - self._count) - min(took_s, each_s)
+            words += f", about {ago(max(1.0, left_s))} left"
+        sys.stderr.write(f"\r\x1b[K{words[: shutil.get_terminal_size().columns - 1]}")
+        sys.stderr.flush()
+
+    def clear(self) -> None:
+        """Take the line away."""
+        if self._tty:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+    @property
+    def at(self) -> str:
+        """Where an error belongs: to the setting, or to the function while that has made nothing."""
+        return self.title if self.ready else self.factory.name
+
+
+def run(asked: Asked, settings: Settings, facts: Mapping[str, Any], measure: Callable[[dict[str, Any]], None]) -> int:
+    """Measure, print what was reached, and keep it. `facts` of the host are in the result from the beginning."""
+    from gputop.lab.child import Trouble
+
+    experiment, factory = asked.experiment, asked.factory
+    result: dict[str, Any] = {"version": 1, "gputop": __version__, "at_s": time.time(), "factory": factory.name}
+    result |= {"args": list(factory.args), "python": asked.python, **facts}
+    trouble: Trouble | None = None
+    code = OK
+    hangup.on_ending(_interrupt)  # or what a child hangs in would outlive us
+    try:
+        measure(result)
+    except Trouble as error:
+        trouble, code = error, FAILED
+        result["ended"] = f"{asked.at}: {clean(str(error), _LONGEST)}"
+    except _Interrupted as error:
+        code = 128 + error.number
+        result["ended"] = f"{asked.title}: interrupted"
+    asked.clear()
+    if result.get(experiment.rows):
+        _print(experiment, asked.args, settings, result)
+        _keep(experiment, settings, result)
+    if code:
+        sys.stdout.flush()
+        if trouble is not None and asked.args.verbose:
+            sys.stderr.write(trouble.trace)
+        sys.stderr.write(f"gputop: {result['ended']}\n")
+    return code
+
+
+def last(experiment: Experiment, args: argparse.Namespace, settings: Settings) -> int:
+    """Print the newest result again."""
+    from gputop.lab import results
+    from gputop.safe.files import Refused
+
+    try:
+        result = results.last(experiment.kind)
+    except Refused as refused:
+        raise Failure(str(refused)) from None
+    if result is None:
+        raise Failure(f"nothing was measured yet: gputop {experiment.kind} FACTORY")
+    try:
+        _print(experiment, args, settings, result)
+    except (KeyError, TypeError, AttributeError, ValueError, StopIteration, IndexError):
+        raise Failure("the newest result is of another version of gputop: measure again") from None
+    return OK
+
+
+class _Interrupted(KeyboardInterrupt):
+    """Ctrl+C, a hangup, or a request to end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+def _interrupt(number: int, frame: object) -> None:  # noqa: ARG001
+    raise _Interrupted(number)
+
+
+def _wanted(experiment: Experiment, args: argparse.Namespace) -> tuple[Any, str]:
+    from gputop.lab import factory
+
+    if args.factory is None:
+        example = f"gputop {experiment.kind} {factory.EXAMPLE.partition(' ')[0]}"
+        raise Failure(f"which function makes what is measured? {example}", USAGE)
+    try:
+        return factory.factory(args.factory, tuple(args.tail)), factory.interpreter(args.python, os.environ)
+    except ValueError as error:
+        raise Failure(str(error), USAGE) from None
+
+
+def _print(experiment: Experiment, args: argparse.Namespace, settings: Settings, result: Mapping[str, Any]) -> None:
+    from gputop.page import text
+
+    if args.as_json:
+        print(json.dumps({**result, **experiment.extra(result)}, allow_nan=False))
+        return
+    print(text(experiment.page(result), ascii=plain(settings)), end="")
+
+
+def _keep(experiment: Experiment, settings: Settings, result: Mapping[str, Any]) -> None:
+    """Save it for --last; that it is not saved is no failure."""
+    from gputop.lab import results
+    from gputop.safe.files import Refused
+
+    if settings.readonly:
+        return
+    try:
+        results.keep(experiment.kind, result)
+    except Refused as refused:
+        sys.stderr.write(f"gputop: the result is not saved: {refused}\n")
+
+
+def whole_number(text: str) -> int:
+    """A whole number from 1 on."""
+    if not text.isdecimal() or not 1 <= int(text) <= 10**6:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return int(text)
+
+
+def arguments(parser: argparse.ArgumentParser, experiment: Experiment, returns: str) -> None:
+    """The options of every experiment; `returns` says what the function has to give."""
+    assert isinstance(parser, Parser)
+    parser.keeps_tail(experiment.example)
+    parser.add_argument(
+        "factory", nargs="?", metavar="FACTORY", help=f"file.py:function or module:function that returns {returns}"
+    )
+    parser.add_argument(
+        "--python", metavar="PYTHON", help="the Python of the training (this one, or the first with torch)"
+    )
+    parser.add_argument(
+        "--timeout", type=duration, default=60.0, metavar="T", help="longest time without progress: then it hangs (60s)"
+    )
+    parser.add_argument("--last", action="store_true", help="print the newest result again")
+    parser.add_argument("--verbose", action="store_true", help="whole tracebacks, and all that your code prints")
+    json_flag(parser)
