@@ -54,7 +54,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "export": PURE | {"figures", "words", "told", "page", "diagnose", "monitor"},
     "doctor": PURE | {"words", "blas", "pytorch", "collect", "num_workers"},
     "record": {"source", "model", "safe", "monitor", "export.codec", "export.lines"},
-    "lab": {"model", "units", "safe", "page", "config", "num_workers"},
+    "lab": {"model", "units", "safe", "page", "config", "num_workers", "pytorch", "paste"},
     "docs": {"model", "units", "config", "doctor", "lab", "trace", "diagnose", "thresholds"}
     | {"ui.table.columns", "ui.table.compare", "ui.keys"},
     "ui": READING

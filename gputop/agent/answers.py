@@ -1,4 +1,4 @@
-"""What the agent can be asked: a capture, to end it, stacks, facts, marks, a sign of life."""
+"""What the agent can be asked: a capture, to end it, stacks, facts, steps, memory, marks, a sign of life."""
 
 from __future__ import annotations
 
@@ -52,6 +52,14 @@ def since(request: dict[str, Any]) -> int:
     found = _only(request, "since").get("since", 0)
     if type(found) is not int or found < 0:
         raise Problem("bad-args", "since")
+    return found
+
+
+def tensors(request: dict[str, Any]) -> bool:
+    """Whether whoever asks for memory wants to know of the live tensors, too."""
+    found = _only(request, "tensors").get("tensors", False)
+    if type(found) is not bool:
+        raise Problem("bad-args", "tensors")
     return found
 
 

@@ -11,10 +11,10 @@ import os
 import sys
 from typing import Any, Iterator
 
+from .memory import MOST_BLOCKS, devices
 from .profilers import whole
 
 _DEEPEST, _MOST_MODULES, _MOST_VALUES = 100, 20_000, 5000
-_MOST_BLOCKS = 3_000_000  # of memory that Python has given out: with more, looking at all live objects is felt
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _WRAPPERS = {"DistributedDataParallel": "DDP", "DataParallel": "DP", "FullyShardedDataParallel": "FSDP"}
 _LOADER = ("num_workers", "batch_size", "pin_memory", "prefetch_factor", "persistent_workers", "timeout")
@@ -32,7 +32,7 @@ def facts(everything: bool = False) -> dict[str, Any]:
     for name, look in (
         ("threads", lambda: _threads(torch)),
         ("precision", lambda: _precision(torch, values)),
-        ("memory", lambda: _memory(torch)),
+        ("memory", lambda: devices(torch)),
         ("loaders", lambda: _loaders(values) or _loaders(_feeds())),
         ("models", lambda: _models(torch, values)),
         ("distributed", distributed),
@@ -82,7 +82,7 @@ def _live() -> Iterator[Any]:
 
 def _feeds() -> list[Any]:
     """The DataLoaders and their iterators wherever they are: a `for` keeps its own where no frame shows it."""
-    if whole("torch.utils.data") is None or sys.getallocatedblocks() > _MOST_BLOCKS:
+    if whole("torch.utils.data") is None or sys.getallocatedblocks() > MOST_BLOCKS:
         return []
     known: dict[int, bool] = {}  # by the id of a class: to hash one may run the program's code
     found = []
@@ -126,25 +126,6 @@ def _precision(torch: Any, values: list[Any]) -> dict[str, Any]:
         "grad_scaler": any(_attributes(each).get("_enabled") for each in scalers) if scalers else None,
         "autocast": any("autocast" in _kin(value) for value in values) or None,
     }
-
-
-def _memory(torch: Any) -> list[dict[str, Any]]:
-    if not torch.cuda.is_initialized():
-        return []
-    found = []
-    for device in range(torch.cuda.device_count()):
-        said = torch.cuda.memory_stats(device)
-        if said.get("reserved_bytes.all.peak"):
-            names = {
-                "allocated": "allocated_bytes.all.current",
-                "reserved": "reserved_bytes.all.current",
-                "peak_allocated": "allocated_bytes.all.peak",
-                "peak_reserved": "reserved_bytes.all.peak",
-                "retries": "num_alloc_retries",
-                "ooms": "num_ooms",
-            }
-            found.append({"device": device, **{name: said.get(key) for name, key in names.items()}})
-    return found
 
 
 def _loaders(values: list[Any]) -> list[dict[str, Any]]:

@@ -12,10 +12,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from . import place, profilers
-from .answers import answer, since, wish
+from .answers import answer, since, tensors, wish
 from .capture import Problem
 from .connection import Connection, Gone
 from .job import Job
+from .memory import memory
 from .meter import Meter, wanted
 from .steps import steps
 
@@ -148,7 +149,10 @@ class Server:
                 continue
             break
         if ready or answered:
-            self._rests_s = time.monotonic() + max(_REST_S, _REST * (time.thread_time() - began_s))
+            rest_s = max(_REST_S, _REST * (time.thread_time() - began_s))
+            self._rests_s = time.monotonic() + rest_s
+            for connection in self._connections:
+                connection.deadline_s += rest_s  # nobody hears it meanwhile
         return answered
 
     def _asked(self) -> list[Connection]:
@@ -245,7 +249,11 @@ class Server:
     def _other(self, op: Any, request: dict[str, Any]) -> dict[str, Any]:
         if op == "cancel" and self.job is not None:
             self.job.cancel()
-        return {"steps": steps(self.meter, since(request))} if op == "steps" else answer(op, request)
+        if op == "steps":
+            return {"steps": steps(self.meter, since(request))}
+        if op == "memory":
+            return {"memory": memory(self.meter, tensors(request))}
+        return answer(op, request)
 
     def _say(self, connection: Connection, told: dict[str, Any] | None = None) -> None:
         try:

@@ -5,7 +5,7 @@
 #    source ~/.local/share/bash_completion/gputop
 # See also: https://github.com/scop/bash-completion/blob/main/doc/configuration.md
 
-_shtab_gputop_subparsers=(demo snapshot diagnose record replay log stack profile trace doctor run env loader explain scaffold recipe rules metrics columns keys docs completions reset-terminal)
+_shtab_gputop_subparsers=(demo snapshot diagnose record replay log stack profile trace doctor run env loader memory explain scaffold recipe rules metrics columns keys docs completions reset-terminal)
 
 _shtab_gputop_demo_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --list)
 _shtab_gputop_snapshot_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --format --count --no-commands)
@@ -20,6 +20,7 @@ _shtab_gputop_doctor_option_strings=(-h --help --source --interval --readonly --
 _shtab_gputop_run_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --threads --no-meter)
 _shtab_gputop_env_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --threads --no-meter)
 _shtab_gputop_loader_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --python --timeout --last --verbose --json --workers --batches --batch-size)
+_shtab_gputop_memory_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --for --steps --tensors --json)
 _shtab_gputop_explain_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config --diff --json --format)
 _shtab_gputop_scaffold_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config)
 _shtab_gputop_recipe_option_strings=(-h --help --source --interval --readonly --ascii --no-mouse --no-nvml --gpm --config)
@@ -61,6 +62,8 @@ _shtab_gputop_env___source_COMPGEN=_shtab_compgen_files
 _shtab_gputop_env___config_COMPGEN=_shtab_compgen_files
 _shtab_gputop_loader___source_COMPGEN=_shtab_compgen_files
 _shtab_gputop_loader___config_COMPGEN=_shtab_compgen_files
+_shtab_gputop_memory___source_COMPGEN=_shtab_compgen_files
+_shtab_gputop_memory___config_COMPGEN=_shtab_compgen_files
 _shtab_gputop_explain___source_COMPGEN=_shtab_compgen_files
 _shtab_gputop_explain___config_COMPGEN=_shtab_compgen_files
 _shtab_gputop_scaffold_pos_0_COMPGEN=_shtab_compgen_files
@@ -102,6 +105,7 @@ _shtab_gputop_doctor___gpm_choices=(on off auto)
 _shtab_gputop_run___gpm_choices=(on off auto)
 _shtab_gputop_env___gpm_choices=(on off auto)
 _shtab_gputop_loader___gpm_choices=(on off auto)
+_shtab_gputop_memory___gpm_choices=(on off auto)
 _shtab_gputop_explain___gpm_choices=(on off auto)
 _shtab_gputop_explain___format_choices=(text md)
 _shtab_gputop_scaffold___gpm_choices=(on off auto)
@@ -112,12 +116,12 @@ _shtab_gputop_rules___gpm_choices=(on off auto)
 _shtab_gputop_metrics___gpm_choices=(on off auto)
 _shtab_gputop_columns___gpm_choices=(on off auto)
 _shtab_gputop_keys___gpm_choices=(on off auto)
-_shtab_gputop_docs_pos_0_choices=(keys columns metrics configuration diagnosis doctor recording profilers loader lab performance security faults changelog)
+_shtab_gputop_docs_pos_0_choices=(keys columns metrics configuration diagnosis doctor recording profilers loader memory lab performance security faults changelog)
 _shtab_gputop_docs___gpm_choices=(on off auto)
 _shtab_gputop_completions_pos_0_choices=(bash zsh tcsh)
 _shtab_gputop_completions___gpm_choices=(on off auto)
 _shtab_gputop_reset_terminal___gpm_choices=(on off auto)
-_shtab_gputop_pos_0_choices=(demo snapshot diagnose record replay log stack profile trace doctor run env loader explain scaffold recipe rules metrics columns keys docs completions reset-terminal)
+_shtab_gputop_pos_0_choices=(demo snapshot diagnose record replay log stack profile trace doctor run env loader memory explain scaffold recipe rules metrics columns keys docs completions reset-terminal)
 _shtab_gputop___gpm_choices=(on off auto)
 
 _shtab_gputop_demo__h_nargs=0
@@ -228,6 +232,14 @@ _shtab_gputop_loader___no_nvml_nargs=0
 _shtab_gputop_loader___last_nargs=0
 _shtab_gputop_loader___verbose_nargs=0
 _shtab_gputop_loader___json_nargs=0
+_shtab_gputop_memory__h_nargs=0
+_shtab_gputop_memory___help_nargs=0
+_shtab_gputop_memory___readonly_nargs=0
+_shtab_gputop_memory___ascii_nargs=0
+_shtab_gputop_memory___no_mouse_nargs=0
+_shtab_gputop_memory___no_nvml_nargs=0
+_shtab_gputop_memory___tensors_nargs=0
+_shtab_gputop_memory___json_nargs=0
 _shtab_gputop_explain_pos_0_nargs=+
 _shtab_gputop_explain__h_nargs=0
 _shtab_gputop_explain___help_nargs=0

@@ -21,6 +21,7 @@ _shtab_gputop_commands() {
     keys:'every key'
     loader:'measure a DataLoader with different settings, and print the best one for this host'
     log:'log every GPU to a CSV file'
+    memory:'what holds memory in a training that runs, whether it grows with each step, and what to do'
     metrics:'every metric, its unit and its meaning'
     profile:'record a process for some seconds with py-spy, and say what takes its time'
     recipe:'one part of that script: profiler, NaN hunt, loader, mixed precision, checkpoint'
@@ -135,7 +136,7 @@ _shtab_gputop_docs_options=(
   "--no-nvml[never call the NVIDIA driver]"
   "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
-  ":one page\; without it, the list of pages:(keys columns metrics configuration diagnosis doctor recording profilers loader lab performance security faults changelog)"
+  ":one page\; without it, the list of pages:(keys columns metrics configuration diagnosis doctor recording profilers loader memory lab performance security faults changelog)"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -249,6 +250,26 @@ _shtab_gputop_log_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_gputop_log_defaults_added=0
+
+_shtab_gputop_memory_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--interval[seconds between samples (1)]:S:"
+  "--readonly[nothing that changes a process or a file]"
+  "--ascii[draw with ASCII characters only]"
+  "--no-mouse[leave the mouse to the terminal]"
+  "--no-nvml[never call the NVIDIA driver]"
+  "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
+  "--for[how long\: 30s, 5m (10s\; 30s without an agent)]:T:"
+  "--steps[until it has made so many steps]:N:"
+  "--tensors[also its live tensors, and which pile up\: each look halts it for up to a third of a second]"
+  "--json[as one JSON object]"
+  ":any process of a job\: its first rank, or the one of a loader:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_gputop_memory_defaults_added=0
 
 _shtab_gputop_metrics_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -498,6 +519,7 @@ _shtab_gputop() {
         keys) _arguments -C -s $_shtab_gputop_keys_options ;;
         loader) _arguments -C -s $_shtab_gputop_loader_options ;;
         log) _arguments -C -s $_shtab_gputop_log_options ;;
+        memory) _arguments -C -s $_shtab_gputop_memory_options ;;
         metrics) _arguments -C -s $_shtab_gputop_metrics_options ;;
         profile) _arguments -C -s $_shtab_gputop_profile_options ;;
         recipe) _arguments -C -s $_shtab_gputop_recipe_options ;;

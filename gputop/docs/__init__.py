@@ -18,6 +18,7 @@ TOPICS = (
     "recording",
     "profilers",
     "loader",
+    "memory",
     "lab",
     "performance",
     "security",

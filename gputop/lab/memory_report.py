@@ -1,0 +1,262 @@
+"""What the measurement of memory says: how much is held, by whom, whether it grows, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from gputop import pytorch, units
+from gputop.lab.memory import LEAST_BYTES, LEAST_STEPS
+from gputop.page import Do, Page, Point, Table
+from gputop.paste.limits import Limits
+from gputop.safe.text import clean
+
+_LIMIT = Limits("paste-memory")
+_CACHE = 1.5  # times the peak of what was allocated, from which on what is reserved is mostly cache
+_CACHE_BYTES = 256 << 20
+_ROWS = 8  # kinds of tensors
+_KEEP_NUMBERS = Do(
+    "Keep numbers of each step, not tensors: a tensor keeps everything it was computed from.",
+    "losses.append(loss.item())  # and total += loss.item()",
+)
+_DETACH = "Detach a tensor that must be kept: x.detach().cpu()."
+
+
+def page(result: Mapping[str, Any]) -> Page:
+    """All that was measured, whole or in part."""
+    points = (*_growth(result), *_piled(result), *_allocator(result))
+    return Page(
+        title=_title(result),
+        before=tuple(table for table in (_devices(result), _host(result), _over_time(result)) if table.rows),
+        heading="What it says so far" if result.get("ended") else "What it says",
+        words=tuple(_words(result)),
+        points=points,
+        tables=tuple(table for table in (_tensors(result), _sites(result)) if table.rows),
+        notes=tuple(_notes(result)),
+    )
+
+
+def _title(result: Mapping[str, Any]) -> str:
+    steps = "" if result["steps"] is None else f", {result['steps']} steps"
+    torch = f", torch {clean(result['torch'])}" if result.get("torch") else ""
+    return f"{clean(result['name'])}: memory over {units.ago(max(1.0, result['seconds']))}{steps}{torch}"
+
+
+def _devices(result: Mapping[str, Any]) -> Table:
+    rows = [
+        (
+            f"cuda:{one['device']}",
+            *(units.size(one[name]) for name in ("allocated", "peak_allocated", "reserved", "peak_reserved")),
+            units.size(one["inactive_split"]),
+            units.count(one["segments"]),
+        )
+        for one in result["devices"]
+    ]
+    head = ("", "ALLOCATED", "PEAK", "RESERVED", "PEAK", "SPLIT", "SEGMENTS")
+    return Table("PyTorch's allocator", head, tuple(rows))
+
+
+def _host(result: Mapping[str, Any]) -> Table:
+    host, of_driver = result["host"], result.get("driver") or []
+    head = ("", "NOW", "PEAK", "OF", "SHARED")
+    rows = []
+    if host["rss"] is not None:
+        rows.append(("RSS", units.size(host["rss"]), units.size(host["peak"]), "", units.size(host["shared"])))
+    gpus = [
+        (f"GPU {one['gpu']}, by the driver", units.size(one["used"]), "", units.size(one["total"]), "")
+        for one in of_driver
+    ]
+    return Table("The process", head, (*rows, *gpus))
+
+
+def _over_time(result: Mapping[str, Any]) -> Table:
+    a_step = result["steps"] is not None
+    head = ("", "FIRST", "LAST", "MOST", "A STEP" if a_step else "A MINUTE", "±", "GROWS")
+    rows = [
+        (
+            one["name"],
+            *(units.size(one[name]) for name in ("first", "last", "most")),
+            _signed(one["each"], a_step),
+            units.UNKNOWN if one["noise"] is None else units.size(_each(one["noise"], a_step)),
+            {True: "yes", False: "no", None: units.UNKNOWN}[one["grows"]],
+        )
+        for one in result["rows"]
+        if one["first"] is not None
+    ]
+    return Table("While it was watched", head, tuple(rows))
+
+
+def _each(value: float, a_step: bool) -> float:
+    return value if a_step else 60 * value
+
+
+def _signed(value: float | None, a_step: bool) -> str:
+    if value is None:
+        return units.UNKNOWN
+    text = units.size(abs(_each(value, a_step)))
+    return text if text == "0" else f"{'+' if value > 0 else '-'}{text}"
+
+
+def _words(result: Mapping[str, Any]) -> Iterator[str]:
+    """Whether memory grows, where no point says that it does."""
+    if any(one["grows"] for one in result["rows"]):
+        return
+    if any(one["grows"] is None for one in result["rows"]) or not result["rows"]:
+        seen = f"{result['seconds']:.0f} s without steps are too short"
+        if result["steps"] is not None and result["steps"] >= LEAST_STEPS:
+            seen = "it was sampled too seldom"
+        elif result["steps"] is not None:
+            seen = f"{result['steps']} steps were made, {LEAST_STEPS} are needed"
+        yield f"Whether memory grows cannot be told: {seen}; measure longer{result['longer']}."
+    else:
+        yield "Memory does not grow from step to step." if result["steps"] is not None else "Memory does not grow."
+
+
+def _growth(result: Mapping[str, Any]) -> Iterator[Point]:
+    """One point for each kind of memory that grows; what is reserved for what grows is no other."""
+    a_step = result["steps"] is not None
+    growing = [one for one in result["rows"] if one["grows"]]
+    allocated = {one["device"] for one in growing if one["kind"] == "allocated"}
+    for one in growing:
+        if one["kind"] == "reserved" and one["device"] in allocated:
+            continue
+        each = f"{units.size(_each(one['each'], a_step))} {'a step' if a_step else 'a minute'}"
+        noise = units.size(_each(one["noise"], a_step))
+        facts = (f"±{noise}", f"{units.size(one['first'])} → {units.size(one['last'])}", *_left(result, one, a_step))
+        yield Point(
+            severity="warn",
+            text=f"{_NAMES[one['kind']].format(clean(one['name']))} grows by {each}.",
+            facts=facts,
+            steps=tuple(_advice(result, one)),
+        )
+
+
+_NAMES = {
+    "allocated": "{}: memory in use by tensors",
+    "reserved": "{}: memory reserved by PyTorch's allocator",
+    "driver": "{}: device memory of the process",
+    "host": "Host memory of the process",
+}
+
+
+def _left(result: Mapping[str, Any], one: Mapping[str, Any], a_step: bool) -> Iterator[str]:
+    """When the only GPU is full."""
+    of_driver = result.get("driver") or []
+    if one["kind"] == "host" or len(of_driver) != 1 or of_driver[0]["total"] is None or of_driver[0]["free"] is None:
+        return
+    left = of_driver[0]["free"] / one["each"]
+    yield f"full in about {units.count(left)} steps" if a_step else f"full in about {units.roughly(left)}"
+
+
+def _advice(result: Mapping[str, Any], one: Mapping[str, Any]) -> Iterator[str | Do]:
+    if one["kind"] == "reserved":
+        yield "Keep batch shapes fixed, as each new shape may take a new segment: pad to a few lengths."
+        yield Do("Let segments grow.", pytorch.allocator("expandable_segments:True", result.get("torch")))
+        return
+    yield _KEEP_NUMBERS
+    yield _DETACH
+    if one["kind"] == "host":
+        yield "A dataset or cache that fills also grows, until all samples have been read."
+    if result.get("tensors") is None and not result.get("untold") and result.get("more"):
+        yield Do("See what piles up.", result["more"])
+
+
+def _piled(result: Mapping[str, Any]) -> Iterator[Point]:
+    """Tensors that become more with each step: with their graph, or large together; losses first, as the cause."""
+    piled = [one for one in result.get("tensors") or () if one["grows"] and (one["graph"] or _more(one) >= LEAST_BYTES)]
+    if not piled:
+        return
+    first, *others = sorted(piled, key=lambda one: (not _is_loss(one), -one["bytes"]))
+    what = "Losses with their graphs" if _is_loss(first) else f"{_shaped(first)} tensors"
+    yield Point(
+        severity="warn",
+        text=f"{what} pile up: {first['more']} more in {result['steps']} steps.",
+        facts=tuple(
+            f"{_shaped(one)}: {one['count']} alive, {units.size(one['bytes'])}" for one in (first, *others[:3])
+        ),
+        steps=() if any(row["grows"] for row in result["rows"]) else (_KEEP_NUMBERS, _DETACH),
+    )
+
+
+def _is_loss(one: Mapping[str, Any]) -> bool:
+    return bool(one["graph"]) and not one["shape"]
+
+
+def _more(one: Mapping[str, Any]) -> float:
+    """Bytes of those that were added."""
+    return float(one["bytes"] / max(1, one["count"]) * one["more"])
+
+
+def _allocator(result: Mapping[str, Any]) -> Iterator[Point]:
+    """Cache, fragmentation, and what was tried again, of each device."""
+    for one in result["devices"]:
+        gpu, reserved, peak, split = f"cuda:{one['device']}", one["reserved"], one["peak_allocated"], one["split"]
+        if split >= _LIMIT["split"] * max(1, reserved):
+            yield Point(
+                severity="warn",
+                text=f"{gpu}: the allocator's cache is fragmented.",
+                facts=(
+                    f"{units.size(split)} free in partly used segments, {split / reserved:.0%} of what is reserved "
+                    f"(worth a look ≥ {_LIMIT['split']:.0%})",
+                ),
+                steps=(
+                    Do("Let segments grow.", pytorch.allocator("expandable_segments:True", result.get("torch"))),
+                    "Keep batch shapes fixed: pad to a few lengths.",
+                ),
+            )
+        elif reserved >= _CACHE * peak and reserved - peak >= _CACHE_BYTES:
+            yield Point(
+                severity="info",
+                text=f"{gpu}: {units.size(reserved - peak)} is cache that PyTorch keeps and does not need.",
+                facts=(f"{units.size(reserved)} reserved, at most {units.size(peak)} allocated",),
+                steps=("Call torch.cuda.empty_cache() between phases, never inside the loop.",),
+            )
+        if one["retries"]:
+            times = "once" if one["retries"] == 1 else f"{units.count(one['retries'])} times"
+            yield Point(
+                severity="warn",
+                text=f"{gpu}: memory ran out {times}, and the allocator freed its cache: each time the GPU waits.",
+                facts=(f"{units.count(one['ooms'])} times not even that was enough",) if one["ooms"] else (),
+                steps=("Lower the batch size a little, or use activation checkpointing.",),
+            )
+
+
+def _shaped(one: Mapping[str, Any]) -> str:
+    shape = "×".join(str(size) for size in one["shape"]) or "scalar"
+    return clean(f"{one['dtype']} {shape}", 60)
+
+
+def _tensors(result: Mapping[str, Any]) -> Table:
+    a_step = result["steps"] is not None
+    rows: Sequence[Mapping[str, Any]] = result.get("tensors") or ()
+    first = sorted(rows, key=lambda one: (not one["grows"], -one["bytes"]))[:_ROWS]
+    cells = [
+        (
+            f"{_shaped(one)}{' parameter' * (one['type'] == 'Parameter')}{', with graph' * one['graph']}",
+            clean(one["device"], 12),
+            units.size(one["bytes"]),
+            str(one["count"]),
+            *((f"{one['more']:+d}" if one["more"] else "0",) if a_step else ()),
+        )
+        for one in first
+    ]
+    return Table("Live tensors", ("", "DEVICE", "BYTES", "COUNT", *(("CHANGE",) if a_step else ())), tuple(cells))
+
+
+def _sites(result: Mapping[str, Any]) -> Table:
+    rows = result.get("sites") or ()
+    cells = [(clean(one["where"], 60), units.size(one["bytes"]), str(one["blocks"])) for one in rows]
+    return Table("Lines that hold the most device memory", ("", "BYTES", "BLOCKS"), tuple(cells))
+
+
+def _notes(result: Mapping[str, Any]) -> Iterator[str]:
+    if ended := result.get("ended"):
+        yield f"The measurement is not complete: {clean(ended)}"
+    if agent := result.get("agent"):
+        yield clean(agent)
+    elif (cuda := result.get("cuda")) and result.get("torch"):
+        yield f"PyTorch's allocator tells nothing: {clean(cuda)}."
+    if untold := result.get("untold"):
+        yield f"Live tensors are not listed: {clean(untold)}."
+    if result.get("tensors"):
+        yield "Tensors that only the graph holds are not listed: Python does not see them."
