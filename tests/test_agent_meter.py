@@ -107,6 +107,46 @@ def test_only_new_steps_are_told_singly(folder: str) -> None:
         agent.close()
 
 
+def test_slow_steps_say_which_part_of_them_was_slow(folder: str) -> None:
+    with job(folder, "slow", "10", "4", program=PROGRAM) as running:
+        told = measured(running, 60)
+        planted = [each for each in told["slow_steps"] if each[1] >= 0.25]  # a busy machine adds its own
+        assert 5 <= len(planted) <= told["count"] / 10 + 1
+        assert told["slow"] >= len(told["slow_steps"])
+        for when, took_s, phase in planted:
+            (number, single) = next((n, one) for n, one in enumerate(told["steps"], 1) if abs(one[0] - when) < 0.002)
+            assert took_s == pytest.approx(single[1])
+            assert phase == {10: "data", 15: "rest"}[number % 20]
+
+
+def test_what_it_notes_carries_the_step(folder: str) -> None:
+    with job(folder, "notes", program=PROGRAM) as running:
+        measured(running)
+        agent = running.agent()
+        answer = agent.answer("steps")
+        agent.close()
+        made, noted = answer["steps"]["count"] + 1, answer["noted"]
+        by_name = {name: (step, value) for name, _, step, value in noted["notes"]}
+        assert by_name["lr"] == (by_name["loss"][0], 0.01)
+        assert made - 1 <= by_name["loss"][0] <= made
+        epochs = [(name, value) for name, _, value in noted["marks"]]
+        assert epochs[:2] == [("epoch", 0.0), ("epoch", 1.0)]
+        assert (noted["watched"], noted["lost"]) == (False, None)
+
+
+@pytest.mark.parametrize("watches", [True, False])
+def test_a_job_that_dies_of_nan_says_at_which_step_it_began(
+    folder: str, monkeypatch: pytest.MonkeyPatch, watches: bool
+) -> None:
+    monkeypatch.setenv("GPUTOP_WATCH_NAN", "1" if watches else "0")
+    with job(folder, "nan", program=PROGRAM) as running:
+        assert running.ended() == 1
+        *_, error, last = ["", *running.said.splitlines()]
+        if watches:
+            assert last == "gputop: loss was nan after 12 optimizer steps; `gputop recipe nan` finds the operation"
+        assert (error if watches else last) == "FloatingPointError: the loss is no number"
+
+
 def test_it_can_be_switched_off(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUTOP_METER", "0")
     with job(folder, "plain", program=PROGRAM) as running:

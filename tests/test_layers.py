@@ -36,6 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "inject": set(),
     "figures": {"model", "known"},
     "words": {"model", "units"},
+    "step_report": {"model", "units", "words"},
     "told": PURE | {"words", "diagnose"},
     "page": {"safe"},
     "profile": {"units", "safe", "page", "severity", "num_workers"},
@@ -49,9 +50,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "actions": PURE | {"agent_client", "words", "page", "profile", "trace"},
     "demo": {"source", "model", "units"},
     "diagnose": PURE
-    | {"words", "blas", "pytorch", "severity", "history", "profile", "trace", "saturation", "num_workers"},
+    | {"words", "blas", "pytorch", "severity", "history", "profile", "trace", "saturation", "num_workers"}
+    | {"step_report"},
     "monitor": {"source", "model", "history", "ended", "diagnose", "thresholds"},
-    "export": PURE | {"figures", "words", "told", "page", "diagnose", "monitor"},
+    "export": PURE | {"figures", "words", "told", "page", "diagnose", "monitor", "step_report", "thresholds"},
     "doctor": PURE | {"words", "blas", "pytorch", "collect", "num_workers"},
     "record": {"source", "model", "safe", "monitor", "export.codec", "export.lines"},
     "lab": {"model", "units", "safe", "page", "config", "num_workers", "pytorch", "paste"},
@@ -69,6 +71,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "config",
         "charset",
         "saturation",
+        "step_report",
         "toml",
         "thresholds",
         "diagnose",

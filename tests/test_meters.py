@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from itertools import islice
@@ -11,8 +12,9 @@ from typing import Any
 import pytest
 
 from gputop.collect.live import Live
-from gputop.collect.meters import METER_FILLS, told_of
-from gputop.model import Process, Role
+from gputop.collect.meters import METER_FILLS, noted_of, slow_steps, told_of
+from gputop.export import codec
+from gputop.model import Noted, Process, Role, SlowStep
 from tests.test_agent_meter import PROGRAM
 from tests.tracing import Job, job, scratch
 
@@ -65,7 +67,7 @@ def test_a_training_that_shows_nothing_but_its_steps_is_a_job(folder: str, monke
 
 SAID: dict[str, Any] = {
     "on": True, "count": 40, "ago_s": 0.1, "window": 40, "step_s": 0.1, "p90_s": 0.12, "longest_s": 0.3, "wait_s": 0.06,
-    "optimizer_s": 0.01, "samples_per_s": 40.0, "evaluated_s": 1.0,
+    "optimizer_s": 0.01, "samples_per_s": 40.0, "evaluated_s": 1.0, "slow": 2,
 }  # fmt: skip
 
 
@@ -74,12 +76,58 @@ def test_what_it_says_becomes_the_metrics_of_a_process() -> None:
     assert found == {
         "metered": True, "step_count": 40, "step_s": 0.1, "step_p90_s": 0.12, "step_longest_s": 0.3,
         "data_wait_percent": pytest.approx(60), "optimizer_percent": pytest.approx(10), "samples_per_s": 40.0,
-        "evaluated_percent": pytest.approx(20),
+        "evaluated_percent": pytest.approx(20), "step_window": 40, "slow_step_count": 2,
     }  # fmt: skip
     assert found.keys() - {"metered"} == set(METER_FILLS)
 
 
-@pytest.mark.parametrize("value", [None, True, -1.0, math.inf, math.nan, "0.1", [], {}, 1e300])
+NOTED: dict[str, Any] = {
+    "notes": [["loss", 99.0, 12, 0.5], ["norm", 98.0, None, math.inf], ["huge", 97.0, 1, 1e300]],
+    "marks": [["epoch", 90.0, 3.0]],
+    "lost": ["norm", 98.0, 11, math.nan],
+}
+
+
+def test_what_was_noted_becomes_fields_of_a_process_the_oldest_first() -> None:
+    found = noted_of(NOTED)
+    assert found["noted"] == (
+        Noted(name="epoch", wall_s=90.0, value=3.0, moment=True),
+        Noted(name="huge", wall_s=97.0, step=1),
+        Noted(name="norm", wall_s=98.0, finite=False),
+        Noted(name="loss", wall_s=99.0, value=0.5, step=12),
+    )
+    assert found["non_finite"] == Noted(name="norm", wall_s=98.0, finite=False, step=11)
+    process = Process(pid=1, started_ticks=1, **found)
+    assert codec.decode(Process, json.loads(codec.dumps(process))) == process
+
+
+BAD: tuple[object, ...] = (None, True, -1.0, math.inf, math.nan, "0.1", [], {}, 10**400, ["a"] * 4, [["a"] * 4] * 9)
+
+
+@pytest.mark.parametrize("value", BAD)
+def test_no_note_that_makes_no_sense_is_taken(value: object) -> None:
+    hostile: list[object] = [value, {**NOTED, "notes": value}, {**NOTED, "marks": value}, {**NOTED, "lost": value}]
+    for place in range(4):
+        row = ["loss", 99.0, 12, 0.5]
+        row[place] = value  # type: ignore[call-overload]
+        hostile += [{"notes": [row]}, {"lost": row}, {"marks": [row[:2] + row[3:]]}]
+    for said in hostile:
+        process = Process(pid=1, started_ticks=1, **noted_of(said))
+        assert codec.decode(Process, json.loads(codec.dumps(process))) == process
+    told = noted_of({"notes": [[f"{n}\x1b[2J" + "n" * 500, 9.0, 1, 1.0] for n in range(500)]})["noted"]
+    assert len(told) == 24
+    assert all(one.name.isprintable() and len(one.name) <= 40 for one in told)
+
+
+def test_slow_steps_are_taken_where_they_make_sense() -> None:
+    assert slow_steps([[90.0, 0.5, "data"], [91.0, 0.4, "lunch"], [92.0, -1, "rest"], [93.0], "x", None]) == (
+        SlowStep(wall_s=90.0, took_s=0.5, phase="data"),
+    )
+    assert len(slow_steps([[float(n), 0.5, "rest"] for n in range(500)])) == 16
+    assert slow_steps({"a": 1}) == slow_steps(None) == ()
+
+
+@pytest.mark.parametrize("value", [None, True, -1.0, math.inf, math.nan, "0.1", [], {}, 1e300, 10**400])
 def test_no_number_that_makes_no_sense_is_taken(value: object) -> None:
     for name in SAID.keys() - {"on"}:
         for field, found in told_of({**SAID, name: value}).items():

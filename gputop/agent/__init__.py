@@ -11,7 +11,7 @@ import sys
 
 if __name__ == "gputop_agent":
     from .life import lie_in_wait, start
-    from .marks import mark
+    from .marks import mark, note
 else:
     _spec = None
     if "gputop_agent" not in sys.modules:
@@ -28,4 +28,4 @@ else:
     sys.modules["gputop_agent"].start("import")
     sys.modules[__name__] = sys.modules["gputop_agent"]
 
-__all__ = ["lie_in_wait", "mark", "start"]
+__all__ = ["lie_in_wait", "mark", "note", "start"]

@@ -85,6 +85,14 @@ def _before_the_end() -> None:
     if job is not None and job.capture is not None:
         job.capture.end("cut", _EXIT_S)
     server.close()
+    _quietly(_last_words)
+
+
+def _last_words() -> None:
+    from .marks import last_words
+
+    if said := last_words():
+        sys.stderr.write(said)
 
 
 def _before_a_profiler() -> None:

@@ -67,6 +67,7 @@ class Meter:
 
     def __init__(self) -> None:
         self.ring, self.off = Ring(), ""
+        self._made = 0
         self.began_s, self.cost_s = time.monotonic(), 0.0
         self.hooks: list[OnStep] = []
         self.installed = False
@@ -131,6 +132,11 @@ class Meter:
             self.stop(f"{type(error).__name__}: {error}"[:200])
 
     @property
+    def made(self) -> int | None:
+        """Optimizer steps so far; None where they are not counted."""
+        return None if self.off or not self.installed else self._made
+
+    @property
     def cost(self) -> float:
         """The share of the time that it took itself."""
         return self.cost_s / max(1e-9, time.monotonic() - self.began_s)
@@ -148,6 +154,7 @@ class Meter:
     def _end(self, optimizer: Any, now_s: float) -> None:
         first = self._first()
         if first is None:
+            self._made += 1
             self._first, self.thread, self._ended_s = weakref.ref(optimizer), threading.get_ident(), now_s
             self._clear()
             return
@@ -161,6 +168,7 @@ class Meter:
             return
         if self._usual and not self._seen <= self._usual and self._batches > 2 * self._usual_batches:
             self._other = 1  # another dataset, and many batches of it: who learns from several takes one of each
+        self._made += 1
         took_s = now_s - self._ended_s
         self.ring.add(time.time(), took_s, self._waited_s, self._optimizer_s, self._samples, self._batches, self._other)
         if self._seen and not self._other:

@@ -11,7 +11,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from . import place, profilers
+from . import marks, place, profilers
 from .answers import answer, since, tensors, wish
 from .capture import Problem
 from .connection import Connection, Gone
@@ -40,7 +40,8 @@ class Server:
     def __init__(self, why: str) -> None:
         self.pid, self.why = os.getpid(), why
         self.job: Job | None = None
-        self.meter = Meter() if wanted() else None
+        self.meter = meter = Meter() if wanted() else None
+        marks.steps_made = lambda: None if meter is None else meter.made
         self.spent: list[OnStep] = []  # hooks to be taken out
         self._closing = False
         self._hears_s: float | None = None  # when it listens again
@@ -250,7 +251,7 @@ class Server:
         if op == "cancel" and self.job is not None:
             self.job.cancel()
         if op == "steps":
-            return {"steps": steps(self.meter, since(request))}
+            return {"steps": steps(self.meter, since(request)), "noted": marks.noted()}
         if op == "memory":
             return {"memory": memory(self.meter, tensors(request))}
         return answer(op, request)

@@ -11,7 +11,7 @@ from .meter import Meter
 _WINDOW_S, _WINDOW = 30.0, 512  # so long, of so many steps at most
 _LEAST = 5  # steps, also where they are older
 _SINGLE = 120  # steps that are told singly, at most
-_SLOW = 2.0  # times the median
+_SLOW, _SLOW_TOLD = 2.0, 16  # times the median; steps that are told of these
 _DIGITS = 6
 
 
@@ -46,19 +46,35 @@ def steps(meter: Meter | None, since: int = 0) -> dict[str, Any]:
 
 
 def _numbers(columns: list[list[float]]) -> dict[str, Any]:
-    _, took, waited, optimizer, samples, batches, _ = columns
+    ended, took, waited, optimizer, samples, batches, _ = columns
     count, total_s, ordered = len(took), sum(took), sorted(took)
     fetched, learned = sum(batches), sum(samples)
     middle_s = ordered[count // 2]
+    slow = count - bisect_right(ordered, _SLOW * middle_s)
     return {
         "window": count,
         "step_s": round(total_s / count, _DIGITS),
         "median_s": round(middle_s, _DIGITS),
         "p90_s": round(ordered[int(0.9 * (count - 1))], _DIGITS),
         "longest_s": round(ordered[-1], _DIGITS),
-        "slow": count - bisect_right(ordered, _SLOW * middle_s),
+        "slow": slow,
+        "slow_steps": _slow(ended, took, waited, optimizer, _SLOW * middle_s) if slow else [],
         "wait_s": round(sum(waited) / count, _DIGITS) if fetched else None,  # without a DataLoader nobody knows
         "optimizer_s": round(sum(optimizer) / count, _DIGITS),
         "samples_per_s": round(learned / total_s, 3) if total_s and learned else None,
         "batches": round(fetched / count, 3) if fetched else None,  # a step
     }
+
+
+def _slow(
+    ended: list[float], took: list[float], waited: list[float], optimizer: list[float], least_s: float
+) -> list[list[Any]]:
+    """The newest steps that took longer than this: when each ended, how long it took, and the part that grew most."""
+    rest = [whole - wait - optimizes for whole, wait, optimizes in zip(took, waited, optimizer)]
+    parts = {"data": waited, "optimizer": optimizer, "rest": rest}
+    usual = {name: sorted(column)[len(column) // 2] for name, column in parts.items()}
+    places = [place for place, whole in enumerate(took) if whole > least_s][-_SLOW_TOLD:]
+    return [
+        [round(ended[at], 3), round(took[at], _DIGITS), max(parts, key=lambda name: parts[name][at] - usual[name])]
+        for at in places
+    ]

@@ -14,9 +14,10 @@ from typing import Any
 
 from gputop.agent_client import Agent, Lost, NoAgent, connect, listening, present
 from gputop.collect.lane import Lane
-from gputop.model import Identity, Process, Role
+from gputop.model import Identity, Noted, Process, Role, SlowStep
 from gputop.safe.identity import read_stat
 from gputop.safe.readable import readable
+from gputop.safe.text import clean
 
 _PATIENCE_S = 0.3  # for the answers of all
 _FIRST_S = 0.2  # that the first frame waits for them
@@ -24,13 +25,18 @@ _AGAIN_S = 15.0  # between two tries to find the agent of a process
 _TRIES_S = 120.0  # of its life; later none comes
 _MOST = 64  # processes
 _NONE_SINGLY = 1 << 50  # more steps than any job makes: their numbers together are enough
-_LONGEST_S = 86_400.0
+_LONGEST_S, _LATEST_S = 86_400.0, 1e11  # of a step; a time of the wall clock
+_MOST_STEPS = 1 << 53
+_PHASES = ("data", "optimizer", "rest")
+_SLOW_S, _SLOW_KEPT = 900.0, 16  # as long as the history keeps seconds; slow steps of a process
+_NOTED, _LONGEST_NAME = 24, 40  # names of one kind that are shown, and cells of each
+_LARGEST = 1e15  # as much as a frame may hold
 _STALE_S = 60.0  # since its last step; or so many times what one takes
 _STALE_STEPS = 5.0
 
 METER_FILLS = (
     "step_s", "step_p90_s", "step_longest_s", "data_wait_percent", "optimizer_percent", "samples_per_s",
-    "evaluated_percent", "step_count",
+    "evaluated_percent", "step_count", "step_window", "slow_step_count",
 )  # fmt: skip
 Meters = Mapping[Identity, Mapping[str, Any]]
 
@@ -58,6 +64,7 @@ class MeterLane:
         self._clock = clock
         self._agents: dict[Identity, Agent] = {}
         self._tried: dict[Identity, float] = {}
+        self._slow: dict[Identity, tuple[SlowStep, ...]] = {}
         self._wanted: tuple[Process, ...] = ()
         self._lane: Lane[Meters] = Lane("meters", self._read, {})
         self._started = False
@@ -100,6 +107,7 @@ class MeterLane:
         for gone in self._agents.keys() - wanted.keys():
             self._agents.pop(gone).close()
         self._tried = {identity: when for identity, when in self._tried.items() if identity in wanted}
+        self._slow = {identity: slow for identity, slow in self._slow.items() if identity in wanted}
         for identity, process in wanted.items():
             if identity not in self._agents and self._is_due(process):
                 self._connect(process)
@@ -139,7 +147,7 @@ class MeterLane:
                 try:
                     for told in agent.read():
                         if isinstance(told.get("steps"), dict):
-                            found[identity] = told_of(told["steps"])
+                            found[identity] = self._whole(identity, told)
                             waiting.pop(agent, None)
                         elif "error" in told:  # an agent of an older gputop, which has no meter
                             waiting.pop(agent, None)
@@ -148,6 +156,14 @@ class MeterLane:
                     self._lose(identity)
         return found
 
+    def _whole(self, identity: Identity, told: Mapping[str, Any]) -> dict[str, Any]:
+        """All that it says, with the slow steps that it has said before."""
+        steps, now_s = told["steps"], time.time()
+        known = {one.wall_s: one for one in (*self._slow.get(identity, ()), *slow_steps(steps.get("slow_steps")))}
+        kept = [one for when, one in sorted(known.items()) if 0 <= now_s - when <= _SLOW_S]
+        self._slow[identity] = tuple(kept[-_SLOW_KEPT:])
+        return {**told_of(steps), **noted_of(told.get("noted")), "slow_steps": self._slow[identity]}
+
     def _lose(self, identity: Identity) -> None:
         self._agents.pop(identity).close()
 
@@ -155,13 +171,12 @@ class MeterLane:
 def told_of(said: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a process that a meter tells; only that there is one where it has made no step lately."""
     step_s, ago_s = (_number(said.get(name), _LONGEST_S) for name in ("step_s", "ago_s"))
-    count = said.get("count")
     found: dict[str, Any] = {"metered": said.get("on") is True}
-    if type(count) is int and 0 <= count < 1 << 53:
-        found["step_count"] = count
+    found |= _counts(said, step_count="count")
     if not step_s or ago_s is None or ago_s > max(_STALE_S, _STALE_STEPS * step_s):
         return found
     found |= {"step_s": step_s, "samples_per_s": _number(said.get("samples_per_s"), 1e12)}
+    found |= _counts(said, step_window="window", slow_step_count="slow")
     found |= {f"step_{name}": _number(said.get(name), _LONGEST_S) for name in ("p90_s", "longest_s")}
     shares = {"data_wait_percent": said.get("wait_s"), "optimizer_percent": said.get("optimizer_s")}
     found |= {name: _share(_number(value, _LONGEST_S), step_s) for name, value in shares.items()}
@@ -171,11 +186,61 @@ def told_of(said: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def slow_steps(said: object) -> tuple[SlowStep, ...]:
+    """The slow steps of the last half minute that a meter tells of."""
+    found = []
+    for one in said[-_SLOW_KEPT:] if isinstance(said, list) else ():
+        if isinstance(one, list) and len(one) == 3 and one[2] in _PHASES:
+            when, took_s = _number(one[0], _LATEST_S), _number(one[1], _LONGEST_S)
+            if when is not None and took_s is not None:
+                found.append(SlowStep(wall_s=when, took_s=took_s, phase=one[2]))
+    return tuple(found)
+
+
+def noted_of(said: object) -> dict[str, Any]:
+    """The fields of a process that hold what its program noted."""
+    if not isinstance(said, dict):
+        return {}
+    notes, marks = (value[-_NOTED:] if isinstance(value := said.get(name), list) else [] for name in ("notes", "marks"))
+    moments = [[name, when, None, value] for name, when, value in (one for one in marks if _is_row(one, 3))]
+    found = [*((one, False) for one in notes), *((one, True) for one in moments)]
+    noted = [told for one, moment in found if (told := _noted(one, moment=moment)) is not None]
+    noted.sort(key=lambda one: one.wall_s)
+    return {"noted": tuple(noted), "non_finite": _noted(said.get("lost"), moment=False)}
+
+
+def _is_row(said: object, length: int) -> bool:
+    return isinstance(said, list) and len(said) == length
+
+
+def _noted(said: object, *, moment: bool) -> Noted | None:
+    if not isinstance(said, list) or len(said) != 4:
+        return None
+    name, when, step, value = said
+    wall_s = _number(when, _LATEST_S)
+    if not isinstance(name, str) or wall_s is None or type(value) not in (int, float):
+        return None
+    finite = isinstance(value, int) or math.isfinite(value)
+    return Noted(
+        name=clean(name, _LONGEST_NAME),
+        wall_s=wall_s,
+        value=float(value) if finite and abs(value) <= _LARGEST else None,
+        finite=finite,
+        step=step if type(step) is int and 0 <= step < _MOST_STEPS else None,
+        moment=moment,
+    )
+
+
+def _counts(said: Mapping[str, Any], **names: str) -> dict[str, Any]:
+    found = ((field, said.get(name)) for field, name in names.items())
+    return {field: count for field, count in found if type(count) is int and 0 <= count < _MOST_STEPS}
+
+
 def _share(seconds: float | None, of_s: float) -> float | None:
     return None if seconds is None else min(100.0, 100 * seconds / of_s)
 
 
 def _number(value: object, most: float) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return float(value) if 0 <= value <= most else None
+    return float(value) if 0 <= value <= most else None  # NaN is not; an integer may be too large for any float

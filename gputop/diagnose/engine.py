@@ -151,7 +151,7 @@ class Engine:
     def _surer(self, rule: Rule, finding: Finding, frame: Frame) -> Finding:
         limits = self._tables.limits["engine"]
         about = [process for one in finding.subject.processes if (process := frame.by_identity.get(one)) is not None]
-        measured = (fact for process in about for fact in told.measured(process, limits["metered_wait"]))
+        measured = (fact for process in about for fact in told.measured(process, limits["metered_wait"], frame.wall_s))
         return told.confirmed(finding, rule.confirmed_by, (*frame.facts, *measured), limits["told_share"])
 
     def _classes(self, view: View, shown: Sequence[Finding]) -> tuple[Class, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gputop import units
+from gputop import step_report, units
 from gputop.diagnose.finding import Evidence, Finding
 from gputop.model import Fact, Frame, Identity, Process, Witness
 
@@ -77,7 +77,7 @@ def bare(fact: Fact) -> str:
     return fact.text.removeprefix(_A_TRACE_SAYS).rstrip(".")
 
 
-def measured(process: Process, least: float) -> Iterator[Fact]:
+def measured(process: Process, least: float, now_s: float) -> Iterator[Fact]:
     """What the step meter in a process says, where at least this share of a step waits for data."""
     wait, step_s = process.data_wait_percent, process.step_s
     if wait is None or step_s is None or wait < 100 * least:
@@ -85,6 +85,8 @@ def measured(process: Process, least: float) -> Iterator[Fact]:
     rest_s = step_s * (1 - wait / 100)
     text = f"measured inside: a batch every {units.took(step_s)}, the step itself {units.took(rest_s)}: "
     text += f"{wait:.0f} % of the time waits for data"
+    if slow := step_report.slow(process, now_s):
+        text += f"; {slow}"
     for name in (WAITS_FOR_DATA, LOADS_IN_MAIN):  # who has no loaders loads itself
         yield Fact(process=process.identity, witness="meter", name=name, text=text, share=wait / 100)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from gputop import __version__, told, units, words
+from gputop import __version__, step_report, thresholds, told, units, words
 from gputop.declare import record
 from gputop.diagnose import Abstained, Evidence, Finding, Severity, Step, Subject
 from gputop.diagnose.classes import confidence
@@ -115,7 +115,7 @@ def page(found: Diagnosis, commands: Sequence[str] = (), *, explain: bool = Fals
     return Page(
         title=f"{frame.hostname}: {_summary(shown, found)}",
         about=f"{words.amount(len(frame.gpus), 'GPU')}, {found.label}, {so_long} until {when}{who}",
-        before=(_states(found),),
+        before=(_states(found), *_steps(found)),
         heading="What was found",
         words=tuple(_words(shown, found)),
         points=tuple(_point(each, found, commands) for each in shown),
@@ -142,6 +142,19 @@ def _states(found: Diagnosis) -> Table:
     if found.update.host is not None:
         rows.append((redact(found.update.host.name), redact(f"{found.update.host.state}: {found.update.host.why}")))
     return Table("Jobs", ("job", "state"), tuple(rows), spoken=True)
+
+
+def _steps(found: Diagnosis) -> Iterator[Table]:
+    """What was measured inside jobs that have step meters."""
+    frame, least = found.update.frame, thresholds.shipped()["straggler"]["effect"]
+    keys = {one.key for one in found.update.jobs}
+    rows = []
+    for job in frame.jobs:
+        ranks = [rank for identity in job.ranks if (rank := frame.by_identity.get(identity)) is not None]
+        said = step_report.of_job(job, ranks, frame.wall_s, least) if job.key in keys else ()
+        rows += [(redact(job.name if not place else ""), redact(line)) for place, line in enumerate(said)]
+    if rows:
+        yield Table("Steps", ("job", "measured inside"), tuple(rows), spoken=True)
 
 
 def _seen(frame: Frame) -> Iterator[str]:

@@ -21,7 +21,7 @@ from gputop.model.gpu import Condition, Engine, Gpu, Samples, Series, Throttle, 
 from gputop.model.host import Cgroup, Disk, Host, Mount, Network, Node, Pressure
 from gputop.model.links import NvLink, PcieErrors
 from gputop.model.metric import Metric, Missing, Reason, Unit, metric, metrics
-from gputop.model.process import GpuShare, Identity, Job, Kind, Process, Role, Unseen
+from gputop.model.process import GpuShare, Identity, Job, Kind, Noted, Phase, Process, Role, SlowStep, Unseen
 
 __all__ = [
     "PARTS",
@@ -50,10 +50,12 @@ __all__ = [
     "Network",
     "Node",
     "Note",
+    "Noted",
     "NvLink",
     "Overview",
     "Part",
     "PcieErrors",
+    "Phase",
     "Pressure",
     "Process",
     "Reason",
@@ -61,6 +63,7 @@ __all__ = [
     "Role",
     "Samples",
     "Series",
+    "SlowStep",
     "Thread",
     "Throttle",
     "Unit",

@@ -29,6 +29,30 @@ class Identity(NamedTuple):
 pid_of, identity_of = attrgetter("pid"), attrgetter(*Identity._fields)
 
 
+Phase = Literal["data", "optimizer", "rest"]
+
+
+@record(frozen=True, slots=True, kw_only=True)
+class SlowStep:
+    """An optimizer step that took over twice the median of those around it."""
+
+    wall_s: Annotated[float, "when it ended, in seconds since 1970-01-01 UTC"]
+    took_s: Annotated[float, "how long it took, in seconds"]
+    phase: Annotated[Phase, "what took longer than usual: the wait for data, the optimizer, or the rest"]
+
+
+@record(frozen=True, slots=True, kw_only=True)
+class Noted:
+    """A number that a program has noted of its training: `gputop.note(loss=...)`, `gputop.mark("epoch", 3)`."""
+
+    name: Annotated[str, "what it calls it"]
+    wall_s: Annotated[float, "when it noted it, in seconds since 1970-01-01 UTC"]
+    value: Annotated[float | None, "the number; none where it is not finite, or too large to be kept"] = None
+    finite: Annotated[bool, "whether it is a finite number"] = True
+    step: Annotated[int | None, "optimizer steps that were made by then"] = None
+    moment: Annotated[bool, "true: a moment, by `gputop.mark`"] = False
+
+
 class Role(str, Enum):
     """What a process does in its job."""
 
@@ -105,7 +129,14 @@ class Process:
     samples_per_s: float | None = metric(_N, "samples that it trains on", history=True)
     evaluated_percent: float | None = metric(_P, "time in steps with an evaluation in them", top=100)
     step_count: int | None = metric(Unit.COUNT, "optimizer steps since its meter began")
+    step_window: int | None = metric(Unit.COUNT, "steps of the last half minute, without those with an evaluation")
+    slow_step_count: int | None = metric(Unit.COUNT, "those of them that took over twice their median")
     metered: Annotated[bool, "whether it has a step meter: it was started with `gputop run`"] = False
+    slow_steps: Annotated[tuple[SlowStep, ...], "the newest slow ones of a quarter of an hour, oldest first"] = ()
+    noted: Annotated[tuple[Noted, ...], "the newest number of each name that it has noted, and its newest moments"] = ()
+    non_finite: Annotated[
+        Noted | None, "the first loss or gradient norm it noted that is not finite: with `gputop run --watch-nan`"
+    ] = None
 
     # storage
     read_bytes_per_s: float | None = metric(_R, "read from storage, page cache excluded", history=True)

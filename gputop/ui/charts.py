@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import NamedTuple
 
+from rich.cells import cell_len
 from textual.strip import Strip
 
 from gputop import units
 from gputop.declare import record
 from gputop.ui import draw
-from gputop.ui.draw import Line
+from gputop.ui.draw import Line, Run
 from gputop.ui.look import Look, Token
 
 _GAP = 3  # cells between two charts
@@ -26,6 +30,15 @@ class Chart:
     token: Token
     value: str = ""  # what it is now: the first thing to read
     tone: Token = "bright"  # of that value
+    marks: Sequence[Mark] = ()  # on its top line
+
+
+class Mark(NamedTuple):
+    """Something that happened: so many seconds ago, and what is written there."""
+
+    ago_s: float
+    text: str
+    token: Token
 
 
 def room(width: int, count: int) -> int:
@@ -47,9 +60,23 @@ def beside(charts: Sequence[Chart], width: int, tall: int, look: Look, *, stale:
     for y in range(tall):
         line = Line(look)
         for x, chart in enumerate(charts):
-            line.to(1 + x * each).add(drawn[x][y], "dim" if stale else chart.token)
+            token: Token = "dim" if stale else chart.token
+            line.to(1 + x * each).runs(_marked(drawn[x][y], token, () if y else chart.marks))
         strips.append(line.strip(width))
     return strips
+
+
+def _marked(text: str, token: Token, marks: Sequence[Mark]) -> Iterator[Run]:
+    """A line of a chart with what happened at its times, a second a cell; a later mark covers the end of an earlier."""
+    cells: list[tuple[str, Token]] = [(cell, token) for cell in text]
+    for mark in sorted(marks, key=lambda mark: -mark.ago_s):
+        start = len(cells) - 1 - round(mark.ago_s)
+        if 0 <= start < len(cells):
+            # a name may be anything: what is not one cell wide would move all that follows
+            shown = "".join(each if cell_len(each) == 1 else "?" for each in mark.text[: len(cells) - start])
+            cells[start : start + len(shown)] = [(cell, mark.token) for cell in shown]
+    for of, run in groupby(cells, key=itemgetter(1)):
+        yield Run("".join(cell for cell, _ in run), of)
 
 
 def span(values: Sequence[float | None]) -> str:

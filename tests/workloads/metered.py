@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, Dataset
 
 KIND = sys.argv[1]
 STEP_S, BATCH_S = (float(value) / 1000 for value in (sys.argv[2:4] or ("20", "45")))
-BATCH = 4
+BATCH, SLOW_S = 4, 0.25
 
 
 class Samples(Dataset):
@@ -33,6 +33,8 @@ class Samples(Dataset):
 
     def __getitem__(self, place: int) -> tuple[torch.Tensor, int]:
         time.sleep(self.each_s)
+        if KIND == "slow" and place % (20 * BATCH) == 10 * BATCH:
+            time.sleep(SLOW_S)
         return torch.randn(8), place % 2
 
 
@@ -50,7 +52,9 @@ def main() -> None:
     if KIND == "compiled":
         model.compile(backend="eager")
     optimizers = [torch.optim.SGD(model.parameters(), lr=0.01) for _ in range(2 if KIND == "several" else 1)]
-    train = DataLoader(Samples(10_000, BATCH_S / BATCH), batch_size=BATCH, num_workers=0 if KIND == "alone" else 1)
+    train = DataLoader(
+        Samples(10_000, BATCH_S / BATCH), batch_size=BATCH, num_workers=0 if KIND in ("alone", "slow") else 1
+    )
     valid = DataLoader(Samples(40, 0.0), batch_size=BATCH)
     over = threading.Event()
     threading.Thread(target=listen, args=(over,), daemon=True).start()
@@ -58,8 +62,11 @@ def main() -> None:
     wait_s, ended_s, evaluated = 0.0, 0.0, False
     for number, ((inputs, labels), each_s) in enumerate(waited(made() if KIND == "no-loader" else iter(train))):
         wait_s += each_s
-        time.sleep(STEP_S)
-        nn.functional.cross_entropy(model(inputs), labels).backward()
+        time.sleep(STEP_S + (SLOW_S if KIND == "slow" and number % 20 == 15 else 0.0))
+        loss = nn.functional.cross_entropy(model(inputs), labels)
+        loss.backward()
+        if KIND in ("notes", "nan"):
+            notes(number, loss)
         if KIND == "accumulates" and number % 4 != 3:
             continue
         optimizers[0].step()
@@ -79,6 +86,16 @@ def main() -> None:
         if over.is_set():
             break
     print(json.dumps(steps[1:]), flush=True)
+
+
+def notes(number: int, loss: torch.Tensor) -> None:
+    """As `gputop.note` and `gputop.mark` do, of a gputop that need not be installed here."""
+    agent = sys.modules["gputop_agent"]
+    agent.note({"loss": loss * (float("nan") if KIND == "nan" and number >= 12 else 1.0), "lr": 0.01})
+    if number % 10 == 0:
+        agent.mark("epoch", number // 10)
+    if KIND == "nan" and number == 30:
+        raise FloatingPointError("the loss is no number")
 
 
 def listen(over: threading.Event) -> None:

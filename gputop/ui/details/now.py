@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from textual.strip import Strip
 
-from gputop import units
+from gputop import step_report, units
 from gputop.known import added, mean
 from gputop.model import Identity
 from gputop.ui import draw
-from gputop.ui.charts import Chart, beside, most, room
+from gputop.ui.charts import Chart, Mark, beside, most, room
 from gputop.ui.details.doing import doing
 from gputop.ui.details.opened import Opened
-from gputop.ui.draw import Run
+from gputop.ui.draw import Line, Run
 from gputop.words import amount
 
 _LEAST_IO = 1e6  # bytes a second: the top of the chart of a process that hardly reads
@@ -32,7 +32,17 @@ def now(opened: Opened, width: int, tall: int) -> list[Strip]:
         return strips
     seconds = room(width, 2 + bool(opened.process.gpus) + (opened.process.step_s is not None))
     charts = [*_gpu(opened, seconds), *_step(opened, seconds), _cpu(opened, seconds), _io(opened, seconds)]
-    return [*strips, *beside(charts, width, tall, look)]
+    return [*strips, *beside(charts, width, tall, look), *_steps(opened, width)]
+
+
+def _steps(opened: Opened, width: int) -> list[Strip]:
+    """A line with what was slow and what the program noted, where there is any."""
+    process, now_s = opened.process, opened.frame.wall_s
+    said = "; ".join(filter(None, (step_report.noted(process, now_s), step_report.slow(process, now_s))))
+    if not said:
+        return []
+    look = opened.look
+    return [Line(look).add(f" steps  {draw.cut(said, max(0, width - 9), look.glyphs.more)}", "dim").strip(width)]
 
 
 def _gpu(opened: Opened, seconds: int) -> list[Chart]:
@@ -64,7 +74,17 @@ def _step(opened: Opened, seconds: int) -> list[Chart]:
     waits = "" if process.data_wait_percent is None else f"{_percent(process.data_wait_percent)} waits for data"
     slowest = f"{waits}, slowest {units.took(process.step_longest_s)}".lstrip(", ")
     said = _first(seconds - len(f"step  {took}  "), slowest, waits, waits.removesuffix(" for data"))
-    return [Chart("step", said, values, top, "busy area", took)]
+    return [Chart("step", said, values, top, "busy area", took, marks=tuple(_marks(opened)))]
+
+
+def _marks(opened: Opened) -> Iterator[Mark]:
+    """The slow steps, and the moments that the program marked."""
+    now_s, glyphs = opened.frame.wall_s, opened.look.glyphs
+    for slow in opened.process.slow_steps:
+        yield Mark(now_s - slow.wall_s, glyphs.down, "warn")
+    for one in opened.process.noted:
+        if one.moment:
+            yield Mark(now_s - one.wall_s, f"{glyphs.column}{step_report.number(one)}", "bright")
 
 
 def _cpu(opened: Opened, seconds: int) -> Chart:

@@ -1,0 +1,124 @@
+"""What step meters say of a process or of a job, and what its program noted, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from statistics import median
+from typing import NamedTuple
+
+from gputop import units
+from gputop.model import Job, Noted, Process
+from gputop.words import amount
+
+WINDOW_S = 30.0  # of the steps that are counted
+_AGREE = 0.1  # ranks whose steps differ by less are in step
+_ALONE = 0.5  # of the wait of the late rank, that no other one may exceed
+_PHASES = {"data": "waited for data", "optimizer": "slow in the optimizer", "rest": "slow elsewhere"}
+_NOTES = 4  # that are named in a line
+
+
+class LateRank(NamedTuple):
+    """The rank that waits for its data in each step, while all others wait for it."""
+
+    process: Process
+    wait_s: float
+    others_s: float  # the median of the others
+    step_s: float
+
+    @property
+    def share(self) -> float:
+        """Of a step, that its wait is longer than theirs."""
+        return (self.wait_s - self.others_s) / self.step_s
+
+
+def waits_s(process: Process) -> float | None:
+    """How long a step waits for data."""
+    wait, step_s = process.data_wait_percent, process.step_s
+    return None if wait is None or step_s is None else step_s * wait / 100
+
+
+def late_rank(ranks: Sequence[Process]) -> LateRank | None:
+    """The one rank that waits for data while all take the same time for a step; None where none, or several, do so.
+
+    Gradients are summed in each step, so the others must wait for it. Where a wait is not measured, nothing is said.
+    """
+    waits = [(wait_s, one.step_s, one) for one in ranks if (wait_s := waits_s(one)) is not None and one.step_s]
+    if len(waits) < 2 or len(waits) < len(ranks):
+        return None
+    steps = [step_s for _, step_s, _ in waits if step_s]
+    if max(steps) > (1 + _AGREE) * min(steps):
+        return None
+    late_s, _, late = max(waits, key=lambda each: each[0])
+    others = [wait_s for wait_s, _, one in waits if one is not late]
+    if max(others) > _ALONE * late_s:
+        return None
+    return LateRank(late, late_s, median(others), median(steps))
+
+
+def said_of_late(late: LateRank, number: int | None, count: int) -> str:
+    """In numbers: rank 3 waits 120ms for data in each step, the others 5.0ms: all ranks take 310ms a step."""
+    who = "one rank" if number is None else f"rank {number}"
+    others = "the other" if count == 2 else "the others"
+    waits = f"{who} waits {units.took(late.wait_s)} for data in each step, {others} {units.took(late.others_s)}"
+    return f"{waits}: all {count} ranks take {units.took(late.step_s)} a step"
+
+
+def slow(process: Process, now_s: float) -> str:
+    """How many of the last steps were slow, and what took so long: 3 of 120 steps took over 2 × the median."""
+    count, of = process.slow_step_count, process.step_window
+    if not count or not of:
+        return ""
+    known = [one for one in process.slow_steps if now_s - one.wall_s <= WINDOW_S]
+    by = {name: sum(one.phase == name for one in known) for name in _PHASES}
+    parts = ", ".join(f"{number} {_PHASES[name]}" for name, number in by.items() if number)
+    # only the newest are told singly
+    whose = f": {parts}" if len(known) == count else f"; of the newest {len(known)}: {parts}" if known else ""
+    return f"{count} of {amount(of, 'step')} took over 2 × the median{whose}"
+
+
+def number(one: Noted) -> str:
+    """A number as it was noted: loss 0.5321, grad_norm not finite."""
+    if not one.finite:
+        return f"{one.name} not finite"
+    value = "over 1e15" if one.value is None else f"{one.value:.6g}"
+    return f"{one.name} {value}"
+
+
+def noted(process: Process, now_s: float) -> str:
+    """What was noted last, the newest first: loss 0.5321 at step 1204, epoch 3 12s ago."""
+    newest = sorted(process.noted, key=lambda one: -one.wall_s)
+
+    def text(one: Noted) -> str:
+        when = f" {units.ago(max(0.0, now_s - one.wall_s))} ago"
+        return f"{number(one)}{when if one.step is None else f' at step {one.step}'}"
+
+    moments = [one for one in newest if one.moment][:1]
+    return ", ".join(map(text, (*(one for one in newest if not one.moment), *moments)[:_NOTES]))
+
+
+def pace(process: Process) -> str:
+    """A step in numbers: 310ms a step, 40 % waits for data, 16.1 samples/s."""
+    if process.step_s is None:
+        return ""
+    parts = [f"{units.took(process.step_s)} a step"]
+    if process.data_wait_percent is not None:
+        parts.append(f"{process.data_wait_percent:.0f} % waits for data")
+    if process.samples_per_s is not None:
+        parts.append(f"{process.samples_per_s:.3g} samples/s")
+    return ", ".join(parts)
+
+
+def of_job(job: Job, processes: Sequence[Process], now_s: float, least: float) -> Iterator[str]:
+    """What the meters of the ranks of a job say. `least`: share of a step from which a late rank is told."""
+    metered = [one for one in processes if one.step_s is not None]
+    if not metered:
+        return
+    slowest = max(metered, key=lambda one: one.step_s or 0.0)
+    yield pace(slowest)
+    if said := slow(max(metered, key=lambda one: one.slow_step_count or 0), now_s):
+        yield said
+    late = late_rank(processes) if len(processes) == len(job.ranks) else None
+    if late is not None and late.share >= least:
+        yield said_of_late(late, late.process.rank, len(processes))
+    if said := next((said for one in processes if (said := noted(one, now_s))), ""):
+        yield f"noted: {said}"
