@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.judged import LOADER, Machine, found
+from tests.judged import LOADER, Machine, after, found
+from tests.teams import lines
+from tests.test_step_report import late
 
 
 def starved(**metered: Any) -> Machine:
@@ -31,3 +33,19 @@ def test_it_names_the_batch_and_the_step_and_how_long_the_gpu_idles() -> None:
 def test_who_is_seen_to_wait_for_no_data_starves_of_something_else(wait: float | None, told: bool) -> None:
     verdict = starved(step_s=0.045, data_wait_percent=wait).verdict()
     assert (found(verdict, "starved-cpu-idle") is not None) is told
+
+
+def test_the_straggler_is_named_by_its_meter_with_the_grade_of_a_profile() -> None:
+    finding = found(after(late(38.7)), "straggler")
+    assert finding is not None
+    assert finding.headline == "waits for rank 2 (GPU 2), which waits for data"
+    assert finding.grade == "profile"
+    assert lines(finding)[0] == (
+        "measured inside: rank 2 waits 120ms for data in each step, the others 5.0ms: all 4 ranks take 310ms a step"
+    )
+    assert finding.steps[0].text == "give each rank samples that cost as much, or more loaders"
+
+
+@pytest.mark.parametrize("wait", [1.6, 9.0])
+def test_a_rank_that_waits_for_data_a_little_longer_is_no_straggler(wait: float) -> None:
+    assert found(after(late(wait)), "straggler") is None

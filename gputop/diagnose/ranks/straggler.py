@@ -7,6 +7,7 @@ from shlex import quote
 from statistics import median
 from typing import NamedTuple
 
+from gputop import step_report
 from gputop.diagnose.boost import highest_mhz
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.looking import profile, stack
@@ -46,6 +47,7 @@ _REASONS: tuple[tuple[str, float, str, str, _Help], ...] = (
     ("run_wait", 0.2, "which waits for a CPU", "its threads waited for a CPU of their runnable time", _own_cpus),
     ("main", 0.8, "whose main thread is the bottleneck", "its main thread uses of a core", _profile),
 )
+_UNKNOWN = "which is late with its work"
 _LEAST_TENSOR = 0.02
 _NAMED = 8  # ranks that are listed by their numbers
 _NORMAL = 0.6745  # of a normal distribution lies this many standard deviations around its median
@@ -86,10 +88,10 @@ def straggler(view: View) -> Iterator[Finding]:
             continue
         if not all(view.knows(one, "duty") for one in team.ranks):
             continue
-        waits = _alternates(view, team)
-        late = _slow_clock(view, team, waits) or _starved(view, team) or _more_work(view, team) or waits
+        waits, measured = _alternates(view, team), _measured(view, team)
+        late = _slow_clock(view, team, waits) or _starved(view, team) or _more_work(view, team) or waits or measured
         if late is not None:
-            yield _told(view, team, late)
+            yield _told(view, team, late, measured)
 
 
 def _comparable(view: View, team: Team) -> bool:
@@ -114,6 +116,27 @@ def _odd(view: View, team: Team, value: Measure, sign: int) -> tuple[Trainer, fl
     far, next_far = sign * (known[place] - middle), max(sign * (number - middle) for number in others)
     alone = 2 * next_far <= far
     return (team.ranks[place], middle) if alone and view.above(_NORMAL * far / max(apart, least), "score") else None
+
+
+def _measured(view: View, team: Team) -> _Late | None:
+    """By the step meters inside all of them: steps take the same time, and one waits for data in each."""
+    late = step_report.late_rank([one.process for one in team.ranks])
+    if late is None or not view.above(late.share, "effect"):
+        return None
+    one = next(each for each in team.ranks if each.process is late.process)
+    others = [other for other in team.ranks if other is not one]
+    evidence = Evidence(
+        text=f"measured inside: {step_report.said_of_late(late, team.number(one), len(team.ranks))}",
+        value=1000 * late.wait_s,
+        unit="ms",
+        limit=1000 * (late.others_s + view.limit("effect") * late.step_s),
+    )
+    why, more, steps = _before_its_gpu(view, one, others)
+    known = why != _UNKNOWN
+    return _Late(
+        one, late.share, "which waits for data", (evidence, *(more if known else ())),
+        steps if known else (_ALIKE, *steps),
+    )  # fmt: skip
 
 
 def _slow_clock(view: View, team: Team, waits: _Late | None) -> _Late | None:
@@ -339,7 +362,7 @@ def _before_its_gpu(
                 (Evidence(text=said, value=100 * mine, unit="%", limit=100 * usual),),
                 (help(view, one), look),
             )
-    return "which is late with its work", (Evidence(text=f"it {does(one)}"),), (look,)
+    return _UNKNOWN, (Evidence(text=f"it {does(one)}"),), (look,)
 
 
 def _without(view: View, team: Team, one: Trainer) -> str:
@@ -348,7 +371,9 @@ def _without(view: View, team: Team, one: Trainer) -> str:
     return names(view, kept, [rank.process for rank in team.ranks])
 
 
-def _told(view: View, team: Team, late: _Late) -> Finding:
+def _told(view: View, team: Team, late: _Late, measured: _Late | None) -> Finding:
+    sure = measured is not None and measured.one is late.one
+    seen = measured.evidence[:1] if measured is not None and sure and measured is not late else ()
     severity: Severity = "crit" if late.effect >= view.limit("crit_effect") else "warn"
     count = len(team.ranks)
     numbers = [team.number(one) for one in team.ranks if one is not late.one]
@@ -361,6 +386,7 @@ def _told(view: View, team: Team, late: _Late) -> Finding:
         f"waits for {team.name(late.one)}, {late.why}",
         evidence=(
             *late.evidence,
+            *seen,
             Evidence(
                 text=f"{others} for it up to {100 * late.effect:.0f} % of the time",
                 value=100 * late.effect,
@@ -369,7 +395,8 @@ def _told(view: View, team: Team, late: _Late) -> Finding:
             ),
         ),
         steps=late.steps,
-        confidence=view.confidence(0.7 if count >= 3 else 0.6, known),
+        confidence=view.confidence(0.7 if count >= 3 else 0.6, known, confirmed=sure),
+        grade="profile" if sure else "correlation",
         lost_share=late.effect * (count - 1) / count,
         gpus=late.one.uuids,
     )
