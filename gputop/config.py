@@ -82,6 +82,9 @@ class Settings:
     tree: bool = _setting(True, "show jobs as a tree; else a flat list")
     follow: bool = _setting(True, "keep the cursor on its process when rows change places")
     every_process: bool = _setting(False, "show also processes that have nothing to do with a GPU")
+    remember: bool = _setting(
+        True, "keep findings about your jobs for 30 days, and measure at the next run what a fix has gained", later=True
+    )
 
     keys: Keys = ()  # the table [keys]: what differs from the declared ones
     thresholds: Thresholds | None = field(

@@ -53,7 +53,9 @@ def test_the_exit_code_says_how_bad_it_is(recorded: Recorded, busy: float, code:
         "classes",
         "jobs",
         "host_state",
+        "proven",
     ]
+    assert told["proven"] == []
     assert (told["version"], told["host"], told["seconds"]) == (1, "h", 120)
     first = told["findings"][0]
     assert list(first) == FINDING

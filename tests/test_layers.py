@@ -53,7 +53,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {"words", "blas", "pytorch", "severity", "history", "profile", "trace", "saturation", "num_workers"}
     | {"step_report"},
     "monitor": {"source", "model", "history", "ended", "diagnose", "thresholds"},
-    "export": PURE | {"figures", "words", "told", "page", "diagnose", "monitor", "step_report", "thresholds"},
+    "proven": PURE | {"words", "page", "diagnose", "monitor"},
+    "export": PURE | {"figures", "words", "told", "page", "diagnose", "monitor", "step_report", "thresholds", "proven"},
     "doctor": PURE | {"words", "blas", "pytorch", "collect", "num_workers"},
     "record": {"source", "model", "safe", "monitor", "export.codec", "export.lines"},
     "lab": {"model", "units", "safe", "page", "config", "num_workers", "pytorch", "paste"},
@@ -76,6 +77,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "thresholds",
         "diagnose",
         "monitor",
+        "proven",
         "export",
         "record",
         "docs",

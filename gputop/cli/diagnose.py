@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from gputop.export.diagnosis import Diagnosis, Gone
     from gputop.model import Frame
     from gputop.monitor import Update
+    from gputop.proven import Proofs
 
 UNMEASURED = 3
 LIVE_S = 60.0
@@ -116,6 +117,7 @@ class Look:
 def diagnose(args: argparse.Namespace, settings: Settings) -> int:
     """Look, then print what the rules say; the exit code tells how bad it is, or that nothing could be measured."""
     from gputop.monitor import Monitor
+    from gputop.proven import Proofs
     from gputop.source import Interest
     from gputop.told import LEAST_S
 
@@ -134,16 +136,18 @@ def diagnose(args: argparse.Namespace, settings: Settings) -> int:
         raise Failure(str(failure), UNMEASURED if failure.code == FAILED else failure.code) from None
     asked = frozenset(() if args.pid is None else (args.pid,))
     source.interest = Interest(pids=asked, families=asked)
+    proofs = Proofs(writes=not settings.readonly) if live and settings.remember else None
     if live and sys.stderr.isatty():
         sys.stderr.write(f"gputop: sampling for {seconds:.0f} s; Ctrl+C ends it and reports what was found\n")
     monitor = Monitor(source, settings.thresholds, through=only_names(args))
     without = (lambda: _say_no_gpu(seconds)) if live else None
+    monitor.sinks = (proofs.take,) if proofs else ()
     look = Look(judged=lambda: monitor.judged_s, without_gpus=without, pid=args.pid)
     try:
         ended = follow(monitor, look, seconds, longer=look.longer)
     except Failure as failure:
         raise Failure(str(failure), UNMEASURED) from None
-    found = _found(look, source.label, args.pid)
+    found = _found(look, source.label, args.pid, proofs)
     try:
         _print(found, args, settings)
         sys.stdout.flush()
@@ -158,18 +162,23 @@ def _say_no_gpu(seconds: float | None) -> None:
     sys.stderr.write(f"gputop: there is no GPU to look at: only the rules about the machine itself go on{so_long}\n")
 
 
-def _found(look: Look, label: str, pid: int | None) -> Diagnosis:
+def _found(look: Look, label: str, pid: int | None, proofs: Proofs | None) -> Diagnosis:
     """What it comes to, about all or about one process."""
     from gputop.export.diagnosis import Diagnosis, about
     from gputop.export.private import redacted
 
+    if proofs:
+        proofs.finish()
+    if proofs and proofs.problem:
+        sys.stderr.write(f"gputop: {proofs.problem}\n")
     if look.last is None:
         raise Failure("nothing was seen: the source ended before its first frame", UNMEASURED)
     update = replace(look.last, frame=redacted(look.last.frame))
     # a frame stands for the time until the next one
     step_s = (update.frame.mono_s - look.looked_s) / max(1, look.updates - 1)
     seconds = update.frame.mono_s - look.first_s + step_s
-    found = Diagnosis(update=update, seconds=seconds, label=label, pid=pid, gone=look.gone())
+    fixes = proofs.running if proofs else ()
+    found = Diagnosis(update=update, seconds=seconds, label=label, pid=pid, gone=look.gone(), fixes=fixes)
     if pid is None:
         return found
     if all(process.pid != pid for process in update.frame.processes):

@@ -182,6 +182,9 @@ def common(interval: str = INTERVAL) -> Parser:
     file(group, "--source", metavar="live|demo:NAME|FILE|-", help="where the numbers come from")
     group.add_argument("--interval", type=duration, metavar="S", help=f"seconds between samples ({interval})")
     group.add_argument("--readonly", action="store_true", help="nothing that changes a process or a file")
+    group.add_argument(
+        "--no-remember", dest="remember", action="store_false", help="keep no findings to measure fixes by"
+    )
     group.add_argument("--ascii", action="store_const", const="on", help="draw with ASCII characters only")
     group.add_argument("--no-mouse", dest="mouse", action="store_false", help="leave the mouse to the terminal")
     group.add_argument("--no-nvml", dest="nvml", action="store_false", help="never call the NVIDIA driver")

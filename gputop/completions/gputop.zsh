@@ -24,6 +24,7 @@ _shtab_gputop_commands() {
     memory:'what holds memory in a training that runs, whether it grows with each step, and what to do'
     metrics:'every metric, its unit and its meaning'
     profile:'record a process for some seconds with py-spy, and say what takes its time'
+    proven:'fixes and what they gained: the run that had a finding against the next one of the same script'
     recipe:'one part of that script: profiler, NaN hunt, loader, mixed precision, checkpoint'
     record:'record what is seen, for replay'
     replay:'the monitor on a recording'
@@ -43,6 +44,7 @@ _shtab_gputop_options=(
   "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
+  "--no-remember[keep no findings to measure fixes by]"
   "--ascii[draw with ASCII characters only]"
   "--no-mouse[leave the mouse to the terminal]"
   "--no-nvml[never call the NVIDIA driver]"
@@ -62,6 +64,7 @@ _shtab_gputop_columns_options=(
   "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
+  "--no-remember[keep no findings to measure fixes by]"
   "--ascii[draw with ASCII characters only]"
   "--no-mouse[leave the mouse to the terminal]"
   "--no-nvml[never call the NVIDIA driver]"
@@ -77,6 +80,7 @@ _shtab_gputop_completions_options=(
   "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
+  "--no-remember[keep no findings to measure fixes by]"
   "--ascii[draw with ASCII characters only]"
   "--no-mouse[leave the mouse to the terminal]"
   "--no-nvml[never call the NVIDIA driver]"
@@ -93,6 +97,7 @@ _shtab_gputop_demo_options=(
   "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
+  "--no-remember[keep no findings to measure fixes by]"
   "--ascii[draw with ASCII characters only]"
   "--no-mouse[leave the mouse to the terminal]"
   "--no-nvml[never call the NVIDIA driver]"
@@ -110,6 +115,7 @@ _shtab_gputop_diagnose_options=(
   "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
+  "--no-remember[keep no findings to measure fixes by]"
   "--ascii[draw with ASCII characters only]"
   "--no-mouse[leave the mouse to the terminal]"
   "--no-nvml[never call the NVIDIA driver]"
@@ -131,12 +137,13 @@ _shtab_gputop_docs_options=(
   "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
+  "--no-remember[keep no findings to measure fixes by]"
   "--ascii[draw with ASCII characters only]"
   "--no-mouse[leave the mouse to the terminal]"
   "--no-nvml[never call the NVIDIA driver]"
   "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
-  ":one page\; without it, the list of pages:(keys columns metrics configuration diagnosis doctor recording profilers loader memory lab performance security faults changelog)"
+  ":one page\; without it, the list of pages:(keys columns metrics configuration diagnosis proven doctor recording profilers loader memory lab performance security faults changelog)"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -147,6 +154,7 @@ _shtab_gputop_doctor_options=(
   "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
+  "--no-remember[keep no findings to measure fixes by]"
   "--ascii[draw with ASCII characters only]"
   "--no-mouse[leave the mouse to the terminal]"
   "--no-nvml[never call the NVIDIA driver]"
@@ -164,6 +172,7 @@ _shtab_gputop_env_options=(
   "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
+  "--no-remember[keep no findings to measure fixes by]"
   "--ascii[draw with ASCII characters only]"
   "--no-mouse[leave the mouse to the terminal]"
   "--no-nvml[never call the NVIDIA driver]"
@@ -181,6 +190,7 @@ _shtab_gputop_explain_options=(
   "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
+  "--no-remember[keep no findings to measure fixes by]"
   "--ascii[draw with ASCII characters only]"
   "--no-mouse[leave the mouse to the terminal]"
   "--no-nvml[never call the NVIDIA driver]"
@@ -200,6 +210,7 @@ _shtab_gputop_keys_options=(
   "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
+  "--no-remember[keep no findings to measure fixes by]"
   "--ascii[draw with ASCII characters only]"
   "--no-mouse[leave the mouse to the terminal]"
   "--no-nvml[never call the NVIDIA driver]"
@@ -215,6 +226,7 @@ _shtab_gputop_loader_options=(
   "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
+  "--no-remember[keep no findings to measure fixes by]"
   "--ascii[draw with ASCII characters only]"
   "--no-mouse[leave the mouse to the terminal]"
   "--no-nvml[never call the NVIDIA driver]"
@@ -239,6 +251,7 @@ _shtab_gputop_log_options=(
   "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (5)]:S:"
   "--readonly[nothing that changes a process or a file]"
+  "--no-remember[keep no findings to measure fixes by]"
   "--ascii[draw with ASCII characters only]"
   "--no-mouse[leave the mouse to the terminal]"
   "--no-nvml[never call the NVIDIA driver]"
@@ -256,6 +269,7 @@ _shtab_gputop_memory_options=(
   "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
+  "--no-remember[keep no findings to measure fixes by]"
   "--ascii[draw with ASCII characters only]"
   "--no-mouse[leave the mouse to the terminal]"
   "--no-nvml[never call the NVIDIA driver]"
@@ -276,6 +290,7 @@ _shtab_gputop_metrics_options=(
   "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
+  "--no-remember[keep no findings to measure fixes by]"
   "--ascii[draw with ASCII characters only]"
   "--no-mouse[leave the mouse to the terminal]"
   "--no-nvml[never call the NVIDIA driver]"
@@ -291,6 +306,7 @@ _shtab_gputop_profile_options=(
   "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
+  "--no-remember[keep no findings to measure fixes by]"
   "--ascii[draw with ASCII characters only]"
   "--no-mouse[leave the mouse to the terminal]"
   "--no-nvml[never call the NVIDIA driver]"
@@ -312,11 +328,31 @@ _shtab_gputop_profile_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_gputop_profile_defaults_added=0
 
+_shtab_gputop_proven_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--interval[seconds between samples (1)]:S:"
+  "--readonly[nothing that changes a process or a file]"
+  "--no-remember[keep no findings to measure fixes by]"
+  "--ascii[draw with ASCII characters only]"
+  "--no-mouse[leave the mouse to the terminal]"
+  "--no-nvml[never call the NVIDIA driver]"
+  "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
+  "--stats[how good the predictions were]"
+  "--forget[remove all that is kept]"
+  "--json[as one JSON object]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_gputop_proven_defaults_added=0
+
 _shtab_gputop_recipe_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
+  "--no-remember[keep no findings to measure fixes by]"
   "--ascii[draw with ASCII characters only]"
   "--no-mouse[leave the mouse to the terminal]"
   "--no-nvml[never call the NVIDIA driver]"
@@ -333,6 +369,7 @@ _shtab_gputop_record_options=(
   "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
+  "--no-remember[keep no findings to measure fixes by]"
   "--ascii[draw with ASCII characters only]"
   "--no-mouse[leave the mouse to the terminal]"
   "--no-nvml[never call the NVIDIA driver]"
@@ -351,6 +388,7 @@ _shtab_gputop_replay_options=(
   "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
+  "--no-remember[keep no findings to measure fixes by]"
   "--ascii[draw with ASCII characters only]"
   "--no-mouse[leave the mouse to the terminal]"
   "--no-nvml[never call the NVIDIA driver]"
@@ -367,6 +405,7 @@ _shtab_gputop_reset_terminal_options=(
   "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
+  "--no-remember[keep no findings to measure fixes by]"
   "--ascii[draw with ASCII characters only]"
   "--no-mouse[leave the mouse to the terminal]"
   "--no-nvml[never call the NVIDIA driver]"
@@ -382,6 +421,7 @@ _shtab_gputop_rules_options=(
   "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
+  "--no-remember[keep no findings to measure fixes by]"
   "--ascii[draw with ASCII characters only]"
   "--no-mouse[leave the mouse to the terminal]"
   "--no-nvml[never call the NVIDIA driver]"
@@ -398,6 +438,7 @@ _shtab_gputop_run_options=(
   "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
+  "--no-remember[keep no findings to measure fixes by]"
   "--ascii[draw with ASCII characters only]"
   "--no-mouse[leave the mouse to the terminal]"
   "--no-nvml[never call the NVIDIA driver]"
@@ -416,6 +457,7 @@ _shtab_gputop_scaffold_options=(
   "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
+  "--no-remember[keep no findings to measure fixes by]"
   "--ascii[draw with ASCII characters only]"
   "--no-mouse[leave the mouse to the terminal]"
   "--no-nvml[never call the NVIDIA driver]"
@@ -432,6 +474,7 @@ _shtab_gputop_snapshot_options=(
   "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
+  "--no-remember[keep no findings to measure fixes by]"
   "--ascii[draw with ASCII characters only]"
   "--no-mouse[leave the mouse to the terminal]"
   "--no-nvml[never call the NVIDIA driver]"
@@ -450,6 +493,7 @@ _shtab_gputop_stack_options=(
   "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
+  "--no-remember[keep no findings to measure fixes by]"
   "--ascii[draw with ASCII characters only]"
   "--no-mouse[leave the mouse to the terminal]"
   "--no-nvml[never call the NVIDIA driver]"
@@ -470,6 +514,7 @@ _shtab_gputop_trace_options=(
   "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
   "--readonly[nothing that changes a process or a file]"
+  "--no-remember[keep no findings to measure fixes by]"
   "--ascii[draw with ASCII characters only]"
   "--no-mouse[leave the mouse to the terminal]"
   "--no-nvml[never call the NVIDIA driver]"
@@ -522,6 +567,7 @@ _shtab_gputop() {
         memory) _arguments -C -s $_shtab_gputop_memory_options ;;
         metrics) _arguments -C -s $_shtab_gputop_metrics_options ;;
         profile) _arguments -C -s $_shtab_gputop_profile_options ;;
+        proven) _arguments -C -s $_shtab_gputop_proven_options ;;
         recipe) _arguments -C -s $_shtab_gputop_recipe_options ;;
         record) _arguments -C -s $_shtab_gputop_record_options ;;
         replay) _arguments -C -s $_shtab_gputop_replay_options ;;

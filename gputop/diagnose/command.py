@@ -58,6 +58,16 @@ def _program(words: Sequence[str]) -> tuple[str, ...]:
     """What torchrun takes: it starts an interpreter of its own, and neither code nor what comes from a pipe."""
     if not _PYTHON.fullmatch(words[0]):
         return ("--no-python", *words)
+    return program(words) or _USUAL[1:]
+
+
+def program(words: Sequence[str]) -> tuple[str, ...]:
+    """What an interpreter of Python runs, and its arguments: a script, or -m and a module.
+
+    Nothing where it runs code or what comes from a pipe, and where the first word is no interpreter.
+    """
+    if not words or not _PYTHON.fullmatch(words[0]):
+        return ()
     rest = list(words[1:])
     while rest and rest[0].startswith("-"):
         option = rest.pop(0)
@@ -66,5 +76,5 @@ def _program(words: Sequence[str]) -> tuple[str, ...]:
             if found[1] == "m" and value:
                 return ("-m", value, *rest)
         if option == "-" or (found and found[1] == "c"):
-            return _USUAL[1:]
-    return tuple(rest) or _USUAL[1:]
+            return ()
+    return tuple(rest)

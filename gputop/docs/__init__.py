@@ -14,6 +14,7 @@ TOPICS = (
     "metrics",
     "configuration",
     "diagnosis",
+    "proven",
     "doctor",
     "recording",
     "profilers",

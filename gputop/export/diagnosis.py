@@ -15,13 +15,15 @@ from gputop.diagnose.concerns import concerns
 from gputop.diagnose.finding import POSSIBLE
 from gputop.diagnose.reading import choice, guides
 from gputop.export import verdicts
-from gputop.model import Frame
+from gputop.model import Frame, Identity
 from gputop.monitor import Update
 from gputop.page import Do, Page, Point, Table
+from gputop.proven.report import sentence, shown
 from gputop.safe.text import redact
 
 if TYPE_CHECKING:
     from gputop.diagnose.state import JobState
+    from gputop.proven.fixes import Fix
 
 VERSION = 1
 BLIND = "blind-spots"  # it finds what the notes say of every rule
@@ -47,6 +49,7 @@ class Diagnosis:
     label: str = "live"
     pid: int | None = None  # all of it is about this process only
     gone: tuple[Gone, ...] = ()
+    fixes: tuple[tuple[Identity, Fix], ...] = ()  # what is proven, and by whom
 
     @property
     def doubt(self) -> str:
@@ -99,6 +102,7 @@ def as_json(found: Diagnosis) -> dict[str, Any]:
         "classes": [verdicts.task(each) for each in found.update.classes],
         "jobs": [verdicts.job(each, frame) for each in found.update.jobs],
         "host_state": verdicts.host(found.update.host),
+        "proven": [shown(fix) for _, fix in found.fixes],
     }
 
 
@@ -115,7 +119,7 @@ def page(found: Diagnosis, commands: Sequence[str] = (), *, explain: bool = Fals
     return Page(
         title=f"{frame.hostname}: {_summary(shown, found)}",
         about=f"{words.amount(len(frame.gpus), 'GPU')}, {found.label}, {so_long} until {when}{who}",
-        before=(_states(found), *_steps(found)),
+        before=(_states(found), *_steps(found), *_proven(found)),
         heading="What was found",
         words=tuple(_words(shown, found)),
         points=tuple(_point(each, found, commands) for each in shown),
@@ -155,6 +159,13 @@ def _steps(found: Diagnosis) -> Iterator[Table]:
         rows += [(redact(job.name if not place else ""), redact(line)) for place, line in enumerate(said)]
     if rows:
         yield Table("Steps", ("job", "measured inside"), tuple(rows), spoken=True)
+
+
+def _proven(found: Diagnosis) -> Iterator[Table]:
+    """What came of findings of earlier runs."""
+    if found.fixes:
+        rows = tuple((redact(fix.run.name), redact(sentence(fix))) for _, fix in found.fixes)
+        yield Table("Proven: since an earlier run of the same script", ("script", "change"), rows, spoken=True)
 
 
 def _seen(frame: Frame) -> Iterator[str]:
@@ -261,4 +272,5 @@ def about(found: Diagnosis, pid: int) -> Diagnosis:
         classes=tuple(each for each in found.update.classes if each.pid in pids),
         jobs=tuple(each for each in found.update.jobs if each.key in jobs or mine.intersection(each.processes)),
     )
-    return replace(found, update=update, gone=tuple(one for one in found.gone if its(one.finding.subject)))
+    gone = tuple(one for one in found.gone if its(one.finding.subject))
+    return replace(found, update=update, gone=gone, fixes=tuple(one for one in found.fixes if one[0] in mine))

@@ -97,6 +97,16 @@ class Folder:
 
 def state_folder(environ: Mapping[str, str] = os.environ, system: str = "/var/lib") -> Folder:
     """$XDG_STATE_HOME/gputop, made if needed; `system` instead for root with somebody else's HOME (sudo -E)."""
+    base = state_place(environ, system)
+    try:
+        os.makedirs(base, mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise _refused(base, error) from None
+    return _private(base, "gputop")
+
+
+def state_place(environ: Mapping[str, str] = os.environ, system: str = "/var/lib") -> str:
+    """The folder that holds our state folder; nothing is made."""
     base = environ.get("XDG_STATE_HOME", "")
     if not os.path.isabs(base):
         home = environ.get("HOME", "")
@@ -106,13 +116,7 @@ def state_folder(environ: Mapping[str, str] = os.environ, system: str = "/var/li
             what = "is no folder" if os.path.exists(home) else "does not exist"
             raise Refused(f"HOME {what}: nothing is saved; set HOME or XDG_STATE_HOME")
         base = os.path.join(home, ".local", "state")
-    if os.geteuid() == 0 and _owner_of_nearest(base) != 0:
-        base = system
-    try:
-        os.makedirs(base, mode=0o700, exist_ok=True)
-    except OSError as error:
-        raise _refused(base, error) from None
-    return _private(base, "gputop")
+    return system if os.geteuid() == 0 and _owner_of_nearest(base) != 0 else base
 
 
 def in_state_folder(name: str) -> Folder:

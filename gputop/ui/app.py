@@ -20,6 +20,7 @@ from textual.screen import Screen
 
 from gputop.config import Settings
 from gputop.monitor import Monitor, Update
+from gputop.proven import Proofs
 from gputop.safe.terminal import Guard
 from gputop.source import Seekable
 from gputop.ui import theme
@@ -74,13 +75,15 @@ class Gputop(GuardedApp, inherit_bindings=False):
     BINDINGS: ClassVar[list[BindingType]] = bindings.everywhere()
 
     def __init__(
-        self, monitor: Monitor, mailbox: Mailbox, settings: Settings, look: Look, guard: Guard | None = None
-    ) -> None:
+        self, monitor: Monitor, mailbox: Mailbox, settings: Settings, look: Look, guard: Guard | None = None,
+        proofs: Proofs | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(guard, ansi_color=theme.is_native(look))
         self.animation_level = "none"
         self.monitor = monitor
         self.mailbox = mailbox
         self.source = monitor.source
+        self.proofs = proofs
         self.look = look
         self.frozen = False
         self._ended, self._failure = False, ""
@@ -241,8 +244,10 @@ class Gputop(GuardedApp, inherit_bindings=False):
             self._painter.draw(renderable)
 
 
-def show(monitor: Monitor, mailbox: Mailbox, settings: Settings) -> NoReturn:
+def show(monitor: Monitor, mailbox: Mailbox, settings: Settings, proofs: Proofs | None = None) -> NoReturn:
     """Show a running monitor on this terminal until somebody quits; ends the process."""
     look = theme.choose(settings.theme, settings.ascii, getattr(sys.stdout, "encoding", None), os.environ)
     gc.freeze()  # what is imported stays: no search for circles goes through it again
-    run_guarded(lambda guard: Gputop(monitor, mailbox, settings, look, guard), settings.mouse, settings.readonly)
+    run_guarded(
+        lambda guard: Gputop(monitor, mailbox, settings, look, guard, proofs), settings.mouse, settings.readonly
+    )

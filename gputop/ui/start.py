@@ -7,6 +7,7 @@ from typing import NoReturn
 
 from gputop.config import Settings
 from gputop.monitor import Monitor
+from gputop.proven import Proofs
 from gputop.source import Interest, Source
 from gputop.ui.mailbox import Mailbox
 
@@ -15,12 +16,14 @@ def run(source: Source, settings: Settings) -> NoReturn:
     """Show the monitor on this terminal until somebody quits; ends the process."""
     source.interest = Interest(every_process=settings.every_process)
     monitor, mailbox = Monitor(source, settings.thresholds, unjudged=1), Mailbox()
+    proofs = Proofs(writes=not settings.readonly) if settings.remember and not source.elsewhere else None
+    monitor.sinks = (proofs.take,) if proofs else ()
     monitor.start(mailbox.put, mailbox.close)
     _load_asyncio()
     # late: it takes a quarter of a second, in which the source has its first look
     from gputop.ui.app import show
 
-    show(monitor, mailbox, settings)
+    show(monitor, mailbox, settings, proofs)
 
 
 def _load_asyncio() -> None:

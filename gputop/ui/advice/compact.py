@@ -48,11 +48,11 @@ def one_line(scene: Scene, width: int) -> list[Strip]:
     bad = troubles(scene.sheet.told)
     chosen = scene.sheet.chosen if scene.focused else None
     waits = any(one.open for one in scene.update.jobs)
-    if not bad and chosen is None and not scene.cleared and waits:
+    if not bad and chosen is None and not scene.news and waits:
         return [_one_state(scene, width)]
     bad = bad or [finding for finding in scene.sheet.told if not finding.healthy]
-    if chosen is None and (not bad or (scene.cleared and scene.sheet.calm)):
-        return [next(iter([*over(scene, width), *calm(scene, width)])).strip(width)]
+    if chosen is None and (not bad or (scene.news and scene.sheet.calm)):
+        return [next(iter([*over(scene, width, whole=False), *calm(scene, width)])).strip(width)]
     one = chosen or bad[0]
     others = len({id(finding) for finding in bad} - {id(one)})
     more = [Run(f"+{others}  ", "dim")] if others else []
@@ -76,7 +76,9 @@ def pane(scene: Scene, width: int, height: int) -> list[Strip]:
     """A rule, then the findings; one that does not fit is counted on the rule."""
     strips = [rule(scene, width)]
     lines = calm(scene, width) if scene.sheet.calm else []
-    lines += over(scene, width)[: max(0, (height - 1) // 3)]
+    room = max(0, (height - 1) // (2 if scene.sheet.calm else 3))
+    news = over(scene, width)
+    lines += news if len(news) <= room else over(scene, width, whole=False)[:room]
     most = max(1, (height - 1 - len(lines)) // (2 if scene.sheet.calm else 4))
     states = standing(scene, width, most, due=True)
     room = height - 1 - len(lines)
@@ -168,9 +170,16 @@ def _standing(one: JobState, scene: Scene, width: int, *, whole: bool) -> list[L
     return [line.add(draw.cut_words(why, max(0, width - line.cells - 1), scene.look.glyphs.more), "text")]
 
 
-def over(scene: Scene, width: int) -> list[Line]:
-    """A line for each finding that is over: what it was, and what is better since."""
-    lines, more = [], scene.look.glyphs.more
+def over(scene: Scene, width: int, *, whole: bool = True) -> list[Line]:
+    """What came of findings of earlier runs, `whole` or in a line each; a line for each finding that is over now."""
+    lines, more = list[Line](), scene.look.glyphs.more
+    for each in scene.proven:
+        line = scene.line().add("  ").add("proven", "busy", bold=True).to(_HEAD)
+        said = Run(clean(each.whole if whole else each.brief), "text")
+        if whole and width - _HEAD <= draw.cells([said]):
+            lines += flow(scene, width, [Run("  "), Run("proven", "busy", True), Run("  "), said], _HEAD)
+        else:
+            lines.append(line.runs(clipped([said], width - _HEAD - 1, more)))
     for one in scene.cleared:
         ago = units.roughly(max(0.0, scene.update.frame.mono_s - one.at_s))
         line = scene.line().add("  ").add("cleared", "busy", bold=True).to(_HEAD)

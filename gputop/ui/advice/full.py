@@ -27,7 +27,7 @@ def column(scene: Scene, width: int, height: int) -> list[Strip]:
     findings = scene.sheet.told
     first = scene.sheet.chosen if scene.focused and scene.sheet.chosen in findings else None
     first = first or next(iter(findings), None)
-    over = [[*compact.over(scene, width), scene.line()]] if scene.cleared else []
+    over = [[*compact.over(scene, width), scene.line()]] if scene.news else []
     heads = {id(finding): _head(finding, scene, width) for finding in findings}
     rests = sum(map(len, heads.values()))
     most = max(1, height // _STATES_PART)

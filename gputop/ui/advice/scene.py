@@ -13,6 +13,7 @@ from gputop.declare import record
 from gputop.diagnose import Finding, Step
 from gputop.model import Identity
 from gputop.monitor import Update
+from gputop.proven import Told
 from gputop.ui.advice.cleared import Cleared
 from gputop.ui.advice.sheet import Sheet
 from gputop.ui.draw import Line, Run
@@ -40,8 +41,14 @@ class Scene:
     ended: bool = False  # no frame comes after this one
     looked_into: frozenset[Identity] = frozenset()  # processes of which there is a result to open
     cleared: Sequence[Cleared] = ()  # what is over
+    proven: Sequence[Told] = ()  # what came of findings of earlier runs, the newest first
     leaving: Callable[[str], Leaving] = lambda _: (0.0, {})  # what makes a finding of a rule leave
     together: Callable[[], Together] | None = None  # the experiments side by side, worked out when asked
+
+    @property
+    def news(self) -> bool:
+        """Whether there is something to tell of findings that are over."""
+        return bool(self.cleared or self.proven)
 
     @property
     def marked_gpus(self) -> frozenset[str]:

@@ -16,6 +16,7 @@ from gputop.config import Settings
 from gputop.diagnose.limits import Limits
 from gputop.history import History
 from gputop.monitor import Monitor, Update
+from gputop.proven import Proofs
 from gputop.source import Seekable
 from gputop.ui import program
 from gputop.ui.advice.alarm import Alarm, sequence
@@ -68,6 +69,7 @@ class Program(program.Program, Protocol):
     aside: Aside
     tape: Tape
     errands: Errands
+    proofs: Proofs | None
 
     @property
     def overtaken(self) -> bool:
@@ -346,7 +348,8 @@ class Board(Screen[None], inherit_bindings=False):
             update=update, sheet=self.sheet, look=self.look, focused=self.focused is self.advice,
             keys=self.names, looked_into=self.program.errands.looked_into,
             ended=self.program.status().ended or bool(self.player and self.player.ended),
-            cleared=self.clearing.cleared, leaving=self.program.monitor.leaving,
+            cleared=self.clearing.cleared, proven=self.program.proofs.lines if self.program.proofs else (),
+            leaving=self.program.monitor.leaving,
             together=lambda: _together(update, self.past, self.program.monitor.limits),
         )  # fmt: skip
 

@@ -1,0 +1,57 @@
+"""Fixes that were measured: what an earlier run's finding advised, and how fast the script is since."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING
+
+from gputop.cli.line import OK, USAGE, Command, Failure, json_flag, plain
+
+if TYPE_CHECKING:
+    from gputop.config import Settings
+
+VERSION = 1
+
+
+def proven(args: argparse.Namespace, settings: Settings) -> int:
+    """List what is kept, say how good predictions were, or forget all of it."""
+    from gputop.page import text
+    from gputop.proven.report import as_json, page, score
+    from gputop.proven.store import Store
+    from gputop.safe.files import Refused
+
+    if args.forget and settings.readonly:
+        raise Failure("--readonly writes no file: leave out --forget, or --readonly", USAGE)
+    store = Store(writes=not settings.readonly)
+    try:
+        if args.forget:
+            count = store.forget()
+            print(f"{count} findings and what came of them are forgotten." if count else "There was nothing to forget.")
+            return OK
+        fixes = list(store.load().values())
+    except (Refused, OSError) as why:
+        raise Failure(str(why)) from None
+    if args.as_json:
+        stats = score(fixes)._asdict()
+        print(json.dumps({"version": VERSION, "stats": stats, **({} if args.stats else {"fixes": as_json(fixes)})}))
+        return OK
+    print(text(page(fixes, stats=args.stats), ascii=plain(settings)), end="")
+    return OK
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--stats", action="store_true", help="how good the predictions were")
+    which.add_argument("--forget", action="store_true", help="remove all that is kept")
+    json_flag(parser)
+
+
+COMMANDS = (
+    Command(
+        name="proven",
+        help="fixes and what they gained: the run that had a finding against the next one of the same script",
+        run=proven,
+        arguments=_arguments,
+    ),
+)

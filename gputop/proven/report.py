@@ -1,0 +1,175 @@
+"""Fixes in words: what was changed, how fast the job was before and is now, and what had been predicted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from statistics import median
+from typing import Any, NamedTuple
+
+from gputop.page import Page, Table
+from gputop.proven.fixes import Fix, encoded
+from gputop.proven.measured import LEAST_GAIN, Gain, Measured
+from gputop.proven.runs import UNSHOWN, differences
+from gputop.words import amount
+
+NOT_SEEN = "cause gone, what was changed is not visible"
+_SHOWN_BY = {"num_workers": "loader", "OMP_NUM_THREADS": "threads"}  # arguments that say the same
+_LEAST_THREADS = 0.2  # by which the number of busy threads changes where that is worth a word
+
+
+class Score(NamedTuple):
+    """How good predictions were, of fixes that were measured."""
+
+    predictions: int
+    ratio: float | None  # outcome of prediction, median
+    within: int  # faster, and no more than predicted
+    gained: int  # faster at all
+
+
+def line(fix: Fix) -> str:
+    """The whole sentence, with the name of the script."""
+    return f"{fix.run.name}: {sentence(fix)}"
+
+
+def brief(fix: Fix) -> str:
+    """The same with the gain first, and no prediction: for a line that may be cut."""
+    if fix.outcome is None or fix.gain is None:
+        return line(fix)
+    return f"{fix.run.name}: {_change(fix)}: {', '.join((_gained(fix.gain), *_numbers(fix.before, fix.outcome.after)))}"
+
+
+def sentence(fix: Fix) -> str:
+    """`num_workers 2 → 5: GPU busy 55 → 88 %, step 310 → 190 ms, 1.6× (up to 1.8× was predicted)`."""
+    if fix.outcome is None:
+        return waiting(fix)
+    if fix.outcome.differs:
+        return f"{_change(fix)}: not comparable: {fix.outcome.differs}"
+    gained = "step time not measured" if fix.gain is None else _gained(fix.gain)
+    bound = f" (up to {fix.most:.1f}× was predicted)" if fix.most else ""
+    return f"{_change(fix)}: {', '.join((*_numbers(fix.before, fix.outcome.after), gained))}{bound}"
+
+
+def _change(fix: Fix) -> str:
+    return ", ".join(changed(fix)) or NOT_SEEN
+
+
+def _gained(found: Gain) -> str:
+    """How many times as fast, where that is beyond the noise."""
+    said = "" if found.times > 1 else ", slower"
+    if not found.certain:
+        said = ", no gain measured" if abs(found.times - 1) < LEAST_GAIN else ", within the noise"
+    return f"{found.times:.1f}×{said}"
+
+
+def waiting(fix: Fix) -> str:
+    """What was found, and the value to set."""
+    values = ", ".join(f"{name}={value}" for name, value in fix.advised.items())
+    bound = f", up to {fix.most:.1f}× predicted" if fix.most else ""
+    return f"{fix.headline}{f'; advised: {values}' if values else ''}{bound}"
+
+
+def changed(fix: Fix) -> list[str]:
+    """What is set otherwise than before, with the advised value where it is another one."""
+    if fix.outcome is None:
+        return []
+    old, new = fix.settings, fix.outcome.settings
+    found, told = list[str](), set[str]()
+    for name in ("num_workers", "OMP_NUM_THREADS", "pin_memory"):
+        before, after = old.get(name), new.get(name)
+        if before is None or after is None or before == after:
+            continue
+        told.add(_SHOWN_BY.get(name, ""))
+        wanted = fix.advised.get(name, "")
+        aside = f" ({wanted} advised)" if wanted.isdecimal() and wanted != _value(after) else ""
+        found.append(f"{name} {_value(before)} → {_value(after)}{aside}")
+    arguments = [each for each in differences(fix.run, fix.outcome.run) if each.kind not in ("", UNSHOWN, *told)]
+    found += [each.text for each in arguments]
+    before, after = old.get("busy threads"), new.get("busy threads")
+    threads = fix.rule.startswith("threads") and not any(each.kind == "threads" for each in arguments)
+    if threads and "threads" not in told and isinstance(before, float) and isinstance(after, float):
+        enough = before > 0 and abs(after / before - 1) >= _LEAST_THREADS
+        found += [f"busy threads {before:.0f} → {after:.0f}"] if enough else []
+    return found
+
+
+def _value(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.0f}"
+
+
+def _numbers(before: Measured, after: Measured) -> Iterator[str]:
+    if before.busy_percent and after.busy_percent:
+        yield f"GPU busy {before.busy_percent.median:.0f} → {after.busy_percent.median:.0f} %"
+    if before.step_s and after.step_s:
+        yield f"step {_times(before.step_s.median, after.step_s.median)}"
+    elif before.samples_per_s and after.samples_per_s:
+        yield f"samples/s {before.samples_per_s.median:.4g} → {after.samples_per_s.median:.4g}"
+
+
+def _times(before: float, after: float) -> str:
+    """Two times in one unit, by the longer: 310 → 190 ms."""
+    longest = max(before, after)
+    if longest >= 1:
+        places = 2 if longest < 10 else 1
+        return f"{before:.{places}f} → {after:.{places}f} s"
+    places = 1 if longest < 0.01 else 0
+    return f"{1000 * before:.{places}f} → {1000 * after:.{places}f} ms"
+
+
+def score(fixes: Iterable[Fix]) -> Score:
+    """How good the predictions of these were."""
+    pairs = [(found, fix.most) for fix in fixes if (found := fix.gain) is not None and fix.most]
+    gained = [(found, most) for found, most in pairs if found.certain and found.times > 1]
+    return Score(
+        predictions=len(pairs),
+        ratio=median(found.times / most for found, most in pairs) if pairs else None,
+        within=sum(found.times <= most * (1 + LEAST_GAIN) for found, most in gained),
+        gained=len(gained),
+    )
+
+
+def scored(found: Score) -> str:
+    """The same as a sentence."""
+    if found.ratio is None:
+        return "No prediction can be held against an outcome yet: that takes two runs with a step meter (gputop run)."
+    return (
+        f"{amount(found.predictions, 'prediction')} held against an outcome: {amount(found.gained, 'run')} faster, "
+        f"{found.within} of them by no more than predicted. Measured / predicted speed-up, median: {found.ratio:.2f}."
+    )
+
+
+def page(fixes: Sequence[Fix], *, stats: bool = False) -> Page:
+    """All that is kept, the newest first; with `stats` only how good predictions were."""
+    if stats:
+        return Page(title="Predicted and measured gains", words=(scored(score(fixes)),))
+    newest = sorted(fixes, key=_newest_s, reverse=True)
+    done, open_ = [fix for fix in newest if fix.outcome], [fix for fix in newest if not fix.outcome]
+    tables = [
+        Table(title, ("when", "what"), tuple((_when(fix), line(fix)) for fix in some), spoken=True)
+        for title, some in (("Measured at a later run", done), ("Waits for the next run of the script", open_))
+        if some
+    ]
+    words = () if newest else ("Nothing yet: findings are kept while gputop or gputop diagnose shows them.",)
+    return Page(title=f"Fixes: {len(done)} measured, {len(open_)} waiting", words=words, tables=tuple(tables))
+
+
+def _newest_s(fix: Fix) -> float:
+    return fix.outcome.at_s if fix.outcome else fix.at_s
+
+
+def _when(fix: Fix) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(_newest_s(fix)))
+
+
+def as_json(fixes: Iterable[Fix]) -> list[dict[str, Any]]:
+    """Each with its sentence and what was measured, the newest first."""
+    return [shown(fix) for fix in sorted(fixes, key=_newest_s, reverse=True)]
+
+
+def shown(fix: Fix) -> dict[str, Any]:
+    """One fix as JSON."""
+    said = encoded(fix)
+    del said["version"]
+    found = fix.gain
+    gained = None if found is None else {"times": found.times, "beyond_noise": found.certain}
+    return {"text": line(fix), "gain": gained, "predicted": fix.most and [1.0, fix.most], **said}

@@ -1,0 +1,136 @@
+"""Where fixes are kept: a private file for each, in the state folder; old ones go, and so do the oldest of too many."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+
+from gputop.proven.fixes import Fix, decoded, encoded
+from gputop.safe.files import Folder, Refused, in_state_folder, state_place
+
+FOLDER = "proven"
+KEPT_S = 30 * 86_400.0
+MOST = 200
+_MOST_BYTES = 1 << 18
+_AHEAD_S = 86_400.0  # by which a clock may have been wrong
+_PATIENCE_S = 2.0
+
+
+class Store:
+    """The folder. Several gputops share it: each file is put in its place whole, and nobody's outcome is lost."""
+
+    def __init__(self, *, writes: bool = True, clock: Callable[[], float] = time.time) -> None:
+        self._writes, self._clock = writes, clock
+
+    def load(self) -> dict[str, Fix]:
+        """All that is kept, by name, the oldest first; what is no fix, too old, or too much is removed."""
+        with self._folder() as folder:
+            return {} if folder is None else self._swept(folder)
+
+    def put(self, fix: Fix) -> None:
+        """Keep it, in place of what it replaces. Refused where the disk says no."""
+        with self._folder() as folder:
+            if folder is None or not self._writes:
+                return
+            kept = self._swept(folder)
+            mine = kept.get(fix.name)
+            if mine and mine.outcome and not fix.outcome:
+                return  # another gputop has seen what came of it
+            for name, other in kept.items():
+                if fix.replaces(other):
+                    folder.remove(name)
+            folder.replace(fix.name, json.dumps(encoded(fix), allow_nan=False).encode())
+
+    def forget(self) -> int:
+        """Remove all of it; how many there were."""
+        with self._folder() as folder:
+            names = [] if folder is None else _names(folder)
+            for name in names:
+                folder.remove(name)  # type: ignore[union-attr]  # there are none without it
+            return len(names)
+
+    def _swept(self, folder: Folder) -> dict[str, Fix]:
+        now_s, found = self._clock(), dict[str, Fix]()
+        for name in _names(folder):
+            with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                fix = decoded(json.loads(folder.read(name, _MOST_BYTES) or b""))
+                newest_s = max(fix.at_s, fix.outcome.at_s if fix.outcome else 0.0)
+                if now_s - KEPT_S <= newest_s <= now_s + _AHEAD_S and fix.name == name:
+                    found[name] = fix
+        kept = dict(sorted(found.items(), key=lambda item: item[1].at_s)[-MOST:])
+        for name in _names(folder) if self._writes else ():
+            if name not in kept:
+                folder.remove(name)
+        return kept
+
+    @contextmanager
+    def _folder(self) -> Iterator[Folder | None]:
+        """Nothing is made where nothing may be written."""
+        if not self._writes and not Path(state_place(), "gputop", FOLDER).is_dir():
+            yield None
+            return
+        folder = in_state_folder(FOLDER)
+        try:
+            yield folder
+        finally:
+            folder.close()
+
+
+def _names(folder: Folder) -> list[str]:
+    return sorted(name for name in folder.sizes() if name.endswith(".json"))
+
+
+class Behind:
+    """A store that nobody waits for: its disk may be a server that does not answer. What it says is used later."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._asked: SimpleQueue[Fix | bool] = SimpleQueue()
+        self._thread: Thread | None = None
+        self._kept: dict[str, Fix] = {}  # as it was read last; swapped whole
+        self._own: dict[str, Fix] = {}
+        self.ready = False
+
+    @property
+    def fixes(self) -> dict[str, Fix]:
+        """All that are known, by name: what was read last, and what came since."""
+        own = self._own.values()
+        kept = {name: fix for name, fix in self._kept.items() if not any(one.replaces(fix) for one in own)}
+        return {**kept, **self._own}
+
+    def refresh(self) -> None:
+        """Read again what other gputops may have written."""
+        self._ask(True)
+
+    def put(self, fix: Fix) -> None:
+        """Keep it; who asks here knows it at once."""
+        self._own = {name: one for name, one in self._own.items() if not fix.replaces(one)} | {fix.name: fix}
+        self._ask(fix)
+
+    def finish(self) -> None:
+        """Wait a moment until all is written."""
+        if self._thread is not None:
+            self._asked.put(False)
+            self._thread.join(_PATIENCE_S)
+            self._thread = None
+
+    def _ask(self, what: Fix | bool) -> None:
+        if self._thread is None:
+            self._thread = Thread(target=self._work, name="proven", daemon=True)
+            self._thread.start()
+        self._asked.put(what)
+
+    def _work(self) -> None:
+        while (asked := self._asked.get()) is not False:
+            with contextlib.suppress(Refused, OSError):  # then it is known to this gputop only
+                if isinstance(asked, Fix):
+                    self._store.put(asked)
+                else:
+                    self._kept = self._store.load()
+            self.ready = True

@@ -1,0 +1,224 @@
+"""Follows each job: keeps what is found of it, and compares it with what was found when its script ran before."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+from gputop.diagnose import Finding
+from gputop.diagnose.concerns import names
+from gputop.diagnose.finding import POSSIBLE
+from gputop.diagnose.state import JobState, trouble
+from gputop.model import Frame, Identity, Job, Process
+from gputop.monitor import Update
+from gputop.proven.fixes import Fix, Outcome, advised, other_batch, predicted
+from gputop.proven.measured import Measured, Track, sample
+from gputop.proven.report import changed
+from gputop.proven.runs import Run, differences, run_of
+
+HELD_S = 15.0  # that a finding is shown until it is believed: rules have steadied it before
+BEFORE_S, LEAST_BEFORE = 120.0, 2  # the window of it, and blocks of ten seconds
+LOOKS_BACK_S = 20.0  # a verdict is about what was before it, too
+AFTER_S, LEAST_AFTER = 30.0, 3  # that a run goes on without the cause until it is compared
+TOLD_S = 3600.0  # for so long an outcome is shown
+_EVERY_S = 2.0
+_FLAPS_S = 8.0  # without a finding, after which it is another one
+_AGAIN = 2.0  # a window so many times as long is worth another look
+_GAP_S = 60.0
+
+
+class Memory(Protocol):
+    """What is kept of fixes."""
+
+    @property
+    def fixes(self) -> dict[str, Fix]:
+        """All of them, by name."""
+
+    def refresh(self) -> None:
+        """Look for what others have kept."""
+
+    def put(self, fix: Fix) -> None:
+        """Keep one."""
+
+    def finish(self) -> None:
+        """Wait a moment until all is kept."""
+
+
+@dataclass(slots=True)
+class Held:
+    """A finding that is shown of a job: since when, until when, and how long the window was that is kept of it."""
+
+    since_s: float
+    last_s: float
+    kept_s: float = 0.0
+
+
+@dataclass(slots=True)
+class Followed:
+    """One job that runs."""
+
+    run: Run | None  # None where it is not ours, or cannot be told from others
+    size: tuple[int, int]  # ranks and GPUs: it may get more of both while it starts
+    track: Track = field(default_factory=Track)
+    held: dict[str, Held] = field(default_factory=dict)  # by rule
+    clear_s: float | None = None  # since when the cause of the fix is gone
+    compared_s: float = 0.0  # how long the window was that was compared last
+
+
+class Watch:
+    """Takes one update after the other. `folder` tells where a process was started; None for whom is not ours."""
+
+    def __init__(self, memory: Memory, folder: Callable[[Process], str | None] | None = None) -> None:
+        self.memory = memory
+        self.proven: tuple[tuple[Identity, Fix], ...] = ()
+        self._folder = folder or started_in
+        self._followed: dict[Identity, Followed] = {}
+        self._last_s = -math.inf
+
+    def take(self, update: Update) -> None:
+        """Take in an update; what is proven by the runs of now is in `proven`."""
+        frame = update.frame
+        since_s = frame.mono_s - self._last_s
+        if 0 <= since_s < _EVERY_S - 0.1:
+            return
+        if not 0 <= since_s <= _GAP_S:
+            self._followed = {}  # who was away does not know what was between
+        self._last_s = frame.mono_s
+        states = {one.key: one for one in update.jobs}
+        for job in frame.jobs:
+            ranks = [frame.by_identity[one] for one in job.ranks if one in frame.by_identity]
+            if ranks and (one := self._of(job, ranks, frame)).run is not None:
+                one.track.add(sample(job, ranks, frame))
+                about = [finding for finding in update.findings if _about(finding, job, ranks)]
+                self._keep(one, one.run, about, ranks[0].identity, frame)
+                self._compare(one, one.run, about, states.get(job.key), ranks[0].identity, frame)
+        self._followed = {identity: one for identity, one in self._followed.items() if identity in frame.by_identity}
+        self.proven = tuple(self._proven(frame))
+
+    def _of(self, job: Job, ranks: Sequence[Process], frame: Frame) -> Followed:
+        """What is followed of a job."""
+        first, size = ranks[0], (len(ranks), sum(len(rank.gpus) for rank in ranks))
+        known = self._followed.get(first.identity)
+        if known is None:
+            self.memory.refresh()
+            known = self._followed[first.identity] = Followed(None, (0, 0))
+        if known.size != size:
+            folder = self._folder(first) if size[1] else None
+            known.run = run_of(job, ranks, frame, folder) if folder else None
+            known.size = size
+        return known
+
+    def _keep(self, one: Followed, run: Run, about: Sequence[Finding], process: Identity, frame: Frame) -> None:
+        """Keep a finding that was shown long enough, and again over longer windows."""
+        now_s, leads = frame.mono_s, _leading(about)
+        if leads is not None:
+            held = one.held.get(leads.rule)
+            if held is None or now_s - held.last_s > _FLAPS_S:
+                held = one.held[leads.rule] = Held(now_s, now_s)
+            held.last_s = now_s
+            length_s = min(BEFORE_S, max(leads.since_s, now_s - held.since_s))
+            if now_s - held.since_s >= HELD_S and length_s >= _AGAIN * held.kept_s:
+                measured, blocks = one.track.measured(now_s - length_s)
+                if blocks >= LEAST_BEFORE:
+                    held.kept_s = measured.seconds
+                    settings = one.track.settings(now_s - length_s)
+                    self.memory.put(_fix(leads, run, process, measured, settings, frame))
+
+    def _compare(
+        self, one: Followed, run: Run, about: Sequence[Finding], state: JobState | None, process: Identity, frame: Frame
+    ) -> None:
+        """Compare a run with the one in which its script had a finding, once it goes on without that."""
+        fix = self._open(run, process)
+        if fix is None or state is None or not _gone(fix, about) or state.state == "judging":
+            one.clear_s, one.compared_s = None, 0.0
+            return
+        now_s = frame.mono_s
+        one.clear_s = now_s - LOOKS_BACK_S if one.clear_s is None else one.clear_s
+        length_s = min(BEFORE_S, now_s - one.clear_s)
+        if length_s < AFTER_S or length_s < _AGAIN * one.compared_s:
+            return
+        after, blocks = one.track.measured(now_s - length_s)
+        if blocks < LEAST_AFTER:
+            return
+        one.compared_s = length_s
+        settings = one.track.settings(now_s - length_s)
+        others = [each.text for each in differences(fix.run, run) if not each.kind]
+        differs = ", ".join(filter(None, (*others, other_batch(fix.before, after) if not others else "")))
+        outcome = Outcome(at_s=frame.wall_s, process=process, run=run, after=after, settings=settings, differs=differs)
+        found = replace(fix, outcome=outcome)
+        # without a healthy verdict only a change that is seen tells that it is another run than it was
+        if state.state == "healthy" or changed(found):
+            self.memory.put(found)
+
+    def _open(self, run: Run, process: Identity) -> Fix | None:
+        """The newest fix of this script that this run may prove; of those that can be compared where there is one."""
+        found = [
+            fix
+            for fix in self.memory.fixes.values()
+            if fix.run.program == run.program
+            and fix.process != process
+            and (not fix.settled or (fix.outcome is not None and fix.outcome.process == process))
+        ]
+        return max(found, key=lambda fix: (_comparable(fix.run, run), fix.at_s), default=None)
+
+    def _proven(self, frame: Frame) -> Iterator[tuple[Identity, Fix]]:
+        for fix in sorted(self.memory.fixes.values(), key=lambda fix: -fix.at_s):
+            of = fix.outcome
+            if of and of.process in self._followed and frame.wall_s - of.at_s < TOLD_S:
+                yield of.process, fix
+
+
+def started_in(process: Process) -> str | None:
+    """The working folder of a process of ours, by root of any; None of others: what they do is not kept."""
+    own = os.geteuid()
+    if not process.verified or process.uid is None or own not in (0, process.uid):
+        return None
+    try:
+        return str(Path(f"/proc/{process.pid}/cwd").readlink())
+    except OSError:
+        return None
+
+
+def _comparable(before: Run, now: Run) -> bool:
+    return all(each.kind for each in differences(before, now))
+
+
+def _about(finding: Finding, job: Job, ranks: Sequence[Process]) -> bool:
+    """Whether a finding is about a job, or about the machine and names it."""
+    identities, gpus = {*job.ranks}, {share.uuid for rank in ranks for share in rank.gpus}
+    if finding.subject.kind == "host" and not finding.subject.processes:
+        return False
+    return job.key in finding.subject.job_keys or names(finding.subject, identities, gpus)
+
+
+def _leading(about: Sequence[Finding]) -> Finding | None:
+    """The one that is kept of all that is shown of a job."""
+    shown = [one for one in about if trouble(one)]
+    return next((one for one in shown if one.primary), next(iter(shown), None))
+
+
+def _gone(fix: Fix, about: Sequence[Finding]) -> bool:
+    """Whether nothing says any more what was found then, not even as a remark."""
+    said = {rule for one in about if not one.healthy and one.confidence >= POSSIBLE for rule in (one.rule, *one.causes)}
+    return fix.rule not in said and not said & {*fix.causes}
+
+
+def _fix(
+    finding: Finding, run: Run, process: Identity, before: Measured, settings: dict[str, float | str], frame: Frame
+) -> Fix:
+    return Fix(
+        run=run,
+        process=process,
+        at_s=frame.wall_s,
+        rule=finding.rule,
+        causes=finding.causes,
+        headline=finding.headline,
+        settings=settings,
+        advised=advised(finding),
+        before=before,
+        most=predicted(finding, settings),
+    )
