@@ -11,14 +11,18 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXP
 
 
 METER = "GPUTOP_METER"  # 0: without the step meter
+WATCH_NAN = "GPUTOP_WATCH_NAN"  # 1: a loss that is no finite number is an event
 
 
-def settings(environ: Mapping[str, str], threads: int | None = None, *, meter: bool = True) -> dict[str, str]:
-    """The variables to set: our folder first on PYTHONPATH, the threads of the numeric libraries, no step meter."""
+def settings(
+    environ: Mapping[str, str], threads: int | None = None, *, meter: bool = True, watch_nan: bool = False
+) -> dict[str, str]:
+    """The variables to set: our folder first on PYTHONPATH, the threads of the numeric libraries, what is measured."""
     path = environ.get("PYTHONPATH", "")
     entries = path.split(os.pathsep)
     wanted = {} if INJECT in entries else {"PYTHONPATH": f"{INJECT}{os.pathsep}{path}" if path else INJECT}
-    return wanted | (dict.fromkeys(THREADS, str(threads)) if threads else {}) | ({} if meter else {METER: "0"})
+    wanted |= dict.fromkeys(THREADS, str(threads)) if threads else {}
+    return wanted | ({} if meter else {METER: "0"}) | ({WATCH_NAN: "1"} if watch_nan else {})
 
 
 def lines(threads: int | None = None, *, meter: bool = True) -> list[str]:

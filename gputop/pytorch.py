@@ -8,6 +8,8 @@ from collections.abc import Iterable
 Release = tuple[int, int]
 
 INDEX = "https://download.pytorch.org/whl"
+CLIP = "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)"
+DETECT_ANOMALY = "with torch.autograd.detect_anomaly(): loss = model(x); loss.backward()"
 # 2.9 and 2.10 accept PYTORCH_ALLOC_CONF and ignore expandable_segments in it; the older name works in every release
 # [pytorch#183387: false in 2.9.1, true in 2.11]
 _ALLOCATOR_SINCE = (2, 11)

@@ -19,7 +19,7 @@ from tests.judged import Machine, after
 
 OFF = Note(subject="driver", key="off", text="The NVIDIA driver is not asked (--no-nvml).")
 NOT_LOADED = Note(subject="driver", key="not-loaded", text="The NVIDIA driver is not loaded.")
-ALONE = {"memory-pressure", "shm-nearly-full", "cpu-slow", "seen-inside", "self-overhead", "blind-spots"}
+ALONE = {"memory-pressure", "shm-nearly-full", "cpu-slow", "seen-inside", "non-finite", "self-overhead", "blind-spots"}
 ABOUT = {"thermal", "power", "hw-errors", "gpu-bound-healthy", "starved-cpu-idle", "io-bound", "zombie-memory"}
 
 

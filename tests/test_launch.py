@@ -90,6 +90,10 @@ def test_env_makes_no_empty_part_and_nothing_twice() -> None:
     ]  # fmt: skip
     assert told == [f"{launch.INJECT} 2", f"{launch.INJECT}:/x 2"]
     assert launch.settings({"PYTHONPATH": f"{launch.INJECT}:/x"}) == {}
+    assert launch.settings({"PYTHONPATH": launch.INJECT}, meter=False, watch_nan=True) == {
+        "GPUTOP_METER": "0",
+        "GPUTOP_WATCH_NAN": "1",
+    }
 
 
 @pytest.mark.parametrize("path", AGENT, ids=lambda path: path.name)

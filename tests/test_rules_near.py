@@ -188,6 +188,7 @@ DEVICES = (
 NEAR = (*USAGE, *FEED, *EFFICIENCY, *CPUS, *STORAGE, *MEMORY, *RANKS, *DEVICES)
 WITHOUT = {
     "persistence-off": "a setting of the driver, that is on or off",
+    "non-finite": "a number that is none, as the job says itself",
     "blind-spots": "what may not be read: that is hidden or not",
 }
 

@@ -9,11 +9,11 @@ from gputop.diagnose.rules import RULES
 from gputop.docs.rules import rule_origin
 
 WRITTEN = {f"R{number:02}" for number in range(1, 52)} | {"R11b", "M1", "M2"}
-# came later: what a profile or a trace has seen, an evaluation as it looks from outside, GPUs in turns
-UNWRITTEN = {"seen-inside", "evaluation-phase", "model-parallel"}
+# came later: what a profile or a trace has seen, an evaluation as it looks from outside, GPUs in turns, a loss of NaN
+UNWRITTEN = {"seen-inside", "evaluation-phase", "model-parallel", "non-finite"}
 # what is diagnosed, of the 73 rows
 ASKED = {
-    *range(2, 9), *range(10, 20), *range(21, 27), *range(30, 34), 35, *range(44, 61), 62, *range(65, 68), 70,
+    *range(2, 9), *range(10, 20), *range(21, 27), *range(30, 34), 35, *range(44, 61), 62, *range(65, 69), 70,
 }  # fmt: skip
 LAST_ROW = 73
 # rows that are no rule's: the page of the manual with what serves them, and its words

@@ -28,7 +28,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:  # noqa: ARG001
         raise Failure("what is to be started? gputop run -- python train.py", USAGE)
     if why := launch.usable():
         raise Failure(why)
-    chosen = launch.settings(os.environ, args.threads, meter=args.meter)
+    chosen = launch.settings(os.environ, args.threads, meter=args.meter, watch_nan=args.watch_nan)
     told = " ".join(f"{name}={shlex.quote(value)}" for name, value in chosen.items())
     sys.stderr.write(f"gputop: {told or 'all is set already'}; the rest is {argv[0]}\n")
     sys.stderr.flush()
@@ -74,6 +74,11 @@ def _threads(parser: argparse.ArgumentParser) -> None:
 
 def _run_arguments(parser: argparse.ArgumentParser) -> None:
     _threads(parser)
+    parser.add_argument(
+        "--watch-nan",
+        action="store_true",
+        help="report a loss or gradient norm noted by gputop.note that is NaN or infinite",
+    )
     parser.add_argument("argv", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what to start, as it is")
 
 

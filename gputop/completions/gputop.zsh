@@ -104,7 +104,7 @@ _shtab_gputop_demo_options=(
   "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
   "--list[name them all]"
-  ":which one (showcase):(showcase healthy healthy-plateau idle 16gpu 64gpu no-cuda-context gpu-idle-cpu-busy gpu-unused-in-job slow-start stack-vs-gpu starved-cpu-saturated starved-cpu-idle starved-cpu-idle-flat loader-in-main workers-oversized head-of-line worker-respawn starved-cause-unknown tensor-cores-idle mem-bw-bound busy-not-effective overhead-bound sync-log-stall h2d-transfer-bound small-job evaluation-phase seen-inside threads-process threads-host starved-cpu-saturated-shared openblas-on-intel cpu-quota cpu-slow numa-misplacement neighbour self-overhead blind-spots io-bound io-small-files network-fs-bound cold-cache checkpoint-stall shm-nearly-full memory-pressure host-memory-leak gmem-nearly-full gmem-leak zombie-memory gpu-shared dataparallel model-parallel network-bound network-bound-tcp collective-wait collective-wait-hang straggler slowdown thermal power clocks-low persistence-off pcie-degraded hw-errors mig-visibility)"
+  ":which one (showcase):(showcase healthy healthy-plateau idle 16gpu 64gpu no-cuda-context gpu-idle-cpu-busy gpu-unused-in-job slow-start stack-vs-gpu starved-cpu-saturated starved-cpu-idle starved-cpu-idle-flat loader-in-main workers-oversized head-of-line worker-respawn starved-cause-unknown tensor-cores-idle mem-bw-bound busy-not-effective overhead-bound sync-log-stall h2d-transfer-bound small-job evaluation-phase non-finite seen-inside threads-process threads-host starved-cpu-saturated-shared openblas-on-intel cpu-quota cpu-slow numa-misplacement neighbour self-overhead blind-spots io-bound io-small-files network-fs-bound cold-cache checkpoint-stall shm-nearly-full memory-pressure host-memory-leak gmem-nearly-full gmem-leak zombie-memory gpu-shared dataparallel model-parallel network-bound network-bound-tcp collective-wait collective-wait-hang straggler slowdown thermal power clocks-low persistence-off pcie-degraded hw-errors mig-visibility)"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -427,7 +427,7 @@ _shtab_gputop_rules_options=(
   "--no-nvml[never call the NVIDIA driver]"
   "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
-  ":one rule in full, by its id or number (R05)\; without it, all:(no-cuda-context slow-start gpu-idle-cpu-busy stack-vs-gpu gpu-unused-in-job loader-in-main starved-cpu-saturated starved-cpu-idle workers-oversized head-of-line worker-respawn mem-bw-bound gpu-bound-healthy evaluation-phase tensor-cores-idle busy-not-effective sync-log-stall h2d-transfer-bound overhead-bound slowdown small-job openblas-on-intel cpu-slow neighbour numa-misplacement cpu-quota threads-process threads-host io-bound network-fs-bound cold-cache io-small-files checkpoint-stall shm-nearly-full gmem-leak host-memory-leak gmem-nearly-full memory-pressure gpu-shared zombie-memory dataparallel network-bound model-parallel straggler collective-wait thermal power clocks-low hw-errors pcie-degraded persistence-off mig-visibility starved-cause-unknown seen-inside self-overhead blind-spots)"
+  ":one rule in full, by its id or number (R05)\; without it, all:(no-cuda-context slow-start gpu-idle-cpu-busy stack-vs-gpu gpu-unused-in-job loader-in-main starved-cpu-saturated starved-cpu-idle workers-oversized head-of-line worker-respawn mem-bw-bound gpu-bound-healthy evaluation-phase tensor-cores-idle busy-not-effective sync-log-stall h2d-transfer-bound overhead-bound slowdown small-job openblas-on-intel cpu-slow neighbour numa-misplacement cpu-quota threads-process threads-host io-bound network-fs-bound cold-cache io-small-files checkpoint-stall shm-nearly-full gmem-leak host-memory-leak gmem-nearly-full memory-pressure gpu-shared zombie-memory dataparallel network-bound model-parallel straggler collective-wait thermal power clocks-low hw-errors pcie-degraded persistence-off mig-visibility non-finite starved-cause-unknown seen-inside self-overhead blind-spots)"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -446,6 +446,7 @@ _shtab_gputop_run_options=(
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
   "--threads[threads of OpenMP, MKL, OpenBLAS and NumExpr in each process]:N:"
   "--no-meter[do not measure how long each optimizer step takes]"
+  "--watch-nan[report a loss or gradient norm noted by gputop.note that is NaN or infinite]"
   "(-)*::what to start, as it is:"
 )
 

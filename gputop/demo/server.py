@@ -111,6 +111,7 @@ class Job:
     visible: str | None = None  # CUDA_VISIBLE_DEVICES, where it is not just its GPUs
     quota: float | None = None  # CPUs
     shm_bytes: int | None = None  # size of its own /dev/shm
+    nan_s: float | None = None  # when its loss, which it notes, is no number any more
 
     @property
     def key(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from threading import Event
 from types import MappingProxyType
 
@@ -15,7 +16,7 @@ from gputop.demo.machine import host
 from gputop.demo.programs import Crew
 from gputop.demo.results import Tool, result
 from gputop.demo.server import Job, Scenario
-from gputop.model import Detail, Fact, Frame, Host, Identity, Missing, Process
+from gputop.model import Detail, Fact, Frame, Host, Identity, Missing, Noted, Process, Role
 from gputop.source import EVERYTHING, Interest, Wish
 
 _DAEMONS_S = 5.0
@@ -76,7 +77,7 @@ class Demo:
         """The server at t seconds of the scenario."""
         server = self.scenario.server
         crews = [crew for crew in self._crews if crew.job.runs(t)]
-        working = [process for crew in crews for process in crew.processes(t)]
+        working = [self._noting(process, crew.job, t) for crew in crews for process in crew.processes(t)]
         daemons, seen_daemons = self._daemons(t)
         processes = (*working, *daemons)
         return Frame(
@@ -94,6 +95,19 @@ class Demo:
             cost_percent=server.monitor_percent,
             driver_percent=0.4,
         )
+
+    def _noting(self, process: Process, job: Job, t: float) -> Process:
+        """The process with what its program notes of its loss: of a job whose steps take a second."""
+        nan_s = job.nan_s
+        if nan_s is None or process.role is not Role.TRAINER:
+            return process
+
+        def loss(at_s: float) -> Noted:
+            finite, step = at_s < nan_s, int(at_s - job.started_s)
+            value = 2.41 if finite else None
+            return Noted(name="loss", wall_s=self._anchor_s + at_s, value=value, finite=finite, step=step)
+
+        return replace(process, metered=True, noted=(loss(t),), non_finite=loss(nan_s) if t >= nan_s else None)
 
     def _facts(self, crew: Crew, t: float) -> Iterator[Fact]:
         """What somebody's profile has shown of the first job."""

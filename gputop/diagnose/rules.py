@@ -3,11 +3,11 @@
 from dataclasses import replace
 from inspect import unwrap
 
-from gputop.diagnose import cpu, device, efficiency, feed, inside, memory, meta, ranks, storage, usage
+from gputop.diagnose import cpu, device, efficiency, feed, inside, memory, meta, numerics, ranks, storage, usage
 from gputop.diagnose.rule import RULES, Rule
 
 # the modules of the rules, in the order in which rules are listed and asked; meta tells what the others cannot judge
-GROUPS = (usage, feed, efficiency, cpu, storage, memory, ranks, device, inside, meta)
+GROUPS = (usage, feed, efficiency, cpu, storage, memory, ranks, device, inside, numerics, meta)
 _ORDER = {module.__name__.rpartition(".")[2]: place for place, module in enumerate(GROUPS)}
 
 

@@ -11,6 +11,7 @@ from gputop.declare import record
 from gputop.page import Do, Point
 from gputop.paste.limits import Limits
 from gputop.paste.pasted import median
+from gputop.pytorch import CLIP, DETECT_ANOMALY
 from gputop.safe.text import clean
 
 _LIMIT = Limits("paste-log")
@@ -37,10 +38,10 @@ _STEP = re.compile(r"\b(?:step|iter(?:ation)?|global_step)\b['\"]?[\s:=#\[]{0,4}
 _IN_WORDS = "in words"  # a loss that is only said to be lost
 _KEPT = 32  # values of each number that are remembered
 
-_CLIP = Do("Clip gradients before optimizer.step().", "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)")
+_CLIP = Do("Clip gradients before optimizer.step().", CLIP)
 _ANOMALY_STEP = Do(
     "Find the operation: run a few steps with anomaly detection, which about doubles backward. Turn it off then.",
-    "with torch.autograd.detect_anomaly(): loss = model(x); loss.backward()",
+    DETECT_ANOMALY,
 )
 
 

@@ -81,6 +81,7 @@ EXPECTED = {
     "thermal": Expected("thermal", "warn", ("power", "clocks-low")),
     "power": Expected("power", "warn", ("thermal", "clocks-low")),
     "clocks-low": Expected("clocks-low", "warn", ("thermal", "power")),
+    "non-finite": Expected("non-finite", "crit", ("small-job", "busy-not-effective"), by_s=20.0),
     "pcie-degraded": Expected("pcie-degraded", "warn", ("h2d-transfer-bound", "hw-errors")),
     "seen-inside": Expected("seen-inside", "warn", ("loader-in-main", "overhead-bound", "small-job", "head-of-line")),
 }

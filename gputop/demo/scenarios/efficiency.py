@@ -63,6 +63,13 @@ def profiled() -> Scenario:
     return replace(scenario, server=replace(scenario.server, seen_inside=shown))
 
 
+def diverged() -> Scenario:
+    """Its GPU is as busy as ever, and all that it computes is NaN: only its own notes say so."""
+    scenario = fault("non-finite", "a training whose loss became NaN, as it notes itself", duty=0.97)
+    jobs = tuple(replace(job, nan_s=ONSET_S) for job in scenario.server.jobs)
+    return replace(scenario, server=replace(scenario.server, jobs=jobs))
+
+
 def scenarios() -> Iterator[Scenario]:
     """Each plants the rule it is named after."""
     yield from busy()
@@ -73,4 +80,5 @@ def scenarios() -> Iterator[Scenario]:
     )  # fmt: skip
     yield replace(little, open_at_s=1200, past_s=1000)
     yield evaluating()
+    yield diverged()
     yield profiled()

@@ -1,0 +1,72 @@
+"""A rule about numbers of a training that are no numbers any more: its own notes say so, and nothing outside does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gputop import step_report
+from gputop.diagnose.finding import Evidence, Finding, Step
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.view import View
+from gputop.model import Noted, Process
+from gputop.pytorch import CLIP, DETECT_ANOMALY
+
+_STEPS = (
+    Step(text="Clip gradients before optimizer.step()", command=CLIP),
+    Step(
+        text="Find the operation: run a few steps with anomaly detection, which about doubles backward",
+        command=DETECT_ANOMALY,
+    ),
+    Step(text="Print the code that checks the forward pass as well", command="gputop recipe nan"),
+    Step(text="Then lower the learning rate, or warm it up longer"),
+    Step(text="Then check initialization, and unbounded activations: log, sqrt, exp, division"),
+)
+
+
+@rule(
+    "non-finite",
+    "Did a loss or a gradient norm become NaN or infinite?",
+    level=Level.HARDWARE,
+    state="NaN",
+    short="NaN",
+    number=None,
+    rows=(68,),
+    needs=(),
+    alone=True,
+    lasting=True,
+)
+def non_finite(view: View) -> Iterator[Finding]:
+    """What a job noted with `gputop.note` and started with `gputop run --watch-nan`: the first of its ranks tells.
+
+    Without that nothing is judged. A gradient norm counts where an optimizer step was made with it.
+    """
+    first: dict[str, tuple[Noted, Process]] = {}
+    for process in view.frame.processes:
+        one = process.non_finite
+        key = process.job or f"{process.pid}"
+        if one is not None and (key not in first or one.wall_s < first[key][0].wall_s):
+            first[key] = one, process
+    for one, process in first.values():
+        at = "" if one.step is None else f" at step {one.step}"
+        yield view.found(
+            process,
+            "crit",
+            f"{one.name} is NaN or infinite{at}",
+            evidence=tuple(_evidence(one, process, at)),
+            steps=_STEPS,
+            confidence=0.98,
+            grade="profile",
+            onset_s=max(0.0, view.frame.wall_s - one.wall_s),
+        )
+
+
+def _evidence(one: Noted, process: Process, at: str) -> Iterator[Evidence]:
+    rank = "the job" if process.rank is None else f"rank {process.rank} first"
+    yield Evidence(text=f"noted by {rank}: {step_report.number(one)}{at}")
+    newest = max((each.step or 0 for each in process.noted), default=0)
+    if one.step is not None and newest > one.step:
+        since = newest - one.step
+        yield Evidence(text=f"optimizer steps made since then: {since}", value=float(since), limit=0.0)
+    others = [each for each in process.noted if not each.moment and each.name != one.name]
+    if others:
+        yield Evidence(text=f"noted as well: {', '.join(map(step_report.number, others))}")
