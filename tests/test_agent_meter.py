@@ -59,6 +59,8 @@ def near(value: float, limit: float) -> Any:
         ("several", 20, 45, 1),  # optimizers
         ("compiled", 20, 45, 1),
         ("accumulates", 10, 22, 4),
+        ("framework", 20, 45, 1),  # a loader that is one batch ahead, a GradScaler
+        ("closure", 20, 45, 1),  # forward and backward pass in the call of the optimizer
     ],
 )
 def test_each_step_is_told_as_the_program_measures_it(
@@ -77,7 +79,10 @@ def test_each_step_is_told_as_the_program_measures_it(
         assert told["batches"] == batches
         assert told["samples_per_s"] * told["step_s"] == pytest.approx(4 * batches, rel=0.01)
         assert told["step_s"] >= batches * max(step_ms, batch_ms) / 1000 * 0.95
-        assert told["optimizer_s"] < told["step_s"] / 2
+        if kind == "closure":
+            assert told["optimizer_s"] is None
+        else:
+            assert told["optimizer_s"] < told["step_s"] / 2
         assert told["evaluated_s"] == 0
 
 

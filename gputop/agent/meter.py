@@ -8,6 +8,7 @@ that were fetched without gradients, hold an evaluation and are kept apart.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -78,6 +79,7 @@ class Meter:
         self._ended_s = self._begun_s = 0.0  # when its last step ended, when the one of an optimizer began
         self._waited_s = self._optimizer_s = self._samples = 0.0
         self._batches = self._other = 0
+        self._calls = False  # the optimizer that makes a step calls back
         self._usual: set[int] = set()  # the datasets, by id, that steps are made of
         self._usual_batches = 0  # of one
         self._seen: set[int] = set()  # those of this step
@@ -141,8 +143,11 @@ class Meter:
         """The share of the time that it took itself."""
         return self.cost_s / max(1e-9, time.monotonic() - self.began_s)
 
-    def _begins(self, *_: Any) -> None:
+    def _begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:  # noqa: ARG002
         self._begun_s = time.perf_counter()
+        # what it is handed to call, as Lightning does, is the whole step: how long the optimizer takes nobody knows
+        if len(args) > 1 or kwargs:
+            self._calls = self._calls or any(callable(each) for each in (*args[1:], *kwargs.values()))
 
     def _ends(self, optimizer: Any, *_: Any) -> None:
         if self.off:
@@ -160,7 +165,8 @@ class Meter:
             return
         if threading.get_ident() != self.thread:
             return
-        self._optimizer_s += now_s - self._begun_s
+        self._optimizer_s += math.nan if self._calls else now_s - self._begun_s
+        self._calls = False
         if optimizer is not first:
             self._others += 1
             if self._others > _OTHERS:  # the first one was a warm-up, or is done

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from bisect import bisect_right
 from typing import Any
@@ -32,7 +33,7 @@ def steps(meter: Meter | None, since: int = 0) -> dict[str, Any]:
         "count": ring.count,
         "cost": round(meter.cost, _DIGITS),
         "ago_s": round(now_s - ended[-1], 3) if ended else None,
-        "steps": [[round(value, _DIGITS) for value in step] for step in zip(*ring.last(_SINGLE, since))],
+        "steps": [[_known(value) for value in step] for step in zip(*ring.last(_SINGLE, since))],
     }
     first = min(bisect_right(ended, now_s - _WINDOW_S), max(0, len(ended) - _LEAST))
     window = [column[first:] for column in columns]
@@ -43,6 +44,10 @@ def steps(meter: Meter | None, since: int = 0) -> dict[str, Any]:
     else:
         found["evaluated_s"] = 0.0
     return {**found, **_numbers(window)} if window[0] else found
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else round(value, _DIGITS)
 
 
 def _numbers(columns: list[list[float]]) -> dict[str, Any]:
@@ -60,7 +65,7 @@ def _numbers(columns: list[list[float]]) -> dict[str, Any]:
         "slow": slow,
         "slow_steps": _slow(ended, took, waited, optimizer, _SLOW * middle_s) if slow else [],
         "wait_s": round(sum(waited) / count, _DIGITS) if fetched else None,  # without a DataLoader nobody knows
-        "optimizer_s": round(sum(optimizer) / count, _DIGITS),
+        "optimizer_s": _known(sum(optimizer) / count),
         "samples_per_s": round(learned / total_s, 3) if total_s and learned else None,
         "batches": round(fetched / count, 3) if fetched else None,  # a step
     }
@@ -70,6 +75,7 @@ def _slow(
     ended: list[float], took: list[float], waited: list[float], optimizer: list[float], least_s: float
 ) -> list[list[Any]]:
     """The newest steps that took longer than this: when each ended, how long it took, and the part that grew most."""
+    optimizer = [_known(value) or 0.0 for value in optimizer]
     rest = [whole - wait - optimizes for whole, wait, optimizes in zip(took, waited, optimizer)]
     parts = {"data": waited, "optimizer": optimizer, "rest": rest}
     usual = {name: sorted(column)[len(column) // 2] for name, column in parts.items()}

@@ -60,16 +60,29 @@ def main() -> None:
     threading.Thread(target=listen, args=(over,), daemon=True).start()
     steps: list[tuple[float, float, bool]] = []
     wait_s, ended_s, evaluated = 0.0, 0.0, False
-    for number, ((inputs, labels), each_s) in enumerate(waited(made() if KIND == "no-loader" else iter(train))):
+    scaler = torch.amp.GradScaler("cpu", enabled=KIND == "framework")
+    batches = made() if KIND == "no-loader" else ahead(iter(train)) if KIND == "framework" else iter(train)
+    for number, ((inputs, labels), each_s) in enumerate(waited(batches)):
         wait_s += each_s
-        time.sleep(STEP_S + (SLOW_S if KIND == "slow" and number % 20 == 15 else 0.0))
-        loss = nn.functional.cross_entropy(model(inputs), labels)
-        loss.backward()
-        if KIND in ("notes", "nan"):
-            notes(number, loss)
-        if KIND == "accumulates" and number % 4 != 3:
-            continue
-        optimizers[0].step()
+
+        def backward(
+            number: int = number, inputs: torch.Tensor = inputs, labels: torch.Tensor = labels
+        ) -> torch.Tensor:
+            time.sleep(STEP_S + (SLOW_S if KIND == "slow" and number % 20 == 15 else 0.0))
+            loss = nn.functional.cross_entropy(model(inputs), labels)
+            scaler.scale(loss).backward()
+            return loss
+
+        if KIND == "closure":  # as Lightning does
+            optimizers[0].step(backward)
+        else:
+            loss = backward()
+            if KIND in ("notes", "nan"):
+                notes(number, loss)
+            if KIND == "accumulates" and number % 4 != 3:
+                continue
+            scaler.step(optimizers[0])
+            scaler.update()
         now_s = time.perf_counter()
         steps.append((now_s - ended_s, wait_s, evaluated))
         wait_s, ended_s, evaluated = 0.0, now_s, False
@@ -86,6 +99,14 @@ def main() -> None:
         if over.is_set():
             break
     print(json.dumps(steps[1:]), flush=True)
+
+
+def ahead(batches: Iterator[list[torch.Tensor]]) -> Iterator[list[torch.Tensor]]:
+    """Each batch when the next one is there, as the loaders of Accelerate do."""
+    batch = next(batches)
+    for after in batches:
+        yield batch
+        batch = after
 
 
 def notes(number: int, loss: torch.Tensor) -> None:
