@@ -48,6 +48,15 @@ def events(told: dict[str, Any]) -> list[dict[str, Any]]:
     return list(json.loads(Path(told["out"]).read_text())["traceEvents"])
 
 
+def test_what_is_tested_here_is_so_beside_a_step_meter(training: Job) -> None:
+    """Every job has one: what may harm a job while it is traced is tried with its hooks in place."""
+    agent = training.agent()
+    told = agent.answer("steps")["steps"]
+    agent.close()
+    assert told["on"], told
+    assert told["count"] > 0
+
+
 def test_a_capture_is_aligned_to_steps(training: Job) -> None:
     told = training.capture()
     found = events(told)

@@ -100,14 +100,14 @@ class Job(NamedTuple):
 
 
 @contextmanager
-def training(folder: Path, name: str, threads: int, *, agent: bool = False) -> Iterator[Job]:
+def training(folder: Path, name: str, threads: int, *, agent: bool = False, script: str = SCRIPT) -> Iterator[Job]:
     """A job with so many threads that wait; stopped."""
     counter = folder / name
     counter.write_bytes(bytes(16))
     own = {"GPUTOP_RUNTIME_DIR": str(folder / "run"), "XDG_STATE_HOME": str(folder / "state")}
     environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"} | own
     environ |= launch.settings(environ) if agent else {}
-    command = (sys.executable, "-c", SCRIPT, str(counter), str(threads))
+    command = (sys.executable, "-c", script, str(counter), str(threads))
     with running(*command, stderr=subprocess.DEVNULL, env=environ) as started:
         assert started.stdout is not None
         assert started.stdout.readline() == "ready\n"
@@ -302,7 +302,9 @@ def main() -> int:
     sets = parser.parse_args().sets
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by the way out: no job may stay behind
     print(f"{platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}; {sets} sets of jobs")
-    kept = True
+    from tests.bench import metered  # which uses what stands here
+
+    kept = metered.told(sets)
     for threads in (8, 120):
         found: dict[str, list[list[float]]] = defaultdict(list)
         traced_s: dict[str, list[float]] = defaultdict(list)
