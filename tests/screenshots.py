@@ -30,12 +30,14 @@ from gputop.ui.app import Gputop
 from gputop.ui.look import DARK, LIGHT, UNICODE, Look, Palette
 from gputop.ui.mailbox import Mailbox
 from gputop.ui.result import screen_of
+from gputop.ui.table.columns import PRESETS
 from tests import results
 from tests.acting import kill, row
 
 FOLDER = Path(__file__).parent.parent / "screenshots"
 MOMENT_S = 1_795_185_127  # 2026-11-20 14:32:07 UTC
 NIGHT_S = 600  # of the recording
+STEPS = list(PRESETS).index("steps")  # presses of the key that shows the next preset
 FILE = "/home/alice/.config/gputop/config.toml"  # named in setup; nothing is changed
 
 
@@ -69,6 +71,7 @@ SHOTS = (
     Shot("idle-120x40", "idle", (120, 40)),
     Shot("help-120x40", "showcase", (120, 40), ("f1",)),
     Shot("light-120x40", "showcase", (120, 40), palette=LIGHT),
+    Shot("steps-120x40", "showcase", (120, 40), ("v",) * STEPS, after_s=2.0),
     Shot("details-120x40", "showcase", (120, 40), ("home", "down", "enter")),
     Shot("files-120x40", "showcase", (120, 40), ("home", "down", "down", "l")),
     Shot("filter-120x40", "showcase", (120, 40), ("f4", *"user=alice read>50M loader")),

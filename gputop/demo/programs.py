@@ -17,6 +17,8 @@ from gputop.model import Cgroup, GpuShare, Identity, Process, Role
 
 _ASLEEP = "futex_do_wait"
 _LAUNCHER = Cores(0.6)
+_METERED_S = 30.0  # over which a step meter has its means
+_OPTIMIZER = 4.0  # percent of a step
 
 
 class _Now(NamedTuple):
@@ -125,7 +127,26 @@ class Crew:
             voluntary_switches_per_s=around(work.switches, 0.1, seed + 5, t),
             involuntary_switches_per_s=around(0.4 * work.run_wait * (1 + work.pool_threads), 0.2, seed + 6, t),
             gpus=tuple(self._share(t, card) for card in cards),
+            **(self._metered(now, cards[0], identity) if job.samples is not None else {}),
         )
+
+    def _metered(self, now: _Now, card: int, identity: Identity) -> dict[str, Any]:
+        """What the step meter in a rank says: its GPU works for the same time in each step, and waits for data else."""
+        window_s = min(_METERED_S, max(1.0, now.worked_s))
+        busy = max(0.01, share(self._tenants[card].activity, now.t, window_s))
+        step_s = now.work.period_s * now.work.duty / busy
+        longest_s = step_s * around(1.8 if now.work.dip else 1.1, 0.05, identity.pid, now.t / 30)
+        return {
+            "metered": True,
+            "step_s": step_s,
+            "step_p90_s": min(longest_s, 1.4 * step_s),
+            "step_longest_s": longest_s,
+            "step_count": int((now.up_s - identity.started_ticks / 100) / now.work.period_s),
+            "samples_per_s": (self.job.samples or 0) / step_s,
+            "data_wait_percent": max(0.5, 98 - 100 * busy),
+            "optimizer_percent": _OPTIMIZER * busy,
+            "evaluated_percent": 0.0,
+        }
 
     def _loader(self, now: _Now, rank: int, identity: Identity) -> Process:
         t, work, seed = now.t, now.work, identity.pid

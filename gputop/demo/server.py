@@ -112,6 +112,7 @@ class Job:
     quota: float | None = None  # CPUs
     shm_bytes: int | None = None  # size of its own /dev/shm
     nan_s: float | None = None  # when its loss, which it notes, is no number any more
+    samples: int | None = None  # that a rank learns from in a step, where `gputop run` started it with a step meter
 
     @property
     def key(self) -> str:

@@ -65,7 +65,7 @@ def plateau() -> Scenario:
 
 def showcase() -> Scenario:
     """Eight GPUs that each have something to say: two troubles, a power cap, a notebook that forgot its memory."""
-    waiting = llama(each(0, 1, 2, 3), (BEFORE_S, HEALTHY), (-72.0, WAITING))
+    waiting = replace(llama(each(0, 1, 2, 3), (BEFORE_S, HEALTHY), (-72.0, WAITING)), samples=8)
     jobs = (waiting, sd3(each(4, 5, 6), (BEFORE_S, HUNGRY)), jupyter(7, 300 - 7860))
     server = dgx(8, *jobs)
     hot = Heat(celsius=88, clock_mhz=1410, hard_percent=44, from_s=60)
