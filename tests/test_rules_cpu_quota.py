@@ -75,6 +75,32 @@ def test_cpu_quota_says_what_to_ask_for() -> None:
     assert slurm.steps[0].command == "#SBATCH --cpus-per-task=8"
 
 
+SPINS = {"busy_threads": 8, "run_wait_percent": 70.0, "voluntary_switches_per_s": 300.0}
+
+
+@pytest.mark.parametrize(
+    ("main", "dials", "leads"),
+    [
+        (95.0, SPINS, "threads-process"),
+        (300.0, SPINS, "cpu-quota"),  # little is left to spin with
+        (95.0, SPINS | {"voluntary_switches_per_s": 30_000.0}, "cpu-quota"),  # they sleep while they wait
+        (95.0, SPINS | {"busy_threads": 4}, "cpu-quota"),  # as many as it has CPUs
+    ],
+)
+def test_a_quota_that_spinning_threads_use_up_is_their_fault(main: float, dials: dict[str, Any], leads: str) -> None:
+    trainer = {"throttled_percent": 100.0, "cpu_percent": 390.0, "main_thread_percent": main, **dials}
+    said = after(confined(2.4, **trainer))
+    first, *_ = said.findings
+    assert leads in (first.rule, *first.causes[:1])
+    quota = found(said, "cpu-quota")
+    if quota is not None and leads == "threads-process":
+        assert quota.severity == "warn"
+        assert quota.steps[0].command == "torch.set_num_threads(4)"
+        assert "76 % of its CPU time goes to compute threads beside the main one, which spin" in [
+            item.text for item in quota.evidence
+        ]
+
+
 @pytest.mark.parametrize(
     ("dials", "told"),
     [

@@ -66,7 +66,8 @@ def _throttled(view: View, trainer: Trainer, group: Cgroup | None, waiting: floa
     allowed, share = trainer.allowed or 1.0, trainer.throttled or 0.0
     quota = group.cpu_quota if group and group.cpu_quota else allowed
     ranks = len(sharing(view, trainer))
-    severity: Severity = "crit" if view.above(share, "crit_throttled") else "warn"
+    spun = _spun(view, trainer)
+    severity: Severity = "crit" if view.above(share, "crit_throttled") and spun is None else "warn"
     evidence = [
         Evidence(
             text=f"the limit of {amount(quota, 'CPU')} ran out in {100 * share:.0f} % of periods",
@@ -78,18 +79,36 @@ def _throttled(view: View, trainer: Trainer, group: Cgroup | None, waiting: floa
     if waiting:
         text = f"{waiting:.1f} CPUs' worth of work was stopped meanwhile"
         evidence.append(Evidence(text=text, value=waiting, unit="cores", limit=view.limit("waiting")))
+    if spun is not None:
+        text = f"{100 * spun:.0f} % of its CPU time goes to compute threads beside the main one, which spin"
+        evidence.append(Evidence(text=text, value=100 * spun, unit="%", limit=100 * view.limit("spun")))
     if (busy := view.mean("host", "cpu_percent")) is not None:
         evidence.append(Evidence(text=f"the machine itself is {100 - busy:.0f} % idle", value=100 - busy, unit="%"))
+    more, fewer = _raise(view, trainer, quota, ranks), _within(trainer, quota, ranks)
     return view.found(
         trainer,
         "info" if fed(view, trainer) else severity,
         f"is held to {amount(quota, 'CPU')} by its quota",
         evidence=tuple(evidence),
-        steps=(*_raise(view, trainer, quota, ranks), *_within(trainer, quota, ranks)),
-        confidence=0.9,
+        steps=(*more, *fewer) if spun is None else (*fewer, *more),  # fewer threads may be enough
+        confidence=0.9 if spun is None else 0.6,
         grade="driver",
         lost_share=None if trainer.duty is None else trainer.lost,
     )
+
+
+def _spun(view: View, trainer: Trainer) -> float | None:
+    """The share of its own CPU time that a pool of threads spins away, where that is much; None where it is not so.
+
+    What runs out then is enough for the work: the threads are the cause, and the quota is what they use up.
+    """
+    own, main, threads, room = trainer.own, trainer.main, trainer.compute_threads, trainer.room
+    if not own or main is None or threads is None or room is None or trainer.switches is None:
+        return None
+    spins = trainer.switches < view.limit("threads-process.switches")
+    spun = max(0.0, own - main) / own
+    many = threads >= view.limit("threads-process.threads") * room
+    return spun if spins and many and spun >= view.limit("spun") else None
 
 
 def _raise(view: View, trainer: Trainer, quota: float, ranks: int) -> Iterator[Step]:
