@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from gputop.demo import SCENARIOS, Demo
+from gputop.model import Role
 from gputop.monitor import Update
 from gputop.record.recorder import Recorder
 from tests.judged import Machine
@@ -21,7 +23,7 @@ from tests.score.marks import Result, Said
 from tests.score.tools import TOOLS
 from tests.workloads.cases import CASES
 from tests.workloads.command import Diagnosed
-from tests.workloads.stage import Play
+from tests.workloads.stage import Performance, Play
 
 ONSET_S = 120
 BY_NAME = {case.name: case for case in CASES}
@@ -40,11 +42,25 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for frame in frames:
             recorder.take(Update(frame=frame))
         recorder.close()
-        cast = [[], [gpu.index for gpu in frames[0].gpus], frames[0].wall_s]
+        cast = [[frames[0].jobs[0].members[0].pid], [gpu.index for gpu in frames[0].gpus], frames[0].wall_s]
         (folder / f"{CASE.name}, {variant}.json").write_text(json.dumps([cast]))
     result = {"mark": "right", "misled": [], "detect_s": 60.0, "clear_s": 40.0}
     (folder / f"{followed.NAME}.json").write_text(json.dumps([["as it is", "gputop", result]]))
     return folder
+
+
+def test_a_play_is_judged_without_other_trainings_of_the_machine() -> None:
+    frame = Machine(loaders=1).frame(0.0)
+    trainer, worker = frame.processes
+    strangers = (
+        replace(trainer, pid=300),
+        replace(worker, pid=301, parent_pid=300),
+        replace(trainer, pid=302, role=Role.OTHER),  # a neighbour is a part of some plays
+    )
+    seen = replace(frame, processes=(*frame.processes, *strangers))
+    one = Performance([Update(frame=seen)], roots=[trainer.pid], gpus=["0"], since_s=0.0)
+    ((_, alone),) = real.alone(one, [one])
+    assert [process.pid for process in alone.processes] == [trainer.pid, worker.pid, 302]
 
 
 def test_what_is_kept_is_judged_by_every_tool_and_disturbed_by_gputop(

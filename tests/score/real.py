@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 from gputop.diagnose.rules import RULES
-from gputop.model import Frame
+from gputop.model import Frame, Process, Role
 from tests.score import followed
 from tests.score.asked import otherwise
 from tests.score.disturbed import PLAIN, RECORDED, disturbed
@@ -118,25 +118,30 @@ def _lacks(title: str, why: Exception) -> None:
 
 
 def alone(one: Performance, played: Sequence[Performance]) -> list[tuple[float, Frame]]:
-    """Its seconds and frames, as if nothing else had been played at the same time."""
+    """Its seconds and frames, as if nothing else had been played or trained at the same time."""
     others = {pid for other in played if other is not one for pid in other.roots}
-    return [(update.frame.wall_s - one.since_s, _without(others, update.frame, one.gpus)) for update in one.updates]
+    return [(update.frame.wall_s - one.since_s, _only(one, others, update.frame)) for update in one.updates]
 
 
-def _without(others: set[int], frame: Frame, gpus: Collection[str]) -> Frame:
-    """A machine on which only one of them plays."""
+def _only(one: Performance, others: Collection[int], frame: Frame) -> Frame:
+    """A machine on which only this plays: whatever else computes on it stays, trainings do not."""
     parents = {process.pid: process.parent_pid for process in frame.processes}
 
-    def theirs(pid: int | None) -> bool:
-        while pid is not None and pid not in others:
+    def below(pid: int | None, roots: Collection[int]) -> bool:
+        while pid is not None and pid not in roots:
             pid = parents.get(pid)
         return pid is not None
 
-    stay = tuple(process for process in frame.processes if not theirs(process.pid))
+    def stays(process: Process) -> bool:
+        if process.role in (Role.TRAINER, Role.LOADER):
+            return below(process.pid, one.roots)
+        return not below(process.pid, others)
+
+    stay = tuple(process for process in frame.processes if stays(process))
     known = {process.identity for process in stay}
     return replace(
         frame,
-        gpus=tuple(gpu for gpu in frame.gpus if gpu.index in gpus),
+        gpus=tuple(gpu for gpu in frame.gpus if gpu.index in one.gpus),
         processes=stay,
         jobs=tuple(job for job in frame.jobs if known & {*job.ranks, *job.members}),
     )
