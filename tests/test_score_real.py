@@ -128,6 +128,9 @@ def test_the_command_must_say_the_same_and_end_as_it_says() -> None:
     said = Said(0.0, primary=both, named=both, alarms=frozenset(("starved-cpu-idle",)))
     assert differs(Diagnosed(1, [finding]), said) == ""
     assert differs(Diagnosed(0, [finding]), said) == "exit code 0 for 1"
+    assert differs(Diagnosed(1, [finding], judging=True), said) == ""
+    assert differs(Diagnosed(3, [], judging=True), Said(0.0)) == ""  # of something else on the machine
+    assert differs(Diagnosed(0, [], judging=True), Said(0.0)) == "exit code 0 for 3"
     assert differs(Diagnosed(0, []), said) == (
         "leads: cold-cache, starved-cpu-idle; told: cold-cache, starved-cpu-idle; warns: starved-cpu-idle"
     )

@@ -18,6 +18,7 @@ from gputop.told import LEAST_S, POSSIBLE
 ROOT = Path(__file__).parents[2]
 PRIORITY = -10
 LATE_S = 60.0  # that it may need beyond what it looks
+JUDGING = 3  # where nothing worse was found
 CODES = {"info": 0, "warn": 1, "crit": 2}
 
 
@@ -28,11 +29,13 @@ class Diagnosed:
     code: int
     findings: Sequence[Mapping[str, Any]]  # those that are at least possible
     errors: str = ""
+    judging: bool = False  # something that it saw, for too short a time
 
     @property
     def due_code(self) -> int:
         """The exit code that fits what it said of those."""
-        return max((CODES[one["severity"]] for one in self.findings), default=0)
+        worst = max((CODES[one["severity"]] for one in self.findings), default=0)
+        return worst or (JUDGING if self.judging else 0)
 
     @property
     def primary(self) -> set[str]:
@@ -52,7 +55,7 @@ class Diagnosed:
     def about(self, gpus: Sequence[str]) -> Diagnosed:
         """What it said of these GPUs and who uses them."""
         mine = [one for one in self.findings if set(gpus) & set(one["subject"]["gpus"])]
-        return Diagnosed(self.code, mine, self.errors)
+        return Diagnosed(self.code, mine, self.errors, self.judging)
 
 
 def put_first(pid: int) -> None:
@@ -77,11 +80,13 @@ class Diagnosis:
         """Waits for it; RuntimeError where it did not print what it promises."""
         printed, errors = self._process.communicate(timeout=timeout_s)
         try:
-            findings = json.loads(printed)["findings"]
+            said = json.loads(printed)
+            findings = said["findings"]
         except ValueError:
             raise RuntimeError(f"gputop diagnose ended with {self._process.returncode}: {errors}") from None
         sure = [one for one in findings if one["confidence"] >= POSSIBLE]
-        return Diagnosed(self._process.returncode, sure, errors)
+        judging = any(one["state"] == "judging" for one in said["jobs"])
+        return Diagnosed(self._process.returncode, sure, errors, judging)
 
     def kill(self) -> None:
         """Ends it, whatever it has still to do."""
