@@ -12,6 +12,7 @@ from tests.judged import Machine
 from tests.score import told
 from tests.score.__main__ import HOW
 from tests.score.disturbed import PLAIN, VARIANTS, bent, no_units
+from tests.score.gains import TWIN, counted, gains
 from tests.score.marks import Result, Said, Truth, marked, total
 from tests.score.moved import moved
 from tests.score.runs import played, truth_of
@@ -113,6 +114,24 @@ def test_results_add_up() -> None:
     assert total([]).alarms_per_hour is None
 
 
+def test_predictions_are_held_against_what_the_fault_took() -> None:
+    fault = Result(mark="right", predicted=2.0, busy=50.0)
+    runs = {
+        ("healed", PLAIN.name, "gputop"): replace(fault, busy_after=90.0),
+        ("twin", PLAIN.name, "gputop"): fault,
+        (f"twin, {TWIN}", PLAIN.name, "gputop"): Result(well=True, busy=50.0),  # its twin is no faster
+        ("lasts", PLAIN.name, "gputop"): fault,
+        ("idle", PLAIN.name, "gputop"): replace(fault, busy=0.0, busy_after=90.0),
+        ("missed", PLAIN.name, "gputop"): replace(fault, mark="silent", busy_after=90.0),
+        ("unknown", PLAIN.name, "gputop"): replace(fault, predicted=None, busy_after=90.0),
+    }
+    assert [*gains(runs, PLAIN.name)] == [("healed", 2.0, 1.8), ("twin", 2.0, 1.0)]
+    assert "2 faults were taken away" in (said := counted(runs, PLAIN.name))
+    assert "\n1 of the runs gained something then" in said
+    assert "median:\n0.70." in said
+    assert counted({}, PLAIN.name) == ""
+
+
 def test_simpler_rules_say_what_their_authors_publish() -> None:
     hot = {"throttle_reasons": frozenset({"power cap"}), "busy_percent": 97.0}
     starving = {"busy_percent": 40.0}
@@ -166,6 +185,11 @@ def test_a_scenario_through_all_of_it() -> None:
     assert ours.healthy_s == 119
     assert ours.detect_s is not None
     assert ours.clear_s is not None
+    assert (ours.predicted, ours.busy, ours.busy_after) == (
+        pytest.approx(1.8, abs=0.15),
+        pytest.approx(55, abs=4),
+        pytest.approx(98, abs=2),
+    )
     assert 20 < ours.detect_s < 60
     assert ours.clear_s < 15
     assert found["SageMaker Debugger"].mark != "right"

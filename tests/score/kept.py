@@ -9,10 +9,9 @@ from pathlib import Path
 
 from tests.score import followed
 from tests.score.disturbed import PLAIN
+from tests.score.gains import TWIN
 from tests.score.marks import Result
 from tests.workloads.stage import Cast, Play, staged
-
-TWIN = "healthy twin"
 
 
 class NotKept(RuntimeError):

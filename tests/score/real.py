@@ -13,7 +13,8 @@ from gputop.model import Frame, Process, Role
 from tests.score import followed
 from tests.score.asked import otherwise
 from tests.score.disturbed import PLAIN, RECORDED, disturbed
-from tests.score.kept import TWIN, Kept, NotKept
+from tests.score.gains import TWIN, Pace
+from tests.score.kept import Kept, NotKept
 from tests.score.marks import LOOKED_S, Result, Truth, marked
 from tests.score.tools import TOOLS, gputop
 from tests.score.truths import BESIDE, WELL
@@ -97,8 +98,9 @@ def _judged(
         how = RECORDED[name]
         for tool in TOOLS if how is PLAIN else ("gputop",):
             looks = disturbed(frames, how, Random(f"{_title(play.case.name, play.healthy)} {name}"))
-            said = gputop(looks, how.limits) if tool == "gputop" else TOOLS[tool](looks)
-            yield (name, tool), marked(list(said), truth)
+            pace = Pace(truth)
+            said = gputop(looks, how.limits, pace.take) if tool == "gputop" else TOOLS[tool](looks)
+            yield (name, tool), pace.told(marked(list(said), truth))
 
 
 def truth_of(case: Case, healthy: bool) -> Truth:

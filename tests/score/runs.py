@@ -10,6 +10,7 @@ from gputop.demo import SCENARIOS, Demo
 from gputop.demo.server import Scenario
 from gputop.model import Frame
 from tests.score.disturbed import PLAIN, VARIANTS, Variant
+from tests.score.gains import Pace
 from tests.score.marks import LOOKED_S, Result, Truth, marked
 from tests.score.tools import TOOLS, gputop
 from tests.score.truths import BESIDE, EXPECTED, HEALTHY, WELL
@@ -33,8 +34,9 @@ def played(name: str, variant: str, tools: Iterable[str] = ("gputop",)) -> dict[
     for tool in tools:
         demo = Demo(scenario, pace=False, anchor_s=1_795_185_127.0, at_s=0.0)
         frames = _frames(demo, how, Random(f"{name} {variant}"), _end_s(name, truth))
-        said = gputop(frames, how.limits) if tool == "gputop" else TOOLS[tool](frames)
-        found[tool] = marked(list(said), truth)
+        pace = Pace(truth)
+        said = gputop(frames, how.limits, pace.take) if tool == "gputop" else TOOLS[tool](frames)
+        found[tool] = pace.told(marked(list(said), truth))
     return found
 
 

@@ -10,10 +10,11 @@ A hint that only says that the GPU is little used names a symptom.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import mean, pstdev
 
 from gputop import thresholds
+from gputop.diagnose import Finding
 from gputop.diagnose.engine import Engine
 from gputop.history import History
 from gputop.model import Frame, Gpu
@@ -28,15 +29,18 @@ Tool = Callable[[Iterable[tuple[float, Frame]]], Iterator[Said]]
 
 
 def gputop(
-    frames: Iterable[tuple[float, Frame]], limits: Callable[[], Thresholds] = thresholds.shipped
+    frames: Iterable[tuple[float, Frame]],
+    limits: Callable[[], Thresholds] = thresholds.shipped,
+    follow: Callable[[float, Frame, Sequence[Finding]], None] = lambda *_: None,
 ) -> Iterator[Said]:
-    """The rules, by default with the thresholds that are shipped."""
+    """The rules, by default with the thresholds that are shipped; what they find goes to `follow`, too."""
     engine, history = Engine(limits), History()
     for t, frame in frames:
         history.add(frame)
         engine.remember(frame, history)
         verdict = engine.judge(frame, history)
         told = [finding for finding in verdict.findings if finding.confidence >= POSSIBLE]
+        follow(t, frame, told)
         alarms = frozenset(finding.rule for finding in told if finding.severity != "info")
         yield Said(
             t,

@@ -1,0 +1,74 @@
+"""What a finding said could be won, held against what is won once its fault is taken away.
+
+A planted fault leaves the work of a step as it is: then a job is so many times as fast as its GPUs are busier. That
+holds of these runs, as nothing else in them changes; on a machine steps are measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from statistics import median
+
+from gputop.diagnose import Finding
+from gputop.known import mean
+from gputop.model import Frame
+from gputop.proven.fixes import predicted
+from gputop.proven.measured import LEAST_GAIN
+from tests.score.marks import LOOKED_S, Result, Truth
+
+SETTLES_S = 60.0  # after a fault is taken away
+TWIN = "healthy twin"
+_LEAST_BUSY = 1.0  # percent: of a GPU that does nothing there is no pace
+
+
+class Pace:
+    """Follows one run: what is predicted of the planted fault, and how busy its GPUs are with it and without."""
+
+    def __init__(self, truth: Truth) -> None:
+        self._truth = truth
+        self._predicted: float | None = None
+        self._gpus: frozenset[str] = frozenset()
+        self._faulty, self._after = list[float | None](), list[float | None]()
+
+    def take(self, t: float, frame: Frame, findings: Sequence[Finding]) -> None:
+        """One second of it."""
+        truth = self._truth
+        ended = truth.ends_s is not None and t >= truth.ends_s
+        named = (one for one in findings if truth.rule in (one.rule, *one.causes) and not one.healthy)
+        if (lead := next(named, None)) and t >= truth.onset_s and not ended and t < truth.due_s + LOOKED_S:
+            processes = (frame.by_identity.get(one) for one in lead.subject.processes)
+            used = (share.uuid for process in processes if process for share in process.gpus)
+            self._predicted, self._gpus = predicted(lead, {}), frozenset(lead.subject.gpus or used)
+        busy = mean(gpu.busy_percent for gpu in frame.gpus if gpu.uuid in self._gpus or truth.well)
+        if truth.due_s <= t < truth.due_s + LOOKED_S and not ended:
+            self._faulty.append(busy)
+        elif truth.ends_s is not None and t >= truth.ends_s + SETTLES_S:
+            self._after.append(busy)
+
+    def told(self, result: Result) -> Result:
+        """The result with them."""
+        return replace(result, predicted=self._predicted, busy=mean(self._faulty), busy_after=mean(self._after))
+
+
+def gains(runs: Mapping[tuple[str, str, str], Result], plain: str) -> Iterator[tuple[str, float, float]]:
+    """Of each planted fault that is taken away, or has a twin: its name, the prediction, and what came of it."""
+    for (name, variant, tool), result in runs.items():
+        if (variant, tool) != (plain, "gputop") or not result.predicted or result.mark not in ("right", "secondary"):
+            continue
+        twin = runs.get((f"{name}, {TWIN}", plain, "gputop"))
+        after = result.busy_after if result.busy_after is not None else twin and twin.busy
+        if after and (result.busy or 0.0) >= _LEAST_BUSY:
+            yield name, result.predicted, after / (result.busy or 1.0)
+
+
+def counted(runs: Mapping[tuple[str, str, str], Result], plain: str) -> str:
+    """All of them as a sentence; empty where none was predicted."""
+    pairs = [(most, times) for _, most, times in gains(runs, plain)]
+    if not pairs:
+        return ""
+    within = sum(1 + LEAST_GAIN <= times <= most * (1 + LEAST_GAIN) for most, times in pairs)
+    middle = median(times / most for most, times in pairs)
+    return f"""Predicted and measured: {len(pairs)} faults were taken away whose finding says what can be won.
+{within} of the runs gained something then, and at most 5 % more than that. Measured / predicted speed-up, median:
+{middle:.2f}."""
