@@ -20,14 +20,14 @@ from gputop.model import Identity
 from gputop.monitor import Update
 from gputop.proven import Proofs, Told
 from gputop.proven.fixes import Fix, Outcome, advised, decoded, encoded
-from gputop.proven.measured import Measured, Spread
+from gputop.proven.measured import Measured, Spread, sample
 from gputop.proven.report import brief, line, page, score, sentence
 from gputop.proven.runs import Run, differences, options
 from gputop.proven.store import KEPT_S, MOST, Behind, Store
 from gputop.proven.watch import Watch, started_in
 from gputop.ui.look import ASCII, Look
 from tests.advised import drawn, fine, found, hot, update
-from tests.judged import Machine
+from tests.judged import Machine, sampled
 from tests.proofs import COMMAND, Kept, frame_of, run, watched
 
 FASTER = {"step_s": 0.19, "samples_per_s": 337.0, "data_wait_percent": 2.0}
@@ -129,6 +129,17 @@ def test_what_the_next_run_shows_is_said_and_nothing_more(then: Any, said: str) 
     assert sentence(kept.fix) == said
 
 
+def test_how_busy_a_gpu_is_does_not_depend_on_when_it_is_looked_at() -> None:
+    """Its steps take as long as lies between two looks: each of these sees the same part of a step."""
+    machine = few()
+    machine.gpu = sampled(lambda t: 100.0 if t % 2 < 1 else 0.0)
+    frame = frame_of(machine, 11.0)
+    (job,) = frame.jobs
+    assert frame.gpus[0].busy_percent == 100.0
+    busy, *_ = sample(job, frame.processes[:1], frame).values
+    assert busy == pytest.approx(50, abs=5)
+
+
 def test_a_gain_within_the_noise_is_called_so() -> None:
     """Each block of ten seconds is as fast as chance has it, before as after."""
 
@@ -205,6 +216,30 @@ def test_a_finding_is_kept_once_it_is_believed() -> None:
         kept = Kept()
         shown(Watch(kept, lambda _: "/home/ann"), seconds)
         assert len(kept.fixes) == count
+
+
+def test_what_a_report_ends_with_is_kept_however_short_it_was_shown() -> None:
+    for seconds, count in ((lambda t: t >= 112, 1), (lambda t: t < 112, 0), (lambda t: False, 0)):
+        kept = Kept()
+        watch = Watch(kept, lambda _: "/home/ann")
+        shown(watch, lambda t, of=seconds: of(t) and t >= 108)
+        assert kept.fixes == {}
+        watch.finish()
+        assert len(kept.fixes) == count
+
+
+def test_a_report_waits_until_a_run_is_compared() -> None:
+    kept = Kept()
+    watched(kept, few())
+    watch = Watch(kept, lambda _: "/home/ann/mnist")
+    pending = []
+    for t in range(0, 60, 2):
+        frame = frame_of(enough(), float(t))
+        state = JobState(key="j", name="j", state="judging" if t < 30 else "healthy", why="")
+        watch.take(Update(frame=frame, jobs=(state,)))
+        pending.append(watch.pending)
+    assert pending == [""] * 15 + ["train.py"] * 5 + [""] * 10, "for ten seconds after the verdict"
+    assert kept.fix.gain is not None
 
 
 def test_arguments_are_compared_by_name() -> None:

@@ -126,10 +126,14 @@ def test_predictions_are_held_against_what_the_fault_took() -> None:
         ("unknown", PLAIN.name, "gputop"): replace(fault, predicted=None, busy_after=90.0),
     }
     assert [*gains(runs, PLAIN.name)] == [("healed", 2.0, 1.8), ("twin", 2.0, 1.0)]
-    assert "2 faults were taken away" in (said := counted(runs, PLAIN.name))
+    said, others = counted(runs, PLAIN.name)
+    assert "2 faults were taken away" in said
+    assert "| twin " in others
+    assert "| 2.00× " in others
+    assert "healed" not in others
     assert "\n1 of the runs gained something then" in said
     assert "median:\n0.70." in said
-    assert counted({}, PLAIN.name) == ""
+    assert [*counted({}, PLAIN.name)] == []
 
 
 def test_simpler_rules_say_what_their_authors_publish() -> None:

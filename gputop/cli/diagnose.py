@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gputop.diagnose.state import JobState
     from gputop.export.diagnosis import Diagnosis, Gone
     from gputop.model import Frame
-    from gputop.monitor import Update
+    from gputop.monitor import Monitor, Update
     from gputop.proven import Proofs
 
 UNMEASURED = 3
@@ -54,21 +54,23 @@ class Look:
     without_gpus: Callable[[], None] | None = None  # called once, where there is none: only the machine is judged
     pid: int | None = None  # only this process counts
     goes_on: bool = False  # and that it does is said
+    compared: Callable[[], str] = lambda: ""  # a script whose run is still compared with an earlier one
     problem: str | None = None
     missed: int = 0
 
     def longer(self, over_s: float) -> bool:
-        """Whether to go on after the time that was asked for: while a job is still being judged."""
+        """Whether to go on after the time that was asked for: while a job is still being judged, or compared."""
         from gputop import told
 
         jobs = self.last.jobs if self.last else ()
         waited = [one for one in jobs if one.due and one.state == "judging" and self._asked(one)]
-        if self.last is None or not waited or over_s >= LONGER_S:
+        compared = self.compared()
+        if self.last is None or not (waited or compared) or over_s >= LONGER_S:
             return False
         if not self.goes_on:
             self.goes_on = True
             some = f", and {len(waited) - 1} more" if len(waited) > 1 else ""
-            first = told.standing(waited[0], self.last.frame)
+            first = told.standing(waited[0], self.last.frame) if waited else f"{compared}: measures what a fix gained"
             sys.stderr.write(f"gputop: continues for up to {LONGER_S:.0f} s: {first}{some}\n")
         return True
 
@@ -117,7 +119,6 @@ class Look:
 def diagnose(args: argparse.Namespace, settings: Settings) -> int:
     """Look, then print what the rules say; the exit code tells how bad it is, or that nothing could be measured."""
     from gputop.monitor import Monitor
-    from gputop.proven import Proofs
     from gputop.source import Interest
     from gputop.told import LEAST_S
 
@@ -136,13 +137,13 @@ def diagnose(args: argparse.Namespace, settings: Settings) -> int:
         raise Failure(str(failure), UNMEASURED if failure.code == FAILED else failure.code) from None
     asked = frozenset(() if args.pid is None else (args.pid,))
     source.interest = Interest(pids=asked, families=asked)
-    proofs = Proofs(writes=not settings.readonly) if live and settings.remember else None
     if live and sys.stderr.isatty():
         sys.stderr.write(f"gputop: sampling for {seconds:.0f} s; Ctrl+C ends it and reports what was found\n")
     monitor = Monitor(source, settings.thresholds, through=only_names(args))
     without = (lambda: _say_no_gpu(seconds)) if live else None
-    monitor.sinks = (proofs.take,) if proofs else ()
+    proofs = _proofs(monitor, settings) if live and settings.remember else None
     look = Look(judged=lambda: monitor.judged_s, without_gpus=without, pid=args.pid)
+    look.compared = lambda: proofs.pending if proofs else ""
     try:
         ended = follow(monitor, look, seconds, longer=look.longer)
     except Failure as failure:
@@ -154,6 +155,15 @@ def diagnose(args: argparse.Namespace, settings: Settings) -> int:
     except OSError as error:  # as an exit code, 1 is a warning
         raise unwritten(error, UNMEASURED) from None
     return ended or _code(found)
+
+
+def _proofs(monitor: Monitor, settings: Settings) -> Proofs:
+    """What follows fixes of earlier findings, as a sink."""
+    from gputop.proven import Proofs
+
+    proofs = Proofs(writes=not settings.readonly)
+    monitor.sinks = (proofs.take,)
+    return proofs
 
 
 def _say_no_gpu(seconds: float | None) -> None:

@@ -64,6 +64,11 @@ class Proofs:
         return tuple(Told(line(fix), brief(fix)) for _, fix in self.running)
 
     def finish(self) -> None:
-        """Wait a moment for what is still being written."""
+        """Keep what stands at the end, and wait a moment until it is written."""
         if self._watch:
-            self._watch.memory.finish()
+            self._watch.finish()
+
+    @property
+    def pending(self) -> str:
+        """The script of a run that is still compared with an earlier one; empty where there is none."""
+        return self._watch.pending if self._watch and not self.problem else ""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from gputop.declare import record
 from gputop.known import added, mean
-from gputop.model import Frame, Job, Process, Role
+from gputop.model import Frame, Gpu, Job, Process, Role
 
 KEPT_S = 150.0
 BLOCK_S = 10.0
@@ -96,8 +96,13 @@ def _busy(ranks: Sequence[Process], frame: Frame) -> float | None:
     values: dict[str, float | None] = {}
     for share in (share for one in ranks for share in one.gpus if share.kind != "graphics"):
         gpu = frame.by_uuid.get(share.uuid)
-        values[share.uuid] = share.busy_percent if share.uuid in shared else gpu.busy_percent if gpu else None
+        values[share.uuid] = share.busy_percent if share.uuid in shared else _sampled(gpu) if gpu else None
     return mean(values.values())
+
+
+def _sampled(gpu: Gpu) -> float | None:
+    """How busy a GPU is by all that the driver sampled lately: single looks miss what recurs as often as they do."""
+    return mean(value for _, value in gpu.busy_samples) if gpu.busy_samples else gpu.busy_percent
 
 
 class Track:

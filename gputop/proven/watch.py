@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -52,6 +52,7 @@ class Memory(Protocol):
 class Held:
     """A finding that is shown of a job: since when, until when, and how long the window was that is kept of it."""
 
+    newest: Finding
     since_s: float
     last_s: float
     kept_s: float = 0.0
@@ -77,7 +78,9 @@ class Watch:
         self.proven: tuple[tuple[Identity, Fix], ...] = ()
         self._folder = folder or started_in
         self._followed: dict[Identity, Followed] = {}
+        self._fixes: Mapping[str, Fix] = {}  # as they were at the beginning of this look
         self._last_s = -math.inf
+        self._frame: Frame | None = None
 
     def take(self, update: Update) -> None:
         """Take in an update; what is proven by the runs of now is in `proven`."""
@@ -87,7 +90,8 @@ class Watch:
             return
         if not 0 <= since_s <= _GAP_S:
             self._followed = {}  # who was away does not know what was between
-        self._last_s = frame.mono_s
+        self._last_s, self._frame = frame.mono_s, frame
+        self._fixes = self.memory.fixes
         states = {one.key: one for one in update.jobs}
         for job in frame.jobs:
             ranks = [frame.by_identity[one] for one in job.ranks if one in frame.by_identity]
@@ -98,6 +102,20 @@ class Watch:
                 self._compare(one, one.run, about, states.get(job.key), ranks[0].identity, frame)
         self._followed = {identity: one for identity, one in self._followed.items() if identity in frame.by_identity}
         self.proven = tuple(self._proven(frame))
+
+    def finish(self) -> None:
+        """Nobody looks any longer: what stands at the end is what is reported, however short it was shown."""
+        for process, one in self._followed.items():
+            for held in one.held.values():
+                if self._frame and one.run and not held.kept_s and held.last_s == self._frame.mono_s:
+                    self._kept(one, one.run, held, process, self._frame)
+        self.memory.finish()
+
+    @property
+    def pending(self) -> str:
+        """The script of a run that is still compared; empty where there is none."""
+        waits = (one.run for one in self._followed.values() if one.clear_s is not None and not one.compared_s)
+        return next((run.name for run in waits if run), "")
 
     def _of(self, job: Job, ranks: Sequence[Process], frame: Frame) -> Followed:
         """What is followed of a job."""
@@ -118,15 +136,22 @@ class Watch:
         if leads is not None:
             held = one.held.get(leads.rule)
             if held is None or now_s - held.last_s > _FLAPS_S:
-                held = one.held[leads.rule] = Held(now_s, now_s)
-            held.last_s = now_s
-            length_s = min(BEFORE_S, max(leads.since_s, now_s - held.since_s))
-            if now_s - held.since_s >= HELD_S and length_s >= _AGAIN * held.kept_s:
-                measured, blocks = one.track.measured(now_s - length_s)
-                if blocks >= LEAST_BEFORE:
-                    held.kept_s = measured.seconds
-                    settings = one.track.settings(now_s - length_s)
-                    self.memory.put(_fix(leads, run, process, measured, settings, frame))
+                held = one.held[leads.rule] = Held(leads, now_s, now_s)
+            held.newest, held.last_s = leads, now_s
+            if now_s - held.since_s >= HELD_S:
+                self._kept(one, run, held, process, frame)
+
+    def _kept(self, one: Followed, run: Run, held: Held, process: Identity, frame: Frame) -> None:
+        """Keep it if its window is long enough, and long enough for another look."""
+        now_s, leads = frame.mono_s, held.newest
+        length_s = min(BEFORE_S, max(leads.since_s, now_s - held.since_s))
+        if length_s < _AGAIN * held.kept_s:
+            return
+        measured, blocks = one.track.measured(now_s - length_s)
+        if blocks >= LEAST_BEFORE:
+            held.kept_s = measured.seconds
+            settings = one.track.settings(now_s - length_s)
+            self.memory.put(_fix(leads, run, process, measured, settings, frame))
 
     def _compare(
         self, one: Followed, run: Run, about: Sequence[Finding], state: JobState | None, process: Identity, frame: Frame
@@ -158,7 +183,7 @@ class Watch:
         """The newest fix of this script that this run may prove; of those that can be compared where there is one."""
         found = [
             fix
-            for fix in self.memory.fixes.values()
+            for fix in self._fixes.values()
             if fix.run.program == run.program
             and fix.process != process
             and (not fix.settled or (fix.outcome is not None and fix.outcome.process == process))

@@ -29,7 +29,7 @@ def page(runs: Runs, plain: str, how: str) -> str:
         parts.append(
             _well("the {} disturbed runs", [runs[key] for name in variants if name != plain for key in rows[name]])
         )
-    parts += [*_commands(runs), *filter(None, [counted(runs, plain)]), _LEGEND]
+    parts += [*_commands(runs), *counted(runs, plain), _LEGEND]
     if rest := list(_rest(runs)):
         parts += ["What gputop did not lead with, though it was so:", table(("run", "mark", "said instead"), rest)]
     return "\n\n".join(parts) + "\n"

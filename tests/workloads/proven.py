@@ -66,7 +66,8 @@ class Seen:
     def line(self) -> str:
         """The line of the fix; what there was instead where there is none."""
         said = [one["text"] for one in self.after["proven"]]
-        return said[0] if said else f"not proven: {[one['why'] for one in self.after['jobs']]}"
+        waiting = [one["text"] for one in self.proven["fixes"]]
+        return said[0] if said else f"not proven: {[one['why'] for one in self.after['jobs']]}, kept: {waiting}"
 
 
 def play(script: Script) -> Seen:
