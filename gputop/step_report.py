@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from statistics import median
 from typing import NamedTuple
 
@@ -60,7 +61,7 @@ def said_of_late(late: LateRank, number: int | None, count: int) -> str:
     who = "one rank" if number is None else f"rank {number}"
     others = "the other" if count == 2 else "the others"
     waits = f"{who} waits {units.took(late.wait_s)} for data in each step, {others} {units.took(late.others_s)}"
-    return f"{waits}: all {count} ranks take {units.took(late.step_s)} a step"
+    return f"{waits}: {'both' if count == 2 else f'all {count}'} ranks take {units.took(late.step_s)} a step"
 
 
 def slow(process: Process, now_s: float) -> str:
@@ -85,15 +86,16 @@ def number(one: Noted) -> str:
 
 
 def noted(process: Process, now_s: float) -> str:
-    """What was noted last, the newest first: loss 0.5321 at step 1204, epoch 3 12s ago."""
-    newest = sorted(process.noted, key=lambda one: -one.wall_s)
-
-    def text(one: Noted) -> str:
-        when = f" {units.ago(max(0.0, now_s - one.wall_s))} ago"
-        return f"{number(one)}{when if one.step is None else f' at step {one.step}'}"
-
+    """What was noted last, the newest first: loss 0.5321, lr 0.01 at step 1204, epoch 3 12s ago."""
+    newest = sorted(process.noted, key=lambda one: -round(one.wall_s, 1))  # of one call as they stand in it
     moments = [one for one in newest if one.moment][:1]
-    return ", ".join(map(text, (*(one for one in newest if not one.moment), *moments)[:_NOTES]))
+    shown = [*[one for one in newest if not one.moment][: _NOTES - len(moments)], *moments]
+    parts = []
+    for one, after in zip_longest(shown, shown[1:]):
+        when = f" {units.ago(max(0.0, now_s - one.wall_s))} ago" if one.step is None else f" at step {one.step}"
+        together = after is not None and one.step is not None and one.step == after.step
+        parts.append(number(one) if together else f"{number(one)}{when}")
+    return ", ".join(parts)
 
 
 def pace(process: Process) -> str:

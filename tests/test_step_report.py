@@ -38,6 +38,7 @@ def test_the_rank_that_waits_for_data_makes_the_others_wait() -> None:
     assert late.share == pytest.approx(0.371)
     said = "rank 3 waits 120ms for data in each step, the others 5.0ms: all 4 ranks take 310ms a step"
     assert step_report.said_of_late(late, 3, 4) == said
+    assert step_report.said_of_late(late, 3, 2).endswith("in each step, the other 5.0ms: both ranks take 310ms a step")
 
 
 @pytest.mark.parametrize(
@@ -87,6 +88,8 @@ def test_slow_steps_are_counted_by_what_was_slow() -> None:
 
 def test_notes_are_told_with_their_step_or_their_age() -> None:
     assert step_report.noted(metered(), NOW_S) == "loss 0.532112 at step 1204, epoch 3 30s ago"
+    both = tuple(Noted(name=name, wall_s=NOW_S - 1 + at, value=0.5, step=9) for name, at in (("loss", 0), ("lr", 1e-6)))
+    assert step_report.noted(metered(noted=both), NOW_S) == "loss 0.5, lr 0.5 at step 9"
     lost = Noted(name="loss", wall_s=NOW_S, finite=False, step=7)
     assert step_report.noted(metered(noted=(lost,)), NOW_S) == "loss not finite at step 7"
     assert step_report.noted(metered(noted=()), NOW_S) == ""
@@ -103,6 +106,14 @@ def test_they_stand_on_the_axis_of_the_chart_of_steps(look: Look) -> None:
     assert slow == [30 - 14 - 1, 30 - 3 - 1]  # a second a cell
     assert strips[-1].strip().startswith("steps  loss 0.532112 at step 1204, epoch 3 30s ago; 2 of 120 steps took over")
     assert all(len(strip) == 160 for strip in strips)
+
+
+def test_marks_that_are_close_give_way_to_one_another() -> None:
+    epochs = tuple(Noted(name="epoch", wall_s=NOW_S - 5 * n, value=13.0 - n, moment=True) for n in range(5))
+    process = metered(noted=epochs, slow_steps=())
+    opened = Opened(process=process, frame=RUNNING, found=full(process, RUNNING), past=History(), look=Look())
+    axis = now(opened, 160, 4)[2].text
+    assert "│9   │10  │11  │12  │" in axis
 
 
 def test_a_hostile_name_moves_nothing_on_the_axis() -> None:

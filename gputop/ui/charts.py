@@ -34,10 +34,10 @@ class Chart:
 
 
 class Mark(NamedTuple):
-    """Something that happened: so many seconds ago, and what is written there."""
+    """Something that happened: so many seconds ago, and what is written there: the first text that has room."""
 
     ago_s: float
-    text: str
+    texts: Sequence[str]
     token: Token
 
 
@@ -61,19 +61,25 @@ def beside(charts: Sequence[Chart], width: int, tall: int, look: Look, *, stale:
         line = Line(look)
         for x, chart in enumerate(charts):
             token: Token = "dim" if stale else chart.token
-            line.to(1 + x * each).runs(_marked(drawn[x][y], token, () if y else chart.marks))
+            line.to(1 + x * each)
+            if chart.marks and not y:
+                line.runs(_marked(drawn[x][y], token, chart.marks))
+            else:
+                line.add(drawn[x][y], token)
         strips.append(line.strip(width))
     return strips
 
 
 def _marked(text: str, token: Token, marks: Sequence[Mark]) -> Iterator[Run]:
-    """A line of a chart with what happened at its times, a second a cell; a later mark covers the end of an earlier."""
+    """A line of a chart with what happened at its times, a second a cell."""
     cells: list[tuple[str, Token]] = [(cell, token) for cell in text]
-    for mark in sorted(marks, key=lambda mark: -mark.ago_s):
-        start = len(cells) - 1 - round(mark.ago_s)
+    ordered = sorted(marks, key=lambda mark: -mark.ago_s)
+    starts = [len(cells) - 1 - round(mark.ago_s) for mark in ordered]
+    for mark, start, after in zip(ordered, starts, (*starts[1:], len(cells)), strict=False):
         if 0 <= start < len(cells):
+            said = next((said for said in mark.texts if len(said) <= after - start), mark.texts[-1][: after - start])
             # a name may be anything: what is not one cell wide would move all that follows
-            shown = "".join(each if cell_len(each) == 1 else "?" for each in mark.text[: len(cells) - start])
+            shown = "".join(each if cell_len(each) == 1 else "?" for each in said)
             cells[start : start + len(shown)] = [(cell, mark.token) for cell in shown]
     for of, run in groupby(cells, key=itemgetter(1)):
         yield Run("".join(cell for cell, _ in run), of)

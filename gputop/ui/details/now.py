@@ -81,10 +81,13 @@ def _marks(opened: Opened) -> Iterator[Mark]:
     """The slow steps, and the moments that the program marked."""
     now_s, glyphs = opened.frame.wall_s, opened.look.glyphs
     for slow in opened.process.slow_steps:
-        yield Mark(now_s - slow.wall_s, glyphs.down, "warn")
+        yield Mark(now_s - slow.wall_s, (glyphs.down,), "warn")
     for one in opened.process.noted:
         if one.moment:
-            yield Mark(now_s - one.wall_s, f"{glyphs.column}{step_report.number(one)}", "bright")
+            said, value = step_report.number(one), "" if one.value is None else f"{one.value:.6g}"
+            yield Mark(
+                now_s - one.wall_s, (f"{glyphs.column}{said}", f"{glyphs.column}{value}", glyphs.column), "bright"
+            )
 
 
 def _cpu(opened: Opened, seconds: int) -> Chart:
