@@ -14,14 +14,15 @@ from typing import Any
 import pytest
 
 from gputop import cli
+from gputop.demo import open_demo
 from gputop.diagnose import Finding, Step, Subject
 from gputop.diagnose.state import JobState
 from gputop.model import Identity
-from gputop.monitor import Update
-from gputop.proven import Proofs, Told
+from gputop.monitor import Monitor, Update
+from gputop.proven import Proofs, Told, follow
 from gputop.proven.fixes import Fix, Outcome, advised, decoded, encoded
 from gputop.proven.measured import Measured, Spread, sample
-from gputop.proven.report import brief, line, page, score, sentence
+from gputop.proven.report import brief, is_faster, line, page, score, sentence
 from gputop.proven.runs import Run, differences, options
 from gputop.proven.store import KEPT_S, MOST, Behind, Store
 from gputop.proven.watch import Watch, started_in
@@ -375,6 +376,21 @@ def test_nobody_waits_for_the_disk_and_what_it_says_is_used_when_it_comes(state:
     assert store().load() == behind.fixes == {a_fix().name: a_fix()}
 
 
+def test_it_can_be_switched_off_and_what_is_not_of_here_leaves_nothing() -> None:
+    def live() -> Monitor:
+        monitor = Monitor(open_demo("healthy", pace=False))
+        monitor.source.elsewhere = None
+        return monitor
+
+    monitor = live()
+    proofs = follow(monitor, remember=True, readonly=True)
+    assert proofs is not None
+    assert monitor.sinks == (proofs.take,)
+    assert follow(off := live(), remember=False, readonly=False) is None
+    assert follow(demo := Monitor(open_demo("healthy", pace=False)), remember=True, readonly=False) is None
+    assert off.sinks == demo.sinks == ()
+
+
 def test_without_a_home_it_is_known_for_as_long_as_gputop_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/nowhere")
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
@@ -415,7 +431,7 @@ def test_the_command_lists_counts_and_forgets(state: Path, capsys: pytest.Captur
     Store().put(a_fix(at_s=now_s + 9, outcome=None, rule="threads-host", process=Identity(3, 3)))
     assert cli.main(["proven"]) == 0
     said = capsys.readouterr().out
-    assert "Fixes: 1 measured, 1 waiting" in said
+    assert "Fixes: 1 compared, 1 waiting" in said
     assert "train.py: num_workers 2 → 5: GPU busy 55 → 88 %, step 310 → 190 ms, 1.6×" in said
     assert cli.main(["proven", "--ascii"]) == 0
     assert capsys.readouterr().out.isascii()
@@ -433,7 +449,7 @@ def test_the_command_lists_counts_and_forgets(state: Path, capsys: pytest.Captur
     assert [*state.iterdir()] == []
 
 
-PROVEN = (Told(line(a_fix()), brief(a_fix())),)
+PROVEN = (Told(line(a_fix()), brief(a_fix()), True),)
 
 
 @pytest.mark.parametrize("size", [(120, 40), (200, 60)])
@@ -444,6 +460,20 @@ def test_it_stands_in_the_advice(size: tuple[int, int], findings: tuple[Finding,
     assert "proven train.py: num_workers 2 → 5: GPU busy 55 → 88 %, step 310 → 190 ms, 1.6× (up to 1.8×" in said
     plain = drawn(update(*findings), size, Look(glyphs=ASCII), proven=PROVEN)
     assert "\n".join(plain).isascii()
+
+
+def test_without_a_gain_nothing_is_called_proven() -> None:
+    assert [is_faster(fix) for fix in (a_fix(), a_fix(step_s=0.31), a_fix(step_s=0.5), a_fix(outcome=None))] == [
+        True,
+        False,
+        False,
+        False,
+    ]
+    same = a_fix(step_s=0.31)
+    for size in ((80, 24), (120, 40)):
+        rows = drawn(update(fine()), size, proven=(Told(line(same), brief(same), is_faster(same)),))
+        assert any(row.startswith("  fix     train.py: num_workers 2 → 5: ") for row in rows)
+        assert not any("proven" in row for row in rows)
 
 
 def test_in_one_line_the_gain_comes_first() -> None:

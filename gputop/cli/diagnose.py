@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gputop.diagnose.state import JobState
     from gputop.export.diagnosis import Diagnosis, Gone
     from gputop.model import Frame
-    from gputop.monitor import Monitor, Update
+    from gputop.monitor import Update
     from gputop.proven import Proofs
 
 UNMEASURED = 3
@@ -119,6 +119,7 @@ class Look:
 def diagnose(args: argparse.Namespace, settings: Settings) -> int:
     """Look, then print what the rules say; the exit code tells how bad it is, or that nothing could be measured."""
     from gputop.monitor import Monitor
+    from gputop.proven import follow as follow_fixes
     from gputop.source import Interest
     from gputop.told import LEAST_S
 
@@ -141,7 +142,7 @@ def diagnose(args: argparse.Namespace, settings: Settings) -> int:
         sys.stderr.write(f"gputop: sampling for {seconds:.0f} s; Ctrl+C ends it and reports what was found\n")
     monitor = Monitor(source, settings.thresholds, through=only_names(args))
     without = (lambda: _say_no_gpu(seconds)) if live else None
-    proofs = _proofs(monitor, settings) if live and settings.remember else None
+    proofs = follow_fixes(monitor, remember=settings.remember, readonly=settings.readonly)
     look = Look(judged=lambda: monitor.judged_s, without_gpus=without, pid=args.pid)
     look.compared = lambda: proofs.pending if proofs else ""
     try:
@@ -155,15 +156,6 @@ def diagnose(args: argparse.Namespace, settings: Settings) -> int:
     except OSError as error:  # as an exit code, 1 is a warning
         raise unwritten(error, UNMEASURED) from None
     return ended or _code(found)
-
-
-def _proofs(monitor: Monitor, settings: Settings) -> Proofs:
-    """What follows fixes of earlier findings, as a sink."""
-    from gputop.proven import Proofs
-
-    proofs = Proofs(writes=not settings.readonly)
-    monitor.sinks = (proofs.take,)
-    return proofs
 
 
 def _say_no_gpu(seconds: float | None) -> None:

@@ -165,7 +165,7 @@ def _proven(found: Diagnosis) -> Iterator[Table]:
     """What came of findings of earlier runs."""
     if found.fixes:
         rows = tuple((redact(fix.run.name), redact(sentence(fix))) for _, fix in found.fixes)
-        yield Table("Proven: since an earlier run of the same script", ("script", "change"), rows, spoken=True)
+        yield Table("Fixes: against an earlier run of the same script", ("script", "change"), rows, spoken=True)
 
 
 def _seen(frame: Frame) -> Iterator[str]:

@@ -7,9 +7,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from gputop.model import Identity
-    from gputop.monitor import Update
+    from gputop.monitor import Monitor, Update
     from gputop.proven.fixes import Fix
     from gputop.proven.watch import Memory, Watch
+
+
+def follow(monitor: Monitor, *, remember: bool, readonly: bool) -> Proofs | None:
+    """What follows the findings of a monitor; None where that was switched off, or its jobs are not of here and now."""
+    if not remember or monitor.source.elsewhere:
+        return None
+    proofs = Proofs(writes=not readonly)
+    monitor.sinks = (*monitor.sinks, proofs.take)
+    return proofs
 
 
 class Told(NamedTuple):
@@ -17,6 +26,7 @@ class Told(NamedTuple):
 
     whole: str
     brief: str  # the gain first: for a line that may be cut
+    faster: bool = False  # beyond the noise
 
 
 class Proofs:
@@ -59,9 +69,9 @@ class Proofs:
             return (Told(self.problem, self.problem),)
         if not self.running:
             return ()
-        from gputop.proven.report import brief, line
+        from gputop.proven.report import brief, is_faster, line
 
-        return tuple(Told(line(fix), brief(fix)) for _, fix in self.running)
+        return tuple(Told(line(fix), brief(fix), is_faster(fix)) for _, fix in self.running)
 
     def finish(self) -> None:
         """Keep what stands at the end, and wait a moment until it is written."""

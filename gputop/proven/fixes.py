@@ -19,7 +19,7 @@ from gputop.safe.text import clean
 VERSION = 1
 _LONGEST, _MOST_WORDS = 4096, 200
 _ADVISED = re.compile(
-    r"\b(num_workers|OMP_NUM_THREADS|prefetch_factor|pin_memory|persistent_workers)=([A-Za-z]{1,8}|\d{1,6})\b"
+    r"\b(num_workers|OMP_NUM_THREADS|prefetch_factor|pin_memory|persistent_workers|in_order)=([A-Za-z]{1,8}|\d{1,6})\b"
 )
 _SETS_THREADS = re.compile(r"\bset_num_threads\((\d{1,6})\)")
 _SAME_BATCH = 0.1  # by which what a step takes may seem to differ

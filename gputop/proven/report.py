@@ -39,6 +39,11 @@ def brief(fix: Fix) -> str:
     return f"{fix.run.name}: {_change(fix)}: {', '.join((_gained(fix.gain), *_numbers(fix.before, fix.outcome.after)))}"
 
 
+def is_faster(fix: Fix) -> bool:
+    """Whether something was gained, beyond the noise."""
+    return fix.gain is not None and fix.gain.certain and fix.gain.times > 1
+
+
 def sentence(fix: Fix) -> str:
     """`num_workers 2 → 5: GPU busy 55 → 88 %, step 310 → 190 ms, 1.6× (up to 1.8× was predicted)`."""
     if fix.outcome is None:
@@ -141,16 +146,17 @@ def scored(found: Score) -> str:
 def page(fixes: Sequence[Fix], *, stats: bool = False) -> Page:
     """All that is kept, the newest first; with `stats` only how good predictions were."""
     if stats:
-        return Page(title="Predicted and measured gains", words=(scored(score(fixes)),))
+        said = scored(score(fixes))
+        return Page(title="Fixes: predicted and measured speed-up", heading="How good predictions were", words=(said,))
     newest = sorted(fixes, key=_newest_s, reverse=True)
     done, open_ = [fix for fix in newest if fix.outcome], [fix for fix in newest if not fix.outcome]
     tables = [
         Table(title, ("when", "what"), tuple((_when(fix), line(fix)) for fix in some), spoken=True)
-        for title, some in (("Measured at a later run", done), ("Waits for the next run of the script", open_))
+        for title, some in (("Compared with a later run", done), ("Waits for the next run of the script", open_))
         if some
     ]
     words = () if newest else ("Nothing yet: findings are kept while gputop or gputop diagnose shows them.",)
-    return Page(title=f"Fixes: {len(done)} measured, {len(open_)} waiting", words=words, tables=tuple(tables))
+    return Page(title=f"Fixes: {len(done)} compared, {len(open_)} waiting", words=words, tables=tuple(tables))
 
 
 def _newest_s(fix: Fix) -> float:

@@ -29,6 +29,9 @@ _KNOBS = {
     "threads": "threads num-threads nthreads n-threads torch-threads omp-threads omp-num-threads cpu-threads",
     "precision": "precision dtype amp no-amp amp-dtype use-amp mixed-precision fp16 bf16 tf32 half autocast",
     "compile": "compile no-compile torch-compile use-compile torchcompile cuda-graphs channels-last",
+    "logging": "log-every log-interval log-freq log-every-n-steps log-steps logging-steps print-freq print-every "
+    "image-every images-every checkpoint-every checkpoint-every-s checkpoint-interval checkpoint-aside save-every "
+    "save-freq save-interval save-steps async-save",
     "results": "name run-name run-id exp-name experiment-name tag output out output-dir out-dir save-dir log-dir "
     "logdir results-dir checkpoint-dir work-dir seed",
 }
@@ -39,7 +42,7 @@ UNSHOWN = "results"  # the kind of difference that is no change
 class Difference(NamedTuple):
     """One argument that is not what it was."""
 
-    kind: str  # loader, threads, precision, compile, results; empty: of the workload itself
+    kind: str  # loader, threads, precision, compile, logging, results; empty: of the workload itself
     text: str  # batch-size 64 → 128
 
 

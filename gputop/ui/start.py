@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from gputop.config import Settings
 from gputop.monitor import Monitor
-from gputop.proven import Proofs
+from gputop.proven import follow
 from gputop.source import Interest, Source
 from gputop.ui.mailbox import Mailbox
 
@@ -16,8 +16,7 @@ def run(source: Source, settings: Settings) -> NoReturn:
     """Show the monitor on this terminal until somebody quits; ends the process."""
     source.interest = Interest(every_process=settings.every_process)
     monitor, mailbox = Monitor(source, settings.thresholds, unjudged=1), Mailbox()
-    proofs = Proofs(writes=not settings.readonly) if settings.remember and not source.elsewhere else None
-    monitor.sinks = (proofs.take,) if proofs else ()
+    proofs = follow(monitor, remember=settings.remember, readonly=settings.readonly)
     monitor.start(mailbox.put, mailbox.close)
     _load_asyncio()
     # late: it takes a quarter of a second, in which the source has its first look

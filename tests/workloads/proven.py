@@ -37,6 +37,7 @@ class Script:
     options: str = ""
     variable: str = ""
     changed: str = ""  # as the line says it
+    found_s: int = FOUND_S
 
 
 SCRIPTS = (
@@ -45,6 +46,11 @@ SCRIPTS = (
     Script(
         "workers start anew each epoch", r"(persistent_workers)=True", "--persistent-workers",
         changed="persistent-workers off → on",
+    ),
+    Script("slow samples hold up the rest", r"(in_order)=False", "--any-order", changed="any-order off → on"),
+    Script(
+        "a picture and .item() each step", r"if step % (\d+) == 0", "--image-every {}",
+        changed="image-every 1 → 50", found_s=120,
     ),
     Script(
         "threads of four experiments", r"OMP_NUM_THREADS=(\d+)", variable="OMP_NUM_THREADS",
@@ -78,7 +84,7 @@ def play(script: Script) -> Seen:
         fake = Fake(folder / "driver", gpus=case.gpus)
         accounts = {gpu: fake.lend(gpu) for gpu in range(case.gpus)}
         first = {script.variable: str(THREADS)} if script.variable else {}
-        before = _diagnosed(replace(case, faulty_environment=first), FOUND_S, folder, fake, accounts)
+        before = _diagnosed(replace(case, faulty_environment=first), script.found_s, folder, fake, accounts)
         value = _value(script, before)
         options = script.options.format(value) if script.options else case.faulty
         then = {script.variable: value} if script.variable else {}

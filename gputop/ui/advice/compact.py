@@ -174,10 +174,11 @@ def over(scene: Scene, width: int, *, whole: bool = True) -> list[Line]:
     """What came of findings of earlier runs, `whole` or in a line each; a line for each finding that is over now."""
     lines, more = list[Line](), scene.look.glyphs.more
     for each in scene.proven:
-        line = scene.line().add("  ").add("proven", "busy", bold=True).to(_HEAD)
+        label = Run("proven", "busy", True) if each.faster else Run("fix", "text", True)
+        line = scene.line().add("  ").runs([label]).to(_HEAD)
         said = Run(clean(each.whole if whole else each.brief), "text")
         if whole and width - _HEAD <= draw.cells([said]):
-            lines += flow(scene, width, [Run("  "), Run("proven", "busy", True), Run("  "), said], _HEAD)
+            lines += flow(scene, width, [Run("  "), label, Run(" " * (_HEAD - 2 - len(label.text))), said], _HEAD)
         else:
             lines.append(line.runs(clipped([said], width - _HEAD - 1, more)))
     for one in scene.cleared:
