@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import time
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, Optional, Tuple
 
 WATCH = "GPUTOP_WATCH_NAN"  # 1: a loss or a gradient norm that is no finite number is an event
 _MOST = 10_000
@@ -16,14 +16,9 @@ _TOLD = 12  # marks that are told with the steps
 _WATCHED = ("loss", "grad")  # in the names of what must be finite
 
 
-class Note(NamedTuple):
-    """A number that was noted, and how many optimizer steps were made by then: None where nobody counts them."""
-
-    name: str
-    at_s: float  # Unix seconds
-    step: int | None
-    value: float
-
+# name, Unix seconds, optimizer steps made by then (None where nobody counts them), value; a plain tuple, since to make
+# one with names takes as long as all else
+Note = Tuple[str, float, Optional[int], float]
 
 marks: list[tuple[float, str, float]] = []  # Unix seconds, name, value
 latest: dict[str, Note] = {}  # by name
@@ -51,11 +46,13 @@ def note(numbers: dict[str, Any]) -> None:
     A tensor on the CPU is read at once. One on a device is read once a second at most: reading waits for the device.
     """
     try:
+        at_s, step = time.time(), steps_made()
         for name, value in numbers.items():
-            number = float(value) if type(value) in (float, int) else _read(name, value)
+            kind = type(value)
+            number = float(value) if kind is float or kind is int else _read(name, value)
             if number is not None and (name in latest or len(latest) < _NAMES):
-                latest[name] = found = Note(name[:_LONGEST_NAME], time.time(), steps_made(), number)
-                if _watches:
+                latest[name] = found = name, at_s, step, number
+                if _watches and (name in _doubted or not math.isfinite(number)):
                     _watch(found)
     except Exception:  # the job is worth more than a note
         pass
@@ -63,9 +60,9 @@ def note(numbers: dict[str, Any]) -> None:
 
 def noted() -> dict[str, Any]:
     """The newest of each name, the newest marks, and what the watch has found."""
-    found = [list(each) for each in latest.copy().values()]
+    found = [_told(each) for each in latest.copy().values()]
     moments = [[name[:_LONGEST_NAME], at_s, value] for at_s, name, value in marks[-_TOLD:]]
-    return {"notes": found, "marks": moments, "watched": _watches, "lost": None if lost is None else list(lost)}
+    return {"notes": found, "marks": moments, "watched": _watches, "lost": None if lost is None else _told(lost)}
 
 
 def last_words() -> str:
@@ -74,8 +71,15 @@ def last_words() -> str:
     found = lost or (next(iter(_doubted.values()), None) if failed else None)
     if found is None:
         return ""
-    when = "" if found.step is None else f" after {found.step} optimizer steps"
-    return f"gputop: {_clean(found.name)} was {found.value}{when}; `gputop recipe nan` finds the operation\n"
+    name, _, step, value = _told(found)
+    when = "" if step is None else f" after {step} optimizer steps"
+    clean = "".join(each if each.isprintable() else "?" for each in name)
+    return f"gputop: {clean} was {value}{when}; `gputop recipe nan` finds the operation\n"
+
+
+def _told(found: Note) -> list[Any]:
+    """As it is told, with a name that is not too long."""
+    return [found[0][:_LONGEST_NAME], *found[1:]]
 
 
 def _read(name: str, value: Any) -> float | None:
@@ -104,18 +108,15 @@ def _watch(found: Note) -> None:
     """A loss counts at once. A gradient norm counts with the next one that is as bad after another optimizer step: a
     GradScaler skips the step where gradients overflow, and finds a scale with which they do not."""
     global lost
-    name = found.name.lower()
-    if lost is not None or not any(part in name for part in _WATCHED):
+    name, _, step, value = found
+    watched = [part for part in _WATCHED if part in name.lower()]
+    if lost is not None or not watched:
         return
-    if math.isfinite(found.value):
-        _doubted.pop(found.name, None)
-    elif _WATCHED[0] in name:
+    if math.isfinite(value):
+        _doubted.pop(name, None)
+    elif watched[0] == _WATCHED[0]:
         lost = found
     else:
-        before = _doubted.setdefault(found.name, found)
-        if before is not found and before.step != found.step:
+        before = _doubted.setdefault(name, found)
+        if before[2] != step:
             lost = before
-
-
-def _clean(name: str) -> str:
-    return "".join(each if each.isprintable() else "?" for each in name)
