@@ -18,7 +18,7 @@ def mark(name: str, value: float = 1.0) -> None:
 def note(**numbers: object) -> None:
     """Note numbers of a training step for gputop to show: `gputop.note(loss=loss.item(), grad_norm=norm)`.
 
-    It costs a microsecond, a tensor five; nothing happens where no agent is in the process. Names are yours, 24 at most.
+    It costs a microsecond, a tensor five; nothing happens where no agent is in the process. 24 names at most.
     A tensor with one element is read at once on the CPU; on a GPU once a second at most, as reading it waits for the
     GPU. Call it outside of functions that torch.compile compiles.
     """
