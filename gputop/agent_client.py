@@ -180,12 +180,12 @@ def listening() -> frozenset[tuple[int, int]]:
     Only folders are listed: neither a process nor its environment is read. A name proves nothing, `connect` does.
     """
     own = os.geteuid()
-    named = [folder for name in _FOLDERS if os.path.isabs(folder := os.environ.get(name, ""))]
+    runtime, session = (os.environ.get(name, "") for name in _FOLDERS)
+    named = (runtime, f"{session}/gputop" if session else "")
     found: set[tuple[int, int]] = set()
-    for folder in (*named, *(glob("/tmp/gputop-*") if own == 0 else (f"/tmp/gputop-{own}",))):
-        for each in (folder, f"{folder}/gputop"):
-            with suppress(OSError):
-                found |= within(each, _named, each)
+    for folder in (*filter(os.path.isabs, named), *(glob("/tmp/gputop-*") if own == 0 else (f"/tmp/gputop-{own}",))):
+        with suppress(OSError):
+            found |= within(folder, _named, folder)
     return frozenset(found)
 
 

@@ -6,11 +6,13 @@ import json
 import math
 from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
 from threading import Event
 from typing import Any
 
 import pytest
 
+from gputop.agent_client import listening
 from gputop.collect.live import Live
 from gputop.collect.meters import METER_FILLS, noted_of, slow_steps, told_of
 from gputop.export import codec
@@ -79,6 +81,28 @@ def test_what_it_says_becomes_the_metrics_of_a_process() -> None:
         "evaluated_percent": pytest.approx(20), "step_window": 40, "slow_step_count": 2,
     }  # fmt: skip
     assert found.keys() - {"metered"} == set(METER_FILLS)
+
+
+def test_only_names_of_sockets_of_agents_lead_to_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (
+        "agent-12-34.sock",
+        "agent-12-35.sock~",
+        "agent-x-1.sock",
+        "agent--.sock",
+        "agent-1-2.sock.x",
+        "other",
+    ):
+        (tmp_path / name).touch()
+    (tmp_path / "gputop").mkdir()
+    (tmp_path / "gputop/agent-56-78.sock").touch()
+    before = listening()
+    monkeypatch.setenv("GPUTOP_RUNTIME_DIR", str(tmp_path))
+    assert listening() - before == {(12, 34)}
+    monkeypatch.setenv("GPUTOP_RUNTIME_DIR", "relative")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    assert listening() - before == {(56, 78)}
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "missing"))
+    assert listening() <= before
 
 
 NOTED: dict[str, Any] = {
