@@ -119,12 +119,14 @@ def test_a_loss_that_is_no_number_is_an_event_only_where_it_is_watched(marks: An
     [
         ([(0, math.inf), (0, math.inf), (0, 4.0), (1, 3.0)], None),  # a scaler that finds its scale skips steps
         ([(0, 3.0), (1, math.inf), (1, 2.0), (2, math.inf), (2, 2.0)], None),  # and now and then one more
+        ([(None, math.inf), (0, math.inf), (0, 3.0)], None),  # before steps are counted
+        ([(0, 3.0), (1, math.inf), (None, math.inf)], None),  # and after
         ([(0, 3.0), (1, math.nan), (2, math.nan)], 1),
         ([(0, 3.0), (1, math.inf), (1, math.inf), (2, math.nan)], 1),
     ],
 )
 def test_a_gradient_norm_counts_where_a_step_was_made_with_it(
-    marks: Any, norms: list[tuple[int, float]], lost: int | None
+    marks: Any, norms: list[tuple[int | None, float]], lost: int | None
 ) -> None:
     marks._watches = True
     for step, norm in norms:

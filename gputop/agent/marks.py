@@ -117,6 +117,8 @@ def _watch(found: Note) -> None:
     elif watched[0] == _WATCHED[0]:
         lost = found
     else:
-        before = _doubted.setdefault(name, found)
-        if before[2] != step:
+        before = _doubted.get(name)
+        if before is None or before[2] is None:  # before steps are counted nobody knows whether one was made
+            _doubted[name] = found
+        elif step is not None and step != before[2]:
             lost = before
