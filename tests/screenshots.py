@@ -12,9 +12,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from io import StringIO
 from pathlib import Path
 from threading import Event
 
+from rich.console import Console
+from rich.text import Text
 from textual.pilot import Pilot
 
 from gputop.config import Origin, Settings
@@ -35,6 +38,7 @@ from tests import results
 from tests.acting import kill, row
 
 FOLDER = Path(__file__).parent.parent / "screenshots"
+GOLDEN = Path(__file__).parent / "golden"
 MOMENT_S = 1_795_185_127  # 2026-11-20 14:32:07 UTC
 NIGHT_S = 600  # of the recording
 STEPS = list(PRESETS).index("steps")  # presses of the key that shows the next preset
@@ -83,6 +87,22 @@ SHOTS = (
     Shot("result-torch-124x36", "showcase", (124, 36), result=results.traced),
     Shot("setup-80x24", "showcase", (80, 24), ("f2", *["down"] * 4)),
     Shot("palette-80x24", "showcase", (80, 24), ("ctrl+p", *"sort")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """A picture of what a command prints, as a test holds it to."""
+
+    name: str
+    command: str
+    golden: str
+
+
+PRINTED = (
+    Printed("loader", "gputop loader train.py:make", "loader.txt"),
+    Printed("lab", "gputop lab train.py:make", "precision.txt"),
+    Printed("maxbatch", "gputop maxbatch train.py:make", "batch_size.txt"),
 )
 
 
@@ -175,8 +195,7 @@ async def drawn(shot: Shot, of: Source) -> str:
         app.errands.leave()
         app.errands.close()
     monitor.stop()
-    # without this a renderer drops the blanks at the beginning of a run
-    return svg.replace("<svg ", '<svg xml:space="preserve" ', 1)
+    return _whole(svg)
 
 
 async def opened(result: Kept, app: Gputop, pilot: Pilot[None]) -> None:
@@ -185,6 +204,20 @@ async def opened(result: Kept, app: Gputop, pilot: Pilot[None]) -> None:
     app.push_screen(screen)
     while getattr(screen, "content", None) is None:
         await pilot.pause(0.05)
+
+
+def printed(shot: Printed) -> str:
+    """What stands in a terminal then, as SVG."""
+    text = (GOLDEN / shot.golden).read_text()
+    console = Console(record=True, width=max(map(len, text.splitlines())) + 1, file=StringIO())
+    console.print(Text.assemble(("$ ", "dim"), (shot.command, "bold")))
+    console.print(Text(text), end="")
+    return _whole(console.export_svg(title="gputop"))
+
+
+def _whole(svg: str) -> str:
+    """Without this a renderer drops the blanks at the beginning of a run."""
+    return svg.replace("<svg ", '<svg xml:space="preserve" ', 1)
 
 
 def main(names: Sequence[str] = ()) -> None:
@@ -197,9 +230,10 @@ def main(names: Sequence[str] = ()) -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["HOME"] = folder
         os.environ.pop("XDG_STATE_HOME", None)
-        for shot in [shot for shot in SHOTS if not names or shot.name in names]:
+        for shot in [shot for shot in (*SHOTS, *PRINTED) if not names or shot.name in names]:
             svg, png = Path(folder) / f"{shot.name}.svg", FOLDER / f"{shot.name}.png"
-            svg.write_text(asyncio.run(draw(shot, Path(folder))))
+            drawing = printed(shot) if isinstance(shot, Printed) else asyncio.run(draw(shot, Path(folder)))
+            svg.write_text(drawing)
             subprocess.run([convert, "--output", png, svg], check=True)
             print(png.relative_to(FOLDER.parent))
 
