@@ -14,7 +14,11 @@ from gputop.words import amount
 WINDOW_S = 30.0  # of the steps that are counted
 _AGREE = 0.1  # ranks whose steps differ by less are in step
 _ALONE = 0.5  # of the wait of the late rank, that no other one may exceed
-_PHASES = {"data": "waited for data", "optimizer": "slow in the optimizer", "rest": "slow elsewhere"}
+_PHASES = {
+    "data": "waited for data",
+    "optimizer": "slow in the optimizer",
+    "rest": "slow in forward, backward or other code",
+}
 _NOTES = 4  # that are named in a line
 
 
