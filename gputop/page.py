@@ -54,6 +54,7 @@ class Page:
     title: str
     about: str = ""
     before: tuple[Table, ...] = ()  # what stands above all words
+    drawing: tuple[str, ...] = ()  # a picture of characters, below those
     heading: str = "What it says"  # above the words and the points
     words: tuple[str, ...] = ()  # whole sentences
     points: tuple[Point, ...] = ()
@@ -83,6 +84,8 @@ def _text(page: Page) -> Iterator[str]:
         yield from _wrapped(page.about, "")
     for table in page.before:
         yield from ("", *(_said(table) if table.spoken else _aligned(table)))
+    if page.drawing:
+        yield from ("", *page.drawing)
     if page.words or page.points:
         yield ""
         yield page.heading
@@ -145,6 +148,8 @@ def _markdown(page: Page) -> Iterator[str]:
     if page.about:
         yield from ("", _escaped(page.about))
     yield from _tables(page.before)
+    if page.drawing:
+        yield from ("", "```", *page.drawing, "```")
     if page.words or page.points:
         yield from ("", f"## {page.heading}", "")
     if page.words:

@@ -99,7 +99,7 @@ OUTSIDE_ONLY_IN: dict[str, tuple[str, ...]] = {
     "psutil": ("collect.details",),
     "prometheus_client": ("export.prometheus",),
     # the script that `gputop scaffold` prints, and what runs in the user's Python: we import neither
-    "torch": ("lab.train", "lab.child_request"),
+    "torch": ("lab.train", "lab.child_request", "lab.child_lab"),
 }
 IO_MODULES = {
     "asyncio", "datetime", "fcntl", "glob", "io", "logging", "multiprocessing", "os", "pathlib", "random", "secrets",

@@ -53,7 +53,7 @@ class Asked:
         self.experiment, self.args = experiment, args
         self.factory, self.python = _wanted(experiment, args)
         self.request: dict[str, Any] = {}  # what every child is asked, too
-        self.rounds: int | None = None  # children in all, if that is known
+        self.rounds: int | None = None  # children in all, if known; a request may say how many are left
         self.title, self.ready = "the first setting", False  # whether the function has made what is measured
         program = Path(__file__).parents[1] / "lab" / experiment.program
         self._command = [self.python, str(program)]
@@ -64,9 +64,12 @@ class Asked:
         from gputop.lab.child import ask
 
         self.title, self.ready = title, False
+        if request.get("rounds_left") is not None:
+            self.rounds = self._count + request["rounds_left"]
         begin = time.monotonic()
         ready: dict[str, Any] = {}
-        whole = int(request[self.experiment.unit])
+        full = {**self.factory.request(), **self.request, **request}
+        whole = int(full.get(self.experiment.unit) or 1)
 
         def hear(line: Mapping[str, Any]) -> None:
             if line.get("kind") == "ready":
@@ -75,7 +78,6 @@ class Asked:
             self._show(title, int(line.get("done") or 0), whole, time.monotonic() - begin)
 
         quiet = self._count > 0 and not self.args.verbose  # the same warnings once are enough
-        full = {**self.factory.request(), **self.request, **request}
         try:
             answer = ask(self._command, full, self.args.timeout, hear, quiet=quiet)
         finally:
@@ -129,7 +131,8 @@ def run(asked: Asked, settings: Settings, facts: Mapping[str, Any], measure: Cal
     except _Interrupted as error:
         code = 128 + error.number
         result["ended"] = f"{asked.title}: interrupted"
-    asked.clear()
+    finally:
+        asked.clear()
     if result.get(experiment.rows):
         _print(experiment, asked.args, settings, result)
         _keep(experiment, settings, result)

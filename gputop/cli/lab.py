@@ -1,110 +1,105 @@
-"""The commands of the lab: training code with every performance setting in place."""
+"""The command that trains in several precisions, in the user's own Python, and says what each of them gains."""
 
 from __future__ import annotations
 
 import argparse
-import difflib
-import shlex
-from collections.abc import Iterable
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from gputop.cli.line import OK, USAGE, Command, Failure, Names, file
-from gputop.safe.text import clean
+from gputop.cli import experiment
+from gputop.cli.experiment import Asked, Experiment, whole_number
+from gputop.cli.line import USAGE, Command, Failure
 
 if TYPE_CHECKING:
     from gputop.config import Settings
+    from gputop.page import Page
+
+_EXAMPLE = """\
+def make():                              # in train.py: gputop lab train.py:make
+    model = torchvision.models.resnet18()
+    data = ImageFolder("/data/train", transform)
+    loader = DataLoader(data, batch_size=64, shuffle=True, num_workers=4)
+    return model, loader, torch.nn.CrossEntropyLoss()
+"""
 
 
-def scaffold(args: argparse.Namespace, settings: Settings) -> int:
-    """Print the training script, or write it to a file that does not exist yet."""
-    from gputop.lab.recipes import script, with_workers
+def _page(result: Mapping[str, Any]) -> Page:
+    from gputop.lab.precision_report import page
 
-    to_file = args.file not in (None, "-")
-    if settings.readonly and to_file:
-        raise Failure("--readonly writes no file: leave out its name to print the script", USAGE)
-    text = with_workers(script(), lambda: _workers(settings))
-    if not to_file:
-        print(text, end="")
-        return OK
-    _write(Path(args.file), text)
-    name = clean(args.file)
-    print(f"{name}: run it with python {clean(shlex.quote(args.file))} --steps 200")
-    return OK
+    return page(result)
 
 
-def _write(path: Path, text: str) -> None:
-    """Write a new file, whole or not at all."""
-    name = clean(str(path))
-    try:
-        opened = path.open("x", encoding="utf-8")
-    except FileExistsError:
-        raise Failure(f"{name} exists and is not overwritten: choose another name") from None
-    except OSError as error:
-        raise Failure(f"{name}: {error.strerror}") from None
-    try:
-        with opened:
-            opened.write(text)
-    except OSError as error:
-        path.unlink(missing_ok=True)
-        raise Failure(f"{name}: {error.strerror}") from None
+def _verdict(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The verdict, and each precision below its ceilings."""
+    from gputop.lab.precision import verdict
+    from gputop.lab.roofline import spots
+
+    points = {
+        spot.kind: {
+            "flops_per_s": spot.flops_per_s,
+            "mfu": spot.utilization,
+            "flops_per_byte": spot.intensity,
+            "bound": spot.bound,
+        }
+        for spot in spots(result)
+    }
+    return {"verdict": verdict(result), "roofline": points}
 
 
-def recipe(args: argparse.Namespace, settings: Settings) -> int:
-    """Every part of the script and what it is for, or one of them in full."""
-    from gputop.lab.recipes import recipes, with_workers
-
-    found = recipes()
-    if args.name is None:
-        for each in found.values():
-            print(f"{each.name:11} {each.text}")
-        return OK
-    if args.name not in found:
-        near = difflib.get_close_matches(args.name.lower(), found, 1, 0.5)
-        hint = f"do you mean {near[0]}?" if near else "`gputop recipe` lists them"
-        raise Failure(f"there is no recipe {clean(args.name, 40)!r}: {hint}", USAGE)
-    print(with_workers(found[args.name].code, lambda: _workers(settings)))
-    return OK
+LAB = Experiment(
+    kind="lab", program="child_lab.py", example=_EXAMPLE, unit="steps", rows="runs", page=_page, extra=_verdict
+)
 
 
-def _workers(settings: Settings) -> int:
-    """DataLoader workers to start with on this host, as `gputop doctor` says."""
-    from gputop.doctor import Machine
-    from gputop.doctor.share import share
+def lab(args: argparse.Namespace, settings: Settings) -> int:
+    """Run each precision in turns, then two batch sizes, then the ceilings."""
+    from gputop.lab.precision import Plan, compare
 
-    try:
-        return share(Machine(nvml=settings.nvml)).workers
-    except OSError as error:
-        raise Failure(f"the CPUs of this host are unknown: {error.strerror}") from None
-
-
-def _recipes() -> Iterable[str]:
-    from gputop.lab.recipes import recipes
-
-    return recipes()
+    if args.last:
+        return experiment.last(LAB, args, settings)
+    if args.warmup >= args.steps:
+        raise Failure(f"--warmup {args.warmup} leaves none of --steps {args.steps} to measure", USAGE)
+    asked = Asked(LAB, args)
+    plan = Plan(steps=args.steps, warmup=args.warmup, repeats=args.repeats, fp16=args.fp16, tf32=args.tf32)
+    asked.request, asked.rounds = {"steps": plan.steps, "batch_size": args.batch_size}, plan.children
+    facts = {"steps": plan.steps, "warmup": plan.warmup, "repeats": plan.repeats}
+    return experiment.run(asked, settings, facts, lambda result: compare(asked, plan, result))
 
 
-def _scaffold_arguments(parser: argparse.ArgumentParser) -> None:
-    file(parser, "file", nargs="?", metavar="FILE", help="a new file to write; without it, print")
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    from gputop.lab.loading import BATCH_SIZE
+    from gputop.lab.precision import REPEATS, STEPS, WARMUP
 
-
-def _recipe_arguments(parser: argparse.ArgumentParser) -> None:
+    experiment.arguments(parser, LAB, "(model, loader), (model, batch, loss_fn) or (loader, step)")
+    parser.add_argument("--fp16", action="store_true", help="also fp16 with a GradScaler, for GPUs before Ampere")
+    parser.add_argument("--tf32", action="store_true", help="also fp32 with matrix products in TF32")
     parser.add_argument(
-        "name", nargs="?", metavar="NAME", choices=Names(_recipes), help="one part in full; without it, the list"
+        "--steps", type=whole_number, default=STEPS, metavar="N", help=f"steps of each run, with the warm-up ({STEPS})"
+    )
+    parser.add_argument(
+        "--warmup", type=whole_number, default=WARMUP, metavar="N", help=f"of them before the clock starts ({WARMUP})"
+    )
+    parser.add_argument(
+        "--repeats",
+        type=whole_number,
+        default=REPEATS,
+        metavar="N",
+        help=f"runs of each precision, in turns ({REPEATS})",
+    )
+    parser.add_argument(
+        "--batch-size",
+        type=whole_number,
+        default=BATCH_SIZE,
+        metavar="N",
+        help=f"where it returns a Dataset ({BATCH_SIZE})",
     )
 
 
 COMMANDS = (
     Command(
-        name="scaffold",
-        help="a training script with every performance setting in place",
-        run=scaffold,
-        arguments=_scaffold_arguments,
-    ),
-    Command(
-        name="recipe",
-        help="one part of that script: profiler, NaN hunt, loader, mixed precision, checkpoint",
-        run=recipe,
-        arguments=_recipe_arguments,
+        name="lab",
+        help="train in fp32, bf16 and bf16 + torch.compile: what each gains, and what limits a step",
+        run=lab,
+        arguments=_arguments,
     ),
 )

@@ -19,8 +19,10 @@ _shtab_gputop_commands() {
     env:'print lines for a shell profile or Slurm prolog that do so for every job'
     explain:'what a trace, a profile, a table, a log or nvidia-smi says, and what to do about it'
     keys:'every key'
+    lab:'train in fp32, bf16 and bf16 + torch.compile: what each gains, and what limits a step'
     loader:'measure a DataLoader with different settings, and print the best one for this host'
     log:'log every GPU to a CSV file'
+    maxbatch:'find the largest batch that fits, by real training steps, and the batch to train with'
     memory:'what holds memory in a training that runs, whether it grows with each step, and what to do'
     metrics:'every metric, its unit and its meaning'
     profile:'record a process for some seconds with py-spy, and say what takes its time'
@@ -143,7 +145,7 @@ _shtab_gputop_docs_options=(
   "--no-nvml[never call the NVIDIA driver]"
   "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
-  ":one page\; without it, the list of pages:(keys columns metrics configuration diagnosis proven doctor recording profilers loader memory lab performance security faults changelog)"
+  ":one page\; without it, the list of pages:(keys columns metrics configuration diagnosis proven doctor recording profilers loader memory lab maxbatch scaffold performance security faults changelog)"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -221,6 +223,34 @@ _shtab_gputop_keys_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_gputop_keys_defaults_added=0
 
+_shtab_gputop_lab_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--interval[seconds between samples (1)]:S:"
+  "--readonly[nothing that changes a process or a file]"
+  "--no-remember[keep no findings to measure fixes by]"
+  "--ascii[draw with ASCII characters only]"
+  "--no-mouse[leave the mouse to the terminal]"
+  "--no-nvml[never call the NVIDIA driver]"
+  "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
+  "--python[the Python of the training (this one, or the first with torch)]:PYTHON:"
+  "--timeout[longest time without progress\: then it hangs (60s)]:T:"
+  "--last[print the newest result again]"
+  "--verbose[whole tracebacks, and all that your code prints]"
+  "--json[as one JSON object]"
+  "--fp16[also fp16 with a GradScaler, for GPUs before Ampere]"
+  "--tf32[also fp32 with matrix products in TF32]"
+  "--steps[steps of each run, with the warm-up (55)]:N:"
+  "--warmup[of them before the clock starts (5)]:N:"
+  "--repeats[runs of each precision, in turns (3)]:N:"
+  "--batch-size[where it returns a Dataset (64)]:N:"
+  ":file.py\:function or module\:function that returns (model, loader), (model, batch, loss_fn) or (loader, step):"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_gputop_lab_defaults_added=0
+
 _shtab_gputop_loader_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
@@ -263,6 +293,32 @@ _shtab_gputop_log_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_gputop_log_defaults_added=0
+
+_shtab_gputop_maxbatch_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--interval[seconds between samples (1)]:S:"
+  "--readonly[nothing that changes a process or a file]"
+  "--no-remember[keep no findings to measure fixes by]"
+  "--ascii[draw with ASCII characters only]"
+  "--no-mouse[leave the mouse to the terminal]"
+  "--no-nvml[never call the NVIDIA driver]"
+  "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
+  "--python[the Python of the training (this one, or the first with torch)]:PYTHON:"
+  "--timeout[longest time without progress\: then it hangs (60s)]:T:"
+  "--last[print the newest result again]"
+  "--verbose[whole tracebacks, and all that your code prints]"
+  "--json[as one JSON object]"
+  "--inference[forward passes without gradients only]"
+  "--shape[of one sample, where only a model is returned]:LIST:"
+  "--start[the first batch that is tried (8)]:N:"
+  "--beside-others[even on a GPU that other processes use]"
+  ":file.py\:function or module\:function that returns (model, batch, loss_fn), (model, loader), or a model with --shape:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_gputop_maxbatch_defaults_added=0
 
 _shtab_gputop_memory_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -563,8 +619,10 @@ _shtab_gputop() {
         env) _arguments -C -s $_shtab_gputop_env_options ;;
         explain) _arguments -C -s $_shtab_gputop_explain_options ;;
         keys) _arguments -C -s $_shtab_gputop_keys_options ;;
+        lab) _arguments -C -s $_shtab_gputop_lab_options ;;
         loader) _arguments -C -s $_shtab_gputop_loader_options ;;
         log) _arguments -C -s $_shtab_gputop_log_options ;;
+        maxbatch) _arguments -C -s $_shtab_gputop_maxbatch_options ;;
         memory) _arguments -C -s $_shtab_gputop_memory_options ;;
         metrics) _arguments -C -s $_shtab_gputop_metrics_options ;;
         profile) _arguments -C -s $_shtab_gputop_profile_options ;;

@@ -21,6 +21,8 @@ TOPICS = (
     "loader",
     "memory",
     "lab",
+    "maxbatch",
+    "scaffold",
     "performance",
     "security",
     "faults",

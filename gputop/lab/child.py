@@ -30,7 +30,7 @@ Hear = Callable[[Mapping[str, Any]], None]
 
 class Trouble(Exception):
     """Why nothing was measured: one line, the whole traceback where there is one, and the cause where it is one that
-    an experiment goes on from: "memory" where there was too little, "killed", or "hung"."""
+    an experiment goes on from: "memory" where there was too little, "killed", "aborted", or "hung"."""
 
     def __init__(self, text: str, trace: str = "", cause: str = "") -> None:
         super().__init__(clean(text, _LONGEST))
@@ -174,8 +174,8 @@ def _gone(code: int) -> Trouble:
         text = "the Python that measures was killed by SIGKILL: out of memory, most likely; see dmesg"
         return Trouble(text, cause="killed")
     if code < 0:
-        name = signal.Signals(-code).name
-        return Trouble(f"the Python that measures was killed by {name}: its code or a library crashed")
+        name, cause = signal.Signals(-code).name, "aborted" if code == -signal.SIGABRT else ""
+        return Trouble(f"the Python that measures was killed by {name}: its code or a library crashed", cause=cause)
     return Trouble(
         f"the Python that measures ended with exit code {code} without a result; --verbose shows what it prints"
     )

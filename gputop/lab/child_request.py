@@ -32,7 +32,9 @@ SAY_S = 0.2  # seconds between two progress lines
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 FRAME = re.compile(r'^\s+File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
 # what torch and the C library say where memory is short, in whatever class of exception
-SHORT = re.compile(r"out of memory|can't allocate memory|cannot allocate memory|not enough memory", re.IGNORECASE)
+SHORT = re.compile(
+    r"out of memory|can('t|not) allocate memory|not enough memory|std::bad_alloc|_alloc_failed", re.IGNORECASE
+)
 
 sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != FOLDER]
 

@@ -1,0 +1,110 @@
+"""The commands that print training code with every performance setting in place."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gputop.cli.line import OK, USAGE, Command, Failure, Names, file
+from gputop.safe.text import clean
+
+if TYPE_CHECKING:
+    from gputop.config import Settings
+
+
+def scaffold(args: argparse.Namespace, settings: Settings) -> int:
+    """Print the training script, or write it to a file that does not exist yet."""
+    from gputop.lab.recipes import script, with_workers
+
+    to_file = args.file not in (None, "-")
+    if settings.readonly and to_file:
+        raise Failure("--readonly writes no file: leave out its name to print the script", USAGE)
+    text = with_workers(script(), lambda: _workers(settings))
+    if not to_file:
+        print(text, end="")
+        return OK
+    _write(Path(args.file), text)
+    name = clean(args.file)
+    print(f"{name}: run it with python {clean(shlex.quote(args.file))} --steps 200")
+    return OK
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a new file, whole or not at all."""
+    name = clean(str(path))
+    try:
+        opened = path.open("x", encoding="utf-8")
+    except FileExistsError:
+        raise Failure(f"{name} exists and is not overwritten: choose another name") from None
+    except OSError as error:
+        raise Failure(f"{name}: {error.strerror}") from None
+    try:
+        with opened:
+            opened.write(text)
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise Failure(f"{name}: {error.strerror}") from None
+
+
+def recipe(args: argparse.Namespace, settings: Settings) -> int:
+    """Every part of the script and what it is for, or one of them in full."""
+    from gputop.lab.recipes import recipes, with_workers
+
+    found = recipes()
+    if args.name is None:
+        for each in found.values():
+            print(f"{each.name:11} {each.text}")
+        return OK
+    if args.name not in found:
+        near = difflib.get_close_matches(args.name.lower(), found, 1, 0.5)
+        hint = f"do you mean {near[0]}?" if near else "`gputop recipe` lists them"
+        raise Failure(f"there is no recipe {clean(args.name, 40)!r}: {hint}", USAGE)
+    print(with_workers(found[args.name].code, lambda: _workers(settings)))
+    return OK
+
+
+def _workers(settings: Settings) -> int:
+    """DataLoader workers to start with on this host, as `gputop doctor` says."""
+    from gputop.doctor import Machine
+    from gputop.doctor.share import share
+
+    try:
+        return share(Machine(nvml=settings.nvml)).workers
+    except OSError as error:
+        raise Failure(f"the CPUs of this host are unknown: {error.strerror}") from None
+
+
+def _recipes() -> Iterable[str]:
+    from gputop.lab.recipes import recipes
+
+    return recipes()
+
+
+def _scaffold_arguments(parser: argparse.ArgumentParser) -> None:
+    file(parser, "file", nargs="?", metavar="FILE", help="a new file to write; without it, print")
+
+
+def _recipe_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "name", nargs="?", metavar="NAME", choices=Names(_recipes), help="one part in full; without it, the list"
+    )
+
+
+COMMANDS = (
+    Command(
+        name="scaffold",
+        help="a training script with every performance setting in place",
+        run=scaffold,
+        arguments=_scaffold_arguments,
+    ),
+    Command(
+        name="recipe",
+        help="one part of that script: profiler, NaN hunt, loader, mixed precision, checkpoint",
+        run=recipe,
+        arguments=_recipe_arguments,
+    ),
+)

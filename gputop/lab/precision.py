@@ -1,0 +1,193 @@
+"""The same training in several precisions: fp32, bf16, bf16 with torch.compile, on request TF32 and fp16.
+
+Each run is a process of its own, and the precisions take turns, so that a machine that changes meanwhile changes for
+all of them; what equal runs differ is the spread, and no verdict is given that it could turn round. What is measured
+goes into one plain object as it comes: what was reached is kept whatever happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from typing import Any, NamedTuple
+
+from gputop.declare import record
+from gputop.lab.child import Trouble
+from gputop.lab.loading import percentile
+
+STEPS, WARMUP, REPEATS = 55, 5, 3
+FP32, BF16, FP16, TF32, COMPILED = "fp32", "bf16", "fp16", "tf32", "bf16+compile"
+LEAST_PRECISION = 0.20  # gain of bf16 over fp32 below which precision is not the limit
+LEAST_COMPILE = 0.10  # gain of torch.compile below which there was nothing left to fuse
+WAITS = 0.20  # share of a step's time that it waits for data, from which the loader comes first
+SAME_TIME, TWICE_TIME = 1.3, 1.7  # times a batch, of one twice as large: overhead below, work above
+LEAST_PAIRS, STEADY = 10, 1.25  # of both batch sizes, and how far apart the quartiles of one may be
+MADE = (  # what of a child's first answer is kept
+    "torch", "device", "device_name", "capability", "cpus", "tf32", "batch_size", "loads", "workers", "optimizer",
+    "own_step", "parameters",
+)  # fmt: skip
+SIZES, CEILINGS = "two batch sizes", "ceilings"  # what is measured after the runs
+
+Ask = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]  # a title and a request, for the child's answer
+
+
+@record(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is to be measured."""
+
+    steps: int = STEPS
+    warmup: int = WARMUP
+    repeats: int = REPEATS
+    fp16: bool = False
+    tf32: bool = False
+
+    @property
+    def kinds(self) -> list[str]:
+        """The precisions, in the order in which they take turns."""
+        return [FP32, *([TF32] if self.tf32 else []), BF16, *([FP16] if self.fp16 else []), COMPILED]
+
+    @property
+    def children(self) -> int:
+        """How many processes that takes."""
+        return self.repeats * len(self.kinds) + 2
+
+
+class Gain(NamedTuple):
+    """By how much one setting is faster than another: at least, in the middle, and at most, of their equal runs."""
+
+    low: float
+    middle: float
+    high: float
+
+    def decided(self, least: float) -> bool | None:
+        """Whether it is so large; None where equal runs differ too much to say."""
+        return True if self.low >= least else False if self.high < least else None
+
+
+def compare(ask: Ask, plan: Plan, result: dict[str, Any]) -> None:
+    """Measure all of a plan; whatever `ask` raises leaves in the result what was measured before.
+
+    A precision that fails is noted in `failed`, and the others go on; the first one of all must not fail, unless it
+    lacks memory, which another may need less of.
+    """
+    runs: dict[str, list[dict[str, Any]]] = result.setdefault("runs", {})
+    failed: dict[str, str] = result.setdefault("failed", {})
+    for number in range(1, plan.repeats + 1):
+        for kind in plan.kinds:
+            if kind in failed:
+                continue
+            request = {"mode": "run", "kind": kind, "steps": plan.steps, "warmup": plan.warmup, "count": number == 1}
+            try:
+                answer = ask(f"{kind}, run {number} of {plan.repeats}", request)
+            except Trouble as trouble:
+                if not runs and trouble.cause != "memory":
+                    raise
+                failed[kind] = str(trouble)
+                if kind == BF16 and trouble.cause != "memory":  # compiled it would do the same, after a long wait
+                    failed.setdefault(COMPILED, "bf16 fails")
+                continue
+            result.setdefault("made", {key: answer["ready"][key] for key in MADE})
+            runs.setdefault(kind, []).append(_timed(answer, compiled=kind == COMPILED))
+    if not runs:
+        raise Trouble(next(iter(failed.values())))
+    _after(ask, plan, result)
+
+
+def _after(ask: Ask, plan: Plan, result: dict[str, Any]) -> None:
+    """The two batch sizes and the ceilings; neither is worth losing the runs for."""
+    runs = result["runs"]
+    kind = next((each for each in (BF16, FP32) if each in runs and each not in result["failed"]), next(iter(runs)))
+    same = {"steps": plan.steps, "warmup": plan.warmup}
+    for key, request in (
+        (SIZES, {"mode": "sizes", "kind": kind, **same}),
+        (
+            CEILINGS,
+            {"mode": "ceilings", "kinds": [each for each in plan.kinds if each in runs and "+" not in each], **same},
+        ),
+    ):
+        try:
+            answer = dict(ask(key, request))
+        except Trouble as trouble:
+            result["failed"][key] = str(trouble)
+            continue
+        if key == SIZES:
+            result["sizes"] = {"kind": kind, "size": answer["size"], "ratio": ratio(answer)._asdict()}
+            result["sizes"]["steady"] = steady(answer["once_s"])
+        else:
+            result["ceilings"] = {"flops": answer["flops"], "bytes_per_s": answer["bytes_per_s"]}
+
+
+def _timed(answer: Mapping[str, Any], *, compiled: bool) -> dict[str, Any]:
+    """The numbers of one run."""
+    steps, took_s = answer["steps"], max(answer["took_s"], 1e-9)
+    alone_s = median(answer["alone_s"])
+    found = {
+        "step_s": took_s / steps,
+        "steps_per_s": steps / took_s,
+        "samples_per_s": answer["samples"] / took_s if answer["samples"] else None,
+        "alone_s": alone_s,
+        "compile_s": sum(max(0.0, one - alone_s) for one in answer["warm_s"]) if compiled else None,
+    }
+    kept = ("steps", "waited_s", "peak_bytes", "reserved_bytes", "loss", "loss_name", "breaks")
+    found |= {key: answer[key] for key in kept}
+    return found | {key: answer.get(key) for key in ("flops", "bytes", "uncounted")}
+
+
+def ratio(answer: Mapping[str, Any]) -> Gain:
+    """The time of a batch of twice the size, times that of the batch, pair by pair: the quartiles."""
+    pairs = [twice / max(once, 1e-9) for once, twice in zip(answer["once_s"], answer["twice_s"], strict=True)]
+    return Gain(percentile(pairs, 0.25), median(pairs), percentile(pairs, 0.75))
+
+
+def steady(times: Sequence[float]) -> bool:
+    """Whether steps of one batch size are so alike that two sizes can be told apart by them."""
+    return len(times) >= LEAST_PAIRS and percentile(times, 0.75) < STEADY * percentile(times, 0.25)
+
+
+def middle(rows: Sequence[Mapping[str, Any]], key: str) -> float | None:
+    """The median of what is known of it."""
+    known = [row[key] for row in rows if row.get(key) is not None]
+    return median(known) if known else None
+
+
+def spread(rows: Sequence[Mapping[str, Any]]) -> float | None:
+    """What equal runs differ: the fastest over the slowest; None of a single one."""
+    rates = [row["steps_per_s"] for row in rows]
+    return max(rates) / min(rates) - 1 if len(rates) > 1 else None
+
+
+def gain(result: Mapping[str, Any], before: str, after: str, key: str = "step_s") -> Gain | None:
+    """By how much the one precision is faster than the other; None where either was not measured."""
+    old, new = result["runs"].get(before), result["runs"].get(after)
+    if not old or not new:
+        return None
+    first, second = [row[key] for row in old], [row[key] for row in new]
+    return Gain(min(first) / max(second) - 1, median(first) / median(second) - 1, max(first) / min(second) - 1)
+
+
+def waits(rows: Sequence[Mapping[str, Any]]) -> Gain:
+    """The share of a step's time in which it waits for its batch: what it takes longer than with one at hand."""
+    shares = [max(0.0, 1 - row["alone_s"] / row["step_s"]) for row in rows]
+    return Gain(min(shares), median(shares), max(shares))
+
+
+def verdict(result: Mapping[str, Any]) -> dict[str, Any]:
+    """What the numbers say, by fixed thresholds; None for each that equal runs differ too much for."""
+    runs = result["runs"]
+    first = FP32 if FP32 in runs else next(iter(runs))
+    waiting = waits(runs[first]) if result["made"]["loads"] else None
+    by_precision, by_compile = gain(result, FP32, BF16), gain(result, BF16, COMPILED)
+    sizes = result.get("sizes")
+    overhead = None
+    if sizes and sizes["steady"]:
+        low, high = sizes["ratio"]["low"], sizes["ratio"]["high"]
+        overhead = True if high < SAME_TIME else False if low > TWICE_TIME else None
+    return {
+        "waits": waiting.middle if waiting else None,
+        "waits_for_data": waiting.decided(WAITS) if waiting else None,
+        "precision_gain": by_precision.middle if by_precision else None,
+        "precision_helps": by_precision.decided(LEAST_PRECISION) if by_precision else None,
+        "compile_gain": by_compile.middle if by_compile else None,
+        "compile_helps": by_compile.decided(LEAST_COMPILE) if by_compile else None,
+        "overhead_bound": overhead,
+    }

@@ -1,0 +1,275 @@
+"""What the comparison of precisions says: a table of runs, the roofline, the verdict, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from gputop import units
+from gputop.lab.precision import (
+    BF16,
+    CEILINGS,
+    COMPILED,
+    FP32,
+    LEAST_COMPILE,
+    LEAST_PRECISION,
+    SAME_TIME,
+    SIZES,
+    TWICE_TIME,
+    Gain,
+    gain,
+    middle,
+    spread,
+    verdict,
+    waits,
+)
+from gputop.lab.roofline import Spot, bandwidth, picture, rate, spots
+from gputop.page import Do, Page, Point, Table
+from gputop.safe.text import clean
+
+_BF16_SINCE = (8, 0)  # compute capability with Tensor Cores for bf16
+_NAMES = {COMPILED: "bf16 + compile", FP32: "fp32", BF16: "bf16", "tf32": "TF32", "fp16": "fp16 + scaler"}
+
+
+def page(result: Mapping[str, Any]) -> Page:
+    """All that was measured, whole or in part."""
+    found = spots(result)
+    done = not result.get("ended")
+    return Page(
+        title=_title(result),
+        before=(_runs(result), *_efficiency(found)),
+        drawing=picture(found),
+        heading="What it says" if done else "What it says so far",
+        words=tuple(_words(result, found)),
+        points=tuple(_points(result)) if done else (),
+        notes=tuple(_notes(result, found)),
+    )
+
+
+def name_of(kind: str) -> str:
+    """A precision as a table has it."""
+    return _NAMES.get(kind, clean(kind))
+
+
+def _title(result: Mapping[str, Any]) -> str:
+    made = result["made"]
+    where = clean(made["device_name"] or "CUDA") if made["device"] == "cuda" else f"CPU, {made['cpus']} threads"
+    size = "" if made["batch_size"] is None else f"batches of {made['batch_size']}, "
+    return f"{clean(result['factory'])}: {size}{where}, torch {clean(made['torch'])}"
+
+
+def _took(seconds: float | None) -> str:
+    return units.UNKNOWN if seconds is None else units.took(seconds)
+
+
+def _share(value: float | None) -> str:
+    return units.UNKNOWN if value is None else f"{100 * value:.0f} %"
+
+
+def _runs(result: Mapping[str, Any]) -> Table:
+    """One row for each precision: the medians of its equal runs."""
+    runs = result["runs"]
+    counts = all(row["samples_per_s"] for rows in runs.values() for row in rows)
+    key, title = ("samples_per_s", "SAMPLES/s") if counts else ("steps_per_s", "STEPS/s")
+    cuda = result["made"]["device"] == "cuda"
+    head = ("", title, "SPREAD", "STEP", "ALONE", "PEAK MEMORY" if cuda else "PEAK RSS", "COMPILE", "SPEEDUP")
+    first = next(iter(runs.values()))
+    cells = []
+    for kind, rows in runs.items():
+        factor = (middle(first, "step_s") or 0.0) / (middle(rows, "step_s") or 1.0)
+        compiled = [row["compile_s"] for row in rows if row["compile_s"] is not None]
+        cells.append(
+            (
+                name_of(kind),
+                f"{middle(rows, key):.4g}",
+                _share(spread(rows)),
+                _took(middle(rows, "step_s")),
+                _took(middle(rows, "alone_s")),
+                units.decimal(max(row["peak_bytes"] for row in rows)),
+                _took(max(compiled)) if compiled else "",
+                f"{factor:.2f}×",
+            )
+        )
+    return Table("precision", head, tuple(cells))
+
+
+def _efficiency(found: Sequence[Spot]) -> Iterator[Table]:
+    if not found:
+        return
+    head = ("", "FLOP/STEP", "ACHIEVED", "CEILING", "MFU", "FLOP/BYTE", "BOUND BY")
+    cells = [
+        (
+            name_of(spot.kind),
+            rate(spot.flops).removesuffix("/s"),
+            rate(spot.flops_per_s),
+            units.UNKNOWN if spot.ceiling is None else rate(spot.ceiling),
+            _share(spot.utilization),
+            units.UNKNOWN if spot.intensity is None else f"{spot.intensity:.3g}",
+            units.UNKNOWN if spot.roof is None and not spot.bound else spot.bound or "neither roof",
+        )
+        for spot in found
+    ]
+    yield Table("efficiency of the step alone", head, tuple(cells))
+
+
+def _faster(one: Gain, least: float) -> str:
+    """A gain with what it is held against, and by how much equal runs move it."""
+    word = f"{100 * abs(one.middle):.0f} % {'faster' if one.middle >= 0 else 'slower'}"
+    moves = f"{100 * one.low:+.0f} to {100 * one.high:+.0f} % between single runs"
+    return f"{word} ({moves}; large from {100 * least:.0f} %)"
+
+
+def _words(result: Mapping[str, Any], found: Sequence[Spot]) -> Iterator[str]:
+    """Whole sentences: waits for data, each gain, the two batch sizes, the letters of the roofline."""
+    made, runs = result["made"], result["runs"]
+    first = FP32 if FP32 in runs else next(iter(runs))
+    if made["loads"]:
+        waiting = waits(runs[first])
+        yield (
+            f"{name_of(first)}: a step takes {_took(middle(runs[first], 'step_s'))}, with a batch at hand "
+            f"{_took(middle(runs[first], 'alone_s'))}: waits for data {100 * waiting.middle:.0f} % of the time."
+        )
+    for before, after, least in ((FP32, BF16, LEAST_PRECISION), (BF16, COMPILED, LEAST_COMPILE)):
+        if (one := gain(result, before, after)) is not None:
+            yield f"{name_of(after)} over {name_of(before)}: {_faster(one, least)}."
+    if sizes := result.get("sizes"):
+        ratio = sizes["ratio"]
+        yield (
+            f"A batch of {2 * sizes['size']} takes {ratio['middle']:.2f}× the time of {sizes['size']} in "
+            f"{name_of(sizes['kind'])}: {_size_says(ratio, steady=sizes['steady'])}."
+        )
+    placed = [spot for spot in found if spot.roof is not None and spot.intensity]
+    for letter, spot in zip("ABCDEFGH", placed, strict=False):
+        reached = spot.flops_per_s / (spot.roof or 1.0)
+        yield f"{letter} is {name_of(spot.kind)}: {100 * reached:.0f} % of its roof."
+
+
+def _size_says(ratio: Mapping[str, float], *, steady: bool) -> str:
+    if not steady:
+        return "single steps differ too much to tell"
+    if ratio["high"] < SAME_TIME:
+        return "the time is overhead, not work"
+    if ratio["low"] > TWICE_TIME:
+        return "the time is work"
+    return "between overhead and work"
+
+
+def _points(result: Mapping[str, Any]) -> Iterator[Point]:
+    """What to do, the cheapest and most likely first."""
+    says, cuda = verdict(result), result["made"]["device"] == "cuda"
+    unsure = []
+    if says["waits_for_data"]:
+        command = f"gputop loader {clean(result['factory'])}"
+        yield Point(
+            severity="warn",
+            text="dataloader-bound: the loader comes first, precision later",
+            facts=(f"waits for data {_share(says['waits'])} of the time (healthy < 20 %)",),
+            steps=(Do("Measure the loader's settings", command),),
+        )
+    elif says["waits_for_data"] is None and result["made"]["loads"]:
+        unsure.append("the wait for data")
+    yield from _overhead(says)
+    if cuda:
+        yield from _precision(says, result)
+    elif says["compile_helps"]:
+        facts = (f"{100 * says['compile_gain']:.0f} % faster on this CPU (large from {100 * LEAST_COMPILE:.0f} %)",)
+        yield Point(severity="info", text="torch.compile helps on this CPU", facts=facts)
+    unsure += [
+        words
+        for key, words in (("precision_helps", "the gain of bf16"), ("compile_helps", "the gain of torch.compile"))
+        if says[key] is None and says[key.replace("helps", "gain")] is not None and (cuda or "compile" in key)
+    ]
+    if unsure:
+        yield Point(
+            severity="info",
+            text=f"not decided: {', '.join(unsure)}; equal runs differ too much",
+            steps=("Measure on a quiet machine, or with --repeats 7",),
+        )
+
+
+def _overhead(says: Mapping[str, Any]) -> Iterator[Point]:
+    if says["overhead_bound"]:
+        yield Point(
+            severity="warn",
+            text="overhead-bound: a larger batch is nearly free",
+            facts=(f"twice the batch takes less than {SAME_TIME:g}× the time",),
+            steps=("Raise the batch size: gputop maxbatch says how far", "Use torch.compile, or CUDA Graphs"),
+        )
+
+
+def _precision(says: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[Point]:
+    """The verdict on a GPU: both, one of them, or neither."""
+    precise, fused = says["precision_helps"], says["compile_helps"]
+    failed = COMPILED in result["failed"]
+    if precise and fused:
+        both = gain(result, FP32, COMPILED)
+        factor = f"{1 + both.middle:.1f}×" if both else ""
+        yield Point(
+            severity="info",
+            text=f"take both: bf16 and torch.compile, {factor} as fast as fp32",
+            steps=(Do("Compile once", "model = torch.compile(model)"), _AUTOCAST),
+        )
+        return
+    if precise:
+        after = "; torch.compile gains little: kernels are already fused" if fused is False else ""
+        yield Point(severity="info", text=f"take bf16{after}", steps=(_AUTOCAST,))
+    elif precise is False and not says["waits_for_data"]:
+        yield Point(
+            severity="info",
+            text="precision is not the limit: bf16 gains little",
+            facts=(f"bf16 {100 * says['precision_gain']:+.0f} % (large from {100 * LEAST_PRECISION:.0f} %)",),
+            steps=("Record a trace of some steps: gputop explain says what the GPU waits for",),
+        )
+    if fused and not precise:
+        yield Point(
+            severity="info",
+            text="take torch.compile",
+            steps=(Do("Compile once", "model = torch.compile(model)"),),
+        )
+    elif fused is False and not precise and not failed:
+        yield Point(severity="info", text="torch.compile gains little: kernels are already fused")
+
+
+_AUTOCAST = Do("Compute the loss in bf16", 'with torch.autocast("cuda", dtype=torch.bfloat16):')
+
+
+def _notes(result: Mapping[str, Any], found: Sequence[Spot]) -> Iterator[str]:
+    made, runs = result["made"], result["runs"]
+    if ended := result.get("ended"):
+        yield f"The measurement is not complete: {clean(ended)}"
+    for key, text in result["failed"].items():
+        yield f"{key if key in (SIZES, CEILINGS) else name_of(key)} was not measured: {clean(text)}"
+    if made["device"] != "cuda":
+        yield (
+            "This is a CPU. What bf16 gains on a GPU, it cannot tell: there it comes from Tensor Cores. Nor does it "
+            "tell GPU memory, or how long a GPU waits."
+        )
+    elif made["capability"] and tuple(made["capability"]) < _BF16_SINCE:
+        yield "This GPU has no Tensor Cores for bf16: measure --fp16."
+    rows = [row for each in runs.values() for row in each]
+    chosen = [rows[0]["loss_name"], made["optimizer"]]
+    if any(word and "chosen" in word for word in chosen):
+        yield f"Loss: {clean(chosen[0] or 'unknown')}. Optimizer: {clean(chosen[1] or 'none')}."
+    if lost := [name_of(kind) for kind, each in runs.items() if any(row["loss"] is None for row in each)]:
+        yield f"The loss of the last step is not a finite number, or none is returned: {', '.join(lost)}."
+    if made["tf32"]:
+        yield "fp32 here is as your code sets it: matrix products in TF32."
+    if breaks := max((row["breaks"] or 0 for row in runs.get(COMPILED, ())), default=0):
+        yield f"torch.compile left the graph {breaks} times: it compiles only the parts between."
+    if any(row["compile_s"] for row in rows):
+        yield "COMPILE is the time that the first steps took longer; torch caches compiled code between runs."
+    yield from _counts(result, found)
+
+
+def _counts(result: Mapping[str, Any], found: Sequence[Spot]) -> Iterator[str]:
+    """What the numbers of the roofline are."""
+    reasons = {row["uncounted"] for rows in result["runs"].values() for row in rows if row.get("uncounted")}
+    for reason in sorted(reasons):
+        yield clean(reason[:1].upper() + reason[1:]) + "."
+    if any(spot.utilization for spot in found):
+        yield (
+            "MFU is the share of the FLOP/s that a matrix product reached on this device. Bytes are counted as if "
+            "nothing were cached or fused, so FLOP/BYTE is a lower bound."
+        )
+    if copied := next((spot.bandwidth for spot in found if spot.bandwidth), None):
+        yield f"A copy reached {bandwidth(copied)}: the slope of the roofline."
