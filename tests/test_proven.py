@@ -116,6 +116,10 @@ def test_the_next_run_proves_what_was_advised() -> None:
             enough(command=("python", "train.py", "--batch-size", "128")),
             "num_workers 2 → 5: not comparable: batch-size 64 → 128",
         ),
+        (
+            run(300, busy=94.0, workers=2, command=(*COMMAND, "--model", "l"), **FASTER),
+            "not comparable: model unset → l",
+        ),
         # the batch stands in the code, and its meter tells
         (enough(step_s=0.38), "num_workers 2 → 5: not comparable: batch 64 → 128"),
         (
@@ -194,9 +198,9 @@ def test_what_others_do_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert started_in(replace(process, verified=False)) is None
 
 
-def shown(watch: Watch, seconds: Callable[[int], bool]) -> None:
+def shown(watch: Watch, seconds: Callable[[int], bool], each_s: int = 2) -> None:
     """Two minutes of a finding that is shown in some of its seconds, without the steadying of the engine."""
-    for t in range(0, 120, 2):
+    for t in range(0, 120, each_s):
         frame = frame_of(few(), float(t))
         (job,) = frame.jobs
         own = Finding(
@@ -217,6 +221,12 @@ def test_a_finding_is_kept_once_it_is_believed() -> None:
         kept = Kept()
         shown(Watch(kept, lambda _: "/home/ann"), seconds)
         assert len(kept.fixes) == count
+
+
+def test_where_looks_are_rare_a_finding_is_believed_too() -> None:
+    kept = Kept()
+    shown(Watch(kept, lambda _: "/home/ann"), lambda t: True, each_s=10)
+    assert len(kept.fixes) == 1
 
 
 def test_what_a_report_ends_with_is_kept_however_short_it_was_shown() -> None:

@@ -49,7 +49,7 @@ def sentence(fix: Fix) -> str:
     if fix.outcome is None:
         return waiting(fix)
     if fix.outcome.differs:
-        return f"{_change(fix)}: not comparable: {fix.outcome.differs}"
+        return ": ".join(filter(None, (", ".join(changed(fix)), f"not comparable: {fix.outcome.differs}")))
     gained = "step time not measured" if fix.gain is None else _gained(fix.gain)
     bound = f" (up to {fix.most:.1f}× was predicted)" if fix.most else ""
     return f"{_change(fix)}: {', '.join((*_numbers(fix.before, fix.outcome.after), gained))}{bound}"

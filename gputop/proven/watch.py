@@ -27,6 +27,7 @@ AFTER_S, LEAST_AFTER = 30.0, 3  # that a run goes on without the cause until it 
 TOLD_S = 3600.0  # for so long an outcome is shown
 _EVERY_S = 2.0
 _FLAPS_S = 8.0  # without a finding, after which it is another one
+_RARE = 1.5  # or so many looks, where they are rare
 _AGAIN = 2.0  # a window so many times as long is worth another look
 _GAP_S = 60.0
 
@@ -80,6 +81,7 @@ class Watch:
         self._followed: dict[Identity, Followed] = {}
         self._fixes: Mapping[str, Fix] = {}  # as they were at the beginning of this look
         self._last_s = -math.inf
+        self._step_s = _EVERY_S  # between the last two looks
         self._frame: Frame | None = None
 
     def take(self, update: Update) -> None:
@@ -90,6 +92,7 @@ class Watch:
             return
         if not 0 <= since_s <= _GAP_S:
             self._followed = {}  # who was away does not know what was between
+        self._step_s = min(since_s, _GAP_S)
         self._last_s, self._frame = frame.mono_s, frame
         self._fixes = self.memory.fixes
         states = {one.key: one for one in update.jobs}
@@ -135,7 +138,7 @@ class Watch:
         now_s, leads = frame.mono_s, _leading(about)
         if leads is not None:
             held = one.held.get(leads.rule)
-            if held is None or now_s - held.last_s > _FLAPS_S:
+            if held is None or now_s - held.last_s > max(_FLAPS_S, _RARE * self._step_s):
                 held = one.held[leads.rule] = Held(leads, now_s, now_s)
             held.newest, held.last_s = leads, now_s
             if now_s - held.since_s >= HELD_S:
