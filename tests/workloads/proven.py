@@ -97,7 +97,8 @@ def play(script: Script) -> Seen:
 def _value(script: Script, said: dict[str, Any]) -> str:
     commands = [step["command"] or "" for one in said["findings"] for step in one["steps"]]
     found = [match[1] for command in commands if (match := re.search(script.value, command))]
-    assert found, f"no step says {script.value}: {[one['headline'] for one in said['findings']]}"
+    states = [one["headline"] for one in said["findings"]] + [one["why"] for one in said["jobs"]]
+    assert found, f"no step says {script.value}: {states}"
     return found[0]
 
 
