@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-import os
 import random
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from gputop.cli.watched_memory import Watched
 from gputop.lab.memory import Census, grown, growth
 from gputop.lab.memory_report import page
+from gputop.lab.memory_samples import Samples
 from gputop.page import text
-from tests.acting import moment, row
 
 MIB, GIB = 1 << 20, 1 << 30
 
@@ -98,10 +96,10 @@ DEVICE = {
 
 
 def said(**device: object) -> str:
-    watched = Watched(row(os.getpid()), moment())
+    watched = Samples()
     for step in range(40):
-        watched.take({"torch": "2.9.0", "cuda": None, "steps": 100 + step, "devices": [{**DEVICE, **device}]})
-    result = {**watched.result(), "name": "train.py", "longer": "", "agent": None, "more": None}
+        watched.take({"torch": "2.9.0", "cuda": None, "steps": 100 + step, "devices": [{**DEVICE, **device}]}, {}, step)
+    result: dict[str, Any] = {**watched.result(), "name": "train.py", "longer": "", "agent": None, "more": None}
     return text(page(result))
 
 
@@ -120,13 +118,16 @@ def test_the_allocator_is_judged_as_mission_rows_69_and_70_say(device: dict[str,
 
 
 def test_what_an_agent_says_is_hostile() -> None:
-    watched = Watched(row(os.getpid()), moment())
+    watched = Samples()
     evil = "\x1b]0;evil\x07"
-    watched.take({"torch": evil, "cuda": evil, "steps": -1, "devices": [{"device": 0, "allocated": math.nan}, 7]})
     watched.take(
-        {"devices": [{**DEVICE, "reserved": 1 << 80}], "tensors": [{"shape": [evil]}, *kinds(s3=2)], "others": evil}
+        {"torch": evil, "cuda": evil, "steps": -1, "devices": [{"device": 0, "allocated": math.nan}, 7]},
+        {"rss": evil},
+        0,
     )
-    watched.take({"tensors": 5, "devices": {"a": 1}, "untold": None})
+    kind = {"shape": [evil]}
+    watched.take({"devices": [{**DEVICE, "reserved": 1 << 80}], "tensors": [kind], "others": evil}, {}, 0)
+    watched.take({"tensors": 5, "devices": {"a": 1}, "untold": None}, {}, 0)
     result = watched.result()
     assert (result["devices"], result["steps"]) == ([], None)
     assert "\x1b" not in str(result)

@@ -1,7 +1,7 @@
 """What PyTorch holds: the numbers of its CUDA allocators, and on request the live tensors, counted by what they are.
 
 The numbers are the allocators' own: no call reaches the driver, and nothing of CUDA is asked before the program uses
-it. Of tensors only what runs no code of the program.
+it. Of tensors only what runs no code of the program. No module beside it is imported: the lab loads it by its path.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ import sys
 from itertools import chain, compress, repeat
 from operator import is_
 from typing import TYPE_CHECKING, Any
-
-from .profilers import whole
 
 if TYPE_CHECKING:
     from .meter import Meter
@@ -32,12 +30,11 @@ _NUMBERS = {
 _COUNTS = {"retries": "num_alloc_retries", "ooms": "num_ooms"}
 
 
-def memory(meter: Meter | None, tensors: bool = False) -> dict[str, Any]:
+def memory(torch: Any, meter: Meter | None, tensors: bool = False) -> dict[str, Any]:
     """The reply; without CUDA in use there are no devices, and `cuda` says why. It takes some 10 us a device.
 
     `tensors`: also the live tensors, for which the program stands still up to a third of a second.
     """
-    torch = whole("torch")
     if torch is None:
         return {"torch": None, "cuda": "torch is not imported", "devices": []}
     try:
@@ -47,7 +44,7 @@ def memory(meter: Meter | None, tensors: bool = False) -> dict[str, Any]:
     on = meter is not None and meter.installed and not meter.off
     count = meter.ring.count if meter is not None and on else None
     told = {"torch": str(getattr(torch, "__version__", ""))[:40], "cuda": why, "devices": found, "steps": count}
-    return {**told, **(_tensors(torch) if tensors else {})}
+    return {**told, **(census(torch) if tensors else {})}
 
 
 def devices(torch: Any) -> list[dict[str, Any]]:
@@ -74,7 +71,7 @@ def _unused(torch: Any) -> str | None:
     return None
 
 
-def _tensors(torch: Any) -> dict[str, Any]:
+def census(torch: Any) -> dict[str, Any]:
     """The live tensors by type, shape and device, with their bytes; memory that several share counts once.
 
     What only the graph of autograd holds has no object of Python, and is not in it. `others`: of no kind that is not

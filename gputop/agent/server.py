@@ -253,7 +253,7 @@ class Server:
         if op == "steps":
             return {"steps": steps(self.meter, since(request)), "noted": marks.noted()}
         if op == "memory":
-            return {"memory": memory(self.meter, tensors(request))}
+            return {"memory": memory(profilers.whole("torch"), self.meter, tensors(request))}
         return answer(op, request)
 
     def _say(self, connection: Connection, told: dict[str, Any] | None = None) -> None:

@@ -54,6 +54,7 @@ class Asked:
         self.factory, self.python = _wanted(experiment, args)
         self.request: dict[str, Any] = {}  # what every child is asked, too
         self.rounds: int | None = None  # children in all, if known; a request may say how many are left
+        self.heard: Callable[[Mapping[str, Any]], object] = bool  # gets what a child says before it is done
         self.title, self.ready = "the first setting", False  # whether the function has made what is measured
         program = Path(__file__).parents[1] / "lab" / experiment.program
         self._command = [self.python, str(program)]
@@ -75,6 +76,7 @@ class Asked:
             if line.get("kind") == "ready":
                 ready.update(line)
                 self.ready = True
+            self.heard(line)
             self._show(title, int(line.get("done") or 0), whole, time.monotonic() - begin)
 
         quiet = self._count > 0 and not self.args.verbose  # the same warnings once are enough
@@ -122,13 +124,13 @@ def run(asked: Asked, settings: Settings, facts: Mapping[str, Any], measure: Cal
     result |= {"args": list(factory.args), "python": asked.python, **facts}
     trouble: Trouble | None = None
     code = OK
-    hangup.on_ending(_interrupt)  # or what a child hangs in would outlive us
+    hangup.on_ending(interrupt)  # or what a child hangs in would outlive us
     try:
         measure(result)
     except Trouble as error:
         trouble, code = error, FAILED
         result["ended"] = f"{asked.at}: {clean(str(error), _LONGEST)}"
-    except _Interrupted as error:
+    except Interrupted as error:
         code = 128 + error.number
         result["ended"] = f"{asked.title}: interrupted"
     finally:
@@ -162,7 +164,7 @@ def last(experiment: Experiment, args: argparse.Namespace, settings: Settings) -
     return OK
 
 
-class _Interrupted(KeyboardInterrupt):
+class Interrupted(KeyboardInterrupt):
     """Ctrl+C, a hangup, or a request to end."""
 
     def __init__(self, number: int) -> None:
@@ -170,8 +172,9 @@ class _Interrupted(KeyboardInterrupt):
         self.number = number
 
 
-def _interrupt(number: int, frame: object) -> None:  # noqa: ARG001
-    raise _Interrupted(number)
+def interrupt(number: int, frame: object) -> None:  # noqa: ARG001
+    """Take a signal that ends us."""
+    raise Interrupted(number)
 
 
 def _wanted(experiment: Experiment, args: argparse.Namespace) -> tuple[Any, str]:
@@ -215,13 +218,13 @@ def whole_number(text: str) -> int:
     return int(text)
 
 
-def arguments(parser: argparse.ArgumentParser, experiment: Experiment, returns: str) -> None:
-    """The options of every experiment; `returns` says what the function has to give."""
+def arguments(parser: argparse.ArgumentParser, experiment: Experiment, returns: str, *, pid: str = "") -> None:
+    """The options of every experiment; `returns` says what the function has to give, `pid` what a pid does instead."""
     assert isinstance(parser, Parser)
     parser.keeps_tail(experiment.example)
-    parser.add_argument(
-        "factory", nargs="?", metavar="FACTORY", help=f"file.py:function or module:function that returns {returns}"
-    )
+    metavar, other = ("PID|FACTORY", f"{pid}; or ") if pid else ("FACTORY", "")
+    text = f"{other}file.py:function or module:function that returns {returns}"
+    parser.add_argument("factory", nargs="?", metavar=metavar, help=text)
     parser.add_argument(
         "--python", metavar="PYTHON", help="the Python of the training (this one, or the first with torch)"
     )

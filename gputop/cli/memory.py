@@ -5,13 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gputop import __version__
+from gputop.cli import experiment
 from gputop.cli.aiming import aimed, ranked
-from gputop.cli.line import FAILED, OK, USAGE, Command, Failure, duration, json_flag, plain
+from gputop.cli.experiment import Asked, Experiment, whole_number
+from gputop.cli.line import FAILED, OK, USAGE, Command, Failure, duration, plain
 from gputop.safe import hangup
 
 if TYPE_CHECKING:
@@ -21,29 +26,100 @@ if TYPE_CHECKING:
     from gputop.cli.watched_memory import Watched
     from gputop.config import Settings
     from gputop.model import Frame, Process
+    from gputop.page import Page
 
 _INSIDE_S = 10.0
+_STEPS, _WARMUP = 60, 10
+_SNAPSHOT = 512 << 20  # bytes
+_EXAMPLE = """\
+def make():                              # in train.py: gputop memory train.py:make
+    model = torchvision.models.resnet18()
+    data = ImageFolder("/data/train", transform)
+    loader = DataLoader(data, batch_size=64, shuffle=True)
+    return model, loader                 # or loader, step: step(batch) does one training step of yours
+"""
+
+
+def _page(result: Mapping[str, Any]) -> Page:
+    from gputop.lab.memory_report import of_steps, page
+
+    return page(result if "pid" in result else of_steps(result))
+
+
+def _verdict(result: Mapping[str, Any]) -> Mapping[str, Any]:
+    from gputop.lab.memory_report import of_steps
+
+    return {} if "pid" in result else of_steps(result)
+
+
+MEMORY = Experiment(
+    kind="memory",
+    program="child_memory.py",
+    example=_EXAMPLE,
+    unit="steps",
+    rows="samples",
+    page=_page,
+    extra=_verdict,
+)
 
 
 def memory(args: argparse.Namespace, settings: Settings) -> int:
-    """Sample the memory of a process, then say what it comes to."""
-    if not args.target.isdecimal():
-        raise Failure(f"{args.target!r} is no pid: gputop memory PID", USAGE)
-    args.pid = int(args.target)
+    """Sample the memory of a process, or that of training steps of a function; then say what it comes to."""
+    if args.last:
+        return experiment.last(MEMORY, args, settings)
+    if args.factory is None or not args.factory.isdecimal():
+        return _trained(args, settings)
+    args.pid = int(args.factory)
     frame, process, rights = aimed(args, settings)
     return _running(args, settings, frame, ranked(frame, process), replace(rights, looks=True))
 
 
-class _Interrupted(KeyboardInterrupt):
-    """Ctrl+C, a hangup, or a request to end."""
+def _trained(args: argparse.Namespace, settings: Settings) -> int:
+    """Take steps in a child, each told as it ends."""
+    from gputop.lab.memory import CENSUSES
 
-    def __init__(self, number: int) -> None:
-        super().__init__()
-        self.number = number
+    if args.seconds is not None or args.tensors:
+        raise Failure(f"{'--tensors' if args.tensors else '--for'} is for a PID; a function takes --steps", USAGE)
+    asked, steps = Asked(MEMORY, args), args.steps or _STEPS
+    warmup = min(_WARMUP, steps // 4)
+    looks = [warmup + (steps - warmup) * part // CENSUSES for part in range(CENSUSES + 1)]
+    facts: dict[str, Any] = {"warmup": warmup, "samples": [], "made": {}, "sites": None}
+
+    def measure(result: dict[str, Any]) -> None:
+        began_s = time.monotonic()
+
+        def heard(line: Mapping[str, Any]) -> None:
+            if line.get("kind") == "ready":
+                result["made"] = dict(line)
+            now_s = round(time.monotonic() - began_s, 3)
+            result["samples"] += [{**row, "s": now_s} for row in line.get("rows", ())]
+
+        asked.heard = heard
+        with tempfile.TemporaryDirectory(prefix="gputop-") as folder:
+            file = Path(folder, "snapshot.pickle")
+            asked("memory", {"steps": steps, "censuses": looks, "snapshot": str(file)})
+            result["sites"] = _sites(file, steps - warmup)
+
+    return experiment.run(asked, settings, facts, measure)
 
 
-def _interrupt(number: int, frame: object) -> None:  # noqa: ARG001
-    raise _Interrupted(number)
+def _sites(file: Path, steps: int) -> list[dict[str, Any]] | None:
+    """The lines that hold device memory, by PyTorch's own snapshot; what is kept of each step is `kept`."""
+    from gputop.paste.memory_snapshot import read
+    from gputop.safe.files import Refused
+
+    try:
+        with file.open("rb") as opened:
+            numbers = read(opened.read(_SNAPSHOT)).numbers
+    except (OSError, Refused):
+        return None
+    return [
+        {**site, "gpu": gpu["gpu"], "kept": kept}
+        for gpu in numbers["gpus"]
+        for kept, sites in ((False, gpu["sites"]), (True, gpu["not_freed"]))
+        for site in sites
+        if not kept or site["blocks"] >= steps
+    ]
 
 
 def _running(args: argparse.Namespace, settings: Settings, frame: Frame, process: Process, rights: Rights) -> int:
@@ -57,13 +133,13 @@ def _running(args: argparse.Namespace, settings: Settings, frame: Frame, process
     result: dict[str, Any] = {"version": 1, "gputop": __version__, "at_s": time.time(), "pid": process.pid}
     result |= {"name": f"{clean(words.script(process), 40)} (PID {process.pid})", "agent": None, "more": None}
     code = OK
-    hangup.on_ending(_interrupt)
+    hangup.on_ending(experiment.interrupt)
     try:
         for _ in _sampled(args, settings, frame, process, rights, watched, result):
             pass
     except Lost as lost:
         code, result["ended"] = FAILED, str(lost)
-    except _Interrupted as error:
+    except experiment.Interrupted as error:
         code, result["ended"] = 128 + error.number, "interrupted"
     clear()
     result |= watched.result()
@@ -127,14 +203,15 @@ def _from_outside(
     why: str,
 ) -> Iterator[Watched]:
     from gputop.cli.opening import open_source
-    from gputop.cli.watched_memory import OUTSIDE_S, outside, show
+    from gputop.cli.watched_memory import outside, show
+    from gputop.lab.memory_samples import TIME_S
     from gputop.source import Interest
 
     if args.tensors or args.steps is not None:
         raise Failure(f"--{'tensors' if args.tensors else 'steps'} needs an agent. {why}")
     result["agent"] = f"What PyTorch has allocated and reserved, and its steps, are unknown. {why}"
     spec = getattr(args, "source", "live")
-    seconds = OUTSIDE_S if args.seconds is None else args.seconds
+    seconds = TIME_S if args.seconds is None else args.seconds
     source = open_source(spec, settings, pace=False)
     source.interest = Interest(pids=frozenset({process.pid}), families=frozenset({process.pid}))
     began_s = time.monotonic()
@@ -161,32 +238,24 @@ def _print(args: argparse.Namespace, settings: Settings, result: dict[str, Any])
         print(text(page(result), ascii=plain(settings)), end="")
 
 
-def _some(text: str) -> int:
-    """A whole number from 1 on."""
-    if not text.isdecimal() or not 1 <= int(text) <= 10**6:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
-    return int(text)
-
-
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("target", metavar="PID", help="any process of a job: its first rank, or the one of a loader")
-    how_long = parser.add_mutually_exclusive_group()
-    how_long.add_argument(
-        "--for", dest="seconds", type=duration, metavar="T", help="how long: 30s, 5m (10s; 30s without an agent)"
+    model = "model, loader, or loader, step: its training steps are measured"
+    experiment.arguments(parser, MEMORY, model, pid="a process that trains")
+    parser.add_argument("--steps", type=whole_number, metavar="N", help=f"steps that it makes ({_STEPS} of a function)")
+    parser.add_argument(
+        "--for", dest="seconds", type=duration, metavar="T", help="of a PID, how long (10s; 30s without an agent)"
     )
-    how_long.add_argument("--steps", type=_some, metavar="N", help="until it has made so many steps")
     parser.add_argument(
         "--tensors",
         action="store_true",
-        help="also its live tensors, and which pile up: each look halts it for up to a third of a second",
+        help="of a PID, also its live tensors, and which pile up: each look halts it for up to a third of a second",
     )
-    json_flag(parser)
 
 
 COMMANDS = (
     Command(
         name="memory",
-        help="what holds memory in a training that runs, whether it grows with each step, and what to do",
+        help="what holds memory in a training, whether it grows with each step, and what to do",
         run=memory,
         arguments=_arguments,
     ),

@@ -7,6 +7,7 @@ from typing import Any
 
 from gputop import pytorch, units
 from gputop.lab.memory import LEAST_BYTES, LEAST_STEPS
+from gputop.lab.memory_samples import Samples
 from gputop.page import Do, Page, Point, Table
 from gputop.paste.limits import Limits
 from gputop.safe.text import clean
@@ -20,6 +21,19 @@ _KEEP_NUMBERS = Do(
     "losses.append(loss.item())  # and total += loss.item()",
 )
 _DETACH = "Detach a tensor that must be kept: x.detach().cpu()."
+
+
+def of_steps(result: Mapping[str, Any]) -> dict[str, Any]:
+    """What the samples of training steps come to, after those of the warm-up."""
+    samples, made = Samples(peaks=True), result["made"]
+    for row in result["samples"]:
+        if row["step"] >= result["warmup"]:
+            unused = None if row["devices"] else "torch sees no CUDA device here"
+            said = {**row, "torch": made["torch"], "cuda": unused, "steps": row["step"]}
+            samples.take(said, row["host"], row["s"])
+    name = result["factory"]
+    told = {"name": name, "agent": None, "more": None, "longer": ": --steps 200", "sites": result.get("sites")}
+    return {**samples.result(), **told, "ended": result.get("ended")}
 
 
 def page(result: Mapping[str, Any]) -> Page:
@@ -118,11 +132,16 @@ def _growth(result: Mapping[str, Any]) -> Iterator[Point]:
     growing = [one for one in result["rows"] if one["grows"]]
     allocated = {one["device"] for one in growing if one["kind"] == "allocated"}
     for one in growing:
-        if one["kind"] == "reserved" and one["device"] in allocated:
+        if one["kind"] in ("reserved", "peak") and one["device"] in allocated:
             continue
         each = f"{units.size(_each(one['each'], a_step))} {'a step' if a_step else 'a minute'}"
         noise = units.size(_each(one["noise"], a_step))
-        facts = (f"±{noise}", f"{units.size(one['first'])} → {units.size(one['last'])}", *_left(result, one, a_step))
+        facts = (
+            f"±{noise}",
+            f"{units.size(one['first'])} → {units.size(one['last'])}",
+            *_line(result, one),
+            *_left(result, one, a_step),
+        )
         yield Point(
             severity="warn",
             text=f"{_NAMES[one['kind']].format(clean(one['name']))} grows by {each}.",
@@ -134,9 +153,17 @@ def _growth(result: Mapping[str, Any]) -> Iterator[Point]:
 _NAMES = {
     "allocated": "{}: memory in use by tensors",
     "reserved": "{}: memory reserved by PyTorch's allocator",
+    "peak": "{}",
     "driver": "{}: device memory of the process",
     "host": "Host memory of the process",
 }
+
+
+def _line(result: Mapping[str, Any], one: Mapping[str, Any]) -> Iterator[str]:
+    """Which line allocated most of what was not freed."""
+    kept = [site for site in result.get("sites") or () if site["kept"] and one["device"] == site["gpu"]]
+    if kept:
+        yield f"kept: {units.size(kept[0]['bytes'])} in {kept[0]['blocks']} blocks of {clean(kept[0]['where'], 60)}"
 
 
 def _left(result: Mapping[str, Any], one: Mapping[str, Any], a_step: bool) -> Iterator[str]:
@@ -244,9 +271,11 @@ def _tensors(result: Mapping[str, Any]) -> Table:
 
 
 def _sites(result: Mapping[str, Any]) -> Table:
-    rows = result.get("sites") or ()
-    cells = [(clean(one["where"], 60), units.size(one["bytes"]), str(one["blocks"])) for one in rows]
-    return Table("Lines that hold the most device memory", ("", "BYTES", "BLOCKS"), tuple(cells))
+    rows = [site for site in result.get("sites") or () if not site["kept"]]
+    cells = [
+        (clean(one["where"], 60), f"cuda:{one['gpu']}", units.size(one["bytes"]), str(one["blocks"])) for one in rows
+    ]
+    return Table("Lines that hold the most", ("", "DEVICE", "BYTES", "BLOCKS"), tuple(cells[:_ROWS]))
 
 
 def _notes(result: Mapping[str, Any]) -> Iterator[str]:
@@ -255,7 +284,7 @@ def _notes(result: Mapping[str, Any]) -> Iterator[str]:
     if agent := result.get("agent"):
         yield clean(agent)
     elif (cuda := result.get("cuda")) and result.get("torch"):
-        yield f"PyTorch's allocator tells nothing: {clean(cuda)}."
+        yield f"No device memory is shown: {clean(cuda)}."
     if untold := result.get("untold"):
         yield f"Live tensors are not listed: {clean(untold)}."
     if result.get("tensors"):
