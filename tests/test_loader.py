@@ -308,3 +308,8 @@ def test_the_newest_result_is_printed_again_and_nobody_else_reads_it(
     assert first not in kept
     kept[-1].write_text(json.dumps([1])[:-1])
     assert results.last("loader") == {"at_s": 1e9 + 10 + results.KEPT + 3}
+
+
+def test_the_workers_of_a_training_that_runs_are_measured_too() -> None:
+    assert Plan(cpus=8, own=5).counts == [0, 2, 4, 5, 8]
+    assert Plan(cpus=8, own=5, workers=(1, 2)).counts == [1, 2]

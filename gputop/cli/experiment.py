@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gputop import __version__
+from gputop.cli.from_process import process_id
 from gputop.cli.line import FAILED, OK, USAGE, Failure, Parser, duration, json_flag, plain
 from gputop.declare import record
 from gputop.safe import hangup
@@ -228,6 +229,8 @@ def arguments(parser: argparse.ArgumentParser, experiment: Experiment, returns: 
     parser.add_argument(
         "--python", metavar="PYTHON", help="the Python of the training (this one, or the first with torch)"
     )
+    text = "take over Python, folder and variables of a training that runs; without a function, sketch one"
+    parser.add_argument("--from", dest="from_pid", type=process_id, metavar="PID", help=text)
     parser.add_argument(
         "--timeout", type=duration, default=60.0, metavar="T", help="longest time without progress: then it hangs (60s)"
     )

@@ -53,10 +53,12 @@ LAB = Experiment(
 
 def lab(args: argparse.Namespace, settings: Settings) -> int:
     """Run each precision in turns, then two batch sizes, then the ceilings."""
+    from gputop.cli.from_process import MAKERS, SKETCH, filled
     from gputop.lab.precision import Plan, compare
 
     if args.last:
         return experiment.last(LAB, args, settings)
+    filled(args, settings, "lab", MAKERS, SKETCH)
     if args.warmup >= args.steps:
         raise Failure(f"--warmup {args.warmup} leaves none of --steps {args.steps} to measure", USAGE)
     asked = Asked(LAB, args)

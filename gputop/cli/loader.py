@@ -42,6 +42,11 @@ def _advice(result: Mapping[str, Any]) -> dict[str, Any]:
     return {"line": line(result, per_rank(plan_of(result), result["recommended"]))}
 
 
+_SKETCH = """\
+def make_loader():
+    dataset = ...  # as the training makes it
+    return DataLoader(dataset, batch_size={batch_size}, shuffle=True, num_workers={workers})
+"""
 LOADER = Experiment(
     kind="loader",
     program="child_loader.py",
@@ -55,14 +60,18 @@ LOADER = Experiment(
 
 def loader(args: argparse.Namespace, settings: Settings) -> int:
     """Measure each number of workers, then each other setting."""
-    from gputop.lab.loading import Plan, sweep
+    from gputop.cli.from_process import filled
+    from gputop.lab.loading import BATCH_SIZE, Plan, sweep
 
     if args.last:
         return experiment.last(LOADER, args, settings)
+    seen = filled(args, settings, "loader", ("loader", "dataset", "data"), _SKETCH)
     asked = Asked(LOADER, args)
     cpus, jobs = _host(settings)
-    plan = Plan(cpus=cpus, jobs=jobs, workers=args.workers, batches=args.batches)
-    asked.request, asked.rounds = {"batch_size": args.batch_size}, len(plan.counts) + _SETTINGS
+    own = seen.workers if seen else None
+    plan = Plan(cpus=cpus, jobs=jobs, workers=args.workers, batches=args.batches, own=own)
+    size = args.batch_size or (seen.batch_size if seen else None) or BATCH_SIZE
+    asked.request, asked.rounds = {"batch_size": size}, len(plan.counts) + _SETTINGS
     return experiment.run(asked, settings, {"cpus": cpus, "jobs": jobs}, lambda result: sweep(asked, plan, result))
 
 
@@ -99,7 +108,6 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--batch-size",
         type=whole_number,
-        default=BATCH_SIZE,
         metavar="N",
         help=f"where it returns a Dataset ({BATCH_SIZE})",
     )

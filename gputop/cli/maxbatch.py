@@ -40,10 +40,12 @@ MAXBATCH = Experiment(
 
 def maxbatch(args: argparse.Namespace, settings: Settings) -> int:
     """Look what else runs on the GPU, then try one batch after the other."""
+    from gputop.cli.from_process import MAKERS, SKETCH, filled
     from gputop.lab.batch_size import Plan, search
 
     if args.last:
         return experiment.last(MAXBATCH, args, settings)
+    filled(args, settings, "maxbatch", MAKERS, SKETCH)
     asked = Asked(MAXBATCH, args)
     plan = Plan(start=args.start, inference=args.inference, shape=args.shape)
     asked.request = {"batch_size": plan.start, "inference": plan.inference, "shape": plan.shape}

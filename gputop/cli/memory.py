@@ -76,10 +76,12 @@ def memory(args: argparse.Namespace, settings: Settings) -> int:
 
 def _trained(args: argparse.Namespace, settings: Settings) -> int:
     """Take steps in a child, each told as it ends."""
+    from gputop.cli.from_process import MAKERS, SKETCH, filled
     from gputop.lab.memory import CENSUSES
 
     if args.seconds is not None or args.tensors:
         raise Failure(f"{'--tensors' if args.tensors else '--for'} is for a PID; a function takes --steps", USAGE)
+    filled(args, settings, "memory", MAKERS, SKETCH)
     asked, steps = Asked(MEMORY, args), args.steps or _STEPS
     warmup = min(_WARMUP, steps // 4)
     looks = [warmup + (steps - warmup) * part // CENSUSES for part in range(CENSUSES + 1)]

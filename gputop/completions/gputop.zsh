@@ -23,7 +23,7 @@ _shtab_gputop_commands() {
     loader:'measure a DataLoader with different settings, and print the best one for this host'
     log:'log every GPU to a CSV file'
     maxbatch:'find the largest batch that fits, by real training steps, and the batch to train with'
-    memory:'what holds memory in a training that runs, whether it grows with each step, and what to do'
+    memory:'what holds memory in a training, whether it grows with each step, and what to do'
     metrics:'every metric, its unit and its meaning'
     profile:'record a process for some seconds with py-spy, and say what takes its time'
     proven:'fixes and what they gained: the run that had a finding against the next one of the same script'
@@ -235,6 +235,7 @@ _shtab_gputop_lab_options=(
   "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
   "--python[the Python of the training (this one, or the first with torch)]:PYTHON:"
+  "--from[take over Python, folder and variables of a training that runs\; without a function, sketch one]:PID:"
   "--timeout[longest time without progress\: then it hangs (60s)]:T:"
   "--last[print the newest result again]"
   "--verbose[whole tracebacks, and all that your code prints]"
@@ -263,6 +264,7 @@ _shtab_gputop_loader_options=(
   "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
   "--python[the Python of the training (this one, or the first with torch)]:PYTHON:"
+  "--from[take over Python, folder and variables of a training that runs\; without a function, sketch one]:PID:"
   "--timeout[longest time without progress\: then it hangs (60s)]:T:"
   "--last[print the newest result again]"
   "--verbose[whole tracebacks, and all that your code prints]"
@@ -306,6 +308,7 @@ _shtab_gputop_maxbatch_options=(
   "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
   "--python[the Python of the training (this one, or the first with torch)]:PYTHON:"
+  "--from[take over Python, folder and variables of a training that runs\; without a function, sketch one]:PID:"
   "--timeout[longest time without progress\: then it hangs (60s)]:T:"
   "--last[print the newest result again]"
   "--verbose[whole tracebacks, and all that your code prints]"
@@ -331,11 +334,16 @@ _shtab_gputop_memory_options=(
   "--no-nvml[never call the NVIDIA driver]"
   "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
-  "--for[how long\: 30s, 5m (10s\; 30s without an agent)]:T:"
-  "--steps[until it has made so many steps]:N:"
-  "--tensors[also its live tensors, and which pile up\: each look halts it for up to a third of a second]"
+  "--python[the Python of the training (this one, or the first with torch)]:PYTHON:"
+  "--from[take over Python, folder and variables of a training that runs\; without a function, sketch one]:PID:"
+  "--timeout[longest time without progress\: then it hangs (60s)]:T:"
+  "--last[print the newest result again]"
+  "--verbose[whole tracebacks, and all that your code prints]"
   "--json[as one JSON object]"
-  ":any process of a job\: its first rank, or the one of a loader:"
+  "--steps[steps that it makes (60 of a function)]:N:"
+  "--for[of a PID, how long (10s\; 30s without an agent)]:T:"
+  "--tensors[of a PID, also its live tensors, and which pile up\: each look halts it for up to a third of a second]"
+  ":a process that trains\; or file.py\:function or module\:function that returns model, loader, or loader, step\: its training steps are measured:"
 )
 
 # guard to ensure default positional specs are added only once per session

@@ -35,13 +35,14 @@ class Plan:
     jobs: int = 1  # that share them
     workers: tuple[int, ...] | None = None
     batches: int = BATCHES
+    own: int | None = None  # workers of the training that runs
 
     @property
     def counts(self) -> list[int]:
         """Numbers of workers, in the order in which they are measured."""
         if self.workers is not None:
             return sorted(set(self.workers))
-        return sorted({min(count, self.cpus) for count in WORKERS})
+        return sorted({min(count, self.cpus) for count in WORKERS} | ({self.own} if self.own is not None else set()))
 
 
 def sweep(ask: Ask, plan: Plan, result: dict[str, Any]) -> None:

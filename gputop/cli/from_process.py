@@ -1,0 +1,269 @@
+"""What a training that runs tells for an experiment: its Python, folder, script, variables, DataLoader and model.
+
+All of it is read from /proc and, where there is one, from its agent. The function that makes what is measured cannot be
+seen in a process: those of its script that may be it are named, else one is sketched.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from gputop.cli.line import USAGE, Failure
+from gputop.declare import record
+from gputop.safe.plain import opened
+from gputop.safe.text import clean
+
+if TYPE_CHECKING:
+    from gputop.actions import Rights
+    from gputop.config import Settings
+    from gputop.model import Process
+
+VARIABLES = (
+    "PYTHONPATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "TORCH_HOME", "HF_HOME", "HF_DATASETS_CACHE",
+    "HF_DATASETS_OFFLINE", "HF_HUB_OFFLINE", "TOKENIZERS_PARALLELISM",
+)  # fmt: skip
+MAKERS = ("make", "build", "model", "create", "setup")  # in names of functions that make a model with its data
+SKETCH = """\
+def make():
+    model = {model}(...)  # as the training makes them
+    dataset = ...
+    loader = DataLoader(dataset, batch_size={batch_size}, shuffle=True, num_workers={workers})
+    return model, loader
+"""
+_UNSEEN = "which function makes what is measured cannot be seen"
+_INJECT = "/gputop/inject"
+_SCRIPT_BYTES = 1 << 20
+_NAMED = 4  # functions
+_PLACES_S = 5.0  # for the folders that a process names
+
+
+@record(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What was seen of a process; None where it was not."""
+
+    pid: int
+    python: str | None
+    folder: str | None
+    file: str | None  # its script, as it was called
+    module: str | None
+    arguments: tuple[str, ...]
+    variables: Mapping[str, str]
+    workers: int | None = None
+    batch_size: int | None = None
+    model: str | None = None
+    agent: str | None = None  # why there is none
+
+    @property
+    def place(self) -> str:
+        """Where a function of it is: before the colon."""
+        return self.file or self.module or "train.py"
+
+
+def filled(args: argparse.Namespace, settings: Settings, kind: str, words: tuple[str, ...], sketch: str) -> Seen | None:
+    """Take over what a process tells, where one was named; Failure, after a sketch, where no function was.
+
+    `words` are in the names of functions that may be meant, `sketch` is one where there is none.
+    """
+    if args.from_pid is None:
+        return None
+    seen = _seen(args, settings)
+    for line in _said(seen):
+        sys.stderr.write(f"gputop: from {seen.pid}: {line}\n")
+    if args.factory is None:
+        _sketched(seen, kind, words, sketch)
+    if args.python is None:
+        args.python = seen.python
+    if seen.folder is not None and args.factory is not None:
+        os.chdir(seen.folder)
+    os.environ.update(seen.variables)
+    return seen
+
+
+def _seen(args: argparse.Namespace, settings: Settings) -> Seen:
+    from gputop.agent_client import environment, root
+    from gputop.cli.aiming import aimed, ranked
+    from gputop.collect.jobs.launchers import program
+    from gputop.safe.deadline import NoAnswer, within
+
+    args.pid = args.from_pid
+    frame, process, rights = aimed(args, settings)
+    if rights.elsewhere is not None:
+        raise Failure(f"--from {args.pid}: it is a process of {rights.elsewhere}, not of this machine", USAGE)
+    process = ranked(frame, process)
+    if process.uid != os.geteuid():  # its interpreter and its files would run with our rights
+        raise Failure(f"--from {process.pid}: it is a process of {process.user or 'another user'}: run it as that user")
+    if root(process.pid):
+        raise Failure(f"--from {process.pid}: it runs in a container: run gputop in that container")
+    found, said = program(process.command), environment(process.pid)
+    try:
+        python, folder = within(f"/proc/{process.pid}/cwd", partial(_places, process, said), seconds=_PLACES_S)
+    except NoAnswer:
+        raise Failure(f"--from {process.pid}: its folder does not answer: a dead mount?") from None
+    return replace(
+        Seen(
+            pid=process.pid,
+            python=python,
+            folder=folder,
+            file=found.name if found.kind == "script" and found.python and found.name else None,
+            module=found.name if found.kind == "module" else None,
+            arguments=found.arguments,
+            variables=dict(_variables(said)),
+        ),
+        **_inside(process, replace(rights, looks=True)),
+    )
+
+
+def _places(process: Process, said: Mapping[str, str]) -> tuple[str | None, str | None]:
+    """Its interpreter, by the name that it was started by: that of a virtual environment is a link; and its folder."""
+    from gputop.safe import programs
+
+    folder: str | None = None
+    try:
+        exe = os.readlink(f"/proc/{process.pid}/exe")
+        folder = os.readlink(f"/proc/{process.pid}/cwd")
+    except OSError:
+        return None, folder
+    folder = folder if os.path.isdir(folder) else None
+    first = process.command[0] if process.command else ""
+    named = [os.path.join(folder or "/", first)] if "/" in first else []
+    named += programs.candidates(first, said.get("PATH", "")) if first and not named else ()
+    for candidate in (*named, exe):
+        if os.path.isabs(candidate) and os.path.realpath(candidate) == os.path.realpath(exe):
+            return candidate, folder
+    return None, folder
+
+
+def _variables(said: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Those that decide what is imported, and what is measured; no others, which may be secrets."""
+    for name in VARIABLES:
+        value = said.get(name)
+        if value is not None and name == "PYTHONPATH":
+            value = os.pathsep.join(entry for entry in value.split(os.pathsep) if not entry.endswith(_INJECT))
+        if value:
+            yield name, value
+
+
+def _inside(process: Process, rights: Rights) -> dict[str, Any]:
+    """What only its agent knows."""
+    from gputop.actions.aim import aim
+    from gputop.actions.target import Refusal
+    from gputop.agent_client import Lost, NoAgent, connect
+
+    target = aim(process, rights, {})
+    if isinstance(target, Refusal):
+        return {"agent": target.text}
+    try:
+        agent = connect(target)
+        try:
+            facts = agent.answer("facts").get("facts")
+        finally:
+            agent.close()
+    except NoAgent:
+        return {"agent": "it has no agent; `gputop run` starts one with it"}
+    except Lost as lost:
+        return {"agent": str(lost)}
+    finally:
+        target.close()
+    facts = facts if isinstance(facts, dict) else {}
+    loader, model = (_first(facts.get(name)) for name in ("loaders", "models"))
+    name = model.get("name")
+    numbers = {"workers": _whole(loader.get("num_workers")), "batch_size": _whole(loader.get("batch_size"))}
+    return {**numbers, "model": clean(name, 60) if isinstance(name, str) and name else None}
+
+
+def _said(seen: Seen) -> Iterator[str]:
+    """A line for what is taken over, one for what the agent knows, one for each thing that is not known."""
+    what = seen.file or (f"module {seen.module}" if seen.module else None)
+    known = (("Python", seen.python), ("folder", seen.folder), ("script", what))
+    yield ", ".join(f"{name} {clean(value, 300)}" for name, value in known if value) or "nothing is known of it"
+    for name, value in known:
+        if value is None:
+            yield f"its {name.lower() if name != 'Python' else name} is unknown" + (
+                ": --python names one" if name == "Python" else ""
+            )
+    if seen.variables:
+        yield f"variables {', '.join(seen.variables)}"
+    if seen.agent is not None:
+        yield f"its DataLoader and its model are unknown: {clean(seen.agent)}"
+        return
+    size = "" if seen.batch_size is None else f", batch_size={seen.batch_size}"
+    loader = None if seen.workers is None else f"DataLoader(num_workers={seen.workers}{size})"
+    inside = (loader, f"model {seen.model}" if seen.model else None)
+    yield ", ".join(each for each in inside if each) or "its agent sees no DataLoader and no model"
+
+
+def _sketched(seen: Seen, kind: str, words: tuple[str, ...], sketch: str) -> None:
+    """Name the functions of its script that may be meant, else print one; then say that there was none."""
+    tree = _parsed(seen)
+    may = list(_functions(tree, words)) if tree is not None else []
+    for name in may[:_NAMED]:
+        print(f"gputop {kind} --from {seen.pid} {shlex.quote(f'{seen.place}:{name}')}")
+    if may:
+        many = "one of these may be it" if len(may) > 1 else "this may be it"
+        raise Failure(f"{_UNSEEN}: {many}", USAGE)
+    size = 64 if seen.batch_size is None else seen.batch_size
+    workers = 0 if seen.workers is None else seen.workers
+    print(f"# in {clean(seen.place)}")
+    print(sketch.format(batch_size=size, workers=workers, model=seen.model or "Model"), end="")
+    if tree is not None and not _guarded(tree):
+        print('# and below: if __name__ == "__main__":  what starts the training, or it starts when it is imported')
+    name = sketch.partition("(")[0].removeprefix("def ")
+    then = clean(f"gputop {kind} --from {seen.pid} {shlex.quote(f'{seen.place}:{name}')}")
+    raise Failure(f"{_UNSEEN}: write one as above, then {then}", USAGE)
+
+
+def _parsed(seen: Seen) -> ast.Module | None:
+    """Its script, read and never run; None where it cannot be."""
+    from gputop.safe.deadline import NoAnswer, within
+
+    if seen.file is None or seen.folder is None:
+        return None
+    path = os.path.join(seen.folder, seen.file)
+    try:
+        return ast.parse(within(path, _read, path))
+    except (NoAnswer, OSError, ValueError, SyntaxError, RecursionError, MemoryError):
+        return None
+
+
+def _read(path: str) -> bytes:
+    with open(opened(path), "rb") as file:
+        return file.read(_SCRIPT_BYTES)
+
+
+def _functions(tree: ast.Module, words: tuple[str, ...]) -> Iterator[str]:
+    """Functions that need no arguments and are called after what is measured."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and any(word in node.name.lower() for word in words):
+            given = node.args
+            needed = len(given.posonlyargs) + len(given.args) - len(given.defaults)
+            if needed == 0 and None not in given.kw_defaults:
+                yield node.name
+
+
+def _guarded(tree: ast.Module) -> bool:
+    """Whether to import it starts nothing, as far as that shows."""
+    return any(isinstance(node, ast.If) and "__name__" in ast.unparse(node.test) for node in tree.body)
+
+
+def _first(value: object) -> Mapping[str, Any]:
+    return value[0] if isinstance(value, list) and value and isinstance(value[0], dict) else {}
+
+
+def _whole(value: object) -> int | None:
+    return value if type(value) is int and 0 <= value <= 1 << 20 else None
+
+
+def process_id(text: str) -> int:
+    """A pid."""
+    if not text.isdecimal() or not 0 < int(text) <= 1 << 22:
+        raise argparse.ArgumentTypeError(f"{text!r} is no pid")
+    return int(text)
