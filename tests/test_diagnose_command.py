@@ -33,7 +33,7 @@ pytestmark = pytest.mark.waits
 
 FINDING = [
     "rule", "severity", "healthy", "primary", "causes", "confidence", "grade", "subject", "headline", "evidence",
-    "steps", "since_s", "lost_share", "state",
+    "steps", "verify", "since_s", "lost_share", "state",
 ]  # fmt: skip
 
 

@@ -146,6 +146,7 @@ _FINDINGS = [
         "steps": [
             {"text": "stage", "command": "rsync", "action": None, "needs_root": True, "destroys": False},
         ],
+        "verify": None,
         "since_s": 0.0,
         "lost_share": 0.42,
         "state": None,

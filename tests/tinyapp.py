@@ -40,9 +40,9 @@ class Counter(Static):
 
 
 class TinyApp(GuardedApp):
-    """Quits with q; w fails in a widget, t in a thread, h hangs a thread in C, b blocks the event loop."""
+    """Quits with q; w fails in a widget, t in a thread, h hangs a thread in C, b blocks the event loop, l lends."""
 
-    BINDINGS: ClassVar = [(key, f"do('{key}')", key) for key in "qwthb"]
+    BINDINGS: ClassVar = [(key, f"do('{key}')", key) for key in "qwthbl"]
 
     def compose(self) -> ComposeResult:
         yield Static("nothing dropped", id="note", markup=False)
@@ -57,6 +57,8 @@ class TinyApp(GuardedApp):
             threading.Thread(target=self.fail, name="lane", daemon=True).start()
         elif key == "h":
             threading.Thread(target=hang, daemon=True).start()
+        elif key == "l":
+            self.lend(["recipe", "clip"])
         else:
             hang()
 

@@ -18,6 +18,7 @@ from gputop.diagnose.limits import Limits, Tables
 from gputop.diagnose.remembered import Remembered
 from gputop.diagnose.rule import Rule
 from gputop.diagnose.steady import OFF_FACTOR, Steady, crit_after
+from gputop.diagnose.verify import verified
 from gputop.diagnose.view import View
 from gputop.history import History
 from gputop.model import Frame
@@ -129,7 +130,8 @@ class Engine:
 
         frame = view.frame
         shown = [one for one in shown if not _ended(one, frame)]
-        findings = tuple(fold(shown, frame, self._remembered.tenants, self._tables.limits))
+        folded = fold(shown, frame, self._remembered.tenants, self._tables.limits)
+        findings = tuple(verified(one, frame) for one in folded)
         classes = self._classes(view, shown)
         view.turn_to("job-states")
         coming = [Candidate(*one) for one in self._steady.coming(frame.mono_s)]

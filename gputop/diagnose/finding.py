@@ -77,6 +77,7 @@ class Finding:
     causes: tuple[str, ...] = ()
     lost_share: float | None = None
     state: str | None = None
+    verify: Step | None = None  # measures what it says, of this very job
 
 
 @record(frozen=True, slots=True, kw_only=True)

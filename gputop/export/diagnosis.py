@@ -194,7 +194,7 @@ def _point(finding: Finding, found: Diagnosis, commands: Sequence[str]) -> Point
         severity=severity,
         text=redact(f"{told.sentence(finding, found.update.frame)}{since}{f': {cost}' if cost else ''}"),
         facts=tuple(redact(_fact(item)) for item in finding.evidence),
-        steps=tuple(_step(step, finding, commands) for step in finding.steps),
+        steps=(*(_step(step, finding, commands) for step in finding.steps), *_verify(finding)),
         source=f"{', '.join((finding.rule, *finding.causes))}; {sure}",
         choice=choice(finding),
         reading=tuple(guides(finding)),
@@ -213,6 +213,11 @@ def _step(step: Step, finding: Finding, commands: Sequence[str]) -> str | Do:
     if step.command:
         return Do(text, step.command)
     return Do(text, f"gputop {step.action} {pids[0]}") if step.action in commands and pids else text
+
+
+def _verify(finding: Finding) -> Iterator[Do]:
+    if finding.verify and finding.verify.command:
+        yield Do(f"Verify: {finding.verify.text}", finding.verify.command)
 
 
 def _earlier(found: Diagnosis) -> Iterator[str]:

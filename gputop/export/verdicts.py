@@ -26,6 +26,7 @@ def finding(found: Finding, frame: Frame) -> dict[str, Any]:
         "headline": redact(found.headline),
         "evidence": [_evidence(item) for item in found.evidence],
         "steps": [_step(item) for item in found.steps],
+        "verify": None if found.verify is None else _step(found.verify),
         "since_s": found.since_s,
         "lost_share": found.lost_share,
         "state": found.state,

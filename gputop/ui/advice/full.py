@@ -76,7 +76,7 @@ def _below(
 def whole(finding: Finding, scene: Scene, width: int) -> list[Line]:
     """All of one finding but when it leaves."""
     about = (_surer, _rule, _read)
-    rest = _rest(finding, scene, width, len(finding.steps))
+    rest = [*_rest(finding, scene, width, len(finding.steps)), *_verify(finding, scene, width)]
     return [*_head(finding, scene, width), *rest, *(line for part in about for line in part(finding, scene, width))]
 
 
@@ -127,6 +127,20 @@ def _step(finding: Finding, step: Step, number: int, scene: Scene, width: int) -
         lines += flow(scene, width, [Run(" " * (_TEXT + 1)), Run(command, "command")], _TEXT + 3)
     _beside(lines, [Run(warnings, "dim")] if warnings else [], scene, width)
     for keys in scene.acts(finding, step):
+        _beside(lines, keys, scene, width)
+    return lines
+
+
+def _verify(finding: Finding, scene: Scene, width: int) -> list[Line]:
+    """What measures whether it is so, with the keys that copy and run it."""
+    step = finding.verify
+    if step is None:
+        return []
+    lines = _title("verify", scene)
+    lines += flow(scene, width, [Run(" " * (_TEXT + 1)), Run(clean(step.text), "text")], _TEXT + 1)
+    lines += flow(scene, width, [Run(" " * (_TEXT + 1)), Run(clean(step.command or ""), "command")], _TEXT + 3)
+    runs = [scene.pressed("measure", "runs it")] if scene.focused and scene.measures else []
+    for keys in (*scene.acts(finding, step), *runs):
         _beside(lines, keys, scene, width)
     return lines
 

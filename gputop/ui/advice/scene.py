@@ -39,6 +39,7 @@ class Scene:
     keys: Names = field(default_factory=dict)
     focused: bool = False  # the arrows choose a finding
     ended: bool = False  # no frame comes after this one
+    measures: bool = True  # a key runs what verifies a finding
     looked_into: frozenset[Identity] = frozenset()  # processes of which there is a result to open
     cleared: Sequence[Cleared] = ()  # what is over
     proven: Sequence[Told] = ()  # what came of findings of earlier runs, the newest first

@@ -40,9 +40,13 @@ def host_leads(findings: Sequence[Finding]) -> bool:
     return first.subject.kind == "host" or (rule is not None and rule.of_host)
 
 
-def commands(finding: Finding | None) -> list[tuple[int, Step]]:
-    """Its steps that have a command, with their numbers, the best first."""
-    return [(number, step) for number, step in enumerate(finding.steps if finding else (), 1) if step.command]
+def commands(finding: Finding | None) -> list[tuple[str, Step]]:
+    """Its steps that have a command, with what they are called, the best first; then the one that verifies it."""
+    if finding is None:
+        return []
+    steps = [(f"step {number}", step) for number, step in enumerate(finding.steps, 1)]
+    steps += [("verify", finding.verify)] if finding.verify else []
+    return [(name, step) for name, step in steps if step.command]
 
 
 class Sheet:

@@ -129,6 +129,8 @@ KEYS: tuple[Key, ...] = (
         also="trace profiles profiler pytorch kernels operators perfetto"),
     Key("stack", ("s",), "Stacks", "where its threads are, now; of a job its ranks", "ACT", "stack", 79, on=BOTH,
         also="stacks dump traceback backtrace hang where"),
+    Key("measure", ("m",), "Measure", "run the command that verifies the finding; asks first", "ACT", "measure",
+        also="verify lab loader experiment maxbatch memory"),
     Key("nice-up", ("f8",), "Nice +", "one step nicer: others get the CPU first", "ACT", "nice(1)",
         also="renice priority"),
     Key("nice-down", ("f7",), "Nice -", "one step less nice; only root may", "ACT", "nice(-1)", also="renice priority"),

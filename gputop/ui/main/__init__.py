@@ -13,6 +13,7 @@ from gputop.ui.keys import bindings
 from gputop.ui.main.acting import Acting
 from gputop.ui.main.doing import Doing
 from gputop.ui.main.looking import Looking
+from gputop.ui.main.measuring import Measuring
 from gputop.ui.main.moving import Moving
 from gputop.ui.main.opening import Opening
 from gputop.ui.main.picking import Picking
@@ -27,6 +28,7 @@ class Main(
     Moving,
     Sorting,
     Looking,
+    Measuring,
     Opening,
     Profiling,
     Acting,

@@ -81,6 +81,9 @@ class Program(program.Program, Protocol):
     def wear(self, look: Look) -> None:
         """Other colours or glyphs."""
 
+    def lend(self, arguments: list[str]) -> int | None:
+        """Give the terminal to a command of gputop until it has been read; its exit code, None where it cannot be."""
+
     def ring(self, sequence: str) -> None:
         """Write what makes a terminal ring."""
 
@@ -350,6 +353,7 @@ class Board(Screen[None], inherit_bindings=False):
             ended=self.program.status().ended or bool(self.player and self.player.ended),
             cleared=self.clearing.cleared, proven=self.program.proofs.lines if self.program.proofs else (),
             leaving=self.program.monitor.leaving,
+            measures=self.program.source.elsewhere is None and not self.readonly,
             together=lambda: _together(update, self.past, self.program.monitor.limits),
         )  # fmt: skip
 

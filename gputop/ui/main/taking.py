@@ -57,7 +57,7 @@ def texts_of(process: Process) -> list[Text]:
 
 def texts_of_steps(finding: Finding | None) -> list[Text]:
     """The commands of a finding's steps, the best first."""
-    return [Text(f"step {number}", clean(step.command or "")) for number, step in commands(finding)]
+    return [Text(name, clean(step.command or "")) for name, step in commands(finding)]
 
 
 class Taking(Advising, Changing):

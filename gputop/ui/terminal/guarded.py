@@ -96,6 +96,15 @@ class GuardedApp(App[None]):
             self._suspend_signal()
             os.killpg(os.getpgrp(), signal.SIGTSTP)
 
+    def lend(self, arguments: list[str]) -> int | None:
+        """Give the terminal to a command of gputop until it has been read; its exit code, None where it cannot be."""
+        from gputop.ui.terminal.lent import lent  # late
+
+        if self._driver is None or not self._driver.can_suspend:
+            return None
+        with self.suspend():
+            return lent(arguments)
+
     def left(self) -> None:
         """What is still to be done once the terminal is given back; it has no time."""
 
