@@ -100,13 +100,15 @@ class Job(NamedTuple):
 
 
 @contextmanager
-def training(folder: Path, name: str, threads: int, *, agent: bool = False, script: str = SCRIPT) -> Iterator[Job]:
+def training(
+    folder: Path, name: str, threads: int, *, agent: bool = False, meter: bool = True, script: str = SCRIPT
+) -> Iterator[Job]:
     """A job with so many threads that wait; stopped."""
     counter = folder / name
     counter.write_bytes(bytes(16))
     own = {"GPUTOP_RUNTIME_DIR": str(folder / "run"), "XDG_STATE_HOME": str(folder / "state")}
     environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"} | own
-    environ |= launch.settings(environ) if agent else {}
+    environ |= launch.settings(environ, meter=meter) if agent else {}
     command = (sys.executable, "-c", script, str(counter), str(threads))
     with running(*command, stderr=subprocess.DEVNULL, env=environ) as started:
         assert started.stdout is not None
@@ -171,7 +173,8 @@ def ratios(twin: Job, target: Job, doing: Doing, seconds: float, rounds: int) ->
         for job in (twin, target) if number % 2 else (target, twin):
             with alone(job), doing(job) if job is target else nothing(job):
                 steps_s[job] = job.rate(seconds)
-        found.append(steps_s[target] / steps_s[twin])
+        if steps_s[twin]:  # others may have had all CPUs
+            found.append(steps_s[target] / steps_s[twin])
     return found
 
 
@@ -259,7 +262,7 @@ WORST_S = 0.05  # from one step to the next, whatever a client sends
 
 def agent_of(job: Job, folder: Path) -> tuple[str, int]:
     """The socket of the agent in a job, and the number of its thread."""
-    (path,) = (folder / "run").glob("agent-*.sock")
+    (path,) = (folder / "run").glob(f"agent-{job.pid}-*.sock")
     held = hold(row(job.pid))
     (target,) = held.held(Scope.PROCESS)
     assert isinstance(target, Target)
@@ -314,7 +317,9 @@ def main() -> int:
                 folder = Path(place)
                 twin, target = (stack.enter_context(training(folder, name, threads)) for name in ("twin", "target"))
                 with_agent = stack.enter_context(training(folder, "agent", threads, agent=True))
-                for text, values in compared(twin, target, with_agent):
+                # the meter costs what it costs a step, however short that is: it is measured by itself
+                idle = stack.enter_context(training(folder, "idle", threads, agent=True, meter=False))
+                for text, values in compared(twin, target, idle):
                     found[text].append(values)
                 for text, value in traces(with_agent, 4):
                     traced_s[text].append(value)

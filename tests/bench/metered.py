@@ -56,11 +56,12 @@ def added_s(twin: attach.Job, target: attach.Job) -> float:
     """How much longer its steps are, by the median of pairs; who is first alternates."""
     found = []
     for number in range(_ROUNDS):
-        took_s = {}
+        rate = {}
         for job in (twin, target) if number % 2 else (target, twin):
             with attach.alone(job):
-                took_s[job] = 1 / job.rate(_SECONDS)
-        found.append(took_s[target] - took_s[twin])
+                rate[job] = job.rate(_SECONDS)
+        if all(rate.values()):  # others may have had all CPUs
+            found.append(1 / rate[target] - 1 / rate[twin])
     return median(found)
 
 
