@@ -80,7 +80,8 @@ def metered(**known: Any) -> Process:
 
 def test_slow_steps_are_counted_by_what_was_slow() -> None:
     counted = "of 120 steps took over 2 × the median"
-    assert step_report.slow(metered(), NOW_S) == f"2 {counted}: 1 waited for data, 1 slow in forward, backward or other code"
+    by = "1 waited for data, 1 slow in forward, backward or other code"
+    assert step_report.slow(metered(), NOW_S) == f"2 {counted}: {by}"
     assert step_report.slow(metered(slow_step_count=40), NOW_S).startswith(f"40 {counted}; of the newest 2: ")
     assert step_report.slow(metered(slow_steps=()), NOW_S) == f"2 {counted}"
     assert step_report.slow(metered(slow_step_count=0), NOW_S) == ""
