@@ -113,6 +113,16 @@ def test_waits_for_data_come_first_and_hide_no_gain() -> None:
     assert "precision is not the limit" not in said  # it is the loader that hides what bf16 gains
 
 
+def test_the_speedup_is_that_of_the_samples_a_second_beside_it() -> None:
+    """Of two runs that differ much, the mean of times and that of rates are two things."""
+    device = Device({"fp32": 0.3, "bf16": 0.15, COMPILED: 0.1})
+    device.noise = [1.0, 5.0, 1.0, 1.0]
+    device.counts["bf16"] = 1  # only fp32 has a slow run
+    lines = [line.split() for line in text(page(measured(device, repeats=2))).splitlines()]
+    fp32, bf16 = (next(line for line in lines if line[:1] == [name]) for name in ("fp32", "bf16"))
+    assert float(bf16[-1].rstrip("×")) == pytest.approx(float(bf16[1]) / float(fp32[1]), abs=0.01)
+
+
 def test_a_fixed_batch_waits_for_no_loader() -> None:
     result = measured(Device({"fp32": 0.045, "bf16": 0.045, COMPILED: 0.045}, loads=False))
     assert verdict(result)["waits_for_data"] is None

@@ -59,13 +59,13 @@ class Asked:
         self.title, self.ready = "the first setting", False  # whether the function has made what is measured
         program = Path(__file__).parents[1] / "lab" / experiment.program
         self._command = [self.python, str(program)]
-        self._count, self._took_s = 0, 0.0
+        self._count, self._took_s, self._done = 0, 0.0, 0
         self._tty = sys.stderr.isatty()
 
     def __call__(self, title: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
         from gputop.lab.child import ask
 
-        self.title, self.ready = title, False
+        self.title, self.ready, self._done = title, False, 0
         if request.get("rounds_left") is not None:
             self.rounds = self._count + request["rounds_left"]
         begin = time.monotonic()
@@ -78,7 +78,8 @@ class Asked:
                 ready.update(line)
                 self.ready = True
             self.heard(line)
-            self._show(title, int(line.get("done") or 0), whole, time.monotonic() - begin)
+            self._done = int(line.get("done") or self._done)  # what is timed besides has no number
+            self._show(title, self._done, whole, time.monotonic() - begin)
 
         quiet = self._count > 0 and not self.args.verbose  # the same warnings once are enough
         try:

@@ -126,7 +126,7 @@ def _timed(answer: Mapping[str, Any], *, compiled: bool) -> dict[str, Any]:
         "steps_per_s": steps / took_s,
         "samples_per_s": answer["samples"] / took_s if answer["samples"] else None,
         "alone_s": alone_s,
-        "compile_s": sum(max(0.0, one - alone_s) for one in answer["warm_s"]) if compiled else None,
+        "compile_s": sum(max(0.0, one - min(answer["alone_s"])) for one in answer["warm_s"]) if compiled else None,
     }
     kept = ("steps", "waited_s", "peak_bytes", "reserved_bytes", "loss", "loss_name", "breaks")
     found |= {key: answer[key] for key in kept}
@@ -156,13 +156,13 @@ def spread(rows: Sequence[Mapping[str, Any]]) -> float | None:
     return max(rates) / min(rates) - 1 if len(rates) > 1 else None
 
 
-def gain(result: Mapping[str, Any], before: str, after: str, key: str = "step_s") -> Gain | None:
+def gain(result: Mapping[str, Any], before: str, after: str) -> Gain | None:
     """By how much the one precision is faster than the other; None where either was not measured."""
     old, new = result["runs"].get(before), result["runs"].get(after)
     if not old or not new:
         return None
-    first, second = [row[key] for row in old], [row[key] for row in new]
-    return Gain(min(first) / max(second) - 1, median(first) / median(second) - 1, max(first) / min(second) - 1)
+    slow, fast = [row["steps_per_s"] for row in old], [row["steps_per_s"] for row in new]
+    return Gain(min(fast) / max(slow) - 1, median(fast) / median(slow) - 1, max(fast) / min(slow) - 1)
 
 
 def waits(rows: Sequence[Mapping[str, Any]]) -> Gain:

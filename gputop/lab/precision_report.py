@@ -76,7 +76,7 @@ def _runs(result: Mapping[str, Any]) -> Table:
     first = next(iter(runs.values()))
     cells = []
     for kind, rows in runs.items():
-        factor = (middle(first, "step_s") or 0.0) / (middle(rows, "step_s") or 1.0)
+        factor = (middle(rows, "steps_per_s") or 0.0) / (middle(first, "steps_per_s") or 1.0)
         compiled = [row["compile_s"] for row in rows if row["compile_s"] is not None]
         cells.append(
             (
