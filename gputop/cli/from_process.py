@@ -206,7 +206,7 @@ def _sketched(seen: Seen, kind: str, words: tuple[str, ...], sketch: str) -> Non
     tree = _parsed(seen)
     may = list(_functions(tree, words)) if tree is not None else []
     for name in may[:_NAMED]:
-        print(f"gputop {kind} --from {seen.pid} {shlex.quote(f'{seen.place}:{name}')}")
+        print(clean(f"gputop {kind} --from {seen.pid} {shlex.quote(f'{seen.place}:{name}')}"))
     if may:
         many = "one of these may be it" if len(may) > 1 else "this may be it"
         raise Failure(f"{_UNSEEN}: {many}", USAGE)

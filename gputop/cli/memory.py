@@ -67,6 +67,8 @@ def memory(args: argparse.Namespace, settings: Settings) -> int:
     """Sample the memory of a process, or that of training steps of a function; then say what it comes to."""
     if args.last:
         return experiment.last(MEMORY, args, settings)
+    if args.factory is None and args.from_pid is None:
+        raise Failure("name a process or a function: gputop memory PID, or gputop memory train.py:make", USAGE)
     if args.factory is None or not args.factory.isdecimal():
         return _trained(args, settings)
     args.pid = int(args.factory)
