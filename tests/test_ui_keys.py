@@ -212,7 +212,7 @@ async def delay(stage: Stage) -> None:
 
 @does("setup")
 async def setup(stage: Stage) -> None:
-    await stage.press("f2", "end", "right")
+    await stage.press("f2", "end", "up", "right")
     assert "every_process  < on >" in stage.text
     await stage.press("f2")
     assert stage.app.main.table.listing.view.every_process
