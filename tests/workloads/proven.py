@@ -53,6 +53,10 @@ SCRIPTS = (
         changed="image-every 1 → 50", found_s=120,
     ),
     Script(
+        "training waits for its checkpoints", r"(async_save)\(", "--checkpoint-aside",
+        changed="checkpoint-aside off → on", found_s=170,
+    ),
+    Script(
         "threads of four experiments", r"OMP_NUM_THREADS=(\d+)", variable="OMP_NUM_THREADS",
         changed=f"OMP_NUM_THREADS {THREADS} →",
     ),
