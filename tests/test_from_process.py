@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from gputop.lab import results
+from tests.acting import row
 from tests.tracing import Job, job, scratch
 from tests.watching import ROOT
 
@@ -92,6 +95,11 @@ def test_its_python_folder_variables_and_batch_size_are_taken(training: Job) -> 
     assert done.returncode == 0, done.stderr
     assert "train.py:make_data: batches of 5," in done.stdout
     assert "sees 1\n" in done.stderr
+    with pytest.MonkeyPatch.context() as patch:  # beside the finding about it
+        patch.setenv("XDG_STATE_HOME", training.folder)
+        kept = results.of(row(training.pid).identity, f"gputop loader --from {training.pid}", time.time())
+        assert kept is not None
+        assert kept.text.startswith("The DataLoader for this host: DataLoader(dataset, batch_size=5,")
 
 
 def test_without_an_agent_what_it_knows_is_said_to_be_unknown(training: Job) -> None:

@@ -82,6 +82,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "record",
         "docs",
         "actions",
+        "lab",
     },
     "cli": {"*"},
     "__main__": {"entry"},

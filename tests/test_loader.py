@@ -19,6 +19,7 @@ from gputop.lab import child, results
 from gputop.lab.factory import factory, interpreter
 from gputop.lab.loader_report import page
 from gputop.lab.loading import Plan, knee, line, per_rank, percentile, sweep, waits
+from gputop.model import Identity
 from gputop.page import text
 from tests.ptys import wait_until
 
@@ -308,6 +309,22 @@ def test_the_newest_result_is_printed_again_and_nobody_else_reads_it(
     assert first not in kept
     kept[-1].write_text(json.dumps([1])[:-1])
     assert results.last("loader") == {"at_s": 1e9 + 10 + results.KEPT + 3}
+
+
+def test_the_newest_whole_result_of_a_process_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    whose, command = Identity(41, 7), "gputop loader --from 41"
+    assert results.of(whose, command, 2e9) is None
+    results.keep("loader", {"at_s": 1e9, "of": [41, 7], "says": "num_workers=2"})
+    results.keep("loader", {"at_s": 1e9 + 1, "of": [41, 7], "says": "num_workers=4\x1b[2J"})
+    results.keep("loader", {"at_s": 1e9 + 2, "of": [41, 7], "says": ""})  # it was interrupted
+    results.keep("loader", {"at_s": 1e9 + 3, "of": [41, 8], "says": "of a later process with its pid"})
+    results.keep("lab", {"at_s": 1e9 + 3, "of": [41, 7], "says": "of another experiment"})
+    found = results.of(whose, command, 1e9 + 61)
+    assert found is not None
+    assert "num_workers=4" in found.text
+    assert "\x1b" not in found.text
+    assert found.age_s == 60
 
 
 def test_the_workers_of_a_training_that_runs_are_measured_too() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from gputop.diagnose import Finding, Step, Subject
 from gputop.diagnose.rules import RULES
 from gputop.diagnose.verify import EXPERIMENTS, verified
 from gputop.export.diagnosis import Diagnosis, as_json, page
+from gputop.lab import results
 from gputop.page import text
 from gputop.ui.advice.sheet import Sheet, commands
 from gputop.ui.main.taking import texts_of_steps
@@ -112,3 +115,21 @@ def test_the_key_asks_and_then_lends_the_terminal(size: tuple[int, int], monkeyp
 
     shown = update().frame
     play(scene, shown, size=size, past=minute(shown))
+
+
+def test_what_was_measured_stands_beside_the_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    says = "The DataLoader for this host: DataLoader(dataset, num_workers=4)"
+    results.keep("loader", {"at_s": time.time() - 130, "of": [*RANK], "says": says})
+
+    async def scene(stage: Stage) -> None:
+        stage.app.main.show(update(of("starved-cpu-idle"), fine()))
+        await stage.press("a")
+        for _ in range(500):
+            if "measured 2m" in stage.text:
+                break
+            await stage.pilot.pause(0.02)
+        assert says in " ".join(stage.text.split())
+
+    shown = update().frame
+    play(scene, shown, size=(120, 40), past=minute(shown))

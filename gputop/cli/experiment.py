@@ -23,6 +23,7 @@ from gputop.cli.from_process import process_id
 from gputop.cli.line import FAILED, OK, USAGE, Failure, Parser, duration, json_flag, plain
 from gputop.declare import record
 from gputop.safe import hangup
+from gputop.safe.identity import read_stat
 from gputop.safe.text import clean
 
 if TYPE_CHECKING:
@@ -45,6 +46,16 @@ class Experiment:
     rows: str  # the key of a result without which there is nothing to print
     page: Callable[[Mapping[str, Any]], Page]
     extra: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict  # what --json says besides
+
+    def says(self, result: Mapping[str, Any]) -> str:
+        """What came of it, in one line: the point of its page, with the line of code to write if that is all of it."""
+        from gputop.page import Do
+
+        point = next(iter(self.page(result).points), None)
+        if point is None:
+            return ""
+        code = [step.command for step in point.steps if isinstance(step, Do)]
+        return f"{point.text}: {code[0]}" if len(code) == 1 else point.text
 
 
 class Asked:
@@ -123,7 +134,7 @@ def run(asked: Asked, settings: Settings, facts: Mapping[str, Any], measure: Cal
 
     experiment, factory = asked.experiment, asked.factory
     result: dict[str, Any] = {"version": 1, "gputop": __version__, "at_s": time.time(), "factory": factory.name}
-    result |= {"args": list(factory.args), "python": asked.python, **facts}
+    result |= {"args": list(factory.args), "python": asked.python, "of": _identity(asked.args.from_pid), **facts}
     trouble: Trouble | None = None
     code = OK
     hangup.on_ending(interrupt)  # or what a child hangs in would outlive us
@@ -138,6 +149,7 @@ def run(asked: Asked, settings: Settings, facts: Mapping[str, Any], measure: Cal
     finally:
         asked.clear()
     if result.get(experiment.rows):
+        result["says"] = "" if code else experiment.says(result)
         _print(experiment, asked.args, settings, result)
         _keep(experiment, settings, result)
     if code:
@@ -146,6 +158,12 @@ def run(asked: Asked, settings: Settings, facts: Mapping[str, Any], measure: Cal
             sys.stderr.write(trouble.trace)
         sys.stderr.write(f"gputop: {result['ended']}\n")
     return code
+
+
+def _identity(pid: int | None) -> list[int | None] | None:
+    """Pid and start of the process whose settings were taken over: the finding about it shows what came of it."""
+    stat = None if pid is None else read_stat(pid)
+    return None if stat is None else [pid, stat.started_ticks]
 
 
 def last(experiment: Experiment, args: argparse.Namespace, settings: Settings) -> int:

@@ -6,14 +6,18 @@ import contextlib
 import json
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
+from gputop.model import Identity
 from gputop.safe.files import Folder, Refused, in_state_folder
+from gputop.safe.text import clean
 
 FOLDER = "lab"
 KEPT = 100  # of each kind
 _MOST_BYTES = 16 << 20
 _TRIES = 100
+_LOOKED_AT = 8  # the newest, for one of a process
+_LONGEST = 200  # characters of what a result says
 
 
 def keep(kind: str, result: Mapping[str, Any]) -> str:
@@ -43,6 +47,31 @@ def last(kind: str) -> dict[str, Any] | None:
                 found = json.loads(folder.read(name, _MOST_BYTES) or b"")
                 if isinstance(found, dict):
                     return found
+        return None
+    finally:
+        folder.close()
+
+
+class Result(NamedTuple):
+    """What a kept result says, in one line, and how long ago it was measured."""
+
+    text: str
+    age_s: float
+
+
+def of(process: Identity, command: str, now_s: float) -> Result | None:
+    """The newest whole result that the command of a finding made with the settings of this process; None without one.
+
+    `command`: as the finding gives it, such as `gputop loader --from 41207`. Refused where nothing is kept at all.
+    """
+    kind = command.split()[1]
+    folder = in_state_folder(FOLDER)
+    try:
+        for name in reversed(_names(folder, kind)[-_LOOKED_AT:]):
+            with contextlib.suppress(ValueError, RecursionError):
+                found = json.loads(folder.read(name, _MOST_BYTES) or b"")
+                if isinstance(found, dict) and found.get("of") == [*process] and found.get("says"):
+                    return Result(clean(str(found["says"]), _LONGEST), max(0.0, now_s - float(found["at_s"])))
         return None
     finally:
         folder.close()

@@ -142,6 +142,8 @@ def _verify(finding: Finding, scene: Scene, width: int) -> list[Line]:
     runs = [scene.pressed("measure", "runs it")] if scene.focused and scene.measures else []
     for keys in (*scene.acts(finding, step), *runs):
         _beside(lines, keys, scene, width)
+    if text := scene.measured.get(step.command or ""):
+        lines += flow(scene, width, [Run(" " * (_TEXT + 1)), Run(text, "bright")], _TEXT + 3)
     return lines
 
 

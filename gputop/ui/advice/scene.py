@@ -43,6 +43,7 @@ class Scene:
     looked_into: frozenset[Identity] = frozenset()  # processes of which there is a result to open
     cleared: Sequence[Cleared] = ()  # what is over
     proven: Sequence[Told] = ()  # what came of findings of earlier runs, the newest first
+    measured: Mapping[str, str] = field(default_factory=dict)  # what the commands that verify findings have measured
     leaving: Callable[[str], Leaving] = lambda _: (0.0, {})  # what makes a finding of a rule leave
     together: Callable[[], Together] | None = None  # the experiments side by side, worked out when asked
 

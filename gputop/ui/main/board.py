@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -128,6 +128,7 @@ class Board(Screen[None], inherit_bindings=False):
         self.states = States()
         self._label = program.source.label
         self.page, self.page_first = PAGES[0], 0
+        self.measured: Mapping[str, str] = {}  # by the command that verifies a finding
         self.first_gpu = 0
         self.gpu = ""  # by uuid: the GPU that was chosen last
         self.prompt = Prompt(look)
@@ -353,7 +354,7 @@ class Board(Screen[None], inherit_bindings=False):
             ended=self.program.status().ended or bool(self.player and self.player.ended),
             cleared=self.clearing.cleared, proven=self.program.proofs.lines if self.program.proofs else (),
             leaving=self.program.monitor.leaving,
-            measures=self.program.source.elsewhere is None and not self.readonly,
+            measures=self.program.source.elsewhere is None and not self.readonly, measured=self.measured,
             together=lambda: _together(update, self.past, self.program.monitor.limits),
         )  # fmt: skip
 
