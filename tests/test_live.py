@@ -46,9 +46,9 @@ def first_frame(fake: Fake, pid: int) -> dict[str, Any]:
     """The one frame of a new program; of another one while this machine is too busy to answer it in time."""
     for _ in range(10):
         frame, _ = printed(fake)
-        commands = {process["pid"]: process["command"] for process in frame["processes"]}
-        parents = {process["pid"]: process["parent_pid"] for process in frame["processes"]}
-        if commands.get(pid) and commands.get(parents[pid]):
+        by_pid = {process["pid"]: process for process in frame["processes"]}
+        known = [process for process in (by_pid.get(pid), by_pid.get(by_pid[pid]["parent_pid"])) if process]
+        if len(known) == 2 and all(process["command"] for process in known) and known[0]["rank"] is not None:
             break
     return frame
 

@@ -205,7 +205,7 @@ GARBAGE = (
 def test_t13_garbage_from_the_keyboard(tiny: Program) -> None:
     with tiny.start() as terminal:
         for raw in GARBAGE:
-            keys = raw.translate(None, b"qwthb\x10\x11\x1a") if b"200~" not in raw else raw
+            keys = raw.translate(None, b"qwthbl\x10\x11\x1a") if b"200~" not in raw else raw
             for start in range(0, len(keys), 1024):
                 terminal.send(keys[start : start + 1024])
             time.sleep(0.3)

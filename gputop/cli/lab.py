@@ -18,7 +18,7 @@ _EXAMPLE = """\
 def make():                              # in train.py: gputop lab train.py:make
     model = torchvision.models.resnet18()
     data = ImageFolder("/data/train", transform)
-    loader = DataLoader(data, batch_size=64, shuffle=True, num_workers=4)
+    loader = DataLoader(data, batch_size=64, shuffle=True, num_workers=WORKERS)
     return model, loader, torch.nn.CrossEntropyLoss()
 """
 
