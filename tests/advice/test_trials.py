@@ -177,6 +177,50 @@ print(json.dumps([kept(whole), kept(detached), kept(read)]))
     assert told(program) == [True, False, False]
 
 
+def gradients_of_a_bounded_length(folder: Path) -> None:
+    """One bad batch throws the weights away, unless its gradient is clipped."""
+    program = """
+import json, torch
+def loss_after(clips):
+    torch.manual_seed(0)
+    model, x = torch.nn.Linear(8, 1), torch.rand(64, 8)
+    y = x.sum(1, keepdim=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    for number in range(200):
+        optimizer.zero_grad()
+        bad = 1e6 if number == 100 else 1.0
+        (bad * (model(x) - y).square().mean()).backward()
+        if clips:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    return float((model(x) - y).square().mean())
+print(json.dumps([loss_after(False), loss_after(True)]))
+"""
+    whole, clipped = told(program)
+    assert whole > 1e3 * clipped
+
+
+def the_operation_that_returned_nan(folder: Path) -> None:
+    """The error of a backward pass names the function, and the line of the forward pass that it belongs to."""
+    program = """
+import json, torch, warnings
+x = torch.zeros(1, requires_grad=True)
+def backward():
+    (0 * torch.sqrt(x)).sum().backward()
+backward()
+with warnings.catch_warnings(record=True) as warned, torch.autograd.detect_anomaly():
+    warnings.simplefilter("always")
+    try:
+        backward()
+        named = ""
+    except RuntimeError as error:
+        named = str(error)
+said = " ".join(str(one.message) for one in warned)
+print(json.dumps([bool(x.grad.isnan()), "SqrtBackward" in named, "in backward" in said]))
+"""
+    assert told(program) == [True, True, True]
+
+
 def activations_recomputed(folder: Path) -> None:
     program = """
 import json, torch
@@ -442,6 +486,7 @@ TRIALS = {
     for trial in (
         loaders_beside_the_training, loaders_that_stay, batches_as_they_are_ready, batches_ahead,
         threads_by_the_environment, threads_by_the_program, losses_without_their_graphs, activations_recomputed,
+        gradients_of_a_bounded_length, the_operation_that_returned_nan,
         gradients_sent_less_often, buckets_of_two_sizes, a_fused_optimizer,
         one_shard_for_many_files, half_the_batch_accumulated, the_batch_divided_among_ranks,
         a_part_of_the_data_for_each_rank, a_mapped_dataset, pinned_while_it_runs, pinned_from_its_start,
