@@ -60,6 +60,26 @@ def killed():
 
 def breaks():
     raise RuntimeError("no data set here")
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 1)
+
+    def forward(self, inputs):
+        time.sleep(0.1)
+        return self.layer(inputs.float())
+
+def for_the_lab():
+    return Net(), DataLoader(Planted(0.01), batch_size=4), lambda outputs: outputs.mean()
+
+class Whole:
+    model, dataset = Net(), Planted(0.001)
+    def loss(self, model, batch):
+        return model(batch).mean()
+
+def one_batch():
+    return Net(), torch.ones(4), None
 """
 
 
@@ -118,6 +138,18 @@ def test_a_slow_getitem_scales_with_workers_up_to_the_knee_and_a_step_waits(plan
     assert result["line"] in said
 
 
+@pytest.mark.parametrize("function", ["for_the_lab", "Whole"])
+def test_the_function_that_the_lab_sends_here_is_measured_with_the_step_of_its_model(
+    planted: str, tmp_path: Path, function: str
+) -> None:
+    done = loader(f"{planted}:{function}", "--workers", "0", "--batches", "5", "--json", state=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["made"]["step"]
+    assert result["step_s"] > 0.1  # as planted in the model
+    assert result["workers"][0]["mean_s"] > 0.01
+
+
 def test_a_slow_sample_is_named(planted: str, tmp_path: Path) -> None:
     done = loader(f"{planted}:one_slow_sample", "--workers", "0", "--batches", "12", "--json", state=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -132,6 +164,7 @@ def test_a_slow_sample_is_named(planted: str, tmp_path: Path) -> None:
         ("breaks", (), "gputop: FILE:breaks: RuntimeError: no data set here (FILE:42 in breaks)\n"),
         ("loader", (), "gputop: FILE:loader: loader(seconds, step_seconds) does not take the 0 arguments after --\n"),
         ("nothing", (), "has no function nothing: it has loader, one_slow_sample, raises"),
+        ("one_batch", (), "one_batch returned a model with Tensor, not with a DataLoader or a Dataset of torch"),
         ("breaks", ("--python", "/usr/bin/env"), "exit code"),
     ],
 )

@@ -98,7 +98,8 @@ def _counts(text: str) -> tuple[int, ...]:
 def _arguments(parser: argparse.ArgumentParser) -> None:
     from gputop.lab.loading import BATCH_SIZE, BATCHES
 
-    experiment.arguments(parser, LOADER, "a DataLoader or a Dataset, or one with the step: (loader, step)")
+    returns = "a DataLoader or a Dataset, or one with the step or the model: (loader, step), (model, loader)"
+    experiment.arguments(parser, LOADER, returns)
     parser.add_argument(
         "--workers", type=_counts, metavar="LIST", help="numbers of workers (0,2,4,8,12, as far as there are CPUs)"
     )

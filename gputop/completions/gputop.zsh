@@ -272,7 +272,7 @@ _shtab_gputop_loader_options=(
   "--workers[numbers of workers (0,2,4,8,12, as far as there are CPUs)]:LIST:"
   "--batches[batches timed for each setting (50)]:N:"
   "--batch-size[where it returns a Dataset (64)]:N:"
-  ":file.py\:function or module\:function that returns a DataLoader or a Dataset, or one with the step\: (loader, step):"
+  ":file.py\:function or module\:function that returns a DataLoader or a Dataset, or one with the step or the model\: (loader, step), (model, loader):"
 )
 
 # guard to ensure default positional specs are added only once per session

@@ -13,6 +13,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # it may be absent (PYTHONSAFEPATH); see child_request
+from child_model import training
 from child_request import SEED, Wrong, make, run
 
 SLOW = 2.0  # times the median, from which a batch is slow
@@ -54,12 +55,17 @@ def answer(pipe, torch, request):
 
 def parts(torch, made, request):
     """The loader and the step, of whatever the function returned."""
-    data = torch.utils.data
+    data, module = torch.utils.data, torch.nn.Module
     loader, step = made, None
-    if isinstance(made, (tuple, list)) and len(made) == 2 and callable(made[1]):
+    if isinstance(made, (tuple, list)) and 2 <= len(made) <= 4 and isinstance(made[0], module):
+        loader, step = made[1], trained(torch, made, request)
+        if not isinstance(loader, (data.DataLoader, data.Dataset)):
+            text = "%s returned a model with %s, not with a DataLoader or a Dataset of torch"
+            raise Wrong(text % (request["function"], type(loader).__name__))
+    elif isinstance(made, (tuple, list)) and len(made) == 2 and callable(made[1]):
         loader, step = made
-    elif callable(getattr(made, "step", None)):
-        step = made.step
+    elif callable(getattr(made, "step", None)) or isinstance(getattr(made, "model", None), module):
+        step = getattr(made, "step", None) or trained(torch, made, request)
         for name in ("loader", "dataset"):
             if not isinstance(made, (data.DataLoader, data.Dataset)) and hasattr(made, name):
                 loader = getattr(made, name)
@@ -72,6 +78,18 @@ def parts(torch, made, request):
         return data.DataLoader(loader, batch_size=request["batch_size"], shuffle=True), step
     kind = type(loader).__name__
     raise Wrong("%s returned %s, not a DataLoader or a Dataset of torch" % (request["function"], kind))
+
+
+def trained(torch, made, request):
+    """A training step of a model as gputop lab makes it; nothing of it is made before it is asked for."""
+    of_model = []
+
+    def step(batch):
+        if not of_model:
+            of_model.append(training(torch, made, request))
+        of_model[0].run(of_model[0].placed(batch))
+
+    return step
 
 
 def about(torch, loader, step, took_s):
