@@ -48,6 +48,10 @@ def run(*args: str, stdin: int = subprocess.DEVNULL, **env: str) -> subprocess.C
         (["--source", "demo:helthy", "--json"], "healthy"),
         (["snapshot", "--count", "0"], "--count 0"),
         (["profile", "1", "--rate", "0"], "the rate is 1 to 1000"),
+        (["profile", "1", "--for", "0"], "is no time at all"),
+        (["memory", "1", "--for", "0s"], "is no time at all"),
+        (["record", "-", "--for", "0"], "is no time at all"),
+        (["loader", "train.py:make", "--timeout", "0"], "is no time at all"),
         (["snapshot", "--format", "yaml"], "yaml"),
         (["--once", "metrics"], "metrics"),
         (["docs", "nonsense"], "nonsense"),
@@ -228,8 +232,9 @@ def test_a_closed_standard_error_costs_only_what_is_said_there() -> None:
     assert json.loads(done.stdout)["frame"]
 
 
-def test_p01_a_hostile_file_name_on_the_command_line_is_harmless() -> None:
-    done = run("--once", "--x\x1b]0;owned\x07")
+@pytest.mark.parametrize("args", [["--once", "--x\x1b]0;owned\x07"], ["loader", "x\x1b]0;owned\x07.py:make"]])
+def test_p01_a_hostile_file_name_on_the_command_line_is_harmless(args: list[str]) -> None:
+    done = run(*args)
     assert done.returncode == 64
     assert done.stderr.strip().isprintable()
 

@@ -297,11 +297,16 @@ def test_the_newest_result_is_printed_again_and_nobody_else_reads_it(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert results.last("loader") is None
+    assert not list(tmp_path.iterdir())  # to look makes no folder: --readonly --last writes nothing
     first = Path(results.keep("loader", {"at_s": 1e9, "cpus": 1}))
     results.keep("loader", {"at_s": 1e9, "cpus": 2})
     results.keep("other", {"at_s": 2e9, "cpus": 3})
     assert results.last("loader") == {"at_s": 1e9, "cpus": 2}
     assert stat.S_IMODE(first.stat().st_mode) == 0o600
+    results.keep("loader", {"at_s": 2.0, "factory": "train.py:make"})
+    results.keep("loader", {"at_s": 2.0, "factory": "train.py:other"})
+    assert results.last("loader", "train.py:make") == {"at_s": 2.0, "factory": "train.py:make"}
+    assert results.last("loader", "train.py:mak") is None
     for number in range(results.KEPT + 5):
         results.keep("loader", {"at_s": 1e9 + 10 + number})
     kept = sorted(tmp_path.glob("gputop/lab/loader-*"))

@@ -38,6 +38,7 @@ from gputop.cli import (
 )
 from gputop.cli.line import BROKEN, FAILED, INTERVAL, USAGE, Command, Failure, Parser, common, no_commands, unwritten
 from gputop.safe import files, hangup, identity
+from gputop.safe.text import clean
 
 if TYPE_CHECKING:
     from gputop.config import Settings
@@ -184,7 +185,7 @@ def _run(argv: Sequence[str], *, whole: bool) -> int:
         sys.stdout.flush()
         return code
     except Failure as failure:
-        sys.stderr.write(f"gputop: {failure}\n")
+        sys.stderr.write(f"gputop: {clean(str(failure))}\n")
         return failure.code
     except OSError as error:
         if error.filename is not None:  # not of what is written: a command looked at a file without care

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gputop import __version__
 from gputop.cli.aiming import aimed, answered, beside, followed, together
-from gputop.cli.line import OK, USAGE, Command, Failure, duration, json_flag, plain
+from gputop.cli.line import OK, USAGE, Command, Failure, json_flag, lasting, plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -290,7 +290,7 @@ def _profile_arguments(parser: argparse.ArgumentParser) -> None:
     who.add_argument("--job", action="store_true", help="all ranks of its job at once, side by side")
     who.add_argument("--launcher", action="store_true", help="a launcher itself, not the ranks that it started")
     parser.add_argument(
-        "--for", dest="seconds", type=duration, default=10.0, metavar="T", help="how long: 10s, 1m (10s)"
+        "--for", dest="seconds", type=lasting, default=10.0, metavar="T", help="how long: 10s, 1m (10s)"
     )
     parser.add_argument("--rate", type=int, metavar="HZ", help="samples a second (100, less with many threads)")
     parser.add_argument("--alone", action="store_true", help="without its loaders and other children")

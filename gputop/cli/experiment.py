@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from gputop import __version__
 from gputop.cli.from_process import process_id
-from gputop.cli.line import FAILED, OK, USAGE, Failure, Parser, duration, json_flag, plain
+from gputop.cli.line import FAILED, OK, USAGE, Failure, Parser, json_flag, lasting, plain
 from gputop.declare import record
 from gputop.safe import hangup
 from gputop.safe.identity import read_stat
@@ -125,7 +125,7 @@ class Asked:
     @property
     def at(self) -> str:
         """Where an error belongs: to the setting, or to the function while that has made nothing."""
-        return self.title if self.ready else self.factory.name
+        return self.title if self.ready else clean(self.factory.name)
 
 
 def run(asked: Asked, settings: Settings, facts: Mapping[str, Any], measure: Callable[[dict[str, Any]], None]) -> int:
@@ -167,16 +167,17 @@ def _identity(pid: int | None) -> list[int | None] | None:
 
 
 def last(experiment: Experiment, args: argparse.Namespace, settings: Settings) -> int:
-    """Print the newest result again."""
+    """Print the newest result again; with a function, the newest of that one."""
     from gputop.lab import results
     from gputop.safe.files import Refused
 
     try:
-        result = results.last(experiment.kind)
+        result = results.last(experiment.kind, args.factory)
     except Refused as refused:
         raise Failure(str(refused)) from None
     if result is None:
-        raise Failure(f"nothing was measured yet: gputop {experiment.kind} FACTORY")
+        of = f" of {args.factory}" if args.factory else ""
+        raise Failure(f"nothing{of} was measured yet: gputop {experiment.kind} {args.factory or 'FACTORY'}")
     try:
         _print(experiment, args, settings, result)
     except (KeyError, TypeError, AttributeError, ValueError, StopIteration, IndexError):
@@ -251,8 +252,8 @@ def arguments(parser: argparse.ArgumentParser, experiment: Experiment, returns: 
     text = "take over Python, folder and variables of a training that runs; without a function, sketch one"
     parser.add_argument("--from", dest="from_pid", type=process_id, metavar="PID", help=text)
     parser.add_argument(
-        "--timeout", type=duration, default=60.0, metavar="T", help="longest time without progress: then it hangs (60s)"
+        "--timeout", type=lasting, default=60.0, metavar="T", help="longest time without progress: then it hangs (60s)"
     )
-    parser.add_argument("--last", action="store_true", help="print the newest result again")
+    parser.add_argument("--last", action="store_true", help="print the newest result again, or that of FACTORY")
     parser.add_argument("--verbose", action="store_true", help="whole tracebacks, and all that your code prints")
     json_flag(parser)

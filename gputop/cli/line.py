@@ -172,6 +172,13 @@ def duration(text: str) -> float:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def lasting(text: str) -> float:
+    """A duration in which something can happen."""
+    if not (seconds := duration(text)):
+        raise argparse.ArgumentTypeError(f"{text!r} is no time at all: use more, as in 60s")
+    return seconds
+
+
 INTERVAL = "1"  # seconds, where a command has no other
 
 

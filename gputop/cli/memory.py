@@ -16,7 +16,7 @@ from gputop import __version__
 from gputop.cli import experiment
 from gputop.cli.aiming import aimed, ranked
 from gputop.cli.experiment import Asked, Experiment, whole_number
-from gputop.cli.line import FAILED, OK, USAGE, Command, Failure, duration, plain
+from gputop.cli.line import FAILED, OK, USAGE, Command, Failure, lasting, plain
 from gputop.safe import hangup
 
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     experiment.arguments(parser, MEMORY, model, pid="a process that trains")
     parser.add_argument("--steps", type=whole_number, metavar="N", help=f"steps that it makes ({_STEPS} of a function)")
     parser.add_argument(
-        "--for", dest="seconds", type=duration, metavar="T", help="of a PID, how long (10s; 30s without an agent)"
+        "--for", dest="seconds", type=lasting, metavar="T", help="of a PID, how long (10s; 30s without an agent)"
     )
     parser.add_argument(
         "--tensors",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gputop import units
 from gputop.cli.following import follow
-from gputop.cli.line import USAGE, Command, Failure, duration, file, no_commands, only_names
+from gputop.cli.line import USAGE, Command, Failure, file, lasting, no_commands, only_names
 from gputop.cli.opening import is_recorded, open_recording, open_source
 from gputop.cli.screens import show
 from gputop.safe.files import Refused
@@ -108,7 +108,7 @@ def _log_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _for(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--for", dest="seconds", type=duration, metavar="T", help="how long: 90s, 15m, 8h (until Ctrl+C)"
+        "--for", dest="seconds", type=lasting, metavar="T", help="how long: 90s, 15m, 8h (until Ctrl+C)"
     )
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from gputop.model import Identity
-from gputop.safe.files import Folder, Refused, in_state_folder
+from gputop.safe.files import Folder, Refused, in_state_folder, state_place
 from gputop.safe.text import clean
 
 FOLDER = "lab"
@@ -38,14 +39,19 @@ def keep(kind: str, result: Mapping[str, Any]) -> str:
         folder.close()
 
 
-def last(kind: str) -> dict[str, Any] | None:
-    """The newest that can be read; None where there is none. Refused where nothing is kept at all."""
+def last(kind: str, factory: str | None = None) -> dict[str, Any] | None:
+    """The newest that can be read, of this function if one is named; None where there is none, and no folder is made.
+
+    Refused where nothing is kept at all.
+    """
+    if not os.path.isdir(os.path.join(state_place(), "gputop", FOLDER)):
+        return None
     folder = in_state_folder(FOLDER)
     try:
         for name in reversed(_names(folder, kind)):
             with contextlib.suppress(ValueError, RecursionError):
                 found = json.loads(folder.read(name, _MOST_BYTES) or b"")
-                if isinstance(found, dict):
+                if isinstance(found, dict) and factory in (None, found.get("factory")):
                     return found
         return None
     finally:
