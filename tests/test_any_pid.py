@@ -268,10 +268,11 @@ for place, batch in enumerate(DataLoader(torch.randn(1 << 20, 8), batch_size=8, 
 
 
 def test_a_loader_of_a_program_that_does_not_look_like_a_trainer_leads_to_it(folder: str) -> None:
-    """Its script is called like a launcher, so that it is in no job."""
+    """Its script is called like a launcher, and no meter counts its steps, so that it is in no job."""
     script = Path(folder, "ds.py")
     script.write_text(FED)
-    with running(sys.executable, str(script), env=environment(folder), stderr=subprocess.DEVNULL) as child:
+    unmetered = environment(folder) | {"GPUTOP_METER": "0"}
+    with running(sys.executable, str(script), env=unmetered, stderr=subprocess.DEVNULL) as child:
         assert child.stdout is not None
         assert child.stdout.readline().strip() == "ready"
         job = Started(child.pid, folder)
