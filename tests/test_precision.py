@@ -101,6 +101,15 @@ def test_the_verdict_is_that_of_the_guide_and_none_where_equal_runs_could_turn_i
     assert says in text(page(result))
 
 
+def test_one_run_of_each_decides_no_gain() -> None:
+    result = measured(Device({"fp32": 0.3, "bf16": 0.15, COMPILED: 0.1}), repeats=1)
+    found = verdict(result)
+    assert (found["precision_helps"], found["compile_helps"]) == (None, None)
+    said = " ".join(text(page(result)).split())
+    assert "bf16 over fp32: 100 % faster (one run of each; large from 20 %)." in said
+    assert "not decided: the gain of bf16, the gain of torch.compile; one run of each may be chance" in said
+
+
 def test_waits_for_data_come_first_and_hide_no_gain() -> None:
     device = Device({"fp32": 0.045, "bf16": 0.045, COMPILED: 0.045}, {"fp32": 0.02, "bf16": 0.01, COMPILED: 0.01})
     result = measured(device)

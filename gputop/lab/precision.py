@@ -58,10 +58,11 @@ class Gain(NamedTuple):
     low: float
     middle: float
     high: float
+    once: bool = False  # one run of each: by how much equal runs differ is unknown
 
     def decided(self, least: float) -> bool | None:
-        """Whether it is so large; None where equal runs differ too much to say."""
-        return True if self.low >= least else False if self.high < least else None
+        """Whether it is so large; None where equal runs differ too much to say, or none were made."""
+        return None if self.once else True if self.low >= least else False if self.high < least else None
 
 
 def compare(ask: Ask, plan: Plan, result: dict[str, Any]) -> None:
@@ -162,7 +163,8 @@ def gain(result: Mapping[str, Any], before: str, after: str) -> Gain | None:
     if not old or not new:
         return None
     slow, fast = [row["steps_per_s"] for row in old], [row["steps_per_s"] for row in new]
-    return Gain(min(fast) / max(slow) - 1, median(fast) / median(slow) - 1, max(fast) / min(slow) - 1)
+    once = len(fast) == len(slow) == 1
+    return Gain(min(fast) / max(slow) - 1, median(fast) / median(slow) - 1, max(fast) / min(slow) - 1, once)
 
 
 def waits(rows: Sequence[Mapping[str, Any]]) -> Gain:

@@ -115,6 +115,8 @@ def _efficiency(found: Sequence[Spot]) -> Iterator[Table]:
 def _faster(one: Gain, least: float) -> str:
     """A gain with what it is held against, and by how much equal runs move it."""
     word = f"{100 * abs(one.middle):.0f} % {'faster' if one.middle >= 0 else 'slower'}"
+    if one.once:
+        return f"{word} (one run of each; large from {100 * least:.0f} %)"
     moves = f"{100 * one.low:+.0f} to {100 * one.high:+.0f} % between single runs"
     return f"{word} ({moves}; large from {100 * least:.0f} %)"
 
@@ -180,11 +182,10 @@ def _points(result: Mapping[str, Any]) -> Iterator[Point]:
         if says[key] is None and says[key.replace("helps", "gain")] is not None and (cuda or "compile" in key)
     ]
     if unsure:
-        yield Point(
-            severity="info",
-            text=f"not decided: {', '.join(unsure)}; equal runs differ too much",
-            steps=("Measure on a quiet machine, or with --repeats 7",),
-        )
+        once = max(len(rows) for rows in result["runs"].values()) == 1
+        why = "one run of each may be chance" if once else "equal runs differ too much"
+        do = "Measure with --repeats 3" if once else "Measure on a quiet machine, or with --repeats 7"
+        yield Point(severity="info", text=f"not decided: {', '.join(unsure)}; {why}", steps=(do,))
 
 
 def _overhead(says: Mapping[str, Any]) -> Iterator[Point]:
