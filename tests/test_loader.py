@@ -261,6 +261,9 @@ def ask(script: str, timeout_s: float = 30.0) -> dict[str, Any]:
         ("say(kind='error', text='DataLoader worker (pid 7) is killed by signal: Killed. ')", "signal Killed: out of"),
         ("say(kind='error', cause='memory', text='OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. "
          "GPU 0 has a total capacity of 79.2 GiB')", "^CUDA out of memory: an allocation of 2.00 GiB failed$"),
+        ("say(kind='error', cause='memory', where='/lib/torch/autograd/graph.py:979 in _engine_run_backward', text='"
+         "RuntimeError: DefaultCPUAllocator: not enough memory: you tried to allocate 614400000 bytes.')",
+         "^out of memory: an allocation of 614 MB failed$"),
         ("say(kind='error', text='ValueError: \\x1b[31mred', where='a.py:3 in f')", "ValueError: .*a.py:3 in f"),
     ],
 )  # fmt: skip

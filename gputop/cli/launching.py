@@ -30,7 +30,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:  # noqa: ARG001
         raise Failure(why)
     chosen = launch.settings(os.environ, args.threads, meter=args.meter, watch_nan=args.watch_nan)
     told = " ".join(f"{name}={shlex.quote(value)}" for name, value in chosen.items())
-    sys.stderr.write(f"gputop: {told or 'all is set already'}; the rest is {argv[0]}\n")
+    sys.stderr.write(f"gputop: starts {argv[0]} with {told or 'what is set already'}\n")
     sys.stderr.flush()
     # a Python ignores it, and what is ignored stays so across exec
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)

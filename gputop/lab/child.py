@@ -147,7 +147,7 @@ def _raised(line: Mapping[str, Any]) -> Trouble:
         return Trouble(f"a DataLoader worker was killed{_signal(text)}: {_memory(text)}", trace)
     cause = str(line.get("cause") or "")
     if cause == "memory":
-        text = _out_of_memory(text)
+        text, where = _out_of_memory(text), "" if "/torch/" in where else where
     return Trouble(f"{text} ({where})" if where else text, trace, cause)
 
 
@@ -155,7 +155,11 @@ def _out_of_memory(text: str) -> str:
     """Shorter than torch says it, which counts its own pools, too."""
     words = "CUDA out of memory" if "CUDA" in text else "out of memory"
     wanted = re.search(r"tried to allocate ([\d.]+ \w+)", text, re.IGNORECASE)
-    return f"{words}: an allocation of {wanted[1]} failed" if wanted else words
+    if wanted is None:
+        return words
+    count, _, unit = wanted[1].partition(" ")
+    size = decimal(float(count)) if unit == "bytes" else wanted[1]
+    return f"{words}: an allocation of {size} failed"
 
 
 def _signal(text: str) -> str:
