@@ -107,7 +107,7 @@ class Watch:
     @contextmanager
     def over(self, environment: Mapping[str, str]) -> Iterator[None]:
         """From before they get ready."""
-        self._environment = {**environment, "XDG_CONFIG_HOME": str(self._configured)}
+        self._environment = {**environment, **_own(self._configured)}
         self._start()
         try:
             yield
@@ -145,4 +145,9 @@ def configured(folder: Path, limits: Mapping[str, Mapping[str, float]]) -> Path:
 def of_recording(file: Path, home: Path) -> Diagnosed:
     """What it says of a recording, with no settings but its own."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith("GPUTOP_")}
-    return Diagnosis({**ours, "XDG_CONFIG_HOME": str(home)}, "--source", str(file)).end(600)
+    return Diagnosis({**ours, **_own(home)}, "--source", str(file)).end(600)
+
+
+def _own(folder: Path) -> dict[str, str]:
+    """Where its settings are, and what it remembers of the jobs: nothing goes to whoever runs the tests."""
+    return {"XDG_CONFIG_HOME": str(folder), "XDG_STATE_HOME": str(folder / "state")}
