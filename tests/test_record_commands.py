@@ -11,13 +11,17 @@ import signal
 import stat
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gputop import docs
+from gputop.export.log import COLUMNS
+from gputop.model import Noted
 from gputop.record.recording import Recording
 from tests.fakenvml import Fake
+from tests.judged import Machine
 from tests.ptys import Terminal, wait_until
 from tests.record_child import frames
 from tests.test_record import NAMES, record, replayed
@@ -177,6 +181,22 @@ def test_log_has_the_agreed_columns_first_and_is_gone_on_with(tmp_path: Path) ->
     assert path.read_text().startswith(text)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600, "an older log that others may read is no longer for them"
     assert len(list(csv.DictReader(path.read_text().splitlines()))) == 6 * len(gpus)
+
+
+def _note(name: str, wall_s: float, value: float | None) -> Noted:
+    return Noted(name=name, wall_s=wall_s, value=value, finite=value is not None)
+
+
+def test_a_log_has_the_steps_and_notes_of_the_training_on_each_gpu() -> None:
+    notes = (_note("loss", 2.0, 0.5), _note("loss", 1.0, 0.9), _note("=cmd", 1.0, None))
+    trains = {"step_count": 41, "step_s": 0.25, "samples_per_s": 64.0, "noted": notes}
+    frame = Machine(trainer=trains).frame(0.0)
+    told = {name: column(frame, frame.gpus[0]) for name, column in COLUMNS.items()}
+    assert (told["step_count"], told["step_s"], told["samples_per_s"]) == (41, 0.25, 64)
+    assert told["data_wait_percent"] is None
+    assert told["noted"] == "=cmd=nan loss=0.5"
+    nobody = replace(frame, processes=())
+    assert (COLUMNS["noted"](nobody, frame.gpus[0]), COLUMNS["step_s"](nobody, frame.gpus[0])) == ("", None)
 
 
 def test_a_log_takes_the_interval_of_file_and_environment(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from gputop.export.csv import text
 from gputop.export.private import redacted
-from gputop.model import Frame, Gpu, Host, Job, metrics
+from gputop.model import Frame, Gpu, Host, Job, Process, metrics
 from gputop.monitor import Update
 from gputop.safe.appended import Appended
 from gputop.safe.files import Refused
@@ -57,6 +57,28 @@ def _jobs(frame: Frame, gpu: Gpu) -> str:
     return " ".join(name(job) for job in frame.jobs if job.key in held)
 
 
+def _training(frame: Frame, gpu: Gpu) -> Process | None:
+    """The process on the GPU that tells its steps, or what it notes; the first rank of several."""
+    on_it = (one for one in frame.processes if any(share.uuid == gpu.uuid for share in one.gpus))
+    told = [one for one in on_it if one.step_count is not None or one.noted]
+    return min(told, key=lambda one: (one.rank or 0, one.pid), default=None)
+
+
+def _of_training(name: str) -> Cell:
+    def cell(frame: Frame, gpu: Gpu) -> object:
+        process = _training(frame, gpu)
+        return None if process is None else getattr(process, name)
+
+    return cell
+
+
+def _noted(frame: Frame, gpu: Gpu) -> str:
+    """The newest number of each name that the program has noted: loss=0.53 epoch=3."""
+    process = _training(frame, gpu)
+    newest = {one.name: one for one in sorted(process.noted, key=lambda one: one.wall_s)} if process else {}
+    return " ".join(f"{clean(name)}={_number(one.value) if one.finite else 'nan'}" for name, one in newest.items())
+
+
 _FIRST: Mapping[str, Cell] = {
     "timestamp": lambda frame, _: datetime.fromtimestamp(frame.wall_s).astimezone().isoformat(timespec="milliseconds"),
     "gpu_idx": lambda _, gpu: gpu.index,
@@ -77,6 +99,8 @@ COLUMNS: Mapping[str, Cell] = {
     "jobs": _jobs,
     **{metric.name: _metric(metric.name) for metric in metrics(Gpu) if metric.history and metric.name not in _SAID},
     **{f"host_{metric.name}": _of_host(metric.name) for metric in metrics(Host) if metric.history},
+    **{name: _of_training(name) for name in ("step_count", "step_s", "data_wait_percent", "samples_per_s")},
+    "noted": _noted,
 }
 
 
