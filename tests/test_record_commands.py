@@ -194,7 +194,7 @@ def test_a_log_has_the_steps_and_notes_of_the_training_on_each_gpu() -> None:
     told = {name: column(frame, frame.gpus[0]) for name, column in COLUMNS.items()}
     assert (told["step_count"], told["step_s"], told["samples_per_s"]) == (41, 0.25, 64)
     assert told["data_wait_percent"] is None
-    assert told["noted"] == "=cmd=nan loss=0.5"
+    assert told["noted"] == "loss=0.5 =cmd=nan"
     nobody = replace(frame, processes=())
     assert (COLUMNS["noted"](nobody, frame.gpus[0]), COLUMNS["step_s"](nobody, frame.gpus[0])) == ("", None)
 
