@@ -150,6 +150,39 @@ def test_the_function_that_the_lab_sends_here_is_measured_with_the_step_of_its_m
     assert result["workers"][0]["mean_s"] > 0.01
 
 
+SNIPPET = """
+import json, sys, time
+sys.path.insert(0, sys.argv[1])
+from torch.utils.data import DataLoader
+from planted import Planted
+
+def benchmark_dataloader(loader, num_batches=50):
+    times, batches = [], iter(loader)
+    for i in range(num_batches + 1):
+        start = time.perf_counter()
+        next(batches)
+        times.append(time.perf_counter() - start)
+    times = times[1:]  # the first one starts the workers
+    return {"avg": sum(times) / len(times), "fastest": min(times), "per_s": len(times) / sum(times)}
+
+print(json.dumps({n: benchmark_dataloader(DataLoader(Planted(0.01), batch_size=4, num_workers=n)) for n in (0, 2)}))
+"""
+
+
+def test_the_guides_benchmark_says_the_same(planted: str, tmp_path: Path) -> None:
+    """Mission row 38: the average and the rate of 50 batches, by number of workers."""
+    done = subprocess.run(
+        [sys.executable, "-c", SNIPPET, str(tmp_path)], capture_output=True, text=True, check=True, timeout=300
+    )
+    printed = json.loads(done.stdout)
+    asked = loader(f"{planted}:loader", "--workers", "0,2", "--json", "--", "0.01", "0.001", state=tmp_path)
+    for row in json.loads(asked.stdout)["workers"]:
+        guide = printed[str(row["num_workers"])]
+        assert row["batches"] == 50
+        assert row["mean_s"] == pytest.approx(guide["avg"], rel=0.35)
+        assert row["batches_per_s"] == pytest.approx(guide["per_s"], rel=0.35)
+
+
 def test_a_slow_sample_is_named(planted: str, tmp_path: Path) -> None:
     done = loader(f"{planted}:one_slow_sample", "--workers", "0", "--batches", "12", "--json", state=tmp_path)
     assert done.returncode == 0, done.stderr
