@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from gputop import lab as package
+from tests.measuring import children
 from tests.ptys import Terminal, wait_until
 
 pytestmark = pytest.mark.jobs
@@ -245,19 +246,6 @@ def test_ctrl_c_ends_the_children_and_prints_what_there_is(planted: str, tmp_pat
         wait_until(lambda: b"bf16, run 1 of 1: interrupted" in terminal.output, 10, "it says so")
         assert b"SAMPLES/s" in terminal.output
     assert children(planted) == []
-
-
-def children(file: str) -> list[int]:
-    """Processes that still measure this file."""
-    found = []
-    for name in filter(str.isdecimal, os.listdir("/proc")):
-        try:
-            words = Path(f"/proc/{name}/cmdline").read_bytes()
-        except OSError:
-            continue
-        if b"child_" in words and file.encode() in words:
-            found.append(int(name))
-    return found
 
 
 def test_a_batch_that_runs_out_of_address_space_is_too_large(planted: str, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.measuring import children
 from tests.ptys import Terminal, wait_until
 
 pytestmark = pytest.mark.jobs
@@ -95,19 +96,6 @@ def loader(*args: str, state: Path) -> subprocess.CompletedProcess[str]:
         capture_output=True, text=True, timeout=300, check=False, stdin=subprocess.DEVNULL,
         env={**os.environ, "XDG_STATE_HOME": str(state)},
     )  # fmt: skip
-
-
-def children(file: str) -> list[int]:
-    """Processes that still measure this file."""
-    found = []
-    for name in filter(str.isdecimal, os.listdir("/proc")):
-        try:
-            words = Path(f"/proc/{name}/cmdline").read_bytes()
-        except OSError:
-            continue
-        if b"child_loader" in words and file.encode() in words:
-            found.append(int(name))
-    return found
 
 
 def test_a_slow_getitem_scales_with_workers_up_to_the_knee_and_a_step_waits(planted: str, tmp_path: Path) -> None:

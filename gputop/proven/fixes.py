@@ -51,7 +51,7 @@ class Fix:
     settings: Mapping[str, float | str]
     advised: Mapping[str, str]
     before: Measured
-    most: float | None = None  # so many times as fast at most, as it was predicted; the least is 1
+    most: float | None = None  # the largest speedup that was predicted; the least is 1
     outcome: Outcome | None = None
 
     @property
@@ -90,7 +90,7 @@ def advised(finding: Finding) -> dict[str, str]:
 
 
 def predicted(finding: Finding, settings: Mapping[str, float | str]) -> float | None:
-    """At most so many times as fast: all that is lost, and with workers no more than there are more of them."""
+    """The largest speedup: all that is lost, and with workers no more than there are more of them."""
     lost = finding.lost_share
     if lost is None or not 0.01 <= lost <= _MOST_LOST:
         return None

@@ -46,7 +46,7 @@ class Measured:
 
 
 class Gain(NamedTuple):
-    """So many times as fast, and whether that is beyond the noise of both windows."""
+    """The speedup, and whether it is beyond the noise of both windows."""
 
     times: float
     certain: bool

@@ -60,7 +60,7 @@ def _change(fix: Fix) -> str:
 
 
 def _gained(found: Gain) -> str:
-    """How many times as fast, where that is beyond the noise."""
+    """The speedup, where it is beyond the noise."""
     said = "" if found.times > 1 else ", slower"
     if not found.certain:
         said = ", no gain measured" if abs(found.times - 1) < LEAST_GAIN else ", within the noise"

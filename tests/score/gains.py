@@ -1,6 +1,6 @@
 """What a finding said could be won, held against what is won once its fault is taken away.
 
-A planted fault leaves the work of a step as it is: then a job is so many times as fast as its GPUs are busier. That
+A planted fault leaves the work of a step as it is: then its speedup is the gain in GPU busy. That
 holds of these runs, as nothing else in them changes; on a machine steps are measured. It does not hold of GPUs that
 wait for each other, which they do busily, nor of slower ones: of these nothing is counted.
 """

@@ -57,7 +57,7 @@ class Result:
     detect_s: float | None = None
     clear_s: float | None = None
     flaps: int = 0
-    predicted: float | None = None  # so many times as fast at most, as its finding says
+    predicted: float | None = None  # the largest speedup that its finding says
     busy: float | None = None  # its GPUs, percent: with the fault, of a healthy run at the same time
     busy_after: float | None = None  # and once the fault is taken away
 

@@ -346,6 +346,11 @@ class Board(Screen[None], inherit_bindings=False):
             page=self.page if self.alone == "advice" else None, page_first=self.page_first,
         )  # fmt: skip
 
+    @property
+    def measures(self) -> bool:
+        """Whether a finding may be verified from here: its processes are of this machine, and files may be written."""
+        return self.program.source.elsewhere is None and not self.readonly
+
     def scene(self, update: Update) -> Scene:
         """What the advice is drawn from."""
         return Scene(
@@ -354,7 +359,7 @@ class Board(Screen[None], inherit_bindings=False):
             ended=self.program.status().ended or bool(self.player and self.player.ended),
             cleared=self.clearing.cleared, proven=self.program.proofs.lines if self.program.proofs else (),
             leaving=self.program.monitor.leaving,
-            measures=self.program.source.elsewhere is None and not self.readonly, measured=self.measured,
+            measures=self.measures, measured=self.measured,
             together=lambda: _together(update, self.past, self.program.monitor.limits),
         )  # fmt: skip
 

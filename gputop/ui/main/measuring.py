@@ -64,7 +64,7 @@ class Measuring(Advising):
     def _find_measured(self) -> None:
         """Look for the newest result of the command that verifies the chosen finding, from whichever terminal."""
         step = self.sheet.chosen.verify if self.sheet.chosen and self.alone == "advice" else None
-        if step is None or step.command is None or self.shown is None or self.scene(self.shown).measures is False:
+        if step is None or step.command is None or self.shown is None or not self.measures:
             return
         command, arguments = step.command, shlex.split(step.command)
         process = next((one for one in self.shown.frame.processes if str(one.pid) == arguments[-1]), None)
