@@ -194,6 +194,19 @@ TABLES = {
 100    0 ? gpu=1 unseen=foreign |             | -
 9999   0 ? gpu=1 unseen=exited  |             | -
 """,
+    "a busy program that starts a launcher is no rank of its job": """
+ 90    1 python torch=70                     | python sweep.py               | -
+100   90 torchrun                            | python /env/bin/torchrun t.py | t (torchrun) launcher
+101  100 python gpu=0 rank=0/2 local=0       | python t.py                   |   rank0
+102  100 python gpu=1 rank=1/2 local=1       | python t.py                   |   rank1
+""",
+    "it is none while its ranks still run on CPUs, or wait": """
+ 90    1 python torch=70                     | python sweep.py               | -
+ 95   90 sh                                  | sh -c torchrun·t.py           | -
+100   95 torchrun                            | python /env/bin/torchrun t.py | t (torchrun) launcher
+101  100 python torch=1 rank=0/2 local=0     | python t.py                   |   rank0
+102  100 python torch=1 rank=1/2 local=1     | python t.py                   |   rank1
+""",
     "mp.spawn on CPUs: the launcher is no rank, however busy it was with its imports": """
 100    1 python torch=40 threads=                  | python s.py | s (python) launcher
 101  100 python                                    | {TRACKER}   |   other

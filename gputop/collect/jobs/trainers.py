@@ -78,7 +78,7 @@ class People:
         """
         found: dict[int, Process] = {}
         perhaps: list[Process] = []
-        feeds: set[int] = set()  # that have loaders
+        certain: set[int] = set()  # they have loaders, or make optimizer steps
         for process in hinted:
             if process.unseen is not None:
                 continue
@@ -87,16 +87,20 @@ class People:
                 ours = parent is not None and (is_python(parent) or _runs_on(parent, process))
                 if parent is not None and ours and launcher(parent) is None:
                     found[parent.pid] = parent
-                    feeds.add(parent.pid)
+                    certain.add(parent.pid)
             elif computes(process) or process.identity in stepping:
                 found[process.pid] = process
+                if process.identity in stepping:
+                    certain.add(process.pid)
             elif process.talks or (is_python(process) and launcher(process) is None and not is_service(process)):
                 perhaps.append(process)
         for process in filter(at_work, perhaps):
             original = process if process.talks else self._original(process)
             if original.pid not in found and (process.talks or self._on_its_own(original, found)):
                 found[original.pid] = original
-        for pid in self._launchers(found) - feeds:
+        for pid in self._launchers(found) - certain:
+            del found[pid]
+        for pid in self._above_launchers(found) - certain:
             del found[pid]
         return found
 
@@ -126,6 +130,20 @@ class People:
                 if above.thread_names and not (above.talks or _runs_backward(above)) and starts(above, below):
                     started.add(above.pid)
                 below = above
+        return started & found.keys()
+
+    def _above_launchers(self, found: dict[int, Process]) -> set[int]:
+        """Those that are only busy, with a framework, and started the launcher of others: a sweep, a test runner.
+
+        Whoever starts Ray may well train itself, with what its workers play.
+        """
+        started: set[int] = set()
+        for rank in found.values():
+            launched = False
+            for above in self.above(rank):
+                if launched and above.rank is None and not (above.talks or computes(above)):
+                    started.add(above.pid)
+                launched = launched or launcher(above) not in (None, "ray")
         return started & found.keys()
 
     def _original(self, process: Process) -> Process:
