@@ -60,6 +60,9 @@ def own_step():
         optimizer.zero_grad()
     return DataLoader(Data(0), batch_size=4), step
 
+def overflows():
+    return Net(0), [(torch.ones(4, 16), torch.ones(4, 4))] * 3, lambda made, wanted: 1e30 * (made - wanted).sum()
+
 def breaks():
     raise RuntimeError("no data set here")
 
@@ -123,6 +126,19 @@ def measured(*args: str, command: str = "lab", state: Path, before: str = "") ->
 
 
 SHORT = ("--repeats", "1", "--steps", "10", "--warmup", "2")
+
+
+def test_a_cpu_measures_fp16_with_its_scaler_and_says_why_it_has_no_tf32(planted: str, tmp_path: Path) -> None:
+    """Set there, TF32 is taken by torch and changes nothing: its row would be a second one of fp32."""
+    result = measured(f"{planted}:overflows", *SHORT, "--fp16", "--tf32", state=tmp_path)
+    assert list(result["runs"]) == ["fp32", "bf16", "fp16"]
+    assert result["failed"]["tf32"] == "TF32 is a mode of the Tensor Cores of a GPU, and the model is on the CPU"
+    assert "tf32" not in result["ceilings"]["flops"]
+    assert result["runs"]["fp16"][0]["skipped"] == 8  # of 8 steps: each of its gradients is infinite
+    assert result["runs"]["fp32"][0]["skipped"] is None
+    assert result["verdict"]["precision_helps"] is None
+    said = gputop("lab", "--last", state=tmp_path).stdout
+    assert "What bf16 or fp16 gains on a GPU, it cannot tell" in " ".join(said.split())
 
 
 def test_a_slow_loader_waits_and_a_slow_model_does_not(planted: str, tmp_path: Path) -> None:

@@ -31,6 +31,11 @@ class Device:
         self.twice = 1.95  # times the batch of a batch of twice the size
         self.fails: dict[str, Trouble] = {}
         self.counts: dict[str, int] = {}
+        self.waited: float | None = None  # share of the time until a batch is there; all that a step takes longer
+        self.skipped = 0  # by the GradScaler
+
+    def share(self, kind: str) -> float:
+        return 1 - self.alone[kind] / self.steps[kind] if self.waited is None else self.waited
 
     def __call__(self, title: str, request: Mapping[str, Any]) -> dict[str, Any]:
         self.asked.append(title)
@@ -53,7 +58,8 @@ class Device:
             "steps": steps,
             "took_s": steps * self.steps[kind] * factor,
             "samples": steps * 64,
-            "waited_s": 0.0,
+            "waited_s": steps * self.steps[kind] * factor * self.share(kind),
+            "skipped": self.skipped if kind == "fp16" else None,
             "warm_s": [20.0 + alone_s if compiled else alone_s, *[alone_s] * (request["warmup"] - 1)],
             "alone_s": [alone_s] * 20,
             "peak_bytes": 8_000_000_000 if kind == "fp32" else 5_000_000_000,
@@ -120,6 +126,56 @@ def test_waits_for_data_come_first_and_hide_no_gain() -> None:
     assert "dataloader-bound" in said
     assert "gputop loader train.py:make" in said
     assert "precision is not the limit" not in said  # it is the loader that hides what bf16 gains
+
+
+def test_what_steps_take_longer_for_another_reason_is_no_wait_for_data() -> None:
+    """A busy machine stretched every step of a loop whose batches were there in a hundredth of it."""
+    device = Device({"fp32": 0.045, "bf16": 0.045, COMPILED: 0.045}, {"fp32": 0.02, "bf16": 0.01, COMPILED: 0.01})
+    device.waited = 0.01
+    result = measured(device)
+    found = verdict(result)
+    assert found["waits"] == pytest.approx(0.01)
+    assert found["waits_for_data"] is False
+    said = " ".join(text(page(result)).split())
+    assert "dataloader-bound" not in said
+    assert "waits for data 1 % of the time. The rest of the difference is no wait for data" in said
+
+
+VOLTA = {"device_name": "Tesla V100", "capability": [7, 0]}
+
+
+@pytest.mark.parametrize(
+    ("fp16", "kind", "helps", "says"),
+    [
+        (0.15, "fp16", True, "take fp16 + scaler"),
+        (0.29, "fp16", False, "precision is not the limit: fp16 + scaler gains little"),
+        (None, "bf16", False, "not decided: whether precision is the limit; this GPU has no Tensor Cores for bf16"),
+    ],
+)
+def test_where_bf16_has_no_tensor_cores_fp16_is_judged(fp16: float | None, kind: str, helps: bool, says: str) -> None:
+    times = {"fp32": 0.3, "bf16": 0.31, COMPILED: 0.31, **({"fp16": fp16} if fp16 else {})}
+    result = measured(Device(times, **VOLTA), fp16=fp16 is not None)
+    found = verdict(result)
+    assert (found["precision"], found["precision_helps"]) == (kind, helps)
+    said = text(page(result))
+    assert says in said
+    assert ("Measure with --fp16" in said) is (fp16 is None)
+    assert ("precision is not the limit" in said) is (fp16 == 0.29)
+
+
+def test_tf32_is_taken_where_no_half_precision_gains_more() -> None:
+    times = {"fp32": 0.3, "tf32": 0.15, "bf16": 0.29, COMPILED: 0.29}
+    said = text(page(measured(Device(times), tf32=True)))
+    assert "take TF32" in said
+    assert "precision is not the limit" not in said
+    assert "take TF32" not in text(page(measured(Device({**times, "bf16": 0.1, COMPILED: 0.1}), tf32=True)))
+
+
+def test_steps_that_the_scaler_skipped_are_told() -> None:
+    device = Device({"fp32": 0.3, "bf16": 0.15, "fp16": 0.15, COMPILED: 0.1})
+    device.skipped = 7
+    said = " ".join(text(page(measured(device, fp16=True))).split())
+    assert "fp16 + scaler: gradients overflowed in 7 of 50 steps, which take no optimizer step." in said
 
 
 def test_the_speedup_is_that_of_the_samples_a_second_beside_it() -> None:

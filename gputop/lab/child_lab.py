@@ -22,6 +22,7 @@ PAIRS, PAIRS_S = 60, 6.0  # steps of both batch sizes, or as many as fit into th
 CEILING_S = 0.5  # for each one
 COPIED_BYTES = 256 << 20  # more than a cache holds
 COPIED_BYTES_CPU = 64 << 20
+TF32_SINCE = (8, 0)  # compute capability
 WIDEST = {"cuda": 8192, "cpu": 2048}  # of the square matrices
 NO_COMPILER = ("no working c++ compiler", "failed to find c compiler", "invalidcxxcompiler", "no c compiler")
 
@@ -78,7 +79,11 @@ class Precision:
             if training.step_of_user:
                 raise Wrong("fp16 needs a GradScaler, which gputop can set only where the model is returned")
             self.scaler = scaler(torch, device)
+        if self.dtype is not None and not getattr(self.autocast(), "_enabled", True):  # it only warns
+            raise Wrong("autocast of torch %s computes no %s on this %s" % (torch.__version__, name, device.upper()))
         if name == "tf32":
+            if why := no_tf32(torch, training.device):
+                raise Wrong(why)
             torch.set_float32_matmul_precision("high")
             torch.backends.cudnn.allow_tf32 = True
         if self.compiled:
@@ -102,15 +107,34 @@ class Precision:
         """One training step."""
         if self.dtype is None:
             return self.training.run(batch)
-        autocast = self.torch.autocast(self.training.device.type, dtype=self.dtype)
-        return self.training.run(batch, autocast, self.scaler)
+        return self.training.run(batch, self.autocast(), self.scaler)
+
+    def autocast(self):
+        """The context in which the loss is computed."""
+        return self.torch.autocast(self.training.device.type, dtype=self.dtype)
+
+    def scale(self):
+        """By what the loss is multiplied now."""
+        return self.scaler.get_scale() if self.scaler is not None else None
 
 
 def scaler(torch, device):
-    """The GradScaler of this torch."""
+    """The GradScaler of this torch; the old one does nothing without CUDA."""
     if hasattr(torch, "amp") and hasattr(torch.amp, "GradScaler"):
         return torch.amp.GradScaler(device)
-    return torch.cuda.amp.GradScaler(enabled=device == "cuda")
+    if device != "cuda":
+        raise Wrong("this torch has no GradScaler for a CPU: it came with 2.3")
+    return torch.cuda.amp.GradScaler()
+
+
+def no_tf32(torch, device):
+    """Why TF32 would be plain fp32 here; empty where it would not. torch takes the setting on any machine."""
+    if device.type != "cuda":
+        return "TF32 is a mode of the Tensor Cores of a GPU, and the model is on the CPU"
+    capability = torch.cuda.get_device_capability(device)
+    if capability < TF32_SINCE:
+        return "TF32 needs compute capability %d.%d, and this GPU has %d.%d" % (TF32_SINCE + capability)
+    return ""
 
 
 def measured(pipe, training, precision, first, batches, request):
@@ -128,18 +152,20 @@ def measured(pipe, training, precision, first, batches, request):
 def loop(pipe, training, precision, batch, batches, request):
     """The loop of a training with a clock: what it took after the warm-up, and its last batch."""
     torch, steps, warmup = training.torch, request["steps"], request["warmup"]
-    loss, samples, warm, waited_s, begin = None, 0, [], 0.0, time.perf_counter()
+    loss, scale, samples, warm, waited_s, begin = None, None, 0, [], 0.0, time.perf_counter()
     for number in range(steps):
         if number == warmup:
             training.synchronize()
             if training.device.type == "cuda":
                 torch.cuda.reset_peak_memory_stats(training.device)
+            scale = precision.scale()
             samples, waited_s, begin = 0, 0.0, time.perf_counter()
         before = time.perf_counter()
         if number:
             batch = next(batches)
+        placed = training.placed(batch)
         waited_s += time.perf_counter() - before
-        loss = guarded(precision, training.placed(batch))
+        loss = guarded(precision, placed)
         if number < warmup:
             training.synchronize()
             warm.append(time.perf_counter() - before)
@@ -154,8 +180,17 @@ def loop(pipe, training, precision, batch, batches, request):
         "warm_s": warm,
         "loss": number_of(loss),
         "loss_name": training.loss_name,
+        "skipped": skipped(scale, precision.scale()),
     }
     return found, batch
+
+
+def skipped(before, after):
+    """Steps in which the GradScaler left the optimizer out: with each it halves its scale, which it doubles only after
+    thousands; None without one."""
+    if before is None or not after:
+        return None
+    return max(0, round(math.log(before / after, 2)))
 
 
 def guarded(precision, batch):

@@ -17,8 +17,9 @@ from gputop.lab.loading import percentile
 
 STEPS, WARMUP, REPEATS = 55, 5, 3
 FP32, BF16, FP16, TF32, COMPILED = "fp32", "bf16", "fp16", "tf32", "bf16+compile"
-LEAST_PRECISION = 0.20  # gain of bf16 over fp32 below which precision is not the limit
+LEAST_PRECISION = 0.20  # gain of bf16, fp16 or TF32 over fp32 below which precision is not the limit
 LEAST_COMPILE = 0.10  # gain of torch.compile below which there was nothing left to fuse
+BF16_SINCE = (8, 0)  # compute capability with Tensor Cores for bf16
 WAITS = 0.20  # share of a step's time that it waits for data, from which the loader comes first
 SAME_TIME, TWICE_TIME = 1.3, 1.7  # times a batch, of one twice as large: overhead below, work above
 LEAST_PAIRS, STEADY = 10, 1.25  # of both batch sizes, and how far apart the quartiles of one may be
@@ -131,7 +132,7 @@ def _timed(answer: Mapping[str, Any], *, compiled: bool) -> dict[str, Any]:
     }
     kept = ("steps", "waited_s", "peak_bytes", "reserved_bytes", "loss", "loss_name", "breaks")
     found |= {key: answer[key] for key in kept}
-    return found | {key: answer.get(key) for key in ("flops", "bytes", "uncounted")}
+    return found | {key: answer.get(key) for key in ("flops", "bytes", "uncounted", "skipped")}
 
 
 def ratio(answer: Mapping[str, Any]) -> Gain:
@@ -168,9 +169,29 @@ def gain(result: Mapping[str, Any], before: str, after: str) -> Gain | None:
 
 
 def waits(rows: Sequence[Mapping[str, Any]]) -> Gain:
-    """The share of a step's time in which it waits for its batch: what it takes longer than with one at hand."""
-    shares = [max(0.0, 1 - row["alone_s"] / row["step_s"]) for row in rows]
+    """The share of a step's time in which it waits for its batch: what it takes longer than with one at hand.
+
+    No more than it took until a batch was there: what steps take longer for another reason is no wait for data.
+    """
+    shares = [min(longer(row), row["waited_s"] / (row["step_s"] * row["steps"])) for row in rows]
     return Gain(min(shares), median(shares), max(shares))
+
+
+def longer(row: Mapping[str, Any]) -> float:
+    """The share of a step's time that it takes longer than with a batch at hand, for whatever reason."""
+    return max(0.0, 1 - float(row["alone_s"] / row["step_s"]))
+
+
+def half(result: Mapping[str, Any]) -> str:
+    """The half precision that is judged: bf16, or fp16 where only that was measured, or has Tensor Cores."""
+    runs = result["runs"]
+    return FP16 if FP16 in runs and (BF16 not in runs or not bf16_cores(result)) else BF16
+
+
+def bf16_cores(result: Mapping[str, Any]) -> bool:
+    """Whether bf16 has Tensor Cores on this device, as far as it says."""
+    capability = result["made"]["capability"]
+    return not capability or tuple(capability) >= BF16_SINCE
 
 
 def verdict(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -178,7 +199,7 @@ def verdict(result: Mapping[str, Any]) -> dict[str, Any]:
     runs = result["runs"]
     first = FP32 if FP32 in runs else next(iter(runs))
     waiting = waits(runs[first]) if result["made"]["loads"] else None
-    by_precision, by_compile = gain(result, FP32, BF16), gain(result, BF16, COMPILED)
+    by_precision, by_compile = gain(result, FP32, half(result)), gain(result, BF16, COMPILED)
     sizes = result.get("sizes")
     overhead = None
     if sizes and sizes["steady"]:
@@ -187,6 +208,7 @@ def verdict(result: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "waits": waiting.middle if waiting else None,
         "waits_for_data": waiting.decided(WAITS) if waiting else None,
+        "precision": half(result),
         "precision_gain": by_precision.middle if by_precision else None,
         "precision_helps": by_precision.decided(LEAST_PRECISION) if by_precision else None,
         "compile_gain": by_compile.middle if by_compile else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
 from typing import Any
 
 from gputop import units
@@ -10,14 +11,19 @@ from gputop.lab.precision import (
     BF16,
     CEILINGS,
     COMPILED,
+    FP16,
     FP32,
     LEAST_COMPILE,
     LEAST_PRECISION,
     SAME_TIME,
     SIZES,
+    TF32,
     TWICE_TIME,
+    WAITS,
     Gain,
+    bf16_cores,
     gain,
+    longer,
     middle,
     spread,
     verdict,
@@ -27,8 +33,7 @@ from gputop.lab.roofline import Spot, bandwidth, picture, rate, spots
 from gputop.page import Do, Page, Point, Table
 from gputop.safe.text import clean
 
-_BF16_SINCE = (8, 0)  # compute capability with Tensor Cores for bf16
-_NAMES = {COMPILED: "bf16 + compile", FP32: "fp32", BF16: "bf16", "tf32": "TF32", "fp16": "fp16 + scaler"}
+_NAMES = {COMPILED: "bf16 + compile", FP32: "fp32", BF16: "bf16", TF32: "TF32", FP16: "fp16 + scaler"}
 
 
 def page(result: Mapping[str, Any]) -> Page:
@@ -131,7 +136,17 @@ def _words(result: Mapping[str, Any], found: Sequence[Spot]) -> Iterator[str]:
             f"{name_of(first)}: a step takes {_took(middle(runs[first], 'step_s'))}, with a batch at hand "
             f"{_took(middle(runs[first], 'alone_s'))}: waits for data {100 * waiting.middle:.0f} % of the time."
         )
-    for before, after, least in ((FP32, BF16, LEAST_PRECISION), (BF16, COMPILED, LEAST_COMPILE)):
+        if median(map(longer, runs[first])) - waiting.middle >= WAITS:
+            yield (
+                "The rest of the difference is no wait for data: batches of other sizes, or other programs on this "
+                "machine."
+            )
+    for before, after, least in (
+        (FP32, TF32, LEAST_PRECISION),
+        (FP32, BF16, LEAST_PRECISION),
+        (FP32, FP16, LEAST_PRECISION),
+        (BF16, COMPILED, LEAST_COMPILE),
+    ):
         if (one := gain(result, before, after)) is not None:
             yield f"{name_of(after)} over {name_of(before)}: {_faster(one, least)}."
     if sizes := result.get("sizes"):
@@ -178,7 +193,10 @@ def _points(result: Mapping[str, Any]) -> Iterator[Point]:
         yield Point(severity="info", text="torch.compile helps on this CPU", facts=facts)
     unsure += [
         words
-        for key, words in (("precision_helps", "the gain of bf16"), ("compile_helps", "the gain of torch.compile"))
+        for key, words in (
+            ("precision_helps", f"the gain of {name_of(says['precision'])}"),
+            ("compile_helps", "the gain of torch.compile"),
+        )
         if says[key] is None and says[key.replace("helps", "gain")] is not None and (cuda or "compile" in key)
     ]
     if unsure:
@@ -200,38 +218,64 @@ def _overhead(says: Mapping[str, Any]) -> Iterator[Point]:
 
 def _precision(says: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[Point]:
     """The verdict on a GPU: both, one of them, or neither."""
-    precise, fused = says["precision_helps"], says["compile_helps"]
-    failed = COMPILED in result["failed"]
-    if precise and fused:
+    precise, fused, kind = says["precision_helps"], says["compile_helps"], says["precision"]
+    compiled = Do("Compile once", "model = torch.compile(model)")
+    if precise and fused and kind == BF16:
         both = gain(result, FP32, COMPILED)
         factor = f"{1 + both.middle:.1f}×" if both else ""
         yield Point(
             severity="info",
             text=f"take both: bf16 and torch.compile, {factor} as fast as fp32",
-            steps=(Do("Compile once", "model = torch.compile(model)"), _AUTOCAST),
+            steps=(compiled, *_AUTOCAST[BF16]),
         )
         return
     if precise:
         after = "; torch.compile gains little: kernels are already fused" if fused is False else ""
-        yield Point(severity="info", text=f"take bf16{after}", steps=(_AUTOCAST,))
-    elif precise is False and not says["waits_for_data"]:
-        yield Point(
-            severity="info",
-            text="precision is not the limit: bf16 gains little",
-            facts=(f"bf16 {100 * says['precision_gain']:+.0f} % (large from {100 * LEAST_PRECISION:.0f} %)",),
-            steps=("Record a trace of some steps: gputop explain says what the GPU waits for",),
-        )
-    if fused and not precise:
-        yield Point(
-            severity="info",
-            text="take torch.compile",
-            steps=(Do("Compile once", "model = torch.compile(model)"),),
-        )
-    elif fused is False and not precise and not failed:
+        yield Point(severity="info", text=f"take {name_of(kind)}{after}", steps=_AUTOCAST[kind])
+    else:
+        yield from _no_half(says, result)
+    if fused:
+        yield Point(severity="info", text="take torch.compile", steps=(compiled,))
+    elif fused is False and not precise and COMPILED not in result["failed"]:
         yield Point(severity="info", text="torch.compile gains little: kernels are already fused")
 
 
-_AUTOCAST = Do("Compute the loss in bf16", 'with torch.autocast("cuda", dtype=torch.bfloat16):')
+def _no_half(says: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[Point]:
+    """Where half precision gains little, or that is not decided: TF32, or that precision is not the limit."""
+    name, tf32 = name_of(says["precision"]), gain(result, FP32, TF32)
+    large = f"(large from {100 * LEAST_PRECISION:.0f} %)"
+    if tf32 is not None and tf32.decided(LEAST_PRECISION):
+        yield Point(
+            severity="info",
+            text="take TF32",
+            facts=(f"TF32 {100 * tf32.middle:+.0f} % {large}",),
+            steps=(Do("Compute matrix products in TF32", 'torch.set_float32_matmul_precision("high")'),),
+        )
+    elif says["precision_helps"] is False and says["precision"] == BF16 and not bf16_cores(result):
+        yield Point(
+            severity="info",
+            text="not decided: whether precision is the limit; this GPU has no Tensor Cores for bf16",
+            steps=("Measure with --fp16",),
+        )
+    elif says["precision_helps"] is False and not says["waits_for_data"]:
+        yield Point(
+            severity="info",
+            text=f"precision is not the limit: {name} gains little",
+            facts=(f"{name} {100 * says['precision_gain']:+.0f} % {large}",),
+            steps=("Record a trace of some steps: gputop explain says what the GPU waits for",),
+        )
+
+
+_AUTOCAST = {
+    BF16: (Do("Compute the loss in bf16", 'with torch.autocast("cuda", dtype=torch.bfloat16):'),),
+    FP16: (
+        Do("Compute the loss in fp16", 'with torch.autocast("cuda", dtype=torch.float16):'),
+        Do(
+            "Scale it, or small gradients become 0",
+            "scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()",
+        ),
+    ),
+}
 
 
 def _notes(result: Mapping[str, Any], found: Sequence[Spot]) -> Iterator[str]:
@@ -242,17 +286,22 @@ def _notes(result: Mapping[str, Any], found: Sequence[Spot]) -> Iterator[str]:
         yield f"{key if key in (SIZES, CEILINGS) else name_of(key)} was not measured: {clean(text)}"
     if made["device"] != "cuda":
         yield (
-            "This is a CPU. What bf16 gains on a GPU, it cannot tell: there it comes from Tensor Cores. Nor does it "
-            "tell GPU memory, or how long a GPU waits."
+            f"This is a CPU. What {'bf16 or fp16' if FP16 in runs else 'bf16'} gains on a GPU, it cannot tell: there "
+            "it comes from Tensor Cores. Nor does it tell GPU memory, or how long a GPU waits."
         )
-    elif made["capability"] and tuple(made["capability"]) < _BF16_SINCE:
-        yield "This GPU has no Tensor Cores for bf16: measure --fp16."
+    elif not bf16_cores(result):
+        yield "This GPU has no Tensor Cores for bf16: what bf16 takes here, a newer one does not."
+    if lost := max((row.get("skipped") or 0 for row in runs.get(FP16, ())), default=0):
+        yield (
+            f"fp16 + scaler: gradients overflowed in {lost} of {runs[FP16][0]['steps']} steps, which take no optimizer "
+            "step."
+        )
     rows = [row for each in runs.values() for row in each]
     chosen = [rows[0]["loss_name"], made["optimizer"]]
     if any(word and "chosen" in word for word in chosen):
         yield f"Loss: {clean(chosen[0] or 'unknown')}. Optimizer: {clean(chosen[1] or 'none')}."
-    if lost := [name_of(kind) for kind, each in runs.items() if any(row["loss"] is None for row in each)]:
-        yield f"The loss of the last step is not a finite number, or none is returned: {', '.join(lost)}."
+    if unknown := [name_of(kind) for kind, each in runs.items() if any(row["loss"] is None for row in each)]:
+        yield f"The loss of the last step is not a finite number, or none is returned: {', '.join(unknown)}."
     if made["tf32"]:
         yield "fp32 here is as your code sets it: matrix products in TF32."
     if breaks := max((row["breaks"] or 0 for row in runs.get(COMPILED, ())), default=0):
