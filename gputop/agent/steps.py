@@ -25,15 +25,19 @@ def steps(meter: Meter | None, since: int = 0) -> dict[str, Any]:
     if meter is None:
         return {"on": False, "why": "it was switched off when the job was started"}
     now_s, ring = time.time(), meter.ring
+    for _ in range(9):  # what is told singly are the last of `count`: by that ranks are compared step by step
+        count, single = ring.count, ring.last(_SINGLE, since)
+        if count == ring.count:
+            break
     columns = ring.last(_WINDOW)
     ended = columns[0]
     found: dict[str, Any] = {
         "on": not meter.off,
         "why": meter.off,
-        "count": ring.count,
+        "count": count,
         "cost": round(meter.cost, _DIGITS),
         "ago_s": round(now_s - ended[-1], 3) if ended else None,
-        "steps": [[_known(value) for value in step] for step in zip(*ring.last(_SINGLE, since))],
+        "steps": [[_known(value) for value in step] for step in zip(*single)],
     }
     first = min(bisect_right(ended, now_s - _WINDOW_S), max(0, len(ended) - _LEAST))
     window = [column[first:] for column in columns]

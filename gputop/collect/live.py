@@ -148,7 +148,7 @@ class Live:
                 cuda_version=driver.cuda_version,
             ),
             gpus=driver.gpus,
-            processes=self._meters.of(processes),
+            processes=self._meters.of(processes, found),
             jobs=found,
             cgroups=table.cgroups,
             notes=(*driver.notes, *self._broken(), *table.notes),

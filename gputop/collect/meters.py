@@ -13,8 +13,9 @@ from dataclasses import replace
 from typing import Any
 
 from gputop.agent_client import Agent, Lost, NoAgent, connect, listening, present
+from gputop.collect.common_steps import KEPT, Numbered, OneStep, compared
 from gputop.collect.lane import Lane
-from gputop.model import Identity, Noted, Process, Role, SlowStep
+from gputop.model import Identity, Job, Noted, Process, Role, SlowStep
 from gputop.safe.identity import read_stat
 from gputop.safe.readable import readable
 from gputop.safe.text import clean
@@ -36,7 +37,7 @@ _STALE_STEPS = 5.0
 
 METER_FILLS = (
     "step_s", "step_p90_s", "step_longest_s", "data_wait_percent", "optimizer_percent", "samples_per_s",
-    "evaluated_percent", "step_count", "step_window", "slow_step_count",
+    "evaluated_percent", "step_count", "step_window", "slow_step_count", "late_step_count", "common_step_count",
 )  # fmt: skip
 Meters = Mapping[Identity, Mapping[str, Any]]
 
@@ -65,6 +66,7 @@ class MeterLane:
         self._agents: dict[Identity, Agent] = {}
         self._tried: dict[Identity, float] = {}
         self._slow: dict[Identity, tuple[SlowStep, ...]] = {}
+        self._singly: Mapping[Identity, Numbered] = {}  # swapped whole
         self._wanted: tuple[Process, ...] = ()
         self._lane: Lane[Meters] = Lane("meters", self._read, {})
         self._started = False
@@ -84,10 +86,19 @@ class MeterLane:
         # who asks only once shall see them, too
         return first and bool(self._wanted) and self._lane.settled(time.monotonic() + _FIRST_S)
 
-    def of(self, processes: Iterable[Process]) -> tuple[Process, ...]:
-        """The processes with what was read last."""
-        said = self._lane.latest
-        return tuple(replace(one, **said[one.identity]) if one.identity in said else one for one in processes)
+    def of(self, processes: Iterable[Process], jobs: Iterable[Job]) -> tuple[Process, ...]:
+        """The processes with what was read last, and how often each rank of these jobs was late."""
+        said, singly = self._lane.latest, self._singly
+        often = {
+            identity: fields
+            for job in jobs
+            if len(job.ranks) > 1 and all(one in said and one in singly for one in job.ranks)
+            for identity, fields in zip(job.ranks, compared([singly[one] for one in job.ranks]), strict=True)
+        }
+        return tuple(
+            replace(one, **said[one.identity], **often.get(one.identity, {})) if one.identity in said else one
+            for one in processes
+        )
 
     def _may_step(self, process: Process) -> bool:
         if process.role is Role.TRAINER or (process.pid, process.started_ticks) in self._listening:
@@ -108,13 +119,16 @@ class MeterLane:
             self._agents.pop(gone).close()
         self._tried = {identity: when for identity, when in self._tried.items() if identity in wanted}
         self._slow = {identity: slow for identity, slow in self._slow.items() if identity in wanted}
+        self._singly = {identity: steps for identity, steps in self._singly.items() if identity in wanted}
         for identity, process in wanted.items():
             if identity not in self._agents and self._is_due(process):
                 self._connect(process)
         waiting: dict[Agent, Identity] = {}
         for identity, agent in list(self._agents.items()):
             try:
-                agent.ask("steps", since=_NONE_SINGLY)
+                # one alone has nobody to be compared with
+                known = max(self._singly.get(identity, ()), default=0)
+                agent.ask("steps", since=known if len(self._agents) > 1 else _NONE_SINGLY)
                 waiting[agent] = identity
             except Lost:
                 self._lose(identity)
@@ -159,8 +173,11 @@ class MeterLane:
     def _whole(self, identity: Identity, told: Mapping[str, Any]) -> dict[str, Any]:
         """All that it says, with the slow steps that it has said before."""
         steps, now_s = told["steps"], time.time()
-        known = {one.wall_s: one for one in (*self._slow.get(identity, ()), *slow_steps(steps.get("slow_steps")))}
-        kept = [one for when, one in sorted(known.items()) if 0 <= now_s - when <= _SLOW_S]
+        if single := single_steps(steps):
+            known = {**self._singly.get(identity, {}), **single}
+            self._singly = {**self._singly, identity: {number: known[number] for number in sorted(known)[-KEPT:]}}
+        slow = {one.wall_s: one for one in (*self._slow.get(identity, ()), *slow_steps(steps.get("slow_steps")))}
+        kept = [one for when, one in sorted(slow.items()) if 0 <= now_s - when <= _SLOW_S]
         self._slow[identity] = tuple(kept[-_SLOW_KEPT:])
         return {**told_of(steps), **noted_of(told.get("noted")), "slow_steps": self._slow[identity]}
 
@@ -183,6 +200,23 @@ def told_of(said: Mapping[str, Any]) -> dict[str, Any]:
     evaluated_s, window = (_number(said.get(name), 1e9) for name in ("evaluated_s", "window"))
     if evaluated_s is not None and window:
         found["evaluated_percent"] = _share(evaluated_s, evaluated_s + window * step_s)
+    return found
+
+
+def single_steps(said: Mapping[str, Any]) -> dict[int, OneStep]:
+    """The newest steps one by one, with their numbers; none where one of them makes no sense."""
+    count, rows = said.get("count"), said.get("steps")
+    if type(count) is not int or not 0 <= count < _MOST_STEPS or not isinstance(rows, list) or len(rows) > count:
+        return {}
+    found = {}
+    for number, row in enumerate(rows[-KEPT:], count - len(rows[-KEPT:]) + 1):
+        if not _is_row(row, 7):
+            return {}
+        ended_s = _number(row[0], _LATEST_S)
+        took_s, waited_s = (_number(value, _LONGEST_S) for value in row[1:3])
+        if ended_s is None or took_s is None or waited_s is None:
+            return {}
+        found[number] = OneStep(ended_s, took_s, waited_s, bool(row[6]))
     return found
 
 

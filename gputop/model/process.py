@@ -131,6 +131,11 @@ class Process:
     step_count: int | None = metric(Unit.COUNT, "optimizer steps since its meter began")
     step_window: int | None = metric(Unit.COUNT, "steps of the last half minute, without those with an evaluation")
     slow_step_count: int | None = metric(Unit.COUNT, "those of them that took over twice their median")
+    late_step_count: int | None = metric(
+        Unit.COUNT, "steps in which it had its data last of all ranks, by a tenth of a step or more"
+    )
+    common_step_count: int | None = metric(Unit.COUNT, "the newest steps that all ranks made, of which those are")
+    steps_apart: Annotated[str | None, "why its steps are not compared with those of other ranks"] = None
     metered: Annotated[bool, "whether it has a step meter: it was started with `gputop run`"] = False
     slow_steps: Annotated[tuple[SlowStep, ...], "the newest slow ones of a quarter of an hour, oldest first"] = ()
     noted: Annotated[tuple[Noted, ...], "the newest number of each name that it has noted, and its newest moments"] = ()
