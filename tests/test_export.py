@@ -16,7 +16,7 @@ from gputop.diagnose import Abstained, Evidence, Finding, Step, Subject
 from gputop.export import codec
 from gputop.export.columns import Column, cells, cut, layout
 from gputop.export.formats import FORMATS
-from gputop.export.log import COLUMNS
+from gputop.export.log import COLUMNS, row
 from gputop.model import Frame, Gpu, GpuShare, Host, Job, Missing, Process
 from gputop.monitor import Update
 from tests.hostile import STRINGS
@@ -202,7 +202,7 @@ def test_jobs_of_one_name_are_told_apart_in_a_log() -> None:
     jobs = tuple(
         Job(key=f"j{one.pid}", name="bert" if one.pid == 6 else "llama", ranks=(one.identity,)) for one in processes
     )
-    cell = COLUMNS["jobs"](replace(seen, processes=processes, jobs=jobs), seen.gpus[0])
+    cell = COLUMNS["jobs"](row(replace(seen, processes=processes, jobs=jobs), seen.gpus[0]))
     assert cell == "llama pid 4 llama pid 5 bert"
 
 

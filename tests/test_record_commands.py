@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from gputop import docs
-from gputop.export.log import COLUMNS
+from gputop.export.log import COLUMNS, row
 from gputop.model import Noted
 from gputop.record.recording import Recording
 from tests.fakenvml import Fake
@@ -191,12 +191,13 @@ def test_a_log_has_the_steps_and_notes_of_the_training_on_each_gpu() -> None:
     notes = (_note("loss", 2.0, 0.5), _note("loss", 1.0, 0.9), _note("=cmd", 1.0, None))
     trains = {"step_count": 41, "step_s": 0.25, "samples_per_s": 64.0, "noted": notes}
     frame = Machine(trainer=trains).frame(0.0)
-    told = {name: column(frame, frame.gpus[0]) for name, column in COLUMNS.items()}
+    told = {name: column(row(frame, frame.gpus[0])) for name, column in COLUMNS.items()}
     assert (told["step_count"], told["step_s"], told["samples_per_s"]) == (41, 0.25, 64)
     assert told["data_wait_percent"] is None
     assert told["noted"] == "loss=0.5 =cmd=nan"
     nobody = replace(frame, processes=())
-    assert (COLUMNS["noted"](nobody, frame.gpus[0]), COLUMNS["step_s"](nobody, frame.gpus[0])) == ("", None)
+    nothing = row(nobody, frame.gpus[0])
+    assert (COLUMNS["noted"](nothing), COLUMNS["step_s"](nothing)) == ("", None)
 
 
 def test_a_log_takes_the_interval_of_file_and_environment(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import io
 from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from typing import NamedTuple
 
 from gputop.export.csv import text
 from gputop.export.private import redacted
@@ -19,7 +20,24 @@ from gputop.safe.text import clean
 
 _MIB = 1024**2
 _LONGEST_LINE = 1 << 20
-Cell = Callable[[Frame, Gpu], object]
+
+
+class Row(NamedTuple):
+    """What a row is of: a GPU of a frame, with the training on it, which is looked for once."""
+
+    frame: Frame
+    gpu: Gpu
+    training: Process | None
+
+
+Cell = Callable[[Row], object]
+
+
+def row(frame: Frame, gpu: Gpu) -> Row:
+    """The row of a GPU, with the process on it that tells its steps, or what it notes; the first rank of several."""
+    on_it = (one for one in frame.processes if any(share.uuid == gpu.uuid for share in one.gpus))
+    told = [one for one in on_it if one.step_count is not None or one.noted]
+    return Row(frame, gpu, min(told, key=lambda one: (one.rank or 0, one.pid), default=None))
 
 
 def _number(value: object) -> str:
@@ -38,16 +56,21 @@ def _mib(value: int | None) -> float | None:
 
 
 def _metric(name: str) -> Cell:
-    return lambda _, gpu: getattr(gpu, name)
+    return lambda row: getattr(row.gpu, name)
 
 
 def _of_host(name: str) -> Cell:
-    return lambda frame, _: getattr(frame.host, name)
+    return lambda row: getattr(row.frame.host, name)
 
 
-def _jobs(frame: Frame, gpu: Gpu) -> str:
+def _of_training(name: str) -> Cell:
+    return lambda row: None if row.training is None else getattr(row.training, name)
+
+
+def _jobs(row: Row) -> str:
     """The jobs that hold the GPU, by name; with a pid where others are called the same."""
-    held = {process.job for process in frame.processes for share in process.gpus if share.uuid == gpu.uuid}
+    frame = row.frame
+    held = {process.job for process in frame.processes for share in process.gpus if share.uuid == row.gpu.uuid}
     many = Counter(job.name for job in frame.jobs)
 
     def name(job: Job) -> str:
@@ -57,45 +80,30 @@ def _jobs(frame: Frame, gpu: Gpu) -> str:
     return " ".join(name(job) for job in frame.jobs if job.key in held)
 
 
-def _training(frame: Frame, gpu: Gpu) -> Process | None:
-    """The process on the GPU that tells its steps, or what it notes; the first rank of several."""
-    on_it = (one for one in frame.processes if any(share.uuid == gpu.uuid for share in one.gpus))
-    told = [one for one in on_it if one.step_count is not None or one.noted]
-    return min(told, key=lambda one: (one.rank or 0, one.pid), default=None)
-
-
-def _of_training(name: str) -> Cell:
-    def cell(frame: Frame, gpu: Gpu) -> object:
-        process = _training(frame, gpu)
-        return None if process is None else getattr(process, name)
-
-    return cell
-
-
-def _noted(frame: Frame, gpu: Gpu) -> str:
+def _noted(row: Row) -> str:
     """The newest number of each name that the program has noted: loss=0.53 epoch=3."""
-    process = _training(frame, gpu)
-    newest = {one.name: one for one in sorted(process.noted, key=lambda one: one.wall_s)} if process else {}
+    noted = row.training.noted if row.training is not None else ()
+    newest = {one.name: one for one in sorted(noted, key=lambda one: one.wall_s)}
     return " ".join(f"{clean(name)}={_number(one.value) if one.finite else 'nan'}" for name, one in newest.items())
 
 
 _FIRST: Mapping[str, Cell] = {
-    "timestamp": lambda frame, _: datetime.fromtimestamp(frame.wall_s).astimezone().isoformat(timespec="milliseconds"),
-    "gpu_idx": lambda _, gpu: gpu.index,
-    "util_pct": lambda _, gpu: gpu.busy_percent,
-    "mem_used_mb": lambda _, gpu: _mib(gpu.vram_used_bytes),
-    "mem_total_mb": lambda _, gpu: _mib(gpu.vram_total_bytes),
-    "temp_c": lambda _, gpu: gpu.temperature_celsius,
-    "power_w": lambda _, gpu: gpu.power_watts,
+    "timestamp": lambda row: datetime.fromtimestamp(row.frame.wall_s).astimezone().isoformat(timespec="milliseconds"),
+    "gpu_idx": lambda row: row.gpu.index,
+    "util_pct": lambda row: row.gpu.busy_percent,
+    "mem_used_mb": lambda row: _mib(row.gpu.vram_used_bytes),
+    "mem_total_mb": lambda row: _mib(row.gpu.vram_total_bytes),
+    "temp_c": lambda row: row.gpu.temperature_celsius,
+    "power_w": lambda row: row.gpu.power_watts,
 }
 _SAID = {"busy_percent", "vram_used_bytes", "temperature_celsius", "power_watts"}
 COLUMNS: Mapping[str, Cell] = {
     **_FIRST,
-    "wall_s": lambda frame, _: f"{frame.wall_s:.3f}",
-    "host": lambda frame, _: frame.hostname,
-    "gpu_uuid": lambda _, gpu: gpu.uuid,
-    "gpu_name": lambda _, gpu: gpu.name,
-    "gpu_state": lambda _, gpu: gpu.condition,
+    "wall_s": lambda row: f"{row.frame.wall_s:.3f}",
+    "host": lambda row: row.frame.hostname,
+    "gpu_uuid": lambda row: row.gpu.uuid,
+    "gpu_name": lambda row: row.gpu.name,
+    "gpu_state": lambda row: row.gpu.condition,
     "jobs": _jobs,
     **{metric.name: _metric(metric.name) for metric in metrics(Gpu) if metric.history and metric.name not in _SAID},
     **{f"host_{metric.name}": _of_host(metric.name) for metric in metrics(Host) if metric.history},
@@ -137,7 +145,8 @@ class Log:
     def take(self, update: Update) -> None:
         """Write the rows of an update, all or none of them."""
         frame = redacted(update.frame)
-        rows = [[_cell(cell(frame, gpu)) for cell in COLUMNS.values()] for gpu in frame.gpus if not gpu.parent_uuid]
+        found = [row(frame, gpu) for gpu in frame.gpus if not gpu.parent_uuid]
+        rows = [[_cell(cell(one)) for cell in COLUMNS.values()] for one in found]
         try:
             self._file.append(_rows(rows).encode())
         except OSError as error:
