@@ -186,7 +186,6 @@ def test_a_slow_sample_is_named(planted: str, tmp_path: Path) -> None:
         ("loader", (), "gputop: FILE:loader: loader(seconds, step_seconds) does not take the 0 arguments after --\n"),
         ("nothing", (), "has no function nothing: it has loader, one_slow_sample, raises"),
         ("one_batch", (), "one_batch returned a model with Tensor, not with a DataLoader or a Dataset of torch"),
-        ("breaks", ("--python", "/usr/bin/env"), "exit code"),
     ],
 )
 def test_a_factory_that_fails_is_one_line(
@@ -196,6 +195,17 @@ def test_a_factory_that_fails_is_one_line(
     assert (done.returncode, done.stdout) == (1, "")
     assert says in done.stderr.replace(planted, "FILE")
     assert not (tmp_path / "gputop").exists()
+
+
+@pytest.mark.parametrize("command", ["lab", "loader", "maxbatch", "memory"])
+def test_what_is_no_python_says_nothing_of_its_own(planted: str, tmp_path: Path, command: str) -> None:
+    done = subprocess.run(
+        [*GPUTOP, command, "--no-nvml", f"{planted}:for_the_lab", "--python", "/bin/ls"],
+        capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL,
+        env={**os.environ, "XDG_STATE_HOME": str(tmp_path)},
+    )  # fmt: skip
+    why = "is no Python (exit code 2 for a line of it): name the interpreter of the training"
+    assert (done.returncode, done.stdout, done.stderr) == (64, "", f"gputop: --python /bin/ls {why}\n")
 
 
 @pytest.mark.parametrize(

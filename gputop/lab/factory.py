@@ -13,6 +13,7 @@ from gputop.safe import programs
 
 PROBE = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
 PROBE_S = 20.0
+RAN = "gputop:ran"
 EXAMPLE = "train.py:make_loader or mypackage.data:make_loader"
 
 
@@ -77,7 +78,30 @@ def _chosen(path: str, environ: Mapping[str, str]) -> str:
         path = os.path.join(path, "bin", "python3")
     if not (os.path.isfile(path) and os.access(path, os.X_OK)):
         raise ValueError(f"--python {path}: there is no such program")
-    return os.path.abspath(path)
+    path = os.path.abspath(path)
+    if why := _no_python(path):
+        raise ValueError(f"--python {path} {why}: name the interpreter of the training")
+    return path
+
+
+def _no_python(path: str) -> str:
+    """Why a program runs no code of Python; empty where it does, or takes too long to tell.
+
+    Started with a file of ours, it would say in its own words what it makes of that, and nothing of --python.
+    """
+    try:
+        process = programs.start_chosen(
+            [path, "-c", f"print({RAN!r})"], stdin=programs.DEVNULL, stdout=programs.PIPE, stderr=programs.DEVNULL
+        )
+    except OSError as error:
+        return f"cannot be started ({error.strerror})"
+    try:
+        said, _ = process.communicate(timeout=PROBE_S)
+    except programs.Timeout:
+        process.kill()
+        process.communicate()
+        return ""
+    return "" if RAN.encode() in said.split() else f"is no Python (exit code {process.returncode} for a line of it)"
 
 
 def _has_torch(python: str) -> bool:
