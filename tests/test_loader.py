@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -122,6 +123,27 @@ def test_a_setting_that_is_faster_once_is_chance_and_twice_is_advised() -> None:
     assert line(once, 8) == "DataLoader(dataset, batch_size=64, shuffle=True, num_workers=8, persistent_workers=True)"
 
 
+@pytest.mark.parametrize(("wait_s", "wanted"), [(0.0005, False), (0.004, True)])
+def test_batches_that_come_faster_are_of_use_only_where_the_step_waits_for_them(wait_s: float, wanted: bool) -> None:
+    machine = Machine({0: 0.0452, 2: 0.0187}, {"prefetch_factor=4": [1.5, 1.5]}, step=True)
+    machine.waits = {2: wait_s}
+    result = measured(machine, workers=(2,))
+    assert ("prefetch_factor=4" in line(result, 2)) is wanted
+    said = " ".join(text(page(result)).split())
+    assert "prefetch_factor=4 is 50 % faster, each time it was measured" in said
+    assert ("so faster batches gain nothing: prefetch_factor keeps its default, 2." in said) is not wanted
+
+
+@pytest.mark.parametrize(("times", "said"), [({0: 0.04, 2: 0.02}, True), ({0: 0.04, 8: 0.005}, False)])
+def test_the_number_of_doctor_is_named_only_beside_another_that_was_measured(
+    times: Mapping[int, float], said: bool
+) -> None:
+    shown = " ".join(text(page(measured(Machine(times), workers=tuple(times)))).split())
+    words = "gputop doctor starts with num_workers=8, by the number of CPUs alone. What was measured here counts: 2."
+    assert (words in shown) is said
+    assert ("gputop doctor" in shown) is said
+
+
 def test_pin_memory_is_measured_only_where_cuda_is_and_advised_unless_it_is_slower() -> None:
     machine = Machine(GUIDE)
     measured(machine)
@@ -196,6 +218,19 @@ def test_the_python_is_the_chosen_one_or_ours_if_it_has_torch(tmp_path: Path) ->
     assert interpreter(None, {}) == sys.executable
     with pytest.raises(ValueError, match="there is no such program"):
         interpreter("/nowhere/python3", {})
+
+
+def test_a_program_that_is_no_python_is_one_line(tmp_path: Path) -> None:
+    for program, why in (("ls", "is no Python (exit code 2 for"), ("echo", "is no Python (exit code 0 for")):
+        with pytest.raises(ValueError, match=re.escape(why) + r".*: name the interpreter of the training"):
+            interpreter(program, {"PATH": "/bin:/usr/bin"})
+    broken = tmp_path / "python3"
+    broken.write_bytes(b"\x7fELF")
+    broken.chmod(0o755)
+    with pytest.raises(ValueError, match="cannot be started"):
+        interpreter(str(broken), {})
+    broken.write_text(f'#!/bin/sh\necho activated\nexec {sys.executable} "$@"\n')
+    assert interpreter(str(broken), {}) == str(broken)
 
 
 def test_without_torch_here_it_is_the_first_python3_that_has_it(

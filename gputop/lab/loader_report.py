@@ -21,6 +21,7 @@ from gputop.lab.loading import (
     line,
     per_rank,
     waits,
+    wanted_sooner,
 )
 from gputop.page import Do, Page, Point, Table
 from gputop.safe.text import clean
@@ -158,7 +159,9 @@ def _effects(result: Mapping[str, Any]) -> Iterator[str]:
         better.append(f"pin_memory=True with non_blocking=True is {factor:.1f}× as fast to the GPU")
     noise = f"two equal runs differ by {100 * result['noise']:.0f} %"
     yield f"{'; '.join(better)}." if better else f"No other setting helps; {noise}."
-    if ANY_ORDER in faster:
+    if faster and not wanted_sooner(result):
+        yield "The step waits for no data, so faster batches gain nothing: prefetch_factor keeps its default, 2."
+    elif ANY_ORDER in faster:
         yield "in_order=False changes the order of batches from run to run, so it is not in the line below."
 
 
@@ -218,9 +221,12 @@ def _notes(result: Mapping[str, Any]) -> Iterator[str]:
             f"The first setting read {units.decimal(reads[0])} from the disk, the others from the page cache: "
             "run it again to compare them."
         )
-    if not result.get("ended"):
-        start = num_workers.first(result["cpus"] / result["jobs"])
-        yield f"Without measuring, gputop doctor starts with num_workers={start} here."
+    start = num_workers.first(result["cpus"] / result["jobs"])
+    if not result.get("ended") and start != (rank := per_rank(plan_of(result), result["recommended"])):
+        yield (
+            f"gputop doctor starts with num_workers={start}, by the number of CPUs alone. What was measured here "
+            f"counts: {rank}."
+        )
     if rows[0]["num_workers"] == 0:
         yield "TYPICAL is the speedup in a published measurement, on a host with more CPUs than workers."
     if result.get("step_s") is not None:

@@ -227,7 +227,7 @@ def line(result: Mapping[str, Any], count: int) -> str:
     if before and pinned and not gains(pinned["batches_per_s"], before["batches_per_s"]):
         parts.append("pin_memory=True")
     if count:
-        parts += [AHEAD] if helps(options.get(AHEAD)) else []
+        parts += [AHEAD] if helps(options.get(AHEAD)) and wanted_sooner(result) else []
         parts += [STAYS] if faster_epochs(options) else []
     return f"DataLoader({', '.join(parts)})"
 
@@ -235,6 +235,12 @@ def line(result: Mapping[str, Any], count: int) -> str:
 def helps(row: Mapping[str, Any] | None) -> bool:
     """Whether a setting was faster than all equal runs without it, each time."""
     return row is not None and row.get("gain", 0.0) >= LEAST_GAIN
+
+
+def wanted_sooner(result: Mapping[str, Any]) -> bool:
+    """Whether batches that come faster are of use: not where the step was measured, and waits for none."""
+    with_step = result.get("with_step")
+    return not with_step or float(with_step["waits"]) >= LEAST_GAIN
 
 
 def faster_epochs(options: Mapping[str, Mapping[str, Any]]) -> bool:
