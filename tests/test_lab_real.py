@@ -196,13 +196,15 @@ def test_the_guides_snippet_says_the_same_samples_per_second(planted: str, tmp_p
     (tmp_path / "snippet.py").write_text(SNIPPET)
     command = [sys.executable, str(tmp_path / "snippet.py"), planted]
     args = ("--repeats", "1", "--steps", "30", "--", "0.005", "0.06")
-    for _ in range(3):  # something else may begin or end between the two
+    printed, ours = 0.0, 0.0
+    for _ in range(8):  # what else this machine does makes either slower, never faster: the best of both is compared
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
-        printed = float(done.stdout.splitlines()[-1])
+        printed = max(printed, float(done.stdout.splitlines()[-1]))
         (row,) = measured(f"{planted}:planted", *args, state=tmp_path)["runs"]["fp32"]
-        if row["samples_per_s"] == pytest.approx(printed, rel=0.35):
+        ours = max(ours, row["samples_per_s"])
+        if ours == pytest.approx(printed, rel=0.35):
             break
-    assert row["samples_per_s"] == pytest.approx(printed, rel=0.35)
+    assert ours == pytest.approx(printed, rel=0.35)
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")

@@ -60,6 +60,7 @@ def test_p19_ten_thousand_processes(watch: Watch, crowd: int) -> None:
         assert looks < 60, "what all are called is known in the end, on a busy machine late"
         count, after_s = tick(every=True)
         assert count < 1000 * after_s * 1.2 + 1000, "with all of them on screen, a thousand sleepers a second"
+    _, after_s = tick(every=True)  # on a busy machine what many are called became known in the look before
     last = tables[-1]
     assert last.count >= SLEEPERS
     assert SLEEPERS <= len(last.processes) <= last.count, "some others end between the list and their turn"
