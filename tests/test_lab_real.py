@@ -60,9 +60,6 @@ def own_step():
         optimizer.zero_grad()
     return DataLoader(Data(0), batch_size=4), step
 
-def overflows():
-    return Net(0), [(torch.ones(4, 16), torch.ones(4, 4))] * 3, lambda made, wanted: 1e30 * (made - wanted).sum()
-
 def breaks():
     raise RuntimeError("no data set here")
 
@@ -97,6 +94,9 @@ class Mortal(Wide):
 
 def mortal():
     return Mortal()
+
+def overflows():
+    return Net(0), [(torch.ones(4, 16), torch.ones(4, 4))] * 3, lambda made, wanted: 1e30 * (made - wanted).sum()
 """
 
 
