@@ -19,9 +19,8 @@ from glob import glob
 from itertools import islice
 from typing import Any, Protocol
 
-from gputop.safe.deadline import NoAnswer, within
+from gputop.safe.deadline import NoAnswer, readable, within
 from gputop.safe.identity import ours
-from gputop.safe.readable import readable
 from gputop.safe.text import clean, decode
 
 _LONGEST = 8 << 20  # bytes of an answer

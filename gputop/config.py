@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gputop import toml, units
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 
 VERSION = 1  # of the file; a later one is not guessed at
 _WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
@@ -43,7 +43,7 @@ def _setting(
     return field(default=default, metadata={"key": key, "help": help, **more})
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
     """Where the settings of this run come from, for who wants to change them."""
 
@@ -54,7 +54,7 @@ class Origin:
     overruled: Mapping[str, str] = field(default_factory=dict)  # by key: the flag or variable that overrules the file
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """What was chosen. The text beside each setting is its page in the manual."""
 
@@ -93,7 +93,7 @@ class Settings:
     origin: Origin = field(default_factory=Origin, compare=False)
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Setting:
     """The declaration of one setting."""
 

@@ -8,11 +8,11 @@ from functools import cached_property
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
-from gputop.declare import record
 from gputop.diagnose import Abstained, Class, Finding
-from gputop.diagnose.told import Testimony
-from gputop.ended import Departures, Ended
+from gputop.diagnose.testimony import Testimony
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.history import History
+from gputop.last_job import Departures, Ended
 from gputop.model import Frame, Identity
 from gputop.model.plausible import plausible
 from gputop.source import Remembering, Seekable, Source, Staged
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from gputop.diagnose.contention import Contention
     from gputop.diagnose.engine import Engine
     from gputop.diagnose.state import JobState
-    from gputop.diagnose.told import Said
+    from gputop.diagnose.testimony import Said
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
     """A frame and what the rules say of it: what every sink gets."""
 

@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from threading import Event
 from typing import Literal, Protocol, runtime_checkable
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import PARTS, Detail, Frame, Identity, Missing, Part
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Interest:
     """What somebody looks at, so that costly signals are read only where they are seen."""
 
@@ -20,7 +20,7 @@ class Interest:
     every_process: bool = False  # the whole list is on screen, not only GPU kin
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     """What somebody wants to see of one process. Secrets are shown one by one, and only while they are asked for."""
 
@@ -121,7 +121,7 @@ class Staged(Protocol):
         ...
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
     """Something that happened in a recording, for the bar that shows where one is."""
 

@@ -8,8 +8,8 @@ from statistics import median
 from typing import NamedTuple
 
 from gputop import units
+from gputop.labels import amount
 from gputop.model import Job, Noted, Process
-from gputop.words import amount
 
 WINDOW_S = 30.0  # of the steps that are counted
 _AGREE = 0.1  # ranks whose steps differ by less are in step

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gputop.collect.kernel import Kernel
+from gputop.collect.kernel_files import Kernel
 from gputop.doctor import Machine, checks, examine
 from gputop.doctor.check import Line
 from tests.trees import write_tree

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from gputop.collect.processes.names import Names
-from gputop.collect.processes.reader import ProcessReader
-from gputop.collect.processes.scale import Scale
-from gputop.collect.processes.shares import ProcessTable
+from gputop.collect.proc.gpu_processes import ProcessTable
+from gputop.collect.proc.metadata_lane import Names
+from gputop.collect.proc.proc_files import Scale
+from gputop.collect.proc.reader import ProcessReader
 from gputop.model import Process
 from gputop.source import Interest
 

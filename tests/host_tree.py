@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gputop.collect.host.reader import HostReader
-from gputop.collect.kernel import Read, read_file
+from gputop.collect.kernel_files import Read, read_file
 from gputop.model import Host
 from tests.trees import write_tree
 

@@ -123,8 +123,8 @@ class Clock:
 
 
 def main() -> None:
-    from gputop.collect.gpus import GpuLane, Worker
     from gputop.collect.nvml.gate import Gate
+    from gputop.collect.nvml.lane import GpuLane, Worker
 
     clock = Clock()
     lane = GpuLane(clock=clock, **json.loads(sys.argv[1]))

@@ -8,8 +8,8 @@ from typing import Any
 
 from gputop.demo.results import LIBRARY_PLACES
 from gputop.model import Frame, Process, Role
-from gputop.profile import flame, kept, parse
-from gputop.profile.kept import COLLAPSED, FLAME, SPEEDSCOPE, Kept
+from gputop.profile import flame, parse, store
+from gputop.profile.store import COLLAPSED, FLAME, SPEEDSCOPE, Kept
 from tests.llama import llama
 
 LIBRARY, OWN = "/opt/conda/lib/python3.12/site-packages/torch", "/home/alice/llama"
@@ -84,10 +84,10 @@ def profiled(frame: Frame, at_s: float) -> Kept:
     text = speedscope(trainer(frame).pid)
     profile = parse(text)
     files = {SPEEDSCOPE: text.encode(), COLLAPSED: profile.collapsed().encode(), FLAME: flame(profile).encode()}
-    return kept.keep(about(frame, at_s, seconds=10.0, how="10 s at 100 Hz"), files)
+    return store.keep(about(frame, at_s, seconds=10.0, how="10 s at 100 Hz"), files)
 
 
 def traced(frame: Frame, at_s: float) -> Kept:
     """A trace of four steps in which the GPU waits for input."""
     data = gzip.compress(llama().text().encode(), mtime=0)
-    return kept.keep(about(frame, at_s, how="4 steps", traces=["trace.json.gz"]), {"trace.json.gz": data})
+    return store.keep(about(frame, at_s, how="4 steps", traces=["trace.json.gz"]), {"trace.json.gz": data})

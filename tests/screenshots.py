@@ -25,7 +25,7 @@ from gputop.demo import SCENARIOS
 from gputop.demo.source import Demo
 from gputop.model import Frame, Identity
 from gputop.monitor import Monitor
-from gputop.profile.kept import Kept
+from gputop.profile.store import Kept
 from gputop.record.recorder import Recorder
 from gputop.record.recording import Recording
 from gputop.source import Source

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from gputop.actions import Hold, Result, Rights, Run, Scope
-from gputop.actions.aim import aim
 from gputop.actions.renice import RENICE, Niceness, set_thread
 from gputop.actions.signals import BY_NAME, SIGNAL, Order
-from gputop.actions.target import Target
+from gputop.actions.target import Target, aim
 from gputop.safe import pidfd
 from tests.acting import born_as, finished, hold, job, kill, moment, program, row, unharmed, until
 from tests.seccomp import SECCOMP, filtered

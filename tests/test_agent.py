@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from gputop.actions.tracing import TRACE, Order, Traced
+from gputop.actions.torch_trace import TRACE, Order, Traced
 from gputop.agent_client import Lost
 from tests.acting import finished, hold, row
 from tests.tracing import BRIEF_S, Job, job, scratch, sockets, until

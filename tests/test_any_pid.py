@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from gputop.cli.aiming import _meant as _led
 from gputop.cli.diagnose import _meant
-from gputop.cli.line import Failure
+from gputop.cli.options import Failure
+from gputop.cli.process import _meant as _led
 from gputop.model import Job, Process, Role
 from tests.acting import until
 from tests.scripted import frame as scripted

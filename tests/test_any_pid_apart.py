@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.cli.below import joins
+from gputop.cli.process import joins
 from gputop.profile.code import Call
 from tests.test_any_pid import Started
 from tests.tracing import environment, scratch

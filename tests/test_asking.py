@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from gputop.actions import Hold, Rights
-from gputop.safe.attach import Barred
+from gputop.safe.ptrace_access import Barred
 from gputop.ui.profiling import asking
 from gputop.ui.profiling.asking import ASKING, Asking
 from gputop.ui.profiling.tools import TOOLS, ToolId

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from gputop.cli.maxbatch import in_use
+from gputop.cli.lab import in_use
 from gputop.lab.batch_size import Plan, enough, page, recommended, search
 from gputop.lab.child import Trouble
 from gputop.model import Gpu, GpuShare, Process
-from gputop.page import text
+from gputop.report import text
 
 OUT = Trouble("CUDA out of memory: an allocation of 2.00 GiB failed", cause="memory")
 

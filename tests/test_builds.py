@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from threading import Event
 
-from gputop.collect.processes.builds import Builds
-from gputop.collect.processes.readings import Values
+from gputop.collect.proc.builds import Builds
+from gputop.collect.proc.proc_files import Values
 from tests.fakeproc import FakeProc, named, proc, until
 
 __all__ = ["proc"]

@@ -8,10 +8,10 @@ from itertools import islice
 
 import pytest
 
-from gputop.collect import gpm
-from gputop.collect.nvml.card import Card
+from gputop.collect.nvml import gpm
+from gputop.collect.nvml.cadence import Costs
+from gputop.collect.nvml.device import Card
 from gputop.collect.nvml.gate import Gate
-from gputop.collect.nvml.pace import Costs
 from gputop.collect.nvml.reader import COUNT_EVERY
 from gputop.diagnose.engine import Engine
 from gputop.history import History

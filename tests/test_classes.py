@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from gputop.diagnose.classes import Facts, confidence, decide
-from gputop.diagnose.regime import QUESTION
+from gputop.diagnose.workload_class import QUESTION, Facts, confidence, decide
 from tests.judged import LIMITS, Machine, refused, scenario
 
 LENET = Facts(

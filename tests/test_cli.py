@@ -15,7 +15,7 @@ import pytest
 import gputop
 from gputop import docs
 from gputop.cli import parser
-from gputop.cli.shell import SHELLS
+from gputop.cli.manual import SHELLS
 from gputop.demo import SCENARIOS
 from tests.traces import starved
 

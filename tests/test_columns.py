@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from gputop.figures import Figures, together
 from gputop.model import Node
+from gputop.process_totals import Figures, together
 from gputop.ui.keys.declared import GROUPS, KEYS, ORDERS, key
 from gputop.ui.table.columns import BY_ID, COLUMNS, PRESETS, SORTABLE, Preset, beside, of
 from gputop.ui.table.places import fit

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gputop.diagnose.command import started, started_for_each_gpu, starts_all
+from gputop.diagnose.start_command import started, started_for_each_gpu, starts_all
 from gputop.model import Identity, Job, Process
 
 

@@ -13,7 +13,7 @@ import pytest
 from gputop import step_report
 from gputop.collect.common_steps import Numbered, OneStep, compared
 from gputop.collect.live import Live
-from gputop.collect.meters import single_steps
+from gputop.collect.step_meters import single_steps
 from gputop.model import Process
 from tests.tracing import job, scratch
 from tests.watching import ROOT

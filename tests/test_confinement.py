@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gputop.collect.confinement import Confinement
-from gputop.collect.hierarchy import Cgroups, membership
-from gputop.collect.kernel import Kernel
+from gputop.collect.cgroups import Cgroups, Confinement, membership
+from gputop.collect.kernel_files import Kernel
 from gputop.model import Pressure
 from tests.fakeproc import FakeProc, named
 from tests.host_tree import Server, memory_stat, pressure, server

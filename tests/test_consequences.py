@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from gputop.actions.consequences import Effect, consequences
-from gputop.actions.hold import Scope, reaches
+from gputop.actions.handles import Scope, reaches
+from gputop.actions.signals import Effect, consequences
 from gputop.model import Frame, Identity, Process
 from gputop.ui.signal.named import facts
 from tests.scripted import frame, notebook, process, training

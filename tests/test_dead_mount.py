@@ -15,14 +15,12 @@ import pytest
 
 from gputop import agent_client as agent
 from gputop.actions import Rights
-from gputop.actions.aim import aim
-from gputop.actions.spy import sources
-from gputop.actions.target import Target
-from gputop.actions.tracing import TRACE
-from gputop.actions.tracing.kineto import gate
+from gputop.actions.pyspy import record
+from gputop.actions.target import Target, aim
+from gputop.actions.torch_trace import TRACE, kineto
 from gputop.safe import deadline
 from gputop.safe.deadline import NoAnswer, within
-from gputop.safe.hangup import waiting
+from gputop.safe.terminal import waiting
 from tests.acting import row
 from tests.deadmount import dead_mount
 from tests.watching import running
@@ -119,8 +117,8 @@ def until_stuck(pid: int) -> None:
 
 def test_a_socket_folder_and_sources_on_a_dead_mount(dead: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deadline, "DEADLINE_S", 0.2)
-    assert not gate.safe(str(dead / "kineto"), os.geteuid())
-    assert sources._lines(f"{dead}/train.py", os.geteuid()) == []
+    assert not kineto.safe(str(dead / "kineto"), os.geteuid())
+    assert record._lines(f"{dead}/train.py", os.geteuid()) == []
 
 
 def test_what_does_not_answer_is_not_asked_again_until_it_does() -> None:

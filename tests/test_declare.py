@@ -8,10 +8,10 @@ from dataclasses import field, fields, replace
 
 import pytest
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
     """Two numbers, and where they come from, which does not count."""
 
@@ -20,14 +20,14 @@ class Point:
     origin: str = field(default="", compare=False, repr=False)
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Solid(Point):
     """One more."""
 
     z: int = 0
 
 
-@record(frozen=True)
+@frozen_dataclass(frozen=True)
 class Named:
     """One field, and its own words."""
 
@@ -37,7 +37,7 @@ class Named:
         return f"<{self.name}>"
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Nothing:
     """No field at all."""
 

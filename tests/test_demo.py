@@ -9,7 +9,7 @@ from threading import Event
 
 import pytest
 
-from gputop.collect.processes.notes import denied_io
+from gputop.collect.proc.gpu_processes import denied_io
 from gputop.demo import SCENARIOS, Demo, open_demo
 from gputop.demo.generator import WINDOW_S, Gated, Phases, Pulse, noise, share, shares
 from gputop.model import Frame, Gpu, Role

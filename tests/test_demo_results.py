@@ -10,15 +10,15 @@ from threading import Event
 
 import pytest
 
-from gputop.actions import tracing
-from gputop.actions.spy import ProfileResult, Sampling, StackResult
+from gputop.actions import torch_trace
+from gputop.actions.pyspy import ProfileResult, Sampling, StackResult
 from gputop.config import Settings
 from gputop.demo import SCENARIOS, Demo
 from gputop.demo.results import result
 from gputop.model import Process, Role
 from gputop.monitor import Monitor
 from gputop.profile import dump, parse
-from gputop.profile.parts import main, shares
+from gputop.profile.training_parts import main, shares
 from gputop.ui.app import Gputop
 from gputop.ui.look import Look
 from gputop.ui.mailbox import Mailbox
@@ -168,12 +168,12 @@ def test_a_recorded_result_adds_to_its_finding_and_says_that_it_is_recorded(name
 
 def test_a_trace_has_the_steps_and_a_profile_the_seconds_that_were_chosen() -> None:
     source, process = _trainer("healthy")
-    traced = rehearsed.result(source, "trace", (process,), tracing.Order(steps=5))
-    assert isinstance(traced, tracing.Traced)
+    traced = rehearsed.result(source, "trace", (process,), torch_trace.Order(steps=5))
+    assert isinstance(traced, torch_trace.Traced)
     assert [view.steps for view in traced.views] == [5]
     usual = rehearsed.result(source, "trace", (process,))
-    assert isinstance(usual, tracing.Traced)
-    assert [view.steps for view in usual.views] == [tracing.Order().steps]
+    assert isinstance(usual, torch_trace.Traced)
+    assert [view.steps for view in usual.views] == [torch_trace.Order().steps]
     profiled = rehearsed.result(source, "profile", (process,), Sampling(seconds=30, children=False))
     assert isinstance(profiled, ProfileResult)
     assert profiled.profile is not None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.collect.details.calls import system_call
+from gputop.collect.details.threads import system_call
 from gputop.model import PARTS, Identity, Process, Thread
 from gputop.source import Wish
 from tests.openproc import OWNER, STARTED, OpenProc

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.collect.details.environment import variables
+from gputop.collect.details.overview import variables
 from gputop.model import Detail
 from gputop.safe.text import MASK, redact_variable
 from gputop.source import OTHERS_ENVIRONMENT, Wish

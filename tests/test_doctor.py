@@ -17,11 +17,11 @@ import pytest
 
 from gputop import docs
 from gputop.cli import parser
-from gputop.collect.kernel import Kernel
+from gputop.collect.kernel_files import Kernel
 from gputop.doctor import GROUPS, as_json, checks, examine, render
 from gputop.doctor.check import Check, Line
 from gputop.doctor.machine import Machine
-from gputop.doctor.text import WIDTH
+from gputop.doctor.report import WIDTH
 from tests.doctored import ROOT, machine
 from tests.trees import write_tree
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gputop.collect.host.capacity import Size
+from gputop.collect.filesystems import Size
 from gputop.doctor.container import _shm
 from gputop.doctor.share import Share, share
 from tests.doctored import ask, line, machine, told

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gputop.collect.kernel import Kernel
-from gputop.collect.processes.readings import UNLOCK_DELAYS
+from gputop.collect.kernel_files import Kernel
+from gputop.collect.proc.proc_files import UNLOCK_DELAYS
 from tests.doctored import ALL, FILES, line, machine
 
 YAMA = "proc/sys/kernel/yama/ptrace_scope"

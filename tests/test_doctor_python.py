@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gputop import blas
-from gputop.doctor.interpreter import in_use
+from gputop import numpy_blas
+from gputop.doctor.python import in_use
 from gputop.safe.terminal import problem
 from tests.doctored import FILES, line, machine
 from tests.judged import found
@@ -69,15 +69,20 @@ def test_packages_of_the_system_and_of_the_user_count_where_python_takes_them(tm
     ("files", "status", "says", "unlock"),
     [
         ({WHEEL: "", **AMD}, "ok", "OpenBLAS, which is right here: MKL is for Intel CPUs", None),
-        ({WHEEL: "", **INTEL}, "limited", "comes from conda, not from pip", blas.WITHOUT_CONDA),
-        ({WHEEL: "", f"{RECORD}_openblas.json": "", **INTEL}, "limited", "OpenBLAS on an Intel CPU", blas.AFTER_PIP),
-        ({f"{RECORD}_openblas.json": "", **INTEL}, "limited", "OpenBLAS on an Intel CPU", blas.IN_CONDA_FORGE),
+        ({WHEEL: "", **INTEL}, "limited", "comes from conda, not from pip", numpy_blas.WITHOUT_CONDA),
+        (
+            {WHEEL: "", f"{RECORD}_openblas.json": "", **INTEL},
+            "limited",
+            "OpenBLAS on an Intel CPU",
+            numpy_blas.AFTER_PIP,
+        ),
+        ({f"{RECORD}_openblas.json": "", **INTEL}, "limited", "OpenBLAS on an Intel CPU", numpy_blas.IN_CONDA_FORGE),
         ({f"{RECORD}_openblas.json": "", **AMD}, "ok", "OpenBLAS", None),
         ({f"{RECORD}_mkl.json": "", **INTEL}, "ok", "MKL", None),
         ({"env/conda-meta/blas-1.0-mkl.json": "", **INTEL}, "ok", "MKL", None),
-        ({"env/conda-meta/blas-1.0-openblas.json": "", **INTEL}, "limited", "OpenBLAS", blas.IN_DEFAULTS),
+        ({"env/conda-meta/blas-1.0-openblas.json": "", **INTEL}, "limited", "OpenBLAS", numpy_blas.IN_DEFAULTS),
         ({CONFIG: '"blas": {"name": "mkl-sdl"}', **INTEL}, "ok", "MKL", None),
-        ({CONFIG: '"blas": {\n "name": "scipy-openblas"}', **INTEL}, "limited", "OpenBLAS", blas.WITHOUT_CONDA),
+        ({CONFIG: '"blas": {\n "name": "scipy-openblas"}', **INTEL}, "limited", "OpenBLAS", numpy_blas.WITHOUT_CONDA),
         ({CONFIG: '"blas": {"name": "blas"}', **INTEL}, "ok", "blas", None),
         (INTEL, "unknown", "no NumPy", None),
     ],
@@ -94,9 +99,9 @@ def test_the_doctor_advises_what_the_rule_does() -> None:
     told = found(openblas(), "starved-cpu-saturated")
     assert told is not None
     commands = [step.command for step in told.steps]
-    ours = [blas.UNTIL_THEN, blas.IN_CONDA_FORGE, blas.AFTER_PIP, blas.IN_DEFAULTS]
+    ours = [numpy_blas.UNTIL_THEN, numpy_blas.IN_CONDA_FORGE, numpy_blas.AFTER_PIP, numpy_blas.IN_DEFAULTS]
     assert [command for command in commands if command in ours] == ours
-    assert [step.destroys for step in told.steps if step.command == blas.AFTER_PIP] == [True]
+    assert [step.destroys for step in told.steps if step.command == numpy_blas.AFTER_PIP] == [True]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.safe import attach
+from gputop.safe import ptrace_access
 from gputop.safe.identity import in_container
 from tests.acting import until
 from tests.doctored import told
@@ -90,7 +90,7 @@ def test_root_without_the_capability_is_told_which_one_not_to_use_sudo(tmp_path:
     with running("setpriv", "--reuid", str(OTHER), "--regid", str(OTHER), "--clear-groups", "sleep", "60") as child:
         until(lambda: os.stat(f"/proc/{child.pid}").st_uid == OTHER)
         said = told("--no-nvml", "--pid", str(child.pid), wrapper=without)
-    unlock = attach.CAPABILITY if in_container() else None
+    unlock = ptrace_access.CAPABILITY if in_container() else None
     for name in ("ptrace", "io", "python", "torch", "blas", "shm", "torch-trace"):
         assert (name, said[name]["status"] != "ok", said[name]["unlock"]) == (name, True, unlock)
         assert "Errno" not in said[name]["what"], "an exception's text"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from gputop.ended import Departures
+from gputop.last_job import Departures
 from gputop.model import Frame
 from tests.screens import Stage, play
 from tests.scripted import frame, training

@@ -10,12 +10,12 @@ import pytest
 
 from gputop.diagnose import Evidence, Finding, Severity, Subject
 from gputop.diagnose.engine import BROKEN, Engine
-from gputop.diagnose.fold import fold, together
 from gputop.diagnose.limits import lenient
+from gputop.diagnose.merge import fold, together
 from gputop.diagnose.phases import Turn
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.rules import RULES
-from gputop.diagnose.steady import Steady
+from gputop.diagnose.steadying import Steady
 from gputop.diagnose.view import View
 from gputop.history import History
 from gputop.model import Frame, GpuShare, Host, Identity, Job, Missing, Process, Role

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from gputop.demo.generator import WINDOW_S, Pulse, shares
-from gputop.diagnose.estimate import change_point, leak, period, shape, slope, spacing, swing
+from gputop.diagnose.estimators import change_point, leak, period, shape, slope, spacing, swing
 
 MIB, GIB = 2.0**20, 2.0**30
 MINUTES_15 = 900

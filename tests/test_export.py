@@ -14,9 +14,9 @@ import pytest
 from gputop.demo import SCENARIOS, Demo
 from gputop.diagnose import Abstained, Evidence, Finding, Step, Subject
 from gputop.export import codec
-from gputop.export.columns import Column, cells, cut, layout
 from gputop.export.formats import FORMATS
 from gputop.export.log import COLUMNS, row
+from gputop.export.text import Column, cells, cut, layout
 from gputop.model import Frame, Gpu, GpuShare, Host, Job, Missing, Process
 from gputop.monitor import Update
 from tests.hostile import STRINGS

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.collect.gpm import SHARES
+from gputop.collect.nvml.gpm import SHARES
 from tests.fakenvml import Fake
 from tests.nvml_child import Child
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.safe.hangup import ENDINGS, on_ending
+from gputop.safe.terminal import ENDINGS, on_ending
 from tests.ptys import wait_until
 from tests.test_record import replayed
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gputop.collect.nvml import trouble
+from gputop.collect.nvml import notes
+from gputop.collect.nvml.cadence import Costs
 from gputop.collect.nvml.gate import LIBRARY_NOT_FOUND, Gate
-from gputop.collect.nvml.pace import Costs
 from gputop.history import History
 from gputop.model import Cgroup, Host, Network, Note
 from gputop.ui.keys.declared import KEYS
@@ -37,7 +37,7 @@ def no_library(tmp_path: Path) -> Note:
     for name, value in {"vendor": "0x10de", "device": "0x2330", "class": "0x030200"}.items():
         (slot / name).write_text(value)
     gate = Gate(Costs())
-    return trouble.closed(LIBRARY_NOT_FOUND, worked=False, gate=gate, sys_root=str(tmp_path), proc_root=str(tmp_path))
+    return notes.closed(LIBRARY_NOT_FOUND, worked=False, gate=gate, sys_root=str(tmp_path), proc_root=str(tmp_path))
 
 
 @pytest.fixture(autouse=True)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gputop.collect.hierarchy import Cgroups, membership, smallest
-from gputop.collect.kernel import Kernel
-from gputop.collect.processes.cgroup import place
+from gputop.collect.cgroups import Cgroups, membership, smallest
+from gputop.collect.kernel_files import Kernel
+from gputop.collect.proc.cgroup import place
 from tests.trees import write_tree
 
 NO_LIMIT_V1 = "9223372036854771712\n"

@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gputop.history import FINE_SLOTS, History, Window
+from gputop.history.past import SHARES
 from gputop.history.table import Table
-from gputop.history.track import SHARES
 from gputop.model import Frame, Gpu, GpuShare, Host, Identity, Process
 
 

@@ -13,13 +13,13 @@ from typing import Any
 import psutil
 import pytest
 
-from gputop.collect import fills
-from gputop.collect.host.heat import Heat, Throttles, Zones
+from gputop.collect.host.cpu import Speeds
 from gputop.collect.host.memory import HugePages
 from gputop.collect.host.reader import ELSEWHERE, HostReader
-from gputop.collect.host.speeds import Speeds
-from gputop.collect.kernel import read_file
+from gputop.collect.host.thermal import Heat, Throttles, Zones
+from gputop.collect.kernel_files import read_file
 from gputop.model import Host, Reason, metrics
+from gputop.model.metric import check_filled
 from tests.host_tree import DISKSTATS, MEMINFO, MOUNTINFO, NET_DEV, SNMP, Server, pressure, server
 from tests.test_host_mounts import MOUNTSTATS, NFS_MOUNT
 from tests.test_host_networks import hardware, infiniband
@@ -267,4 +267,4 @@ def test_p09_what_nobody_foresaw_costs_its_own_part_and_is_told(tmp_path: Path) 
 )
 def test_a_metric_is_filled_exactly_once(filled: list[str], problem: str) -> None:
     with pytest.raises(TypeError, match=problem):
-        fills.check(["a", "b"], filled)
+        check_filled(["a", "b"], filled)

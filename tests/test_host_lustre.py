@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gputop.collect.host.lustre import file_system_of
-from gputop.collect.kernel import read_file
+from gputop.collect.host.mounts import file_system_of
+from gputop.collect.kernel_files import read_file
 from gputop.model import Mount
 from tests.host_tree import MOUNTINFO, Server, server
 from tests.trees import write_tree

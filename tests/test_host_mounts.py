@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from gputop.collect import mountinfo
-from gputop.collect.host.capacity import Size
-from gputop.collect.host.mounts import Mounts, data_mounts
-from gputop.collect.host.nfs import nfs_counts
-from gputop.collect.kernel import Kernel
-from gputop.collect.questions import MOST, Questions
+from gputop.collect import filesystems
+from gputop.collect.blocking_reads import MOST, Questions
+from gputop.collect.filesystems import Size
+from gputop.collect.host.mounts import Mounts, data_mounts, nfs_counts
+from gputop.collect.kernel_files import Kernel
 from gputop.model import Missing
 from tests.host_tree import Server, server
 from tests.trees import write_tree
@@ -91,7 +90,7 @@ OVERMOUNTED = """\
     ids=["host", "container", "btrfs", "part and whole", "mounted over"],
 )
 def test_only_what_holds_data_each_once(text: str, expected: dict[str, str]) -> None:
-    found = data_mounts(mountinfo.parse(text.encode()))
+    found = data_mounts(filesystems.parse_mountinfo(text.encode()))
     assert {mount.path: mount.kind for mount in found} == expected
 
 
@@ -103,13 +102,13 @@ def test_a_single_file_of_the_driver_is_not_where_the_data_are(tmp_path: Path) -
             (("/usr/bin/smi", tmp_path / "smi"), ("/srv/x/datasets", tmp_path / "datasets"))
         )
     )
-    found = data_mounts(mountinfo.parse(text.encode()))
+    found = data_mounts(filesystems.parse_mountinfo(text.encode()))
     assert [mount.path for mount in found] == [str(tmp_path / "datasets")]
-    assert data_mounts(mountinfo.parse(text.split("\n")[0].encode())) == (), "and it is no mount of its own"
+    assert data_mounts(filesystems.parse_mountinfo(text.split("\n")[0].encode())) == (), "and it is no mount of its own"
 
 
 def test_what_is_mounted_last_is_what_is_seen() -> None:
-    (_, data) = data_mounts(mountinfo.parse(OVERMOUNTED.encode()))
+    (_, data) = data_mounts(filesystems.parse_mountinfo(OVERMOUNTED.encode()))
     assert data.source == "filer:/new"
 
 
@@ -124,7 +123,7 @@ def test_the_way_to_a_mount_below_a_server_is_not_taken(monkeypatch: pytest.Monk
     asked: list[str] = []
     ask = os.stat
     monkeypatch.setattr(os, "stat", lambda path: asked.append(path) or ask("/"))
-    found = data_mounts(mountinfo.parse(text.encode()))
+    found = data_mounts(filesystems.parse_mountinfo(text.encode()))
     monkeypatch.undo()
     assert [mount.path for mount in found] == ["/", "/home", "/home/u/disk", "/local"]
     assert asked == ["/local"]
@@ -141,7 +140,7 @@ def test_names_of_mounts_are_clean(tmp_path: Path) -> None:
 
 def test_a_path_with_a_carriage_return_is_one_path() -> None:
     evil = b"91 27 0:60 / /home/eve/x\r92\\04027 rw - fuse.evil eve rw\n"
-    assert [mount.path for mount in mountinfo.parse(evil)] == ["/home/eve/x\r92 27"]
+    assert [mount.path for mount in filesystems.parse_mountinfo(evil)] == ["/home/eve/x\r92 27"]
 
 
 def test_nfs_rates_round_trips_and_retransmissions(tmp_path: Path) -> None:

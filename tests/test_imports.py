@@ -41,7 +41,7 @@ def test_the_first_frame_is_drawn_before_what_it_does_not_need_is_loaded() -> No
     late = ["actions.spy", "actions.tracing", "collect.details", "diagnose.rules", "export", "profile", "record"]
     late += ["trace", "ui.details", "ui.dialogs", "ui.signal"]
     code = (
-        "import sys\nimport gputop.cli.screens, gputop.collect.live, gputop.ui.start, gputop.ui.app\n"
+        "import sys\nimport gputop.cli.screen, gputop.collect.live, gputop.ui.start, gputop.ui.app\n"
         f"print([name for name in {late!r} if f'gputop.{{name}}' in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)

@@ -10,10 +10,10 @@ import pytest
 
 from gputop.diagnose.state import JobState
 from gputop.export.diagnosis import Diagnosis, as_json, page
-from gputop.export.json import snapshot
+from gputop.export.formats import snapshot
 from gputop.model import Frame, GpuShare, Identity, Job, Missing, Process
 from gputop.monitor import Update
-from gputop.page import markdown, text
+from gputop.report import markdown, text
 from tests.judged import EACH_S, Machine, after, judged, refused, scenario
 
 Frames = Callable[[float], Frame]

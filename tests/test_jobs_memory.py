@@ -7,9 +7,8 @@ from dataclasses import replace
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gputop.collect.jobs import memory
-from gputop.collect.jobs.groups import jobs
-from gputop.collect.jobs.memory import Jobs
+from gputop.collect.jobs import groups
+from gputop.collect.jobs.groups import Jobs, jobs
 from gputop.model import GpuShare, Process
 
 INIT = Process(pid=1, started_ticks=1, name="init", command=("init",))
@@ -28,7 +27,7 @@ CAST = (INIT, SHELL, TRAINER, *LOADERS, *SLEEPERS)
 
 def test_what_changes_every_second_is_not_told_anew(monkeypatch) -> None:
     told = []
-    monkeypatch.setattr(memory, "jobs", lambda *args: told.append(args) or jobs(*args))
+    monkeypatch.setattr(groups, "jobs", lambda *args: told.append(args) or jobs(*args))
     remembers = Jobs()
     for second in range(5):
         busy = replace(TRAINER, cpu_percent=90.0 + second, gpus=(GpuShare(uuid="G0", busy_percent=float(second)),))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.collect.files import Kept, Shelf, slurp
+from gputop.collect.kernel_files import Kept, Shelf, slurp
 
 
 def open_files() -> int:

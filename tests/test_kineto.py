@@ -15,10 +15,8 @@ from typing import Any
 
 import pytest
 
-from gputop.actions.tracing import TRACE, Order, Traced, kineto
-from gputop.actions.tracing.kineto import wire
-from gputop.actions.tracing.kineto.endpoint import Endpoint
-from gputop.actions.tracing.kineto.gate import fixed
+from gputop.actions.torch_trace import TRACE, Order, Traced, kineto
+from gputop.actions.torch_trace.kineto import Endpoint, fixed
 from gputop.safe.files import Refused
 from tests import traces
 from tests.acting import finished, hold, row
@@ -51,16 +49,16 @@ def traced(pid: int, **wanted: Any) -> Traced:
 
 
 def test_a19_only_what_kineto_sends_is_understood() -> None:
-    assert wire.asks(POLL)
-    assert not wire.asks(POLL.replace(b"\x03\0\0\0\x05", b"\x01\0\0\0\x05"))  # another profiler runs
-    wish = wire.wish("/tmp/gputop-0/traces/a.json", 1795344160.0234, 1.0, 1)
+    assert kineto.asks(POLL)
+    assert not kineto.asks(POLL.replace(b"\x03\0\0\0\x05", b"\x01\0\0\0\x05"))  # another profiler runs
+    wish = kineto.wish("/tmp/gputop-0/traces/a.json", 1795344160.0234, 1.0, 1)
     assert wish.splitlines() == [
         "ACTIVITIES_LOG_FILE=/tmp/gputop-0/traces/a.json",
         "PROFILE_START_TIME=1795344160023",
         "ACTIVITIES_DURATION_MSECS=1000",
         "ACTIVITIES_WARMUP_PERIOD_SECS=1",
     ]
-    said = wire.reply(wish)
+    said = kineto.reply(wish)
     assert said[:40] == len(wish).to_bytes(8, "little") + b"req" + bytes(29)
     assert said[40:] == wish.encode()
     rng = random.Random(7)
@@ -68,8 +66,8 @@ def test_a19_only_what_kineto_sends_is_understood() -> None:
         bad = bytearray(POLL[: rng.randrange(len(POLL))] if rng.random() < 0.5 else POLL + rng.randbytes(4))
         if bad and rng.random() < 0.5:
             bad[rng.randrange(len(bad))] ^= 1 << rng.randrange(8)
-        with pytest.raises(wire.Malformed):
-            wire.asks(bytes(bad))
+        with pytest.raises(kineto.Malformed):
+            kineto.asks(bytes(bad))
 
 
 def test_a19_it_is_asked_once_after_a_word_and_nobody_else_is(folder: str) -> None:

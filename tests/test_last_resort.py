@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from gputop import cli
-from gputop.cli.line import BROKEN
+from gputop.cli.options import BROKEN
 from gputop.config import Settings
 from tests.pasted import csv, oom, s1, smi
 from tests.traces import starved

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop import launch
+from gputop.cli import run
 from tests.tracing import environment, interpreter, scratch, sockets
 from tests.watching import ROOT
 
@@ -49,7 +49,7 @@ def test_a_program_sees_and_does_the_same(end: str, tmp_path: Path) -> None:
         )
         return done.returncode, done.stdout, done.stderr
 
-    assert ran({**plain, **launch.settings(plain)}) == ran(plain)
+    assert ran({**plain, **run.agent_settings(plain)}) == ran(plain)
     assert ran(plain)[1].count("child") == 2
 
 
@@ -88,9 +88,9 @@ def test_env_makes_no_empty_part_and_nothing_twice() -> None:
         ).stdout
         for environ in ({}, {"PYTHONPATH": "/x"})
     ]  # fmt: skip
-    assert told == [f"{launch.INJECT} 2", f"{launch.INJECT}:/x 2"]
-    assert launch.settings({"PYTHONPATH": f"{launch.INJECT}:/x"}) == {}
-    assert launch.settings({"PYTHONPATH": launch.INJECT}, meter=False, watch_nan=True) == {
+    assert told == [f"{run.INJECT} 2", f"{run.INJECT}:/x 2"]
+    assert run.agent_settings({"PYTHONPATH": f"{run.INJECT}:/x"}) == {}
+    assert run.agent_settings({"PYTHONPATH": run.INJECT}, meter=False, watch_nan=True) == {
         "GPUTOP_METER": "0",
         "GPUTOP_WATCH_NAN": "1",
     }

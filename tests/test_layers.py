@@ -13,65 +13,72 @@ import gputop
 from gputop import toml
 
 ROOT = Path(gputop.__file__).parent
-PURE = {"model", "units", "safe", "known", "program"}
+PURE = {"model", "units", "safe", "optional_sums", "invocation"}
 READING = PURE | {"source", "history"}
 MAY_IMPORT: dict[str, set[str]] = {
-    "declare": set(),
+    "frozen_dataclass": set(),
     "model": set(),
     "units": set(),
-    "known": set(),
-    "blas": set(),
+    "optional_sums": set(),
+    "numpy_blas": set(),
     "pytorch": set(),
     "num_workers": set(),
     "severity": set(),
     "toml": set(),
     "thresholds": {"toml"},
     "config": {"units", "toml"},
-    "charset": set(),
-    "saturation": set(),
-    "program": set(),
-    "safe": {"program"},
+    "invocation": set(),
+    "safe": {"invocation"},
     "agent": set(),
-    "launch": set(),
     "inject": set(),
-    "figures": {"model", "known"},
-    "words": {"model", "units"},
-    "step_report": {"model", "units", "words"},
-    "told": PURE | {"words", "diagnose"},
-    "page": {"safe"},
-    "profile": {"units", "safe", "page", "severity", "num_workers"},
-    "trace": {"units", "safe", "page", "profile", "pytorch", "severity", "num_workers"},
-    "paste": {"units", "safe", "page", "trace", "pytorch", "severity", "num_workers", "thresholds"},
+    "process_totals": {"model", "optional_sums"},
+    "labels": {"model", "units"},
+    "step_report": {"model", "units", "labels"},
+    "finding_text": PURE | {"labels", "diagnose"},
+    "report": {"safe"},
+    "profile": {"units", "safe", "report", "severity", "num_workers"},
+    "trace": {"units", "safe", "report", "profile", "pytorch", "severity", "num_workers"},
+    "paste": {"units", "safe", "report", "trace", "pytorch", "severity", "num_workers", "thresholds"},
     "source": {"model"},
-    "history": {"model", "known"},
-    "ended": {"model"},
+    "history": {"model", "optional_sums"},
+    "last_job": {"model"},
     "agent_client": PURE,
-    "collect": PURE | {"source", "agent_client"},
-    "actions": PURE | {"agent_client", "words", "page", "profile", "trace"},
+    "collect": PURE | {"source", "agent_client", "pytorch"},
+    "actions": PURE | {"agent_client", "labels", "report", "profile", "trace"},
     "demo": {"source", "model", "units"},
     "diagnose": PURE
-    | {"words", "blas", "pytorch", "severity", "history", "profile", "trace", "saturation", "num_workers"}
+    | {"labels", "numpy_blas", "pytorch", "severity", "history", "profile", "trace", "num_workers"}
     | {"step_report"},
-    "monitor": {"source", "model", "history", "ended", "diagnose", "thresholds"},
-    "proven": PURE | {"words", "page", "diagnose", "monitor"},
-    "export": PURE | {"figures", "words", "told", "page", "diagnose", "monitor", "step_report", "thresholds", "proven"},
-    "doctor": PURE | {"words", "blas", "pytorch", "collect", "num_workers"},
-    "record": {"source", "model", "safe", "monitor", "export.codec", "export.lines"},
-    "lab": {"model", "units", "safe", "page", "config", "num_workers", "pytorch", "paste"},
+    "monitor": {"source", "model", "history", "last_job", "diagnose", "thresholds"},
+    "proven": PURE | {"labels", "report", "diagnose", "monitor"},
+    "export": PURE
+    | {
+        "process_totals",
+        "labels",
+        "finding_text",
+        "report",
+        "diagnose",
+        "monitor",
+        "step_report",
+        "thresholds",
+        "proven",
+    },
+    "doctor": PURE | {"labels", "numpy_blas", "pytorch", "collect", "num_workers"},
+    "record": {"source", "model", "safe", "monitor", "export.codec", "export.format"},
+    "lab": {"model", "units", "safe", "report", "config", "num_workers", "pytorch", "paste"},
     "docs": {"model", "units", "config", "doctor", "lab", "trace", "diagnose", "thresholds"}
     | {"ui.table.columns", "ui.table.compare", "ui.keys"},
     "ui": READING
     | {
-        "ended",
-        "figures",
-        "words",
-        "told",
-        "page",
+        "last_job",
+        "process_totals",
+        "labels",
+        "finding_text",
+        "report",
         "profile",
         "trace",
         "config",
-        "charset",
-        "saturation",
+        "severity",
         "step_report",
         "toml",
         "thresholds",
@@ -90,15 +97,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "__init__": set(),
 }
 ALONE_IN_A_CHILD = {"lab.child_request"}
-EVERYWHERE = {"declare"}  # how a value is declared, in our own process
-ALONE = {"agent", "inject", "launch"}  # they run in a job, or in its place
-NEVER: dict[str, set[str]] = {"ui": {"export.prometheus"}}  # within a layer that may be imported
+EVERYWHERE = {"frozen_dataclass"}  # how a value is declared, in our own process
+ALONE = {"agent", "inject"}  # they run in a job
 OUTSIDE_ONLY_IN: dict[str, tuple[str, ...]] = {
     "textual": ("ui",),
     "rich": ("ui",),
-    "pynvml": ("collect.nvml", "collect.gpm"),
+    "pynvml": ("collect.nvml",),
     "psutil": ("collect.details",),
-    "prometheus_client": ("export.prometheus",),
     # the script that `gputop scaffold` prints, and what runs in the user's Python: we import neither
     "torch": ("lab.train", "lab.child_request", "lab.child_lab"),
 }
@@ -154,8 +159,7 @@ def may_import(here: str, name: str) -> bool:
     allowed = MAY_IMPORT[layer] if layer in ALONE else MAY_IMPORT[layer] | EVERYWHERE
     top, _, inner = name.partition(".")
     if top == "gputop" and inner and inner != "__version__":
-        ours = "*" in allowed or within(inner, allowed | {layer})
-        return ours and not within(inner, NEVER.get(layer, set()))
+        return "*" in allowed or within(inner, allowed | {layer})
     return top not in OUTSIDE_ONLY_IN or within(here, OUTSIDE_ONLY_IN[top])
 
 
@@ -178,7 +182,7 @@ def test_frozen_values_are_declared_in_one_way() -> None:
     for path in FILES:
         calls = (node for node in nodes(path) if isinstance(node, ast.Call))
         frozen = [call for call in calls if getattr(call.func, "id", "") == "dataclass" and _says(call, "frozen")]
-        assert frozen == [], f"{path}: @record of gputop.declare"
+        assert frozen == [], f"{path}: @record of gputop.frozen_dataclass"
 
 
 def _says(call: ast.Call, name: str) -> bool:
@@ -255,6 +259,6 @@ def test_no_thread_that_delays_the_exit() -> None:
 def test_rules_stand_in_one_order_whoever_is_imported_first() -> None:
     """They are listed, told and completed in it; a rule of one group may import what stands in another."""
     ask = "from gputop.diagnose.rules import RULES; print(*RULES)"
-    firsts = ("", "import gputop.diagnose.usage.programs", "import gputop.diagnose.feed.alone")
+    firsts = ("", "import gputop.diagnose.program_kind", "import gputop.diagnose.rules.feed.main_thread_loading")
     said = {subprocess.check_output([sys.executable, "-c", f"{first}\n{ask}"], text=True) for first in firsts}
     assert len(said) == 1

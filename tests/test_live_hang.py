@@ -9,11 +9,11 @@ from threading import Event
 
 import pytest
 
-from gputop.collect.host.capacity import Size
+from gputop.collect.blocking_reads import Questions
+from gputop.collect.filesystems import Size
 from gputop.collect.host.mounts import Mounts
-from gputop.collect.kernel import Kernel
+from gputop.collect.kernel_files import Kernel
 from gputop.collect.live import MOST_NAMED, Live, hanging
-from gputop.collect.questions import Questions
 from gputop.model import Frame
 from tests.fakeproc import FakeProc, until
 from tests.host_tree import server

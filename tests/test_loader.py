@@ -18,10 +18,9 @@ import pytest
 from gputop import lab
 from gputop.lab import child, results
 from gputop.lab.factory import factory, interpreter
-from gputop.lab.loader_report import page
-from gputop.lab.loading import Plan, knee, line, per_rank, percentile, sweep, waits
+from gputop.lab.loader import Plan, knee, line, page, per_rank, percentile, sweep, waits
 from gputop.model import Identity
-from gputop.page import text
+from gputop.report import text
 from tests.ptys import wait_until
 
 READY = {

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gputop.agent_client import Agent, Lost
-from gputop.safe.readable import readable
+from gputop.safe.deadline import readable
 from tests.endings import Program, assert_given_back
 
 MANY = 1100

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from gputop.lab.memory import Census, grown, growth
+from gputop.lab.memory import Census, Samples, grown, growth
 from gputop.lab.memory_report import page
-from gputop.lab.memory_samples import Samples
-from gputop.page import text
+from gputop.report import text
 
 MIB, GIB = 1 << 20, 1 << 30
 

@@ -14,7 +14,7 @@ import pytest
 
 from gputop.agent_client import listening
 from gputop.collect.live import Live
-from gputop.collect.meters import METER_FILLS, noted_of, slow_steps, told_of
+from gputop.collect.step_meters import METER_FILLS, noted_of, slow_steps, told_of
 from gputop.export import codec
 from gputop.model import Noted, Process, Role, SlowStep
 from tests.test_agent_meter import PROGRAM

@@ -11,7 +11,7 @@ import pytest
 
 from gputop import cli
 from gputop.demo import SCENARIOS, Demo
-from gputop.export.private import without_commands
+from gputop.export.format import without_commands
 
 ARGUMENT = "--nproc_per_node"  # of a command line of this demo
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gputop.collect.nvml.card import Card
+from gputop.collect.nvml.cadence import Costs
+from gputop.collect.nvml.device import Card
 from gputop.collect.nvml.gate import Gate
-from gputop.collect.nvml.pace import Costs
 from gputop.collect.nvml.probe import PROBES, Probe, ask, settle, sources
 from gputop.collect.nvml.reader import FILLED
 from gputop.model import Gpu, metrics

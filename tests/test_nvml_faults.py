@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gputop.collect.nvml import trouble
+from gputop.collect.nvml import notes
+from gputop.collect.nvml.cadence import Costs
 from gputop.collect.nvml.gate import Gate
-from gputop.collect.nvml.pace import Costs
 from tests.fakenvml import Fake
 from tests.nvml_child import Child, Seen
 
@@ -139,16 +139,16 @@ def test_the_driver_supports_no_gpu_here(tmp_path: Path, fake: Fake) -> None:
 
 
 def test_the_driver_fails_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trouble, "in_container", lambda _: False)
+    monkeypatch.setattr(notes, "in_container", lambda _: False)
     place = {"gate": Gate(Costs()), "sys_root": str(tmp_path), "proc_root": str(tmp_path)}
-    note = trouble.closed(999, worked=False, **place)
+    note = notes.closed(999, worked=False, **place)
     assert (note.key, note.text) == (
         "unknown-error",
         "The NVIDIA driver does not answer (internal driver error 999).",
     )
     assert "dmesg" in note.help[0]
-    assert trouble.closed(999, worked=True, **place).text.startswith("The NVIDIA driver no longer answers")
-    assert trouble.closed(20, worked=False, **place).text == "The NVIDIA driver does not answer (NVML error 20)."
+    assert notes.closed(999, worked=True, **place).text.startswith("The NVIDIA driver no longer answers")
+    assert notes.closed(20, worked=False, **place).text == "The NVIDIA driver does not answer (NVML error 20)."
 
 
 def test_a_count_that_says_there_is_no_gpu_loses_none(fake: Fake) -> None:

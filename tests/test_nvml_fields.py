@@ -7,7 +7,7 @@ from struct import pack
 
 import pytest
 
-from gputop.collect.nvml.fields import _value
+from gputop.collect.nvml.field_values import _value
 from tests.fakenvml import Fake
 from tests.nvml_child import Child
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.collect.gpus import MOST_STUCK
+from gputop.collect.nvml.lane import MOST_STUCK
 from tests.fakenvml import Fake
 from tests.nvml_child import Child, Seen
 from tests.test_nvml_faults import pci

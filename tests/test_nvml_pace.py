@@ -10,8 +10,8 @@ from contextlib import ExitStack
 
 import pytest
 
+from gputop.collect.nvml.cadence import Costs, Pace
 from gputop.collect.nvml.gate import Gate
-from gputop.collect.nvml.pace import Costs, Pace
 
 
 class Run:

@@ -10,8 +10,8 @@ from random import Random
 
 import pytest
 
-from gputop.collect.gpus import _before
 from gputop.collect.nvml.activity import Buffer
+from gputop.collect.nvml.lane import _before
 from gputop.collect.nvml.samples import DriverClock, series
 from tests.fakenvml import Fake, square
 from tests.nvml_child import Child, Seen

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from gputop.collect.nvml.card import Count
-from gputop.collect.nvml.traffic import _Way
+from gputop.collect.nvml.device import Count
+from gputop.collect.nvml.links import _Way
 from tests.fakenvml import Fake
 from tests.nvml_child import Child
 

@@ -10,7 +10,7 @@ import pytest
 
 from gputop.cli.diagnose import Look
 from gputop.diagnose import Finding, Subject
-from gputop.diagnose.answers import Answers
+from gputop.diagnose.workload_class import Answers
 from gputop.export.diagnosis import Diagnosis, Gone, about
 from gputop.history import History
 from gputop.model import Frame, Gpu, GpuShare, Host, Identity, Job, Process, Role

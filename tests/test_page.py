@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gputop.page import Page, Point, markdown
+from gputop.report import Page, Point, markdown
 
 
 @pytest.mark.parametrize(

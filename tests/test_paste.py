@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from gputop import thresholds
-from gputop.page import FORMATS
-from gputop.paste import KINDS, Pasted, limits, memory_snapshot, read
+from gputop.paste import KINDS, Pasted, memory_snapshot, read
+from gputop.paste import pasted as limits
 from gputop.paste.plain_pickle import plain
+from gputop.report import FORMATS
 from gputop.safe.files import Refused
 from tests import pasted
 from tests.hostile import STRINGS

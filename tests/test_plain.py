@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from gputop.actions.spy.sources import lines
-from gputop.collect.processes.builds import Builds
+from gputop.actions.pyspy.record import lines
+from gputop.collect.proc.builds import Builds
 from gputop.doctor.machine import text
 from gputop.profile import Profile
-from gputop.safe import plain
+from gputop.safe import files
 from tests.acting import until
 
 IN_OPEN = 0x20
@@ -68,19 +68,19 @@ def test_plain_files_are_read_through_links_and_from_folders(tmp_path: Path) -> 
     path.write_text("step()\n")
     link.symlink_to(path)
     assert list(from_sources(path).values()) == ["step()"]
-    with open(plain.opened(link), "rb") as file:
+    with open(files.opened(link), "rb") as file:
         assert file.read() == b"step()\n"
     folder = os.open(tmp_path, os.O_PATH)
-    with open(plain.opened("train.py", folder=folder, links=False), "rb") as file:
+    with open(files.opened("train.py", folder=folder, links=False), "rb") as file:
         assert file.read() == b"step()\n"
     with pytest.raises(OSError, match=os.strerror(errno.ELOOP)):
-        plain.opened("link", folder=folder, links=False)
+        files.opened("link", folder=folder, links=False)
     with pytest.raises(OSError, match="not a plain file"):
-        plain.opened(tmp_path)
+        files.opened(tmp_path)
     os.close(folder)
 
 
-@pytest.mark.parametrize("reader", [from_doctor, from_builds, from_sources, plain.opened])
+@pytest.mark.parametrize("reader", [from_doctor, from_builds, from_sources, files.opened])
 def test_what_is_no_plain_file_is_not_opened(reader: Callable[[Path], object], tmp_path: Path) -> None:
     path = tmp_path / "version.py"
     os.mkfifo(path)

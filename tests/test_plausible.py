@@ -11,8 +11,7 @@ import pytest
 
 from gputop.demo import SCENARIOS, Demo
 from gputop.model import Disk, Frame, Gpu, Missing, Network
-from gputop.model.plausible import plausible
-from gputop.model.unified import integrated
+from gputop.model.plausible import integrated, plausible
 from tests.diagnosed import Recorded
 from tests.judged import HOST, Machine
 from tests.test_cli import run

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from gputop.lab.child import Trouble
-from gputop.lab.precision import COMPILED, Plan, compare, gain, verdict
+from gputop.lab.precision import COMPILED, HEIGHT, WIDTH, Plan, Spot, compare, gain, picture, rate, spots, verdict
 from gputop.lab.precision_report import page
-from gputop.lab.roofline import HEIGHT, WIDTH, Spot, picture, rate, spots
-from gputop.page import text
+from gputop.report import text
 
 READY = {
     "torch": "2.9.0", "device": "cuda", "device_name": "NVIDIA A100-SXM4-80GB", "capability": [8, 0], "cpus": 16,

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gputop.collect.gate import MOST
-from gputop.collect.processes.lane import STALE_S, STUCK_S, ProcessLane
-from gputop.collect.processes.shares import ProcessTable
+from gputop.collect.lane import MOST
+from gputop.collect.proc.gpu_processes import ProcessTable
+from gputop.collect.proc.lane import STALE_S, STUCK_S, ProcessLane
 from gputop.model import Process, metrics
 from gputop.source import Interest
 from tests.fakeproc import FakeProc, find, until

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gputop.collect.meters import METER_FILLS
-from gputop.collect.processes.readings import UNLOCK_DELAYS
+from gputop.collect.proc.proc_files import UNLOCK_DELAYS
+from gputop.collect.step_meters import METER_FILLS
 from gputop.model import Missing, Process, metrics
 from tests.fakeproc import STAT, FakeProc, find, named
 

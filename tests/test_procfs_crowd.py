@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gputop import words
-from gputop.collect.processes.crowd import BUDGET, FEWEST, MOST, Crowd
+from gputop import labels
+from gputop.collect.proc.scan_schedule import BUDGET, FEWEST, MOST, Crowd
 from gputop.model import Job
 from tests.fakeproc import FakeProc, find, opened
 
@@ -99,4 +99,4 @@ def test_where_they_cost_too_much_fewer_are_followed() -> None:
 
 def test_the_row_says_how_many_and_that_they_are_sampled() -> None:
     job = Job(key="1.1", name="train", user="alice", launcher="python")
-    assert words.job(job, (), 7_000, 8_001, sampled=8_000) == "8001 processes · 8,000 children, sampled"
+    assert labels.job(job, (), 7_000, 8_001, sampled=8_000) == "8001 processes · 8,000 children, sampled"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.collect.processes.reader import ProcessReader
+from gputop.collect.proc.reader import ProcessReader
 from gputop.collect.rates import Counters
 from gputop.model import Missing, Process, metrics
 from gputop.safe.text import decode

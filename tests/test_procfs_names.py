@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from gputop.collect.jobs.groups import jobs
-from gputop.collect.processes import facts
-from gputop.collect.processes.cgroup import place
-from gputop.collect.processes.names import MOST_STUCK, Wanted
+from gputop.collect.proc import metadata
+from gputop.collect.proc.cgroup import place
+from gputop.collect.proc.metadata_lane import MOST_STUCK, Wanted
 from gputop.model import Identity, Missing, Role
 from tests import hostile
 from tests.fakeproc import FakeProc, named, proc, until
@@ -96,19 +96,19 @@ def test_who_was_asked_between_fork_and_exec_is_asked_again(proc: FakeProc) -> N
 
 
 def test_p03_command_lines_of_any_shape() -> None:
-    assert facts.command(b"a\0b\0") == ("a", "b")
-    assert facts.command(b"") == facts.command(b"\0\0\0") == ()
-    assert facts.command(b"   \0") == ("   ",)
-    assert facts.command(b"postgres: writer" + b"\0" * 200) == ("postgres: writer",)
-    long = facts.command(b"python\0" + b"x" * (128 * 1024))
+    assert metadata.command(b"a\0b\0") == ("a", "b")
+    assert metadata.command(b"") == metadata.command(b"\0\0\0") == ()
+    assert metadata.command(b"   \0") == ("   ",)
+    assert metadata.command(b"postgres: writer" + b"\0" * 200) == ("postgres: writer",)
+    long = metadata.command(b"python\0" + b"x" * (128 * 1024))
     assert len(long[1]) == 4096
     assert long[1].endswith("…")
-    assert len(facts.command(b"x\0" * 100_000)) <= facts.MOST_ARGUMENTS + 1
+    assert len(metadata.command(b"x\0" * 100_000)) <= metadata.MOST_ARGUMENTS + 1
 
 
 @pytest.mark.parametrize("argv", hostile.ARGVS, ids=lambda argv: repr(argv)[:40])
 def test_p02_arguments_are_clean(argv: tuple[bytes, ...]) -> None:
-    command = facts.command(b"\0".join(argv) + b"\0")
+    command = metadata.command(b"\0".join(argv) + b"\0")
     assert all(word.isprintable() for word in command)
 
 
@@ -284,7 +284,7 @@ def test_what_ended_is_forgotten(proc: FakeProc) -> None:
     ],
 )  # fmt: skip
 def test_environment(environ: bytes, expected: dict) -> None:
-    assert facts.environment(environ) == expected
+    assert metadata.environment(environ) == expected
 
 
 @pytest.mark.parametrize(

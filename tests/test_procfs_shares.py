@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.collect.processes.shares import LIST_AGE_S, ProcessTable, with_shares
+from gputop.collect.proc.gpu_processes import LIST_AGE_S, ProcessTable, with_shares
 from gputop.model import GpuShare, Process
 from tests.fakeproc import MOUNTINFO, FakeProc, find, named
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.collect.processes.threads import READS_A_TICK, Threads
+from gputop.collect.proc.threads import READS_A_TICK, Threads
 from gputop.model import Identity
 from tests.fakeproc import FakeProc, opened
 

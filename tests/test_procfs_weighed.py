@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gputop.collect.processes.dossier import Dossier
-from gputop.collect.processes.names import Names, Wanted
+from gputop.collect.proc.metadata import Dossier
+from gputop.collect.proc.metadata_lane import Names, Wanted
 from gputop.model import Identity
 from tests.fakeproc import FakeProc, proc, until
 

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.actions.spy.keeping import without_secrets
-from gputop.profile import Profile, diff, flame, parse, parts, rank_shares, told
+from gputop.actions.pyspy.record import without_secrets
+from gputop.profile import Profile, diff, flame, parse, report, training_parts
+from gputop.profile import ranks as shares
 from gputop.safe.files import Refused
 from gputop.safe.text import clean
 from tests.hostile import STRINGS
@@ -96,7 +97,7 @@ def test_a_profile_of_a_job_tells_trainer_and_loaders_apart() -> None:
         (7757, "7759", False),
         (7760, "7760", True),
     ]
-    page = told.page(profile, "x")
+    page = report.page(profile, "x")
     assert page.words == (
         "Most samples are in _MultiIter._next_data (dataloader.py): 60%.",
         "Its other processes wait for work 20% of the time; of the rest, most is in what augment (data.py) does: 100%.",
@@ -108,9 +109,9 @@ def test_a_profile_of_a_job_tells_trainer_and_loaders_apart() -> None:
     assert own.rows == (("train (train.py:30)", "60.0%"), ("Model.forward (model.py:12)", "40.0%"))
     said = parse(profile.collapsed())  # who is whose thread survives being written as text
     assert said.threads == profile.threads
-    assert told.page(said, "x").words[0] == page.words[0]
+    assert report.page(said, "x").words[0] == page.words[0]
     profile.pid = 7760
-    loader = told.page(profile, "x")
+    loader = report.page(profile, "x")
     assert loader.words[0] == "It is a DataLoader worker."
     assert loader.words[1].startswith(
         "It waits for work 20% of the time; of the rest, most is in what augment (data.py)"
@@ -176,7 +177,7 @@ def test_what_py_spy_names_processes_by_is_kept_without_secrets() -> None:
     ],
 )
 def test_parts_of_a_step_are_told_by_names(stack: str, part: str) -> None:
-    found = parts.shares(parse(f"{stack} 3\nf (t.py:4) 1\n"))
+    found = training_parts.shares(parse(f"{stack} 3\nf (t.py:4) 1\n"))
     assert {each.name: share for each, share in found.items() if share} == {part: 0.75}
 
 
@@ -185,7 +186,7 @@ def test_a_wait_for_a_collective_is_told_by_its_line_for_it_has_no_frame() -> No
     profile = parse("f (t.py:3);train (t.py:41) 6\nf (t.py:3);train (t.py:42);wait (threading.py:9) 4\n")
     profile.files = dict.fromkeys(("train (t.py:41)", "train (t.py:42)"), "/home/alice/t.py")
     profile.lines = {"train (t.py:41)": "handle.wait()", "train (t.py:42)": "event.wait()"}
-    assert parts.phases(profile) == {"comms": 0.6}
+    assert training_parts.phases(profile) == {"comms": 0.6}
 
 
 def test_ranks_side_by_side_name_the_one_that_the_others_wait_for() -> None:
@@ -194,7 +195,7 @@ def test_ranks_side_by_side_name_the_one_that_the_others_wait_for() -> None:
 
     def said(*waits: int, place: str = "barrier (distributed_c10d.py:9)") -> str:
         ranks = [(f"rank {rank}", rank, recorded(each, place)) for rank, each in enumerate(waits)]
-        return rank_shares.page(ranks).words[0]
+        return shares.page(ranks).words[0]
 
     assert said(90, 3, 88) == (
         "rank 1 spends 3% of the time in collectives, the others up to 90%: they wait for what it does."
@@ -211,7 +212,7 @@ def test_ranks_side_by_side_name_the_one_that_the_others_wait_for() -> None:
 
 def test_collectives_that_backward_may_hide_are_unknown_not_zero() -> None:
     def cells(*stacks: str) -> tuple[str, ...]:
-        (table,) = rank_shares.page([("rank 0", 7, parse("\n".join(stacks)))]).tables
+        (table,) = shares.page([("rank 0", 7, parse("\n".join(stacks)))]).tables
         return tuple(table.rows[0][table.head.index(title)] for title in ("backward", "collectives"))
 
     backward, other = "f (t.py:3);_engine_run_backward (graph.py:9)", "f (t.py:4)"
@@ -224,7 +225,7 @@ def test_a_line_that_reads_back_is_told_by_its_text_for_what_it_calls_has_no_fra
     profile = parse("f (t.py:3);train (t.py:41) 6\nf (t.py:3);train (t.py:42) 4\n")
     profile.files = dict.fromkeys(("train (t.py:41)", "train (t.py:42)"), "/home/alice/t.py")
     profile.lines = {"train (t.py:41)": "total += loss.item()", "train (t.py:42)": "model(batch)"}
-    page = told.page(profile, "x")
+    page = report.page(profile, "x")
     assert page.points[0].text == "60% of the samples read results back or print them."
     assert page.tables[1].rows[0] == ("train (t.py:41): total += loss.item()", "60.0%")
 
@@ -270,14 +271,14 @@ def test_what_changed_is_told_in_shares() -> None:
     assert name.startswith(("get", "__next__"))
     assert (before, round(now, 3)) == (0.45, round(5 / 60, 3))
     assert diff(after, after) == []
-    assert told.compared(after, after, ("a", "b")).words == ("The same functions take the same shares.",)
+    assert report.compared(after, after, ("a", "b")).words == ("The same functions take the same shares.",)
 
 
 def test_waiting_for_the_loader_is_said_first() -> None:
-    page = told.page(parse(RAW), "x")
+    page = report.page(parse(RAW), "x")
     assert page.points[0].severity == "warn"
     assert page.points[0].text.startswith("45%")
-    assert told.page(parse(RAW.replace(" 45", " 4")), "x").points == ()
+    assert report.page(parse(RAW.replace(" 45", " 4")), "x").points == ()
 
 
 def test_a_flame_graph_is_as_wide_as_its_samples() -> None:

@@ -14,9 +14,9 @@ import pytest
 
 from gputop import agent_client as agent
 from gputop.actions import Scope
-from gputop.actions.hold import led
-from gputop.actions.tracing import Order
-from gputop.actions.tracing.trace import meant
+from gputop.actions.handles import led
+from gputop.actions.torch_trace import Order
+from gputop.actions.torch_trace.trace import meant
 from gputop.model import Job, Process, Role
 from gputop.ui.main import Main
 from gputop.ui.profiling.question import Stop

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.program import as_root
+from gputop.invocation import as_root
 
 PYTHON = "/opt/venv/bin/python"
 
@@ -34,7 +34,8 @@ def test_a_program_that_was_started_by_a_relative_path_is_told_whole(tmp_path: P
     script = tmp_path / "bin" / "gputop"
     script.parent.mkdir()
     script.write_text(
-        f"#!{sys.executable}\nimport os\nfrom gputop.program import as_root\nos.chdir('/')\nprint(as_root('doctor'))\n"
+        f"#!{sys.executable}\nimport os\nfrom gputop.invocation import as_root\n"
+        "os.chdir('/')\nprint(as_root('doctor'))\n"
     )
     script.chmod(0o755)
     done = subprocess.run(["bin/gputop"], cwd=tmp_path, env={"PYTHONPATH": str(Path(__file__).parent.parent)},
@@ -44,7 +45,7 @@ def test_a_program_that_was_started_by_a_relative_path_is_told_whole(tmp_path: P
 
 def test_it_is_this_very_program(tmp_path: Path) -> None:
     script = tmp_path / "gputop"
-    script.write_text(f"#!{sys.executable}\nfrom gputop.program import as_root\nprint(as_root('stack', '7'))\n")
+    script.write_text(f"#!{sys.executable}\nfrom gputop.invocation import as_root\nprint(as_root('stack', '7'))\n")
     script.chmod(0o755)
     done = subprocess.run(["gputop"], env={"PATH": str(tmp_path), "PYTHONPATH": str(Path(__file__).parent.parent)},
                           capture_output=True, text=True, check=True, timeout=60)  # fmt: skip

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from gputop.actions.spy import child, program
+from gputop.actions.pyspy import runner
 from gputop.safe import programs
-from gputop.safe.attach import Barred
 from gputop.safe.programs import NotFound, NotRun, distrusted, find
+from gputop.safe.ptrace_access import Barred
 from tests.test_layers import FILES, dotted, imports, nodes
 from tests.watching import root_only
 
@@ -70,7 +70,7 @@ def test_a_planted_program_is_not_run(tmp_path: Path, plant: str) -> None:
     ):
         with pytest.raises(NotRun, match="is not run"):
             run()
-    stub = child.start(str(path), os.getpid(), ["dump"], seconds=5.0, to_file=False)
+    stub = runner.start(str(path), os.getpid(), ["dump"], seconds=5.0, to_file=False)
     assert isinstance(stub, Barred)
     assert stub.text == why
     assert not (path.parent / "ran").exists()
@@ -161,7 +161,7 @@ def test_doctor_and_the_actions_run_no_planted_ones(tmp_path: Path, monkeypatch:
     assert not (tmux.parent / "ran").exists()
     monkeypatch.setenv("PATH", f".:{spy.parent}")
     monkeypatch.setattr(sys, "executable", str(python))
-    found = program.find()
+    found = runner.find()
     assert isinstance(found, Barred)
     assert "belongs to uid 12345" in found.text
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.safe import attach
+from gputop.safe import ptrace_access
 from tests import planted
 from tests.acting import program, unharmed, until
 from tests.fakenvml import Fake
@@ -135,7 +135,7 @@ def test_a_plain_job_is_looked_into_and_goes_on(fake: Fake, tmp_path: Path) -> N
         assert terminal.wait_exit() == 0
         until(lambda: not spies(), 3)
         assert len(profiles(folder)) == 1, "nothing is left behind"
-        assert attach.tracer(job.pid) is None
+        assert ptrace_access.tracer(job.pid) is None
         before = job.steps
         until(lambda: job.steps > before + 3)
 

@@ -15,8 +15,8 @@ from gputop.diagnose.engine import BROKEN, Engine
 from gputop.export import codec
 from gputop.history import History
 from gputop.model import Frame, Gpu, Host, Process
+from gputop.model.gpu import NvLink, PcieErrors
 from gputop.model.host import Cgroup, Disk, Node, Pressure
-from gputop.model.links import NvLink, PcieErrors
 from gputop.model.metric import Unit, metrics
 from gputop.model.plausible import plausible
 from gputop.model.process import GpuShare

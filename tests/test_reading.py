@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gputop.diagnose.reading import AUTODL, PYTORCH, guides
+from gputop.diagnose.further_reading import AUTODL, PYTORCH, guides
 from gputop.ui.advice.pages import PAGES, expanded
 from gputop.ui.advice.scene import Scene
 from gputop.ui.look import Look

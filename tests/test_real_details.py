@@ -178,9 +178,9 @@ assert detail.overview.exe is None and detail.overview.policy == "other"
 def test_root_without_the_capability_is_not_told_to_use_sudo() -> None:
     code = """
 from gputop.collect.details.inspector import Inspector
-from gputop.collect.processes.notes import denied_io
+from gputop.collect.proc.gpu_processes import denied_io
 from gputop.model import Identity
-from gputop.safe.attach import CAPABILITY
+from gputop.safe.ptrace_access import CAPABILITY
 from gputop.safe.identity import identity, in_container
 victim = subprocess.Popen(["setpriv", "--reuid", "12345", "--regid", "12345", "--clear-groups", "sleep", "60"])
 deadline = time.monotonic() + 30

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from gputop.collect.jobs.groups import jobs
-from gputop.collect.processes.shares import ProcessTable, with_shares
+from gputop.collect.proc.gpu_processes import ProcessTable, with_shares
 from gputop.model import GpuShare, Job, Process, Role
 from tests.watching import ROOT, Watch, running, watch
 

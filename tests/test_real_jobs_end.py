@@ -8,7 +8,7 @@ import pytest
 
 from gputop.actions import Scope
 from gputop.actions.signals import BY_NAME, warnings
-from gputop.collect.processes.shares import ProcessTable
+from gputop.collect.proc.gpu_processes import ProcessTable
 from gputop.model import Frame, Role
 from tests.acting import hold, send, state, until
 from tests.scripted import frame

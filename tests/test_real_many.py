@@ -9,7 +9,7 @@ from subprocess import PIPE
 
 import pytest
 
-from gputop.collect.processes.shares import ProcessTable
+from gputop.collect.proc.gpu_processes import ProcessTable
 from gputop.source import Interest
 from tests.fakeproc import opened
 from tests.watching import Watch, built, running, watch

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.collect.processes.shares import ProcessTable, with_shares
+from gputop.collect.proc.gpu_processes import ProcessTable, with_shares
 from gputop.model import GpuShare, Missing, Process
 from tests.watching import Watch, isolated, need_namespaces, one, root_only, running, watch
 
@@ -23,7 +23,7 @@ def test_p07_hidepid_as_another_user() -> None:
     need_namespaces("-m")
     code = """
 import tempfile
-from gputop.collect.processes.shares import with_shares
+from gputop.collect.proc.gpu_processes import with_shares
 from gputop.model import GpuShare
 folder = tempfile.mkdtemp()
 os.chmod(folder, 0o755)
@@ -112,7 +112,7 @@ for attempt in range(20):
 def test_n26_n27_a_private_pid_namespace() -> None:
     need_namespaces("-p", "-f", "--mount-proc")
     code = """
-from gputop.collect.processes.shares import with_shares
+from gputop.collect.proc.gpu_processes import with_shares
 from gputop.model import GpuShare
 sleep = subprocess.Popen(["sleep", "20"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 watch = Watch()

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gputop.collect.processes.shares import ProcessTable
+from gputop.collect.proc.gpu_processes import ProcessTable
 from gputop.model import Process
 from gputop.safe.text import decode
 from tests import hostile

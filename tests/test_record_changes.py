@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from gputop.export.lines import WHOLE_EVERY, Lines
-from gputop.export.private import redacted
+from gputop.export.format import redacted
 from gputop.model import Frame, Process
 from gputop.model.ranges import held
-from gputop.record.chain import MOST, Chain
+from gputop.record.deltas import MOST, WHOLE_EVERY, Chain, Lines
 from gputop.record.parse import frame_of
 from gputop.record.recording import Recording
 from gputop.safe.files import Refused

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from gputop.export import codec
 from gputop.model import Frame
-from gputop.record.member import FLUSHED, MAGIC
+from gputop.record.lines import FLUSHED, MAGIC
 from gputop.record.recorder import Recorder
 from gputop.record.recording import Recording
 from gputop.safe.files import Refused

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from gputop.model import Frame
-from gputop.record import chain, index, lines
-from gputop.safe.packed import Bomb, Unpacker
+from gputop.record import deltas, index, lines
+from gputop.safe.bounded_gzip import Bomb, Unpacker
 from tests.ptys import wait_until
 from tests.record_child import frames
 from tests.test_record import NAMES, Watched, record, replayed
@@ -81,7 +81,7 @@ def test_f05_what_changed_after_one_whole_frame_has_a_bound(tmp_path: Path, monk
     path = tmp_path / "run.jsonl"
     record(path, SOME)
     first, *rest = path.read_bytes().splitlines(keepends=True)[1:]
-    monkeypatch.setattr(chain, "_MOST_BYTES", len(first) + len(rest[0]))
+    monkeypatch.setattr(deltas, "_MOST_BYTES", len(first) + len(rest[0]))
     assert [plain(frame) for frame in replayed(path)] == SOME[:2]
 
 

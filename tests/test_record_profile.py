@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from gputop.actions import Rights, Scope
-from gputop.actions.spy import PROFILE, STACK, Asked, ProfileResult, Sampling, StackResult
+from gputop.actions.pyspy import PROFILE, STACK, Asked, ProfileResult, Sampling, StackResult
 from gputop.model import Role
-from gputop.profile import kept, parse, told
+from gputop.profile import parse, report, store
 from gputop.profile.dump import ThreadStack
-from gputop.safe import attach
+from gputop.safe import ptrace_access
 from gputop.safe.identity import read_stat
 from tests.acting import finished, hold, moment, program, row, state, until
 from tests.planted import Job, by_turns, job
@@ -38,7 +38,7 @@ def recorded(training: Job, **chosen: object) -> ProfileResult:
     workers = [row(pid, role=Role.LOADER) for pid in loaders(training.pid)]
     result = finished(PROFILE, hold(process, moment(process, *workers, launcher="python")), Sampling(**chosen))  # type: ignore[arg-type]
     assert isinstance(result, ProfileResult)
-    assert attach.tracer(training.pid) is None
+    assert ptrace_access.tracer(training.pid) is None
     assert state(training.pid) in ("S", "R")
     before = training.steps
     until(lambda: training.steps >= before + 3)
@@ -93,15 +93,15 @@ def compared(data: ProfileResult, model: ProfileResult) -> None:
     """What changed from the one to the other, and both are in the history, the newest first."""
     assert data.profile is not None
     assert model.profile is not None
-    page = told.compared(data.profile, model.profile, ("data", "model"))
+    page = report.compared(data.profile, model.profile, ("data", "model"))
     assert page.words[0].startswith("The largest change is ")
     assert data.kept is not None
     assert model.kept is not None
-    assert [one.path for one in kept.history(model.kept.pid)] == [model.kept.path, data.kept.path]
-    assert kept.history(1) == []
-    assert kept.history(model.kept.pid, 1) == []
-    assert [one.path for one in kept.alike("python train_planted.py --token ***")] == [model.kept.path, data.kept.path]
-    again = kept.history()[0].open()
+    assert [one.path for one in store.history(model.kept.pid)] == [model.kept.path, data.kept.path]
+    assert store.history(1) == []
+    assert store.history(model.kept.pid, 1) == []
+    assert [one.path for one in store.alike("python train_planted.py --token ***")] == [model.kept.path, data.kept.path]
+    again = store.history()[0].open()
     assert (again.stacks, again.pid, again.lines) == (model.profile.stacks, model.kept.pid, model.profile.lines)
     assert "sum(range(200))" in again.lines.values()
 
@@ -164,5 +164,5 @@ def test_a_profile_that_is_cancelled_keeps_what_is_there(tmp_path: Path, monkeyp
         assert result.profile is not None
         assert result.profile.top()[0].name.startswith("spin")
         assert result.lines[0].startswith("ended by hand after ")
-        assert attach.tracer(pid) is None
+        assert ptrace_access.tracer(pid) is None
         assert PROFILE.why_not(row(pid), Rights(readonly=True)) == "gputop was started with --readonly"

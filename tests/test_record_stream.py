@@ -14,9 +14,9 @@ import pytest
 
 from gputop.demo import SCENARIOS, Demo
 from gputop.export import codec
-from gputop.export.lines import Lines
 from gputop.model import Frame
 from gputop.monitor import Monitor
+from gputop.record.deltas import Lines
 from gputop.record.stream import Stream
 from gputop.safe.files import Refused
 from tests.record_child import frames

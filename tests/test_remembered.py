@@ -11,10 +11,10 @@ import pytest
 
 from gputop.demo import SCENARIOS, Demo
 from gputop.demo.generator import Pulse
-from gputop.diagnose.card import Card
 from gputop.diagnose.engine import Engine
+from gputop.diagnose.engine_state import Remembered
+from gputop.diagnose.gpu_tracker import Card
 from gputop.diagnose.phases import Known
-from gputop.diagnose.remembered import Remembered
 from gputop.history import History
 from gputop.model import Gpu
 from tests.judged import LIMITS, Machine, found, judged

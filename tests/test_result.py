@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from gputop.actions.spy import Shown, StackResult
-from gputop.actions.tracing import Traced
+from gputop.actions.pyspy import Shown, StackResult
+from gputop.actions.torch_trace import Traced
 from gputop.diagnose import Finding, Subject
 from gputop.model import Process
-from gputop.profile import dump, parse, told
+from gputop.profile import dump, parse, report
 from gputop.profile.dump import ThreadStack
-from gputop.profile.kept import Kept
 from gputop.profile.ranks import compare
+from gputop.profile.store import Kept
 from gputop.trace.read import read
 from gputop.trace.verdict import View
 from gputop.ui.look import ASCII, PLAIN, Look
@@ -50,7 +50,7 @@ def profiled(stacks: str = STACKS, **meta: object) -> Content:
     profile.pid = 41207
     known = {"pid": 41207, "started_ticks": 7, "at_s": 1_795_185_127.0, "seconds": 10, "command": "python train.py"}
     kept = Kept("/state/profiles/one", "one", {**known, **meta})
-    return of_profile_kept(profile, told.page(profile, "41207 python train.py"), kept)
+    return of_profile_kept(profile, report.page(profile, "41207 python train.py"), kept)
 
 
 def drawn(content: Content, tab: int, size: tuple[int, int], look: Look | None = None) -> str:

@@ -6,10 +6,10 @@ import pytest
 
 from gputop.demo import SCENARIOS, Demo
 from gputop.diagnose import Finding
-from gputop.diagnose.reading import CHOICES
+from gputop.diagnose.further_reading import CHOICES
 from gputop.diagnose.rules import GROUPS, RULES
+from gputop.finding_text import whom
 from gputop.monitor import Update
-from gputop.told import whom
 from tests.advised import drawn
 from tests.judged import LIMITS, ONSET_S, Seen, scenario
 from tests.score.truths import BESIDE, EXPECTED, HEALTHY, WELL, Expected

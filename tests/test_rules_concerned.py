@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from gputop.diagnose import Finding, Step, Subject
-from gputop.diagnose.fold import fold
+from gputop.diagnose.merge import fold
 from gputop.model import Frame, Gpu, GpuShare, Host, Identity, Job, Process, Xid
 from gputop.ui.advice.states import states
 from tests.judged import GPU, HOST, LIMITS, LOADER, TRAINER, after, found

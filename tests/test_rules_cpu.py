@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gputop import blas as mkl
+from gputop import numpy_blas as mkl
 from gputop.diagnose.engine import Verdict
 from gputop.model import Frame, GpuShare, Job, Pressure
 from tests.judged import Machine, after, found, refused, silent

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from gputop.diagnose import Finding
+from gputop.diagnose.cpu_budget import Part, united_cpus
 from gputop.diagnose.finding import Subject
-from gputop.diagnose.room import Part, together
-from gputop.export.verdicts import subject as as_told
+from gputop.export.diagnosis import subject as as_told
 from gputop.model import Frame
 from gputop.ui.advice.states import states
 from tests.judged import after, found
@@ -130,4 +130,4 @@ def test_too_few_loaders_is_not_said_of_who_has_used_up_its_quota() -> None:
     ],
 )
 def test_cpus_that_are_shared(parts: list[Part], total: int | None, cpus: float | None) -> None:
-    assert together(parts, total) == cpus
+    assert united_cpus(parts, total) == cpus

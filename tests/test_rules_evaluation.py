@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from gputop.diagnose.dips import Dips
 from gputop.diagnose.engine import Verdict
+from gputop.diagnose.rules.efficiency.evaluation import Dips
 from gputop.model import Frame, Process
 from tests.judged import LOADER, Machine, found, judged
 

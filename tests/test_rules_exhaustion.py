@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gputop.diagnose.estimate import rise
+from gputop.diagnose.estimators import rise
 from gputop.diagnose.finding import Finding
 from gputop.model import Cgroup, Frame, GpuShare, Mount, Process
 from tests.judged import Machine, after, found, judged

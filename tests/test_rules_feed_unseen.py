@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gputop.diagnose.feed.respawn import Teams
+from gputop.diagnose.rules.feed.worker_timing import Teams
+from gputop.finding_text import POSSIBLE
 from gputop.model import Frame, GpuShare, Missing, Pressure, Process, Role
-from gputop.told import POSSIBLE
 from tests.judged import UNTOLD, Machine, after, found, judged, sampled, silent
 from tests.test_rules_feed import alone, changed, few
 

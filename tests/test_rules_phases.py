@@ -11,10 +11,10 @@ import pytest
 
 from gputop.diagnose import Finding, Subject
 from gputop.diagnose.engine import Verdict
-from gputop.diagnose.fold import fold
+from gputop.diagnose.merge import fold
 from gputop.diagnose.phases import Turn
 from gputop.diagnose.rule import RULES, Level
-from gputop.diagnose.steady import Steady, crit_after
+from gputop.diagnose.steadying import Steady, crit_after
 from gputop.model import Frame, Host, Identity
 from tests.judged import LIMITS, Machine, judged
 

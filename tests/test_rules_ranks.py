@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gputop.diagnose.engine import Verdict
+from gputop.finding_text import limit
 from gputop.model import Frame, GpuShare, Network
-from gputop.told import limit
 from tests.judged import Machine, after, found, refused, scenario, silent
 from tests.teams import NCCL, lines, team
 

@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 
 from gputop.collect.host.reader import COMPUTED, READERS, unknown
-from gputop.collect.processes.lane import silenced
+from gputop.collect.proc.lane import silenced
 from gputop.demo.scenarios import SCENARIOS
 from gputop.demo.source import Demo
 from gputop.model import Frame

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from gputop.diagnose import Subject
+from gputop.finding_text import sentence, whom, whose
+from gputop.labels import amount
 from gputop.model import Disk, Frame, Identity, Pressure, Process
-from gputop.told import sentence, whom, whose
-from gputop.words import amount
 from tests.judged import Machine, after, found, judged
 from tests.teams import of, team
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gputop.diagnose.engine import Verdict
-from gputop.diagnose.remembered import Remembered
+from gputop.diagnose.engine_state import Remembered
 from gputop.history import History
 from gputop.model import Frame, GpuShare
 from tests.judged import Machine, after, found, hours

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from textual.strip import Strip
 
-from gputop import saturation
+from gputop import severity
 from gputop.history import History
 from gputop.model import Host, Pressure
 from gputop.ui import draw
@@ -33,18 +33,18 @@ def colours(strips: list[Strip], token: Token, on: str = "background") -> list[s
 @pytest.mark.parametrize(
     ("value", "levels", "reached"),
     [
-        (89.9, saturation.CPU, ""),
-        (90.0, saturation.CPU, "warn"),
-        (100.0, saturation.CPU, "warn"),
-        (93.0, saturation.WAIT, "crit"),
-        (30.0, saturation.WAIT, "warn"),
-        (96.0, saturation.MEMORY, "warn"),
-        (98.0, saturation.MEMORY, "crit"),
-        (None, saturation.CPU, ""),
+        (89.9, severity.CPU, ""),
+        (90.0, severity.CPU, "warn"),
+        (100.0, severity.CPU, "warn"),
+        (93.0, severity.WAIT, "crit"),
+        (30.0, severity.WAIT, "warn"),
+        (96.0, severity.MEMORY, "warn"),
+        (98.0, severity.MEMORY, "crit"),
+        (None, severity.CPU, ""),
     ],
 )
-def test_levels(value: float | None, levels: saturation.Levels, reached: str) -> None:
-    assert saturation.level(value, levels) == reached
+def test_levels(value: float | None, levels: severity.Levels, reached: str) -> None:
+    assert severity.level(value, levels) == reached
 
 
 def full(**change: object) -> Host:
@@ -93,9 +93,9 @@ def test_a_process_that_waits_for_a_cpu_stands_out_in_the_table(wait: float, tok
 
 
 def test_a_sign_takes_the_place_of_a_blank_and_never_shifts_what_follows() -> None:
-    (run,) = draw.alarmed("  95%", 95.0, saturation.CPU, LOOK)
+    (run,) = draw.alarmed("  95%", 95.0, severity.CPU, LOOK)
     assert run.text == " !95%"
-    (run,) = draw.alarmed("95%", 95.0, saturation.CPU, LOOK)
+    (run,) = draw.alarmed("95%", 95.0, severity.CPU, LOOK)
     assert run.text == "!95%"
-    (run,) = draw.alarmed("55%", 55.0, saturation.CPU, LOOK, "bright")
+    (run,) = draw.alarmed("55%", 55.0, severity.CPU, LOOK, "bright")
     assert (run.text, run.token, run.bold) == ("55%", "bright", False)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gputop import thresholds
-from gputop.profile import parse, told
+from gputop.profile import parse, report
 from gputop.severity import LOST, by_lost_share
 from gputop.trace.read import read
 from gputop.trace.verdict import View, judged
@@ -44,7 +44,7 @@ def test_waiting_for_loaders_is_as_urgent_in_every_view(lost: int, severity: str
         f"_next_data (torch/utils/data/dataloader.py:2);get (queue.py:3) {lost}\n"
         f"process 1:train.py;MainThread;train (train.py:9);forward (train.py:5) {100 - lost}\n"
     )
-    of_profile = next(point for point in told.page(parse(stacks), "x").points if "DataLoader" in point.text)
+    of_profile = next(point for point in report.page(parse(stacks), "x").points if "DataLoader" in point.text)
     assert of_profile.severity == of_trace.severity == severity
     # a GPU that loses 15 % is above the bar of starvation, so that the rule is silent
     assert (of_rule.severity if of_rule else "info") == severity

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from gputop.actions import Rights, Scope
-from gputop.actions.aim import aim
 from gputop.actions.signals import BY_NAME, CHOICES, SIGNAL, warnings
-from gputop.actions.target import Target
+from gputop.actions.target import Target, aim
 from gputop.model import Role
 from tests.acting import born_as, hold, job, kill, moment, program, row, send, state, unharmed, until
 from tests.watching import Watch, built, one, running, watch

@@ -11,10 +11,10 @@ from dataclasses import replace
 import pytest
 
 from gputop.actions import Rights
+from gputop.actions.pyspy import PROFILE, STACK
 from gputop.actions.renice import RENICE
 from gputop.actions.signals import SIGNAL
-from gputop.actions.spy import PROFILE, STACK
-from gputop.actions.tracing import TRACE
+from gputop.actions.torch_trace import TRACE
 from gputop.model import Unseen
 from gputop.safe.identity import read_stat
 from tests.acting import hold, program, row, send, state, unharmed, until

@@ -14,15 +14,14 @@ from pathlib import Path
 import pytest
 
 from gputop.actions import Rights
-from gputop.actions.spy import PROFILE, Sampling, child
-from gputop.actions.spy.child import Child
-from gputop.actions.spy.cost import Meter, Reading
-from gputop.actions.spy.program import find
-from gputop.actions.spy.record import ProfileResult, arguments
-from gputop.profile import kept
-from gputop.safe import attach
-from gputop.safe.attach import Barred
+from gputop.actions.pyspy import PROFILE, Sampling, runner
+from gputop.actions.pyspy.cost import Meter, Reading
+from gputop.actions.pyspy.record import ProfileResult, arguments
+from gputop.actions.pyspy.runner import Child, find
+from gputop.profile import store
+from gputop.safe import ptrace_access
 from gputop.safe.files import Refused
+from gputop.safe.ptrace_access import Barred
 from tests.acting import finished, hold, program, row, state, until
 from tests.test_stacks import in_a_pid_namespace
 from tests.tracing import interpreter
@@ -43,7 +42,7 @@ def end_of(tmp_path: Path, script: str | bytes, seconds: float = 10.0, pid: int 
     stub = tmp_path / "py-spy"
     stub.write_bytes(script if isinstance(script, bytes) else f"#!/bin/sh\n{script}\n".encode())
     stub.chmod(0o755)
-    started = child.start(str(stub), pid or os.getpid(), ["dump"], seconds=seconds, to_file=False)
+    started = runner.start(str(stub), pid or os.getpid(), ["dump"], seconds=seconds, to_file=False)
     if isinstance(started, Barred):
         return started.text
     try:
@@ -94,7 +93,7 @@ def test_a06_no_py_spy_at_all_says_how_to_get_it(tmp_path: Path) -> None:
     (tmp_path / "python").symlink_to(sys.executable)
     packages = sysconfig.get_paths()["purelib"]
     done = subprocess.run(
-        [str(tmp_path / "python"), "-c", "from gputop.actions.spy.program import find; print(find().line)"],
+        [str(tmp_path / "python"), "-c", "from gputop.actions.pyspy.runner import find; print(find().line)"],
         env={"PATH": str(tmp_path), "PYTHONPATH": f"{ROOT}:{packages}"}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout == f"py-spy is not installed: {tmp_path}/python -m pip install py-spy\n"
@@ -104,8 +103,8 @@ def test_a08_gputop_is_killed_in_the_middle_and_the_target_runs_on(tmp_path: Pat
     code = f"""
 import os, sys, time
 from tests.acting import *
-from gputop.actions.spy import PROFILE
-from gputop.actions.spy import Sampling
+from gputop.actions.pyspy import PROFILE
+from gputop.actions.pyspy import Sampling
 os.environ["XDG_STATE_HOME"] = {str(tmp_path)!r}
 def tell(run):
     if " of 2 s" in run.line: os.kill(os.getpid(), 9)
@@ -117,10 +116,10 @@ time.sleep(60)
         done = subprocess.run([sys.executable, "-c", code, str(pid)], cwd=ROOT, check=False, timeout=60)
         assert done.returncode == -signal.SIGKILL
         assert PROFILE.why_not(row(pid), Rights()) is None
-        until(lambda: attach.tracer(pid) is None)
+        until(lambda: ptrace_access.tracer(pid) is None)
         until(lambda: not children_named("py-spy"))
         assert state(pid) == "R"
-        assert attach.tracer(pid) is None
+        assert ptrace_access.tracer(pid) is None
 
 
 def children_named(name: str) -> list[int]:
@@ -149,13 +148,13 @@ def test_a08_py_spy_is_killed_while_it_holds_the_target_again_and_again() -> Non
     with program(SPINS) as (pid, _):
         for _ in range(8):
             options = ["record", "--format", "speedscope", "--rate", "500", "--duration", "20"]
-            started = child.start(spy(), pid, options, seconds=30, to_file=True)
+            started = runner.start(spy(), pid, options, seconds=30, to_file=True)
             assert isinstance(started, Child)
-            until(lambda: _killed(attach.tracer(pid)))
+            until(lambda: _killed(ptrace_access.tracer(pid)))
             until(lambda started=started: not started.running())
             assert started.trouble() == Barred("py-spy was ended by signal 9 (Killed)")
             started.close()
-            assert attach.tracer(pid) is None
+            assert ptrace_access.tracer(pid) is None
             until(lambda: state(pid) == "R")
 
 
@@ -163,8 +162,8 @@ def test_a15_a_full_disk_is_said_before_anything_is_recorded_and_leaves_nothing(
     need_namespaces("-m")
     code = f"""
 from tests.acting import *
-from gputop.actions.spy import PROFILE
-from gputop.actions.spy import Sampling
+from gputop.actions.pyspy import PROFILE
+from gputop.actions.pyspy import Sampling
 from gputop.profile import kept
 from gputop.safe.files import Refused
 place = {str(tmp_path)!r}
@@ -190,7 +189,7 @@ def test_a16_a_folder_that_is_a_link_is_not_used(tmp_path: Path, monkeypatch: py
     (tmp_path / "gputop").mkdir(mode=0o700)
     (tmp_path / "gputop/profiles").symlink_to("/etc")
     with pytest.raises(Refused, match="is a link or no folder"):
-        kept.ready()
+        store.ready()
     with program(SPINS) as (pid, _):
         result = finished(PROFILE, hold(row(pid)), Sampling(seconds=1))
         assert not result.good

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gputop.actions.spy import child
-from gputop.safe import attach
+from gputop.actions.pyspy import runner
+from gputop.safe import ptrace_access
 from tests.acting import program, row
 from tests.test_stacks import stacks, untouched
 from tests.watching import need_namespaces, open_folder, root_only
@@ -25,10 +25,10 @@ def test_a20_root_reads_with_the_rights_of_the_targets_user(open_folder: str, mo
     becomes = f"os.setgroups([]); os.setgid(12345); os.setuid(12345); os.execv({python!r}, sys.argv[1:])"
     sleeps = "print(flush=True)\nimport time\ndef train(): time.sleep(60)\ntrain()"
     with program(becomes, "python", "-S", "-c", sleeps) as (pid, _):
-        if not attach.dumpable(pid):
+        if not ptrace_access.dumpable(pid):
             pytest.skip("not covered: the user of the target may not read it here")
-        who = child.start("/bin/sh", pid, ["-c", "id -u; id -G"], seconds=10, to_file=False)
-        assert isinstance(who, child.Child)
+        who = runner.start("/bin/sh", pid, ["-c", "id -u; id -G"], seconds=10, to_file=False)
+        assert isinstance(who, runner.Child)
         who.wait()
         assert who.output() == b"12345\n12345\n"
         who.close()
@@ -87,8 +87,8 @@ print(flush=True)
 time.sleep(60)
 """
     with program(keeps) as (pid, _):
-        who = child.start("/bin/sh", pid, ["-c", "id -u"], seconds=10, to_file=False)
-        assert isinstance(who, child.Child)
+        who = runner.start("/bin/sh", pid, ["-c", "id -u"], seconds=10, to_file=False)
+        assert isinstance(who, runner.Child)
         who.wait()
         assert who.output() == b"0\n"
         who.close()

@@ -13,16 +13,14 @@ from pathlib import Path
 import pytest
 
 from gputop.actions import Rights, Scope
-from gputop.actions.spy import STACK, Asked, StackResult
-from gputop.actions.spy.stacks import Shown, cannot
-from gputop.actions.spy.tasks import Task, measured
+from gputop.actions.pyspy import STACK, Asked, StackResult
+from gputop.actions.pyspy.stacks import Shown, Task, cannot, measured
 from gputop.cli.attach import _text
 from gputop.model import Process, Role
 from gputop.profile.code import Call
-from gputop.profile.dump import ThreadStack
+from gputop.profile.dump import ThreadStack, lines
 from gputop.profile.ranks import Ran, compare
-from gputop.profile.shown import lines
-from gputop.safe import attach
+from gputop.safe import ptrace_access
 from tests.acting import finished, hold, moment, program, row, state, unharmed, until
 from tests.hostile import SECRETS, STRINGS
 from tests.tracing import interpreter
@@ -56,7 +54,7 @@ def stacks(*processes: Process, asked: Asked | None = None) -> StackResult:
 
 def untouched(pid: int) -> bool:
     """Whether it runs on, and nobody holds it."""
-    return attach.tracer(pid) is None and state(pid) in ("S", "R")
+    return ptrace_access.tracer(pid) is None and state(pid) in ("S", "R")
 
 
 def test_the_command_line_is_printed_without_its_secrets() -> None:
@@ -330,10 +328,10 @@ def test_a07_what_yama_forbids_is_said_with_what_unlocks_it(tmp_path: Path, scop
     process.mkdir()
     (process / "status").write_text(f"Uid:\t{os.geteuid()}\t{os.geteuid()}\t0\t0\n")
     (process / "mem").write_text("")
-    barred = attach.why(pid, "sudo gputop stack 41207", uid=0, confined=False, proc=str(tmp_path))
+    barred = ptrace_access.why(pid, "sudo gputop stack 41207", uid=0, confined=False, proc=str(tmp_path))
     assert barred.text == text.format(pid=pid)
     assert (barred.unlock is None) == (scope == "3")
-    other = attach.why(pid, "sudo gputop stack 41207", uid=uid, confined=False, proc=str(tmp_path))
+    other = ptrace_access.why(pid, "sudo gputop stack 41207", uid=uid, confined=False, proc=str(tmp_path))
     if os.geteuid() != uid and scope != "3":
         assert other == (f"process {pid} belongs to another user (uid {os.geteuid()})", "sudo gputop stack 41207")
 
@@ -343,7 +341,7 @@ def test_a07_another_users_process_and_one_that_hides(open_folder: str) -> None:
     code = """
 from tests.acting import *
 from gputop.actions import Rights
-from gputop.actions.spy import STACK
+from gputop.actions.pyspy import STACK
 victim = subprocess.Popen(["sleep", "15"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 with program("os.setgid(12345); os.setuid(12345); print(flush=True); signal.pause()") as (pid, _):
     os.setgroups([]); os.setgid(12345); os.setuid(12345)
@@ -371,7 +369,7 @@ print(1, flush=True); time.sleep(60)
         assert barred.text.startswith(f"process {pid} is traced by python")
         assert f"({debugger})" in barred.text
         assert stacks(row(pid)).processes[0].threads  # without a pause it can be read all the same
-    assert attach.tracer(os.getpid()) is None
+    assert ptrace_access.tracer(os.getpid()) is None
 
 
 def test_a07_a_pid_of_the_host_is_not_taken_for_a_local_one() -> None:

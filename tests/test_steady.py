@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from gputop.diagnose import Finding, Severity, Subject
-from gputop.diagnose.steady import Steady
+from gputop.diagnose.steadying import Steady
 
 
 def finding(severity: Severity, onset_s: float | None = None) -> Finding:

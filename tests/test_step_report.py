@@ -12,7 +12,7 @@ from gputop.export.diagnosis import Diagnosis, page
 from gputop.history import History
 from gputop.model import Noted, Process, SlowStep
 from gputop.monitor import Update
-from gputop.page import text
+from gputop.report import text
 from gputop.ui.details.now import now
 from gputop.ui.details.opened import Opened
 from gputop.ui.look import ASCII, PLAIN, Look

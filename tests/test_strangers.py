@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gputop.diagnose.strangers import strangers
+from gputop.diagnose.neighbours import strangers
 from gputop.model import Process
 from tests.scripted import frame
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gputop.diagnose.sums import Sums
+from gputop.diagnose.running_means import Sums
 
 
 def test_sums_are_means_with_gaps_and_at_any_pace() -> None:

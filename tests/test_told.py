@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from gputop import told
+from gputop import finding_text
 from gputop.diagnose import Evidence
 from tests.advised import fine, found
 
@@ -37,7 +37,7 @@ from tests.advised import fine, found
 def test_a_limit_reads_as_the_number_beside_it(unit: str, limit: float, text: str, said: str) -> None:
     number = re.search(r"\d+(?:\.\d+)?", text)
     item = Evidence(text=text, value=float(number[0]) if number else None, unit=unit, limit=limit)
-    assert told.limit(item) == said
+    assert finding_text.limit(item) == said
 
 
 @pytest.mark.parametrize(
@@ -54,17 +54,17 @@ def test_a_limit_reads_as_the_number_beside_it(unit: str, limit: float, text: st
     ],
 )
 def test_how_long_it_has_been_so_is_not_told_beside_another_time(headline: str, said: str) -> None:
-    assert told.lasting(found(headline=headline), "6m") == said
+    assert finding_text.lasting(found(headline=headline), "6m") == said
 
 
 def test_nor_of_what_is_well() -> None:
-    assert told.lasting(fine(), "6m") == ""
+    assert finding_text.lasting(fine(), "6m") == ""
 
 
 def test_nor_of_what_happened_once() -> None:
-    assert told.lasting(found(evidence=(Evidence(text="Xid 79 6s ago", value=79.0),)), "10s") == ""
+    assert finding_text.lasting(found(evidence=(Evidence(text="Xid 79 6s ago", value=79.0),)), "10s") == ""
     old = Evidence(text="PyTorch 2.0 came out 3.2 years ago", value=3.2)
-    assert told.lasting(found(evidence=(old,)), "10s") == ", for 10s"
+    assert finding_text.lasting(found(evidence=(old,)), "10s") == ", for 10s"
 
 
 @pytest.mark.parametrize(
@@ -81,6 +81,6 @@ def test_nor_of_what_happened_once() -> None:
     ],
 )
 def test_the_number_that_it_rests_on_is_strong(text: str, value: float, strong: str) -> None:
-    parts = told.parts(Evidence(text=text, value=value))
+    parts = finding_text.parts(Evidence(text=text, value=value))
     assert "".join(part.text for part in parts) == text
     assert [part.text for part in parts if part.strong] == [strong] * bool(strong)

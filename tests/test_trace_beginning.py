@@ -9,8 +9,8 @@ import pytest
 
 from gputop.trace import signatures  # noqa: F401
 from gputop.trace.read import read
+from gputop.trace.report import page
 from gputop.trace.summary import as_json
-from gputop.trace.told import page
 from gputop.trace.verdict import View
 from tests.traces import ADD, FP32, GEMM, PAGEABLE, Made
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from gputop.safe.files import Refused
-from gputop.trace.beside import LARGE_BYTES, Beside, decoded
-from gputop.trace.events import Events, NoTrace
+from gputop.trace.events import LARGE_BYTES, Beside, Events, NoTrace, decoded
 from gputop.trace.text import Text
 from tests.traces import GEMM, Made
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.trace import told
+from gputop.trace import report
 from gputop.trace.read import read
 from gputop.trace.summary import as_json
 from gputop.trace.verdict import Number, View
@@ -39,10 +39,10 @@ def test_every_rank_says_that_its_gpu_idles(precise: bool, tmp_path: Path) -> No
     """What all ranks show is told once with its steps; the page of each says it all the same, beside other faults."""
     views = job(*(idling(precise=precise) for _ in range(3)), folder=tmp_path)
     for view in views:
-        words = told.page(view).words
+        words = report.page(view).words
         assert not any("No known trouble" in word for word in words)
         assert any("In this rank too, as in all 3: The GPU idles 70% of the time" in word for word in words)
-    assert "T24 idle" in [point.source for point in told.ranks(views).points]
+    assert "T24 idle" in [point.source for point in report.ranks(views).points]
 
 
 def test_a_fault_that_does_not_explain_idle_time_does_not_hide_it(tmp_path: Path) -> None:
@@ -84,14 +84,14 @@ def test_the_first_rank_says_that_it_idles_beside_a_straggler(tmp_path: Path) ->
     assert any(verdict.all_ranks for verdict in views[0].verdicts)
     for view in views:
         idle = view.found.share(view.found.gaps)
-        page = told.page(view)
+        page = report.page(view)
         if idle > 0.2:
             assert not any("No known trouble" in word for word in page.words)
 
 
 def test_ranks_on_cpus_say_how_long_they_are_in_collectives(tmp_path: Path) -> None:
     views = job(exchanging(80), exchanging(20), folder=tmp_path)
-    page = told.ranks(views)
+    page = report.ranks(views)
     (table,) = page.tables
     assert [row[2:4] for row in table.rows] == [("·", "80.0%"), ("·", "20.0%")]
     (late,) = [point for point in page.points if point.source == "T20 straggler"]
@@ -104,11 +104,11 @@ def test_no_rank_is_well_beside_one_that_is_not(well: int, tmp_path: Path) -> No
     made = [busy() if rank == well else idling() for rank in range(3)]
     views = job(*made, folder=tmp_path)
     for view in views:
-        assert not any(point.severity == "fine" for point in told.page(view).points)
+        assert not any(point.severity == "fine" for point in report.page(view).points)
         assert not any(found["healthy"] for found in as_json(view)["findings"])
-    assert not any(point.severity == "fine" for point in told.ranks(views).points)
+    assert not any(point.severity == "fine" for point in report.ranks(views).points)
     alone = job(busy(), busy(), folder=tmp_path)
-    assert all(any(point.severity == "fine" for point in told.page(view).points) for view in alone)
+    assert all(any(point.severity == "fine" for point in report.page(view).points) for view in alone)
 
 
 def test_one_phrase_has_one_quantity(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_one_phrase_has_one_quantity(tmp_path: Path) -> None:
     assert numbers["GPU idle, waits for a launch, of the time"] == pytest.approx(92, abs=0.1)
     # the pauses between kernels of one stream, 499 of 92 us in 50 ms: not that before the first, nor after the last
     assert numbers["busiest compute stream waits for a launch, of the time"] == pytest.approx(91.8, abs=0.05)
-    page = told.page(view)
+    page = report.page(view)
     (table,) = [table for table in page.tables if table.title.startswith("Where the time")]
     assert dict(row[:2] for row in table.rows)["idle, waits for a launch"] == "92.0%"
     assert "92% of the time it is idle and waits for a launch." in page.words
@@ -126,7 +126,7 @@ def test_one_phrase_has_one_quantity(tmp_path: Path) -> None:
 
 def test_a_diff_says_what_is_as_bad_as_before(tmp_path: Path) -> None:
     view = View(read(idling().write(tmp_path / "x.json")))
-    assert "As before: T24 idle." in told.compared(view, view).words
+    assert "As before: T24 idle." in report.compared(view, view).words
 
 
 def idling_in(name: str) -> Made:
@@ -251,7 +251,7 @@ def test_a_gpu_that_only_moves_memory_is_said_to(copies: list[tuple[str, float]]
     assert "T07" not in found  # nothing is computed that copies could be hidden behind
     idle = 1 - sum(took for _, took in copies) / 100
     assert ("T24" in found) == (idle > 0.2)
-    words = told.page(View(read(str(tmp_path / "made.json")))).words
+    words = report.page(View(read(str(tmp_path / "made.json")))).words
     assert not any("No known trouble" in word for word in words)
 
 
@@ -265,8 +265,8 @@ def test_what_a_copy_moves_is_said_where_it_is_known(tmp_path: Path) -> None:
 
 
 def test_numbers_have_no_exponent() -> None:
-    assert told.fact(Number(text="median", value=50_000.4, unit="us", limit=1000)) == "median 50000 us (limit 1000)"
-    assert told.fact(Number(text="part", value=0.1234)) == "part 0.123"
+    assert report.fact(Number(text="median", value=50_000.4, unit="us", limit=1000)) == "median 50000 us (limit 1000)"
+    assert report.fact(Number(text="part", value=0.1234)) == "part 0.123"
 
 
 def launching_after(name: str, ms: float = 90) -> Made:
@@ -301,8 +301,8 @@ def test_a_long_gap_without_a_cause_leaves_it_to_who_names_one(tmp_path: Path) -
 
 def test_a_cause_of_one_rank_is_not_that_of_all(tmp_path: Path) -> None:
     views = job(idling_in("data_transfer"), idling_in("save_checkpoint"), folder=tmp_path)
-    assert not any("In all" in point.text for point in told.ranks(views).points)
-    pages = [" ".join(point.text for point in told.page(view).points) for view in views]
+    assert not any("In all" in point.text for point in report.ranks(views).points)
+    pages = [" ".join(point.text for point in report.page(view).points) for view in views]
     assert "`data_transfer`" in pages[0]
     assert "`save_checkpoint`" in pages[1]
 
@@ -367,4 +367,4 @@ def test_kernels_that_wait_for_a_part_of_the_idle_time_are_said_of_that(tmp_path
         == "The GPU idles 75% of the time; in 60% of that time its next kernel was launched and waited to begin."
     )
     views = job(queued(45), queued(40), folder=tmp_path)
-    assert "In all 2 ranks (70% to 75%): The GPU idles 75%" in told.ranks(views).points[0].text
+    assert "In all 2 ranks (70% to 75%): The GPU idles 75%" in report.ranks(views).points[0].text

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from gputop.page import text
+from gputop.report import text
 from gputop.trace import signatures  # noqa: F401
 from gputop.trace.read import read
-from gputop.trace.told import page
+from gputop.trace.report import page
 from gputop.trace.verdict import View
 from tests.traces import ADD, GEMM, NCCL, Made, busy, starved
 

@@ -17,7 +17,7 @@ from gputop.safe.files import Refused
 from gputop.trace import signatures  # noqa: F401
 from gputop.trace.breakdown import breakdown
 from gputop.trace.read import Trace, read
-from gputop.trace.told import page
+from gputop.trace.report import page
 from gputop.trace.verdict import View
 from tests.hostile import STRINGS
 from tests.traces import ADD, GEMM, Made, busy, starved

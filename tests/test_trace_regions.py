@@ -6,10 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.trace import (
-    signatures,  # noqa: F401
-    told,
-)
+from gputop.trace import report
 from gputop.trace.read import read
 from gputop.trace.verdict import View
 from tests.test_trace_signatures import said
@@ -38,7 +35,7 @@ def test_regions_of_the_program_are_shown_as_phases(tmp_path: Path) -> None:
         ("data_transfer", 4, 80), ("forward", 4, 120), ("backward", 4, 160), ("optimizer", 4, 40),
     ]  # fmt: skip
     assert [round(one.gpu_us / MS) for one in view.regions] == [80, 120, 160, 40]
-    (table,) = [table for table in told.page(view).tables if table.title.startswith("Regions")]
+    (table,) = [table for table in report.page(view).tables if table.title.startswith("Regions")]
     assert table.rows[2] == ("backward", "160 ms", "40.0%", "4", "160 ms")
 
 
@@ -101,7 +98,7 @@ def test_the_phases_of_a_step_on_the_cpu_are_those_that_the_program_names(inside
     (verdict,) = [one for one in view.verdicts if one.severity == "warn"]
     assert verdict.rule == "T27 cpu-region"
     assert verdict.headline == "The step prepares data 97% of the time: the CPU is in `data_transfer` (97 ms a step)."
-    assert not any("No known trouble" in word for word in told.page(view).words)
+    assert not any("No known trouble" in word for word in report.page(view).words)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.trace import told
+from gputop.trace import report
 from gputop.trace.names import Kind, kind
 from gputop.trace.read import read
 from gputop.trace.signatures import SIGNATURES
@@ -334,7 +334,7 @@ def test_the_start_of_a_program_hides_no_idle_time(tmp_path: Path) -> None:
     found = View(read(path))
     assert found.found.share(found.found.gaps) == pytest.approx(0.22, abs=0.001)
     assert found.found.share(found.start.spans) == pytest.approx(0.04, abs=0.001)
-    assert "No known trouble" not in " ".join(told.page(found).words)
+    assert "No known trouble" not in " ".join(report.page(found).words)
 
 
 def test_an_idle_gpu_is_never_without_a_word_and_names_where_the_cpu_was(tmp_path: Path) -> None:
@@ -377,8 +377,10 @@ def test_what_one_rank_loses_is_not_said_of_all(tmp_path: Path) -> None:
     for view in views:
         view.ranks = views
     assert all(any(verdict.rule.startswith("T03") for verdict in view.verdicts) for view in views)
-    assert not any("In all" in point.text for point in told.ranks(views).points)
-    assert "50% of the time the step waits for its DataLoader." in [point.text for point in told.page(views[2]).points]
+    assert not any("In all" in point.text for point in report.ranks(views).points)
+    assert "50% of the time the step waits for its DataLoader." in [
+        point.text for point in report.page(views[2]).points
+    ]
 
 
 def test_many_regions_say_how_many_there_are(tmp_path: Path) -> None:
@@ -387,7 +389,7 @@ def test_many_regions_say_how_many_there_are(tmp_path: Path) -> None:
         made.note(f"layer.{number}", number * 10 * MS, (10 - number / 10) * MS)
         made.kernel(GEMM, number * 10 * MS, 8 * MS, launch=number * 10 * MS)
     view = View(read(made.write(tmp_path / "trace.json")))
-    table = next(table for table in told.page(view).tables if table.title.startswith("Regions"))
+    table = next(table for table in report.page(view).tables if table.title.startswith("Regions"))
     assert table.title == "Regions (record_function, the longest 16 of 20)"
     assert [row[0] for row in table.rows] == [f"layer.{number}" for number in range(16)]
 
@@ -422,7 +424,7 @@ def test_a_function_is_one_whatever_it_is_called_on(tmp_path: Path) -> None:
         made.host(item, at + 1, 70 * MS, "python_function")
     assert "in 89% of that time calling `item`." in said(made, tmp_path)["T24"].headline
     view = View(read(str(tmp_path / "made.json")))
-    (table,) = [table for table in told.page(view).tables if table.title.startswith("Python functions")]
+    (table,) = [table for table in report.page(view).tables if table.title.startswith("Python functions")]
     assert ("<built-in method item of Tensor object>", "560 ms", "560 ms", "8") in table.rows
 
 
@@ -577,9 +579,9 @@ def test_what_all_ranks_show_is_told_once(tmp_path: Path) -> None:
         views.append(View(read(made.write(tmp_path / f"{rank}.json"))))
     for view in views:
         view.ranks = views
-    together = told.ranks(views)
+    together = report.ranks(views)
     assert [point.source for point in together.points] == ["T03 input-bound", "T22 gaps"]
     assert together.points[0].text.startswith("In all 3 ranks: 32% of the time")
-    assert all(point.source != "T03 input-bound" for view in views for point in told.page(view).points)
+    assert all(point.source != "T03 input-bound" for view in views for point in report.page(view).points)
     views[0].ranks = (views[0],)
-    assert "T03 input-bound" in [point.source for point in told.page(views[0]).points]
+    assert "T03 input-bound" in [point.source for point in report.page(views[0]).points]

@@ -14,8 +14,8 @@ from gputop.trace import signatures  # noqa: F401
 from gputop.trace.diff import diff as compared
 from gputop.trace.operators import operators
 from gputop.trace.read import read
+from gputop.trace.report import page
 from gputop.trace.summary import as_json
-from gputop.trace.told import page
 from gputop.trace.verdict import View
 from tests.traces import FP32, GEMM, NCCL, Made, busy
 

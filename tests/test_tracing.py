@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from gputop.actions import Rights
-from gputop.actions.spy import PROFILE, STACK
-from gputop.actions.tracing import TRACE, Order, Traced
-from gputop.actions.tracing.kineto.gate import fixed, torch_of
-from gputop.actions.tracing.trace import AFTERWARDS, afterwards
+from gputop.actions.pyspy import PROFILE, STACK
+from gputop.actions.torch_trace import TRACE, Order, Traced
+from gputop.actions.torch_trace.kineto import fixed, torch_of
+from gputop.actions.torch_trace.trace import AFTERWARDS, afterwards
 from gputop.model import GpuShare, Role
 from gputop.safe.text import MASK
 from gputop.trace.read import read

@@ -17,11 +17,11 @@ import pytest
 
 from gputop.actions import Scope
 from gputop.actions.target import Target
-from gputop.actions.tracing import TRACE, Order, remote
-from gputop.actions.tracing.notes import marked, told
-from gputop.actions.tracing.routes import Route, python_version, route
+from gputop.actions.torch_trace import TRACE, Order, remote_exec
+from gputop.actions.torch_trace.agent_facts import marked, told
+from gputop.actions.torch_trace.routes import Route, python_version, route
 from gputop.agent_client import NoAgent, connect
-from gputop.safe.attach import Barred
+from gputop.safe.ptrace_access import Barred
 from tests.acting import finished, hold, row, until
 from tests.tracing import TRAINING, played, scratch
 from tests.watching import need_namespaces, root_only, running
@@ -167,7 +167,7 @@ def test_a17_a_script_runs_once_in_time_and_in_its_process_or_not_at_all(folder:
         child.stdout.readline()
         told = []
         for pid, deadline in ((1, time.time() + 60), (child.pid, time.time() - 1), (child.pid, time.time() + 60)):
-            Path(path).write_text(remote.script(pid, agent, path, ack, deadline))
+            Path(path).write_text(remote_exec.script(pid, agent, path, ack, deadline))
             child.stdin.write(f"{path}\n")
             child.stdin.flush()
             told.append((child.stdout.readline(), os.path.exists(ack), os.path.exists(path)))
@@ -185,8 +185,8 @@ def test_a17_a_script_runs_once_in_time_and_in_its_process_or_not_at_all(folder:
 
 def test_a17_remote_exec_is_refused_where_it_cannot_be() -> None:
     process = row(os.getpid())
-    assert "belongs to" in (remote.barred(replace(process, uid=12345), {}, "") or Barred("")).text
-    off = remote.barred(process, {"PYTHON_DISABLE_REMOTE_DEBUG": "1"}, "")
+    assert "belongs to" in (remote_exec.barred(replace(process, uid=12345), {}, "") or Barred("")).text
+    off = remote_exec.barred(process, {"PYTHON_DISABLE_REMOTE_DEBUG": "1"}, "")
     assert off == Barred(f"remote debugging is switched off in {os.getpid()}", "unset PYTHON_DISABLE_REMOTE_DEBUG")
 
 

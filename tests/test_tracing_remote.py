@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gputop.actions import Rights
-from gputop.actions.tracing import TRACE, Order, Traced, remote
+from gputop.actions.torch_trace import TRACE, Order, Traced, remote_exec
 from tests.acting import finished, hold, row, unharmed
 from tests.tracing import Job, interpreter, job, scratch
 from tests.watching import running
@@ -47,9 +47,9 @@ def test_a13_a14_a17_a_job_that_nobody_prepared_is_traced_after_a_word_and_ends_
     with job(folder, "20", flags=("-W", "error"), python=(python,), injected=False) as training:
         assert TRACE.why_not(row(training.pid), Rights()) is None
         asked = traced(training)
-        assert (asked.good, asked.risk) == (False, remote.RISK)
+        assert (asked.good, asked.risk) == (False, remote_exec.RISK)
         assert not os.path.exists(f"{folder}/run")  # nothing was done yet
-        result = traced(training, remote.RISK)
+        result = traced(training, remote_exec.RISK)
         assert result.good, result
         assert result.views[0].steps == 3
         assert any(fact.name == "loader" for fact in result.notes)
@@ -86,7 +86,7 @@ def test_a17_a_main_thread_that_is_busy_for_too_long_runs_nothing_later(python: 
     ):
         assert child.stdout is not None
         child.stdout.readline()
-        result = finished(TRACE, hold(row(child.pid)), Order(confirmed=frozenset({remote.RISK})))
+        result = finished(TRACE, hold(row(child.pid)), Order(confirmed=frozenset({remote_exec.RISK})))
         assert "runs no Python within 10 s, so nothing was done, and nothing will be later" in result.text
         (left,) = os.listdir(f"{folder}/gputop")
         assert left.startswith(f"remote-{child.pid}-")  # removed before it ran, it would be an error there

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from gputop import words
-from gputop.figures import waited
+from gputop import labels
 from gputop.model import GpuShare, Job, Process, Role
+from gputop.process_totals import waited
 from gputop.ui.table import tree
 from gputop.ui.table.kin import below
 from gputop.ui.table.row import Key, Row, process_key
@@ -237,13 +237,13 @@ def test_the_flat_list_has_every_process_of_a_job_and_no_folds() -> None:
         ({"command": ("",), "name": "x"}, "[x]"),
         ({"command": ("/usr/bin/python3.11", "-m", "ipykernel", "-f", "k")}, "python -m ipykernel -f k"),
         ({"command": ("/opt/x/pythonic",)}, "pythonic"),
-        ({"command": ("a", "b" * 5000, "c")}, f"a {'b' * (words.MOST - 2)}"),
+        ({"command": ("a", "b" * 5000, "c")}, f"a {'b' * (labels.MOST - 2)}"),
         ({"role": Role.LOADER, "name": "pt_data_worker"}, "loader pt_data_worker"),
         ({"role": Role.LAUNCHER, "command": ("/bin/torchrun",)}, "launcher torchrun"),
     ],
 )  # fmt: skip
 def test_commands_in_words(fields: dict, text: str) -> None:
-    assert words.command(process(918273, **fields)) == text
+    assert labels.command(process(918273, **fields)) == text
 
 
 def test_a_reused_pid_is_another_line() -> None:
@@ -255,7 +255,7 @@ def test_hostile_strings_become_lines() -> None:
     for text in STRINGS:
         hostile = Process(pid=7, started_ticks=1, user=text, name=text, command=(text, text), cpu_percent=200.0)
         (row,) = tree.build(frame(loose=(hostile,)), View())
-        assert len(row.text) <= words.MOST
+        assert len(row.text) <= labels.MOST
 
 
 def test_below_a_process_are_its_children_and_theirs_and_nobody_who_is_older_than_his_parent() -> None:

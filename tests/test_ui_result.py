@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gputop.actions.spy import STACK, Asked, StackResult
-from gputop.actions.tracing import Traced
-from gputop.profile import flame, kept, parse
-from gputop.profile.kept import COLLAPSED, FLAME, SPEEDSCOPE, Kept
+from gputop.actions.pyspy import STACK, Asked, StackResult
+from gputop.actions.torch_trace import Traced
+from gputop.profile import flame, parse, store
+from gputop.profile.store import COLLAPSED, FLAME, SPEEDSCOPE, Kept
 from gputop.trace.read import read
 from gputop.trace.verdict import View
 from gputop.ui.keys.declared import KEYS
@@ -53,8 +53,8 @@ def profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kept:
     text = py_spy_file()
     files = {SPEEDSCOPE: text.encode(), COLLAPSED: b"x 1\n", FLAME: flame(parse(text)).encode()}
     meta = {"pid": 7757, "started_ticks": 5, "command": "python train.py", "short": "python train.py", "seconds": 10.0}
-    kept.keep({**meta, "pid": 41, "at_s": 1_795_100_000.0}, files)
-    return kept.keep({**meta, "at_s": 1_795_185_127.0}, files)
+    store.keep({**meta, "pid": 41, "at_s": 1_795_100_000.0}, files)
+    return store.keep({**meta, "at_s": 1_795_185_127.0}, files)
 
 
 def traces(tmp_path: Path) -> Traced:

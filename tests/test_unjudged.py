@@ -13,7 +13,7 @@ from gputop.diagnose.engine import EVERY_S, Verdict
 from gputop.export.diagnosis import Diagnosis, page
 from gputop.model import Frame, GpuShare, Identity, Job, Missing, Note, Process
 from gputop.monitor import Monitor, Update
-from gputop.page import text
+from gputop.report import text
 from tests.judged import Machine, after, refused
 
 Frames = Callable[[float], Frame]

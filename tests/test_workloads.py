@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gputop import thresholds
-from gputop.told import LEAST_S
+from gputop.finding_text import LEAST_S
 from tests.fakenvml import NoCompiler
 from tests.score.marks import Said
 from tests.score.real import alone

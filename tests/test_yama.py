@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from gputop.safe import attach
+from gputop.safe import ptrace_access
 from gputop.safe.identity import in_container
 from tests.watching import isolated, may_mount, need_namespaces, open_folder, root_only
 
 __all__ = ["open_folder"]
 
-_UNLOCK = attach.CAPABILITY if in_container() else attach.ALLOW
+_UNLOCK = ptrace_access.CAPABILITY if in_container() else ptrace_access.ALLOW
 _SAID = {
     1: f"cannot be read (ptrace_scope=1): {_UNLOCK}",
     2: f"cannot be read (ptrace_scope=2): {_UNLOCK}",

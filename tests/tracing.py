@@ -12,11 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gputop import launch
 from gputop.actions import Rights
-from gputop.actions.aim import aim
-from gputop.actions.target import Target
+from gputop.actions.target import Target, aim
 from gputop.agent_client import Agent, connect
+from gputop.cli import run
 from tests.acting import row, until
 from tests.watching import ROOT, running
 
@@ -79,7 +78,7 @@ def environment(folder: str) -> dict[str, str]:
     """As `gputop run` makes it, with all files in a folder; nothing of gputop can be imported by it."""
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "XDG_RUNTIME_DIR")}
     own = {"GPUTOP_RUNTIME_DIR": f"{folder}/run", "XDG_STATE_HOME": f"{folder}/state", "GPUTOP_AGENT_DEBUG": "1"}
-    return {**kept, **own, **launch.settings({})}
+    return {**kept, **own, **run.agent_settings({})}
 
 
 @contextmanager

@@ -12,7 +12,7 @@ A screen does this, none of it waits:
 """
 
 from gputop.actions.action import Action, Result, Run
-from gputop.actions.hold import Hold, Reach, Scope
+from gputop.actions.handles import Hold, Reach, Scope
 from gputop.actions.target import Outcome, Rights
 
 __all__ = ["Action", "Hold", "Outcome", "Reach", "Result", "Rights", "Run", "Scope"]

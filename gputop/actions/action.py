@@ -6,15 +6,15 @@ from collections.abc import Callable
 from threading import Event, Thread
 from typing import Protocol, TypeVar
 
-from gputop.actions.hold import Hold
+from gputop.actions.handles import Hold
 from gputop.actions.target import Rights
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Process
 
 Options = TypeVar("Options", contravariant=True)
 
 
-@record(frozen=True, kw_only=True)
+@frozen_dataclass(frozen=True, kw_only=True)
 class Result:
     """How it ended. `text` is one line and says it all; `lines` say more, one thing each. Both are clean."""
 

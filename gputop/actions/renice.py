@@ -16,12 +16,11 @@ import os
 from collections.abc import Callable
 from threading import Lock
 
-from gputop import words
+from gputop import labels
 from gputop.actions.action import Result, Run, begin
-from gputop.actions.aim import untouchable
-from gputop.actions.hold import Hold, Scope
-from gputop.actions.target import Declined, Outcome, Rights, Target, attempt
-from gputop.declare import record
+from gputop.actions.handles import Hold, Scope
+from gputop.actions.target import Declined, Outcome, Rights, Target, attempt, untouchable
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Process
 
 LOWEST, HIGHEST = -20, 19
@@ -29,7 +28,7 @@ _ONE_AT_A_TIME = Lock()  # a key that is pressed three times makes three steps
 _PASSES = 5  # threads that are born meanwhile have the niceness of who made them, old or new
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Niceness:
     """What a person decided: -20 is served first, 19 last; below what it has now needs root."""
 
@@ -39,7 +38,7 @@ class Niceness:
     relative: bool = False  # `nice` is added to what each has when its turn comes, as far as it goes
 
 
-@record(frozen=True, kw_only=True)
+@frozen_dataclass(frozen=True, kw_only=True)
 class Reniced(Result):
     """What came of it, with an outcome for each process."""
 
@@ -80,13 +79,13 @@ def _renice(hold: Hold, options: Niceness) -> Reniced:
     missed = len(held) - len(done)
     nice = given.pop() if len(given) == 1 else _said(options)
     if not done:
-        text = said[0] if missed == 1 else f"no change to any of {words.amount(missed, 'process')}"
+        text = said[0] if missed == 1 else f"no change to any of {labels.amount(missed, 'process')}"
     elif len(held) == 1:
         text = f"{done[0]} has nice {nice}"
     else:
-        text = f"{words.amount(len(done), 'process')} {'has' if len(done) == 1 else 'have'} nice {nice}"
+        text = f"{labels.amount(len(done), 'process')} {'has' if len(done) == 1 else 'have'} nice {nice}"
     if done and missed:
-        text += f"; {words.amount(missed, 'process')} left out"
+        text += f"; {labels.amount(missed, 'process')} left out"
     return Reniced(text=text, good=not missed, lines=said, outcomes=outcomes)
 
 

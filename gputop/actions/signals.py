@@ -1,37 +1,236 @@
-"""Signals: which there are, sent through pidfds, and what came of it: `41207 ended after 3.2 s`.
-
-hold = Hold(frame, process, rights)        # the dialog opens: the target is frozen
-hold.refusal or SIGNAL.why_not(process, rights)   # why nothing can be sent
-hold.reaches                               # [ ] its 8 loaders   [ ] the whole job: 4 ranks, 32 loaders, torchrun
-CHOICES                                    # ( ) 15 TERM  ask to end
-warnings(hold, scope, choice)              # ! killing one rank will hang the other 3 in NCCL until their timeout
-hold.cautions(scope)                       # not empty: the pid must be typed; then insists=True
-choice.confirm                             # KILL: ask a second time; then confirmed=True
-run = SIGNAL.run(hold, Order(choice, scope), tell)   # tell(run) whenever run.line or run.result is new
-run.result.still                           # not empty: still there after 10 s; the same hold can send KILL
-hold.close()
-"""
+"""Signals: which there are, what one will do to a training job, how it is sent, and what came of it."""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Literal
 
-from gputop import words
+from gputop import labels, units
 from gputop.actions.action import Result, Run, begin
-from gputop.actions.aim import untouchable
-from gputop.actions.consequences import Effect, consequences
-from gputop.actions.hold import Hold, Scope
-from gputop.actions.target import Outcome, Rights, Target, attempt
-from gputop.actions.watch import Goal, Watch
-from gputop.declare import record
-from gputop.model import Process, Role
+from gputop.actions.handles import Hold, Scope
+from gputop.actions.target import Outcome, Rights, Target, attempt, untouchable
+from gputop.frozen_dataclass import frozen_dataclass
+from gputop.model import Frame, Identity, Job, Process, Role
+from gputop.safe import pidfd
+
+Goal = Literal["end", "freeze", "thaw"]
+
+_EVERY_S = 0.1
+_REACHED: dict[Goal, tuple[str, str]] = {
+    "end": ("ended", "ended"),
+    "freeze": ("is frozen", "are frozen"),
+    "thaw": ("runs again", "run again"),
+}
+_NOT_YET: dict[Goal, tuple[str, str]] = {
+    "end": ("is still there", "are still there"),
+    "freeze": ("is not frozen", "are not frozen"),
+    "thaw": ("is still frozen", "are still frozen"),
+}
+
+
+class Watch:
+    """Looks at these processes from now on. `left` are those not yet where they should be."""
+
+    def __init__(self, targets: Sequence[Target], goal: Goal) -> None:
+        self.left = list(targets)
+        self._all, self._goal = list(targets), goal
+        self._began_s = time.monotonic()
+        self._last_s = 0.0  # when the last of them got there
+
+    def passed_s(self) -> float:
+        """Seconds since the beginning."""
+        return time.monotonic() - self._began_s
+
+    def look(self) -> None:
+        """Wait a moment, or until one of them ends, and see who is where it should be."""
+        pidfd.ended([target.fd for target in self.left if target.fd is not None], _EVERY_S)
+        still = [target for target in self.left if not self._there(target)]
+        if len(still) < len(self.left):
+            self._last_s = self.passed_s()
+        self.left = still
+
+    def progress(self, sent: str) -> str:
+        """`TERM sent · 3 of 41 left · 2 s`."""
+        number = f"{len(self.left)} of {len(self._all)} left" if len(self._all) > 1 else f"{self.left[0].pid}"
+        return f"{sent} · {number} · {self.passed_s():.0f} s"
+
+    def text(self) -> str:
+        """`41207 ended after 3.2 s`, `41207 is still there after 10 s`, `3 of 41 processes are still there ...`."""
+        words_for = _NOT_YET if self.left else _REACHED
+        some = self.left or self._all
+        who, many = self._who(some), len(some) > 1
+        seconds = f" after {self.passed_s():.0f} s" if self.left else f" after {self._last_s:.1f} s"
+        return f"{who} {words_for[self._goal][many]}{'' if self._goal != 'end' and not self.left else seconds}"
+
+    def told(self, sent: str) -> str:
+        """The same where they were expected to go on: `USR1 sent to 41207`."""
+        gone = [target for target in self._all if target not in self.left]
+        if gone:
+            return f"{sent}: {self._who(gone)} ended within {max(self._last_s, 0.1):.1f} s"
+        return f"{sent} to {self._who(self._all)}"
+
+    def _who(self, some: Sequence[Target]) -> str:
+        if len(some) == 1 == len(self._all):
+            return str(some[0].pid)
+        everybody = labels.amount(len(self._all), "process")
+        return everybody if len(some) == len(self._all) else f"{len(some)} of {everybody}"
+
+    def _there(self, target: Target) -> bool:
+        if target.ended():
+            return True
+        if self._goal == "end":
+            return False
+        return (target.state() == "T") is (self._goal == "freeze")
+
+
+Effect = Literal["interrupt", "end", "kill", "freeze", "none"]  # what a signal does to who does not handle it
+
+_WORD = {"interrupt": "stopping", "end": "ending", "kill": "killing", "freeze": "freezing"}
+# what a launcher does when one of its ranks ends: torch.distributed.elastic, deepspeed.launcher.launch, mpirun(1)
+_ON_LOSS = {
+    "torchrun": "torchrun may notice first: then it ends them, or starts all ranks anew if --max-restarts is left",
+    "accelerate": "accelerate may notice first: then it ends them, or starts all ranks anew if --max_restarts is left",
+    "deepspeed": "deepspeed may notice first and end them",
+    "mpirun": "mpirun may notice first and end them",
+    "horovod": "horovod may notice first: then it ends them, or goes on with fewer if it is elastic",
+    "composer": "composer may notice first and end them",
+    "slurm": "if it was started by srun --kill-on-bad-exit, Slurm ends them",
+    "ray": "Ray may notice first: then it ends them, or starts the job anew",
+}
+_PASS_ON = set(_ON_LOSS) - {"slurm", "ray"}  # asked to end, they first end their ranks; a script may just end
+
+
+def consequences(frame: Frame, chosen: Collection[Identity], effect: Effect) -> tuple[str, ...]:
+    """One sentence for each thing that will happen to others if these get a signal of this effect; worst first."""
+    if effect == "none":
+        return ()
+    picked = [process for process in frame.processes if process.identity in chosen]
+    said: list[str] = []
+    for job in frame.jobs:
+        mine = [process for process in picked if process.job == job.key]
+        if mine:
+            said += _of_job(frame, job, mine, effect)
+    if effect == "freeze":
+        held = sum(share.vram_bytes or 0 for process in picked for share in process.gpus)
+        if held:
+            said.append(f"frozen, it goes on holding {units.size(held)} of GPU memory")
+    return tuple(said)
+
+
+def _of_job(frame: Frame, job: Job, mine: list[Process], effect: Effect) -> Iterator[str]:
+    hit = {process.identity for process in mine}
+    ranks = [frame.by_identity[rank] for rank in job.ranks if rank in frame.by_identity]
+    lost = [rank for rank in ranks if rank.identity in hit]
+    left = [rank for rank in ranks if rank.identity not in hit]
+    if job.launcher == "notebook" and lost:
+        yield _notebook(effect)
+        return
+    far = elsewhere(job, ranks)
+    if lost and (left or far):
+        yield f"{_WORD[effect]} {_amount(len(lost))} will hang {_others(len(left), far)} {_where(ranks)}"
+        yield from _then(job, effect)
+    elif left and any(process.role is Role.LAUNCHER for process in mine):
+        yield _launcher(job, left, effect)
+        if far and effect in ("interrupt", "end") and job.launcher in _PASS_ON:
+            yield f"that will hang {_others(0, far)} {_where(ranks)}"
+    yield from _loaders(frame, job, mine, effect)
+    if lost and not left and job.slurm_job and effect != "freeze":
+        yield f"Slurm will count job {job.slurm_job} as failed: scancel {job.slurm_job} ends it in order"
+
+
+def _notebook(effect: Effect) -> str:
+    if effect == "interrupt":
+        return "the notebook's running cell stops; its variables and GPU memory stay"
+    if effect == "freeze":
+        return "the notebook stops answering until it is thawed"
+    return "the notebook loses all variables, what is on the GPU too; Jupyter may start a new, empty kernel"
+
+
+def elsewhere(job: Job, ranks: Sequence[Process]) -> int:
+    """How many ranks of the job are not among these, as on other machines; as far as its ranks were told how many.
+
+    Slurm and MPI tell that to programs, too, that have nothing to do with each other: these have no threads to talk.
+    """
+    if not job.steps and not all(rank.talks or not rank.thread_names for rank in ranks):
+        return 0
+    worlds = [rank.world_size for rank in ranks if rank.rank is not None and rank.world_size is not None]
+    return max(0, max(worlds, default=0) - len(ranks))
+
+
+def _amount(lost: int) -> str:
+    return "one rank" if lost == 1 else f"{lost} ranks"
+
+
+def _others(left: int, far: int) -> str:
+    """`the other 3`, `the other 7 (4 of them elsewhere)`."""
+    others = "the other one" if left + far == 1 else f"the other {left + far}"
+    if not far:
+        return others
+    return f"{others} ({far} of them elsewhere)" if left else f"{others}, elsewhere,"
+
+
+def _where(ranks: list[Process]) -> str:
+    return f"{'in NCCL' if any(rank.gpus for rank in ranks) else 'in their next collective'} until their timeout"
+
+
+def _then(job: Job, effect: Effect) -> Iterator[str]:
+    """What comes of ranks that hang."""
+    if effect == "freeze":
+        yield "the timeout (often 10 min) then ends the job, also if it was only frozen for a look"
+    elif job.launcher in _ON_LOSS:
+        yield _ON_LOSS[job.launcher]
+
+
+def _launcher(job: Job, left: list[Process], effect: Effect) -> str:
+    name, ranks = job.launcher or "the launcher", labels.amount(len(left), "rank")
+    if effect == "freeze":
+        return f"its {ranks} train on; while it is frozen nobody notices if one of them fails"
+    if effect != "kill" and job.launcher in _PASS_ON:
+        return f"{name} passes it on: its {ranks} end too"
+    held = sum(share.vram_bytes or 0 for rank in left for share in rank.gpus)
+    memory = f" and hold {units.size(held)} of GPU memory" if held else ""
+    if job.launcher in _PASS_ON:
+        return f"killed, {name} cannot end its {ranks}: they may stay behind{memory}; choose the whole job"
+    return f"its {ranks} may stay behind{memory}: choose the whole job"
+
+
+def _loaders(frame: Frame, job: Job, mine: list[Process], effect: Effect) -> Iterator[str]:
+    hit = {process.identity for process in mine}
+    members = [frame.by_identity[member] for member in job.members if member in frame.by_identity]
+    trainers = {process.pid: process for process in members if process.role is Role.TRAINER}
+    spared = joining = 0
+    starving: dict[int, Process] = {}
+    parents = {process.pid: process.parent_pid for process in members}
+    for loader in (process for process in members if process.role is Role.LOADER):
+        above = parents.get(loader.pid, 0)
+        while above not in trainers and above in parents:
+            above = parents[above]
+        trainer = trainers.get(above)
+        if trainer is None:
+            continue
+        if trainer.identity in hit:
+            spared += loader.identity not in hit
+            joining += loader.identity in hit
+        elif loader.identity in hit:
+            starving[trainer.pid] = trainer
+    for trainer in starving.values():
+        name = f"rank {trainer.rank}" if trainer.rank is not None and len(job.ranks) > 1 else "its trainer"
+        after = "waits for its batches" if effect == "freeze" else "ends with an error when a loader is gone"
+        yield f"{name} ({trainer.pid}) {after}"
+    if joining and effect == "end":
+        yield "loaders are ended too: a trainer that saves a checkpoint when asked to end may fail for want of them"
+    if spared and effect in ("end", "kill"):
+        late = " within about 5 s" if effect == "kill" else ""
+        yield f"{labels.amount(spared, 'loader')} will end with {'it' if len(mine) == 1 else 'them'}{late}"
+
 
 WATCH_S = 10.0
 LOOK_S = 2.0  # how long it takes to see whether a process survives a signal that it handles
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Choice:
     """One signal that is offered, and what it does to a training job."""
 
@@ -69,7 +268,7 @@ CHOICES = (
 BY_NAME = {choice.name: choice for choice in CHOICES}
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Order:
     """What a person decided in the dialog."""
 
@@ -80,7 +279,7 @@ class Order:
     watch_s: float = WATCH_S
 
 
-@record(frozen=True, kw_only=True)
+@frozen_dataclass(frozen=True, kw_only=True)
 class Signalled(Result):
     """What came of a signal: an outcome for each process, and who is still there though it should have ended."""
 
@@ -166,7 +365,7 @@ def _send(hold: Hold, order: Order, run: Run) -> Signalled:
         text += "; not watched to the end"
     missed = len(outcomes) - len(done)
     return Signalled(
-        text=f"{text}; {words.amount(missed, 'process')} left out" if missed else text,
+        text=f"{text}; {labels.amount(missed, 'process')} left out" if missed else text,
         good=not (missed or still),
         lines=(*said, *(f"{target.pid} {_why_still(target, choice)}" for target in watch.left if target.pid in still)),
         outcomes=outcomes,
@@ -187,7 +386,7 @@ def _only_tells(hold: Hold, choice: Choice) -> bool:
 def _none(outcomes: tuple[Outcome, ...]) -> str:
     if len(outcomes) == 1:
         return outcomes[0].text
-    return f"nothing sent to any of {words.amount(len(outcomes), 'process')}"
+    return f"nothing sent to any of {labels.amount(len(outcomes), 'process')}"
 
 
 def _why_still(target: Target, choice: Choice) -> str:

@@ -17,53 +17,35 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gputop import __version__, config
-from gputop.cli import (
-    attach,
-    diagnose,
-    doctor,
-    explain,
-    lab,
-    launching,
-    loader,
-    manual,
-    maxbatch,
-    memory,
-    printing,
-    proven,
-    recording,
-    scaffold,
-    screens,
-    shell,
-    tracing,
-)
-from gputop.cli.line import BROKEN, FAILED, INTERVAL, USAGE, Command, Failure, Parser, common, no_commands, unwritten
-from gputop.safe import files, hangup, identity
+from gputop.cli import attach, diagnose, doctor, explain, lab, manual, memory, proven, record, run, scaffold, screen
+from gputop.cli.options import BROKEN, FAILED, INTERVAL, USAGE, Command, Failure, Parser, common, no_commands, unwritten
+from gputop.safe import files, identity, terminal
 from gputop.safe.text import clean
 
 if TYPE_CHECKING:
     from gputop.config import Settings
 
-MONITOR = Command(name="monitor", help="the full-screen monitor", run=screens.monitor, screen=True)  # without a name
+MONITOR = Command(name="monitor", help="the full-screen monitor", run=screen.monitor, screen=True)  # without a name
 COMMANDS: dict[str, Command] = {
     command.name: command
     for module in (
-        screens,
-        printing,
+        screen,
+        screen,
         diagnose,
         proven,
-        recording,
+        record,
         attach,
-        tracing,
+        attach,
         doctor,
-        launching,
-        loader,
+        run,
         lab,
-        maxbatch,
+        lab,
+        lab,
         memory,
         explain,
         scaffold,
         manual,
-        shell,
+        manual,
     )
     for command in module.COMMANDS
 }
@@ -176,7 +158,7 @@ def _run(argv: Sequence[str], *, whole: bool) -> int:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `gputop --once | head` ends as any Unix tool does
         if not command.screen:
             if whole:
-                hangup.end_when_deaf()
+                terminal.end_when_deaf()
             if sys.stdout is None:
                 raise Failure("standard output is closed")
             if isinstance(sys.stdout, io.TextIOWrapper):

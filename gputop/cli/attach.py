@@ -1,4 +1,4 @@
-"""The commands that look into a process that runs: its stacks, a profile of some seconds."""
+"""The commands that look into a process that runs: its stacks, a profile of some seconds, a trace of its steps."""
 
 from __future__ import annotations
 
@@ -6,30 +6,32 @@ import argparse
 import json
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gputop import __version__
-from gputop.cli.aiming import aimed, answered, beside, followed, together
-from gputop.cli.line import OK, USAGE, Command, Failure, json_flag, lasting, plain
+from gputop.cli.options import OK, USAGE, Command, Failure, duration, json_flag, lasting, plain
+from gputop.cli.process import aimed, answered, beside, followed, ranked, together
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gputop.actions import Rights
-    from gputop.actions.spy import Sampling, Shown, StackResult
+    from gputop.actions.pyspy import Sampling, Shown, StackResult
+    from gputop.actions.torch_trace import Traced
     from gputop.config import Settings
     from gputop.model import Frame, Process
-    from gputop.page import Page
-    from gputop.profile.kept import Kept
     from gputop.profile.ranks import Ranks
     from gputop.profile.stacks import Profile
+    from gputop.profile.store import Kept
+    from gputop.report import Page
 
 
 def stack(args: argparse.Namespace, settings: Settings) -> int:
     """Print where the threads of a process are now."""
     from gputop.actions import Scope
-    from gputop.actions.hold import led, reaches
-    from gputop.actions.spy import STACK, Asked, StackResult
+    from gputop.actions.handles import led, reaches
+    from gputop.actions.pyspy import STACK, Asked, StackResult
     from gputop.model import Role
 
     frame, process, rights = aimed(args, settings)
@@ -64,24 +66,24 @@ def _in_no_job(process: Process) -> str:
 
 
 def _text(result: StackResult, plain: bool) -> list[str]:
-    from gputop import words
-    from gputop.export.private import masked
-    from gputop.page import text
-    from gputop.profile.shown import lines
+    from gputop import labels
+    from gputop.export.format import masked
+    from gputop.profile.dump import lines
+    from gputop.report import text
     from gputop.safe.text import to_ascii
 
     out: list[str] = []
     if result.ranks is not None:
         out += [text(_page(result, result.ranks), ascii=plain)]
     for shown in result.processes:
-        out.append(f"{shown.process.pid}  {words.command(masked(shown.process))}")
+        out.append(f"{shown.process.pid}  {labels.command(masked(shown.process))}")
         out += lines(shown.threads) if shown.barred is None else [f"  {shown.barred.line}"]
         out.append("")
     return [to_ascii(line.replace("…", "...")) if plain else line for line in out[:-1]]
 
 
 def _page(result: StackResult, ranks: Ranks) -> Page:
-    from gputop.page import Page, Table
+    from gputop.report import Page, Table
 
     rows = tuple(
         (
@@ -145,10 +147,10 @@ def _stack_arguments(parser: argparse.ArgumentParser) -> None:
 
 def profile(args: argparse.Namespace, settings: Settings) -> int:
     """Record a process for some seconds, keep it, and print what it says."""
-    from gputop.actions import hold
-    from gputop.actions.spy import PROFILE, ProfileResult, Sampling, senseless
-    from gputop.page import markdown, text
-    from gputop.profile import told
+    from gputop.actions import handles
+    from gputop.actions.pyspy import PROFILE, ProfileResult, Sampling, senseless
+    from gputop.profile import report
+    from gputop.report import markdown, text
 
     if args.list:
         return _list(args)
@@ -158,7 +160,7 @@ def profile(args: argparse.Namespace, settings: Settings) -> int:
     if why := senseless(chosen):
         raise Failure(why, USAGE)
     frame, process, rights = aimed(args, settings)
-    led = () if args.launcher else hold.led(frame, process) or beside(frame, args.pid)
+    led = () if args.launcher else handles.led(frame, process) or beside(frame, args.pid)
     if args.job or led:
         ranks = _ranks(args, frame, process, led)
         if len(ranks) > 1:
@@ -172,7 +174,7 @@ def profile(args: argparse.Namespace, settings: Settings) -> int:
     if not isinstance(result, ProfileResult) or result.page is None or result.kept is None or result.profile is None:
         raise Failure(": ".join((result.text, *result.lines[:1])), code)
     if args.as_json:
-        said = told.as_json(result.profile, result.kept.path)
+        said = report.as_json(result.profile, result.kept.path)
         print(json.dumps({"version": 1, "gputop": __version__, **said, "about": dict(result.kept.meta)}))
     elif args.format == "md":
         print(markdown(result.page), end="")
@@ -211,7 +213,7 @@ def _profile_ranks(
     chosen: Sampling,
 ) -> int:
     """Record all ranks at once, keep each, and print first what they say together."""
-    from gputop.actions.spy import PROFILE, ProfileResult
+    from gputop.actions.pyspy import PROFILE, ProfileResult
 
     for process in ranks:
         if why := answered(process, PROFILE.why_not, process, rights):
@@ -233,14 +235,14 @@ def _print_ranks(
     args: argparse.Namespace, settings: Settings, done: Sequence[tuple[Process, Page, Kept, Profile]]
 ) -> None:
     """What the ranks say together, then each of them, and where it is kept."""
-    from gputop.page import markdown, text
-    from gputop.profile import rank_shares, told
+    from gputop.profile import ranks, report
+    from gputop.report import markdown, text
 
     labels = [str(one.pid) if one.rank is None else f"rank {one.rank}" for one, *_ in done]
-    first = rank_shares.page([(label, one[0].pid, one[3]) for label, one in zip(labels, done, strict=True)])
+    first = ranks.page([(label, one[0].pid, one[3]) for label, one in zip(labels, done, strict=True)])
     if args.as_json:
         each = [
-            {"rank": one.rank, "pid": one.pid, **told.as_json(profile, kept.path), "about": dict(kept.meta)}
+            {"rank": one.rank, "pid": one.pid, **report.as_json(profile, kept.path), "about": dict(kept.meta)}
             for one, _, kept, profile in done
         ]
         print(json.dumps({"version": 1, "gputop": __version__, "text": " ".join(first.words), "ranks": each}))
@@ -254,7 +256,7 @@ def _print_ranks(
 
 def _files(kept: Kept) -> None:
     """Where it is, and what opens it."""
-    from gputop.profile.kept import COLLAPSED, FLAME, SPEEDSCOPE
+    from gputop.profile.store import COLLAPSED, FLAME, SPEEDSCOPE
 
     sys.stdout.write(f"\n{kept.path}/\n")
     for name, text in (
@@ -267,11 +269,11 @@ def _files(kept: Kept) -> None:
 
 def _list(args: argparse.Namespace) -> int:
     """What was taken, of a process or at all, the newest first."""
-    from gputop.profile import kept
+    from gputop.profile import store
     from gputop.safe.files import Refused
 
     try:
-        found = kept.history(args.pid)
+        found = store.history(args.pid)
     except Refused as refused:
         raise Failure(str(refused)) from None
     if args.as_json:
@@ -301,7 +303,7 @@ def _profile_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=("text", "md"), default="text", help="text, or Markdown for an issue")
 
 
-COMMANDS = (
+_PYSPY_COMMANDS = (
     Command(
         name="stack",
         help="where the threads of a process are now; of a whole job, to find a hang",
@@ -315,3 +317,84 @@ COMMANDS = (
         arguments=_profile_arguments,
     ),
 )
+
+
+def trace(args: argparse.Namespace, settings: Settings) -> int:
+    """Record some steps of a process, of all ranks of its job at once; then explain them."""
+    from gputop.actions import Scope
+    from gputop.actions.torch_trace import TRACE, Order, Traced
+    from gputop.actions.torch_trace.capture import MOST_STEPS
+
+    if not 1 <= args.steps <= MOST_STEPS:
+        raise Failure(f"--steps {args.steps}: 1 to {MOST_STEPS} can be recorded", USAGE)
+    frame, process, rights = aimed(args, settings)
+    process = ranked(frame, process)
+    if barred := answered(process, TRACE.barred, process, rights, frame):
+        raise Failure(barred.line)
+    order = Order(
+        scope=Scope.PROCESS if args.alone else Scope.JOB,
+        steps=args.steps,
+        shapes=args.shapes,
+        stacks=args.stacks,
+        memory=args.memory,
+        wait_s=args.wait,
+        confirmed=frozenset(RISKS) if args.yes else frozenset(),
+    )
+    result, code = followed(TRACE, frame, process, TRACE.rights(rights), order)
+    if not isinstance(result, Traced):
+        raise Failure(result.text, code)
+    if result.risk is not None:
+        raise Failure(f"{result.text}; add --yes to go on")
+    if not result.views:
+        raise Failure(": ".join((result.text, *result.lines[:1])), code)
+    _print(result, plain(settings))
+    for line in result.lines:
+        sys.stderr.write(f"gputop: {line}\n")
+    return code
+
+
+RISKS = ("cuda-graphs", "remote-exec", "kineto")
+
+
+def _print(result: Traced, plain: bool) -> None:
+    from gputop.report import text
+    from gputop.safe.text import to_ascii
+    from gputop.trace.report import page, ranks
+
+    pages = [ranks(result.views)] if len(result.views) > 1 else []
+    pages += [page(view) for view in result.views]
+    print("\n".join(text(each, ascii=plain) for each in pages))
+    said = dict.fromkeys(fact.text for fact in result.notes)
+    if said:
+        print(
+            "\n".join(("What the program says of itself", *(f"  {to_ascii(each) if plain else each}" for each in said)))
+        )
+        print()
+    for file in result.files:
+        print(file)
+    print("open in https://ui.perfetto.dev; again with: gputop explain", Path(result.files[0]).parent / "*")
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("pid", type=int, metavar="PID", help="any process of a job: a rank, a loader, its launcher")
+    parser.add_argument("--steps", type=int, default=3, metavar="N", help="how many steps (3, at most 100)")
+    parser.add_argument("--wait", type=duration, default=30.0, metavar="T", help="how long for a step to end (30s)")
+    parser.add_argument("--shapes", action="store_true", help="the shapes of inputs too")
+    parser.add_argument("--stacks", action="store_true", help="Python stacks too: the job is slower meanwhile")
+    parser.add_argument("--memory", action="store_true", help="allocations too")
+    who = parser.add_mutually_exclusive_group()
+    who.add_argument("--job", action="store_true", help="all ranks of its job (this is the default)")
+    who.add_argument("--alone", action="store_true", help="only this process, not all ranks of its job")
+    parser.add_argument("--yes", action="store_true", help="go on where something may harm the job, after reading what")
+
+
+_TORCH_COMMANDS = (
+    Command(
+        name="trace",
+        help="record some steps of a training that runs with torch.profiler, and say what they show",
+        run=trace,
+        arguments=_arguments,
+    ),
+)
+
+COMMANDS = (*_PYSPY_COMMANDS, *_TORCH_COMMANDS)

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gputop.cli.following import follow
-from gputop.cli.line import (
+from gputop.cli.options import (
     FAILED,
     USAGE,
     Command,
@@ -23,7 +22,7 @@ from gputop.cli.line import (
     plain,
     unwritten,
 )
-from gputop.cli.opening import open_source
+from gputop.cli.sources import follow, open_source
 
 if TYPE_CHECKING:
     from gputop.config import Settings
@@ -60,7 +59,7 @@ class Look:
 
     def longer(self, over_s: float) -> bool:
         """Whether to go on after the time that was asked for: while a job is still being judged, or compared."""
-        from gputop import told
+        from gputop import finding_text
 
         jobs = self.last.jobs if self.last else ()
         waited = [one for one in jobs if one.due and one.state == "judging" and self._asked(one)]
@@ -70,7 +69,11 @@ class Look:
         if not self.goes_on:
             self.goes_on = True
             some = f", and {len(waited) - 1} more" if len(waited) > 1 else ""
-            first = told.standing(waited[0], self.last.frame) if waited else f"{compared}: measures what a fix gained"
+            first = (
+                finding_text.standing(waited[0], self.last.frame)
+                if waited
+                else f"{compared}: measures what a fix gained"
+            )
             sys.stderr.write(f"gputop: continues for up to {LONGER_S:.0f} s: {first}{some}\n")
         return True
 
@@ -83,7 +86,7 @@ class Look:
     def take(self, update: Update) -> None:
         """One more."""
         from gputop.diagnose.finding import POSSIBLE, told_apart
-        from gputop.told import sentence
+        from gputop.finding_text import sentence
 
         now_s = update.frame.mono_s
         if self.last is None or now_s < self.last.frame.mono_s:
@@ -105,7 +108,7 @@ class Look:
 
     def gone(self) -> tuple[Gone, ...]:
         """What was found and is no more, the oldest first."""
-        from gputop.diagnose.over import goes_on
+        from gputop.diagnose.subject_overlap import goes_on
         from gputop.export.diagnosis import Gone
 
         now = self.last.findings if self.last else ()
@@ -118,10 +121,10 @@ class Look:
 
 def diagnose(args: argparse.Namespace, settings: Settings) -> int:
     """Look, then print what the rules say; the exit code tells how bad it is, or that nothing could be measured."""
+    from gputop.finding_text import LEAST_S
     from gputop.monitor import Monitor
     from gputop.proven import follow as follow_fixes
     from gputop.source import Interest
-    from gputop.told import LEAST_S
 
     if args.as_json and args.format == "md":
         raise Failure("--json and --format md are two formats: use one", USAGE)
@@ -167,7 +170,7 @@ def _say_no_gpu(seconds: float | None) -> None:
 def _found(look: Look, label: str, pid: int | None, proofs: Proofs | None) -> Diagnosis:
     """What it comes to, about all or about one process."""
     from gputop.export.diagnosis import Diagnosis, about
-    from gputop.export.private import redacted
+    from gputop.export.format import redacted
 
     if proofs:
         proofs.finish()
@@ -202,7 +205,7 @@ def _meant(frame: Frame, pid: int) -> int:
 
 def _print(found: Diagnosis, args: argparse.Namespace, settings: Settings) -> None:
     from gputop.export.diagnosis import as_json, page
-    from gputop.page import markdown, text
+    from gputop.report import markdown, text
 
     if args.as_json or args.format == "json":
         print(json.dumps(as_json(found), allow_nan=False))

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputop.cli.line import FAILED, OK, Command, Failure, encoding, json_flag, plain
+from gputop.cli.options import FAILED, OK, Command, Failure, encoding, json_flag, plain
 
 if TYPE_CHECKING:
     from gputop.config import Settings

@@ -20,22 +20,22 @@ from typing import TYPE_CHECKING, Any
 
 from gputop import __version__
 from gputop.cli.from_process import process_id
-from gputop.cli.line import FAILED, OK, USAGE, Failure, Parser, json_flag, lasting, plain
-from gputop.declare import record
-from gputop.safe import hangup
+from gputop.cli.options import FAILED, OK, USAGE, Failure, Parser, json_flag, lasting, plain
+from gputop.frozen_dataclass import frozen_dataclass
+from gputop.safe import terminal
 from gputop.safe.identity import read_stat
 from gputop.safe.text import clean
 
 if TYPE_CHECKING:
     from gputop.config import Settings
     from gputop.lab.child import Trouble
-    from gputop.page import Page
+    from gputop.report import Page
 
 _LONGEST = 400  # characters of what a child says
 _BAR = 12  # cells
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
     """One kind of measurement: what it is called, the program that makes it, and how its result is shown."""
 
@@ -49,7 +49,7 @@ class Experiment:
 
     def says(self, result: Mapping[str, Any]) -> str:
         """What came of it, in one line: the point of its page, with the line of code to write if that is all of it."""
-        from gputop.page import Do
+        from gputop.report import Do
 
         point = next(iter(self.page(result).points), None)
         if point is None:
@@ -137,7 +137,7 @@ def run(asked: Asked, settings: Settings, facts: Mapping[str, Any], measure: Cal
     result |= {"args": list(factory.args), "python": asked.python, "of": _identity(asked.args.from_pid), **facts}
     trouble: Trouble | None = None
     code = OK
-    hangup.on_ending(interrupt)  # or what a child hangs in would outlive us
+    terminal.on_ending(interrupt)  # or what a child hangs in would outlive us
     try:
         measure(result)
     except Trouble as error:
@@ -211,7 +211,7 @@ def _wanted(experiment: Experiment, args: argparse.Namespace) -> tuple[Any, str]
 
 
 def _print(experiment: Experiment, args: argparse.Namespace, settings: Settings, result: Mapping[str, Any]) -> None:
-    from gputop.page import text
+    from gputop.report import text
 
     if args.as_json:
         print(json.dumps({**result, **experiment.extra(result)}, allow_nan=False))

@@ -12,14 +12,14 @@ from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
 
 from gputop import __version__
-from gputop.cli.line import FAILED, OK, USAGE, Command, Failure, json_flag, plain
+from gputop.cli.options import FAILED, OK, USAGE, Command, Failure, json_flag, plain
 from gputop.safe.text import clean
 
 if TYPE_CHECKING:
     from gputop.config import Settings
-    from gputop.page import Page
     from gputop.paste import Pasted
     from gputop.profile import Profile
+    from gputop.report import Page
     from gputop.trace.verdict import View
 
     Opened = View | Profile | Pasted
@@ -33,12 +33,12 @@ STANDARD_INPUT = "standard input"
 
 def explain(args: argparse.Namespace, settings: Settings) -> int:
     """Print what the files say; several traces may be the ranks of one job."""
-    from gputop.page import markdown, text
-    from gputop.paste import limits
+    from gputop.paste import pasted
+    from gputop.report import markdown, text
     from gputop.safe.files import Refused
     from gputop.trace.verdict import View
 
-    limits.adopt(settings.thresholds)
+    pasted.adopt(settings.thresholds)
     try:
         if args.diff and len(args.files) != 2:
             raise Failure("--diff compares two files or two folders: gputop explain --diff BEFORE AFTER", USAGE)
@@ -116,7 +116,7 @@ def _reason(name: str, refused: str) -> str:
 
 def _differences(pairs: Sequence[tuple[Opened, Opened]], names: list[str]) -> list[Page]:
     """What changed, a page for each pair; before them all ranks side by side."""
-    from gputop.trace.told import compared_ranks
+    from gputop.trace.report import compared_ranks
     from gputop.trace.verdict import View
 
     ranks = [(a, b) for a, b in pairs if isinstance(a, View) and isinstance(b, View)]
@@ -252,7 +252,7 @@ def _opened(name: str) -> Opened:
 
 def _apart(traces: list[View], left_out: LeftOut) -> str | None:
     """Why several traces are not those of ranks of one job; where they may be, they know of each other from now on."""
-    from gputop.trace.together import apart
+    from gputop.trace.summary import apart
 
     why = apart(traces) if len(traces) > 1 else None
     if why is None:
@@ -269,8 +269,8 @@ def _may_be_rank(reason: str) -> bool:
 
 def _together(traces: list[View], why: str | None) -> list[Page]:
     """The page about all of several traces: as ranks, or why they are none."""
-    from gputop.page import Page
-    from gputop.trace.told import ranks
+    from gputop.report import Page
+    from gputop.trace.report import ranks
 
     if why:
         words = f"These are not the ranks of one job: {why}. Two are compared by gputop explain --diff BEFORE AFTER."
@@ -280,32 +280,32 @@ def _together(traces: list[View], why: str | None) -> list[Page]:
 
 def _page(opened: Opened, name: str) -> Page:
     from gputop.paste import Pasted
-    from gputop.profile import Profile, told
-    from gputop.trace.told import page
+    from gputop.profile import Profile, report
+    from gputop.trace.report import page
 
     if isinstance(opened, Pasted):
         return opened.page(name)
-    return told.page(opened, name) if isinstance(opened, Profile) else page(opened)
+    return report.page(opened, name) if isinstance(opened, Profile) else page(opened)
 
 
 def _object(opened: Opened, name: str) -> dict[str, Any]:
     from gputop.paste import Pasted
-    from gputop.profile import Profile, told
+    from gputop.profile import Profile, report
     from gputop.trace.summary import as_json
 
     if isinstance(opened, Pasted):
         return opened.as_json(name)
-    return told.as_json(opened, name) if isinstance(opened, Profile) else as_json(opened)
+    return report.as_json(opened, name) if isinstance(opened, Profile) else as_json(opened)
 
 
 def _compared(opened: tuple[Opened, Opened], names: list[str]) -> Page:
-    from gputop.profile import Profile, told
-    from gputop.trace.told import compared
+    from gputop.profile import Profile, report
+    from gputop.trace.report import compared
     from gputop.trace.verdict import View
 
     before, after = opened
     if isinstance(before, Profile) and isinstance(after, Profile):
-        return told.compared(before, after, (names[0], names[1]))
+        return report.compared(before, after, (names[0], names[1]))
     assert isinstance(before, View)
     assert isinstance(after, View)
     return compared(before, after)

@@ -16,9 +16,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gputop.cli.line import USAGE, Failure
-from gputop.declare import record
-from gputop.safe.plain import opened
+from gputop.cli.options import USAGE, Failure
+from gputop.frozen_dataclass import frozen_dataclass
+from gputop.safe.files import opened
 from gputop.safe.text import clean
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ _NAMED = 4  # functions
 _PLACES_S = 5.0  # for the folders that a process names
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
     """What was seen of a process; None where it was not."""
 
@@ -90,7 +90,7 @@ def filled(args: argparse.Namespace, settings: Settings, kind: str, words: tuple
 
 def _seen(args: argparse.Namespace, settings: Settings) -> Seen:
     from gputop.agent_client import environment, root
-    from gputop.cli.aiming import aimed, ranked
+    from gputop.cli.process import aimed, ranked
     from gputop.collect.jobs.launchers import program
     from gputop.safe.deadline import NoAnswer, within
 
@@ -154,8 +154,7 @@ def _variables(said: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 def _inside(process: Process, rights: Rights) -> dict[str, Any]:
     """What only its agent knows."""
-    from gputop.actions.aim import aim
-    from gputop.actions.target import Refusal
+    from gputop.actions.target import Refusal, aim
     from gputop.agent_client import Lost, NoAgent, connect
 
     target = aim(process, rights, {})

@@ -1,20 +1,24 @@
-"""The command that trains in several precisions, in the user's own Python, and says what each of them gains."""
+"""The commands of the lab: precisions, the DataLoader and the largest batch, measured in the user's own Python."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from gputop.cli import experiment
 from gputop.cli.experiment import Asked, Experiment, whole_number
-from gputop.cli.line import USAGE, Command, Failure
+from gputop.cli.options import USAGE, Command, Failure
 
 if TYPE_CHECKING:
     from gputop.config import Settings
-    from gputop.page import Page
+    from gputop.model import Gpu, Process
+    from gputop.report import Page
 
-_EXAMPLE = """\
+
+_LAB_EXAMPLE = """\
 def make():                              # in train.py: gputop lab train.py:make
     model = torchvision.models.resnet18()
     data = ImageFolder("/data/train", transform)
@@ -23,7 +27,7 @@ def make():                              # in train.py: gputop lab train.py:make
 """
 
 
-def _page(result: Mapping[str, Any]) -> Page:
+def _precision_page(result: Mapping[str, Any]) -> Page:
     from gputop.lab.precision_report import page
 
     return page(result)
@@ -31,8 +35,7 @@ def _page(result: Mapping[str, Any]) -> Page:
 
 def _verdict(result: Mapping[str, Any]) -> dict[str, Any]:
     """The verdict, and each precision below its ceilings."""
-    from gputop.lab.precision import verdict
-    from gputop.lab.roofline import spots
+    from gputop.lab.precision import spots, verdict
 
     points = {
         spot.kind: {
@@ -47,7 +50,13 @@ def _verdict(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 LAB = Experiment(
-    kind="lab", program="child_lab.py", example=_EXAMPLE, unit="steps", rows="runs", page=_page, extra=_verdict
+    kind="lab",
+    program="child_lab.py",
+    example=_LAB_EXAMPLE,
+    unit="steps",
+    rows="runs",
+    page=_precision_page,
+    extra=_verdict,
 )
 
 
@@ -68,8 +77,8 @@ def lab(args: argparse.Namespace, settings: Settings) -> int:
     return experiment.run(asked, settings, facts, lambda result: compare(asked, plan, result))
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    from gputop.lab.loading import BATCH_SIZE
+def _lab_arguments(parser: argparse.ArgumentParser) -> None:
+    from gputop.lab.loader import BATCH_SIZE
     from gputop.lab.precision import REPEATS, STEPS, WARMUP
 
     experiment.arguments(parser, LAB, "(model, loader), (model, batch, loss_fn) or (loader, step)")
@@ -97,11 +106,238 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-COMMANDS = (
+_LAB_COMMANDS = (
     Command(
         name="lab",
         help="train in fp32, bf16 and bf16 + torch.compile: what each gains, and what limits a step",
         run=lab,
-        arguments=_arguments,
+        arguments=_lab_arguments,
     ),
 )
+
+
+_MOST_WORKERS = 1024
+_SETTINGS = 5  # measured after the numbers of workers, for the time that is left
+_LOADER_EXAMPLE = """\
+def make_loader():                       # in train.py: gputop loader train.py:make_loader
+    data = ImageFolder("/data/train")
+    loader = DataLoader(data, batch_size=64, shuffle=True)
+    return loader                        # or, to learn how long the step waits for it:
+    return loader, step                  # step(batch) does one training step
+"""
+
+
+def _loader_page(result: Mapping[str, Any]) -> Page:
+    from gputop.lab.loader import page
+
+    return page(result)
+
+
+def _advice(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The line to write, where all was measured."""
+    from gputop.lab.loader import line, per_rank, plan_of
+
+    if "recommended" not in result or result.get("ended"):
+        return {"line": None}
+    return {"line": line(result, per_rank(plan_of(result), result["recommended"]))}
+
+
+_SKETCH = """\
+def make_loader():
+    dataset = ...  # as the training makes it
+    return DataLoader(dataset, batch_size={batch_size}, shuffle=True, num_workers={workers})
+"""
+LOADER = Experiment(
+    kind="loader",
+    program="child_loader.py",
+    example=_LOADER_EXAMPLE,
+    unit="batches",
+    rows="workers",
+    page=_loader_page,
+    extra=_advice,
+)
+
+
+def loader(args: argparse.Namespace, settings: Settings) -> int:
+    """Measure each number of workers, then each other setting."""
+    from gputop.cli.from_process import filled
+    from gputop.lab.loader import BATCH_SIZE, Plan, sweep
+
+    if args.last:
+        return experiment.last(LOADER, args, settings)
+    seen = filled(args, settings, "loader", ("loader", "dataset", "data"), _SKETCH)
+    asked = Asked(LOADER, args)
+    cpus, jobs = _host(settings)
+    own = seen.workers if seen else None
+    plan = Plan(cpus=cpus, jobs=jobs, workers=args.workers, batches=args.batches, own=own)
+    size = args.batch_size or (seen.batch_size if seen else None) or BATCH_SIZE
+    asked.request, asked.rounds = {"batch_size": size}, len(plan.counts) + _SETTINGS
+    return experiment.run(asked, settings, {"cpus": cpus, "jobs": jobs}, lambda result: sweep(asked, plan, result))
+
+
+def _host(settings: Settings) -> tuple[int, int]:
+    """CPUs that may be used here, and how many ranks share them, as `gputop doctor` counts them."""
+    from gputop.doctor.machine import Machine
+    from gputop.doctor.share import share
+
+    try:
+        found = share(Machine(nvml=settings.nvml))
+    except OSError:
+        return len(os.sched_getaffinity(0)), 1
+    return found.allowed, found.jobs
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    """Numbers of workers, with commas."""
+    parts = text.split(",")
+    if not all(part.strip().isdecimal() and int(part) <= _MOST_WORKERS for part in parts):
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers of workers: write 0,4,8")
+    return tuple(int(part) for part in parts)
+
+
+def _loader_arguments(parser: argparse.ArgumentParser) -> None:
+    from gputop.lab.loader import BATCH_SIZE, BATCHES
+
+    returns = "a DataLoader or a Dataset, or one with the step or the model: (loader, step), (model, loader)"
+    experiment.arguments(parser, LOADER, returns)
+    parser.add_argument(
+        "--workers", type=_counts, metavar="LIST", help="numbers of workers (0,2,4,8,12, as far as there are CPUs)"
+    )
+    parser.add_argument(
+        "--batches", type=whole_number, default=BATCHES, metavar="N", help=f"batches timed for each setting ({BATCHES})"
+    )
+    parser.add_argument(
+        "--batch-size",
+        type=whole_number,
+        metavar="N",
+        help=f"where it returns a Dataset ({BATCH_SIZE})",
+    )
+
+
+_LOADER_COMMANDS = (
+    Command(
+        name="loader",
+        help="measure a DataLoader with different settings, and print the best one for this host",
+        run=loader,
+        arguments=_loader_arguments,
+    ),
+)
+
+
+_DRIVER_S = 5.0  # the longest wait for the driver, which says what else runs on a GPU
+_UNSEEN_BYTES = 1 << 30  # of memory in use, from which somebody uses a GPU whose processes cannot be seen
+_MAXBATCH_EXAMPLE = """\
+def make():                              # in train.py: gputop maxbatch train.py:make
+    model = torchvision.models.resnet18()
+    batch = torch.randn(8, 3, 224, 224), torch.zeros(8, dtype=torch.long)
+    return model, batch, torch.nn.CrossEntropyLoss()
+    return model                         # enough with --shape 3,224,224
+"""
+
+
+def _batch_page(result: Mapping[str, Any]) -> Page:
+    from gputop.lab.batch_size import page
+
+    return page(result)
+
+
+MAXBATCH = Experiment(
+    kind="maxbatch",
+    program="child_maxbatch.py",
+    example=_MAXBATCH_EXAMPLE,
+    unit="steps",
+    rows="tries",
+    page=_batch_page,
+)
+
+
+def maxbatch(args: argparse.Namespace, settings: Settings) -> int:
+    """Look what else runs on the GPU, then try one batch after the other."""
+    from gputop.cli.from_process import MAKERS, SKETCH, filled
+    from gputop.lab.batch_size import Plan, search
+
+    if args.last:
+        return experiment.last(MAXBATCH, args, settings)
+    filled(args, settings, "maxbatch", MAKERS, SKETCH)
+    asked = Asked(MAXBATCH, args)
+    plan = Plan(start=args.start, inference=args.inference, shape=args.shape)
+    asked.request = {"batch_size": plan.start, "inference": plan.inference, "shape": plan.shape}
+
+    def measure(result: dict[str, Any]) -> None:
+        device = asked("the device", {"mode": "device"})
+        if device["device"] == "cuda":
+            result["gpu"] = device["name"]
+            if not args.beside_others:
+                _alone(args, settings, device["uuid"])
+        search(asked, plan, result)
+
+    return experiment.run(asked, settings, {"inference": plan.inference, "gpu": None}, measure)
+
+
+def _alone(args: argparse.Namespace, settings: Settings, uuid: str | None) -> None:
+    """Failure where something else runs on the GPU: it would fail for memory that this search takes."""
+    from gputop.cli.sources import open_source
+
+    source = open_source(getattr(args, "source", "live"), settings, patience_s=_DRIVER_S)
+    stop = Event()
+    frames = source.frames(stop)
+    frame = next(frames)
+    stop.set()
+    next(frames, None)  # it lets go of the driver
+    if why := in_use(frame.gpus, frame.processes, uuid):
+        raise Failure(f"{why}: nothing was tried; --beside-others tries all the same")
+
+
+def in_use(gpus: Sequence[Gpu], processes: Sequence[Process], uuid: str | None) -> str | None:
+    """Why a GPU is not ours alone, or not known to be; None where it is. Without its uuid every GPU counts."""
+    found = [gpu for gpu in gpus if uuid in (None, gpu.uuid)]
+    if not found:
+        return "the driver does not say what else runs on the GPU"
+    for gpu in found:
+        users = [
+            process
+            for process in processes
+            if any(share.uuid == gpu.uuid and share.kind != "graphics" for share in process.gpus)
+        ]
+        if users:
+            first = users[0]
+            more = f" and {len(users) - 1} more" if len(users) > 1 else ""
+            user = f" of {first.user}" if first.user else ""
+            return f"PID {first.pid}{user}{more} is on GPU {gpu.index} and may run out of memory"
+        if gpu.vram_used_bytes is None and not gpu.unified_memory:
+            return f"the memory in use of GPU {gpu.index} is unknown"
+        if (gpu.vram_used_bytes or 0) - (gpu.vram_reserved_bytes or 0) > _UNSEEN_BYTES:
+            return f"GPU {gpu.index} is in use by processes that cannot be seen from here"
+    return None
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    """Sizes with commas."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and 0 < int(part) <= 10**9 for part in parts):
+        raise argparse.ArgumentTypeError(f"{text!r} is no shape of a sample: write 3,224,224")
+    return tuple(int(part) for part in parts)
+
+
+def _maxbatch_arguments(parser: argparse.ArgumentParser) -> None:
+    from gputop.lab.batch_size import START
+
+    experiment.arguments(parser, MAXBATCH, "(model, batch, loss_fn), (model, loader), or a model with --shape")
+    parser.add_argument("--inference", action="store_true", help="forward passes without gradients only")
+    parser.add_argument("--shape", type=_shape, metavar="LIST", help="of one sample, where only a model is returned")
+    parser.add_argument(
+        "--start", type=whole_number, default=START, metavar="N", help=f"the first batch that is tried ({START})"
+    )
+    parser.add_argument("--beside-others", action="store_true", help="even on a GPU that other processes use")
+
+
+_MAXBATCH_COMMANDS = (
+    Command(
+        name="maxbatch",
+        help="find the largest batch that fits, by real training steps, and the batch to train with",
+        run=maxbatch,
+        arguments=_maxbatch_arguments,
+    ),
+)
+
+COMMANDS = (*_LAB_COMMANDS, *_LOADER_COMMANDS, *_MAXBATCH_COMMANDS)

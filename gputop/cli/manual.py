@@ -1,12 +1,13 @@
-"""The commands that print the manual."""
+"""The commands that print the manual, and what a shell and a terminal need."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputop.cli.line import OK, USAGE, Command, Failure, Names
+from gputop.cli.options import OK, USAGE, Command, Failure, Names
 from gputop.safe.text import clean
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def _topics() -> Iterable[str]:
     return docs.TOPICS
 
 
-COMMANDS = (
+_MANUAL_COMMANDS = (
     Command(
         name="rules", help="every rule of the diagnosis, or one with its numbers", run=rules, arguments=_rules_arguments
     ),
@@ -89,3 +90,38 @@ COMMANDS = (
     Command(name="keys", help="every key", run=page),
     Command(name="docs", help="read the manual", run=page, arguments=_docs_arguments),
 )
+
+
+SHELLS = ("bash", "zsh", "tcsh")
+
+
+def completions(args: argparse.Namespace, settings: Settings) -> int:  # noqa: ARG001
+    """The completion script of one shell, as shipped."""
+    print((Path(__file__).parents[1] / "completions" / f"gputop.{args.shell}").read_text(), end="")
+    return OK
+
+
+def reset_terminal(args: argparse.Namespace, settings: Settings) -> int:  # noqa: ARG001
+    """Heal the terminal."""
+    from gputop.safe import terminal
+
+    if problem := terminal.reset_terminal():
+        raise Failure(f"{problem}; run it in the terminal that is to be healed")
+    return OK
+
+
+def _completions_arguments(completions: argparse.ArgumentParser) -> None:
+    completions.add_argument("shell", choices=SHELLS)
+
+
+_SHELL_COMMANDS = (
+    Command(
+        name="completions",
+        help="print the completion script of a shell",
+        run=completions,
+        arguments=_completions_arguments,
+    ),
+    Command(name="reset-terminal", help="heal a terminal that a crash left in a strange mode", run=reset_terminal),
+)
+
+COMMANDS = (*_MANUAL_COMMANDS, *_SHELL_COMMANDS)

@@ -1,4 +1,4 @@
-"""The command that says what holds memory in a training, whether it grows, and what to do about it."""
+"""The memory of a process that runs, sampled for some seconds: by the agent in it, else from outside."""
 
 from __future__ import annotations
 
@@ -7,26 +7,146 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from gputop import __version__
+from gputop.agent_client import Agent, Lost
 from gputop.cli import experiment
-from gputop.cli.aiming import aimed, ranked
 from gputop.cli.experiment import Asked, Experiment, whole_number
-from gputop.cli.line import FAILED, OK, USAGE, Command, Failure, lasting, plain
-from gputop.safe import hangup
+from gputop.cli.options import FAILED, OK, USAGE, Command, Failure, lasting, plain
+from gputop.cli.process import aimed, ranked
+from gputop.collect.kernel_files import slurp
+from gputop.lab.memory import CENSUSES, LEAST_POINTS, Samples
+from gputop.safe import terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from gputop.actions import Rights
-    from gputop.cli.watched_memory import Watched
+    from gputop.actions.target import Target
     from gputop.config import Settings
     from gputop.model import Frame, Process
-    from gputop.page import Page
+    from gputop.report import Page
+    from gputop.source import Source
+
+
+_APART_S = 0.1
+_ANSWERS_S = 30.0  # a census of many tensors, and the rest that the agent takes after it
+_STEPS_S = 600.0  # the longest wait for a number of steps
+_BETWEEN = 4  # samples between two censuses
+_LATEST_S = 60.0  # the longest wait for samples enough, where less time was asked for
+_STATUS = {"rss": b"VmRSS", "peak": b"VmHWM", "shared": b"RssShmem", "anonymous": b"RssAnon"}
+
+
+class Watched(Samples):
+    """The samples of a process that runs."""
+
+    def __init__(self, process: Process, frame: Frame) -> None:
+        super().__init__()
+        self._process, self._frame = process, frame
+        self._began_s, self._first_s = time.monotonic(), frame.mono_s
+
+    def hear(self, said: Any) -> None:
+        """What its agent says."""
+        self.take(said, status(self._process.pid), time.monotonic() - self._began_s)
+
+    def look(self, process: Process, frame: Frame, *, live: bool) -> None:
+        """What shows from outside."""
+        self.seconds = time.monotonic() - self._began_s if live else frame.mono_s - self._first_s
+        self._process, self._frame = process, frame
+        for share in process.gpus:
+            gpu = frame.by_uuid.get(share.uuid)
+            if share.vram_bytes is not None and gpu is not None:
+                self.take_driver(gpu.index, share.vram_bytes)
+        self.take_host(status(process.pid) if live else {"rss": process.rss_bytes})
+
+    def result(self) -> dict[str, Any]:
+        """All of it, as one plain object."""
+        return {**super().result(), "driver": list(_by_driver(self._process, self._frame))}
+
+
+def inside(
+    agent: Agent, target: Target, watched: Watched, seconds: float, steps: int | None, *, tensors: bool
+) -> Iterator[Watched]:
+    """Ask the agent again and again, for so many seconds or steps; each time what there is."""
+    began_s, censuses, since = time.monotonic(), 0, 0
+    limit_s = seconds if steps is None else _STEPS_S
+    while True:
+        passed_s = time.monotonic() - began_s
+        done = min(1.0, passed_s / limit_s) if steps is None else min(1.0, (watched.steps or 0) / steps)
+        # at the beginning, at the end, and in between; the agent rests after each
+        census = tensors and done >= censuses / CENSUSES and (since >= _BETWEEN or not censuses)
+        said = agent.answer("memory", _ANSWERS_S, tensors=census)
+        if "error" in said:
+            raise Failure(f"the agent in {target.pid} does not tell of memory: it is of an older gputop")
+        told = said.get("memory")
+        if not isinstance(told, dict):
+            raise Lost("the agent says what cannot be understood")
+        censuses, since = censuses + census, 0 if census else since + 1
+        watched.hear(told)
+        yield watched
+        enough = watched.count >= LEAST_POINTS and (censuses > CENSUSES or not tensors)
+        if passed_s >= max(limit_s, _LATEST_S) or (done >= 1.0 and enough):
+            return
+        if target.ended():
+            raise Lost("it has ended")
+        time.sleep(_APART_S)
+
+
+def outside(source: Source, watched: Watched, process: Process, seconds: float, *, live: bool) -> Iterator[Watched]:
+    """Look at it for so many seconds; each time what there is."""
+    first_s: float | None = None
+    for frame in source.frames(Event()):
+        first_s = frame.mono_s if first_s is None else first_s
+        found = frame.by_identity.get(process.identity)
+        if found is None or found.unseen is not None:
+            raise Lost("it has ended")
+        watched.look(found, frame, live=live)
+        yield watched
+        if frame.mono_s - first_s >= seconds:
+            return
+
+
+def show(watched: Watched, passed: float, whole: float, unit: str) -> None:
+    """One line of a terminal that is written over."""
+    if sys.stderr.isatty():
+        steps = "" if watched.steps is None or unit == "steps" else f", {watched.steps} steps"
+        sys.stderr.write(f"\r\x1b[Ksampling memory: {min(passed, whole):.0f} of {whole:.0f} {unit}{steps}")
+        sys.stderr.flush()
+
+
+def clear() -> None:
+    """Take the line away."""
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
+
+
+def status(pid: int) -> dict[str, int | None]:
+    """What the kernel says of the memory of a process, in bytes; None where it does not."""
+    found: dict[str, int | None] = dict.fromkeys(_STATUS)
+    try:
+        raw = slurp(f"/proc/{pid}/status", 1 << 14)
+    except OSError:
+        return found
+    lines = dict(line.split(b":", 1) for line in raw.splitlines() if b":" in line)
+    for name, key in _STATUS.items():
+        words = lines.get(key, b"").split()
+        if words[1:] == [b"kB"] and words[0].isdigit():
+            found[name] = int(words[0]) << 10
+    return found
+
+
+def _by_driver(process: Process, frame: Frame) -> Iterator[dict[str, Any]]:
+    for share in process.gpus:
+        gpu = frame.by_uuid.get(share.uuid)
+        if gpu is not None:
+            total, used = gpu.vram_total_bytes, gpu.vram_used_bytes
+            free = None if total is None or used is None else max(0, total - used - (gpu.vram_reserved_bytes or 0))
+            yield {"gpu": gpu.index, "used": share.vram_bytes, "total": total, "free": free}
+
 
 _INSIDE_S = 10.0
 _STEPS, _WARMUP = 60, 10
@@ -128,16 +248,15 @@ def _sites(file: Path, steps: int) -> list[dict[str, Any]] | None:
 
 def _running(args: argparse.Namespace, settings: Settings, frame: Frame, process: Process, rights: Rights) -> int:
     """By the agent in it, where there is one; Ctrl+C ends it, and what was sampled is told."""
-    from gputop import words
+    from gputop import labels
     from gputop.agent_client import Lost
-    from gputop.cli.watched_memory import Watched, clear
     from gputop.safe.text import clean
 
     watched = Watched(process, frame)
     result: dict[str, Any] = {"version": 1, "gputop": __version__, "at_s": time.time(), "pid": process.pid}
-    result |= {"name": f"{clean(words.script(process), 40)} (PID {process.pid})", "agent": None, "more": None}
+    result |= {"name": f"{clean(labels.script(process), 40)} (PID {process.pid})", "agent": None, "more": None}
     code = OK
-    hangup.on_ending(experiment.interrupt)
+    terminal.on_ending(experiment.interrupt)
     try:
         for _ in _sampled(args, settings, frame, process, rights, watched, result):
             pass
@@ -166,10 +285,8 @@ def _sampled(
     result: dict[str, Any],
 ) -> Iterator[Watched]:
     """Sample it, the better way first; why it is the worse one goes into the result."""
-    from gputop.actions.aim import aim
-    from gputop.actions.target import Refusal
+    from gputop.actions.target import Refusal, aim
     from gputop.agent_client import NoAgent, connect
-    from gputop.cli.watched_memory import inside, show
 
     target = aim(process, rights, {})
     if isinstance(target, Refusal):
@@ -206,9 +323,8 @@ def _from_outside(
     result: dict[str, Any],
     why: str,
 ) -> Iterator[Watched]:
-    from gputop.cli.opening import open_source
-    from gputop.cli.watched_memory import outside, show
-    from gputop.lab.memory_samples import TIME_S
+    from gputop.cli.sources import open_source
+    from gputop.lab.memory import TIME_S
     from gputop.source import Interest
 
     if args.tensors or args.steps is not None:
@@ -226,7 +342,7 @@ def _from_outside(
 
 def _unlock(process: Process, frame: Frame, why: str) -> str:
     """Why there is no agent, and what would put one there."""
-    from gputop.actions.tracing.routes import start
+    from gputop.actions.torch_trace.routes import start
 
     none = f"No agent in {process.pid}" + (f" ({why})" if why else "")
     return f"{none}: start it with `{start(process, frame)}` and ask again."
@@ -234,7 +350,7 @@ def _unlock(process: Process, frame: Frame, why: str) -> str:
 
 def _print(args: argparse.Namespace, settings: Settings, result: dict[str, Any]) -> None:
     from gputop.lab.memory_report import page
-    from gputop.page import text
+    from gputop.report import text
 
     if args.as_json:
         print(json.dumps(result, allow_nan=False))

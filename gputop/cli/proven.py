@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from gputop.cli.line import OK, USAGE, Command, Failure, json_flag, plain
+from gputop.cli.options import OK, USAGE, Command, Failure, json_flag, plain
 
 if TYPE_CHECKING:
     from gputop.config import Settings
@@ -16,9 +16,9 @@ VERSION = 1
 
 def proven(args: argparse.Namespace, settings: Settings) -> int:
     """List what is kept, say how good predictions were, or forget all of it."""
-    from gputop.page import text
     from gputop.proven.report import as_json, page, score
     from gputop.proven.store import Store
+    from gputop.report import text
     from gputop.safe.files import Refused
 
     if args.forget and settings.readonly:

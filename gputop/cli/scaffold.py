@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputop.cli.line import OK, USAGE, Command, Failure, Names, file
+from gputop.cli.options import OK, USAGE, Command, Failure, Names, file
 from gputop.safe.text import clean
 
 if TYPE_CHECKING:

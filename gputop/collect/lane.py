@@ -2,12 +2,81 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Callable
-from threading import Event, Thread
+from threading import Event, Thread, get_ident
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+
+MOST = 8  # threads that wait for a file; where more hang, nothing is read any more
+SAME_KIND = 2  # where so many files of a kind hang, as of as many processes, no other one is asked
+
+
+class NoAnswer(TimeoutError):
+    """A file that hangs, and is not asked again before it answers."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(errno.ETIMEDOUT, "does not answer", path)
+
+
+class Superseded(Exception):
+    """The file answered after all, and meanwhile another thread took over: this one must not go on."""
+
+
+class Gate:
+    """Every read of one lane goes through it. Reads of the thread that works, and of nobody else, return."""
+
+    def __init__(self) -> None:
+        self.at: str | None = None  # the file that is being read
+        self.reads = 0  # so far: whether a thread gets on
+        self.hung: dict[str, tuple[int, float]] = {}  # by path: the thread that waits for it, and since when
+        self._owner: int | None = None  # None: whoever reads
+
+    def ask(self, path: str, call: Callable[..., T], *arguments: object) -> T:
+        """The result of a call that reads this file; NoAnswer where it would hang."""
+        if self.hung:
+            self._refuse(path)
+        self.reads += 1
+        self.at = path
+        try:
+            return call(*arguments)
+        finally:
+            if self._owner is not None and self._owner != get_ident():
+                raise Superseded
+            self.at = None
+
+    def take(self) -> None:
+        """From now on this thread is the one that works."""
+        self._owner = get_ident()
+
+    def leave(self) -> None:
+        """This thread has come back: nothing hangs any more that it waited for."""
+        own = get_ident()
+        for path in [path for path, (thread, _) in list(self.hung.items()) if thread == own]:
+            self.hung.pop(path, None)
+
+    def supersede(self, now_s: float) -> bool:
+        """Replace the thread that works: the file it waits for is not asked again before it answers."""
+        path = self.at
+        if path is None or self._owner is None or len(self.hung) >= MOST:
+            return False
+        self.hung[path] = self._owner, now_s
+        self._owner, self.at = -1, None
+        return True
+
+    def _refuse(self, path: str) -> None:
+        kind = _kind(path)
+        if path in self.hung or sum(_kind(other) == kind for other in list(self.hung)) >= SAME_KIND:
+            raise NoAnswer(path)
+
+
+def _kind(path: str) -> str:
+    """What two files have in common that may hang for the same reason."""
+    return "cgroup" if "/cgroup/" in path else path.rpartition("/")[2]
+
+
 NOTICE_S = 0.5  # how soon a pause takes notice of another interval
 
 

@@ -11,14 +11,14 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from gputop import units
-from gputop.collect.gpus import GpuLane
 from gputop.collect.host.reader import HostReader
-from gputop.collect.jobs.memory import Jobs
+from gputop.collect.jobs.groups import Jobs
 from gputop.collect.lane import pause
-from gputop.collect.meters import MeterLane
-from gputop.collect.processes.lane import ProcessLane
-from gputop.collect.processes.names import Names
-from gputop.collect.processes.reader import ProcessReader, ProcessTable, with_shares
+from gputop.collect.nvml.lane import GpuLane
+from gputop.collect.proc.lane import ProcessLane
+from gputop.collect.proc.metadata_lane import Names
+from gputop.collect.proc.reader import ProcessReader, ProcessTable, with_shares
+from gputop.collect.step_meters import MeterLane
 from gputop.model import Detail, Frame, Identity, Missing, Note
 from gputop.safe.text import clean
 from gputop.source import EVERYTHING, Interest, Wish

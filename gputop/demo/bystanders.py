@@ -7,7 +7,7 @@ from typing import Any
 from gputop.demo.generator import around
 from gputop.demo.server import MIB, Guest, Server
 from gputop.model import Missing, Note, Process
-from gputop.model.changed import changed
+from gputop.model.process import changed
 
 # what /proc shows to the owner of a process only: its io, its environment, its memory maps, its root folder
 _HIDDEN = (

@@ -8,8 +8,8 @@ from itertools import count
 from math import inf
 from typing import Any
 
-from gputop.demo.cores import Cores, so_far
 from gputop.demo.generator import noise
+from gputop.demo.programs import Cores, cores_so_far
 from gputop.demo.server import MIB, Job, Server
 from gputop.model import (
     Detail,
@@ -102,7 +102,7 @@ def _spent(job: Job | None, process: Process, t: float) -> list[Cores]:
     """CPU seconds of its threads; who is in no job works in its main thread alone."""
     if job is None or process.role not in (Role.TRAINER, Role.LOADER):
         return [Cores(process.cpu_time_s or 0.0)]
-    return so_far(job, process.role, process.pid, t - (process.age_s or 0.0), t)
+    return cores_so_far(job, process.role, process.pid, t - (process.age_s or 0.0), t)
 
 
 def _threads(process: Process, spent: Sequence[Cores], t: float) -> Iterator[Thread]:

@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Protocol
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 
 WINDOW_S = 1 / 6  # one sample of the driver's utilisation buffer
 _REMEMBERED = 8192  # the heat of a card looks back on moments that were asked for two minutes ago
@@ -109,7 +109,7 @@ class Pulse:
         return int(cycles) * _CYCLE + index + (place - began >= self._duty * (self._edges[index + 1] - began))
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Gated:
     """One activity while the gate is on, another while it is off; each stands still meanwhile."""
 
@@ -123,7 +123,7 @@ class Gated:
         return self.on.busy_s(gate) + self.off.busy_s(t - gate)
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Scaled:
     """An activity that counts for more or less than its time: joules at so many watts."""
 

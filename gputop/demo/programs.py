@@ -1,19 +1,168 @@
-"""The processes of a simulated job at one moment: its launcher, its ranks, their loaders."""
+"""What the threads of a simulated process use of the CPUs: now, and since it started."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Callable, Iterator
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 from gputop import model
-from gputop.demo import cores, fixed
-from gputop.demo.cards import Tenant, gate, uuid
-from gputop.demo.cores import Cores
-from gputop.demo.generator import around, noise, share
+from gputop.demo.generator import around, noise, share, spent
+from gputop.demo.gpu import Tenant, gate, uuid
 from gputop.demo.server import GIB, MIB, Job, Server, Work
 from gputop.model import Cgroup, GpuShare, Identity, Process, Role
+
+_FULL = 99.6  # percent of a core: no single thread of a loader uses more
+
+Amount = Callable[[float, float, int, float], float]  # of a load, its noise, its seed, and the most there can be
+
+
+class Cores(NamedTuple):
+    """Percent of a core, or seconds: of the main thread, and of each of the others that compute."""
+
+    main: float
+    each: float = 0.0
+    others: int = 0
+
+    @property
+    def all(self) -> float:
+        """Of the process."""
+        return self.main + self.each * self.others
+
+
+Threads = Callable[[Work, int, Amount], Cores]  # of a kind of process, with its pid
+
+
+def rank_cores(work: Work, pid: int, amount: Amount) -> Cores:
+    """A rank: its main thread, and a pool."""
+    main, pool = amount(work.main_cpu, 0.015, pid, 100.0), amount(work.pool_cpu, 0.05, pid + 1, math.inf)
+    return Cores(main, pool, work.pool_threads)
+
+
+def loader_cores(work: Work, pid: int, amount: Amount) -> Cores:
+    """A loader: threads beside its main one only where that is not enough."""
+    others = math.ceil(work.loader_cpu / 100) - 1 if work.loader_cpu > 100 else 0
+    main = amount(work.loader_cpu, 0.06, pid, _FULL)
+    more = amount(work.loader_cpu, 0.06, pid, math.inf) - main if others else 0.0
+    return Cores(main, more / others if others else 0.0, others)
+
+
+def cores_now(threads: Threads, work: Work, pid: int, t: float) -> Cores:
+    """Percent of a core at t."""
+    return threads(work, pid, lambda load, share, seed, most: min(most, around(load, share, seed, t)))
+
+
+def cores_so_far(job: Job, role: Role, pid: int, started_s: float, t: float) -> list[Cores]:
+    """CPU seconds from its start to t, for each phase of its work: they grow by what it uses now."""
+    threads, found = rank_cores if role is Role.TRAINER else loader_cores, []
+    for start_s, end_s, work in job.phases(t, job.card(pid)):
+        if end_s > started_s:
+            one = threads(work, pid, partial(spent, since_s=max(start_s, started_s), until_s=end_s))
+            found.append(Cores(one.main / 100, one.each / 100, one.others))
+    return found
+
+
+def of_launcher(server: Server, job: Job) -> dict[str, Any]:
+    """Of the process that started the ranks."""
+    return _of_job(server, job) | {
+        "parent_pid": 1,
+        "name": job.launcher,
+        "command": job.launcher_command,
+        "role": Role.LAUNCHER,
+        "threads": job.launcher_threads,
+        "busy_threads": 0,
+        "state": "S",
+        "waiting_in": "do_wait",
+        "write_bytes_per_s": 0.0,
+        "write_chars_per_s": 0.0,
+        "write_calls_per_s": 0.0,
+        "voluntary_switches_per_s": 11.0,
+        "involuntary_switches_per_s": 0.0,
+        "thread_names": ((job.launcher, 1), ("pt_elastic", job.launcher_threads - 1)),
+    }
+
+
+def of_rank(server: Server, job: Job, rank: int, launcher_pid: int) -> dict[str, Any]:
+    """Of a rank."""
+    return (
+        _of_job(server, job)
+        | _place(job, rank)
+        | {
+            "parent_pid": launcher_pid if job.launcher_command else 1,
+            "name": "python",
+            "command": job.command,
+            "role": Role.TRAINER,
+            "threads": job.threads,
+            "thread_names": _thread_names(job),
+            "libraries": job.libraries,
+            "torch_version": job.torch[0],
+            "torch_cuda": job.torch[1],
+        }
+    )
+
+
+def of_loader(server: Server, job: Job, rank: int) -> dict[str, Any]:
+    """Of a loader of a rank."""
+    return (
+        _of_job(server, job)
+        | _place(job, rank)
+        | {
+            "parent_pid": job.pid + rank,
+            "name": "pt_data_worker",
+            "command": job.command,
+            "role": Role.LOADER,
+            "threads": 3,
+            "write_bytes_per_s": 0.0,
+            "thread_names": (("pt_data_worker", 3),),
+            "libraries": tuple(name for name in job.libraries if name != "cuda"),
+        }
+    )
+
+
+def cgroup(job: Job) -> str:
+    """The path of its control group."""
+    if job.container:
+        return f"/system.slice/docker-{job.container}.scope"
+    return f"/slurm/uid_{job.uid}/job_{job.slurm_job}" if job.slurm_job else f"/user.slice/user-{job.uid}"
+
+
+def _of_job(server: Server, job: Job) -> dict[str, Any]:
+    return {
+        "user": job.user,
+        "uid": job.uid,
+        "allowed_cpus": float(server.cpus if job.quota is None else job.quota),
+        "affinity": f"0-{server.cpus - 1}",
+        "nice": 0,
+        "major_faults_per_s": 0.0,
+        "swap_bytes": 0,
+        "cgroup": cgroup(job),
+        "container": job.container,
+        "slurm_job": job.slurm_job,
+        "slurm_name": job.name if job.slurm_job else None,
+        "folder": job.name,
+        "job": job.key,
+        "omp_threads": job.omp_threads,
+        "shm_total_bytes": job.shm_bytes,
+        "visible_gpus": job.visible or ",".join(str(card) for rank in job.ranks for card in rank) or None,
+    }
+
+
+def _place(job: Job, rank: int) -> dict[str, Any]:
+    if not job.launcher_command:
+        return {}
+    return {"rank": rank, "local_rank": rank, "world_size": job.nodes * len(job.ranks)}
+
+
+def _thread_names(job: Job) -> tuple[tuple[str, int], ...]:
+    cuda = int(any(job.ranks))
+    trains = int(any(work.duty > 0 for _, work in job.work))  # torch starts it with the first backward pass
+    pins = int(job.loaders > 0 and job.pins)
+    named = (("cuda-EvtHandlr", cuda), ("pt_autograd_0", cuda * trains), ("pt_data_pin", cuda * pins))
+    ranks = (("pt_nccl_heartbt", 1), ("pt_nccl_watchdg", 1)) if job.launcher_command else ()
+    known = tuple(entry for entry in (*named, *ranks) if entry[1])
+    return (("python", job.threads - len(known)), *known)
+
 
 _ASLEEP = "futex_do_wait"
 _LAUNCHER = Cores(0.6)
@@ -42,9 +191,9 @@ class Crew:
         self._ranks = tuple(self._identity(job.pid + rank, 11.0) for rank in range(len(job.ranks)))
         self._places = tuple((rank, place) for rank in range(len(job.ranks)) for place in range(job.loaders))
         self._hired: tuple[float, tuple[Identity, ...]] = (math.nan, ())  # the loaders, and when they were started
-        self._of_launcher = fixed.of_launcher(server, job)
-        self._of_rank = tuple(fixed.of_rank(server, job, rank, self._root) for rank in range(len(job.ranks)))
-        self._of_loader = tuple(fixed.of_loader(server, job, rank) for rank in range(len(job.ranks)))
+        self._of_launcher = of_launcher(server, job)
+        self._of_rank = tuple(of_rank(server, job, rank, self._root) for rank in range(len(job.ranks)))
+        self._of_loader = tuple(of_loader(server, job, rank) for rank in range(len(job.ranks)))
 
     def seen(self, t: float) -> model.Job:
         """The job as the grouping of processes would see it."""
@@ -105,7 +254,7 @@ class Crew:
     def _rank(self, now: _Now, rank: int, identity: Identity) -> Process:
         t, work, job, seed, cards = now.t, now.work, self.job, identity.pid, self.job.ranks[rank]
         work = job.on_card(t, cards[0]) if len(cards) == 1 else work
-        use = cores.now(cores.rank, work, seed, t)
+        use = cores_now(rank_cores, work, seed, t)
         wait = around(work.run_wait, 0.2, seed + 2, t)
         written = around(work.main_writes, 0.1, seed + 7, t) + (self._written(t, work) if rank == 0 else 0.0)
         rss = job.rank_rss + work.rss_per_s * now.worked_s
@@ -151,7 +300,7 @@ class Crew:
     def _loader(self, now: _Now, rank: int, identity: Identity) -> Process:
         t, work, seed = now.t, now.work, identity.pid
         wander, other = noise(seed, t), noise(seed + 1, t)
-        use = cores.now(cores.loader, work, seed, t)
+        use = cores_now(loader_cores, work, seed, t)
         blocked = min(100.0, work.loader_blocked * (1 + 0.12 * other))
         stuck = 50 + 50 * noise(seed + 2, t) < blocked
         wait = 0.6 * work.run_wait * (1 - 0.2 * wander)
@@ -176,7 +325,7 @@ class Crew:
 
     def _spent(self, now: _Now, role: Role, identity: Identity) -> float:
         started_s = identity.started_ticks / 100 - self.server.uptime_s
-        return sum(one.all for one in cores.so_far(self.job, role, identity.pid, started_s, now.t))
+        return sum(one.all for one in cores_so_far(self.job, role, identity.pid, started_s, now.t))
 
     def _common(
         self, now: _Now, identity: Identity, *, use: Cores, wait: float, rss: float, shared: float
@@ -215,7 +364,7 @@ class Crew:
         """What confines the job."""
         work = self.job.phase(t)[1]
         return Cgroup(
-            path=fixed.cgroup(self.job),
+            path=cgroup(self.job),
             cpu_quota=self.job.quota,
             throttled_percent=around(work.throttled, 0.1, self._seed, t),
             throttled_cpus=work.stopped_cpus,

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from operator import itemgetter
 from typing import Any
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 
 GIB = 1024**3
 MIB = 1024**2
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Dip:
     """A pause that comes back: a checkpoint, an epoch's end, a loader that falls behind."""
 
@@ -26,7 +26,7 @@ class Dip:
     respawn: bool = False  # the loaders are replaced at the end of each
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
     """What a job asks of each GPU and of the host. Percentages hold while the GPU is on; rates are a process'."""
 
@@ -77,7 +77,7 @@ class Work:
     infiniband: float = 0.0  # the same, of one port
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """A program on the server: its processes, where they run, and its work over time."""
 
@@ -156,7 +156,7 @@ class Job:
         return self.started_s <= t < self.ended_s
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Heat:
     """A card that cannot be cooled: where its temperature ends and what that costs."""
 
@@ -167,7 +167,7 @@ class Heat:
     from_s: float = -3600.0
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
     """One GPU and its settings."""
 
@@ -180,7 +180,7 @@ class Card:
     settings: tuple[tuple[float, str, Any], ...] = ()  # (from when, field of Gpu, value)
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Store:
     """A mounted file system and the device or server behind it."""
 
@@ -195,7 +195,7 @@ class Store:
     latency_s: float = 0.0002
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Guest:
     """A program that has nothing to do with a GPU and comes at some time."""
 
@@ -207,7 +207,7 @@ class Guest:
     from_s: float
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
     """Everything of a machine that a scenario can set."""
 
@@ -231,7 +231,7 @@ class Server:
     monitor_percent: float = 0.9  # what gputop itself costs, of one core
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
     """A simulated server over time."""
 

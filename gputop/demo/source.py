@@ -9,9 +9,8 @@ from threading import Event
 from types import MappingProxyType
 
 from gputop.demo.bystanders import hide, notes, others
-from gputop.demo.cards import Tenant
 from gputop.demo.details import detail
-from gputop.demo.gpu import Slot
+from gputop.demo.gpu import Slot, Tenant
 from gputop.demo.machine import host
 from gputop.demo.programs import Crew
 from gputop.demo.results import Tool, result

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 
 from gputop.diagnose.finding import Evidence
-from gputop.diagnose.starved import oversubscribed, waits_for_cpu
+from gputop.diagnose.starvation import oversubscribed, waits_for_cpu
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.diagnose.wchan import Wait, asleep

@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from gputop.declare import record
-from gputop.diagnose.estimate import change_point
-from gputop.diagnose.room import affinity, meet, part, together
-from gputop.diagnose.starved import starving, waiting
-from gputop.diagnose.strangers import strangers
+from gputop.diagnose.cpu_budget import affinity, meet, part, united_cpus
+from gputop.diagnose.estimators import change_point
+from gputop.diagnose.job_tree import DEEPEST
+from gputop.diagnose.neighbours import CORES, MOVED, cores, group, moved, strangers
+from gputop.diagnose.starvation import starving, waiting
 from gputop.diagnose.trainer import Trainer
-from gputop.diagnose.tree import DEEPEST
-from gputop.diagnose.use import CORES, MOVED, cores, group, moved
 from gputop.diagnose.view import View
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Identity, Process
 
 Resource = Literal["cpu", "disk"]
@@ -41,7 +40,7 @@ _SESSIONS = (
 )
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Taker:
     """Processes that belong together and what they take: cores, or bytes a second; and its share of all there is."""
 
@@ -54,7 +53,7 @@ class Taker:
     share: float
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Contended:
     """A trainer that waits for what others take most of."""
 
@@ -74,7 +73,7 @@ class Contended:
         return sum(one.used for one in self.takers)
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Crowd:
     """Trainers with a pool of threads each, these threads together, and the CPUs that they share, where known."""
 
@@ -83,7 +82,7 @@ class Crowd:
     cpus: float | None
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Contention:
     """All of it on one machine at one look."""
 
@@ -302,7 +301,7 @@ def _pools(view: View) -> Crowd | None:
     pools = [trainer for trainer in warm if (trainer.compute_threads or 0.0) >= least]
     if len(pools) < 2:
         return None
-    cpus = together([part(trainer.process) for trainer in pools], view.frame.host.cpus_total)
+    cpus = united_cpus([part(trainer.process) for trainer in pools], view.frame.host.cpus_total)
     threads = sum(trainer.compute_threads or 0.0 for trainer in pools)
     return Crowd(pools, threads, None if cpus is None else max(1.0, cpus))
 

@@ -1,31 +1,48 @@
-"""The engine: frames and their history in, findings out. The same frames make the same words."""
+"""What the rules say where there is no GPU to look at: each that needs one cannot judge, for the same reason."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import fields
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from gputop.declare import record
-from gputop.diagnose import told
-from gputop.diagnose.absent import without_gpus
-from gputop.diagnose.answers import Answers
-from gputop.diagnose.classes import classes
+from gputop.diagnose import testimony
 from gputop.diagnose.contention import Contention, contention
+from gputop.diagnose.engine_state import Remembered
 from gputop.diagnose.finding import Abstained, Class, Finding
-from gputop.diagnose.fold import fold, together
 from gputop.diagnose.limits import Limits, Tables
-from gputop.diagnose.remembered import Remembered
+from gputop.diagnose.merge import fold, together
 from gputop.diagnose.rule import Rule
-from gputop.diagnose.steady import OFF_FACTOR, Steady, crit_after
+from gputop.diagnose.steadying import OFF_FACTOR, Steady, crit_after
 from gputop.diagnose.verify import verified
-from gputop.diagnose.view import View
+from gputop.diagnose.view import View, subject_of
+from gputop.diagnose.workload_class import Answers, classes
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.history import History
-from gputop.model import Frame
+from gputop.model import Frame, Gpu, Missing
 from gputop.model.plausible import plausible
 
 if TYPE_CHECKING:
     from gputop.diagnose.state import JobState
+
+
+_OF_GPUS = {field.name for field in fields(Gpu)} | {"gpus"}  # the latter of a process
+_NONE = "the driver lists no GPU"
+
+
+def without_gpus(frame: Frame, rules: Iterable[Rule]) -> Iterator[Abstained]:
+    """An abstention of each rule that judges GPUs, or processes that use one."""
+    note = next((note for note in frame.notes if note.subject == "driver"), None)
+    why = f"{note.text if note else _NONE}: gputop doctor says what helps".replace(".:", ":")
+    about = subject_of(frame.host)
+    for rule in rules:
+        if not rule.alone:
+            wanted = [need.split(" or ") for need in rule.needs or rule.partly]
+            lacked = [names[0] for names in wanted if _OF_GPUS.issuperset(names)] or ["gpus"]
+            missing = tuple(Missing(metric=name, reason="absent", unlock=why) for name in lacked)
+            yield Abstained(rule=rule.id, subject=about, missing=missing, unlock=why)
+
 
 BROKEN = "this rule failed"
 EVERY_S = 2.0  # the least window is ten seconds: asking at every frame costs twice as much and shows nothing more
@@ -36,7 +53,7 @@ _LONGEST_S = 15.0  # what one look may stand for: nobody knows what was between,
 _UNEVEN = 1.5  # unless looks are that rare: then so many times what lay between the last two
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """What the rules say of a frame."""
 
@@ -118,7 +135,7 @@ class Engine:
         on_s, _ = self._tables[rule.id]["on_s"]
         try:
             fed = self._tables.limits["engine"]["metered_fed"]
-            found = [one for one in rule.judge(view) if not told.denied(one, rule.confirmed_by, view.frame, fed)]
+            found = [one for one in rule.judge(view) if not testimony.denied(one, rule.confirmed_by, view.frame, fed)]
             return [(self._surer(rule, finding, view.frame), on_s) for finding in found]
         except Exception as error:  # a mistake in one rule must not silence the others, nor the monitor
             view.abstain(view.frame.host, unlock=f"{BROKEN} ({type(error).__name__}: {error}): please report it")
@@ -153,8 +170,10 @@ class Engine:
     def _surer(self, rule: Rule, finding: Finding, frame: Frame) -> Finding:
         limits = self._tables.limits["engine"]
         about = [process for one in finding.subject.processes if (process := frame.by_identity.get(one)) is not None]
-        measured = (fact for process in about for fact in told.measured(process, limits["metered_wait"], frame.wall_s))
-        return told.confirmed(finding, rule.confirmed_by, (*frame.facts, *measured), limits["told_share"])
+        measured = (
+            fact for process in about for fact in testimony.measured(process, limits["metered_wait"], frame.wall_s)
+        )
+        return testimony.confirmed(finding, rule.confirmed_by, (*frame.facts, *measured), limits["told_share"])
 
     def _classes(self, view: View, shown: Sequence[Finding]) -> tuple[Class, ...]:
         if view.frame.mono_s - self._classed_s < _CLASSES_EVERY_S:

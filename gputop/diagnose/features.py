@@ -6,17 +6,16 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gputop.diagnose.boost import highest_mhz
-from gputop.diagnose.card import Card
+from gputop.diagnose.engine_state import Remembered
 from gputop.diagnose.finding import Subject
+from gputop.diagnose.gpu_tracker import Card, highest_mhz
+from gputop.diagnose.gpu_turns import Turns
+from gputop.diagnose.job_tree import key
 from gputop.diagnose.phases import Known
-from gputop.diagnose.remembered import Remembered
-from gputop.diagnose.sums import Means
+from gputop.diagnose.running_means import Means
 from gputop.diagnose.trainer import Trainer
-from gputop.diagnose.tree import key
-from gputop.diagnose.turns import Turns
-from gputop.known import total
 from gputop.model import Frame, Gpu, Job, Process, Role
+from gputop.optional_sums import total
 from gputop.units import cpus_of
 
 WINDOW_S = 30.0

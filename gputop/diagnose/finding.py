@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Identity, Missing
 from gputop.severity import Severity as Severity
 
@@ -12,7 +12,7 @@ Grade = Literal["driver", "correlation", "profile"]
 LIKELY, POSSIBLE = 0.75, 0.5  # confidence from which on it is called so; below, it is a suspicion
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
     """What a finding is about."""
 
@@ -37,7 +37,7 @@ def told_apart(subject: Subject) -> object:
     return kind, of.get(kind)
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """One number the verdict rests on, with the limit it was held against."""
 
@@ -47,7 +47,7 @@ class Evidence:
     limit: float | None = None
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """One thing to do, best first. A command is printed, never run."""
 
@@ -58,7 +58,7 @@ class Step:
     destroys: bool = False
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """What a rule found. `causes` are the rules folded into it; `lost_share` is 0-1 of the GPU's time."""
 
@@ -80,7 +80,7 @@ class Finding:
     verify: Step | None = None  # measures what it says, of this very job
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Abstained:
     """A rule that could not judge: what it lacked and what would unlock it."""
 
@@ -90,7 +90,7 @@ class Abstained:
     unlock: str | None = None
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Class:
     """Which of the four task classes a process falls into, and the questions that led there."""
 

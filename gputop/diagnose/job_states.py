@@ -1,22 +1,144 @@
-"""The state of each job, of each other user of GPUs, and of the machine: decided here, and shown everywhere."""
+"""GPUs in use of which nothing can be said: who works on them cannot be seen, has only begun, or leaves no sign."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from gputop.diagnose.concerns import names
+from gputop import units
 from gputop.diagnose.finding import Abstained, Finding
-from gputop.diagnose.gpu_users import loose, nameless
+from gputop.diagnose.program_kind import serves, trains
 from gputop.diagnose.rule import RULES, Level
-from gputop.diagnose.starved import fed, used
+from gputop.diagnose.starvation import fed, used
 from gputop.diagnose.state import JUDGING, JobState, Seen, Word, found, trouble, worst
+from gputop.diagnose.subject_overlap import names
 from gputop.diagnose.trainer import Trainer
-from gputop.diagnose.usage.programs import serves, trains
 from gputop.diagnose.view import View
-from gputop.model import Identity, Job
-from gputop.saturation import CPU_PERCENT
-from gputop.words import amount
+from gputop.invocation import as_root
+from gputop.labels import amount, script
+from gputop.model import Gpu, Identity, Job, Missing, Process
+from gputop.severity import CPU_PERCENT
+
+ON_THE_HOST = "run gputop on the host, or start the container with --pid=host"
+_FOREIGN = f"its process is outside this container: {ON_THE_HOST}"
+_HIDDEN = "its process is hidden: /proc is mounted with hidepid"
+_NAMELESS = "the driver names no process on it"
+_LISTS_NOBODY = "the driver does not list the processes of this GPU"
+_NO_TRAINER = "no training job: its process is not one"
+
+
+def unjudged(view: View) -> Iterator[tuple[Gpu, Missing]]:
+    """Each with the reason. One process that can be judged is enough; at rest, with nobody on it, it needs none."""
+    of = {one.identity: trainer for trainer in view.vectors() for one in trainer.tree}
+    for gpu in view.gpus():
+        there = [one for one in view.tenants(gpu) if one.unseen != "exited"]
+        busy = gpu_at_work(view, gpu)
+        reasons = [_lacks(view, gpu, one, of.get(one.identity), busy) for one in there]
+        if untold := nameless_user(view, gpu):
+            reasons = [untold]
+        if reasons and None not in reasons:
+            yield gpu, next(reason for reason in reasons if reason)
+
+
+def gpu_at_work(view: View, gpu: Gpu) -> bool:
+    """Whether something computes on a GPU."""
+    return (view.mean(gpu, "busy_percent") or 0.0) >= view.limit("no-cuda-context.nameless_percent")
+
+
+def nameless_user(view: View, gpu: Gpu) -> Missing | None:
+    """Why the driver names no process on a GPU that is at work; None where it names one, or the GPU is idle."""
+    if any(share.uuid == gpu.uuid for process in view.frame.processes for share in process.gpus):
+        return None
+    # at work now as well: a process that has just ended is listed no more
+    now = (gpu.busy_percent or 0.0) >= view.limit("no-cuda-context.nameless_percent")
+    return untold(view, gpu) if now and gpu_at_work(view, gpu) else None
+
+
+def why_unseen(view: View, unseen: str) -> str:
+    """Why a process that the driver names cannot be judged."""
+    return view.unlock(_HIDDEN, sudo=as_root()) if unseen == "hidden" else _FOREIGN
+
+
+def _lacks(view: View, gpu: Gpu, process: Process, trainer: Trainer | None, busy: bool) -> Missing | None:
+    """Why a process on a GPU cannot be judged; None where it can, or where there is nothing to judge."""
+    if process.unseen is not None:
+        return Missing(metric="gpus", reason="denied", unlock=why_unseen(view, process.unseen))
+    if trainer is None:
+        return Missing(metric="gpus", reason="absent", unlock=_NO_TRAINER) if busy else None
+    if mute := next((one for one in gpu.missing if one.metric == "busy_percent"), None):
+        return mute
+    age_s = trainer.context_s or 0.0
+    # what it does must hold for a while before anything is said of it
+    judged_s = view.limit("engine.warm_s") + view.limit("on_s")
+    if age_s >= judged_s:
+        return None
+    since = f"its job has been on it for {units.ago(age_s)}: it is judged from {units.ago(judged_s)} on"
+    return Missing(metric="busy_percent", reason="absent", unlock=since)
+
+
+def untold(view: View, gpu: Gpu) -> Missing:
+    """Why the driver names nobody on a GPU, or may not name somebody: it cannot, or its PIDs are those of the host.
+
+    Only where the PIDs here are others than the driver's does it help to look from the host.
+    """
+    if said := gpu.unlisted:
+        return Missing(metric="gpus", reason=said.reason, unlock=said.unlock or _LISTS_NOBODY)
+    return Missing(
+        metric="gpus",
+        reason="denied",
+        unlock=f"{_NAMELESS}: {ON_THE_HOST}" if view.frame.host.own_pids else _NAMELESS,
+    )
+
+
+def loose(view: View, findings: Sequence[Finding], judged: set[str]) -> Iterator[JobState]:
+    """Processes that compute on GPUs and are in no job that is seen, alike ones together."""
+    seen = {one.identity for trainer in view.vectors() for one in trainer.tree}
+    groups: dict[tuple[str, tuple[str, ...], str | None], list[Process]] = {}
+    for process in view.frame.processes:
+        gpus = tuple(share.uuid for share in process.gpus if share.kind != "graphics")
+        if gpus and process.identity not in seen:
+            groups.setdefault((process.unseen or "", gpus, process.user), []).append(process)
+    for (_, gpus, user), alike in groups.items():
+        first, identities = alike[0], {one.identity for one in alike}
+        state, why, due = _stranger(view, first, gpus, judged)
+        # what is so of its GPU says nothing of the pace of what runs there
+        bad = found([one for one in findings if names(one.subject, identities, ())])
+        name = script(first) or f"PID {first.pid}"
+        yield JobState(
+            key=f"{first.pid}.{first.started_ticks}",
+            name=name if len(alike) == 1 else f"{len(alike)} processes",
+            user=user,
+            gpus=gpus,
+            processes=tuple(one.identity for one in alike),
+            state=bad.state if bad else state,
+            why=bad.why if bad else why,
+            due=due,
+        )
+
+
+def _stranger(view: View, process: Process, gpus: Sequence[str], judged: set[str]) -> tuple[Word, str, bool]:
+    """Why a process without a job has no verdict, and whether one is owed: not beside a job that is judged."""
+    alone = not judged.intersection(gpus)
+    if process.unseen == "exited":
+        return "unknown", "no training job: the process has exited, the driver still lists it", False
+    if process.unseen is not None:
+        return "unknown", why_unseen(view, process.unseen), alone
+    at_work = any(gpu_at_work(view, gpu) for gpu in view.gpus() if gpu.uuid in gpus)
+    return "unknown", "no training job: neither its libraries nor its processes are those of one", alone and at_work
+
+
+def nameless(view: View) -> Iterator[JobState]:
+    """GPUs at work of which the driver names no process."""
+    for gpu in view.gpus():
+        if (missing := nameless_user(view, gpu)) is not None:
+            why = _why(view, gpu, missing.unlock or "")
+            yield JobState(key=gpu.uuid, name=f"GPU {gpu.index}", gpus=(gpu.uuid,), state="unknown", why=why)
+
+
+def _why(view: View, gpu: Gpu, unlock: str) -> str:
+    busy = view.mean(gpu, "busy_percent")
+    return unlock if busy is None else f"GPU busy {busy:.0f} %, {unlock}"
+
 
 _PACE = (Level.CAUSE, Level.STARVED, Level.RANKS, Level.EFFICIENCY)
 _LONG_S = 60.0  # over which a pause of some seconds does not contradict a healthy verdict

@@ -8,9 +8,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from gputop.diagnose.card import LEAST_S
+from gputop.diagnose.gpu_tracker import LEAST_S
+from gputop.diagnose.gpu_turns import Turns
 from gputop.diagnose.pauses import Pauses
-from gputop.diagnose.turns import Turns
 
 _PHASE_S, _PHASE_LOOKS = 10.0, 3  # of other work than before make a phase: so many seconds, so many frames at least
 _PHASE_POINTS, _PHASE_LEAST_S, _PHASE_MOST_S = 30.0, 30.0, 300.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from enum import IntEnum
 
-from gputop.declare import record
 from gputop.diagnose.finding import Finding
 from gputop.diagnose.view import View
+from gputop.frozen_dataclass import frozen_dataclass
 
 Judge = Callable[[View], Iterator[Finding]]
 
@@ -32,7 +32,7 @@ _HOST_GROUPS = ("cpu", "storage")
 _OF_PHASE = {Level.USE, Level.CAUSE, Level.STARVED, Level.RANKS, Level.EFFICIENCY, Level.HEALTHY}
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Rule:
     """The declaration of one rule."""
 
@@ -98,7 +98,7 @@ def rule(
     def declare(judge: Judge) -> Judge:
         if id in RULES:
             raise ValueError(f"two rules are called {id}")
-        group = judge.__module__.removeprefix("gputop.diagnose.").partition(".")[0]
+        group = judge.__module__.removeprefix("gputop.diagnose.rules.").partition(".")[0]
         RULES[id] = Rule(
             id, question, state, short, level, group, judge, number, rows, needs, partly,
             confirmed_by, crit_level, instead_of, last, alone, first, lasting, of_host or group in _HOST_GROUPS,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
-from gputop.declare import record
 from gputop.diagnose.finding import POSSIBLE, Finding
-from gputop.diagnose.steady import RANKS
+from gputop.diagnose.steadying import RANKS
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Identity
 
 Word = Literal["healthy", "judging", "found", "unknown"]
@@ -15,7 +15,7 @@ JUDGING = "judging"  # also the state of a finding that only says what it looks 
 _LOST = 0.1  # of the GPU's time: an info that says so is found
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class JobState:
     """The state of a job, of another user of GPUs, of a GPU, or of the machine, and why."""
 

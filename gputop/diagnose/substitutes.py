@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from gputop.declare import record
-from gputop.known import added
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Gpu
+from gputop.optional_sums import added
 
 _FOR_GOOD = ("unsupported", "denied", "absent")  # reasons that last: anything else is a gap
 _GAP_S = 10.0  # after which a substitute that fell silent gives way to the next one
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Substitute:
     """The metric that is taken for the utilization of a GPU, how it is called, and why it is needed."""
 

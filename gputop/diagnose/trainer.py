@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gputop.declare import record
-from gputop.diagnose.card import Card
-from gputop.diagnose.estimate import Period, Shape, swing
+from gputop.diagnose.estimators import Period, Shape, swing
 from gputop.diagnose.finding import Subject
+from gputop.diagnose.gpu_tracker import Card
+from gputop.diagnose.gpu_turns import Turns
 from gputop.diagnose.substitutes import Substitute
-from gputop.diagnose.turns import Turns
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Gpu, Identity, Job, Missing, Process
 
 # points of 100: in steps of two samples and more, who idles a fifth of the time has samples that much lower
@@ -17,7 +17,7 @@ SWING = 40.0
 _SWING_SHARE = 0.75  # of the swing that steps of some length have: shorter ones repeat after that time as well
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Trainer:
     """One trainer. Shares are 0-1 and CPU is in cores; means over 30 s, None where less than half of that is known.
 

@@ -1,22 +1,283 @@
-"""What a rule sees: the machine now, the recent past, its own numbers, and ways to say what it found."""
+"""What a rule sees: the machine now, its subjects, the recent past, its own limits, and ways to say what it found."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, Literal, TypeVar
 
-from gputop.diagnose.finding import Abstained, Evidence, Finding, Grade, Severity, Step
+from gputop import labels
+from gputop.diagnose import features
+from gputop.diagnose.engine_state import Remembered
+from gputop.diagnose.finding import Abstained, Evidence, Finding, Grade, Severity, Step, Subject, told_apart
 from gputop.diagnose.limits import Tables
-from gputop.diagnose.numbers import Numbers
-from gputop.diagnose.remembered import Remembered
-from gputop.diagnose.subjects import Thing
+from gputop.diagnose.pauses import Pauses
+from gputop.diagnose.running_means import KEPT_S, Means
+from gputop.diagnose.substitutes import Substitute
 from gputop.diagnose.trainer import Trainer
-from gputop.history import History
-from gputop.history.past import FINE_S, FINE_SLOTS
-from gputop.model import Frame, Gpu, Identity, Missing
-from gputop.safe import attach
+from gputop.history import COARSE_S, FINE_S, FINE_SLOTS, History, Key, Window
+from gputop.model import Fact, Frame, Gpu, Host, Identity, Job, Missing, Process
+from gputop.safe import ptrace_access
+
+Thing = Gpu | Trainer | Process | Job | Host
+
+
+def subject_of(thing: Thing) -> Subject:
+    """What a finding about this is about."""
+    if isinstance(thing, Trainer):
+        return thing.subject
+    if isinstance(thing, Gpu):
+        return Subject(kind="gpu", gpus=(thing.uuid,))
+    if isinstance(thing, Process):
+        gpus = tuple(share.uuid for share in thing.gpus)
+        return Subject(kind="process", gpus=gpus, processes=(thing.identity,), job=thing.job)
+    if isinstance(thing, Job):
+        return Subject(kind="job", processes=thing.ranks, job=thing.key)
+    return Subject(kind="host")
+
+
+class Subjects:
+    """One tick, and what there is to be judged in it."""
+
+    def __init__(self, frame: Frame, history: History, remembered: Remembered, tables: Tables) -> None:
+        self.frame, self.history = frame, history
+        self._remembered, self._tables = remembered, tables
+        self._jobs = {job.key: job for job in frame.jobs}
+        self._trainers: tuple[Trainer, ...] | None = None
+        self._mates: dict[str, list[Trainer]] = {}  # trainers by the key of their job
+        self._known: dict[tuple[Key, float, float], Means] = {}
+        self._shown: Collection[object] = ()
+        self._but: Collection[Identity] = ()
+        # 1 while the subject has a finding on the screen: its limits give way a little; -1 in `against`
+        self._lenient = 0
+
+    def named(self, thing: Thing) -> Subject:
+        """What a finding about this is about, with the name it has now."""
+        subject = subject_of(thing)
+        process = thing.process if isinstance(thing, Trainer) else thing if isinstance(thing, Process) else None
+        job = self._jobs.get(subject.job or "")
+        if job is None and process is None:
+            return subject
+        user = (job.user if job else None) or (process.user if process else None)
+        name = self.called(process) if process else job.name if job else None
+        return replace(subject, name=name, user=user)
+
+    def called(self, process: Process) -> str:
+        """What people call what it is of: its job, else what it runs."""
+        job = self._jobs.get(process.job or "")
+        return job.name if job else labels.script(process)
+
+    def turn_to(
+        self,
+        rule: str,
+        state: str = "",
+        shown: Collection[object] = (),
+        *,
+        needs: Collection[str] = (),
+        but: Collection[Identity] = (),
+    ) -> None:
+        """The same tick for the next rule; `shown` are the subjects of its findings that are on the screen.
+
+        `but`: trainers that it does not judge at the moment; `needs`: metrics that it cannot do without.
+        """
+        self._rule, self._state, self._shown, self._but, self._lenient = rule, state, shown, but, 0
+        self._by_busy = "busy_percent" in needs
+        self._numbers = self._tables[rule]
+
+    def gpus(self, *, silent: bool = False) -> Iterator[Gpu]:
+        """GPUs that answer; `silent`: those too that do not."""
+        for gpu in self.frame.gpus:
+            if silent or (gpu.condition == "ok" and gpu.age_s == 0):
+                yield self._at(gpu)
+
+    def trainers(self, *, cold: bool = False) -> Iterator[Trainer]:
+        """Trainers past their start; `cold`: those too that only start, or have no GPU."""
+        found = (one for one in self.vectors() if (cold or one.warm) and one.identity not in self._but)
+        return map(self._at, found) if self._shown else found  # nearly always nothing is shown: leniency stays 0
+
+    def jobs(self) -> Iterator[Job]:
+        """Jobs; `ranks(job)` are their trainers."""
+        for job in self.frame.jobs:
+            yield self._at(job)
+
+    def host(self) -> Host:
+        """The machine itself, as the subject."""
+        host: Host = self._at(self.frame.host)
+        return host
+
+    def vectors(self) -> tuple[Trainer, ...]:
+        """Every trainer, to compare with or to look one up; `trainers` to judge them one by one."""
+        if self._trainers is None:
+            warm_s = self._tables.limits["engine"]["warm_s"]
+            self._trainers = tuple(
+                features.trainer(self.frame, self._means, self._remembered, tree, self._jobs, warm_s)
+                for tree in self._remembered.trees.values()
+            )
+            for one in self._trainers:
+                self._mates.setdefault(one.process.job or "", []).append(one)
+        return self._trainers
+
+    def mates(self, trainer: Trainer) -> Sequence[Trainer]:
+        """The trainers of its job on this machine, itself among them."""
+        return self._mates[trainer.process.job] if trainer.process.job else (trainer,)
+
+    def pauses(self, trainer: Trainer) -> Pauses:
+        """When its GPUs had no work, of all the time it was watched."""
+        return self._remembered.trainers[trainer.identity].pauses
+
+    def ranks(self, job: Job) -> tuple[Trainer, ...]:
+        """The trainers of a job on this machine, by rank."""
+        places = {identity: place for place, identity in enumerate(job.ranks)}
+        self.vectors()
+        return tuple(sorted(self._mates.get(job.key, ()), key=lambda one: places.get(one.identity, len(places))))
+
+    def tenants(self, gpu: Gpu) -> tuple[Process, ...]:
+        """Processes that compute on a GPU."""
+        return tuple(self._remembered.tenants.get(gpu.uuid, ()))
+
+    def _at(self, thing: Any) -> Any:
+        self._lenient = 1 if self._shown and told_apart(subject_of(thing)) in self._shown else 0
+        return thing
+
+    def _means(self, about: Key, seconds: float, wanted_s: float) -> Means:
+        """The means of a subject: many rules ask for some of them."""
+        asked = about, seconds, wanted_s
+        found = self._known.get(asked)
+        if found is None:
+            found = self._known[asked] = self._remembered.sums.means(about, seconds, wanted_s / 2)
+        return found
+
+
+_N = TypeVar("_N", bound="Numbers")
+_KEYS: dict[type, Callable[[Any], Key]] = {
+    str: str,
+    Trainer: attrgetter("key"),
+    Job: attrgetter("key"),
+    Gpu: attrgetter("uuid"),
+    Process: attrgetter("identity"),
+    Host: lambda _: "host",
+}
+
+
+class Numbers(Subjects):
+    """Windows, and comparisons that do not flicker."""
+
+    _for = 1  # 0 where it is compared what speaks against a finding
+
+    @property
+    def against(self: _N) -> _N:
+        """The same for what speaks against a finding: once that is on the screen, it must be over the limit clearly."""
+        other = copy(self)
+        other._lenient, other._for = -self._lenient, 0
+        return other
+
+    @property
+    def usual_step_s(self) -> float:
+        """Seconds between two frames, as it mostly is."""
+        return self._remembered.usual_step_s
+
+    @property
+    def watched_s(self) -> float:
+        """Seconds since the first frame that the rules know."""
+        first_s = self._remembered.first_s
+        return 0.0 if first_s is None else self.frame.mono_s - first_s
+
+    def limit(self, name: str, lenient: int = 0) -> float:
+        """A number of the rule's table in thresholds.toml, or of another one as in "starved.duty".
+
+        `lenient`: 1 for the number above which, -1 for the one below which something on the screen leaves.
+        """
+        limit, slack = self._numbers[name]
+        return limit + lenient * slack
+
+    def above(self, value: float | None, name: str) -> bool:
+        """Whether a value is at the limit of this name or above; an unknown one is not."""
+        if value is None:
+            return False
+        limit, slack = self._numbers[name]
+        if self._for:
+            self._numbers.held[name] = 1
+        return value >= limit - self._lenient * slack
+
+    def below(self, value: float | None, name: str) -> bool:
+        """Whether a value is at the limit of this name or below; an unknown one is not."""
+        if value is None:
+            return False
+        limit, slack = self._numbers[name]
+        if self._for:
+            self._numbers.held[name] = -1
+        return value <= limit + self._lenient * slack
+
+    def window(self, thing: Thing | str, metric: str, seconds: float | None = None, *, whole: bool = False) -> Window:
+        """The last seconds of a metric, by default the rule's `window_s`, and no more than the trainer's phase.
+
+        `whole`: earlier phases too. A trainer has the metrics of `Tree`; a key such as "disk nvme0n1" is one of the
+        history.
+        """
+        about, known_s, _ = self._about(thing, seconds, whole)
+        return self.history.window(about, self._kept(thing, metric), known_s)
+
+    def mean(
+        self, thing: Thing | str, metric: str, seconds: float | None = None, *, whole: bool = False
+    ) -> float | None:
+        """The mean of the same; None where less than half of the seconds is known."""
+        asked = about, known_s, wanted_s = self._about(thing, seconds, whole)
+        means = self._known.get(asked)
+        if means is None:
+            if known_s > KEPT_S or about not in self._remembered.sums:
+                return self.history.mean(about, self._kept(thing, metric), known_s, wanted_s / 2)
+            means = self._means(*asked)
+        return means.get(metric)
+
+    def told(self, thing: Trainer | Process, *names: str) -> Fact | None:
+        """The first of these facts that a stack, a trace or the program itself told of a process lately."""
+        of = thing.identity
+        return next((fact for fact in self.frame.facts if fact.process == of and fact.name in names), None)
+
+    def past(self, thing: Thing | str, metric: str, seconds: float) -> list[float | None]:
+        """Means of 15 s over up to four hours, whole ones only, the newest last; of what the history keeps for so long.
+
+        Earlier phases of a trainer too.
+        """
+        count = round(seconds / COARSE_S)
+        reach_s = max(seconds, FINE_S * FINE_SLOTS) + COARSE_S  # no shorter, or the history would look at seconds
+        return self.history.values(self._key(thing), self._kept(thing, metric), reach_s, COARSE_S)[-count - 1 : -1]
+
+    def substitute(self, thing: Thing | str) -> Substitute | None:
+        """What stands in for the utilization of a GPU, or of the GPUs of a trainer or job; None where that is known."""
+        if not self._remembered.substitutes.of:
+            return None
+        if type(thing) is Gpu:
+            return self._remembered.substitutes.of.get(thing.uuid)
+        trainers = (thing,) if type(thing) is Trainer else self.ranks(thing) if type(thing) is Job else ()
+        return next((one.duty_by for one in trainers if one.duty_by), None)
+
+    def _kept(self, thing: Thing | str, metric: str) -> str:
+        """The metric of the history that holds this one: of utilization its substitute where a GPU has one."""
+        if metric != "busy_percent" or type(thing) is not Gpu:
+            return metric
+        substitute = self._remembered.substitutes.of.get(thing.uuid)
+        return substitute.metric if substitute else metric
+
+    def _key(self, thing: Thing | str) -> Key:
+        return _KEYS[type(thing)](thing)
+
+    def _about(self, thing: Thing | str, seconds: float | None, whole: bool) -> tuple[Key, float, float]:
+        """Its key, the seconds that are looked at, and those that are wanted."""
+        wanted_s = self._numbers["window_s"][0] if seconds is None else seconds
+        if type(thing) is not Trainer:
+            return self._key(thing), wanted_s, wanted_s
+        return thing.key, wanted_s if whole else max(1.0, min(wanted_s, thing.phase_s)), wanted_s
+
+
+def idle_watts(numbers: Numbers, gpu: Gpu) -> float | None:
+    """What a GPU draws without work."""
+    card = numbers._remembered.cards.get(gpu.uuid)
+    return card.idle_watts(gpu) if card else None
+
 
 FINE_SPAN_S = FINE_S * FINE_SLOTS  # for which the history keeps seconds
 _T = TypeVar("_T")
@@ -111,7 +372,7 @@ class View(Numbers):
 
     def unlock(self, what: str, sudo: str = "run gputop as the same user, or with sudo") -> str:
         """What is hidden, and who sees it: sudo gives nothing to who is root already."""
-        root = f"root sees it with CAP_SYS_PTRACE (in a container: {attach.CAPABILITY})"
+        root = f"root sees it with CAP_SYS_PTRACE (in a container: {ptrace_access.CAPABILITY})"
         return f"{what}: {root if self.frame.viewer_uid == 0 else sudo}"
 
     def cpus(self) -> int | None:

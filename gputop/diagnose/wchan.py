@@ -6,9 +6,9 @@ from collections import Counter, deque
 from enum import Enum
 from functools import lru_cache
 
-from gputop.declare import record
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Process, Role
 
 WINDOW_S = 30.0
@@ -79,7 +79,7 @@ def wait(function: str | None) -> Wait | None:
     return next((one for one, names in _FUNCTIONS.items() if function.startswith(names)), None)
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Asleep:
     """Where those that read sleep: shares of looks, 0-1; none where nobody could see it, or too few looks did."""
 

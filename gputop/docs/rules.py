@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from gputop import thresholds
+from gputop.diagnose.further_reading import CHOICES
 from gputop.diagnose.limits import DEFAULTS
-from gputop.diagnose.reading import CHOICES
 from gputop.diagnose.rule import Level, Rule
 from gputop.diagnose.rules import RULES
 from gputop.docs.markdown import listing, table

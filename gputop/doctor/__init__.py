@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from gputop.doctor import advice, container, driver, kernel, python, terminal, tools  # noqa: F401  their checks
+from gputop.doctor import container, driver, kernel, python, report, terminal, tools  # noqa: F401  their checks
 from gputop.doctor.check import GROUPS, STATUSES, checks
 from gputop.doctor.machine import Machine
-from gputop.doctor.report import as_json, examine
-from gputop.doctor.text import render
+from gputop.doctor.report import as_json, examine, render
 
 __all__ = ["GROUPS", "STATUSES", "Machine", "as_json", "checks", "examine", "render"]

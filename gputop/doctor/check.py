@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from typing import Literal
 
-from gputop.declare import record
 from gputop.doctor.machine import Machine
+from gputop.frozen_dataclass import frozen_dataclass
 
 Status = Literal["ok", "limited", "missing", "unknown"]
 
@@ -28,7 +28,7 @@ GROUPS: Mapping[str, str] = {  # a group is a module of this package; this is th
 }
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Line:
     """What works and what does not, the one command that unlocks it, and the numbers behind it (units in names)."""
 
@@ -41,7 +41,7 @@ class Line:
 Answer = Callable[[Machine], Iterable[Line]]
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Check:
     """A question, a short name for it, and the function that answers."""
 

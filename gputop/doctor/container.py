@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil
 
-from gputop import units, words
-from gputop.collect.host.capacity import Size
-from gputop.collect.processes.cgroup import place, slurm_job
+from gputop import labels, units
+from gputop.collect.filesystems import Size
+from gputop.collect.proc.cgroup import place, slurm_job
 from gputop.doctor.check import Line, check
 from gputop.doctor.machine import Machine
 from gputop.doctor.share import Share, share, shared_memory
@@ -96,7 +96,7 @@ def shm(machine: Machine) -> Iterator[Line]:
 
 
 def _shm(machine: Machine, size: Size, got: Share, value: dict[str, object]) -> Line:
-    workers = words.amount(got.shm_users, "worker")
+    workers = labels.amount(got.shm_users, "worker")
     need = f"{workers} may hold {units.size(got.shm_need)} (batches of 256 images)"
     if size.free >= got.shm_need:
         return Line("ok", f"/dev/shm has {units.size(size.free)} free; {need}", value=value)

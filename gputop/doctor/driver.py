@@ -6,11 +6,11 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator
 
-from gputop import words
+from gputop import labels
 from gputop.doctor.check import Line, Status, check
 from gputop.doctor.machine import Machine
 from gputop.doctor.nvidia import PATIENCE_S, Facts
-from gputop.program import as_root
+from gputop.invocation import as_root
 
 LOG = "sudo dmesg | grep -E 'NVRM|Xid'"
 _CONTAINER = "docker run --gpus all IMAGE"
@@ -83,13 +83,13 @@ def every_gpu(machine: Machine) -> Iterator[Line]:
         which = ", ".join(map(str, silent))
         yield Line("missing", f"GPU {which} does not answer; the others do", LOG, value)
     elif facts.hanging or facts.note:
-        what = f"{words.amount(facts.in_sys, 'NVIDIA GPU')} on the PCI bus, not asked" if facts.in_sys else "none seen"
+        what = f"{labels.amount(facts.in_sys, 'NVIDIA GPU')} on the PCI bus, not asked" if facts.in_sys else "none seen"
         yield Line("unknown", what, value=value)
     elif hidden > 0:
         what = f"{facts.in_sys} GPUs on the PCI bus, {len(facts.cards)} listed by the driver"
         yield Line("limited", what, _CONTAINER if machine.in_container else LOG, value)
     elif facts.cards:
-        yield Line("ok", f"{words.amount(len(facts.cards), 'GPU')}, each answers", value=value)
+        yield Line("ok", f"{labels.amount(len(facts.cards), 'GPU')}, each answers", value=value)
     else:
         yield Line("unknown", "none listed", value=value)
 
@@ -109,7 +109,7 @@ def _closed(facts: Facts, machine: Machine) -> tuple[Status, str, str | None]:
         return "missing", text, _CURES.get(note.key, (None, None))[1]
     if not facts.in_sys:
         return "missing", text, "gputop demo"
-    text = f"{words.amount(facts.in_sys, 'NVIDIA GPU')} on the PCI bus, and no driver: libnvidia-ml.so.1 is not here"
+    text = f"{labels.amount(facts.in_sys, 'NVIDIA GPU')} on the PCI bus, and no driver: libnvidia-ml.so.1 is not here"
     if machine.there("/usr/bin/ubuntu-drivers"):
         return "missing", text, "sudo ubuntu-drivers install"
     # elsewhere the package has another name, or is in a repository that may not be there

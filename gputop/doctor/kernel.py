@@ -6,12 +6,11 @@ import os
 import shlex
 from collections.abc import Iterator
 
-from gputop.collect import mountinfo
-from gputop.collect.processes.readings import UNLOCK_DELAYS
-from gputop.collect.processes.scale import delays_on
+from gputop.collect import filesystems
+from gputop.collect.proc.proc_files import UNLOCK_DELAYS, delays_on
 from gputop.doctor.check import Line, check
 from gputop.doctor.machine import Machine
-from gputop.safe import attach, programs
+from gputop.safe import programs, ptrace_access
 
 _HIDING = {"1", "2", "4", "noaccess", "invisible", "ptraceable"}
 _FOR_ALL = {"4", "ptraceable"}  # from the group of the option gid= too
@@ -26,7 +25,7 @@ def ptrace(machine: Machine) -> Iterator[Line]:
 @check("hidepid", "Are the processes of other users visible?")
 def hidepid(machine: Machine) -> Iterator[Line]:
     """The hidepid option of /proc."""
-    mounts = mountinfo.parse(machine.kernel.proc("self/mountinfo"))
+    mounts = filesystems.parse_mountinfo(machine.kernel.proc("self/mountinfo"))
     options = next((mount.options for mount in reversed([*mounts]) if mount.path == "/proc"), ())
     chosen = dict(option.partition("=")[::2] for option in options)
     level = chosen.get("hidepid", "0")
@@ -100,10 +99,10 @@ def io(machine: Machine) -> Iterator[Line]:
 
 
 def _in_general(machine: Machine) -> Line:
-    level = attach.scope(machine.kernel.proc_root)
+    level = ptrace_access.scope(machine.kernel.proc_root)
     value = {"ptrace_scope": level, "cap_sys_ptrace": machine.may_trace_all}
     if level is None:
-        return Line("unknown", f"/proc/{attach.YAMA} cannot be read", value=value)
+        return Line("unknown", f"/proc/{ptrace_access.YAMA} cannot be read", value=value)
     if level >= 3:
         what = "nobody may read a running process until a reboot (ptrace_scope=3); this names who sets it"
         return Line("missing", what, "grep -rs ptrace_scope /etc/sysctl.* /usr/lib/sysctl.d", value)
@@ -115,14 +114,14 @@ def _in_general(machine: Machine) -> Line:
         why = machine.hidden()
         return Line("ok", f"processes of root can be read; others' {why.text}", why.unlock, value)
     who = "the children of the reader" if level == 1 else "root"
-    unlock = attach.CAPABILITY if machine.in_container else attach.ALLOW
+    unlock = ptrace_access.CAPABILITY if machine.in_container else ptrace_access.ALLOW
     return Line("limited", f"running jobs cannot be read: only {who} may (ptrace_scope={level})", unlock, value)
 
 
 def _one_process(machine: Machine, pid: int) -> Line:
     value = {
         "pid": pid,
-        "ptrace_scope": attach.scope(machine.kernel.proc_root),
+        "ptrace_scope": ptrace_access.scope(machine.kernel.proc_root),
         "cap_sys_ptrace": machine.may_trace_all,
     }
     try:
@@ -138,7 +137,7 @@ def _one_process(machine: Machine, pid: int) -> Line:
             spy = "py-spy"
         dump = f"sudo {shlex.quote(spy)} dump --pid {pid}"
         root = machine.kernel.proc_root
-        barred = attach.why(pid, dump, uid=machine.uid, confined=machine.in_container, proc=root)
+        barred = ptrace_access.why(pid, dump, uid=machine.uid, confined=machine.in_container, proc=root)
         return Line("missing", barred.text, barred.unlock, {**value, "readable": False})
 
 

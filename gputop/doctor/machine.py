@@ -9,17 +9,17 @@ from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 
-from gputop.collect.kernel import Kernel
-from gputop.declare import record
+from gputop.collect.kernel_files import Kernel
 from gputop.doctor.nvidia import Driver
-from gputop.safe import attach, plain, programs
+from gputop.frozen_dataclass import frozen_dataclass
+from gputop.safe import files, programs, ptrace_access
 from gputop.safe.identity import in_container
 from gputop.safe.text import decode
 
 _LONGEST = 1 << 20
 
 
-@record(frozen=True, kw_only=True)
+@frozen_dataclass(frozen=True, kw_only=True)
 class Machine:
     """Where files are and who asks. `pid` is the process the questions are about; without, whoever starts next."""
 
@@ -47,11 +47,11 @@ class Machine:
     @cached_property
     def may_trace_all(self) -> bool:
         """Whether we have CAP_SYS_PTRACE."""
-        return attach.traces_all(self.kernel.proc_root)
+        return ptrace_access.traces_all(self.kernel.proc_root)
 
-    def hidden(self, *arguments: str) -> attach.Barred:
+    def hidden(self, *arguments: str) -> ptrace_access.Barred:
         """Why we may not read what the owner of a process may, and what unlocks it."""
-        return attach.hidden(*arguments, uid=self.uid, confined=self.in_container, proc=self.kernel.proc_root)
+        return ptrace_access.hidden(*arguments, uid=self.uid, confined=self.in_container, proc=self.kernel.proc_root)
 
     @property
     def who(self) -> str:
@@ -102,7 +102,7 @@ class Machine:
 def text(path: Path) -> str:
     """A small text file, as it is; nothing where it cannot be read. What is shown of it must be cleaned."""
     try:
-        with os.fdopen(plain.opened(path), "rb") as file:
+        with os.fdopen(files.opened(path), "rb") as file:
             return file.read(_LONGEST).decode("utf-8", "replace")
     except OSError:
         return ""

@@ -5,17 +5,17 @@ from __future__ import annotations
 import time
 from threading import Event, Lock, Thread
 
-from gputop.collect.nvml import pci, trouble
+from gputop.collect.nvml import notes, pci
+from gputop.collect.nvml.cadence import Costs
 from gputop.collect.nvml.connection import Connection
 from gputop.collect.nvml.gate import DriverGone, Gate, Unanswered
-from gputop.collect.nvml.pace import Costs
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Note
 
 PATIENCE_S = 3.0
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
     """One GPU of the driver's list; one that does not answer has no name."""
 
@@ -23,7 +23,7 @@ class Card:
     capability: tuple[int, int] | None = None
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """What could be learned."""
 
@@ -66,15 +66,15 @@ class Driver:
         try:
             self._facts = self._ask()
         except Exception as error:  # an answer that nobody foresaw is an answer
-            self._facts = Facts(note=trouble.broken(f"{type(error).__name__}: {error}"))
+            self._facts = Facts(note=notes.broken(f"{type(error).__name__}: {error}"))
         self._answered.set()
 
     def _ask(self) -> Facts:
         slots = pci.gpus(self._sys_root)
         if not self._enabled:
-            return Facts(note=trouble.OFF, kernel=self._kernel(), in_sys=len(slots))
+            return Facts(note=notes.OFF, kernel=self._kernel(), in_sys=len(slots))
         if slots and all(slot.asleep for slot in slots):
-            return Facts(note=trouble.ASLEEP, kernel=self._kernel(), in_sys=len(slots))
+            return Facts(note=notes.ASLEEP, kernel=self._kernel(), in_sys=len(slots))
         connection = Connection(self._sys_root, self._proc_root, self._root)
         opened = connection.open(self._gate)
         try:
@@ -82,7 +82,7 @@ class Driver:
         except DriverGone as gone:
             connection.lose(self._gate, gone.code)
             cards = ()
-        library = None if _unusable(connection.note) else trouble.library_version(self._gate)
+        library = None if _unusable(connection.note) else notes.library_version(self._gate)
         connection.close(self._gate)
         return Facts(
             note=connection.note,
@@ -96,7 +96,7 @@ class Driver:
         )
 
     def _kernel(self) -> str | None:
-        return trouble.kernel_version(self._sys_root, self._proc_root)
+        return notes.kernel_version(self._sys_root, self._proc_root)
 
     def _in_sys(self) -> int:
         return len(pci.gpus(self._sys_root))

@@ -1,24 +1,65 @@
-"""All checks at once, each in a daemon thread of its own: one that hangs costs its own lines only."""
+"""All checks at once, each in a daemon thread of its own, and their answers as text."""
 
 from __future__ import annotations
 
 import os
+import textwrap
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from threading import Event, Thread
 
-from gputop import __version__
-from gputop.declare import record
-from gputop.doctor.check import Check, Line, checks
+from gputop import __version__, labels
+from gputop.doctor.check import GROUPS, STATUSES, Check, Line, Status, check, checks
 from gputop.doctor.machine import Machine
-from gputop.safe.text import clean
+from gputop.doctor.share import Share, gpus, share
+from gputop.frozen_dataclass import frozen_dataclass
+from gputop.num_workers import MOST_FIRST, PREFETCH
+from gputop.safe.text import clean, to_ascii
+
+
+@check("loader", "With how many workers should a DataLoader start?")
+def loader(machine: Machine) -> Iterator[Line]:
+    """min(8, allowed CPUs // 2 // jobs): the guides differ (all cores but a few, 4-8, half), so start low and sweep."""
+    got = share(machine)
+    value = {
+        "num_workers": got.workers,
+        "prefetch_factor": PREFETCH if got.workers else None,
+        "pin_memory": gpus(machine) > 0,
+        "persistent_workers": got.workers > 0,
+        "allowed_cpus": got.allowed,
+        "jobs": got.jobs,
+        "sweep": list(_sweep(got)),
+    }
+    formula = f"min({MOST_FIRST}, {got.allowed} allowed CPUs // 2 // {labels.amount(got.jobs, 'job')})"
+    yield Line("ok", f"begin with num_workers={got.workers}, which is {formula}, one job a GPU", value=value)
+    yield Line("ok", _dataloader_line(got, pinned=gpus(machine) > 0))
+    sweep = ", ".join(map(str, _sweep(got)))
+    yield Line("ok", f"then time {sweep} workers, and keep the fewest that are as fast as more")
+
+
+def _dataloader_line(got: Share, *, pinned: bool) -> str:
+    """The call; what needs workers or a GPU is left out where there is none, since PyTorch objects."""
+    parts = [f"num_workers={got.workers}"]
+    if pinned:
+        parts.append("pin_memory=True")
+    if got.workers:
+        parts += ["persistent_workers=True", f"prefetch_factor={PREFETCH}"]
+    return f"DataLoader(data, {', '.join(parts)})"
+
+
+def _sweep(got: Share) -> tuple[int, ...]:
+    """Around the start, never more than the CPUs of a job."""
+    most = max(1, got.allowed // got.jobs)
+    start = max(1, got.workers)
+    return tuple(sorted({0, max(1, start // 2), start, min(most, start * 3 // 2), min(most, start * 2)}))
+
 
 VERSION = 1  # of the JSON
 PATIENCE_S = 6.0  # for all checks together; the driver alone has half of that
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Result:
     """A check and its lines. `failed` says that it is the doctor who is ill."""
 
@@ -27,7 +68,7 @@ class Result:
     failed: bool = False
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Report:
     """What all checks said, by group."""
 
@@ -123,3 +164,46 @@ def _harmless(value: object) -> object:
     if isinstance(value, Iterable):
         return [_harmless(inner) for inner in value]
     return value
+
+
+WIDTH = 80
+_WORDS: dict[Status, str] = {"ok": "ok", "limited": "--", "missing": "!!", "unknown": "??"}
+
+
+def render(report: Report, *, ascii: bool = False) -> str:
+    """All of it, without colour."""
+    text = "\n".join(_all(report)) + "\n"
+    return to_ascii(text) if ascii else text
+
+
+def _all(report: Report) -> Iterator[str]:
+    about = f", about process {report.pid}" if report.pid is not None else ""
+    yield f"gputop {__version__} on {report.host}{about}"
+    width = max((len(result.check.name) for result in report.results), default=0)
+    for group, title in GROUPS.items():
+        if results := [result for result in report.results if result.check.group == group and result.lines]:
+            yield ""
+            yield title
+            for result in results:
+                yield from _result(result, width)
+    yield ""
+    yield "  ".join(f"{_WORDS[status]} {meaning}" for status, meaning in STATUSES.items()) + "  $ unlocks it"
+
+
+def _result(result: Result, width: int) -> Iterator[str]:
+    name = result.check.name
+    for line in result.lines:
+        yield from _answer_line(line, name, width)
+        name = ""
+
+
+def _answer_line(line: Line, name: str, width: int) -> Iterator[str]:
+    first = f"  {_WORDS[line.status]}  {name:{width}}  "
+    rest = " " * len(first)
+    yield from textwrap.wrap(
+        line.what, WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
+    ) or [first.rstrip()]
+    if line.unlock:
+        # a long command begins further left: one that is broken cannot be copied
+        indent = rest if len(rest) + 2 + len(line.unlock) <= WIDTH else " " * 6
+        yield f"{indent}$ {line.unlock}"

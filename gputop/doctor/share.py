@@ -6,16 +6,16 @@ import re
 from math import ceil
 
 from gputop import num_workers
-from gputop.collect.hierarchy import Cgroups, membership, smallest
-from gputop.collect.host.capacity import Size, size_of
-from gputop.collect.processes.scale import cpus
-from gputop.declare import record
+from gputop.collect.cgroups import Cgroups, membership, smallest
+from gputop.collect.filesystems import Size, size_of
+from gputop.collect.proc.proc_files import cpus
 from gputop.doctor.machine import Machine
+from gputop.frozen_dataclass import frozen_dataclass
 
 _BATCH_BYTES = 256 * 3 * 224 * 224 * 4  # 256 images of 224 x 224, as float32
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Share:
     """CPUs as programs count them and as the kernel gives them; `jobs` is one for each GPU that may be used."""
 

@@ -11,12 +11,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from gputop.collect.nvml.cadence import Costs
 from gputop.collect.nvml.gate import Gate, Unanswered
-from gputop.collect.nvml.pace import Costs
 from gputop.doctor.check import Line, check
-from gputop.doctor.interpreter import in_use
 from gputop.doctor.machine import Machine
-from gputop.safe import attach, programs
+from gputop.doctor.python import in_use
+from gputop.safe import programs, ptrace_access
 from gputop.safe.files import Refused, runtime_folder, runtime_place
 
 _PY_SPY = (0, 4)  # the oldest that reads Python 3.13
@@ -85,7 +85,7 @@ def torch_trace(machine: Machine) -> Iterator[Line]:
     elif settings.get("PYTHON_DISABLE_REMOTE_DEBUG"):
         what = "remote debugging is switched off by PYTHON_DISABLE_REMOTE_DEBUG"
         yield Line("missing", what, "unset PYTHON_DISABLE_REMOTE_DEBUG", {**value, "route": None})
-    elif attach.scope(machine.kernel.proc_root) and not machine.may_trace_all:
+    elif ptrace_access.scope(machine.kernel.proc_root) and not machine.may_trace_all:
         what = f"Python {python} allows it, the kernel does not (see ptrace)"
         yield Line("limited", what, value={**value, "route": None})
     else:

@@ -1,4 +1,4 @@
-"""What the rules found of a source after looking at it for some time: as one object, and as a page to read."""
+"""What the rules found of a source after looking at it for some time: as one object, and as a page."""
 
 from __future__ import annotations
 
@@ -7,30 +7,113 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from gputop import __version__, step_report, thresholds, told, units, words
-from gputop.declare import record
-from gputop.diagnose import Abstained, Evidence, Finding, Severity, Step, Subject
-from gputop.diagnose.classes import confidence
-from gputop.diagnose.concerns import concerns
+from gputop import __version__, finding_text, labels, step_report, thresholds, units
+from gputop.diagnose import Abstained, Class, Evidence, Finding, Severity, Step, Subject
 from gputop.diagnose.finding import POSSIBLE
-from gputop.diagnose.reading import choice, guides
-from gputop.export import verdicts
+from gputop.diagnose.further_reading import choice, guides
+from gputop.diagnose.subject_overlap import concerns
+from gputop.diagnose.workload_class import confidence
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Identity
 from gputop.monitor import Update
-from gputop.page import Do, Page, Point, Table
 from gputop.proven.report import sentence, shown
+from gputop.report import Do, Page, Point, Table
 from gputop.safe.text import redact
 
 if TYPE_CHECKING:
     from gputop.diagnose.state import JobState
     from gputop.proven.fixes import Fix
 
+
+def finding(found: Finding, frame: Frame) -> dict[str, Any]:
+    """A finding; its GPUs by index and its processes by pid, as people name them."""
+    return {
+        "rule": found.rule,
+        "severity": found.severity,
+        "healthy": found.healthy,
+        "primary": found.primary,
+        "causes": list(found.causes),
+        "confidence": found.confidence,
+        "grade": found.grade,
+        "subject": subject(found.subject, frame),
+        "headline": redact(found.headline),
+        "evidence": [_evidence(item) for item in found.evidence],
+        "steps": [_step_object(item) for item in found.steps],
+        "verify": None if found.verify is None else _step_object(found.verify),
+        "since_s": found.since_s,
+        "lost_share": found.lost_share,
+        "state": found.state,
+    }
+
+
+def abstained(silent: Abstained, frame: Frame) -> dict[str, Any]:
+    """A rule that could not judge, and why."""
+    return {
+        "rule": silent.rule,
+        "subject": subject(silent.subject, frame),
+        "missing": [{"metric": missing.metric, "reason": missing.reason} for missing in silent.missing],
+        "unlock": silent.unlock,
+    }
+
+
+def subject(about: Subject, frame: Frame) -> dict[str, Any]:
+    """What it is about; a GPU that left the frame keeps its uuid."""
+    gpus = frame.by_uuid
+    return {
+        "kind": about.kind,
+        "gpus": [gpus[uuid].index if uuid in gpus else uuid for uuid in about.gpus],
+        "pids": [identity.pid for identity in about.processes],
+        "job": about.job,
+        **({"jobs": list(about.jobs)} if about.jobs else {}),
+        "host": frame.hostname,
+    }
+
+
+def _evidence(item: Evidence) -> dict[str, Any]:
+    return {"text": redact(item.text), "value": item.value, "unit": item.unit, "limit": item.limit}
+
+
+def _step_object(step: Step) -> dict[str, Any]:
+    return {
+        "text": step.text,
+        "command": step.command,
+        "action": step.action,
+        "needs_root": step.needs_root,
+        "destroys": step.destroys,
+    }
+
+
+def job(one: JobState, frame: Frame) -> dict[str, Any]:
+    """The state of a job, or of another user of GPUs; its GPUs by index."""
+    gpus = frame.by_uuid
+    return {
+        "key": one.key,
+        "name": redact(one.name),
+        "user": one.user,
+        "gpus": [gpus[uuid].index if uuid in gpus else uuid for uuid in one.gpus],
+        "state": one.state,
+        "judged_in_s": one.judged_in_s,
+        "why": redact(one.why),
+    }
+
+
+def host(one: JobState | None) -> dict[str, Any] | None:
+    """The state of the machine; nothing before the rules were asked."""
+    return None if one is None else {"state": one.state, "judged_in_s": one.judged_in_s, "why": redact(one.why)}
+
+
+def task(found: Class) -> dict[str, Any]:
+    """The class of a process, and the questions that led there."""
+    path = [{"question": question, "answer": answer} for question, answer in found.path]
+    return {"pid": found.pid, "class": found.name, "margin": found.margin, "path": path}
+
+
 VERSION = 1
 BLIND = "blind-spots"  # it finds what the notes say of every rule
 _CODES: Mapping[Severity, int] = {"info": 0, "warn": 1, "crit": 2}
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Gone:
     """A finding that was there and is no more: from when to when, in seconds after the first frame."""
 
@@ -40,7 +123,7 @@ class Gone:
     to_s: float
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
     """The last update, and what was before it."""
 
@@ -58,12 +141,14 @@ class Diagnosis:
             return "no GPU could be measured"
         if self.short:
             return f"{self.seconds:.0f} s are too few to judge"
-        return told.counted([one for one in self.update.jobs if one in self.undecided]) if self.undecided else ""
+        return (
+            finding_text.counted([one for one in self.update.jobs if one in self.undecided]) if self.undecided else ""
+        )
 
     @property
     def short(self) -> bool:
         """Whether it was looked at for too short a time; by the seconds that are told, as looks come early or late."""
-        return round(self.seconds) < told.LEAST_S
+        return round(self.seconds) < finding_text.LEAST_S
 
     @property
     def undecided(self) -> tuple[JobState, ...]:
@@ -76,7 +161,7 @@ class Diagnosis:
         if not self.measured:
             return (f"{self.doubt}; `gputop doctor` says why",)
         short = (f"{self.doubt}: rules look back half a minute",) if self.short else ()
-        return (*short, *(told.standing(one, self.update.frame) for one in self.undecided))
+        return (*short, *(finding_text.standing(one, self.update.frame) for one in self.undecided))
 
     @property
     def measured(self) -> bool:
@@ -97,11 +182,11 @@ def as_json(found: Diagnosis) -> dict[str, Any]:
         "gputop": __version__,
         "host": frame.hostname,
         "seconds": round(found.seconds),
-        "findings": [verdicts.finding(each, frame) for each in found.update.findings],
-        "abstained": [verdicts.abstained(each, frame) for each in found.update.abstained],
-        "classes": [verdicts.task(each) for each in found.update.classes],
-        "jobs": [verdicts.job(each, frame) for each in found.update.jobs],
-        "host_state": verdicts.host(found.update.host),
+        "findings": [finding(each, frame) for each in found.update.findings],
+        "abstained": [abstained(each, frame) for each in found.update.abstained],
+        "classes": [task(each) for each in found.update.classes],
+        "jobs": [job(each, frame) for each in found.update.jobs],
+        "host_state": host(found.update.host),
         "proven": [shown(fix) for _, fix in found.fixes],
     }
 
@@ -118,7 +203,7 @@ def page(found: Diagnosis, commands: Sequence[str] = (), *, explain: bool = Fals
     so_long = units.ago(round(found.seconds))
     return Page(
         title=f"{frame.hostname}: {_summary(shown, found)}",
-        about=f"{words.amount(len(frame.gpus), 'GPU')}, {found.label}, {so_long} until {when}{who}",
+        about=f"{labels.amount(len(frame.gpus), 'GPU')}, {found.label}, {so_long} until {when}{who}",
         before=(_states(found), *_steps(found), *_proven(found)),
         heading="What was found",
         words=tuple(_words(shown, found)),
@@ -140,9 +225,9 @@ def _words(shown: Sequence[Finding], found: Diagnosis) -> Iterator[str]:
 def _states(found: Diagnosis) -> Table:
     """A line for each job, for each other user of GPUs, and for the machine."""
     frame, of = found.update.frame, found.update.jobs
-    rows = [(redact(told.titled(one, frame)), redact(f"{one.state}: {one.why}")) for one in of]
+    rows = [(redact(finding_text.titled(one, frame)), redact(f"{one.state}: {one.why}")) for one in of]
     if not of:
-        rows.append(("GPUs", told.NO_JOB if found.pid is None else f"PID {found.pid} is in no job on a GPU"))
+        rows.append(("GPUs", finding_text.NO_JOB if found.pid is None else f"PID {found.pid} is in no job on a GPU"))
     if found.update.host is not None:
         rows.append((redact(found.update.host.name), redact(f"{found.update.host.state}: {found.update.host.why}")))
     return Table("Jobs", ("job", "state"), tuple(rows), spoken=True)
@@ -182,19 +267,19 @@ def _likely(findings: Sequence[Finding]) -> list[Finding]:
 def _summary(shown: Sequence[Finding], found: Diagnosis) -> str:
     counts = {severity: sum(each.severity == severity for each in shown) for severity in ("crit", "warn")}
     bad = " and ".join(f"{count} {name}" for name, count in counts.items() if count)
-    return ", ".join(part for part in (bad, found.doubt) if part) or told.counted(found.update.jobs)
+    return ", ".join(part for part in (bad, found.doubt) if part) or finding_text.counted(found.update.jobs)
 
 
 def _point(finding: Finding, found: Diagnosis, commands: Sequence[str]) -> Point:
-    since = told.lasting(finding, units.ago(finding.since_s))
-    cost = told.cost(finding)
-    sure = f"{told.sure(finding.confidence)}, {finding.confidence:.2f}"
+    since = finding_text.lasting(finding, units.ago(finding.since_s))
+    cost = finding_text.cost(finding)
+    sure = f"{finding_text.sure(finding.confidence)}, {finding.confidence:.2f}"
     severity: Literal["crit", "warn", "info", "fine"] = "fine" if finding.healthy else finding.severity
     return Point(
         severity=severity,
-        text=redact(f"{told.sentence(finding, found.update.frame)}{since}{f': {cost}' if cost else ''}"),
+        text=redact(f"{finding_text.sentence(finding, found.update.frame)}{since}{f': {cost}' if cost else ''}"),
         facts=tuple(redact(_fact(item)) for item in finding.evidence),
-        steps=(*(_step(step, finding, commands) for step in finding.steps), *_verify(finding)),
+        steps=(*(_step_text(step, finding, commands) for step in finding.steps), *_verify(finding)),
         source=f"{', '.join((finding.rule, *finding.causes))}; {sure}",
         choice=choice(finding),
         reading=tuple(guides(finding)),
@@ -202,12 +287,12 @@ def _point(finding: Finding, found: Diagnosis, commands: Sequence[str]) -> Point
 
 
 def _fact(item: Evidence) -> str:
-    limit = told.limit(item)
+    limit = finding_text.limit(item)
     return f"{item.text} (limit {limit})" if limit else item.text
 
 
-def _step(step: Step, finding: Finding, commands: Sequence[str]) -> str | Do:
-    warnings = told.warnings(step)
+def _step_text(step: Step, finding: Finding, commands: Sequence[str]) -> str | Do:
+    warnings = finding_text.warnings(step)
     text = f"{step.text} ({warnings})" if warnings else step.text
     pids = [identity.pid for identity in finding.subject.processes]
     if step.command:
@@ -241,7 +326,7 @@ def _silent(found: Diagnosis) -> Iterator[str]:
     """Every abstention with its reason, and what would unlock it."""
     said: dict[str, None] = {}
     for one in found.update.abstained:
-        missing, about = told.lacks(one), told.named(one.subject, found.update.frame)
+        missing, about = finding_text.lacks(one), finding_text.named(one.subject, found.update.frame)
         unlock = f"; {one.unlock}" if one.unlock else ""
         said[f"{one.rule} cannot judge {about}: {missing or 'it does not know enough'}{unlock}"] = None
     yield from said
@@ -251,7 +336,7 @@ def _paths(found: Diagnosis) -> Iterator[Table]:
     """How each process came to its class."""
     processes = {process.pid: process for process in found.update.frame.processes}
     for one in found.update.classes:
-        name = redact(words.line(processes[one.pid]))[:50] if one.pid in processes else ""
+        name = redact(labels.line(processes[one.pid]))[:50] if one.pid in processes else ""
         sure = "" if one.margin is None or one.margin < 0 else f", {confidence(one.margin):.2f} sure"
         title = f"pid {one.pid} {name}: {one.name}{sure}"
         yield Table(title, ("question", "answer"), one.path, spoken=True)

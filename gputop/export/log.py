@@ -9,13 +9,12 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
-from gputop.export.csv import text
-from gputop.export.private import redacted
+from gputop.export.format import redacted
+from gputop.export.formats import cell
 from gputop.model import Frame, Gpu, Host, Job, Process, metrics
 from gputop.monitor import Update
-from gputop.safe.appended import Appended
 from gputop.safe.files import Refused
-from gputop.safe.output import Output
+from gputop.safe.output import Appended, Output
 from gputop.safe.text import clean
 
 _MIB = 1024**2
@@ -157,7 +156,7 @@ class Log:
 
 
 def _cell(value: object) -> str:
-    return text(value) if isinstance(value, str) else _number(value)
+    return cell(value) if isinstance(value, str) else _number(value)
 
 
 def _rows(rows: list[list[str]]) -> str:

@@ -1,20 +1,84 @@
-"""An update as one calm table: the host, a line for each GPU, the jobs with their ranks and loaders."""
+"""Rows of text in columns: as wide as their longest text, as many as fit."""
 
 from __future__ import annotations
 
 import shutil
 import time
+import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import TextIO
 
-from gputop import units, words
-from gputop.export.columns import Column, cells, layout
-from gputop.export.format import Write
-from gputop.export.private import redacted
-from gputop.figures import Figures, one, together
+from gputop import labels, units
+from gputop.export.format import Write, redacted
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Gpu, Host, Identity, Job, Process, Role
 from gputop.monitor import Update
+from gputop.process_totals import Figures, one, together
 from gputop.safe.text import to_ascii
+
+_GAP = "  "
+
+
+@frozen_dataclass(frozen=True, slots=True)
+class Column:
+    """A column's title, its side, and how long it stays when room runs out: 0 for ever, then the highest goes first."""
+
+    title: str
+    right: bool = True
+    yields: int = 0
+
+
+def cells(text: str) -> int:
+    """How many terminal cells a text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(_cells(ch) for ch in text)
+
+
+def cut(text: str, width: int) -> str:
+    """The text in at most that many cells, its end marked where something is left out."""
+    if cells(text) <= width:
+        return text
+    room, kept = max(0, width - 1), []
+    for ch in text:
+        room -= _cells(ch)
+        if room < 0:
+            break
+        kept.append(ch)
+    return "".join(kept) + "…" if width > 0 else ""
+
+
+def layout(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int, last: int = 20) -> list[str]:
+    """Lines of at most `width` cells, titles first; the last column keeps at least `last` of them and is cut.
+
+    A column in which nothing stands is not shown.
+    """
+    chosen = [i for i in range(len(columns)) if any(row[i] for row in rows)]
+    sizes = [max(cells(text) for text in (column.title, *(row[i] for row in rows))) for i, column in enumerate(columns)]
+
+    def used() -> int:
+        return sum(sizes[i] + len(_GAP) for i in chosen[:-1])
+
+    for i in sorted(chosen, key=lambda i: -columns[i].yields):
+        if columns[i].yields and used() > width - min(last, sizes[chosen[-1]]):
+            chosen.remove(i)
+    room = max(1, width - used())
+    return [_line(columns, chosen, sizes, row, room) for row in ([column.title for column in columns], *rows)]
+
+
+def _line(columns: Sequence[Column], chosen: list[int], sizes: list[int], row: Sequence[str], room: int) -> str:
+    parts = []
+    for i in chosen[:-1]:
+        blank = " " * (sizes[i] - cells(row[i]))
+        parts.append(blank + row[i] if columns[i].right else row[i] + blank)
+    return _GAP.join((*parts, cut(row[chosen[-1]], room))).rstrip()
+
+
+def _cells(ch: str) -> int:
+    if unicodedata.combining(ch) or unicodedata.category(ch) == "Me":
+        return 0
+    return 2 if unicodedata.east_asian_width(ch) in "WF" else 1
+
 
 MOST_COLUMNS = 2000  # as wide as no terminal is; some say that they are
 _ASCII = str.maketrans({"°": None})
@@ -139,19 +203,19 @@ def _job(frame: Frame, job: Job) -> list[list[str]]:
     members, ranks = _known(frame, job.members), _known(frame, job.ranks)
     loaders = [process for process in members if process.role is Role.LOADER]
     children = len(members) - len(ranks) if any(one.sampled for one in members) else 0
-    made_of = words.job(job, ranks, len(loaders), len(members) - len(ranks) - len(loaders), sampled=children)
+    made_of = labels.job(job, ranks, len(loaders), len(members) - len(ranks) - len(loaders), sampled=children)
     rows = [_row(job.name, together(members, frame, job.user), made_of)]
     for rank in ranks:
-        rows.append(_row(f"  {rank.pid}", one(rank, frame), words.command(rank)))
+        rows.append(_row(f"  {rank.pid}", one(rank, frame), labels.command(rank)))
         if own := [loader for loader in loaders if _belongs(loader, rank, ranks)]:
-            title = f"    {words.amount(len(own), 'loader')}"
+            title = f"    {labels.amount(len(own), 'loader')}"
             rows.append(_row(title, together(own, frame, job.user), own[0].name))
     return rows
 
 
 def _loose(frame: Frame) -> list[list[str]]:
     loose = (process for process in frame.processes if process.gpus and process.job is None)
-    return [_row(str(process.pid), one(process, frame), words.command(process)) for process in loose]
+    return [_row(str(process.pid), one(process, frame), labels.command(process)) for process in loose]
 
 
 def _known(frame: Frame, identities: Iterable[Identity]) -> list[Process]:
@@ -169,7 +233,7 @@ def _row(title: str, figures: Figures, command: str) -> list[str]:
     return [
         title,
         figures.user or units.UNKNOWN,
-        words.numbers(figures.gpus),
+        labels.numbers(figures.gpus),
         units.percent(figures.gpu_percent) if on_gpu else "",
         units.size(figures.vram_bytes) if on_gpu else "",
         units.percent(figures.cpu_percent),

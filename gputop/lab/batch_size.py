@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gputop import units
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.lab.child import Trouble
-from gputop.page import Do, Page, Point, Table
+from gputop.report import Do, Page, Point, Table
 from gputop.safe.text import clean
 
 START, STEPS = 8, 3
@@ -28,7 +28,7 @@ TOO_LARGE = ("memory", "killed", "aborted")
 Ask = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]  # a title and a request, for the child's answer
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What is to be tried."""
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.safe import programs
 
 PROBE = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
@@ -17,7 +17,7 @@ RAN = "gputop:ran"
 EXAMPLE = "train.py:make_loader or mypackage.data:make_loader"
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Factory:
     """`file.py:function` or `module:function`, and what stands after `--`."""
 

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gputop import pytorch, units
-from gputop.lab.memory import LEAST_BYTES, LEAST_STEPS
-from gputop.lab.memory_samples import Samples
-from gputop.page import Do, Page, Point, Table
-from gputop.paste.limits import Limits
+from gputop.lab.memory import LEAST_BYTES, LEAST_STEPS, Samples
+from gputop.paste.pasted import Limits
+from gputop.report import Do, Page, Point, Table
 from gputop.safe.text import clean
 
 _LIMIT = Limits("paste-memory")

@@ -21,16 +21,20 @@ from gputop.lab.precision import (
     TWICE_TIME,
     WAITS,
     Gain,
+    Spot,
+    bandwidth,
     bf16_cores,
     gain,
     longer,
     middle,
+    picture,
+    rate,
+    spots,
     spread,
     verdict,
     waits,
 )
-from gputop.lab.roofline import Spot, bandwidth, picture, rate, spots
-from gputop.page import Do, Page, Point, Table
+from gputop.report import Do, Page, Point, Table
 from gputop.safe.text import clean
 
 _NAMES = {COMPILED: "bf16 + compile", FP32: "fp32", BF16: "bf16", TF32: "TF32", FP16: "fp16 + scaler"}

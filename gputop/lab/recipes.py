@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from textwrap import dedent
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 
 _SCRIPT = Path(__file__).with_name("train.py")
 _MARK = re.compile(r"^(?P<indent> *)# \[(?P<name>\w+)\] (?P<text>.+)$")
 _WORKERS = re.compile(r"^WORKERS = \d+", re.MULTILINE)
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Recipe:
     """One setting with all it takes: what it is for, and its code with the imports that it needs."""
 

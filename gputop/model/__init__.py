@@ -15,11 +15,9 @@ from gputop.model.detail import (
     Thread,
     Variable,
 )
-from gputop.model.fact import Fact, Witness
-from gputop.model.frame import Frame, Note
-from gputop.model.gpu import Condition, Engine, Gpu, Samples, Series, Throttle, Xid
+from gputop.model.frame import Fact, Frame, Note, Witness
+from gputop.model.gpu import Condition, Engine, Gpu, NvLink, PcieErrors, Samples, Series, Throttle, Xid
 from gputop.model.host import Cgroup, Disk, Host, Mount, Network, Node, Pressure
-from gputop.model.links import NvLink, PcieErrors
 from gputop.model.metric import Metric, Missing, Reason, Unit, metric, metrics
 from gputop.model.process import GpuShare, Identity, Job, Kind, Noted, Phase, Process, Role, SlowStep, Unseen
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model.metric import Missing, Unit, metric
 from gputop.model.process import Identity
 
@@ -17,7 +17,7 @@ FileKind = Literal["file", "folder", "socket", "pipe", "device", "shared memory"
 LimitUnit = Literal["seconds", "bytes", "processes", "files", "locks", "signals", "microseconds", "priority"]
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Thread:
     """One thread; the main one has the pid as its tid."""
 
@@ -42,7 +42,7 @@ class Thread:
         return second or first if self.state == "D" else first or second
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class File:
     """One open file descriptor."""
 
@@ -56,7 +56,7 @@ class File:
     moved_bytes_per_s: float | None = metric(_R, "growth of the position; reads at a given place do not move it")
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
     """One resource limit. A limit of math.inf is none."""
 
@@ -67,7 +67,7 @@ class Limit:
     used: float | None = None  # in the same unit, where it can be told
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Variable:
     """One variable of the environment the process was started with; what it has set since does not show."""
 
@@ -77,7 +77,7 @@ class Variable:
     revealed: bool = False  # its value is shown whole, because somebody asked for this one
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Relative:
     """A parent or a child; what it does now is in the frame, by its identity."""
 
@@ -86,7 +86,7 @@ class Relative:
     file: File | None = None  # of a child: the file it reads now
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Io:
     """What it has read and written since it started; the rates are the Process's."""
 
@@ -99,7 +99,7 @@ class Io:
     write_calls: int | None = metric(Unit.COUNT, "write system calls")
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
     """Where its memory is; pss, uss and nodes are asked rarely, as the kernel walks every page for them."""
 
@@ -117,7 +117,7 @@ class Memory:
     nodes: tuple[tuple[int, int], ...] | None = None  # (NUMA node, bytes)
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
     """Where it runs and with which rights, beyond what the Process of a frame says."""
 
@@ -134,7 +134,7 @@ class Overview:
     seccomp: str | None = metric(Unit.WORD, "filter on its system calls: off, strict, filter")
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Detail:
     """What is known of one process. A part that is None has its reason in `missing`, under the part's name."""
 

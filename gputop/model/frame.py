@@ -1,4 +1,4 @@
-"""A frame: everything known at one moment, immutable, the one thing that travels."""
+"""A fact: what somebody who looked inside a process says of it. It travels with the frames, so that a replay has it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,30 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Literal, cast
 
-from gputop.declare import record
-from gputop.model.fact import Fact
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model.gpu import Gpu
 from gputop.model.host import Cgroup, Host
 from gputop.model.process import Identity, Job, Process, identity_of
 
+Witness = Literal["stack", "trace", "notes", "meter"]
+
+
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """One thing that a profile of stacks, a trace, or the notes of the program itself say of a process."""
+
+    process: Annotated[Identity, "whom it is said of"]
+    witness: Annotated[Witness, "who says it"]
+    name: Annotated[str, "what it is, for the rules: loads-in-main, launch-bound"]
+    text: Annotated[str, "the same in words, with its numbers"]
+    share: Annotated[float | None, "of the time, 0 to 1"] = None
+    age_s: Annotated[float, "how old it is at this frame, in seconds"] = 0.0
+
+
 Subject = Literal["driver", "processes", "host", "monitor"]
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
     """One line for the header or an empty state: what is wrong, and lines that help."""
 
@@ -25,7 +39,7 @@ class Note:
     help: Annotated[tuple[str, ...], "lines that say what to do about it; commands stand in backticks"] = ()
 
 
-@record(frozen=True, kw_only=True)
+@frozen_dataclass(frozen=True, kw_only=True)
 class Frame:
     """One look at the machine. `mono_s` is for rates and ages, `wall_s` for people."""
 

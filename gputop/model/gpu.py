@@ -1,12 +1,52 @@
-"""One GPU, or one MIG instance, at one moment."""
+"""The links of a GPU in detail: what one NVLink says of itself, and what PCIe counted."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from gputop.declare import record
-from gputop.model.links import NvLink, PcieErrors
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model.metric import Missing, Unit, metric
+
+_COUNT = Unit.COUNT
+
+
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
+class NvLink:
+    """NVLinks of one GPU that say the same: on a healthy GPU all of them. Counts are of each link, since its start."""
+
+    numbers: Annotated[str, "which links, as a list of ranges"]
+    up: bool | None = metric(Unit.FLAG, "the link is up")
+    speed_bytes_per_s: float | None = metric(Unit.BYTES_PER_S, "speed of the link, each way")
+    replays: int | None = metric(_COUNT, "packets sent again (up to Hopper)")
+    recoveries: int | None = metric(_COUNT, "times the link went down and was brought back")
+    recoveries_failed: int | None = metric(_COUNT, "times it was not brought back (from Blackwell on)")
+    crc_errors: int | None = metric(_COUNT, "packets with a wrong checksum (up to Hopper)")
+    effective_errors: int | None = metric(_COUNT, "errors that error correction left (from Blackwell on)")
+    effective_error_rate: float | None = metric(_COUNT, "errors per bit after error correction (from Blackwell on)")
+    symbol_errors: int | None = metric(_COUNT, "errors before error correction (from Blackwell on)")
+    symbol_error_rate: float | None = metric(_COUNT, "errors per bit before error correction (from Blackwell on)")
+
+
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
+class PcieErrors:
+    """What went wrong on PCIe since the driver was loaded; which of it is counted depends on the card."""
+
+    replay_rollovers: int | None = metric(
+        _COUNT, "times a packet was sent again so often that the link was trained anew"
+    )
+    recoveries: int | None = metric(_COUNT, "times the link had to recover")
+    correctable: int | None = metric(_COUNT, "errors the link corrected itself")
+    non_fatal: int | None = metric(_COUNT, "errors that lost a packet")
+    fatal: int | None = metric(_COUNT, "errors that broke the link")
+    unsupported_requests: int | None = metric(_COUNT, "requests the GPU could not serve")
+    naks_received: int | None = metric(_COUNT, "packets the other side refused")
+    naks_sent: int | None = metric(_COUNT, "packets the GPU refused")
+    bad_packets: int | None = metric(_COUNT, "damaged packets of data (TLP)")
+    bad_link_packets: int | None = metric(_COUNT, "damaged packets of the link itself (DLLP)")
+    checksum_errors: int | None = metric(_COUNT, "packets with a wrong link checksum (LCRC)")
+    receiver_errors: int | None = metric(_COUNT, "signals the receiver could not read")
+    lane_errors: int | None = metric(_COUNT, "errors on single lanes")
+
 
 Condition = Literal["ok", "starting", "hung", "lost", "asleep"]
 Throttle = Literal[
@@ -26,7 +66,7 @@ _P, _B, _R, _W, _C, _M, _N = (
 )
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Xid:
     """A driver error event: its number and when gputop saw it."""
 
@@ -34,7 +74,7 @@ class Xid:
     wall_s: Annotated[float, "when it was seen, as `wall_s` of a frame"]
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
     """What the driver measured between two looks: values at an even step, oldest first."""
 
@@ -43,7 +83,7 @@ class Series:
     values: Annotated[tuple[float, ...], "the values, oldest first"]
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
     """One video engine."""
 
@@ -51,7 +91,7 @@ class Engine:
     busy_percent: float | None = metric(_P, "time the engine was busy, since the last look (GPM)", top=100)
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
     """One device. `uuid` is the identity; `index` is for people and changes when a card is lost."""
 

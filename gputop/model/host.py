@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model.metric import Missing, Unit, metric
 
 _P, _B, _R, _N, _S = Unit.PERCENT, Unit.BYTES, Unit.BYTES_PER_S, Unit.PER_S, Unit.SECONDS
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Pressure:
     """Pressure stall of one resource: time in which tasks waited for it (PSI)."""
 
@@ -19,7 +19,7 @@ class Pressure:
     some_avg10_percent: float | None = metric(_P, "the kernel's 10 s average of it", top=100)
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
     """One block device."""
 
@@ -36,7 +36,7 @@ class Disk:
     queued: float | None = metric(Unit.COUNT, "requests in flight, mean")
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Mount:
     """One mounted file system that holds data."""
 
@@ -54,7 +54,7 @@ class Mount:
     retransmits_per_s: float | None = metric(_N, "requests sent again (NFS)", history=True)
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
     """One network interface, or one port of an InfiniBand or RoCE adapter."""
 
@@ -74,7 +74,7 @@ class Network:
     congestion_handled_per_s: float | None = metric(_N, "notices of congestion obeyed: this port slowed down (RoCE)")
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """One NUMA node: a part of the memory, and the CPUs that are near to it."""
 
@@ -86,7 +86,7 @@ class Node:
     remote_per_s: float | None = metric(_N, "pages taken here by CPUs of other nodes")
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Cgroup:
     """What confines some processes: the limits over their control group, and how hard they are hit.
 
@@ -117,7 +117,7 @@ class Cgroup:
     missing: Annotated[tuple[Missing, ...], "what is not known of it, and why"] = ()
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
     """The machine: CPUs, memory, storage, networks."""
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import field, fields
 from enum import Enum
 from functools import cache
 from typing import Annotated, Any, Literal
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 
 Reason = Literal["unsupported", "denied", "stale", "lost", "absent", "implausible"]
 
@@ -29,7 +31,7 @@ class Unit(str, Enum):
     WORD = "word"
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:
     """Why a value is None: the metric's name, the reason, and what would unlock it."""
 
@@ -38,7 +40,7 @@ class Missing:
     unlock: Annotated[str | None, "what would give it a value"] = None
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Metric:
     """The declaration of one metric, as help, JSON, CSV and history read it."""
 
@@ -60,3 +62,14 @@ def metrics(owner: type) -> tuple[Metric, ...]:
     """The metrics that a model class declares, in order."""
     name = owner.__name__.lower()
     return tuple(Metric(name, f.name, **f.metadata) for f in fields(owner) if "unit" in f.metadata)
+
+
+def check_filled(wanted: Iterable[str], filled: Iterable[str]) -> None:
+    """TypeError unless the two hold the same names, each once."""
+    declared, times = set(wanted), Counter(filled)
+    if problems := [
+        *(f"{name} is filled by nobody" for name in sorted(declared - times.keys())),
+        *(f"{name} is not declared in the model" for name in sorted(times.keys() - declared)),
+        *(f"{name} is filled {count} times" for name, count in sorted(times.items()) if count > 1),
+    ]:
+        raise TypeError("; ".join(problems))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import fields
 from enum import Enum
 from operator import attrgetter
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model.metric import Missing, Unit, metric
 
 _P, _B, _R, _N, _S = Unit.PERCENT, Unit.BYTES, Unit.BYTES_PER_S, Unit.PER_S, Unit.SECONDS
@@ -32,7 +34,7 @@ pid_of, identity_of = attrgetter("pid"), attrgetter(*Identity._fields)
 Phase = Literal["data", "optimizer", "rest"]
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class SlowStep:
     """An optimizer step that took over twice the median of those around it."""
 
@@ -41,7 +43,7 @@ class SlowStep:
     phase: Annotated[Phase, "what took longer than usual: the wait for data, the optimizer, or the rest"]
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Noted:
     """A number that a program has noted of its training: `gputop.note(loss=...)`, `gputop.mark("epoch", 3)`."""
 
@@ -62,7 +64,7 @@ class Role(str, Enum):
     OTHER = "other"
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class GpuShare:
     """What one process has of one GPU."""
 
@@ -75,7 +77,7 @@ class GpuShare:
     vram_bytes: int | None = metric(_B, "device memory it holds on this GPU", history=True)
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
     """One process. Of a process that /proc does not show, only pid, `unseen` and `gpus` are known."""
 
@@ -199,7 +201,7 @@ class Process:
         return any(name.startswith(_TALKING) for name, _ in self.thread_names)
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """Processes that train one model: a launcher, its ranks, their loaders."""
 
@@ -218,3 +220,28 @@ class Job:
     def steps(self) -> bool:
         """Whether its launcher is one of ranks that step together, and of nothing else."""
         return self.launcher in ("torchrun", "accelerate", "deepspeed", "composer", "horovod")
+
+
+_NAMES = frozenset(field.name for field in fields(Process))
+
+
+def _copier() -> Callable[[Process], Process]:
+    # a line for each field, as dataclasses write their own methods: a seventh of what a loop over them costs
+    lines = (f"    copy.{name} = process.{name}" for name in sorted(_NAMES))
+    scope: dict[str, Any] = {"new": object.__new__, "kind": Process}
+    exec("\n".join(("def copied(process):", "    copy = new(kind)", *lines, "    return copy")), scope)
+    copied: Callable[[Process], Process] = scope["copied"]
+    return copied
+
+
+_copied = _copier()
+
+
+def changed(process: Process, **changes: Any) -> Process:
+    """A copy with these fields; TypeError for one that there is not."""
+    copy = _copied(process)
+    for name, value in changes.items():
+        if name not in _NAMES:
+            raise TypeError(f"a process has no {name}")
+        setattr(copy, name, value)
+    return copy

@@ -12,11 +12,9 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from gputop.model.fact import Fact
-from gputop.model.frame import Frame
-from gputop.model.gpu import Engine, Gpu, Series
+from gputop.model.frame import Fact, Frame
+from gputop.model.gpu import Engine, Gpu, NvLink, PcieErrors, Series
 from gputop.model.host import Cgroup, Disk, Host, Mount, Network, Node, Pressure
-from gputop.model.links import NvLink, PcieErrors
 from gputop.model.metric import Missing, Unit, metrics
 from gputop.model.process import GpuShare, Process
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.paste.pasted import lines, number
 from gputop.safe.text import clean
 
@@ -52,7 +52,7 @@ _MOST_FORMS = 20  # lines whose last cells are compared
 _UNIT = re.compile(r"\[(\w{1,8})\]$")
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
     """One line: what one GPU did at one moment; None what it does not say."""
 
@@ -70,7 +70,7 @@ class Sample:
     reasons: int
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Series:
     """The samples of one GPU, in the order of the file."""
 
@@ -82,7 +82,7 @@ class Series:
         return [value for one in self.samples if (value := getattr(one, name)) is not None]
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
     """All of it: series by GPU, lines left out, and whether the columns were guessed or GPUs cannot be told apart."""
 

@@ -8,10 +8,9 @@ from itertools import pairwise
 from typing import Any
 
 from gputop import units
-from gputop.page import Do, Point, Table
 from gputop.paste.gpu_csv import Log, Sample, Series, looks_like, parse
-from gputop.paste.limits import Limits
-from gputop.paste.pasted import Kind, Pasted, by_severity, median
+from gputop.paste.pasted import Kind, Limits, Pasted, by_severity, median
+from gputop.report import Do, Point, Table
 from gputop.severity import by_lost_share
 
 _LIMIT = Limits("paste-gpu-csv")

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gputop import pytorch, units
-from gputop.declare import record
-from gputop.page import Do, Point
-from gputop.paste.limits import Limits
-from gputop.paste.pasted import torch_version
+from gputop.frozen_dataclass import frozen_dataclass
+from gputop.paste.pasted import Limits, torch_version
+from gputop.report import Do, Point
 
 _LIMIT = Limits("paste-log")
 
@@ -38,7 +37,7 @@ _BYTES = {"bytes": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40, "k
 _BEFORE = 120  # lines of a traceback that are looked at
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class OutOfMemory:
     """What the message says, in bytes; None what it does not."""
 

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gputop.declare import record
-from gputop.page import Do, Point
-from gputop.paste.limits import Limits
-from gputop.paste.pasted import median
+from gputop.frozen_dataclass import frozen_dataclass
+from gputop.paste.pasted import Limits, median
 from gputop.pytorch import CLIP, DETECT_ANOMALY
+from gputop.report import Do, Point
 from gputop.safe.text import clean
 
 _LIMIT = Limits("paste-log")
@@ -45,7 +44,7 @@ _ANOMALY_STEP = Do(
 )
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
     """The first number that was none, in which line and step, and the finite values before it.
 

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gputop import pytorch
-from gputop.declare import record
-from gputop.page import Do, Point
-from gputop.paste.limits import Limits
-from gputop.paste.pasted import torch_version
+from gputop.frozen_dataclass import frozen_dataclass
+from gputop.paste.pasted import Limits, torch_version
+from gputop.report import Do, Point
 from gputop.safe.text import clean
 
 _LIMITS = Limits("paste-log")
@@ -36,7 +35,7 @@ _NCCL = re.compile(r"nccl", re.IGNORECASE)
 _MOST_RANKS = 100_000
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Timeout:
     """What one rank says of the collective that it gave up."""
 

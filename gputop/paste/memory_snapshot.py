@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gputop import pytorch, units
-from gputop.declare import record
-from gputop.page import Do, Point, Table
-from gputop.paste.limits import Limits
-from gputop.paste.pasted import LONGEST_NAME, Pasted, by_severity
+from gputop.frozen_dataclass import frozen_dataclass
+from gputop.paste.pasted import LONGEST_NAME, Limits, Pasted, by_severity
 from gputop.paste.plain_pickle import plain
+from gputop.report import Do, Point, Table
 from gputop.safe.files import Refused
 from gputop.safe.text import clean
 
@@ -28,7 +27,7 @@ _NOWHERE = "(no Python frame was recorded)"
 _ACTIVE, _PENDING = "active_allocated", ("active_pending_free", "active_awaiting_free")
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
     """One GPU's memory in bytes, where it was allocated, and what happened to it."""
 

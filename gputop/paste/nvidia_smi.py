@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.paste.pasted import lines, number
 from gputop.safe.text import clean
 
@@ -23,7 +23,7 @@ _MOST_VALUES = 4000  # of one GPU
 _UNKNOWN = ("N/A", "[N/A]", "Unknown Error", "Not Supported", "[Not Supported]", "")
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Program:
     """A process that has memory on a GPU."""
 
@@ -32,7 +32,7 @@ class Program:
     used_bytes: float | None
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
     """One GPU: its values by the sections they stand in, outermost first."""
 

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gputop import units
-from gputop.page import Do, Point, Table
-from gputop.paste.limits import Limits
 from gputop.paste.nvidia_smi import Card, cut, looks_like, parse, without_end
-from gputop.paste.pasted import Kind, Pasted, by_severity
+from gputop.paste.pasted import Kind, Limits, Pasted, by_severity
+from gputop.report import Do, Point, Table
 
 CUT = "It is cut: the end of a GPU's values is missing, and of other GPUs perhaps all."
 _LIMIT = Limits("paste-nvidia-smi")

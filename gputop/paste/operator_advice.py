@@ -8,11 +8,10 @@ from functools import cached_property
 from typing import Any
 
 from gputop import num_workers
-from gputop.page import Point, Table
-from gputop.paste.limits import Limits
 from gputop.paste.operator_table import OperatorTable, Row, looks_like, parse
 from gputop.paste.pasted import Kind as Form
-from gputop.paste.pasted import Pasted, by_severity
+from gputop.paste.pasted import Limits, Pasted, by_severity
+from gputop.report import Point, Table
 from gputop.severity import by_lost_share
 from gputop.trace.names import FULL_PRECISION, FUSED, GEMM, Kind, kind
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.paste.pasted import LONGEST_NAME, lines
 from gputop.safe.text import clean
 
@@ -24,7 +24,7 @@ _CALLS = ("# of Calls", "Number of Calls", "Calls")
 _NOT_DEVICES = {"CPU"}
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """One row; times in microseconds, None where the table has no such column."""
 
@@ -37,7 +37,7 @@ class Row:
     self_device_bytes: float | None
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorTable:
     """The rows of one table, its totals over all rows, printed or not, and what was not understood."""
 

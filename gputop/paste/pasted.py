@@ -1,14 +1,42 @@
-"""What was read of a pasted text: its page, its JSON object; and the text itself, made plain lines."""
+"""The numbers by which a pasted text is judged: those of thresholds.toml, a site's in their place."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
-from gputop.declare import record
-from gputop.page import Page, Point, Table
+from gputop.frozen_dataclass import frozen_dataclass
+from gputop.report import Page, Point, Table
+from gputop.thresholds import Thresholds, shipped
+
+
+class Limits:
+    """A table of them: `limits["dip"]`."""
+
+    def __init__(self, table: str) -> None:
+        self._table = table
+
+    def __getitem__(self, name: str) -> float:
+        return _tables()[self._table][name]
+
+
+def adopt(site: Thresholds | None) -> None:
+    """Judge by the numbers of a site from here on; by ours where it has none."""
+    _site.clear()
+    if site is not None:
+        _site.append(site)
+
+
+_site: list[Thresholds] = []
+_shipped = cache(shipped)
+
+
+def _tables() -> Thresholds:
+    return _site[0] if _site else _shipped()
+
 
 LONGEST_LINE = 4000  # characters of a line that are looked at
 LONGEST_NAME = 120  # characters of a name that are shown
@@ -20,7 +48,7 @@ _TORCH = re.compile(r"(?:torch|pytorch)(?:[ _-]?version)?['\"]?[ :=v-]{1,4}(\d\.
 _FENCE = re.compile(r"\s*```\w*\s*$")
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Pasted:
     """What one pasted text says. `problems`: what of it was not read, said before all else."""
 
@@ -69,7 +97,7 @@ class Pasted:
         return {**head, **self.numbers, "notes": list(self.notes)}
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Kind:
     """One kind of text: what a person calls it, whether a text is one, what is read of it."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.safe.text import clean
 
 LONGEST = 300  # characters of a name
@@ -15,7 +15,7 @@ _INSTALLED = re.compile(
 )
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """One frame: a function that was called and not yet left. Clean text."""
 

@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.profile.code import is_own
 
 MOST_STACKS = 500_000
@@ -16,7 +16,7 @@ MOST_DEPTH = 500
 _LINE = re.compile(r":\d+\)$")
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Thread:
     """A thread that was sampled."""
 
@@ -30,7 +30,7 @@ class Thread:
         return "MainThread" in self.name or (self.pid is not None and self.tid == str(self.pid))
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Function:
     """A frame of any depth: samples in which it was innermost, and samples in which it was anywhere."""
 

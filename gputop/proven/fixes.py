@@ -9,8 +9,8 @@ from dataclasses import asdict
 from typing import Any
 from zlib import crc32
 
-from gputop.declare import record
 from gputop.diagnose import Finding
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Identity
 from gputop.proven.measured import METRICS, Gain, Measured, Spread, gain
 from gputop.proven.runs import Run
@@ -26,7 +26,7 @@ _SAME_BATCH = 0.1  # by which what a step takes may seem to differ
 _MOST_LOST = 0.9  # beyond it no gain is predicted, as nothing is said of it with the finding
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """What a later run was like, in which the cause was gone."""
 
@@ -38,7 +38,7 @@ class Outcome:
     differs: str = ""  # why it cannot be compared
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Fix:
     """A finding that was believed, kept until the same script runs without its cause."""
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
-from gputop.declare import record
-from gputop.known import added, mean
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Gpu, Job, Process, Role
+from gputop.optional_sums import added, mean
 
 KEPT_S = 150.0
 BLOCK_S = 10.0
@@ -20,7 +20,7 @@ _MOST = 400  # samples of a job
 _PINS = "pt_data_pin"
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Spread:
     """The median of the blocks of a window, and the quarter and three quarters of them."""
 
@@ -29,7 +29,7 @@ class Spread:
     high: float
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
     """A window of one run. What was not measured is None."""
 

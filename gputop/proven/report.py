@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
-from gputop.page import Page, Table
+from gputop.labels import amount
 from gputop.proven.fixes import Fix, encoded
 from gputop.proven.measured import LEAST_GAIN, Gain, Measured
 from gputop.proven.runs import UNSHOWN, differences
-from gputop.words import amount
+from gputop.report import Page, Table
 
 NOT_SEEN = "cause gone, what was changed is not visible"
 _SHOWN_BY = {"num_workers": "loader", "OMP_NUM_THREADS": "threads"}  # arguments that say the same

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from gputop.declare import record
-from gputop.diagnose.command import program
+from gputop.diagnose.start_command import program
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Job, Process
 from gputop.safe.text import clean, redact_argv
 
@@ -46,7 +46,7 @@ class Difference(NamedTuple):
     text: str  # batch-size 64 → 128
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """What a job runs, where, and on what."""
 

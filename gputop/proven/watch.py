@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Protocol
 
 from gputop.diagnose import Finding
-from gputop.diagnose.concerns import names
 from gputop.diagnose.finding import POSSIBLE
 from gputop.diagnose.state import JobState, trouble
+from gputop.diagnose.subject_overlap import names
 from gputop.model import Frame, Identity, Job, Process
 from gputop.monitor import Update
 from gputop.proven.fixes import Fix, Outcome, advised, other_batch, predicted

@@ -7,8 +7,8 @@ import zlib
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, cast
 
-from gputop.declare import record
 from gputop.export import codec
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame
 from gputop.model.ranges import held
 from gputop.safe.text import clean
@@ -40,7 +40,7 @@ class Times(NamedTuple):
     whole: bool  # else it is what changed since the frame before it
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Event:
     """Something that happened at the frame before it."""
 

@@ -13,11 +13,10 @@ from threading import Event as Signal
 from typing import BinaryIO
 
 from gputop.model import Frame, Identity, Missing
-from gputop.record.index import Entry, Index
+from gputop.record.deltas import Step, noted, shown, steps
+from gputop.record.index import Entry, Index, Timeline
 from gputop.record.lines import Damage, read
 from gputop.record.parse import Header, Newer, Times, glance, parse
-from gputop.record.step import Step, noted, shown, steps
-from gputop.record.timeline import Timeline
 from gputop.safe.files import Refused
 from gputop.safe.text import clean
 from gputop.source import EVERYTHING, RECORDED, UNRECORDED, Interest, Mark, Wish

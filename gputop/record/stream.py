@@ -13,13 +13,12 @@ from itertools import chain
 from threading import Event as Signal
 
 from gputop.model import Frame, Identity, Missing, Note
-from gputop.record.lines import Damage, Splitter
-from gputop.record.member import MAGIC
+from gputop.record.deltas import Step, noted, shown, steps
+from gputop.record.index import Timeline
+from gputop.record.lines import MAGIC, Damage, Splitter
 from gputop.record.parse import Header, Newer, glance
-from gputop.record.step import Step, noted, shown, steps
-from gputop.record.timeline import Timeline
+from gputop.safe.bounded_gzip import Bomb, Unpacker
 from gputop.safe.files import Refused
-from gputop.safe.packed import Bomb, Unpacker
 from gputop.source import EVERYTHING, RECORDED, UNRECORDED, Interest, Wish
 
 _CHUNK = 1 << 16

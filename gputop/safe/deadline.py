@@ -1,17 +1,35 @@
-"""Calls on paths that another process chose, each with a deadline: what lies on a dead mount never answers.
-
-A thread inside such a call cannot be ended, and Python sees no Ctrl+C there. So the call is made in a daemon thread,
-and the caller, whose wait signals interrupt, goes on without it.
-"""
+"""Waiting for several files or sockets at once."""
 
 from __future__ import annotations
 
 import errno
 import os
+import selectors
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from threading import Event, Lock, Thread
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
+
+
+class _File(Protocol):
+    def fileno(self) -> int: ...
+
+
+_F = TypeVar("_F", bound=_File)
+
+
+def readable(files: Iterable[_F], seconds: float) -> list[_F]:
+    """Those that can be read, or have ended, within so many seconds; none if there is none until then.
+
+    Not by select.select: it refuses numbers from 1024 on, and so many files of /proc are open where jobs have many
+    threads.
+    """
+    with selectors.PollSelector() as waiting:
+        by_number = {file.fileno(): file for file in files}
+        for number in by_number:
+            waiting.register(number, selectors.EVENT_READ)
+        return [by_number[key.fd] for key, _ in waiting.select(seconds)]
+
 
 T = TypeVar("T")
 

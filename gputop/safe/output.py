@@ -1,8 +1,36 @@
-"""Standard output as a place for lines, one after the other, whatever else is done with its number."""
+"""Where lines go: standard output, the characters its reader understands, and files of ours that only grow."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
+import stat
+import sys
+from collections.abc import Mapping
+
+from gputop.safe.files import Refused
+
+
+def plain(ascii: str, encoding: str | None) -> bool:
+    """Whether a stream of this encoding gets ASCII only; `ascii` is the setting: auto, on or off."""
+    return ascii == "on" or (ascii != "off" and not _is_utf8(encoding or ""))
+
+
+def understood(encoding: str | None, environ: Mapping[str, str]) -> str:
+    """The encoding of who reads a standard stream that Python writes in this one.
+
+    In the C locale, and in one that is not installed, Python writes UTF-8 whoever reads (PEP 538, PEP 540). A locale
+    that is named and does not say UTF-8 is believed; none named, as in most containers, says nothing.
+    """
+    unasked = sys.flags.utf8_mode and not (environ.get("PYTHONUTF8") or environ.get("PYTHONIOENCODING"))
+    named = environ.get("LC_ALL") or environ.get("LANG") or "UTF-8"  # LC_CTYPE: Python has put its own there
+    return "ascii" if unasked and not _is_utf8(named) else encoding or "ascii"
+
+
+def _is_utf8(name: str) -> bool:
+    """Whether an encoding, or the one that a locale names, is UTF-8."""
+    return name.lower().replace("-", "").partition("@")[0].endswith("utf8")
 
 
 class Output:
@@ -22,3 +50,89 @@ class Output:
 
     def close(self) -> None:
         """Nothing is left open but what ends with the program: others print too."""
+
+
+_FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+
+
+class Appended:
+    """A new file of mode 0600, or one that was there and is ours, locked against a second writer."""
+
+    def __init__(self, path: str) -> None:
+        """Refused says in one line what cannot be written to and why."""
+        if not path:
+            raise Refused("the name of the file is missing: give one, or - to print")
+        self.path = path
+        try:
+            self._fd = _open(path)
+        except OSError as error:
+            raise Refused(f"{path}: {os.strerror(error.errno or 0)}: not written; choose another file") from None
+        try:
+            self.size = _checked(path, self._fd)  # in bytes, of what is whole
+        except Refused:
+            os.close(self._fd)
+            raise
+
+    def withhold(self) -> None:
+        """What was there before, and is gone on with, is from here on for nobody else's eyes: mode 0600."""
+        with contextlib.suppress(OSError):  # a file system without modes
+            os.fchmod(self._fd, 0o600)
+
+    def read(self, size: int, place: int) -> bytes:
+        """Bytes from a place on, as many as there are; OSError if the disk says no."""
+        return os.pread(self._fd, size, place)
+
+    def append(self, data: bytes) -> None:
+        """Write all of it; OSError leaves the file as it was before."""
+        done = 0
+        try:
+            while done < len(data):
+                done += os.pwrite(self._fd, data[done:], self.size + done)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._fd, self.size)
+            raise
+        self.size += done
+
+    def cut(self, size: int) -> None:
+        """Let go of everything after so many bytes: what a crash left there is not whole."""
+        os.ftruncate(self._fd, size)
+        self.size = size
+
+    def cut_line(self, most: int) -> bool:
+        """Let go of a last line that does not end; False if it is longer than this."""
+        begin = max(0, self.size - most)
+        whole = self.read(self.size - begin, begin).rfind(b"\n") + 1
+        if not whole and begin:
+            return False
+        self.cut(begin + whole)
+        return True
+
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self._fd)
+
+
+def _open(path: str) -> int:
+    try:
+        return os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        pass
+    if os.path.islink(path):
+        raise Refused(f"{path} is a link: not written through; name the file itself")
+    return os.open(path, _FLAGS)
+
+
+def _checked(path: str, fd: int) -> int:
+    info = os.fstat(fd)
+    if not stat.S_ISREG(info.st_mode):
+        raise Refused(f"{path} is not a regular file: not written; choose another file")
+    if info.st_uid != os.geteuid():
+        raise Refused(f"{path} belongs to another user (uid {info.st_uid}): not written; choose another file")
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise Refused(f"{path} is being written by another gputop: choose another file") from None
+    except OSError:
+        pass  # a file system without locks
+    return os.fstat(fd).st_size

@@ -1,4 +1,4 @@
-"""The terminal is given back, however we end: by key, by signal, by a crash, or because the line is dead."""
+"""A child that gives the terminal back where the program cannot: it was ended by SIGKILL."""
 
 from __future__ import annotations
 
@@ -9,12 +9,132 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from threading import Thread
+from time import sleep
 from typing import Any, NoReturn
 
 from gputop.safe.crash import Crashes
-from gputop.safe.hangup import on_ending
-from gputop.safe.restorer import Restorer, still_ours
+
+_NAME = b"gputop-restore"  # as ps and top show it; the kernel keeps fifteen characters
+_REAP_S = 0.2
+
+
+class Restorer:
+    """Waits for the end of this process in a session of its own, so that no signal of the terminal reaches it."""
+
+    def __init__(self, restore: Callable[[], None], keep: int) -> None:
+        """`restore` runs in the child, after an end without a word; of the files only `keep` is open there."""
+        reader, self._writer = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            try:
+                if _holds_at_the_end(reader, keep):
+                    restore()
+            finally:
+                os._exit(0)
+        os.close(reader)
+
+    def holds(self, terminal: bool) -> None:
+        """Whether the terminal is the program's now; while it is suspended the shell has it back."""
+        try:
+            os.write(self._writer, b"+" if terminal else b"-")
+        except OSError:  # somebody has ended it
+            pass
+
+    def dismiss(self) -> None:
+        """The terminal has been given back: it ends, and is waited for, but not for long."""
+        try:
+            os.write(self._writer, b".")
+            os.close(self._writer)
+            deadline = time.monotonic() + _REAP_S
+            while os.waitpid(self._pid, os.WNOHANG)[0] == 0 and time.monotonic() < deadline:
+                time.sleep(0.001)
+        except OSError:  # somebody has ended it
+            pass
+
+
+def _holds_at_the_end(reader: int, keep: int) -> bool:
+    """Waits until the pipe is closed: whether the program held the terminal then, and gave it back to nobody."""
+    os.setsid()
+    for number in range(1, signal.NSIG):
+        if number not in (signal.SIGKILL, signal.SIGSTOP):
+            try:
+                signal.signal(number, signal.SIG_DFL)
+            except (OSError, ValueError):
+                pass
+    least, most = sorted((reader, keep))
+    os.closerange(0, least)
+    os.closerange(least + 1, most)
+    os.closerange(most + 1, os.sysconf("SC_OPEN_MAX"))
+    with open("/proc/self/comm", "wb", buffering=0) as comm:
+        comm.write(_NAME)
+    held = False
+    while (word := os.read(reader, 1)) in (b"+", b"-"):
+        held = word == b"+"
+    return held and not word
+
+
+def still_ours(tty: int) -> bool:
+    """Whether the line is as a full-screen program left it: a shell that reads by itself lets the line make signals."""
+    return not termios.tcgetattr(tty)[3] & (termios.ICANON | termios.ISIG)
+
+
+ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def on_ending(take: Callable[[int, object], None], numbers: Iterable[int] = ENDINGS) -> None:
+    """Have the signals taken, from now on. Main thread only.
+
+    Ctrl+C counts also where a shell has it ignored, as a script does for what it runs in the background: with the
+    script its recorder is to end.
+    """
+    for number in numbers:
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, take)
+
+
+DEAF_LOOKS, _LOOK_S = 3, 0.4  # in a row, until the main thread counts as stuck in the kernel
+_PENDING = (b"SigPnd:", b"ShdPnd:")
+
+
+def end_when_deaf() -> None:
+    """End the command when the main thread does not get to an ending signal, in a thread of its own.
+
+    A call on a dead mount lets no handler run, and only a signal without a handler would interrupt it.
+    """
+    # a thread that could take the signal itself would leave nothing pending, and the main thread never hears of it
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
+    Thread(target=_listen, name="endings", daemon=True).start()
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def waiting(status: bytes) -> int:
+    """The first ending signal that is pending and not blocked, by the text of /proc/PID/status; 0 for none."""
+    fields = {key: value for key, _, value in (line.partition(b"\t") for line in status.splitlines())}
+    try:
+        pending = int(fields[_PENDING[0]], 16) | int(fields[_PENDING[1]], 16)
+        open_ = pending & ~int(fields[b"SigBlk:"], 16)
+    except (KeyError, ValueError):
+        return 0
+    return next((int(number) for number in ENDINGS if open_ >> (number - 1) & 1), 0)
+
+
+def _listen() -> None:
+    looks = 0
+    while looks < DEAF_LOOKS:
+        sleep(_LOOK_S)
+        try:
+            with open("/proc/self/status", "rb") as file:
+                number = waiting(file.read())
+        except OSError:
+            return
+        looks = looks + 1 if number else 0
+    with suppress(OSError, ValueError):  # closed
+        os.write(sys.stderr.fileno(), b"gputop: ended while a file did not answer: a dead mount?\n")
+    os._exit(128 + number)
+
 
 ROOM_FOR_PROCESSES = 60, 20  # columns, lines: tmux leaves 80x23 of 80x24, and 79 of 160 columns beside another
 NO_TERMINAL = 64  # EX_USAGE of sysexits.h

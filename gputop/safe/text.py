@@ -6,8 +6,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from gputop.safe.clients import NAMED, lettered
-from gputop.safe.telling import Place, is_secret
+from gputop.safe.secret_names import NAMED, Place, is_secret, lettered
 
 LIMIT = 4096
 MASK = "***"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from statistics import median
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.trace.breakdown import Breakdown
 from gputop.trace.names import Kind
 from gputop.trace.verdict import View, memory_peak
@@ -13,7 +13,7 @@ from gputop.trace.verdict import View, memory_peak
 _NOTHING = 0.01  # of a step; smaller changes are not told
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """One number before and after; None is unknown."""
 
@@ -28,7 +28,7 @@ class Change:
         return self.after / self.before if self.before and self.after is not None else None
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Diff:
     """Two traces held against each other, everything a step."""
 

@@ -1,19 +1,131 @@
-"""The events of a Chrome trace from pieces of its text, thousands at a time, in flat memory.
-
-The standard library's decoder reads whole values only, and one call an event costs as much as the event. So a stretch
-of the text that looks like whole events is decoded as one list; where that fails (a file may be cut, damaged or made
-up), event by event, and what cannot be read is skipped and counted.
-"""
+"""The events of a Chrome trace from pieces of its text, thousands at a time, in flat memory."""
 
 from __future__ import annotations
 
+import fcntl
 import json
+import marshal
+import os
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
 
-from gputop.trace import repair
+import gputop
+from gputop.safe import programs
+from gputop.safe.files import Refused
+from gputop.trace.names import UNQUOTED
+from gputop.trace.text import Text
+
+PATHS, NUMBERS, CONTROLS, QUOTES = "paths of Windows", "nan, inf", "tabs and line ends in names", "quotes in names"
+COMMAS = "commas"  # between events, or entries of the head: missing, or more than one
+_BARE = re.compile(
+    r"(?<=[:,\[\s])(?!-?(?-i:NaN|Infinity)\b)([-+]?)(nan|inf(?:inity)?)(?:\([a-z0-9]*\))?(?=\s*[,\]}])", re.IGNORECASE
+)
+_ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\')
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_CONTROL = re.compile(r"[\x01-\x1f]")
+_KEY = re.compile(r'"\s*:')  # in a name: the end of that is missing, and it goes on in the next event
+_AFTER = re.compile(r"\s*(?:[,\]]|$)")  # what follows an event
+_MOST_QUOTES = 100  # in one event
+_MOST_CHARS = 1 << 16  # of such an event
+
+Found = dict[str, int]  # how many of each kind
+lenient = json.JSONDecoder(strict=False).raw_decode
+
+
+def mend(part: str) -> tuple[str, Found]:
+    """The text with bare words and wrong escapes put right, and how many.
+
+    Old files of Kineto have N/A without quotes, which is known and not counted.
+    """
+    part = UNQUOTED.sub("null", part)
+    paths = 0
+    if "\\" in part:
+        part, paths = _escaped(part)
+    part, bare = _BARE.subn(_json_number, part)
+    return part, {PATHS: paths, NUMBERS: bare}
+
+
+def controls(part: str) -> Found:
+    """How many strings of a text hold characters that JSON wants escaped; the text is JSON but for that."""
+    return {CONTROLS: sum(1 for text in _STRING.finditer(part) if _CONTROL.search(text[0]))}
+
+
+def mended_event(text: str, at: int) -> tuple[Any, int, Found] | None:
+    """The event that begins here, though raw tabs, line ends or quotes are in its strings; where it ends, what it had.
+
+    None where that does not put it right, or only by taking a part of the next event for a name.
+    """
+    part = text[at : at + _MOST_CHARS]
+    places: list[int] = []  # where a quote is escaped now, in the text with the others escaped
+    while len(places) <= _MOST_QUOTES:
+        try:
+            value, end = lenient(part)
+            wrong = [] if _AFTER.match(part, end) else [_quote_before(part, end)]
+        except json.JSONDecodeError as error:
+            value, end, wrong = None, 0, _quotes(part, error)
+        except (RecursionError, ValueError):  # too deep, or a number too long to be read
+            return None
+        if wrong and wrong[0] >= 0:
+            for place in reversed(wrong):
+                part = f"{part[:place]}\\{part[place:]}"
+                places = [known + (known > place) for known in places] + [place]
+            continue
+        if wrong or not end:
+            return None
+        whole, raw = part[:end], controls(part[:end])
+        strings = [found for found in _STRING.finditer(whole) if any(found.start() < p < found.end() for p in places)]
+        if "\0" in whole or any(_KEY.search(found[0]) or "\n" in found[0] for found in strings):
+            return None
+        return value, at + end - len(places), {**raw, QUOTES: len(strings)}
+    return None
+
+
+def _quotes(part: str, error: json.JSONDecodeError) -> list[int]:
+    """The quotes that ended a string too early, or began one within another, by what the decoder stumbled over."""
+    close = _quote_before(part, error.pos)
+    if close < 0 or part[close + 1 : error.pos].strip(" \t\r\n,"):
+        return []
+    if error.msg.startswith(("Expecting ',' delimiter", "Expecting property name")):
+        return [close]
+    if error.msg.startswith("Expecting ':' delimiter"):  # what it took for a key belongs to the value before
+        begin = _quote_before(part, close)
+        before = _quote_before(part, begin)
+        if before >= 0 and not part[before + 1 : begin].strip(" \t\r\n,"):
+            return [before, begin]
+    return []
+
+
+def _quote_before(part: str, at: int) -> int:
+    """The last quote before a place that no backslash escapes; -1 where there is none."""
+    while (at := part.rfind('"', 0, max(at, 0))) >= 0:
+        if (at - len(part[:at].rstrip("\\"))) % 2 == 0:
+            return at
+    return -1
+
+
+def _escaped(part: str) -> tuple[str, int]:
+    """Backslashes that escape nothing stand for themselves: a path of Windows."""
+    wrong = 0
+
+    def better(found: re.Match[str]) -> str:
+        nonlocal wrong
+        if len(found[0]) > 1:
+            return found[0]
+        wrong += 1
+        return "\\\\"
+
+    return _ESCAPE.sub(better, part), wrong
+
+
+def _json_number(found: re.Match[str]) -> str:
+    minus = "-" if found[1] == "-" else ""
+    return "NaN" if found[2].lower() == "nan" else f"{minus}Infinity"
+
 
 MOST_EVENTS = 50_000_000
 MOST_DAMAGE = 1_000  # places; who has more has made it up
@@ -83,7 +195,7 @@ class Events:
     def _keyed(self) -> Iterator[list[Any]]:
         found, known, self._passed = False, 0, 0
         while (sign := self._peek()) == '"':
-            self.repaired[repair.COMMAS] += self._passed != (known > 0)
+            self.repaired[COMMAS] += self._passed != (known > 0)
             known += 1
             key = self._value(MOST_VALUE)
             if not isinstance(key, str) or self._peek() != ":":
@@ -104,7 +216,7 @@ class Events:
             if key in HEAD:
                 self.head[key] = value
         self.ended = sign == "}"
-        self.repaired[repair.COMMAS] += self._passed if self.ended else 0
+        self.repaired[COMMAS] += self._passed if self.ended else 0
         self._at += self.ended
         if not found:
             raise NoTrace("it has no traceEvents")
@@ -138,10 +250,10 @@ class Events:
         part = text[begin : end + 1]
         batch = _loads(part)
         if batch is None:
-            mended, found = repair.mended(part)
+            mended, found = mend(part)
             batch = _loads(mended) if mended != part else None
             if batch is None and (batch := _loads(mended, strict=False)):
-                found |= repair.controls(mended)
+                found |= controls(mended)
             if batch:
                 self.repaired.update(found)
         if batch:
@@ -158,7 +270,7 @@ class Events:
             self._passed = 0
             sign = self._peek()
             if sign == "]":
-                self.repaired[repair.COMMAS] += self._passed
+                self.repaired[COMMAS] += self._passed
                 self._at += 1
                 self.ended = True
                 break
@@ -174,7 +286,7 @@ class Events:
 
     def _separated(self, commas: int) -> None:
         """An event after so many commas: one belongs between two events, none before the first."""
-        self.repaired[repair.COMMAS] += commas != self._begun
+        self.repaired[COMMAS] += commas != self._begun
         self._begun = True
 
     def _resume(self) -> bool:
@@ -212,7 +324,7 @@ class Events:
             ahead = len(self._text) - self._at
             if not self._over and ahead < limit:
                 self._fill(2 * ahead + 1)
-            elif raw := repair.event(self._text, self._at):
+            elif raw := mended_event(self._text, self._at):
                 value, self._at, found = raw
                 self.repaired.update(found)
                 return value
@@ -221,7 +333,7 @@ class Events:
             else:
                 mended = True
                 rest = self._text[self._at :]
-                better, found = repair.mended(rest)
+                better, found = mend(rest)
                 if better == rest:
                     return NOTHING
                 self._text, self._at = better, 0
@@ -267,3 +379,71 @@ def _loads(part: str, *, strict: bool = True) -> list[Any] | None:
     except (ValueError, RecursionError):
         return None
     return batch if isinstance(batch, list) else None
+
+
+LARGE_BYTES = 8 << 20  # below, starting a process costs more than it wins
+_LARGE_PACKED_BYTES = 1 << 20
+_AHEAD_BYTES = 1 << 20  # that process may be so far ahead of us; as much as a user may have in a pipe
+_LENGTH = 4  # bytes of a number before each message, which is marshalled: only our own process writes there
+# without what a user's environment or folder would put before the standard library
+_START = "import sys; sys.path.append(sys.argv[1]); from gputop.trace.events import tell; tell(sys.argv[2])"
+
+
+def decoded(text: Text) -> Events | Beside:
+    """The events of a file, from a process of their own where that is faster."""
+    large = text.size_bytes >= (_LARGE_PACKED_BYTES if text.packed else LARGE_BYTES)
+    return Beside(text) if large and (os.cpu_count() or 1) > 1 else Events(text.pieces())
+
+
+class Beside:
+    """What `Events` has, read elsewhere; how far that is, and what is wrong with the text, is told to the text."""
+
+    def __init__(self, text: Text) -> None:
+        self.head: dict[str, Any] = {}
+        self.notes: list[str] = []
+        self._text = text
+
+    def batches(self) -> Iterator[list[Any]]:
+        """Lists of decoded events; NoTrace if the text has no list of events."""
+        package = str(Path(gputop.__file__).parents[1])
+        command = [sys.executable, "-I", "-c", _START, package, f"/dev/fd/{self._text.fd}"]
+        nothing, pipe = programs.DEVNULL, programs.PIPE
+        with programs.start(command, stdin=nothing, stdout=pipe, stderr=nothing, pass_fds=(self._text.fd,)) as reader:
+            assert reader.stdout is not None
+            with suppress(OSError):  # all pipes of a user together have a limit
+                fcntl.fcntl(reader.stdout, fcntl.F_SETPIPE_SZ, _AHEAD_BYTES)
+            try:
+                yield from self._batches(reader.stdout)
+            finally:
+                reader.kill()  # whoever listened may have had enough
+
+    def _batches(self, pipe: IO[bytes]) -> Iterator[list[Any]]:
+        while length := pipe.read(_LENGTH):
+            self._text.read_bytes, batch, end = marshal.loads(pipe.read(int.from_bytes(length, "little")))
+            if end is None:
+                yield batch
+                continue
+            self.head, self.notes, notes, no_trace = end
+            self._text.notes += notes
+            if no_trace is not None:
+                raise NoTrace(no_trace)
+            return
+        raise Refused(f"{self._text.path}: the process that decodes it was ended: there may be too little memory")
+
+
+def tell(path: str) -> None:
+    """The other side: decode a file and write its batches, then what went wrong, to standard output."""
+    text, no_trace = Text(path), None
+    events = Events(text.pieces())
+    try:
+        for batch in events.batches():
+            _write((text.read_bytes, batch, None))
+    except NoTrace as reason:
+        no_trace = str(reason)
+    _write((text.read_bytes, None, (events.head, events.notes, text.notes, no_trace)))
+
+
+def _write(message: tuple[Any, ...]) -> None:
+    raw = marshal.dumps(message)
+    sys.stdout.buffer.write(len(raw).to_bytes(_LENGTH, "little") + raw)
+    sys.stdout.buffer.flush()

@@ -1,7 +1,6 @@
-"""What ran on the CPU of a trace: operators, annotations and Python functions, folded while they arrive.
+"""The outermost operators and annotations of each thread of a trace: when they ran, thinned where there are too many.
 
-Kineto writes the spans of a thread in the order of their starts, so that one stack a thread gives self times. Of spans
-that begin together the longer one comes first, then the step, then the lower id: a file in another order is sorted.
+What lies within a step but in no other span is outermost: steps themselves and Python functions do not count.
 """
 
 from __future__ import annotations
@@ -16,8 +15,85 @@ from gputop.safe.text import clean
 from gputop.trace.gpu import LOW, duration
 from gputop.trace.intervals import Spans, order, union
 from gputop.trace.names import COMPILES, COMPUTES, Mark, Names, is_region, mark
-from gputop.trace.nesting import NAME_BITS, Nesting
-from gputop.trace.outer import Outer
+
+MOST_OUTER = 100_000
+
+
+class Outer:
+    """Starts and durations in microseconds, in the order in which they came; the shortest go first."""
+
+    def __init__(self) -> None:
+        self.start, self.took = array("d"), array("f")
+        self.name, self.thread = array("I"), array("H")
+        self.shortest_us = 0.0  # what is shorter is not here
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def add(self, thread: int, start: float, took: float, name: int) -> None:
+        """One more."""
+        if took < self.shortest_us:
+            return
+        self.start.append(start)
+        self.took.append(took)
+        self.name.append(name)
+        self.thread.append(thread)
+        if len(self.start) >= MOST_OUTER:
+            self._thin()
+
+    def _thin(self) -> None:
+        """Leave out the shorter half."""
+        self.shortest_us = max(sorted(self.took)[len(self.took) // 2], 2 * self.shortest_us)
+        kept = [place for place, took in enumerate(self.took) if took > self.shortest_us]
+        self.start = array("d", (self.start[place] for place in kept))
+        self.name = array("I", (self.name[place] for place in kept))
+        self.thread = array("H", (self.thread[place] for place in kept))
+        self.took = array("f", (self.took[place] for place in kept))
+
+
+MOST_PATHS = 60_000  # call paths; what is called below one that has no room is its own time
+NAME_BITS = 17  # more than there are names
+
+
+class Nesting:
+    """Call paths as numbers: the parent of each, its name, and its own time in microseconds.
+
+    `known` has the path of a call by its parent and name, as one number.
+    """
+
+    def __init__(self) -> None:
+        self.parent, self.name = array("i"), array("I")
+        self.self_us = array("d")
+        self.known: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.name)
+
+    def root(self) -> int:
+        """A new tree; its name says nothing."""
+        return self._new(-1, 0)
+
+    def add(self, parent: int, name: int) -> int:
+        """The path of one more call, which is not known yet; the parent's own where there is no room for another."""
+        if len(self.name) >= MOST_PATHS:
+            return parent
+        found = self.known[parent << NAME_BITS | name] = self._new(parent, name)
+        return found
+
+    def totals(self) -> array[float]:
+        """The time of each path with all that was called in it."""
+        totals = array("d", self.self_us)
+        for path in range(len(totals) - 1, -1, -1):  # a parent is older than its children
+            if self.parent[path] >= 0:
+                totals[self.parent[path]] += totals[path]
+        return totals
+
+    def _new(self, parent: int, name: int) -> int:
+        self.parent.append(parent)
+        self.name.append(name)
+        self.self_us.append(0.0)
+        return len(self.name) - 1
+
 
 MOST_SHAPES = 20_000
 LONGEST_SHAPE = 600

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import field
 from itertools import accumulate
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.trace.intervals import Spans
 from gputop.trace.names import Kind, Mark
 from gputop.trace.threads import Seen, seen
@@ -61,7 +61,7 @@ class Track:
         return last - first, self.spans.starts[first], self.spans.ends[last - 1]
 
 
-@record(frozen=True)
+@frozen_dataclass(frozen=True)
 class Lane:
     """A line of the timeline: at any time what covers most of it is shown. `area`: how much is covered is shown."""
 
@@ -71,7 +71,7 @@ class Lane:
     gpu: bool = False
 
 
-@record(frozen=True)
+@frozen_dataclass(frozen=True)
 class Lanes:
     """All of them; `gaps` are when the GPU stands still, or without one the main thread."""
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import inf
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.trace.intervals import Spans, order
 from gputop.trace.names import Kind
 from gputop.trace.read import Trace
@@ -21,7 +21,7 @@ LAUNCH_US = 20.0  # from the end of a launch call to its kernel, where nothing w
 _SAMPLE = 50_000
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Idle:
     """Why nothing ran, in microseconds of the window."""
 
@@ -32,7 +32,7 @@ class Idle:
     stream_host_us: float  # the host wait of HolisticTraceAnalysis: of the stream that computes most
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
     """A gap in what a GPU does, and what the CPU had launched then."""
 
@@ -45,7 +45,7 @@ class Pause:
     host_us: float  # how much of it passed until the launch had ended
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Launching:
     """From a launch to its kernel; None where no launch is known."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.trace.breakdown import Breakdown, inside_us
 from gputop.trace.host import Host
 from gputop.trace.intervals import join
@@ -14,7 +14,7 @@ from gputop.trace.read import Trace
 BETWEEN = "steps, in no operator"
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
     """An operator, annotation or Python function of one name, over the whole trace."""
 
@@ -24,7 +24,7 @@ class Operator:
     self_us: float  # without what it called
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Shaped:
     """The kernels that an operator launched for inputs of one shape, within the window."""
 

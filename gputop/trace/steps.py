@@ -8,7 +8,7 @@ from heapq import nsmallest
 from itertools import chain, pairwise
 from statistics import median
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.trace.gpu import Activity, Calls
 from gputop.trace.host import Host
 from gputop.trace.intervals import Spans, union
@@ -32,7 +32,7 @@ _AFTER = 0.5  # of the steps: where the GPU falls behind by so much in them, wha
 _PARTS = (Mark.DATA, Mark.FORWARD, Mark.BACKWARD, Mark.OPTIMIZER, Mark.ZERO_GRAD)
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Step:
     """One step: its number as the program counts, its start and end in microseconds of the trace."""
 
@@ -41,7 +41,7 @@ class Step:
     end: float
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Window:
     """What of a trace is looked at: its whole steps, or the time its GPUs were seen."""
 
@@ -165,7 +165,7 @@ def _whole(host: Host, calls: Calls, steps: tuple[Step, ...]) -> tuple[Step, ...
     return kept or steps
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Parts:
     """What a step is made of: where each of its phases and regions first begins, and how much it launches."""
 

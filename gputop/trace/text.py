@@ -9,8 +9,8 @@ import zlib
 from collections import deque
 from collections.abc import Iterator
 
+from gputop.safe.bounded_gzip import Bomb, Unpacker
 from gputop.safe.files import Refused
-from gputop.safe.packed import Bomb, Unpacker
 
 MOST_FILE = 4 * 2**30
 _MOST_BYTES = 8 * 2**30  # unpacked

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.profile.code import is_own
 from gputop.profile.stacks import Node
 from gputop.safe.text import clean
@@ -23,7 +23,7 @@ _LAUNCHES = 0.1  # of all kernels: what launches fewer, as a thread that copies 
 STEP = "step"  # all steps are one call path
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
     """One thread with something in it."""
 

@@ -10,16 +10,15 @@ from dataclasses import field, replace
 from functools import cached_property
 from math import inf
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.severity import Severity as Severity
 from gputop.trace import launches
-from gputop.trace.beginning import Start, beginning
-from gputop.trace.breakdown import Breakdown, breakdown, host_spans
+from gputop.trace.breakdown import Breakdown, Start, beginning, breakdown, host_spans
 from gputop.trace.intervals import Spans
 from gputop.trace.names import Mark
 from gputop.trace.operators import Shaped, shaped
-from gputop.trace.phases import Phase, Region, Row, phases, regions, rows
 from gputop.trace.read import Trace
+from gputop.trace.step_phases import Phase, Region, Row, phases, regions, rows
 
 # two quantities: nothing runs at all and the next kernel is not launched; the same of the stream that computes most
 GPU_WAITS = "GPU idle, waits for a launch, of the time"
@@ -27,7 +26,7 @@ STREAM_WAITS = "busiest compute stream waits for a launch, of the time"
 _EXPLAINED = 0.5  # of the time that a catch-all is about: a warning that costs so much says why
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Number:
     """One number a verdict rests on, with the limit it was held against."""
 
@@ -37,7 +36,7 @@ class Number:
     limit: float | None = None
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """One thing a trace shows. `lost_share` is the most that could be won, 0 to 1 of the time, where it is known."""
 
@@ -149,7 +148,7 @@ Limits = Mapping[str, float]
 Judge = Callable[[View, Limits], Iterator[Verdict]]
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Signature:
     """One declared signature: its id, its name, its question, its numbers."""
 

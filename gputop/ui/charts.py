@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from textual.strip import Strip
 
 from gputop import units
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.ui import draw
 from gputop.ui.draw import Line, Run
 from gputop.ui.look import Look, Token
@@ -19,7 +19,7 @@ from gputop.ui.look import Look, Token
 _GAP = 3  # cells between two charts
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Chart:
     """One chart: its title, what is said beside it, its values and its fixed top."""
 

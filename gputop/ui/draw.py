@@ -9,9 +9,9 @@ from typing import NamedTuple
 from rich.cells import cell_len, set_cell_size
 from textual.strip import Strip
 
-from gputop import saturation
+from gputop import severity
 from gputop.safe.text import to_ascii
-from gputop.saturation import Levels
+from gputop.severity import Levels
 from gputop.ui.look import ASCII, UNICODE, Ground, Look, Token
 
 _TO_ASCII = str.maketrans(
@@ -85,7 +85,7 @@ def blank(width: int, look: Look) -> Strip:
 
 def alarmed(text: str, value: float | None, levels: Levels, look: Look, token: Token = "text") -> list[Run]:
     """A value, with a sign and in amber or red where it has reached that level."""
-    if not (reached := saturation.level(value, levels)):
+    if not (reached := severity.level(value, levels)):
         return [Run(text, token)]
     sign = getattr(look.glyphs, reached)
     # blanks that align it make room for the sign

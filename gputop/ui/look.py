@@ -8,7 +8,7 @@ from typing import Literal
 from rich.segment import Segment
 from rich.style import Style
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 
 Token = Literal[
     "text",  # values
@@ -30,7 +30,7 @@ Token = Literal[
 Ground = Literal["background", "raised", "selected"]  # screen; header and key bar; the cursor's row
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Palette:
     """A colour for each token, as Rich understands colours; None leaves the terminal's own."""
 
@@ -85,7 +85,7 @@ _BOLD: frozenset[str] = frozenset({"bright", "warn", "crit"})
 _FADED: frozenset[str] = frozenset({"dim", "faint", "track"})
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Glyphs:
     """The characters that are drawn; every one is one cell wide in every font."""
 
@@ -135,7 +135,7 @@ ASCII = Glyphs(
 )  # fmt: skip
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Look:
     """A palette and a glyph set: what every pane is drawn with."""
 

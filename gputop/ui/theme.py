@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from rich.console import Console
 from textual.theme import BUILTIN_THEMES, Theme
 
-from gputop.charset import plain, understood
+from gputop.safe.output import plain, understood
 from gputop.ui.look import ASCII, DARK, LIGHT, PLAIN, TERMINAL, UNICODE, Look, Palette
 
 PALETTES: dict[str, Palette] = {"dark": DARK, "light": LIGHT, "terminal": TERMINAL}

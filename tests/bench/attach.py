@@ -24,13 +24,13 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from gputop import launch
 from gputop.actions import Scope
-from gputop.actions.spy import Sampling, child
-from gputop.actions.spy.program import find
-from gputop.actions.spy.record import arguments, rate
+from gputop.actions.pyspy import Sampling, runner
+from gputop.actions.pyspy.record import arguments, rate
+from gputop.actions.pyspy.runner import find
 from gputop.actions.target import Target
 from gputop.agent_client import connect
+from gputop.cli import run
 from gputop.trace import signatures  # noqa: F401
 from gputop.trace.read import read
 from gputop.trace.verdict import View
@@ -108,7 +108,7 @@ def training(
     counter.write_bytes(bytes(16))
     own = {"GPUTOP_RUNTIME_DIR": str(folder / "run"), "XDG_STATE_HOME": str(folder / "state")}
     environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"} | own
-    environ |= launch.settings(environ, meter=meter) if agent else {}
+    environ |= run.agent_settings(environ, meter=meter) if agent else {}
     command = (sys.executable, "-c", script, str(counter), str(threads))
     with running(*command, stderr=subprocess.DEVNULL, env=environ) as started:
         assert started.stdout is not None
@@ -140,8 +140,8 @@ def ours(job: Job) -> Iterator[None]:
     sampling = Sampling(seconds=60)
     program = find()
     assert isinstance(program, str)
-    spy = child.start(program, job.pid, arguments(sampling, rate(sampling, threads)), seconds=60, to_file=True)
-    assert isinstance(spy, child.Child)
+    spy = runner.start(program, job.pid, arguments(sampling, rate(sampling, threads)), seconds=60, to_file=True)
+    assert isinstance(spy, runner.Child)
     time.sleep(_SETTLE_S)
     try:
         yield

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gputop.collect.nvml.connection import release
-from gputop.collect.nvml.stream import slowed_ids
+from gputop.collect.nvml.thermal import slowed_ids
 from gputop.safe.text import clean
 
 OK, NOT_SUPPORTED, NOT_FOUND, FUNCTION_NOT_FOUND = 0, 3, 6, 13

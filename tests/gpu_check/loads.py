@@ -11,7 +11,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, TextIO
 
-from gputop import launch
+from gputop.cli import run
 from gputop.safe.text import clean
 from tests.gpu_check.records import Skip
 
@@ -22,7 +22,7 @@ class Load:
     """One process with torch; `run` changes what it does. Leaving the block ends it."""
 
     def __init__(self, python: str, uuid: str, errors: TextIO, environ: dict[str, str]) -> None:
-        environ = {**os.environ, **launch.settings(os.environ), "CUDA_VISIBLE_DEVICES": uuid, **environ}
+        environ = {**os.environ, **run.agent_settings(os.environ), "CUDA_VISIBLE_DEVICES": uuid, **environ}
         path = Path(__file__).with_name("torchload.py")
         self._child = subprocess.Popen(
             [python, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=environ, text=True

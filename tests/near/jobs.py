@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gputop.demo import SCENARIOS
-from gputop.demo.cards import FULL_MHZ, FULL_WATTS, IDLE_WATTS
-from gputop.demo.scenarios.cpu import of_job
+from gputop.demo.gpu import FULL_MHZ, FULL_WATTS, IDLE_WATTS
+from gputop.demo.scenarios.host import of_job
 from gputop.demo.scenarios.parts import BEFORE_S, HEALTHY, ONSET_S
 from gputop.demo.scenarios.ranks import SLOWER_FROM_S
 from gputop.demo.server import GIB, Dip, Heat, Scenario

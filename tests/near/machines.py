@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gputop.demo import SCENARIOS
-from gputop.demo.cards import FULL_MHZ
-from gputop.demo.scenarios.cpu import of_job
+from gputop.demo.gpu import FULL_MHZ
+from gputop.demo.scenarios.host import of_job
 from gputop.demo.scenarios.parts import BEFORE_S, DATA, ONSET_S, ROOT, SCRATCH, card_fault
 from gputop.demo.server import GIB, MIB, Dip, Heat, Scenario
 from tests.dials import turned

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from gputop.demo import SCENARIOS
-from gputop.demo.scenarios.cpu import of_job
+from gputop.demo.scenarios.host import of_job
 from gputop.demo.scenarios.parts import BEFORE_S, ONSET_S, card_fault
 from gputop.demo.server import Scenario
 from tests.dials import turned

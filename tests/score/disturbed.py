@@ -8,7 +8,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from gputop.collect.processes.notes import denied_io
+from gputop.collect.proc.gpu_processes import denied_io
 from gputop.demo.bystanders import hide
 from gputop.demo.server import Job, Scenario, Work
 from gputop.model import Frame, Gpu, Missing, Process, metrics

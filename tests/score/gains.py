@@ -15,8 +15,8 @@ from gputop.diagnose import Finding
 from gputop.diagnose.rule import Level
 from gputop.diagnose.rules import RULES
 from gputop.docs.markdown import table
-from gputop.known import mean
 from gputop.model import Frame
+from gputop.optional_sums import mean
 from gputop.proven.fixes import predicted
 from gputop.proven.measured import LEAST_GAIN
 from tests.score.marks import LOOKED_S, Result, Truth

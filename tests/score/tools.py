@@ -16,10 +16,10 @@ from statistics import mean, pstdev
 from gputop import thresholds
 from gputop.diagnose import Finding
 from gputop.diagnose.engine import Engine
+from gputop.finding_text import POSSIBLE
 from gputop.history import History
 from gputop.model import Frame, Gpu
 from gputop.thresholds import Thresholds
-from gputop.told import POSSIBLE
 from tests.score.marks import Said
 from tests.score.truths import WELL
 

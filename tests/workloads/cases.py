@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gputop.blas import intel
+from gputop.numpy_blas import intel
 from tests.workloads.confine import Confine, nothing, quota, slow_disk, small_shm
 
 CPU = Path("/proc/cpuinfo").read_text()

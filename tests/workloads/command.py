@@ -13,7 +13,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from gputop.told import LEAST_S, POSSIBLE
+from gputop.finding_text import LEAST_S, POSSIBLE
 
 ROOT = Path(__file__).parents[2]
 PRIORITY = -10

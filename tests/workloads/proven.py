@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gputop import launch
+from gputop.cli import run
 from tests.fakenvml import Fake
 from tests.workloads.cases import CASES, Case
 from tests.workloads.command import ROOT
@@ -110,7 +110,7 @@ def _diagnosed(case: Case, seconds: int, folder: Path, fake: Fake, accounts: dic
     """What `gputop diagnose` says of a run that is started as `gputop run` does it."""
     shutil.rmtree(folder / f"data-{min(accounts)}", ignore_errors=True)
     with ExitStack() as stack:
-        metered = replace(case, environment={**case.environment, **launch.settings(os.environ)})
+        metered = replace(case, environment={**case.environment, **run.agent_settings(os.environ)})
         ready(start(Play(metered), RUN_S, folder, accounts, stack))
         return _gputop(fake, folder, "diagnose", "--for", f"{seconds}s", "--json")
 

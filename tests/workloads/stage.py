@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from gputop.monitor import Monitor, Update
 from gputop.record.recording import Recording
-from gputop.safe.readable import readable
+from gputop.safe.deadline import readable
 from tests.fakenvml import Fake
 from tests.workloads.cases import Case
 from tests.workloads.command import ROOT, Watch, put_first

@@ -1,17 +1,19 @@
-"""The open files of a process: what each descriptor is, how far it has been read, and the data file of the moment."""
+"""The open files of a process and of its children: what each is, and how far it has been read."""
 
 from __future__ import annotations
 
 import os
 import stat
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from math import inf
 
-from gputop.collect.files import slurp
-from gputop.collect.processes.readings import Values, line
+from gputop.collect.kernel_files import slurp, why
+from gputop.collect.proc.proc_files import Values, line
 from gputop.collect.rates import Counters
-from gputop.model import File, FileKind, Identity
+from gputop.model import File, FileKind, Identity, Missing, Process, Relative
+from gputop.safe import ptrace_access
+from gputop.safe.identity import identity as identity_of
 from gputop.safe.text import decode
 
 FILLS = ("files", "files_count", "file_now")
@@ -120,3 +122,59 @@ def file_now(files: Collection[File], inherited: Collection[File] = ()) -> File 
 
     ranked = [(place, file) for file in files if (place := rank(file)) is not None]
     return max(ranked, key=lambda ranking: ranking[0])[1] if ranked else None
+
+
+CHILDREN_FILLS = ("children",)
+MOST_CHILDREN = 128  # children whose files are looked at
+
+
+class Children:
+    """Reads the children of one process, as the newest list of processes has them."""
+
+    def __init__(
+        self,
+        root: str,
+        identity: Identity,
+        processes: Callable[[], Iterable[Process]],
+        parent: OpenFiles,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._root, self._identity, self._processes, self._clock = root, identity, processes, clock
+        self._parent = parent
+        self._files: dict[Identity, OpenFiles] = {}  # swapped whole: another thread measures
+
+    def read(self) -> Values:
+        """The children by pid; stale as long as the list does not know the process itself."""
+        processes = list(self._processes())
+        if not any(process.identity == self._identity for process in processes):
+            return {"missing": (Missing(metric="children", reason="stale"),)}
+        born = sorted(
+            (process.identity, process.name)
+            for process in processes
+            if process.parent_pid == self._identity.pid and process.started_ticks >= self._identity.started_ticks
+        )
+        looked = [identity for identity, _ in born[:MOST_CHILDREN]]
+        self._files = {
+            identity: self._files.get(identity) or OpenFiles(self._root, identity, self._clock) for identity in looked
+        }
+        denied: set[Identity] = set()
+        files = {identity: self._file(identity, self._parent.files, denied) for identity in looked}
+        return {
+            "children": tuple(Relative(identity=one, name=name, file=files.get(one)) for one, name in born),
+            "missing": (Missing(metric="file", reason="denied", unlock=ptrace_access.unlock()),) if denied else (),
+        }
+
+    def measure(self) -> None:
+        """Ask for the sizes of their files."""
+        for files in self._files.values():
+            files.measure()
+
+    def _file(self, identity: Identity, inherited: Collection[File], denied: set[Identity]) -> File | None:
+        files = self._files[identity]
+        try:
+            files.read()
+        except OSError as error:
+            if why(error) == "denied":
+                denied.add(identity)
+            return None
+        return file_now(files.files, inherited) if identity_of(identity.pid, self._root) == identity else None

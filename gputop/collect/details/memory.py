@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from gputop.collect.files import slurp, slurp_all, why
-from gputop.collect.processes.readings import Values, line
+from gputop.collect.kernel_files import slurp, slurp_all, why
+from gputop.collect.proc.proc_files import Values, line
 from gputop.model import Identity, Io, Memory, Missing, Reason
-from gputop.safe import attach
+from gputop.safe import ptrace_access
 
 IO_FILLS, FILLS = ("io",), ("memory",)
 WEIGH_EVERY_S, WEIGH_SHARE = 15.0, 0.01  # the kernel walks every page, and the process may not map any meanwhile
@@ -93,7 +93,7 @@ def nodes(raw: bytes) -> tuple[tuple[int, int], ...] | None:
 def _refused(names: tuple[str, ...], error: OSError) -> list[Missing]:
     known = why(error)
     reason: Reason = "unsupported" if known == "gone" else known  # the process's own end is noticed elsewhere
-    unlock = attach.unlock() if reason == "denied" else None
+    unlock = ptrace_access.unlock() if reason == "denied" else None
     return [Missing(metric=name, reason=reason, unlock=unlock) for name in names]
 
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from math import inf
 
-from gputop.collect.growth import Growth, Ledger, total
-from gputop.collect.kernel import Kernel
-from gputop.collect.questions import Questions
+from gputop.collect.blocking_reads import Questions
+from gputop.collect.kernel_files import Kernel
+from gputop.collect.rates import Growth, Ledger, total
 from gputop.model import Disk, Host
 from gputop.safe.text import decode
 

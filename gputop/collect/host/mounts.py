@@ -5,19 +5,202 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from math import inf
+from typing import NamedTuple
 
-from gputop.collect import mountinfo
-from gputop.collect.host.capacity import Size, size_of
-from gputop.collect.host.lustre import Lustre, file_system_of
-from gputop.collect.host.nfs import NFS, Nfs, Traffic
-from gputop.collect.kernel import Kernel, reason
-from gputop.collect.mountinfo import Mounted
-from gputop.collect.questions import Questions
+from gputop.collect import filesystems
+from gputop.collect.blocking_reads import Aside, Questions
+from gputop.collect.filesystems import Mounted, Size, size_of, unescape
+from gputop.collect.kernel_files import Kernel, reason
+from gputop.collect.rates import Growth, Ledger, total
 from gputop.model import Host, Missing, Mount
 from gputop.safe.text import clean
+
+NFS = frozenset({"nfs", "nfs4"})  # of clients: `nfsd`, which a server has too, holds no data
+_DEVICE = re.compile(rb"device (.*) mounted on (.*) with fstype (\S+)(?: statvers=\S+)?")
+_READ_BYTES, _WRITE_BYTES = 4, 5  # of `bytes:`, the ones the server was asked for: the cache's are left out
+_OPERATIONS, _SENT, _QUEUE_MS, _RTT_MS = 0, 1, 5, 6  # of each line of per-op statistics
+_MILLISECOND = 0.001
+
+
+class Traffic(NamedTuple):
+    """The rates of one NFS mount."""
+
+    read_bytes_per_s: float | None
+    write_bytes_per_s: float | None
+    reads_per_s: float | None
+    read_rtt_s: float | None
+    read_queue_s: float | None
+    retransmits_per_s: float | None
+
+
+class Counts(NamedTuple):
+    """The counters of one NFS mount."""
+
+    read_bytes: int
+    write_bytes: int
+    reads: int
+    read_queue_ms: int
+    read_rtt_ms: int
+    retransmits: int
+
+
+class Nfs:
+    """The last look at the NFS mounts of this mount namespace."""
+
+    def __init__(self) -> None:
+        self._counters: Ledger[str] = Ledger()
+
+    def traffic(self, now_s: float, mountstats: bytes) -> dict[str, Traffic]:
+        """Rates since the last look, by mount path."""
+        grown = self._counters.grown(now_s, dict(nfs_counts(mountstats)))
+        return {path: _traffic(growth) for path, growth in grown.items()}
+
+
+def nfs_counts(mountstats: bytes) -> Iterator[tuple[str, Counts]]:
+    """The counters of every NFS mount, by its path; a part of the text that is not as documented is left out."""
+    for part in re.split(rb"^(?=device )", mountstats, flags=re.MULTILINE):
+        head, _, body = part.partition(b"\n")
+        device = _DEVICE.fullmatch(head)
+        if device and device[3].decode("ascii", "replace") in NFS:
+            try:
+                yield unescape(device[2]), _nfs_counts(body)
+            except (ValueError, IndexError, KeyError):
+                continue
+
+
+def _nfs_counts(body: bytes) -> Counts:
+    rows: dict[bytes, list[int]] = {}
+    general, _, operations = body.partition(b"per-op statistics")
+    for line in operations.splitlines():
+        name, colon, numbers = line.strip().partition(b":")
+        if colon:
+            rows[name] = [int(number) for number in numbers.split()]
+    bytes_line = next((line for line in general.splitlines() if line.lstrip().startswith(b"bytes:")), b"")
+    moved = [int(number) for number in bytes_line.split()[1:]]
+    read = rows[b"READ"]
+    return Counts(
+        read_bytes=moved[_READ_BYTES],
+        write_bytes=moved[_WRITE_BYTES],
+        reads=read[_OPERATIONS],
+        read_queue_ms=read[_QUEUE_MS],
+        read_rtt_ms=read[_RTT_MS],
+        retransmits=sum(max(0, row[_SENT] - row[_OPERATIONS]) for row in rows.values()),
+    )
+
+
+def _traffic(growth: Growth) -> Traffic:
+    read_bytes, write_bytes, reads, queue, rtt, retransmits = range(len(Counts._fields))
+    rtt_ms, queue_ms = growth.mean(rtt, reads), growth.mean(queue, reads)
+    return Traffic(
+        read_bytes_per_s=growth.per_s(read_bytes),
+        write_bytes_per_s=growth.per_s(write_bytes),
+        reads_per_s=growth.per_s(reads),
+        read_rtt_s=None if rtt_ms is None else rtt_ms * _MILLISECOND,
+        read_queue_s=None if queue_ms is None else queue_ms * _MILLISECOND,
+        retransmits_per_s=growth.per_s(retransmits),
+    )
+
+
+_EVERY_S = 5.0
+_MANY, _MORE_RARELY_S = 64, 20.0  # targets: the kernel adds up each one's statistics over all CPUs
+_LAYERS = ("osc", "mdc")  # object servers; metadata servers, which keep small files
+_TARGET = re.compile(r"(.+)-(?:OST|MDT)[0-9a-f]{4}-(?:osc|mdc)-[0-9a-f]+")  # scratch-OST000a-osc-ffff9d0c5e3b7800
+_ROW = re.compile(rb"^(read_bytes|write_bytes|ost_read) +(\d+) samples \[\w+\] \d+ \d+ (\d+)", re.MULTILINE)
+_LUSTRE_READ_BYTES, _LUSTRE_WRITE_BYTES, _READS, _READ_US = range(4)
+_MICROSECOND = 1e-6
+
+
+class _Target(NamedTuple):
+    """One server's part of a file system."""
+
+    file_system: str
+    in_proc: bool  # else below /sys, where newer versions show it to root only
+    file: str
+
+    def text(self, kernel: Kernel) -> bytes:
+        return kernel.proc(self.file) if self.in_proc else kernel.sys(self.file)
+
+
+class Lustre(Aside):
+    """The last look at the targets of all mounted Lustre file systems; a reader beside that of the mounts.
+
+    Its files are the file system's own code, which may hang with a server.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__()
+        self._kernel = kernel
+        self._counters: Ledger[_Target] = Ledger()
+        self._traffic: dict[str, Traffic] = {}
+        self._next_s = -inf
+
+    def traffic(self, now_s: float) -> dict[str, Traffic]:
+        """Rates by the name of the file system, as of the last 5 s; nothing where they are not for us to read."""
+        return {} if self.late(now_s) else self._traffic
+
+    def look(self, now_s: float) -> None:
+        """Look again when it is time."""
+        if now_s < self._next_s:
+            return
+        table = {target: _lustre_counts(text) for target, text in self._texts().items()}
+        self._next_s = now_s + (_MORE_RARELY_S if len(table) > _MANY else _EVERY_S)
+        grown = self._counters.grown(now_s, table)
+        self._traffic = {
+            name: _sum([grown.get(target) for target in table if target.file_system == name])
+            for name in {target.file_system for target in table}
+        }
+
+    def _texts(self) -> dict[_Target, bytes]:
+        """Of the file systems of which every target can be read: a sum without one would be wrong."""
+        texts, hidden = {}, set()
+        for target in self._targets():
+            try:
+                texts[target] = target.text(self._kernel)
+            except OSError:
+                hidden.add(target.file_system)
+        return {target: text for target, text in texts.items() if target.file_system not in hidden}
+
+    def _targets(self) -> Iterator[_Target]:
+        for layer in _LAYERS:
+            for in_proc, folder, names in (
+                (True, f"fs/lustre/{layer}", self._kernel.proc_names),
+                (False, f"kernel/debug/lustre/{layer}", self._kernel.names),
+            ):
+                for name in names(folder):
+                    if match := _TARGET.fullmatch(name):
+                        yield _Target(match[1], in_proc, f"{folder}/{name}/stats")
+
+
+def file_system_of(source: str) -> str:
+    """The name of the file system in what was mounted: `10.0.0.1@o2ib:/scratch/projects` is scratch."""
+    return source.rpartition(":/")[2].partition("/")[0]
+
+
+def _lustre_counts(text: bytes) -> tuple[int, int, int, int]:
+    """Bytes read and written, reads, and the microseconds they took; a row is there after its first event."""
+    rows = {name: (int(count), int(summed)) for name, count, summed in _ROW.findall(text)}
+    none = (0, 0)
+    return (rows.get(b"read_bytes", none)[1], rows.get(b"write_bytes", none)[1], *rows.get(b"ost_read", none))
+
+
+def _sum(grown: Iterable[Growth | None]) -> Traffic:
+    parts = list(grown)
+    known = [growth for growth in parts if growth is not None]
+    if len(known) < len(parts):
+        return Traffic(None, None, None, None, None, None)
+    reads, waited_us = total(growth.by[_READS] for growth in known), total(growth.by[_READ_US] for growth in known)
+    return Traffic(
+        read_bytes_per_s=total(growth.per_s(_LUSTRE_READ_BYTES) for growth in known),
+        write_bytes_per_s=total(growth.per_s(_LUSTRE_WRITE_BYTES) for growth in known),
+        reads_per_s=total(growth.per_s(_READS) for growth in known),
+        read_rtt_s=waited_us / reads * _MICROSECOND if reads and waited_us is not None else None,
+        read_queue_s=None,
+        retransmits_per_s=None,
+    )
+
 
 LOCAL = frozenset({
     "bcachefs", "btrfs", "exfat", "ext2", "ext3", "ext4", "f2fs", "fuseblk", "jfs", "msdos", "ntfs", "ntfs3",
@@ -88,7 +271,7 @@ class Mounts:
         return self._sizes.hang(now_s)
 
     def _found(self, now_s: float) -> tuple[Mounted, ...]:
-        mounts = tuple(mountinfo.parse(self._kernel.proc("self/mountinfo")))
+        mounts = tuple(filesystems.parse_mountinfo(self._kernel.proc("self/mountinfo")))
         asked: list[str] = []
 
         def note(path: str) -> bool:

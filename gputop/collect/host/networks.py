@@ -1,18 +1,186 @@
-"""Network interfaces, from /proc/net/dev and /sys/class/net: those through which traffic enters this machine."""
+"""Network interfaces, InfiniBand and RoCE: the traffic that enters and leaves this machine, also past the kernel."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from gputop.collect.growth import Growth, Ledger, total
-from gputop.collect.host.aside import Aside
-from gputop.collect.host.infiniband import Ports
-from gputop.collect.kernel import Kernel
+from gputop.collect.blocking_reads import Aside
+from gputop.collect.kernel_files import Kernel
+from gputop.collect.rates import Growth, Ledger, total
 from gputop.model import Host, Missing, Network
 from gputop.safe.text import decode
+
+_EVERY_S = 5.0  # the driver asks the adapter's firmware for them
+# names of NVIDIA's drivers; other makers have some of them
+_RDMA_COUNTERS = {
+    "out_of_order_per_s": "out_of_sequence",
+    "sequence_errors_per_s": "packet_seq_err",
+    "ack_timeouts_per_s": "local_ack_timeout_err",
+    "congestion_sent_per_s": "np_cnp_sent",
+    "congestion_handled_per_s": "rp_cnp_handled",
+}
+TRANSPORT_FILLS = tuple(_RDMA_COUNTERS)
+# EFA and Broadcom's adapters have no counters of the standard, and count all their bytes here
+_CARRIED = {"receive_bytes_per_s": "rx_bytes", "send_bytes_per_s": "tx_bytes"}
+_ALL = {**_RDMA_COUNTERS, **_CARRIED}
+
+Rates = Mapping[str, Any]  # fields of a Network
+
+
+class Transport:
+    """The last look at the hardware counters of every port."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._counters: Ledger[str] = Ledger()
+        self._rates: dict[str, Rates] = {}
+        self._looked_s = -inf
+        self._counting: frozenset[str] = frozenset()
+
+    def counts(self, port: str) -> bool:
+        """Whether the hardware of a port tells how many bytes it carried."""
+        return port in self._counting
+
+    def rates(self, now_s: float, folders: Mapping[str, str]) -> Mapping[str, Rates]:
+        """Fields of a Network for each port, as of the last 5 s; `folders` are the ports' by name, below /sys.
+
+        Bytes are among them where the hardware counts them.
+        """
+        if now_s - self._looked_s >= _EVERY_S or self._rates.keys() != folders.keys():
+            self._looked_s = now_s
+            table = {port: self._counts(folder) for port, folder in folders.items()}
+            grown = self._counters.grown(now_s, table)
+            self._counting = frozenset(port for port, counts in table.items() if None not in counts[-len(_CARRIED) :])
+            self._rates = {port: self._grew(port, grown.get(port)) for port in folders}
+        return self._rates
+
+    def _counts(self, folder: str) -> tuple[int | None, ...]:
+        return tuple(self._kernel.number(f"{folder}/hw_counters/{name}") for name in _ALL.values())
+
+    def _grew(self, port: str, growth: Growth | None) -> Rates:
+        told = _ALL if self.counts(port) else _RDMA_COUNTERS
+        return {metric: growth.per_s(number) if growth else None for number, metric in enumerate(told)}
+
+
+_FIND_EVERY_S = 60.0
+_WORD_BYTES = 4  # the unit of port_xmit_data and port_rcv_data
+# The makers choose the unit of port_xmit_wait. Eight bytes at the speed of the link is what Omni-Path defines and what
+# NVIDIA documents since Quantum.
+_WAIT_BYTES = 8
+_PORT_COUNTERS = (
+    "port_rcv_data",
+    "port_xmit_data",
+    "port_xmit_discards",
+    "port_rcv_errors",
+    "symbol_error",
+    "port_xmit_wait",
+)
+_PORT_RECEIVED, _PORT_SENT, _DISCARDS, _PORT_RECEIVE_ERRORS, _SYMBOL_ERRORS, _WAIT = range(len(_PORT_COUNTERS))
+
+
+class Port(NamedTuple):
+    """One port: its folder below /sys, and what does not change."""
+
+    name: str
+    folder: str
+    infiniband: bool  # its link layer; a RoCE port's is Ethernet
+    bytes_per_s: float | None
+    up: bool | None  # a port that is down tells a speed too
+
+
+class Ports(Aside):
+    """The last look at every port; a reader beside that of the networks, as it is the adapter's firmware that answers.
+
+    What it finds is the networks' reader's to tell.
+    """
+
+    fills = ("network.send_wait_percent", *(f"network.{name}" for name in TRANSPORT_FILLS))
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__()
+        self._kernel = kernel
+        self._counters: Ledger[str] = Ledger()
+        self._transport = Transport(kernel)
+        self._ports: tuple[Port, ...] = ()
+        self._counting: set[str] = set()
+        self._found_s = -inf
+        self._latest: tuple[Network, ...] = ()  # swapped whole: another thread reads it
+
+    def counts(self, name: str) -> bool:
+        """Whether a port has told what it carried; some adapters never do, and in a container none."""
+        return name in self._counting or self._transport.counts(name)
+
+    def latest(self, now_s: float) -> tuple[Network, ...]:
+        """Every port as of the last look; without numbers once the next one does not return."""
+        if not self.late(now_s):
+            return self._latest
+        return tuple(Network(name=port.name, kind=port.kind) for port in self._latest)
+
+    def look(self, now_s: float) -> None:
+        """Rates of every port since the last look; a counter that an adapter does not have makes none."""
+        if now_s - self._found_s >= _FIND_EVERY_S:
+            self._ports = tuple(
+                self._port(adapter, number)
+                for adapter in self._kernel.names("class/infiniband")
+                for number in self._kernel.names(f"class/infiniband/{adapter}/ports")
+            )
+            self._found_s = now_s
+        table = {
+            port.name: tuple(self._kernel.number(f"{port.folder}/counters/{counter}") for counter in _PORT_COUNTERS)
+            for port in self._ports
+        }
+        grown = self._counters.grown(now_s, table)
+        self._counting |= {name for name, counts in table.items() if counts[_PORT_RECEIVED] is not None}
+        repaired = self._transport.rates(now_s, {port.name: port.folder for port in self._ports})
+        self._latest = tuple(
+            replace(_port_network(port, grown.get(port.name)), **repaired[port.name]) for port in self._ports
+        )
+
+    def _port(self, adapter: str, number: str) -> Port:
+        folder = f"class/infiniband/{adapter}/ports/{number}"
+        state = self._kernel.word(f"{folder}/state")
+        return Port(
+            name=f"{adapter}:{number}",
+            folder=folder,
+            infiniband=self._kernel.word(f"{folder}/link_layer") == "InfiniBand",
+            bytes_per_s=_speed(self._kernel.word(f"{folder}/rate")),
+            up=None if state is None else state.endswith("ACTIVE"),
+        )
+
+
+def _port_network(port: Port, growth: Growth | None) -> Network:
+    if growth is None:
+        return Network(name=port.name, kind="infiniband", up=port.up, speed_bytes_per_s=port.bytes_per_s)
+    received, sent, wait = (growth.per_s(counter) for counter in (_PORT_RECEIVED, _PORT_SENT, _WAIT))
+    waited = None
+    # on Ethernet the port pauses instead, and this counter stands still
+    if wait is not None and port.bytes_per_s and port.infiniband:
+        waited = min(100.0, 100 * wait * _WAIT_BYTES / port.bytes_per_s)
+    return Network(
+        name=port.name,
+        kind="infiniband",
+        up=port.up,
+        speed_bytes_per_s=port.bytes_per_s,
+        receive_bytes_per_s=None if received is None else received * _WORD_BYTES,
+        send_bytes_per_s=None if sent is None else sent * _WORD_BYTES,
+        drops_per_s=growth.per_s(_DISCARDS),
+        errors_per_s=total((growth.per_s(_PORT_RECEIVE_ERRORS), growth.per_s(_SYMBOL_ERRORS))),
+        send_wait_percent=waited,
+    )
+
+
+def _speed(rate: str | None) -> float | None:
+    """`400 Gb/sec (4X NDR)` in bytes a second."""
+    number, _, unit = (rate or "").partition(" ")
+    try:
+        return float(number) * 1e9 / 8 if unit.startswith("Gb/sec") else None
+    except ValueError:
+        return None
+
 
 # inside of the machine, or on top of another interface whose bytes are counted already
 _NOT_OUTSIDE = re.compile(

@@ -9,25 +9,18 @@ from itertools import chain
 from math import inf
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from gputop.collect import fills
-from gputop.collect.crew import Crew, Job
-from gputop.collect.growth import total
-from gputop.collect.host.cpu import Cpu
+from gputop.collect.blocking_reads import Crew, Job
+from gputop.collect.host.cpu import Cpu, Pressures, Speeds
 from gputop.collect.host.disks import Disks
-from gputop.collect.host.heat import Heat, Throttles, Zones
-from gputop.collect.host.infiniband import Ports
-from gputop.collect.host.limits import Limits
-from gputop.collect.host.lustre import Lustre
-from gputop.collect.host.machine import Machine, Uptime
-from gputop.collect.host.memory import HugePages, Memory, Paging, SharedMemory
-from gputop.collect.host.mounts import Mounts
-from gputop.collect.host.networks import Links, Networks, Tcp, TcpTimeouts
-from gputop.collect.host.nfs import NFS
-from gputop.collect.host.nodes import Nodes
-from gputop.collect.host.pressure import Pressures
-from gputop.collect.host.speeds import Speeds
-from gputop.collect.kernel import Kernel, Read, read_file, reason
+from gputop.collect.host.machine import Limits, Machine, Uptime
+from gputop.collect.host.memory import HugePages, Memory, Nodes, Paging, SharedMemory
+from gputop.collect.host.mounts import NFS, Lustre, Mounts
+from gputop.collect.host.networks import Links, Networks, Ports, Tcp, TcpTimeouts
+from gputop.collect.host.thermal import Heat, Throttles, Zones
+from gputop.collect.kernel_files import Kernel, Read, read_file, reason
+from gputop.collect.rates import total
 from gputop.model import Cgroup, Disk, Host, Missing, Mount, Network, Node, Pressure, Reason, metrics
+from gputop.model.metric import check_filled
 from gputop.safe.text import clean
 
 
@@ -55,7 +48,7 @@ COMPUTED = ("read_bytes_per_s", "write_bytes_per_s")  # here, from disks and mou
 ELSEWHERE = ("driver_version", "cuda_version", "process_count", "own_pids")  # by lanes of the driver and of processes
 _PARTS = (Pressure, Disk, Mount, Network, Node, Cgroup)
 
-fills.check(
+check_filled(
     wanted=chain(
         (field.name for field in fields(Host) if field.name != "missing"),
         (f"{metric.owner}.{metric.name}" for part in _PARTS for metric in metrics(part)),

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from gputop.collect.jobs.ancestry import Member, Tree
 from gputop.collect.jobs.groups import jobs
-from gputop.collect.jobs.kin import Member, Tree
 from gputop.collect.jobs.launchers import stem
 from gputop.model import Frame, Identity, Job, Process, Role
-from gputop.model.changed import changed
+from gputop.model.process import changed
 from gputop.safe.text import decode
 
 MOST_THREADS = 4096  # of one process that are read

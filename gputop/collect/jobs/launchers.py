@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from gputop.collect.jobs.kin import AGENT
+from gputop.collect.jobs.ancestry import AGENT
 from gputop.model import Process
 
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*t?(?:-dbg)?")

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
-from gputop.collect.jobs.kin import DEEPEST, FRAMEWORKS, LOADER
+from gputop.collect.jobs.ancestry import DEEPEST, FRAMEWORKS, LOADER
 from gputop.collect.jobs.launchers import is_notebook, is_python, is_service, is_spawned, launcher
 from gputop.model import Identity, Process
 

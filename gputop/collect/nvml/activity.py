@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from math import inf
 
-from gputop.collect.nvml.card import Card
+from gputop.collect.nvml.device import Card
 from gputop.collect.nvml.gate import NOT_SUPPORTED, No, Unanswered
 from gputop.collect.nvml.probe import Answers, probe
 from gputop.collect.nvml.samples import BUFFER_S, BUSY, LATE_S, Stamped, driver_clock, fresh, now_us
-from gputop.model.unified import integrated
+from gputop.model.plausible import integrated
 
 _MEMORY_V2 = 0x02000028  # the version word of the struct that tells reserved memory apart
 _MOST_BYTES = 1 << 50

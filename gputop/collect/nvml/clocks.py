@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gputop.collect.nvml.card import Card
-from gputop.collect.nvml.fields import Answer, share
+from gputop.collect.nvml.device import Card
+from gputop.collect.nvml.field_values import Answer, share
 from gputop.collect.nvml.gate import ABSENT, No
 from gputop.collect.nvml.probe import Answers, Ask, probe
 from gputop.collect.nvml.samples import MOST_MHZ

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from gputop.collect.nvml import library, trouble
-from gputop.collect.nvml.card import Release
+from gputop.collect.nvml import notes
+from gputop.collect.nvml.device import Release
 from gputop.collect.nvml.gate import FUNCTION_NOT_FOUND, LIBRARY_NOT_FOUND, DriverGone, Gate, Unanswered
 from gputop.model import Note
 
@@ -29,7 +29,7 @@ class Connection:
         self.note: Note | None = None  # why it is closed
         self.driver_version: str | None = None
         self.cuda_version: str | None = None
-        self.library: library.Found | None = None  # where the loader does not look: the one that is used, or refused
+        self.library: notes.Found | None = None  # where the loader does not look: the one that is used, or refused
         self._sys_root, self._proc_root, self._root = sys_root, proc_root, root
         self._held = False  # between nvmlInit and nvmlShutdown
         self._retry_s = float("-inf")
@@ -61,7 +61,7 @@ class Connection:
         was_open, self.is_open = self.is_open, False
         # what broke while it was open may work at once; what would not open is given time
         self._retry_s = gate.clock() + (0.0 if was_open else RETRY_S)
-        self.note = trouble.closed(
+        self.note = notes.closed(
             code, worked=self.worked, gate=gate, sys_root=self._sys_root, proc_root=self._proc_root, found=self.library
         )
 
@@ -96,8 +96,8 @@ class Connection:
     def _load(self, gate: Gate) -> bool:
         """Whether the library is loaded now from where the loader does not look."""
         tried = []
-        for found in library.elsewhere(self._root):
-            opened = library.Opening(found)
+        for found in notes.elsewhere(self._root):
+            opened = notes.Opening(found)
             if gate.load(opened):
                 self.library = found
                 return True

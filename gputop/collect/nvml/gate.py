@@ -1,18 +1,42 @@
-"""The gate: every call into the NVIDIA driver passes here, is timed, and answers or says why it does not."""
+"""How long a thread of ours has waited for a CPU: time that no driver has cost."""
 
 from __future__ import annotations
 
 import os
 import time
+import weakref
 from collections.abc import Callable
 from threading import Lock
 from typing import Any, NamedTuple
 
-from gputop.collect.nvml.pace import Costs
-from gputop.collect.nvml.runqueue import RunQueue
-from gputop.declare import record
+from gputop.collect.nvml.cadence import Costs
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Reason
 from gputop.safe.text import clean, decode
+
+_PATH = "/proc/thread-self/schedstat"  # ns that it ran, ns that it waited to run, time slices
+
+
+class RunQueue:
+    """The wait of the thread that asks first; on a crowded host a call lasts longer, though the driver is as fast."""
+
+    def __init__(self) -> None:
+        self._file: int | None = None  # stays open: opening costs more than reading
+        self._unread = False
+
+    def waited_s(self) -> float:
+        """Seconds since the thread began, in about 2 us; always 0.0 where the kernel does not count them."""
+        if self._unread:
+            return 0.0
+        try:
+            if self._file is None:
+                self._file = os.open(_PATH, os.O_RDONLY | os.O_CLOEXEC)
+                weakref.finalize(self, os.close, self._file)
+            return int(os.pread(self._file, 64, 0).split()[1]) / 1e9
+        except (OSError, ValueError, IndexError):
+            self._unread = True
+            return 0.0
+
 
 HANG_S = 2.0  # a call that takes longer counts as one that hangs
 _SHORT_S = 0.0002  # a call so short has hardly waited for a CPU
@@ -32,7 +56,7 @@ PASSES = frozenset({TIMEOUT, RESET_REQUIRED, 19, 27})  # sooner or later: the la
 _OLD = "a newer driver, or a newer nvidia-ml-py"
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class No:
     """Why there is no value, and what would unlock it."""
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.safe.text import decode
 
 _NVIDIA = "0x10de"
 _DISPLAY = "0x03"  # class of VGA and 3D controllers; their sound and USB functions are other classes
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Slot:
     """One PCI function."""
 

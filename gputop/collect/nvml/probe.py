@@ -7,16 +7,16 @@ from dataclasses import fields
 from functools import cache
 from typing import Any
 
-from gputop.collect.nvml.card import Card
+from gputop.collect.nvml.device import Card
 from gputop.collect.nvml.gate import ABSENT, DriverGone, Late, Lost, No, Unanswered
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Gpu, Missing, metrics
 
 Answers = Mapping[str, Any]  # a value, a No, or None for a value that was rejected
 Ask = Callable[[Card], Answers]
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
     """`fills` is what it alone answers for; `backs` what it answers while the probe that fills it cannot."""
 

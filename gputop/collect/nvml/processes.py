@@ -9,7 +9,7 @@ from struct import Struct
 from typing import Any, NamedTuple
 
 from gputop.collect.nvml.activity import percent
-from gputop.collect.nvml.card import Card
+from gputop.collect.nvml.device import Card
 from gputop.collect.nvml.gate import ABSENT, OK, No, Unanswered
 from gputop.collect.nvml.probe import Answers, probe
 from gputop.model import GpuShare, Kind

@@ -5,44 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from gputop.collect import gpm
-from gputop.collect.nvml import (
-    activity,
-    clocks,
-    health,
-    heat,
-    nvlinks,
-    pcie,
-    processes,
-    samples,
-    settings,
-    stream,
-    traffic,
-    trouble,
-)
-from gputop.collect.nvml.card import Card, came_late, rests
+from gputop.collect.nvml import activity, clocks, gpm, links, notes, processes, samples, settings, thermal
+from gputop.collect.nvml.cadence import Costs, Pace
 from gputop.collect.nvml.connection import Connection
-from gputop.collect.nvml.events import Xids
-from gputop.collect.nvml.fleet import Fleet
+from gputop.collect.nvml.device import Card, came_late, rests
+from gputop.collect.nvml.devices import Fleet
 from gputop.collect.nvml.gate import UNKNOWN, DriverGone, Gate, Late, Lost, Unanswered
-from gputop.collect.nvml.pace import Costs, Pace
 from gputop.collect.nvml.probe import PROBES, ask, due, settle, sources
-from gputop.collect.nvml.topology import Topology
+from gputop.collect.nvml.settings import Topology
+from gputop.collect.nvml.xid_events import Xids
 from gputop.model import Gpu, Missing, Note
 
 READS = (
     activity,
     clocks,
     gpm,
-    health,
-    heat,
-    nvlinks,
-    pcie,
+    settings,
+    thermal,
+    links,
+    links,
     processes,
     samples,
     settings,
-    stream,
-    traffic,
+    thermal,
+    links,
 )  # who declares probes
 FILLED = sources(PROBES)
 COUNT_EVERY = 10  # ticks between two looks at how many GPUs there are
@@ -65,7 +51,7 @@ class Reader:
         self.tick = 0
         self._xids = Xids()
         self._topology = Topology()
-        self._traffic = traffic.Traffic()
+        self._traffic = links.Traffic()
         self._reopen_s = float("-inf")
         self._clock = clock
 
@@ -165,17 +151,17 @@ class Reader:
         if self.connection.note:
             yield self.connection.note
         elif self.connection.is_open and not rows:
-            yield trouble.denied(self.fleet.denied) if self.fleet.denied else trouble.NO_GPUS
+            yield notes.denied(self.fleet.denied) if self.fleet.denied else notes.NO_GPUS
         elif rows and all(card.condition == "asleep" for card in rows.values()):
-            yield trouble.ASLEEP
+            yield notes.ASLEEP
         if rows and self.fleet.denied:
-            yield trouble.denied(self.fleet.denied)
+            yield notes.denied(self.fleet.denied)
         if self.fleet.twins:
-            yield trouble.TWINS
+            yield notes.TWINS
         if any(card.kept.get(processes.OLD_DRIVER) for card in rows.values()):
-            yield trouble.OLD
+            yield notes.OLD
         if faults := sorted({fault for card in self.cards() for fault in card.broken.values()}):
-            yield trouble.broken(faults[0])
+            yield notes.broken(faults[0])
 
     def _opened(self, gate: Gate, avoid: frozenset[int]) -> bool:
         if self.connection.is_open:

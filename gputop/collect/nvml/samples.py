@@ -7,7 +7,7 @@ from ctypes import byref, c_int, c_uint, c_ulonglong, create_string_buffer
 from itertools import pairwise
 from struct import Struct
 
-from gputop.collect.nvml.card import Card
+from gputop.collect.nvml.device import Card
 from gputop.collect.nvml.gate import INSUFFICIENT_SIZE, No, Unanswered
 from gputop.collect.nvml.probe import Answers, probe
 from gputop.model import Series

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from gputop.demo.cards import uuid
+from gputop.demo.gpu import uuid
 from gputop.demo.scenarios.parts import BEFORE_S, HEALTHY, ONSET_S, card_fault, each, llama, workstation
 from gputop.demo.server import GIB, Card, Heat, Scenario
 from gputop.model import Missing

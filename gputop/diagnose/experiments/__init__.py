@@ -8,7 +8,7 @@ out anew at each call, a few milliseconds on a full server: once a second, while
 one that the engine has fed.
 """
 
-from gputop.diagnose.experiments.compared import together
-from gputop.diagnose.experiments.types import Experiment, Fit, Resource, Slower, Together
+from gputop.diagnose.experiments.comparison import together
+from gputop.diagnose.experiments.loads import Experiment, Fit, Resource, Slower, Together
 
 __all__ = ["Experiment", "Fit", "Resource", "Slower", "Together", "together"]

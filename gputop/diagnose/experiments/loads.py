@@ -1,16 +1,84 @@
-"""What each experiment, and each program beside them, takes of the machine."""
+"""What each experiment, and each program beside them, takes of the machine, as plain values."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, Protocol
 
-from gputop import known
-from gputop.declare import record
-from gputop.diagnose.cpu.threads import pool
-from gputop.diagnose.room import affinity, part, together
-from gputop.diagnose.tree import key, members
+from gputop import optional_sums
+from gputop.diagnose.cpu_budget import affinity, idle_of, least_idle, least_share, meet, part, shares_quota, united_cpus
+from gputop.diagnose.job_tree import key, members
+from gputop.diagnose.limits import Limits
+from gputop.diagnose.rules.cpu.threads import pool
+from gputop.diagnose.starvation import at_work
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Gpu, Identity, Job, Process, Role
+
+Resource = Literal["cpu", "disk", "gpu"]
+
+
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
+class Slower:
+    """Somebody who takes what an experiment waits for."""
+
+    name: str  # of the other experiment, or of a program with its user, for people
+    experiment: str | None  # key of that experiment; None for a program that is none
+    resource: Resource
+    share: float  # of all there is, 0-1: CPUs of the machine, bytes that it moves, time of the GPU
+
+
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """Settings with which an experiment leaves the others alone, as the rules advise them, for one trainer."""
+
+    threads: int  # OMP_NUM_THREADS and torch.set_num_threads: that its share of the CPUs has room for
+    loaders: int | None  # num_workers; None where it has no loaders, or all it has are fine
+    prefix: str  # what to start it with: OMP_NUM_THREADS=8 MKL_NUM_THREADS=8 taskset -c 0-7; empty where that is as now
+
+
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """One experiment. Figures are sums over its trainers with their loaders, means of the last half minute.
+
+    None: not known, mostly because it is somebody else's.
+    """
+
+    key: str  # of its Job
+    name: str
+    trainers: tuple[Identity, ...]  # by rank
+    gpus: tuple[str, ...]  # uuids of those it computes on, in the order of the frame
+    gpu_busy_percent: float | None  # mean of its trainers; its own part where a GPU is shared
+
+    threads_asked: int | None  # compute threads its libraries start: OMP_NUM_THREADS, else one for each CPU they see
+    threads_wanting: float | None  # compute threads that run or want to run
+    loaders: int  # loader processes
+    cpus_allowed: float | None  # CPUs it may use: affinity and quota
+    cores: float | None  # CPUs in use
+    cpu_wait_percent: float | None  # time that its threads waited for a CPU, of waiting and running
+
+    read_bytes_per_s: float | None  # from storage, page cache excluded
+    write_bytes_per_s: float | None
+    io_share: float | None  # of all bytes that the machine moves to and from storage, 0-1
+    io_wait_percent: float | None  # looks at which its loaders waited for storage
+
+    slowed_by: tuple[Slower, ...]  # who takes what it waits for, the worst first; empty where nothing is lost
+    fit: Fit | None  # None where it rests, or it is not known which CPUs there are
+
+
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
+class Together:
+    """All experiments on the machine."""
+
+    experiments: tuple[Experiment, ...]  # in the order of their first GPU; those without one last
+    cpus: int | None  # that the experiments share
+    cpu_percent: float | None  # of all CPUs of the machine
+    threads_asked: int | None  # by all experiments that tell
+    threads_wanting: float | None
+    moved_bytes_per_s: float | None  # to and from storage, by everybody
+    crowded: bool  # more compute threads want to run than CPUs can take: they are in each other's way
+    full: bool  # loaders of several use all CPUs: no numbers make them fit
+
 
 WINDOW_S = 30.0
 
@@ -29,7 +97,7 @@ def mean(past: Past, about: str | Identity, metric: str) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
     """One experiment: its trainers with their trees, and the means of those."""
 
@@ -87,18 +155,18 @@ def _load(frame: Frame, past: Past, job: Job, trees: tuple[tuple[Process, ...], 
         trees=trees,
         gpus=tuple(gpu for gpu in frame.gpus if gpu.uuid in uuids),
         cpus=_cpus(trainers),
-        allowed=together([part(one) for one in trainers], frame.host.cpus_total),
+        allowed=united_cpus([part(one) for one in trainers], frame.host.cpus_total),
         asked=_asked(trainers),
-        busy_percent=known.mean([mean(past, about, "busy_percent") for about in keys]),
-        cores=known.total(mean(past, about, "cores") for about in keys),
-        wanting=known.total(mean(past, about, "compute_threads") for about in keys),
+        busy_percent=optional_sums.mean([mean(past, about, "busy_percent") for about in keys]),
+        cores=optional_sums.total(mean(past, about, "cores") for about in keys),
+        wanting=optional_sums.total(mean(past, about, "compute_threads") for about in keys),
         wait=_most(waits),
-        blocked=known.mean([mean(past, about, "loader_blocked") for about in keys]),
-        loader_cores=known.mean([mean(past, about, "loader_cpu") for about in keys]),
+        blocked=optional_sums.mean([mean(past, about, "loader_blocked") for about in keys]),
+        loader_cores=optional_sums.mean([mean(past, about, "loader_cpu") for about in keys]),
         throttled=_most(mean(past, about, "throttled") for about in keys),
         stopped=_most(mean(past, f"cgroup {path}", "throttled_cpus") for path in groups),
-        read=known.total(mean(past, about, "read_bytes_per_s") for about in keys),
-        write=known.total(mean(past, about, "write_bytes_per_s") for about in keys),
+        read=optional_sums.total(mean(past, about, "read_bytes_per_s") for about in keys),
+        write=optional_sums.total(mean(past, about, "write_bytes_per_s") for about in keys),
     )
 
 
@@ -119,3 +187,81 @@ def _asked(trainers: Sequence[Process]) -> int | None:
             return None
         total += size
     return total
+
+
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
+class Own:
+    """For one trainer where all of them get as many."""
+
+    cpus: float
+    idle: float | None  # those that nobody uses
+    alone: bool  # nobody else has them
+    crowded: bool  # with more loaders than CPUs: those of its experiment, or of all together
+
+
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
+class _Seat:
+    process: Process
+    load: Load
+    duty: float | None
+    touched: float | None  # share of looks at which its GPUs had done some work
+    cores: float
+
+
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
+class _Scene:
+    cpus: int | None  # of the machine
+    free: float | None  # of these, in nobody's use
+    working: Sequence[_Seat]  # all that do not rest
+    programs: int
+    fed: float  # how busy a GPU is that waits for nothing, 0-1
+    loaders: int  # of all experiments, where there are several
+
+
+def owned(frame: Frame, past: Past, limits: Limits, loads: Sequence[Load], programs: int) -> list[tuple[Load, Own]]:
+    """Of each experiment that does not rest, what the trainer with the fewest CPUs has.
+
+    `programs`: others for whom as many are left as for a trainer.
+    """
+    seats = [_seat(past, load, one) for load in loads for one in load.trainers]
+    scene = _Scene(
+        cpus=frame.host.cpus_total,
+        free=idle_of(frame.host.cpus_total, mean(past, "host", "cpu_percent")),
+        working=[seat for seat in seats if seat.duty is None or _works(seat, limits["starved"])],
+        programs=programs,
+        fed=limits["gpu-bound-healthy"]["busy_percent"] / 100,
+        loaders=sum(load.loaders for load in loads) if len(loads) > 1 else 0,
+    )
+    found = []
+    for load in loads:
+        each = [_own(scene, seat) for seat in scene.working if seat.load is load]
+        if each:
+            found.append((load, min(each, key=lambda own: own.cpus)))
+    return found
+
+
+def _seat(past: Past, load: Load, process: Process) -> _Seat:
+    about = key(process.identity)
+    busy, cores = mean(past, about, "busy_percent"), mean(past, about, "cores")
+    duty, touched = None if busy is None else busy / 100, mean(past, about, "worked")
+    return _Seat(process=process, load=load, duty=duty, touched=touched, cores=cores or 0.0)
+
+
+def _works(seat: _Seat, table: Mapping[str, float]) -> bool:
+    return at_work(seat.duty, seat.touched, seat.load.loaders, seat.cores, table.__getitem__)
+
+
+def _own(scene: _Scene, seat: _Seat) -> Own:
+    here, allowed = affinity(seat.process), seat.process.allowed_cpus
+    beside = [one for one in scene.working if one is seat or meet(here, affinity(one.process))]
+    sharers = [one for one in beside if shares_quota(seat.process, one.process, one.load is seat.load)]
+    total, all_beside = len(here) or scene.cpus, len(beside) + scene.programs
+    left = (allowed or math.inf) - sum(one.cores for one in sharers)
+    rivals, waiting = (sum(one is seat or (one.duty or 0.0) < scene.fed for one in some) for some in (beside, sharers))
+    many = seat.load.loaders > math.ceil(seat.load.allowed) if seat.load.allowed else False
+    return Own(
+        cpus=least_share(allowed or total or 1.0, len(sharers), total, all_beside),
+        idle=None if scene.free is None else least_idle(scene.free, rivals, left, waiting),
+        alone=all_beside == 1,
+        crowded=many or scene.loaders > (scene.cpus or math.inf),
+    )

@@ -3,7 +3,7 @@
 One decorated function each, grouped by where the time goes. Importing this declares them all.
 """
 
-from gputop.trace.signatures import casts, copies, health, host, idle, kernels, memory, ranks
+from gputop.trace.signatures import copies, host, idle, kernels, memory, ranks
 from gputop.trace.verdict import SIGNATURES
 
 __all__ = ["SIGNATURES", "casts", "copies", "health", "host", "idle", "kernels", "memory", "ranks"]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gputop import units
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.severity import by_lost_share
 from gputop.trace.breakdown import inside_us
 from gputop.trace.intervals import Spans
@@ -18,7 +18,7 @@ _ROUTES = 3  # that a headline names
 _PIN = "DataLoader(pin_memory=True) and batch.to(device, non_blocking=True): the one is no use without the other."
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class _Route:
     """What is copied from one kind of memory to another: when, and how much where that is known."""
 

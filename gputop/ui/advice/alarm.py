@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from gputop import told
+from gputop import finding_text
 from gputop.diagnose import Finding
-from gputop.diagnose.steady import RANKS
+from gputop.diagnose.steadying import RANKS
 from gputop.model import Frame
 from gputop.safe.text import to_ascii
 from gputop.ui.advice.sheet import Key, Sheet, key, troubles
@@ -36,6 +36,8 @@ def sequence(how: str, finding: Finding, frame: Frame) -> str:
 
     OSC 9 is understood by iTerm2, kitty, WezTerm and Windows Terminal, OSC 777 by foot, urxvt and VTE.
     """
-    text = to_ascii(f"{told.severity(finding)} {told.sentence(finding, frame)}"[:_MOST]).replace(";", ",")
+    text = to_ascii(f"{finding_text.severity(finding)} {finding_text.sentence(finding, frame)}"[:_MOST]).replace(
+        ";", ","
+    )
     named = {"bell": "\a", "osc9": f"\x1b]9;gputop: {text}\a", "osc777": f"\x1b]777;notify;gputop;{text}\a"}
     return named.get(how, "")

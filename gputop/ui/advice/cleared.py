@@ -6,14 +6,14 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from gputop import told, units
-from gputop.declare import record
+from gputop import finding_text, units
 from gputop.diagnose import Finding
 from gputop.diagnose.finding import POSSIBLE
-from gputop.diagnose.over import goes_on
-from gputop.known import mean
+from gputop.diagnose.subject_overlap import goes_on
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Identity, Process, Role
 from gputop.monitor import Update
+from gputop.optional_sums import mean
 from gputop.ui.advice.sheet import Key, key, troubles
 from gputop.ui.gpus.state import Past
 
@@ -24,7 +24,7 @@ _LONGEST_S = 60.0  # between two frames: who was away for longer does not know w
 _MOST = 3  # numbers
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Number:
     """A number that can get better: which, by how much to be worth a word, and in which direction."""
 
@@ -48,7 +48,7 @@ NUMBERS = (
 )
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Change:
     """A number before and after."""
 
@@ -65,7 +65,7 @@ class Change:
         return f"{self.name} {self.before:.0f} -> {self.after:.0f} {self.unit}"
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Case:
     """A finding while it holds, whom it is about, and the numbers when it was seen first."""
 
@@ -76,7 +76,7 @@ class Case:
     before: tuple[float | None, ...]
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Cleared:
     """One that is over."""
 
@@ -151,7 +151,7 @@ def _case(finding: Finding, frame: Frame, past: Past) -> Case:
     )
     known = [frame.by_identity[one] for one in processes if one in frame.by_identity]
     gpus = about.gpus or tuple(dict.fromkeys(share.uuid for process in known for share in process.gpus))
-    name = told.whom(about, frame)
+    name = finding_text.whom(about, frame)
     return Case(finding, name, gpus, processes, _numbers(gpus, processes, past, BEFORE_S))
 
 
@@ -186,6 +186,6 @@ def _better(case: Case, after: Sequence[float | None], frame: Frame) -> list[Cha
     changes = []
     for number, old, new in zip(NUMBERS, case.before, after, strict=True):
         if old is not None and new is not None and number.better * (new - old) >= number.least:
-            where = f"{told.gpus(case.gpus, frame)} " if number.of == "gpus" else ""
+            where = f"{finding_text.gpus(case.gpus, frame)} " if number.of == "gpus" else ""
             changes.append(Change(f"{where}{number.name}", old, new, number.unit))
     return changes

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from textual.strip import Strip
 
-from gputop import told, units
+from gputop import finding_text, units
 from gputop.diagnose import Evidence, Finding, Step
-from gputop.diagnose.concerns import names
+from gputop.diagnose.subject_overlap import names
+from gputop.labels import amount
 from gputop.safe.text import clean
 from gputop.ui import draw
 from gputop.ui.advice.scene import Scene, badge, counts, flow, sign
 from gputop.ui.advice.sheet import troubles
 from gputop.ui.draw import Line, Run
 from gputop.ui.look import Token
-from gputop.words import amount
 
 if TYPE_CHECKING:
     from gputop.diagnose.state import JobState
@@ -112,7 +112,7 @@ def calm(scene: Scene, width: int, *, whole: bool = False) -> list[Line]:
     if update.host is None:
         return [scene.line().add(" judging", "text").add("   a first verdict takes a minute", "dim")]
     bad = troubles(scene.sheet.muted)
-    line = scene.line().add(f" {told.counted(update.jobs)}{f', {len(bad)} muted' if bad else ''}", "text")
+    line = scene.line().add(f" {finding_text.counted(update.jobs)}{f', {len(bad)} muted' if bad else ''}", "text")
     gpus = [gpu for gpu in update.frame.gpus if gpu.parent_uuid is None]
     machine = f"   {amount(len(gpus), 'GPU')} · host {update.host.state}"
     more = scene.pressed("advice", "says why") if silent and not whole and not scene.sheet.listed else []
@@ -138,7 +138,7 @@ def standing(
     """
     said, of = scene.sheet.told, [one for one in scene.update.jobs if due is None or one.due == due]
     untold = [one for one in of if not any(_tells(finding, one) for finding in said)]
-    untold.sort(key=lambda one: (not one.due, told.STATES.index(one.state)))
+    untold.sort(key=lambda one: (not one.due, finding_text.STATES.index(one.state)))
     shown = untold if most is None or len(untold) <= most else untold[: max(1, most - 1)]
     rest = untold[len(shown) :]
     alone = f"  +{len(rest)}" if rest and most == 1 else ""
@@ -156,16 +156,16 @@ def _tells(finding: Finding, one: JobState) -> bool:
     """Whether a finding that is told has what there is to say of a job."""
     subject = finding.subject
     of_it = one.key in subject.job_keys or names(subject, one.processes, one.gpus)
-    of_it = of_it or (subject.kind == "host" and told.headline(finding).removeprefix("is ") in one.why)
+    of_it = of_it or (subject.kind == "host" and finding_text.headline(finding).removeprefix("is ") in one.why)
     return of_it and (one.state == "found" if not finding.healthy else one.state == "healthy")
 
 
 def _standing(one: JobState, scene: Scene, width: int, *, whole: bool) -> list[Line]:
     token: Token = "bright" if one.open else "dim"
-    line = scene.line().add(f"  {one.state}", token).to(_HEAD).add(told.titled(one, scene.update.frame), token)
+    line = scene.line().add(f"  {one.state}", token).to(_HEAD).add(finding_text.titled(one, scene.update.frame), token)
     why = f"  {clean(one.why)}" + (", the recording ends here" if scene.ended and one.state == "judging" else "")
     if whole:
-        start = [Run(f"  {one.state}".ljust(_HEAD), token), Run(told.titled(one, scene.update.frame), token)]
+        start = [Run(f"  {one.state}".ljust(_HEAD), token), Run(finding_text.titled(one, scene.update.frame), token)]
         return flow(scene, width, [*start, Run(why)], _HEAD)
     return [line.add(draw.cut_words(why, max(0, width - line.cells - 1), scene.look.glyphs.more), "text")]
 
@@ -238,7 +238,11 @@ def _whole_head(finding: Finding, scene: Scene, width: int) -> list[Line]:
     """The head in one line where that has all of it, else in several."""
     line = head(finding, scene, width)
     frame = scene.update.frame
-    name, aside, said = told.whom(finding.subject, frame), told.whose(finding.subject, frame), told.headline(finding)
+    name, aside, said = (
+        finding_text.whom(finding.subject, frame),
+        finding_text.whose(finding.subject, frame),
+        finding_text.headline(finding),
+    )
     aside = f" ({aside})" if aside else ""
     start = scene.line().add(scene.cursor(finding)).runs(badge(finding, scene.look)).cells
     if max(_HEAD, start) + len(f"{name}{aside} {said}") + 2 <= width:
@@ -257,8 +261,8 @@ def head(finding: Finding, scene: Scene, width: int) -> Line:
     line.runs(said)
     if said[-1].text.endswith(scene.look.glyphs.more):
         return line
-    since = told.lasting(finding, units.roughly(finding.since_s)) if finding.since_s >= 10 else ""
-    cost = told.cost(finding)
+    since = finding_text.lasting(finding, units.roughly(finding.since_s)) if finding.since_s >= 10 else ""
+    cost = finding_text.cost(finding)
     for text in (since, f": {cost}" if cost else ""):
         if line.cells + len(text) < width:
             line.add(text, "dim")
@@ -268,7 +272,11 @@ def head(finding: Finding, scene: Scene, width: int) -> Line:
 def _sentence(finding: Finding, scene: Scene, room: int) -> list[Run]:
     """Whom and what; the aside goes before a word of the headline does."""
     frame, more = scene.update.frame, scene.look.glyphs.more
-    name, aside, said = told.whom(finding.subject, frame), told.whose(finding.subject, frame), told.headline(finding)
+    name, aside, said = (
+        finding_text.whom(finding.subject, frame),
+        finding_text.whose(finding.subject, frame),
+        finding_text.headline(finding),
+    )
     bold = finding.severity != "info"
     aside = f" ({aside})" if aside else ""
     if draw.cells([Run(name), Run(aside), Run(said)]) + 1 > room:
@@ -278,8 +286,8 @@ def _sentence(finding: Finding, scene: Scene, room: int) -> list[Run]:
 
 def evidence(item: Evidence, room: int | None = None) -> list[Run]:
     """One number the verdict rests on: it is bright, its limit is not, and goes before half of it is there."""
-    runs = [Run(part.text, "bright" if part.strong else "text") for part in told.parts(item)]
-    limit = told.limit(item)
+    runs = [Run(part.text, "bright" if part.strong else "text") for part in finding_text.parts(item)]
+    limit = finding_text.limit(item)
     whole = [*runs, Run(f" (limit {limit})", "dim")] if limit else runs
     return whole if room is None or draw.cells(whole) <= room else runs
 
@@ -348,7 +356,7 @@ def _beside(text: str, command: str, room: int) -> int:
 
 def _after(finding: Finding, step: Step, scene: Scene) -> list[Run]:
     """What somebody must know before doing it, and the keys that copy or do it."""
-    after = [Run(f"   {warnings}", "dim")] if (warnings := told.warnings(step)) else []
+    after = [Run(f"   {warnings}", "dim")] if (warnings := finding_text.warnings(step)) else []
     for keys in scene.acts(finding, step):
         after += [Run("   "), *keys]
     return after

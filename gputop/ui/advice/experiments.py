@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gputop import told, units
-from gputop.declare import record
+from gputop import finding_text, units
+from gputop.frozen_dataclass import frozen_dataclass
+from gputop.labels import amount
 from gputop.safe.text import clean
 from gputop.ui import draw
 from gputop.ui.advice.scene import Scene, flow
 from gputop.ui.draw import Line, Run
-from gputop.words import amount
 
 if TYPE_CHECKING:
     from gputop.diagnose.experiments import Experiment, Resource, Slower, Together
@@ -22,7 +22,7 @@ _NAME = 20  # cells, at most
 _RESOURCES: dict[Resource, str] = {"cpu": "CPUs", "disk": "storage", "gpu": "GPU time"}
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Column:
     """One figure of an experiment."""
 
@@ -87,7 +87,7 @@ def _names(found: Sequence[Experiment], scene: Scene) -> dict[str, str]:
 
 
 def _name(one: Experiment, scene: Scene) -> str:
-    gpus = told.gpus(one.gpus, scene.update.frame)
+    gpus = finding_text.gpus(one.gpus, scene.update.frame)
     return f"{draw.cut(clean(one.name), _NAME, scene.look.glyphs.more)} {gpus}".rstrip()
 
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from textual.strip import Strip
 
-from gputop import told, units
+from gputop import finding_text, units
 from gputop.diagnose import Evidence, Finding, Step
-from gputop.diagnose.reading import choice, guides
+from gputop.diagnose.further_reading import choice, guides
 from gputop.safe.text import clean
 from gputop.ui import draw
 from gputop.ui.advice import compact, outlook
@@ -83,7 +83,7 @@ def whole(finding: Finding, scene: Scene, width: int) -> list[Line]:
 def _head(finding: Finding, scene: Scene, width: int) -> list[Line]:
     frame = scene.update.frame
     bold = finding.severity != "info"
-    name, said = told.whom(finding.subject, frame), told.headline(finding)
+    name, said = finding_text.whom(finding.subject, frame), finding_text.headline(finding)
     start = [Run(scene.cursor(finding)), *badge(finding, scene.look), Run(" ")]
     return flow(scene, width, [*start, Run(f"{name} {said}", "bright", bold)], draw.cells(start))
 
@@ -110,8 +110,8 @@ def _about(finding: Finding, scene: Scene, width: int) -> list[Line]:
     frame = scene.update.frame
     began = time.strftime("%H:%M", time.localtime(frame.wall_s - finding.since_s))
     since = f"since {began} ({units.roughly(finding.since_s)})" if finding.since_s >= 10 else ""
-    sure = f"{told.sure(finding.confidence)} ({finding.confidence:.2f}), {told.grade(finding)}"
-    pieces = [told.whose(finding.subject, frame), since, told.cost(finding), sure]
+    sure = f"{finding_text.sure(finding.confidence)} ({finding.confidence:.2f}), {finding_text.grade(finding)}"
+    pieces = [finding_text.whose(finding.subject, frame), since, finding_text.cost(finding), sure]
     text = f" {scene.look.glyphs.dot} ".join(piece for piece in pieces if piece)
     return flow(scene, width, [Run(" " * _INDENT), Run(text, "dim")], _INDENT)
 
@@ -122,7 +122,7 @@ def _item(item: Evidence, scene: Scene, width: int) -> list[Line]:
 
 def _step(finding: Finding, step: Step, number: int, scene: Scene, width: int) -> list[Line]:
     lines = flow(scene, width, [Run(f"{number:>{_TEXT}} ", "dim"), Run(clean(step.text), "text")], _TEXT + 1)
-    command, warnings = clean(step.command or ""), told.warnings(step)
+    command, warnings = clean(step.command or ""), finding_text.warnings(step)
     if command:
         lines += flow(scene, width, [Run(" " * (_TEXT + 1)), Run(command, "command")], _TEXT + 3)
     _beside(lines, [Run(warnings, "dim")] if warnings else [], scene, width)
@@ -178,8 +178,8 @@ def leaving(finding: Finding, scene: Scene, width: int) -> list[Line]:
 
 def _rule(finding: Finding, scene: Scene, width: int) -> list[Line]:
     """Which rule says so, what it asks, and what it has taken up as causes."""
-    asked = [(finding.rule, told.question(finding.rule))]
-    asked += [(cause, f"the cause: {told.question(cause)}") for cause in finding.causes]
+    asked = [(finding.rule, finding_text.question(finding.rule))]
+    asked += [(cause, f"the cause: {finding_text.question(cause)}") for cause in finding.causes]
     lines = _title("rule", scene)
     for rule, question in asked:
         lines += flow(scene, width, [Run(" " * _TEXT), Run(rule, "text"), Run(f"  {question}", "dim")], _TEXT + 2)

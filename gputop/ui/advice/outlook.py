@@ -15,7 +15,7 @@ MEANING = NAME + 1 + NUMBER + 2 + UNTIL
 
 def surer(finding: Finding, scene: Scene) -> Iterator[list[Run]]:
     """For each key that looks into its process what that would have to find; nothing where nothing is to be found."""
-    from gputop.profile.parts import LINALG, PARTS  # late: with all that reads profiles and traces
+    from gputop.profile.training_parts import LINALG, PARTS  # late: with all that reads profiles and traces
     from gputop.trace.signatures import SIGNATURES
 
     wanted = _confirming(finding)

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from textual.strip import Strip
 
-from gputop import told
-from gputop.declare import record
+from gputop import finding_text
 from gputop.diagnose import Abstained, Class, Finding
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.safe.text import clean
 from gputop.ui import draw
 from gputop.ui.advice import compact, full
@@ -29,7 +29,7 @@ _ROOM = {  # what there is to be had from each class
 }
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Page:
     """One page: lines that stay, and lines that scroll."""
 
@@ -38,7 +38,7 @@ class Page:
     top: Callable[[Scene, int, int], list[Line]] = lambda *_: []
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Drawn:
     """The pane, and how far it can be scrolled."""
 
@@ -143,7 +143,7 @@ def _classes(scene: Scene, width: int) -> list[Line]:
 def _class(one: Class, scene: Scene, width: int) -> list[Line]:
     frame = scene.update.frame
     process = next((process for process in frame.processes if process.pid == one.pid), None)
-    name = told.program(process.identity, frame) if process else f"process {one.pid}"
+    name = finding_text.program(process.identity, frame) if process else f"process {one.pid}"
     sure = "" if one.margin is None else f"   {one.margin:+.2f} from the nearest limit"
     room = _ROOM.get(one.name, "between two classes" if one.path else "")
     start = [Run(f"   {name}", "bright", True), Run(f" ({one.pid})  ", "dim"), Run(one.name, "text", True)]
@@ -177,13 +177,13 @@ def _silent(scene: Scene, width: int) -> list[Line]:
 
 def _unjudged_alike(ones: Sequence[Abstained], scene: Scene, width: int) -> list[Line]:
     """Many rules that cannot judge the same subject for the same reason: their names, what they lack, what unlocks."""
-    name, unlock = told.named(ones[0].subject, scene.update.frame), ones[0].unlock
+    name, unlock = finding_text.named(ones[0].subject, scene.update.frame), ones[0].unlock
     rules = list(dict.fromkeys(one.rule for one in ones))
     head = [Run(f"   {len(rules)} rules", "text", True), Run(f"  cannot judge {name}", "dim")]
     lines = flow(scene, width, head, 5)
     lines += flow(scene, width, [Run(f"     {', '.join(rules)}", "text")], 5)
     missing = tuple(dict.fromkeys(missing for one in ones for missing in one.missing))
-    if lacks := told.lacks(replace(ones[0], missing=missing)):
+    if lacks := finding_text.lacks(replace(ones[0], missing=missing)):
         lines += flow(scene, width, [Run("       lacks   ", "dim"), Run(clean(lacks), "text")], 15)
     if unlock:
         lines += flow(scene, width, [Run("       unlock  ", "dim"), Run(clean(unlock), "text")], 15)
@@ -191,11 +191,11 @@ def _unjudged_alike(ones: Sequence[Abstained], scene: Scene, width: int) -> list
 
 
 def _unjudged(rule: str, ones: Sequence[Abstained], scene: Scene, width: int) -> list[Line]:
-    asked = [Run(f"   {rule}", "text", True), Run(f"  {told.question(rule)}", "dim")]
+    asked = [Run(f"   {rule}", "text", True), Run(f"  {finding_text.question(rule)}", "dim")]
     lines = flow(scene, width, asked, 5)
     for one in ones:
-        name = told.named(one.subject, scene.update.frame)
-        lacks = told.lacks(one)
+        name = finding_text.named(one.subject, scene.update.frame)
+        lacks = finding_text.lacks(one)
         lines += flow(scene, width, [Run(f"     {name}", "text"), Run(f"  lacks {lacks}" if lacks else "", "dim")], 7)
         if one.unlock:
             lines += flow(scene, width, [Run("       unlock  ", "dim"), Run(clean(one.unlock), "text")], 15)

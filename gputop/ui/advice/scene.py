@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
-from gputop.declare import record
 from gputop.diagnose import Finding, Step
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Identity
 from gputop.monitor import Update
 from gputop.proven import Told
@@ -29,7 +29,7 @@ _WORD = re.compile(r"\s+|\S+")
 _SIGNS: Mapping[str, Token] = {"crit": "crit", "warn": "warn", "info": "dim"}
 
 
-@record(frozen=True, kw_only=True)
+@frozen_dataclass(frozen=True, kw_only=True)
 class Scene:
     """One update, and the sheet of its findings."""
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from gputop.diagnose import Finding, Step
 from gputop.diagnose.finding import POSSIBLE, told_apart
-from gputop.diagnose.steady import RANKS
+from gputop.diagnose.steadying import RANKS
 from gputop.monitor import Update
 
 CALM_S = 5.0  # for so long its numbers stand

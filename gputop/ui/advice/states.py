@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from gputop.declare import record
 from gputop.diagnose import Finding
 from gputop.diagnose.rule import Level, Rule
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Identity, Process, Role
 from gputop.ui.advice.sheet import troubles, urgency
 from gputop.ui.gpus.state import IDLE_BELOW, State
@@ -23,7 +23,7 @@ _HELD = "zombie-memory"  # the rule that says it later
 _OPEN = {"judging": State("judging", "JUDG", "dim"), "unknown": State("unknown", "UNKN", "dim")}
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class States:
     """By whom they are about."""
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gputop import told
-from gputop.known import mean
+from gputop import finding_text
+from gputop.optional_sums import mean
 from gputop.ui.advice.states import about, word
 from gputop.ui.details.opened import Opened
 from gputop.ui.gpus.state import State
@@ -42,7 +42,9 @@ def _judged(opened: Opened) -> State | None:
     if found is None:
         return None
     state = word(found)
-    return replace(state, word=f"{state.word}: {told.headline(found)}" if state.word else told.headline(found))
+    return replace(
+        state, word=f"{state.word}: {finding_text.headline(found)}" if state.word else finding_text.headline(found)
+    )
 
 
 def _working(opened: Opened) -> State:

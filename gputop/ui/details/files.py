@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gputop import units
+from gputop.labels import amount
 from gputop.model import File
 from gputop.ui.details.grid import Column, Grid
 from gputop.ui.details.opened import Opened
 from gputop.ui.details.tab import Body, Entry, Tab, without
 from gputop.ui.look import Token
-from gputop.words import amount
 
 COLUMNS: tuple[Column[File], ...] = (
     Column("FD", 5, lambda file: str(file.fd)),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gputop import units
-from gputop.figures import add
 from gputop.model import Gpu, GpuShare
+from gputop.process_totals import add
 from gputop.ui import draw
 from gputop.ui.details.opened import Opened
 from gputop.ui.details.tab import Body, Tab, plain

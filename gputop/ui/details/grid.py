@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 from textual.strip import Strip
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.ui import draw
 from gputop.ui.draw import Line
 from gputop.ui.look import Ground, Look, Token
@@ -19,7 +19,7 @@ _NOTHING = _UNKNOWN | {"0", "0:00", "0%", "none"}
 ALWAYS = 99
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Column(Generic[Item]):
     """One column; what stands in the last one may be longer than it and is scrolled."""
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from textual.strip import Strip
 
-from gputop import units, words
+from gputop import labels, units
 from gputop.model import Node, Role
 from gputop.ui import draw
 from gputop.ui.details.doing import STATES
@@ -38,7 +38,7 @@ def head(opened: Opened, width: int, most: int) -> list[Strip]:
     life = _life(opened, width >= ROOMY, width - COMMAND)
     beside = _beside(life)
     room = max(COMMAND, width - beside)
-    command, look = words.line(opened.process), opened.look
+    command, look = labels.line(opened.process), opened.look
     lines = wrap(command, room)
     shown = lines[: max(1, most - 1)]
     if len(shown) < len(lines):

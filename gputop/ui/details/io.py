@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gputop import units
-from gputop.declare import record
-from gputop.figures import io_estimated, io_percent
-from gputop.known import mean
+from gputop.frozen_dataclass import frozen_dataclass
+from gputop.labels import amount
 from gputop.model import Io, Process
+from gputop.optional_sums import mean
+from gputop.process_totals import io_estimated, io_percent
 from gputop.ui.details.grid import Column, Grid
 from gputop.ui.details.opened import Opened
 from gputop.ui.details.tab import Body, Entry, Tab, plain, said
 from gputop.ui.draw import Run, wrap
-from gputop.words import amount
 
 Value = float | None
 
@@ -30,7 +30,7 @@ def _percent(value: Value) -> str:
     return units.UNKNOWN if value is None else f"{value:.0f}%" if value >= 0.5 else "0"
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Flow:
     """One kind of I/O: now, of the loaders now, since the start."""
 

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from textual.strip import Strip
 
 from gputop import step_report, units
-from gputop.known import added, mean
+from gputop.labels import amount
 from gputop.model import Identity
+from gputop.optional_sums import added, mean
 from gputop.ui import draw
 from gputop.ui.charts import Chart, Mark, beside, most, room
 from gputop.ui.details.doing import doing
 from gputop.ui.details.opened import Opened
 from gputop.ui.draw import Line, Run
-from gputop.words import amount
 
 _LEAST_IO = 1e6  # bytes a second: the top of the chart of a process that hardly reads
 

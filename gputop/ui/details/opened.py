@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
-from gputop.declare import record
 from gputop.diagnose import Finding
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import PARTS, Detail, Frame, GpuShare, Identity, Job, Missing, Part, Process, Relative, Role
 from gputop.ui.gpus.state import Past
 from gputop.ui.look import Look
 
 
-@record(frozen=True, kw_only=True)
+@frozen_dataclass(frozen=True, kw_only=True)
 class Opened:
     """The newest of a process; of one that has ended, the last."""
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from textual.strip import Strip
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame
 from gputop.ui import draw
 from gputop.ui.details import tabs
@@ -24,7 +24,7 @@ ROOMY = 36
 LOADERS_SHARE = 0.4  # of what is below the tabs, at most
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Picture:
     """The lines, and where on them the mouse can do something."""
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from textual.strip import Strip
 
-from gputop import units, words
-from gputop.declare import record
-from gputop.figures import add, io_percent
-from gputop.known import mean
+from gputop import labels, units
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Identity, Process, Relative
+from gputop.optional_sums import mean
+from gputop.process_totals import add, io_percent
 from gputop.ui import draw
 from gputop.ui.details.grid import Column, Grid
 from gputop.ui.details.opened import Opened
@@ -19,7 +19,7 @@ from gputop.ui.draw import Run, wrap
 from gputop.ui.look import Token
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Kin:
     """One line: a relative, and the process of the frame that it is, if that is known."""
 
@@ -41,7 +41,7 @@ class Kin:
         """The file it reads; of one that reads none its command."""
         if self.file not in ("-", units.UNKNOWN) or self.process is None:
             return self.file
-        return self.file if self.process.name.startswith("pt_data") else words.line(self.process)
+        return self.file if self.process.name.startswith("pt_data") else labels.line(self.process)
 
 
 def _cpu(kin: Kin) -> str:
@@ -145,7 +145,7 @@ def pane(opened: Opened, width: int, room: int) -> list[Strip]:
         return []
     identities = {one.identity for one in loaders}
     kin = [one for one in _children(opened) if one.identity in identities]
-    title = f"children: {words.amount(len(loaders), 'DataLoader worker')}"
+    title = f"children: {labels.amount(len(loaders), 'DataLoader worker')}"
     used = f"cpu {units.percent(add(one.cpu_percent for one in loaders))}%"
     read = f"read {units.rate(add(one.read_bytes_per_s for one in loaders))}/s"
     blocked = f"{units.percent(mean(io_percent(one) for one in loaders))}%"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gputop.export import codec, verdicts
-from gputop.export.private import masked, redacted
+from gputop.export import codec, diagnosis
+from gputop.export.format import masked, redacted
 from gputop.model import Detail, Variable
 from gputop.safe.text import MASK
 from gputop.ui.advice.states import concerning
@@ -34,5 +34,5 @@ def numbers(opened: Opened) -> dict[str, Any]:
         "wall_s": shown.frame.wall_s,
         "process": codec.encode(shown.process),
         "detail": codec.encode(replace(shown.detail, environment=None)),
-        "findings": [verdicts.finding(one, shown.frame) for one in concerning(opened.process, opened.findings)],
+        "findings": [diagnosis.finding(one, shown.frame) for one in concerning(opened.process, opened.findings)],
     }

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 
 from textual.strip import Strip
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Part
 from gputop.source import OTHERS_ENVIRONMENT, UNRECORDED
 from gputop.ui.details.opened import Opened
@@ -23,7 +23,7 @@ _WHY = {
 }
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Entry:
     """A line of a tab. The cursor keeps its `key`; the highest `rank` is on top."""
 
@@ -32,7 +32,7 @@ class Entry:
     rank: float | None = None
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Body:
     """What a tab shows now: lines that stay, and lines that scroll."""
 
@@ -41,7 +41,7 @@ class Body:
     facts: str = ""  # in a few words, how much there is
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Tab:
     """A tab, declared once."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 
 from gputop import units
+from gputop.labels import amount
 from gputop.model import Thread
 from gputop.ui.details.grid import Column, Grid
 from gputop.ui.details.opened import Opened
 from gputop.ui.details.tab import Body, Entry, Tab, without
 from gputop.ui.look import Token
-from gputop.words import amount
 
 
 def blocked(thread: Thread) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gputop.labels import amount
 from gputop.ui import draw
 from gputop.ui.dialogs.choosing import ListDialog
 from gputop.ui.draw import Line
 from gputop.ui.look import Look
 from gputop.ui.table.columns import SORTABLE, TITLE, Column
-from gputop.words import amount
 
 
 class SortDialog(ListDialog[str]):

@@ -7,7 +7,7 @@ from functools import partial
 
 from textual import events
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.monitor import Update
 from gputop.ui import draw
 from gputop.ui.dialogs.choosing import ListDialog
@@ -20,7 +20,7 @@ NAME = 19  # cells
 LONGEST = 40
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Deed:
     """One thing that can be done."""
 

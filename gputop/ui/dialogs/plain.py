@@ -8,7 +8,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from gputop import words
+from gputop import labels
 from gputop.ui import draw
 from gputop.ui.dialogs.modal import Modal
 from gputop.ui.draw import Line
@@ -78,7 +78,7 @@ class Plain(Modal[None], inherit_bindings=False):
     def _foot(self, more: int) -> Line:
         """What to do, and how much there is that is not to be seen; that comes first where room is short."""
         line = Line(self.look)
-        unseen = [f"+{words.amount(more, 'line')}"] if more > 0 else []
+        unseen = [f"+{labels.amount(more, 'line')}"] if more > 0 else []
         unseen += ["arrows, PgUp, PgDn scroll"] if more > 0 or self._first else []
         if unseen:
             line.add(f"{'   '.join(unseen)}   ", "bright")

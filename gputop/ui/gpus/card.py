@@ -5,8 +5,8 @@ from __future__ import annotations
 from textual.strip import Strip
 
 from gputop import units
-from gputop.known import mean
 from gputop.model import Gpu
+from gputop.optional_sums import mean
 from gputop.ui import draw
 from gputop.ui.charts import Chart, beside, most, room, span
 from gputop.ui.draw import Line, Run

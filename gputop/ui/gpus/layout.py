@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import field
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Gpu
 from gputop.ui.draw import Run
 from gputop.ui.gpus.scene import Scene
@@ -14,7 +14,7 @@ from gputop.ui.gpus.state import State
 COMFORT = 50  # a field kept less dearly than this comes only where the others have their good width
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Cell:
     """One field of one GPU, about to be drawn."""
 
@@ -27,7 +27,7 @@ class Cell:
 Draw = Callable[[Cell], list[Run]]
 
 
-@record(frozen=True, kw_only=True)
+@frozen_dataclass(frozen=True, kw_only=True)
 class Field:
     """One thing in a row. It takes `good` cells where there is room, `least` where there is not, up to `most`."""
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from textual.strip import Strip
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Gpu
 from gputop.ui import draw
 from gputop.ui.draw import Line, Run
@@ -75,7 +75,7 @@ def pick(width: int, height: int, count: int, *, cards: bool = True) -> Density:
     return "tiny"
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
     """Where each GPU stands in the pane: what draws it, what a click in it is on, and where an arrow leads."""
 

@@ -7,7 +7,7 @@ from dataclasses import field
 from functools import cached_property
 
 from gputop import units
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Gpu, Host
 from gputop.ui.gpus.state import Past, State, judged, state
 from gputop.ui.look import Ground, Look
@@ -15,7 +15,7 @@ from gputop.ui.look import Ground, Look
 GIB = 1024**3
 
 
-@record(frozen=True, kw_only=True)
+@frozen_dataclass(frozen=True, kw_only=True)
 class Scene:
     """All that a row is drawn from; widths are taken over all GPUs, so that units stand below each other."""
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, Protocol
 
-from gputop.declare import record
-from gputop.known import mean
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Gpu, Identity
+from gputop.optional_sums import mean
 from gputop.ui.look import Token
 from gputop.units import ago
 
@@ -28,7 +28,7 @@ class Past(Protocol):
         ...
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class State:
     """A word, its short form for a cell, its colour, and the sign that carries its weight without colour."""
 

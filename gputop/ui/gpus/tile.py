@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from textual.strip import Strip
 
-from gputop.known import mean
 from gputop.model import Gpu
+from gputop.optional_sums import mean
 from gputop.ui import draw
 from gputop.ui.charts import span
 from gputop.ui.draw import Line, Run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.ui.keys.names import shown
 
 Group = Literal["MOVE", "PICK", "SORT", "LOOK", "ACT", "TIME", "LEAVE", "DETAILS", "RESULT"]
@@ -17,7 +17,7 @@ DETAILS: tuple[Place, ...] = ("details",)
 RESULT: tuple[Place, ...] = ("result",)
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Key:
     """One thing that can be done. `keys` are named as Textual names them; the first is the one to show."""
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from textual.message import Message
 
-from gputop.actions.hold import Hold, Scope, reaches
+from gputop.actions.handles import Hold, Scope, reaches
 from gputop.actions.target import Rights
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Identity, Process
 from gputop.ui.keys.declared import Key
 from gputop.ui.main.board import Board
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _PROGRESS_S, _RESULT_S = 3.0, 12.0
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class About:
     """Whom a run is about: the process it was asked for, how far it reaches, and who that was."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual import events, on
 
-from gputop import told
+from gputop import finding_text
 from gputop.diagnose import Finding
 from gputop.model import Process, Role
 from gputop.ui.advice.pages import EXPERIMENTS, PAGES, Page, expanded, place_of
@@ -157,7 +157,7 @@ class Advising(Framing):
         finding, shown = self.sheet.chosen, self.shown
         process = self._process(finding) if finding else None
         if process is None and finding and shown:
-            self.say(f"{told.whom(finding.subject, shown.frame)}: no process here {wanted}")
+            self.say(f"{finding_text.whom(finding.subject, shown.frame)}: no process here {wanted}")
         return process
 
     def _process(self, finding: Finding) -> Process | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gputop.labels import amount
 from gputop.ui.main.board import Board
-from gputop.words import amount
 
 
 class Picking(Board):

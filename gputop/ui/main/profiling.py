@@ -7,7 +7,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from gputop.actions import Hold, Scope
-from gputop.actions.hold import led
+from gputop.actions.handles import led
 from gputop.model import Frame, Process, Role
 from gputop.source import Rehearsed
 from gputop.ui.keys.hints import hint
@@ -15,8 +15,8 @@ from gputop.ui.main.acting import NOBODY, SHOWN, Acting, Others, held
 from gputop.ui.main.advising import Advising
 
 if TYPE_CHECKING:
-    from gputop.profile.kept import Kept
-    from gputop.safe.attach import Barred
+    from gputop.profile.store import Kept
+    from gputop.safe.ptrace_access import Barred
     from gputop.ui.profiling.asking import Answers, Asking
     from gputop.ui.profiling.dialog import Answer, ProfileDialog
     from gputop.ui.profiling.past import Past
@@ -48,7 +48,7 @@ class Profiling(Acting, Advising):
 
     def ask_stack(self, frame: Frame, process: Process, everybody: bool = False, others: Others = NOBODY) -> None:
         """Look at once; ask only where it cannot be."""
-        from gputop.actions.spy import STACK, Asked  # late
+        from gputop.actions.pyspy import STACK, Asked  # late
         from gputop.ui.profiling.tools import BY_ID
 
         chosen = process
@@ -74,7 +74,7 @@ class Profiling(Acting, Advising):
 
         What only leads ranks, as a launcher, stands for the first of them, and can be chosen in the dialog.
         """
-        from gputop.actions.spy import STACK  # late
+        from gputop.actions.pyspy import STACK  # late
         from gputop.ui.profiling.dialog import ProfileDialog
         from gputop.ui.profiling.older import OlderDialog
         from gputop.ui.profiling.question import Question
@@ -109,7 +109,7 @@ class Profiling(Acting, Advising):
 
     def _start(self, tool: Tool, order: Order, hold: Hold, each: Sequence[Process]) -> None:
         """Have a tool look into each; the hold of the dialog is that of its own process."""
-        from gputop.actions.spy import STACK  # late
+        from gputop.actions.pyspy import STACK  # late
 
         if self._rehearsed(tool.id, hold.process) is not None:
             self._rehearse(tool.id, hold, tuple(each), order)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from textual.geometry import Region
 from textual.strip import Strip
 
-from gputop.actions.naming import typed
+from gputop.actions.target import typed
 from gputop.diagnose import Finding
 from gputop.model import Process
 from gputop.safe.text import clean
@@ -129,17 +129,17 @@ class Taking(Advising, Changing):
     def action_save(self) -> None:
         """What is on the screen into a file."""
         if self.shown:
-            from gputop.export import json  # late
+            from gputop.export import formats  # late
             from gputop.ui.dialogs.saving import Shot
 
-            self.save_of(Shot(self._panes, partial(json.snapshot, self.shown)))
+            self.save_of(Shot(self._panes, partial(formats.snapshot, self.shown)))
 
     def _panes(self) -> list[tuple[Region, Sequence[Strip]]]:
         """What each pane shows; those around the table are drawn anew from what may leave the machine."""
         update, panes, row = self.shown, self.panes, self.table.listing.cursor
         if update is None or panes is None:
             return []
-        from gputop.export.private import redacted  # late
+        from gputop.export.format import redacted  # late
 
         self.past.at_s = update.frame.mono_s
         parts = self.parts(replace(update, frame=redacted(update.frame)), panes, row and masked(row))

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.safe.terminal import ROOM_FOR_PROCESSES
 from gputop.ui.gpus.pane import Density, card_rows, least_lines, lines, pick
 from gputop.ui.panes.usage import USAGE_GOOD, USAGE_LEAST, USAGE_MOST, USAGE_TELLING
@@ -40,7 +40,7 @@ class Rect(NamedTuple):
     height: int
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Panes:
     """A place for each pane; None where it is not shown."""
 

@@ -11,7 +11,8 @@ from dataclasses import replace
 from textual.strip import Strip
 
 from gputop import units
-from gputop.ended import Ended
+from gputop.labels import amount
+from gputop.last_job import Ended
 from gputop.model import Frame, Gpu, Note
 from gputop.ui import draw
 from gputop.ui.draw import Line, Run
@@ -19,7 +20,6 @@ from gputop.ui.gpus.state import IDLE_BELOW
 from gputop.ui.keys.hints import Names, hint, pressed
 from gputop.ui.look import Look
 from gputop.ui.table.filter import Filter
-from gputop.words import amount
 
 _PARTS = re.compile(r"(`[^`]+`)")
 _NO_GPUS = Note(

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from textual.strip import Strip
 
-from gputop import saturation, units
-from gputop.declare import record
+from gputop import severity, units
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Host, Pressure
-from gputop.saturation import Levels
+from gputop.severity import Levels
 from gputop.ui import draw
 from gputop.ui.draw import Line, Run
 from gputop.ui.gpus.models import inventory
@@ -31,7 +31,7 @@ class Taped(NamedTuple):
     paused: bool  # nothing can be written now
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
     """What the header says about the monitor itself."""
 
@@ -85,14 +85,14 @@ def _left(frame: Frame, width: int, look: Look) -> list[Piece]:
     if host.cuda_version:
         pieces.append((9, _said("CUDA", host.cuda_version)))
     cpu = _said("cpu", f"{units.percent(host.cpu_percent)}%", known=host.cpu_percent is not None)
-    pieces.append((70, _alarmed(cpu, host.cpu_percent, saturation.CPU, look)))
-    memory = saturation.share_percent(host.memory_used_bytes, host.memory_total_bytes)
-    pieces.append((60, _alarmed(_memory(host), memory, saturation.MEMORY, look)))
+    pieces.append((70, _alarmed(cpu, host.cpu_percent, severity.CPU, look)))
+    memory = severity.share_percent(host.memory_used_bytes, host.memory_total_bytes)
+    pieces.append((60, _alarmed(_memory(host), memory, severity.MEMORY, look)))
     pieces.append((40, _rates("io", ("r", host.read_bytes_per_s), ("w", host.write_bytes_per_s))))
     pieces.append((30, _rates("net", ("", _most(host.receive_bytes_per_s, host.send_bytes_per_s)))))
     stalled = _some(host.io_pressure)
     psi = _said("psi io", units.percent(stalled), known=bool(stalled))
-    pieces.append((50, _alarmed(psi, stalled, saturation.PRESSURE, look)))
+    pieces.append((50, _alarmed(psi, stalled, severity.PRESSURE, look)))
     if host.load:
         pieces.append((20, [*_said("load", f"{host.load[0]:.0f}"), Run(f"/{host.cpus_total or units.UNKNOWN}", "dim")]))
     return pieces

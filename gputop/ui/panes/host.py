@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 
 from textual.strip import Strip
 
-from gputop import saturation, units
-from gputop.declare import record
+from gputop import severity, units
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Host, Mount, Network, Pressure
-from gputop.saturation import Levels
+from gputop.severity import Levels
 from gputop.ui import draw
 from gputop.ui.draw import Line, Run
 from gputop.ui.gpus.state import Past
@@ -25,7 +25,7 @@ _IN_OUT = ("receive_bytes_per_s", "send_bytes_per_s")
 Row = list[Run]
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Column:
     """What the rows are drawn from; `width` is without the border."""
 
@@ -46,7 +46,7 @@ class Column:
         return [Run("  "), Run(line, "busy area" if most >= 1024 else "track")]
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Section:
     """Rows that come and go together."""
 
@@ -109,16 +109,16 @@ def _bar_width(column: Column) -> int:
 
 def _cpu(column: Column) -> list[Row]:
     host = column.host
-    full = saturation.level(host.cpu_percent, saturation.CPU)
+    full = severity.level(host.cpu_percent, severity.CPU)
     bar = draw.bar(host.cpu_percent, 100, _bar_width(column), column.look, full or "busy")
     cores = f"{host.cpus_total or units.UNKNOWN} cores"
     if host.cpus_allowed is not None and host.cpus_allowed < (host.cpus_total or math.inf) - 0.5:
         cores = f"{host.cpus_allowed:g} of {cores}"
-    cpu = draw.alarmed(f"{_percent(host.cpu_percent):>5}", host.cpu_percent, saturation.CPU, column.look, "bright")
+    cpu = draw.alarmed(f"{_percent(host.cpu_percent):>5}", host.cpu_percent, severity.CPU, column.look, "bright")
     row = [_label("cpu"), *bar, *cpu, Run(f"  {cores}", "dim")]
-    row += _waits("iowait", host.iowait_percent, saturation.IO_WAIT, column.look)
+    row += _waits("iowait", host.iowait_percent, severity.IO_WAIT, column.look)
     steals = (host.steal_percent or 0) >= 1
-    return [[*row, *(_waits("steal", host.steal_percent, saturation.STEAL, column.look) if steals else [])]]
+    return [[*row, *(_waits("steal", host.steal_percent, severity.STEAL, column.look) if steals else [])]]
 
 
 def _cpu_chart(column: Column, height: int) -> list[Row]:
@@ -139,9 +139,9 @@ def _cores(column: Column) -> list[Row]:
 def _memory(column: Column) -> list[Row]:
     host = column.host
     used, total = host.memory_used_bytes, host.memory_total_bytes
-    share = saturation.share_percent(used, total)
-    bar = draw.bar(used, total, _bar_width(column), column.look, saturation.level(share, saturation.MEMORY) or "memory")
-    said = draw.alarmed(f"{_percent(share):>5}", share, saturation.MEMORY, column.look, "bright")
+    share = severity.share_percent(used, total)
+    bar = draw.bar(used, total, _bar_width(column), column.look, severity.level(share, severity.MEMORY) or "memory")
+    said = draw.alarmed(f"{_percent(share):>5}", share, severity.MEMORY, column.look, "bright")
     row = [_label("mem"), *bar, *said, Run("  "), _value(units.size(used))]
     return [[*row, Run(f"/{units.size(total)}", "dim"), *_said("cache", units.size(host.memory_cached_bytes))]]
 
@@ -156,7 +156,7 @@ def _cgroup(column: Column) -> list[Row]:
         row += [Run(f"/{units.size(group.memory_limit_bytes)}  ", "dim")]
     if group.cpu_quota:
         row += [Run("cpu ", "dim"), _value(f"{group.cpu_quota:g}"), Run(" cores", "dim")]
-        row += _waits("throttled", group.throttled_percent, saturation.THROTTLED, column.look)
+        row += _waits("throttled", group.throttled_percent, severity.THROTTLED, column.look)
     return [row]
 
 
@@ -250,7 +250,7 @@ def _pressure(column: Column) -> list[Row]:
     for name, pressure in named:
         value = _value(_stalled(pressure))
         some = pressure.some_percent if pressure else None
-        stalled = draw.alarmed(value.text, some, saturation.PRESSURE, column.look, value.token)
+        stalled = draw.alarmed(value.text, some, severity.PRESSURE, column.look, value.token)
         row += [Run(f"{name} ", "dim"), *stalled, Run("   ", "dim")]
     return [[*row, Run("% of time stalled", "dim")]]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from textual.strip import Strip
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame
 from gputop.ui import draw
 from gputop.ui.advice.pages import Page, expanded
@@ -26,7 +26,7 @@ from gputop.ui.panes.usage import usage
 from gputop.ui.table.row import Row
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """One frame and how it is looked at."""
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 
 from textual.strip import Strip
 
-from gputop import units, words
-from gputop.figures import Figures
-from gputop.known import added, mean
+from gputop import labels, units
 from gputop.model import Frame, Process
+from gputop.optional_sums import added, mean
+from gputop.process_totals import Figures
 from gputop.ui import draw
 from gputop.ui.charts import Chart, beside, most, room
 from gputop.ui.draw import Line
@@ -78,7 +78,7 @@ def _charts(row: Row, frame: Frame, past: Past, width: int) -> list[Chart]:
 
 
 def _indexes(uuids: Iterable[str], frame: Frame) -> str:
-    return words.numbers([frame.by_uuid[uuid].index for uuid in uuids if uuid in frame.by_uuid])
+    return labels.numbers([frame.by_uuid[uuid].index for uuid in uuids if uuid in frame.by_uuid])
 
 
 def _percent(value: float | None) -> str:

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from textual.strip import Strip
 
-from gputop import saturation, units
+from gputop import severity, units
 from gputop.model import Frame, Host, Pressure
-from gputop.saturation import Levels
+from gputop.severity import Levels
 from gputop.ui import draw
 from gputop.ui.charts import Chart, beside, most, room, span
 from gputop.ui.draw import Run
@@ -40,8 +40,8 @@ def usage(frame: Frame, past: Past, width: int, height: int, look: Look) -> list
 def _chosen(charts: list[Chart], frame: Frame, count: int) -> list[Chart]:
     """So many of them: what the machine is short of before what it has enough of."""
     host = frame.host
-    io_waits = saturation.level(_some(host.io_pressure), saturation.PRESSURE)
-    io_waits = io_waits or saturation.level(host.iowait_percent, saturation.IO_WAIT)
+    io_waits = severity.level(_some(host.io_pressure), severity.PRESSURE)
+    io_waits = io_waits or severity.level(host.iowait_percent, severity.IO_WAIT)
     short = [bool(io_waits) if chart.title == "disk" else chart.tone != "bright" for chart in charts]
     first = sorted(range(len(charts)), key=lambda place: not short[place])[:count]
     return [charts[place] for place in sorted(first)]
@@ -61,12 +61,12 @@ def _charts(frame: Frame, past: Past, seconds: int, look: Look) -> Iterator[Char
         return list(past.values("host", metric, max(1, seconds)))
 
     cores = f"{host.cpus_total} cores" if host.cpus_total else ""
-    value, tone = _toned(f"{units.percent(host.cpu_percent)}%", host.cpu_percent, saturation.CPU, look)
+    value, tone = _toned(f"{units.percent(host.cpu_percent)}%", host.cpu_percent, severity.CPU, look)
     yield Chart("cpu", cores, values("cpu_percent"), 100, _shade(tone, "busy area"), value, tone)
     used, total = host.memory_used_bytes, host.memory_total_bytes
-    share = saturation.share_percent(used, total)
+    share = severity.share_percent(used, total)
     said = units.UNKNOWN if used is None or not total else f"{used / GIB:.1f}/{total / GIB:.0f}G"
-    value, tone = _toned(said, share, saturation.MEMORY, look)
+    value, tone = _toned(said, share, severity.MEMORY, look)
     shade = _shade(tone, "memory area")
     yield Chart("mem", f"{units.percent(share)}%", values("memory_used_bytes"), total or 0.0, shade, value, tone)
     for title, signs, metrics, least in (
@@ -76,14 +76,14 @@ def _charts(frame: Frame, past: Past, seconds: int, look: Look) -> Iterator[Char
         rates = [_higher(pair) for pair in zip(*map(values, metrics), strict=True)]
         axis = draw.ceiling(most(rates), least)
         value = " ".join(f"{sign}{units.rate(getattr(host, name))}" for sign, name in zip(signs, metrics, strict=True))
-        value, tone = _toned(value, _port_percent(host) if title == "net" else None, saturation.PORT, look)
+        value, tone = _toned(value, _port_percent(host) if title == "net" else None, severity.PORT, look)
         yield Chart(title, f"of {units.rate(axis)}/s", rates, axis, _shade(tone, "busy area"), value, tone)
 
 
 def _port_percent(host: Host) -> float | None:
     """How much of its speed the busiest port is used, in the busier direction."""
     shares = (
-        saturation.share_percent(_higher((port.receive_bytes_per_s, port.send_bytes_per_s)), port.speed_bytes_per_s)
+        severity.share_percent(_higher((port.receive_bytes_per_s, port.send_bytes_per_s)), port.speed_bytes_per_s)
         for port in host.networks
         if port.speed_bytes_per_s
     )
@@ -111,12 +111,10 @@ def _waits(frame: Frame, look: Look) -> list[Run]:
     runs: list[Run] = []
     for name, pressure in (("cpu", host.cpu_pressure), ("io", host.io_pressure), ("mem", host.memory_pressure)):
         some = _some(pressure)
-        runs += [Run(f"{name} ", "dim"), *draw.alarmed(units.percent(some), some, saturation.PRESSURE, look, "text")]
+        runs += [Run(f"{name} ", "dim"), *draw.alarmed(units.percent(some), some, severity.PRESSURE, look, "text")]
         runs.append(Run(" "))
     stalled = [Run("psi ", "dim"), *runs] if any(map(_some, (host.cpu_pressure, host.io_pressure))) else []
-    waits = draw.alarmed(
-        f"{units.percent(host.iowait_percent)}%", host.iowait_percent, saturation.IO_WAIT, look, "text"
-    )
+    waits = draw.alarmed(f"{units.percent(host.iowait_percent)}%", host.iowait_percent, severity.IO_WAIT, look, "text")
     stalled += [Run(" iowait ", "dim"), *waits] if host.iowait_percent is not None else []
     if host.load:
         stalled += [Run("  load ", "dim"), Run(f"{host.load[0]:.1f}"), Run(f"/{host.cpus_total or '?'}", "dim")]

@@ -8,7 +8,7 @@ from threading import Event, Lock, Thread
 
 from gputop.actions import Hold, Rights
 from gputop.model import Identity
-from gputop.safe.attach import Barred
+from gputop.safe.ptrace_access import Barred
 from gputop.ui.profiling.tools import TOOLS, Tool, ToolId
 
 PATIENCE_S = 0.2  # as a rule it is a millisecond; nobody sees a screen that waits for so long

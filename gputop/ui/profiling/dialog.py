@@ -7,7 +7,7 @@ from typing import Literal
 
 from textual import events
 
-from gputop.safe.attach import Barred
+from gputop.safe.ptrace_access import Barred
 from gputop.ui.dialogs.parts import JUMPS, Part, PartsDialog
 from gputop.ui.look import Look
 from gputop.ui.profiling.paper import ProfilePaper

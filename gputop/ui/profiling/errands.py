@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from textual.screen import Screen
 
 from gputop.actions import Hold, Result, Run
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Identity, Process
 from gputop.monitor import Monitor
 from gputop.ui.keys.declared import Key
@@ -42,7 +42,7 @@ class Errand:
         return self.hold.process.pid
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class News:
     """What there is to say of one that has ended, until a key is pressed; `opens` is what Enter opens then."""
 
@@ -215,7 +215,7 @@ class Errands:
         self._changed()
 
     def _ended(self, errand: Errand, result: Result) -> None:
-        from gputop.actions.tracing import Traced  # late
+        from gputop.actions.torch_trace import Traced  # late
         from gputop.ui.profiling.results import opens, testify
 
         testify(self._program.monitor, errand.hold.process, result)
@@ -235,11 +235,11 @@ class Errands:
 
     def _ask(self, errand: Errand, text: str, risk: str) -> None:
         """It may harm the job: only after a person has read how."""
-        from gputop.actions import tracing  # late
+        from gputop.actions import torch_trace  # late
         from gputop.ui.dialogs.confirm import Confirm
 
         order = errand.order
-        assert isinstance(order, tracing.Order)
+        assert isinstance(order, torch_trace.Order)
         errand.hold.keep()
 
         def answered(answer: str | None) -> None:

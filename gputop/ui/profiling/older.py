@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gputop.profile.kept import Kept
+from gputop.profile.store import Kept
 from gputop.ui import draw
 from gputop.ui.dialogs.choosing import ListDialog
 from gputop.ui.draw import Line

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gputop.actions.naming import command
-from gputop.actions.spy.cost import remembered
-from gputop.declare import record
+from gputop.actions.pyspy.cost import remembered
+from gputop.actions.target import command
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Process
-from gputop.profile import kept
-from gputop.profile.kept import Kept
+from gputop.profile import store
+from gputop.profile.store import Kept
 from gputop.safe.files import Refused, homely
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Past:
     """Those of the process itself and of the same command line, the newest first, and where all of them lie."""
 
@@ -34,9 +34,9 @@ class Past:
 def past(process: Process) -> Past:
     """Look for them: reads a file each, so not on the screen's time."""
     try:
-        place = homely(kept.place())
-        own = kept.history(process.pid, process.started_ticks)
-        alike = kept.alike(command(process))
+        place = homely(store.place())
+        own = store.history(process.pid, process.started_ticks)
+        alike = store.alike(command(process))
     except Refused:
         return Past()
     names = {each.name for each in own}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gputop import words
+from gputop import labels
 from gputop.actions import Hold, Scope
-from gputop.actions.spy.record import FASTEST, rate, threads
+from gputop.actions.pyspy.record import FASTEST, rate, threads
 from gputop.model import Process, Role
 from gputop.ui.profiling.asking import Answers
 from gputop.ui.profiling.past import Past
@@ -135,8 +135,8 @@ class Question:
         hertz = rate(chosen, count)
         if hertz >= FASTEST:
             return f"{hertz} samples a second"
-        where = f" in {words.amount(processes, 'process')}" if processes > 1 else ""
-        why = "each pauses it" if chosen.native else f"it has {words.amount(count, 'thread')}{where}"
+        where = f" in {labels.amount(processes, 'process')}" if processes > 1 else ""
+        why = "each pauses it" if chosen.native else f"it has {labels.amount(count, 'thread')}{where}"
         return f"{hertz} samples a second, not {FASTEST}: {why}"
 
     @property

@@ -6,15 +6,15 @@ import tempfile
 import time
 from dataclasses import replace
 
-from gputop.actions import tracing
-from gputop.actions.spy import ProfileResult, Sampling, Shown, StackResult
-from gputop.actions.tracing import Traced
+from gputop.actions import torch_trace
+from gputop.actions.pyspy import ProfileResult, Sampling, Shown, StackResult
+from gputop.actions.torch_trace import Traced
 from gputop.model import Process
-from gputop.profile import dump, parse, told
+from gputop.profile import dump, parse, report
 from gputop.profile.dump import ThreadStack
-from gputop.profile.kept import Kept
-from gputop.profile.kinds import kind
 from gputop.profile.ranks import compare
+from gputop.profile.store import Kept
+from gputop.profile.training_parts import kind
 from gputop.source import Rehearsed
 from gputop.trace import signatures  # noqa: F401  before a trace is judged: they declare themselves
 from gputop.trace.read import read
@@ -36,7 +36,9 @@ def result(
 
     `order` is what was chosen: a result has as many steps, or as many seconds.
     """
-    amount = order.seconds if isinstance(order, Sampling) else order.steps if isinstance(order, tracing.Order) else 0
+    amount = (
+        order.seconds if isinstance(order, Sampling) else order.steps if isinstance(order, torch_trace.Order) else 0
+    )
     texts = [(one, text) for one in processes if (text := source.rehearsed(one.identity, tool, amount)) is not None]
     if not texts:
         return None
@@ -46,7 +48,7 @@ def result(
         children = not isinstance(order, Sampling) or order.children
         return _profile(*texts[0], float(amount) or _SECONDS, children)
     if not any(text for _, text in texts):
-        wait_s = order.wait_s if isinstance(order, tracing.Order) else _WAIT_S
+        wait_s = order.wait_s if isinstance(order, torch_trace.Order) else _WAIT_S
         text = (
             f"no optimizer step within {wait_s:g} s (recorded): is it stuck, or evaluating? Its stacks show where it is"
         )
@@ -87,7 +89,7 @@ def _profile(process: Process, text: str, seconds: float, children: bool) -> Pro
         "pid": process.pid, "started_ticks": process.started_ticks, "job": process.job, "rank": process.rank,
         "at_s": time.time(), "seconds": seconds, "how": RECORDED,
     }  # fmt: skip
-    page = told.page(profile, f"{process.pid} {RECORDED}")
+    page = report.page(profile, f"{process.pid} {RECORDED}")
     kept = Kept("", RECORDED, about)
     return ProfileResult(text=NOTE, good=True, kept=kept, profile=profile, page=page, recorded=True)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from textual.screen import Screen
 
 from gputop.actions import Result
-from gputop.actions.spy import ProfileResult, StackResult
-from gputop.actions.tracing import Traced
+from gputop.actions.pyspy import ProfileResult, StackResult
+from gputop.actions.torch_trace import Traced
 from gputop.model import Identity, Process
 from gputop.monitor import Monitor
 from gputop.profile.dump import look
-from gputop.profile.kept import Kept
+from gputop.profile.store import Kept
 from gputop.ui.keys.declared import Key
 from gputop.ui.look import Look
 from gputop.ui.result import screen_of

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from gputop import words
-from gputop.actions import Action, Hold, Rights, Scope, tracing
-from gputop.actions.spy import PROFILE, STACK, Asked, Sampling
-from gputop.actions.spy.record import threads
-from gputop.declare import record
+from gputop import labels
+from gputop.actions import Action, Hold, Rights, Scope, torch_trace
+from gputop.actions.pyspy import PROFILE, STACK, Asked, Sampling
+from gputop.actions.pyspy.record import threads
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Process, Role
-from gputop.safe.attach import Barred
+from gputop.safe.ptrace_access import Barred
 
 ToolId = Literal["profile", "stack", "trace"]  # as the keys that ask for it
-Order = Sampling | Asked | tracing.Order
+Order = Sampling | Asked | torch_trace.Order
 Chosen = Mapping[str, float]  # the value of each option by its id; of a box 0 or 1
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Several:
     """An option that has one of several values."""
 
@@ -28,7 +28,7 @@ class Several:
     usual: float
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Box:
     """An option that is wanted or not; `title` says what it is of these processes, nothing where there is none."""
 
@@ -37,7 +37,7 @@ class Box:
     usual: bool = False
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Tool:
     """One of them. `options` makes of what was chosen what the action takes."""
 
@@ -57,7 +57,7 @@ def _named(title: str) -> Callable[[Hold], str]:
 
 def _loaders(hold: Hold) -> str:
     count = len(hold.who(Scope.LOADERS)) - 1
-    return f"its {words.amount(count, 'loader')}" if count > 0 else ""
+    return f"its {labels.amount(count, 'loader')}" if count > 0 else ""
 
 
 def _children(hold: Hold) -> str:
@@ -104,8 +104,8 @@ def _asked(chosen: Chosen) -> Asked:
     return Asked(_scope(chosen), bool(chosen["native"]))
 
 
-def _order(chosen: Chosen) -> tracing.Order:
-    return tracing.Order(
+def _order(chosen: Chosen) -> torch_trace.Order:
+    return torch_trace.Order(
         scope=_scope(chosen),
         steps=int(chosen["steps"]),
         shapes=bool(chosen["shapes"]),
@@ -150,8 +150,8 @@ TOOLS: tuple[Tool, ...] = (
         "trace",
         "torch.profiler",
         "kernels, operators, memory",
-        tracing.TRACE,
-        lambda hold, rights: tracing.TRACE.barred(hold.process, rights, hold.frame),
+        torch_trace.TRACE,
+        lambda hold, rights: torch_trace.TRACE.barred(hold.process, rights, hold.frame),
         _order,
         (
             Several("steps", "steps", ((3, "3"), (5, "5"), (10, "10"), (30, "30"), (100, "100")), 3),

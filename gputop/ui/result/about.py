@@ -7,15 +7,15 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Identity, Process
-from gputop.profile.kept import Kept
+from gputop.profile.store import Kept
 from gputop.safe.text import clean
 from gputop.ui import draw
 from gputop.ui.result.files import File
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class About:
     """The head of a result. `processes` are all that it is of; findings of any of them are its own."""
 

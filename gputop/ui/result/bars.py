@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from textual.strip import Strip
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.ui import draw
 from gputop.ui.draw import Line
 from gputop.ui.look import Look, Token
@@ -14,7 +14,7 @@ from gputop.ui.look import Look, Token
 NAME = 28  # cells
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Part:
     """One part: its share, 0 to 1; None where it is a headline among them."""
 

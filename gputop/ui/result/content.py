@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Identity
-from gputop.page import Page
-from gputop.profile.kept import Kept, alike, history
+from gputop.profile.store import Kept, alike, history
+from gputop.report import Page
 from gputop.safe.files import Refused
 from gputop.ui.result.about import About, files_in
 from gputop.ui.result.says import Says
@@ -18,7 +18,7 @@ _OLDER = 50
 Made = TypeVar("Made")
 
 
-@record(frozen=True, kw_only=True)
+@frozen_dataclass(frozen=True, kw_only=True)
 class Content:
     """A result, ready to be drawn. `compare` makes the page of what changed since an older one; aside."""
 

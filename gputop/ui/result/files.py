@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Hashable, Sequence
 
 from gputop import units
-from gputop.declare import record
-from gputop.profile.kept import COLLAPSED, FLAME, META, SPEEDSCOPE, Kept
+from gputop.frozen_dataclass import frozen_dataclass
+from gputop.profile.store import COLLAPSED, FLAME, META, SPEEDSCOPE, Kept
 from gputop.safe.text import clean
 from gputop.ui import draw
 from gputop.ui.details.tab import Body
@@ -26,7 +26,7 @@ _NAME = 22  # cells; with the longest hint just what a terminal of 80 has
 _FIRST = (SPEEDSCOPE, FLAME, COLLAPSED)
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class File:
     """A file of a result."""
 

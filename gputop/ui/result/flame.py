@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from textual.strip import Strip
 
-from gputop.profile.kinds import Kind
 from gputop.profile.stacks import Node
+from gputop.profile.training_parts import Kind
 from gputop.ui import draw
 from gputop.ui.draw import Line
 from gputop.ui.look import PLAIN, Look, Token

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gputop.profile.kinds import Kind
 from gputop.profile.stacks import Function
+from gputop.profile.training_parts import Kind
 from gputop.ui.details.grid import Column, Grid
 from gputop.ui.details.tab import Body, Entry
 from gputop.ui.look import Look, Token

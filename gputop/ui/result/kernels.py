@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gputop.trace.breakdown import Named
 from gputop.trace.names import GEMM, STREAMING, TENSOR, Kind
-from gputop.trace.told import short, took
+from gputop.trace.report import short, took
 from gputop.trace.verdict import View
 from gputop.ui.details.grid import Column, Grid
 from gputop.ui.details.tab import Body, Entry

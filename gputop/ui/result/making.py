@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gputop.actions.spy import ProfileResult, StackResult
-from gputop.actions.tracing import Traced
-from gputop.profile import told
-from gputop.profile.kept import Kept
+from gputop.actions.pyspy import ProfileResult, StackResult
+from gputop.actions.torch_trace import Traced
+from gputop.profile import report
+from gputop.profile.store import Kept
 from gputop.safe.files import Refused
 from gputop.ui.result.content import Content
 from gputop.ui.result.profiled import of_profile_kept
@@ -41,4 +41,4 @@ def _content(result: Result, rank: int) -> Content:
     if isinstance(result.meta.get("traces"), list):
         return of_files(result, rank)
     profile = result.open()
-    return of_profile_kept(profile, told.page(profile, result.title), result)
+    return of_profile_kept(profile, report.page(profile, result.title), result)

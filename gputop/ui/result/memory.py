@@ -8,7 +8,7 @@ from textual.strip import Strip
 
 from gputop import units
 from gputop.trace.memory import Memory
-from gputop.trace.told import took
+from gputop.trace.report import took
 from gputop.trace.verdict import View, memory_peak
 from gputop.ui import draw
 from gputop.ui.draw import Line

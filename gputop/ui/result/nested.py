@@ -6,10 +6,10 @@ import re
 import sys
 from collections import defaultdict
 
-from gputop.profile.kinds import Kind
 from gputop.profile.stacks import Function, Node
+from gputop.profile.training_parts import Kind
+from gputop.trace.report import took
 from gputop.trace.threads import is_own_call, seen, trees
-from gputop.trace.told import took
 from gputop.trace.verdict import View
 from gputop.ui.result.sampled import MOST, Sampled
 

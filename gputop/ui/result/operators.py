@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from itertools import groupby
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.trace.operators import BETWEEN, operators
-from gputop.trace.told import fact
+from gputop.trace.report import fact
 from gputop.trace.verdict import View
 from gputop.ui.details.grid import Column, Grid
 from gputop.ui.details.tab import Body, Entry
@@ -26,7 +26,7 @@ _TYPES = (
 )
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Row:
     """One operator, with inputs of one shape where shapes are known."""
 

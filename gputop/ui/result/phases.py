@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from textual.strip import Strip
 
-from gputop.profile.parts import PHASES, main, phases, shares
 from gputop.profile.stacks import Profile
+from gputop.profile.training_parts import PHASES, main, phases, shares
 from gputop.ui.look import Look, Token
 from gputop.ui.result import bars
 from gputop.ui.result.bars import Part

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from textual.strip import Strip
 
 from gputop import units
-from gputop.declare import record
 from gputop.diagnose import Finding
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame
 from gputop.ui import draw
 from gputop.ui.details import tabs
@@ -27,7 +27,7 @@ _GLANCED = {"functions": "top functions", "operators": "operators", "kernels": "
 _LEAST_ROWS = 7  # of the tab itself
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Picture:
     """The lines, and where on them the mouse can do something."""
 

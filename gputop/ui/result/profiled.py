@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gputop.page import Page
-from gputop.profile import told
-from gputop.profile.kept import Kept
-from gputop.profile.parts import PARTS, main, shares, worker
+from gputop.profile import report
 from gputop.profile.stacks import Profile
+from gputop.profile.store import Kept
+from gputop.profile.training_parts import PARTS, main, shares, worker
+from gputop.report import Page
 from gputop.safe.files import Refused
 from gputop.ui.result.content import Content, kept_about
 from gputop.ui.result.files import Files
@@ -36,7 +36,7 @@ def of_profile_kept(profile: Profile, page: Page, kept: Kept) -> Content:
     files = Files(about.files, about.older, kept)
 
     def compare(before: Kept) -> Page:
-        return told.compared(before.open(), profile, (before.title, kept.title))
+        return report.compared(before.open(), profile, (before.title, kept.title))
 
     return Content(
         about=replace(about, notes=tuple(profile.notes)),

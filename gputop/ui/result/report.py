@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gputop.page import Do, Page, Table
+from gputop.report import Do, Page, Table
 from gputop.ui import draw
 from gputop.ui.details.tab import Body
 from gputop.ui.draw import Run, wrap

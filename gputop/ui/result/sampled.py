@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 
-from gputop.declare import record
-from gputop.profile.kinds import Kind, kind
-from gputop.profile.parts import loaders, main
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.profile.stacks import Function, Node, Profile
+from gputop.profile.training_parts import Kind, kind, loaders, main
 
 MOST = 24  # threads that can be chosen
 
 
-@record(frozen=True)
+@frozen_dataclass(frozen=True)
 class Sampled:
     """One choice: its title, its call paths, what its functions are, in samples or microseconds."""
 

@@ -7,10 +7,10 @@ from typing import Literal
 
 from textual.strip import Strip
 
-from gputop import units, words
-from gputop.declare import record
+from gputop import labels, units
 from gputop.diagnose import Finding
 from gputop.diagnose.rules import RULES
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.ui import draw
 from gputop.ui.draw import Line, Run, wrap
 from gputop.ui.look import Look, Token
@@ -25,7 +25,7 @@ _HEADLINE_LINES, _MOST_HEADLINE = 2, 4  # as it is planned for, and at most: it 
 _NEXT_LINES, _ROOMY = 3, 4  # lines of the next step, where there are so many for all of it
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Saying:
     """One thing that a result says."""
 
@@ -36,7 +36,7 @@ class Saying:
     lost_share: float | None = None  # the most that could be won, 0 to 1 of the time
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Says:
     """All that it says. `names` are those of facts that the live rules know; `known` those it could have."""
 
@@ -131,7 +131,7 @@ def _gain(saying: Saying | None, width: int, most: int, look: Look) -> Iterator[
     line = Line(look).to(_INDENT)
     share = saying.lost_share
     if share is not None and share < 0.99 and 1 / (1 - share) >= _LEAST_GAIN:
-        line.add(words.at_most(share), "bright", bold=True).add(" without it.  ", "dim")
+        line.add(labels.at_most(share), "bright", bold=True).add(" without it.  ", "dim")
     if saying.steps:
         line.add("Next: ", "dim")
         start = line.cells

@@ -8,8 +8,8 @@ from textual import events, on
 from textual.binding import BindingType
 
 from gputop.actions import Hold, Run, Scope
-from gputop.actions.spy import STACK, Asked, StackResult
-from gputop.page import Page
+from gputop.actions.pyspy import STACK, Asked, StackResult
+from gputop.report import Page
 from gputop.ui.dialogs.help import Help
 from gputop.ui.dialogs.palette import Deed, Palette, do, of_keys
 from gputop.ui.dialogs.plain import Plain

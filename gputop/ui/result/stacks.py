@@ -7,14 +7,12 @@ from collections.abc import Iterator, Sequence
 
 from textual.strip import Strip
 
-from gputop import words
-from gputop.actions.spy import Shown, StackResult
+from gputop import labels
+from gputop.actions.pyspy import Shown, StackResult
 from gputop.profile.code import Call
-from gputop.profile.dump import ThreadStack, look
-from gputop.profile.kinds import kind
-from gputop.profile.parts import PARTS, shares
+from gputop.profile.dump import ThreadStack, grouped, look
 from gputop.profile.ranks import Place, Ranks
-from gputop.profile.shown import grouped
+from gputop.profile.training_parts import PARTS, kind, shares
 from gputop.ui import draw
 from gputop.ui.details.grid import Column, Grid
 from gputop.ui.details.tab import Body, Entry
@@ -34,7 +32,7 @@ def of_stacks(result: StackResult) -> Content:
     """What the stacks of some processes are shown as."""
     first = result.processes[0].process if result.processes else None
     several = len(result.processes) > 1
-    many = words.amount(len(result.processes), "process") if several else ""
+    many = labels.amount(len(result.processes), "process") if several else ""
     about = About(
         what=f"stacks{f' of {many}' if many else ''}",
         pid=None if several or first is None else first.pid,
@@ -204,7 +202,7 @@ def stacks_tab(result: StackResult) -> Listed:
 
 def _process(shown: Shown, width: int, look: Look, named: bool) -> Iterator[list[Run]]:
     if named:
-        yield [Run(f"{shown.process.pid}  {words.command(shown.process)}", "bright", True)]
+        yield [Run(f"{shown.process.pid}  {labels.command(shown.process)}", "bright", True)]
     if shown.barred is not None:
         yield [Run(shown.barred.line, "warn")]
     for group in grouped(shown.threads):

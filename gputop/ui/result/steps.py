@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gputop.trace.phases import Row
-from gputop.trace.told import share, took
+from gputop.trace.report import share, took
+from gputop.trace.step_phases import Row
 from gputop.trace.verdict import View
 from gputop.ui.details.grid import Column, Grid
 from gputop.ui.details.tab import Body, Entry

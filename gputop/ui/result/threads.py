@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.ui.details.grid import Column, Grid
 from gputop.ui.details.tab import Body, Entry
 from gputop.ui.look import Look, Token
@@ -12,7 +12,7 @@ from gputop.ui.result.sampled import Choice, Sampled
 from gputop.ui.result.tab import Listed
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Row:
     """One thread, or several together."""
 

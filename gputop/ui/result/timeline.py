@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual.strip import Strip
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.trace.lanes import Lane, Lanes, Track
 from gputop.ui import draw
 from gputop.ui.draw import Line
@@ -26,7 +26,7 @@ _MOSTLY = 0.6  # covered so far, a row of spans is one that lasts
 _LEAST = 0.02  # of a cell; less than this of it is as good as nothing
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Stretch:
     """What is looked at: from, to, and where the cursor stands; microseconds."""
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gputop import words
-from gputop.actions.tracing import Traced
-from gputop.page import Page
-from gputop.profile import kept
-from gputop.profile.kept import Kept
+from gputop import labels
+from gputop.actions.torch_trace import Traced
+from gputop.profile import store
+from gputop.profile.store import Kept
+from gputop.report import Page
 from gputop.safe.files import Refused
-from gputop.trace import signatures, told
+from gputop.trace import report, signatures
 from gputop.trace.lanes import lanes
 from gputop.trace.read import read
 from gputop.trace.verdict import SIGNATURES, Verdict, View, said_of
@@ -78,23 +78,23 @@ def views(result: Kept, names: Sequence[str]) -> list[View]:
 
 def _kept(folder: str) -> Kept | None:
     try:
-        return next((each for each in kept.history() if each.path == folder), None)
+        return next((each for each in store.history() if each.path == folder), None)
     except Refused:
         return None
 
 
 def _content(found: Sequence[View], rank: int, about: About, notes: list[str]) -> Content:
     view = found[min(rank, len(found) - 1)]
-    page = told.page(view)
+    page = report.page(view)
     steps = len(view.found.window.steps)
-    labels = [label(each, place) for place, each in enumerate(found)]
+    titles = [label(each, place) for place, each in enumerate(found)]
     about = replace(
-        about, what=f"torch trace, {words.amount(steps, 'step')}", notes=(*notes, *view.trace.notes),
+        about, what=f"torch trace, {labels.amount(steps, 'step')}", notes=(*notes, *view.trace.notes),
         rank=view.trace.rank if about.rank is None else about.rank,
     )  # fmt: skip
     tabs = tabs_of(view)
     if len(found) > 1:
-        tabs.append(Report(told.ranks(found), "Ranks", "ranks"))
+        tabs.append(Report(report.ranks(found), "Ranks", "ranks"))
     tabs += [Files(about.files, about.older, about.kept), Report(page)]
 
     def compare(before: Kept) -> Page:
@@ -102,10 +102,10 @@ def _content(found: Sequence[View], rank: int, about: About, notes: list[str]) -
         earlier = views(before, names)
         same = one_of(earlier, view.trace.rank, lambda each: each.trace.rank)
         same.ranks = (same,)
-        return told.compared(same, view)
+        return report.compared(same, view)
 
     return Content(
-        about=about, says=says_of(view, found), tabs=tabs, page=page, compare=compare, ranks=labels, rank=rank
+        about=about, says=says_of(view, found), tabs=tabs, page=page, compare=compare, ranks=titles, rank=rank
     )
 
 
@@ -141,7 +141,7 @@ def says_of(view: View, found: Sequence[View]) -> Says:
         names.add("loads-in-main")
     return Says(
         sayings=tuple(_saying(verdict) for verdict in verdicts),
-        words=(*_made_of(view), *told.page(view).words),
+        words=(*_made_of(view), *report.page(view).words),
         names=frozenset(names),
         known=frozenset(signature.name for signature in SIGNATURES.values())
         if len(view.trace.activity)
@@ -155,14 +155,14 @@ def _made_of(view: View) -> Iterator[str]:
     if window.steps and window.span_us:
         told_of = [each for each in view.phases if each.host_us and each.host_us >= _LEAST * window.span_us]
         parts = [f"{each.name} {(each.host_us or 0) / window.span_us:.0%}" for each in told_of]
-        yield f"A step takes {told.took(window.span_us / view.steps)}: {', '.join(parts)}."
+        yield f"A step takes {report.took(window.span_us / view.steps)}: {', '.join(parts)}."
 
 
 def _saying(verdict: Verdict) -> Saying:
     return Saying(
         severity="fine" if verdict.healthy else verdict.severity,
         text=verdict.headline,
-        facts=" · ".join(told.fact(number) for number in verdict.numbers),
+        facts=" · ".join(report.fact(number) for number in verdict.numbers),
         steps=verdict.steps,
         lost_share=verdict.lost_share,
     )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gputop import units, words
-from gputop.actions.consequences import elsewhere
+from gputop import labels, units
+from gputop.actions.signals import elsewhere
 from gputop.model import Frame, Process, Role
 
 
 def command(process: Process) -> str:
     """What it runs; its rank stands in the other line."""
-    return words.command(replace(process, rank=None))
+    return labels.command(replace(process, rank=None))
 
 
 def facts(frame: Frame, process: Process, dot: str) -> str:

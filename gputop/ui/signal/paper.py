@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gputop import words
+from gputop import labels
 from gputop.actions import Reach, Scope
 from gputop.actions.signals import CHOICES, Choice
 from gputop.ui.dialogs import parts
@@ -109,13 +109,13 @@ class SignalPaper(Paper):
         if question.cautions:
             yield glyphs.crit, f"type {pid} if you mean it: {question.typed}_", "crit"
         if question.sure:
-            whom = str(pid) if question.count == 1 else words.amount(question.count, "process")
+            whom = str(pid) if question.count == 1 else labels.amount(question.count, "process")
             yield glyphs.crit, f"{question.choice.name} ends {whom} at once, and nothing can be saved: really?", "crit"
         for caution in question.cautions:
             yield glyphs.warn, caution, "warn"
         if question.spared:
             first, why = next(iter(question.spared.items()))
-            left_out = words.amount(len(question.spared), "process")
+            left_out = labels.amount(len(question.spared), "process")
             yield glyphs.warn, f"{left_out} left out: {first}: {why}", "warn"
         for warning in question.warnings:
             yield glyphs.warn, warning, "warn"
@@ -130,5 +130,5 @@ class SignalPaper(Paper):
         question, name = self._question, self._question.choice.name
         if question.why_not:
             return f"Send {name}"
-        amount = words.amount(question.count, "process")
+        amount = labels.amount(question.count, "process")
         return f"Yes, {name} {amount}" if question.sure else f"Send {name} to {amount}"

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Literal
 
-from gputop import saturation, units, words
+from gputop import labels, severity, units
 from gputop.config import LAST
-from gputop.declare import record
-from gputop.figures import Figures
-from gputop.saturation import Levels
+from gputop.frozen_dataclass import frozen_dataclass
+from gputop.process_totals import Figures
+from gputop.severity import Levels
 
 Value = float | str | None
 Preset = Literal["main", "steps", "io", "memory", "scheduling"]
@@ -24,7 +24,7 @@ PRESETS: dict[Preset, str] = {
 }
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Column:
     """One column: what it says (`value` sorts, `text` is drawn), how wide it is with its gap, how long it stays."""
 
@@ -46,7 +46,7 @@ class Column:
 def _gpus(figures: Figures) -> str:
     if not figures.gpus:
         return ""
-    text = words.numbers(figures.gpus)
+    text = labels.numbers(figures.gpus)
     return text if len(text) <= 4 else f"{len(figures.gpus)}x"
 
 
@@ -157,7 +157,7 @@ COLUMNS: tuple[Column, ...] = (
         "data-wait", "WAIT FOR DATA", 15,
         f"share of a step that the training thread waits for the next batch of a torch DataLoader, in %. {_METER}",
         lambda f: f.data_wait_percent, lambda f: units.percent(f.data_wait_percent), 86, noisy=True,
-        presets=("steps",), levels=saturation.WAIT,
+        presets=("steps",), levels=severity.WAIT,
     ),
     Column(
         "optimizer", "OPTIM%", 8, f"share of a step that its optimizers take on the CPU. {_METER}",
@@ -200,7 +200,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "wait", "WAIT%", 7, "time its threads waited for a free CPU, of waiting and running",
         lambda f: f.wait_percent, lambda f: units.percent(f.wait_percent), 55, noisy=True,
-        presets=("main", "scheduling"), levels=saturation.WAIT,
+        presets=("main", "scheduling"), levels=severity.WAIT,
     ),
     Column(
         "asked", "VOL/s", 7, f"context switches a second that it asked for: it waited for something. {_LOOKED_AT}",
@@ -258,7 +258,7 @@ COLUMNS: tuple[Column, ...] = (
         "time blocked on storage: measured by delay accounting (sysctl kernel.task_delayacct=1), else the share of "
         "looks in which it was in state D. Of a job: its ranks or its loaders, whichever wait more",
         lambda f: f.io_percent, lambda f: units.percent(f.io_percent), 58, noisy=True, presets=("main", "io"),
-        levels=saturation.IO_WAIT,
+        levels=severity.IO_WAIT,
     ),
     Column(
         "state", "STATE", 7,

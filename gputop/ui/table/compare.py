@@ -6,8 +6,8 @@ import operator
 import re
 from collections.abc import Callable, Collection
 
-from gputop import units, words
-from gputop.declare import record
+from gputop import labels, units
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.ui.table.columns import SORTABLE, Column, Kind
 from gputop.ui.table.subject import Subject
 
@@ -29,7 +29,7 @@ class Wrong(ValueError):
 Ask = Callable[[Subject], bool]
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Term:
     """One part of a filter: what it asks, and the names it asks for, for who misspelled one."""
 
@@ -42,7 +42,7 @@ def short(text: str) -> str:
     return text if len(text) <= 20 else f"{text[:19]}…"
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Words:
     """A field of text: it has any of the words somewhere, begins with it, or is it."""
 
@@ -67,7 +67,7 @@ class Words:
         return Term(ask, wanted if sign == "=" else ())
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Numbers:
     """A field of one number, or of many of which any may be meant; what is unknown compares to nothing."""
 
@@ -160,7 +160,7 @@ def _of_column(column: Column) -> Words | Numbers:
 
 
 Field = Words | Numbers
-_COMMAND = Words(lambda subject: words.searched(subject.process), str.__contains__, "cmd=train.py")
+_COMMAND = Words(lambda subject: labels.searched(subject.process), str.__contains__, "cmd=train.py")
 FIELDS: dict[str, Field] = {
     "job": Words(lambda subject: subject.job or None, str.__contains__, "job=llama"),
     "role": Words(lambda subject: subject.process.role.value, str.startswith, "role=loader"),

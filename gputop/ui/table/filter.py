@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Identity
 from gputop.ui.table import compare
 from gputop.ui.table.compare import FIELDS, Term, Wrong, short
@@ -20,7 +20,7 @@ _SIGN = re.compile(r">=|<=|!=|=|>|<")
 _TERM = re.compile(r"(!?)([A-Za-z][A-Za-z0-9_%/.-]*)(>=|<=|!=|=|>|<)(.*)", re.DOTALL)
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Filter:
     """What was typed, as questions that all must be answered by yes."""
 

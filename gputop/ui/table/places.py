@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gputop.declare import record
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.ui.table.columns import Column, Preset, of
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Place:
     """A column on the screen: the cells from `left` on, its gap included."""
 

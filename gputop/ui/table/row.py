@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from gputop import words
-from gputop.figures import Figures, one, together
+from gputop import labels
 from gputop.model import Frame, Process, Role
+from gputop.process_totals import Figures, one, together
 from gputop.safe.text import redact_argv
 
 Key = tuple[str | int, ...]  # ("job", key), ("process", pid, started), ("more", pid, started)
@@ -74,7 +74,7 @@ class Row:
         if self.process is None:
             return self.said
         folded = sum(process.role is Role.LOADER for process in self.members) if self.open is False else 0
-        return (words.command(self.process, self.number, folded),)
+        return (labels.command(self.process, self.number, folded),)
 
 
 def masked(row: Row) -> Row:

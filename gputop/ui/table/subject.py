@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cached_property
 
-from gputop import words
-from gputop.figures import Figures, one
+from gputop import labels
 from gputop.model import Frame, Identity, Process
+from gputop.process_totals import Figures, one
 from gputop.ui.table.kin import members
 
 
@@ -26,7 +26,7 @@ class Subject:
     def text(self) -> str:
         """What a plain word is looked for in."""
         process = self.process
-        parts = (str(process.pid), process.user or "", self.job, words.searched(process))
+        parts = (str(process.pid), process.user or "", self.job, labels.searched(process))
         return "\n".join(parts).casefold()
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import field
 from typing import Any
 
-from gputop import words
-from gputop.declare import record
-from gputop.figures import Figures
+from gputop import labels
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Identity, Job, Process, Role
+from gputop.process_totals import Figures
 from gputop.ui.table.columns import BY_ID, Column, Preset
 from gputop.ui.table.filter import Filter
 from gputop.ui.table.kin import Members, Numbered, members
@@ -24,7 +24,7 @@ Idle = Callable[[str], float | None]  # seconds since a GPU, by uuid, did anythi
 NOWHERE: Mapping[Key, int] = {}
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """How the table is looked at."""
 
@@ -89,7 +89,7 @@ def busy(process: Process) -> bool:
     return (process.cpu_percent or 0) > BUSY_PERCENT or moved > BUSY_BYTES_PER_S
 
 
-@record(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class _Maker:
     """Makes the lines of one frame."""
 
@@ -166,7 +166,7 @@ class _Maker:
         ranks = [rank for rank in kin.ranks if self._wanted(rank)]
         loaders = sum(self._wanted(one) for some in kin.loaders.values() for _, one in some)
         children = len(wanted) - len(ranks) if any(one.sampled for one in wanted) else 0
-        made_of = words.job(job, ranks, loaders, len(wanted), sampled=children, of=len(kin.ranks))
+        made_of = labels.job(job, ranks, loaders, len(wanted), sampled=children, of=len(kin.ranks))
         row.said = _held(made_of, wanted, row.sums, self._rests)
         row.children += self._loaders(kin.loaders.get(None, []), row.key)
         row.children += self._others(kin.others.get(None, []), everything)
@@ -192,7 +192,7 @@ class _Maker:
         shown, rest = loaders[: LOADERS_SHOWN - 1], loaders[LOADERS_SHOWN - 1 :]
         first, last = rest[0][0], rest[-1][0]
         gaps = last - first >= len(rest)
-        said = words.loaders(rest[0][1].name, None if gaps else first, last)
+        said = labels.loaders(rest[0][1].name, None if gaps else first, last)
         others = [process for _, process in rest]
         more = Row(key, "more", f"+{len(rest)} more", self.frame, others, said=(said,), user=others[0].user)
         return [*(self._leaf(process, number) for number, process in shown), more]
@@ -213,7 +213,7 @@ def _held(made_of: str, processes: list[Process], figures: Figures, idle: Idle) 
         return (made_of,)
     # a GPU may have been so before the job came
     idle_s = min(*known, figures.age_s) if figures.age_s is not None else min(known)
-    holds, rests = words.holding(figures.vram_bytes, idle_s), words.holding(None, idle_s)
+    holds, rests = labels.holding(figures.vram_bytes, idle_s), labels.holding(None, idle_s)
     return f"{made_of} · {holds}", holds, rests
 
 

@@ -11,7 +11,8 @@ from typing import Any
 from textual import events
 from textual.strip import Strip
 
-from gputop.ended import Ended
+from gputop.labels import amount
+from gputop.last_job import Ended
 from gputop.model import Frame, Identity, Role
 from gputop.ui import draw
 from gputop.ui.gpus.state import State
@@ -25,7 +26,6 @@ from gputop.ui.table.listing import Listing
 from gputop.ui.table.places import Place, fit
 from gputop.ui.table.row import Key, Row, masked
 from gputop.ui.table.tree import Idle, View
-from gputop.words import amount
 
 HEAD = 2  # the rule and the titles
 SIGHT = 200  # processes that are looked at closely because they are on the screen, at most

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputop import units
+from gputop.labels import amount
 from gputop.monitor import Monitor, Update
 from gputop.safe.files import Refused, homely, state_folder
 from gputop.safe.text import clean
 from gputop.ui.aside import Aside, Tell
 from gputop.ui.panes.header import Taped
-from gputop.words import amount
 
 if TYPE_CHECKING:
     from gputop.record.recorder import Recorder

@@ -1,0 +1,191 @@
+"""What a dialog is about, frozen when it opens: a process, its loaders, its whole job, each with its own handle.
+
+A list that is sorted anew, a process that ends, a pid that is used again: nothing changes what is held. Loaders that
+are born later are not in it; they end with their trainer.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Sequence
+from enum import Enum
+from threading import Lock
+
+from gputop import labels
+from gputop.actions.target import Refusal, Rights, Target, aim, carrying
+from gputop.frozen_dataclass import frozen_dataclass
+from gputop.model import Frame, Identity, Job, Process, Role
+
+FREE_DESCRIPTORS = 256  # kept for everything else that gputop reads
+
+
+class Scope(str, Enum):
+    """Who is meant."""
+
+    PROCESS = "process"
+    LOADERS = "loaders"  # the process and its loaders
+    JOB = "job"  # everybody in its job, the launcher first, each before its children
+    TAGGED = "tagged"  # not it, but those that a person has tagged
+
+
+_NOBODY = {
+    Scope.LOADERS: "it has no loaders",
+    Scope.JOB: "it is alone in its job, or in none",
+    Scope.TAGGED: "nobody is tagged",
+}
+
+
+@frozen_dataclass(frozen=True, slots=True)
+class Reach:
+    """One scope: what it adds, in words (`its 8 loaders`), and who is meant. `why_not` is why it cannot be chosen."""
+
+    scope: Scope
+    title: str
+    processes: tuple[Process, ...]
+    why_not: str | None = None
+
+
+class Hold:
+    """The frozen subject of one dialog.
+
+    `frame` and `process` are as they were, `tagged` are those who can be meant instead. `reaches` has the scopes that
+    differ from the process alone; `refusal` says why the process itself cannot be held. Close it when the dialog
+    closes; a run that goes on keeps it open itself.
+    """
+
+    def __init__(self, frame: Frame, process: Process, rights: Rights, tagged: Sequence[Process] = ()) -> None:
+        self.frame, self.process = frame, process
+        self.leader: Process | None = None  # what was chosen, where `process` is a rank that it only leads
+        self._held: dict[Identity, Target | Refusal] = {}
+        self._carriers = carrying()
+        self._keepers, self._lock = 1, Lock()
+        first = self._held[process.identity] = aim(process, rights, self._carriers)
+        self.refusal = first.text if isinstance(first, Refusal) else None
+        self.reaches = tuple(self._take(reach, rights) for reach in (*reaches(frame, process), *_tagged(tagged)))
+
+    def who(self, scope: Scope) -> tuple[Process, ...]:
+        """The processes of a scope, the launcher first; none if it cannot be chosen."""
+        if scope is Scope.PROCESS:
+            return (self.process,)
+        return next((reach.processes for reach in self.reaches if reach.scope is scope and not reach.why_not), ())
+
+    def why_not(self, scope: Scope) -> str | None:
+        """Why a scope cannot be chosen; None if it can."""
+        if self.who(scope):
+            return None
+        why = (reach.why_not for reach in self.reaches if reach.scope is scope)
+        return next(why, _NOBODY.get(scope))
+
+    def held(self, scope: Scope) -> list[Target | Refusal]:
+        """The handle of each of these, or why there is none."""
+        return [self._held[process.identity] for process in self.who(scope)]
+
+    def spared(self, scope: Scope) -> dict[int, str]:
+        """Those of a scope that nothing can be done to, by pid, and why. Asks the kernel; nothing is sent."""
+        found: dict[int, str] = {}
+        for held in self.held(scope):
+            why = held.text if isinstance(held, Refusal) else "it has ended" if held.ended() else held.denied()
+            if why:
+                found[held.pid] = why
+        return found
+
+    def cautions(self, scope: Scope) -> tuple[str, ...]:
+        """Why a person must insist, as by typing the pid: one line for each that carries gputop, and for no pidfds."""
+        targets = [held for held in self.held(scope) if isinstance(held, Target) and held.caution]
+        return tuple(dict.fromkeys(f"{target.pid}: {target.caution}" for target in targets))
+
+    def keep(self) -> None:
+        """One more who must close it before its handles are let go."""
+        with self._lock:
+            self._keepers += 1
+
+    def close(self) -> None:
+        """Let go of all handles, once everybody who keeps it has said so."""
+        with self._lock:
+            self._keepers -= 1
+            if self._keepers:
+                return
+        for held in self._held.values():
+            if isinstance(held, Target):
+                held.close()
+
+    def _take(self, reach: Reach, rights: Rights) -> Reach:
+        new = [process for process in reach.processes if process.identity not in self._held]
+        most = max(0, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - FREE_DESCRIPTORS) - len(self._held)
+        if len(new) > most:
+            amount = labels.amount(len(reach.processes), "process")
+            return Reach(reach.scope, reach.title, reach.processes, f"{amount}: more than ulimit -n lets gputop hold")
+        for process in new:
+            self._held[process.identity] = aim(process, rights, self._carriers)
+        return reach
+
+
+def reaches(frame: Frame, process: Process) -> tuple[Reach, ...]:
+    """The scopes beyond the process itself that exist, the smaller first. Pure."""
+    job = next((job for job in frame.jobs if job.key == process.job), None)
+    if job is None:
+        return ()
+    known = (frame.by_identity.get(identity) for identity in job.members)
+    members = tuple(member for member in known if member is not None)
+    found = []
+    loaders = loaders_of(process, members)
+    if loaders:
+        found.append(Reach(Scope.LOADERS, f"its {labels.amount(len(loaders), 'loader')}", (process, *loaders)))
+    if len(members) > 1 + len(loaders) or process not in members[:1]:
+        found.append(Reach(Scope.JOB, f"the whole job: {_made_of(job, members)}", members))
+    return tuple(found)
+
+
+def led(frame: Frame, process: Process) -> tuple[Process, ...]:
+    """The ranks that a process only leads, as their launcher, a script, `uv run`; none of what leads several jobs.
+
+    A rank, what works for one, and what stands beside them lead none. Pure.
+    """
+    if process.role in (Role.TRAINER, Role.LOADER) or process.unseen is not None:
+        return ()
+    children: dict[int, list[Process]] = {}
+    for one in frame.processes:
+        children.setdefault(one.parent_pid, []).append(one)
+    below, left = set[Identity](), [process.pid]
+    while left:
+        new = [one for one in children.get(left.pop(), ()) if one.identity not in below and one.unseen is None]
+        below.update(one.identity for one in new)
+        left += [one.pid for one in new]
+    launches = process.role is Role.LAUNCHER
+    jobs = [
+        job
+        for job in frame.jobs
+        if (job.key == process.job if process.job else True) and (launches or not below.isdisjoint(job.ranks))
+    ]
+    ranks = jobs[0].ranks if len(jobs) == 1 else ()
+    known = (frame.by_identity.get(identity) for identity in ranks if launches or identity in below)
+    return tuple(rank for rank in known if rank is not None)
+
+
+def _tagged(processes: Sequence[Process]) -> tuple[Reach, ...]:
+    return (Reach(Scope.TAGGED, f"the {len(processes)} tagged", tuple(processes)),) if processes else ()
+
+
+def loaders_of(process: Process, members: tuple[Process, ...]) -> tuple[Process, ...]:
+    """Its loaders among the members of its job, also those that a server of its multiprocessing forked for it."""
+    if process.role is not Role.TRAINER:
+        return ()
+    below, found = {process.pid}, []
+    for member in members:  # each stands before its children
+        if member.parent_pid in below and member.role is not Role.TRAINER:
+            below.add(member.pid)
+            if member.role is Role.LOADER:
+                found.append(member)
+    return tuple(found)
+
+
+def _made_of(job: Job, members: tuple[Process, ...]) -> str:
+    """`4 ranks, 32 loaders, torchrun`."""
+    loaders = sum(member.role is Role.LOADER for member in members)
+    launchers = sum(member.role is Role.LAUNCHER for member in members)
+    others = len(members) - loaders - launchers - len(job.ranks)
+    parts = [labels.amount(len(job.ranks), "rank" if len(job.ranks) > 1 else "trainer")]
+    parts += [labels.amount(loaders, "loader")] if loaders else []
+    parts += [job.launcher or "its launcher"] if launchers else []
+    parts += [labels.amount(others, "other")] if others else []
+    return ", ".join(parts)

@@ -1,0 +1,429 @@
+"""A profile of some seconds: sampled by py-spy, kept without secrets, with a page that explains it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import signal
+import stat
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from typing import Any
+
+from gputop import labels, units
+from gputop.actions.action import Result, Run, begin
+from gputop.actions.handles import Hold, Scope
+from gputop.actions.pyspy import runner
+from gputop.actions.pyspy.cost import LOOK_S, Cost, Meter, read
+from gputop.actions.pyspy.runner import Child, find
+from gputop.actions.pyspy.stacks import cannot, unreadable
+from gputop.actions.target import Refusal, Rights, Target, described
+from gputop.frozen_dataclass import frozen_dataclass
+from gputop.model import Frame, Process
+from gputop.profile import flame, parse, report, store
+from gputop.profile.files import SERVICE
+from gputop.profile.stacks import Profile
+from gputop.profile.store import Kept
+from gputop.report import Page
+from gputop.safe import files, ptrace_access
+from gputop.safe.deadline import within
+from gputop.safe.files import Refused
+from gputop.safe.identity import read_stat
+from gputop.safe.ptrace_access import Barred
+from gputop.safe.text import clean, redact
+
+MOST_LINES, MOST_BYTES, LONGEST = 40, 4 << 20, 100
+_PLACE = re.compile(r":(\d+)\)$")
+
+
+def lines(profile: Profile, pid: int, uid: int | None) -> dict[str, str]:
+    """Frame to the text of its line, of the most sampled ones, as the process sees its files; secrets masked.
+
+    Root is shown no file that the user of the process could not read either: the process chose the path.
+    """
+    found: dict[str, str] = {}
+    files: dict[str, list[bytes]] = {}
+    for each in profile.own().top()[:MOST_LINES]:
+        place, file = _PLACE.search(each.name), profile.files.get(each.name)
+        if not place or not file or not each.self_count:
+            continue
+        if file not in files:
+            files[file] = _lines(f"/proc/{pid}/root{file}", uid) if file.startswith("/") else []
+        number = int(place[1])
+        if 0 < number <= len(files[file]):
+            found[each.name] = redact(clean(files[file][number - 1].decode("utf-8", "replace").strip(), LONGEST))
+    return found
+
+
+def _lines(path: str, uid: int | None) -> list[bytes]:
+    try:
+        return within(path, _read, path, uid)
+    except OSError:  # it does not answer
+        return []
+
+
+def _read(path: str, uid: int | None) -> list[bytes]:
+    try:
+        fd = files.opened(path)
+    except (OSError, ValueError):
+        return []
+    with open(fd, "rb") as file:
+        info = os.fstat(fd)
+        theirs = info.st_uid == uid or info.st_mode & stat.S_IROTH
+        if not theirs or info.st_size > MOST_BYTES:
+            return []
+        return file.read(MOST_BYTES).split(b"\n")
+
+
+MOST_ERRORS = 0.2  # of the samples; more make a profile doubtful
+_COMMAND = re.compile(r"process \d+:")
+
+
+@frozen_dataclass(frozen=True, slots=True)
+class About:
+    """What was recorded, and how."""
+
+    process: Process
+    at_s: float  # wall clock
+    seconds: float
+    rate: int  # samples a second
+    how: str  # what was chosen beyond the usual; empty
+    threads: int
+    processes: int
+
+    @property
+    def text(self) -> str:
+        """`10 s at 100 Hz, 12 threads in 5 processes`."""
+        where = f" in {labels.amount(self.processes, 'process')}" if self.processes > 1 else ""
+        what = f"{units.ago(self.seconds)} at {self.rate} Hz, {labels.amount(self.threads, 'thread')}{where}"
+        return f"{what}, {self.how}" if self.how else what
+
+
+@frozen_dataclass(frozen=True, slots=True)
+class Recorded:
+    """A recording that is kept."""
+
+    kept: Kept
+    profile: Profile
+    page: Page
+
+
+def keep(about: About, raw: bytes, *, samples: int, errors: int, cost: Cost, notes: Sequence[str]) -> Recorded:
+    """Write everything down; Refused says why it cannot be."""
+    text = without_secrets(raw)
+    profile = parse(text)
+    process = about.process
+    profile.pid, profile.lines = process.pid, lines(profile, process.pid, process.uid)
+    profile.notes += notes
+    who = described(process)
+    measured = f"{samples} samples, {labels.amount(errors, 'error')}, {cost.text}"
+    page = report.page(profile, f"{process.pid} {who['short'][:60]}", about=f"{about.text}; {measured}")
+    meta = {
+        "version": 1,
+        "kind": "py-spy",
+        **who,
+        "at_s": about.at_s,
+        "seconds": about.seconds,
+        "rate": about.rate,
+        "how": about.text,
+        "threads": about.threads,
+        "processes": about.processes,
+        "samples": samples,
+        "errors": errors,
+        "cost": asdict(cost),
+        "lines": profile.lines,
+        "notes": list(notes),
+        "says": [*page.words, *(point.text for point in page.points)],
+    }
+    files = {
+        store.SPEEDSCOPE: text.encode(),
+        store.COLLAPSED: profile.collapsed().encode(),
+        store.FLAME: flame(profile, f"{process.pid} {who['short'][:80]}: {about.text}").encode(),
+    }
+    return Recorded(store.keep(meta, files), profile, page)
+
+
+def without_secrets(raw: bytes) -> str:
+    """A speedscope file of py-spy, where the command lines that it names processes by may hold a password."""
+    try:
+        data: Any = json.loads(raw)
+        for frame in data["shared"]["frames"]:
+            if _COMMAND.match(frame["name"]):
+                frame["name"] = redact(frame["name"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise Refused("py-spy wrote no profile: try again, for longer") from None
+    return json.dumps(data, separators=(",", ":"))
+
+
+SHORTEST_S, LONGEST_S = 0.5, 600.0
+SLOWEST, FASTEST = 10, 100  # samples a second
+MOST_RATE = 1000  # that can be asked for
+_THREAD_SAMPLES = 2000  # a second, of all threads together: what was measured to cost nothing
+_PAUSED_SAMPLES = 400  # the same where each sample pauses the process
+MOST_THREADS, MOST_PAUSED_THREADS = 4000, 400
+_NUMBERED = (3, 11)  # since then Python notes the kernel's number of each thread
+_PATIENCE_S = 30.0  # after the time is over
+_PACE_S = 1.0  # the pace of a process is looked at for so long before and after
+_TELL_S = 0.2
+
+
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """What a person chose."""
+
+    seconds: float = 10.0
+    rate: int | None = None  # samples a second; None: as many as the number of threads allows
+    children: bool = True  # its loaders and other children too
+    waiting: bool = True  # threads that wait, too; without them it is not seen what the process waits for
+    gil: bool = False  # only threads that hold the lock of the interpreter: what Python itself does
+    native: bool = False  # C and C++ frames too; pauses the process for each sample
+
+
+@frozen_dataclass(frozen=True, kw_only=True)
+class ProfileResult(Result):
+    """What was recorded, where it is kept, and what it says."""
+
+    kept: Kept | None = None
+    profile: Profile | None = None
+    page: Page | None = None
+    cost: Cost | None = None
+
+
+class Record:
+    """The action."""
+
+    id = "profile"
+    title = "Profile"
+
+    def rights(self, rights: Rights) -> Rights:
+        """What its hold is made with."""
+        return rights.inside
+
+    def why_not(self, process: Process, rights: Rights) -> str | None:
+        """Why it cannot be recorded: as for stacks, and with --readonly, which writes no file."""
+        barred = self.barred(process, rights)
+        return barred.line if barred else None
+
+    def barred(self, process: Process, rights: Rights) -> Barred | None:
+        """The same, with what would change it apart."""
+        return unreadable(process, self.rights(rights), self.id)
+
+    def run(self, hold: Hold, options: Sampling, tell: Callable[[Run], object]) -> Run:
+        """Record; the result is a ProfileResult."""
+        return begin(f"py-spy record {hold.process.pid}", hold, lambda run: _record(hold, options, run), tell)
+
+
+PROFILE = Record()
+
+
+def threads(frame: Frame, process: Process, children: bool) -> tuple[int, int]:
+    """How many threads would be sampled, in how many processes."""
+    below, pids = {process.pid}, [process.pid]
+    if children:
+        serve = {one.pid for one in frame.processes if SERVICE.search(" ".join(one.command))}  # and what those fork
+        parents = {
+            one.pid: one.parent_pid
+            for one in frame.processes
+            if one.pid not in serve or one.parent_pid in serve or one.pid == process.pid
+        }
+        grew = True
+        while grew:
+            new = [pid for pid, parent in parents.items() if parent in below and pid not in below]
+            below.update(new)
+            pids += new
+            grew = bool(new)
+    counts = [stat.threads or 1 for pid in pids if (stat := read_stat(pid))]
+    return sum(counts), len(counts)
+
+
+def rate(sampling: Sampling, count: int) -> int:
+    """Samples a second for so many threads."""
+    if sampling.rate is not None:
+        return sampling.rate
+    if sampling.native:
+        return max(1, min(20, _PAUSED_SAMPLES // max(count, 1)))
+    return max(SLOWEST, min(FASTEST, _THREAD_SAMPLES // max(count, 1)))
+
+
+class _Unable(Exception):
+    """Nothing is recorded."""
+
+    def __init__(self, barred: Barred) -> None:
+        super().__init__(barred.text)
+        self.barred = barred
+
+
+def _record(hold: Hold, sampling: Sampling, run: Run) -> ProfileResult:
+    try:
+        program, target = find(), hold.held(Scope.PROCESS)[0]
+        if isinstance(program, Barred):
+            raise _Unable(program)
+        if isinstance(target, Refusal):
+            raise _Unable(Barred(target.text))
+        counted = threads(hold.frame, hold.process, sampling.children)
+        _check(target, sampling, *counted)
+        try:
+            return _recorded(program, target, sampling, counted, run)
+        except _Unable as why:
+            if not sampling.native or not runner.may_be_native(why.barred) or run.cancelled or target.ended():
+                raise
+            said = why.barred.text if why.barred.text.startswith("py-spy: ") else "py-spy fails on them"
+        plain = replace(sampling, native=False)
+        return _recorded(program, target, plain, counted, run, f"no native frames ({said}), only Python's")
+    except _Unable as why:
+        unlock = (why.barred.unlock,) if why.barred.unlock else ()
+        return ProfileResult(text=why.barred.text, good=False, lines=unlock)
+    except Refused as refused:
+        return ProfileResult(text=f"nothing recorded: {refused}", good=False)
+
+
+def senseless(sampling: Sampling) -> str | None:
+    """Why nothing can be recorded so, whatever the process; None if it can."""
+    if not SHORTEST_S <= sampling.seconds <= LONGEST_S:
+        return f"a profile takes {SHORTEST_S} s to {LONGEST_S / 60:.0f} minutes"
+    if sampling.rate is not None and not 1 <= sampling.rate <= MOST_RATE:
+        return f"the rate is 1 to {MOST_RATE} samples a second"
+    return None
+
+
+def _check(target: Target, sampling: Sampling, count: int, processes: int) -> None:
+    """Everything that can be known to go wrong before anybody waits for it."""
+    if why := senseless(sampling):
+        raise _Unable(Barred(why))
+    most = MOST_PAUSED_THREADS if sampling.native else MOST_THREADS
+    if count > most:
+        remedy = (
+            "leave --native out" if sampling.native else "take --alone" if processes > 1 else "gputop stack shows it"
+        )
+        raise _Unable(Barred(f"{count} threads are too many to sample at a bearable cost (most: {most}): {remedy}"))
+    barred = cannot(target.pid, "profile", pausing=sampling.native)
+    if barred is not None:
+        raise _Unable(barred)
+    store.ready()
+
+
+def _recorded(
+    program: str, target: Target, sampling: Sampling, counted: tuple[int, int], run: Run, *first: str
+) -> ProfileResult:
+    meter, pace_s = Meter(partial(read, target.pid)), min(_PACE_S, sampling.seconds / 4)
+    meter.before()
+    run.say("looking at its own pace first")
+    if run.pause(pace_s):
+        raise _Unable(Barred("cancelled: nothing was recorded"))
+    meter.before()
+    about = About(target.process, time.time(), sampling.seconds, rate(sampling, counted[0]), _how(sampling), *counted)
+    chosen, most_s = arguments(sampling, about.rate), sampling.seconds + _PATIENCE_S
+    stops = sampling.native and target.state() not in ("T", "t")
+    spy = runner.start(program, target.pid, chosen, seconds=most_s, to_file=True)
+    if isinstance(spy, Barred):
+        raise _Unable(spy)
+    try:
+        early = _watch(spy, meter, about, run)
+        notes = [*first, *([early] if early else []), *_left(target, stops), *_guessed(target, sampling)]
+        trouble = spy.trouble()
+        if trouble is not None and (run.cancelled or not spy.output()):
+            raise _Unable(Barred("cancelled: nothing was recorded") if run.cancelled else trouble)
+        if not run.cancelled and not target.ended():
+            meter.after()
+            run.say("looking at its pace afterwards")
+            run.pause(pace_s)
+            meter.after()
+        if run.dropped:
+            raise _Unable(Barred("dropped: nothing is kept"))
+        return _result(about, spy, meter.cost(), notes)
+    finally:
+        spy.close()
+
+
+def _guessed(target: Target, sampling: Sampling) -> list[str]:
+    """What py-spy cannot measure: up to Python 3.10 it knows no thread by its number, and takes all for running."""
+    if sampling.waiting or sampling.gil:
+        return []
+    from gputop.actions.torch_trace.routes import python_version  # late: few ask for this
+
+    version = python_version(target.pid)
+    if version is None or version >= _NUMBERED:
+        return []
+    return [f"Python {version[0]}.{version[1]}: py-spy cannot leave out threads that wait; they are in these samples"]
+
+
+def _watch(spy: Child, meter: Meter, about: About, run: Run) -> str | None:
+    """Wait for its end, or bring it about; why it ended early, unless a person wanted that."""
+    began_s = told_s = time.monotonic()
+    while spy.running():
+        if run.pause(LOOK_S):
+            spy.stop()
+            return f"ended by hand after {time.monotonic() - began_s:.1f} of {about.seconds:g} s"
+        meter.during(spy.cpu_s())
+        if why := meter.too_much():
+            spy.stop()
+            return f"ended after {time.monotonic() - began_s:.1f} s: {why}; a lower --rate is gentler"
+        now_s = time.monotonic()
+        if about.seconds % 1 and now_s - began_s >= about.seconds:  # py-spy knows whole seconds only
+            spy.stop()
+            return None
+        if now_s - told_s >= _TELL_S:
+            told_s = now_s
+            run.say(_progress(now_s - began_s, about, spy, meter))
+    return None
+
+
+def _progress(passed_s: float, about: About, spy: Child, meter: Meter) -> str:
+    if passed_s > about.seconds:
+        return f"{about.seconds:g} s are over, waiting for py-spy to write"
+    errors = labels.amount(spy.errors(), "error")
+    return f"{passed_s:.1f} of {about.seconds:g} s · {about.rate} Hz · {errors} · {meter.cost().text}"
+
+
+def _left(target: Target, stops: bool) -> list[str]:
+    """The process as it is left: nobody holds it. Where py-spy `stops` it for its samples and left it so, it is set
+    going again; who else is stopped was stopped by somebody."""
+    if target.ended():
+        return ["the process ended meanwhile"]
+    notes = []
+    if stops and target.state() == "T":
+        target.signal(signal.SIGCONT)
+        notes.append("py-spy left the process stopped: it was set going again")
+    if (tracer := ptrace_access.tracer(target.pid)) is not None:
+        notes.append(f"the process is traced by {tracer[1]} ({tracer[0]})")
+    return notes
+
+
+def arguments(sampling: Sampling, hertz: int) -> list[str]:
+    """Those of py-spy, but for the process and the file."""
+    chosen = ["record", "--format", "speedscope", "--full-filenames", "--threads", "--rate", str(hertz)]
+    chosen += ["--duration", str(math.ceil(sampling.seconds))]
+    chosen += ["--native"] if sampling.native else ["--nonblocking"]
+    # without --idle who waits gives no sample: the verdict is blind
+    chosen += ["--gil"] if sampling.gil else ["--idle"] if sampling.waiting else []
+    return [*chosen, *(["--subprocesses"] if sampling.children else [])]
+
+
+def _how(sampling: Sampling) -> str:
+    return ", ".join(
+        text
+        for chosen, text in (
+            (sampling.gil, "only who holds the GIL"),
+            (not sampling.waiting and not sampling.gil, "without threads that wait"),
+            (sampling.native, "native frames, paused for each sample"),
+            (not sampling.children, "without its children"),
+        )
+        if chosen
+    )
+
+
+def _result(about: About, spy: Child, cost: Cost, notes: list[str]) -> ProfileResult:
+    samples, errors = spy.counts()
+    if any("behind in sampling" in line for line in spy.said()):
+        notes.append("py-spy could not keep up: a lower --rate is exact")
+    found = keep(about, spy.output(), samples=samples, errors=errors, cost=cost, notes=notes)
+    text = f"{samples} samples, {labels.amount(errors, 'error')}, {cost.text}: {found.kept.path}"
+    if errors > MOST_ERRORS * (samples + errors):
+        notes.append(f"{errors} of {samples + errors} samples failed: a lower --rate reads more of them")
+    return ProfileResult(
+        text=text, good=True, lines=tuple(notes), kept=found.kept, profile=found.profile, page=found.page, cost=cost
+    )

@@ -1,0 +1,237 @@
+"""py-spy as a child process: where it is found, its own session, a deadline, and its end in words."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import resource
+import shlex
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from typing import IO, Any
+
+from gputop.invocation import as_root
+from gputop.safe import programs, ptrace_access
+from gputop.safe.identity import in_container, read_stat
+from gputop.safe.ptrace_access import Barred
+from gputop.safe.text import clean
+
+NAME = "py-spy"
+
+
+def find() -> str | Barred:
+    """The absolute path of py-spy, or why none is run."""
+    try:
+        return programs.find(NAME, os.environ.get("PATH", programs.PATH), first=os.path.dirname(sys.executable))
+    except programs.NotFound as why:
+        return Barred(str(why), f"{shlex.quote(sys.executable)} -m pip install py-spy")
+    except programs.NotRun as why:
+        return Barred(str(why), "sudo python3 -m pip install py-spy" if os.geteuid() == 0 else None)
+
+
+MOST_BYTES = 256 << 20  # of a file that it writes
+MOST_PRINTED = 32 << 20  # of the stacks of one moment
+MOST_SAID = 4 << 20  # of what it prints beside
+_NO_PYTHON = "is no Python program that py-spy can read"
+_TELLING = re.compile(r"^(Error: |Permission Denied)")
+_COUNTS = re.compile(r"Samples: (\d+) Errors: (\d+)")
+_WRITES_S, _ENDS_S = 10.0, 1.0  # after SIGINT, where it writes what it has; else, and after SIGTERM
+
+
+def start(program: str, pid: int, arguments: Sequence[str], *, seconds: float, to_file: bool) -> Child | Barred:
+    """Run py-spy on a process for at most so long; what it finds goes to standard output, or `to_file`."""
+    try:
+        out, said = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115  closed by close()
+    except OSError as error:
+        return Barred(f"{tempfile.gettempdir()}: {error.strerror}: set TMPDIR to another disk")
+    place = ["--output", f"/proc/self/fd/{out.fileno()}"] if to_file else []
+    command = [program, *arguments, "--pid", str(pid), *place]
+    try:
+        process = _spawn(command, pid, (out, said), to_file)
+    except (OSError, programs.ProgramError) as error:
+        out.close()
+        said.close()
+        return _unstarted(program, pid, error)
+    except programs.NotRun as why:
+        out.close()
+        said.close()
+        return Barred(str(why))
+    return Child(pid, process, (out, said), time.monotonic() + seconds, _WRITES_S if to_file else _ENDS_S)
+
+
+def _unstarted(program: str, pid: int, error: OSError | programs.ProgramError) -> Barred:
+    if isinstance(error, PermissionError):  # root's own folder, as a rule, and the user of the target is to run it
+        return Barred(f"the user of process {pid} may not run {program}: install py-spy where everybody may read it")
+    why = error.strerror if isinstance(error, OSError) else str(error)
+    return Barred(f"{program} does not run here: {why}")
+
+
+class Child:
+    """A run of py-spy; close it in the end."""
+
+    def __init__(
+        self,
+        pid: int,
+        process: programs.Running[bytes],
+        files: tuple[IO[bytes], IO[bytes]],
+        until_s: float,
+        patience_s: float,
+    ) -> None:
+        self.pid = pid
+        self._process, self._until_s, self._patience_s = process, until_s, patience_s
+        self._out, self._said = files
+        self._late = False
+
+    def running(self) -> bool:
+        """Whether it goes on; one that is past its deadline is ended."""
+        if self._process.poll() is not None:
+            return False
+        if time.monotonic() > self._until_s:
+            self._late = True
+            self.stop()
+        return self._process.poll() is None
+
+    def stop(self) -> None:
+        """End it now: politely, so that it writes what it has; it may take seconds where it does not answer."""
+        for number, wait_s in ((signal.SIGINT, self._patience_s), (signal.SIGTERM, _ENDS_S)):
+            self._signal(number)
+            try:
+                self._process.wait(wait_s)
+                return
+            except programs.Timeout:
+                continue
+        self._signal(signal.SIGKILL)
+        try:
+            self._process.wait(_ENDS_S)
+        except programs.Timeout:
+            pass  # it hangs in the kernel: `trouble` says so
+
+    def wait(self) -> None:
+        """Until it has ended, at the latest at its deadline."""
+        try:
+            self._process.wait(max(0.0, self._until_s - time.monotonic()))
+        except programs.Timeout:
+            self._late = True
+            self.stop()
+
+    def said(self) -> list[str]:
+        """What it has printed so far beside its findings, clean, a line each."""
+        return [
+            clean(line)
+            for line in _content(self._said, MOST_SAID).decode("utf-8", "replace").replace("\r", "\n").split("\n")
+        ]
+
+    def errors(self) -> int:
+        """Samples that have failed so far."""
+        return sum("Failed to get stack trace" in line for line in self.said())
+
+    def counts(self) -> tuple[int, int]:
+        """Samples and failed ones of a recording that has ended, as it says itself."""
+        found = next((match for line in self.said() if (match := _COUNTS.search(line))), None)
+        return (int(found[1]), int(found[2])) if found else (0, self.errors())
+
+    def cpu_s(self) -> float:
+        """CPU time that it has used so far; 0 once it has ended."""
+        stat = read_stat(self._process.pid)
+        ticks = (stat.user_ticks or 0) + (stat.system_ticks or 0) if stat else 0
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def output(self) -> bytes:
+        """What it found; empty if nothing."""
+        return _content(self._out, MOST_BYTES)
+
+    def trouble(self) -> Barred | None:
+        """Why there is no result, once it has ended; None if there is one."""
+        code = self._process.returncode
+        if self._late:
+            return Barred(f"py-spy did not end in time and was ended: process {self.pid} may be stuck in the kernel")
+        if code == 0:
+            return None
+        if code is None:
+            return Barred("py-spy does not end, not even by SIGKILL")
+        if code == -signal.SIGXFSZ or any("File too large" in line for line in self.said()):
+            return Barred("py-spy wrote more than is read of it: take a shorter profile or a lower rate")
+        if code < 0:
+            return Barred(f"py-spy was ended by signal {-code} ({signal.strsignal(-code)})")
+        line = next((line for line in self.said() if _TELLING.match(line)), "")
+        return _meaning(line, self.pid) or Barred(f"py-spy: {line.removeprefix('Error: ') or f'exit code {code}'}")
+
+    def close(self) -> None:
+        """Let go of its files."""
+        self._out.close()
+        self._said.close()
+
+    def _signal(self, number: int) -> None:
+        try:
+            if self._process.poll() is None:
+                os.killpg(self._process.pid, number)  # it is not collected yet: the number is its own
+        except (ProcessLookupError, PermissionError):
+            pass
+
+
+def may_be_native(trouble: Barred) -> bool:
+    """Whether py-spy itself has failed, and may not without native frames: it unwinds none across PID namespaces."""
+    return trouble.text.startswith("py-spy: ") or _NO_PYTHON in trouble.text
+
+
+def _spawn(command: list[str], pid: int, files: tuple[IO[bytes], IO[bytes]], to_file: bool) -> programs.Running[bytes]:
+    out, said = files
+    most = MOST_BYTES if to_file else MOST_PRINTED
+    owner = _to_become(pid)
+    rights: dict[str, Any] = {}
+    if owner is not None:
+        for file in files:
+            os.fchown(file.fileno(), *owner)
+        rights = {"user": owner[0], "group": owner[1], "extra_groups": []}
+    process = programs.start(
+        command,
+        stdin=programs.DEVNULL,
+        stdout=said if to_file else out,
+        stderr=said,
+        pass_fds=(out.fileno(),),
+        start_new_session=True,
+        cwd="/",
+        env={"PATH": programs.PATH, "LC_ALL": "C.UTF-8", "RUST_LOG": "warn"},
+        **rights,
+    )
+    try:
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (most, most))
+    except (OSError, ValueError):
+        pass
+    return process
+
+
+def _content(file: IO[bytes], most: int) -> bytes:
+    return os.pread(file.fileno(), min(os.fstat(file.fileno()).st_size, most), 0)
+
+
+def _to_become(pid: int) -> tuple[int, int] | None:
+    """Whose rights are enough to read a process, by uid and gid, where we are root and it is somebody else's."""
+    if os.geteuid() != 0 or not ptrace_access.by_its_user(pid):
+        return None
+    try:
+        owner = os.stat(f"/proc/{pid}")
+    except OSError:
+        return None
+    return (owner.st_uid, owner.st_gid) if owner.st_uid else None
+
+
+def _meaning(line: str, pid: int) -> Barred | None:
+    """What the lines mean that it ends with when it fails."""
+    stat = read_stat(pid)
+    gone = stat is None or stat.state in "ZX"  # then py-spy finds no Python there
+    unread = line.startswith("Error: Failed to get process executable name") or os.strerror(errno.ESRCH) in line
+    no_python = line.startswith(("Error: Failed to find python version", "Error: No python processes found"))
+    if unread or (no_python and gone):
+        return Barred(f"process {pid} has ended")
+    if no_python:
+        return Barred(f"process {pid} {_NO_PYTHON}")
+    if line.startswith("Permission Denied"):
+        return ptrace_access.why(pid, as_root("stack", str(pid)), uid=os.geteuid(), confined=in_container())
+    if "No space left on device" in line:
+        return Barred(f"no space left in {tempfile.gettempdir()}: set TMPDIR to another disk")
+    return None

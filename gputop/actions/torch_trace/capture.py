@@ -1,0 +1,210 @@
+"""What a person wants traced, and what came of it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from gputop import labels
+from gputop.actions.action import Result, Run
+from gputop.actions.handles import Scope
+from gputop.actions.target import Target
+from gputop.actions.torch_trace.agent_facts import marked, told
+from gputop.agent_client import Agent, Lost, NoAgent, connect, root
+from gputop.frozen_dataclass import frozen_dataclass
+from gputop.model import Fact, Process
+from gputop.safe.deadline import readable
+from gputop.safe.text import clean
+
+if TYPE_CHECKING:
+    from gputop.trace.verdict import View
+
+
+MOST_STEPS = 100
+
+
+@frozen_dataclass(frozen=True, kw_only=True)
+class Order:
+    """A trace of some steps. `confirmed` has the risks that a person has been told of and takes: see `Traced.risk`."""
+
+    scope: Scope = Scope.JOB  # PROCESS: only this one; JOB: all ranks of its job at once; TAGGED: those at once
+    steps: int = 3  # 1 to MOST_STEPS
+    shapes: bool = False
+    stacks: bool = False
+    memory: bool = False
+    wait_s: float = 30.0  # for a step to end
+    confirmed: frozenset[str] = frozenset()
+
+
+@frozen_dataclass(frozen=True, kw_only=True)
+class Traced(Result):
+    """What was traced: `views` are the traces, read, in the order of `files`; `processes` those they are of.
+
+    `risk` names what a person must be told before it can be done, and `text` tells it: run it again with that in
+    `confirmed`.
+    """
+
+    files: tuple[str, ...] = ()
+    views: tuple[View, ...] = ()
+    processes: tuple[Process, ...] = ()
+    notes: tuple[Fact, ...] = ()  # what the programs say of themselves, for `Monitor.tell`
+    risk: str | None = None
+
+
+TOGETHER_S = 0.3  # from asking the first rank to the moment from which all may begin
+_LOOK_S = 0.1
+_SLACK_S = 32.0  # for a step that must end first, and for the writing
+_NOTES_S = 1.0
+_CUDA_GRAPHS = "cuda-graphs"
+
+BUSY = "the program runs its own profiler, which comes first: again when it is done"
+_WHY = {
+    "no-torch": "torch is not imported yet: again in a moment",
+    "still-importing": "torch is still being imported: again in a moment",
+    "profiler-active": BUSY,
+    "busy": "it is being traced already",
+    "unsupported": "its torch is too old or too new: it lacks {detail}",
+    "cupti": "the driver refused CUPTI: {detail}",
+    "output": "the trace could not be written: {detail}",
+    "no-step": "{detail}: is it stuck, or evaluating? Its stacks show where it is; --wait 5m waits longer",
+    "cancelled": "cancelled",
+    _CUDA_GRAPHS: "it may use CUDA graphs, and starting a profiler beside them has ended jobs on old builds",
+}
+
+
+class Shot:
+    """One process that is being traced: `told` is what was said at the end, `problem` why there is no trace."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.state = "asked"
+        self.told: dict[str, Any] | None = None
+        self.problem: str | None = None
+        self.risk: str | None = None
+        self.notes: tuple[Fact, ...] = ()
+        self.how = ""
+        self.root = root(target.pid)  # of its files; while it lives
+
+    def fail(self, why: str) -> None:
+        """There will be no trace."""
+        self.problem, self.state = self.problem or clean(why, 400), "failed"
+
+    def took_ms(self, what: str) -> float:
+        """Milliseconds that a part of it took, as was said at the end; 0 where it did not."""
+        return _number((self.told or {}).get(what))
+
+
+class Asked(Shot):
+    """One whose agent does it."""
+
+    def __init__(self, target: Target, order: Order) -> None:
+        super().__init__(target)
+        self.how = f"torch.profiler, {labels.amount(order.steps, 'step')}"
+        self.step_s = self.cap_s = 0.0
+        self.agent: Agent | None = None
+        try:
+            self.agent = connect(target)
+        except NoAgent as why:
+            self.fail(str(why) or "there is no agent in it")
+
+    def ask(self, order: Order, at: float | None) -> None:
+        """Ask for the steps."""
+        if self.agent is None:
+            return
+        fields = {"steps": order.steps, "shapes": order.shapes, "stacks": order.stacks, "memory": order.memory}
+        try:
+            graphs = _CUDA_GRAPHS in order.confirmed
+            self.agent.ask("capture", at=at, wait=order.wait_s, graphs=graphs, id="trace", **fields)
+        except Lost as why:
+            self.fail(str(why))
+
+    def look(self) -> None:
+        """Take what its agent says."""
+        if self.agent is None:
+            return
+        try:
+            for each in self.agent.read():
+                self._take(each)
+        except Lost as why:
+            if self.told is None:
+                self.fail(str(why))
+
+    def fail(self, why: str) -> None:
+        """There will be no trace."""
+        super().fail(why)
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Close the connection; what has not ended, ends."""
+        if self.agent is not None:
+            self.agent.close()
+            self.agent = None
+
+    def _ask_notes(self) -> None:
+        """While we are there: it costs some milliseconds."""
+        assert self.agent is not None
+        try:
+            process = self.target.process.identity
+            self.notes = told(process, self.agent.answer("facts", _NOTES_S).get("facts"))
+            self.notes += marked(process, self.agent.answer("marks", _NOTES_S).get("marks"))
+        except Lost:
+            pass  # it may have ended with its trace
+
+    def _take(self, said: dict[str, Any]) -> None:
+        if "error" in said:
+            code, detail = str(said["error"]), clean(str(said.get("detail", "")), 300)
+            self.risk = code if code == _CUDA_GRAPHS else None
+            self.fail(_WHY.get(code, f"the agent failed: {code} {{detail}}").format(detail=detail))
+        elif said.get("state") == "done":
+            self.told, self.state = said, "done"
+            self._ask_notes()
+            self.let_go()
+        elif said.get("state") in ("waiting", "recording"):
+            self.state = str(said["state"]) if said.get("for") != "import" else "importing"
+            self.step_s, self.cap_s = _number(said.get("step_s")), _number(said.get("cap_s"))
+
+
+def shoot(targets: Sequence[Target], order: Order, run: Run) -> list[Shot]:
+    """Trace these at once, until each is done or has failed; cancelled, none is left waiting."""
+    shots = [Asked(target, order) for target in targets]
+    together = sum(shot.agent is not None for shot in shots) > 1
+    at = time.time() + TOGETHER_S if together else None
+    for shot in shots:
+        shot.ask(order, at)
+    began_s = time.monotonic()
+    while waited := {shot.agent: shot for shot in shots if shot.agent is not None}:
+        for agent in readable(waited, _LOOK_S):
+            waited[agent].look()
+        passed_s = time.monotonic() - began_s
+        run.say(_line(shots, order, passed_s))
+        for shot in waited.values():
+            if shot.agent is not None and run.cancelled:
+                shot.fail("cancelled")
+            elif shot.agent is not None and passed_s > order.wait_s + shot.cap_s + _SLACK_S:
+                shot.fail("its agent does not answer any more")
+            elif shot.agent is not None and shot.target.ended():
+                shot.look()
+                shot.fail("it has ended")
+    return list(shots)
+
+
+def _line(shots: Sequence[Asked], order: Order, passed_s: float) -> str:
+    """`recording 3 steps of 210 ms · 4 of 8 ranks · 1 s`."""
+    states = [shot.state for shot in shots]
+    steps = labels.amount(order.steps, "step")
+    if "recording" in states or "done" in states:
+        longest = max(shot.step_s for shot in shots)
+        what = f"recording {steps}" + (f" of {longest * 1000:.0f} ms" if longest else "")
+        ready = states.count("recording") + states.count("done")
+    else:
+        what = "waiting for torch" if "importing" in states else "waiting for a step to end"
+        ready = states.count("waiting")
+    many = f" · {ready} of {len(shots)} ranks" if len(shots) > 1 else ""
+    return f"{what}{many} · {passed_s:.0f} s"
+
+
+def _number(value: Any) -> float:
+    good = type(value) in (int, float) and math.isfinite(value) and 0 <= value < 1e6
+    return float(value) if good else 0.0

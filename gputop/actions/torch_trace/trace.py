@@ -1,0 +1,277 @@
+"""A trace of some steps, recorded by torch's own profiler in the process, of all ranks at once, and brought home."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import re
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from gputop import labels
+from gputop.actions.action import Result, Run, begin
+from gputop.actions.handles import Hold, Scope
+from gputop.actions.target import Refusal, Rights, Target, aim, described
+from gputop.actions.torch_trace import kineto, remote_exec
+from gputop.actions.torch_trace.capture import MOST_STEPS, Order, Shot, Traced, shoot
+from gputop.actions.torch_trace.routes import Route, route
+from gputop.model import Frame, Process, Role
+from gputop.profile import store
+from gputop.profile.store import Kept
+from gputop.safe import files
+from gputop.safe.deadline import within
+from gputop.safe.files import Refused
+from gputop.safe.ptrace_access import Barred
+
+if TYPE_CHECKING:
+    from gputop.trace.verdict import View
+
+
+_NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,120}\.json")
+_MOST_BYTES = 1 << 30
+_CHUNK = 1 << 20
+_CHUNK_S = 10.0  # for each part of it: a file server may be slow
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LEVEL = 3  # a trace packs to a tenth with any
+
+
+def brought(process: Process, shots: Sequence[Shot]) -> tuple[Kept, dict[str, Shot]]:
+    """Keep the traces of these under the name of a process: where, and which file is whose. Refused if they cannot be.
+
+    What the programs wrote is removed.
+    """
+    names = {_file(shot.target.process, len(shots) > 1): shot for shot in shots}
+    packed = {name: _packed(shot) for name, shot in names.items()}
+    meta = {
+        "at_s": time.time(),
+        **described(process),
+        "how": shots[0].how,
+        "traces": list(packed),
+        "stop_ms": max((stop for shot in shots if (stop := shot.took_ms("stop_ms"))), default=None),
+    }
+    return store.keep(meta, packed), names
+
+
+def _file(process: Process, several: bool) -> str:
+    name = "trace" if not several else f"pid{process.pid}" if process.rank is None else f"rank{process.rank}"
+    return f"{name}.json.gz"
+
+
+def _packed(shot: Shot) -> bytes:
+    """The file that a process wrote, packed, and gone from there.
+
+    The path is what the process says: nothing but a plain file of its own user, in a folder of that user, is touched.
+    """
+    path, uid = str((shot.told or {}).get("out", "")), shot.target.process.uid
+    where, base = os.path.split(path)
+    if not os.path.isabs(path) or not _NAME.fullmatch(base):
+        raise Refused(f"it names a file that is none of its own: {path[:200]}")
+    packed = io.BytesIO()
+    try:
+        source = within(path, _opened, shot.root + where, base, uid, seconds=_CHUNK_S)
+        file = open(source, "rb")  # noqa: SIM115  a thread may never come back from it: it is not closed then
+        with gzip.GzipFile("", "wb", _LEVEL, packed) as written:
+            while data := within(path, file.read, _CHUNK, seconds=_CHUNK_S):
+                written.write(data)
+        file.close()
+        within(path, _removed, shot.root + where, base, seconds=_CHUNK_S)
+    except OSError as error:
+        raise Refused(f"{path[:200]}: {error.strerror}") from None
+    return packed.getvalue()
+
+
+def _opened(folder: str, name: str, uid: int | None) -> int:
+    """The file, open to be read; Refused where it is not a plain one of this user, in a folder of that user."""
+    there = os.open(folder, _FOLDER)
+    try:
+        source = files.opened(name, folder=there, links=False)
+        info = os.fstat(source)
+        problem = ""
+        if info.st_uid != uid or os.fstat(there).st_uid != uid:
+            problem = "is not a file of its user: not taken"
+        elif info.st_size > _MOST_BYTES:
+            problem = "is larger than 1 GiB: ask for fewer steps"
+        if problem:
+            os.close(source)
+            raise Refused(f"{folder}/{name[:200]} {problem}")
+        return source
+    finally:
+        os.close(there)
+
+
+def _removed(folder: str, name: str) -> None:
+    there = os.open(folder, _FOLDER)
+    try:
+        os.unlink(name, dir_fd=there)
+    finally:
+        os.close(there)
+
+
+_REMOTE_TEXT = (
+    "{pid} was not prepared: sys.remote_exec puts our agent into it, where it stays until {pid} ends;"
+    " nothing else in it is changed"
+)
+
+# it cannot be taken off again: torch does not with CUDA graphs, and a job may make some at any time
+AFTERWARDS = "CUPTI stays attached to the job: on an H200 steps of 1.56 ms took 1.66 to 1.92 ms after a trace"
+
+
+class Trace:
+    """The action."""
+
+    id = "trace"
+    title = "Trace"
+
+    def rights(self, rights: Rights) -> Rights:
+        """What its hold is made with."""
+        return rights.inside
+
+    def why_not(self, process: Process, rights: Rights) -> str | None:
+        """Why it cannot be traced, and the command that makes it possible next time; None if it can."""
+        barred = self.barred(process, rights)
+        return barred.line if barred else None
+
+    def barred(self, process: Process, rights: Rights, frame: Frame | None = None) -> Barred | None:
+        """The same, with what would change it apart; in a frame that is the command of its job."""
+        target = aim(process, self.rights(rights), {})
+        if isinstance(target, Refusal):
+            return Barred(target.text)
+        why = target.denied()
+        target.close()
+        if why is not None:
+            return Barred(why)
+        if process.role is Role.LAUNCHER:
+            return None
+        if process.role is Role.LOADER:
+            return Barred("it only loads data: trace the process that trains")
+        found = route(process, frame)
+        return found if isinstance(found, Barred) else None
+
+    def run(self, hold: Hold, options: Order, tell: Callable[[Run], object]) -> Run:
+        """Begin to record; returns at once."""
+        return begin(f"trace of {hold.process.pid}", hold, lambda run: _trace(hold, options, run), tell)
+
+
+TRACE = Trace()
+
+
+def meant(hold: Hold, order: Order) -> tuple[Process, ...]:
+    """Whom an order means: the ranks of the job, those that are tagged, or the process alone; of a launcher its ranks
+    in any case."""
+    if order.scope is Scope.TAGGED:
+        tagged = hold.who(Scope.TAGGED)
+        return tuple(process for process in tagged if process.role is Role.TRAINER) or tagged
+    if order.scope is Scope.PROCESS and hold.process.role is not Role.LAUNCHER:
+        return (hold.process,)
+    ranks = tuple(process for process in hold.who(Scope.JOB) if process.role is Role.TRAINER)
+    return ranks if ranks and (hold.process in ranks or hold.process.role is Role.LAUNCHER) else (hold.process,)
+
+
+def _trace(hold: Hold, order: Order, run: Run) -> Result:
+    if not 1 <= order.steps <= MOST_STEPS:
+        return Traced(text=f"{order.steps} steps cannot be recorded: 1 to {MOST_STEPS}", good=False)
+    asked = meant(hold, order)
+    held = {one.pid: one for scope in (Scope.PROCESS, Scope.JOB, Scope.TAGGED) for one in hold.held(scope)}
+    ways: dict[int, Route] = {}
+    targets: list[Target] = []
+    for process in asked:
+        one = held[process.pid]
+        if isinstance(one, Refusal):
+            return Traced(text=f"nothing traced: {process.pid}: {one.text}", good=False)
+        way = _prepared(one, hold.frame, order, run)
+        if isinstance(way, Traced):
+            return way
+        ways[one.pid] = way
+        targets.append(one)
+    served = [one for one in targets if ways[one.pid] is Route.KINETO]
+    shots = kineto.captured(served, order, run) if served else []
+    shots += shoot([one for one in targets if one not in served], order, run)
+    risky = next((shot for shot in shots if shot.risk), None)
+    if risky is not None:
+        return Traced(text=f"{risky.target.pid}: {risky.problem}", good=False, risk=risky.risk)
+    run.say("reading what was recorded")
+    return _brought(hold, order, shots)
+
+
+def _prepared(target: Target, frame: Frame, order: Order, run: Run) -> Traced | Route:
+    """Have an agent in it, or find another way; else say why there is none."""
+    if (why := target.denied()) is not None:
+        return Traced(text=f"nothing traced: {target.pid}: {why}", good=False)
+    found = route(target.process, frame)
+    if isinstance(found, Barred):
+        return Traced(text=found.line, good=False)
+    if found is Route.REMOTE:
+        if remote_exec.RISK not in order.confirmed:
+            return Traced(text=_REMOTE_TEXT.format(pid=target.pid), good=False, risk=remote_exec.RISK)
+        problem = remote_exec.inject(target, run)
+        if problem is not None:
+            return Traced(text=f"{target.pid}: {problem}", good=False)
+    elif found is Route.KINETO and kineto.RISK not in order.confirmed:
+        return Traced(text=kineto.risk(target.pid, order), good=False, risk=kineto.RISK)
+    return found
+
+
+def _brought(hold: Hold, order: Order, shots: Sequence[Shot]) -> Traced:
+    """The traces of those that have one, read; what went wrong with the others."""
+    # late: few looks at a screen end in a trace
+    from gputop.trace import signatures  # noqa: F401
+    from gputop.trace.read import read
+    from gputop.trace.verdict import View
+
+    done = [shot for shot in shots if shot.told is not None]
+    problems = [f"{shot.target.pid}: {shot.problem}" for shot in shots if shot.told is None]
+    if not done:
+        return Traced(text=f"nothing traced: {problems[0]}", good=False, lines=tuple(problems[1:]))
+    try:
+        where, names = brought(hold.process, done)
+    except Refused as refused:
+        return Traced(text=f"traced, but not kept: {refused}", good=False)
+    views: dict[str, View] = {}
+    for name, shot in names.items():
+        try:
+            views[name] = View(read(f"{where.path}/{name}"))
+        except Refused as refused:
+            problems.append(f"{shot.target.pid}: {refused}")
+    if not views:
+        return Traced(text=f"nothing traced: {problems[0]}", good=False, lines=tuple(problems[1:]))
+    for view in views.values():
+        view.ranks = tuple(views.values())
+    lines = (*_remarks(done, order), *afterwards(tuple(views.values())), *problems)
+    return Traced(
+        text=_told(tuple(views.values()), done),
+        good=not problems,
+        lines=lines,
+        files=tuple(f"{where.path}/{name}" for name in views),
+        views=tuple(views.values()),
+        processes=tuple(names[name].target.process for name in views),
+        notes=tuple(fact for name in views for fact in names[name].notes),
+    )
+
+
+def afterwards(views: Sequence[View]) -> tuple[str, ...]:
+    """What a trace of a GPU costs once it is over."""
+    return (AFTERWARDS,) if any(view.found.of_gpu for view in views) else ()
+
+
+def _told(views: Sequence[View], done: Sequence[Shot]) -> str:
+    """`3 steps of 2 ranks traced: DataLoader wait`."""
+    steps = labels.amount(max(view.steps for view in views), "step")
+    who = f" of {len(views)} ranks" if len(views) > 1 else f" of {done[0].target.pid}"
+    worst = next((verdict for view in views for verdict in view.verdicts if verdict.severity != "info"), None)
+    return f"{steps}{who} traced" + (f": {worst.headline}" if worst else "")
+
+
+def _remarks(done: Sequence[Shot], order: Order) -> tuple[str, ...]:
+    said = []
+    for shot in done:
+        told = shot.told or {}
+        if told.get("preempted") is True:
+            said.append(f"{shot.target.pid}: it began to profile itself or to fork: recorded up to there")
+        elif told.get("cut") is True:
+            said.append(f"{shot.target.pid}: a step took longer than those before it: recorded up to there")
+        elif told.get("timed") is True:
+            without = " without shapes, stacks, allocations" if order.shapes or order.stacks or order.memory else ""
+            said.append(f"{shot.target.pid}: {shot.how}{without}")
+    return tuple(said)

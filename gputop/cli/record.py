@@ -1,0 +1,122 @@
+"""The commands that write what is seen to a file, and the one that shows it again."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gputop import units
+from gputop.cli.options import USAGE, Command, Failure, file, lasting, no_commands, only_names
+from gputop.cli.screen import show
+from gputop.cli.sources import follow, is_recorded, open_recording, open_source
+from gputop.labels import amount
+from gputop.safe.files import Refused
+from gputop.safe.text import clean
+
+if TYPE_CHECKING:
+    from gputop.config import Settings
+    from gputop.monitor import Monitor
+
+LOG_INTERVAL_S = 5.0
+_LOG = "log every GPU to a CSV file"
+
+
+def record(args: argparse.Namespace, settings: Settings) -> int:
+    """Record to a file or to standard output, until the time is over or somebody ends it."""
+    from gputop.record.recorder import Recorder
+
+    streamed = args.file == "-"
+    if settings.readonly and not streamed:
+        raise Failure("--readonly writes no file: record to - or leave it out", USAGE)
+    if not streamed and _same(args.file, _spec(args)):
+        raise Failure(f"{clean(args.file)} is what would be read: record to another file", USAGE)
+    monitor = _opened(args, settings, raw=True)
+    try:
+        recorder = Recorder(args.file, wait=is_recorded(_spec(args)))
+    except Refused as refused:
+        raise Failure(str(refused)) from None
+    code = follow(monitor, recorder, args.seconds)
+    if not recorder.close():
+        raise Failure("the disk does not answer: the end of the recording is not written")
+    if recorder.problem:
+        raise Failure(f"{recorder.problem}; {recorder.path} has {amount(recorder.frames, 'frame')}")
+    if not streamed:
+        what = f"{amount(recorder.frames, 'frame')}, {units.size(recorder.size_bytes)}B"
+        print(f"{recorder.path}: {what}; gputop replay shows it")
+    return code
+
+
+def log(args: argparse.Namespace, settings: Settings) -> int:
+    """Log to a CSV file or to standard output, until the time is over or somebody ends it."""
+    from gputop.export.log import Log
+
+    if settings.readonly and args.file != "-":
+        raise Failure("--readonly writes no file: log to - or leave it out", USAGE)
+    if "interval" not in settings.origin.given:
+        settings = replace(settings, interval_s=LOG_INTERVAL_S)
+    monitor = _opened(args, settings)
+    try:
+        written = Log(args.file)
+    except Refused as refused:
+        raise Failure(str(refused)) from None
+    # a recording has frames of its own; what is live was asked for them this often
+    code = follow(monitor, written, args.seconds, settings.interval_s if is_recorded(_spec(args)) else 0.0)
+    if written.problem:
+        raise Failure(f"{written.problem}; {written.name} lacks {amount(written.missed, 'look')}")
+    return code
+
+
+def replay(args: argparse.Namespace, settings: Settings) -> int:
+    """The full-screen monitor on a recording."""
+    return show(open_recording(args.file, pace=True), settings)
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two names are of one file; of what is not there, or may not be looked at, whoever opens it tells."""
+    try:
+        return Path(one).samefile(other)
+    except OSError:
+        return False
+
+
+def _spec(args: argparse.Namespace) -> str:
+    return getattr(args, "source", "live")
+
+
+def _opened(args: argparse.Namespace, settings: Settings, *, raw: bool = False) -> Monitor:
+    from gputop.monitor import Monitor
+
+    source = open_source(_spec(args), settings, pace=not is_recorded(_spec(args)))
+    # rules judge a recording when it is opened, and so is told what cannot be: newer ones then apply to it, too
+    return Monitor(source, unjudged=math.inf, through=only_names(args), raw=raw)
+
+
+def _record_arguments(parser: argparse.ArgumentParser) -> None:
+    file(parser, "file", metavar="FILE", help="a file, packed if it ends in .gz; - to print")
+    _for(parser)
+    no_commands(parser)
+
+
+def _log_arguments(parser: argparse.ArgumentParser) -> None:
+    file(parser, "file", metavar="FILE.csv", help="a new file, or an older log, which is gone on with; - to print")
+    _for(parser)
+
+
+def _for(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--for", dest="seconds", type=lasting, metavar="T", help="how long: 90s, 15m, 8h (until Ctrl+C)"
+    )
+
+
+def _replay_arguments(parser: argparse.ArgumentParser) -> None:
+    file(parser, "file", metavar="FILE", help="a recording; - for standard input")
+
+
+COMMANDS = (
+    Command(name="record", help="record what is seen, for replay", run=record, arguments=_record_arguments),
+    Command(name="replay", help="the monitor on a recording", run=replay, arguments=_replay_arguments, screen=True),
+    Command(name="log", help=_LOG, run=log, arguments=_log_arguments, interval=f"{LOG_INTERVAL_S:g}"),
+)

@@ -1,0 +1,128 @@
+"""The commands that prepare jobs for traces, by their environment alone."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from gputop.cli.options import OK, USAGE, Command, Failure
+from gputop.safe import programs
+
+if TYPE_CHECKING:
+    from gputop.config import Settings
+
+
+INJECT = str(Path(__file__).resolve().parent / "inject")
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+
+METER = "GPUTOP_METER"  # 0: without the step meter
+WATCH_NAN = "GPUTOP_WATCH_NAN"  # 1: a loss that is no finite number is an event
+
+
+def agent_settings(
+    environ: Mapping[str, str], threads: int | None = None, *, meter: bool = True, watch_nan: bool = False
+) -> dict[str, str]:
+    """The variables to set: our folder first on PYTHONPATH, the threads of the numeric libraries, what is measured."""
+    path = environ.get("PYTHONPATH", "")
+    entries = path.split(os.pathsep)
+    wanted = {} if INJECT in entries else {"PYTHONPATH": f"{INJECT}{os.pathsep}{path}" if path else INJECT}
+    wanted |= dict.fromkeys(THREADS, str(threads)) if threads else {}
+    return wanted | ({} if meter else {METER: "0"}) | ({WATCH_NAN: "1"} if watch_nan else {})
+
+
+def lines(threads: int | None = None, *, meter: bool = True) -> list[str]:
+    """The same as lines of a shell profile or of a Slurm prolog; an empty PYTHONPATH gets no empty part."""
+    quoted = "".join(f"\\{each}" if each in '\\"$`' else each for each in INJECT)
+    told = [f'export PYTHONPATH="{quoted}${{PYTHONPATH:+:$PYTHONPATH}}"']
+    told += [f"export {name}={threads}" for name in THREADS] if threads else []
+    return told if meter else [*told, f"export {METER}=0"]
+
+
+def usable() -> str | None:
+    """Why our folder cannot stand on PYTHONPATH; None if it can."""
+    if os.pathsep in INJECT:
+        return f"gputop is installed in a folder with a {os.pathsep} in its name, which PYTHONPATH cannot hold"
+    return None
+
+
+_NOT_FOUND, _NOT_RUN = 127, 126  # as the shells say it
+_MOST_THREADS = 4096
+
+
+def run(args: argparse.Namespace, settings: Settings) -> int:  # noqa: ARG001
+    """Become the command: its pid, its signals, its output and its exit code are its own."""
+
+    argv = args.argv[1:] if args.argv[:1] == ["--"] else args.argv
+    if not argv:
+        raise Failure("what is to be started? gputop run -- python train.py", USAGE)
+    if why := usable():
+        raise Failure(why)
+    chosen = agent_settings(os.environ, args.threads, meter=args.meter, watch_nan=args.watch_nan)
+    told = " ".join(f"{name}={shlex.quote(value)}" for name, value in chosen.items())
+    sys.stderr.write(f"gputop: starts {argv[0]} with {told or 'what is set already'}\n")
+    sys.stderr.flush()
+    # a Python ignores it, and what is ignored stays so across exec
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    _become(argv, {**os.environ, **chosen})
+
+
+def _become(argv: list[str], environ: dict[str, str]) -> NoReturn:
+    try:
+        programs.become(argv, environ)
+    except OSError as error:
+        code = _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_RUN
+        raise Failure(f"{argv[0]}: {error.strerror}", code) from None
+
+
+def env(args: argparse.Namespace, settings: Settings) -> int:  # noqa: ARG001
+    """Print the lines."""
+
+    if why := usable():
+        raise Failure(why)
+    print("\n".join(lines(args.threads, meter=args.meter)))
+    return OK
+
+
+def threads(text: str) -> int:
+    """A number of threads."""
+    if not text.isdecimal() or not 1 <= int(text) <= _MOST_THREADS:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of threads: 1 to {_MOST_THREADS}")
+    return int(text)
+
+
+def _threads(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--threads", type=threads, metavar="N", help="threads of OpenMP, MKL, OpenBLAS and NumExpr in each process"
+    )
+
+    parser.add_argument(
+        "--no-meter", dest="meter", action="store_false", help="do not measure how long each optimizer step takes"
+    )
+
+
+def _run_arguments(parser: argparse.ArgumentParser) -> None:
+    _threads(parser)
+    parser.add_argument(
+        "--watch-nan",
+        action="store_true",
+        help="report a loss or gradient norm noted by gputop.note that is NaN or infinite",
+    )
+    parser.add_argument("argv", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what to start, as it is")
+
+
+COMMANDS = (
+    Command(
+        name="run", help="start a job so that it can be traced while it runs", run=run, arguments=_run_arguments
+    ),
+    Command(
+        name="env", help="print lines for a shell profile or Slurm prolog that do so for every job", run=env,
+        arguments=_threads,
+    ),
+)  # fmt: skip

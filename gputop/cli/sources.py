@@ -1,0 +1,175 @@
+"""The source that a --source spelling names, and following it for some time with a sink that takes what comes."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Protocol
+
+from gputop.cli.options import OK, USAGE, Failure
+from gputop.safe.terminal import on_ending
+from gputop.safe.text import clean
+
+if TYPE_CHECKING:
+    from gputop.config import Settings
+    from gputop.monitor import Monitor, Update
+    from gputop.source import Source
+
+
+def open_source(spec: str, settings: Settings, *, pace: bool = True, patience_s: float | None = None) -> Source:
+    """The source a --source spelling names. Without pace what is not live runs to its end as fast as it can.
+
+    `patience_s` is how long a first frame waits for a driver that is slow to open; else not for long.
+    """
+    if spec == "live":
+        from gputop.collect.live import DRIVER_PATIENCE_S, Live
+
+        return Live(
+            interval_s=settings.interval_s,
+            nvml=settings.nvml,
+            gpm=settings.gpm,
+            driver_patience_s=DRIVER_PATIENCE_S if patience_s is None else patience_s,
+        )
+    kind, _, name = spec.partition(":")
+    if is_recorded(spec):
+        return open_recording(spec, pace=pace)
+    if kind == "demo" and name:
+        from gputop.demo import open_demo
+
+        try:
+            return open_demo(name, pace=pace, interval_s=settings.interval_s)
+        except ValueError as error:
+            raise Failure(str(error), USAGE) from None
+    raise Failure(
+        f"{clean(spec)!r} is no file that can be seen, nor live, demo:NAME or -; `gputop demo --list` names the demos",
+        USAGE,
+    )
+
+
+def is_recorded(spec: str) -> bool:
+    """Whether a --source spelling names a recording: a file, or - for standard input."""
+    return spec == "-" or "/" in spec or os.path.exists(spec)  # noqa: PTH110  Path raises where a folder is closed
+
+
+def open_recording(spec: str, *, pace: bool) -> Source:
+    """A recorded file, or - for a stream on standard input; with pace the keyboard then is the terminal's."""
+    from gputop.safe.files import Refused
+
+    try:
+        if spec != "-":
+            from gputop.record.recording import Recording
+
+            return Recording(spec, pace=pace)
+        from gputop.record.stream import Stream
+
+        if os.isatty(0):
+            raise Failure("standard input is a terminal: use it as in gputop record - | gputop replay -", USAGE)
+        stream = os.dup(0)
+        if pace:
+            _keyboard()
+        return Stream(stream, pace=pace)
+    except Refused as refused:
+        raise Failure(str(refused)) from None
+
+
+def uncollected(error: Exception) -> Exception:
+    """What to raise for what ended a source: a failure if the machine or the file said no, else the mistake itself."""
+    from gputop.record.parse import Newer
+    from gputop.safe.files import Refused
+
+    known = isinstance(error, (OSError, Refused, Newer))
+    return Failure(f"collection failed: {type(error).__name__}: {clean(str(error))}") if known else error
+
+
+def say_damage(source: Source) -> None:
+    """Say on standard error what of a recording could not be read: what was made of it may be less than was seen."""
+    from gputop.source import Recorded
+
+    if isinstance(source, Recorded) and source.damage:
+        sys.stderr.write(f"gputop: {source.damage}\n")
+
+
+def _keyboard() -> None:
+    """Standard input was a pipe: from here on it is the terminal, if there is one."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return  # the screen says that there is none
+    os.dup2(terminal, 0)
+    os.close(terminal)
+
+
+_NOTICE_S = 0.5  # how soon it is said that the disk is full
+
+
+class Sink(Protocol):
+    """What writes updates down."""
+
+    @property
+    def problem(self) -> str | None:
+        """Why nothing is written now."""
+
+    @property
+    def missed(self) -> int:
+        """How many updates are not in the file."""
+
+    def take(self, update: Update) -> None:
+        """Write an update down, now or soon."""
+
+
+def follow(
+    monitor: Monitor,
+    sink: Sink,
+    seconds: float | None,
+    apart_s: float = 0.0,
+    longer: Callable[[float], bool] = lambda _: False,
+) -> int:
+    """Feed a sink for so many seconds of its source, or until it ends or a signal comes; the exit code.
+
+    `longer` is asked once they are over, with the seconds since then: whether to go on for another frame.
+    """
+    over: SimpleQueue[int | Exception | None] = SimpleQueue()
+    on_ending(lambda number, _: over.put(128 + number))
+    first_s: float | None = None
+    due_s = -math.inf
+
+    def take(update: Update) -> None:
+        nonlocal first_s, due_s
+        frame, slack_s = update.frame, 0.1 * monitor.source.interval_s
+        if first_s is None:
+            first_s = frame.mono_s
+            for note in frame.notes:
+                if note.subject == "driver":
+                    sys.stderr.write(f"gputop: {note.text}\n")
+        if frame.mono_s >= due_s - slack_s:
+            due_s = frame.mono_s + apart_s
+            sink.take(update)
+        # a frame stands for the time until the next one
+        over_s = 0.0 if seconds is None else frame.mono_s - first_s - seconds + monitor.source.interval_s
+        if seconds is not None and over_s >= -slack_s and not longer(over_s):
+            over.put(None)
+            monitor.stop()
+
+    monitor.start(take, over.put)
+    ended = _watched(over, lambda: sink.problem)
+    monitor.stop()
+    say_damage(monitor.source)
+    if isinstance(ended, Exception):
+        raise uncollected(ended)
+    return OK if ended is None else ended
+
+
+def _watched(over: SimpleQueue[int | Exception | None], problem: Callable[[], str | None]) -> int | Exception | None:
+    """Wait for the end; what goes wrong meanwhile is said once, and that it goes on."""
+    said: str | None = None
+    while True:
+        try:
+            return over.get(timeout=_NOTICE_S)
+        except Empty:
+            now = problem()
+            if now != said and (now is None or said is None):
+                sys.stderr.write(f"gputop: {now or 'it goes on'}\n")
+                said = now

@@ -1,0 +1,211 @@
+"""Time to exhaustion: what is left of a memory, divided by how fast it fills while it fills steadily.
+
+A projection takes less than a minute, where a leak test over a quarter of an hour is late: a program that takes 90 MB/s
+of 24 GB is killed before that window is half full.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from gputop.diagnose.estimators import rise
+from gputop.diagnose.starvation import used
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.frozen_dataclass import frozen_dataclass
+from gputop.model import Cgroup, Identity, Process, Role
+
+Series = Callable[[float], Sequence[float | None]]  # so many seconds of a value, one each second, the newest last
+
+
+@frozen_dataclass(frozen=True, slots=True)
+class Projection:
+    """Steady growth, and what it leaves: bytes a second, bytes seen in so many seconds, bytes left."""
+
+    per_s: float
+    grown: float
+    window_s: float
+    left: float
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until nothing is left."""
+        return self.left / self.per_s
+
+
+def projection(view: View, used: Series, left: float | None, idle: bool = False) -> Projection | None:
+    """Steady growth that leaves less than ten minutes, over the shortest window that shows it; None for any other.
+
+    `idle`: no GPU works, so that it may be a load that ends.
+    """
+    shortest = view.limit("exhaustion.idle_window_s" if idle else "exhaustion.window_s")
+    longest = view.limit("exhaustion.long_s")
+    window_s = shortest
+    while left is not None and window_s <= longest:
+        found = rise(used(window_s), 1.0)
+        if found is not None and view.below(left / found.per_s, "exhaustion.urgent_s"):
+            return Projection(found.per_s, found.total, window_s, max(0.0, left))
+        window_s = longest if window_s < longest else longest + 1
+    return None
+
+
+def works(view: View, trainer: Trainer) -> bool:
+    """Whether it is in its steps: its GPU works, and did before. What a GPU does that tells nothing, nobody knows."""
+    if not trainer.gpus:
+        return False
+    if trainer.duty is None:
+        return trainer.settled
+    return used(view, trainer) and trainer.work_s >= view.limit("exhaustion.work_s")
+
+
+class Pool(NamedTuple):
+    """Host memory that one limit bounds: how much there is, what is left, what is used over time, what the limit is."""
+
+    total: float
+    left: float
+    used: Series
+    of: str
+
+
+def pool(view: View, group: Cgroup | None) -> Pool | None:
+    """That of a control group with a limit, or of the machine. Page cache is not use: it is given back when needed."""
+    host, history = view.frame.host, view.history
+    if group is not None and group.memory_limit_bytes and group.anonymous_bytes is not None:
+        key, taken = f"cgroup {group.path}", group.anonymous_bytes + (group.shared_bytes or 0)
+
+        def charged(seconds: float) -> Sequence[float | None]:
+            own, shared = (history.values(key, name, seconds) for name in ("anonymous_bytes", "shared_bytes"))
+            return [None if one is None else one + (two or 0.0) for one, two in zip(own, shared, strict=True)]
+
+        limit = float(group.memory_limit_bytes)
+        return Pool(limit, max(0.0, limit - taken), charged, "of its limit")
+    if host.memory_total_bytes and host.memory_available_bytes is not None:
+
+        def gone(seconds: float) -> Sequence[float | None]:
+            values = history.values("host", "memory_available_bytes", seconds)
+            return [None if value is None else -value for value in values]
+
+        total, left = float(host.memory_total_bytes), float(host.memory_available_bytes)
+        return Pool(total, left, gone, "of the machine's memory")
+    return None
+
+
+class Taken(NamedTuple):
+    """What a trainer's processes grew by, in bytes: in all, and in its loaders; and what those that grew read."""
+
+    total: float
+    loaders: float
+    read: float
+
+
+class _Look(NamedTuple):
+    at_s: float
+    held: Mapping[Identity, float]  # memory that a process does not share with others
+    read: Mapping[Identity, float]  # bytes a second
+
+
+def own_bytes(process: Process) -> float | None:
+    """Memory of a process that is not backed by files, and is not shared memory; its proportional share else."""
+    if process.rss_bytes is not None and process.shared_bytes is not None:
+        return float(max(0, process.rss_bytes - process.shared_bytes))
+    return None if process.pss_bytes is None else float(process.pss_bytes)
+
+
+def _looks(view: View, notes: dict[str, Any]) -> deque[_Look]:
+    """Take in what every trainer's processes hold and read at this look; returns the looks of the longest window."""
+    looks: deque[_Look] = notes.setdefault("looks", deque())
+    processes = [one for trainer in view.vectors() for one in trainer.tree]
+    held = {one.identity: own for one in processes if (own := own_bytes(one)) is not None}
+    read = {one.identity: max(one.read_bytes_per_s or 0.0, one.read_chars_per_s or 0.0) for one in processes}
+    looks.append(_Look(view.frame.mono_s, held, read))
+    while looks[0].at_s < view.frame.mono_s - view.limit("exhaustion.long_s"):
+        looks.popleft()
+    return looks
+
+
+def taken(looks: Sequence[_Look], trainer: Trainer, seconds: float) -> Taken:
+    """What its processes grew by in that time: each since it was first seen, as a fork begins with what it shares."""
+    newest = looks[-1]
+    within = [one for one in looks if one.at_s >= newest.at_s - seconds]
+    total = loaders = read = 0.0
+    for process in trainer.tree:
+        identity = process.identity
+        known = [one.held[identity] for one in within if identity in one.held]
+        grown = known[-1] - known[0] if known else 0.0
+        total += grown
+        loaders += grown if process.role is Role.LOADER else 0.0
+        if grown > 0 and len(within) > 1:
+            rates = [one.read.get(identity, 0.0) for one in within]
+            read += sum(rates) / len(rates) * (within[-1].at_s - within[0].at_s)
+    return Taken(total, loaders, read)
+
+
+class Urgent(NamedTuple):
+    """A trainer that soon exhausts the memory it may use."""
+
+    trainer: Trainer
+    pool: Pool
+    projection: Projection
+    taken: Taken
+    in_steps: bool  # its GPU works
+    keeps_data: bool  # it reads about as much as it grows by: it may end with the data
+
+
+def urgent(view: View, groups: Mapping[str, Cgroup], notes: dict[str, Any]) -> Iterator[Urgent]:
+    """Trainers whose memory is exhausted within ten minutes, each with the limit that is reached first."""
+    looks, host = _looks(view, notes), pool(view, None)
+    projected: dict[tuple[str | None, bool], Projection | None] = {}
+    for trainer in view.vectors():
+        path = trainer.process.cgroup if trainer.process.cgroup in groups else None
+        in_steps = works(view, trainer)
+        found: list[tuple[Pool, Projection]] = []
+        for where, bounds in ((path, pool(view, groups[path]) if path else None), (None, host)):
+            if bounds is None:
+                continue
+            asked = where, not in_steps
+            if asked not in projected:
+                projected[asked] = projection(view, bounds.used, bounds.left, idle=not in_steps)
+            if (one := projected[asked]) is not None:
+                found.append((bounds, one))
+        for bounds, one in sorted(found, key=lambda each: each[1].left_s)[:1]:
+            its = taken(looks, trainer, one.window_s)
+            if its.total >= view.limit("exhaustion.share") * one.grown:
+                ratio = its.read / its.total
+                keeps = view.limit("exhaustion.kept_least") <= ratio <= view.limit("exhaustion.kept_most")
+                yield Urgent(trainer, bounds, one, its, in_steps, keeps)
+
+
+class Elsewhere(NamedTuple):
+    """Memory of the machine that is soon used up by no trainer, and the process that takes most of it, where seen."""
+
+    pool: Pool
+    projection: Projection
+    process: Process | None
+    grown: float  # by that process, since it is followed
+
+
+def elsewhere(view: View, found: Sequence[Urgent], notes: dict[str, Any]) -> Elsewhere | None:
+    """The same of everybody else on the machine: for as long as a load may take, nobody knows what they do."""
+    bounds = pool(view, None)
+    soon = projection(view, bounds.used, bounds.left, idle=True) if bounds is not None and view.vectors() else None
+    if bounds is None or soon is None or any(one.pool.of == bounds.of for one in found):
+        notes.pop("others", None)
+        return None
+    theirs = {process.identity for trainer in view.vectors() for process in trainer.tree}
+    held = {
+        process.identity: own
+        for process in view.frame.processes
+        if process.identity not in theirs and (own := own_bytes(process)) is not None
+    }
+    since_s, first = notes.setdefault("others", (view.frame.mono_s, held))
+    if view.frame.mono_s - since_s < view.limit("exhaustion.named_s"):
+        return None
+    grown = {identity: own - first.get(identity, own) for identity, own in held.items()}
+    largest = max(grown, key=lambda one: grown[one], default=None)
+    least = view.limit("exhaustion.share") * soon.per_s * (view.frame.mono_s - since_s)
+    if largest is None or grown[largest] < least:
+        return Elsewhere(bounds, soon, None, 0.0)
+    process = next(one for one in view.frame.processes if one.identity == largest)
+    return Elsewhere(bounds, soon, process, grown[largest])

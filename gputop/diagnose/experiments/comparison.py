@@ -1,0 +1,236 @@
+"""Who slows whom: an experiment that waits for a resource that is full, and whoever takes a good part of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Iterator, Mapping, Sequence
+
+from gputop import num_workers, units
+from gputop.diagnose.contention import Contention
+from gputop.diagnose.cpu_budget import fitting_threads, part, united_cpus
+from gputop.diagnose.experiments.loads import (
+    Experiment,
+    Fit,
+    Load,
+    Own,
+    Past,
+    Resource,
+    Slower,
+    Together,
+    loads,
+    mean,
+    owned,
+)
+from gputop.diagnose.limits import Limits
+from gputop.diagnose.rules.cpu.limits import held
+from gputop.frozen_dataclass import frozen_dataclass
+from gputop.labels import amount
+from gputop.model import Frame
+from gputop.units import cpus_of
+
+
+@frozen_dataclass(frozen=True, slots=True)
+class Scene:
+    """The machine, everybody on it, and the numbers of the rules."""
+
+    frame: Frame
+    past: Past
+    limits: Limits
+    loads: Sequence[Load]
+    contention: Contention
+
+    @property
+    def moved(self) -> float | None:
+        """Bytes a second that the machine moves to and from storage."""
+        read, write = mean(self.past, "host", "read_bytes_per_s"), mean(self.past, "host", "write_bytes_per_s")
+        return None if read is None and write is None else (read or 0.0) + (write or 0.0)
+
+
+def slowed(scene: Scene, load: Load) -> tuple[Slower, ...]:
+    """Who takes what this experiment waits for, the worst first; nobody while its GPUs are busy all the same."""
+    found = [*_on_gpus(scene, load), *_taken_from(scene, load)]
+    return tuple(sorted(found, key=lambda one: -one.share))
+
+
+def _taken_from(scene: Scene, load: Load) -> Iterator[Slower]:
+    """What the rules found that others take: of all its trainers together, each of them once."""
+    worst: dict[tuple[Resource, str], Slower] = {}
+    for trainer in load.trainers:
+        for one in scene.contention.of(trainer.identity):
+            least = scene.limits["neighbour"]["named"]
+            small = [taker for taker in one.takers if taker.share < least]
+            told = [
+                (taker.name, taker.command.user, taker.job, taker.share) for taker in one.takers[: -len(small) or None]
+            ]
+            if small:
+                told.append((amount(len(small), "smaller program"), None, None, sum(taker.share for taker in small)))
+            for name, user, job, share in told:
+                if share >= least:
+                    said = name if job is not None or not user else f"{name} of user {user}"
+                    slower = Slower(name=said, experiment=job, resource=one.resource, share=min(1.0, share))
+                    before = worst.get((one.resource, said + (job or "")))
+                    if before is None or before.share < slower.share:
+                        worst[one.resource, said + (job or "")] = slower
+    yield from worst.values()
+
+
+def _on_gpus(scene: Scene, load: Load) -> Iterator[Slower]:
+    """Other experiments on a GPU that has no time left."""
+    full = scene.limits["experiments"]["gpu_percent"]
+    mine = {gpu.uuid for gpu in load.gpus if (mean(scene.past, gpu.uuid, "busy_percent") or 0.0) >= full}
+    for other in scene.loads:
+        shares = (
+            [share for one in other.trainers for share in one.gpus if share.uuid in mine] if other is not load else []
+        )
+        taken = max((share.busy_percent or 0.0 for share in shares if share.kind != "graphics"), default=0.0)
+        yield from _taken(scene, other.job.name, other.job.key, "gpu", taken, 100.0)
+
+
+def _taken(
+    scene: Scene, name: str, key: str | None, resource: Resource, taken: float, total: float
+) -> Iterator[Slower]:
+    share = min(1.0, taken / total)
+    if share >= scene.limits["experiments"]["share"]:
+        yield Slower(name=name, experiment=key, resource=resource, share=share)
+
+
+def room(frame: Frame, loads: Sequence[Load]) -> int | None:
+    """How many CPUs the experiments share: those they run on, or what their quotas leave; None where nobody knows."""
+    total = frame.host.cpus_total
+    cpus = united_cpus([part(one) for load in loads for one in load.trainers], total) if loads else total
+    return None if not cpus else max(1, math.floor(cpus))
+
+
+def _numbers(frame: Frame, loads: Sequence[Load]) -> frozenset[int]:
+    """The CPUs that the experiments run on; none where that is not known."""
+    every = frozenset(range(frame.host.cpus_total or 0))
+    sets = [load.cpus for load in loads]
+    return frozenset[int]().union(*sets) if sets and all(sets) else every
+
+
+def fits(
+    frame: Frame, past: Past, limits: Limits, loads: Sequence[Load], programs: int, hindered: Container[str]
+) -> Mapping[str, Fit]:
+    """By the key of the job; nothing where the CPUs are not known.
+
+    `programs`: how many others need CPUs too; `hindered`: keys of those who should get CPUs of their own.
+    """
+    if room(frame, loads) is None:
+        return {}
+    numbers, found = _numbers(frame, loads), {}
+    free = set(numbers)
+    for load, own in owned(frame, past, limits, loads, programs):
+        key = load.job.key
+        chosen = _chosen(load, free, math.floor(own.cpus) * len(load.trees))
+        free -= {*chosen}
+        pinned = chosen if key in hindered and {*chosen} != (load.cpus or numbers) else ()
+        found[key] = _fit(limits, load, own, pinned, key in hindered)
+    return found
+
+
+def _chosen(load: Load, free: set[int], count: int) -> tuple[int, ...]:
+    """Which CPUs: those near its GPUs first."""
+    near = frozenset[int]().union(*(cpus_of(gpu.local_cpus) for gpu in load.gpus))
+    usable = free & (load.cpus or free)
+    return tuple(sorted(sorted(usable, key=lambda cpu: (cpu not in near, cpu))[:count]))
+
+
+def _fit(limits: Limits, load: Load, own: Own, pinned: tuple[int, ...], hindered: bool) -> Fit:
+    stopped = _held(limits, load)
+    loaders, threads = _loaders(limits, load, own, stopped), fitting_threads(own.cpus)
+    fewer = max(load.asked or 0, load.wanting or 0.0) > threads * len(load.trees)
+    said = fewer and (hindered or stopped or loaders is not None)
+    names = [f"OMP_NUM_THREADS={threads} MKL_NUM_THREADS={threads}"] if said else []
+    return Fit(
+        threads=threads,
+        loaders=loaders,
+        prefix=" ".join([*names, *([f"taskset -c {units.ranges(pinned)}"] if pinned else [])]),
+    )
+
+
+def _held(limits: Limits, load: Load) -> bool:
+    """Whether its quota holds it back."""
+    table = limits["cpu-quota"]
+
+    def above(value: float | None, name: str) -> bool:
+        return value is not None and value >= table[name]
+
+    return held(load.throttled, load.stopped, table["least_waiting"], above)
+
+
+def _loaders(limits: Limits, load: Load, own: Own, stopped: bool) -> int | None:
+    """How many to change to; None where it has none, or all it has are fine."""
+    have = load.loaders // len(load.trees)
+    most = num_workers.most(own.cpus)
+    if have > most:
+        return most if stopped or _in_the_way(limits, load, own) else None
+    table, duty = limits["starved-cpu-idle"], (load.busy_percent or 0.0) / 100
+    short = 0 < duty < limits["starved"]["duty"] and (load.loader_cores or 0.0) >= table["loader_cpu"]
+    if not have or not short or stopped or (own.idle is not None and own.idle < table["spare"]):
+        return None
+    wanted = num_workers.fitting(have * table["more"] / duty, own.cpus)
+    if own.idle is not None:
+        wanted = min(wanted, have + max(1, math.floor(own.idle)))
+    # what is left of CPUs that nobody else has is room for one, though it would be the trainer's
+    wanted = max(wanted, have + 1) if own.alone else wanted
+    return None if wanted == have else wanted
+
+
+def _in_the_way(limits: Limits, load: Load, own: Own) -> bool:
+    """Whether there are more than CPUs; not where they sleep and may be there for the sake of what they wait for."""
+    fed = (load.busy_percent or 0.0) >= limits["gpu-bound-healthy"]["busy_percent"]
+    asleep = load.loader_cores is not None and load.loader_cores < limits["workers-oversized"]["asleep"]
+    return own.crowded and (fed or not asleep)
+
+
+def together(frame: Frame, past: Past, limits: Limits, now: Contention | None = None) -> Together:
+    """Every experiment of a frame; `past` is the history that the engine has fed, `limits` the numbers of the rules.
+
+    `now` is what the engine said of contention: the page shows that, so that both agree.
+    """
+    now = now or Contention()
+    scene = Scene(frame, past, limits, loads(frame, past), now)
+    slowers = {load.job.key: slowed(scene, load) for load in scene.loads}
+    programs = {one.name for many in slowers.values() for one in many if one.resource == "cpu" and not one.experiment}
+    cpus = room(frame, scene.loads)
+    wanting = [load.wanting for load in scene.loads if load.wanting is not None]
+    # of one experiment it is the rule about its own threads that says so
+    alone = cpus is not None and len(scene.loads) == 1 and sum(wanting) > limits["threads-host"]["threads"] * cpus
+    crowded = now.crowded or alone
+    hindered = {key for key, many in slowers.items() if crowded or any(one.resource == "cpu" for one in many)}
+    fitting = fits(frame, past, limits, scene.loads, len(programs), hindered)
+    loading = {one.process.job for one in now.loaders}
+    asked = [load.asked for load in scene.loads if load.asked is not None]
+    return Together(
+        experiments=tuple(_told(scene, load, slowers[load.job.key], fitting.get(load.job.key)) for load in scene.loads),
+        cpus=cpus,
+        cpu_percent=mean(past, "host", "cpu_percent"),
+        threads_asked=sum(asked) if asked else None,
+        threads_wanting=sum(wanting) if wanting else None,
+        moved_bytes_per_s=scene.moved,
+        crowded=crowded,
+        full=not crowded and len(loading) > 1,
+    )
+
+
+def _told(scene: Scene, load: Load, slowers: tuple[Slower, ...], fit: Fit | None) -> Experiment:
+    moved = scene.moved
+    return Experiment(
+        key=load.job.key,
+        name=load.job.name,
+        trainers=tuple(one.identity for one in load.trainers),
+        gpus=tuple(gpu.uuid for gpu in load.gpus),
+        gpu_busy_percent=load.busy_percent,
+        threads_asked=load.asked,
+        threads_wanting=load.wanting,
+        loaders=load.loaders,
+        cpus_allowed=load.allowed,
+        cores=load.cores,
+        cpu_wait_percent=None if load.wait is None else 100 * load.wait,
+        read_bytes_per_s=load.read,
+        write_bytes_per_s=load.write,
+        io_share=None if load.moved is None or moved is None else min(1.0, load.moved / moved) if moved else 0.0,
+        io_wait_percent=None if load.blocked is None else 100 * load.blocked,
+        slowed_by=slowers,
+        fit=fit,
+    )

@@ -1,0 +1,133 @@
+"""Whose work a process is, and what all who share a machine take of its CPUs and disks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from gputop.diagnose.job_tree import DEEPEST
+from gputop.frozen_dataclass import frozen_dataclass
+from gputop.history import Track
+from gputop.model import Frame, Identity, Process, Unit, metric
+
+
+def strangers(frame: Frame, trainer: Process) -> Iterator[Process]:
+    """Processes that are neither of its job, nor may be, nor started it."""
+    by_pid = {process.pid: process for process in frame.processes if process.unseen is None}
+    above = list(_line(by_pid, trainer))
+    started = {one.identity for one in above}
+    shells = {one.identity for one in _starters(above, trainer)} if trainer.group is not None else set()
+    # in a pipe with it, or in one script; a launcher may give its ranks other groups than its own
+    together = {None, *(one.group for one in (trainer, *above))}
+    for process in by_pid.values():
+        if process.identity in started:
+            continue
+        apart = process.job is None and process.group not in together
+        if _claimed(process, trainer) or (apart and _another_command(_line(by_pid, process), trainer, shells)):
+            yield process
+
+
+def _starters(above: Sequence[Process], trainer: Process) -> Iterator[Process]:
+    """Of who is above a trainer those that surely started what is below them.
+
+    Whoever is first in its container, or in its control group, may have been given what others left over.
+    """
+    for one, its_parent in pairwise(above):
+        if None is not one.cgroup == its_parent.cgroup == trainer.cgroup:
+            yield one
+
+
+def _claimed(process: Process, trainer: Process) -> bool:
+    """Whether another job, another user or another control group has it."""
+    if process.job is not None:
+        return process.job != trainer.job
+    return process.uid != trainer.uid or process.cgroup not in (None, trainer.cgroup)
+
+
+def _another_command(above: Iterable[Process], trainer: Process, shells: Collection[Identity]) -> bool:
+    """Whether who started the trainer started what has these above it with another command."""
+    for one in above:
+        if one.identity in shells:
+            return True
+        if one.identity == trainer.identity:
+            break
+    return False
+
+
+def _line(by_pid: Mapping[int, Process], process: Process) -> Iterator[Process]:
+    """Its parent, the parent of that, and so on."""
+    for _ in range(DEEPEST):
+        parent = by_pid.get(process.parent_pid)
+        if parent is None:
+            return
+        yield parent
+        process = parent
+
+
+_LEAST_CORES, _LEAST_BYTES = (
+    0.05,
+    1e5,
+)  # less is nobody's trouble, and keeps most groups of a machine out of the history
+_KEPT_S = 60.0  # after that
+_BRIEF_S = 3.0  # age of a process whose use since the last look is its use since it started
+CORES, MOVED = "group_cores", "group_moved_bytes_per_s"
+
+
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """What one group takes."""
+
+    group_cores: float | None = metric(Unit.COUNT, "CPU cores in use, all its processes", history=True)
+    group_moved_bytes_per_s: float | None = metric(Unit.BYTES_PER_S, "read from and written to storage", history=True)
+
+
+USE = Track(Use, coarse=True, mortal=True)
+
+
+def group(process: Process) -> str:
+    """Which group a process counts with, as the history keeps it."""
+    return f"use {process.job or f'{process.uid} {process.cgroup}'}"
+
+
+def cores(process: Process) -> float:
+    """CPU cores in use; of a process that has just begun, what it used since then."""
+    if process.cpu_percent is not None:
+        return process.cpu_percent / 100
+    if process.age_s is None or process.cpu_time_s is None or process.age_s > _BRIEF_S:
+        return 0.0
+    return process.cpu_time_s / max(1.0, process.age_s)
+
+
+def moved(process: Process) -> float:
+    """Bytes a second from and to storage, as far as they are known."""
+    return (process.read_bytes_per_s or 0.0) + (process.write_bytes_per_s or 0.0)
+
+
+class Row(NamedTuple):
+    """A group at this moment, and when it last took something."""
+
+    cores: float
+    moved: float
+    used_s: float
+
+
+def added_up(processes: Iterable[Process], now_s: float, before: Mapping[str, Row]) -> dict[str, Row]:
+    """Every group that takes something, or did a short while ago."""
+    sums: dict[str, list[float]] = {}
+    for process in processes:
+        if process.unseen is not None:
+            continue
+        used, bytes_per_s = cores(process), moved(process)
+        if used or bytes_per_s:
+            row = sums.setdefault(group(process), [0.0, 0.0])
+            row[0] += used
+            row[1] += bytes_per_s
+    found = {}
+    for key in sums.keys() | before.keys():
+        used, bytes_per_s = sums.get(key, (0.0, 0.0))
+        takes = used >= _LEAST_CORES or bytes_per_s >= _LEAST_BYTES
+        used_s = now_s if takes else before[key].used_s if key in before else now_s - _KEPT_S
+        if now_s - used_s < _KEPT_S:
+            found[key] = Row(used, bytes_per_s, used_s)
+    return found

@@ -1,0 +1,15 @@
+"""Rules about why CPUs are short: threads, quotas, clocks, places, neighbours."""
+
+from gputop.diagnose.rules.cpu import limits, neighbour, placement, threads
+
+__all__ = ["ORDER", "limits", "neighbour", "placement", "threads"]
+
+ORDER = (
+    "openblas-on-intel",
+    "cpu-slow",
+    "neighbour",
+    "numa-misplacement",
+    "cpu-quota",
+    "threads-process",
+    "threads-host",
+)

@@ -1,0 +1,338 @@
+"""Rules about limits on CPU: a quota that runs out, an affinity or pinning that leaves too few CPUs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from shlex import quote
+
+from gputop import num_workers, units
+from gputop.diagnose.cpu_budget import affinity, fitting_threads, idle, sharing
+from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.program_kind import torchlike
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.starvation import fed, waiting
+from gputop.diagnose.steps import closed, widened
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.frozen_dataclass import frozen_dataclass
+from gputop.labels import amount
+from gputop.model import Cgroup, Process, Role
+from gputop.units import cpus_of
+
+_TABLE = "cpu-quota"
+_WINDOW_S = 30.0
+
+
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
+class Pinned:
+    """Who is pinned, where, and what it costs."""
+
+    cpus: frozenset[int]
+    processes: tuple[Process, ...]
+    trainer: bool  # whether the training process is one of them
+    loaders: int  # how many of them are loaders
+    used: float  # cores in use by them
+    runnable: int  # of their threads that want to run
+    waiting: float | None  # threads that wait for a CPU at any time
+    outside: float | None  # idle CPUs elsewhere; None where nobody knows
+
+
+def pinned(view: View, trainer: Trainer) -> Pinned | None:
+    """The processes of a trainer's tree that fill the CPUs they may run on, with work for more; the fullest set."""
+    total = view.frame.host.cpus_total
+    groups: dict[frozenset[int], list[Process]] = {}
+    own = affinity(trainer.process)
+    for one in trainer.tree:
+        if cpus := affinity(one) or own:  # children have that of their parent unless they change it
+            groups.setdefault(cpus, []).append(one)
+    narrow = [cpus for cpus in groups if not total or len(cpus) < total]
+    if not narrow or trainer.cores is None or view.cpus() is None:
+        return None
+    sets = [_of(view, trainer, cpus, [one for other in groups if other <= cpus for one in groups[other]])
+            for cpus in narrow]  # fmt: skip
+    held = [one for one in sets if one is not None]
+    return max(held, key=lambda one: (one.used / len(one.cpus), len(one.processes)), default=None)
+
+
+def _of(view: View, trainer: Trainer, cpus: frozenset[int], processes: Sequence[Process]) -> Pinned | None:
+    places = {one.last_cpu for one in processes if one.cpu_percent} - {None}
+    if not places <= cpus:
+        return None  # it was moved since its affinity was read
+    crowded = view.above(_busy(view, cpus), f"{_TABLE}.crowded")
+    if not crowded and not view.above((trainer.cores or 0.0) / len(cpus), f"{_TABLE}.full"):
+        return None  # all of its processes together do not fill them
+    figures = [view.once(("pinned", one.identity), partial(_figures, view, one)) for one in processes]
+    used = sum(cores for cores, _, _ in figures)
+    waits = [late for _, late, _ in figures if late is not None]
+    late = sum(waits) if len(waits) == len(figures) else None
+    runnable = sum(threads for _, _, threads in figures)
+    # no more is used there than there is: what is, is used by threads that the affinity does not hold
+    full = view.above(used / len(cpus), f"{_TABLE}.full") and used <= 1.15 * len(cpus)
+    if not full and not (crowded and view.above(late, f"{_TABLE}.late")):
+        return None
+    # one thread on one CPU has all that it can use
+    if runnable < len(cpus) or runnable < 2:
+        return None
+    if fed(view, trainer) and (late or 0.0) < view.limit(f"{_TABLE}.late"):
+        return None
+    outside, total = idle(view), view.frame.host.cpus_total or 0
+    if outside is None:
+        if total < 4 * len(cpus):
+            return None
+    elif not view.above(outside / len(cpus), f"{_TABLE}.outside") or outside < 1:
+        return None
+    return Pinned(
+        cpus=cpus,
+        processes=tuple(processes),
+        trainer=trainer.process in processes,
+        loaders=sum(one.role is Role.LOADER for one in processes),
+        used=used,
+        runnable=runnable,
+        waiting=late,
+        outside=outside,
+    )
+
+
+def _figures(view: View, one: Process) -> tuple[float, float | None, int]:
+    """Cores in use, threads that wait for a CPU, threads that want to run: means where they are known."""
+    used = view.mean(one, "cpu_percent", _WINDOW_S) or 0.0
+    ratio = view.mean(one, "run_wait_percent", _WINDOW_S)
+    late = None if ratio is None else waiting(ratio / 100, used / 100)
+    wants = used / 100 + (late or 0.0) >= 0.1
+    return used / 100, late, max(round(view.mean(one, "busy_threads", _WINDOW_S) or 0.0), int(wants))
+
+
+def _busy(view: View, cpus: frozenset[int]) -> float | None:
+    """How busy these CPUs are, with whatever runs there, 0-1."""
+    cores = view.frame.host.cpu_cores_percent
+    known = [cores[cpu] for cpu in cpus if cpu < len(cores)]
+    if not known or None in known:
+        return None
+    looks = view.looks(view.host(), sum(one or 0.0 for one in known) / len(known), units.ranges(tuple(sorted(cpus))))
+    return sum(busy for _, busy in looks) / len(looks) / 100
+
+
+def headline(held: Pinned, trainer: Trainer, total: int) -> str:
+    """Which of its processes are pinned, and to how little."""
+    where = f"pinned to {len(held.cpus)} of {total} CPUs"
+    if not held.trainer:
+        return f"has {amount(held.loaders, 'loader') if held.loaders else 'processes'} {where}"
+    return f"is {where}{'' if held.loaders == trainer.loaders else ', unlike its loaders'}"
+
+
+def evidence(view: View, held: Pinned) -> Iterator[Evidence]:
+    """What fills the set, and what is idle outside."""
+    listed = units.ranges(tuple(sorted(held.cpus)))
+    threads = "loaders and compute threads" if held.loaders and held.trainer else None
+    what = threads or ("loaders" if held.loaders else "compute threads")
+    yield Evidence(
+        text=f"{held.runnable} {what} share CPU {listed}", value=held.runnable, limit=len(held.cpus)
+    )  # fmt: skip
+    text = f"{held.used:.1f} of {amount(len(held.cpus), 'pinned CPU')} in use"
+    if held.waiting is not None and held.waiting >= 0.1:
+        text += f", {held.waiting:.1f} threads wait for one"
+    yield Evidence(text=text, value=held.used, unit="cores", limit=view.limit(f"{_TABLE}.full") * len(held.cpus))
+    if held.outside is not None:
+        yield Evidence(text=f"{held.outside:.0f} CPUs idle outside of that set", value=held.outside, unit="cores")
+
+
+def steps(view: View, trainer: Trainer, held: Pinned) -> Iterator[Step]:
+    """Widen it as it runs, then where it was pinned: by Slurm, its container, its launcher or its own code."""
+    process, total = trainer.process, view.frame.host.cpus_total or 0
+    group = _cpuset(view, process)
+    allowed = (group and cpus_of(group.cpus)) or frozenset(range(total))
+    wider = units.ranges(tuple(sorted(allowed | held.cpus)))
+    if len(allowed) > len(held.cpus):
+        limit = "" if group and group.cpus else ", as far as its cpuset allows"
+        yield _widen(view, trainer, held, f"Widen the affinity as it runs{limit}", wider)
+    if process.slurm_job:
+        yield Step(text="In Slurm: let each task run on all CPUs of the job", command="srun --cpu-bind=none COMMAND")
+        wanted = min(total, max(4, trainer.loaders + 1, 2 * len(held.cpus)))
+        yield Step(text="And ask for more CPUs a task", command=f"#SBATCH --cpus-per-task={wanted}")
+    elif len(allowed) <= len(held.cpus):
+        yield from _by_cpuset(view, process, group, total)
+    if held.trainer:
+        yield Step(text="Where it is started: drop taskset, numactl -C, or the launcher's option that binds ranks")
+        yield Step(
+            text="OpenMP pins its main thread, and loaders inherit that: unset its variables",
+            command="unset OMP_PROC_BIND OMP_PLACES GOMP_CPU_AFFINITY KMP_AFFINITY",
+        )
+        yield Step(
+            text="Or in the program, before the loaders start",
+            command=f"os.sched_setaffinity(0, range({total}))",
+        )
+    else:
+        yield Step(
+            text="In the program: loaders inherit the affinity of the thread that starts them; widen it there",
+            command=f"DataLoader(..., worker_init_fn=lambda _: os.sched_setaffinity(0, range({total})))",
+        )
+
+
+def _widen(view: View, trainer: Trainer, held: Pinned, text: str, cpus: str) -> Step:
+    pid, root = trainer.process.pid, closed(view, trainer.process)
+    move = f"{'sudo ' if root else ''}taskset -acp {cpus}"
+    own = [str(pid)] if held.trainer else []
+    pids = [*own, f"$(pgrep -P {pid})"] if held.loaders else own
+    command = f"{move} {pid}" if pids == own else f"for p in {' '.join(pids)}; do {move} $p; done"
+    return Step(text=text, command=command, needs_root=root)
+
+
+def _cpuset(view: View, process: Process) -> Cgroup | None:
+    return next((group for group in view.frame.cgroups if group.path == process.cgroup), None)
+
+
+def _by_cpuset(view: View, process: Process, group: Cgroup | None, total: int) -> Iterator[Step]:
+    """Whose cpuset that is."""
+    every = f"0-{total - 1}"
+    if process.container:
+        yield widened(view, process, "Widen the cpuset of its container", f"--cpuset-cpus={every}", "more CPUs")
+    elif group is not None:
+        unit = group.path.rpartition("/")[2]
+        known = unit.endswith((".service", ".scope", ".slice"))
+        yield Step(
+            text=f"Widen the cpuset of its control group, {group.path}",
+            command=f"sudo systemctl set-property --runtime {quote(unit)} AllowedCPUs={every}" if known else None,
+            needs_root=known,
+        )
+
+
+@rule(
+    "cpu-quota",
+    "Is a job held back by a limit on its CPUs?",
+    level=Level.CAUSE,
+    state="cpu limit",
+    short="CPU",
+    number="R19",
+    rows=(9, 10),
+    needs=(),
+    partly=("throttled_percent", "cpus_total"),
+)
+def cpu_quota(view: View) -> Iterator[Finding]:
+    """Its control group ran out of CPU quota, or it fills the CPUs it is pinned to while others are idle."""
+    for trainer in view.trainers():
+        group = _group(view, trainer)
+        waiting = _waiting(view, group)
+        if held(trainer.throttled, waiting, view.limit("least_waiting"), view.above):
+            yield _throttled(view, trainer, group, waiting)
+        elif (few := pinned(view, trainer)) is not None:
+            yield _pinned(view, trainer, few)
+        elif trainer.throttled is None:
+            view.knows(trainer, "throttled")
+
+
+def held(
+    throttled: float | None, waiting: float | None, least: float, above: Callable[[float | None, str], bool]
+) -> bool:
+    """Whether a quota runs out, or stops much work; not where what it stops is less than the least that counts."""
+    little = waiting is not None and waiting < least
+    return not little and (above(throttled, "throttled") or above(waiting, "waiting"))
+
+
+def _group(view: View, trainer: Trainer) -> Cgroup | None:
+    path = trainer.process.cgroup
+    return next((group for group in view.frame.cgroups if group.path == path), None) if path else None
+
+
+def _waiting(view: View, group: Cgroup | None) -> float | None:
+    """CPUs' worth of work that were stopped."""
+    return None if group is None else view.mean(f"cgroup {group.path}", "throttled_cpus")
+
+
+def _throttled(view: View, trainer: Trainer, group: Cgroup | None, waiting: float | None) -> Finding:
+    allowed, share = trainer.allowed or 1.0, trainer.throttled or 0.0
+    quota = group.cpu_quota if group and group.cpu_quota else allowed
+    ranks = len(sharing(view, trainer))
+    spun = _spun(view, trainer)
+    severity: Severity = "crit" if view.above(share, "crit_throttled") and spun is None else "warn"
+    evidence = [
+        Evidence(
+            text=f"the limit of {amount(quota, 'CPU')} ran out in {100 * share:.0f} % of periods",
+            value=100 * share,
+            unit="%",
+            limit=100 * view.limit("throttled"),
+        )
+    ]
+    if waiting:
+        text = f"{waiting:.1f} CPUs' worth of work was stopped meanwhile"
+        evidence.append(Evidence(text=text, value=waiting, unit="cores", limit=view.limit("waiting")))
+    if spun is not None:
+        text = f"{100 * spun:.0f} % of its CPU time goes to compute threads beside the main one, which spin"
+        evidence.append(Evidence(text=text, value=100 * spun, unit="%", limit=100 * view.limit("spun")))
+    if (busy := view.mean("host", "cpu_percent")) is not None:
+        evidence.append(Evidence(text=f"the machine itself is {100 - busy:.0f} % idle", value=100 - busy, unit="%"))
+    more, fewer = _raise(view, trainer, quota, ranks), _within(trainer, quota, ranks)
+    return view.found(
+        trainer,
+        "info" if fed(view, trainer) else severity,
+        f"is held to {amount(quota, 'CPU')} by its quota",
+        evidence=tuple(evidence),
+        steps=(*more, *fewer) if spun is None else (*fewer, *more),  # fewer threads may be enough
+        confidence=0.9 if spun is None else 0.6,
+        grade="driver",
+        lost_share=None if trainer.duty is None else trainer.lost,
+    )
+
+
+def _spun(view: View, trainer: Trainer) -> float | None:
+    """The share of its own CPU time that a pool of threads spins away, where that is much; None where it is not so.
+
+    What runs out then is enough for the work: the threads are the cause, and the quota is what they use up.
+    """
+    own, main, threads, room = trainer.own, trainer.main, trainer.compute_threads, trainer.room
+    if not own or main is None or threads is None or room is None or trainer.switches is None:
+        return None
+    spins = trainer.switches < view.limit("threads-process.switches")
+    spun = max(0.0, own - main) / own
+    many = threads >= view.limit("threads-process.threads") * room
+    return spun if spins and many and spun >= view.limit("spun") else None
+
+
+def _raise(view: View, trainer: Trainer, quota: float, ranks: int) -> Iterator[Step]:
+    """Twice as much, as far as the machine is known to have it; none where it has no more."""
+    process, total = trainer.process, view.frame.host.cpus_total or 0
+    wanted = max(int(quota) + 1, min(2 * math.ceil(quota), int(quota + (idle(view) or 0.0))))
+    wanted = min(wanted, len(affinity(process)) or total)
+    # one launcher is one task, whatever it starts
+    tasks = 1 if trainer.job and trainer.job.steps else ranks
+    each = wanted // tasks
+    if wanted <= quota or (process.slurm_job and each <= quota / tasks):
+        return
+    if process.slurm_job:
+        yield Step(text=f"ask Slurm for {amount(each, 'CPU')} a task", command=f"#SBATCH --cpus-per-task={each}")
+    elif process.container:
+        text = f"give its container {amount(wanted, 'CPU')}"
+        yield widened(view, process, text, f"--cpus {wanted}", f"resources.limits.cpu: {wanted}")
+    else:
+        group = process.cgroup or "its group"
+        yield Step(text=f"give it {amount(wanted, 'CPU')}: raise CPUQuota of its unit, or cpu.max of {group}")
+
+
+def _within(trainer: Trainer, quota: float, ranks: int) -> Iterator[Step]:
+    """Loaders and threads that the quota has room for."""
+    few, torch = fitting_threads(quota / ranks), torchlike(trainer)
+    loaders, whose = num_workers.most(few), " a rank" if ranks > 1 else ""
+    if trainer.loaders > loaders:
+        yield Step(
+            text=f"as it is, loaders for no more than {amount(few, 'CPU')}{whose}",
+            command=f"DataLoader(..., num_workers={loaders})" if torch else None,
+        )
+    yield Step(
+        text=f"as it is, {amount(few, 'compute thread')}{whose}: libraries see all CPUs of the machine",
+        command=f"torch.set_num_threads({few})" if torch else f"export OMP_NUM_THREADS={few}",
+    )
+
+
+def _pinned(view: View, trainer: Trainer, few: Pinned) -> Finding:
+    total = view.frame.host.cpus_total or 0
+    severity = "warn" if trainer.duty is None else view.by_share(trainer.lost)
+    return view.found(
+        trainer,
+        "info" if severity is None or fed(view, trainer) else severity,
+        headline(few, trainer, total),
+        evidence=tuple(evidence(view, few)),
+        steps=tuple(steps(view, trainer, few)),
+        confidence=0.9,
+        lost_share=None if trainer.duty is None else trainer.lost,
+    )

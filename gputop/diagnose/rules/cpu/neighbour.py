@@ -1,0 +1,195 @@
+"""A rule about somebody else's work that takes CPUs or disks from a trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gputop import units
+from gputop.diagnose.contention import Contended, Onset, Taker, contention, onset
+from gputop.diagnose.finding import Evidence, Finding, Step
+from gputop.diagnose.neighbours import cores
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.rules.cpu.placement import apart, bound, usable
+from gputop.diagnose.starvation import busy, starved, stolen
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.labels import amount
+from gputop.model import Missing
+from gputop.units import cpus_of
+
+_NICED = 8  # processes of a job that are named in a command
+_NAMED = 4  # of many, the largest
+_VISIBLE = 5.0  # points of 100 by which a GPU is less busy: less is no change
+_HIDDEN = "the I/O of other users is hidden"
+
+
+@rule(
+    "neighbour",
+    "Does other work take the CPUs or the disk?",
+    level=Level.CAUSE,
+    state="neighbour",
+    short="NEAR",
+    number="R22",
+    rows=(19,),
+    needs=("busy_percent",),
+    partly=("run_wait_percent", "read_bytes_per_s", "cpus_total"),
+)
+def neighbour(view: View) -> Iterator[Finding]:
+    """The GPU waits, CPUs or disk are full, and most of that is not of this job but of others, one or many."""
+    now = contention(view)
+    for trainer in view.trainers():
+        if not view.knows(trainer, "duty"):
+            continue
+        steal = view.above(view.mean("host", "steal_percent"), "steal_percent") and stolen(view, trainer)
+        if steal and starved(view, trainer):
+            yield _stolen(view, trainer)
+            continue
+        if trainer.identity in now.unknown:
+            view.knows(trainer, "run_wait")
+        if trainer.identity in now.uncounted:
+            view.cpus()  # says so
+        if trainer.identity in now.hidden:
+            unlock = view.unlock(_HIDDEN, sudo="sudo gputop shows who uses the disk")
+            view.abstain(trainer, Missing(metric="read_bytes_per_s", reason="denied", unlock=unlock))
+        for one in list(now.of(trainer.identity))[:1]:
+            takers = now.beside(one)
+            taken = sum(taker.used for taker in takers)
+            if takers and taken > one.own and view.above(taken / one.total, "share"):
+                yield _found(view, trainer, one, takers, taken)
+
+
+def _found(view: View, trainer: Trainer, one: Contended, takers: Sequence[Taker], taken: float) -> Finding:
+    """The largest is named alone where most is its; many small ones with what they take together."""
+    largest, what = takers[0], "the CPUs" if one.resource == "cpu" else "the disk"
+    alone = largest.used >= view.limit("largest") * taken
+    began = onset(view, trainer, one, takers[:1] if alone else takers)
+    by = _who(trainer, largest) if alone else "others"
+    slowed = began is not None and began.slowed(view.limit("fell"))
+    own = _owned(trainer, largest)
+    who = f"{_who(trainer, largest)}, which takes" if alone else f"{amount(len(takers), 'other program')}, which take"
+    return view.found(
+        trainer,
+        "warn",
+        f"shares {what} with {who} most",
+        evidence=(*_evidence(view, trainer, one, takers, taken), *_began(began, one, by), busy(view, trainer)),
+        steps=(
+            Step(text="run heavy jobs on different machines, or one after the other"),
+            _nice(view, largest) if own else _ask(largest),
+            *(_apart(view, trainer, largest, own) if alone else ()),
+        ),
+        confidence=view.confidence(0.65, view.mean("host", "cpu_pressure"), confirmed=slowed),
+        lost_share=trainer.lost,
+    )
+
+
+def _evidence(
+    view: View, trainer: Trainer, one: Contended, takers: Sequence[Taker], taken: float
+) -> Iterator[Evidence]:
+    cpu, wait = one.resource == "cpu", 100 * one.wait
+    limit = view.limit("share") * one.total
+    total = f"of {one.total:.0f} CPUs" if cpu else f"of {one.total / 1e6:.0f} MB/s"
+    if len(takers) > 1:
+        sum_ = f"{taken:.1f}" if cpu else f"{taken / 1e6:.0f}"
+        text = f"{len(takers)} other programs {'use' if cpu else 'move'} {sum_} {total}"
+        yield Evidence(text=text, value=taken, unit="cores" if cpu else "B/s", limit=limit)
+    named = [taker for taker in takers if taker.share >= view.limit("named")] or takers[:1]
+    for taker in named[:_NAMED]:
+        used = f"uses {taker.used:.1f} of {one.total:.0f} CPUs" if cpu else f"moves {taker.used / 1e6:.0f} MB/s"
+        text = f"{_who(trainer, taker)} {used}"
+        yield Evidence(
+            text=text,
+            value=taker.used,
+            unit="cores" if cpu else "B/s",
+            limit=limit if len(takers) == 1 and cpu else None,
+        )
+    if cpu:
+        view.above(one.full_percent, "cpu_percent")
+        view.above(one.wait, "run_wait")
+        view.above(view.mean("host", "cpu_pressure"), "pressure_percent")
+        full, least = one.full_percent, 100 * view.limit("run_wait")
+        yield Evidence(text=f"all CPUs {full:.0f} % busy", value=full, unit="%", limit=view.limit("cpu_percent"))
+        text = f"this job waited for a CPU {wait:.0f} % of its runnable time"
+        yield Evidence(text=text, value=wait, unit="%", limit=least)
+    else:
+        view.above(one.full_percent, "disk_percent")
+        view.above(one.wait, "blocked")
+        view.above(view.mean("host", "io_pressure"), "pressure_percent")
+        yield Evidence(text=f"{one.disk or 'a disk'} {one.full_percent:.0f} % busy", value=one.full_percent, unit="%")
+        yield Evidence(text=f"loaders of this job wait for it {wait:.0f} % of their time", value=wait, unit="%")
+
+
+def _began(began: Onset | None, one: Contended, by: str) -> Iterator[Evidence]:
+    """When their use rose, by its history and not by the age of a process, and what the GPU did then."""
+    if began is None:
+        return
+    cpu, unit = one.resource == "cpu", 1.0 if one.resource == "cpu" else 1e6
+    before, after = f"{began.before / unit:.0f}", f"{began.after / unit:.0f} {'cores' if cpu else 'MB/s'}"
+    text = f"{'CPU use' if cpu else 'I/O'} by {by} rose from {before} to {after} {units.ago(began.ago_s)} ago"
+    yield Evidence(text=text, value=began.ago_s, unit="s")
+    if began.busy_before is not None and began.busy_after is not None and began.slowed(_VISIBLE):
+        text = f"GPU busy fell from {began.busy_before:.0f} % to {began.busy_after:.0f} % at the same time"
+        yield Evidence(text=text, value=began.busy_after, unit="%")
+
+
+def _owned(trainer: Trainer, taker: Taker) -> bool:
+    return taker.command.uid is not None and taker.command.uid == trainer.process.uid
+
+
+def _who(trainer: Trainer, taker: Taker) -> str:
+    """Of other users no more than who they are and what runs."""
+    process = taker.command
+    if _owned(trainer, taker):
+        return f"{taker.name} (pid {process.pid})"
+    return f"{taker.name} of user {process.user}" if process.user else taker.name
+
+
+def _nice(view: View, taker: Taker) -> Step:
+    """Of processes that end before anybody has typed this, the group that their command started."""
+    lasting = [one for one in taker.processes if one.age_s is None or one.age_s >= view.limit("lived_s")]
+    brief = sum(map(cores, taker.processes)) > 2 * sum(map(cores, lasting))
+    if brief and taker.command.group:
+        command = f"renice -n 19 -g {taker.command.group}; ionice -c 3 -P {taker.command.group}"
+        return Step(text="let it have what is left over", command=command)
+    busiest = sorted(lasting or taker.processes, key=lambda process: -(process.cpu_percent or 0.0))[:_NICED]
+    pids = " ".join(str(process.pid) for process in busiest)
+    return Step(text="let it have what is left over", command=f"renice -n 19 -p {pids}; ionice -c 3 -p {pids}")
+
+
+def _ask(taker: Taker) -> Step:
+    """What only its owner can do is no command of ours, and whose it is has been said."""
+    owner = f"user {taker.command.user}" if taker.command.user else "its owner"
+    return Step(text=f"ask {owner} to let it have what is left over: renice -n 19, ionice -c 3")
+
+
+def _apart(view: View, trainer: Trainer, other: Taker, own: bool) -> Iterator[Step]:
+    """Half of the CPUs that it may use for it alone: that takes both, and who takes most must be moved by its owner."""
+    every = usable(view, trainer)
+    for mine in apart(view, [trainer], len(every) // 2) if len(every) > 1 else ():
+        rest = units.ranges(tuple(sorted(every - cpus_of(mine))))
+        yield bound(view, trainer, "or give each CPUs of its own: this one", mine)
+        if own:
+            pids = " ".join(str(process.pid) for process in other.processes[:_NICED])
+            yield Step(text="and the other", command=f"for p in {pids}; do taskset -acp {rest} $p; done")
+        else:
+            yield Step(text=f"and ask its owner to keep the other to CPUs {rest}: without that the first helps nobody")
+
+
+def _stolen(view: View, trainer: Trainer) -> Finding:
+    steal = view.mean("host", "steal_percent") or 0.0
+    return view.found(
+        trainer,
+        "warn",
+        "shares its CPUs with other virtual machines",
+        evidence=(
+            Evidence(
+                text=f"{steal:.0f} % of the CPU time goes to other virtual machines (steal)",
+                value=steal,
+                unit="%",
+                limit=view.limit("steal_percent"),
+            ),
+            busy(view, trainer),
+        ),
+        steps=(Step(text="move to a host, or an instance type, with CPUs of its own (dedicated, not burstable)"),),
+        confidence=0.65,
+        lost_share=trainer.lost,
+    )

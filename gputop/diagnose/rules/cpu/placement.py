@@ -1,0 +1,300 @@
+"""Rules about where and how fast work runs: CPUs far from the GPU they feed, and CPUs below their clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from shlex import quote
+
+from gputop import units
+from gputop.diagnose.cpu_budget import affinity
+from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.start_command import started, starts_all
+from gputop.diagnose.steps import closed, widened
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.model import Host, Identity, Process
+from gputop.units import cpus_of
+
+_SAVING = frozenset({"powersave", "conservative"})
+# with these drivers "powersave" is the usual governor, and the preference decides
+_BY_PREFERENCE = frozenset({"intel_pstate", "amd-pstate-epp", "amd_pstate_epp"})
+
+
+@rule(
+    "cpu-slow",
+    "Do the CPUs run below their clock?",
+    level=Level.CAUSE,
+    state="slow cpu",
+    short="CPU",
+    number="R20",
+    rows=(),
+    needs=("cpu_governor", "cpu_max_mhz"),
+    alone=True,
+)
+def cpu_slow(view: View) -> Iterator[Finding]:
+    """Set so by governor, preference or cap, too hot, or simply far below the highest clock while busy."""
+    host = view.host()
+    if not view.knows(host, "cpu_governor", "cpu_max_mhz"):
+        return
+    why = [found for found in (_governor(host), _preference(host), _cap(view, host), _heat(view)) if found]
+    low = _low(view, host)
+    if not why and low is None:
+        return
+    held_up = _held_up(view) if why else []
+    severity: Severity = "warn" if held_up else "info"
+    clock = Evidence(
+        text=f"clock {host.cpu_mhz:.0f} of {host.cpu_max_mhz:.0f} MHz, mean of the cores",
+        value=host.cpu_mhz,
+        unit="MHz",
+        limit=view.limit("clock_share") * (host.cpu_max_mhz or 0.0),
+    ) if host.cpu_mhz is not None else None  # fmt: skip
+    yield view.found(
+        host,
+        severity,
+        "runs its CPUs slower than they can" if why else "runs its CPUs far below their highest clock",
+        evidence=tuple(item for item in (*(text for text, _ in why), clock, low) if item),
+        steps=tuple(dict.fromkeys(step for _, step in why)) or (_LOOK,),
+        confidence=0.75 if why else 0.5,
+        processes=held_up,
+    )
+
+
+_LOOK = Step(
+    text="see what holds them down: power limit, AVX-512, heat",
+    command="sudo turbostat --interval 5 --num_iterations 1",
+    needs_root=True,
+)
+_FAST = Step(
+    text="let them run at full speed", command="sudo cpupower frequency-set -g performance", needs_root=True
+)  # fmt: skip
+_Reason = tuple[Evidence, Step]
+
+
+def _governor(host: Host) -> _Reason | None:
+    if host.cpu_governor not in _SAVING or host.cpu_driver in _BY_PREFERENCE:
+        return None
+    return Evidence(text=f"frequency governor {host.cpu_governor}, driver {host.cpu_driver or 'unknown'}"), _FAST
+
+
+def _preference(host: Host) -> _Reason | None:
+    if host.cpu_preference not in ("power", "balance_power"):
+        return None
+    files = "/sys/devices/system/cpu/cpu*/cpufreq/energy_performance_preference"
+    step = Step(text="prefer speed to saving", command=f"echo performance | sudo tee {files}", needs_root=True)
+    return Evidence(text=f"energy preference is {host.cpu_preference}"), step
+
+
+def _cap(view: View, host: Host) -> _Reason | None:
+    cap, highest = host.cpu_cap_mhz, host.cpu_max_mhz
+    if cap is None or not highest or not view.below(cap / highest, "cap_share"):
+        return None
+    text = f"settings allow {cap:.0f} of {highest:.0f} MHz"
+    step = Step(text="lift the cap", command=f"sudo cpupower frequency-set -u {highest:.0f}MHz", needs_root=True)
+    return Evidence(text=text, value=cap, unit="MHz", limit=view.limit("cap_share") * highest), step
+
+
+def _heat(view: View) -> _Reason | None:
+    often = view.mean("host", "cpu_throttles_per_s")
+    if not view.above(often, "throttles_per_s"):
+        return None
+    text = f"cores slowed down for heat {often or 0:.1f} times a second"
+    step = Step(text="cool the CPUs: fans, dust, heat sinks, air that is not already hot from the GPUs")
+    return Evidence(text=text, value=often, unit="1/s", limit=view.limit("throttles_per_s")), step
+
+
+def _low(view: View, host: Host) -> Evidence | None:
+    """The clock of busy cores: that of idle ones says nothing."""
+    if host.cpu_mhz is None or not host.cpu_max_mhz or not view.below(host.cpu_mhz / host.cpu_max_mhz, "clock_share"):
+        return None
+    busy = view.mean("host", "cpu_percent")
+    if not view.above(busy, "busy_percent"):
+        return None
+    return Evidence(text=f"while {busy or 0:.0f} % busy", value=busy, unit="%", limit=view.limit("busy_percent"))
+
+
+def _held_up(view: View) -> list[Identity]:
+    """Trainers whose GPU waits for a CPU that is busy: all that they may use, or their main thread's."""
+    return [
+        trainer.identity
+        for trainer in view.vectors()
+        if trainer.warm
+        and trainer.duty is not None
+        and trainer.duty < view.limit("starved.duty")
+        and ((trainer.saturation or 0.0) >= view.limit("full") or (trainer.main or 0.0) >= view.limit("main"))
+    ]
+
+
+def apart(view: View, trainers: Sequence[Trainer], each: int) -> list[str]:
+    """So many CPUs of its own for each, near its GPUs first, as lists; nothing where not all can have them."""
+    taken: set[int] = set()
+    found = []
+    for trainer in trainers:
+        near = frozenset[int]().union(*(cpus_of(gpu.local_cpus) for gpu in trainer.works_on))
+        free = sorted(usable(view, trainer) - taken, key=lambda cpu: (cpu not in near, cpu))
+        if len(free) < each:
+            return []
+        taken.update(free[:each])
+        found.append(units.ranges(tuple(free[:each])))
+    return found
+
+
+def usable(view: View, trainer: Trainer) -> frozenset[int]:
+    """CPUs it may run on; where that is not known, those of the machine if it may use so many, else none."""
+    total = view.frame.host.cpus_total or 0
+    every = frozenset(range(total)) if (trainer.process.allowed_cpus or 0.0) >= total else frozenset[int]()
+    return affinity(trainer.process) or every
+
+
+def bound(view: View, trainer: Trainer, text: str, cpus: str, by: str | None = None) -> Step:
+    """Started there, `by` another command than taskset if need be. What others start is moved there while it runs,
+    with its loaders: its own command line would start something else."""
+    if starts_all(trainer.process, trainer.job):
+        return Step(text=text, command=f"{by or f'taskset -c {cpus}'} {started(trainer.process)}")
+    return moved(view, trainer, f"{text}, as it runs", cpus)
+
+
+def moved(view: View, trainer: Trainer, text: str, cpus: str) -> Step:
+    """Put there while it runs, with its loaders."""
+    pid, root = trainer.process.pid, closed(view, trainer.process)
+    move = f"{'sudo ' if root else ''}taskset -acp {cpus}"
+    command = f"for p in {pid} $(pgrep -P {pid}); do {move} $p; done" if trainer.loaders else f"{move} {pid}"
+    return Step(text=text, command=command, needs_root=root)
+
+
+@rule(
+    "numa-misplacement",
+    "Do the CPUs of a process sit far from its GPU?",
+    level=Level.CAUSE,
+    state="far cpu",
+    short="NUMA",
+    number="R21",
+    rows=(),
+    needs=("local_cpus", "cpu_percent", "last_cpu", "cpus_total"),
+)
+def numa_misplacement(view: View) -> Iterator[Finding]:
+    """With two nodes or more, the CPU time of one GPU's trainer that is spent outside the CPUs near that GPU."""
+    if sum(bool(node.cpus) for node in view.frame.host.nodes) < 2:
+        return
+    for trainer in view.trainers():
+        if len(trainer.works_on) != 1 or not view.knows(trainer.works_on[0], "local_cpus"):
+            continue
+        near = cpus_of(trainer.works_on[0].local_cpus)
+        if not near or not view.knows(trainer, "cores") or not view.above(trainer.cores, "cores"):
+            continue
+        total = view.cpus()
+        if total is None or len(near) >= total or not view.knows(trainer.process, "last_cpu"):
+            continue
+        share = _far_share(view, trainer, near)
+        if view.above(share, "far"):
+            yield _far(view, trainer, near, share or 0.0)
+
+
+def _far_share(view: View, trainer: Trainer, near: frozenset[int]) -> float | None:
+    """The share of CPU time on far CPUs over the window: where each process ran last, by the time it used."""
+    known = [(process.last_cpu, process.cpu_percent) for process in trainer.tree if process.cpu_percent]
+    far = sum(cpu for last, cpu in known if last is not None and last not in near)
+    looks = view.looks(trainer, (far, sum(cpu for last, cpu in known if last is not None)))
+    if view.frame.mono_s - looks[0][0] < view.limit("window_s") / 2:
+        return None
+    total = sum(all_cpu for _, (_, all_cpu) in looks)
+    return sum(far for _, (far, _) in looks) / total if total else None
+
+
+def _far(view: View, trainer: Trainer, near: frozenset[int], share: float) -> Finding:
+    gpu, allowed = trainer.works_on[0], affinity(trainer.process)
+    harmful = view.above(trainer.pcie_rx, "pcie_bytes_per_s")  # a GPU that waits does so for anything
+    chance = _by_chance(view, allowed, near)
+    likely = view.limit("far") <= chance < 1  # then most that run anywhere are far, and that is no cause
+    severity: Severity = "warn" if harmful and not likely and view.above(share, "warn_far") else "info"
+    node = _node(view, near) if gpu.numa_node is None else gpu.numa_node
+    where = "another node" if node is None else f"node {node}"
+    evidence = [
+        Evidence(
+            text=f"{100 * share:.0f} % of its CPU time ran outside CPUs {gpu.local_cpus}, which are near its GPU",
+            value=100 * share,
+            unit="%",
+            limit=100 * view.limit("far"),
+        )
+    ]
+    if allowed and not allowed & near:
+        evidence.append(Evidence(text=f"it may run on CPUs {trainer.process.affinity} only"))
+    elif likely:
+        text = f"chance alone makes that {100 * chance:.0f} %: so many CPUs are not near it"
+        evidence.append(Evidence(text=text, value=100 * chance, unit="%"))
+    return view.found(
+        trainer,
+        severity,
+        f"works on CPUs far from its GPU, which hangs on {where}",
+        evidence=tuple(evidence),
+        steps=tuple(_nearer(view, trainer, near, node)),
+        confidence=0.65,
+    )
+
+
+def _by_chance(view: View, allowed: frozenset[int], near: frozenset[int]) -> float:
+    """The share of far CPUs, of those it may use or of all, whichever is less; 1 where it may use none that is near."""
+    if allowed and not allowed & near:
+        return 1.0
+    shares = [1 - len(near) / (view.frame.host.cpus_total or len(near))]
+    if allowed:
+        shares.append(1 - len(allowed & near) / len(allowed))
+    return max(0.0, min(shares))
+
+
+def _nearer(view: View, trainer: Trainer, near: frozenset[int], node: int | None) -> Iterator[Step]:
+    """How it gets there: by itself, or by who gave its container or Slurm job CPUs, where none of those is near."""
+    process, allowed = trainer.process, affinity(trainer.process)
+    if allowed and not allowed & near and _confined(view, process, near):
+        if process.slurm_job is not None:
+            yield Step(
+                text="ask Slurm for CPUs near its GPU: its job was given others",
+                command="#SBATCH --gres-flags=enforce-binding",
+            )
+        else:
+            some = units.ranges(tuple(sorted(near)[: len(allowed)]))
+            text = "give its container CPUs near its GPU"
+            yield widened(view, process, text, f"--cpuset-cpus={some}", "a policy of the topology manager")
+        return
+    cpus = quote(trainer.works_on[0].local_cpus or "")
+    pin = f"--cpunodebind={node} --membind={node}" if node is not None else f"--physcpubind={cpus}"
+    yield bound(view, trainer, "put it near its GPU", cpus, by=f"numactl {pin}")
+    yield from _next_time(trainer, near)
+
+
+def _next_time(trainer: Trainer, near: frozenset[int]) -> Iterator[Step]:
+    """In the program; ranks run the same one, and each has a GPU of its own to be near to."""
+    process, call = trainer.process, f"os.sched_setaffinity(0, {_python(near)})"
+    ranks = max(process.world_size or 1, len(trainer.job.ranks) if trainer.job else 1)
+    if trainer.job is not None and trainer.job.launcher == "torchrun":
+        yield Step(text="at its next start let torchrun do so for each rank: --numa-binding=node (PyTorch 2.9)")
+    if ranks == 1:
+        yield Step(text="or in the program, before the DataLoader is made", command=call)
+    elif process.local_rank is not None:
+        yield Step(
+            text="or in the program, before the DataLoader is made, for this rank",
+            command=f"if os.environ['LOCAL_RANK'] == '{process.local_rank}': {call}",
+        )
+
+
+def _confined(view: View, process: Process, near: frozenset[int]) -> bool:
+    """Whether a container or a Slurm job leaves it no CPU near: as far as is seen, none of it may run there."""
+    place = (process.container, process.slurm_job)
+    return place != (None, None) and not any(
+        (one.container, one.slurm_job) == place and affinity(one) & near for one in view.frame.processes
+    )
+
+
+def _node(view: View, near: frozenset[int]) -> int | None:
+    """The node that has the most of these CPUs."""
+    most = max(view.frame.host.nodes, key=lambda node: len(near & frozenset(units.listed(node.cpus))))
+    return most.number
+
+
+def _python(numbers: frozenset[int]) -> str:
+    """A Python expression for them."""
+    parts = []
+    for part in units.ranges(tuple(numbers)).split(","):
+        first, dash, last = part.partition("-")
+        parts.append(f"range({first}, {int(last) + 1})" if dash else f"[{first}]")
+    return parts[0] if len(parts) == 1 else f"[{', '.join(f'*{part}' for part in parts)}]"

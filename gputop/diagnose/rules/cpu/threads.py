@@ -1,0 +1,318 @@
+"""Rules about compute threads: too many in one process or on the machine, and NumPy's own on Intel CPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from gputop import numpy_blas as mkl
+from gputop import units
+from gputop.diagnose.contention import Crowd, contention, waited
+from gputop.diagnose.cpu_budget import affinity, fitting_threads, rests, share_of_cpus
+from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.rules.cpu.limits import pinned
+from gputop.diagnose.rules.cpu.placement import apart, bound
+from gputop.diagnose.starvation import busy, cores, each_loader, fed, spread, starved, waiting
+from gputop.diagnose.steps import stack
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.labels import amount
+from gputop.model import Missing, Process
+
+_HIDDEN = "the libraries of a process are shown to its owner"
+
+
+@rule(
+    "openblas-on-intel",
+    "Is NumPy slow because it has OpenBLAS on Intel CPUs?",
+    level=Level.CAUSE,
+    state="openblas",
+    short="BLAS",
+    confirmed_by=("linalg-in-loaders",),
+    number="R18",
+    rows=(16,),
+    needs=("busy_percent", "cpu_percent", "allowed_cpus", "cpu_model", "libraries"),
+)
+def openblas_on_intel(view: View) -> Iterator[Finding]:
+    """pip's NumPy always brings OpenBLAS: only pools at work beside a GPU that waits make it a suspect, and no more."""
+    for trainer in view.trainers():
+        if not view.knows(trainer, "duty", "cores", "allowed") or not starved(view, trainer):
+            continue
+        model = view.frame.host.cpu_model
+        if not view.above(trainer.saturation, "saturation") or (model is not None and not mkl.intel(model)):
+            continue
+        using = {name for process in trainer.tree for name in process.libraries}
+        missing = [Missing(metric="cpu_model", reason="absent")] if model is None else []
+        missing += [] if using else [Missing(metric="libraries", reason="denied", unlock=view.unlock(_HIDDEN))]
+        if missing:
+            view.abstain(trainer, *missing)
+        elif slow(using, model or "") and _pools(view, trainer):
+            yield _suspect(view, trainer, model or "")
+
+
+def slow(using: Collection[str], model: str) -> bool:
+    """Whether what computes is OpenBLAS, on a CPU for which there is better."""
+    return "openblas" in using and "mkl" not in using and mkl.intel(model)
+
+
+def several_threads(view: View, trainer: Trainer) -> bool:
+    """Whether each of its loaders computes with more than one thread.
+
+    Where CPUs are short no loader gets more than one: then what it waits for tells of its threads.
+    """
+    used, wanted = trainer.loader_cpu, _wanted(trainer)
+    above = view.above(used, "openblas-on-intel.loader_cores")
+    return trainer.loaders > 0 and (above or view.above(wanted, "openblas-on-intel.loader_wanted"))
+
+
+def _pools(view: View, trainer: Trainer) -> bool:
+    """Whether its loaders, or it itself without any, compute with more than one thread each."""
+    if trainer.loaders:
+        return several_threads(view, trainer)
+    return view.above(trainer.compute_threads, "threads") and view.above(trainer.cores, "loader_cores")
+
+
+def _wanted(trainer: Trainer) -> float:
+    """Cores that a loader uses or waits for."""
+    return (trainer.loader_cpu or 0.0) + waiting(trainer.loader_wait, trainer.loader_cpu)
+
+
+def _suspect(view: View, trainer: Trainer, model: str) -> Finding:
+    if trainer.loaders:
+        each, short = trainer.loader_cpu or 0.0, not view.above(trainer.loader_cpu, "loader_cores")
+        much = f"wants {_wanted(trainer):.1f} cores and gets {each:.1f}" if short else f"{each:.1f} cores"
+        several = "they compute" if trainer.loaders > 1 else "it computes"
+        text = f"{each_loader(trainer)} {much}: {several} with several threads"
+        value, limit = (_wanted(trainer), "loader_wanted") if short else (each, "loader_cores")
+        at_work = Evidence(text=text, value=value, unit="cores", limit=view.limit(limit))
+    else:
+        threads = trainer.compute_threads or 0.0
+        at_work = Evidence(text=f"{threads:.0f} compute threads in the training process", value=threads)
+    return view.found(
+        trainer,
+        "info",
+        "may lose CPU time in OpenBLAS, which is slow on Intel CPUs",
+        evidence=(
+            Evidence(text=f"OpenBLAS and no MKL is loaded, on {model}"),
+            at_work,
+            cores(view, trainer),
+            busy(view, trainer),
+        ),
+        steps=(
+            Step(text="Start one BLAS thread per loader process, to see what it costs", command=mkl.UNTIL_THEN),
+            stack(view, trainer.process, "see whether its time is in numpy.linalg or dot"),
+            Step(text="change to NumPy with MKL, in an environment of conda", command=mkl.IN_CONDA_FORGE),
+            Step(text="where NumPy came with pip, as always with OpenBLAS", command=mkl.AFTER_PIP, destroys=True),
+            Step(text="or from conda's own channel: some mirrors have OpenBLAS only", command=mkl.IN_DEFAULTS),
+        ),
+        confidence=0.5,
+        lost_share=trainer.lost,
+    )
+
+
+_POOLS = 2  # of OpenMP and of a BLAS that has one of its own
+
+
+def pool(process: Process) -> int | None:
+    """Threads that its libraries start for one computation: as told, else one for each CPU they see, quota or not."""
+    if not process.libraries:  # then its environment cannot be read either
+        return None
+    told = process.omp_threads or process.mkl_threads
+    return told or len(affinity(process)) or None
+
+
+@rule(
+    "threads-process",
+    "Are the compute threads of a process in each other's way?",
+    level=Level.CAUSE,
+    state="threads",
+    short="THR",
+    number="R16",
+    rows=(15,),
+    needs=("allowed_cpus", "busy_threads", "run_wait_percent", "voluntary_switches_per_s", "cpu_percent"),
+)
+def threads_process(view: View) -> Iterator[Finding]:
+    """More threads that want to run than CPUs, waiting, and spinning while they do: passive ones cost little."""
+    for trainer in view.trainers():
+        if not view.knows(trainer, "allowed", "compute_threads", "run_wait", "switches", "own"):
+            continue
+        room = trainer.room or 1.0
+        wanted = view.mean(trainer.process, "busy_threads")
+        waits = view.above(trainer.run_wait, "run_wait")
+        if view.above(None if wanted is None else wanted / room, "threads"):
+            certain = waits and view.below(trainer.switches, "switches")
+        else:
+            certain = False
+        size = pool(trainer.process)
+        large = view.above(None if size is None else size / room, "pool") and view.above(wanted, "pool_threads")
+        hurts = waits or view.above(trainer.throttled, "throttled")
+        crowded = certain or (large and hurts and view.below(trainer.switches, "passive"))
+        if crowded and pinned(view.against, trainer) is None:  # else they want more CPUs, which are idle
+            yield _in_the_way(view, trainer, wanted or 0.0, size, certain)
+
+
+def _in_the_way(view: View, trainer: Trainer, wanted: float, size: int | None, certain: bool) -> Finding:
+    allowed, room = trainer.allowed or 1.0, trainer.room or 1.0
+    waited = 100 * (trainer.run_wait or 0.0)
+    each = fitting_threads(share_of_cpus(view, trainer))
+    seen = len(affinity(trainer.process))
+    evidence = [
+        Evidence(
+            text=f"{wanted:.0f} compute threads want to run on {amount(allowed, 'CPU')}",
+            value=wanted,
+            unit="threads",
+            limit=view.limit("threads") * room,
+        ),
+        Evidence(
+            text=f"its threads waited for a CPU {waited:.0f} % of their runnable time",
+            value=waited,
+            unit="%",
+            limit=100 * view.limit("run_wait"),
+        ),
+        Evidence(text=f"{trainer.switches or 0:.0f} voluntary switches a CPU second: they spin while they wait")
+        if certain
+        else Evidence(text=f"its libraries start {size} threads for a computation", value=size, unit="threads"),
+    ]
+    if seen >= view.limit("pool") * room:
+        text = f"PyTorch and OpenMP see {seen} CPUs, the quota allows {units.cpus(allowed)}"
+        evidence.append(Evidence(text=text, value=seen))
+    return view.found(
+        trainer,
+        "warn" if certain and not fed(view, trainer) else "info",
+        f"runs {max(wanted, 0 if certain else size or 0):.0f} compute threads on {amount(allowed, 'CPU')}",
+        evidence=tuple(evidence),
+        steps=limit_threads(each, by_itself=_sets_them(trainer, each)),
+        confidence=0.75 if certain else 0.5,
+        lost_share=None if trainer.duty is None else trainer.lost,
+    )
+
+
+def _sets_them(trainer: Trainer, each: int) -> bool:
+    """Whether the program sets its number of threads, so that the variables of its environment do nothing.
+
+    It was started to compute with no more than `each`, or runs more than all pools of its environment's size explain.
+    """
+    asked, wanted = trainer.process.omp_threads, trainer.compute_threads or 0.0
+    return asked is not None and (asked <= each or wanted > _POOLS * asked)
+
+
+def _limited(crowd: Crowd, each: int) -> Sequence[Step]:
+    by_itself = all(_sets_them(trainer, each) for trainer in crowd.trainers)
+    return limit_threads(each, "each of them", by_itself=by_itself)[:2]
+
+
+def limit_threads(each: int, whom: str = "it", *, by_itself: bool = False) -> tuple[Step, ...]:
+    """How a process is told to start this many threads. `by_itself`: it starts others than its environment says."""
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    start = Step(
+        text=f"start {whom} with {amount(each, 'compute thread')}",
+        command=f"export {' '.join(f'{name}={each}' for name in names)}",
+    )
+    ignores = f"It calls set_num_threads, which overrides OMP_NUM_THREADS: set {each} in that line"
+    also = "If the program calls set_num_threads, which overrides these variables, change that line"
+    program = Step(text=ignores if by_itself else also, command=f"torch.set_num_threads({each})")
+    return (
+        *((program, start) if by_itself else (start, program)),
+        Step(text="in loaders that use OpenCV, in worker_init_fn", command="cv2.setNumThreads(0)"),
+    )
+
+
+@rule(
+    "threads-host",
+    "Do all experiments together start more threads than there are CPUs?",
+    level=Level.CAUSE,
+    state="threads",
+    short="THR",
+    instead_of=("threads-process",),
+    number="R17",
+    rows=(15, 19),
+    needs=("allowed_cpus", "busy_threads"),
+    partly=("cpus_total",),
+)
+def threads_host(view: View) -> Iterator[Finding]:
+    """Every process sizes its pool for the whole machine; many single threads are no such pools, and harm little."""
+    warm = [trainer for trainer in view.vectors() if trainer.warm]
+    if len(warm) < 2 or not all(view.knows(trainer, "compute_threads", "allowed") for trainer in warm):
+        return
+    now = contention(view)
+    crowd = now.pools
+    if crowd is None:
+        return
+    if crowd.cpus is None:
+        view.cpus()  # says so
+        return
+    share = waited(crowd)
+    host = view.host()
+    # what it is held against is said with the finding, too
+    view.above(view.mean("host", "cpu_pressure"), "pressure_percent")
+    view.above(share, "run_wait")
+    view.above(crowd.threads / crowd.cpus, "threads")
+    if now.crowded:
+        work = [trainer for trainer in warm if _shares(view, trainer, crowd)]
+        each, cpus = int(crowd.cpus // len(work)), amount(crowd.cpus, "CPU")
+        yield view.found(
+            host,
+            _severity(view, crowd.trainers),
+            f"runs {crowd.threads:.0f} compute threads of {len(crowd.trainers)} trainers on {cpus}",
+            evidence=tuple(_experiments(view, crowd.trainers, crowd.threads, crowd.cpus, share)),
+            steps=(*_limited(crowd, max(1, each)), *_pin(view, work, each)),
+            confidence=view.confidence(0.8, share),
+            lost_share=_lost(crowd.trainers),
+            gpus=[uuid for trainer in crowd.trainers for uuid in trainer.uuids],
+            processes=[trainer.identity for trainer in crowd.trainers],
+        )
+
+
+def _shares(view: View, trainer: Trainer, crowd: Crowd) -> bool:
+    """Whether it is one of the crowd, or works on their CPUs, too, as far as anybody knows."""
+    if any(trainer.key == one.key for one in crowd.trainers):
+        return True
+    here, theirs = affinity(trainer.process), [affinity(one.process) for one in crowd.trainers]
+    meets = not here or any(not cpus or here & cpus for cpus in theirs)
+    return meets and not rests(view, trainer)
+
+
+def _severity(view: View, trainers: Sequence[Trainer]) -> Severity:
+    """By what the GPUs do: nobody is harmed whose GPU is busy."""
+    if all(trainer.duty is not None and trainer.duty < view.limit("crit_duty") for trainer in trainers):
+        return "crit"
+    harmed = any(trainer.duty is not None and trainer.duty < view.limit("starved.duty") for trainer in trainers)
+    return "warn" if harmed else "info"
+
+
+def _lost(trainers: Sequence[Trainer]) -> float | None:
+    known = [trainer.lost for trainer in trainers if trainer.duty is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _experiments(
+    view: View, pools: Sequence[Trainer], total: float, cpus: float, waited: float | None
+) -> Iterator[Evidence]:
+    threads = [round(trainer.compute_threads or 0.0) for trainer in pools]
+    each = f"{min(threads)}" if min(threads) == max(threads) else f"{min(threads)}-{max(threads)}"
+    yield Evidence(
+        text=f"{len(pools)} trainers with {each} compute threads each, {total:.0f} on {amount(cpus, 'CPU')}",
+        value=total,
+        unit="threads",
+        limit=view.limit("threads") * cpus,
+    )
+    if waited is not None:
+        text = f"their threads waited for a CPU {100 * waited:.0f} % of their runnable time"
+        yield Evidence(text=text, value=100 * waited, unit="%", limit=100 * view.limit("run_wait"))
+    duties = [100 * trainer.duty for trainer in pools if trainer.duty is not None]
+    if duties:
+        yield Evidence(
+            text=f"GPUs busy {spread(duties)}", value=min(duties), unit="%", limit=100 * view.limit("starved.duty")
+        )
+    if all(trainer.process.libraries and trainer.process.omp_threads is None for trainer in pools):
+        yield Evidence(text=f"OMP_NUM_THREADS is unset in all {len(pools)}")
+
+
+def _pin(view: View, trainers: Sequence[Trainer], each: int) -> Iterator[Step]:
+    """CPUs of their own for each."""
+    own = apart(view, trainers, each) if each >= 1 else []
+    if own:
+        text = f"or give each {amount(each, 'CPU')} of its own: {', '.join(own[:2])}"
+        text += ", and so on" if len(own) > 2 else ""
+        yield bound(view, trainers[0], text, own[0])
+    yield Step(text="torchrun sets one thread a rank by itself; several plain python commands do not")

@@ -1,0 +1,329 @@
+"""Rules about what slows a card: heat, power, clocks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from shlex import quote
+
+from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.gpu_tracker import at_work_mhz
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.view import View, idle_watts
+from gputop.model import Gpu
+
+_LOWER = 0.85  # of the power limit: a card loses little speed with its last watts
+_ROUNDED = 1.0  # watts by which two limits that are the same may differ
+_LESS_DRAWN = 0.9  # of what it draws while it is busy, where heat holds it below its limit already
+_LEAST_BUSY, _ALWAYS_BUSY = 5.0, 90.0  # percent: of less nobody can tell what it draws while busy; pauses are few
+
+
+def slowed(view: View, gpu: Gpu) -> float | None:
+    """Share of its clock (0-1) that a GPU has lost against what it holds at work; None where that is not known."""
+    clock = view.mean(gpu, "sm_clock_mhz")
+    highest = at_work_mhz(gpu)
+    return max(0.0, 1 - clock / highest) if clock is not None and highest else None
+
+
+def _clocks(gpu: Gpu, clock: float | None, lost: float | None, limit: float | None = None) -> Iterator[Evidence]:
+    highest = at_work_mhz(gpu)
+    if clock is not None and highest and lost is not None:
+        text = f"SM clock {clock:.0f} of {highest:.0f} MHz ({-100 * lost or 0:.0f} %)"
+        yield Evidence(text=text, value=clock, unit="MHz", limit=limit)
+    elif clock is not None:
+        yield Evidence(text=f"SM clock {clock:.0f} MHz (boost clock unknown)", value=clock, unit="MHz")
+
+
+@rule(
+    "thermal",
+    "Is a GPU slowed by heat?",
+    level=Level.DEVICE,
+    state="thermal",
+    short="HEAT",
+    number="R39",
+    rows=(48,),
+    needs=("temperature_celsius", "throttled_heat_percent or throttled_heat_hard_percent or throttle_reasons"),
+)
+def thermal(view: View) -> Iterator[Finding]:
+    """Time slowed by heat, or a temperature at the limit; where no counter tells, the reasons of now."""
+    for gpu in view.gpus():
+        if not view.knows(gpu, "temperature_celsius"):
+            continue
+        soft, hard = view.mean(gpu, "throttled_heat_percent"), view.mean(gpu, "throttled_heat_hard_percent")
+        if soft is None and hard is None and not view.knows(gpu, "throttle_reasons"):
+            continue
+        reasons = gpu.throttle_reasons or frozenset()
+        severity: Severity
+        if (hard or 0.0) >= view.limit("hard_percent") or (hard is None and "hard heat" in reasons):
+            severity = "crit"
+        elif view.above(soft, "soft_percent") or (soft is None and "heat" in reasons):
+            severity = "warn"
+        elif _nearly(view, gpu):
+            severity = "info"
+        else:
+            continue
+        yield _hot(view, gpu, severity, soft, hard)
+
+
+def _nearly(view: View, gpu: Gpu) -> bool:
+    """Whether it is about to be slowed: close to its own limit, or to the usual one where it does not tell."""
+    if view.below(view.mean(gpu, "temperature_margin_celsius"), "margin_celsius"):
+        return True
+    celsius = view.mean(gpu, "temperature_celsius")
+    if gpu.slowdown_celsius is None and gpu.temperature_margin_celsius is None:
+        return view.above(celsius, "usual_celsius")
+    return gpu.slowdown_celsius is not None and view.above(
+        None if celsius is None else celsius - gpu.slowdown_celsius, "slowdown_distance_celsius"
+    )
+
+
+def _hot(view: View, gpu: Gpu, severity: Severity, soft: float | None, hard: float | None) -> Finding:
+    celsius, lost = gpu.temperature_celsius or 0.0, slowed(view, gpu)
+    at = "" if gpu.slowdown_celsius is None else f", slows down at {gpu.slowdown_celsius:.0f} C"
+    evidence = [Evidence(text=f"{celsius:.0f} C{at}", value=celsius, unit="C", limit=gpu.slowdown_celsius)]
+    for share, how, name in ((hard, "in hardware", "hard_percent"), (soft, "by the driver", "soft_percent")):
+        if share:
+            text = f"slowed {how} {share:.0f} % of the last {view.limit('window_s'):.0f} s"
+            evidence.append(Evidence(text=text, value=share, unit="%", limit=view.limit(name)))
+    if lost:
+        evidence += _clocks(gpu, view.mean(gpu, "sm_clock_mhz"), lost)
+    words = {"crit": "is slowed hard by heat", "warn": "is slowed by heat", "info": "is nearly too hot"}
+    return view.found(
+        gpu,
+        severity,
+        words[severity],
+        evidence=tuple(evidence),
+        steps=(
+            Step(text="give it air: fans, dust, blanking panels in empty slots, space between cards"),
+            *_less_power(view, gpu),
+        ),
+        confidence=view.confidence(0.95, soft, hard),
+        grade="driver",
+        lost_share=lost if severity != "info" else None,
+    )
+
+
+def _less_power(view: View, gpu: Gpu) -> Iterator[Step]:
+    """A limit that the card takes, and that is less than what it draws at work: heat alone may hold it below one."""
+    limit, least = gpu.power_limit_watts, gpu.power_min_limit_watts
+    if limit is None or least is None:
+        return
+    drawn = _while_busy(view, gpu, limit)
+    wanted = min(_LOWER * limit, math.inf if drawn is None else _LESS_DRAWN * drawn)
+    lower = max(math.ceil(least), 5 * round(wanted / 5))
+    if lower < limit and (drawn is None or drawn > lower):
+        yield Step(
+            text=f"until then, lower the power limit to {lower} W",
+            command=f"sudo nvidia-smi -i {quote(gpu.index)} -pl {lower}",
+            needs_root=True,
+        )
+
+
+def _while_busy(view: View, gpu: Gpu, limit: float) -> float | None:
+    """Watts that it draws while kernels run: the mean has its pauses in it, and a limit below that slows all work."""
+    drawn, busy, idle = view.mean(gpu, "power_watts"), view.mean(gpu, "busy_percent"), idle_watts(view, gpu)
+    if drawn is None or (busy is not None and busy < _LEAST_BUSY):
+        return None
+    seen = view.window(gpu, "power_watts").percentile(0.9) or drawn
+    substitute = view.substitute(gpu)
+    if busy is None or busy >= _ALWAYS_BUSY or idle is None or (substitute and substitute.lower_bound):
+        return max(drawn, seen)
+    return max(drawn, seen, min(limit, idle + (drawn - idle) * 100 / busy))
+
+
+@rule(
+    "power",
+    "Is a GPU slowed by its power limit?",
+    level=Level.DEVICE,
+    state="power cap",
+    short="PWR",
+    number="R40",
+    rows=(48,),
+    needs=(),
+    partly=("throttled_power_percent", "power_limit_watts", "power_default_limit_watts"),
+)
+def power(view: View) -> Iterator[Finding]:
+    """Slowed below the default limit is a fault; at the default limit it is a card at full load.
+
+    The power brake is a fault at any limit; where no counter tells of it, the reasons of now do. So is a slow-down in
+    hardware for which neither heat nor brake is named.
+    """
+    for gpu in view.gpus():
+        brake, reasons = view.mean(gpu, "throttled_brake_percent"), gpu.throttle_reasons or frozenset()
+        uncounted = gpu.throttled_brake_percent is None and "power brake" in reasons
+        if view.above(brake, "brake_percent") or uncounted:
+            yield _braked(view, gpu, brake)
+            continue
+        if _nameless(view, gpu):
+            yield _hardware(view, gpu)
+            continue
+        if not view.knows(gpu, "throttled_power_percent", "power_limit_watts", "power_default_limit_watts"):
+            continue
+        capped = view.mean(gpu, "throttled_power_percent")
+        lowered = (gpu.power_limit_watts or 0.0) < (gpu.power_default_limit_watts or 0.0) - _ROUNDED
+        if view.above(capped, "capped_percent") and (lowered or _full(view, gpu, capped or 0.0)):
+            yield _capped(view, gpu, capped or 0.0)
+
+
+def _nameless(view: View, gpu: Gpu) -> bool:
+    """Whether the hardware slows it without a cause; while the P-state changes it does so for a moment."""
+    reasons = gpu.throttle_reasons or frozenset()
+    counted = gpu.throttled_heat_hard_percent or gpu.throttled_brake_percent
+    named = counted or reasons & {"hard heat", "power brake"}
+    return "hardware" in reasons and not named and (gpu.performance_state or 0) <= view.limit("performance_state")
+
+
+def _hardware(view: View, gpu: Gpu) -> Finding:
+    lost = slowed(view, gpu)
+    return view.found(
+        gpu,
+        "warn",
+        "is slowed by its hardware",
+        evidence=(
+            Evidence(text="the driver names neither heat nor the power brake as its cause"),
+            *_clocks(gpu, view.mean(gpu, "sm_clock_mhz"), lost),
+        ),
+        steps=(
+            Step(
+                text="check its power: supplies, cables, the rack; what it draws in a moment is more than it is given"
+            ),
+            Step(
+                text="and its heat, where the driver has no number for it",
+                command=f"nvidia-smi -q -d PERFORMANCE,TEMPERATURE -i {quote(gpu.index)}",
+            ),
+        ),
+        confidence=0.8,
+        grade="driver",
+        lost_share=lost,
+    )
+
+
+def _braked(view: View, gpu: Gpu, brake: float | None) -> Finding:
+    lost = slowed(view, gpu)
+    told = Evidence(text="the driver names the power brake as what slows it now")
+    if brake is not None:
+        text = f"power brake {brake:.0f} % of the last {view.limit('window_s'):.0f} s"
+        told = Evidence(text=text, value=brake, unit="%", limit=view.limit("brake_percent"))
+    return view.found(
+        gpu,
+        "crit",
+        "is stopped by the power brake of its server",
+        evidence=(told, *_clocks(gpu, view.mean(gpu, "sm_clock_mhz"), lost)),
+        steps=(Step(text="check power supplies, their cables and the rack's power: the server itself asked for this"),),
+        confidence=0.9,
+        grade="driver",
+        lost_share=lost,
+    )
+
+
+def _capped(view: View, gpu: Gpu, capped: float) -> Finding:
+    limit, default = gpu.power_limit_watts or 0.0, gpu.power_default_limit_watts or 0.0
+    asked, lost, evidence = gpu.power_requested_limit_watts, slowed(view, gpu), tuple(_held(view, gpu, capped))
+    if limit >= default - _ROUNDED:
+        if (lost or 0.0) >= view.limit("too_slow"):
+            return _too_slow(view, gpu, lost or 0.0, evidence)
+        return view.found(
+            gpu, "info", "runs at its full power", evidence=evidence, confidence=0.9, grade="driver", healthy=True
+        )
+    headline = f"is held to {limit:.0f} of its {default:.0f} W"
+    if asked is not None and asked > limit + _ROUNDED:
+        headline += " by its server"
+        text = f"a limit of {asked:.0f} W was asked for: no setting of the driver holds it lower"
+        evidence += (Evidence(text=text, value=asked, unit="W", limit=limit),)
+        step = Step(
+            text="look for a power cap in the server's BMC, and at its power supplies: nvidia-smi cannot lift it"
+        )
+    else:
+        step = Step(
+            text=f"give it back its {default:.0f} W, if power and cooling of the server allow",
+            command=f"sudo nvidia-smi -i {quote(gpu.index)} -pl {default:.0f}",
+            needs_root=True,
+        )
+    return view.found(
+        gpu, "warn", headline, evidence=evidence, steps=(step,), confidence=0.9, grade="driver", lost_share=lost
+    )  # fmt: skip
+
+
+def _too_slow(view: View, gpu: Gpu, lost: float, evidence: tuple[Evidence, ...]) -> Finding:
+    """The limit is the default, and nearly no clock is left: that is no card at full load."""
+    return view.found(
+        gpu,
+        "warn",
+        f"is power-capped at its default limit, with {100 * lost:.0f} % of its clock lost",
+        evidence=evidence,
+        steps=(
+            Step(
+                text="check what limits it",
+                command=f"nvidia-smi -q -d POWER,PERFORMANCE,CLOCK -i {quote(gpu.index)}",
+            ),
+            Step(text="check its power connectors; on a laptop, its charger and its power profile"),
+        ),
+        confidence=0.7,
+        grade="driver",
+        lost_share=lost,
+    )
+
+
+def _full(view: View, gpu: Gpu, capped: float) -> bool:
+    """Whether it draws what its limit allows while it is held back by that, as far as its power is known."""
+    watts, limit = view.mean(gpu, "power_watts"), gpu.power_limit_watts
+    return watts is None or not limit or watts >= view.limit("full_share") * limit * capped / 100
+
+
+def _held(view: View, gpu: Gpu, capped: float) -> Iterator[Evidence]:
+    watts, limit, default = view.mean(gpu, "power_watts"), gpu.power_limit_watts or 0.0, gpu.power_default_limit_watts
+    if watts is not None:
+        text = f"{watts:.0f} of {limit:.0f} W, {default or 0:.0f} W as delivered"
+        yield Evidence(text=text, value=watts, unit="W", limit=limit)
+    text = f"held back {capped:.0f} % of the last {view.limit('window_s'):.0f} s"
+    yield Evidence(text=text, value=capped, unit="%", limit=view.limit("capped_percent"))
+    yield from _clocks(gpu, view.mean(gpu, "sm_clock_mhz"), slowed(view, gpu))
+
+
+@rule(
+    "clocks-low",
+    "Are a GPU's clocks set low?",
+    level=Level.DEVICE,
+    state="low clock",
+    short="CLK",
+    number="R41",
+    rows=(),
+    needs=("busy_percent", "sm_clock_mhz", "throttle_reasons", "boost_clock_max_mhz or sm_clock_max_mhz"),
+)
+def clocks_low(view: View) -> Iterator[Finding]:
+    """Busy, at full performance state, and slower than it can with nothing that holds it back: somebody set it so."""
+    for gpu in view.gpus():
+        if not view.knows(gpu, "busy_percent", "sm_clock_mhz", "throttle_reasons"):
+            continue
+        clock, highest = view.mean(gpu, "sm_clock_mhz"), at_work_mhz(gpu)
+        if highest is None and not view.knows(gpu, "boost_clock_max_mhz"):
+            continue
+        share = clock / highest if clock is not None and highest else None
+        if not view.below(share, "clock_share"):
+            continue
+        held = (gpu.throttle_reasons or frozenset()) - {"idle", "settings"}
+        before = any(
+            (view.mean(gpu, f"throttled_{cause}_percent") or 0.0) > view.limit("held_percent")
+            for cause in ("power", "heat", "heat_hard", "brake")
+        )
+        if held or before or (gpu.performance_state or 0) > view.limit("performance_state"):
+            continue
+        if view.above(view.mean(gpu, "busy_percent"), "busy_percent"):
+            lost, least = slowed(view, gpu), view.limit("clock_share") * (highest or 0.0)
+            card = f"sudo nvidia-smi -i {quote(gpu.index)}"
+            yield view.found(
+                gpu,
+                "warn",
+                "runs at a low clock that was set",
+                evidence=(*_clocks(gpu, clock, lost, least), Evidence(text="neither heat nor power holds it back")),
+                steps=(
+                    Step(
+                        text="let it choose its clocks again",
+                        command=f"{card} -rgc && {card} -rac",
+                        needs_root=True,
+                    ),
+                ),
+                confidence=0.8,
+                grade="driver",
+                lost_share=lost,
+            )

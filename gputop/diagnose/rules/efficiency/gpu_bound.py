@@ -1,0 +1,411 @@
+"""Rules about a busy GPU: what of it is at work, and which of its units is the limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from gputop.diagnose.chip_activity import BY_UNITS, DRAM_TOP, at_work, dram_of_top, duty, partitioned, tensor_of_top
+from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.gpu_tracker import KEPT
+from gputop.diagnose.pauses import Pause, Pauses
+from gputop.diagnose.program_kind import serves, torchlike
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.model import Missing
+from gputop.units import ago
+
+_FUSED = {"tensorflow": "tf.function(step, jit_compile=True)", "jax": "jax.jit(step)"}
+
+
+@rule(
+    "mem-bw-bound",
+    "Is a GPU bound by the bandwidth of its memory?",
+    level=Level.EFFICIENCY,
+    state="memory-bound",
+    short="MEM",
+    confirmed_by=("memory-bound-kernels",),
+    number="R11 and R11b",
+    rows=(51, 53),
+    needs=("busy_percent", "dram_percent or memory_busy_percent"),
+    partly=("tensor_percent", "power_watts"),
+)
+def mem_bw_bound(view: View) -> Iterator[Finding]:
+    """Its memory moves nearly what it can, its tensor cores do little; seen on an idle GPU, it may be copies."""
+    for trainer in view.trainers():
+        busy = view.mean(trainer, "busy_percent")
+        if not view.knows(trainer, "duty") or busy is None or trainer.peers or serves(trainer):
+            continue
+        if view.above(busy, "busy_percent"):
+            moves = view.above(dram_of_top(trainer), "dram") and view.knows(trainer, "tensor")
+            by_units = moves and view.below(tensor_of_top(trainer), "tensor")
+            if by_units or (trainer.dram is None and _by_proxy(view, trainer)):
+                yield _bound(view, trainer, busy, by_units)
+        elif view.below(busy, "idle_percent"):
+            moves = view.above(dram_of_top(trainer), "dram")
+            if moves or (trainer.dram is None and _in_use(view, trainer)):
+                yield _copies(view, trainer, busy)
+
+
+def _in_use(view: View, trainer: Trainer) -> bool:
+    """The same by time, where the card does not tell how much is moved."""
+    return view.knows(trainer, "memory_busy") and view.above(trainer.memory_busy, "idle_memory_busy")
+
+
+def _by_proxy(view: View, trainer: Trainer) -> bool:
+    """Time with memory traffic saturates early, so it takes a power between that of waiting and that of computing."""
+    return (
+        not partitioned(trainer)
+        and view.knows(trainer, "memory_busy", "power_share")
+        and view.above(trainer.memory_busy, "memory_busy")
+        and view.above(trainer.power_share, "power_share")
+        and view.below(trainer.power_share, "most_power_share")
+    )
+
+
+def _traffic(view: View, trainer: Trainer) -> Evidence:
+    if trainer.dram is not None:
+        moved = 100 * trainer.dram
+        text = f"memory moves {moved:.0f} % of what it could; 80 % is reached in practice"
+        return Evidence(text=text, value=moved, unit="%", limit=80 * view.limit("dram"))
+    active = 100 * (trainer.memory_busy or 0.0)
+    text = f"memory in use {active:.0f} % of the time; how much it moves this card does not tell"
+    return Evidence(text=text, value=active, unit="%", limit=100 * view.limit("memory_busy"))
+
+
+def _bound(view: View, trainer: Trainer, busy: float, by_units: bool) -> Finding:
+    return view.found(
+        trainer,
+        "info",
+        "is bound by the bandwidth of its GPU's memory",
+        evidence=(_traffic(view, trainer), duty(trainer, busy), *at_work(trainer, memory=False)),
+        steps=tuple(_fewer_bytes(trainer)),
+        confidence=0.8 if by_units else 0.5,
+    )
+
+
+def _fewer_bytes(trainer: Trainer) -> Iterator[Step]:
+    """So that less goes through memory; in the words of the framework, where that is known."""
+    fuse, torch = "fuse elementwise operations, so that less goes through memory", torchlike(trainer)
+    if torch:
+        yield Step(text=fuse, command="model = torch.compile(model)")
+        yield Step(text="a fused optimizer", command="torch.optim.AdamW(model.parameters(), fused=True)")
+        yield Step(
+            text="attention that keeps its scores on the chip",
+            command="torch.nn.functional.scaled_dot_product_attention(q, k, v)",
+        )
+    else:
+        known = (_FUSED[name] for name in _FUSED if name in trainer.process.libraries)
+        yield Step(text=fuse, command=next(known, None))
+    yield Step(text=f"bfloat16 activations halve the bytes{'; channels_last for convolutions' if torch else ''}")
+
+
+def _copies(view: View, trainer: Trainer, busy: float) -> Finding:
+    return view.found(
+        trainer,
+        "info",
+        "moves much through its GPU's memory while few kernels run: copies, perhaps",
+        evidence=(_traffic(view, trainer), duty(trainer, busy, view.limit("idle_percent"))),
+        steps=(Step(text="a torch trace shows copies beside kernels: look for memcpy between host and device"),),
+        confidence=0.4,
+    )
+
+
+_LAST, _MISSED = 6, 3  # pauses that show how often they come; intervals without one, after which they are over
+_RECUR = 2  # pauses
+_LEAST_S = 60.0  # of which a share is told
+_BIGGER = (
+    Step(text="nothing is urgent; what is left to win: mixed precision if it is off, torch.compile, a larger batch"),
+    Step(text="Scale out to more GPUs with DDP; batch size and num_workers are per rank: divide them or scale the LR"),
+)
+
+
+@rule(
+    "gpu-bound-healthy",
+    "Is the GPU itself the limit, as it should be?",
+    level=Level.HEALTHY,
+    state="healthy",
+    short="OK",
+    number="R08",
+    rows=(3, 7, 22, 25, 35, 50),
+    needs=("busy_percent", "sm_active_percent or power_watts or memory_busy_percent"),
+    partly=("sm_clock_mhz",),
+)
+def gpu_bound_healthy(view: View) -> Iterator[Finding]:
+    """Busy without gaps, and a second signal says that it gets something done."""
+    for trainer in view.trainers():
+        paused = view.pauses(trainer).now
+        if paused is not None and paused.length_s >= view.limit("pause_s"):
+            continue
+        busy, sigma = _between(view, trainer)
+        if not view.knows(trainer, "duty") or not (view.above(busy, "busy_percent") or _surely(view, trainer)):
+            continue
+        if sigma is not None and not view.below(sigma, "sigma"):
+            continue
+        cost = _cost(view, trainer)
+        if any((one.value or 0.0) >= view.limit("paused_percent") for one in cost):
+            continue  # it stops again and again: that is no healthy run, whatever it does in between
+        if len(trainer.works_on) < len(trainer.gpus):
+            continue  # it may be there to use them all
+        if trainer.clock_share is not None and trainer.clock_share < view.limit("least_clock_share"):
+            continue  # it is busy because it is slow
+        kind = _kind(view, trainer)
+        if kind is None:
+            continue
+        yield view.found(
+            trainer,
+            "info",
+            f"keeps its GPU busy: {kind}",
+            evidence=(
+                duty(trainer, busy, view.limit("busy_percent")),
+                *at_work(trainer, limits={"memory busy": view.limit("memory_busy")}),
+                *cost,
+            ),
+            steps=_BIGGER,
+            confidence=0.8 if trainer.sm is not None else 0.6 if trainer.power_share is not None else 0.5,
+            healthy=True,
+            lost_share=0.0,
+        )
+
+
+def _surely(view: View, trainer: Trainer) -> bool:
+    """Whether SM activity stands in for utilization and is high: the GPU is busier than its multiprocessors."""
+    by = trainer.duty_by
+    return by is not None and by.lower_bound and view.above(trainer.sm, "alone_sm")
+
+
+def _between(view: View, trainer: Trainer) -> tuple[float | None, float | None]:
+    """How busy it is, percent, and how far samples are from that: between its pauses, where there are any."""
+    pauses, window_s = view.pauses(trainer), view.limit("window_s")
+    if not _counted(view, trainer, max(window_s, KEPT * trainer.spacing_s)):
+        return view.mean(trainer, "busy_percent"), None if trainer.shape is None else trainer.shape.sigma
+    mean, sigma, known_s = pauses.between(window_s)
+    return (mean, sigma) if known_s >= window_s / 2 else (view.mean(trainer, "busy_percent"), None)
+
+
+def _counted(view: View, trainer: Trainer, seconds: float) -> list[Pause]:
+    """Its pauses, without the gaps between its steps."""
+    return [one for one in view.pauses(trainer).lately(seconds) if one.idle_s >= view.limit("checkpoint-stall.idle_s")]
+
+
+def _cost(view: View, trainer: Trainer) -> tuple[Evidence, ...]:
+    """What pauses cost that come back: of the last minutes, or of a longer time, whichever is worse.
+
+    One alone, as after an epoch, is no trouble.
+    """
+    limit, found = view.limit("paused_percent"), []
+    for seconds, least in ((view.limit("paused_s"), _RECUR), (view.limit("often_s"), _RECUR + 1)):
+        counted = _counted(view, trainer, seconds)
+        if len(counted) >= least and not _over(view, trainer, counted):
+            lost, of_s = _lost(view.pauses(trainer), counted, seconds)
+            text = f"{len(counted)} pauses: {100 * lost:.1f} % of GPU time lost in {ago(of_s)}"
+            text += f" (healthy < {limit:.0f} %)"
+            found.append(Evidence(text=text, value=100 * lost, unit="%", limit=limit))
+    return tuple(sorted(found, key=lambda one: -(one.value or 0.0))[:1])
+
+
+def _over(view: View, trainer: Trainer, counted: Sequence[Pause]) -> bool:
+    """Whether they have stopped coming back: nothing for several times as long as between any two of the last ones."""
+    ends = [one.end_s for one in counted[-_LAST:]]
+    longest_s = max(later - earlier for earlier, later in pairwise(ends))
+    since_s = (view.pauses(trainer).seen_s or 0.0) - ends[-1]
+    return since_s > max(_MISSED * longest_s, view.limit("window_s"))
+
+
+def _lost(pauses: Pauses, counted: Sequence[Pause], seconds: float) -> tuple[float, float]:
+    """The share of GPU time that these cost, and of how many seconds: of all that were seen, as long as only two show
+    how often they come, else since the first of them."""
+    if len(counted) == _RECUR:
+        return pauses.lost(counted, seconds), pauses.watched_s(seconds)
+    of_s = max(_LEAST_S, (pauses.seen_s or 0.0) - counted[0].end_s)
+    return sum(one.idle_s for one in counted[1:]) / of_s, of_s
+
+
+def _kind(view: View, trainer: Trainer) -> str | None:
+    """What the GPU is bound by; None where it is busy with little, or with something another rule tells better."""
+    if trainer.sm is None:
+        if trainer.power_share is None and trainer.memory_busy is not None:  # as on a vGPU
+            return "its memory traffic says that it works" if view.above(trainer.memory_busy, "memory_busy") else None
+        known = view.knows(trainer, "power_share", "clock_share")
+        by_power = view.above(trainer.power_share, "power_share") and view.above(trainer.clock_share, "clock_share")
+        return "its power says that it works" if known and by_power else None
+    tensor, dram = tensor_of_top(trainer) or 0.0, dram_of_top(trainer) or 0.0
+    in_fp32 = (trainer.fp32 or 0.0) >= view.limit("fp32") and (trainer.tensor or 0.0) < view.limit("no_tensor")
+    by_memory = view.above(dram, "dram")
+    if in_fp32 or (by_memory and tensor < view.limit("little_tensor")):
+        return None
+    if view.above(tensor, "compute"):
+        return "compute-bound"
+    if by_memory:
+        return "bound by its memory"
+    return "a mix of compute and memory" if view.above(tensor, "tensor") or view.above(trainer.sm, "sm") else None
+
+
+# how other frameworks are told TF32 and bfloat16
+_OTHERS = {
+    "tensorflow": (
+        "tf.config.experimental.enable_tensor_float_32_execution(True)",
+        'tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")',
+    ),
+    "jax": ('jax.config.update("jax_default_matmul_precision", "tensorfloat32")', "x.astype(jax.numpy.bfloat16)"),
+}
+_TORCH = ('torch.set_float32_matmul_precision("high")', 'with torch.autocast("cuda", dtype=torch.bfloat16):')
+
+
+@rule(
+    "tensor-cores-idle",
+    "Is matrix math done in fp32?",
+    level=Level.EFFICIENCY,
+    state="fp32 math",
+    short="FP32",
+    confirmed_by=("full-precision",),
+    number="R10",
+    rows=(50, 54, 57, 58, 59),
+    needs=("busy_percent", "fp32_percent", "tensor_percent", "compute_capability"),
+)
+def tensor_cores_idle(view: View) -> Iterator[Finding]:
+    """Busy, its fp32 pipe at work and its tensor cores not, on a card that has them; fp64 programs mean it so."""
+    for trainer in view.trainers():
+        busy = view.mean(trainer, "busy_percent")
+        if not view.knows(trainer, "duty") or not view.above(busy, "busy_percent"):
+            continue
+        if not _has_them(view, trainer) or trainer.peers or serves(trainer):
+            continue
+        if not view.knows(trainer, "fp32", "tensor", unlock=BY_UNITS) or not view.above(trainer.fp32, "fp32"):
+            continue
+        double = [view.mean(gpu, "fp64_percent") or 0.0 for gpu in trainer.gpus]
+        if max(double, default=0.0) > view.limit("fp64_percent"):
+            continue
+        if view.below(trainer.tensor, "tensor"):
+            idle = (trainer.tensor or 0.0) < view.limit("idle_tensor")
+            yield _in_fp32(view, trainer, busy or 0.0, "warn" if idle else "info")
+
+
+def _has_them(view: View, trainer: Trainer) -> bool:
+    known = bool(trainer.gpus) and all(view.knows(gpu, "compute_capability") for gpu in trainer.gpus)
+    return known and all((gpu.compute_capability or (0, 0)) >= (7, 0) for gpu in trainer.gpus)
+
+
+def _in_fp32(view: View, trainer: Trainer, busy: float, severity: Severity) -> Finding:
+    fp32, tensor = 100 * (trainer.fp32 or 0.0), 100 * (trainer.tensor or 0.0)
+    return view.found(
+        trainer,
+        severity,
+        "does its matrix math in fp32, beside idle tensor cores"
+        if severity == "warn"
+        else "does much of its math in fp32",
+        evidence=(
+            Evidence(text=f"fp32 pipe {fp32:.0f} %", value=fp32, unit="%", limit=100 * view.limit("fp32")),
+            Evidence(text=f"tensor cores {tensor:.0f} %", value=tensor, unit="%", limit=100 * view.limit("tensor")),
+            duty(trainer, busy),
+        ),
+        steps=tuple(_steps(trainer)),
+        confidence=0.8,
+    )
+
+
+def _steps(trainer: Trainer) -> Iterator[Step]:
+    torch, libraries = torchlike(trainer), trainer.process.libraries
+    others = next((_OTHERS[name] for name in _OTHERS if name in libraries), None)
+    tf32, half = _TORCH if torch else others or (None, None)
+    if torch or others:
+        yield Step(text="one line, almost the same numbers: TF32", command=tf32)
+        yield Step(text="faster still, without a GradScaler: bfloat16", command=half)
+    else:
+        yield Step(text="a mode of less precision, if it has one and its results allow it: TF32, mixed, bfloat16")
+    yield Step(text="dimensions in multiples of 8, vocabularies in multiples of 64; no casts back and forth")
+    compiled = ", and bfloat16 with torch.compile" if torch else ""
+    yield Step(
+        text=f"then compare steps a second in fp32{',' if torch else ' and'} bfloat16{compiled}: "
+        "where bfloat16 gives less than a fifth more, it waits for something else"
+    )
+
+
+_RANKS = "a torch trace tells waiting for other ranks, which keeps a GPU busy, from small kernels"
+
+
+@rule(
+    "busy-not-effective",
+    "Is a GPU busy with little of itself at work?",
+    level=Level.EFFICIENCY,
+    state="little work",
+    short="FEW",
+    confirmed_by=("small-grids",),
+    number="R09",
+    rows=(54, 57),
+    needs=("busy_percent", "sm_active_percent or power_watts"),
+    partly=("memory_busy_percent", "sm_clock_mhz", "world_size", "facts"),
+)
+def busy_not_effective(view: View) -> Iterator[Finding]:
+    """Kernels all the time, and few multiprocessors at work; where no unit tells, little power at a full clock."""
+    for trainer in view.trainers():
+        busy = view.mean(trainer, "busy_percent")
+        if not view.knows(trainer, "duty") or not view.above(busy, "busy_percent"):
+            continue
+        if trainer.peers or serves(trainer):
+            continue
+        units = _severity(view, trainer)
+        proxy = trainer.sm is None and not partitioned(trainer) and _draws_little(view, trainer)
+        if units is None and not proxy:
+            continue
+        if not view.knows(trainer, "ranked"):
+            continue
+        if trainer.ranked and not view.told(trainer, "small-grids"):
+            view.abstain(trainer, Missing(metric="facts", reason="absent", unlock=_RANKS))
+            continue
+        yield view.found(
+            trainer,
+            units or "info",
+            "keeps its GPU busy with little of it at work",
+            evidence=(
+                duty(trainer, busy, view.limit("busy_percent")),
+                *at_work(trainer, limits=_decided(view, units)),
+                *_clock(view, trainer),
+            ),
+            steps=_STEPS,
+            confidence=0.75 if units else 0.5,
+        )
+
+
+def _severity(view: View, trainer: Trainer) -> Severity | None:
+    """By the units of the chip: None where they tell nothing, or that much of it works."""
+    if trainer.sm is not None and trainer.sm < view.limit("few_sm"):
+        return "warn"
+    tensor, dram = trainer.tensor, dram_of_top(trainer)
+    little = view.below(trainer.sm, "sm") and view.below(tensor, "tensor") and view.below(dram, "dram")
+    return "info" if little else None
+
+
+def _decided(view: View, severity: Severity | None) -> dict[str, float]:
+    """The limits that the units of the chip were below."""
+    if severity == "warn":
+        return {"SMs": view.limit("few_sm")}
+    limits = {"SMs": view.limit("sm"), "tensor cores": view.limit("tensor")}
+    return limits | {"memory bandwidth": DRAM_TOP * view.limit("dram")} if severity else {}
+
+
+def _draws_little(view: View, trainer: Trainer) -> bool:
+    """By power: little is common among busy cards, so it takes memory that rests and a clock that is up as well."""
+    return (
+        view.knows(trainer, "power_share", "memory_busy", "clock_share")
+        and view.below(trainer.power_share, "power_share")
+        and view.below(trainer.memory_busy, "memory_busy")
+        and view.above(trainer.clock_share, "clock_share")
+    )
+
+
+def _clock(view: View, trainer: Trainer) -> Iterator[Evidence]:
+    if trainer.sm is None and trainer.clock_share is not None:
+        share, limit = min(100.0, 100 * trainer.clock_share), 100 * view.limit("clock_share")
+        yield Evidence(text=f"clock {share:.0f} % of its highest", value=share, unit="%", limit=limit)
+
+
+_STEPS = (
+    Step(text="give each kernel more to do: a larger batch, or sequences packed together"),
+    Step(text="fuse small kernels", command="model = torch.compile(model)"),
+    Step(
+        text="and launch them together", command='model = torch.compile(model, mode="reduce-overhead")  # CUDA graphs'
+    ),
+    Step(text="in a trace, look for kernels with fewer blocks than the GPU has multiprocessors"),
+)

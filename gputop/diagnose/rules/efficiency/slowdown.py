@@ -1,0 +1,264 @@
+"""A rule about a training run that is slower than it was, and what changed when it became so."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from statistics import median
+from typing import NamedTuple
+
+from gputop.diagnose.contention import takers
+from gputop.diagnose.estimators import change_point
+from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.neighbours import CORES
+from gputop.diagnose.program_kind import notebook, plays_a_part, serves
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.steps import profile, stack
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.units import ago
+
+_STEP_S = 15.0  # between two values
+_KEPT = 240  # values: an hour
+_NAMED = 3  # programs that came with a change
+_LEAST = 5  # values on either side of a change
+_NOW = 4  # values that tell whether it lasts
+_LEAST_CORRELATION, _SAMPLES = 0.5, 6  # of a rhythm that is sure, and as many samples in it [M]
+_OUTSIDE = Step(text="look at what changed with it, above: that comes first")
+_INSIDE = (
+    Step(text="usual reasons inside a program: longer samples, lists that grow, logging, garbage collection"),
+    Step(text="all is well if its steps are meant to do more since then: layers unfrozen, a larger batch"),
+)
+_SEE = "see where its time goes now, over some seconds"
+
+
+class Change(NamedTuple):
+    """How a measure of speed changed once."""
+
+    what: str
+    before: float
+    after: float
+    slower: float  # 0-1 of the speed
+    ago_s: float
+    unit: str
+
+
+@rule(
+    "slowdown",
+    "Is a training run slower than it was?",
+    level=Level.BESIDE,
+    state="slower",
+    short="SLOW",
+    number="R50",
+    rows=(),
+    needs=("busy_percent",),
+)
+def slowdown(view: View) -> Iterator[Finding]:
+    """Ten minutes of one speed, then five and more of a lower one: by its steps, by its GPU, or by the clock of that.
+
+    Each trainer is looked at every quarter of a minute, in turn.
+    """
+    for trainer in view.trainers():
+        notes, now_s = view.notes(trainer), view.frame.mono_s
+        due_s = notes.setdefault("due_s", now_s + trainer.process.pid % _STEP_S)
+        if trainer.peers or serves(trainer):
+            notes.clear()  # how fast it is is theirs, too; or there is just less for it to do
+        elif now_s >= due_s and view.knows(trainer, "duty"):
+            notes["due_s"] = max(due_s + _STEP_S, now_s + _STEP_S / 2)
+            _note_step(trainer, notes.setdefault("steps", deque(maxlen=_KEPT)))
+            notes["found"], notes["found_s"] = _found(view, trainer, list(notes["steps"])), now_s
+        found = notes.get("found")
+        if found is not None:
+            yield replace(found, onset_s=(found.onset_s or 0.0) + now_s - notes["found_s"])
+
+
+def _note_step(trainer: Trainer, steps: deque[float | None]) -> None:
+    """The length of its steps as it is now, where that is sure."""
+    rhythm = trainer.period
+    sure = rhythm is not None and rhythm.correlation >= _LEAST_CORRELATION
+    sure = sure and rhythm is not None and rhythm.seconds >= _SAMPLES * trainer.spacing_s
+    steps.append(rhythm.seconds if sure and rhythm is not None else None)
+
+
+def _found(view: View, trainer: Trainer, steps: Sequence[float | None]) -> Finding | None:
+    known_s = min(_KEPT * _STEP_S, trainer.context_s or 0.0)
+    if known_s < view.limit("before_s") + view.limit("after_s"):
+        return None
+    change = _change(view, trainer, steps, known_s)
+    if change is None or not view.above(change.slower, "slower") or _starts_anew(trainer, change.ago_s):
+        return None
+    if change.what == "its GPU" and (plays_a_part(trainer) or notebook(trainer)):
+        return None  # there is just less for it to do
+    meanwhile = tuple(_meanwhile(view, trainer, change.ago_s))
+    evidence, vouched = tuple(item for item, _ in meanwhile), any(vouches for _, vouches in meanwhile)
+    if change.what == "its GPU" and not vouched:
+        return _perhaps(view, trainer, change, evidence)
+    return _told(view, trainer, change, evidence, vouched)
+
+
+def _change(view: View, trainer: Trainer, steps: Sequence[float | None], known_s: float) -> Change | None:
+    """By the length of its steps; only where that does not show by how busy its GPU is, or by its clock."""
+    if 2 * sum(step is not None for step in steps) > len(steps):
+        found = _once(view, steps)
+        return found and Change("its steps", *found[:2], 1 - found[0] / found[1], found[2], "s")
+    busy = _once(view, _past(view, trainer.key, "busy_percent", known_s))
+    if busy is not None and busy[1] < busy[0]:
+        return Change("its GPU", *busy[:2], 1 - busy[1] / busy[0], busy[2], "%")
+    full = (trainer.duty or 0.0) >= view.limit("full")
+    clock = (
+        _once(view, _past(view, trainer.works_on[0].uuid, "sm_clock_mhz", known_s))
+        if full and trainer.works_on
+        else None
+    )
+    if clock is not None and clock[1] < clock[0]:
+        return Change("the clock of its GPU", *clock[:2], 1 - clock[1] / clock[0], clock[2], "MHz")
+    return None
+
+
+def _past(view: View, key: str, metric: str, seconds: float) -> Sequence[float | None]:
+    return view.history.values(key, metric, max(seconds, 901.0), _STEP_S)
+
+
+def _once(view: View, series: Sequence[float | None]) -> tuple[float, float, float] | None:
+    """Before, after, and how long ago; None where it did not change once and stay so."""
+    values = [value for value in series if value is not None]
+    most, least = int(view.limit("before_s") / _STEP_S), int(view.limit("after_s") / _STEP_S)
+    if len(values) < most + least:
+        return None
+    now = median(values[-_NOW:])
+    if _near(view, median(values[:least]), now):  # what is cheap comes first
+        return None
+    place = change_point(values, _LEAST)
+    if place is None or place < most or len(values) - place < least:
+        return None
+    before, after = values[:place], values[place:]
+    first, second = median(before), median(after)
+    spread = max(median(abs(value - first) for value in before), median(abs(value - second) for value in after))
+    if not first or not second or abs(first - second) < view.limit("spreads") * spread:
+        return None
+    return None if _near(view, first, now) else (first, second, len(after) * _STEP_S)
+
+
+def _near(view: View, one: float, other: float) -> bool:
+    return abs(one - other) < view.limit("slower_exit") * max(one, other)
+
+
+def _starts_anew(trainer: Trainer, ago_s: float) -> bool:
+    """Whether its loaders came with the change: then it does something else, such as an evaluation."""
+    ages = [process.age_s for process in trainer.tree[1:] if process.age_s is not None]
+    return any(abs(age_s - ago_s) <= 4 * _STEP_S for age_s in ages)
+
+
+def _meanwhile(view: View, trainer: Trainer, ago_s: float) -> Iterator[tuple[Evidence, bool]]:
+    """What else changed at that time, and whether that makes it slower whatever it does."""
+    for key, metric, text, share, more in _WITNESSES:
+        about = key or (trainer.key if metric in _OF_TREE else trainer.works_on[0].uuid if trainer.works_on else "")
+        values = _past(view, about, metric, _KEPT * _STEP_S)
+        count = max(1, round(ago_s / _STEP_S))
+        before = [value for value in values[-3 * count : -count - 1] if value is not None]
+        after = [value for value in values[-count + 1 :] if value is not None]
+        if len(before) < 4 or len(after) < 4:
+            continue
+        was, now = median(before), median(after)
+        if (now - was if more else was - now) >= max(share[0], share[1] * abs(was)):
+            yield Evidence(text=text.format(was=was, now=now), value=now, limit=was), metric not in _ITS_DOING
+    for program in _came(view, trainer, ago_s):
+        yield program, True
+
+
+_OF_TREE = {"loader_cpu", "loader_blocked", "run_wait"}
+_ITS_DOING = {"loader_cpu", "cpu_percent"}  # an evaluation changes these, too
+# subject (none: the trainer, or its GPU), metric, how it reads, by how much it must change (absolute, of what it was),
+# and whether it grows
+_BLOCKED = "its loaders were blocked on storage {now:.0%} of the time, {was:.0%} before"
+_RUN_WAIT = "its threads waited for a CPU {now:.0%} of their runnable time, {was:.0%} before"
+_WITNESSES = (
+    ("", "sm_clock_mhz", "the clock of its GPU fell from {was:.0f} to {now:.0f} MHz", (50.0, 0.05), False),
+    ("", "throttled_heat_percent", "its GPU is slowed by heat {now:.0f} % of the time", (5.0, 0.5), True),
+    ("", "power_limit_watts", "the power limit of its GPU fell from {was:.0f} to {now:.0f} W", (5.0, 0.02), False),
+    ("", "loader_cpu", "its loaders use {now:.1f} cores each, {was:.1f} before", (0.2, 0.2), True),
+    ("", "loader_blocked", _BLOCKED, (0.15, 0.0), True),
+    ("", "run_wait", _RUN_WAIT, (0.15, 0.0), True),
+    ("host", "cpu_percent", "the CPUs of the machine are {now:.0f} % busy, {was:.0f} % before", (20.0, 0.2), True),
+    ("host", "refaults_per_s", "{now:.0f} file pages a second are read again, {was:.0f} before", (500.0, 1.0), True),
+    ("host", "swap_in_per_s", "{now:.0f} pages a second come back from swap", (50.0, 1.0), True),
+)  # fmt: skip
+
+
+def _came(view: View, trainer: Trainer, ago_s: float) -> Iterator[Evidence]:
+    """Programs whose use of the CPUs rose at that time, by which they take a good part together.
+
+    By the history of their job or group: no compiler of a build is older than seconds.
+    """
+    total = view.frame.host.cpus_total
+    if not total:
+        return
+    count, rose = max(1, round(ago_s / _STEP_S)), []
+    for one in takers(view, trainer, "cpu", float(total)):
+        values = [value or 0.0 for value in _past(view, one.group, CORES, _KEPT * _STEP_S)]
+        before, after = values[-3 * count : -count - 1], values[-count + 1 :]
+        if len(before) >= 4 and len(after) >= 4:
+            more = median(after) - median(before)
+            if more >= view.limit("neighbour.named") * total:
+                rose.append((more, one))
+    if sum(more for more, _ in rose) < max(1.0, view.limit("neighbour.share") * total):
+        return
+    for _, one in sorted(rose, key=lambda each: -each[0])[:_NAMED]:
+        user = one.command.user
+        who = f" of user {user}" if user and one.command.uid != trainer.process.uid else ""
+        yield Evidence(text=f"{one.name}{who} began then and uses {one.used:.1f} CPUs", value=one.used)
+
+
+def _told(view: View, trainer: Trainer, change: Change, meanwhile: tuple[Evidence, ...], vouched: bool) -> Finding:
+    """`vouched`: something changed that is not its own doing, as longer samples are that keep its loaders busy."""
+    see = profile(view, trainer.process, _SEE)
+    meant = change.what == "its steps" and not vouched  # perhaps: a step may do more from then on
+    severity: Severity = "crit" if change.slower >= view.limit("crit_slower") and not meant else "warn"
+    why = "when something else changed" if vouched else "for a reason inside the program"
+    return view.found(
+        trainer,
+        severity,
+        f"became {100 * change.slower:.0f} % slower {ago(change.ago_s)} ago, {why}",
+        evidence=_evidence(view, change, meanwhile),
+        steps=(_OUTSIDE, see) if vouched else (see, *_INSIDE),
+        confidence=view.confidence(0.6),
+        lost_share=change.slower,
+        onset_s=change.ago_s,
+    )
+
+
+def _perhaps(view: View, trainer: Trainer, change: Change, meanwhile: tuple[Evidence, ...]) -> Finding:
+    """Its steps do not show: a GPU that has less to do is no sign that the same work takes longer."""
+    less = f"{100 * change.slower:.0f} % less busy than {ago(change.ago_s)} ago"
+    return view.found(
+        trainer,
+        "info",
+        f"keeps its GPU {less}: it became slower, or does something else",
+        evidence=_evidence(view, change, meanwhile),
+        steps=(
+            stack(view, trainer.process, "see whether it evaluates now: then all may be well"),
+            profile(view, trainer.process, _SEE),
+            *_INSIDE,
+        ),
+        confidence=view.confidence(0.4),
+        onset_s=change.ago_s,
+        state="less busy",
+    )
+
+
+def _evidence(view: View, change: Change, meanwhile: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
+    digits = 2 if change.unit == "s" else 0
+    amount = f"{change.before:.{digits}f} {change.unit}, now {change.after:.{digits}f} {change.unit}"
+    was = {"its steps": f"its steps took {amount}", "its GPU": f"its GPU was busy {amount}"}
+    less = f"{100 * change.slower:.0f} % {'fewer a second' if change.unit == 's' else 'less'}"
+    others = ", the CPUs and other programs" if view.frame.host.cpus_total else " and the CPUs"
+    return (
+        Evidence(
+            text=f"{was.get(change.what, f'{change.what} was {amount}')} ({less})",
+            value=change.after,
+            unit=change.unit,
+            limit=change.before,
+        ),
+        *(meanwhile or (Evidence(text=f"clocks, loaders, memory{others} are as before"),)),
+    )

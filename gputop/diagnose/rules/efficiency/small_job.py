@@ -1,0 +1,101 @@
+"""A rule about a job that is small for its GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gputop import units
+from gputop.diagnose.chip_activity import at_work, duty, partitioned
+from gputop.diagnose.finding import Evidence, Finding, Step
+from gputop.diagnose.program_kind import notebook, serves
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.model import Missing
+
+_TABLE = "small-job"
+
+
+def small(view: View, trainer: Trainer) -> bool:
+    """Whether a trainer asks little of GPU, CPU and device memory, and does not just wait for its loaders."""
+    shape, held = trainer.shape, _held(trainer)
+    if not view.below(trainer.duty, f"{_TABLE}.duty") or shape is None or trainer.peers or held is None:
+        return False
+    waits = trainer.loaders > 0 and (trainer.main or 0.0) <= view.limit(f"{_TABLE}.waiting")
+    return (
+        not waits
+        and view.below(shape.sigma, f"{_TABLE}.sigma")
+        and view.below(shape.high, f"{_TABLE}.peak_percent")
+        and view.below(held, f"{_TABLE}.vram")
+        and _draws_little(view, trainer)
+        and view.below(trainer.saturation, f"{_TABLE}.saturation")
+    )
+
+
+@rule(
+    "small-job",
+    "Is a job small for its GPU?",
+    level=Level.EFFICIENCY,
+    state="small",
+    short="SMALL",
+    number="R13",
+    rows=(5,),
+    needs=("busy_percent", "cpu_percent", "allowed_cpus", "power_watts or memory_busy_percent", "vram_bytes"),
+)
+def small_job(view: View) -> Iterator[Finding]:
+    """Half of a GPU's time or less, evenly, little power, CPU and device memory, for a quarter of an hour."""
+    for trainer in view.trainers():
+        if not view.knows(trainer, "duty") or not view.below(trainer.duty, "duty"):
+            continue
+        if trainer.seen_s < view.limit("for_s") or not view.knows(trainer, "cores", "allowed"):
+            continue
+        if trainer.memory_busy is None and not view.knows(trainer, "power_share"):
+            continue
+        if not view.above(trainer.duty, "least") or partitioned(trainer) or notebook(trainer) or serves(trainer):
+            continue
+        if _held(trainer) is None:
+            view.abstain(trainer, Missing(metric="vram_bytes", reason="unsupported"))
+            continue
+        busy = view.mean(trainer, "busy_percent")
+        if view.below(busy, "busy_percent") and small(view, trainer):
+            yield _little(view, trainer, busy or 0.0)
+
+
+def _draws_little(view: View, trainer: Trainer) -> bool:
+    """By power; where that is unknown, as on a vGPU, by how long its memory is in use."""
+    if trainer.power_share is None:
+        return view.below(trainer.memory_busy, f"{_TABLE}.memory_busy")
+    return view.below(trainer.power_share, f"{_TABLE}.power_share")
+
+
+def _held(trainer: Trainer) -> float | None:
+    """Share of the memory that it holds of the GPUs it works on."""
+    total, uuids = sum(gpu.vram_total_bytes or 0 for gpu in trainer.works_on), {gpu.uuid for gpu in trainer.works_on}
+    held = [share.vram_bytes for share in trainer.process.gpus if share.kind != "graphics" and share.uuid in uuids]
+    return sum(part or 0 for part in held) / total if total and None not in held else None
+
+
+def _little(view: View, trainer: Trainer, busy: float) -> Finding:
+    held, cpus = 100 * (_held(trainer) or 0.0), 100 * (trainer.saturation or 0.0)
+    several = max(2, min(8, int(90 / max(1.0, busy)), int(90 / max(1.0, held))))
+    return view.found(
+        trainer,
+        "info",
+        "is a small job for its GPU: there is little to win in it",
+        evidence=(
+            duty(trainer, busy, view.limit("busy_percent")),
+            Evidence(text=f"for {units.ago(trainer.seen_s)} or longer", value=trainer.seen_s, unit="s",
+                     limit=view.limit("for_s")),
+            Evidence(text=f"holds {held:.0f} % of its memory", value=held, unit="%", limit=100 * view.limit("vram")),
+            Evidence(text=f"uses {cpus:.0f} % of its CPUs", value=cpus, unit="%", limit=100 * view.limit("saturation")),
+            *at_work(trainer),
+        ),
+        steps=(
+            Step(text=f"run about {several} like it on this GPU at once, with MPS between them",
+                 command="nvidia-cuda-mps-control -d"),
+            Step(text="or use a smaller GPU, or a slice of one (MIG 1g)"),
+            Step(text="a larger batch, if the run may have one"),
+        ),
+        confidence=0.7,
+        lost_share=trainer.lost,
+    )  # fmt: skip

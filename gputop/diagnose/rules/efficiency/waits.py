@@ -1,0 +1,436 @@
+"""Rules about a GPU that waits for the training thread: for kernel launches, copies, logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gputop.diagnose.alternation import by_turns, little_while_busy
+from gputop.diagnose.alternation import evidence as together
+from gputop.diagnose.chip_activity import BY_UNITS, at_work, capacity
+from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.program_kind import serves, torchlike
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.starvation import (
+    EITHER,
+    at_most,
+    busy,
+    each_loader,
+    gaps,
+    lone,
+    oversubscribed,
+    shared,
+    told_of,
+    told_to_load,
+    used,
+    waits_for_cpu,
+    waits_for_storage,
+)
+from gputop.diagnose.steps import aside, pins, stack
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.labels import amount
+from gputop.model import Missing, Role
+
+_MORE_OFTEN = "whether it writes in every second shows where somebody looks every second: gputop --interval 1"
+_STALLS_TABLE = "sync-log-stall"
+_PAUSE_S = 0.9  # as long as a second, give or take a sample
+_WORKS_PERCENT = 10.0  # of a core, by a child: who sends logs to a server takes less
+
+
+def writes(view: View, trainer: Trainer) -> bool:
+    """Whether the process itself writes all the time, as one does who logs at every step."""
+    if any(name.startswith("pt_gloo") for name, _ in trainer.process.thread_names):
+        return False  # it writes to the other ranks
+    bound, helped = view.limit(f"{_STALLS_TABLE}.write_bytes_per_s"), _helped(trainer)
+    most, own = view.limit(f"{_STALLS_TABLE}.most_bytes_per_s"), view.mean(trainer.process, "write_chars_per_s") or 0.0
+    if (trainer.write_chars or 0.0) >= bound and own <= most:
+        steady = _often(view, trainer, "write_bytes_per_s" if helped else "write_chars_per_s", bound)
+        if view.above(steady, f"{_STALLS_TABLE}.steady"):
+            return True
+    if trainer.loaders or helped:  # it writes to them too: what they shall do next
+        return False
+    calls = view.mean(trainer.process, "write_calls_per_s")
+    if not calls or own / calls < view.limit(f"{_STALLS_TABLE}.call_bytes"):
+        return False  # no text is that short: threads wake each other, through a pipe or an eventfd
+    return view.above(
+        _often(view, trainer, "write_calls_per_s", view.limit(f"{_STALLS_TABLE}.calls_per_s")),
+        f"{_STALLS_TABLE}.steady",
+    )
+
+
+def _helped(trainer: Trainer) -> bool:
+    """Whether children work for it that are no loaders, as environments do that it steps through pipes."""
+    return any(one.role is Role.OTHER and (one.cpu_percent or 0.0) >= _WORKS_PERCENT for one in trainer.tree[1:])
+
+
+def _often(view: View, trainer: Trainer, metric: str, bound: float) -> float | None:
+    """The share of seconds in which the process, without its children, wrote so much; of a minute, half of it known."""
+    seconds = min(60.0, trainer.phase_s)
+    window = view.window(trainer.process, metric, seconds, whole=True)
+    return window.share_above(bound) if window.covered >= 0.5 and seconds >= 30 else None
+
+
+@rule(
+    "sync-log-stall",
+    "Does training stop to write logs or pictures?",
+    level=Level.CAUSE,
+    state="writes",
+    short="LOG",
+    confirmed_by=("logs", "sync"),
+    number="R14",
+    rows=(12,),
+    needs=("busy_percent", "main_thread_percent", "write_chars_per_s"),
+    partly=("cpu_percent", "blocked_percent", "read_chars_per_s"),
+)
+def sync_log_stall(view: View) -> Iterator[Finding]:
+    """The GPU has short gaps, loaders are idle, and the main thread works in the gaps and writes in every second."""
+    for trainer in view.trainers():
+        if serves(trainer) or not view.knows(trainer, "duty", "main") or not view.below(trainer.duty, "duty"):
+            continue
+        if view.usual_step_s > view.limit("step_s"):
+            # whoever writes now and then seems to write all the time
+            view.abstain(trainer, Missing(metric="write_chars_per_s", reason="stale", unlock=_MORE_OFTEN))
+            continue
+        if not used(view, trainer) or not _loads_little(view, trainer):
+            continue
+        if not view.knows(trainer, "write_chars") or (trainer.main or 0.0) < view.limit("main") * trainer.lost:
+            continue
+        if _paused(view, trainer) > view.limit("pauses") or waits_for_cpu(view, trainer) or shared(view, trainer):
+            continue
+        if writes(view, trainer):
+            yield _stops(view, trainer)
+
+
+def _paused(view: View, trainer: Trainer) -> float:
+    """The share of time in pauses of a second and more: what is written in these is no log of each step."""
+    busy = view.window(trainer, "busy_percent")
+    idle = 1 - (busy.share_above(view.limit("pause_percent")) or 0.0)
+    seconds = min(view.limit("window_s"), trainer.phase_s)
+    long = [one.length_s for one in view.pauses(trainer).lately(seconds) if one.length_s >= _PAUSE_S]
+    return max(idle, sum(long) / max(1.0, seconds))
+
+
+def _loads_little(view: View, trainer: Trainer) -> bool:
+    if trainer.loaders:
+        known = view.knows(trainer, "loader_blocked", "loader_cpu")
+        calm = known and view.below(trainer.loader_blocked, "starved.blocked")
+        return calm and view.below(trainer.loader_cpu, "loader_cpu")
+    return view.knows(trainer, "read_chars") and trainer.read_chars < view.limit("loader-in-main.read_bytes_per_s")  # type: ignore[operator]
+
+
+def _stops(view: View, trainer: Trainer) -> Finding:
+    written = view.mean(trainer.process, "write_chars_per_s") or 0.0
+    calls, main = view.mean(trainer.process, "write_calls_per_s") or 0.0, 100 * (trainer.main or 0.0)
+    each = 100 * (trainer.loader_cpu or 0.0)
+    are = f"{amount(trainer.loaders, 'loader')} {'are' if trainer.loaders > 1 else 'is'}"
+    idle = f"its {are} idle ({each:.0f} % of a core)" if trainer.loaders else "it reads nothing"
+    return view.found(
+        trainer,
+        "warn",
+        "stops to write, perhaps logs or pictures at every step",
+        evidence=(
+            busy(view, trainer, "duty"),
+            Evidence(text=f"its process writes {written / 1e6:.1f} MB/s in {calls:.0f} calls a second", value=written,
+                     unit="B/s", limit=view.limit("write_bytes_per_s")),
+            Evidence(text=f"main thread {main:.0f} % of a core; {idle}", value=main, unit="%"),
+        ),
+        steps=(
+            stack(view, trainer.process, "see where its main thread is: item, cpu, print, save_image, wandb?"),
+            Step(text="log every 50 steps, pictures every epoch",
+                 command="if step % 50 == 0: logger.log(loss=loss.item())"),
+            Step(text="add losses up on the GPU, and fetch the sum", command="total += loss.detach()"),
+            Step(text="write from another thread or process"),
+            Step(text="find what waits for the GPU", command='torch.cuda.set_sync_debug_mode("warn")'),
+        ),
+        confidence=0.5,
+        lost_share=trainer.lost,
+    )  # fmt: skip
+
+
+_TRANSFERS_TABLE = "h2d-transfer-bound"
+_COPY = "x = x.to('cuda', non_blocking=True)"
+
+
+def transfers(view: View, trainer: Trainer) -> bool:
+    """Whether copies may be what its GPUs wait for: of batches, or of states that an optimizer on the CPU works on."""
+    if _both_ways(view, trainer):
+        return (trainer.own or 0.0) >= view.limit("loader-in-main.cores")
+    return _down(view, trainer)
+
+
+def _down(view: View, trainer: Trainer) -> bool:
+    """Whether they wait for what comes from the host: a link near its limit, or a main thread that copies."""
+    return _much(view, trainer) and not _both_ways(view, trainer) and (_full(view, trainer) or _copies(view, trainer))
+
+
+def _much(view: View, trainer: Trainer) -> bool:
+    return (trainer.pcie_rx or 0.0) >= view.limit(f"{_TRANSFERS_TABLE}.bytes_per_s")
+
+
+def _both_ways(view: View, trainer: Trainer) -> bool:
+    """Whether as much goes up as of states that live in host memory, by design; weights come more often than that."""
+    sent = trainer.pcie_tx or 0.0
+    return _much(view, trainer) and sent >= view.limit(f"{_TRANSFERS_TABLE}.both_ways") * (trainer.pcie_rx or 0.0)
+
+
+def _full(view: View, trainer: Trainer) -> bool:
+    """Half of the time, or longer, one of its links is nearly as fast as it can be."""
+    for gpu in trainer.works_on:
+        most = capacity(gpu)
+        if most is None or (view.mean(gpu, "pcie_rx_bytes_per_s", 30) or 0.0) < 0.25 * most:
+            continue
+        near = view.window(gpu, "pcie_rx_bytes_per_s", 30).share_above(view.limit(f"{_TRANSFERS_TABLE}.link") * most)
+        if view.above(near, f"{_TRANSFERS_TABLE}.samples"):
+            return True
+    return False
+
+
+def _copies(view: View, trainer: Trainer) -> bool:
+    """Copies from memory that is not pinned take the main thread's time, and are far from the limit of the link.
+
+    All of its time, or all that its GPU is idle.
+    """
+    if trainer.loaders and not view.below(trainer.loader_cpu, f"{_TRANSFERS_TABLE}.loader_cpu"):
+        return False
+    always = view.below(trainer.sm, f"{_TRANSFERS_TABLE}.sm") and view.above(trainer.main, f"{_TRANSFERS_TABLE}.main")
+    return always or by_turns(view, trainer)
+
+
+@rule(
+    "h2d-transfer-bound",
+    "Does a GPU wait for copies from the host?",
+    level=Level.EFFICIENCY,
+    state="copy wait",
+    short="COPY",
+    confirmed_by=("pageable-copies", "copies-in-the-way"),
+    number="R15",
+    rows=(45, 61, 66),
+    needs=("busy_percent", "pcie_rx_bytes_per_s"),
+    partly=("main_thread_percent", "sm_active_percent"),
+)
+def h2d_transfer_bound(view: View) -> Iterator[Finding]:
+    """It has gaps while much comes over PCIe: all that the link carries, or what one thread can copy."""
+    for trainer in view.trainers():
+        if serves(trainer) or not view.knows(trainer, "duty", "pcie_rx") or not view.below(trainer.duty, "duty"):
+            continue
+        if not used(view, trainer):
+            continue
+        if not _down(view, trainer):
+            if _much(view, trainer) and view.knows(trainer, "main") and view.above(trainer.main, "main"):
+                view.knows(trainer, "sm", unlock=BY_UNITS)  # without it, who copies looks like who computes
+            continue
+        if not waits_for_cpu(view, trainer) and not waits_for_storage(view, trainer) and not shared(view, trainer):
+            yield _waits(view, trainer)
+
+
+def _waits(view: View, trainer: Trainer) -> Finding:
+    gpu, full = trainer.works_on[0], _full(view, trainer)
+    most, main = capacity(gpu), 100 * (trainer.main or 0.0)
+    of = f" of {most / 1e9:.1f}" if most else ""
+    evidence = [
+        Evidence(
+            text=f"PCIe to the GPU {(trainer.pcie_rx or 0) / 1e9:.1f}{of} GB/s", value=trainer.pcie_rx, unit="B/s",
+            limit=view.limit("link") * most if most and full else view.limit("bytes_per_s"),
+        ),
+        busy(view, trainer, "duty"),
+        *at_work(trainer, limits={} if full else {"SMs": view.limit("sm")}),
+    ]  # fmt: skip
+    if not full:
+        limit = 100 * view.limit("main")
+        evidence.append(Evidence(text=f"main thread {main:.0f} % of a core", value=main, unit="%", limit=limit))
+    steps = [*(_of_states(trainer, _pageable(view, trainer, full)) if _states(view, trainer) else _of_batches(trainer))]
+    if gpu.pcie_generation and gpu.pcie_generation_max and gpu.pcie_generation < gpu.pcie_generation_max:
+        steps.append(
+            Step(text=f"its link runs at generation {gpu.pcie_generation} of {gpu.pcie_generation_max}: check the slot")
+        )
+    return view.found(
+        trainer,
+        "warn",
+        "waits for copies to its GPU",
+        evidence=tuple(evidence),
+        steps=tuple(steps),
+        confidence=0.6 if full else 0.5,
+        lost_share=trainer.lost,
+    )
+
+
+def _states(view: View, trainer: Trainer) -> bool:
+    """Whether it has no data to send, as far as anybody can tell: no loaders, and nothing that it reads."""
+    reads = trainer.taken
+    quiet = reads is not None and reads < view.limit("loader-in-main.read_bytes_per_s")
+    return quiet and not trainer.loaders and not pins(trainer)
+
+
+def _pageable(view: View, trainer: Trainer, full: bool) -> bool:
+    """Whether it copies no faster than one thread does from memory that is not pinned."""
+    return not full and view.below(trainer.pcie_rx, "pageable_bytes_per_s")
+
+
+def _of_states(trainer: Trainer, pageable: bool) -> Iterator[Step]:
+    """Steps for who streams its model through the GPU; batches that lie in memory look the same.
+
+    Frameworks that offload do so from pinned memory, which fills the link (an H200: 55 GB/s); of pageable memory a
+    thread copies 9 GB/s, whatever the link carries.
+    """
+    command = f"x = x.pin_memory(); {_COPY}" if torchlike(trainer) else None
+    if pageable:
+        yield Step(
+            text="copy from pinned memory: from pageable memory one thread copies 10 GB/s at most, whatever the link "
+            "carries; or keep what fits on the GPU",
+            command=command,
+        )
+    yield Step(text=f"weights or optimizer states in host memory: offload less of them: {at_most(trainer)}")
+    yield Step(text="offloaded all the same: a larger batch, so that there is more to compute for each copy")
+    if not pageable:
+        yield Step(
+            text="batches that lie in host memory: keep them on the GPU, or copy them from pinned memory",
+            command=command,
+        )
+
+
+def _of_batches(trainer: Trainer) -> Iterator[Step]:
+    torch = torchlike(trainer)
+    if pins(trainer):
+        yield Step(text="copy without waiting", command=_COPY)
+    else:
+        command = f"DataLoader(..., pin_memory=True); {_COPY}" if torch else None
+        yield Step(text="copy from pinned memory, which it is not seen to do", command=command)
+    yield Step(text=f"copy the next batch while this one computes, in a stream of its own: {at_most(trainer)}")
+    yield Step(text="send bytes and make floats of them on the GPU: uint8 images are a quarter of fp32")
+
+
+# how the frameworks launch many kernels at once
+_AT_ONCE: dict[str, tuple[str, str | None]] = {
+    "torch": ("with CUDA graphs", 'model = torch.compile(model, mode="reduce-overhead")'),
+    "tensorflow": ("compiled into one program", "@tf.function(jit_compile=True)"),
+    "jax": ("compiled into one program", "step = jax.jit(step)"),
+}
+_SURE = "make sure: the stack of its main thread must not be in the DataLoader"
+
+
+@rule(
+    "overhead-bound",
+    "Does a GPU wait for kernels to be launched?",
+    level=Level.EFFICIENCY,
+    state="launch wait",
+    short="LAUNCH",
+    confirmed_by=("launch-bound",),
+    number="R12",
+    rows=(26, 52, 55, 57, 65),
+    needs=("busy_percent", "main_thread_percent", "sm_active_percent or power_watts or memory_busy_percent"),
+    partly=("cpu_percent", "read_chars_per_s"),
+)
+def overhead_bound(view: View) -> Iterator[Finding]:
+    """The main thread never rests, loaders do, nothing is read, and the GPU is idle in gaps too short to see.
+
+    Or that thread rests only while the GPU is busy, and the GPU has small kernels.
+    """
+    for trainer in view.trainers():
+        if not view.knows(trainer, "duty", "main") or not view.below(trainer.duty, "duty"):
+            continue
+        if not view.above(trainer.duty, "least_duty"):
+            continue
+        turns = not view.above(trainer.main, "main") and by_turns(view, trainer)
+        if turns:
+            small = not gaps(view, trainer) and little_while_busy(view, trainer)
+        else:
+            small = view.above(trainer.main, "main") and _even(view, trainer) and _works_little(view, trainer)
+        if not small or not _loads_nothing(view, trainer) or view.once(("loads", trainer.identity), lambda: False):
+            continue
+        if oversubscribed(view, trainer) or waits_for_cpu(view, trainer) or shared(view, trainer) or serves(trainer):
+            continue
+        if not lone(trainer) and not _sure(view, trainer):
+            continue  # its main thread may spin until others are done
+        severity, against = view.by_share(trainer.lost), view.against
+        if severity is not None and not writes(against, trainer) and not transfers(against, trainer):
+            yield _held_up(view, trainer, severity, turns)
+
+
+def _held_up(view: View, trainer: Trainer, severity: Severity, turns: bool) -> Finding:
+    main = 100 * (trainer.main or 0.0)
+    sure = _sure(view, trainer)
+    return view.found(
+        trainer,
+        severity if sure or severity != "crit" else "warn",
+        "is held up by its main thread: the GPU waits for kernels to be launched" if sure else EITHER,
+        evidence=(
+            busy(view, trainer, "duty"),
+            together(view, trainer)
+            if turns
+            else Evidence(
+                text=f"main thread {main:.0f} % of a core", value=main, unit="%", limit=100 * view.limit("main")
+            ),
+            _loaders(view, trainer),
+            *at_work(trainer),
+        ),
+        steps=(*_fewer(trainer), stack(view, trainer.process, _SURE))
+        if sure
+        else (*_which(view, trainer), *_fewer(trainer, "in the model: ")),
+        confidence=0.6 if trainer.loaders else 0.5,
+        lost_share=trainer.lost,
+    )
+
+
+def _sure(view: View, trainer: Trainer) -> bool:
+    """Whether it does launch. Without loaders it may load its data itself, from memory, or simulate a world."""
+    return trainer.loaders > 0 or told_of(view, trainer, "launch-bound")
+
+
+def _which(view: View, trainer: Trainer) -> tuple[Step, ...]:
+    """What tells the two apart, and what helps against the other one."""
+    look = stack(view, trainer.process, "see where its main thread is: in the model, in its data, or in a simulation")
+    apart = aside(view, trainer, "in its data: load in processes of their own")
+    return look, apart if torchlike(trainer) else replace(apart, command=None)
+
+
+def _fewer(trainer: Trainer, where: str = "") -> tuple[Step, ...]:
+    """What makes fewer launches, in the framework that it uses."""
+    libraries = ("torch",) if torchlike(trainer) else trainer.process.libraries
+    framework = next((name for name in _AT_ONCE if name in libraries), "")
+    how, command = _AT_ONCE.get(framework, ("with CUDA graphs", None))
+    python = "a fused optimizer; no Python loops over tensors; fewer .item() and .cpu()"
+    return (
+        Step(text=f"{where}launch many kernels at once, {how}: {at_most(trainer)}", command=command),
+        Step(text="double the batch: if samples a second double too, this was it"),
+        Step(text=python if framework == "torch" else "no loops over arrays; fetch fewer values from the GPU"),
+    )
+
+
+def _even(view: View, trainer: Trainer) -> bool:
+    """Whether gaps are too short to be seen: longer ones are those of something else.
+
+    Where it is busy for a tenth of the time samples of less than 5 % are not empty: those of an even series are alike.
+    """
+    shape = trainer.shape
+    if shape is None or not trainer.flat or not view.below(shape.sigma, "sigma"):
+        return False
+    return view.below(shape.empty, "empty") or (shape.mean > 0 and view.below(shape.sigma / shape.mean, "varies"))
+
+
+def _loads_nothing(view: View, trainer: Trainer) -> bool:
+    if trainer.loaders:
+        return view.knows(trainer, "loader_cpu") and view.below(trainer.loader_cpu, "loader_cpu")
+    if told_to_load(view, trainer):
+        return False
+    return view.knows(trainer, "read_chars") and trainer.read_chars < view.limit("loader-in-main.read_bytes_per_s")  # type: ignore[operator]
+
+
+def _works_little(view: View, trainer: Trainer) -> bool:
+    """Whether little of the chip is used while it is: a large kernel would not wait for the next one.
+
+    By its multiprocessors; else by its power; else, as on a vGPU, by how long its memory is in use.
+    """
+    if trainer.sm is not None:
+        return view.below(trainer.sm, "sm")
+    if trainer.power_share is None and trainer.memory_busy is not None:
+        return view.below(trainer.memory_busy, "memory_busy")
+    return view.knows(trainer, "power_share") and view.below(trainer.power_share, "power_share")
+
+
+def _loaders(view: View, trainer: Trainer) -> Evidence:
+    if not trainer.loaders:
+        return Evidence(text="no loaders, and it reads nothing", value=trainer.read_chars, unit="B/s")
+    each = 100 * (trainer.loader_cpu or 0.0)
+    text = f"{each_loader(trainer)} {each:.0f} % of a core, not fully used"
+    return Evidence(text=text, value=each, unit="%", limit=100 * view.limit("loader_cpu"))

@@ -1,0 +1,231 @@
+"""Whether a trainer works on the CPU for many seconds, then on its GPU, and so on: as who learns by playing does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from statistics import mean, pstdev
+from typing import NamedTuple
+
+from gputop import labels
+from gputop.diagnose.alternation import by_turns, works_while_busy
+from gputop.diagnose.alternation import evidence as together
+from gputop.diagnose.cpu_budget import unused
+from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.pauses import Pause
+from gputop.diagnose.program_kind import notebook, plays_a_part, serves, torchlike
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.rules.efficiency.waits import transfers, writes
+from gputop.diagnose.starvation import at_most, begins, busy, gaps, lone, shared, starved, told_to_load
+from gputop.diagnose.steps import aside, first_loaders, settings, stack
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View, past_seconds
+from gputop.labels import amount
+from gputop.units import ago
+
+_TABLE = "loader-in-main"
+
+
+class Spells(NamedTuple):
+    """How long its GPU has no work, how often, how many times that was seen, and how busy its main thread was then."""
+
+    length_s: float
+    every_s: float
+    times: int
+    main: float
+
+    @property
+    def share(self) -> float:
+        """The share of the GPU's time that is lost so."""
+        return min(1.0, self.length_s / self.every_s)
+
+
+def spells(view: View, trainer: Trainer) -> Spells | None:
+    """Those of a trainer without loaders, alone on its GPU; None where there are too few, or they are explained.
+
+    Shorter shares of its time may be an evaluation, which is another rule's subject.
+    """
+    if trainer.loaders or trainer.compiling or not lone(trainer) or shared(view, trainer):
+        return None
+    if serves(trainer) or notebook(trainer) or plays_a_part(trainer):
+        return None
+    long = [one for one in view.pauses(trainer).lately(view.limit(f"{_TABLE}.spells_s")) if _long(view, one)]
+    if len(long) < view.limit(f"{_TABLE}.spells"):
+        return None
+    every_s = mean(after.start_s - before.start_s for before, after in pairwise(long))
+    ended = [one.length_s for one in long if one.ended]
+    found = Spells(mean(ended), every_s, len(long), mean(_main(view, trainer, one) for one in long))
+    over = view.frame.mono_s - long[-1].end_s > view.limit("evaluation-phase.missed") * every_s
+    alike = pstdev(ended) <= view.limit("evaluation-phase.lengths") * found.length_s
+    much = found.share > view.limit("evaluation-phase.share") and found.main >= view.limit(f"{_TABLE}.main")
+    return found if alike and much and not over else None
+
+
+def _long(view: View, pause: Pause) -> bool:
+    """Whether one takes seconds, and no checkpoint and no start of loaders is why."""
+    written = pause.written >= view.limit("checkpoint-stall.written_bytes")
+    return pause.length_s >= view.limit(f"{_TABLE}.spell_s") and pause.cause is None and not written
+
+
+def _main(view: View, trainer: Trainer, pause: Pause) -> float:
+    """Cores that its main thread used in one."""
+    seconds = past_seconds(view, trainer.key, "main", pause.start_s, pause.length_s)
+    return mean(known) if (known := [value for value in seconds if value is not None]) else 0.0
+
+
+@rule(
+    "loader-in-main",
+    "Does the training process load its own data?",
+    level=Level.STARVED,
+    state="input wait",
+    short="WAIT",
+    confirmed_by=("loads-in-main",),
+    number="R06",
+    rows=(11, 21, 26, 33, 45),
+    needs=("busy_percent", "main_thread_percent", "cpu_percent"),
+)
+def loader_in_main(view: View) -> Iterator[Finding]:
+    """No loaders, one thread fully busy, and signs that it reads: launching kernels looks the same without them.
+
+    What its own processes send it is not read: environments do, and simulate.
+    """
+    for trainer in view.trainers():
+        if found := spells(view, trainer):
+            view.once(("loads", trainer.identity), lambda: True)
+            yield _by_spells(view, trainer, found)
+            continue
+        if trainer.loaders or serves(trainer) or not view.knows(trainer, "duty", "main", "cores"):
+            continue
+        severity = view.by_share(trainer.lost)
+        if severity is None or not starved(view, trainer):
+            continue
+        data = _reads(view, trainer) or told_to_load(view, trainer)
+        if busy_alone(view, trainer):
+            itself = loads_itself(view, trainer)
+            if data or itself or _long_gaps(view, trainer):
+                view.once(("loads", trainer.identity), lambda: True)  # and does not wait for launches
+                yield _alone(view, trainer, severity, turns=False)
+        elif _takes_turns(view, trainer) and (data or gaps(view, trainer) or works_while_busy(view, trainer)):
+            yield _alone(view, trainer, severity, turns=True)
+
+
+def busy_alone(view: View, trainer: Trainer) -> bool:
+    """Whether it has no loaders, and its main thread never rests while nothing else of it works."""
+    if trainer.loaders or serves(trainer):
+        return False
+    return view.above(trainer.main, "loader-in-main.main") and view.below(trainer.cores, "loader-in-main.cores")
+
+
+def loads_itself(view: View, trainer: Trainer) -> bool:
+    """Whether its GPU, which gets some work all the time, gets less than launches alone would give it.
+
+    Who has just begun may still compile, a notebook or an evaluation rests as it likes, a rank waits for others, and
+    copies or writes may be what takes the time.
+    """
+    if not busy_alone(view, trainer) or not view.below(trainer.duty, "loader-in-main.launches") or not lone(trainer):
+        return False
+    steady = (trainer.touched or 0.0) >= view.limit("loader-in-main.steady")
+    if notebook(trainer) or plays_a_part(trainer) or (begins(view, trainer) and not steady):
+        return False
+    return not writes(view.against, trainer) and not transfers(view.against, trainer)
+
+
+def _long_gaps(view: View, trainer: Trainer) -> bool:
+    """Whether its GPU is seen to do nothing for much longer than it takes to launch kernels."""
+    return trainer.shape is not None and not trainer.flat and view.above(trainer.shape.empty, "empty")
+
+
+def _takes_turns(view: View, trainer: Trainer) -> bool:
+    """Whether its main thread works whenever its GPU does not, and neither writes nor copies are that work."""
+    if not by_turns(view, trainer):
+        return False
+    return not writes(view.against, trainer) and not transfers(view.against, trainer)
+
+
+_ITSELF = "loads its data in the training process{}"
+_PERHAPS = "works on the CPU between its steps: it loads its data itself{}, or computes something else"
+_TOLD = " (num_workers=0)"  # as a DataLoader of PyTorch is
+
+
+def _alone(view: View, trainer: Trainer, severity: Severity, turns: bool) -> Finding:
+    """Who reads as well loads; who is seen not to may have its data in memory, or simulate the world it learns in."""
+    sure = (trainer.taken is None and not turns) or _reads(view, trainer) or told_to_load(view, trainer)
+    torch = torchlike(trainer)
+    times = at_most(trainer, max(2, first_loaders(view, trainer)))
+    loaders = aside(view, trainer, f"load in processes of their own: {times}", more=f", {settings(trainer)}")
+    look = (stack(view, trainer.process, "see what its main thread does"),) if _python(trainer) else ()
+    elsewhere = replace(loaders, text=f"{'in the DataLoader' if torch else 'if that is its input'}: {loaders.text}")
+    main, left = 100 * (trainer.main or 0.0), unused(view, trainer)
+    idle = "" if left is None or not trainer.allowed else f", {left:.0f} of {amount(trainer.allowed, 'core')} idle"
+    read = Evidence(
+        text=f"it reads {(trainer.taken or 0) / 1e6:.0f} MB/s itself",
+        value=trainer.taken,
+        unit="B/s",
+        limit=view.limit("read_bytes_per_s"),
+    )
+    return view.found(
+        trainer,
+        "warn" if severity == "crit" else severity,
+        (_ITSELF if sure else _PERHAPS).format(_TOLD if torch else ""),
+        evidence=(
+            busy(view, trainer),
+            together(view, trainer)
+            if turns
+            else Evidence(
+                text=f"no loaders, main thread {main:.0f} % busy{idle}",
+                value=main,
+                unit="%",
+                limit=100 * view.limit("main"),
+            ),
+            *((read,) if _reads(view, trainer) else ()),
+        ),
+        steps=(loaders, *look) if sure else (*look, elsewhere),
+        confidence=view.confidence(0.5 if not sure else 0.6 if turns else 0.7, trainer.taken),
+        lost_share=trainer.lost,
+    )
+
+
+def _by_spells(view: View, trainer: Trainer, found: Spells) -> Finding:
+    """It may play, simulate, evaluate or prepare its data then: from outside these look the same."""
+    each, every = ago(round(found.length_s)), ago(round(found.every_s))
+    bound = labels.at_most(found.share) if found.share < 1 else "faster"
+    prepare = aside(view, trainer, f"prepares data: load in processes of their own, {settings(trainer)}")
+    return view.found(
+        trainer,
+        "warn",  # it may have to be so
+        f"works on the CPU for {each} every {every} while its GPU idles",
+        evidence=(
+            Evidence(
+                text=f"GPU idle {each} at a time, {found.times} times so far: {100 * found.share:.0f} % of its time",
+                value=100 * found.share,
+                unit="%",
+                limit=100 * view.limit("evaluation-phase.share"),
+            ),
+            Evidence(
+                text=f"main thread {100 * found.main:.0f} % busy meanwhile, no loaders",
+                value=100 * found.main,
+                unit="%",
+                limit=100 * view.limit("main"),
+            ),
+        ),
+        steps=(
+            *((stack(view, trainer.process, "see what it does then"),) if _python(trainer) else ()),
+            Step(text=f"plays or simulates: several environments in processes of their own, {bound}"),
+            Step(text="and collect the next rollouts while the GPU learns from the last"),
+            prepare,
+        ),
+        confidence=view.confidence(0.7),
+        lost_share=found.share,
+    )
+
+
+def _reads(view: View, trainer: Trainer) -> bool:
+    return view.above(trainer.taken, "read_bytes_per_s")
+
+
+def _python(trainer: Trainer) -> bool:
+    """Whether a look at its stack may show anything: a program in C++ with no framework of Python has none of it."""
+    process = trainer.process
+    known = process.libraries and not {"torch", "jax", "tensorflow"} & set(process.libraries)
+    return not known or any("python" in word.rpartition("/")[2] for word in (process.name, *process.command[:1]))

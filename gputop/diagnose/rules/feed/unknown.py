@@ -1,0 +1,211 @@
+"""A rule about a GPU that waits for something that does not show from outside: it guesses nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from gputop.diagnose.alternation import by_turns
+from gputop.diagnose.finding import Abstained, Evidence, Finding, Severity, Step
+from gputop.diagnose.program_kind import notebook, plays_a_part, torchlike, trains
+from gputop.diagnose.rule import RULES, Level, rule
+from gputop.diagnose.rules.efficiency.small_job import small
+from gputop.diagnose.starvation import EITHER, busy, lone, starved, waiting
+from gputop.diagnose.steps import aside, profile, stack
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.diagnose.wchan import Wait, asleep
+from gputop.labels import amount
+from gputop.model import Missing
+
+_SUSPECTS = "waits, cause unknown; main clue: {}"
+_HIDDEN = "waits for something that may be in what this user cannot read"
+_BOUND = Missing(metric="busy_percent", reason="unsupported", unlock="SM activity is only a lower bound of GPU busy")
+
+
+class Cause(NamedTuple):
+    """Something a GPU may wait for, how much there is of it, and from where on it would be the reason."""
+
+    text: str
+    value: float | None
+    limit: float
+    unit: str = "%"
+
+    @property
+    def suspect(self) -> bool:
+        """Whether there is enough of it to be the reason, though no rule is sure that it is."""
+        return self.value is not None and self.value >= self.limit
+
+    @property
+    def said(self) -> str:
+        """With its value."""
+        value = self.value or 0.0
+        return self.text.format(f"{value:.0f} %" if self.unit == "%" else f"{value / 1e6:.0f} MB/s")
+
+    @property
+    def evidence(self) -> Evidence:
+        """What it is, and whether it may be the reason."""
+        word = "not ruled out" if self.suspect else "ruled out"
+        return Evidence(text=f"{word}: {self.said}", value=self.value, unit=self.unit, limit=self.limit)
+
+
+@rule(
+    "starved-cause-unknown",
+    "Does a GPU wait for something that does not show?",
+    level=Level.STARVED,
+    state="idle gaps",
+    short="WAIT",
+    last=True,
+    number="R51",
+    rows=(4, 25, 33, 35),
+    needs=("busy_percent",),
+)
+def starved_cause_unknown(view: View) -> Iterator[Finding]:
+    """The GPU waits and no other rule says why: what was ruled out, each with its value, and how to find out."""
+    for trainer in view.trainers():
+        notes, now_s = view.notes(trainer), view.frame.mono_s
+        if not view.knows(trainer, "duty"):
+            continue  # in the first seconds of a phase: it may wait as before
+        if not starved(view, trainer):
+            notes.pop("since_s", None)
+            continue
+        if trainer.duty_by and trainer.duty_by.lower_bound:
+            view.abstain(trainer, _BOUND)  # with no cause to be seen, it may not wait at all
+            continue
+        if now_s - notes.setdefault("since_s", now_s) < view.limit("after_s"):
+            continue
+        severity = view.by_share(trainer.lost)
+        if severity is None or notebook(trainer) or plays_a_part(trainer) or small(view.against, trainer):
+            continue
+        if not trains(trainer):
+            severity = "info"  # it may wait for whoever uses it
+        found = _waits(view, trainer, "warn" if severity == "crit" else severity)
+        yield replace(found, onset_s=now_s - notes["since_s"])
+
+
+def _waits(view: View, trainer: Trainer, severity: Severity) -> Finding:
+    either = _either(view, trainer)
+    causes, hidden = list(_causes(view, trainer)), list(_hidden(view, trainer))
+    clue = next((cause for cause in causes if cause.suspect), None)
+    told = _HIDDEN if hidden else "waits, and no usual cause shows"
+    if clue is not None:
+        told = _SUSPECTS.format(clue.said)
+    return view.found(
+        trainer,
+        severity,
+        EITHER if either else told,
+        evidence=(busy(view, trainer), *_open(causes), *_silent(hidden), *_closed(causes)),
+        steps=(*_unlocks(hidden), *_keys(view, trainer, either)),
+        confidence=0.6 if trains(trainer) else 0.4,
+        lost_share=trainer.lost,
+    )
+
+
+def _either(view: View, trainer: Trainer) -> bool:
+    """Whether one thread does all there is to do, for nobody but its own GPU."""
+    busy_main = trainer.main is not None and trainer.main >= view.limit("loader-in-main.main")
+    one_core = trainer.cores is not None and trainer.cores <= view.limit("loader-in-main.cores")
+    return ((busy_main and one_core) or by_turns(view.against, trainer)) and not trainer.loaders and lone(trainer)
+
+
+def _hidden(view: View, trainer: Trainer) -> Iterator[Abstained]:
+    """Rules that might know what it waits for, and could not judge because this user may not read what they need."""
+    for one in view.abstained:
+        about = trainer.identity in one.subject.processes
+        if about and RULES[one.rule].level in (Level.CAUSE, Level.STARVED):
+            denied = tuple(missing for missing in one.missing if missing.reason == "denied")
+            if denied:
+                yield replace(one, missing=denied)
+
+
+def _silent(hidden: Sequence[Abstained]) -> Iterator[Evidence]:
+    for one in hidden:
+        names = ", ".join(missing.metric for missing in one.missing)
+        yield Evidence(text=f"not judged: {one.rule}, for want of {names}")
+
+
+def _unlocks(hidden: Sequence[Abstained]) -> Iterator[Step]:
+    if hidden:
+        yield Step(
+            text="look again as its user or as root: what it reads, writes and has loaded is shown to these only"
+        )
+
+
+def _causes(view: View, trainer: Trainer) -> Iterator[Cause]:
+    """What other rules look at, with the limits from which they would speak: what is seen of its own processes first.
+
+    Of those, where they are seen to sleep says most.
+    """
+
+    def share(text: str, value: float | None, limit: str) -> Cause:
+        return Cause(text, None if value is None else 100 * value, 100 * view.limit(limit))
+
+    yield from _asleep(view, trainer)
+    of = "" if trainer.allowed is None else f" of {amount(trainer.allowed, 'core')}"
+    yield share(f"CPU {{}}{of}", trainer.saturation, "starved-cpu-saturated.saturation")
+    yield share("its main thread {} of a core", trainer.main, "loader-in-main.main")
+    if trainer.loaders:
+        each = f"{'each of ' if trainer.loaders > 1 else ''}its {amount(trainer.loaders, 'loader')} {{}} of a core"
+        yield share(each, trainer.loader_cpu, "starved-cpu-idle.loader_cpu")
+        yield share("its loaders blocked on storage {}", trainer.loader_blocked, "starved.blocked")
+    queue = waiting(trainer.run_wait, trainer.own)
+    known = None if trainer.run_wait is None else 100 * min(1.0, queue)
+    least = 100 * view.limit("starved.waiting") * trainer.lost
+    yield Cause("one of its threads waited for a CPU {} of the elapsed time", known, least)
+    yield share("CPU quota ran out in {} of periods", trainer.throttled, "starved.throttled")
+    yield from (cause for cause in _by_design(view, trainer) if cause.suspect)
+    machine, full = view.mean("host", "cpu_percent"), view.limit("starved-cpu-saturated.host_percent")
+    yield Cause("the CPUs of the machine {}", machine, full)
+    yield Cause("pressure of storage {}", view.mean("host", "io_pressure"), view.limit("starved.io_percent"))
+    reads, receives = view.limit("starved.reads_bytes_per_s"), view.limit("starved.quiet_bytes_per_s")
+    yield Cause("it reads {} from storage", trainer.read_bytes, reads, "B/s")
+    yield Cause("it reads {} in all, page cache included", trainer.taken, reads, "B/s")
+    yield Cause("the network receives {}", view.mean("host", "receive_bytes_per_s"), receives, "B/s")
+
+
+def _asleep(view: View, trainer: Trainer) -> Iterator[Cause]:
+    """Where its loaders, or its main thread, sleep in the kernel, if that says what they wait for."""
+    seen = asleep(view, trainer)
+    whose = amount(trainer.loaders, "loader") if trainer.loaders else "its main thread"
+    for wait, share in sorted(seen.shares.items(), key=lambda one: -one[1]):
+        idle = wait is Wait.PIPE and trainer.loaders  # they have nothing to load
+        if share >= view.limit("asleep") and not idle:
+            text = f"{whose} asleep in {seen.functions[wait]} ({wait.value}) {{}} of the time"
+            yield Cause(text, 100 * share, 100 * view.limit("asleep"))
+
+
+def _by_design(view: View, trainer: Trainer) -> Iterator[Cause]:
+    """What some ways to train cost: not worth a word where there is none of it."""
+    threads = f"{amount(round(trainer.compute_threads or 0.0), 'compute thread')} at work: an optimizer on the CPU?"
+    yield Cause(threads, trainer.compute_threads, view.limit("threads"), "")
+    received, sent = trainer.pcie_rx, trainer.pcie_tx
+    if received is not None and sent is not None:
+        rates = f"PCIe {received / 1e9:.1f}/{sent / 1e9:.1f} GB/s both ways: states or weights in host memory?"
+        yield Cause(rates, min(received, sent), view.limit("both_ways_bytes_per_s"), "B/s")
+    if not lone(trainer):
+        yield Cause("it waits for other ranks or stages", 1.0, 1.0, "")
+
+
+def _open(causes: Sequence[Cause]) -> Iterator[Evidence]:
+    """What may be the reason, the strongest first."""
+    yield from (cause.evidence for cause in causes if cause.suspect)
+
+
+def _closed(causes: Sequence[Cause]) -> Iterator[Evidence]:
+    """What was ruled out, then what nobody could see."""
+    yield from (cause.evidence for cause in causes if cause.value is not None and not cause.suspect)
+    unseen = [" ".join(cause.text.replace("{}", "").split()) for cause in causes if cause.value is None]
+    if unseen:
+        yield Evidence(text=f"not seen: {'; '.join(unseen)}")
+
+
+def _keys(view: View, trainer: Trainer, either: bool) -> Iterator[Step]:
+    yield stack(view, trainer.process, "see what its main thread waits for")
+    yield profile(view, trainer.process, "then where its time goes, over some seconds")
+    if either:
+        apart = aside(view, trainer, "in its data: load in processes of their own")
+        fewer = Step(text="in the model: fewer and larger kernels", command="model = torch.compile(model)")
+        yield from (one if torchlike(trainer) else replace(one, command=None) for one in (apart, fewer))
+    elif trainer.loaders:
+        yield Step(text="in the loader's queue: look at the loaders in the same way")

@@ -1,0 +1,473 @@
+"""Rules about the number of DataLoader workers: too few, too many, or enough on CPUs that are full."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
+
+from gputop import num_workers, units
+from gputop.diagnose.contention import contention
+from gputop.diagnose.cpu_budget import Share, affinity, full, has_room, idle_cpus, part, share, united_cpus
+from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.program_kind import serves, torchlike
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.rules.cpu.limits import pinned
+from gputop.diagnose.rules.cpu.threads import several_threads, slow
+from gputop.diagnose.rules.storage.sources import signs
+from gputop.diagnose.starvation import (
+    at_most,
+    busy,
+    cores,
+    each_loader,
+    fed,
+    guessed,
+    loading,
+    oversubscribed,
+    runs_out,
+    shared,
+    starved,
+    throttled,
+    told_to_load,
+    waits_for_network,
+    waits_for_storage,
+    workers,
+)
+from gputop.diagnose.steps import settings, stack
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.labels import amount
+from gputop.model import Role
+
+_FEWER = Step(text="run fewer experiments at a time on this machine: together they want more CPUs than it has")
+_MORE = Step(text="give the job more CPUs: it has as many loaders as its share of those of the machine allows")
+
+
+class Filled(NamedTuple):
+    """With whom the CPUs are full, and the figures that say so."""
+
+    cores: Evidence  # how many are in use
+    more: tuple[Evidence, ...] = ()
+    how: str = ""  # the end of the headline
+    first: tuple[Step, ...] = ()  # before all others
+    last: tuple[Step, ...] = ()
+
+
+def filled(view: View, trainer: Trainer) -> Filled | None:
+    """Whether the CPUs are what its loaders lack: its own, those of the machine, or its share of them."""
+    return _own(view, trainer) or _machine(view, trainer) or _shared(view, trainer)
+
+
+def limited(view: View, trainer: Trainer, table: str = "") -> bool:
+    """Whether every loader works as fast as one CPU lets it, and waits for nothing else as far as anybody can tell.
+
+    `table`: where its numbers stand, if not in that of the rule.
+    """
+    if trainer.loaders < 1 or not view.above(trainer.loader_low, f"{table}loader_cpu"):
+        return False
+    if view.against.above(trainer.loader_cpu, "openblas-on-intel.loader_cores"):
+        return False  # each computes with several threads: one CPU is not what holds it up
+    blocked, pressure = trainer.loader_blocked, view.mean("host", "io_pressure")
+    waits = blocked is not None and not view.below(blocked, f"{table}blocked")
+    return not waits and (pressure is None or view.below(pressure, f"{table}io_percent"))
+
+
+def by_turns(view: View, trainer: Trainer) -> bool:
+    """Whether every loader computes or waits for a file, and hardly ever rests, with no storage at its limit.
+
+    Then neither is what holds them up: each does one after the other, and more of them would do both at the same time.
+    """
+    computes, waits = trainer.loader_low, trainer.loader_blocked
+    if not trainer.loaders or computes is None or waits is None or trainer.loader_cpu is None:
+        return False
+    both = view.above(computes + waits, "starved-cpu-idle.both") and view.above(computes, "starved-cpu-idle.least_cpu")
+    return (
+        both and not view.above(trainer.loader_cpu, "starved-cpu-idle.loader_cpu") and not signs(view, trainer).enough
+    )
+
+
+def in_use(mine: Share) -> Evidence:
+    """CPUs in use by all who have these together: its own use says little of them."""
+    known = [one.cores for one in mine.who if one.cores is not None]  # of who has just begun it is not
+    used, at_least = sum(known), "at least " if len(known) < len(mine.who) else ""
+    text = f"{at_least}{used:.1f} of {amount(mine.total, 'CPU core')} in use by {_whose(mine.who)}"
+    return Evidence(text=text, value=used, unit="cores")
+
+
+def on_share(trainer: Trainer, mine: Share) -> Evidence:
+    """Its loaders, and how many fit into its share."""
+    what = "worker process" if guessed(trainer) else "loader"
+    text = f"{amount(trainer.loaders, what)} on its share of {amount(round(mine.cpus, 1), 'CPU')}"
+    most = num_workers.most(mine.cpus)
+    return Evidence(text=f"{text}, which has room for {most}", value=trainer.loaders, unit="loaders", limit=most)
+
+
+def _own(view: View, trainer: Trainer) -> Filled | None:
+    """Its cores in use say so, or how many loaders it has; told is the one that is at its limit."""
+    limit = "starved-cpu-saturated.saturation"
+    enough = view.limit("starved-cpu-saturated.loaders_share") * (trainer.allowed or math.inf)
+    many = trainer.loaders >= max(1.0, enough) and view.above(trainer.loader_cpu, "starved-cpu-saturated.loader_cpu")
+    saturated = view.above(trainer.saturation, limit) and _loads(view, trainer)
+    if saturated and (not many or (trainer.saturation or 0.0) >= view.limit(limit)):
+        return Filled(cores(view, trainer, limit))
+    text = f"{amount(trainer.loaders, 'loader')} on {amount(trainer.allowed or 0.0, 'CPU')}"
+    number = Evidence(text=text, value=trainer.loaders, unit="loaders", limit=enough)
+    return Filled(cores(view, trainer, None), (number,)) if many else None
+
+
+def _machine(view: View, trainer: Trainer) -> Filled | None:
+    """All CPUs of the machine are busy with its input: of this one, or of several with it; not where others do that."""
+    if not full(view) or (total := view.cpus()) is None:
+        return None
+    percent = view.mean("host", "cpu_percent") or 100.0
+    if not (crowd := _crowd(view, trainer, percent / 100 * total, total)):
+        return None
+    loaders, theirs = sum(one.loaders for one in crowd), sum(one.cores or 0.0 for one in crowd)
+    text = f"all {total} CPUs {percent:.0f} % busy, {theirs:.1f} with {'these' if len(crowd) > 1 else 'it'}"
+    busy = Evidence(
+        text=f"{text}: {amount(loaders, 'loader')}", value=percent, unit="%",
+        limit=view.limit("starved-cpu-saturated.host_percent"),
+    )  # fmt: skip
+    what = "those" if guessed(crowd[0]) else "the loaders"
+    how = f": the CPUs of the machine are full with {what} of {_whose(crowd)}" if len(crowd) > 1 else ""
+    return Filled(cores(view, trainer, None), (busy,), how, last=(_FEWER,) if _jobs(crowd) > 1 else ())
+
+
+def _shared(view: View, trainer: Trainer) -> Filled | None:
+    """Not one loader more fits into its share, whether others need theirs or not: to take that would be advised to all.
+
+    Who has its CPUs for itself is told by what is left of them.
+    """
+    if not limited(view, trainer, "starved-cpu-idle.") or has_room(view.against, trainer):
+        return None
+    mine = share(view, trainer)
+    if len(mine.who) > 1:
+        how = ": it has as many loaders as its share of the CPUs allows"
+        return Filled(in_use(mine), (on_share(trainer, mine),), how, first=(_MORE,))
+    least = view.limit("starved-cpu-idle.spare")
+    left = mine.total - (trainer.cores or 0.0)
+    text = f"{max(0.0, left):.1f} of a core left for one more"
+    return Filled(cores(view, trainer, None), (Evidence(text=text, value=left, unit="cores", limit=least),))
+
+
+def _loads(view: View, trainer: Trainer) -> bool:
+    """Whether its CPUs are busy with its input: an optimizer on the CPU keeps them as busy, one thread a single one."""
+    if trainer.loaders:
+        return loading(trainer)
+    reads = view.above(trainer.taken, "loader-in-main.read_bytes_per_s") or told_to_load(view, trainer)
+    return reads and view.above(trainer.cores, "loader-in-main.cores")
+
+
+def _crowd(view: View, trainer: Trainer, used: float, total: int) -> Sequence[Trainer]:
+    """Those who use most of what is in use, with this one among them; nobody where others do."""
+    crowd = contention(view).loaders
+    if any(one.identity == trainer.identity for one in crowd):
+        view.above(sum(one.cores or 0.0 for one in crowd) / used, "starved-cpu-saturated.together")
+        return crowd
+    if not _loads(view, trainer):
+        return ()
+    others = (other.cores or 0.0 for other in view.vectors() if other is not trainer)
+    own, half = trainer.cores or 0.0, 0.5 * view.limit("starved-cpu-saturated.host_percent") / 100 * total
+    return (trainer,) if own >= max([half, *others]) else ()
+
+
+def _jobs(some: Sequence[Trainer]) -> int:
+    return len({one.process.job or one.key for one in some})
+
+
+def _whose(some: Sequence[Trainer]) -> str:
+    return f"{jobs} experiments" if (jobs := _jobs(some)) > 1 else f"{len(some)} ranks"
+
+
+_LESS_WORK = (
+    Step(text="cache what is the same in every epoch: decoded, resized, tokenised"),
+    Step(text="resize before anything else; a faster decoder (turbojpeg, pillow-simd)"),
+    Step(text="more CPU cores for this job, or a host with more; more loaders would not help"),
+)
+
+
+_LOOK = "see what its main thread waits for: the DataLoader, or environments that step"
+_ON_THE_GPU = "decode and augment on the GPU (DALI, torchvision v2)"
+_IF = "if they are loaders: "
+
+
+@rule(
+    "starved-cpu-saturated",
+    "Is the CPU too slow for the loaders?",
+    level=Level.STARVED,
+    state="input wait",
+    short="WAIT",
+    confirmed_by=("waits-for-data", "input-bound"),
+    number="R04",
+    rows=(4, 6, 10, 21, 26, 33, 35, 62, 66),
+    needs=("busy_percent", "cpu_percent", "allowed_cpus"),
+    partly=("cpus_total",),
+    of_host=True,
+)
+def starved_cpu_saturated(view: View) -> Iterator[Finding]:
+    """The GPU waits and every CPU it may use is busy loading, or its share of them has as many loaders as fit."""
+    for trainer in view.trainers():
+        if not view.knows(trainer, "duty", "cores", "allowed") or not starved(view, trainer) or serves(trainer):
+            continue
+        full_with, severity = filled(view, trainer), view.by_share(trainer.lost)
+        if full_with is None:
+            continue
+        view.once(("filled", trainer.identity), lambda: True)
+        if severity is not None and not oversubscribed(view, trainer) and not throttled(view, trainer):
+            yield _too_slow(view, trainer, severity, full_with)
+
+
+def _too_slow(view: View, trainer: Trainer, severity: Severity, full_with: Filled) -> Finding:
+    using = {name for process in trainer.tree for name in process.libraries}
+    several, unsure = several_threads(view, trainer), guessed(trainer)
+    sure = trainer.loaders >= 1 and view.above(trainer.loader_cpu, "loader_cpu")
+    return view.found(
+        trainer,
+        "warn" if unsure and severity == "crit" else severity,
+        f"waits for CPU work {f'of its {workers(trainer)}' if unsure else 'on its input'}{full_with.how}",
+        evidence=(busy(view, trainer), full_with.cores, *_loaders(view, trainer), *full_with.more),
+        steps=(
+            *_look(view, trainer, unsure),
+            *full_with.first,
+            *(_one_thread(view, trainer, using) if several else ()),
+            Step(text=f"{_IF if unsure else ''}do less for each sample, {at_most(trainer)}: {_ON_THE_GPU}"),
+            *(_LESS_WORK[:-1] if full_with.first or pinned(view.against, trainer) else _LESS_WORK),
+            *full_with.last,
+        ),
+        confidence=view.confidence(
+            0.6 if unsure else 0.9 if sure else 0.75, None if several and not using else trainer.loaders
+        ),
+        lost_share=trainer.lost,
+    )
+
+
+def _look(view: View, trainer: Trainer, unsure: bool) -> Iterator[Step]:
+    if unsure:
+        yield stack(view, trainer.process, _LOOK)
+
+
+def _one_thread(view: View, trainer: Trainer, using: Collection[str]) -> Iterator[Step]:
+    """For loaders with a pool of threads each, of these libraries; of OpenBLAS on an Intel CPU another rule tells."""
+    if slow(using, view.frame.host.cpu_model or "") and view.above(trainer.saturation, "openblas-on-intel.saturation"):
+        return
+    whose = "" if using else ", whose library is hidden"
+    yield Step(
+        text=f"each loader computes with several threads{whose}: first try one thread a loader",
+        command="export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1",
+    )
+
+
+@rule(
+    "starved-cpu-idle",
+    "Would more loaders feed the GPU?",
+    level=Level.STARVED,
+    state="input wait",
+    short="WAIT",
+    confirmed_by=("waits-for-data", "input-bound"),
+    number="R05",
+    rows=(4, 11, 33, 35, 45, 66),
+    needs=("busy_percent", "cpu_percent", "allowed_cpus", "cpus_total"),
+    of_host=True,
+)
+def starved_cpu_idle(view: View) -> Iterator[Finding]:
+    """The GPU waits, every loader works as fast as it can, and there is room for more, its own and the machine's."""
+    for trainer in view.trainers():
+        if trainer.loaders < 1 or not view.knows(trainer, "duty", "cores", "allowed", "loader_low"):
+            continue
+        busy_loaders = limited(view, trainer) or by_turns(view, trainer)
+        if not busy_loaders or not view.below(trainer.saturation, "saturation"):
+            continue
+        severity = view.by_share(trainer.lost)
+        if severity is None or not starved(view, trainer) or runs_out(view, trainer):
+            continue
+        if view.cpus() is None or not view.knows(view.frame.host, "cpu_percent") or full(view.against):
+            continue
+        if view.once(("filled", trainer.identity), lambda: False) or not has_room(view, trainer):
+            continue  # the rule before this one speaks of it
+        if view.above(spare := idle_cpus(view, trainer), "spare"):
+            yield _too_few(view, trainer, severity, spare or 0.0)
+
+
+def _too_few(view: View, trainer: Trainer, severity: Severity, spare: float) -> Finding:
+    """`spare`: CPUs of the machine that it may take beside its own."""
+    mine = share(view, trainer)
+    more = trainer.loaders + max(1, math.floor(spare))
+    wanted = min(num_workers.fitting(trainer.loaders * view.limit("more") / (trainer.duty or 1.0), mine.cpus), more)
+    # what is left of CPUs that nobody else has is room for one, though it would be the trainer's
+    wanted = max(wanted, trainer.loaders + 1)
+    unsure, torch, together = guessed(trainer), torchlike(trainer), len(mine.who) > 1
+    times = at_most(trainer, wanted / trainer.loaders)
+    command = f"DataLoader(..., num_workers={wanted}, {settings(trainer)}, prefetch_factor=4)"
+    used = (in_use(mine), on_share(trainer, mine)) if together else (cores(view, trainer),)
+    return view.found(
+        trainer,
+        "warn" if unsure and severity == "crit" else severity,
+        f"waits for its {workers(trainer)}: too few of them{', perhaps' if unsure else ''}",
+        evidence=(busy(view, trainer), *_loaders(view, trainer), *used),
+        steps=(
+            *_look(view, trainer, unsure),
+            Step(
+                text=f"{_IF if unsure else ''}use more{' of them' if unsure else ' loaders'}: {times}",
+                command=command if torch else None,
+            ),
+            Step(text="then try some more and some fewer: the best number is where samples per second stop growing"),
+        ),
+        confidence=view.confidence(0.5 if unsure else 0.7, trainer.loader_blocked, view.mean("host", "io_pressure")),
+        lost_share=trainer.lost,
+    )
+
+
+def _loaders(view: View, trainer: Trainer) -> Iterator[Evidence]:
+    if trainer.loaders and trainer.loader_cpu is not None:
+        each, waits = 100 * trainer.loader_cpu, trainer.loader_blocked or 0.0
+        text = f"{each_loader(trainer)} {each:.0f} % of a core"
+        if waits >= view.limit("starved.blocked"):
+            text += f" + blocked on storage {100 * waits:.0f} % = {each + 100 * waits:.0f} % of its time"
+        yield Evidence(text=text, value=each, unit="%", limit=100 * view.limit("loader_cpu"))
+
+
+@rule(
+    "workers-oversized",
+    "Are there more loaders than CPUs, or than there is work for?",
+    level=Level.NEVER,
+    number="R07",
+    rows=(11, 60),
+    needs=("busy_percent", "cpu_percent", "allowed_cpus"),
+    partly=("cpus_total",),
+)
+def workers_oversized(view: View) -> Iterator[Finding]:
+    """More of them in a job than CPUs it may use, or many with next to nothing to do; not where they wait for data."""
+    for trainer in view.trainers():
+        if not trainer.loaders or not view.knows(trainer, "duty", "allowed", "loader_cpu"):
+            continue
+        asleep = view.against.below(trainer.loader_cpu, "asleep")
+        # loaders that sleep may be there for the sake of what they wait for
+        if shared(view, trainer) or (asleep and (not fed(view, trainer) or _wait(view, trainer))):
+            continue
+        ranks = view.mates(trainer)
+        total, cpus = sum(rank.loaders for rank in ranks), math.inf
+        if total > (trainer.allowed or math.inf):
+            cpus = _cpus(view, ranks) or math.inf
+        if total > _most(cpus) and _at_work(view, ranks) > _most(cpus):
+            if pinned(view.against, trainer) is not None:
+                continue  # they want more CPUs, which are idle
+            yield _too_many(view, trainer, ranks, total, cpus)
+        elif asleep and view.below(trainer.loader_cpu, "unneeded") and trainer.loaders >= view.limit("loaders"):
+            yield from _unneeded(view, trainer)
+    yield from _of_all_jobs(view)
+
+
+def _most(cpus: float) -> float:
+    """Loaders that these CPUs are enough for: what a quota leaves of one is room for one more."""
+    return math.inf if math.isinf(cpus) else max(1, math.ceil(cpus))
+
+
+def _at_work(view: View, ranks: Sequence[Trainer]) -> int:
+    """Loaders that work now: those of a validation that are kept for the next one take no CPU meanwhile."""
+    loaders = [process for rank in ranks for process in rank.tree if process.role is Role.LOADER]
+    used = [view.mean(process, "cpu_percent") for process in loaders]
+    return sum(percent is None or percent / 100 >= view.limit("resting") for percent in used)
+
+
+def _wait(view: View, trainer: Trainer) -> bool:
+    return waits_for_storage(view, trainer) or waits_for_network(view)
+
+
+def _cpus(view: View, ranks: Sequence[Trainer]) -> float | None:
+    """CPUs that the ranks of a job share; where nobody knows, this rule says so."""
+    return united_cpus([part(rank.process) for rank in ranks], view.frame.host.cpus_total) or view.cpus()
+
+
+def _too_many(view: View, trainer: Trainer, ranks: Sequence[Trainer], total: int, cpus: float) -> Finding:
+    wanted, seen = num_workers.most(cpus / len(ranks)), len(affinity(trainer.process))
+    each, few = amount(trainer.loaders, "loader"), units.cpus(cpus)
+    counted = f"{len(ranks)} ranks with {each} each, {total}" if len(ranks) > 1 else f"{total}"
+    text = f"{counted} loaders on {amount(cpus, 'allowed CPU')}"
+    evidence = [Evidence(text=text, value=total, unit="loaders", limit=cpus), _each(trainer)]
+    if seen > cpus:
+        evidence.append(Evidence(text=f"PyTorch sees {seen} CPUs and does not warn: a quota leaves {few}"))
+    return view.found(
+        trainer,
+        "info" if fed(view, trainer) else "warn",
+        f"runs {total} loaders on {amount(cpus, 'CPU')}",
+        evidence=tuple(evidence),
+        steps=tuple(_fewer(wanted, max(rank.loaders for rank in ranks))),
+        confidence=0.75,
+    )
+
+
+def _fewer(wanted: int, most: int) -> Iterator[Step]:
+    """So many loaders a rank; where none has more than these, there are too many ranks."""
+    if wanted >= most:
+        yield Step(
+            text=f"more CPUs, or fewer ranks: with {amount(most, 'loader')} each there are more loaders than CPUs"
+        )
+        return
+    yield Step(text="no more of them than CPUs", command=f"DataLoader(..., num_workers={wanted})")
+    yield Step(text="then try some more and some fewer; two are often enough where samples are cheap")
+
+
+def _unneeded(view: View, trainer: Trainer) -> Iterator[Finding]:
+    """As many as would do the same work at a comfortable pace, if that is clearly fewer."""
+    work = trainer.loaders * (trainer.loader_cpu or 0.0)
+    wanted = max(2, math.ceil(work / view.limit("pace")))
+    if 2 * wanted > trainer.loaders:
+        return
+    duty = 100 * (trainer.duty or 0.0)
+    yield view.found(
+        trainer,
+        "info",
+        f"has {trainer.loaders} loaders for the work of {wanted}",
+        evidence=(
+            _each(trainer, 100 * view.limit("unneeded")),
+            Evidence(text=trainer.reading(duty), value=duty, unit="%"),
+            Evidence(text="each of them holds memory, and prefetched batches in /dev/shm"),
+        ),
+        steps=(
+            Step(
+                text="fewer would feed it as well, unless samples come slowly from a server",
+                command=f"DataLoader(..., num_workers={wanted})",
+            ),
+        ),
+        confidence=view.confidence(0.75, trainer.loader_blocked, trainer.read_bytes),
+    )
+
+
+def _each(trainer: Trainer, limit: float | None = None) -> Evidence:
+    each = 100 * (trainer.loader_cpu or 0.0)
+    whose = "its loader" if trainer.loaders == 1 else f"each of its {trainer.loaders} loaders"
+    text = f"{whose} uses {each:.0f} % of a core"
+    return Evidence(text=text, value=each, unit="%", limit=limit)
+
+
+def _of_all_jobs(view: View) -> Iterator[Finding]:
+    """All jobs together have more loaders than the machine has CPUs, and they are at work."""
+    busy = [trainer for trainer in view.vectors() if trainer.warm and trainer.loaders and trainer.loader_cpu]
+    total = sum(trainer.loaders for trainer in busy)
+    jobs = {trainer.process.job or trainer.identity for trainer in busy}
+    if len(jobs) < 2 or any(trainer.allowed is None or trainer.loaders > _most(trainer.allowed) for trainer in busy):
+        return
+    cpus = view.cpus()
+    if cpus is None or total <= cpus:
+        return
+    if any(trainer.duty is None for trainer in busy):  # those it is told of one by one
+        return
+    mean = sum(trainer.loaders * (trainer.loader_cpu or 0.0) for trainer in busy) / total
+    host = view.host()
+    if view.against.below(mean, "asleep"):
+        return
+    text = f"{total} loaders of {len(jobs)} jobs on {cpus} CPUs, each {100 * mean:.0f} % of a core"
+    yield view.found(
+        host,
+        "info" if all(fed(view, trainer) for trainer in busy) else "warn",
+        f"runs {total} loaders on {cpus} CPUs",
+        evidence=(Evidence(text=text, value=total, unit="loaders", limit=float(cpus)),),
+        steps=(_shared_out(num_workers.most(cpus / len(busy)), max(trainer.loaders for trainer in busy)),),
+        confidence=0.75,
+    )
+
+
+def _shared_out(wanted: int, most: int) -> Step:
+    if wanted >= most:
+        return Step(text=f"fewer jobs at a time: with {amount(most, 'loader')} each there are more loaders than CPUs")
+    return Step(text="share the CPUs among the trainers", command=f"DataLoader(..., num_workers={wanted})")

@@ -1,0 +1,321 @@
+"""Rules about when workers deliver: one slow sample that all wait for, and workers started again for every epoch."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from gputop import units
+from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.pauses import Pause, Pauses
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.rules.cpu.limits import pinned
+from gputop.diagnose.rules.storage import sources
+from gputop.diagnose.rules.storage.slow_reads import latency
+from gputop.diagnose.starvation import (
+    at_most,
+    busy,
+    guessed,
+    nobody_reads,
+    shared,
+    starved,
+    waits_for_cpu,
+    waits_for_network,
+    waits_for_storage,
+    workers,
+)
+from gputop.diagnose.steps import stack
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.labels import amount
+from gputop.model import Identity, Process, Role
+
+
+@rule(
+    "head-of-line",
+    "Do slow samples hold up the others?",
+    level=Level.STARVED,
+    state="input wait",
+    short="WAIT",
+    confirmed_by=("waits-for-data", "input-bound"),
+    number="R47",
+    rows=(33, 35, 62),
+    needs=("busy_percent", "main_thread_percent", "cpu_percent", "blocked_percent", "allowed_cpus"),
+)
+def head_of_line(view: View) -> Iterator[Finding]:
+    """The GPU waits, so does the main thread, and most loaders sleep, though neither CPU, disk nor network is short."""
+    for trainer in view.trainers():
+        if trainer.loaders < view.limit("loaders") or not view.knows(
+            trainer, "duty", "main", "loader_cpu", "loader_blocked", "cores", "allowed"
+        ):
+            continue
+        asleep = view.below(trainer.loader_cpu, "loader_cpu") and view.below(trainer.main, "main")
+        if not asleep or not view.below(trainer.saturation, "saturation") or not starved(view, trainer):
+            continue
+        loaders = [process for process in trainer.tree if process.role is Role.LOADER]
+        young = any((process.age_s or 0.0) < view.limit("window_s") for process in loaders)
+        short = waits_for_cpu(view, trainer) or waits_for_storage(view, trainer) or waits_for_network(view)
+        short = short or _may_be_served(view, trainer) or latency(view.against, trainer) is not None
+        short = short or pinned(view.against, trainer) is not None
+        severity = view.by_share(trainer.lost)
+        if not young and not short and severity is not None:
+            yield _held_up(view, trainer, loaders, severity)
+
+
+def _may_be_served(view: View, trainer: Trainer) -> bool:
+    """Whether it reads so much that a file server may be who gives it: who waits for one may just sleep.
+
+    What the machine did not get from any disk or server came from memory; some file systems do not tell.
+    """
+    if (trainer.read_chars or 0.0) < view.limit("starved.reads_bytes_per_s"):
+        return False
+    return bool(sources.silent_mounts(view)) or not nobody_reads(view)
+
+
+def _may_fetch(view: View, trainer: Trainer) -> bool:
+    """Whether its data may come over the network, a little at a time: who waits for an answer sleeps as well."""
+    little = view.limit("starved.quiet_bytes_per_s")
+    received = view.mean("host", "receive_bytes_per_s", 30) or 0.0
+    return received >= little or ((trainer.read_chars or 0.0) >= little and bool(sources.silent_mounts(view)))
+
+
+def _held_up(view: View, trainer: Trainer, loaders: list[Process], severity: str) -> Finding:
+    slow, fetches = _slowest(view, trainer, loaders), _may_fetch(view, trainer)
+    each, main, blocked = (
+        100 * (value or 0.0) for value in (trainer.loader_cpu, trainer.main, trainer.loader_blocked)
+    )  # fmt: skip
+    evidence = [
+        busy(view, trainer),
+        Evidence(
+            text=f"its {trainer.loaders} loaders use {each:.0f} % of a core each and are blocked on storage "
+            f"{blocked:.0f} % of the time",
+            value=each,
+            unit="%",
+            limit=100 * view.limit("loader_cpu"),
+        ),
+        Evidence(text=f"its main thread waits for them: {main:.0f} % of a core", value=main, unit="%",
+                 limit=100 * view.limit("main")),
+    ]  # fmt: skip
+    look = stack(view, slow[0] if slow else loaders[0], "see what a loader waits for")
+    if slow:
+        one, percent = slow
+        evidence.insert(1, Evidence(text=f"loader {one.pid} uses {percent:.0f} % of a core", value=percent, unit="%"))
+        steps: tuple[Step, ...] = (
+            Step(text=f"split the data evenly among the loaders: {at_most(trainer)}"),
+            look,
+            *_STEPS,
+        )
+    else:
+        steps = (look, *_STEPS) if fetches else (*_STEPS, look)
+    return view.found(
+        trainer,
+        "warn" if severity == "crit" else severity,  # type: ignore[arg-type]
+        f"waits for one of its {workers(trainer)}"
+        if slow
+        else _asleep(view, trainer) + (_or_fetched(view, trainer) if fetches else ""),
+        evidence=tuple(evidence),
+        steps=steps,
+        confidence=view.confidence(0.55, _reads(view, trainer), view.mean("host", "receive_bytes_per_s")),
+        lost_share=trainer.lost,
+    )
+
+
+def _or_fetched(view: View, trainer: Trainer) -> str:
+    """What it may be instead, by name where there is one mount only that it may read from."""
+    mounts, little = sources.silent_mounts(view), view.limit("starved.quiet_bytes_per_s")
+    if len(mounts) == 1 and (trainer.read_chars or 0.0) >= little:
+        return f", or reads from {mounts[0].path} ({mounts[0].file_system})"
+    return ", or data that comes over the network"
+
+
+def _asleep(view: View, trainer: Trainer) -> str:
+    asleep = (trainer.loader_cpu or 0.0) <= view.limit("workers-oversized.asleep")
+    whom = f"its {workers(trainer)}" if guessed(trainer) else "loaders"
+    return f"waits for {whom} that {'mostly' if asleep else 'often'} sleep: single slow samples may hold up the rest"
+
+
+def _reads(view: View, trainer: Trainer) -> float | None:
+    """What it reads from storage: its own counts are for its owner, those of the machine for everybody."""
+    return 0.0 if trainer.read_bytes is None and nobody_reads(view) else trainer.read_bytes
+
+
+_STEPS = (
+    Step(
+        text="take batches as they are ready, not in order (PyTorch 2.6; runs are then not repeatable)",
+        command="DataLoader(..., in_order=False)",
+    ),
+    Step(text="have more batches ready", command="DataLoader(..., prefetch_factor=8)"),
+    Step(text="find the samples that take long: decode them beforehand, cap them, or sort by length"),
+)
+
+
+def _slowest(view: View, trainer: Trainer, loaders: list[Process]) -> tuple[Process, float] | None:
+    """The loader that works for a minute while the others do not, and its CPU in percent of a core."""
+    cores = view.mean(trainer, "cores", 60, whole=True)
+    little = cores is not None and cores < view.limit("skewed_cpu")  # all together: no need to ask each
+    if little or len(loaders) < view.limit("skewed_loaders"):
+        return None
+    means = [(view.mean(process, "cpu_percent", 60) or 0.0, process) for process in loaders]
+    most, busiest = max(means, key=lambda one: one[0])
+    mean = sum(percent for percent, _ in means) / len(means)
+    skewed = most >= view.limit("skew") * mean and most / 100 >= view.limit("skewed_cpu")
+    return (busiest, most) if skewed else None
+
+
+_AROUND_S = 1.0  # of a start, in which the GPU's pause may end before it, or begin after it
+_LATE_S = 10.0  # by which a worker may be recognized later than it started
+_KEPT = 64
+
+
+@dataclass(slots=True)
+class Start:
+    """Workers that started together: a team."""
+
+    from_s: float  # the start of the first, at the earliest
+    last_s: float  # and of the last, at the latest
+    parent: int | None
+    team: set[Identity]
+    cost_s: float = 0.0  # GPU time
+    settled: bool = False
+
+
+@dataclass(slots=True)
+class Teams:
+    """When workers started, by the time at which each was born: how many they are and what comes between is free."""
+
+    first_s: float | None = None  # since when they are watched
+    looked_s: float = 0.0
+    here: frozenset[Identity] = frozenset()
+    starts: deque[Start] = field(default_factory=lambda: deque(maxlen=_KEPT))
+
+    def look(self, workers: Sequence[Process], now_s: float, within_s: float) -> None:
+        """Take in those that are there now."""
+        here = frozenset(one.identity for one in workers)
+        if self.first_s is None:
+            self.first_s = now_s
+        else:
+            since_s = now_s - self.looked_s
+            born = [(self._born(one, now_s, since_s), one) for one in workers if one.identity not in self.here]
+            for (from_s, until_s), one in sorted(born, key=lambda each: each[0]):
+                self._add(one, from_s, until_s, here, within_s)
+        self.here, self.looked_s = here, now_s
+
+    def _born(self, one: Process, now_s: float, since_s: float) -> tuple[float, float]:
+        """When it started, at the earliest and at the latest: an age that cannot be is none."""
+        if one.age_s is not None and one.age_s <= since_s + _LATE_S:
+            return now_s - one.age_s, now_s - one.age_s
+        return self.looked_s, now_s
+
+    def _add(self, one: Process, from_s: float, until_s: float, here: frozenset[Identity], within_s: float) -> None:
+        last = self.starts[-1] if self.starts else None
+        near = last is not None and from_s - last.last_s <= within_s
+        if last is not None and near and last.parent == one.parent_pid and last.team <= here:
+            last.last_s = max(last.last_s, until_s)
+            last.team.add(one.identity)
+        else:
+            self.starts.append(Start(from_s, until_s, one.parent_pid, {one.identity}))
+
+    def weigh(self, pauses: Pauses) -> None:
+        """Work out what each start cost: the pauses of the GPU around it, each counted once."""
+        for start in self.starts:
+            if start.settled:
+                continue
+            around = [one for one in reversed(pauses.known) if _touches(start, one)]
+            for one in around:
+                if one.born_s is None:
+                    one.born_s = start.from_s
+                    one.cause = one.cause or "workers"
+            start.cost_s = sum(one.starting_s for one in around if one.born_s == start.from_s)
+            over = (pauses.seen_s or 0.0) > start.last_s + 3 * _AROUND_S
+            start.settled = over and all(one.settled for one in around)
+
+
+def _touches(start: Start, one: Pause) -> bool:
+    return one.start_s <= start.last_s + _AROUND_S and one.end_s >= start.from_s - _AROUND_S
+
+
+@rule(
+    "worker-respawn",
+    "Are DataLoader workers started again for every epoch?",
+    level=Level.STARVED,
+    state="restarts",
+    short="WAIT",
+    number="R48",
+    rows=(45,),
+    needs=("busy_percent",),
+    lasting=True,
+)
+def worker_respawn(view: View) -> Iterator[Finding]:
+    """New workers come again and again, for training or for validation, and the GPU waits while they start."""
+    for trainer in view.trainers():
+        notes = view.notes(trainer)
+        teams: Teams = notes.get("teams") or notes.setdefault("teams", Teams())
+        workers = [process for process in trainer.tree if process.role is Role.LOADER]
+        teams.look(workers, view.frame.mono_s, view.limit("within_s"))
+        pauses = view.pauses(trainer)
+        teams.weigh(pauses)
+        since_s = view.frame.mono_s - view.limit("window_s")
+        starts = [one for one in teams.starts if one.from_s >= since_s]
+        if len(starts) >= view.limit("times") and view.knows(trainer, "duty") and not shared(view, trainer):
+            yield from _again(view, trainer, starts, pauses)
+
+
+def _again(view: View, trainer: Trainer, starts: Sequence[Start], pauses: Pauses) -> Iterator[Finding]:
+    now_s, times = view.frame.mono_s, len(starts)
+    every_s = (starts[-1].from_s - starts[0].from_s) / (times - 1)
+    cost_s = sum(one.cost_s for one in starts) / times
+    if now_s - starts[-1].from_s > view.limit("late") * every_s:
+        return
+    early = times <= view.limit("times")
+    if early:  # how often they come is not known: what they took of all that was seen is
+        lost = times * cost_s / max(every_s, pauses.watched_s(view.limit("window_s")))
+    else:
+        lost = sum(one.cost_s for one in starts[1:]) / (now_s - starts[0].from_s)
+    if not view.above(cost_s, "cost_s") and not view.above(lost, "lost"):
+        return  # short epochs pay a little each time, and much in all
+    # the first epoch is over, and so is its validation: that alone is no trouble
+    if not view.above(lost, "lost" if times <= view.limit("times") + 1 else "least_lost"):
+        return
+    yield view.found(
+        trainer,
+        "info" if early else _severity(view, lost),
+        f"restarts its DataLoader workers every {units.ago(round(every_s))} and waits for them",
+        evidence=(
+            Evidence(
+                text=f"{_sizes(starts)} started {times} times, every {units.ago(round(every_s))}",
+                value=float(times),
+                limit=view.limit("times"),
+            ),
+            Evidence(
+                text=f"GPU idle {cost_s:.1f} s per start: {100 * lost:.1f} % of GPU time lost"
+                f" (tolerable < {100 * view.limit('lost'):.0f} %)",
+                value=100 * lost,
+                unit="%",
+                limit=100 * view.limit("lost"),
+            ),
+        ),
+        steps=tuple(_steps(starts)),
+        confidence=0.65 if early else 0.9 if every_s > 5 * _AROUND_S + 2 * view.stands_for_s else 0.75,
+        lost_share=lost,
+    )
+
+
+def _severity(view: View, lost: float) -> Severity:
+    if lost >= view.limit("engine.lost_crit"):
+        return "crit"
+    return "warn" if lost >= view.limit("lost") else "info"
+
+
+def _sizes(starts: Iterable[Start]) -> str:
+    """`8 workers`, or `8 and 4 workers` where training and validation have their own."""
+    *most, last = dict.fromkeys(len(one.team) for one in starts)
+    return f"{', '.join(map(str, most))} and {last} workers" if most else amount(last, "worker")
+
+
+def _steps(starts: Sequence[Start]) -> Iterator[Step]:
+    several = len({len(one.team) for one in starts}) > 1
+    which = " of training and of validation" if several else ""
+    yield Step(text=f"Keep the workers{which} between epochs", command="DataLoader(..., persistent_workers=True)")
+    yield Step(text="Create each DataLoader once, before the epoch loop, not in it")
+    yield Step(text="Open large files and indexes in the worker on first use: what the dataset holds is sent to each")

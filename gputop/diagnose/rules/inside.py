@@ -1,0 +1,88 @@
+"""A rule about what only shows inside a process: a profile or a trace has seen it, and no other rule can."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from gputop import num_workers
+from gputop.diagnose.finding import Evidence, Finding, Step
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.testimony import LOADS_IN_MAIN, bare
+from gputop.diagnose.view import View
+from gputop.model import Fact
+
+
+class Remedy(NamedTuple):
+    """What a thing that was seen inside is called as a state, and the first thing to do about it."""
+
+    state: str
+    step: str
+
+
+_REMEDIES = {  # by what profile.parts and the signatures of traces call it
+    LOADS_IN_MAIN: Remedy("input wait", num_workers.IN_WORKERS),
+    "loads-in-main": Remedy("input wait", num_workers.IN_WORKERS),
+    "waits-for-data": Remedy("input wait", num_workers.MORE),
+    "input-bound": Remedy("input wait", num_workers.MORE),
+    "data-parallel": Remedy("dataparallel", "Use DistributedDataParallel with one process per GPU"),
+    "saves": Remedy("checkpoint", "Save checkpoints less often, or asynchronously"),
+    "sync": Remedy("host sync", "Read results back every 50 steps: each .item() waits for the GPU"),
+    "logs": Remedy("host sync", "Log every 50 steps, and draw every few epochs"),
+}
+_HEALTHY = "healthy"  # a signature of traces, told though it is no trouble
+# what a main thread should not spend its time on, as profile.parts names it
+_TROUBLES = frozenset({LOADS_IN_MAIN, "waits-for-data", "data-parallel", "saves", "sync", "logs"})
+
+
+@rule(
+    "seen-inside",
+    "Did a profile show what does not show from outside?",
+    level=Level.EFFICIENCY,
+    instead_of=("starved-cause-unknown",),
+    last=True,
+    state="profiled",
+    short="PROF",
+    number=None,
+    rows=(31, 64, 65, 66, 67, 70),
+    needs=(),
+    alone=True,
+    lasting=True,
+)
+def seen_inside(view: View) -> Iterator[Finding]:
+    """The worst that stacks or a trace said of a process, for as long as that is remembered."""
+    for identity in dict.fromkeys(fact.process for fact in view.frame.facts):
+        process = view.frame.by_identity.get(identity)
+        troubles = [fact for fact in view.frame.facts if fact.process == identity and _is_trouble(view, fact)]
+        if process is None or not troubles:
+            continue
+        troubles.sort(key=lambda fact: -(fact.share or 0.0))
+        worst, *others = troubles
+        remedies = [_REMEDIES[fact.name] for fact in troubles if fact.name in _REMEDIES]
+        how, command = ("traced", "trace") if worst.witness == "trace" else ("profiled", "profile")
+        yield view.found(
+            process,
+            "warn",
+            f"was {how}: {bare(worst)}",
+            evidence=tuple(_as_evidence(view, fact) for fact in others),
+            steps=(
+                *(Step(text=step) for step in dict.fromkeys(one.step for one in remedies)),
+                Step(text=f"Open the {command} for the lines of code", command=f"gputop profile --list {identity.pid}"),
+            ),
+            state=_REMEDIES[worst.name].state if worst.name in _REMEDIES else None,
+            confidence=0.9,
+            grade="profile",
+            lost_share=worst.share,
+        )
+
+
+def _as_evidence(view: View, fact: Fact) -> Evidence:
+    if fact.share is None:
+        return Evidence(text=fact.text)
+    return Evidence(text=fact.text, value=100 * fact.share, unit="%", limit=100 * view.limit("share"))
+
+
+def _is_trouble(view: View, fact: Fact) -> bool:
+    if fact.witness == "trace":
+        return fact.name not in (_HEALTHY, LOADS_IN_MAIN)  # the latter repeats what another fact says
+    return fact.witness == "stack" and fact.name in _TROUBLES and view.above(fact.share, "share")

@@ -1,0 +1,246 @@
+"""Rules about device memory that is nearly used up, and about programs that take turns on one GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from shlex import quote
+
+from gputop import pytorch, units
+from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.rules.memory.leaks import usable
+from gputop.diagnose.steps import counts_its_own, given, names
+from gputop.diagnose.view import View
+from gputop.model import Frame, Gpu, GpuShare, Identity, Missing, Process
+
+Held = Sequence[tuple[Process, GpuShare]]
+
+
+def holders(view: View) -> Mapping[str, Held]:
+    """Every process that the driver names, by GPU, each once; graphics count where nothing else does."""
+    return view.once("holders", lambda: _holders(view.frame))
+
+
+def _holders(frame: Frame) -> Mapping[str, Held]:
+    found: dict[str, list[tuple[Process, GpuShare]]] = {}
+    for process in frame.processes:
+        if not process.gpus:
+            continue
+        mine: dict[str, GpuShare] = {}
+        for share in process.gpus:
+            other = mine.get(share.uuid)
+            if other is None or _weight(share) > _weight(other):
+                mine[share.uuid] = share
+        for uuid, share in mine.items():
+            found.setdefault(uuid, []).append((process, share))
+    return found
+
+
+def _weight(share: GpuShare) -> tuple[bool, int]:
+    return share.kind != "graphics", share.vram_bytes or 0
+
+
+def named(process: Process) -> str:
+    """Name, pid and owner: `python 3310 of carol`."""
+    owner = f" of {process.user}" if process.user else ""
+    return f"{process.name or 'a process'} {process.pid}{owner}"
+
+
+_PARTS = 5  # of the window
+
+
+@rule(
+    "gmem-nearly-full",
+    "Is the memory of a GPU nearly used up?",
+    level=Level.BESIDE,
+    state="gpu full",
+    short="FULL",
+    number="R35",
+    rows=(47, 67),
+    needs=("vram_used_bytes", "vram_total_bytes"),
+)
+def gmem_nearly_full(view: View) -> Iterator[Finding]:
+    """Full and still growing is a risk; full and calm is an allocator that keeps what it got, or a program's choice."""
+    for gpu in view.gpus():
+        if gpu.unified_memory or not view.knows(gpu, "vram_used_bytes", "vram_total_bytes"):
+            continue
+        most, used = usable(gpu) or 0.0, gpu.vram_used_bytes or 0
+        if not most or not view.above(used / most, "info_share"):
+            continue
+        grown = _grown(view, gpu)
+        near = used / most >= view.limit("warn_share") or most - used < view.limit("growth_ahead") * grown
+        severity: Severity = "warn" if near and grown >= view.limit("least_growth_bytes") else "info"
+        yield _full(view, gpu, used, most, grown, severity)
+
+
+def _grown(view: View, gpu: Gpu) -> float:
+    """Bytes above the least of the window, if it went higher more than once in it; else nothing.
+
+    A program that takes its memory at once grows no more, and who goes up and down has been there before.
+    """
+    values = view.window(gpu, "vram_used_bytes").values
+    size, least = len(values) // _PARTS, view.limit("least_growth_bytes") / _PARTS
+    if not size:
+        return 0.0
+    before = view.window(gpu, "vram_used_bytes", view.limit("known_s")).values[: -len(values)]
+    peaks = [max(before, default=0.0), *(max(values[-size * part :][:size]) for part in range(_PARTS, 0, -1))]
+    rises = [part for part in range(2, len(peaks)) if peaks[part] - max(peaks[:part]) >= least]
+    again = bool(rises) and rises[-1] - rises[0] >= 2  # one rise may lie in two parts
+    return max(0.0, values[-1] - min(values)) if again else 0.0
+
+
+def _full(view: View, gpu: Gpu, used: float, most: float, grown: float, severity: Severity) -> Finding:
+    left = units.size(most - used)
+    calm = Step(
+        text=f"nothing, as long as it stays so: PyTorch, JAX and vLLM keep memory they do not need; {left} are left"
+    )
+    return view.found(
+        gpu,
+        severity,
+        f"has {left} of memory left, and less by the minute" if severity == "warn" else "is nearly full, and calm",
+        evidence=tuple(_figures(view, gpu, used, most, grown)),
+        steps=(*(() if severity == "warn" else (calm,)), *_smaller(view, gpu)),
+        confidence=0.8,
+        grade="driver",
+    )
+
+
+def _figures(view: View, gpu: Gpu, used: float, most: float, grown: float) -> Iterator[Evidence]:
+    share, seconds = 100 * used / most, view.limit("window_s")
+    text = f"{units.size(used)} of {units.size(most)} in use ({share:.0f} %)"
+    yield Evidence(text=text, value=share, unit="%", limit=100 * view.limit("info_share"))
+    text = f"+{units.size(grown)} in {units.ago(seconds)}" if grown else f"no more than {units.ago(seconds)} ago"
+    yield Evidence(text=text, value=grown, unit="B", limit=view.limit("least_growth_bytes"))
+    held = sorted(holders(view).get(gpu.uuid, ()), key=lambda one: -(one[1].vram_bytes or 0))
+    if held:
+        names = [f"{named(process)} {units.size(share.vram_bytes)}" for process, share in held[:3]]
+        yield Evidence(text=", ".join(names))
+
+
+def _smaller(view: View, gpu: Gpu) -> Iterator[Step]:
+    """The cheapest first: a setting, then what changes the program."""
+    versions = [process.torch_version for process, _ in holders(view).get(gpu.uuid, ()) if process.torch_version]
+    setting = pytorch.allocator("expandable_segments:True", versions[0] if versions else None)
+    yield Step(text="Reduce fragmentation of PyTorch's cache", command=setting)
+    yield Step(text="Halve the batch and accumulate twice as many steps: gradients stay the same")
+    yield Step(
+        text="Recompute activations instead of storing them",
+        command="torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)",
+    )
+
+
+_MPS = "nvidia-cuda-mps"
+
+
+@rule(
+    "gpu-shared",
+    "Do several programs take turns on one GPU?",
+    level=Level.DEVICE,
+    state="shared",
+    short="2PRG",
+    number="R38",
+    rows=(19,),
+    needs=("busy_percent",),
+)
+def gpu_shared(view: View) -> Iterator[Finding]:
+    """Two jobs or more that work on a GPU and leave it no rest: without MPS only one of them computes at a time."""
+    for gpu in view.gpus():
+        tenants = view.tenants(gpu)
+        if len(tenants) < 2:
+            _remember_alone(view, gpu, tenants)
+            continue
+        held = [one for one in holders(view).get(gpu.uuid, ()) if one[1].kind != "graphics"]
+        if any(process.name.startswith(_MPS) or share.kind == "mps" for process, share in held):
+            continue
+        if any(share.busy_percent is None for _, share in held):
+            view.abstain(gpu, Missing(metric="busy_percent", reason="unsupported"))
+            continue
+        means = _means(view, gpu, held)
+        active = [one for one in tenants if view.above(means.get(one.identity), "each_percent")]
+        owners = {process.job or process.identity for process in active}
+        if len(owners) > 1 and view.above(sum(means[one.identity] for one in active), "together_percent"):
+            yield _in_turns(view, gpu, active, means)
+
+
+def _remember_alone(view: View, gpu: Gpu, tenants: Sequence[Process]) -> None:
+    """What a program gets out of a GPU that it has to itself."""
+    notes = view.notes(gpu)
+    notes.pop("means", None)
+    if tenants and (busy := view.mean(gpu, "busy_percent")) is not None:
+        notes["alone"] = {tenants[0].identity: busy}
+
+
+def _means(view: View, gpu: Gpu, held: Held) -> Mapping[Identity, float]:
+    """How busy each kept the GPU over the window; nothing of those who came within it."""
+    before: dict[Identity, tuple[float, float]] = view.notes(gpu).get("means", {})
+    now_s, look_s, window_s = view.frame.mono_s, view.stands_for_s, view.limit("window_s")
+    fresh: dict[Identity, tuple[float, float]] = {}
+    for process, share in held:
+        busy = share.busy_percent or 0.0
+        since_s, mean = before.get(process.identity, (now_s, busy))
+        part = min(1.0, look_s / min(now_s - since_s + look_s, window_s))
+        fresh[process.identity] = since_s, mean + (busy - mean) * part
+    view.notes(gpu)["means"] = fresh
+    return {identity: mean for identity, (since_s, mean) in fresh.items() if now_s - since_s >= window_s}
+
+
+def _in_turns(view: View, gpu: Gpu, active: Sequence[Process], means: Mapping[Identity, float]) -> Finding:
+    alone: Mapping[Identity, float] = view.notes(gpu).get("alone", {})
+    kept = [
+        means[process.identity] / alone[process.identity] for process in active if alone.get(process.identity, 0.0) > 0
+    ]
+    slowed = bool(kept) and max(kept) <= view.limit("kept")
+    evidence = [
+        Evidence(
+            text=f"{named(process)}: {means[process.identity]:.0f} %{_before(alone.get(process.identity))}",
+            value=means[process.identity],
+            unit="%",
+            limit=view.limit("each_percent"),
+        )
+        for process in sorted(active, key=lambda process: -means[process.identity])
+    ]
+    return view.found(
+        gpu,
+        "warn" if slowed else "info",
+        f"is shared by {len(active)} programs that take turns",
+        evidence=tuple(evidence[:6]),
+        steps=(_elsewhere(view, active), *_side_by_side(gpu)),
+        confidence=0.75,
+        lost_share=1 - sum(kept) / len(kept) if slowed else None,
+    )
+
+
+def _before(percent: float | None) -> str:
+    return "" if percent is None else f", {percent:.0f} % while it was alone"
+
+
+def _elsewhere(view: View, active: Sequence[Process]) -> Step:
+    """A free GPU for one of them, as far as it is known to be given to it: a container or a Slurm job has only some."""
+    free = [one for one in view.frame.gpus if one.condition == "ok" and not view.tenants(one) and not one.mig_mode]
+    if not free:
+        return Step(text="let one wait for the other, or agree on who uses which GPU: none of this machine is free")
+    for process in active:
+        may = [one for one in given(view, process) if one in free] if counts_its_own(process) else free
+        if may:
+            who = named(process) if any(map(counts_its_own, active)) else "one of them"
+            command = f"export CUDA_VISIBLE_DEVICES={names(view, may[:1], [process])}"
+            return Step(text=f"start {who} on another GPU: {_are_free(may)}", command=command)
+    return Step(text=f"start one of them on another GPU, if it was given one: {_are_free(free)} on this machine")
+
+
+def _are_free(gpus: Sequence[Gpu]) -> str:
+    return f"{', '.join(gpu.index for gpu in gpus[:4])} {'is' if len(gpus) == 1 else 'are'} free"
+
+
+def _side_by_side(gpu: Gpu) -> Iterator[Step]:
+    yield Step(
+        text="small programs of one user run side by side under MPS, started before them",
+        command="nvidia-cuda-mps-control -d",
+    )
+    if gpu.architecture in ("ampere", "hopper", "blackwell"):
+        yield Step(
+            text="or cut the GPU in instances, where the card can; it must be idle for that",
+            command=f"sudo nvidia-smi -i {quote(gpu.index)} -mig 1",
+            needs_root=True,
+            destroys=True,
+        )

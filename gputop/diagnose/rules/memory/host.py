@@ -1,0 +1,217 @@
+"""A rule about host memory that is short: of the machine, or of what a job may have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gputop import num_workers, units
+from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.rules.storage.sources import blocked, waiters
+from gputop.diagnose.starvation import starved
+from gputop.diagnose.steps import widened
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.labels import amount
+from gputop.model import Cgroup, Host
+
+
+@rule(
+    "memory-pressure",
+    "Is host memory short?",
+    level=Level.CAUSE,
+    state="memory",
+    short="MEM",
+    number="R27",
+    rows=(),
+    needs=(),
+    partly=("memory_total_bytes", "memory_available_bytes", "swap_in_per_s", "memory_pressure"),
+    alone=True,
+    lasting=True,
+    of_host=True,
+)
+def memory_pressure(view: View) -> Iterator[Finding]:
+    """Swapping, waiting for memory, reading again what was dropped, or a limit that is reached."""
+    host = view.host()
+    short = tuple(_machine(view, host)) if view.knows(host, "memory_total_bytes", "memory_available_bytes") else ()
+    yield from short
+    if not short:
+        for trainer in view.trainers():
+            if starved(view, trainer) and _reads_again(view, trainer):
+                yield _thrash(view, trainer)
+    groups = {group.path: group for group in view.frame.cgroups if group.memory_limit_bytes}
+    for trainer in view.trainers(cold=True):
+        if (group := groups.get(trainer.process.cgroup or "")) is not None:
+            yield from _limited(view, trainer, group)
+
+
+def _machine(view: View, host: Host) -> Iterator[Finding]:
+    """The machine is short only where little is left: else it is some control group that swaps or waits."""
+    swaps = [view.mean(host, name) for name in ("swap_in_per_s", "swap_out_per_s")]
+    swapped = sum(known) if (known := [rate for rate in swaps if rate is not None]) else None
+    some, full = view.mean(host, "memory_pressure"), view.mean(host, "memory_pressure_full")
+    if swapped is None and some is None:
+        view.knows(host, "swap_in_per_s", "memory_pressure")
+        return
+    total, left = host.memory_total_bytes or 1, host.memory_available_bytes or 0
+    little = view.below(left / total, "left")
+    waits = view.above(some, "pressure_percent") or view.above(full, "full_percent")
+    if little and (waits or view.above(swapped, "pages_per_s")):
+        severity: Severity = "crit" if (full or 0.0) >= view.limit("full_percent") else "warn"
+        yield view.found(
+            host,
+            severity,
+            f"is short of memory: {units.size(left)} of {units.size(total)} left",
+            evidence=tuple(_short(view, left, swapped, some, full)),
+            steps=(*_fewer(view), *_STEPS),
+            confidence=view.confidence(0.85, some, swapped),
+        )
+
+
+def _reads_again(view: View, trainer: Trainer) -> bool:
+    """Whether it waits for storage while the machine reads again what was dropped: who computes has lost nothing."""
+    share = blocked(view, trainer)
+    waits = share is not None and share >= view.limit("starved.blocked")
+    return waits and view.above(view.mean("host", "refaults_per_s"), "refaults_per_s")
+
+
+def _short(
+    view: View, left: float, swapped: float | None, some: float | None, full: float | None
+) -> Iterator[Evidence]:
+    least = view.limit("left") * (view.frame.host.memory_total_bytes or 0)
+    yield Evidence(text=f"{units.size(left)} can be had without swapping", value=left, unit="B", limit=least)
+    if swapped:
+        text = f"{swapped:.0f} pages a second go to swap and back"
+        yield Evidence(text=text, value=swapped, unit="1/s", limit=view.limit("pages_per_s"))
+    if some:
+        text = f"programs wait for memory {some:.0f} % of the time"
+        yield Evidence(text=text, value=some, unit="%", limit=view.limit("pressure_percent"))
+    if full:
+        text = f"all of them at once {full:.0f} % of the time"
+        yield Evidence(text=text, value=full, unit="%", limit=view.limit("full_percent"))
+
+
+def _thrash(view: View, trainer: Trainer) -> Finding:
+    again, cached = view.mean("host", "refaults_per_s") or 0.0, view.frame.host.memory_cached_bytes
+    share, least = 100 * (blocked(view, trainer) or 0.0), 100 * view.limit("starved.blocked")
+    return view.found(
+        trainer,
+        "warn",
+        "reads again what the page cache had to drop: "
+        f"there is more data than the {units.size(cached)} of memory that are free for it",
+        evidence=(
+            Evidence(
+                text=f"{again:.0f} pages a second are read again on this machine, soon after they were dropped",
+                value=again,
+                unit="1/s",
+                limit=view.limit("refaults_per_s"),
+            ),
+            Evidence(
+                text=f"{waiters(trainer)} for storage {share:.0f} % of the time", value=share, unit="%", limit=least
+            ),
+        ),
+        steps=(
+            Step(text="larger files read in order, or a smaller copy of the data: what is read once needs no cache"),
+            Step(text="a copy on a local NVMe disk, which is fast without a cache"),
+            *_fewer(view, trainer),
+        ),
+        confidence=0.7,
+    )
+
+
+def _limited(view: View, trainer: Trainer, group: Cgroup) -> Iterator[Finding]:
+    """A job at its own limit; page cache alone at the limit is how a limit is meant to work."""
+    about, limit = f"cgroup {group.path}", group.memory_limit_bytes or 1
+    killed, own_limit = _killed(view, trainer, group)
+    some, full = view.mean(about, "memory_pressure"), view.mean(about, "memory_pressure_full")
+    used, own = view.mean(about, "memory_used_bytes"), view.mean(about, "anonymous_bytes")
+    hits = view.mean(about, "limit_hits_per_s")
+    firm = None if own is None else (own + (group.shared_bytes or 0)) / limit
+    hit = view.above(None if used is None else used / limit, "limit_share") and view.above(hits, "hits_per_s")
+    waits = view.above(some, "pressure_percent") or view.above(full, "full_percent")
+    if not killed and not waits and not (hit and view.above(firm, "own_share")):
+        return
+    were = "was" if killed == 1 else "were"
+    evidence = [Evidence(text=text, value=value, unit=unit, limit=most) for text, value, unit, most in (
+        (f"{units.size(used)} of {units.size(limit)} in use", used, "B", float(limit)),
+        (f"{units.size(own)} of that are its programs', not page cache", own, "B", view.limit("own_share") * limit),
+        (f"it hits its limit {hits or 0:.1f} times a second", hits, "1/s", view.limit("hits_per_s")),
+        (f"its programs wait for memory {some or 0:.0f} % of the time", some, "%", view.limit("pressure_percent")),
+        (f"{killed} of its processes {were} killed for want of memory", float(killed), "", 0.0),
+    ) if value]  # fmt: skip
+    yield view.found(
+        trainer,
+        "crit" if killed or (full or 0.0) >= view.limit("full_percent") else "warn",
+        _headline(limit, killed, own_limit),
+        evidence=tuple(evidence),
+        steps=(
+            *_fewer(view, trainer),
+            _LOOK if killed and not own_limit else _raise(view, trainer, limit),
+            *_STEPS[:1],
+        ),
+        confidence=view.confidence(0.85, some),
+    )
+
+
+def _headline(limit: int, killed: int, own_limit: bool) -> str:
+    if not killed:
+        return f"is at its limit of {units.size(limit)} of memory"
+    why = "its memory limit was reached" if own_limit else "the machine, or a group above its own, was short of memory"
+    return f"lost {amount(killed, 'process')}: {why}"
+
+
+def _killed(view: View, trainer: Trainer, group: Cgroup) -> tuple[int, bool]:
+    """Processes that were killed a short while ago, and whether at this limit; what was before we looked is history.
+
+    The kernel counts as killed those too that the machine, or a group above, was short of memory for.
+    """
+    notes, now_s, kills, ooms = view.notes(trainer), view.frame.mono_s, group.oom_kills, group.oom_count
+    if kills is None:
+        return 0, False
+    # version 1 of control groups does not count how often nothing could be freed: it must have been hit at least
+    if (group.limit_hits_per_s or 0.0) > 0 if ooms is None else ooms > notes.get("ooms", ooms):
+        notes["hit_s"] = now_s
+    if ooms is not None:
+        notes["ooms"] = ooms
+    first = notes.setdefault("kills", kills)
+    if kills > notes.get("newest", first):
+        notes["killed_s"], notes["own"] = now_s, now_s - notes.get("hit_s", -1e9) <= view.limit("window_s")
+    notes["newest"] = kills
+    late = now_s - notes.get("killed_s", -1e9) >= view.limit("killed_s")
+    return (0, False) if late else (kills - first, notes["own"])
+
+
+def _fewer(view: View, trainer: Trainer | None = None) -> Iterator[Step]:
+    """Fewer loaders, where they are what takes it."""
+    trainers = [trainer] if trainer else view.vectors()
+    loaders = sum(one.loaders for one in trainers)
+    most = max((one.loaders for one in trainers), default=0)
+    weights = [view.mean(one.key, "loader_pss_bytes", 60) for one in trainers]
+    held = sum(weight for weight in weights if weight is not None)
+    if most > 1:
+        text = f"fewer loaders, or less prefetched by each: {loaders} of them"
+        text += f" hold {units.size(held)}" if held else " are at work"
+        yield Step(text=text, command=f"DataLoader(..., num_workers={num_workers.fewer(most)}, prefetch_factor=2)")
+
+
+def _raise(view: View, trainer: Trainer, limit: int) -> Step:
+    process, wanted = trainer.process, round(1.5 * limit / 2**30) or 1
+    if process.slurm_job:
+        return Step(text=f"ask Slurm for {wanted}G", command=f"#SBATCH --mem={wanted}G")
+    if process.container:
+        text, setting = f"give its container {wanted}G, if the machine has them", f"--memory {wanted}g"
+        return widened(
+            view, process, text, f"{setting} --memory-swap {wanted}g", f"resources.limits.memory: {wanted}Gi"
+        )
+    return Step(text=f"raise MemoryMax of its unit, or memory.max of {process.cgroup or 'its group'}, to {wanted}G")
+
+
+_LOOK = Step(
+    text="see what was short of memory: the kernel names the group, or none where it was the machine",
+    command="sudo dmesg | grep -E 'oom-kill|Killed process'",
+    needs_root=True,
+)
+_STEPS = (
+    Step(text="map the dataset instead of loading it: numpy.load(..., mmap_mode='r'), Arrow, safetensors"),
+    Step(text="Pinned memory cannot be swapped (/dev/shm can, slowly): pin no more than the GPU needs"),
+)

@@ -1,0 +1,235 @@
+"""A rule about device memory that nobody uses: of programs that ended, stopped, or wait for somebody to come back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from shlex import quote
+from typing import NamedTuple
+
+from gputop import units
+from gputop.diagnose.finding import Evidence, Finding, Step
+from gputop.diagnose.job_states import untold
+from gputop.diagnose.program_kind import notebook, serves, trains
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.rules.memory.device import Held as Named
+from gputop.diagnose.rules.memory.device import holders, named
+from gputop.diagnose.steps import stack
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.model import Gpu, GpuShare, Identity, Missing, Process, Role
+
+_LOADER = "pt_data_w"
+
+
+class Nothing(NamedTuple):
+    """Memory that is held for nothing: how much, by whom, and what can be done."""
+
+    bytes: int
+    text: str  # follows `held by`
+    steps: tuple[Step, ...]
+    meant: bool = False  # perhaps: a debugger stops it, or somebody comes back to it
+    since: str = ""  # for how long it does nothing, where it could go on: to be put after the text
+    idle_s: float | None = None  # the same
+
+
+@rule(
+    "zombie-memory",
+    "Is device memory held by programs that do not use it?",
+    level=Level.DEVICE,
+    state="mem held",
+    short="HELD",
+    number="R37",
+    rows=(47,),
+    needs=(),
+    partly=("vram_used_bytes", "vram_total_bytes", "vram_bytes", "gpus", "busy_percent", "cpu_percent"),
+)
+def zombie_memory(view: View) -> Iterator[Finding]:
+    """Processes that are gone, dead, orphaned, stopped or idle for long, and memory that belongs to nobody."""
+    idle_s, here = _idle_s(view), holders(view)
+    for gpu in view.gpus():
+        if gpu.unified_memory or gpu.mig_mode or gpu.virtualization in ("vgpu", "host"):
+            continue
+        named_here = here.get(gpu.uuid, ())
+        found = [one for process, share in named_here if (one := _held(view, process, share, idle_s))]
+        if (nobodys := _nobodys(view, gpu, named_here)) is not None:
+            found.append(nobodys)
+        if found:
+            yield _told(view, gpu, sorted(found, key=lambda one: -one.bytes))
+
+
+def _held(view: View, process: Process, share: GpuShare, idle: Mapping[Identity, float]) -> Nothing | None:
+    """What one process holds for nothing."""
+    held, who = share.vram_bytes or 0, named(process)
+    if process.unseen == "exited":
+        # of a size that nobody knows it cannot be said that it is held
+        known = share.vram_bytes is not None
+        return Nothing(held, f"process {process.pid}, which has ended", _GONE) if known else None
+    if process.unseen is not None or held < view.limit("least_bytes"):
+        return None
+    if process.state == "Z":
+        parent = Step(text=f"its parent, process {process.parent_pid}, has to take note of its end, or to end as well")
+        return Nothing(held, f"{who}, which is dead", (parent, *_GONE[1:]))
+    if process.state in ("T", "t"):
+        text = f"{who}, which is stopped"
+        return Nothing(held, text, (_let_go(view, process, "to go on with it", "kill -CONT"),), meant=True)
+    if _orphan(view, process):
+        text = f"{who}, a loader whose trainer is gone"
+        return Nothing(held, text, (_let_go(view, process, "to end it", "kill", destroys=True),))
+    idle_s = idle.get(process.identity)
+    if idle_s is None or idle_s < view.limit("idle_s"):
+        return None
+    since = f", idle for {units.ago(idle_s)} or longer"
+    return Nothing(
+        held, who, tuple(_wake(view, process)), meant=not _forgotten(view, process), since=since, idle_s=idle_s
+    )
+
+
+def _forgotten(view: View, process: Process) -> bool:
+    """Whether who is idle for so long should not be: any other program may be there for whoever asks it something."""
+    return any(one.identity == process.identity and (notebook(one) or trains(one)) for one in view.vectors())
+
+
+def _orphan(view: View, process: Process) -> bool:
+    """Whether it is a loader whose trainer has ended: init has taken it over, or the init of a user."""
+    if not process.name.startswith(_LOADER):
+        return False
+    parent = next((one for one in view.frame.processes if one.pid == process.parent_pid), None)
+    if parent is None:
+        return process.parent_pid == 1
+    # in a container the trainer may be the first process itself
+    return parent.name == "systemd" or (parent.pid == 1 and parent.role is not Role.TRAINER)
+
+
+def _idle_s(view: View) -> Mapping[Identity, float]:
+    """Who has done nothing while we looked, and for how long; nobody who serves, or whose own kin is at work."""
+    resting, awake = [], set()
+    for one in view.vectors():
+        if _idle(view, one):
+            resting.append(one)
+        else:
+            awake.add(one.process.job or one.identity)
+    notes, now_s = view.notes(view.frame.host), view.frame.mono_s
+    before: Mapping[Identity, float] = notes.get("since_s", {})
+    notes["since_s"] = since_s = {
+        one.identity: before.get(one.identity, now_s)
+        for one in resting
+        if one.process.job not in awake and not serves(one)
+    }
+    return {identity: now_s - began_s for identity, began_s in since_s.items()}
+
+
+def _idle(view: View, trainer: Trainer) -> bool:
+    """Whether neither GPU nor CPUs have anything to do for it; what is unknown is no rest."""
+    if not trainer.gpus or not view.knows(trainer, "duty", "cores"):
+        return False
+    duty = trainer.duty
+    return view.below(trainer.cores, "idle_cores") and duty is not None and 100 * duty <= view.limit("idle_percent")
+
+
+def _nobodys(view: View, gpu: Gpu, named_here: Named) -> Nothing | None:
+    """Memory that is in use while no process that the driver names has it, on a GPU where nothing runs."""
+    if not view.knows(gpu, "vram_used_bytes", "vram_total_bytes"):
+        return None
+    if gpu.numa_memory:  # the system keeps pages of those who ended, and files: it is no fault of the driver
+        view.abstain(gpu, Missing(metric="vram_used_bytes", reason="unsupported"))
+        return None
+    if any(share.vram_bytes is None for _, share in named_here):
+        view.abstain(gpu, Missing(metric="vram_bytes", reason="unsupported"))
+        return None
+    rest = (gpu.vram_used_bytes or 0) - sum(share.vram_bytes or 0 for _, share in named_here)
+    least = max(view.limit("nobodys_bytes"), view.limit("nobodys_share") * (gpu.vram_total_bytes or 0))
+    if rest < least:
+        return None
+    busy = view.mean(gpu, "busy_percent")
+    if busy is None or busy >= view.limit("busy_percent"):
+        return None
+    if gpu.unlisted or any("cuda" in process.libraries and not process.gpus for process in view.frame.processes):
+        view.abstain(gpu, untold(view, gpu))  # it may well be that one's
+        return None
+    orphans = [one for one in view.frame.processes if _orphan(view, one)]
+    perhaps = f"; perhaps of {named(orphans[0])}, a loader whose trainer is gone" if orphans else ""
+    return Nothing(rest, f"no process that can be seen{perhaps}", _nobodys_steps(gpu))
+
+
+def _told(view: View, gpu: Gpu, found: Sequence[Nothing]) -> Finding:
+    busy, more = view.mean(gpu, "busy_percent"), f", and by {len(found) - 1} more" if len(found) > 1 else ""
+    evidence = [
+        Evidence(text=f"{units.size(one.bytes)} held by {one.text}{one.since}", value=float(one.bytes), unit="B")
+        for one in found[:6]
+    ]
+    if busy is not None:
+        text = f"{view.reading(gpu, busy)} of the last {view.limit('window_s'):.0f} s"
+        evidence.append(Evidence(text=text, value=busy, unit="%", limit=view.limit("busy_percent")))
+    idle = f", idle for over {units.ago(view.limit('idle_s'))}" if found[0].since else ""
+    vain = "" if any(one.since for one in found) else " for nothing"  # who is idle may be needed
+    return view.found(
+        gpu,
+        "info" if all(one.meant for one in found) else "warn",
+        f"has {units.size(sum(one.bytes for one in found))} held{vain} by {found[0].text}{idle}{more}",
+        evidence=tuple(evidence),
+        steps=tuple(dict.fromkeys(step for one in found[:3] for step in one.steps)),
+        confidence=0.85,
+        grade="driver",
+        lost_share=None if busy is None else 1 - busy / 100,
+        onset_s=found[0].idle_s,
+    )
+
+
+def _let_go(view: View, process: Process, purpose: str, how: str, *, destroys: bool = False) -> Step:
+    """What only its owner is to do: others are shown who that is, and no command."""
+    owner, command = process.user or "its owner", f"{how} {process.pid}"
+    if not _own(view, process):
+        return Step(text=f"{owner} can decide {purpose}; it is not for others to do", destroys=destroys)
+    return Step(text=f"{purpose}, if nobody needs it as it is", command=command, destroys=destroys)
+
+
+def _own(view: View, process: Process) -> bool:
+    """Whether it is of who looks; root looks at what is of others."""
+    return process.uid is not None and process.uid == view.frame.viewer_uid
+
+
+def _wake(view: View, process: Process) -> Iterator[Step]:
+    owner = process.user or "its owner"
+    if any(one.identity == process.identity and notebook(one) for one in view.vectors()):
+        yield Step(text=f"ask {owner} to shut its kernel down (Kernel, Shut Down): closing the tab leaves it running")
+        yield Step(text="or, in a cell, to give back what is not needed", command="del model; torch.cuda.empty_cache()")
+    elif _own(view, process):
+        yield stack(view, process, "see whether it is still needed: it does nothing")
+    else:
+        yield Step(text=f"ask {owner} whether it is still needed: it does nothing")
+    lost = "what it has in memory is lost"
+    if _own(view, process):
+        yield Step(text=f"or end it, if nobody needs it: {lost}", command=f"kill {process.pid}", destroys=True)
+    else:
+        yield Step(text=f"{owner} alone may end it: {lost}", destroys=True)
+
+
+def _nobodys_steps(gpu: Gpu) -> tuple[Step, ...]:
+    return (
+        Step(
+            text="who has the device open, other users and containers too",
+            command="sudo fuser -v /dev/nvidia*",
+            needs_root=True,
+        ),
+        Step(
+            text="nobody: the driver did not notice an end. Once nothing runs on it, reset it",
+            command=f"sudo nvidia-smi -r -i {quote(gpu.index)}",
+            needs_root=True,
+            destroys=True,
+        ),
+    )
+
+
+_GONE = (
+    Step(text="wait a minute: the driver frees the memory of a process when its last call comes back"),
+    Step(
+        text="see who else has the device open: a child may have inherited it",
+        command="sudo fuser -v /dev/nvidia*",
+        needs_root=True,
+    ),
+    Step(
+        text="if it stays, the driver hangs: look for its errors",
+        command="sudo dmesg | grep -E 'NVRM|Xid'",
+        needs_root=True,
+    ),
+)

@@ -1,0 +1,158 @@
+"""Rules about gputop itself: what it costs, and what it cannot see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gputop.diagnose.finding import Abstained, Evidence, Finding, Step
+from gputop.diagnose.job_states import unjudged
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.running_means import KEPT_S
+from gputop.diagnose.view import View
+from gputop.model import Role
+
+_READS_A_FRAME = 250  # threads that are looked at
+_LONG_STEP_S = 2.0  # between two frames
+
+
+@rule(
+    "self-overhead",
+    "Does gputop itself cost too much?",
+    level=Level.NEVER,
+    state="",
+    short="",
+    number="M1",
+    rows=(),
+    needs=(),
+    alone=True,
+)
+def self_overhead(view: View) -> Iterator[Finding]:
+    """Its CPU time, the time inside driver calls, and threads that are looked at less often than they should be."""
+    seconds = min(view.limit("window_s"), KEPT_S)  # there is no longer memory of it
+    cost, driver = (view.mean("monitor", name, seconds) for name in ("cost_percent", "driver_percent"))
+    evidence: list[Evidence] = []
+    steps: list[Step] = []
+    if view.above(cost, "cpu_percent"):
+        text = f"gputop uses {cost or 0:.1f} % of a core"
+        evidence.append(Evidence(text=text, value=cost, unit="%", limit=view.limit("cpu_percent")))
+        steps.append(_seldom(view))
+    if called := _driver(view, driver):
+        evidence += called
+        steps += (_seldom(view), *_LEFT_ALONE)
+    if late := _threads(view):
+        evidence.append(late)
+        steps += _oftener(view, costly=bool(steps))
+    if evidence:
+        yield view.found(
+            view.host(),
+            "info",
+            "is watched at some cost",
+            evidence=tuple(evidence),
+            steps=tuple(dict.fromkeys(steps)),
+            confidence=0.9,
+        )
+
+
+_LEFT_ALONE = (
+    Step(text="leave out the activity of the units", command="gputop --gpm off"),
+    Step(text="leave the driver alone", command="gputop --no-nvml"),
+)
+
+
+def _driver(view: View, percent: float | None) -> list[Evidence]:
+    """What its calls cost, and that it is called less often for that."""
+    evidence = []
+    if view.above(percent, "driver_percent"):
+        text = f"driver calls take {10 * (percent or 0):.0f} ms of each second, all GPUs together"
+        evidence.append(Evidence(text=text, value=percent, unit="%", limit=view.limit("driver_percent")))
+    if slow := view.frame.note("slow"):
+        evidence.append(Evidence(text=slow.text))
+    return evidence
+
+
+def _threads(view: View) -> Evidence | None:
+    """So many are looked at for each frame, however long it is until the next."""
+    threads = sum(process.threads or 0 for process in view.frame.processes if process.role is Role.TRAINER)
+    every_s = threads / _READS_A_FRAME * view.usual_step_s
+    if not view.above(every_s, "threads_s"):
+        return None
+    text = f"{threads} threads of trainers are looked at every {every_s:.0f} s only"
+    return Evidence(text=text, value=every_s, unit="s", limit=view.limit("threads_s"))
+
+
+def _seldom(view: View) -> Step:
+    return Step(text="look less often", command=f"gputop --interval {max(5, round(2 * view.usual_step_s))}")
+
+
+def _oftener(view: View, *, costly: bool) -> Iterator[Step]:
+    """`costly`: it is to look less often for another reason."""
+    if view.usual_step_s >= _LONG_STEP_S and not costly:
+        text = f"look more often: each time it looks at {_READS_A_FRAME} of them"
+        yield Step(text=text, command="gputop --interval 1")
+    yield Step(text="open the process that matters (Enter): while it is open all of its threads are looked at")
+
+
+@rule(
+    "blind-spots",
+    "What could not be judged, and why?",
+    level=Level.NEVER,
+    state="",
+    short="",
+    number="M2",
+    rows=(),
+    needs=(),
+    partly=("busy_percent", "gpus"),
+    alone=True,
+)
+def blind_spots(view: View) -> Iterator[Finding]:
+    """What other rules could not read, though somebody could: with the rules that are silent for want of it.
+
+    And GPUs in use of which no rule can say anything, as who works on them cannot be seen or has only begun.
+    """
+    spots: dict[tuple[str, str], list[str]] = {}
+    whys: dict[tuple[str, str], str] = {}
+    unlocks: dict[str, None] = {}
+    for one in view.abstained:
+        for missing in one.missing:
+            if missing.reason in ("denied", "unsupported", "implausible"):
+                rules = spots.setdefault((missing.metric, missing.reason), [])
+                if one.rule not in rules:
+                    rules.append(one.rule)
+                if missing.reason == "implausible":
+                    whys[missing.metric, missing.reason] = f" ({missing.unlock})" if missing.unlock else ""
+                    unlocks[_COMPARE] = None
+                elif unlock := _unlock(one):
+                    unlocks[unlock] = None
+    if spots:
+        silent = {rule for rules in spots.values() for rule in rules}
+        yield view.found(
+            view.host(),
+            "info",
+            f"cannot be judged by {len(silent)} {'rule' if len(silent) == 1 else 'rules'} for want of "
+            f"{len(spots)} {'signal' if len(spots) == 1 else 'signals'}",
+            evidence=tuple(
+                Evidence(text=f"{metric} is {reason}{whys.get((metric, reason), '')}: {', '.join(rules)} cannot judge")
+                for (metric, reason), rules in spots.items()
+            ),
+            steps=tuple(map(_unlocking, unlocks)),
+            confidence=1.0,
+            grade="driver",
+        )
+    for gpu, missing in unjudged(view):
+        view.abstain(gpu, missing)
+
+
+_COMPARE = "compare what the driver reports: nvidia-smi -q -d POWER,CLOCK,TEMPERATURE,MEMORY"
+
+
+def _unlocking(unlock: str) -> Step:
+    """A command as one that can be copied, the rest as it is said."""
+    if unlock.startswith("sudo "):
+        return Step(text="look as root: what is hidden is shown to it", command=unlock, needs_root=True)
+    return Step(text=unlock)
+
+
+def _unlock(one: Abstained) -> str | None:
+    known = [missing.unlock for missing in one.missing if missing.unlock and missing.reason != "implausible"]
+    doubts = {missing.unlock for missing in one.missing if missing.reason == "implausible"}
+    return (None if one.unlock in doubts else one.unlock) or next(iter(known), None)

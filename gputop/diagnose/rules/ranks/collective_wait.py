@@ -1,0 +1,369 @@
+"""Since when nothing of a job moves: from the history, as means over half a minute tell that half a minute late."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from statistics import pstdev
+from typing import NamedTuple
+
+from gputop import pytorch
+from gputop.diagnose.chip_activity import capacity
+from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.program_kind import plays_a_part
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.rules.ranks.team import Team, blocked, does, listed, teams
+from gputop.diagnose.starvation import spread
+from gputop.diagnose.steps import stack, stacks_of_job
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.history import FINE_S, FINE_SLOTS
+from gputop.labels import amount
+from gputop.model import Gpu
+from gputop.units import ago
+
+_TABLE = "collective-wait"
+DRAM_TOP = 0.8  # of the memory bandwidth is reached in practice [DCGM]
+PIPES = ("tensor_percent", "fp32_percent", "fp64_percent")
+_MEANS_S = 30.0  # over which a heartbeat or a line of a log is no movement
+_OF_RANK = ("read_chars_per_s", "write_chars_per_s", "read_bytes_per_s")
+BACK_S = FINE_S * FINE_SLOTS  # as far as the history keeps seconds
+_OF_HOST = ("write_bytes_per_s", "receive_bytes_per_s", "send_bytes_per_s")
+
+
+def waits_s(view: View, gpu: Gpu, effort: str, usual: float | None) -> float:
+    """Seconds since a GPU computed or sent; since it was seen first, where it never did.
+
+    `effort`: a metric that shows how much it does, of which `usual` is at work, where that is known.
+    """
+    rests, sent = view.limit(f"{_TABLE}.pipe_percent"), view.limit(f"{_TABLE}.sent")
+    bounds = [(pipe, rests) for pipe in PIPES]
+    bounds.append(("dram_percent", DRAM_TOP * view.limit(f"{_TABLE}.dram_percent")))
+    for name, top in (("nvlink", gpu.nvlink_max_bytes_per_s), ("pcie", capacity(gpu))):
+        bounds += [(f"{name}_{way}_bytes_per_s", sent * top) for way in ("tx", "rx") if top]
+    if usual is not None:
+        bounds.append((effort, view.limit(f"{_TABLE}.usual") * usual))
+    moved = (_since_above(_seconds(view, gpu, name), bound) for name, bound in bounds)
+    return min(_watched(_seconds(view, gpu, "busy_percent")), *moved)
+
+
+def still_s(view: View, team: Team, late: Sequence[Trainer]) -> float:
+    """For how long the others have done nothing, and nobody read or wrote, as far as it was watched."""
+    return min((*_late_s(view, late), *_moved_s(view, team, late)), default=BACK_S)
+
+
+def idle(view: View, one: Trainer) -> bool:
+    """Whether a rank does nothing that shows: neither on its GPU, nor on a CPU but for what a stuck call costs."""
+    return view.below(one.duty, f"{_TABLE}.idle") and (blocked(one) or view.below(one.cores, f"{_TABLE}.idle_cores"))
+
+
+def quiet(view: View, team: Team, late: Sequence[Trainer]) -> bool:
+    """Whether no rank reads or writes, nor the machine for them.
+
+    Who syncs a file or closes it writes nothing itself: the kernel empties the page cache, to a disk or a server.
+    """
+    most, machine = view.limit(f"{_TABLE}.moved_bytes_per_s"), view.limit(f"{_TABLE}.machine_bytes_per_s")
+    moved = [value for one in team.ranks for value in (one.read_chars, one.write_chars)]
+    if not all(value is not None and value <= most for value in moved):
+        return False
+    if any(one.read_bytes is not None and one.read_bytes > most for one in team.ranks):
+        return False  # files that it has mapped: no call reads them
+    rates = [(view.mean("host", name), machine) for name in _OF_HOST]
+    rates += [(view.mean(key, "write_bytes_per_s"), bound) for key, bound in _servers(view, late)]
+    return all(rate is None or rate <= bound for rate, bound in rates)
+
+
+def asks_a_server(view: View, team: Team) -> bool:
+    """Whether a program that serves is at work on this machine: a rank that sleeps may wait for what it writes."""
+    return any(
+        plays_a_part(one) and one not in team.ranks and one.process.uid == team.ranks[0].process.uid
+        and (one.duty or 0.0) > view.limit(f"{_TABLE}.idle")
+        for one in view.vectors()
+    )  # fmt: skip
+
+
+def _servers(view: View, late: Sequence[Trainer]) -> Iterator[tuple[str, float]]:
+    """Network mounts, to which a rank that is blocked in the kernel may write slowly: a full page cache, a close."""
+    if any(map(blocked, late)):
+        bound = view.limit(f"{_TABLE}.server_bytes_per_s")
+        yield from ((f"mount {mount.path}", bound) for mount in view.frame.host.mounts if mount.network)
+
+
+def _late_s(view: View, late: Sequence[Trainer]) -> Iterator[float]:
+    for one in late:
+        for gpu in one.gpus:
+            busy = _seconds(view, gpu, "busy_percent")
+            yield _since_above(busy, 100 * view.limit(f"{_TABLE}.idle"))
+        if not blocked(one):
+            yield _since_above(_seconds(view, one, "cores"), view.limit(f"{_TABLE}.idle_cores"))
+
+
+def _moved_s(view: View, team: Team, late: Sequence[Trainer]) -> Iterator[float]:
+    own, machine = view.limit(f"{_TABLE}.moved_bytes_per_s"), view.limit(f"{_TABLE}.machine_bytes_per_s")
+    of = [(one.key, name, own) for one in team.ranks for name in _OF_RANK]
+    of += [("host", name, machine) for name in _OF_HOST]
+    of += [(key, "write_bytes_per_s", bound) for key, bound in _servers(view, late)]
+    for key, name, bound in of:
+        yield _since_more(_seconds(view, key, name), bound, _MEANS_S)
+
+
+def _seconds(view: View, thing: Gpu | Trainer | str, metric: str) -> Sequence[float | None]:
+    return view.window(thing, metric, BACK_S, whole=True).seconds
+
+
+def _since_above(values: Sequence[float | None], bound: float) -> float:
+    """Seconds since a value was above a bound, the newest value last."""
+    for age, value in enumerate(reversed(values)):
+        if value is not None and value > bound:
+            return FINE_S * age
+    return BACK_S
+
+
+def _since_more(values: Sequence[float | None], bound: float, least_s: float) -> float:
+    """Seconds since the mean was above a bound, over `least_s` or whatever more has passed: a moment alone counts
+    little.
+    """
+    added = 0.0
+    for age, value in enumerate(reversed(values)):
+        added += value or 0.0
+        if added > bound * max(least_s, age + 1.0):
+            return FINE_S * age
+    return BACK_S
+
+
+def _watched(values: Sequence[float | None]) -> float:
+    """Seconds since the first value that is known."""
+    return FINE_S * next((len(values) - place for place, value in enumerate(values) if value is not None), 0)
+
+
+_USUAL_S, _LOOK_S = 900.0, 60.0
+_EFFORT = ("power_watts", "dram_percent", "memory_busy_percent")  # of these the first that is known tells how much
+_RAS_SINCE = (2, 7)  # the first PyTorch whose NCCL answers: 2.24 and later [NCCL user guide, RAS]
+
+
+class _Times(NamedTuple):
+    """Seconds since ranks began to wait, and since anything at all moved; 0 where something does."""
+
+    waits_s: float
+    still_s: float
+
+
+@rule(
+    "collective-wait",
+    "Do ranks wait for each other in a collective?",
+    level=Level.RANKS,
+    state="rank wait",
+    short="SYNC",
+    confirmed_by=("collectives",),
+    crit_level=Level.HARDWARE,
+    instead_of=("slow-start", "starved-cause-unknown", "gpu-unused-in-job"),
+    number="R33",
+    rows=(24, 57),
+    needs=("busy_percent", "tensor_percent or power_watts"),
+)
+def collective_wait(view: View) -> Iterator[Finding]:
+    """Fully busy with next to no work and nothing sent: a GPU whose NCCL kernels spin until another rank comes."""
+    for team in teams(view):
+        if not any(view.knows(one, "duty") and view.above(one.duty, "near") for one in team.ranks):
+            view.notes(team.job).clear()
+            continue
+        stopped = any(idle(view, one) for one in team.ranks)
+        waiting = tuple(one for one in team.ranks if _waits(view, one, stopped))
+        times = _times(view, team, waiting)
+        if waiting and 2 * len(waiting) >= len(team.ranks):
+            yield _told(view, team, waiting, times)
+
+
+def _waits(view: View, one: Trainer, stopped: bool) -> bool:
+    """Whether all its GPUs do no more than wait; `stopped`: a rank does nothing at all, so that no step can end."""
+    if not view.above(one.duty, "near") or (one.tensor is None and not view.knows(one, "power_share")):
+        return False
+    works = view.limit("works_percent")
+    if any((getattr(gpu, pipe) or 0.0) > works for gpu in one.gpus for pipe in PIPES):  # what is cheap comes first
+        return False
+    return all(
+        _evenly(view, one, gpu) and _spins(view, one, gpu, stopped) and not _worked(view, gpu) for gpu in one.gpus
+    )
+
+
+def _evenly(view: View, one: Trainer, gpu: Gpu) -> bool:
+    """Whether it is as busy in every sample of the window: of what was before, nothing tells how it is now."""
+    card = one.cards.get(gpu.uuid)
+    samples = card.lately(view.limit("window_s")) if card else []
+    return len(samples) < 2 or view.below(pstdev(samples), "sigma")
+
+
+def _worked(view: View, gpu: Gpu) -> bool:
+    """Whether it computed in any second of the window, however short that was."""
+    works = view.limit("works_percent")
+    return any(view.window(gpu, pipe).share_above(works) for pipe in PIPES)
+
+
+def _spins(view: View, one: Trainer, gpu: Gpu, stopped: bool) -> bool:
+    if not view.above(view.mean(gpu, "busy_percent"), "busy_percent"):
+        return False
+    pipes, dram = [view.mean(gpu, pipe) for pipe in PIPES], view.mean(gpu, "dram_percent")
+    sent = _sent(view, gpu)
+    quiet = sent is not None and view.below(sent, "sent")
+    if sent is not None and not quiet:
+        return False
+    low = one.power_share is None or view.below(one.power_share, "power_share")
+    if pipes[0] is not None and dram is not None:
+        rests = all(pipe is None or view.below(pipe, "pipe_percent") for pipe in pipes)
+        return rests and low and view.below(dram / DRAM_TOP, "dram_percent") and (
+            quiet or _less_than_usual(view, one, gpu)
+        )  # fmt: skip
+    memory = view.mean(gpu, "memory_busy_percent")
+    rests = memory is None or view.below(memory, "memory_percent")
+    return low and rests and ((stopped and quiet) or _less_than_usual(view, one, gpu))
+
+
+def _sent(view: View, gpu: Gpu) -> float | None:
+    """How much of its links a GPU uses (0-1); None where nobody counts that."""
+    links = (
+        ("nvlink_tx_bytes_per_s", "nvlink_rx_bytes_per_s", gpu.nvlink_max_bytes_per_s),
+        ("pcie_tx_bytes_per_s", "pcie_rx_bytes_per_s", capacity(gpu)),
+    )
+    used = [rate / top for *names, top in links if top for name in names if (rate := view.mean(gpu, name)) is not None]
+    return max(used, default=None)
+
+
+def _less_than_usual(view: View, one: Trainer, gpu: Gpu) -> bool:
+    """Whether it draws much less than when it worked: a job of small kernels looks like waiting, but always did."""
+    metric, usual = _effort(view, one, gpu)
+    now = view.mean(gpu, metric) if metric else None
+    return usual is not None and now is not None and view.below(now / usual, "usual")
+
+
+def _effort(view: View, one: Trainer, gpu: Gpu) -> tuple[str, float | None]:
+    """What tells how much a GPU does, and how much that was at work."""
+    metric = next((metric for metric in _EFFORT if view.mean(gpu, metric) is not None), "")
+    return metric, _usual(view, one, gpu, metric) if metric else None
+
+
+def _usual(view: View, one: Trainer, gpu: Gpu, metric: str = "power_watts") -> float | None:
+    """What a GPU shows while this trainer works, as far as that was seen: the most that a quarter of an hour showed."""
+    about = f"{metric} {gpu.uuid}"
+    known, now_s = view.notes(one).setdefault(about, (-_LOOK_S, 0.0)), view.frame.mono_s
+    if now_s - known[0] >= _LOOK_S:
+        seconds = max(1.0, min(_USUAL_S, one.context_s or 0.0))
+        most = view.window(gpu, metric, seconds).percentile(0.9) or 0.0
+        known = view.notes(one)[about] = (now_s, max(known[1], most))
+    return known[1] or None
+
+
+def _times(view: View, team: Team, waiting: Sequence[Trainer]) -> _Times:
+    """Since when they wait, from the history: what is noted here goes on from there."""
+    notes, now_s = view.notes(team.job), view.frame.mono_s
+    if not waiting:
+        notes.clear()
+        return _Times(0.0, 0.0)
+    if "waits_s" not in notes:
+        notes["waits_s"] = now_s - min(
+            waits_s(view, gpu, *_effort(view, one, gpu)) for one in waiting for gpu in one.gpus
+        )
+    waits: float = now_s - notes["waits_s"]
+    late = [one for one in team.ranks if one not in waiting]
+    rests = all(idle(view, one) for one in late) and len(team.ranks) >= len(team.job.ranks)
+    if not rests or not quiet(view, team, late):
+        notes.pop("still_s", None)
+        return _Times(waits, 0.0)
+    if "still_s" not in notes:
+        notes["still_s"] = now_s - min(waits, still_s(view, team, late))
+    return _Times(waits, now_s - notes["still_s"])
+
+
+def _hangs(view: View, team: Team, late: Sequence[Trainer], still_s: float) -> bool:
+    """Whether it stood still for longer than what a healthy job does.
+
+    Not whenever all ranks of this machine stand still, as one could think: a rank elsewhere, which nobody sees from
+    here, may evaluate or save.
+    """
+    if team.elsewhere or (team.world is None and not late):
+        return False
+    return still_s >= _long_s(view, team, late)
+
+
+def _long_s(view: View, team: Team, late: Sequence[Trainer]) -> float:
+    """How long that is. A rank that sleeps soundly in a healthy job waits for a server that writes texts; one that uses
+    a little CPU may still do something, until torch's own watchdog ends the job."""
+    stuck = all(blocked(one) for one in late)
+    sound = all(blocked(one) or view.below(one.cores, "asleep_cores") for one in late)
+    return view.limit("hang_s" if stuck or (sound and not asks_a_server(view, team)) else "asleep_s")
+
+
+def _told(view: View, team: Team, waiting: tuple[Trainer, ...], times: _Times) -> Finding:
+    late = tuple(one for one in team.ranks if one not in waiting)
+    hangs = _hangs(view, team, late, times.still_s)
+    severity: Severity = "crit" if hangs else "warn"
+    away = not late and team.elsewhere
+    whom = f"for {listed(team, late)}" if late else "for a rank on another machine" if away else "in vain"
+    so = f"keeps {amount(len(waiting), 'rank')} waiting"
+    if hangs:
+        so = f"stands still: {len(waiting)} of {len(team.ranks)} ranks"
+    detailed = any(gpu.tensor_percent is not None for one in waiting for gpu in one.gpus)
+    return view.found(
+        team.job,
+        severity,
+        f"{so}{' wait' if hangs else ''} in a collective {whom}",
+        evidence=tuple(_evidence(view, team, waiting, late, times.still_s)),
+        steps=tuple(_steps(view, waiting, late, away, hangs)),
+        confidence=view.confidence(0.7 if detailed else 0.5),
+        lost_share=len(waiting) / len(team.ranks),
+        state="hang" if hangs else None,
+        onset_s=times.still_s or times.waits_s,
+        gpus=[uuid for one in team.ranks for uuid in one.uuids],
+    )
+
+
+def _evidence(
+    view: View, team: Team, waiting: Sequence[Trainer], late: Sequence[Trainer], still_s: float
+) -> Iterator[Evidence]:
+    pairs = [(one, gpu) for one in waiting for gpu in one.gpus]
+    gpus = [gpu for _, gpu in pairs]
+    cards = ", ".join(gpu.index for gpu in gpus)
+    yield Evidence(text=f"GPUs {cards} 100 % busy", value=100.0, unit="%", limit=view.limit("busy_percent"))
+    watts = [value for gpu in gpus if (value := view.mean(gpu, "power_watts")) is not None]
+    usual = [value for one, gpu in pairs if (value := _usual(view, one, gpu)) is not None]
+    if watts and usual and view.below(max(watts) / max(usual), "usual"):
+        text = f"but at {spread(watts, 'W')}, {max(usual):.0f} W at work"
+        yield Evidence(text=text, value=max(watts), unit="W", limit=view.limit("usual") * max(usual))
+    tensor = [value for gpu in gpus if (value := view.mean(gpu, "tensor_percent")) is not None]
+    if tensor:
+        text = f"tensor cores {max(tensor):.0f} %: they spin in NCCL"
+        yield Evidence(text=text, value=max(tensor), unit="%", limit=view.limit("pipe_percent"))
+    for one in late[:4]:
+        yield Evidence(text=f"{team.name(one)} {does(one)}", value=100 * (one.duty or 0.0), unit="%")
+    written = view.mean("host", "write_bytes_per_s")
+    if any(map(blocked, late)) and written is not None and written > view.limit("machine_bytes_per_s"):
+        text = f"the machine writes {written / 1e6:.0f} MB/s meanwhile: a checkpoint?"
+        yield Evidence(text=text, value=written, unit="B/s", limit=view.limit("machine_bytes_per_s"))
+    if still_s:
+        here = " here" if team.elsewhere else ""
+        text = f"nobody{here} has read, written or computed for {ago(still_s)}"
+        yield Evidence(text=text, value=still_s, unit="s", limit=_long_s(view, team, late))
+
+
+def _steps(view: View, waiting: Sequence[Trainer], late: Sequence[Trainer], away: bool, hangs: bool) -> Iterator[Step]:
+    odd = (late or waiting)[0]
+    if away:
+        yield Step(text="look there: a rank on another machine may evaluate, save, or hang")
+    version = odd.process.torch_version
+    if len(waiting) + len(late) > 1:
+        yield stacks_of_job(view, odd.process, "Compare the stacks of all ranks: the odd one out is marked")
+    else:
+        yield stack(view, odd.process, "See where the rank waits")
+    if any(map(blocked, late)):
+        pid = next(one for one in late if blocked(one)).process.pid
+        yield Step(text="See where the kernel blocks it", command=f"cat /proc/{pid}/wchan; sudo cat /proc/{pid}/stack",
+                   needs_root=True)  # fmt: skip
+    if (pytorch.release(version) or (0, 0)) >= _RAS_SINCE:
+        yield Step(text="Ask NCCL's RAS which ranks lag behind", command="echo verbose status | nc localhost 28028")
+    if not hangs:
+        yield Step(text="let no rank do alone what takes long: save, evaluate and log on all of them, or beside")
+    yield Step(text="look for errors of its GPU and of the network", command="sudo dmesg | grep -iE 'xid|nvrm|mlx5'",
+               needs_root=True)  # fmt: skip
+    yield Step(text="For the next run: let the flight recorder dump each rank's collectives at a timeout, "
+               "then read them with torchfrtrace", command=pytorch.flight_recorder(version))  # fmt: skip
+    if hangs:
+        text = "end the job only if its stack does not change for minutes, then start it from its last checkpoint"
+        yield Step(text=text, destroys=True)

@@ -1,0 +1,229 @@
+"""A rule about jobs on several machines that wait for the network between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from shlex import quote
+
+from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.rules.ranks.team import Team, teams
+from gputop.diagnose.view import View
+from gputop.model import Missing, Network
+
+_HIDDEN = "how many ranks a job has is in its environment"
+_LESS = (
+    Step(text="send less often: gradient accumulation, with no_sync() for all but the last part",
+         command="with model.no_sync(): loss.backward()"),
+    Step(text="send half as much: gradients as bf16",
+         command="model.register_comm_hook(None, torch.distributed.algorithms.ddp_comm_hooks.default_hooks"
+                 ".bf16_compress_hook)"),
+    Step(text="Sweep bucket_cap_mb (default 25): smaller buckets overlap more with backward, larger ones fill the link",
+         command="DistributedDataParallel(..., bucket_cap_mb=25, gradient_as_bucket_view=True)"),
+    Step(text="FSDP: prefetch the next layers' weights",
+         command="FullyShardedDataParallel(..., forward_prefetch=True, limit_all_gathers=True)"),
+)  # fmt: skip
+
+_EFA = ("rdmap", "efa_")  # how udev, and before it the kernel, calls adapters of AWS
+_PLUGIN = Step(
+    text="NCCL reaches EFA by the plugin aws-ofi-nccl only: have it in LD_LIBRARY_PATH",
+    command="export FI_PROVIDER=efa",
+)
+_DEVICES = Step(
+    text="in a container: give it the devices", command="docker run --device=/dev/infiniband --ulimit memlock=-1"
+)
+
+
+@rule(
+    "network-bound",
+    "Does a job on several machines wait for the network?",
+    level=Level.RANKS,
+    state="network",
+    short="NET",
+    confirmed_by=("exposed-communication",),
+    number="R32",
+    rows=(24,),
+    needs=("world_size", "speed_bytes_per_s"),
+    partly=("send_bytes_per_s", "receive_bytes_per_s"),
+    of_host=True,
+)
+def network_bound(view: View) -> Iterator[Finding]:
+    """A link that is full both ways, as when gradients are exchanged; or TCP beside an InfiniBand that does nothing."""
+    for team in teams(view):
+        if team.world is not None and not team.elsewhere:
+            continue
+        links = _links(view)
+        idle, carrier = _idle_ports(view, links), _carrier(view, links)
+        full = _full(view, links)
+        if team.world is None:
+            if full is not None or (idle and carrier is not None):
+                view.abstain(team.job, Missing(metric="world_size", reason="denied", unlock=view.unlock(_HIDDEN)))
+        elif idle and carrier is not None:
+            yield _over_tcp(view, team, carrier, idle)
+        elif full is not None:
+            yield _is_full(view, team, full)
+        elif not any(link.speed_bytes_per_s for link in links):
+            view.abstain(team.job, Missing(metric="speed_bytes_per_s", reason="absent"))
+        elif not all(_counted(link) for link in links if link.kind == "infiniband"):
+            untold = (
+                Missing(metric="send_bytes_per_s", reason="absent"),
+                Missing(metric="receive_bytes_per_s", reason="absent"),
+            )
+            view.abstain(team.job, *untold)
+
+
+def _links(view: View) -> list[Network]:
+    """Whatever may lead to another machine."""
+    return [link for link in view.frame.host.networks if link.up is not False and link.name != "lo"]
+
+
+def _rates(view: View, link: Network) -> tuple[float, float]:
+    """Sent and received."""
+    key = f"net {link.name}"
+    return view.mean(key, "send_bytes_per_s") or 0.0, view.mean(key, "receive_bytes_per_s") or 0.0
+
+
+def _counted(link: Network) -> bool:
+    """Whether anybody counts what goes over it: else it only looks idle."""
+    return link.send_bytes_per_s is not None and link.receive_bytes_per_s is not None
+
+
+def _both_ways(view: View, link: Network) -> bool:
+    """An exchange goes both ways; a data set only comes, a checkpoint only goes."""
+    sent, received = _rates(view, link)
+    return min(sent, received) >= view.limit("both_ways") * max(sent, received) > 0
+
+
+def _full(view: View, links: Sequence[Network]) -> Network | None:
+    """The fullest of those that are full most of the time, and both ways."""
+    full = [
+        link for link in links if view.above(_share(view, link), "samples") and link.speed_bytes_per_s
+        and _both_ways(view, link)
+    ]  # fmt: skip
+    return max(full, key=lambda link: max(_rates(view, link)) / (link.speed_bytes_per_s or 1.0), default=None)
+
+
+def _share(view: View, link: Network) -> float | None:
+    """The share of the samples in which a link is nearly full, one way or the other."""
+    if not link.speed_bytes_per_s or max(_rates(view, link)) < 0.5 * view.limit("full") * link.speed_bytes_per_s:
+        return None
+    bound, key = view.limit("full") * link.speed_bytes_per_s, f"net {link.name}"
+    shares = (view.window(key, name).share_above(bound) for name in ("send_bytes_per_s", "receive_bytes_per_s"))
+    return max((share for share in shares if share is not None), default=None)
+
+
+def _idle_ports(view: View, links: Sequence[Network]) -> list[Network]:
+    """The InfiniBand ports, where not one of them is used."""
+    ports = [link for link in links if link.kind == "infiniband" and link.speed_bytes_per_s]
+    if not all(map(_counted, ports)):
+        return []
+    used = [max(_rates(view, port)) / (port.speed_bytes_per_s or 1.0) for port in ports]
+    return ports if ports and view.below(max(used), "idle") else []
+
+
+def _carrier(view: View, links: Sequence[Network]) -> Network | None:
+    """The Ethernet link that carries the exchange instead."""
+    busy = [
+        link
+        for link in links
+        if link.kind != "infiniband"
+        and view.above(min(_rates(view, link)), "tcp_bytes_per_s")
+        and _both_ways(view, link)
+    ]
+    return max(busy, key=lambda link: max(_rates(view, link)), default=None)
+
+
+def _severity(view: View, team: Team) -> Severity:
+    """Links that are full while every GPU works hard hide behind the computation."""
+    shares = [one.power_share for one in team.ranks]
+    works = all(share is not None and share >= view.limit("gpu-bound-healthy.power_share") for share in shares)
+    return "info" if works else "warn"
+
+
+def _gbits(rate: float | None) -> str:
+    return f"{_in_gbits(rate or 0.0):.3g}"
+
+
+def _in_gbits(rate: float) -> float:
+    """As links are sold, and as the texts have it."""
+    return 8 * rate / 1e9
+
+
+def _carried(view: View, link: Network, decided: float, limit: float) -> Evidence:
+    """`decided`: the rate that was held against `limit`, both in bytes a second."""
+    sent, received = _rates(view, link)
+    top = f" of {_gbits(link.speed_bytes_per_s)}" if link.speed_bytes_per_s else ""
+    share = _share(view, link)
+    often = f", nearly full in {100 * share:.0f} % of the samples" if share else ""
+    return Evidence(
+        text=f"{link.name} sends {_gbits(sent)} and receives {_gbits(received)}{top} Gb/s{often}",
+        value=_in_gbits(decided),
+        unit="Gb/s",
+        limit=_in_gbits(limit),
+    )
+
+
+def _strain(view: View, link: Network) -> Iterator[Evidence]:
+    """Signs that more was to be sent than went through."""
+    waited = link.send_wait_percent
+    if waited is not None and waited >= view.limit("send_wait_percent"):
+        text = f"{link.name} had data and could not send {waited:.0f} % of the time"
+        yield Evidence(text=text, value=waited, unit="%", limit=view.limit("send_wait_percent"))
+    again = view.mean("host", "tcp_retransmits_per_s")
+    if link.kind != "infiniband" and again is not None and again >= view.limit("retransmits_per_s"):
+        text = f"TCP sends {again:.0f} segments a second again"
+        yield Evidence(text=text, value=again, unit="1/s", limit=view.limit("retransmits_per_s"))
+
+
+def _team(team: Team) -> Evidence:
+    count, world = len(team.job.ranks), team.world or 0
+    text = f"{count} of its {world} ranks {'is' if count == 1 else 'are'} on this machine"
+    return Evidence(text=text, value=float(count), limit=float(world))
+
+
+def _is_full(view: View, team: Team, link: Network) -> Finding:
+    strain, most = tuple(_strain(view, link)), view.limit("full") * (link.speed_bytes_per_s or 0.0)
+    return view.found(
+        team.job,
+        _severity(view, team),
+        f"waits for the network: {link.name} is full",
+        evidence=(_carried(view, link, max(_rates(view, link)), most), *strain, _team(team)),
+        steps=(*_LESS, Step(text="or a faster link between the machines")),
+        confidence=0.8 if strain else 0.7,
+        gpus=[uuid for one in team.ranks for uuid in one.uuids],
+    )
+
+
+def _over_tcp(view: View, team: Team, carrier: Network, idle: Sequence[Network]) -> Finding:
+    adapters = list(dict.fromkeys(port.name.partition(":")[0].partition("/")[0] for port in idle))
+    efa = all(name.startswith(_EFA) for name in adapters)
+    speed = _gbits(idle[0].speed_bytes_per_s)
+    return view.found(
+        team.job,
+        "warn",
+        f"exchanges its gradients over TCP on {carrier.name}, while {'EFA' if efa else 'InfiniBand'} is idle",
+        evidence=(
+            _carried(view, carrier, min(_rates(view, carrier)), view.limit("tcp_bytes_per_s")),
+            Evidence(
+                text=f"{', '.join(adapters[:3])}{' …' if len(adapters) > 3 else ''} ({speed} Gb/s each) carry nothing",
+                value=_in_gbits(max(max(_rates(view, port)) for port in idle)),
+                unit="Gb/s",
+                limit=_in_gbits(view.limit("idle") * (idle[0].speed_bytes_per_s or 0.0)),
+            ),
+            *_strain(view, carrier),
+            _team(team),
+        ),
+        steps=(*_chosen(adapters, efa), _DEVICES, *_LESS[:1]),
+        confidence=0.75,
+        gpus=[uuid for one in team.ranks for uuid in one.uuids],
+    )
+
+
+def _chosen(adapters: Sequence[str], efa: bool) -> tuple[Step, ...]:
+    """What NCCL took, and how it takes these adapters."""
+    named = Step(
+        text="remove NCCL_IB_DISABLE=1, and name the adapters",
+        command=f"unset NCCL_IB_DISABLE; export NCCL_IB_HCA={quote(','.join(adapters))}",
+    )
+    text = f"see what NCCL chose: NET/{'OFI' if efa else 'IB'}, or NET/Socket and why"
+    return Step(text=text, command="export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET"), _PLUGIN if efa else named

@@ -1,0 +1,464 @@
+"""Ranks that work for a part of each step and spin in a collective for the rest: means do not show that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from shlex import quote
+from statistics import median
+from typing import NamedTuple
+
+from gputop import step_report
+from gputop.diagnose.cpu_budget import share_of_cpus
+from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.gpu_tracker import highest_mhz
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.rules.ranks.team import Team, does, teams
+from gputop.diagnose.steps import names, profile, stack
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.history import Window
+from gputop.labels import amount
+from gputop.model import Identity
+
+_OVER_S = 45.0  # some steps, of whatever length
+_LEAST = 20  # values
+_LOW, _HIGH = 0.10, 0.95  # percentiles between which a signal moves
+_WORKS = 2.0  # points of 100: a signal that never gets so far shows no work
+
+
+class Spins(NamedTuple):
+    """How a signal of work moves in the steps of one rank; `share` is of the time, in which it does less than most."""
+
+    signal: str
+    share: float  # 0-1
+    low: float
+    high: float
+
+
+def spins(view: View, team: Team) -> list[list[Spins]]:
+    """Of all ranks by each signal that all of them have: the same step of the same work, so the rest is waiting.
+
+    A rank that works through the whole step has as much of it on the average as those that work more and then wait.
+    """
+    found = [[_by(name, values) for values in rows] for name, rows in _signals(view, team)]
+    return [[one for one in ranks if one is not None] for ranks in found if None not in ranks]
+
+
+def _signals(view: View, team: Team) -> list[tuple[str, list[Sequence[float]]]]:
+    """Tensor cores and power by the second, and power as finely as the driver samples it."""
+    tensor = [_joined(view, one, "tensor_percent") for one in team.ranks]
+    power = [_above_idle(one, _joined(view, one, "power_watts")) for one in team.ranks]
+    fine = [_above_idle(one, _powers(one)) for one in team.ranks]
+    return [("tensor cores", tensor), ("power above idle", power), ("power above idle", fine)]
+
+
+def _joined(view: View, one: Trainer, metric: str) -> Sequence[float]:
+    """Of the first GPU that it works on: its others are in step with that."""
+    return view.window(one.works_on[0], metric, _OVER_S).values if one.works_on else ()
+
+
+def _powers(one: Trainer) -> Sequence[float]:
+    """What the same GPU drew, as finely as the driver samples it; nothing where it does not."""
+    card = one.cards.get(one.works_on[0].uuid) if one.works_on else None
+    return list(card.powers) if card else ()
+
+
+def _above_idle(one: Trainer, watts: Sequence[float]) -> Sequence[float]:
+    """Percent of what lies between idle and the limit."""
+    if not one.works_on or not watts:
+        return ()
+    gpu = one.works_on[0]
+    card, limit = one.cards.get(gpu.uuid), gpu.power_limit_watts
+    idle = card.idle_watts(gpu) if card else None
+    if idle is None or limit is None or limit <= idle:
+        return ()
+    return [100 * max(0.0, value - idle) / (limit - idle) for value in watts]
+
+
+def _by(signal: str, values: Sequence[float]) -> Spins | None:
+    window = Window(values)
+    low, high, mean = window.percentile(_LOW), window.percentile(_HIGH), window.mean()
+    if len(values) < _LEAST or low is None or high is None or mean is None or high < _WORKS:
+        return None
+    return Spins(signal, max(0.0, 1 - mean / high), low, high)
+
+
+_FASTER_DISK = Step(text="put its part of the data on as fast a disk as the others'")
+_ALIKE = Step(text="give each rank samples that cost as much, or more loaders")
+
+
+def _own_cpus(view: View, one: Trainer) -> Step:
+    each = max(1, int(share_of_cpus(view, one)))
+    # ranks may have been given parts of the machine already: each counts within its own
+    at = f"at = {each} * int(os.environ['LOCAL_RANK']) % len(cpus)"
+    return Step(
+        text=f"give each rank {amount(each, 'CPU')} of its own, before the DataLoader is made",
+        command=f"cpus = sorted(os.sched_getaffinity(0)); {at}; os.sched_setaffinity(0, cpus[at : at + {each}])",
+    )
+
+
+def _profile(view: View, one: Trainer) -> Step:
+    return profile(view, one.process, "See where its main thread spends its time")
+
+
+_Help = Callable[[View, Trainer], Step]
+# what may delay a rank: a feature, from where on it does, how that reads, and what helps
+_REASONS: tuple[tuple[str, float, str, str, _Help], ...] = (
+    ("loader_blocked", 0.2, "whose loaders wait for storage", "its loaders wait for storage", lambda *_: _FASTER_DISK),
+    ("loader_cpu", 0.8, "whose loaders are too slow", "its loaders use of a core", lambda *_: _ALIKE),
+    ("run_wait", 0.2, "which waits for a CPU", "its threads waited for a CPU of their runnable time", _own_cpus),
+    ("main", 0.8, "whose main thread is the bottleneck", "its main thread uses of a core", _profile),
+)
+_UNKNOWN = "which is late with its work"
+_LEAST_TENSOR = 0.02
+_NAMED = 8  # ranks that are listed by their numbers
+_NORMAL = 0.6745  # of a normal distribution lies this many standard deviations around its median
+
+
+Measure = Callable[[Trainer], float | None]
+
+
+class _Late(NamedTuple):
+    """The rank that waits least, how much of their time the others wait for it, and how it shows."""
+
+    one: Trainer
+    effect: float  # 0-1
+    why: str
+    evidence: tuple[Evidence, ...]
+    steps: tuple[Step, ...]
+
+
+@rule(
+    "straggler",
+    "Do all ranks wait for a slow one?",
+    level=Level.RANKS,
+    state="straggler",
+    short="SLOW",
+    confirmed_by=("straggler",),
+    instead_of=("collective-wait", "network-bound"),
+    number="R34",
+    rows=(24,),
+    needs=("busy_percent",),
+)
+def straggler(view: View) -> Iterator[Finding]:
+    """Ranks step together, so the slowest sets the pace: it is the one that waits least.
+
+    Pipeline stages differ for good reason, so do different cards: neither is compared.
+    """
+    for team in teams(view):
+        if len(team.ranks) < 2 or len(team.ranks) < len(team.job.ranks) or not _comparable(view, team):
+            continue
+        if not all(view.knows(one, "duty") for one in team.ranks):
+            continue
+        waits, measured = _alternates(view, team), _measured(view, team)
+        late = _slow_clock(view, team, waits) or _starved(view, team) or _more_work(view, team) or waits or measured
+        if late is not None:
+            yield _told(view, team, late, measured)
+
+
+def _comparable(view: View, team: Team) -> bool:
+    """The same cards with much the same on them: stages of a pipeline hold different parts of a model."""
+    if len({tuple(gpu.name for gpu in one.works_on) for one in team.ranks}) > 1:
+        return False
+    held = [sum(share.vram_bytes or 0 for share in one.process.gpus) for one in team.ranks]
+    return min(held) == 0 or max(held) <= view.limit("alike_held") * min(held)
+
+
+def _odd(view: View, team: Team, value: Measure, sign: int) -> tuple[Trainer, float] | None:
+    """The one rank that is far from the others, above (1) or below (-1), and their median; None for none or several."""
+    values = [value(one) for one in team.ranks]
+    known = [number for number in values if number is not None]
+    if len(known) < len(values):
+        return None
+    place = max(range(len(known)), key=lambda number: sign * known[number])
+    others = known[:place] + known[place + 1 :]
+    middle = median(others)
+    apart = median(abs(number - middle) for number in others)
+    least = view.limit("apart") * max(abs(middle), 1e-9)  # a few percent of difference are nothing
+    far, next_far = sign * (known[place] - middle), max(sign * (number - middle) for number in others)
+    alone = 2 * next_far <= far
+    return (team.ranks[place], middle) if alone and view.above(_NORMAL * far / max(apart, least), "score") else None
+
+
+def _measured(view: View, team: Team) -> _Late | None:
+    """By the step meters inside all of them: steps take the same time, and one waits for data in each."""
+    late = step_report.late_rank([one.process for one in team.ranks])
+    if late is None or not view.above(late.share, "effect"):
+        return None
+    one = next(each for each in team.ranks if each.process is late.process)
+    others = [other for other in team.ranks if other is not one]
+    evidence = Evidence(
+        text=f"measured inside: {step_report.said_of_late(late, team.number(one), len(team.ranks))}",
+        value=1000 * late.wait_s,
+        unit="ms",
+        limit=1000 * (late.others_s + view.limit("effect") * late.step_s),
+    )
+    why, more, steps = _before_its_gpu(view, one, others)
+    known = why != _UNKNOWN
+    return _Late(
+        one, late.share, "which waits for data", (evidence, *(more if known else ())),
+        steps if known else (_ALIKE, *steps),
+    )  # fmt: skip
+
+
+def _slow_clock(view: View, team: Team, waits: _Late | None) -> _Late | None:
+    """Its clock is low, it never pauses, and it gets no more done: the others must wait while it computes."""
+    found = _odd(view, team, lambda one: one.clock_share, -1)
+    if found is None:
+        return None
+    one, usual = found
+    effect = 1 - (one.clock_share or 0.0) / usual if usual else 0.0
+    others = [other for other in team.ranks if other is not one]
+    if not view.above(effect, "effect") or not _never_waits(view, one):
+        return None
+    seen = waits is not None and waits.one is one
+    if not seen and _free(one, others, effect):
+        return None
+    gpu = one.works_on[0]
+    clock, highest = view.mean(gpu, "sm_clock_mhz") or 0.0, highest_mhz(gpu) or 0.0
+    reason = ", ".join(sorted((gpu.throttle_reasons or frozenset()) - {"idle"}))
+    because = f" ({reason})" if reason else ""
+    evidence = Evidence(
+        text=f"GPU {gpu.index}: SM clock {clock:.0f} MHz{because}, the others {usual * highest:.0f} MHz",
+        value=clock,
+        unit="MHz",
+        limit=usual * highest * (1 - view.limit("effect")),
+    )
+    steps = (
+        Step(text=f"see what holds the clock of GPU {gpu.index} down: heat, power or a fixed clock",
+             command=f"nvidia-smi -i {quote(gpu.index)} -q -d PERFORMANCE,CLOCK,TEMPERATURE"),
+        Step(text="until it is repaired leave it out at the next start",
+             command=f"export CUDA_VISIBLE_DEVICES={_without(view, team, one)}"),
+    )  # fmt: skip
+    return _Late(one, effect, "whose clock is low", (evidence, *(waits.evidence if waits and seen else ())), steps)
+
+
+def _free(one: Trainer, others: Sequence[Trainer], effect: float) -> bool:
+    """Whether it gets less done than the others, so that nobody waits: in step, a slow unit is active for longer."""
+    tensor = [other.tensor for other in others if other.tensor is not None]
+    if one.tensor is None or len(tensor) < len(others) or not median(tensor):
+        return False
+    return one.tensor / median(tensor) < 1 + effect / 2
+
+
+def _starved(view: View, team: Team) -> _Late | None:
+    """Its GPU has pauses while those of the others are busy without one: they spin until it comes."""
+    found = _odd(view, team, lambda one: one.duty, -1)
+    if found is None:
+        return None
+    one, usual = found
+    others = [other for other in team.ranks if other is not one]
+    effect = usual - (one.duty or 0.0)
+    works = view.above(one.duty, "works") and all(_never_waits(view, other) for other in others)
+    if not works or not view.above(effect, "effect") or not _in_step(view, team, one, others):
+        return None
+    evidence = Evidence(
+        text=f"GPU {one.works_on[0].index} is busy {100 * (one.duty or 0.0):.0f} %, the others {100 * usual:.0f} %",
+        value=100 * (one.duty or 0.0),
+        unit="%",
+        limit=100 * (usual - view.limit("effect")),
+    )
+    why, more, steps = _before_its_gpu(view, one, others)
+    return _Late(one, effect, why, (evidence, *more), steps)
+
+
+def _in_step(view: View, team: Team, one: Trainer, others: Sequence[Trainer]) -> bool:
+    """Whether it gets as much done as the others, although its GPU is busy for less of the time."""
+    work = _measure(team)
+    done = [value for other in others if (value := work(other)) is not None]
+    mine = work(one)
+    if mine is None or not done or not median(done):
+        return False
+    # who spins for the rest of the time draws a little more for it
+    spin = view.limit("spins") * (median(other.duty or 0.0 for other in others) - (one.duty or 0.0))
+    usual = median(done)
+    least = usual - max(0.0, spin) if work is _power else usual
+    return (1 - view.limit("in_step")) * least <= mine <= (1 + view.limit("in_step")) * usual
+
+
+def _more_work(view: View, team: Team) -> _Late | None:
+    """All are busy without a pause, and one does more than the others: those spin for the rest of the time.
+
+    With as much work in each step a slow GPU has as much of its tensor cores in use; power shows who spins.
+    """
+    measures = (_measure(team), _power)
+    found = next(((work, odd) for work in measures if (odd := _odd(view, team, work, 1)) is not None), None)
+    if found is None:
+        return None
+    work, (one, usual) = found
+    most = work(one) or 0.0
+    effect = 1 - usual / most if most else 0.0
+    busy = all(view.above(other.duty, "busy") for other in team.ranks) and _exchanges(view, team, one)
+    slow = work is _power and measures[0] is _tensor
+    enough = view.above(effect, "power_effect" if slow else "effect")
+    if not busy or not enough or usual < view.limit("progress") * most:
+        return None
+    name = _MEASURED[work]
+    text = f"GPU {one.works_on[0].index}: {name} {100 * most:.0f} %, the others {100 * usual:.0f} %, all of them busy"
+    evidence = Evidence(
+        text=text,
+        value=100 * most,
+        unit="%",
+        limit=100 * usual / (1 - view.limit("power_effect" if slow else "effect")),
+    )
+    why = "which takes longer for the same work" if slow else "which has more to do in each step"
+    return _Late(one, effect, why, (evidence,), _slow_gpu(view, one) if slow else _uneven(view, one))
+
+
+def _uneven(view: View, one: Trainer) -> tuple[Step, ...]:
+    return (
+        Step(text="give each rank as much to do: batches of the same number of tokens, samples sorted by length"),
+        Step(text="collect garbage on all ranks at the same step", command="gc.disable(); gc.collect()  # every 1000"),
+        stack(view, one.process, "see what it does besides training"),
+    )
+
+
+def _slow_gpu(view: View, one: Trainer) -> tuple[Step, ...]:
+    index = quote(one.works_on[0].index)
+    return (
+        Step(text=f"See what slows GPU {one.works_on[0].index}: clocks, memory errors, its link",
+             command=f"nvidia-smi -i {index} -q -d PERFORMANCE,CLOCK,ECC"),
+        Step(text="Give each rank as much to do: batches of the same number of tokens, samples sorted by length"),
+        stack(view, one.process, "See what it does besides training"),
+    )  # fmt: skip
+
+
+def _alternates(view: View, team: Team) -> _Late | None:
+    """All are busy without a pause; the others work and then spin, in turn, while one works through the whole step."""
+    if not all(_never_waits(view, one) for one in team.ranks):
+        return None
+    for found in spins(view, team):
+        shares = {one.identity: each.share for one, each in zip(team.ranks, found, strict=True)}
+        odd = _odd(view, team, _of(shares), -1)
+        if odd is None:
+            continue
+        one, usual = odd
+        effect = (usual - shares[one.identity]) / (1 - shares[one.identity])
+        by_rank = list(zip(team.ranks, found, strict=True))
+        others = [each for other, each in by_rank if other is not one]
+        mine = next(each for other, each in by_rank if other is one)
+        swings = median(each.low for each in others) <= view.limit("alternates") * median(each.high for each in others)
+        if not view.above(effect, "effect") or not swings or not _exchanges(view, team, one):
+            continue
+        return _Late(one, effect, "which takes longer in each step", tuple(_moves(team, one, mine, others)),
+                     _slow_gpu(view, one))  # fmt: skip
+    return None
+
+
+def _of(values: Mapping[Identity, float]) -> Measure:
+    return lambda one: values.get(one.identity)
+
+
+def _moves(team: Team, one: Trainer, mine: Spins, others: Sequence[Spins]) -> Iterator[Evidence]:
+    cards = ", ".join(other.works_on[0].index for other in team.ranks if other is not one)
+    low, high = median(each.low for each in others), median(each.high for each in others)
+    many = f"GPUs {cards} alternate" if len(others) > 1 else f"GPU {cards} alternates"
+    yield Evidence(
+        text=f"{many} between work and spin: {mine.signal} {low:.0f}-{high:.0f} % at 100 % busy",
+        value=low,
+        unit="%",
+    )
+    steady = f"{mine.signal} {mine.low:.0f}-{mine.high:.0f} % (highest of the others {high:.0f} %)"
+    yield Evidence(text=f"GPU {one.works_on[0].index} works through: {steady}", value=mine.low, unit="%", limit=low)
+
+
+def _exchanges(view: View, team: Team, one: Trainer) -> bool:
+    """Whether it sends as much as the others, where links tell: who is in step with them must."""
+    sent = [other.nvlink for other in team.ranks if other is not one and other.nvlink is not None]
+    if one.nvlink is None or len(sent) < len(team.ranks) - 1 or not median(sent):
+        return True
+    return one.nvlink / median(sent) >= 1 - view.limit("in_step")
+
+
+def _measure(team: Team) -> Measure:
+    """How much of its chip a rank uses: its tensor cores, where every card tells and they are used, else its power.
+
+    Where that is unknown too, as on a vGPU or a MIG instance: its memory traffic.
+    """
+    tensor = [one.tensor for one in team.ranks if one.tensor is not None]
+    if len(tensor) == len(team.ranks) and max(tensor) >= _LEAST_TENSOR:
+        return _tensor
+    measures: tuple[Measure, ...] = (_power, _dram, _memory_busy)
+    return next((one for one in measures if all(one(rank) is not None for rank in team.ranks)), _power)
+
+
+def _tensor(one: Trainer) -> float | None:
+    return one.tensor
+
+
+def _power(one: Trainer) -> float | None:
+    return one.power_share
+
+
+def _dram(one: Trainer) -> float | None:
+    return one.dram
+
+
+def _memory_busy(one: Trainer) -> float | None:
+    return one.memory_busy
+
+
+_MEASURED: dict[Measure, str] = {
+    _tensor: "tensor cores",
+    _power: "power above idle",
+    _dram: "memory bandwidth",
+    _memory_busy: "memory busy",
+}
+
+
+def _never_waits(view: View, one: Trainer) -> bool:
+    return view.above(one.duty, "full")
+
+
+def _before_its_gpu(
+    view: View, one: Trainer, others: Sequence[Trainer]
+) -> tuple[str, tuple[Evidence, ...], tuple[Step, ...]]:
+    """What a rank whose GPU pauses does before it computes, that the others do not."""
+    look = stack(view, one.process, "see what its main thread does")
+    for metric, least, why, text, help in _REASONS:
+        mine, usual = getattr(one, metric) or 0.0, median(getattr(other, metric) or 0.0 for other in others)
+        if mine >= least and mine - usual >= view.limit("more"):
+            said = f"{text} {100 * mine:.0f} %, the others {100 * usual:.0f} %"
+            return (
+                why,
+                (Evidence(text=said, value=100 * mine, unit="%", limit=100 * usual),),
+                (help(view, one), look),
+            )
+    return _UNKNOWN, (Evidence(text=f"it {does(one)}"),), (look,)
+
+
+def _without(view: View, team: Team, one: Trainer) -> str:
+    left = {gpu.uuid for gpu in one.works_on}
+    kept = [gpu for other in team.ranks for gpu in other.works_on if gpu.uuid not in left]
+    return names(view, kept, [rank.process for rank in team.ranks])
+
+
+def _told(view: View, team: Team, late: _Late, measured: _Late | None) -> Finding:
+    sure = measured is not None and measured.one is late.one
+    seen = measured.evidence[:1] if measured is not None and sure and measured is not late else ()
+    severity: Severity = "crit" if late.effect >= view.limit("crit_effect") else "warn"
+    count = len(team.ranks)
+    numbers = [team.number(one) for one in team.ranks if one is not late.one]
+    others = f"ranks {', '.join(map(str, numbers))} wait" if len(numbers) > 1 else f"rank {numbers[0]} waits"
+    others = others if count <= _NAMED else f"the other {count - 1} ranks wait"
+    known = late.one.tensor
+    return view.found(
+        team.job,
+        severity,
+        f"waits for {team.name(late.one)}, {late.why}",
+        evidence=(
+            *late.evidence,
+            *seen,
+            Evidence(
+                text=f"{others} for it up to {100 * late.effect:.0f} % of the time",
+                value=100 * late.effect,
+                unit="%",
+                limit=100 * view.limit("effect"),
+            ),
+        ),
+        steps=late.steps,
+        confidence=view.confidence(0.7 if count >= 3 else 0.6, known, confirmed=sure),
+        grade="profile" if sure else "correlation",
+        lost_share=late.effect * (count - 1) / count,
+        gpus=late.one.uuids,
+    )

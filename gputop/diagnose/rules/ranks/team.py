@@ -1,0 +1,79 @@
+"""What rules about ranks have in common: who works together, what each does now, and how one is called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.frozen_dataclass import frozen_dataclass
+from gputop.model import Job
+
+_BUSY, _MOVES_BYTES_PER_S = 0.5, 5e6  # cores, and what is worth a word
+
+
+@frozen_dataclass(frozen=True, slots=True)
+class Team:
+    """The ranks of one job on this machine."""
+
+    job: Job
+    ranks: tuple[Trainer, ...]
+    world: int | None  # ranks everywhere; None where no environment could be read
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether some of its ranks are on other machines."""
+        return self.world is not None and self.world > len(self.job.ranks)
+
+    def name(self, one: Trainer) -> str:
+        """A rank as people call it: by its number and its GPUs."""
+        cards = ", ".join(gpu.index for gpu in one.gpus)
+        return f"rank {self.number(one)} (GPU {cards})" if cards else f"rank {self.number(one)}"
+
+    def number(self, one: Trainer) -> int:
+        """Its rank; its place here where its environment, which says so, may not be read."""
+        return one.process.rank if one.process.rank is not None else self.ranks.index(one)
+
+
+def teams(view: View) -> Iterator[Team]:
+    """Jobs whose ranks talk to each other: by their threads, or by a launcher that is for nothing else.
+
+    Numbers alone do not tell: Slurm and MPI give them to programs that have nothing to do with each other.
+    """
+    for job in view.jobs():
+        # one that was never seen at work is a rank too: it may hang since before anybody looked
+        ranks = tuple(one for one in view.ranks(job) if one.settled and not one.peers)
+        worlds = [one.process.world_size for one in ranks if one.process.world_size is not None]
+        world = max(worlds, default=None)
+        if (
+            any(one.warm for one in ranks)
+            and max(len(ranks), world or 0) > 1
+            and (job.steps or all(one.process.talks for one in ranks))
+        ):
+            yield Team(job, ranks, world)
+
+
+def does(one: Trainer) -> str:
+    """What a rank does that the others wait for."""
+    written, read = one.write_chars or 0.0, one.read_chars or 0.0
+    if blocked(one):
+        return "is blocked in the kernel (state D)"
+    if written >= _MOVES_BYTES_PER_S:
+        return f"writes {written / 1e6:.0f} MB/s"
+    if (one.duty or 0.0) >= 0.05:
+        return f"keeps its GPU {100 * (one.duty or 0.0):.0f} % busy"
+    if read >= _MOVES_BYTES_PER_S:
+        return f"reads {read / 1e6:.0f} MB/s"
+    return f"uses {one.cores:.1f} CPU cores" if (one.cores or 0.0) >= _BUSY else "does nothing"
+
+
+def blocked(one: Trainer) -> bool:
+    """Whether it hangs in the kernel."""
+    return one.process.state == "D" and (one.process.blocked_percent or 0.0) >= 90
+
+
+def listed(team: Team, ranks: tuple[Trainer, ...]) -> str:
+    """The first few by name."""
+    names = [team.name(one) for one in ranks[:3]]
+    more = len(ranks) - len(names)
+    return ", ".join(names) + (f" and {more} more" if more else "")

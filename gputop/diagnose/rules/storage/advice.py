@@ -1,0 +1,109 @@
+"""What to do about slow storage, with the paths and numbers of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from shlex import quote
+
+from gputop import num_workers
+from gputop.diagnose.cpu_budget import share_of_cpus
+from gputop.diagnose.finding import Step
+from gputop.diagnose.program_kind import serves, torchlike
+from gputop.diagnose.rules.storage import sources
+from gputop.diagnose.rules.storage.sources import Drive, Source
+from gputop.diagnose.steps import settings
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.model import Mount
+from gputop.units import size
+
+_LEAST_FREE = 20e9  # bytes: less holds no data set
+_SOLID = ("nvme", "vd", "xvd", "sd")
+
+
+def staged(view: View, source: Source | None) -> Iterator[Step]:
+    """Copy the data to a local disk that has room for it."""
+    room = view.once(("room", source and source.name), partial(_room, view, source))
+    if room is None:
+        if source is None or not source.name.startswith("nvme"):
+            yield Step(text="copy the data to a local NVMe disk first")
+        return
+    below = f"{quote(source.name.rstrip('/'))}/" if isinstance(source, sources.Server) else ""
+    yield Step(
+        text=f"copy the data to {room.path} first, {size(room.free_bytes)} free",
+        command=f"rsync -a {below}DATASET/ {quote(room.path.rstrip('/'))}/DATASET/",
+    )
+
+
+def staged_from(view: View, path: str | None) -> Iterator[Step]:
+    """The same of data below a path; None where nobody knows which."""
+    room, below = local_room(view), f"{quote(path.rstrip('/'))}/" if path else ""
+    if room is None:
+        yield Step(text="copy the data to a local NVMe disk first")
+        return
+    yield Step(
+        text=f"copy the data to {room} first", command=f"rsync -a {below}DATASET/ {quote(room.rstrip('/'))}/DATASET/"
+    )
+
+
+def local_room(view: View) -> str | None:
+    """Where the local file system with most room is mounted."""
+    room = view.once(("room", None), partial(_room, view, None))
+    return room.path if room else None
+
+
+def _room(view: View, source: Source | None) -> Mount | None:
+    """The local file system with most room that does not lie on the disk that is full."""
+    full = source.name if isinstance(source, Drive) else None
+    slow = {disk.name for disk in view.frame.host.disks if disk.rotational or disk.name == full}
+    mounts = [
+        mount
+        for mount in view.frame.host.mounts
+        if not mount.network
+        and mount.path != "/"  # where exactly is for nobody else to say
+        and (mount.free_bytes or 0) >= _LEAST_FREE
+        and mount.device.rpartition("/")[2].startswith(_SOLID)
+        and not any(on(mount, name) for name in slow)
+    ]
+    return max(mounts, key=lambda mount: mount.free_bytes or 0, default=None)
+
+
+def on(mount: Mount, disk: str) -> bool:
+    """Whether a file system lies on a disk, or on a partition of it."""
+    device = mount.device.rpartition("/")[2]
+    return device == disk or (device.startswith(disk) and device[len(disk) :].lstrip("p").isdigit())
+
+
+SHARDS = Step(text="fewer, larger files that are read from front to back: WebDataset, Arrow, TFRecord, LMDB")
+SMALLER = Step(text="read less: images and text in a compressed form, only the columns that are used")
+
+
+def more_loaders(view: View, trainer: Trainer) -> Iterator[Step]:
+    """Loaders that wait need no CPU: more of them keep a device busy that is not. A server has none."""
+    if serves(trainer) or not torchlike(trainer):
+        return
+    wanted = num_workers.waiting(trainer.loaders, share_of_cpus(view, trainer))
+    if wanted > trainer.loaders:
+        yield Step(
+            text="more loaders: they wait, so they need no CPU",
+            command=f"DataLoader(..., num_workers={wanted}, {settings(trainer)}, prefetch_factor=4)",
+        )
+
+
+def cache(view: View) -> Iterator[Step]:
+    """What memory could hold."""
+    free = view.frame.host.memory_available_bytes
+    if free is not None:
+        yield Step(text=f"data that fit into the page cache are read once: {size(free)} of memory are available for it")
+
+
+def look(view: View) -> Step:
+    """See for oneself, where the data come from: iostat knows only disks of this machine."""
+    source = sources.source(view)
+    if isinstance(source, sources.Server):
+        if source.file_system.startswith("nfs"):
+            return Step(text="Watch the read latency of the mount", command=f"nfsiostat 1 {quote(source.name)}")
+        return Step(text="Watch what the client counts", command="lctl get_param llite.*.stats")
+    drive = sources.main_drive(view)
+    return Step(text="Watch await and aqu-sz", command=f"iostat -x 1{f' {quote(drive.name)}' if drive else ''}")

@@ -1,0 +1,204 @@
+"""Rules about what is read: for the first time, beside a cold page cache, or in a great many small files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from gputop.diagnose.finding import Evidence, Finding, Step
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.rules.storage import advice, sources
+from gputop.diagnose.rules.storage.sources import moved, waits
+from gputop.diagnose.starvation import busy, cores
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.history import COARSE_S
+from gputop.units import ago, size
+
+_THIRD = 3
+
+
+@rule(
+    "cold-cache",
+    "Are the data only read for the first time?",
+    level=Level.NEVER,
+    state="cold cache",
+    short="COLD",
+    number="R26",
+    rows=(23,),
+    needs=("memory_cached_bytes", "memory_available_bytes", "memory_total_bytes", "read_bytes_per_s"),
+)
+def cold_cache(view: View) -> Iterator[Finding]:
+    """It waits for storage, but what it reads stays in memory: the first epoch says nothing about the next."""
+    for trainer in view.trainers():
+        if not waits(view, trainer):
+            continue
+        if not view.knows(
+            view.frame.host, "memory_cached_bytes", "memory_available_bytes", "memory_total_bytes", "read_bytes_per_s"
+        ):
+            continue
+        why = tuple(_fallen(view, trainer)) or tuple(_filling(view, trainer))
+        if why and _room(view):
+            yield view.found(
+                trainer,
+                "info",
+                "may read its data for the first time: what it reads stays in memory",
+                evidence=why,
+                steps=(
+                    Step(text="wait for one epoch before you judge: what memory holds is not read again"),
+                    Step(text="or read all of it beforehand", command="vmtouch -t DATASET"),
+                    Step(text="or copy it to a local disk once, and keep it there"),
+                ),
+                confidence=0.6,
+            )
+
+
+def _room(view: View) -> bool:
+    """Whether memory could take more."""
+    available, total = view.frame.host.memory_available_bytes, view.frame.host.memory_total_bytes
+    return bool(total) and view.above((available or 0) / (total or 1), "available")
+
+
+def _cached(view: View, seconds: float) -> tuple[float, float, float] | None:
+    """Page cache at the beginning and at the end of what is known of the last seconds, and how many these are."""
+
+    def work() -> tuple[float, float, float] | None:
+        known = view.history.known("host", "memory_cached_bytes", seconds)
+        return (known[0], known[-1], len(known) - 1.0) if len(known) > 1 else None
+
+    return view.once(("cached", seconds), work)
+
+
+def _filling(view: View, trainer: Trainer) -> Iterator[Evidence]:
+    """In the first minutes of a job: most of what is read is kept."""
+    if trainer.context_s is None or trainer.context_s > view.limit("window_s"):
+        return
+    seconds = min(view.limit("kept_s"), trainer.context_s)
+    grown, read = _cached(view, seconds), view.history.mean("host", "read_bytes_per_s", seconds)
+    if grown is None or not read:
+        return
+    before, now, known_s = grown
+    kept = (now - before) / (read * known_s)
+    if view.above(kept, "kept"):
+        text = f"the page cache grew from {size(before)} to {size(now)} in {ago(known_s)}, at {moved(read)} of reads"
+        yield Evidence(text=text, value=kept, limit=view.limit("kept"))
+
+
+def _fallen(view: View, trainer: Trainer) -> Iterator[Evidence]:
+    """Later: it still fills, and fewer and fewer reads of this job reach the storage."""
+    seconds = min(view.limit("window_s"), trainer.context_s or 0.0)
+    grown = _cached(view, seconds) if seconds >= view.limit("kept_s") else None
+    if grown is None or grown[1] <= grown[0]:
+        return
+    # the kernel counts what a file server gives for nobody
+    reads = _reads(view, trainer, seconds) or _reads(view, "host", seconds)
+    if 2 * COARSE_S * len(reads) < seconds:  # too little of it is known
+        return
+    third = len(reads) // _THIRD
+    before, now, known_s = grown
+    first, last = sum(reads[:third]) / third, sum(reads[-third:]) / third
+    if now - before < view.limit("grown") * known_s * sum(reads) / len(reads):
+        return
+    if first and view.below(last / first, "fallen"):
+        text = f"reads fell from {moved(first)} to {moved(last)} in {ago(seconds)}"
+        yield Evidence(text=text, value=last, unit="B/s", limit=first * view.limit("fallen"))
+        yield Evidence(text=f"while the page cache grew from {size(before)} to {size(now)}", value=now)
+
+
+def _reads(view: View, thing: Trainer | str, seconds: float) -> list[float]:
+    """Bytes a second from storage, each the mean of a coarse slot that lies in these seconds; none where all are 0."""
+    past = view.past(thing, "read_bytes_per_s", seconds - 1.5 * COARSE_S)
+    known = [mean for mean in past if mean is not None]
+    return known if any(known) else []
+
+
+class Reads(NamedTuple):
+    """How a trainer reads: bytes of a call, calls a second; None where only the device tells."""
+
+    mean: float | None
+    calls: float | None
+    request: float | None  # bytes of what the device is asked for at once
+    requests: float | None
+
+
+@rule(
+    "io-small-files",
+    "Are the data in too many small files?",
+    level=Level.CAUSE,
+    state="input wait",
+    short="WAIT",
+    confirmed_by=("waits-for-data", "input-bound"),
+    instead_of=("io-bound",),
+    number="R24",
+    rows=(23,),
+    needs=(),
+    partly=("read_chars_per_s", "read_calls_per_s"),
+)
+def io_small_files(view: View) -> Iterator[Finding]:
+    """It waits for storage, and what it asks for is small: the number of requests is the limit, not the bytes."""
+    for trainer in view.trainers():
+        why = waits(view, trainer)
+        reads = small(view, trainer) if why else None
+        if why and reads is None and _unseen(view):
+            view.knows(trainer, "read_chars", "read_calls")
+        severity = view.by_share(trainer.lost)
+        if why and reads is not None and severity is not None:
+            yield view.found(
+                trainer,
+                severity,
+                "waits for many small reads",
+                evidence=(
+                    _told(view, trainer, reads),
+                    *why,
+                    busy(view, trainer),
+                    cores(view, trainer, "storage.saturation"),
+                ),
+                steps=tuple(_steps(view, trainer)),
+                confidence=0.75 if reads.mean is not None else 0.5,
+                lost_share=trainer.lost,
+            )
+
+
+def small(view: View, trainer: Trainer) -> Reads | None:
+    """How it reads, where that is in small pieces.
+
+    Small calls alone are none: read one after the other from a large file, the kernel asks for much at once.
+    """
+    source = sources.source(view)
+    request, requests = (source.request, source.reads) if source else (None, None)
+    mean = trainer.read_chars / trainer.read_calls if trainer.read_chars and trainer.read_calls else None
+    tiny = view.below(request, "io-small-files.request_bytes")
+    many = view.above(requests, "io-small-files.requests_per_s")
+    if mean is None:
+        found = tiny and many
+    else:
+        called = view.above(trainer.read_calls, "io-small-files.calls_per_s") and (tiny or request is None)
+        found = view.below(mean, "io-small-files.read_bytes") and (called or (tiny and many))
+    return Reads(mean, trainer.read_calls if mean else None, request, requests) if found else None
+
+
+def _unseen(view: View) -> bool:
+    """Whether no device tells what it is asked for: then only the calls could."""
+    source = sources.source(view)
+    return source is None or source.request is None
+
+
+def _told(view: View, trainer: Trainer, reads: Reads) -> Evidence:
+    if reads.mean is not None:
+        rate = moved(trainer.read_chars)
+        text = f"a read is {reads.mean / 1000:.0f} kB on average, {reads.calls or 0:.0f} reads/s, {rate}"
+        return Evidence(text=text, value=reads.mean, unit="B", limit=view.limit("read_bytes"))
+    text = f"a request to the disk is {(reads.request or 0) / 1000:.0f} kB on average, {reads.requests or 0:.0f}/s"
+    return Evidence(text=text, value=reads.request, unit="B", limit=view.limit("request_bytes"))
+
+
+def _steps(view: View, trainer: Trainer) -> Iterator[Step]:
+    yield Step(
+        text="pack them into shards of about 1 GB each, once",
+        command="tar --sort=name -cf shard-000.tar DATASET/part-000",
+    )
+    yield Step(text="or into one LMDB, Arrow or Parquet file, with an index to read at random")
+    yield from advice.more_loaders(view, trainer)
+    yield from advice.staged(view, sources.source(view))
+    yield from advice.cache(view)
+    yield advice.look(view)

@@ -1,0 +1,435 @@
+"""Rules about data that arrive slowly: from any storage, and from file servers and what behaves like one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from shlex import quote
+
+from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.rules.storage import advice, sources
+from gputop.diagnose.rules.storage.sources import (
+    WINDOW_S,
+    Link,
+    Server,
+    blocked,
+    either,
+    idles,
+    moved,
+    remember,
+    served,
+    signs,
+    unknown,
+    waiters,
+)
+from gputop.diagnose.starvation import busy, cores, nobody_reads, waiting
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.diagnose.wchan import MOUNTED_AS, Wait, asleep
+from gputop.frozen_dataclass import frozen_dataclass
+from gputop.labels import amount
+from gputop.model import Mount
+
+
+@rule(
+    "io-bound",
+    "Does storage starve the GPUs?",
+    level=Level.CAUSE,
+    state="input wait",
+    short="WAIT",
+    confirmed_by=("waits-for-data", "input-bound"),
+    number="R23",
+    rows=(23, 32),
+    needs=("busy_percent", "cpu_percent", "allowed_cpus"),
+    partly=("blocked_percent", "io_wait_percent", "read_bytes_per_s", "read_chars_per_s", "io_pressure"),
+)
+def io_bound(view: View) -> Iterator[Finding]:
+    """GPU and CPU both have little to do, and two signs say that it waits for storage, one of them its own.
+
+    Where small files or a file server are why, the rules for these take its place.
+    """
+    for trainer in view.trainers():
+        if not view.knows(trainer, "duty", "cores", "allowed") or not idles(view, trainer):
+            continue
+        if served(view, trainer) or (trainer.loaders and not view.knows(trainer, "loader_blocked")):
+            continue
+        if either(view) and not view.knows(trainer, "read_chars"):
+            continue
+        found = signs(view, trainer)
+        severity = view.by_share(trainer.lost)
+        if found.enough and severity is not None:
+            remember(view, trainer, (*found.own, *found.around))
+            states = tuple(_swapped(view, trainer))
+            yield view.found(
+                trainer,
+                severity,
+                "waits for its storage",
+                evidence=(
+                    *found.own,
+                    *found.around,
+                    *states,
+                    busy(view, trainer),
+                    cores(view, trainer, "storage.saturation"),
+                ),
+                steps=tuple(_of_states(view) if states else _storage_steps(view, trainer)),
+                confidence=view.confidence(0.75, view.mean("host", "io_pressure"), trainer.read_bytes),
+                lost_share=trainer.lost,
+            )
+        elif found.own and (missing := unknown(view, trainer)):
+            view.abstain(trainer, *missing)
+
+
+def _swapped(view: View, trainer: Trainer) -> Iterator[Evidence]:
+    """What it writes, where that is so much beside what the process itself reads that no data set explains it."""
+    reads, loaders = trainer.read_bytes or 0.0, trainer.loaders
+    own = view.mean(trainer.process, "read_bytes_per_s", WINDOW_S) if loaders else reads
+    writes, least = view.mean(trainer, "write_bytes_per_s", WINDOW_S) or 0.0, view.limit("io-bound.states_bytes_per_s")
+    if min(reads, writes) < least or (own or 0.0) < reads / 2 or writes < view.limit("io-bound.both_ways") * reads:
+        return
+    text = f"it writes {moved(writes)} beside the {moved(reads)} that it reads, as where states are swapped"
+    yield Evidence(text=text, value=writes, unit="B/s", limit=view.limit("io-bound.both_ways") * reads)
+
+
+def _of_states(view: View) -> Iterator[Step]:
+    """For weights and optimizer states that do not fit into memory; a data set has no part in it."""
+    yield Step(text="states are swapped to NVMe: offload to CPU memory what fits there (offload_optimizer.device: cpu)")
+    yield Step(text="offload fewer of them: optimizer states only, no weights; or share them among more GPUs")
+    yield Step(text="more drives, striped: they add up")
+    yield advice.look(view)
+
+
+def _storage_steps(view: View, trainer: Trainer) -> Iterator[Step]:
+    drive = sources.main_drive(view)
+    yield from advice.staged(view, sources.source(view))
+    yield advice.SHARDS
+    if not sources.full(view, drive):
+        yield from advice.more_loaders(view, trainer)
+    yield advice.SMALLER
+    yield from advice.cache(view)
+    yield advice.look(view)
+
+
+_TABLE = "network-fs-bound"
+_SOME = 0.1  # of looks: less says nothing of what pages are waited for
+
+# how programs of FUSE are told to keep what they have read; by how they are called in /proc/mounts
+_CACHES = {
+    "s3fs": "s3fs BUCKET {path} -o use_cache={folder}",
+    "gcsfuse": "gcsfuse --cache-dir={folder} --file-cache-max-size-mb=-1 BUCKET {path}",
+    "mountpoint-s3": "mount-s3 --cache {folder} BUCKET {path}",
+    "rclone": "rclone mount REMOTE:BUCKET {path} --vfs-cache-mode full --cache-dir {folder}",
+    "juicefs": "juicefs mount --cache-dir {folder} META-URL {path}",
+    "blobfuse2": "blobfuse2 mount {path} --file-cache --tmp-path={folder}",
+}
+
+
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
+class Latency:
+    """What readers wait for, and how much of their time."""
+
+    wait: Wait | None  # None: a page of a file, from where by elimination only
+    function: str
+    share: float  # of the time of each reader, 0-1
+    mounts: tuple[Mount, ...]  # those it may be; none where it is mounted out of sight, as in a container
+
+    @property
+    def mount(self) -> Mount | None:
+        """The one it is, if there is one only."""
+        return self.mounts[0] if len(self.mounts) == 1 else None
+
+    @property
+    def name(self) -> str:
+        """`/bucket`, or which kind of file system it is."""
+        if self.mount is not None:
+            return self.mount.path
+        return f"a file system of {self.wait.value}" if self.wait else "a network file system"
+
+
+def latency(view: View, trainer: Trainer) -> Latency | None:
+    """What file system the readers of a trainer are seen to wait for; None where none is, or it is not for long."""
+    seen = asleep(view, trainer)
+    most = seen.most(*MOUNTED_AS)
+    pages = seen.shares.get(Wait.PAGE, 0.0) if _no_disk(view) else 0.0
+    if most is not None and most[1] >= _SOME:
+        wait, share = most
+        mounts = _mounted(view, trainer, wait)
+        counted = bool(mounts) and all(one.read_bytes_per_s is not None for one in mounts)
+        if view.above(share + pages, f"{_TABLE}.{'asleep_counted' if counted else 'asleep'}"):
+            return Latency(wait=wait, function=seen.functions[wait], share=min(1.0, share + pages), mounts=mounts)
+        return None
+    return _by_elimination(view, trainer, seen.functions.get(Wait.PAGE), pages)
+
+
+def _by_elimination(view: View, trainer: Trainer, function: str | None, pages: float) -> Latency | None:
+    """Readers wait for pages that no local disk and no server that counts gives, and one mount is left."""
+    share = max(pages, blocked(view, trainer) or 0.0)
+    mounts = sources.silent_mounts(view)
+    takes = sources.job_takes(view, trainer)
+    if not mounts or not _no_disk(view) or not nobody_reads(view) or not view.above(share, "storage.blocked"):
+        return None
+    if not view.above(takes, f"{_TABLE}.least_bytes_per_s"):
+        return None
+    return Latency(wait=None, function=function or "", share=share, mounts=_named(trainer, mounts))
+
+
+def _no_disk(view: View) -> bool:
+    """Whether no local disk is read from so much that it may be what a page comes from."""
+    drive = sources.main_drive(view)
+    if drive is None or drive.read is None:
+        return nobody_reads(view)
+    rests = drive.busy is None or drive.busy < view.limit("storage.best_busy_percent")
+    return rests and drive.read < view.limit(f"{_TABLE}.least_bytes_per_s")
+
+
+def _mounted(view: View, trainer: Trainer, wait: Wait) -> tuple[Mount, ...]:
+    kinds = MOUNTED_AS[wait]
+    return _named(trainer, [one for one in view.frame.host.mounts if one.file_system.startswith(kinds)])
+
+
+def _named(trainer: Trainer, mounts: Sequence[Mount]) -> tuple[Mount, ...]:
+    """Those that its command line names, if it names any: data are mostly given as a path."""
+    named = [one for one in mounts if any(f"{one.path}/" in f"{word}/" for word in trainer.process.command)]
+    return tuple(named or mounts)
+
+
+def evidence(view: View, trainer: Trainer, found: Latency) -> Iterator[Evidence]:
+    """Where they sleep, what they read meanwhile, how long a read takes, and that the link is not why."""
+    readers = trainer.loaders or 1
+    who = amount(trainer.loaders, "loader") if trainer.loaders else "the main thread"
+    what = f" ({found.wait.value})" if found.wait else ""
+    where = f"{'asleep' if found.wait else 'blocked'} in {found.function}{what}" if found.function else "blocked"
+    limit = 100 * view.limit(f"{_TABLE}.asleep")
+    yield Evidence(
+        text=f"{who} {where} {100 * found.share:.0f} % of the time (normally < {limit:.0f} %)",
+        value=100 * found.share,
+        unit="%",
+        limit=limit,
+    )
+    chars, calls = trainer.taken, trainer.read_calls
+    if chars is not None:
+        mounts = " or ".join(f"{one.path} ({one.file_system})" for one in found.mounts[:3])
+        size = f", {chars / calls / 1e3:.0f} kB a read" if calls else ""
+        yield Evidence(text=f"reads {moved(chars)}{f' from {mounts}' if mounts else ''}{size}", value=chars, unit="B/s")
+    if calls and calls >= 1:
+        each = 1000 * readers * found.share / calls
+        yield Evidence(text=f"about {each:.1f} ms a read, {calls:.0f} reads/s: latency-bound", value=each, unit="ms")
+    link = sources.link(view)
+    if link is not None:
+        part = 100 * link.receive / link.speed
+        text = f"{link.name} receives {part:.0f} % of its {8 * link.speed / 1e9:g} Gb/s: bandwidth is not the limit"
+        yield Evidence(text=text, value=part, unit="%", limit=100 * view.limit(f"{_TABLE}.link"))
+
+
+def steps(view: View, trainer: Trainer, found: Latency) -> Iterator[Step]:
+    """Have more reads in flight, read less often, or read from nearer."""
+    mount = found.mount
+    yield from advice.more_loaders(view, trainer)
+    yield from advice.staged_from(view, mount.path if mount else None)
+    if mount is not None and (cached := _cached(view, mount)):
+        yield cached
+    yield advice.SHARDS
+    yield Step(text="Read in parallel within a loader: a thread pool in __getitems__, or asynchronous requests")
+
+
+def _cached(view: View, mount: Mount) -> Step | None:
+    kind = next((one for one in _CACHES if one in f"{mount.file_system} {mount.device}"), None)
+    if kind is None:
+        return None
+    room = advice.local_room(view)
+    folder = f"{room.rstrip('/')}/cache" if room else "/local/cache"
+    command = _CACHES[kind].format(path=quote(mount.path), folder=quote(folder))
+    return Step(text=f"Let {kind} keep what was read on a local disk: remount it with a file cache", command=command)
+
+
+@rule(
+    "network-fs-bound",
+    "Does a file server starve the GPUs?",
+    level=Level.CAUSE,
+    state="input wait",
+    short="WAIT",
+    confirmed_by=("waits-for-data", "input-bound"),
+    instead_of=("io-bound",),
+    number="R25",
+    rows=(23,),
+    needs=("busy_percent", "cpu_percent", "allowed_cpus"),
+    partly=("read_chars_per_s",),
+)
+def network_fs_bound(view: View) -> Iterator[Finding]:
+    """GPU and CPU have little to do, the job is who reads from a file server, and that or the way to it is slow."""
+    for trainer in view.trainers():
+        if not view.knows(trainer, "duty", "cores", "allowed") or not idles(view, trainer):
+            continue
+        slow, severity = latency(view, trainer), view.by_share(trainer.lost)
+        why = _served(view, trainer)
+        if not why and slow is not None and severity is not None:
+            yield _slow(view, trainer, slow, severity)
+            continue
+        if not why and _reads_there(view) and not view.knows(trainer, "read_chars"):
+            continue
+        if why and severity is not None:
+            remember(view, trainer, why)
+            served(view, trainer, yes=True)
+            server = sources.server(view)
+            server = server if server and _from(view, trainer, server) else None
+            mounted = server is not None or _from_mounts(view, trainer)
+            unnamed = _unnamed(slow) if mounted else "data that come over the network"
+            yield view.found(
+                trainer,
+                severity if mounted or severity != "crit" else "warn",
+                f"waits for {server.name if server else unnamed}",
+                evidence=(*why, busy(view, trainer), cores(view, trainer, "storage.saturation")),
+                steps=view.once(
+                    ("steps of a file server", server, mounted), partial(_server_steps, view, server, mounted)
+                ),
+                confidence=view.confidence(0.75 if mounted else 0.6, blocked(view, trainer), trainer.read_chars),
+                lost_share=trainer.lost,
+            )
+
+
+def _unnamed(slow: Latency | None) -> str:
+    """A file system that counts nothing: by its path where its client is seen to keep readers waiting."""
+    return slow.name if slow is not None and slow.wait is not None else "a network file system"
+
+
+def _slow(view: View, trainer: Trainer, slow: Latency, severity: Severity) -> Finding:
+    """Each read takes long, though neither the link nor a counter of the file system says so."""
+    why = tuple(evidence(view, trainer, slow))
+    remember(view, trainer, why)
+    served(view, trainer, yes=True)
+    sure = slow.wait is not None
+    return view.found(
+        trainer,
+        severity if sure or severity != "crit" else "warn",
+        f"waits for {slow.name}: latency-bound reads",
+        evidence=(*why, busy(view, trainer), cores(view, trainer, "storage.saturation")),
+        steps=tuple(steps(view, trainer, slow)),
+        confidence=view.confidence(0.75 if sure and slow.mounts else 0.6, trainer.read_chars),
+        lost_share=trainer.lost,
+    )
+
+
+def _served(view: View, trainer: Trainer) -> tuple[Evidence, ...]:
+    """Why a file server is what an idle trainer waits for; nothing where it is not."""
+    server, link = sources.server(view), _full_link(view)
+    if server is not None and _from(view, trainer, server):
+        troubles = tuple(_troubles(view, server, link))
+        return (*troubles, *_waiting(view, trainer)) if troubles and _waits(view, trainer, server) else ()
+    if link is None or not sources.silent_mounts(view) or not _waits(view, trainer, None):
+        return ()
+    chars = sources.job_chars(view, trainer)
+    if chars is None or not view.above(chars / link.receive, "network-fs-bound.share"):
+        return ()
+    mounts = ", ".join(f"{one.path} ({one.file_system})" for one in sources.silent_mounts(view)[:2])
+    if _from_mounts(view, trainer):
+        chars = sources.job_takes(view, trainer) or chars
+        text = f"it reads {moved(chars)} from {mounts}, which tells no more"
+    else:
+        text = f"its data come over {link.name}, from a file server or an object store; {mounts} does not tell"
+    return (Evidence(text=text, value=chars, unit="B/s"), _of_link(view, link), *_waiting(view, trainer))
+
+
+def _from_mounts(view: View, trainer: Trainer) -> bool:
+    """Whether what comes in is from mounts that do not count: it reads so much that nobody sends it through a pipe.
+
+    A program such as curl, which it has started, gets data from anywhere, and hands them over that way.
+    """
+    link, takes = sources.link(view), sources.job_takes(view, trainer)
+    return link is not None and takes is not None and view.above(takes / link.receive, "network-fs-bound.share")
+
+
+def _reads_there(view: View) -> bool:
+    server = sources.server(view)
+    return server is not None and view.above(server.read, "network-fs-bound.least_bytes_per_s")
+
+
+def _from(view: View, trainer: Trainer, server: Server) -> bool:
+    """Whether it is this job that reads from there, and more than from any disk."""
+    if not server.read or not view.above(server.read, "network-fs-bound.least_bytes_per_s"):
+        return False
+    chars = sources.job_takes(view, trainer)
+    if chars is None:
+        return _nothing_else(view, trainer)
+    local = sources.main_drive(view)
+    mine = sources.job_reads(view, trainer) or 0.0
+    elsewhere = local is not None and (local.read or 0.0) > server.read and mine >= 0.5 * (local.read or 0.0)
+    return view.above(chars / server.read, "network-fs-bound.share") and not elsewhere
+
+
+def _nothing_else(view: View, trainer: Trainer) -> bool:
+    """Where what it reads is hidden: whether it is blocked, and there is nothing else to be blocked by."""
+    disk = sources.main_drive(view)
+    if disk is None or disk.read is None or disk.busy is None or sources.silent_mounts(view):
+        return False
+    reads, busy_percent = view.limit("starved.reads_bytes_per_s"), view.limit("storage.best_busy_percent")
+    rests = disk.read < reads and disk.busy < busy_percent
+    return rests and view.above(blocked(view, trainer), "storage.blocked")
+
+
+def _waits(view: View, trainer: Trainer, server: Server | None) -> bool:
+    """Whether who reads is blocked, or has no work for a CPU: all but NFS let it wait in a state like any other."""
+    if view.above(blocked(view, trainer), "storage.blocked"):
+        return True
+    share = trainer.loader_cpu if trainer.loaders else trainer.main
+    ready = waiting(trainer.loader_wait if trainer.loaders else trainer.main_wait, share)
+    asleep = view.below(share, "network-fs-bound.cpu") and ready < view.limit("network-fs-bound.run_wait")
+    return asleep and not (server is not None and server.file_system.startswith("nfs"))
+
+
+def _waiting(view: View, trainer: Trainer) -> Iterator[Evidence]:
+    share = blocked(view, trainer)
+    if share is not None:
+        limit = 100 * view.limit("storage.blocked")
+        text = f"{waiters(trainer)} for storage {100 * share:.0f} % of the time"
+        yield Evidence(text=text, value=100 * share, unit="%", limit=limit)
+
+
+def _troubles(view: View, server: Server, link: Link | None) -> Iterator[Evidence]:
+    """What is slow, the server first."""
+    where = f"{server.name} ({server.file_system})"
+    rtt, queue = server.rtt_s, server.queue_s
+    if rtt is not None and view.above(rtt, "network-fs-bound.rtt_s"):
+        limit = 1000 * view.limit("network-fs-bound.rtt_s")
+        text = f"{where} gives {moved(server.read)}, a read takes {1000 * rtt:.0f} ms"
+        yield Evidence(text=text, value=1000 * rtt, unit="ms", limit=limit)
+    if queue is not None and queue >= (rtt or 0.0) and view.above(queue, "network-fs-bound.queue_s"):
+        limit = 1000 * view.limit("network-fs-bound.queue_s")
+        text = f"{where} gives {moved(server.read)}, reads wait {1000 * queue:.0f} ms before they are sent"
+        yield Evidence(text=text, value=1000 * queue, unit="ms", limit=limit)
+    if server.resent is not None and view.above(server.resent, "network-fs-bound.resent_per_s"):
+        limit = view.limit("network-fs-bound.resent_per_s")
+        yield Evidence(
+            text=f"{server.resent:.1f} requests to {where} a second are sent again",
+            value=server.resent,
+            unit="1/s",
+            limit=limit,
+        )
+    if link is not None:
+        yield _of_link(view, link)
+
+
+def _full_link(view: View) -> Link | None:
+    link = sources.link(view)
+    return link if link is not None and view.above(link.receive / link.speed, "network-fs-bound.link") else None
+
+
+def _of_link(view: View, link: Link) -> Evidence:
+    part = 100 * link.receive / link.speed
+    text = f"{link.name} receives {part:.0f} % of its {8 * link.speed / 1e9:.0f} Gb/s"
+    return Evidence(text=text, value=part, unit="%", limit=100 * view.limit("network-fs-bound.link"))
+
+
+def _server_steps(view: View, server: Server | None, mounted: bool) -> tuple[Step, ...]:
+    """`mounted`: whether files are what is read; streams have their shards already."""
+    steps = [*advice.staged(view, server)]
+    if server is not None and server.file_system.startswith("nfs"):
+        device, name = quote(server.device), quote(server.name)
+        # all mounts of a server share the connections of the first, and it is not mounted twice in the same place
+        more = Step(
+            text="more connections to the server, and larger reads: mount it anew once nobody uses any mount of it",
+            command=f"sudo umount {name} && sudo mount -o nconnect=8,rsize=1048576 {device} {name}",
+            needs_root=True,
+        )
+        keep = Step(text="let the client keep what it has read: the mount option fsc, with cachefilesd running")
+        steps += [more, keep]
+    return (*steps, *((advice.SHARDS,) if mounted else ()), advice.SMALLER, *(advice.cache(view) if mounted else ()))

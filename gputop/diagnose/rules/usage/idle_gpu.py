@@ -1,0 +1,413 @@
+"""Rules about a program that does not compute on its GPU: it works on the CPU, or takes long to begin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from gputop import units
+from gputop.diagnose.cpu_budget import rests
+from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.job_states import untold, why_unseen
+from gputop.diagnose.program_kind import called_so, computes, notebook, plays_a_part, serves, trains
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.starvation import begins, loading
+from gputop.diagnose.steps import closed, profile, stack
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.labels import amount
+from gputop.model import Gpu, Missing, Process
+
+# what to ask of the framework, and what to do by its answer; any but PyTorch takes the GPUs that it sees by itself
+_ASKED = {
+    "torch": (
+        Step(
+            text="ask its PyTorch, in its environment",
+            command='python -c "import torch; print(torch.__version__, torch.version.cuda, torch.cuda.is_available())"',
+        ),
+        Step(text="False, or no CUDA version: a build for CPUs, or a driver too old; install as pytorch.org says"),
+        Step(
+            text="True: move the model and every batch",
+            command='model.to("cuda"); x = x.to("cuda", non_blocking=True)',
+        ),
+    ),
+    "tensorflow": (
+        Step(
+            text="ask its TensorFlow, in its environment",
+            command="python -c \"import tensorflow as tf; print(tf.config.list_physical_devices('GPU'))\"",
+        ),
+        Step(
+            text="an empty list: a build without CUDA, or a driver too old",
+            command="pip install 'tensorflow[and-cuda]'",
+        ),
+    ),
+    "jax": (
+        Step(text="ask its JAX, in its environment", command='python -c "import jax; print(jax.devices())"'),
+        Step(text="CPUs only: a build without CUDA, or a driver too old; install as docs.jax.dev says"),
+    ),
+}
+
+
+@rule(
+    "no-cuda-context",
+    "Does a program train without its GPU?",
+    level=Level.USE,
+    state="no GPU",
+    short="CPU!",
+    number="R01",
+    rows=(2,),
+    needs=("gpus", "cpu_percent"),
+    partly=("busy_percent",),
+)
+def no_cuda_context(view: View) -> Iterator[Finding]:
+    """It trains, its CPUs are busy, and no GPU's driver knows it or any process below it."""
+    gpus = [gpu for gpu in view.frame.gpus if gpu.condition == "ok"]
+    for trainer in view.trainers(cold=True) if gpus else ():
+        if any(process.gpus for process in trainer.tree) or trainer.context_s is not None or trainer.compiling:
+            continue
+        old = (trainer.process.age_s or 0.0) >= view.limit("early_s")
+        if not old or not trains(trainer) or notebook(trainer) or serves(trainer):
+            continue
+        if not view.knows(trainer, "cores"):
+            continue
+        loads = view.above(trainer.read_chars, "loads_bytes_per_s") and view.below(trainer.cores, "loads_cores")
+        if loads or not computes(view, trainer):
+            continue
+        if unsure := _unsure(view, gpus):
+            view.abstain(trainer, unsure)
+        else:
+            yield _on_the_cpu(view, trainer, gpus)
+
+
+def _unsure(view: View, gpus: list[Gpu]) -> Missing | None:
+    """Why the driver might not name this process if it had a context: None where it would."""
+    for unseen in ("foreign", "hidden"):
+        if any(process.unseen == unseen for process in view.frame.processes):
+            return Missing(metric="gpus", reason="denied", unlock=why_unseen(view, unseen))
+    for gpu in gpus:
+        if gpu.unlisted:
+            return untold(view, gpu)
+        named = [share for process in view.frame.processes for share in process.gpus if share.uuid == gpu.uuid]
+        held = sum(share.vram_bytes or 0 for share in named)
+        nameless = gpu.vram_used_bytes is not None and gpu.vram_used_bytes - held >= view.limit("nameless_bytes")
+        percent = view.mean(gpu, "busy_percent")
+        at_work = percent is not None and percent >= view.limit("nameless_percent")
+        if (nameless and all(share.vram_bytes is not None for share in named)) or (at_work and not named):
+            return untold(view, gpu)
+        if percent is None and gpu.vram_used_bytes is None:
+            return Missing(metric="busy_percent", reason="unsupported")  # there may be one that nobody sees
+    return None
+
+
+def _prepares(view: View, trainer: Trainer) -> bool:
+    """Whether it may still prepare its data.
+
+    Only loaders say that it trains, others than these work for it, it has none yet and is young, or files pass through
+    it and it is not old. Young is less for a pool of threads that computes, and reads and writes nothing.
+    """
+    age_s, own = trainer.process.age_s or 0.0, trainer.own
+    loaders = trainer.loaders * (trainer.loader_cpu or 0.0)
+    helped = own is not None and (trainer.cores or 0.0) - own - loaders >= own
+    if helped or not called_so(trainer):
+        return True
+    sure = trainer.loaders > 0 or _computes(view, trainer)
+    if age_s < view.limit("age_s" if sure else "sure_s"):
+        return True
+    return age_s < view.limit("late_s") and _moves(view, trainer, "files_s", "files_bytes_per_s")
+
+
+def _computes(view: View, trainer: Trainer) -> bool:
+    """Whether threads of the trainer itself keep its CPUs busy, with nothing that goes through files."""
+    full = trainer.allowed is not None and (trainer.own or 0.0) >= view.limit("full") * trainer.allowed
+    pool = view.above(trainer.compute_threads, "pool")
+    known = trainer.read_chars is not None and trainer.write_chars is not None
+    return full and pool and known and not _moves(view, trainer, "still_s", "still_bytes_per_s")
+
+
+def _moves(view: View, trainer: Trainer, seconds: str, limit: str) -> bool:
+    """Whether so much goes through files that it may be a pass over its data."""
+    moved = (view.mean(trainer, name, view.limit(seconds)) for name in ("read_chars_per_s", "write_chars_per_s"))
+    return any(view.against.above(one, limit) for one in moved)
+
+
+def _without_context(gpus: int, busiest: float | None) -> str:
+    said = "no CUDA context on the GPU" if gpus < 2 else f"no CUDA context on any of {gpus} GPUs"
+    if busiest is None:
+        return said
+    return f"{said}, {'which' if gpus < 2 else 'of which the busiest'} is {busiest:.0f} % busy"
+
+
+def _on_the_cpu(view: View, trainer: Trainer, gpus: list[Gpu]) -> Finding:
+    hidden, prepares = trainer.process.visible_gpus in ("", "-1"), _prepares(view, trainer)
+    left_s = view.limit("age_s") - (trainer.process.age_s or 0.0)  # until more can be said
+    cores, allowed = trainer.cores or 0.0, trainer.allowed or view.frame.host.cpus_total
+    of = f"{cores:.1f} of {amount(allowed, 'CPU core')}" if allowed else f"{cores:.1f} CPU cores"
+    means = [mean for gpu in gpus if (mean := view.mean(gpu, "busy_percent")) is not None]
+    busiest = max(means) if len(means) == len(gpus) and means else None
+    age_s = trainer.process.age_s
+    evidence = [
+        Evidence(
+            text=f"{of} in use, {units.ago(age_s)} after its start",
+            value=cores,
+            unit="cores",
+            limit=view.limit("cores"),
+        ),
+        Evidence(text=_without_context(len(gpus), busiest)),
+    ]
+    if hidden:
+        evidence.append(Evidence(text=f"CUDA_VISIBLE_DEVICES={trainer.process.visible_gpus} hides all GPUs from it"))
+    if left_s > 0:
+        evidence.append(Evidence(text=f"judging for {max(1.0, left_s):.0f} s more: it may still be starting"))
+    steps = next((_ASKED[name] for name in _ASKED if name in trainer.process.libraries), _ASKED["torch"])
+    look = (stack(view, trainer.process, "see whether it still prepares its data"),) if prepares else ()
+    unset = Step(text="let it see the GPUs, unless this was meant", command="unset CUDA_VISIBLE_DEVICES")
+    return view.found(
+        trainer,
+        "info" if hidden or prepares else "warn",
+        _headline(starts=left_s > 0, prepares=prepares and not hidden),
+        evidence=tuple(evidence),
+        steps=(unset, *steps) if hidden else (*look, *steps, _named(view, trainer.process)),
+        confidence=0.6 if prepares else 0.8,
+        lost_share=None,
+        onset_s=age_s,
+    )
+
+
+def _headline(*, starts: bool, prepares: bool) -> str:
+    if starts:
+        return "no CUDA context so far: starting, or running on CPU"
+    return "no CUDA context: preparing data, or running on CPU" if prepares else "running on CPU: no CUDA context"
+
+
+def _named(view: View, process: Process) -> Step:
+    """Its environment is for its user: a shell that redirects it reads as whoever typed that, sudo or not."""
+    file, root = f"/proc/{process.pid}/environ", closed(view, process)
+    read = f"sudo cat {file} | tr '\\0' '\\n'" if root else f"tr '\\0' '\\n' <{file}"
+    text, command = "does CUDA_VISIBLE_DEVICES name GPUs?", f"{read} | grep CUDA_VISIBLE"
+    return Step(text=text, command=command, needs_root=root)
+
+
+class Phase(NamedTuple):
+    """What a program does before its first step, as far as it shows."""
+
+    doing: str
+    evidence: Evidence
+    steps: Sequence[Step]
+
+
+@rule(
+    "slow-start",
+    "Does a program take long to begin?",
+    level=Level.USE,
+    state="starting",
+    short="START",
+    confirmed_by=("compiles",),
+    number="R49",
+    rows=(44,),
+    needs=(),
+    partly=("busy_percent",),
+)
+def slow_start(view: View) -> Iterator[Finding]:
+    """A training run that has not used its GPU since its start, and what it does instead."""
+    for trainer in view.trainers(cold=True):
+        fresh = _seen_from_start(view, trainer)
+        age_s = trainer.process.age_s or 0.0
+        at_work = trainer.warm and trainer.duty is not None
+        if at_work or (view.mean(trainer, "busy_percent", whole=True) or 0.0) > 0:
+            view.notes(trainer)["worked"] = True
+        if view.notes(trainer).get("worked") or not fresh or age_s < view.limit("info_s"):
+            continue
+        if not trains(trainer) or notebook(trainer) or serves(trainer):
+            continue
+        without = not any(process.gpus for process in trainer.tree)
+        if without and any(gpu.unlisted for gpu in view.gpus()):
+            continue  # it may well be on one of these
+        if without and (trainer.cores is None or computes(view, trainer)):
+            continue  # it trains on the CPU, which is told elsewhere
+        if not without and not view.knows(trainer, "duty"):
+            continue
+        severity: Severity = "warn" if age_s >= view.limit("warn_s") else "info"
+        phase = _phase(view, trainer)
+        waited = Evidence(
+            text=f"{units.ago(age_s)} old, its GPU not used yet", value=age_s, unit="s", limit=view.limit("info_s")
+        )
+        yield view.found(
+            trainer,
+            severity,
+            f"has not begun to train: {phase.doing}",
+            evidence=(waited, phase.evidence),
+            steps=(*phase.steps, stack(view, trainer.process, "see what its main thread does")),
+            confidence=0.7,
+            lost_share=None,
+            onset_s=age_s,
+        )
+
+
+def _seen_from_start(view: View, trainer: Trainer) -> bool:
+    """Whether nothing was missed: seen young, or without the thread that torch starts with the first backward pass."""
+    notes, names = view.notes(trainer), [name for name, _ in trainer.process.thread_names]
+    first_s = notes.setdefault("first_s", trainer.process.age_s or 0.0)
+    named = any(name.startswith(("pt_nccl", "pt_tcpstore", "pt_data_pin", "cuda")) for name in names)
+    backward = any(name.startswith("pt_autograd") for name in names)
+    return not backward and (first_s <= view.limit("young_s") or named)
+
+
+def _phase(view: View, trainer: Trainer) -> Phase:
+    process, names = trainer.process, [name for name, _ in trainer.process.thread_names]
+    cores = Evidence(text=f"{trainer.cores or 0:.1f} cores in use", value=trainer.cores, unit="cores")
+    if trainer.compiling:
+        return Phase("it compiles kernels", cores, _COMPILES)
+    if view.above(trainer.read_chars, "loads_bytes_per_s") and view.below(trainer.cores, "loads_cores"):
+        read, limit = trainer.read_chars or 0.0, view.limit("loads_bytes_per_s")
+        reads = Evidence(text=f"reads {read / 1e6:.0f} MB/s", value=read, unit="B/s", limit=limit)
+        return Phase("it loads weights or data", reads, LOADS)
+    blocked = process.blocked_percent
+    if view.above(blocked, "blocked_percent"):
+        text, limit = f"blocked on storage at {blocked:.0f} % of looks", view.limit("blocked_percent")
+        return Phase(
+            "it waits for files", Evidence(text=text, value=blocked, unit="%", limit=limit), _files(view, process)
+        )
+    store = any(name.startswith("pt_tcpstore") for name in names)
+    if (process.world_size or 1) > 1 and view.below(trainer.cores, "asleep_cores"):
+        here = len(trainer.job.ranks) if trainer.job else 1
+        text = f"{here} of {process.world_size} ranks {'runs' if here == 1 else 'run'} on this machine; this one sleeps"
+        return Phase(
+            "it waits for other ranks" if store else "it may wait for other ranks", Evidence(text=text), _RANKS
+        )
+    return Phase("what it does does not show", cores, ())
+
+
+def _files(view: View, process: Process) -> tuple[Step, ...]:
+    trace, root = f"strace -f -e trace=openat -p {process.pid}", closed(view, process)
+    return (
+        Step(text="thousands of small files over the network: put the Python environment on a local disk"),
+        Step(text="see which files it opens", command=f"sudo {trace}" if root else trace, needs_root=root),
+    )
+
+
+_COMPILES = (
+    Step(
+        text="keep what torch.compile made for the next start", command="export TORCHINDUCTOR_CACHE_DIR=$HOME/.inductor"
+    ),
+    Step(text="compile extensions for the GPUs of this machine only", command="unset TORCH_CUDA_ARCH_LIST"),
+)
+LOADS = (
+    Step(text="map weights instead of reading them: safetensors, or torch.load(..., mmap=True)"),
+    Step(text="keep the checkpoint on a local disk; load it once a machine and broadcast it"),
+)
+_RANKS = (
+    Step(text="start the ranks that are missing: WORLD_SIZE must be how many there are"),
+    Step(text="MASTER_ADDR and MASTER_PORT must be the same everywhere, and reachable"),
+    Step(text="let NCCL say what it waits for", command="export NCCL_DEBUG=INFO"),
+)
+
+
+@rule(
+    "gpu-idle-cpu-busy",
+    "Is a program busy with everything but its GPU?",
+    level=Level.USE,
+    state="GPU idle",
+    short="IDLE",
+    number="R02",
+    rows=(2, 44),
+    needs=("busy_percent", "cpu_percent"),
+)
+def gpu_idle_cpu_busy(view: View) -> Iterator[Finding]:
+    """A context that has worked before, no work for a minute, and a core or more at work on something else."""
+    from gputop.diagnose.rules.feed.main_thread_loading import (
+        loads_itself,  # late: it asks this package what a program is
+    )
+
+    for trainer in view.trainers():
+        calm = _same_loaders(view, trainer)
+        if not trainer.gpus or trainer.compiling or notebook(trainer) or plays_a_part(trainer):
+            continue
+        if not view.knows(trainer, "duty", "cores"):
+            continue
+        busy, cores = view.mean(trainer, "busy_percent"), view.mean(trainer, "cores")
+        writes = (trainer.write_chars or 0.0) >= view.limit("writes_bytes_per_s")
+        if (loading(trainer) or loads_itself(view, trainer)) and not rests(view, trainer):
+            continue  # a little work, and somebody works hard for the next: it waits for its input
+        if calm and not writes and view.below(busy, "busy_percent") and view.above(cores, "cores"):
+            yield _elsewhere(view, trainer, busy or 0.0, cores or 0.0)
+
+
+def _same_loaders(view: View, trainer: Trainer) -> bool:
+    """Whether its loaders are those of a while ago: new ones mean the end of an epoch, or an evaluation."""
+    notes, now_s = view.notes(trainer), view.frame.mono_s
+    if notes.get("loaders") != trainer.team:
+        notes["changed_s"] = now_s if "loaders" in notes else -view.limit("window_s") + now_s
+        notes["loaders"] = trainer.team
+    return bool(now_s - notes["changed_s"] >= view.limit("window_s"))
+
+
+class _Doing(NamedTuple):
+    """What it may be doing instead: how bad that is, in words, and what to do about it."""
+
+    severity: Severity
+    headline: str
+    confidence: float
+    evidence: tuple[Evidence, ...]
+    steps: Sequence[Step]
+
+
+def _doing(view: View, trainer: Trainer) -> _Doing:
+    """Only who has worked before, reads little and does no work at all is seen to do something else."""
+    works = view.mean(trainer, "worked") or 0.0
+    if works >= view.limit("works"):
+        each = Evidence(text=f"some work in {100 * works:.0f} % of the seconds", value=100 * works, unit="%")
+        return _Doing("info", "hardly uses its GPU", 0.6, (each,), _SMALL)
+    if view.above(trainer.read_chars, "loads_bytes_per_s") and view.below(trainer.cores, "loads_cores"):
+        read, limit = trainer.read_chars or 0.0, view.limit("loads_bytes_per_s")
+        reads = Evidence(text=f"reads {read / 1e6:.0f} MB/s", value=read, unit="B/s", limit=limit)
+        return _Doing("info", "does not use its GPU while it loads weights or data", 0.6, (reads,), LOADS)
+    if begins(view, trainer):
+        return _Doing("info", "does not use its GPU yet: it may compile or prepare its data", 0.6, (), _FIRST)
+    return _Doing("warn", "runs, but not on its GPU", 0.7, (), (_REASONS,))
+
+
+def _elsewhere(view: View, trainer: Trainer, busy: float, cores: float) -> Finding:
+    main = 100 * (trainer.main or 0.0)
+    seconds, doing = view.limit("window_s"), _doing(view, trainer)
+    return view.found(
+        trainer,
+        doing.severity,
+        doing.headline,
+        evidence=(
+            Evidence(
+                text=f"{trainer.reading(busy)} of the last {seconds:.0f} s",
+                value=busy,
+                unit="%",
+                limit=view.limit("busy_percent"),
+            ),
+            Evidence(
+                text=f"{cores:.1f} CPU cores in use, its main thread {main:.0f} %",
+                value=cores,
+                unit="cores",
+                limit=view.limit("cores"),
+            ),
+            *doing.evidence,
+        ),
+        steps=(
+            stack(view, trainer.process, "see what its main thread does"),
+            profile(view, trainer.process, "then where the time goes, over some seconds"),
+            *doing.steps,
+        ),
+        confidence=view.confidence(doing.confidence, trainer.main),
+        lost_share=1 - busy / 100,
+    )
+
+
+_REASONS = Step(
+    text="usual reasons: tokenising or indexing in the main process, tensors left on the CPU in the loop, "
+    "validation on the CPU, decoding of a first batch, torch.compile, XLA or TensorRT building"
+)
+_FIRST = (
+    Step(text="torch.compile, XLA and TensorRT build for minutes before the first steps: wait for these"),
+    _REASONS,
+)
+_SMALL = (
+    Step(text="if it is small by nature, run several like it on this GPU, with MPS between them"),
+    Step(text="or use a smaller GPU, or a slice of one (MIG 1g)"),
+    Step(text="a larger batch, if the run may have one"),
+)

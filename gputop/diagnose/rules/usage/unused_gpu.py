@@ -1,0 +1,262 @@
+"""Rules about GPUs that a job cannot use, for its build of PyTorch, or has and does not use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from gputop import pytorch, units
+from gputop.diagnose.finding import Evidence, Finding, Severity, Step
+from gputop.diagnose.program_kind import notebook, plays_a_part
+from gputop.diagnose.rule import Level, rule
+from gputop.diagnose.start_command import started_for_each_gpu
+from gputop.diagnose.starvation import spread
+from gputop.diagnose.steps import given, names
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.labels import plural
+from gputop.model import Gpu, Job, Missing
+
+Version = tuple[int, int]
+
+# The first CUDA whose compiler knows a compute capability; kernels of the same major number run too, just not as well.
+# CUDA release notes; sheffield_hpc#1890, pytorch#90761 (9.0), pytorch#167244 (10.0, 12.0), pytorch#52288 (8.6).
+_NEEDS: dict[int, Version] = {8: (11, 0), 9: (11, 8), 10: (12, 8), 12: (12, 8)}
+_LIKES: dict[Version, Version] = {(8, 6): (11, 1), (8, 9): (11, 8)}
+# Wheels for this CUDA and later begin with this capability; those for CUDA 12 of some releases with an older one.
+# pytorch RELEASE.md; pytorch#145792 (2.7), pytorch#157968 (2.8), pytorch#172352 (2.11).
+_DROPS_AT, _BEGIN_WITH = (12, 8), (7, 5)
+_VOLTA, _WITH_VOLTA = (7, 0), ((2, 8), (2, 9), (2, 10))
+# when releases came out, in years: github.com/pytorch/pytorch/releases
+_RELEASED = {
+    (1, 7): 2020.8, (1, 8): 2021.2, (1, 9): 2021.5, (1, 10): 2021.8, (1, 11): 2022.2, (1, 12): 2022.5,
+    (1, 13): 2022.8, (2, 0): 2023.2, (2, 1): 2023.75, (2, 2): 2024.1, (2, 3): 2024.3, (2, 4): 2024.55,
+    (2, 5): 2024.8, (2, 6): 2025.1, (2, 7): 2025.3, (2, 8): 2025.6, (2, 9): 2025.8,
+}  # fmt: skip
+_AMPERE = 8
+_OF_PYPI = (13, 0)  # since PyTorch 2.11 what pip installs needs a driver for this CUDA: pytorch#177975
+_YEAR_S, _EPOCH = 365.25 * 86400, 1970
+_HIDDEN = "what a process has loaded is shown to its owner"
+_INSTALL = Step(text="install a build for this GPU and driver as https://pytorch.org/get-started says")
+
+
+class Misfit(NamedTuple):
+    """How a build does not fit."""
+
+    severity: Severity
+    text: str  # follows the program's name
+    evidence: Evidence
+
+
+@rule(
+    "stack-vs-gpu",
+    "Does the build of PyTorch fit the GPU?",
+    level=Level.USE,
+    state="old torch",
+    short="OLD",
+    number="R46",
+    rows=(18,),
+    needs=("torch_version", "compute_capability"),
+    lasting=True,
+)
+def stack_vs_gpu(view: View) -> Iterator[Finding]:
+    """The CUDA it was built with against the compute capability, both ways; and how old it is."""
+    for trainer in view.trainers(cold=True):
+        process = trainer.process
+        if not trainer.gpus:
+            continue
+        if process.torch_version is None:
+            why = {one.metric for one in process.missing if one.reason == "denied"}
+            if why & {"libraries", "torch_version"}:
+                view.abstain(trainer, Missing(metric="torch_version", reason="denied", unlock=view.unlock(_HIDDEN)))
+            continue
+        gpus = (gpu for gpu in trainer.gpus if view.knows(gpu, "compute_capability"))
+        misfits = [one for gpu in gpus if (one := _misfit(view, trainer, gpu))]
+        if misfits:
+            yield _told(view, trainer, min(misfits, key=lambda one: one.severity != "warn"))
+
+
+def _misfit(view: View, trainer: Trainer, gpu: Gpu) -> Misfit | None:
+    """What is worst about its build on one GPU."""
+    process, capability = trainer.process, gpu.compute_capability or (0, 0)
+    cuda = pytorch.release(process.torch_cuda)
+    built = f"PyTorch {process.torch_version} is built with CUDA {process.torch_cuda}"
+    chip = f"{gpu.name} has compute capability {_said(capability)}"
+    needed, liked = _NEEDS.get(capability[0]), _LIKES.get(capability)
+    if cuda is None:
+        return _aged(view, trainer, capability)
+    if needed and cuda < needed:
+        text = f"{built}; {chip}, which begins with CUDA {_said(needed)}"
+        return Misfit("warn", "runs a PyTorch older than its GPU", _evidence(text, cuda, needed))
+    begin = _begins_with(process.torch_version or "", cuda)
+    if begin and capability < begin:
+        text = f"{built}; {chip}, and its wheels for CUDA {_said(cuda)} begin with {_said(begin)}"
+        return Misfit("warn", "runs a PyTorch that has dropped its GPU", _evidence(text, capability, begin))
+    if liked and cuda < liked:
+        text = f"{built}; {chip}, for which kernels exist from CUDA {_said(liked)} on"
+        return Misfit("info", "runs a PyTorch without kernels made for its GPU", _evidence(text, cuda, liked))
+    return _aged(view, trainer, capability)
+
+
+def _begins_with(version: str, cuda: Version) -> Version | None:
+    """The oldest compute capability that a wheel has kernels for, where that is known to matter."""
+    if "+cu" not in version or cuda < _DROPS_AT:
+        return None
+    return _VOLTA if cuda[0] == _DROPS_AT[0] and pytorch.release(version) in _WITH_VOLTA else _BEGIN_WITH
+
+
+def _aged(view: View, trainer: Trainer, capability: Version) -> Misfit | None:
+    """A release that is years old, on a GPU for which much was done since."""
+    version = trainer.process.torch_version
+    released = _RELEASED.get(pytorch.release(version) or (0, 0))
+    if released is None or capability[0] < _AMPERE:
+        return None
+    years = _EPOCH + view.frame.wall_s / _YEAR_S - released
+    text = f"PyTorch {version} came out {years:.1f} years ago"
+    evidence = Evidence(text=text, value=years, unit="years", limit=view.limit("years"))
+    return Misfit("info", "runs an old PyTorch", evidence) if view.above(years, "years") else None
+
+
+def _told(view: View, trainer: Trainer, misfit: Misfit) -> Finding:
+    warns = misfit.severity == "warn"
+    driver = view.frame.host.cuda_version
+    evidence = [misfit.evidence]
+    if driver:
+        evidence.append(Evidence(text=f"this driver can run builds for up to CUDA {driver}"))
+    newer = "newer releases are faster on such GPUs, at no work of yours"
+    upgrades: tuple[Step, ...] = (Step(text=f"{newer}: {_INSTALL.text}"),)
+    if (pytorch.release(driver) or (0, 0)) >= _OF_PYPI:
+        upgrades = (Step(text=f"{newer}: upgrade", command="pip install --upgrade torch"), _INSTALL)
+    steps = (
+        _INSTALL,
+        Step(text="it may fail with 'no kernel image is available', or compile every kernel at its first use"),
+    ) if warns else upgrades  # fmt: skip
+    return view.found(
+        trainer,
+        misfit.severity,
+        misfit.text,
+        evidence=tuple(evidence),
+        steps=steps,
+        confidence=0.85 if warns else 0.6,
+        grade="driver",
+        lost_share=None,
+    )
+
+
+def _said(version: Version) -> str:
+    return f"{version[0]}.{version[1]}"
+
+
+def _evidence(text: str, value: Version, limit: Version) -> Evidence:
+    return Evidence(text=text, value=float(_said(value)), limit=float(_said(limit)))
+
+
+@rule(
+    "gpu-unused-in-job",
+    "Does a job hold GPUs that it does not use?",
+    level=Level.DEVICE,
+    state="unused",
+    short="NONE",
+    number="R03",
+    rows=(2, 47),
+    needs=("busy_percent",),
+    partly=("visible_gpus",),
+)
+def gpu_unused_in_job(view: View) -> Iterator[Finding]:
+    """No work for some time on some of its GPUs, while it works on others."""
+    for job in view.jobs():
+        trainers = view.ranks(job)
+        if not trainers or any(plays_a_part(one) or notebook(one) for one in trainers):
+            view.notes(job).clear()
+            continue
+        held = _held(view, trainers)
+        gpus = [gpu for gpu in held if _fresh(gpu) and view.knows(gpu, "busy_percent")]
+        idle_s = _idle_s(view, job, held)
+        unused = [(gpu, idle_s[gpu.uuid]) for gpu in gpus if idle_s.get(gpu.uuid, 0.0) >= view.limit("info_s")]
+        if unused and any(view.above(view.mean(gpu, "busy_percent", 60), "others_percent") for gpu in gpus):
+            yield _unused(view, job, trainers, unused, held)
+        elif hidden := _hidden(view, trainers):
+            view.abstain(job, hidden)
+
+
+def _held(view: View, trainers: Sequence[Trainer]) -> list[Gpu]:
+    """GPUs with a context of the job that holds memory, and those that its environment surely gives to it alone."""
+    share = view.limit("held_share")
+    found: dict[str, Gpu] = {}
+    for trainer in trainers:
+        for one in trainer.process.gpus:
+            gpu = view.frame.by_uuid.get(one.uuid)
+            known = gpu is not None and one.vram_bytes is not None and gpu.vram_total_bytes
+            if gpu is not None and known and (one.vram_bytes or 0) >= share * (gpu.vram_total_bytes or 0):
+                found[gpu.uuid] = gpu
+        for gpu in given(view, trainer.process):
+            if not view.tenants(gpu):
+                found[gpu.uuid] = gpu
+    return list(found.values()) if len(found) > 1 else []
+
+
+def _hidden(view: View, trainers: Sequence[Trainer]) -> Missing | None:
+    """That nobody may see which GPUs it was given, where there are some without a tenant."""
+    if all(view.tenants(gpu) for gpu in view.frame.gpus):
+        return None
+    denied = (one for trainer in trainers for one in trainer.process.missing if one.reason == "denied")
+    return next((one for one in denied if one.metric == "visible_gpus"), None)
+
+
+def _fresh(gpu: Gpu) -> bool:
+    return gpu.condition == "ok" and gpu.age_s == 0
+
+
+def _idle_s(view: View, job: Job, held: Sequence[Gpu]) -> Mapping[str, float]:
+    """For how long GPUs that a job holds have done nothing while we looked, by their uuids; none that works."""
+    notes, now_s = view.notes(job), view.frame.mono_s
+    before: Mapping[str, float] = notes.get("since_s", {})
+    # one that does not answer for a moment goes on as it was
+    idle = [gpu.uuid for gpu in held if (gpu.uuid in before or _fresh(gpu)) and not _worked(view, gpu)]
+    notes["since_s"] = since_s = {uuid: before.get(uuid, now_s) for uuid in idle}
+    return {uuid: now_s - began_s for uuid, began_s in since_s.items()}
+
+
+def _worked(view: View, gpu: Gpu) -> bool:
+    since_last = view.window(gpu, "busy_percent", view.stands_for_s + 1).values
+    return any(percent >= view.limit("busy_percent") for percent in since_last)
+
+
+def _cards(names: Sequence[str]) -> str:
+    return f"{plural(len(names), 'GPU')} {', '.join(names)}"
+
+
+def _unused(
+    view: View, job: Job, trainers: Sequence[Trainer], unused: Sequence[tuple[Gpu, float]], held: Sequence[Gpu]
+) -> Finding:
+    longest_s = max(idle_s for _, idle_s in unused)
+    severity: Severity = "warn" if longest_s >= view.limit("warn_s") else "info"
+    idle, total = [gpu.index for gpu, _ in unused], len(held)
+    others = [gpu for gpu in held if gpu.index not in idle]
+    busy = {gpu.index: mean for gpu in others if (mean := view.mean(gpu, "busy_percent", 60)) is not None}
+    kept = names(view, others, [trainer.process for trainer in trainers])
+    return view.found(
+        job,
+        severity,
+        f"leaves {len(idle)} of its {total} GPUs unused",
+        evidence=(
+            Evidence(
+                text=f"{_cards(idle)} without work for {units.ago(longest_s)}",
+                value=longest_s,
+                unit="s",
+                limit=view.limit("info_s"),
+            ),
+            Evidence(text=f"{_cards([*busy])} busy {spread([*busy.values()])}", value=min(busy.values()), unit="%"),
+        ),
+        steps=(
+            Step(
+                text="Start one DDP rank per GPU; batch size and num_workers are per rank",
+                command=started_for_each_gpu(trainers[0].process, total),
+            ),
+            Step(text="or leave them to others", command=f"export CUDA_VISIBLE_DEVICES={kept}"),
+        ),
+        confidence=0.8,
+        lost_share=len(idle) / total,
+        onset_s=longest_s,
+        gpus=[gpu.uuid for gpu, _ in unused],
+    )

@@ -1,0 +1,143 @@
+"""Steps that several rules advise: looking inside a process, loader settings, container limits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from shlex import quote
+from typing import Literal
+
+from gputop import num_workers
+from gputop.diagnose.cpu_budget import idle_cpus, share_of_cpus
+from gputop.diagnose.finding import Step
+from gputop.diagnose.program_kind import torchlike
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+from gputop.invocation import as_root
+from gputop.model import Gpu, Process
+
+
+def stack(view: View, process: Process, text: str) -> Step:
+    """See where its threads are at this moment."""
+    return _inside(view, process, text, "stack")
+
+
+def stacks_of_job(view: View, process: Process, text: str) -> Step:
+    """See where all ranks of its job are, side by side."""
+    return _inside(view, process, text, "stack", "--job")
+
+
+def profile(view: View, process: Process, text: str) -> Step:
+    """See where its time goes, over some seconds."""
+    return _inside(view, process, text, "profile")
+
+
+def closed(view: View, process: Process) -> bool:
+    """Whether only root may look inside: it is of another user than who looks, or the kernel denied us a part of it.
+
+    Who else may is up to the kernel (ptrace_scope), which no frame tells: these commands say so, and what allows it.
+    """
+    viewer = view.frame.viewer_uid
+    if viewer == 0:
+        return False
+    foreign = None not in (viewer, process.uid) and process.uid != viewer
+    return foreign or any(missing.reason == "denied" for missing in process.missing)
+
+
+def _inside(view: View, process: Process, text: str, how: Literal["stack", "profile"], *flags: str) -> Step:
+    words, root = (how, *flags, str(process.pid)), closed(view, process)
+    command = as_root(*words) if root else f"gputop {' '.join(words)}"
+    return Step(text=text, command=command, action=how, needs_root=root)
+
+
+# how groups are called that each makes, with systemd and without
+_DOCKER = re.compile(r"/docker[-/][0-9a-f]{12}")
+_PODMAN = re.compile(r"/libpod[-/](?:\w+-)?[0-9a-f]{12}")
+_OF_A_USER = re.compile(r"/user@\d+\.service/")
+
+
+def widened(view: View, process: Process, text: str, setting: str, in_kubernetes: str) -> Step:
+    """`setting` is an option that Docker and Podman share. A pod is changed by its owner, others by no command."""
+    group, container = process.cgroup or "", quote(process.container or "")
+    if "kubepods" in group:
+        return Step(text=f"{text}, in Kubernetes by {in_kubernetes}")
+    made_by = "docker" if _DOCKER.search(group) else "podman" if _PODMAN.search(group) else ""
+    if not made_by:
+        return Step(text=text)
+    command = f"{made_by} update {setting} {container}"
+    if not _OF_A_USER.search(group):
+        return Step(text=text, command=f"sudo {command}", needs_root=True)
+    # root and others have one of their own, which does not know it
+    if view.frame.viewer_uid == 0 or closed(view, process):
+        return Step(text=f"{text}, which is for its user to do")
+    return Step(text=text, command=command)
+
+
+# how other frameworks load beside the training, {} processes where they ask for a number; the first that is mapped
+_OTHERS = {
+    "tensorflow": "dataset.map(..., num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)",
+    "jax": "grain.DataLoader(..., worker_count={})",
+}
+
+
+def pins(trainer: Trainer) -> bool:
+    """Whether it is seen to copy batches to pinned memory; who has no such thread may hide it, or call it otherwise."""
+    return any(name == "pt_data_pin" for name, _ in trainer.process.thread_names)
+
+
+def settings(trainer: Trainer) -> str:
+    """What helps beside the number of loaders."""
+    return "persistent_workers=True" if pins(trainer) else "pin_memory=True, persistent_workers=True"
+
+
+def aside(view: View, trainer: Trainer, text: str, *, more: str = "") -> Step:
+    """To load in processes of their own, where there are CPUs for them; `more`: what else a DataLoader is told."""
+    loaders = first_loaders(view, trainer)
+    if not loaders:
+        return Step(text="no CPU is idle for loaders: give the job more CPUs, or do less for each sample")
+    if torchlike(trainer):
+        return Step(text=text, command=f"DataLoader(..., num_workers={loaders}{more})")
+    command = next((_OTHERS[name] for name in _OTHERS if name in trainer.process.libraries), None)
+    return Step(text=text, command=command and command.format(loaders))
+
+
+def first_loaders(view: View, trainer: Trainer) -> int:
+    """How many to begin with where there are none: no more than CPUs are idle, none where that is not half of one."""
+    return num_workers.first(share_of_cpus(view, trainer), idle_cpus(view, trainer))
+
+
+_SHORT = len("GPU-12345678")  # enough of a uuid for CUDA, where no other one begins like that
+
+
+def counts_its_own(process: Process) -> bool:
+    """Whether the GPUs it sees may have other numbers than here: a container or a Slurm job counts its own from 0."""
+    return process.container is not None or process.slurm_job is not None
+
+
+def given(view: View, process: Process) -> list[Gpu]:
+    """What its CUDA_VISIBLE_DEVICES surely names."""
+    listed = [name.strip() for name in (process.visible_gpus or "").split(",") if name.strip()]
+    by_index = view.once("gpus by index", lambda: _by_index(view))
+    if all(name.startswith("GPU-") for name in listed):
+        return [gpu for gpu in view.frame.gpus if any(gpu.uuid.startswith(name) for name in listed)]
+    everywhere = len(listed) == len(by_index) and set(listed) == set(by_index)
+    held = (view.frame.by_uuid.get(share.uuid) for share in process.gpus if share.kind != "graphics")
+    fits = {gpu.index for gpu in held if gpu is not None} <= set(listed)
+    certain = fits and set(listed) <= set(by_index) and (everywhere or not counts_its_own(process))
+    return [by_index[name] for name in listed] if certain else []
+
+
+def names(view: View, gpus: Sequence[Gpu], users: Iterable[Process]) -> str:
+    """These GPUs for CUDA_VISIBLE_DEVICES of such programs: their numbers where they hold there, else their uuids."""
+    by_uuid = any(map(counts_its_own, users)) or any(gpu.parent_uuid for gpu in gpus)
+    return ",".join(quote(_uuid(view, gpu) if by_uuid else gpu.index) for gpu in gpus)
+
+
+def _uuid(view: View, gpu: Gpu) -> str:
+    short = gpu.uuid[:_SHORT]
+    alone = sum(one.uuid.startswith(short) for one in view.frame.gpus) == 1
+    return short if alone and gpu.uuid.startswith("GPU-") else gpu.uuid
+
+
+def _by_index(view: View) -> Mapping[str, Gpu]:
+    return {gpu.index: gpu for gpu in view.frame.gpus if gpu.parent_uuid is None}

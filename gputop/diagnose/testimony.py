@@ -1,0 +1,144 @@
+"""What was seen inside a process, as facts: stacks, a trace, the program's own notes. They make findings surer."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gputop import step_report, units
+from gputop.diagnose.finding import Evidence, Finding
+from gputop.model import Fact, Frame, Identity, Process, Witness
+
+if TYPE_CHECKING:
+    from gputop.profile import Profile
+    from gputop.trace.verdict import View as Trace
+
+    Said = Profile | Trace | Iterable[Fact]
+
+MOST_SURE, SURER = 0.98, 0.15
+KEPT_S = 900.0
+MOST = 256  # facts; the newest stay
+LOADS_IN_MAIN, WAITS_FOR_DATA = "loads-in-main", "waits-for-data"
+_A_TRACE_SAYS = "a trace says: "
+_RECORDED = "(recorded)"
+
+
+class Testimony:
+    """What was told of processes lately: put into every frame, so that a recording has it wherever one begins."""
+
+    def __init__(self) -> None:
+        self._arrived: deque[tuple[Identity, Witness, tuple[Fact, ...]]] = deque(maxlen=MOST)
+        self._kept: dict[tuple[Identity, Witness], tuple[float, tuple[Fact, ...]]] = {}
+        self._newest_s = -math.inf
+
+    def tell(self, process: Identity, said: Said, *, recorded: bool = False) -> None:
+        """Take in what was seen inside a process; from any thread. It replaces what the same witness said before.
+
+        What is `recorded` comes with a demo, and says so. Facts of stacks have the names of `profile.parts.PARTS`,
+        those of traces the names of their signatures.
+        """
+        # late: most runs look into no process
+        from gputop.profile import Profile
+        from gputop.trace.verdict import View as Trace
+
+        witness: Witness = "stack" if isinstance(said, Profile) else "trace" if isinstance(said, Trace) else "notes"
+        if isinstance(said, Profile):
+            facts = tuple(_stacks(process, said))
+        elif isinstance(said, Trace):
+            facts = tuple(_trace(process, said))
+        else:
+            facts = tuple(replace(fact, process=process, witness="notes", age_s=0.0) for fact in said)
+        if recorded:
+            facts = tuple(replace(fact, text=f"{fact.text.rstrip('.')} {_RECORDED}") for fact in facts)
+        self._arrived.append((process, witness, facts))
+
+    def into(self, frame: Frame) -> Frame:
+        """The frame with what was told until now; what a recorded frame brings stays, unless it was told anew."""
+        if frame.mono_s < self._newest_s:
+            self._kept.clear()  # a recording was taken back
+        self._newest_s = frame.mono_s
+        while self._arrived:
+            process, witness, facts = self._arrived.popleft()
+            self._kept.pop((process, witness), None)
+            self._kept[process, witness] = (frame.mono_s, facts)
+        if not self._kept:
+            return frame
+        self._kept = {key: kept for key, kept in self._kept.items() if frame.mono_s - kept[0] < KEPT_S}
+        brought = [fact for fact in frame.facts if (fact.process, fact.witness) not in self._kept]
+        told = [replace(fact, age_s=frame.mono_s - at_s) for at_s, facts in self._kept.values() for fact in facts]
+        return replace(frame, facts=(*brought, *told)[-MOST:])
+
+
+def bare(fact: Fact) -> str:
+    """What it says as part of a sentence, without who says it."""
+    return fact.text.removeprefix(_A_TRACE_SAYS).rstrip(".")
+
+
+def measured(process: Process, least: float, now_s: float) -> Iterator[Fact]:
+    """What the step meter in a process says, where at least this share of a step waits for data."""
+    wait, step_s = process.data_wait_percent, process.step_s
+    if wait is None or step_s is None or wait < 100 * least:
+        return
+    rest_s = step_s * (1 - wait / 100)
+    text = f"measured inside: a batch every {units.took(step_s)}, the step itself {units.took(rest_s)}: "
+    text += f"{wait:.0f} % of the time waits for data"
+    if slow := step_report.slow(process, now_s):
+        text += f"; {slow}"
+    for name in (WAITS_FOR_DATA, LOADS_IN_MAIN):  # who has no loaders loads itself
+        yield Fact(process=process.identity, witness="meter", name=name, text=text, share=wait / 100)
+
+
+def denied(finding: Finding, by: tuple[str, ...], frame: Frame, most: float) -> bool:
+    """Whether it claims that a step waits for data, and the step meters of all its processes say a share below this."""
+    if WAITS_FOR_DATA not in by:
+        return False
+    found = [frame.by_identity.get(one) for one in finding.subject.processes]
+    waits = [one.data_wait_percent for one in found if one is not None and one.step_s is not None]
+    return bool(waits) and all(wait is not None and wait < 100 * most for wait in waits)
+
+
+def confirmed(finding: Finding, by: tuple[str, ...], facts: Iterable[Fact], least: float) -> Finding:
+    """The finding, surer where such a fact was told of one of its processes; `least` share of the samples."""
+    about = finding.subject.processes
+    for fact in facts:
+        enough = fact.witness != "stack" or (fact.share or 0.0) >= least
+        if fact.name in by and fact.process in about and enough:
+            share = None if fact.share is None else 100 * fact.share
+            seen = Evidence(text=fact.text, value=share, unit="" if share is None else "%")
+            return replace(
+                finding,
+                confidence=max(finding.confidence, min(MOST_SURE, finding.confidence + SURER)),
+                grade="profile",
+                # beside what is decisive: who looked inside wants to see what came of it
+                evidence=(*finding.evidence[:1], seen, *finding.evidence[1:]),
+            )
+    return finding
+
+
+def _stacks(process: Identity, profile: Profile) -> Iterator[Fact]:
+    from gputop.profile.training_parts import LINALG, loaders, main, share, shares
+
+    if not profile.stacks:
+        return
+    seen = main(profile)
+    for part, some in shares(seen).items():
+        if some:
+            of = f"{100 * some:.0f} % of {seen.total:.0f} samples" if seen.total > 1 else "the stack that was read"
+            text = f"its main thread is {part.text} in {of}"
+            yield Fact(process=process, witness="stack", name=part.name, text=text, share=some)
+    if some := share(loaders(profile), LINALG):
+        text = f"its loaders are {LINALG.text} in {100 * some:.0f} % of their samples"
+        yield Fact(process=process, witness="stack", name=LINALG.name, text=text, share=some)
+
+
+def _trace(process: Identity, trace: Trace) -> Iterator[Fact]:
+    for verdict in trace.verdicts:
+        name = verdict.rule.partition(" ")[2]
+        if verdict.severity != "info" or verdict.healthy:
+            text = f"{_A_TRACE_SAYS}{verdict.headline}"
+            names = (name, LOADS_IN_MAIN) if name == "input-bound" and trace.loads_itself else (name,)
+            for each in names:
+                yield Fact(process=process, witness="trace", name=each, text=text, share=verdict.lost_share)

@@ -1,0 +1,391 @@
+"""What the rules say of a trainer at this look, as answers to their questions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from gputop import units
+from gputop.diagnose.chip_activity import dram_of_top, partitioned, tensor_of_top
+from gputop.diagnose.contention import contention
+from gputop.diagnose.finding import Abstained, Class, Finding, Subject
+from gputop.diagnose.starvation import gaps, oversubscribed, starved, used
+from gputop.diagnose.subject_overlap import concerns
+from gputop.diagnose.trainer import Trainer
+from gputop.diagnose.view import View
+
+_NO = "no"
+Asked = tuple[str, str]  # a question, and its answer with the value it rests on
+
+
+class Answers:
+    """The findings on the screen, before any is taken up by another one, and who could not judge."""
+
+    def __init__(self, findings: Sequence[Finding], abstained: Sequence[Abstained]) -> None:
+        self._findings, self._abstained = findings, abstained
+
+    def of(self, trainer: Trainer, rule: str) -> Asked:
+        """The question of a rule, with its evidence where it says yes, with what it lacks where it cannot say."""
+        from gputop.diagnose.rules import RULES  # late: to load them takes longer than anything else here
+
+        question = RULES[rule].question
+        return f"{question[0].lower()}{question[1:]}", self._answer(trainer, rule)
+
+    def denies(self, trainer: Trainer, rule: str) -> bool:
+        """Whether the answer of a rule is no: one that cannot say does not."""
+        return self._answer(trainer, rule) == _NO
+
+    def _answer(self, trainer: Trainer, rule: str) -> str:
+        for finding in self._findings:
+            if finding.rule == rule and _decides(finding.subject, trainer):
+                return ", ".join(("yes", *(item.text for item in finding.evidence[:1])))
+        for silent in self._abstained:
+            if silent.rule == rule and _decides(silent.subject, trainer):
+                return "not known" + "".join(f", no {missing.metric}" for missing in silent.missing[:1])
+        return _NO
+
+
+def _decides(subject: Subject, trainer: Trainer) -> bool:
+    # what is asked of the machine has one answer, whoever suffers from it; what other ranks do is not its own
+    return subject.kind == "host" or concerns(subject, (trainer.identity,), trainer.uuids)
+
+
+# why it waits, and for whom where it is one of several ranks, in the order in which that is looked for
+_WHY = ("openblas-on-intel", "memory-pressure", "numa-misplacement", "cpu-slow", "checkpoint-stall")
+_STORAGE = ("network-fs-bound", "io-bound", "io-small-files")
+_RANKS = ("collective-wait", "network-bound", "straggler")
+
+
+def flow(view: View, trainer: Trainer, answers: Answers) -> Iterator[Asked]:
+    """What is asked of a trainer before its class; what is unknown is answered with that."""
+    duty = trainer.duty
+    works = used(view, trainer)
+    yield "is its GPU used?", "not known" if duty is None else f"{'yes' if works else 'no'}, {duty:.0%} busy"
+    if duty is None or not works:
+        return
+    enough = view.limit("gpu-bound-healthy.busy_percent") / 100
+    yield _asked("is it busy nine tenths of the time?", duty, enough, "{:.0%}")
+    yield from _work(view, trainer) if duty >= enough else _wait(view, trainer, answers)
+    if trainer.ranked is None:
+        yield "is it one of several ranks?", "not known, no world_size"
+    elif trainer.ranked:
+        yield from (answers.of(trainer, rule) for rule in _RANKS)
+    if duty < enough:
+        yield "do others take its CPUs or its disk?", _others(view, trainer)
+        yield from (answers.of(trainer, rule) for rule in _WHY)
+
+
+def _work(view: View, trainer: Trainer) -> Iterator[Asked]:
+    """Busy: with what?"""
+    table = "gpu-bound-healthy."
+    known = trainer.tensor is not None or trainer.dram is not None or trainer.sm is not None
+    best = "{:.0%} of the best there is"
+    yield _asked("do its tensor cores work?", tensor_of_top(trainer), view.limit(f"{table}tensor"), best)
+    yield _asked("is its memory near its limit?", dram_of_top(trainer), view.limit(f"{table}dram"), best)
+    yield _asked("do its multiprocessors work?", trainer.sm, view.limit(f"{table}sm"), "{:.0%}")
+    if not known:
+        power = view.limit(f"{table}power_share")
+        yield _asked("does it draw as much power as work needs?", trainer.power_share, power, "{:.0%}")
+
+
+def _wait(view: View, trainer: Trainer, answers: Answers) -> Iterator[Asked]:
+    """Not busy: who waits for whom, and why?"""
+    yield _asked("is the main thread busy?", trainer.main, view.limit("loader-in-main.main"), "{:.2f} of a core")
+    yield "does it have loaders?", f"yes, {trainer.loaders}" if trainer.loaders else "no"
+    if trainer.loaders:
+        loaders = view.limit("starved-cpu-idle.loader_cpu")
+        yield _asked("are they busy?", trainer.loader_cpu, loaders, "each {:.2f} of a core")
+        storage = view.limit("starved-cpu-idle.blocked")
+        yield _asked("do they wait for storage?", trainer.loader_blocked, storage, "{:.0%} of them")
+        if (trainer.loader_blocked or 0.0) >= storage:
+            yield from (answers.of(trainer, rule) for rule in _STORAGE)
+    limit, cpus = view.limit("starved-cpu-saturated.saturation"), units.cpus(trainer.allowed or 0.0)
+    yield _asked("are all its CPUs busy?", trainer.saturation, limit, f"{{:.0%}} of {cpus}")
+    full, how = view.limit("starved-cpu-saturated.host_percent"), "{:.0f} % of its CPUs in use"
+    yield _asked("is the machine full?", view.mean("host", "cpu_percent"), full, how)
+    yield "are there more threads than CPUs?", _threads(view, trainer)
+    if (crowd := contention(view).pools) is not None:
+        how = f"{{:.1f}} times: {crowd.threads:.0f} of {len(crowd.trainers)} on {crowd.cpus or 0:.0f}"
+        many = crowd.threads / crowd.cpus if crowd.cpus else None
+        yield _asked("do all trainers together have more?", many, view.limit("threads-host.threads"), how)
+    yield _asked("does its CPU quota run out?", trainer.throttled, view.limit("starved.throttled"), "{:.0%} of periods")
+    if (steal := view.mean("host", "steal_percent")) is not None:
+        limit = view.limit("starved.steal_percent")
+        yield _asked("do other virtual machines take its CPUs?", steal, limit, "{:.0f} % of them")
+
+
+def _others(view: View, trainer: Trainer) -> str:
+    """As the rule about neighbours and the page of experiments have it."""
+    now = contention(view)
+    said = [
+        f"{100 * one.taken / one.total:.0f} % of {'all CPUs' if one.resource == 'cpu' else 'all I/O'}"
+        for one in now.of(trainer.identity)
+    ]
+    if said:
+        return ", ".join(("yes", *said))
+    return "not known" if trainer.identity in now.unknown | now.hidden | now.uncounted else "no"
+
+
+def _threads(view: View, trainer: Trainer) -> str:
+    """Whether its own are too many: more than it has CPUs, and they wait for them."""
+    threads, allowed = trainer.compute_threads, trainer.allowed
+    if threads is None or allowed is None or trainer.run_wait is None:
+        return "not known"
+    how = f"{threads:.0f} on {units.cpus(allowed)}, which waited {trainer.run_wait:.0%} of their runnable time"
+    return f"{'yes' if oversubscribed(view, trainer) else 'no'}, {how}"
+
+
+def _asked(question: str, value: float | None, limit: float, how: str) -> Asked:
+    """Whether a value reaches a limit."""
+    if value is None:
+        return question, "not known"
+    return question, f"{'yes' if value >= limit else 'no'}, {how.format(value)}"
+
+
+QUESTION = "compute, memory or overhead?"
+
+
+class Regime(NamedTuple):
+    """Its name, None where nobody can tell, and its numbers, which are shares, by what they are of."""
+
+    name: str | None
+    numbers: Mapping[str, float]
+
+    @property
+    def told(self) -> tuple[tuple[str, str], ...]:
+        """The question with its answer, and the numbers in one line."""
+        shares = ", ".join(f"{share:.0%}" for share in self.numbers.values())
+        return (QUESTION, self.name or "not known"), (", ".join(self.numbers), shares)
+
+
+def regime(view: View, trainer: Trainer) -> Regime:
+    """Overhead is all time in which the GPU waits; of the rest the unit that is near its limit gives the name."""
+    numbers = dict(_numbers(trainer))
+    if trainer.duty is None or partitioned(trainer):
+        return Regime(None, numbers)
+    if trainer.duty < view.limit("starved.duty"):
+        return Regime("overhead", numbers)
+    return Regime(_units(view, trainer) if trainer.sm is not None else _proxies(view, trainer), numbers)
+
+
+def _units(view: View, trainer: Trainer) -> str | None:
+    table = "gpu-bound-healthy."
+    compute = (tensor_of_top(trainer) or 0.0) >= view.limit(f"{table}compute")
+    compute = compute or (trainer.fp32 or 0.0) >= view.limit(f"{table}fp32")
+    memory = (dram_of_top(trainer) or 0.0) >= view.limit(f"{table}dram")
+    if compute and memory:
+        return "compute- and memory-bound"
+    return "compute-bound" if compute else "memory-bound" if memory else None
+
+
+def _proxies(view: View, trainer: Trainer) -> str | None:
+    """Where a card does not tell of its units: moving data takes less power than computing."""
+    power, memory = trainer.power_share, trainer.memory_busy
+    if power is None or memory is None:
+        return None
+    if power >= view.limit("mem-bw-bound.most_power_share"):
+        return "compute-bound"
+    if memory >= view.limit("mem-bw-bound.memory_busy") and power >= view.limit("mem-bw-bound.power_share"):
+        return "memory-bound"
+    return "compute-bound" if power >= view.limit("gpu-bound-healthy.power_share") else None
+
+
+def _numbers(trainer: Trainer) -> Iterator[tuple[str, float]]:
+    """Arithmetic, memory traffic, and for how much of the time the GPU works beside the CPU."""
+    if trainer.tensor is not None:
+        yield "tensor cores", trainer.tensor
+    elif trainer.power_share is not None:
+        yield "power above idle", trainer.power_share
+    if trainer.dram is not None:
+        yield "DRAM", trainer.dram
+    elif trainer.memory_busy is not None:
+        yield "DRAM in use", trainer.memory_busy
+    if trainer.duty is not None:
+        yield "CPU-GPU overlap", trainer.duty
+
+
+UNDECIDED = "undecided"
+_IN_VAIN = ("busy-not-effective", "collective-wait")  # rules about GPUs that are busy, and get little done
+_SHARE, _POINTS, _CORES = "{:.0%}", "{:.0f} points", "{:.1f} cores"
+Limit = Callable[[str], float]  # a number of this table of thresholds.toml by its name
+
+
+class Answer(NamedTuple):
+    """One question: how far its answer is from the limit, as a share of it; negative means no."""
+
+    question: str
+    slack: float
+    value: float = 0.0
+    limit: float = 0.0
+    how: str = ""  # how a value reads; nothing where the question is not about a number
+
+    @property
+    def said(self) -> str:
+        """The value and its limit."""
+        return f"{self.how.format(self.value)} (limit {self.how.format(self.limit)})" if self.how else ""
+
+
+class Facts(NamedTuple):
+    """What the questions are about. Shares are 0-1, spread and peak points of 100, CPU in cores."""
+
+    duty: float
+    sigma: float
+    low: float
+    peak: float
+    empty: float
+    slow_steps: bool  # long enough to see gaps
+    cores: float
+    allowed: float
+    loaders_busy: bool
+    waits_for_loaders: bool
+    effective: bool = True  # it is sure that a busy GPU is busy with work, and with enough of itself
+    power_share: float | None = None
+    sm: float | None = None
+    tensor: float | None = None
+
+
+def at_least(question: str, value: float, limit: float, how: str = _SHARE) -> Answer:
+    """Whether a value reaches a limit."""
+    return Answer(question, (value - limit) / (abs(limit) or 1.0), value, limit, how)
+
+
+def at_most(question: str, value: float, limit: float, how: str = _SHARE) -> Answer:
+    """Whether a value stays within a limit."""
+    return Answer(question, (limit - value) / (abs(limit) or 1.0), value, limit, how)
+
+
+def truth(question: str, value: bool) -> Answer:
+    """A question that is not about a number."""
+    return Answer(question, 1.0 if value else -1.0)
+
+
+def either(*answers: Sequence[Answer]) -> list[Answer]:
+    """The chain of questions that is nearest to yes."""
+    return list(max(answers, key=_margin))
+
+
+def candidates(facts: Facts, limit: Limit) -> dict[str, list[Answer]]:
+    """The four classes, each with its questions."""
+    kappa, duty = facts.cores / facts.allowed, facts.duty
+    cpu_high = at_least("are the CPUs busy?", kappa, limit("cpu_high"))
+    rest, most = max(0.0, facts.cores - 1.0), limit("cpu_low") * facts.allowed
+    cpu_low = at_most("are the CPUs idle, but for one core?", rest, most, _CORES)
+    gpu_low = at_most("is the GPU idle half of the time?", duty, limit("gpu_low"))
+    pulses = _pulses(facts, limit)
+    work = []
+    if facts.power_share is not None:
+        work.append(at_most("does it draw little power?", facts.power_share, limit("power_share")))
+    if facts.sm is not None and facts.tensor is not None:
+        work += [
+            at_most("do few of its SMs work?", facts.sm, limit("sm")),
+            at_most("are tensor cores idle?", facts.tensor, limit("tensor")),
+        ]
+    unsteady = either(
+        [at_least("does it vary?", facts.sigma, limit("varies"), _POINTS)],
+        [at_least("does it swing?", facts.peak - facts.low, limit("swings"), _POINTS)],
+    )
+    return {
+        "small/simple": [
+            cpu_low, gpu_low, truth("does it not pulse?", _margin(pulses) < 0),
+            at_most("does it never peak?", facts.peak / 100, limit("no_peak")), *work,
+            truth("does it not wait for loaders?", not facts.waits_for_loaders),
+        ],
+        "small/complex": [cpu_high, gpu_low, *pulses],
+        "large/simple": [
+            cpu_low, at_least("is the GPU busy?", duty, limit("gpu_high")),
+            at_most("steadily?", facts.sigma, limit("steady"), _POINTS),
+            truth("is much of it sure to be at work?", facts.effective),
+        ],
+        "large/complex": [
+            cpu_high, at_least("is the GPU busy half of the time?", duty, limit("gpu_low")),
+            at_most("but not always?", duty, limit("gpu_high")), *unsteady,
+        ],
+    }  # fmt: skip
+
+
+def _pulses(facts: Facts, limit: Limit) -> list[Answer]:
+    """Whether it runs empty between steps, seen or told by busy loaders."""
+    return either(
+        [
+            truth("are its gaps long enough to see?", facts.slow_steps),
+            at_least("does it peak?", facts.peak / 100, limit("peak")),
+            at_least("does it run empty between its steps?", facts.empty, limit("empty")),
+        ],
+        [
+            truth("are its gaps too short to see?", not facts.slow_steps),
+            at_least("is it used?", facts.duty, limit("least")),
+            at_most("does it have gaps?", facts.duty, limit("gaps")),
+            truth("are the loaders busy?", facts.loaders_busy),
+        ],
+    )
+
+
+def decide(pid: int, facts: Facts, limit: Limit) -> Class:
+    """The class with the most room to its limits; undecided where none has any, with the two nearest."""
+    ranked = sorted(candidates(facts, limit).items(), key=lambda found: _far(found[1]))
+    name, answers = ranked[0]
+    margin = _margin(answers)
+    if margin >= limit("margin"):
+        return Class(pid=pid, name=name, margin=margin, path=tuple(map(_told, answers)))
+    near = tuple((f"nearest: {other}", _failed(asked)) for other, asked in ranked[:2])
+    return Class(pid=pid, name=UNDECIDED, margin=margin, path=near)
+
+
+def _far(answers: Sequence[Answer]) -> tuple[float, int]:
+    """How far a class is from being it, and where that is the same, by how many of its questions."""
+    return -_margin(answers), sum(answer.slack < 0 for answer in answers)
+
+
+def _told(answer: Answer) -> tuple[str, str]:
+    word = "yes" if answer.slack >= 0 else "no"
+    return answer.question, f"{word}, {answer.said}" if answer.said else word
+
+
+def _failed(answers: Iterable[Answer]) -> str:
+    """What keeps a class from being it."""
+    worst = min(answers, key=lambda answer: answer.slack)
+    return f"{worst.question} {_told(worst)[1]}"
+
+
+def confidence(margin: float) -> float:
+    """How sure a class is, 0-1."""
+    return 1 / (1 + math.exp(-6 * margin))
+
+
+def classes(view: View, answers: Answers) -> Iterator[Class]:
+    """A class for each trainer that has its GPUs for itself and is past its start."""
+    for trainer in view.trainers():
+        facts = None if trainer.peers or trainer.compiling else _facts(view, trainer, answers)
+        if facts is not None:
+            found, bound = decide(trainer.process.pid, facts, view.limit), regime(view, trainer)
+            yield replace(found, regime=bound.name, path=(*flow(view, trainer, answers), *bound.told, *found.path))
+
+
+def _facts(view: View, trainer: Trainer, answers: Answers) -> Facts | None:
+    busy, cores = view.mean(trainer, "busy_percent"), view.mean(trainer, "cores")
+    shape = trainer.shape
+    if busy is None or busy < 1 or cores is None or shape is None or not trainer.allowed:
+        return None
+    loaders_busy = (trainer.loader_cpu or 0.0) >= view.limit("loader_cpu")
+    return Facts(
+        duty=busy / 100,
+        sigma=shape.sigma,
+        low=shape.low,
+        peak=shape.high,
+        empty=shape.empty,
+        slow_steps=gaps(view, trainer),
+        cores=cores,
+        allowed=trainer.allowed,
+        loaders_busy=loaders_busy,
+        waits_for_loaders=loaders_busy and (trainer.main or 0.0) <= view.limit("main") and starved(view, trainer),
+        effective=all(answers.denies(trainer, rule) for rule in _IN_VAIN),
+        power_share=trainer.power_share,
+        sm=trainer.sm,
+        tensor=trainer.tensor,
+    )
+
+
+def _margin(answers: Iterable[Answer]) -> float:
+    return min(answer.slack for answer in answers)

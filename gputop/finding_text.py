@@ -1,0 +1,254 @@
+"""A finding in words: whom it is about, how sure it is, what it costs. The same on the screen and on paper."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from gputop import labels, units
+from gputop.diagnose import Abstained, Evidence, Finding, Step, Subject
+from gputop.diagnose.finding import LIKELY, POSSIBLE
+from gputop.model import Frame, Identity, Job, Process
+from gputop.safe.text import clean
+
+if TYPE_CHECKING:
+    from gputop.diagnose.state import JobState
+
+LEAST_S = 40.0  # a rule looks back on half a minute, and what it says must hold for as long
+NO_JOB = "no job is running on the GPUs"
+STATES = ("found", "judging", "unknown", "healthy")  # what asks for attention first
+_NUMBER = re.compile(r"(?<![\w.])(-?\d+(?:,\d{3})*(?:\.\d+)?)(?: ?(?:%|(?:cores|GB/s|MB/s|C|W|MHz)\b))?")
+_LONGER = re.compile(r"[\w.]\d")  # behind what looks like a number: a version or a name
+_TIMED = re.compile(r"\b(?:for|over|every|about) \d+[smhd]\b|\b\d+[smhd] ago\b")
+_AGO = re.compile(r"\d[smhd] ago$")
+_RATES = {"1/s": "a second", "1/min": "a minute"}
+_LONGEST = 40  # characters of a name
+_ASKED = 512  # a screen asks every second, and the rules say something else now and then
+
+
+class Part(NamedTuple):
+    """A piece of a sentence; what is strong is the number it rests on."""
+
+    text: str
+    strong: bool = False
+
+
+def whom(about: Subject, frame: Frame) -> str:
+    """The name of a subject: a job, a rank of it, a program, GPUs, or the machine. Who has ended keeps it."""
+    if about.kind == "host":
+        return clean(frame.hostname, _LONGEST)
+    if about.jobs:
+        return f"each of {len(about.jobs)} jobs"
+    if about.kind == "gpu" or not (about.job or about.processes):
+        return gpus(about.gpus, frame) or "a GPU"
+    if about.job is not None:
+        job = _job(about.job, frame)
+        return clean(job.name if job else about.name or about.job, _LONGEST)
+    if about.name and about.processes[0] not in frame.by_identity:
+        return clean(about.name, _LONGEST)
+    return program(about.processes[0], frame)
+
+
+def program(identity: Identity, frame: Frame) -> str:
+    """What a process is called: by its job and rank, else by what it runs."""
+    process = frame.by_identity.get(identity)
+    if process is None:
+        return f"process {identity.pid}"
+    job = _job(process.job, frame)
+    if job is None:
+        return clean(labels.script(process), _LONGEST)
+    ranked = process.rank is not None and len(job.ranks) > 1
+    return clean(f"{job.name} rank{process.rank}" if ranked else job.name, _LONGEST)
+
+
+def _job(key: str | None, frame: Frame) -> Job | None:
+    return next((job for job in frame.jobs if job.key == key), None)
+
+
+def whose(about: Subject, frame: Frame) -> str:
+    """What tells it from others of its name: the user, the process, its GPUs; of a GPU, who computes on it."""
+    if about.kind == "host":
+        return ""
+    if about.kind == "gpu":
+        users = {job.name: None for job in frame.jobs for one in _members(job, frame) if _uses(one, about.gpus)}
+        return ", ".join(clean(name, _LONGEST) for name in users)
+    known = [frame.by_identity[one] for one in about.processes if one in frame.by_identity]
+    job = _job(about.job, frame)
+    user = (job.user if job else None) or next((one.user for one in known), about.user)
+    pid = f"pid {about.processes[0].pid}" if about.kind == "process" and about.processes else ""
+    return ", ".join(clean(part, _LONGEST) for part in (user, pid, gpus(about.gpus, frame)) if part)
+
+
+def _members(job: Job, frame: Frame) -> list[Process]:
+    return [frame.by_identity[one] for one in job.members if one in frame.by_identity]
+
+
+def _uses(process: Process, uuids: Sequence[str]) -> bool:
+    return any(share.uuid in uuids for share in process.gpus)
+
+
+def gpus(uuids: Sequence[str], frame: Frame) -> str:
+    """GPUs by their numbers: `GPU 0-3`; nothing where there are none. One that left keeps its uuid."""
+    found = frame.by_uuid
+    names = [found[uuid].index if uuid in found else clean(uuid, 12) for uuid in uuids]
+    return f"GPU {labels.numbers(names)}" if names else ""
+
+
+def titled(one: JobState, frame: Frame) -> str:
+    """The name of a job, or of another user of GPUs, with what tells it from others of this name."""
+    numbered = gpus(one.gpus, frame)
+    aside = ", ".join(part for part in (clean(one.user or "", _LONGEST), numbered) if part and part != one.name)
+    return f"{clean(one.name, _LONGEST)}{f' ({aside})' if aside else ''}"
+
+
+def standing(one: JobState, frame: Frame) -> str:
+    """The state of a job and why, as one line."""
+    return f"{titled(one, frame)}: {one.state}: {clean(one.why)}"
+
+
+def counted(jobs: Sequence[JobState]) -> str:
+    """How many jobs are in which state: `2 jobs healthy`, `3 jobs: 1 healthy, 2 judging`."""
+    due = [one for one in jobs if one.due]
+    if not due:
+        return NO_JOB
+    by = {state: count for state in STATES if (count := sum(one.state == state for one in due))}
+    if len(by) == 1:
+        return f"{labels.amount(len(due), 'job')} {next(iter(by))}"
+    return f"{labels.amount(len(due), 'job')}: {', '.join(f'{count} {state}' for state, count in by.items())}"
+
+
+def severity(finding: Finding) -> str:
+    """How bad it is, in a word as long as its badge."""
+    return finding.severity.upper()
+
+
+def headline(finding: Finding) -> str:
+    """What it says of its subject, whose name comes before it."""
+    return clean(finding.headline)
+
+
+def sentence(finding: Finding, frame: Frame) -> str:
+    """Whom it is about, and what it says of them."""
+    return f"{named(finding.subject, frame)} {headline(finding)}"
+
+
+def named(about: Subject, frame: Frame) -> str:
+    """The name of a subject with what tells it from others of this name."""
+    aside = whose(about, frame)
+    return f"{whom(about, frame)}{f' ({aside})' if aside else ''}"
+
+
+def lasting(finding: Finding, so_long: str) -> str:
+    """For how long it has been so; nothing of what is well, what happened once, and beside a headline with a time."""
+    once = any(_AGO.search(item.text) for item in finding.evidence[:1])
+    return "" if finding.healthy or once or _TIMED.search(finding.headline) else f", for {so_long}"
+
+
+def sure(confidence: float) -> str:
+    """How sure it is, in a word: likely, possible, or a mere suspicion."""
+    return "likely" if confidence >= LIKELY else "possible" if confidence >= POSSIBLE else "a suspicion"
+
+
+def grade(finding: Finding) -> str:
+    """What it rests on."""
+    said = {"driver": "told by driver or kernel", "correlation": "seen from outside", "profile": "seen in a profile"}
+    return said[finding.grade]
+
+
+def cost(finding: Finding) -> str:
+    """What it takes from the GPU, and what can be had back at most; nothing where that is not known."""
+    lost = finding.lost_share
+    if lost is None or finding.healthy or not 0.01 <= lost <= 1:
+        return ""
+    gain = f", {labels.at_most(lost)}" if lost <= 0.9 else ""
+    return f"{100 * lost:.0f} % of GPU time lost{gain}"
+
+
+@lru_cache(maxsize=_ASKED)
+def limit(item: Evidence) -> str:
+    """The limit it was held against, with its unit; nothing where there is none, or its text names it."""
+    if item.limit is None:
+        return ""
+    if item.unit == "B":
+        return _size(item.limit)
+    if item.unit == "s" and item.limit >= 60:
+        return _said_once(units.ago(item.limit), item)
+    if item.unit == "B/s":
+        return _said_once(_per_second(item.limit), item)
+    if not item.unit:  # a version or a count, which is not rounded
+        return _said_once(f"{item.limit:.4g}", item)
+    number = f"{item.limit:.0f}" if abs(item.limit) >= 10 or item.limit == int(item.limit) else f"{item.limit:.2g}"
+    return _said_once(f"{number} {_spoken(item.unit, number)}".rstrip(), item)
+
+
+def _spoken(unit: str, number: str) -> str:
+    """A unit as it is said: 1000 a second, 1 core."""
+    counted = unit in ("cores", "loaders", "threads", "years")
+    return unit[:-1] if counted and number == "1" else _RATES.get(unit, unit)
+
+
+def _said_once(limit: str, item: Evidence) -> str:
+    around = "".join(part.text for part in parts(item) if not part.strong)
+    return "" if re.search(rf"(?<![\d.]){re.escape(limit)}(?!\d)", around) else limit
+
+
+def _size(amount: float) -> str:
+    """A threshold as it is written, in steps of a thousand (64 kB, 100 MB); what was worked out as sizes are told."""
+    for step, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if amount >= step and amount % step == 0:
+            return f"{amount / step:.0f} {name}"
+    return units.size(amount)
+
+
+def _per_second(rate: float) -> str:
+    """Bytes a second in the steps that the texts of the rules have: 1.04 GB/s, 50 MB/s, 1.5 MB/s, 20 kB/s."""
+    for step, name in ((1e9, "GB/s"), (1e6, "MB/s")):
+        if rate >= step:
+            return f"{rate / step:.{2 if step == 1e9 else 0 if rate >= 1e7 else 1}f} {name}"
+    return f"{rate / 1e3:.0f} kB/s"
+
+
+@lru_cache(maxsize=_ASKED)
+def parts(item: Evidence) -> Sequence[Part]:
+    """Its text; the number that it rests on is strong, with its unit."""
+    text = clean(item.text)
+    if item.value is None:
+        return (Part(text),)
+    told = {found[1]: found for found in _numbers(text)}
+    spelled = (f"{item.value:,.0f}", f"{item.value:g}", *(f"{item.value:.{places}f}" for places in (2, 1, 0)))
+    number = next((told[spelling] for spelling in sorted(spelled, key=len, reverse=True) if spelling in told), None)
+    if number is None:
+        return (Part(text),)
+    cut = Part(text[: number.start()]), Part(number.group(), True), Part(text[number.end() :])
+    return tuple(part for part in cut if part.text)
+
+
+def _numbers(text: str) -> list[re.Match[str]]:
+    """Those it names, the first last."""
+    return [found for found in _NUMBER.finditer(text) if not _LONGER.match(text, found.end(1))][::-1]
+
+
+def warnings(step: Step) -> str:
+    """What somebody must know before doing it."""
+    said = [*(["needs root"] if step.needs_root else []), *(["ends or deletes something"] if step.destroys else [])]
+    return ", ".join(said)
+
+
+def command(finding: Finding) -> str | None:
+    """The command of its best step that has one."""
+    return next((step.command for step in finding.steps if step.command), None)
+
+
+def question(rule: str) -> str:
+    """What a rule asks; its id where there is no such rule any more."""
+    # late: they are loaded by who has asked them
+    from gputop.diagnose.rules import RULES
+
+    return RULES[rule].question if rule in RULES else rule
+
+
+def lacks(silent: Abstained) -> str:
+    """What a rule lacked, and why it had not got it."""
+    return ", ".join(f"{one.metric} ({one.reason})" for one in silent.missing)

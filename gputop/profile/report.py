@@ -1,0 +1,202 @@
+"""A profile told as a page: where the main thread is, in words, then the user's own code, functions, loaders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gputop import num_workers
+from gputop.profile.stacks import Profile, diff
+from gputop.profile.training_parts import loaders, main, phases, shares, worker
+from gputop.report import Page, Point, Table
+from gputop.severity import by_lost_share
+
+_ROWS = 15
+_OWN_ROWS = 8
+_SHARE = 0.10  # of the samples, from which a part is worth a point
+_TOLD = 0.05  # of the samples; smaller parts are not worth a word
+_IDLE = "waiting for the trainer to ask for a batch"
+
+
+def page(profile: Profile, name: str, *, about: str = "") -> Page:
+    """What one profile says."""
+    first, others = main(profile), loaders(profile)
+    if any(worker(stack) is not None for stack in first.stacks):
+        return _of_loader(profile, first, name, about)
+    seen = {part.name: (part.text, share) for part, share in shares(first).items()}
+    tables = [
+        Table("Parts of the main thread", ("part", "share"), _percents(each for each in seen.values() if each[1])),
+        Table("Your own code, innermost", ("line", "share"), _percents(_tops(first.own(), first.total))),
+        Table("Functions", ("name", "own", "total"), _functions(first.by_function())),
+        Table("Its other processes: functions", ("name", "own", "total"), _functions(others.by_function())),
+        Table("Threads", ("name", "samples"), _threads(profile)),
+    ]
+    return Page(
+        title=name,
+        about=about or _about(profile, first),
+        words=(*_problems(profile), *_words(first, others)),
+        points=tuple(_points({name: share for name, (_, share) in seen.items()}, others)),
+        tables=tuple(table for table in tables if table.rows),
+        notes=tuple(profile.notes),
+    )
+
+
+def _of_loader(profile: Profile, first: Profile, name: str, about: str) -> Page:
+    """What one profile of a DataLoader worker says: it has no step, and is no main process that loads data itself."""
+    cut = Profile((stack[worker(stack) or 0 :], count) for stack, count in first.stacks.items())
+    cut.files, cut.lines = first.files, first.lines
+    tables = [
+        Table("Your own code, innermost", ("line", "share"), _percents(_tops(first.own(), first.total))),
+        Table("Functions", ("name", "own", "total"), _functions(cut.by_function())),
+        Table("Threads", ("name", "samples"), _threads(profile)),
+    ]
+    return Page(
+        title=name,
+        about=about or _about(profile, first),
+        words=(*_problems(profile), "It is a DataLoader worker.", *_of_others(cut, "It waits")),
+        tables=tuple(table for table in tables if table.rows),
+        notes=tuple(profile.notes),
+    )
+
+
+def _about(profile: Profile, first: Profile) -> str:
+    shown = "" if first is profile else "; the main thread is shown"
+    return f"{profile.total:.0f} samples, {len(profile.stacks)} stacks{shown}"
+
+
+def _words(first: Profile, others: Profile) -> Iterator[str]:
+    top = first.by_function().top()
+    yield f"Most samples are in {top[0].name}: {top[0].self_count / first.total:.0%}."
+    if others.stacks:
+        yield from _of_others(others)
+    own = first.own().by_function().top()
+    if own and own[0].name != top[0].name:
+        yield f"Of your own code, most are in what {own[0].name} does: {own[0].self_count / first.total:.0%}."
+    parts = [f"{phase} {share:.0%}" for phase, share in phases(first).items() if share >= _TOLD]
+    if parts:
+        yield f"A step is made of: {', '.join(parts)}."
+
+
+def _of_others(others: Profile, subject: str = "Its other processes wait") -> Iterator[str]:
+    """What the loaders do; those that wait for work are said to wait."""
+    idle = sum(count for stack, count in others.stacks.items() if _waits(stack))
+    busy = Profile((stack, count) for stack, count in others.stacks.items() if not _waits(stack))
+    busy.files = others.files
+    text = f"{subject} for work {idle / others.total:.0%} of the time"
+    if not busy.stacks:
+        yield f"{text}."
+        return
+    own = busy.own().by_function().top() or busy.by_function().top()
+    yield f"{text}; of the rest, most is in what {own[0].name} does: {own[0].self_count / busy.total:.0%}."
+
+
+def _waits(stack: tuple[str, ...]) -> bool:
+    """Whether a loader waits for an index to load, as in torch's `_worker_loop`: `index_queue.get(timeout)`."""
+    loop = worker(stack)
+    return loop is not None and "get (queues.py" in "".join(stack[loop + 1 : loop + 2])
+
+
+def _points(seen: dict[str, float], others: Profile) -> Iterator[Point]:
+    waits, loads = seen["waits-for-data"], seen["loads-in-main"]
+    if waits >= _SHARE:
+        profiled = "Its loaders are below: what they do most is what to make cheaper."
+        elsewhere = "What the workers do is not in this process: profile one of them next."
+        yield Point(
+            severity=by_lost_share(waits),
+            text=f"{waits:.0%} of the samples wait for the DataLoader: the step is starved by its input.",
+            steps=(
+                num_workers.MORE,
+                profiled if others.stacks else elsewhere,
+                f"Set pin_memory=True, prefetch_factor={num_workers.PREFETCH}; gputop diagnose tells storage from CPU.",
+            ),
+        )
+    if loads >= _SHARE:
+        yield Point(
+            severity=by_lost_share(loads, "warn"),
+            text=f"{loads:.0%} of the samples load data in the main process: the GPU waits meanwhile.",
+            steps=(num_workers.IN_WORKERS,),
+        )
+    for name, text, step in (
+        ("logs", "write logs or draw", "Log every 50 steps and draw every few epochs, not each."),
+        ("sync", "read results back or print them", "Read a loss every 50 steps: each time waits for the GPU."),
+        ("saves", "save checkpoints", "Save less often, or in a thread."),
+        (
+            "data-parallel",
+            "copy the model and batches for DataParallel",
+            "Use DistributedDataParallel (torchrun); batch size and num_workers are per rank.",
+        ),
+    ):
+        if seen[name] >= _SHARE:
+            yield Point(
+                severity=by_lost_share(seen[name], "warn"),
+                text=f"{seen[name]:.0%} of the samples {text}.",
+                steps=(step,),
+            )
+
+
+def _tops(profile: Profile, total: float) -> Iterator[tuple[str, float]]:
+    for each in profile.top()[:_OWN_ROWS]:
+        if each.self_count:
+            code = profile.lines.get(each.name)
+            yield f"{each.name}: {code}" if code else each.name, each.self_count / total
+
+
+def _functions(profile: Profile) -> tuple[tuple[str, str, str], ...]:
+    total = profile.total
+    return tuple(
+        (e.name, _percent(e.self_count / total), _percent(e.total_count / total)) for e in profile.top()[:_ROWS]
+    )
+
+
+def _percents(rows: Iterator[tuple[str, float]]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, _percent(share)) for name, share in rows)
+
+
+def _threads(profile: Profile) -> tuple[tuple[str, str], ...]:
+    if len(profile.threads) < 2:
+        return ()
+    counts: dict[str, float] = {}
+    for stack, count in profile.stacks.items():
+        counts[stack[0]] = counts.get(stack[0], 0.0) + count
+    rows = sorted(((name, count) for name, count in counts.items() if name in profile.threads), key=lambda row: -row[1])
+    return tuple((name, f"{count:.0f}") for name, count in rows[:_ROWS])
+
+
+def compared(before: Profile, after: Profile, names: tuple[str, str]) -> Page:
+    """What changed from one profile to another, in shares of their samples."""
+    rows = diff(main(before), main(after))[:_ROWS]
+    words = "The same functions take the same shares."
+    if rows:
+        name, old, new = rows[0]
+        words = f"The largest change is {name}: from {old:.0%} to {new:.0%} of the samples."
+    cells = tuple((name, _percent(old), _percent(new), f"{100 * (new - old):+.1f}") for name, old, new in rows)
+    return Page(
+        title=f"{names[0]} → {names[1]}",
+        words=(words,),
+        tables=(Table("Functions that changed", ("name", "before", "after", "points"), cells),),
+        notes=(*before.problems, *after.problems, *before.notes, *after.notes),
+    )
+
+
+def as_json(profile: Profile, name: str) -> dict[str, object]:
+    """One profile as numbers: counts of samples by function, shares of known parts and phases."""
+    first = main(profile)
+    top = first.by_function().top()[:100]
+    return {
+        "kind": "profile",
+        "file": name,
+        "samples": profile.total,
+        "parts": {part.text: share for part, share in shares(first).items()},
+        "phases": phases(first),
+        "functions": [{"name": each.name, "self": each.self_count, "total": each.total_count} for each in top],
+        "problems": list(profile.problems),
+        "notes": list(profile.notes),
+    }
+
+
+def _problems(profile: Profile) -> Iterator[str]:
+    for problem in profile.problems:
+        yield f"{problem[:1].upper()}{problem[1:]}."
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}%"

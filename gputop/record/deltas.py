@@ -1,0 +1,264 @@
+"""Frames as the lines of a recording: now and then a whole one, after it what changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import compress
+from operator import attrgetter, ne
+from typing import Any, NamedTuple
+
+from gputop.export import codec
+from gputop.export.codec import MOST_CHARS
+from gputop.export.format import masked
+from gputop.model import Frame, Note, Process
+from gputop.record.index import Timeline
+from gputop.record.lines import Damage
+from gputop.record.parse import MOST_PROCESSES, Header, Times, frame_of, glance, loaded
+from gputop.safe.text import redact_argv
+
+WHOLE_EVERY = 60  # lines; who reads can begin at a whole frame only
+IDENTITIES = {"gpus": ("uuid",), "processes": ("pid", "started_ticks"), "jobs": ("key",)}  # what tells items apart
+_ALWAYS = ("wall_s", "mono_s")  # first, so that readers find them without reading the rest
+
+Key = str | tuple[int, int]
+_KEYS: dict[str, Callable[[Any], Key]] = {name: attrgetter(*fields) for name, fields in IDENTITIES.items()}
+
+
+class Lines:
+    """Makes the lines of one frame after the other, with secrets masked."""
+
+    def __init__(self) -> None:
+        self._before: Frame | None = None
+        self._left = 0  # lines until the next whole frame
+
+    def restart(self) -> None:
+        """Begin with a whole frame: what was made last is not in the recording."""
+        self._before = None
+
+    def line(self, frame: Frame) -> tuple[str, bool]:
+        """The line of a frame, and whether it holds the whole of it."""
+        change = _change(self._before, frame) if self._before and self._left > 0 else None
+        self._before, self._left = frame, WHOLE_EVERY - 1 if change is None else self._left - 1
+        return _whole(frame) if change is None else codec.line(change), change is None
+
+
+def _whole(frame: Frame) -> str:
+    """The line of a frame, process by process: the pieces of them all would take a hundred bytes for each number."""
+    rest = codec.dumps(codec.frame_line(replace(frame, processes=())))[:-2]
+    processes = ",".join([codec.dumps(masked(process)) for process in frame.processes])
+    return codec.sealed(f'{rest},"processes":[{processes}]}}}}')
+
+
+def _change(before: Frame, frame: Frame) -> dict[str, Any] | None:
+    """What turns one frame into the other; None where only the whole can say it."""
+    changed = {**{name: getattr(frame, name) for name in _ALWAYS}, **_fields(before, frame)}
+    if "host" in changed:
+        changed["host"] = _fields(before.host, frame.host)
+    gone: dict[str, list[Key]] = {}
+    for name, key in _KEYS.items():
+        items = changed.pop(name, None)
+        if items is None:
+            continue
+        left = _left(getattr(before, name), items, key)
+        if left is None:
+            return None
+        found = _changed_items(getattr(before, name), items, name)
+        changed |= {name: found} if found else {}
+        gone |= {name: left} if left else {}
+    return {"type": "change", "frame": changed, **({"gone": gone} if gone else {}), "after": before.mono_s}
+
+
+def _fields(before: Any, now: Any) -> dict[str, Any]:
+    kind: Any = type(now)
+    names, values, _ = codec.shape(kind)
+    new = values(now)
+    # all in C: this is asked of every process that changed, every second
+    return dict(compress(zip(names, new, strict=True), map(ne, values(before), new)))
+
+
+def _left(before: Sequence[Any], now: Sequence[Any], key: Callable[[Any], Key]) -> list[Key] | None:
+    """Who is gone; None unless the others are where they were, who is new comes last, and nobody is there twice."""
+    old, new = dict.fromkeys(map(key, before)), dict.fromkeys(map(key, now))
+    if len(old) < len(before) or len(new) < len(now):
+        return None
+    if old.keys() == new.keys():
+        return [] if list(old) == list(new) else None
+    left = [one for one in old if one not in new]
+    stayed = [one for one in old if one in new]
+    return left if list(new)[: len(stayed)] == stayed else None
+
+
+def _changed_items(before: Sequence[Any], now: Sequence[Any], name: str) -> list[dict[str, Any]]:
+    """Who is new, whole; of the others what changed, after what tells them apart."""
+    key, identity = _KEYS[name], IDENTITIES[name]
+    same, old = set(map(id, before)), {key(one): one for one in before}
+    found = []
+    for one in now:
+        if id(one) in same:
+            continue
+        known = old.get(key(one))
+        if known is None:
+            found.append(codec.said(masked(one) if isinstance(one, Process) else one))
+        elif changed := _fields(known, one):
+            if "command" in changed:
+                changed["command"] = redact_argv(one.command)
+            found.append({**{part: getattr(one, part) for part in identity}, **changed})
+    return found
+
+
+ItemKey = tuple[int | str, ...]
+
+MOST = 600  # lines that one whole frame may carry
+_MOST_BYTES = 8 * MOST_CHARS  # that they may have
+
+
+class Chain:
+    """Frames that are made of those before them; with a line that is damaged all that follow are lost."""
+
+    def __init__(self, whole: bytes) -> None:
+        self._lines = [whole]
+        self._size = len(whole)
+        self._at = -1  # which frame `_frame` is
+        self._frame: dict[str, Any] = {}
+        self._lost = MOST  # from which frame on
+
+    def add(self, line: bytes) -> int:
+        """One more line; which one it is."""
+        self._size += len(line)
+        if len(self._lines) >= MOST or self._size > _MOST_BYTES:
+            raise ValueError("too much has changed since the last whole frame")
+        self._lines.append(line)
+        return len(self._lines) - 1
+
+    def frame(self, number: int) -> Mapping[str, Any] | None:
+        """A frame as JSON has it, good until the next call; the first is number 0. None if it is lost.
+
+        ValueError says in one line why the first that is lost is.
+        """
+        if number < self._at:
+            self._at = -1
+        while self._at < number < self._lost:
+            try:
+                self._go_on(loaded(self._lines[self._at + 1]))
+            except ValueError:
+                self.lose(self._at + 1)
+                raise
+            self._at += 1
+        return self._frame if number < self._lost else None
+
+    def lose(self, number: int) -> None:
+        """What a frame says makes no sense: it is lost, and with it all that are made of it."""
+        self._lost, self._at = min(self._lost, number), -1
+
+    def _go_on(self, data: Mapping[str, Any]) -> None:
+        if self._at < 0:
+            self._frame = _object(data.get("frame"))
+        else:
+            _apply(self._frame, data)
+
+
+def _apply(frame: dict[str, Any], data: Mapping[str, Any]) -> None:
+    """Turn a frame into the next one."""
+    if data.get("after") != frame.get("mono_s"):
+        raise ValueError("a change of another frame than the one before it")
+    changed, gone = _object(data.get("frame")), _object(data.get("gone", {}))
+    for name, value in changed.items():
+        if name == "host":
+            frame[name] = {**_object(frame.get(name)), **_object(value)}
+        elif name not in IDENTITIES:
+            frame[name] = value
+    for name, identity in IDENTITIES.items():
+        if name in changed or name in gone:
+            frame[name] = _restored_items(frame.get(name, []), changed.get(name, []), gone.get(name, []), identity)
+
+
+def _restored_items(before: Any, changed: Any, gone: Any, identity: tuple[str, ...]) -> list[dict[str, Any]]:
+    items = {_of(_object(one), identity): one for one in _list(before)}
+    for one in _list(gone):
+        items.pop(_key(one if type(one) is list else [one]), None)
+    for one in _list(changed):
+        key = _of(_object(one), identity)
+        items[key] = {**items.get(key, {}), **one}
+    if len(items) > MOST_PROCESSES:
+        raise ValueError(f"{len(items)} processes are more than there can be")
+    return list(items.values())
+
+
+def _of(one: Mapping[str, Any], identity: tuple[str, ...]) -> ItemKey:
+    return _key([one.get(name) for name in identity])
+
+
+def _key(parts: list[Any]) -> ItemKey:
+    if not all(type(part) in (int, str) for part in parts):
+        raise ValueError("a change of something without identity")
+    return tuple(parts)
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if type(value) is not dict:
+        raise ValueError("a change that is no object")
+    return value
+
+
+def _list(value: Any) -> list[Any]:
+    if type(value) is not list:
+        raise ValueError("a change that is no list")
+    return value
+
+
+_KEY = "recording-damaged"
+
+
+class Step(NamedTuple):
+    """One frame of a recording: the number it has among those since the last whole one."""
+
+    time: Timeline
+    chain: Chain
+    number: int
+
+
+def steps(lines: Iterable[bytes], time: Timeline, damage: Damage) -> Iterator[Step]:
+    """The frames of lines. After damage those up to the next whole frame are lost: nobody knows what they changed."""
+    chain: Chain | None = None
+    for line in lines:
+        try:
+            found = glance(line)
+            if isinstance(found, Header):
+                time.header()
+                chain = None
+            elif isinstance(found, Times):
+                time.step(found.wall_s, found.mono_s)
+                number = 0
+                if found.whole:
+                    chain = Chain(line)
+                elif chain:
+                    number = chain.add(line)
+                if chain:
+                    yield Step(time.copy(), chain, number)
+        except ValueError as error:
+            damage.add(str(error))
+            chain = None
+
+
+def shown(step: Step, damage: Damage, *, coarse: bool = False) -> Frame | None:
+    """The frame, in time that grows and with a note if something was damaged; None if it is damaged itself."""
+    try:
+        data = step.chain.frame(step.number)
+        frame = None if data is None else frame_of(data, coarse=coarse)
+    except ValueError as error:
+        damage.add(str(error))
+        step.chain.lose(step.number)
+        return None
+    if frame is None:
+        return None
+    time = step.time
+    if (frame.wall_s, frame.mono_s) != (time.wall_s, time.mono_s):
+        frame = replace(frame, wall_s=time.wall_s, mono_s=time.mono_s)
+    return noted(frame, damage) if damage.count else frame
+
+
+def noted(frame: Frame, damage: Damage) -> Frame:
+    """The frame with what is said of damage as it is known now."""
+    said = Note(subject="monitor", key=_KEY, text=str(damage))
+    return replace(frame, notes=(*(note for note in frame.notes if note.key != _KEY), said))

@@ -1,0 +1,461 @@
+"""A trace told as a page: one sentence on where the time goes, what the signatures say, then the numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from statistics import median
+
+from gputop import units
+from gputop.report import Page, Point, Table
+from gputop.trace.breakdown import TOLD, Breakdown
+from gputop.trace.diff import diff
+from gputop.trace.operators import operators
+from gputop.trace.step_phases import communication_us
+from gputop.trace.steps import much_longer
+from gputop.trace.verdict import Number, Verdict, View, memory_peak, said_of
+
+_NUMBER, _PART = re.compile(r"\d+(?:\.\d+)?"), re.compile(r" in \d+% of that time")
+_ROWS = 8
+_STEPS = 12
+_REGIONS = 16
+_SAME = 0.03  # two steps that differ by less are as long
+_ALIKE = 0.5  # of what the rank loses that loses most: each of the others at least, where it is said of all
+_SUMMED = 0.05  # of the window; smaller parts are not worth a clause
+
+
+def page(view: View) -> Page:
+    """Everything that one trace says."""
+    shared = {verdict.rule for verdict in common(view.ranks)}
+    found, said = view.found, tuple(one for one in said_of(view) if not one.all_ranks and one.rule not in shared)
+    others = tuple(_of_others(view, said))
+    return Page(
+        title=view.trace.name,
+        about=about(view),
+        words=(*_first(view), *(_words(view, (*said, *others), shared) if view.trace.whole else ())),
+        points=(*map(point, said), *map(point, others)),
+        tables=tuple(table for table in _tables(view, found) if table.rows),
+        notes=tuple(view.trace.notes),
+    )
+
+
+def _of_others(view: View, said: Sequence[Verdict]) -> Iterator[Verdict]:
+    """What is so of other GPUs of the trace than the one that is told of, and not of that one."""
+    known = {(verdict.rule, verdict.headline) for verdict in said}
+    for other in view.gpus if view.trace.whole else ():
+        if other.device != view.found.device:
+            for verdict in other.verdicts:
+                if (verdict.rule, verdict.headline) not in known and not verdict.all_ranks and not verdict.healthy:
+                    yield replace(verdict, headline=f"GPU {other.device}: {verdict.headline}")
+
+
+def _first(view: View) -> Iterator[str]:
+    """What was repaired or left out, and what is not said because of it."""
+    trace = view.trace
+    for problem in trace.problems:
+        yield f"{problem[:1].upper()}{problem[1:]}."
+    if trace.several:
+        yield "Nothing is concluded from them together: explain each by itself."
+    elif not trace.whole and not trace.foreign and trace.events and (len(trace.activity) or trace.host.count):
+        yield (
+            f"{trace.events:,} events were read. Kernels may be among what is missing: how busy the GPU was is not "
+            "known, and nothing is concluded from a part."
+        )
+
+
+def beginning(view: View) -> Iterator[str]:
+    """What of a trace is the start of the program, and what is not said because of it."""
+    seen = view.found.window
+    if view.start.alone:
+        yield (
+            "The program starts in this time: memory is allocated, code is loaded or compiled once. Nothing is "
+            "concluded from it; record later steps, as with schedule(wait=1, warmup=2, active=5)."
+        )
+    elif view.found.of_gpu and view.found.share(view.start.spans) >= TOLD:
+        part = view.found.share(view.start.spans)
+        yield f"{part:.0%} of the time it idles because the program starts: memory is allocated, code is loaded."
+    elif seen.begun:
+        first = "The first step is" if seen.begun == 1 else f"The first {seen.begun} steps are"
+        yield f"{first} left out, as the program starts there: memory is allocated, code is loaded or compiled."
+    elif seen.profiler_us:
+        yield f"The first step, {took(seen.profiler_us)}, is left out: the profiler starts in it."
+    elif (usual := much_longer(seen.steps)) is not None:
+        first_us = seen.steps[0].end - seen.steps[0].start
+        yield f"The first step takes {took(first_us)}, the median of the others is {took(usual)}: it is counted."
+
+
+def ahead(view: View) -> Iterator[str]:
+    """Where the steps are over for the CPU long before they are for the GPU."""
+    seen = view.found.window
+    if seen.after_us:
+        yield (
+            f"The CPU is ahead: it launches these steps in {took(seen.span_us - seen.after_us)}, the GPU works on them "
+            f"for {took(seen.span_us)}. Shares are of the latter."
+        )
+
+
+def ranks(views: Sequence[View]) -> Page:
+    """The ranks of one job side by side."""
+    rows = []
+    for number, view in enumerate(views):
+        found, steps = view.found, view.rows
+        data = sum(row.data for row in steps) / len(steps) if steps else None
+        rows.append(
+            (
+                f"rank {number if view.trace.rank is None else view.trace.rank}, {view.trace.name}",
+                took(found.window.span_us / view.steps),
+                share(found.share(found.busy)) if found.of_gpu and view.trace.whole else units.UNKNOWN,
+                share(_collectives(view)) if view.trace.whole else units.UNKNOWN,
+                share(data) if view.trace.whole else units.UNKNOWN,
+            )
+        )
+    parts = [view.trace.name for view in views if not view.trace.whole]
+    words = (f"Read in part, and not compared: {', '.join(parts)}.",) if parts else ()
+    head = ("rank", "step", "GPU busy", "in collectives", "waits for data")
+    of_all = [*(one for one in views[0].verdicts if one.all_ranks), *common(views)]
+    return Page(
+        title=f"{len(views)} ranks",
+        words=words,
+        points=tuple(point(verdict) for verdict in of_all),
+        tables=(Table("Ranks", head, tuple(rows)),),
+    )
+
+
+def _collectives(view: View) -> float:
+    """How much of the time a rank is in collectives: its GPU or, without one, its CPU where nothing else runs."""
+    found = view.found
+    if found.of_gpu:
+        return found.share(found.comm)
+    return found.share(communication_us(view.phases))
+
+
+def common(views: Sequence[View]) -> tuple[Verdict, ...]:
+    """What every rank of a job shows: told once, by the rank that loses most; nothing of a trace by itself."""
+    if len(views) < 2:
+        return ()
+    found = []
+    for verdict in views[0].verdicts:
+        same = [one for view in views for one in view.verdicts if one.rule == verdict.rule]
+        if verdict.all_ranks or verdict.healthy or len(same) < len(views):
+            continue
+        if len({_NUMBER.sub("#", _PART.sub("", one.headline)) for one in same}) > 1:
+            continue  # each has a cause of its own
+        worst = max(same, key=lambda one: one.lost_share or 0.0)
+        least, most = (pick(one.lost_share or 0.0 for one in same) for pick in (min, max))
+        if least < _ALIKE * most:
+            continue  # it is the trouble of some
+        spread = f" ({least:.0%} to {most:.0%})" if most - least >= _SAME else ""
+        found.append(replace(worst, headline=f"In all {len(views)} ranks{spread}: {worst.headline}"))
+    return tuple(found)
+
+
+def _not_compared(before: View, after: View) -> Page:
+    why = "They are not compared: what is missing in one would look like a change."
+    words = (*_first(before), *_first(after), why)
+    return Page(title=f"{before.trace.name} → {after.trace.name}", words=words)
+
+
+def compared(before: View, after: View) -> Page:
+    """What changed from one trace to another, everything a step; nothing where one of them was read in part."""
+    if not (before.trace.whole and after.trace.whole):
+        return _not_compared(before, after)
+    found = diff(before, after)
+    step, words = found.step, []
+    if step.ratio is not None and abs(step.ratio - 1) >= _SAME:
+        faster = step.ratio < 1
+        factor = 1 / step.ratio if faster else step.ratio
+        change = f"{took(step.before)}, now {took(step.after)}"
+        words.append(f"A step is {factor:.2f} times as {'fast' if faster else 'long'}: {change}.")
+    else:
+        words.append(f"A step takes as long as before: {took(step.after)}.")
+    words += [f"No longer: {', '.join(found.gone)}."] * bool(found.gone)
+    words += [f"New: {', '.join(found.come)}."] * bool(found.come)
+    words += [f"As before: {', '.join(found.stay)}."] * bool(found.stay)
+    if found.kernels:
+        most = found.kernels[0]
+        change = f"{took(most.before)}, now {took(most.after)}"
+        words.append(f"The kernel that changed most is {short(most.name)}: {change}.")
+    tables = [
+        Table(
+            title,
+            ("name", "before", "after"),
+            tuple((short(e.name), _value(e.before, e.unit), _value(e.after, e.unit)) for e in rows),
+        )
+        for title, rows in (
+            ("Numbers", found.numbers),
+            ("Parts of a step, on the CPU", found.phases),
+            ("Kernels, a step", found.kernels[:_ROWS]),
+            ("Operators on the CPU, a step", found.operators[:_ROWS]),
+        )
+    ]
+    return Page(
+        title=f"{before.trace.name} → {after.trace.name}",
+        about=f"{about(before)} → {about(after)}",
+        words=tuple(words),
+        tables=tuple(table for table in tables if table.rows),
+        notes=(*before.trace.problems, *after.trace.problems, *before.trace.notes, *after.trace.notes),
+    )
+
+
+def compared_ranks(pairs: Sequence[tuple[View, View]]) -> Page:
+    """The ranks of a job before and after, side by side."""
+    rows, steps = [], list[tuple[float, float]]()
+    for before, after in pairs:
+        times = [median(row.took_us for row in view.rows) if view.rows else None for view in (before, after)]
+        busy = [
+            view.found.share(view.found.busy) if view.found.of_gpu and view.trace.whole else None
+            for view in (before, after)
+        ]
+        if times[0] and times[1] and before.trace.whole and after.trace.whole:
+            steps.append((times[0], times[1]))
+        known = after.trace.rank if before.trace.rank is None else before.trace.rank
+        rank = before.trace.name if known is None else f"rank {known}"
+        rows.append((rank, took(times[0]), took(times[1]), share(busy[0]), share(busy[1])))
+    words: tuple[str, ...] = ()
+    if steps:
+        old, new = (median(each[place] for each in steps) for place in (0, 1))
+        words = (f"A step takes {took(old)} before and {took(new)} after: the median of {len(steps)} ranks.",)
+    head = ("rank", "step before", "after", "GPU busy before", "after")
+    return Page(title=f"{len(pairs)} ranks compared", words=words, tables=(Table("Ranks", head, tuple(rows)),))
+
+
+def _value(value: float | None, unit: str) -> str:
+    if value is None:
+        return units.UNKNOWN
+    if unit == "bytes":
+        return f"{units.size(value)}B"
+    return {"us": took, "share": share}.get(unit, units.count)(value)
+
+
+def about(view: View) -> str:
+    """What was traced: GPU, rank, steps, how long."""
+    if not view.trace.whole:
+        return "read in part" if view.trace.host.count or len(view.trace.activity) else ""
+    trace, seen = view.trace, view.found.window
+    device = next((entry.name for entry in trace.devices if entry.index == view.found.device), "")
+    none = "accelerator not read" if trace.elsewhere else "no GPU in it"
+    parts = [device or ("GPU" if view.found.of_gpu else none)]
+    if view.gpus:
+        parts.append(f"{len(view.gpus)} GPUs, details of GPU {view.found.device}")
+    if trace.rank is not None:
+        parts.append(f"rank {trace.rank}" + (f" of {trace.ranks}" if trace.ranks else ""))
+    steps = len(seen.steps)
+    parts.append(f"{steps} step{'s' * (steps != 1)} by {seen.named}" if steps else "no steps marked")
+    parts.append(took(seen.span_us))
+    return ", ".join(parts)
+
+
+def took(us: float | None) -> str:
+    """A time: 820 us, 12.4 ms, 3.1 s."""
+    if us is None:
+        return units.UNKNOWN
+    for limit, divisor, unit in ((999.5, 1, "us"), (999.5e3, 1e3, "ms")):
+        if us < limit:
+            return f"{us / divisor:.3g} {unit}"
+    return f"{us / 1e6:.3g} s" if us < 1e9 else f"{us / 1e6:.0f} s"
+
+
+def share(value: float | None) -> str:
+    """A part as percent."""
+    return units.UNKNOWN if value is None else f"{100 * value:.1f}%"
+
+
+def point(verdict: Verdict) -> Point:
+    """A verdict as a point of a page."""
+    facts = [fact(number) for number in verdict.numbers]
+    if verdict.lost_share and verdict.lost_share >= 0.01:
+        facts.append(f"can win at most {verdict.lost_share:.0%} of the time")
+    return Point(
+        severity="fine" if verdict.healthy else verdict.severity,
+        text=verdict.headline,
+        facts=tuple(facts),
+        steps=verdict.steps,
+        source=verdict.rule,
+    )
+
+
+def fact(number: Number) -> str:
+    """A number with its limit: GPU idle, of the time 68% (limit 30)."""
+    unit = number.unit if number.unit in ("%", "") else f" {number.unit}"
+    limit = "" if number.limit is None else f" (limit {_plain(number.limit)})"
+    return f"{number.text} {_plain(number.value)}{unit}{limit}"
+
+
+def _plain(value: float) -> str:
+    """Three digits, without an exponent: 0.25, 12.3, 50000."""
+    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:.0f}"
+
+
+def _words(view: View, said: tuple[Verdict, ...], shared: set[str]) -> Iterator[str]:
+    found = view.found
+    if view.trace.elsewhere:
+        return
+    host = view.trace.host
+    if not (found.of_gpu or len(host.outer) or len(host.python_spans)):
+        yield "Nothing was recorded in this time but the marks of its steps: nothing is concluded."
+        return
+    if not found.of_gpu:
+        yield "No GPU was traced: these are times of the CPU. Record with ProfilerActivity.CUDA to see the GPU."
+    else:
+        causes = (
+            ("it is idle and waits for a launch", found.idle.host_us),
+            ("it waits, and the launches that would say for what are not in the trace", found.idle.unknown_us),
+            ("what was launched has not begun, though nothing else of this trace runs", found.idle.other_us),
+            ("it pauses between two kernels", found.idle.kernel_us),
+        )
+        yield f"The GPU is busy {found.share(found.busy):.0%} of the time."
+        for text, us in sorted(causes, key=lambda cause: -cause[1]):
+            if found.share(us) >= _SUMMED:
+                yield f"{found.share(us):.0%} of the time {text}."
+    also = [verdict for verdict in view.verdicts if verdict.rule in shared and verdict.severity != "info"]
+    for verdict in also:
+        yield f"In this rank too, as in all {len(view.ranks)}: {verdict.headline}"
+    yield from beginning(view)
+    yield from ahead(view)
+    if view.trace.missing or view.start.alone:
+        return
+    idles = view.found.of_gpu and view.found.share(view.start.spans) >= TOLD
+    if not idles and not also and not any(verdict.severity != "info" or verdict.healthy for verdict in said):
+        yield f"No known trouble stands out{' in this rank by itself' if len(view.ranks) > 1 else ''}."
+
+
+def _tables(view: View, found: Breakdown) -> Iterator[Table]:
+    if not view.trace.whole:
+        yield from _operators(view)
+        return
+    if found.of_gpu:
+        yield _each_gpu(view)
+        yield Table("Where the time of the GPU goes", ("part", "of the time", "time"), tuple(_parts(found)))
+        yield Table("Launching", ("number", "value"), tuple(_launching(view)))
+    yield _phases(view)
+    yield _regions(view)
+    yield _steps(view)
+    longest, total = found.kernels[:_ROWS], sum(entry.took_us for entry in found.kernels) or 1.0
+    yield Table(
+        "Kernels and copies",
+        ("name", "share", "time", "count"),
+        tuple((short(e.name), share(e.took_us / total), took(e.took_us), str(e.count)) for e in longest),
+    )
+    yield Table(
+        "Operators by GPU time",
+        ("operator and shapes", "time"),
+        tuple((f"{each.name} {each.dims}".rstrip(), took(each.gpu_us)) for each in view.shaped[:_ROWS]),
+    )
+    yield from _operators(view)
+    yield Table("Memory of the GPU", ("number", "value"), tuple(_memory(view)))
+
+
+def _operators(view: View) -> Iterator[Table]:
+    for title, python in (("Operators by own time on the CPU", False), ("Python functions by own time", True)):
+        rows = operators(view.trace, _ROWS, python=python)
+        cells = tuple((e.name, took(e.self_us), took(e.total_us), str(e.count)) for e in rows)
+        yield Table(title, ("name", "own", "total", "count"), cells)
+
+
+def _phases(view: View) -> Table:
+    part = view.found.share
+    rows = (
+        (
+            each.name,
+            took(each.host_us),
+            share(part(each.host_us)) if each.host_us is not None else "",
+            _gpu(each.gpu_us),
+        )
+        for each in view.phases
+    )
+    return _of_gpu(Table("Phases", ("phase", "CPU", "of the time", "GPU"), tuple(rows)), view, 3)
+
+
+def _each_gpu(view: View) -> Table:
+    """The GPUs of one process side by side."""
+    rows = []
+    for one in view.gpus:
+        found = one.found
+        parts = (found.busy, found.compute, found.comm)
+        waits = share(found.share(found.idle.host_us))
+        rows.append((f"GPU {one.device}", *(share(found.share(part)) for part in parts), share(found.exposed), waits))
+    head = ("GPU", "busy", "computes", "communicates", "and nothing else", "idle, waits for a launch")
+    return Table("Each GPU", head, tuple(rows))
+
+
+def _gpu(us: float) -> str:
+    return took(us) if us else ""
+
+
+def _regions(view: View) -> Table:
+    """What the program named itself, as phases: those that take most, in the order in which they began."""
+    part, every = view.found.share, view.regions
+    longest = sorted(every, key=lambda one: (-one.host_us, one.name))[:_REGIONS]
+    rows = (
+        (each.name, took(each.host_us), share(part(each.host_us)), str(each.count), _gpu(each.gpu_us))
+        for each in every
+        if each in longest
+    )
+    head = ("region", "CPU", "of the time", "count", "GPU")
+    title = f"Regions (record_function{f', the longest {_REGIONS} of {len(every)}' if len(every) > _REGIONS else ''})"
+    return _of_gpu(Table(title, head, tuple(rows)), view, 4)
+
+
+def _steps(view: View) -> Table:
+    rows = (
+        (f"#{row.number}", took(row.took_us), share(row.data), share(row.busy), str(row.kernels))
+        for row in view.rows[:_STEPS]
+    )
+    title = f"Steps{f' (first {_STEPS})' if len(view.rows) > _STEPS else ''}"
+    return _of_gpu(Table(title, ("step", "time", "waits for data", "GPU busy", "kernels"), tuple(rows)), view, 3)
+
+
+def _of_gpu(table: Table, view: View, columns: int) -> Table:
+    """Without what only a GPU has, where none was traced: columns from this place on."""
+    if view.found.of_gpu:
+        return table
+    return Table(table.title, table.head[:columns], tuple(row[:columns] for row in table.rows))
+
+
+def short(name: str) -> str:
+    """The name of a kernel without what all of them have, so that what tells them apart fits."""
+    for everywhere in ("void ", "at::native::", "(anonymous namespace)::", "at::cuda::"):
+        name = name.replace(everywhere, "")
+    return name
+
+
+def _parts(found: Breakdown) -> Iterator[tuple[str, str, str]]:
+    parts = (
+        ("busy", found.busy.total),
+        ("computes", found.compute.total),
+        ("communicates, hidden or not", found.comm.total),
+        ("communicates and nothing else", found.comm.total - found.comm.shared(found.compute).total),
+        ("receives data from the CPU", found.to_device.total),
+        ("idle, waits for a launch", found.idle.host_us),
+        ("idle, launched and not begun", found.idle.other_us),
+        ("idle, launch not in the trace", found.idle.unknown_us),
+        ("idle, between two kernels", found.idle.kernel_us),
+    )
+    for text, us in parts:
+        if us:
+            yield text, share(found.share(us)), took(us)
+
+
+def _launching(view: View) -> Iterator[tuple[str, str]]:
+    found, delays = view.found, view.found.launching
+    yield "kernels", f"{found.kernel_count}"
+    if found.per_step:
+        yield "kernels a step", f"{found.per_step:.0f}"
+    yield "kernel, median", took(found.median_us)
+    yield "from launch to kernel, median", took(delays.delay_p50_us)
+    yield "from launch to kernel, 90th percentile", took(delays.delay_p90_us)
+    if delays.depth_p50 is not None:
+        yield "launched and not begun, median and most", f"{delays.depth_p50}, {delays.depth_max}"
+    yield "estimated SM efficiency", share(found.filled)
+    yield "estimated occupancy", share(found.occupancy)
+
+
+def _memory(view: View) -> Iterator[tuple[str, str]]:
+    memory = view.trace.memory
+    if len(memory):
+        allocated, reserved = memory_peak(view)
+        at_end = memory.standing(view.found.window.end) if view.found.window.steps else memory.allocated[-1]
+        yield "most allocated", f"{units.size(allocated)}B"
+        yield "most reserved", f"{units.size(reserved)}B"
+        yield "allocated at the end", units.UNKNOWN if at_end is None else f"{units.size(at_end)}B"

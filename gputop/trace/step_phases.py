@@ -1,0 +1,196 @@
+"""What a step is made of: its phases, the regions that the program names itself (record_function), one row a step."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable
+
+from gputop.frozen_dataclass import frozen_dataclass
+from gputop.trace.breakdown import Breakdown, all_host_spans, host_spans, inside_us
+from gputop.trace.intervals import Spans
+from gputop.trace.names import EXCHANGES, RECORDED, Kind, Mark, region
+from gputop.trace.read import Trace
+from gputop.trace.threads import seen as seen_threads
+
+_MARKED = (
+    ("waiting for data", Mark.DATA),
+    ("backward", Mark.BACKWARD),
+    ("optimizer", Mark.OPTIMIZER),
+    ("zero_grad", Mark.ZERO_GRAD),
+)
+_PHASE, _MOST_PHASES = 0.05, 8  # of the window: a region of the program that takes so long is a phase, of so many
+_AROUND = 0.1  # of a region: where so much of it is in other phases, it only stands around them
+_NO_REGION = 0.001  # of the window; a region that takes less is no phase
+FORWARD = "forward and the rest"
+COMMUNICATION = "communication"
+_ON_CPU = ("gloo:", "mpi:", "ucc:")  # collectives whose spans are their whole time: those of NCCL only launch them
+
+
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """A part of the steps: the time of the CPU in it, and the time of the GPU in what it launched."""
+
+    name: str
+    host_us: float | None  # None for what is no phase of the CPU
+    gpu_us: float
+
+
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One step."""
+
+    number: int
+    took_us: float
+    busy: float  # shares of the step, 0 to 1
+    data: float
+    kernels: int  # launched in it, or else begun
+
+
+def phases(trace: Trace, found: Breakdown) -> tuple[Phase, ...]:
+    """The phases of the window, those that are there."""
+    seen = found.window
+    spans = [(name, host_spans(trace, mark, seen)) for name, mark in _MARKED]
+    begun = [(name, all_host_spans(trace, mark)) for name, mark in _MARKED]  # launched before what runs in the window
+    talking = _exposed(trace, _collectives(trace, found))
+    apart = talking.gaps(seen.start, seen.end)  # no time is in two phases
+    spans = [*((name, part.shared(apart)) for name, part in spans), (COMMUNICATION, talking)]
+    regions = _regions(trace)
+    own = _named(regions, found, Spans(sorted(span for _, part in spans for span in part)))
+    spans = [*own.items(), *spans]
+    begun += ((name, part) for name, part in regions.items() if name in own)
+    gpu = dict.fromkeys([*own, FORWARD, *(name for name, _ in spans), "copies from the CPU"], 0.0)
+    activity = trace.activity
+    for index in found.inside:
+        kind, call = activity.names.meanings[activity.name[index]], found.launch_of[index]
+        at = trace.calls.start[call] if call >= 0 else activity.start[index]
+        if kind == Kind.COMM:
+            where = COMMUNICATION
+        elif kind == Kind.TO_DEVICE:
+            where = "copies from the CPU"
+        else:
+            where = next((name for name, part in begun if part.holds(at)), FORWARD)
+        gpu[where] += inside_us(activity, index, seen)
+    covered = Spans(sorted(span for _, part in spans for span in part)).total
+    host = {FORWARD: seen.span_us - covered}
+    for name, part in spans:
+        host[name] = host.get(name, 0.0) + part.total
+    rows = (Phase(name=name, host_us=host.get(name), gpu_us=us) for name, us in gpu.items())
+    return tuple(row for row in rows if row.host_us or row.gpu_us)
+
+
+def _regions(trace: Trace) -> dict[str, Spans]:
+    """When the threads that train were in what the program names itself, the shortest first.
+
+    What it calls forward is the forward pass.
+    """
+    host, threads, entered = trace.host, _training(trace), dict[str, list[tuple[float, float]]]()
+    for name, each in host.regions.items():
+        if host.names.meanings[name] != Mark.FORWARD:
+            known = entered.setdefault(region(host.names.texts[name]), [])
+            known += [(start, start + took) for start, took, thread in each if thread in threads]
+    spans = {name: Spans(sorted(each)) for name, each in entered.items()}
+    return dict(sorted(spans.items(), key=lambda item: (item[1].total, item[0])))
+
+
+def _named(regions: dict[str, Spans], found: Breakdown, known: Spans) -> dict[str, Spans]:
+    """What of regions lies outside of the phases that are known: of those within each other the innermost counts."""
+    seen, taken, made = found.window, known, dict[str, Spans]()
+    for name, spans in regions.items():
+        part = spans.within(seen.start, seen.end)
+        own = part.shared(taken.gaps(seen.start, seen.end))
+        if part.shared(known).total < _AROUND * part.total and found.share(own) >= _PHASE:
+            made[name] = own
+            taken = Spans(sorted([*taken, *own]))
+    longest = sorted(made, key=lambda name: -made[name].total)[:_MOST_PHASES]
+    return dict(sorted(((name, made[name]) for name in longest), key=lambda item: item[1].starts[0]))
+
+
+def _training(trace: Trace) -> set[int]:
+    """The threads that train: the main one, and those of the backward pass."""
+    return {one.number for place, one in enumerate(seen_threads(trace.host)) if not place or one.functions}
+
+
+def _collectives(trace: Trace, found: Breakdown) -> Spans:
+    """When the CPU itself exchanges tensors with other ranks; where no GPU was traced, all its time in collectives."""
+    seen, texts = found.window, trace.host.names.texts
+    names = _ON_CPU if found.of_gpu else (*RECORDED, *EXCHANGES)
+    spans = (
+        (start, start + took) for start, took, name in trace.host.spans[Mark.COMM] if texts[name].startswith(names)
+    )
+    return Spans(sorted(spans)).within(seen.start, seen.end)
+
+
+def _exposed(trace: Trace, talking: Spans) -> Spans:
+    """What of the collectives no computation on the threads that train hides."""
+    if not len(talking):
+        return talking
+    training = _training(trace)
+    computing = Spans(sorted(span for one in trace.host.threads if one.number in training for span in one.computing))
+    return talking.shared(computing.gaps(talking.starts[0], talking.ends[-1]))
+
+
+def rows(trace: Trace, found: Breakdown) -> tuple[Row, ...]:
+    """The steps, one row each."""
+    data = host_spans(trace, Mark.DATA, found.window)
+    calls, launch_of, activity = trace.calls, found.launch_of, trace.activity
+    begun = array(
+        "d",
+        sorted(
+            calls.start[launch_of[index]] if launch_of[index] >= 0 else activity.start[index]
+            for index in found.inside
+            if activity.names.meanings[activity.name[index]] in (Kind.COMPUTE, Kind.COMM)
+        ),
+    )
+    made = []
+    for step in found.window.steps:
+        took = step.end - step.start
+        made.append(
+            Row(
+                number=step.number,
+                took_us=took,
+                busy=found.busy.within(step.start, step.end).total / took,
+                data=data.within(step.start, step.end).total / took,
+                kernels=bisect_left(begun, step.end) - bisect_left(begun, step.start),
+            )
+        )
+    return tuple(made)
+
+
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
+class Region:
+    """One name: how often it was entered in the window, the time of the CPU in it, of the GPU in what it launched."""
+
+    name: str
+    count: int
+    host_us: float
+    gpu_us: float
+    spans: Spans
+
+
+def regions(trace: Trace, found: Breakdown) -> tuple[Region, ...]:
+    """The regions of the window, by when they first began; work launched in several counts in each."""
+    seen, host, activity = found.window, trace.host, trace.activity
+    launched = [
+        (trace.calls.start[call] if call >= 0 else activity.start[index], inside_us(activity, index, seen))
+        for index in found.inside
+        for call in (found.launch_of[index],)
+    ]
+    entered: dict[str, list[tuple[float, float]]] = {}
+    for name, each in host.regions.items():
+        known = entered.setdefault(region(host.names.texts[name]), [])
+        known += [(start, start + took) for start, took, _ in each]
+    made = []
+    for text, inside in entered.items():
+        begun = Spans(sorted(inside))
+        spans = begun.within(seen.start, seen.end)
+        if found.share(spans) >= _NO_REGION:
+            count = sum(start < seen.end and end > seen.start for start, end in inside)
+            gpu_us = sum(took for at, took in launched if begun.holds(at))
+            made.append(Region(name=text, count=count, host_us=spans.total, gpu_us=gpu_us, spans=spans))
+    return tuple(sorted(made, key=lambda one: (one.spans.starts[0], one.name)))
+
+
+def communication_us(found: Iterable[Phase]) -> float:
+    """How long the CPU is in collectives where nothing else runs."""
+    return sum(phase.host_us or 0.0 for phase in found if phase.name == COMMUNICATION)
