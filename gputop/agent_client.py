@@ -40,7 +40,7 @@ class _Process(Protocol):
     def uid(self) -> int | None: ...
 
 
-class Held(Protocol):
+class HeldProcess(Protocol):
     """A process that is held on to, so that whoever answers for it can be told from a later one with its pid."""
 
     @property
@@ -59,7 +59,7 @@ class _Unfit(Exception):
     """A folder that is not used; the text says why."""
 
 
-class Lost(Exception):
+class AgentLost(Exception):
     """It has gone, or says what no agent says."""
 
 
@@ -81,14 +81,14 @@ class Agent:
             # a command dies of SIGPIPE, as a pipe into `head` wants it
             self._socket.sendall(json.dumps({"op": op, **fields}).encode() + b"\n", socket.MSG_NOSIGNAL)
         except OSError as error:
-            raise Lost(f"the agent does not listen: {error.strerror}") from None
+            raise AgentLost(f"the agent does not listen: {error.strerror}") from None
 
     def answer(self, op: str, seconds: float = 5.0, **fields: Any) -> dict[str, Any]:
         """Ask what is answered at once."""
         self.ask(op, **fields)
         for told in self.wait(seconds):
             return told
-        raise Lost("the agent does not answer: its program does not let other threads run")
+        raise AgentLost("the agent does not answer: its program does not let other threads run")
 
     def wait(self, seconds: float) -> Iterator[dict[str, Any]]:
         """What it says within so many seconds, as it comes."""
@@ -102,12 +102,12 @@ class Agent:
         try:
             data = self._socket.recv(1 << 16)
         except OSError as error:
-            raise Lost(f"the agent is gone: {error.strerror}") from None
+            raise AgentLost(f"the agent is gone: {error.strerror}") from None
         if not data:
-            raise Lost("the agent is gone: its process has ended or replaced itself")
+            raise AgentLost("the agent is gone: its process has ended or replaced itself")
         *whole, self._got = (self._got + data).split(b"\n")
         if len(self._got) > _LONGEST:
-            raise Lost("the agent says too much")
+            raise AgentLost("the agent says too much")
         return [_object(line) for line in whole]
 
     def close(self) -> None:
@@ -118,7 +118,7 @@ class Agent:
         self._socket.close()
 
 
-def connect(target: Held) -> Agent:
+def connect(target: HeldProcess) -> Agent:
     """The agent of this process and of no other; NoAgent where there is none that can be trusted."""
     pid, uid = target.pid, target.process.uid
     name = f"agent-{_inner_pid(pid)}-{target.process.started_ticks}.sock"
@@ -136,7 +136,7 @@ def connect(target: Held) -> Agent:
     raise NoAgent(why)
 
 
-def _listening(target: Held, folder: str, name: str) -> Agent | None:
+def _listening(target: HeldProcess, folder: str, name: str) -> Agent | None:
     """The agent that listens in a folder that the process names; None where none does. The folder may never answer."""
     try:
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -221,7 +221,7 @@ def root(pid: int) -> str:
         return ""
 
 
-def _greeted(target: Held, folder: int, name: str) -> Agent:
+def _greeted(target: HeldProcess, folder: int, name: str) -> Agent:
     connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     connected.settimeout(_CONNECT_S)
     try:
@@ -241,7 +241,7 @@ def _greeted(target: Held, folder: int, name: str) -> Agent:
         connected.close()
         _swept(folder, name)
         raise NoAgent("its agent has ended") from None
-    except (Lost, NoAgent) as error:
+    except (AgentLost, NoAgent) as error:
         connected.close()
         raise NoAgent(str(error)) from None
     except OSError:
@@ -305,7 +305,7 @@ def _object(line: bytes) -> dict[str, Any]:
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):
-        raise Lost("the agent says what cannot be understood") from None
+        raise AgentLost("the agent says what cannot be understood") from None
     if not isinstance(found, dict):
-        raise Lost("the agent says what cannot be understood")
+        raise AgentLost("the agent says what cannot be understood")
     return found

@@ -9,7 +9,7 @@ from gputop.model import Frame, Identity, Job, Process
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class LastJob:
     """A job that is gone, as it was when it was last seen."""
 
     name: str
@@ -36,19 +36,19 @@ class _Run:
         if busy:
             self._busy, self._looks = self._busy + sum(busy) / len(busy), self._looks + 1
 
-    def ended(self, wall_s: float) -> Ended | None:
+    def ended(self, wall_s: float) -> LastJob | None:
         """What is left to say of it."""
         if not self._job:
             return None
         mean = self._busy / self._looks if self._looks else None
-        return Ended(name=self._job.name, user=self._job.user, wall_s=wall_s, ran_s=self._ran_s, busy_percent=mean)
+        return LastJob(name=self._job.name, user=self._job.user, wall_s=wall_s, ran_s=self._ran_s, busy_percent=mean)
 
 
-class Departures:
+class JobEndings:
     """Watches jobs come and go; `last` is the one that left last."""
 
     def __init__(self) -> None:
-        self.last: Ended | None = None
+        self.last: LastJob | None = None
         self._runs: dict[str, _Run] = {}
 
     def add(self, frame: Frame) -> None:

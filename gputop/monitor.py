@@ -12,7 +12,7 @@ from gputop.diagnose import Abstained, Class, Finding
 from gputop.diagnose.testimony import Testimony
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.history import History
-from gputop.last_job import Departures, Ended
+from gputop.last_job import JobEndings, LastJob
 from gputop.model import Frame, Identity
 from gputop.model.plausible import plausible
 from gputop.source import Remembering, Seekable, Source, Staged
@@ -36,7 +36,7 @@ class Update:
     jobs: tuple[JobState, ...] = ()
     host: JobState | None = None
     contention: Contention | None = None
-    last_job: Ended | None = None
+    last_job: LastJob | None = None
 
 
 _PAST_S = 5.0  # the past of a source is judged at longer steps: it is there before the first screen
@@ -67,7 +67,7 @@ class Monitor:
         self.history = History()
         self.sinks: tuple[Callable[[Update], None], ...] = ()  # also get every update; swapped whole, by anybody
         self._limits, self._unjudged, self._through, self._raw = limits, unjudged, through, raw
-        self._departures = Departures()
+        self._departures = JobEndings()
         self._told = Testimony()
         self._engine: Engine | None = None
         self._newest_s = -math.inf
@@ -146,7 +146,7 @@ class Monitor:
         frame = plausible(self._told.into(seen))  # of a recording, too: rules, history and screen see the same
         if frame.mono_s < self._newest_s:  # only what is recorded goes back in time
             self.history.rewind(frame.mono_s)
-            self._departures = Departures()
+            self._departures = JobEndings()
             self.judged_s = None
             if self._engine:
                 self._engine.forget()

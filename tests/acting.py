@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from gputop.actions import Action, Hold, Result, Rights, Run, Scope
+from gputop.actions import Action, Handles, Result, Rights, Run, Scope
 from gputop.actions.signals import BY_NAME, SIGNAL, Order, Signalled
 from gputop.model import Frame, Job, Process, Role
 from gputop.safe.identity import read_stat
@@ -46,12 +46,12 @@ def moment(*processes: Process, **job: Any) -> Frame:
 
 def hold(
     process: Process, frame: Frame | None = None, rights: Rights | None = None, tagged: Sequence[Process] = ()
-) -> Hold:
+) -> Handles:
     frame = frame or moment(process)
-    return Hold(frame, frame.by_identity.get(process.identity, process), rights or Rights(), tagged)
+    return Handles(frame, frame.by_identity.get(process.identity, process), rights or Rights(), tagged)
 
 
-def finished(action: Action[Any], held: Hold, options: Any, seconds: float = 20.0) -> Result:
+def finished(action: Action[Any], held: Handles, options: Any, seconds: float = 20.0) -> Result:
     """The result of a run, waited for by what it tells."""
     done = threading.Event()
     run: Run = action.run(held, options, lambda run: done.set() if run.result else None)
@@ -60,7 +60,7 @@ def finished(action: Action[Any], held: Hold, options: Any, seconds: float = 20.
     return run.result
 
 
-def send(held: Hold, name: str, **options: Any) -> Signalled:
+def send(held: Handles, name: str, **options: Any) -> Signalled:
     """Send a signal and wait for what came of it."""
     result = finished(SIGNAL, held, Order(BY_NAME[name], **options))
     assert isinstance(result, Signalled)

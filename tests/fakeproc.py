@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gputop.collect.proc.gpu_processes import ProcessTable
-from gputop.collect.proc.metadata_lane import Names
+from gputop.collect.proc.metadata_lane import MetadataLane
 from gputop.collect.proc.proc_files import Scale
 from gputop.collect.proc.reader import ProcessReader
 from gputop.model import Process
@@ -73,7 +73,7 @@ class FakeProc:
         (self.sys / "devices/system/cpu").mkdir(parents=True)
         (self.sys / "devices/system/cpu/online").write_text("0-7\n")
         self.add(1, "systemd", parent=0, started=1)
-        self.names = Names(str(self.proc), self.clock, find_user=self.find_user, passwd=str(folder / "passwd"))
+        self.names = MetadataLane(str(self.proc), self.clock, find_user=self.find_user, passwd=str(folder / "passwd"))
         self.reader = ProcessReader(
             str(self.proc),
             self.clock,

@@ -124,7 +124,7 @@ class Clock:
 
 def main() -> None:
     from gputop.collect.nvml.gate import Gate
-    from gputop.collect.nvml.lane import GpuLane, Worker
+    from gputop.collect.nvml.lane import GpuLane, LaneThread
 
     clock = Clock()
     lane = GpuLane(clock=clock, **json.loads(sys.argv[1]))
@@ -148,7 +148,7 @@ def main() -> None:
             time.sleep(0.001)
         clock.added_s += seconds
 
-    def calls(worker: Worker) -> bool:
+    def calls(worker: LaneThread) -> bool:
         return worker.gate.at is not None and not worker.stuck(clock())
 
     acts = {"sweep": sweep, "advance": advance, "latest": lambda: None}

@@ -9,7 +9,7 @@ from typing import Any
 from gputop.demo.results import LIBRARY_PLACES
 from gputop.model import Frame, Process, Role
 from gputop.profile import flame, parse, store
-from gputop.profile.store import COLLAPSED, FLAME, SPEEDSCOPE, Kept
+from gputop.profile.store import COLLAPSED, FLAME, SPEEDSCOPE, StoredProfile
 from tests.llama import llama
 
 LIBRARY, OWN = "/opt/conda/lib/python3.12/site-packages/torch", "/home/alice/llama"
@@ -79,7 +79,7 @@ def about(frame: Frame, at_s: float, **known: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def profiled(frame: Frame, at_s: float) -> Kept:
+def profiled(frame: Frame, at_s: float) -> StoredProfile:
     """A profile of ten seconds in which the main thread waits for its loaders."""
     text = speedscope(trainer(frame).pid)
     profile = parse(text)
@@ -87,7 +87,7 @@ def profiled(frame: Frame, at_s: float) -> Kept:
     return store.keep(about(frame, at_s, seconds=10.0, how="10 s at 100 Hz"), files)
 
 
-def traced(frame: Frame, at_s: float) -> Kept:
+def traced(frame: Frame, at_s: float) -> StoredProfile:
     """A trace of four steps in which the GPU waits for input."""
     data = gzip.compress(llama().text().encode(), mtime=0)
     return store.keep(about(frame, at_s, how="4 steps", traces=["trace.json.gz"]), {"trace.json.gz": data})

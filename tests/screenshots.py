@@ -25,7 +25,7 @@ from gputop.demo import SCENARIOS
 from gputop.demo.source import Demo
 from gputop.model import Frame, Identity
 from gputop.monitor import Monitor
-from gputop.profile.store import Kept
+from gputop.profile.store import StoredProfile
 from gputop.record.recorder import Recorder
 from gputop.record.recording import Recording
 from gputop.source import Source
@@ -57,7 +57,7 @@ class Shot:
     replay: bool = False  # of a recording of that server
     alive: bool = False  # the first job is really there: a signal could be sent
     after_s: float = 1.2  # what is asked for details is there then
-    result: Callable[[Frame, float], Kept] | None = None  # opened over it
+    result: Callable[[Frame, float], StoredProfile] | None = None  # opened over it
 
 
 SHOTS = (
@@ -198,7 +198,7 @@ async def drawn(shot: Shot, of: Source) -> str:
     return _whole(svg)
 
 
-async def opened(result: Kept, app: Gputop, pilot: Pilot[None]) -> None:
+async def opened(result: StoredProfile, app: Gputop, pilot: Pilot[None]) -> None:
     """What was kept, on its screen."""
     screen = screen_of(app, result, app.look, app.main.every_key)
     app.push_screen(screen)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.actions import Hold, Result, Rights, Run, Scope
+from gputop.actions import Handles, Result, Rights, Run, Scope
 from gputop.actions.renice import RENICE, Niceness, set_thread
 from gputop.actions.signals import BY_NAME, SIGNAL, Order
 from gputop.actions.target import Target, aim
@@ -178,7 +178,7 @@ def test_a_run_that_fails_still_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_handles_are_closed_and_never_inherited() -> None:
     before = sorted(os.listdir("/proc/self/fd"))
     with job() as frame:
-        held = Hold(frame, frame.processes[1], Rights())
+        held = Handles(frame, frame.processes[1], Rights())
         fds = [Path("/proc/self/fd") / name for name in os.listdir("/proc/self/fd") if name not in before]
         ours = [path for path in fds if path.exists() and "pidfd" in os.readlink(path)]
         assert len(ours) == len(frame.processes)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from gputop.actions.torch_trace import TRACE, Order, Traced
-from gputop.agent_client import Lost
+from gputop.agent_client import AgentLost
 from tests.acting import finished, hold, row
 from tests.tracing import BRIEF_S, Job, job, scratch, sockets, until
 from tests.watching import ROOT, may_mount
@@ -349,7 +349,7 @@ def test_a13_a14_an_agent_that_comes_late_to_a_profiler_and_a_program_that_becom
         assert late.capture()["steps"] == 3
         assert not old.exists()
         late.tell("exec")
-        with pytest.raises(Lost, match="ended or replaced itself"):
+        with pytest.raises(AgentLost, match="ended or replaced itself"):
             late.capture(steps=MANY)
         assert late.ended() == 4
         assert not halves(late)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gputop.actions import Hold, Rights
+from gputop.actions import Handles, Rights
 from gputop.safe.ptrace_access import Barred
 from gputop.ui.profiling import asking
 from gputop.ui.profiling.asking import ASKING, Asking
@@ -20,13 +20,13 @@ BARRED = Barred("no")
 
 
 @pytest.fixture
-def held() -> Iterator[Hold]:
+def held() -> Iterator[Handles]:
     made = hold(trainer(os.getpid()))
     yield made
     made.close()
 
 
-def test_who_is_gone_keeps_no_other_tool_from_its_answer(held: Hold, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_is_gone_keeps_no_other_tool_from_its_answer(held: Handles, monkeypatch: pytest.MonkeyPatch) -> None:
     free, told, all_told = threading.Event(), set[ToolId](), threading.Event()
 
     def slow(*_: object) -> Barred:
@@ -51,7 +51,9 @@ def test_who_is_gone_keeps_no_other_tool_from_its_answer(held: Hold, monkeypatch
     assert set(ask.ask(held, Rights(), gone).values()) == {BARRED}
 
 
-def test_without_a_thread_it_says_so_and_asks_again_the_next_time(held: Hold, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_thread_it_says_so_and_asks_again_the_next_time(
+    held: Handles, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def none_left(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 

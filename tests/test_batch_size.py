@@ -9,17 +9,17 @@ import pytest
 
 from gputop.cli.lab import in_use
 from gputop.lab.batch_size import Plan, enough, page, recommended, search
-from gputop.lab.child import Trouble
+from gputop.lab.child import NotMeasured
 from gputop.model import Gpu, GpuShare, Process
 from gputop.report import text
 
-OUT = Trouble("CUDA out of memory: an allocation of 2.00 GiB failed", cause="memory")
+OUT = NotMeasured("CUDA out of memory: an allocation of 2.00 GiB failed", cause="memory")
 
 
 class Memory:
     """A GPU with room for some samples."""
 
-    def __init__(self, room: int, trouble: Trouble = OUT) -> None:
+    def __init__(self, room: int, trouble: NotMeasured = OUT) -> None:
         self.room, self.trouble = room, trouble
         self.tried: list[int] = []
 
@@ -55,19 +55,19 @@ def test_it_doubles_then_halves_in_between(room: int, start: int) -> None:
 
 @pytest.mark.parametrize("cause", ["memory", "killed", "aborted"])
 def test_what_is_killed_is_too_large_too(cause: str) -> None:
-    assert found(Memory(100, Trouble("gone", cause=cause)))["largest"] == 100
+    assert found(Memory(100, NotMeasured("gone", cause=cause)))["largest"] == 100
 
 
 def test_any_other_trouble_ends_it_and_leaves_what_was_tried() -> None:
     result: dict[str, Any] = {"factory": "f", "inference": False, "gpu": None}
-    with pytest.raises(Trouble, match="a shape is wrong"):
-        search(Memory(20, Trouble("a shape is wrong")), Plan(), result)
+    with pytest.raises(NotMeasured, match="a shape is wrong"):
+        search(Memory(20, NotMeasured("a shape is wrong")), Plan(), result)
     assert [one["batch"] for one in result["tries"]] == [8, 16]
     assert "not complete" in text(page({**result, "ended": "batch 32: a shape is wrong"}))
 
 
 def test_a_batch_that_takes_too_long_is_a_limit_of_time() -> None:
-    result = found(Memory(20, Trouble("hung", cause="hung")))
+    result = found(Memory(20, NotMeasured("hung", cause="hung")))
     assert result["largest"] == 16
     said = " ".join(text(page(result)).split())
     assert "the limit is time, not memory" in said
@@ -75,7 +75,7 @@ def test_a_batch_that_takes_too_long_is_a_limit_of_time() -> None:
 
 
 def test_not_even_one() -> None:
-    with pytest.raises(Trouble, match="not even one sample fits: CUDA out of memory"):
+    with pytest.raises(NotMeasured, match="not even one sample fits: CUDA out of memory"):
         found(Memory(0))
 
 

@@ -9,8 +9,8 @@ from itertools import islice
 import pytest
 
 from gputop.collect.nvml import gpm
-from gputop.collect.nvml.cadence import Costs
-from gputop.collect.nvml.device import Card
+from gputop.collect.nvml.cadence import CallCosts
+from gputop.collect.nvml.device import Device
 from gputop.collect.nvml.gate import Gate
 from gputop.collect.nvml.reader import COUNT_EVERY
 from gputop.diagnose.engine import Engine
@@ -132,7 +132,7 @@ def test_samples_of_a_driver_that_was_opened_anew_are_not_given_to_the_next(fake
 
 def test_samples_with_which_a_thread_is_inside_the_driver_are_not_given_back() -> None:
     """It writes to them when it comes back, and that memory may be somebody else's by then."""
-    card = Card(0, "GPU-0", Gate(Costs()))
+    card = Device(0, "GPU-0", Gate(CallCosts()))
     freed: list[object] = []
     card.gate.call = lambda name, *args, **_: freed.append(args[0])  # type: ignore[method-assign,assignment]
     for inside in (True, False):

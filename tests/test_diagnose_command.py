@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from gputop.cli import COMMANDS
-from gputop.cli.diagnose import ACTIONS, Look
+from gputop.cli.diagnose import ACTIONS, DiagnosisSink
 from gputop.demo.bystanders import hide
 from gputop.diagnose.rules import RULES
 from gputop.model import Frame, Note
@@ -284,7 +284,7 @@ def test_that_there_is_no_gpu_is_said_once_and_not_while_a_driver_opens() -> Non
     said: list[str] = []
     frame = Machine().frame(0.0)
     for key in ("waiting", "off"):
-        note, look = Note(subject="driver", key=key, text=key), Look(without_gpus=partial(said.append, key))
+        note, look = Note(subject="driver", key=key, text=key), DiagnosisSink(without_gpus=partial(said.append, key))
         for t in range(8):
             shown = replace(frame, gpus=(), notes=(note,), mono_s=frame.mono_s + t)
             look.take(Update(frame=shown))

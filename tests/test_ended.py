@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from gputop.last_job import Departures
+from gputop.last_job import JobEndings
 from gputop.model import Frame
 from tests.screens import Stage, play
 from tests.scripted import frame, training
@@ -20,7 +20,7 @@ def without_gpus(shown: Frame) -> Frame:
 
 
 def test_the_job_that_left_last_is_remembered() -> None:
-    jobs = Departures()
+    jobs = JobEndings()
     jobs.add(frame(LLAMA, SD3))
     jobs.add(frame(LLAMA, SD3))
     assert jobs.last is None
@@ -34,7 +34,7 @@ def test_the_job_that_left_last_is_remembered() -> None:
 
 
 def test_a_job_that_the_driver_forgets_has_not_ended() -> None:
-    jobs = Departures()
+    jobs = JobEndings()
     jobs.add(frame(LLAMA))
     jobs.add(without_gpus(frame(LLAMA)))
     assert jobs.last is None

@@ -12,10 +12,10 @@ from gputop.diagnose import Evidence, Finding, Severity, Subject
 from gputop.diagnose.engine import BROKEN, Engine
 from gputop.diagnose.limits import lenient
 from gputop.diagnose.merge import fold, together
-from gputop.diagnose.phases import Turn
+from gputop.diagnose.phases import PhaseChange
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.rules import RULES
-from gputop.diagnose.steadying import Steady
+from gputop.diagnose.steadying import Steadying
 from gputop.diagnose.view import View
 from gputop.history import History
 from gputop.model import Frame, GpuShare, Host, Identity, Job, Missing, Process, Role
@@ -36,10 +36,10 @@ def of_process(name: str, identity: Identity = A, job: str | None = "j", **more:
 
 
 def test_a_change_of_phase_begins_anew_what_is_not_shown() -> None:
-    steady = Steady()
+    steady = Steadying()
     for second in range(20):
         steady.take([(of_process("starved-cpu-idle"), 30.0)], second + 1.0, 1.0)
-    steady.restart({A: Turn(10.0)}, 20.0, 1.0)
+    steady.restart({A: PhaseChange(10.0)}, 20.0, 1.0)
     shown = [steady.take([(of_process("starved-cpu-idle"), 30.0)], 21.0 + second, 1.0) for second in range(24)]
     assert [bool(one) for one in shown] == [False] * 23 + [True]
 

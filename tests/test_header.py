@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gputop.collect.nvml import notes
-from gputop.collect.nvml.cadence import Costs
+from gputop.collect.nvml.cadence import CallCosts
 from gputop.collect.nvml.gate import LIBRARY_NOT_FOUND, Gate
 from gputop.history import History
 from gputop.model import Cgroup, Host, Network, Note
@@ -36,7 +36,7 @@ def no_library(tmp_path: Path) -> Note:
     slot.mkdir(parents=True)
     for name, value in {"vendor": "0x10de", "device": "0x2330", "class": "0x030200"}.items():
         (slot / name).write_text(value)
-    gate = Gate(Costs())
+    gate = Gate(CallCosts())
     return notes.closed(LIBRARY_NOT_FOUND, worked=False, gate=gate, sys_root=str(tmp_path), proc_root=str(tmp_path))
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gputop.collect import filesystems
-from gputop.collect.blocking_reads import MOST, Questions
+from gputop.collect.blocking_reads import MOST, PendingAnswers
 from gputop.collect.filesystems import Size
 from gputop.collect.host.mounts import Mounts, data_mounts, nfs_counts
 from gputop.collect.kernel_files import Kernel
@@ -198,7 +198,7 @@ def test_a_dead_file_server_blocks_nobody_and_is_asked_once(tmp_path: Path) -> N
         return Size(1000, 400)
 
     write_tree(tmp_path, {"self/mountinfo": NFS_MOUNT})
-    mounts = Mounts(Kernel(str(tmp_path)), sizes=Questions(ask))
+    mounts = Mounts(Kernel(str(tmp_path)), sizes=PendingAnswers(ask))
     for now_s in (0.0, 1.0):  # at first it is only not known yet
         host = mounts.read(now_s)
         assert (host.mounts[0].total_bytes, host.missing) == (None, ())
@@ -223,7 +223,7 @@ def test_a_network_mount_that_answers_is_asked_again_in_time(tmp_path: Path) -> 
         return Size(10, 5)
 
     write_tree(tmp_path, {"self/mountinfo": NFS_MOUNT})
-    mounts = Mounts(Kernel(str(tmp_path)), sizes=Questions(ask, every_s=30))
+    mounts = Mounts(Kernel(str(tmp_path)), sizes=PendingAnswers(ask, every_s=30))
     until(lambda: mounts.read(0.0).mounts[0].total_bytes == 10)
     assert mounts.read(29.0).mounts[0].total_bytes == 10
     until(lambda: bool(mounts.read(31.0).missing))
@@ -235,7 +235,7 @@ def test_p21_without_a_thread_a_size_is_unknown_and_asked_again(monkeypatch: pyt
     def start(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    sizes = Questions(lambda path: Size(1, 1))
+    sizes = PendingAnswers(lambda path: Size(1, 1))
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", start)
         sizes.ask(["/a"], 0.0)
@@ -251,7 +251,7 @@ def test_a_mount_that_is_gone_is_forgotten() -> None:
         asked.append(path)
         return Size(1, 1)
 
-    sizes = Questions(ask)
+    sizes = PendingAnswers(ask)
     for kept, times in ((["/a"], 1), ([], 1), (["/a"], 2)):
         sizes.ask(["/a"], 0.0)
         until(lambda: sizes.answer("/a", 0.0) is not None)
@@ -267,7 +267,7 @@ def test_never_more_questions_wait_than_there_may_be_threads() -> None:
         answers.wait(30)
         return Size(1, 1)
 
-    sizes, paths = Questions(ask), [f"/net/{number}" for number in range(2 * MOST)]
+    sizes, paths = PendingAnswers(ask), [f"/net/{number}" for number in range(2 * MOST)]
     for now_s in (0.0, 100.0, 200.0):
         sizes.ask(paths, now_s)
     assert len(asked) == MOST

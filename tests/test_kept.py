@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.collect.kernel_files import Kept, Shelf, slurp
+from gputop.collect.kernel_files import CachedFile, FdCache, slurp
 
 
 def open_files() -> int:
@@ -17,7 +17,7 @@ def open_files() -> int:
 
 
 def test_a_kept_file_says_what_the_file_says_now() -> None:
-    file, before = Kept(f"/proc/{os.getpid()}/comm", Shelf()), open_files()
+    file, before = CachedFile(f"/proc/{os.getpid()}/comm", FdCache()), open_files()
     assert file.read() == slurp(f"/proc/{os.getpid()}/comm")
     assert open_files() == before + 1
     own = file.read()
@@ -31,7 +31,7 @@ def test_a_kept_file_says_what_the_file_says_now() -> None:
 
 def test_a_kept_file_of_a_process_that_ended_says_so_whoever_has_the_pid() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        file = Kept(f"/proc/{child.pid}/stat", Shelf())
+        file = CachedFile(f"/proc/{child.pid}/stat", FdCache())
         assert file.read().startswith(str(child.pid).encode())
     with pytest.raises(ProcessLookupError):
         file.read()
@@ -39,9 +39,9 @@ def test_a_kept_file_of_a_process_that_ended_says_so_whoever_has_the_pid() -> No
 
 
 def test_without_room_a_file_is_read_all_the_same() -> None:
-    shelf, before = Shelf(), open_files()
+    shelf, before = FdCache(), open_files()
     shelf.room = 1
-    files = [Kept(f"/proc/{os.getpid()}/{name}", shelf) for name in ("stat", "statm")]
+    files = [CachedFile(f"/proc/{os.getpid()}/{name}", shelf) for name in ("stat", "statm")]
     assert all(file.read() and file.read() for file in files)
     assert (open_files() - before, shelf.room) == (1, 0)
     files[0].close()
@@ -50,4 +50,4 @@ def test_without_room_a_file_is_read_all_the_same() -> None:
 
 
 def test_a_copy_of_proc_is_never_kept_open() -> None:
-    assert Shelf("/tmp/copy").room == 0 < Shelf().room
+    assert FdCache("/tmp/copy").room == 0 < FdCache().room

@@ -9,7 +9,7 @@ from threading import Event
 
 import pytest
 
-from gputop.collect.blocking_reads import Questions
+from gputop.collect.blocking_reads import PendingAnswers
 from gputop.collect.filesystems import Size
 from gputop.collect.host.mounts import Mounts
 from gputop.collect.kernel_files import Kernel
@@ -112,7 +112,7 @@ def test_p37_a_dead_local_disk_costs_its_size(tmp_path: Path) -> None:
         return Size(1000, 400)
 
     write_tree(tmp_path, {"self/mountinfo": mounts})
-    reader = Mounts(Kernel(str(tmp_path)), sizes=Questions(ask))
+    reader = Mounts(Kernel(str(tmp_path)), sizes=PendingAnswers(ask))
     until(lambda: reader.read(0.0).mounts[0].total_bytes == 1000)
     for now_s in (3.0, 29.0):
         host = reader.read(now_s)
@@ -138,7 +138,7 @@ def test_p37_a_mount_whose_folder_does_not_answer_is_shown(tmp_path: Path) -> No
         "29 27 259:4 /smi /usr/bin/smi rw - ext4 /dev/c rw\n"
     )
     write_tree(tmp_path, {"self/mountinfo": text})
-    folders = Questions(lambda path: path == "/dead" and answers.wait(60))
-    mounts = Mounts(Kernel(str(tmp_path)), sizes=Questions(lambda path: Size(2, 1)), folders=folders)
+    folders = PendingAnswers(lambda path: path == "/dead" and answers.wait(60))
+    mounts = Mounts(Kernel(str(tmp_path)), sizes=PendingAnswers(lambda path: Size(2, 1)), folders=folders)
     assert [mount.path for mount in mounts.read(0.0).mounts] == ["/", "/dead"]
     answers.set()

@@ -302,7 +302,7 @@ def ask(script: str, timeout_s: float = 30.0) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_each_way_to_fail_is_one_line(script: str, says: str) -> None:
-    with pytest.raises(child.Trouble, match=says) as trouble:
+    with pytest.raises(child.NotMeasured, match=says) as trouble:
         ask(script)
     assert "\n" not in str(trouble.value)
     assert "\x1b" not in str(trouble.value)
@@ -311,7 +311,7 @@ def test_each_way_to_fail_is_one_line(script: str, says: str) -> None:
 def test_a_line_may_say_that_the_next_one_takes_longer() -> None:
     said = ask("say(kind='ready', patience_s=60); time.sleep(6); say(kind='done', it='came')", 4.0)
     assert said["it"] == "came"
-    with pytest.raises(child.Trouble, match="hung: no answer for 4 s"):
+    with pytest.raises(child.NotMeasured, match="hung: no answer for 4 s"):
         ask("say(kind='ready', patience_s='long'); time.sleep(60)", 4.0)
 
 
@@ -324,7 +324,7 @@ if pid:
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 time.sleep(600)
 """
-    with pytest.raises(child.Trouble, match="hung: no answer for 4 s"):
+    with pytest.raises(child.NotMeasured, match="hung: no answer for 4 s"):
         ask(fork, 4.0)
     wait_until(lambda: not Path(f"/proc/{told.read_text()}").exists(), 10, "its child is gone")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.agent_client import Agent, Lost
+from gputop.agent_client import Agent, AgentLost
 from gputop.safe.deadline import readable
 from tests.endings import Program, assert_given_back
 
@@ -55,7 +55,7 @@ def test_an_agent_is_listened_to(crowded: None) -> None:
         theirs.sendall(b'{"state": "waiting"}\n')
         assert next(agent.wait(10.0)) == {"state": "waiting"}
         theirs.close()
-        with pytest.raises(Lost):
+        with pytest.raises(AgentLost):
             next(agent.wait(10.0))
         agent.close()
 

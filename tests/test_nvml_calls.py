@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gputop.collect.nvml.cadence import Costs
-from gputop.collect.nvml.device import Card
+from gputop.collect.nvml.cadence import CallCosts
+from gputop.collect.nvml.device import Device
 from gputop.collect.nvml.gate import Gate
 from gputop.collect.nvml.probe import PROBES, Probe, ask, settle, sources
 from gputop.collect.nvml.reader import FILLED
@@ -145,10 +145,10 @@ def test_a_metric_without_a_probe_is_an_error_at_import() -> None:
 
 
 def test_an_answer_nobody_foresaw_costs_its_own_values_only() -> None:
-    def surprise(card: Card) -> dict[str, float]:
+    def surprise(card: Device) -> dict[str, float]:
         return {"busy_percent": 1 / 0, "busy_samples": ()}
 
-    card = Card(0, "GPU-1", Gate(Costs()))
+    card = Device(0, "GPU-1", Gate(CallCosts()))
     probe = Probe(name="busy", every_s=1, fills=("busy_percent", "busy_samples"), backs=(), ask=surprise)
     settle(card, ask(probe, card), FILLED)
     assert {name: one.reason for name, one in card.missing.items()} == dict.fromkeys(probe.fills, "stale")

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from gputop.collect.nvml.cadence import Costs, Pace
+from gputop.collect.nvml.cadence import Cadence, CallCosts
 from gputop.collect.nvml.gate import Gate
 
 
@@ -18,8 +18,8 @@ class Run:
     """Sweeps of calls that take so long, every second times the factor."""
 
     def __init__(self) -> None:
-        self.costs = Costs()
-        self.pace = Pace(self.costs)
+        self.costs = CallCosts()
+        self.pace = Cadence(self.costs)
         self.now_s = 0.0
         self.pace.restart(0.0)
 
@@ -105,7 +105,7 @@ SPIN = "import os; os.sched_setaffinity(0, {%d}); print(flush=True)\nwhile True:
 
 def test_who_waits_for_a_cpu_does_not_blame_the_driver() -> None:
     own = os.sched_getaffinity(0)
-    cpu, costs = min(own), Costs()
+    cpu, costs = min(own), CallCosts()
     gate = Gate(costs)
     with ExitStack() as stack:
         for _ in range(2):

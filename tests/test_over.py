@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from gputop.cli.diagnose import Look
+from gputop.cli.diagnose import DiagnosisSink
 from gputop.diagnose import Finding, Subject
 from gputop.diagnose.workload_class import Answers
-from gputop.export.diagnosis import Diagnosis, Gone, about
+from gputop.export.diagnosis import Diagnosis, ResolvedFinding, about
 from gputop.history import History
 from gputop.model import Frame, Gpu, GpuShare, Host, Identity, Job, Process, Role
 from gputop.monitor import Update
@@ -75,7 +75,7 @@ CASES = {
 
 @pytest.mark.parametrize(("was", "now", "on"), CASES.values(), ids=CASES)
 def test_what_is_only_told_otherwise_is_not_over(was: Finding, now: Finding, on: bool) -> None:
-    look, clearing = Look(), Clearing()
+    look, clearing = DiagnosisSink(), Clearing()
     for t, findings in enumerate(((was,), (now,))):
         update = seen(float(t), *findings)
         look.take(update)
@@ -85,7 +85,7 @@ def test_what_is_only_told_otherwise_is_not_over(was: Finding, now: Finding, on:
 
 
 def test_what_is_over_of_one_job_is_told_while_it_holds_of_another() -> None:
-    look, clearing = Look(), Clearing()
+    look, clearing = DiagnosisSink(), Clearing()
     for t, findings in enumerate(((found(OF_A), found(OF_B)), (found(OF_B),))):
         look.take(seen(float(t), *findings))
         clearing.feed(seen(float(t), *findings), History())
@@ -149,7 +149,9 @@ def test_what_comes_again_is_no_longer_cleared() -> None:
 )
 def test_a_process_is_told_what_concerns_its_job(subject: Subject, of_a: bool, of_b: bool) -> None:
     one = found(subject)
-    whole = Diagnosis(update=seen(0.0, one), seconds=60.0, gone=(Gone(finding=one, sentence="", from_s=0.0, to_s=1.0),))
+    whole = Diagnosis(
+        update=seen(0.0, one), seconds=60.0, gone=(ResolvedFinding(finding=one, sentence="", from_s=0.0, to_s=1.0),)
+    )
     for identity, concerned in ((A, of_a), (B, of_b)):
         mine = about(whole, identity.pid)
         assert (len(mine.update.findings), len(mine.gone)) == (concerned, concerned)

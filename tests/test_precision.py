@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gputop.lab.child import Trouble
+from gputop.lab.child import NotMeasured
 from gputop.lab.precision import COMPILED, HEIGHT, WIDTH, Plan, Spot, compare, gain, picture, rate, spots, verdict
 from gputop.lab.precision_report import page
 from gputop.report import text
@@ -28,7 +28,7 @@ class Device:
         self.asked: list[str] = []
         self.noise = [1.0, 1.01, 0.99]  # of the equal runs
         self.twice = 1.95  # times the batch of a batch of twice the size
-        self.fails: dict[str, Trouble] = {}
+        self.fails: dict[str, NotMeasured] = {}
         self.counts: dict[str, int] = {}
         self.waited: float | None = None  # share of the time until a batch is there; all that a step takes longer
         self.skipped = 0  # by the GradScaler
@@ -215,7 +215,10 @@ def test_a_cpu_gives_no_verdict_on_what_a_gpu_gains() -> None:
 
 def test_what_fails_is_one_line_and_the_others_are_kept() -> None:
     device = Device({"fp32": 0.3, "bf16": 0.15})
-    device.fails = {COMPILED: Trouble("torch.compile finds no C++ compiler here"), "two batch sizes": Trouble("x")}
+    device.fails = {
+        COMPILED: NotMeasured("torch.compile finds no C++ compiler here"),
+        "two batch sizes": NotMeasured("x"),
+    }
     result = measured(device)
     assert list(result["runs"]) == ["fp32", "bf16"]
     assert device.asked.count(f"{COMPILED}, run 1 of 3") == 1
@@ -227,10 +230,10 @@ def test_what_fails_is_one_line_and_the_others_are_kept() -> None:
 
 def test_a_first_run_that_fails_ends_it_unless_another_may_need_less_memory() -> None:
     device = Device({"bf16": 0.15, COMPILED: 0.1})
-    device.fails = {"fp32": Trouble("ValueError: no data")}
-    with pytest.raises(Trouble, match="no data"):
+    device.fails = {"fp32": NotMeasured("ValueError: no data")}
+    with pytest.raises(NotMeasured, match="no data"):
         measured(device)
-    device.fails = {"fp32": Trouble("CUDA out of memory", cause="memory")}
+    device.fails = {"fp32": NotMeasured("CUDA out of memory", cause="memory")}
     result = measured(device)
     assert list(result["runs"]) == ["bf16", COMPILED]
     assert gain(result, "fp32", "bf16") is None

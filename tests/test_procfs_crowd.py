@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gputop import labels
-from gputop.collect.proc.scan_schedule import BUDGET, FEWEST, MOST, Crowd
+from gputop.collect.proc.scan_schedule import BUDGET, FEWEST, MOST, TrackingBudget
 from gputop.model import Job
 from tests.fakeproc import FakeProc, find, opened
 
@@ -84,7 +84,7 @@ def test_once_there_are_few_again_all_are_followed(proc: FakeProc) -> None:
 
 
 def test_where_they_cost_too_much_fewer_are_followed() -> None:
-    crowd = Crowd()
+    crowd = TrackingBudget()
     crowd.spent(0.05, 500, 10.0)
     crowd.spent(0.05, 500, 11.0)
     assert crowd.most == MOST

@@ -12,7 +12,7 @@ import pytest
 from gputop.collect.jobs.groups import jobs
 from gputop.collect.proc import metadata
 from gputop.collect.proc.cgroup import place
-from gputop.collect.proc.metadata_lane import MOST_STUCK, Wanted
+from gputop.collect.proc.metadata_lane import MOST_STUCK, MetadataRequest
 from gputop.model import Identity, Missing, Role
 from tests import hostile
 from tests.fakeproc import FakeProc, named, proc, until
@@ -247,8 +247,8 @@ def test_p06_an_answer_for_another_process_with_the_same_pid_is_dropped(proc: Fa
     proc.add(42, started=1)
     proc.write("42/cmdline", b"new\0")
     old = Identity(42, 500_000)
-    proc.names.want([Wanted(old, "python")])
-    proc.names.want([Wanted(Identity(1, 1), "systemd")])
+    proc.names.want([MetadataRequest(old, "python")])
+    proc.names.want([MetadataRequest(Identity(1, 1), "systemd")])
     until(lambda: bool(proc.names.known(Identity(1, 1)).values))
     assert proc.names.known(old).values == {}
 

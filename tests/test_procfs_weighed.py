@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gputop.collect.proc.metadata import Dossier
-from gputop.collect.proc.metadata_lane import Names, Wanted
+from gputop.collect.proc.metadata import ProcessMetadata
+from gputop.collect.proc.metadata_lane import MetadataLane, MetadataRequest
 from gputop.model import Identity
 from tests.fakeproc import FakeProc, proc, until
 
@@ -23,7 +23,7 @@ def test_pss_is_weighed(proc: FakeProc) -> None:
             f"{pid}/smaps_rollup",
             "5600-7ffd ---p 0 00:00 0  [rollup]\nRss:   1756 kB\nPss:     328 kB\nPss_Dirty: 1 kB\n",
         )
-    wanted = [Wanted(Identity(pid, 500_000), "python", weigh=True) for pid in (42, 43)]
+    wanted = [MetadataRequest(Identity(pid, 500_000), "python", weigh=True) for pid in (42, 43)]
 
     def weighed(pid: int) -> bool:
         proc.now_s += 0.06
@@ -38,14 +38,14 @@ def test_of_many_that_are_slow_to_weigh_none_waits_forever(monkeypatch: pytest.M
     """72 of them, 20 ms each: with 1 % of the time that is one every two seconds."""
     now, weighed = [100.0], Counter[int]()
 
-    def weigh(dossier: Dossier, tell: object) -> None:
+    def weigh(dossier: ProcessMetadata, tell: object) -> None:
         now[0] += 0.02
         weighed[dossier.identity.pid] += 1
 
-    monkeypatch.setattr(Dossier, "weigh", weigh)
-    monkeypatch.setattr(Dossier, "ask", lambda *_: None)
-    names = Names(clock=lambda: now[0])
-    wanted = [Wanted(Identity(pid, 1), "python", weigh=True) for pid in range(1, 73)]
+    monkeypatch.setattr(ProcessMetadata, "weigh", weigh)
+    monkeypatch.setattr(ProcessMetadata, "ask", lambda *_: None)
+    names = MetadataLane(clock=lambda: now[0])
+    wanted = [MetadataRequest(Identity(pid, 1), "python", weigh=True) for pid in range(1, 73)]
     while now[0] < 100 + 72 * 2 * 1.2:
         names.want(wanted)
         while not names._asks.empty():
@@ -60,7 +60,7 @@ def weighed(proc: FakeProc, pid: int) -> dict:
 
     def done() -> bool:
         proc.now_s += 0.06
-        proc.names.want([Wanted(Identity(pid, 500_000), "python", weigh=True, shm=True)])
+        proc.names.want([MetadataRequest(Identity(pid, 500_000), "python", weigh=True, shm=True)])
         values = proc.names.known(Identity(pid, 500_000)).values
         told = {missing.metric for missing in values.get("missing", ())}
         return "shm_total_bytes" in values or "shm_total_bytes" in told

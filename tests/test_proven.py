@@ -24,7 +24,7 @@ from gputop.proven.fixes import Fix, Outcome, advised, decoded, encoded
 from gputop.proven.measured import Measured, Spread, sample
 from gputop.proven.report import brief, is_faster, line, page, score, sentence
 from gputop.proven.runs import Run, differences, options
-from gputop.proven.store import KEPT_S, MOST, Behind, Store
+from gputop.proven.store import KEPT_S, MOST, BackgroundStore, Store
 from gputop.proven.watch import Watch, started_in
 from gputop.ui.look import ASCII, Look
 from tests.advised import drawn, fine, found, hot, update
@@ -367,7 +367,7 @@ def test_several_gputops_lose_nothing(state: Path) -> None:
 
 
 def test_read_only_nothing_is_made(state: Path) -> None:
-    behind = Behind(Store(writes=False))
+    behind = BackgroundStore(Store(writes=False))
     behind.refresh()
     behind.put(a_fix())
     behind.finish()
@@ -377,7 +377,7 @@ def test_read_only_nothing_is_made(state: Path) -> None:
 
 def test_nobody_waits_for_the_disk_and_what_it_says_is_used_when_it_comes(state: Path) -> None:
     store().put(a_fix(outcome=None, at_s=NOW_S))
-    behind = Behind(store())
+    behind = BackgroundStore(store())
     behind.refresh()
     behind.finish()
     assert [*behind.fixes.values()] == [a_fix(outcome=None)]
@@ -404,7 +404,7 @@ def test_it_can_be_switched_off_and_what_is_not_of_here_leaves_nothing() -> None
 def test_without_a_home_it_is_known_for_as_long_as_gputop_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/nowhere")
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
-    behind = Behind(Store())
+    behind = BackgroundStore(Store())
     behind.put(a_fix())
     behind.finish()
     assert [*behind.fixes.values()] == [a_fix()]

@@ -12,9 +12,9 @@ import pytest
 from gputop.demo import SCENARIOS, Demo
 from gputop.demo.generator import Pulse
 from gputop.diagnose.engine import Engine
-from gputop.diagnose.engine_state import Remembered
-from gputop.diagnose.gpu_tracker import Card
-from gputop.diagnose.phases import Known
+from gputop.diagnose.engine_state import EngineState
+from gputop.diagnose.gpu_tracker import GpuTracker
+from gputop.diagnose.phases import TrainerPhases
 from gputop.history import History
 from gputop.model import Gpu
 from tests.judged import LIMITS, Machine, found, judged
@@ -34,7 +34,7 @@ def test_the_rhythm_of_many_gpus_is_known_though_they_are_asked_about_less_often
 
 
 def test_a_card_that_began_something_else_is_described_before_those_whose_shape_is_only_old() -> None:
-    remembered = Remembered(cards={name: Card() for name in "ABCDE"})
+    remembered = EngineState(cards={name: GpuTracker() for name in "ABCDE"})
     gpu = Gpu(uuid="", index="0", name="H100", busy_percent=50.0)
     for second in range(30):
         for name, card in remembered.cards.items():
@@ -65,9 +65,9 @@ def test_what_holds_is_shown_however_rarely_somebody_looks_and_after_two_looks_a
     assert all(here for t, here in shown if t > since_s)
 
 
-def follow(machine: Machine, times: Iterable[float], interval_s: float) -> tuple[Known, int]:
+def follow(machine: Machine, times: Iterable[float], interval_s: float) -> tuple[TrainerPhases, int]:
     """What is known of its trainer after these looks, and how many phases began."""
-    remembered, history, began = Remembered(), History(), 0
+    remembered, history, began = EngineState(), History(), 0
     for t in times:
         frame = machine.frame(t)
         history.add(frame, interval_s)
@@ -107,7 +107,7 @@ def test_slower_work_with_gaps_is_a_phase(period_s: int) -> None:
 
 
 def test_the_rhythm_of_a_card_without_samples_is_known_though_frames_are_uneven() -> None:
-    card = Card()
+    card = GpuTracker()
     for second in range(120):
         gpu = Gpu(uuid="G", index="0", name="H100", busy_percent=90.0 if second % 20 < 10 else 10.0)
         card.add(gpu, second + (0.3 if second % 3 else 0.0))
@@ -137,7 +137,7 @@ def jittered(seconds: int, step_s: float = 1.0) -> Iterator[tuple[float, float]]
 
 @pytest.mark.parametrize("step_s", [0.3, 1.0, 4.5])
 def test_each_sample_of_the_driver_counts_once_whatever_the_clock_of_the_frames(step_s: float) -> None:
-    card, looks = Card(), list(jittered(24, step_s))
+    card, looks = GpuTracker(), list(jittered(24, step_s))
     for at_s, behind_s in looks:
         card.add(sampled(at_s, behind_s, float), at_s)
     taken = list(card._samples)
@@ -149,7 +149,7 @@ def test_each_sample_of_the_driver_counts_once_whatever_the_clock_of_the_frames(
 def test_steps_are_as_long_as_they_are_whatever_the_clock_of_the_frames(step_s: float) -> None:
     """On for 60 % of each step, as samples of a sixth of a second see it."""
     work = Pulse(step_s, 0.6)
-    card = Card()
+    card = GpuTracker()
 
     def busy(number: int) -> float:
         return 100 * (work.busy_s(number * SAMPLE_S) - work.busy_s((number - 1) * SAMPLE_S)) / SAMPLE_S

@@ -16,7 +16,7 @@ from gputop.model import Process
 from gputop.profile import dump, parse, report
 from gputop.profile.dump import ThreadStack
 from gputop.profile.ranks import compare
-from gputop.profile.store import Kept
+from gputop.profile.store import StoredProfile
 from gputop.trace.read import read
 from gputop.trace.verdict import View
 from gputop.ui.look import ASCII, PLAIN, Look
@@ -49,7 +49,7 @@ def profiled(stacks: str = STACKS, **meta: object) -> Content:
     profile = parse(stacks)
     profile.pid = 41207
     known = {"pid": 41207, "started_ticks": 7, "at_s": 1_795_185_127.0, "seconds": 10, "command": "python train.py"}
-    kept = Kept("/state/profiles/one", "one", {**known, **meta})
+    kept = StoredProfile("/state/profiles/one", "one", {**known, **meta})
     return of_profile_kept(profile, report.page(profile, "41207 python train.py"), kept)
 
 

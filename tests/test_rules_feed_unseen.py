@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gputop.diagnose.rules.feed.worker_timing import Teams
+from gputop.diagnose.rules.feed.worker_timing import WorkerTeams
 from gputop.finding_text import POSSIBLE
 from gputop.model import Frame, GpuShare, Missing, Pressure, Process, Role
 from tests.judged import UNTOLD, Machine, after, found, judged, sampled, silent
@@ -89,7 +89,7 @@ def worker(pid: int, age_s: float, parent: int = 100) -> Process:
 
 
 def test_workers_that_start_one_after_the_other_are_one_team_and_the_next_epochs_are_another() -> None:
-    teams, first = Teams(), [worker(pid, 500.0) for pid in range(200, 208)]
+    teams, first = WorkerTeams(), [worker(pid, 500.0) for pid in range(200, 208)]
     teams.look(first, 100.0, 5.0)
     teams.look([], 102.0, 5.0)
     for look in range(1, 5):  # one every two seconds, seen in the middle

@@ -12,9 +12,9 @@ import pytest
 from gputop.diagnose import Finding, Subject
 from gputop.diagnose.engine import Verdict
 from gputop.diagnose.merge import fold
-from gputop.diagnose.phases import Turn
+from gputop.diagnose.phases import PhaseChange
 from gputop.diagnose.rule import RULES, Level
-from gputop.diagnose.steadying import Steady, crit_after
+from gputop.diagnose.steadying import Steadying, crit_after
 from gputop.model import Frame, Host, Identity
 from tests.judged import LIMITS, Machine, judged
 
@@ -110,9 +110,9 @@ def of_trainer(rule: str, *, severity: Any = "warn", lost: float | None = 0.4, s
     return Finding(rule=rule, severity=severity, subject=subject, headline=rule, lost_share=lost, since_s=since_s)
 
 
-def shown_then(finding: Finding, turn: Turn, *, again: bool = False) -> list[float]:
+def shown_then(finding: Finding, turn: PhaseChange, *, again: bool = False) -> list[float]:
     """Seconds after a turn in which a finding that was on the screen is still there."""
-    steady, here = Steady(), []
+    steady, here = Steadying(), []
     for second in range(1, 120):
         if second == 61:
             steady.restart({Identity(1, 1): turn}, float(second), 1.0)
@@ -125,31 +125,33 @@ def shown_then(finding: Finding, turn: Turn, *, again: bool = False) -> list[flo
 @pytest.mark.parametrize(
     ("rule", "lost", "turn", "last"),
     [
-        ("starved-cpu-idle", 0.4, Turn(52.0, 50.0, 95.0), None),  # it cannot be
-        ("io-bound", 0.4, Turn(52.0, 50.0, 95.0), None),
-        ("gpu-bound-healthy", 0.0, Turn(52.0, 95.0, 30.0), None),
-        ("starved-cpu-idle", 0.4, Turn(52.0, 60.0, 20.0), 8),  # it may be, and does not hold once that is known
-        ("numa-misplacement", None, Turn(52.0, 50.0, 95.0), 8),
-        ("checkpoint-stall", 0.1, Turn(52.0, 50.0, 95.0), 44),  # it comes back
-        ("worker-respawn", 0.1, Turn(52.0, 50.0, 95.0), 44),
-        ("gmem-leak", None, Turn(52.0, 50.0, 95.0), 44),  # it is about something else
-        ("stack-vs-gpu", None, Turn(52.0, 50.0, 95.0), 44),
+        ("starved-cpu-idle", 0.4, PhaseChange(52.0, 50.0, 95.0), None),  # it cannot be
+        ("io-bound", 0.4, PhaseChange(52.0, 50.0, 95.0), None),
+        ("gpu-bound-healthy", 0.0, PhaseChange(52.0, 95.0, 30.0), None),
+        ("starved-cpu-idle", 0.4, PhaseChange(52.0, 60.0, 20.0), 8),  # it may be, and does not hold once that is known
+        ("numa-misplacement", None, PhaseChange(52.0, 50.0, 95.0), 8),
+        ("checkpoint-stall", 0.1, PhaseChange(52.0, 50.0, 95.0), 44),  # it comes back
+        ("worker-respawn", 0.1, PhaseChange(52.0, 50.0, 95.0), 44),
+        ("gmem-leak", None, PhaseChange(52.0, 50.0, 95.0), 44),  # it is about something else
+        ("stack-vs-gpu", None, PhaseChange(52.0, 50.0, 95.0), 44),
     ],
 )
-def test_what_does_not_hold_of_a_new_phase_leaves(rule: str, lost: float | None, turn: Turn, last: int | None) -> None:
+def test_what_does_not_hold_of_a_new_phase_leaves(
+    rule: str, lost: float | None, turn: PhaseChange, last: int | None
+) -> None:
     here = shown_then(of_trainer(rule, lost=lost), turn)
     assert (here[-1] if here else None) == pytest.approx(last, abs=1.5)
 
 
 def test_what_holds_of_the_new_phase_too_stays() -> None:
-    assert shown_then(of_trainer("starved-cpu-idle"), Turn(60.0, 60.0, 20.0), again=True) == list(range(59))
+    assert shown_then(of_trainer("starved-cpu-idle"), PhaseChange(60.0, 60.0, 20.0), again=True) == list(range(59))
 
 
 def test_a_finding_that_comes_back_after_every_phase_stays() -> None:
-    steady, shown = Steady(), []
+    steady, shown = Steadying(), []
     for second in range(1, 400):
         if second % 40 == 0:
-            steady.restart({Identity(1, 1): Turn(second - 10.0, 30.0, 95.0)}, float(second), 1.0)
+            steady.restart({Identity(1, 1): PhaseChange(second - 10.0, 30.0, 95.0)}, float(second), 1.0)
         holds = second % 40 >= 10
         shown.append(bool(steady.take([(of_trainer("starved-cpu-idle"), 20.0)] if holds else [], float(second), 1.0)))
     assert sum(before and not now for before, now in pairwise(shown)) == 2

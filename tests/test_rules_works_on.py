@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gputop.diagnose.engine import Verdict
-from gputop.diagnose.engine_state import Remembered
+from gputop.diagnose.engine_state import EngineState
 from gputop.history import History
 from gputop.model import Frame, GpuShare
 from tests.judged import Machine, after, found, hours
@@ -89,7 +89,7 @@ def test_its_figures_are_those_of_the_gpus_it_works_on() -> None:
 def test_while_all_of_them_wait_none_is_left() -> None:
     """The first one begins a second earlier, after more than half a minute."""
     frame = holds(pulse(60, 39, 21), *[pulse(60, 40, 20)] * 3)
-    remembered, history = Remembered(), History()
+    remembered, history = EngineState(), History()
     for second in range(300):
         history.add(frame(float(second)))
         remembered.add(frame(float(second)), history)

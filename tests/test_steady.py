@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from gputop.diagnose import Finding, Severity, Subject
-from gputop.diagnose.steadying import Steady
+from gputop.diagnose.steadying import Steadying
 
 
 def finding(severity: Severity, onset_s: float | None = None) -> Finding:
@@ -20,7 +20,7 @@ class Steadied:
     """A rule's answers, second by second."""
 
     def __init__(self, on_s: float = 30.0) -> None:
-        self.steady, self.on_s, self.now_s = Steady(), on_s, 0.0
+        self.steady, self.on_s, self.now_s = Steadying(), on_s, 0.0
 
     def run(self, seconds: int, holds: Callable[[int], bool] | bool = True, severity: Severity = "warn") -> list[float]:
         """The seconds at which it was on the screen."""
@@ -87,7 +87,7 @@ def test_one_bad_second_makes_nothing_worse() -> None:
 
 
 def test_what_its_rule_knows_to_have_begun_earlier_lasts_since_then() -> None:
-    steady = Steady()
+    steady = Steadying()
     for second in range(1, 31):
         shown = steady.take([(finding("warn", 100.0 + second), 20.0)], second, 1.0)
     assert shown[0].since_s == 130

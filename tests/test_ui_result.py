@@ -11,7 +11,7 @@ import pytest
 from gputop.actions.pyspy import STACK, Asked, StackResult
 from gputop.actions.torch_trace import Traced
 from gputop.profile import flame, parse, store
-from gputop.profile.store import COLLAPSED, FLAME, SPEEDSCOPE, Kept
+from gputop.profile.store import COLLAPSED, FLAME, SPEEDSCOPE, StoredProfile
 from gputop.trace.read import read
 from gputop.trace.verdict import View
 from gputop.ui.keys.declared import KEYS
@@ -47,7 +47,7 @@ async def press(stage: Stage, *ids: str) -> None:
 
 
 @pytest.fixture
-def profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kept:
+def profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StoredProfile:
     """A profile that is kept, with an earlier one of the same command."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     text = py_spy_file()
@@ -79,7 +79,7 @@ def traces(tmp_path: Path) -> Traced:
     return Traced(text="", good=True, files=tuple(paths), views=views)
 
 
-def test_keys_of_a_profile(profile: Kept) -> None:
+def test_keys_of_a_profile(profile: StoredProfile) -> None:
     async def scene(stage: Stage) -> None:
         assert "py-spy 10 s" in stage.lines[0]
         await press(stage, "view-2", "total")
@@ -145,7 +145,9 @@ def test_keys_of_traces(tmp_path: Path) -> None:
 
 def test_what_cannot_be_read_says_why(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
-        screen = screen_of(stage.app, Kept(str(tmp_path), "gone", {}), stage.app.look, stage.app.main.every_key)
+        screen = screen_of(
+            stage.app, StoredProfile(str(tmp_path), "gone", {}), stage.app.look, stage.app.main.every_key
+        )
         stage.app.push_screen(screen)
         await stage.until(lambda: "is not there" in stage.text or "No such" in stage.text, "the reason")
         await stage.press("escape")

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from gputop.collect.proc.gpu_processes import ProcessTable
-from gputop.collect.proc.metadata_lane import Names
+from gputop.collect.proc.metadata_lane import MetadataLane
 from gputop.collect.proc.reader import ProcessReader
 from gputop.model import Process
 from gputop.source import Interest
@@ -30,7 +30,7 @@ class Watch:
     """A reader of the real /proc with its names lane."""
 
     def __init__(self) -> None:
-        self.names = Names()
+        self.names = MetadataLane()
         self.names.start()
         self.reader = ProcessReader(names=self.names)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from threading import Event, Thread
 from typing import Protocol, TypeVar
 
-from gputop.actions.handles import Hold
+from gputop.actions.handles import Handles
 from gputop.actions.target import Rights
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Process
@@ -80,7 +80,7 @@ class Run:
         self._tell(self)
 
 
-def begin(title: str, hold: Hold, work: Callable[[Run], Result], tell: Callable[[Run], object]) -> Run:
+def begin(title: str, hold: Handles, work: Callable[[Run], Result], tell: Callable[[Run], object]) -> Run:
     """A run that keeps the hold open until it has ended."""
     hold.keep()
 
@@ -107,5 +107,5 @@ class Action(Protocol[Options]):
     def why_not(self, process: Process, rights: Rights) -> str | None:
         """Why it cannot be done to this process now, as one line; None if it can. Asks the kernel: about 0.1 ms."""
 
-    def run(self, hold: Hold, options: Options, tell: Callable[[Run], object]) -> Run:
+    def run(self, hold: Handles, options: Options, tell: Callable[[Run], object]) -> Run:
         """Begin to do it to what the hold has; returns at once."""

@@ -45,7 +45,7 @@ class Reach:
     why_not: str | None = None
 
 
-class Hold:
+class Handles:
     """The frozen subject of one dialog.
 
     `frame` and `process` are as they were, `tagged` are those who can be meant instead. `reaches` has the scopes that

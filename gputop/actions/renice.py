@@ -3,7 +3,7 @@
 setpriority has no pidfd form. So the process is checked by its pidfd before and after; a thread is checked after its
 turn, and if its number belongs to somebody else by then, that one gets back what it had.
 
-    hold = Hold(frame, process, rights)
+    hold = Handles(frame, process, rights)
     run = RENICE.run(hold, Niceness(10, Scope.LOADERS), tell)
     run.result.text                            # 9 processes have nice 10
     RENICE.run(hold, Niceness(1, relative=True), tell)   # one step, as a key does it
@@ -18,7 +18,7 @@ from threading import Lock
 
 from gputop import labels
 from gputop.actions.action import Result, Run, begin
-from gputop.actions.handles import Hold, Scope
+from gputop.actions.handles import Handles, Scope
 from gputop.actions.target import Declined, Outcome, Rights, Target, attempt, untouchable
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Process
@@ -55,7 +55,7 @@ class Renice:
         """Why its niceness cannot be changed: as for signals."""
         return untouchable(process, rights)
 
-    def run(self, hold: Hold, options: Niceness, tell: Callable[[Run], object]) -> Run:
+    def run(self, hold: Handles, options: Niceness, tell: Callable[[Run], object]) -> Run:
         """Give everybody in the scope this niceness; it is done when `run.result` is there."""
         return begin(f"nice {_said(options)} for {hold.process.pid}", hold, lambda _: _renice(hold, options), tell)
 
@@ -63,7 +63,7 @@ class Renice:
 RENICE = Renice()
 
 
-def _renice(hold: Hold, options: Niceness) -> Reniced:
+def _renice(hold: Handles, options: Niceness) -> Reniced:
     if not options.relative and not LOWEST <= options.nice <= HIGHEST:
         return Reniced(text=f"nothing changed: nice goes from {LOWEST} to {HIGHEST}", good=False)
     if why := hold.why_not(options.scope):

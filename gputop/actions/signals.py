@@ -9,7 +9,7 @@ from typing import Literal
 
 from gputop import labels, units
 from gputop.actions.action import Result, Run, begin
-from gputop.actions.handles import Hold, Scope
+from gputop.actions.handles import Handles, Scope
 from gputop.actions.target import Outcome, Rights, Target, attempt, untouchable
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Identity, Job, Process, Role
@@ -297,7 +297,7 @@ class Signal:
         """Why nothing can be sent to it: read-only, pid 1, a kernel thread, not verified, ended, somebody else's."""
         return untouchable(process, rights)
 
-    def run(self, hold: Hold, options: Order, tell: Callable[[Run], object]) -> Run:
+    def run(self, hold: Handles, options: Order, tell: Callable[[Run], object]) -> Run:
         """Send it to everybody in the scope, then watch until they have ended, stopped or gone on."""
         title = f"{options.choice.name} to {hold.process.pid}"
         return begin(title, hold, lambda run: _send(hold, options, run), tell)
@@ -306,14 +306,14 @@ class Signal:
 SIGNAL = Signal()
 
 
-def warnings(hold: Hold, scope: Scope, choice: Choice) -> tuple[str, ...]:
+def warnings(hold: Handles, scope: Scope, choice: Choice) -> tuple[str, ...]:
     """What a person should know before sending: who else is hit, and who will not do what is asked. Reads /proc."""
     said = list(_reactions(hold, scope, choice))
     chosen = {process.identity for process in hold.who(scope)}
     return (*consequences(hold.frame, chosen, choice.effect), *said)
 
 
-def _reactions(hold: Hold, scope: Scope, choice: Choice) -> Iterator[str]:
+def _reactions(hold: Handles, scope: Scope, choice: Choice) -> Iterator[str]:
     targets = [held for held in hold.held(scope) if isinstance(held, Target)]
     trainers = [target for target in targets if target.process.role is Role.TRAINER]
     # a loader does as its trainer does, but for a message that it was never told of
@@ -338,7 +338,7 @@ def _reacts(target: Target, choice: Choice) -> Iterator[str]:
         yield "waits in the kernel (state D): it may end only when that is over"
 
 
-def _send(hold: Hold, order: Order, run: Run) -> Signalled:
+def _send(hold: Handles, order: Order, run: Run) -> Signalled:
     choice = order.choice
     if choice.confirm and not order.confirmed:
         return Signalled(text=f"nothing sent: {choice.name} needs a second yes", good=False)
@@ -377,7 +377,7 @@ def _goal(choice: Choice) -> Goal:
     return "freeze" if choice.effect == "freeze" else "thaw" if choice.name == "CONT" else "end"
 
 
-def _only_tells(hold: Hold, choice: Choice) -> bool:
+def _only_tells(hold: Handles, choice: Choice) -> bool:
     """Whether it is a message, after which the process is expected to go on."""
     notebook = any(job.key == hold.process.job and job.launcher == "notebook" for job in hold.frame.jobs)
     return choice.name == "USR1" or (choice.effect == "interrupt" and notebook)

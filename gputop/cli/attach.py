@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gputop.model import Frame, Process
     from gputop.profile.ranks import Ranks
     from gputop.profile.stacks import Profile
-    from gputop.profile.store import Kept
+    from gputop.profile.store import StoredProfile
     from gputop.report import Page
 
 
@@ -219,7 +219,7 @@ def _profile_ranks(
         if why := answered(process, PROFILE.why_not, process, rights):
             raise Failure(why)
     results, code = together(PROFILE, frame, ranks, PROFILE.rights(rights), chosen)
-    done: list[tuple[Process, Page, Kept, Profile]] = []
+    done: list[tuple[Process, Page, StoredProfile, Profile]] = []
     for process, result in zip(ranks, results, strict=True):
         if isinstance(result, ProfileResult) and result.page and result.kept and result.profile:
             done.append((process, result.page, result.kept, result.profile))
@@ -232,7 +232,7 @@ def _profile_ranks(
 
 
 def _print_ranks(
-    args: argparse.Namespace, settings: Settings, done: Sequence[tuple[Process, Page, Kept, Profile]]
+    args: argparse.Namespace, settings: Settings, done: Sequence[tuple[Process, Page, StoredProfile, Profile]]
 ) -> None:
     """What the ranks say together, then each of them, and where it is kept."""
     from gputop.profile import ranks, report
@@ -254,7 +254,7 @@ def _print_ranks(
         _files(kept)
 
 
-def _files(kept: Kept) -> None:
+def _files(kept: StoredProfile) -> None:
     """Where it is, and what opens it."""
     from gputop.profile.store import COLLAPSED, FLAME, SPEEDSCOPE
 

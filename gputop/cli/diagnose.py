@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gputop.config import Settings
     from gputop.diagnose import Finding
     from gputop.diagnose.state import JobState
-    from gputop.export.diagnosis import Diagnosis, Gone
+    from gputop.export.diagnosis import Diagnosis, ResolvedFinding
     from gputop.model import Frame
     from gputop.monitor import Update
     from gputop.proven import Proofs
@@ -41,7 +41,7 @@ ACTIONS = ("stack", "profile", "trace")  # of steps, that a command of the same 
 
 
 @dataclass
-class Look:
+class DiagnosisSink:
     """A sink that keeps the last update, and what was found and is no more."""
 
     updates: int = 0
@@ -106,14 +106,14 @@ class Look:
                 since_s = known[2] if known else max(0.0, now_s - self.first_s - finding.since_s)
                 self.seen[key] = (finding, sentence(finding, update.frame), since_s, now_s - self.first_s)
 
-    def gone(self) -> tuple[Gone, ...]:
+    def gone(self) -> tuple[ResolvedFinding, ...]:
         """What was found and is no more, the oldest first."""
         from gputop.diagnose.subject_overlap import goes_on
-        from gputop.export.diagnosis import Gone
+        from gputop.export.diagnosis import ResolvedFinding
 
         now = self.last.findings if self.last else ()
         return tuple(
-            Gone(finding=finding, sentence=said, from_s=from_s, to_s=to_s)
+            ResolvedFinding(finding=finding, sentence=said, from_s=from_s, to_s=to_s)
             for finding, said, from_s, to_s in self.seen.values()
             if not goes_on(finding, now)
         )
@@ -146,7 +146,7 @@ def diagnose(args: argparse.Namespace, settings: Settings) -> int:
     monitor = Monitor(source, settings.thresholds, through=only_names(args))
     without = (lambda: _say_no_gpu(seconds)) if live else None
     proofs = follow_fixes(monitor, remember=settings.remember, readonly=settings.readonly)
-    look = Look(judged=lambda: monitor.judged_s, without_gpus=without, pid=args.pid)
+    look = DiagnosisSink(judged=lambda: monitor.judged_s, without_gpus=without, pid=args.pid)
     look.compared = lambda: proofs.pending if proofs else ""
     try:
         ended = follow(monitor, look, seconds, longer=look.longer)
@@ -167,7 +167,7 @@ def _say_no_gpu(seconds: float | None) -> None:
     sys.stderr.write(f"gputop: there is no GPU to look at: only the rules about the machine itself go on{so_long}\n")
 
 
-def _found(look: Look, label: str, pid: int | None, proofs: Proofs | None) -> Diagnosis:
+def _found(look: DiagnosisSink, label: str, pid: int | None, proofs: Proofs | None) -> Diagnosis:
     """What it comes to, about all or about one process."""
     from gputop.export.diagnosis import Diagnosis, about
     from gputop.export.format import redacted

@@ -28,7 +28,7 @@ from gputop.safe.text import clean
 
 if TYPE_CHECKING:
     from gputop.config import Settings
-    from gputop.lab.child import Trouble
+    from gputop.lab.child import NotMeasured
     from gputop.report import Page
 
 _LONGEST = 400  # characters of what a child says
@@ -130,17 +130,17 @@ class Asked:
 
 def run(asked: Asked, settings: Settings, facts: Mapping[str, Any], measure: Callable[[dict[str, Any]], None]) -> int:
     """Measure, print what was reached, and keep it. `facts` of the host are in the result from the beginning."""
-    from gputop.lab.child import Trouble
+    from gputop.lab.child import NotMeasured
 
     experiment, factory = asked.experiment, asked.factory
     result: dict[str, Any] = {"version": 1, "gputop": __version__, "at_s": time.time(), "factory": factory.name}
     result |= {"args": list(factory.args), "python": asked.python, "of": _identity(asked.args.from_pid), **facts}
-    trouble: Trouble | None = None
+    trouble: NotMeasured | None = None
     code = OK
     terminal.on_ending(interrupt)  # or what a child hangs in would outlive us
     try:
         measure(result)
-    except Trouble as error:
+    except NotMeasured as error:
         trouble, code = error, FAILED
         result["ended"] = f"{asked.at}: {clean(str(error), _LONGEST)}"
     except Interrupted as error:

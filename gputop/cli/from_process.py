@@ -47,7 +47,7 @@ _PLACES_S = 5.0  # for the folders that a process names
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class ProcessFacts:
     """What was seen of a process; None where it was not."""
 
     pid: int
@@ -68,7 +68,9 @@ class Seen:
         return self.file or self.module or "train.py"
 
 
-def filled(args: argparse.Namespace, settings: Settings, kind: str, words: tuple[str, ...], sketch: str) -> Seen | None:
+def filled(
+    args: argparse.Namespace, settings: Settings, kind: str, words: tuple[str, ...], sketch: str
+) -> ProcessFacts | None:
     """Take over what a process tells, where one was named; Failure, after a sketch, where no function was.
 
     `words` are in the names of functions that may be meant, `sketch` is one where there is none.
@@ -88,7 +90,7 @@ def filled(args: argparse.Namespace, settings: Settings, kind: str, words: tuple
     return seen
 
 
-def _seen(args: argparse.Namespace, settings: Settings) -> Seen:
+def _seen(args: argparse.Namespace, settings: Settings) -> ProcessFacts:
     from gputop.agent_client import environment, root
     from gputop.cli.process import aimed, ranked
     from gputop.collect.jobs.launchers import program
@@ -109,7 +111,7 @@ def _seen(args: argparse.Namespace, settings: Settings) -> Seen:
     except NoAnswer:
         raise Failure(f"--from {process.pid}: its folder does not answer: a dead mount?") from None
     return replace(
-        Seen(
+        ProcessFacts(
             pid=process.pid,
             python=python,
             folder=folder,
@@ -155,7 +157,7 @@ def _variables(said: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 def _inside(process: Process, rights: Rights) -> dict[str, Any]:
     """What only its agent knows."""
     from gputop.actions.target import Refusal, aim
-    from gputop.agent_client import Lost, NoAgent, connect
+    from gputop.agent_client import AgentLost, NoAgent, connect
 
     target = aim(process, rights, {})
     if isinstance(target, Refusal):
@@ -168,7 +170,7 @@ def _inside(process: Process, rights: Rights) -> dict[str, Any]:
             agent.close()
     except NoAgent:
         return {"agent": "it has no agent; `gputop run` starts one with it"}
-    except Lost as lost:
+    except AgentLost as lost:
         return {"agent": str(lost)}
     finally:
         target.close()
@@ -179,7 +181,7 @@ def _inside(process: Process, rights: Rights) -> dict[str, Any]:
     return {**numbers, "model": clean(name, 60) if isinstance(name, str) and name else None}
 
 
-def _said(seen: Seen) -> Iterator[str]:
+def _said(seen: ProcessFacts) -> Iterator[str]:
     """A line for what is taken over, one for what the agent knows, one for each thing that is not known."""
     what = seen.file or (f"module {seen.module}" if seen.module else None)
     known = (("Python", seen.python), ("folder", seen.folder), ("script", what))
@@ -200,7 +202,7 @@ def _said(seen: Seen) -> Iterator[str]:
     yield ", ".join(each for each in inside if each) or "its agent sees no DataLoader and no model"
 
 
-def _sketched(seen: Seen, kind: str, words: tuple[str, ...], sketch: str) -> None:
+def _sketched(seen: ProcessFacts, kind: str, words: tuple[str, ...], sketch: str) -> None:
     """Name the functions of its script that may be meant, else print one; then say that there was none."""
     tree = _parsed(seen)
     may = list(_functions(tree, words)) if tree is not None else []
@@ -220,7 +222,7 @@ def _sketched(seen: Seen, kind: str, words: tuple[str, ...], sketch: str) -> Non
     raise Failure(f"{_UNSEEN}: write one as above, then {then}", USAGE)
 
 
-def _parsed(seen: Seen) -> ast.Module | None:
+def _parsed(seen: ProcessFacts) -> ast.Module | None:
     """Its script, read and never run; None where it cannot be."""
     from gputop.safe.deadline import NoAnswer, within
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputop.cli.options import OK, USAGE, Command, Failure, Names
+from gputop.cli.options import OK, USAGE, Command, Failure, Suggestions
 from gputop.safe.text import clean
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _rules_arguments(rules: argparse.ArgumentParser) -> None:
         "rule",
         nargs="?",
         metavar="RULE",
-        choices=Names(_rules),
+        choices=Suggestions(_rules),
         help="one rule in full, by its id or number (R05); without it, all",
     )
 
@@ -71,7 +71,11 @@ def _rules() -> Iterable[str]:
 
 def _docs_arguments(docs: argparse.ArgumentParser) -> None:
     docs.add_argument(
-        "topic", nargs="?", metavar="TOPIC", choices=Names(_topics), help="one page; without it, the list of pages"
+        "topic",
+        nargs="?",
+        metavar="TOPIC",
+        choices=Suggestions(_topics),
+        help="one page; without it, the list of pages",
     )
 
 

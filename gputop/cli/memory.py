@@ -14,7 +14,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from gputop import __version__
-from gputop.agent_client import Agent, Lost
+from gputop.agent_client import Agent, AgentLost
 from gputop.cli import experiment
 from gputop.cli.experiment import Asked, Experiment, whole_number
 from gputop.cli.options import FAILED, OK, USAGE, Command, Failure, lasting, plain
@@ -83,7 +83,7 @@ def inside(
             raise Failure(f"the agent in {target.pid} does not tell of memory: it is of an older gputop")
         told = said.get("memory")
         if not isinstance(told, dict):
-            raise Lost("the agent says what cannot be understood")
+            raise AgentLost("the agent says what cannot be understood")
         censuses, since = censuses + census, 0 if census else since + 1
         watched.hear(told)
         yield watched
@@ -91,7 +91,7 @@ def inside(
         if passed_s >= max(limit_s, _LATEST_S) or (done >= 1.0 and enough):
             return
         if target.ended():
-            raise Lost("it has ended")
+            raise AgentLost("it has ended")
         time.sleep(_APART_S)
 
 
@@ -102,7 +102,7 @@ def outside(source: Source, watched: Watched, process: Process, seconds: float, 
         first_s = frame.mono_s if first_s is None else first_s
         found = frame.by_identity.get(process.identity)
         if found is None or found.unseen is not None:
-            raise Lost("it has ended")
+            raise AgentLost("it has ended")
         watched.look(found, frame, live=live)
         yield watched
         if frame.mono_s - first_s >= seconds:
@@ -249,7 +249,7 @@ def _sites(file: Path, steps: int) -> list[dict[str, Any]] | None:
 def _running(args: argparse.Namespace, settings: Settings, frame: Frame, process: Process, rights: Rights) -> int:
     """By the agent in it, where there is one; Ctrl+C ends it, and what was sampled is told."""
     from gputop import labels
-    from gputop.agent_client import Lost
+    from gputop.agent_client import AgentLost
     from gputop.safe.text import clean
 
     watched = Watched(process, frame)
@@ -260,7 +260,7 @@ def _running(args: argparse.Namespace, settings: Settings, frame: Frame, process
     try:
         for _ in _sampled(args, settings, frame, process, rights, watched, result):
             pass
-    except Lost as lost:
+    except AgentLost as lost:
         code, result["ended"] = FAILED, str(lost)
     except experiment.Interrupted as error:
         code, result["ended"] = 128 + error.number, "interrupted"

@@ -119,7 +119,7 @@ def file(parser: argparse._ActionsContainer, *names: str, metavar: str, help: st
     setattr(action, "complete", FILES)  # noqa: B010  the type lacks it
 
 
-class Names:
+class Suggestions:
     """What a shell offers for an argument; that a name is none of them is said by the command, in better words."""
 
     def __init__(self, find: Callable[[], Iterable[str]]) -> None:

@@ -36,7 +36,7 @@ _JOINS = (("join", "multiprocessing/process.py"), ("join", "multiprocessing/spaw
 Cpu = Callable[[Sequence[int]], dict[int, float]]
 
 
-class Below(NamedTuple):
+class ProgramsBelow(NamedTuple):
     """The programs below a process that do its work, the busiest first; those of which it cannot be told."""
 
     work: tuple[Process, ...] = ()
@@ -45,7 +45,7 @@ class Below(NamedTuple):
 
 def workers(
     frame: Frame, process: Process, cpu: Cpu | None = None, joining: Callable[[], bool] = lambda: False
-) -> Below:
+) -> ProgramsBelow:
     """What of the programs below a process does its work; none where it does that itself.
 
     A process on a GPU, and one with torch that works, is a trainer itself. One with torch that waits may train as
@@ -57,7 +57,7 @@ def workers(
     from gputop.collect.jobs.ancestry import Tree
 
     if process.gpus or process.unseen is not None:
-        return Below()
+        return ProgramsBelow()
     tree = Tree({one.pid: one.parent_pid for one in frame.processes if one.unseen is None})
     # what runs gputop, as a login shell, is no job of its own
     ours = {os.getpid(), *tree.above(os.getpid()), *tree.below([os.getpid()])}
@@ -71,18 +71,18 @@ def workers(
     torch = {one.pid for one in programs if _TORCH in mapped(one.pid)}
     chosen = [one for one in programs if one.gpus] or [one for one in programs if one.pid in torch] or programs
     if not chosen or (own and not any(one.gpus or one.pid in torch for one in chosen)):
-        return Below()
+        return ProgramsBelow()
     measured = _measured([process.pid, *(one.pid for one in chosen)], cpu or used, _TRIES if trains else 1)
     busy = [one for one in chosen if measured.get(one.pid, 0.0) >= _WAITS_S]
     if trains:
         if measured.get(process.pid, _WAITS_S) >= _WAITS_S or _has_loaders(by_pid):
-            return Below()
+            return ProgramsBelow()
         if not (steps or chosen == busy[:1] or joining()):
-            return Below(perhaps=tuple(chosen))
+            return ProgramsBelow(perhaps=tuple(chosen))
         if busy and not steps:  # beside them may be one that only holds a queue
             chosen = [one for one in chosen if measured.get(one.pid, 0.0) > 0]
     outer = [one for one in chosen if {other.pid for other in chosen}.isdisjoint(tree.above(one.pid))]
-    return Below(tuple(sorted(outer, key=lambda one: -measured.get(one.pid, 0.0))))
+    return ProgramsBelow(tuple(sorted(outer, key=lambda one: -measured.get(one.pid, 0.0))))
 
 
 def _programs(below: Mapping[int, Process]) -> list[Process]:
@@ -274,7 +274,7 @@ def _working(frame: Frame, process: Process) -> Sequence[Process]:
     return _below(frame, process).work
 
 
-def _below(frame: Frame, process: Process, joining: Callable[[], bool] = lambda: False) -> Below:
+def _below(frame: Frame, process: Process, joining: Callable[[], bool] = lambda: False) -> ProgramsBelow:
     """The programs below a process that do its work; a read of what they map may hang."""
 
     return answered(process, partial(workers, joining=joining), frame, process)
@@ -321,13 +321,13 @@ def _pids(processes: Sequence[Process]) -> str:
 
 def _joins(frame: Frame, process: Process, rights: Rights) -> bool:
     """Whether the main thread of a process just waits for others to end; False where its stack cannot be read."""
-    from gputop.actions import Hold
+    from gputop.actions import Handles
     from gputop.actions.pyspy import STACK, Asked, StackResult
 
     if STACK.why_not(process, rights):
         return False
     arrived: SimpleQueue[Run] = SimpleQueue()
-    hold = Hold(frame, process, STACK.rights(rights))
+    hold = Handles(frame, process, STACK.rights(rights))
     run = STACK.run(hold, Asked(), arrived.put)
     hold.close()
     try:
@@ -397,13 +397,13 @@ def together(
     action: Action[Any], frame: Frame, processes: Sequence[Process], rights: Rights, options: Any
 ) -> tuple[list[Result], int]:
     """The same on several processes at once; a result for each."""
-    from gputop.actions import Hold
+    from gputop.actions import Handles
 
     arrived: SimpleQueue[Run | int] = SimpleQueue()
     on_ending(lambda number, _: arrived.put(number))
     runs = []
     for process in processes:
-        hold = Hold(frame, process, rights)
+        hold = Handles(frame, process, rights)
         runs.append(action.run(hold, options, arrived.put))
         hold.close()
     ended = 0

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputop.cli.options import OK, USAGE, Command, Failure, Names, file
+from gputop.cli.options import OK, USAGE, Command, Failure, Suggestions, file
 from gputop.safe.text import clean
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _scaffold_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _recipe_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "name", nargs="?", metavar="NAME", choices=Names(_recipes), help="one part in full; without it, the list"
+        "name", nargs="?", metavar="NAME", choices=Suggestions(_recipes), help="one part in full; without it, the list"
     )
 
 

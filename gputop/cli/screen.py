@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, MutableMapping
 from queue import Queue
 from typing import TYPE_CHECKING
 
-from gputop.cli.options import OK, USAGE, Command, Failure, Names, no_commands, only_names, plain
+from gputop.cli.options import OK, USAGE, Command, Failure, Suggestions, no_commands, only_names, plain
 from gputop.cli.sources import is_recorded, open_source, say_damage, uncollected
 
 if TYPE_CHECKING:
@@ -62,7 +62,12 @@ def demo(args: argparse.Namespace, settings: Settings) -> int:
 
 def _demo_arguments(demo: argparse.ArgumentParser) -> None:
     demo.add_argument(
-        "name", nargs="?", default="showcase", metavar="NAME", choices=Names(_scenarios), help="which one (showcase)"
+        "name",
+        nargs="?",
+        default="showcase",
+        metavar="NAME",
+        choices=Suggestions(_scenarios),
+        help="which one (showcase)",
     )
     demo.add_argument("--list", action="store_true", help="name them all")
 

@@ -28,7 +28,7 @@ class _Question(Generic[T]):
         self.answered = Event()
 
 
-class Questions(Generic[T]):
+class PendingAnswers(Generic[T]):
     """Answers by key, each renewed from time to time; never more than one question under way for a key."""
 
     def __init__(self, ask: Callable[[str], T], every_s: float = 30.0) -> None:
@@ -127,7 +127,7 @@ class _Worker:
         self.stopped = False
 
 
-class Crew:
+class ReaderPool:
     """Does the jobs it is asked for, on one thread and one more for each job that was ever late.
 
     A job that hangs is not begun again before it returns, and nothing joins its thread.
@@ -224,7 +224,7 @@ class Crew:
 ASIDE_LATE_S = 5.0
 
 
-class Aside:
+class BackgroundReader:
     """A reader beside another one. What it keeps for that one is swapped whole, as they are read by two threads."""
 
     fills: tuple[str, ...] = ()

@@ -62,7 +62,7 @@ def why(error: OSError) -> Reason | Literal["gone"]:
     return _REASONS.get(error.errno, "lost")
 
 
-class Shelf:
+class FdCache:
     """Room for files of /proc that stay open: to open and close one costs more than to read it.
 
     Only the kernel's own files may stay open. It answers each read anew, for the process that was there when the file
@@ -78,12 +78,12 @@ class Shelf:
         self.room = 0 if root != "/proc" else max(0, min(self.MOST, (soft - self.OTHERS) // 2))
 
 
-class Kept:
+class CachedFile:
     """One file that is read again and again, open in between where the shelf has room."""
 
     __slots__ = ("_fd", "_path", "_shelf")
 
-    def __init__(self, path: str, shelf: Shelf) -> None:
+    def __init__(self, path: str, shelf: FdCache) -> None:
         self._path, self._shelf = path, shelf
         self._fd = -1
 

@@ -16,7 +16,7 @@ from gputop.collect.jobs.groups import Jobs
 from gputop.collect.lane import pause
 from gputop.collect.nvml.lane import GpuLane
 from gputop.collect.proc.lane import ProcessLane
-from gputop.collect.proc.metadata_lane import Names
+from gputop.collect.proc.metadata_lane import MetadataLane
 from gputop.collect.proc.reader import ProcessReader, ProcessTable, with_shares
 from gputop.collect.step_meters import MeterLane
 from gputop.model import Detail, Frame, Identity, Missing, Note
@@ -59,7 +59,7 @@ class Live:
         self.interest = Interest()
         self._gpus = GpuLane(interval_s, gpm, nvml)
         self._clock, self._cpu_clock = clock, cpu_clock  # of what this program costs
-        self._names = Names(proc)
+        self._names = MetadataLane(proc)
         self._reader = ProcessReader(proc, names=self._names, sys=sys)
         self._processes = ProcessLane(self._reader, self._read_processes)
         self._host = HostReader(proc, sys)

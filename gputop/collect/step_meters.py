@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from gputop.agent_client import Agent, Lost, NoAgent, connect, listening, present
+from gputop.agent_client import Agent, AgentLost, NoAgent, connect, listening, present
 from gputop.collect.common_steps import KEPT, Numbered, OneStep, compared
 from gputop.collect.lane import Lane
 from gputop.model import Identity, Job, Noted, Process, Role, SlowStep
@@ -130,7 +130,7 @@ class MeterLane:
                 known = max(self._singly.get(identity, ()), default=0)
                 agent.ask("steps", since=known if len(self._agents) > 1 else _NONE_SINGLY)
                 waiting[agent] = identity
-            except Lost:
+            except AgentLost:
                 self._lose(identity)
         found = self._answers(waiting)
         self.stepping = frozenset(
@@ -165,7 +165,7 @@ class MeterLane:
                             waiting.pop(agent, None)
                         elif "error" in told:  # an agent of an older gputop, which has no meter
                             waiting.pop(agent, None)
-                except Lost:
+                except AgentLost:
                     waiting.pop(agent, None)
                     self._lose(identity)
         return found

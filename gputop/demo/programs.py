@@ -180,7 +180,7 @@ class _Now(NamedTuple):
     shm_used: int | None  # of its own /dev/shm: batches come and go
 
 
-class Crew:
+class JobProcesses:
     """The processes of one job; `tenants` are its places on the GPUs, by GPU index."""
 
     def __init__(self, server: Server, job: Job, tenants: dict[int, Tenant]) -> None:

@@ -12,7 +12,7 @@ from gputop.demo.bystanders import hide, notes, others
 from gputop.demo.details import detail
 from gputop.demo.gpu import Slot, Tenant
 from gputop.demo.machine import host
-from gputop.demo.programs import Crew
+from gputop.demo.programs import JobProcesses
 from gputop.demo.results import Tool, result
 from gputop.demo.server import Job, Scenario
 from gputop.model import Detail, Fact, Frame, Host, Identity, Missing, Noted, Process, Role
@@ -61,7 +61,7 @@ class Demo:
         self._found: tuple[tuple[Process, ...], tuple[Process, ...]] = ((), ())
         server = scenario.server
         self._slots = tuple(Slot(server, card) for card in server.cards)
-        self._crews = tuple(Crew(server, job, self._tenants(job)) for job in server.jobs)
+        self._crews = tuple(JobProcesses(server, job, self._tenants(job)) for job in server.jobs)
 
     def stage(self, name: str) -> None:
         """Play another scenario, from its opening on."""
@@ -108,7 +108,7 @@ class Demo:
 
         return replace(process, metered=True, noted=(loss(t),), non_finite=loss(nan_s) if t >= nan_s else None)
 
-    def _facts(self, crew: Crew, t: float) -> Iterator[Fact]:
+    def _facts(self, crew: JobProcesses, t: float) -> Iterator[Fact]:
         """What somebody's profile has shown of the first job."""
         for from_s, name, text, share in self.scenario.server.seen_inside:
             if t >= from_s:

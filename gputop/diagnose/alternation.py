@@ -13,7 +13,7 @@ from gputop.diagnose.finding import Evidence
 from gputop.diagnose.starvation import oversubscribed, waits_for_cpu
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
-from gputop.diagnose.wchan import Wait, asleep
+from gputop.diagnose.wchan import Wait, sleeping_threads
 
 _TABLE = "alternation"
 _WINDOW_S = 30.0
@@ -86,7 +86,7 @@ def _sleeps_elsewhere(view: View, trainer: Trainer) -> bool:
         return True
     if max(blocked or 0.0, delayed or 0.0) >= 100 * view.limit("starved.blocked"):
         return True
-    most = asleep(view, trainer).most(*Wait)
+    most = sleeping_threads(view, trainer).most(*Wait)
     return most is not None and most[1] >= view.limit(f"{_TABLE}.elsewhere")
 
 
@@ -100,7 +100,7 @@ def _may_receive(view: View, trainer: Trainer) -> bool:
     work = (trainer.main or 0.0) - (trainer.duty or 0.0)  # what is left of it if it spins
     spins = (trainer.main or 0.0) >= view.limit(f"{_TABLE}.spins") * (trainer.duty or 0.0)
     reads = (trainer.taken or 0.0) >= view.limit("loader-in-main.read_bytes_per_s")
-    doubt = spins and work < trainer.lost / 2 and not reads and not asleep(view, trainer).seen
+    doubt = spins and work < trainer.lost / 2 and not reads and not sleeping_threads(view, trainer).seen
     return received >= view.limit("starved.quiet_bytes_per_s" if doubt else "starved.receives_bytes_per_s")
 
 

@@ -74,7 +74,7 @@ class Contended:
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Crowd:
+class ThreadCrowd:
     """Trainers with a pool of threads each, these threads together, and the CPUs that they share, where known."""
 
     trainers: Sequence[Trainer]
@@ -87,7 +87,7 @@ class Contention:
     """All of it on one machine at one look."""
 
     found: tuple[Contended, ...] = ()
-    pools: Crowd | None = None  # of compute threads, however many these are
+    pools: ThreadCrowd | None = None  # of compute threads, however many these are
     crowded: bool = False  # they are more than the CPUs can take
     loaders: tuple[Trainer, ...] = ()  # trainers whose loaders fill all CPUs together
     unknown: frozenset[Identity] = frozenset()  # trainers of which nobody knows whether they wait
@@ -294,7 +294,7 @@ def _command(processes: Sequence[Process], by_pid: Mapping[int, Process], resour
     return heads[max(sums, key=lambda identity: sums[identity])]
 
 
-def _pools(view: View) -> Crowd | None:
+def _pools(view: View) -> ThreadCrowd | None:
     """All trainers with a pool of threads, where there are two or more; many single threads are none."""
     least = view.limit("threads-host.pool")
     warm = [trainer for trainer in view.vectors() if trainer.warm and not _single(trainer)]
@@ -303,7 +303,7 @@ def _pools(view: View) -> Crowd | None:
         return None
     cpus = united_cpus([part(trainer.process) for trainer in pools], view.frame.host.cpus_total)
     threads = sum(trainer.compute_threads or 0.0 for trainer in pools)
-    return Crowd(pools, threads, None if cpus is None else max(1.0, cpus))
+    return ThreadCrowd(pools, threads, None if cpus is None else max(1.0, cpus))
 
 
 def _single(trainer: Trainer) -> bool:
@@ -312,13 +312,13 @@ def _single(trainer: Trainer) -> bool:
     return trainer.process.omp_threads == 1 and not 1 < each_cpu <= (trainer.compute_threads or 0.0)
 
 
-def waited(crowd: Crowd) -> float | None:
+def waited(crowd: ThreadCrowd) -> float | None:
     """Share of their time that the threads of a crowd wait for a CPU."""
     waits = [trainer.run_wait for trainer in crowd.trainers if trainer.run_wait is not None]
     return sum(waits) / len(waits) if waits else None
 
 
-def _crowded(view: View, crowd: Crowd | None, limits: _Limits) -> bool:
+def _crowded(view: View, crowd: ThreadCrowd | None, limits: _Limits) -> bool:
     """Whether threads of several trainers wait for each other."""
     warm = [trainer for trainer in view.vectors() if trainer.warm]
     if crowd is None or crowd.cpus is None or any(one.compute_threads is None or one.allowed is None for one in warm):

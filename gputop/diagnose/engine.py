@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from gputop.diagnose import testimony
 from gputop.diagnose.contention import Contention, contention
-from gputop.diagnose.engine_state import Remembered
+from gputop.diagnose.engine_state import EngineState
 from gputop.diagnose.finding import Abstained, Class, Finding
 from gputop.diagnose.limits import Limits, Tables
 from gputop.diagnose.merge import fold, together
 from gputop.diagnose.rule import Rule
-from gputop.diagnose.steadying import OFF_FACTOR, Steady, crit_after
+from gputop.diagnose.steadying import OFF_FACTOR, Steadying, crit_after
 from gputop.diagnose.verify import verified
 from gputop.diagnose.view import View, subject_of
 from gputop.diagnose.workload_class import Answers, classes
@@ -78,7 +78,7 @@ class Engine:
 
     def forget(self) -> None:
         """Begin anew: what comes next is of another time."""
-        self._remembered, self._steady = Remembered(), Steady(self._window_s, self._crit_s)
+        self._remembered, self._steady = EngineState(), Steadying(self._window_s, self._crit_s)
         self._seen: tuple[Frame, Frame] | None = None  # the newest frame as it came, and as rules see it
         self._judged_s: float | None = None
         self._pace_s = EVERY_S  # between the last two looks

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gputop.diagnose import neighbours
-from gputop.diagnose.gpu_tracker import FRESH_S, Card
+from gputop.diagnose.gpu_tracker import FRESH_S, GpuTracker
 from gputop.diagnose.gpu_turns import Turns, turns
 from gputop.diagnose.job_tree import TREE, added_up, compiles, key, members
 from gputop.diagnose.pauses import pieces
-from gputop.diagnose.phases import Known, Turn, any_work
+from gputop.diagnose.phases import PhaseChange, TrainerPhases, any_work
 from gputop.diagnose.running_means import Followed, Sums
 from gputop.diagnose.substitutes import Substitutes
 from gputop.history import GPU, HOST, History, Key
@@ -41,21 +41,23 @@ class Note:
 
 
 @dataclass(slots=True)
-class Remembered:
+class EngineState:
     """All of it. Forgotten when a recording is taken back."""
 
-    cards: dict[str, Card] = field(default_factory=dict)
-    trainers: dict[Identity, Known] = field(default_factory=dict)
+    cards: dict[str, GpuTracker] = field(default_factory=dict)
+    trainers: dict[Identity, TrainerPhases] = field(default_factory=dict)
     trees: dict[Identity, list[Process]] = field(default_factory=dict)
     tenants: dict[str, list[Process]] = field(default_factory=dict)  # who computes on a GPU
     drawing: frozenset[str] = frozenset()  # GPUs on which somebody draws: a desktop always works a little
     notes: dict[tuple[str, Key], Note] = field(default_factory=dict)
-    restarted: dict[Identity, Turn] = field(default_factory=dict)  # whose phase began since rules were asked last
+    restarted: dict[Identity, PhaseChange] = field(
+        default_factory=dict
+    )  # whose phase began since rules were asked last
     substitutes: Substitutes = field(default_factory=Substitutes)
     highest_mhz: dict[str, float] = field(default_factory=dict)  # SM clock of GPUs, by uuid
     listed_s: dict[str, float] = field(default_factory=dict)  # mono time at which a GPU was listed last, oldest first
     sums: Sums = field(default_factory=Sums)  # of GPUs, trees and the host, by their key in the history
-    uses: dict[str, neighbours.Row] = field(default_factory=dict)  # what each group of processes takes
+    uses: dict[str, neighbours.GroupRow] = field(default_factory=dict)  # what each group of processes takes
     looked: bool = False
     first_s: float | None = None  # mono time of the first frame
     newest_s: float | None = None
@@ -77,7 +79,7 @@ class Remembered:
             if gpu.sm_clock_max_mhz is not None:
                 self.highest_mhz[gpu.uuid] = gpu.sm_clock_max_mhz
             if gpu.condition == "ok" and gpu.age_s == 0:
-                self.cards.setdefault(gpu.uuid, Card()).add(gpu, frame.mono_s)
+                self.cards.setdefault(gpu.uuid, GpuTracker()).add(gpu, frame.mono_s)
                 followed.append((gpu.uuid, GPU.names, GPU.values(gpu)))
         if frame.processes:
             self.trees, self.tenants, self.drawing = members(frame), _tenants(frame), _drawing(frame)
@@ -175,7 +177,7 @@ class Remembered:
             known = self.trainers[one]
             if (known.turns and known.turns.uuids) != (found and found.uuids):
                 known.begin(now_s)  # its means were of something else
-                self.restarted[one] = Turn(now_s)
+                self.restarted[one] = PhaseChange(now_s)
             known.turns = found
 
     def note(self, rule: str, subject: Key, now_s: float) -> dict[str, Any]:
@@ -204,7 +206,7 @@ class Remembered:
         known.touched = any_work(touches)
         if known.work(values, stands_for_s):
             known.begin(frame.mono_s)  # means of before are those of more GPUs
-            self.restarted[trainer.identity] = Turn(frame.mono_s)
+            self.restarted[trainer.identity] = PhaseChange(frame.mono_s)
         if known.turns is not None:
             mean, gpus = _together(frame, known.turns), []
         else:
@@ -216,10 +218,10 @@ class Remembered:
             known.pauses.take(piece)
         return mean
 
-    def _known(self, now_s: float, trainer: Process) -> Known:
+    def _known(self, now_s: float, trainer: Process) -> TrainerPhases:
         known = self.trainers.get(trainer.identity)
         if known is None:
-            known = self.trainers[trainer.identity] = Known(phase_s=now_s, first_s=now_s, watched_s=now_s)
+            known = self.trainers[trainer.identity] = TrainerPhases(phase_s=now_s, first_s=now_s, watched_s=now_s)
             if not self.looked:
                 # it was there before anybody looked: it does what it does since it started
                 known.phase_s = now_s - (trainer.age_s or 0.0)
@@ -229,7 +231,7 @@ class Remembered:
             # a driver that opens slowly names only then who has long been there
             late = self.gpus_s is not None and now_s - self.gpus_s <= _OPENS_S
             known.context_s = min(now_s, known.phase_s) if late else now_s
-            self.restarted[trainer.identity] = Turn(-math.inf)  # whether it has one can be judged at once
+            self.restarted[trainer.identity] = PhaseChange(-math.inf)  # whether it has one can be judged at once
         return known
 
     def _follow(self, identity: Identity, now_s: float, busy: float, stands_for_s: float) -> None:

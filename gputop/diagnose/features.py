@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gputop.diagnose.engine_state import Remembered
+from gputop.diagnose.engine_state import EngineState
 from gputop.diagnose.finding import Subject
-from gputop.diagnose.gpu_tracker import Card, highest_mhz
+from gputop.diagnose.gpu_tracker import GpuTracker, highest_mhz
 from gputop.diagnose.gpu_turns import Turns
 from gputop.diagnose.job_tree import key
-from gputop.diagnose.phases import Known
+from gputop.diagnose.phases import TrainerPhases
 from gputop.diagnose.running_means import Means
 from gputop.diagnose.trainer import Trainer
 from gputop.model import Frame, Gpu, Job, Process, Role
@@ -57,7 +57,7 @@ Asked = Callable[[str, float, float], Means]
 
 
 def trainer(
-    frame: Frame, means: Asked, past: Remembered, tree: Sequence[Process], jobs: dict[str, Job], warm_s: float
+    frame: Frame, means: Asked, past: EngineState, tree: Sequence[Process], jobs: dict[str, Job], warm_s: float
 ) -> Trainer:
     """The vector of one trainer, whose tree it is; `warm_s` old is its context before it is judged by what it does."""
     process, identity = tree[0], tree[0].identity
@@ -110,7 +110,7 @@ def _allowed(tree: Sequence[Process]) -> float | None:
     return min([float(len(own.union(*(cpus for cpus, _ in sets)))), *quotas])
 
 
-def _of_phase(now_s: float, known: Known) -> dict[str, Any]:
+def _of_phase(now_s: float, known: TrainerPhases) -> dict[str, Any]:
     """What it does now, and for how long."""
     return {
         "compiling": now_s - known.compiled_s < _COMPILED_S,
@@ -121,14 +121,14 @@ def _of_phase(now_s: float, known: Known) -> dict[str, Any]:
     }
 
 
-def _of_card(card: Card | Turns | None) -> dict[str, Any]:
+def _of_card(card: GpuTracker | Turns | None) -> dict[str, Any]:
     """How the first GPU that it works on is busy and not; or all together, that work in turns."""
     if card is None:
         return {"shape": None, "period": None, "spacing_s": 1.0}
     return {"shape": card.shape, "period": card.period, "spacing_s": card.spacing_s}
 
 
-def _peers(past: Remembered, gpus: Sequence[Gpu], process: Process) -> int:
+def _peers(past: EngineState, gpus: Sequence[Gpu], process: Process) -> int:
     """How many others compute on its GPUs; who only has a context there, and works on another, does not."""
     theirs = {
         one.pid
@@ -144,13 +144,13 @@ def _of_tree(sums: Means) -> dict[str, Any]:
     return {name: sums.get(metric) for name, metric in _TREE_MEANS.items()}
 
 
-def _counted(frame: Frame, known: Known, at_work: Sequence[Gpu]) -> Sequence[Gpu]:
+def _counted(frame: Frame, known: TrainerPhases, at_work: Sequence[Gpu]) -> Sequence[Gpu]:
     """Those whose figures are its own: of ranks that work in turns all of their job."""
     return at_work if known.turns is None else [gpu for gpu in frame.gpus if gpu.uuid in known.turns.uuids]
 
 
 def _of_gpus(
-    past: Remembered, gpus: Sequence[Gpu], of: Callable[[str], Means], in_turns: Turns | None
+    past: EngineState, gpus: Sequence[Gpu], of: Callable[[str], Means], in_turns: Turns | None
 ) -> dict[str, Any]:
     """Means over GPUs; `of` gives those of one by its uuid. Of those that work in turns what they do is the sum."""
     cards = [of(gpu.uuid) for gpu in gpus]
@@ -192,7 +192,7 @@ def _sum(values: Sequence[float | None], whole: float) -> float | None:
     return None if added is None else min(added, whole)
 
 
-def _power_share(past: Remembered, gpu: Gpu, means: Means) -> float | None:
+def _power_share(past: EngineState, gpu: Gpu, means: Means) -> float | None:
     watts, card = means.get("power_watts"), past.cards.get(gpu.uuid)
     idle = card.idle_watts(gpu) if card else None
     if watts is None or idle is None or gpu.power_limit_watts is None or gpu.power_limit_watts <= idle:
@@ -200,7 +200,7 @@ def _power_share(past: Remembered, gpu: Gpu, means: Means) -> float | None:
     return max(0.0, watts - idle) / (gpu.power_limit_watts - idle)
 
 
-def _clock_share(past: Remembered, gpu: Gpu, of: Callable[[str], Means]) -> float | None:
+def _clock_share(past: EngineState, gpu: Gpu, of: Callable[[str], Means]) -> float | None:
     clock, highest = of(gpu.uuid).get("sm_clock_mhz"), highest_mhz(gpu)
     if clock is None and gpu.parent_uuid in past.highest_mhz:  # a MIG instance runs at the clock of its card
         clock, highest = of(gpu.parent_uuid).get("sm_clock_mhz"), past.highest_mhz[gpu.parent_uuid]

@@ -79,7 +79,7 @@ _IDLE_SHARE = 0.13
 _OTHER_SHARE = 0.1  # of a kind that is not known
 
 
-class Card:
+class GpuTracker:
     """One GPU over time."""
 
     def __init__(self) -> None:

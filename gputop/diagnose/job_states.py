@@ -10,7 +10,7 @@ from gputop.diagnose.finding import Abstained, Finding
 from gputop.diagnose.program_kind import serves, trains
 from gputop.diagnose.rule import RULES, Level
 from gputop.diagnose.starvation import fed, used
-from gputop.diagnose.state import JUDGING, JobState, Seen, Word, found, trouble, worst
+from gputop.diagnose.state import JUDGING, JobState, RankState, Word, found, trouble, worst
 from gputop.diagnose.subject_overlap import names
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
@@ -214,7 +214,7 @@ def _job(
     identities = {rank.identity for rank in ranks} | {*job.ranks}
     gpus = tuple(dict.fromkeys(uuid for rank in ranks for uuid in rank.uuids))
     about = [one for one in findings if _about(one, job.key, identities, gpus)]
-    unseen = [] if ranks else [Seen("unknown", "its training processes cannot be seen")]
+    unseen = [] if ranks else [RankState("unknown", "its training processes cannot be seen")]
     seen = found(about) or _together(unseen or [_rank(view, rank, job, about, candidates) for rank in ranks])
     if seen.state == "unknown" and seen.due:  # what is wrong with the machine explains it, as far as anything does
         seen = found([one for one in findings if one.subject.kind == "host" and trouble(one)]) or seen
@@ -242,7 +242,7 @@ def _about(finding: Finding, job: str, identities: set[Identity], gpus: Sequence
 _ORDER: tuple[Word, ...] = ("judging", "unknown", "healthy")
 
 
-def _together(ranks: Sequence[Seen]) -> Seen:
+def _together(ranks: Sequence[RankState]) -> RankState:
     """The ranks of a job as one: judging while one of them is, healthy only where all are."""
     first = min(ranks, key=lambda one: (_ORDER.index(one.state), not one.due, -(one.left_s or 0.0)))
     same = sum(one.state == first.state for one in ranks)
@@ -250,9 +250,11 @@ def _together(ranks: Sequence[Seen]) -> Seen:
     return first._replace(why=f"{some}{first.why}", due=any(one.due for one in ranks))
 
 
-def _rank(view: View, trainer: Trainer, job: Job, about: Sequence[Finding], candidates: Sequence[Candidate]) -> Seen:
+def _rank(
+    view: View, trainer: Trainer, job: Job, about: Sequence[Finding], candidates: Sequence[Candidate]
+) -> RankState:
     if well := _healthy(view, trainer, about):
-        return Seen("healthy", well)
+        return RankState("healthy", well)
     clock = _clock(view, trainer)
     use = _use(view, trainer)
     early = next((one for one in about if one.state == JUDGING and not one.healthy), None)
@@ -261,13 +263,13 @@ def _rank(view: View, trainer: Trainer, job: Job, about: Sequence[Finding], cand
         # it waits: the rule that speaks last does so where no other has found a cause by then
         left_s = max(left_s, clock.of_s + view.limit("starved-cause-unknown.after_s") - clock.passed_s)
     if serves(trainer):
-        return Seen("unknown", f"no training job: an inference server, {use}", due=False)
+        return RankState("unknown", f"no training job: an inference server, {use}", due=False)
     if early is not None and left_s > 0:
-        return Seen("judging", f"{early.headline}, {clock.passed_s:.0f} of {clock.of_s:.0f} s", left_s)
+        return RankState("judging", f"{early.headline}, {clock.passed_s:.0f} of {clock.of_s:.0f} s", left_s)
     if left_s > 0:
         waits = f"{clock.passed_s:.0f} of {clock.of_s:.0f} s" if clock.left_s > 0 else f"{left_s:.0f} s to go"
         so_far = " so far" if trainer.gpus and not trainer.mute else ""
-        return Seen("judging", f"{use}{so_far}, {waits}", left_s)
+        return RankState("judging", f"{use}{so_far}, {waits}", left_s)
     return _unknown(view, trainer, use)
 
 
@@ -334,26 +336,26 @@ def _use(view: View, trainer: Trainer) -> str:
     return trainer.reading(busy)
 
 
-def _unknown(view: View, trainer: Trainer, use: str) -> Seen:
+def _unknown(view: View, trainer: Trainer, use: str) -> RankState:
     """Why there is no verdict though there was time for one, and what would give one."""
     if not trainer.gpus:
-        return Seen("unknown", "no training job on a GPU" if any(view.gpus()) else "no GPU to measure", due=False)
+        return RankState("unknown", "no training job on a GPU" if any(view.gpus()) else "no GPU to measure", due=False)
     if ill := next((gpu for gpu in trainer.gpus if gpu.condition != "ok"), None):
-        return Seen("unknown", f"GPU {ill.index} is {ill.condition}")
+        return RankState("unknown", f"GPU {ill.index} is {ill.condition}")
     idle = view.mean(trainer, "busy_percent", _LONG_S)
     if idle is not None and idle < 1 and (trainer.cores or 0.0) < view.limit("job-states.idle_cores"):
-        return Seen("unknown", f"idle: {use}, nothing runs", due=False)
+        return RankState("unknown", f"idle: {use}, nothing runs", due=False)
     if lacking := _lacking(view, trainer):
         metrics = ", ".join(dict.fromkeys(missing.metric for missing in lacking.missing))
         reasons = ", ".join(dict.fromkeys(missing.reason for missing in lacking.missing))
         unlock = f": {lacking.unlock}" if lacking.unlock else ""
         lacks = f"{metrics} is {reasons}" if trainer.mute else f"{use}, cannot read {metrics} ({reasons})"
-        return Seen("unknown", f"{lacks}{unlock}")
+        return RankState("unknown", f"{lacks}{unlock}")
     pid = trainer.process.pid
     healthy = f"healthy ≥ {view.limit('gpu-bound-healthy.busy_percent'):.0f} %"
     but = f", but {full}" if (full := _full(view)) else ""
     look = f"gputop profile {pid} shows where its time goes"
-    return Seen("unknown", f"{use} ({healthy}), no rule names a cause{but}: {look}")
+    return RankState("unknown", f"{use} ({healthy}), no rule names a cause{but}: {look}")
 
 
 def _lacking(view: View, trainer: Trainer) -> Abstained | None:

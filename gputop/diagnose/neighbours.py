@@ -75,14 +75,14 @@ CORES, MOVED = "group_cores", "group_moved_bytes_per_s"
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Use:
+class GroupUse:
     """What one group takes."""
 
     group_cores: float | None = metric(Unit.COUNT, "CPU cores in use, all its processes", history=True)
     group_moved_bytes_per_s: float | None = metric(Unit.BYTES_PER_S, "read from and written to storage", history=True)
 
 
-USE = Track(Use, coarse=True, mortal=True)
+USE = Track(GroupUse, coarse=True, mortal=True)
 
 
 def group(process: Process) -> str:
@@ -104,7 +104,7 @@ def moved(process: Process) -> float:
     return (process.read_bytes_per_s or 0.0) + (process.write_bytes_per_s or 0.0)
 
 
-class Row(NamedTuple):
+class GroupRow(NamedTuple):
     """A group at this moment, and when it last took something."""
 
     cores: float
@@ -112,7 +112,7 @@ class Row(NamedTuple):
     used_s: float
 
 
-def added_up(processes: Iterable[Process], now_s: float, before: Mapping[str, Row]) -> dict[str, Row]:
+def added_up(processes: Iterable[Process], now_s: float, before: Mapping[str, GroupRow]) -> dict[str, GroupRow]:
     """Every group that takes something, or did a short while ago."""
     sums: dict[str, list[float]] = {}
     for process in processes:
@@ -129,5 +129,5 @@ def added_up(processes: Iterable[Process], now_s: float, before: Mapping[str, Ro
         takes = used >= _LEAST_CORES or bytes_per_s >= _LEAST_BYTES
         used_s = now_s if takes else before[key].used_s if key in before else now_s - _KEPT_S
         if now_s - used_s < _KEPT_S:
-            found[key] = Row(used, bytes_per_s, used_s)
+            found[key] = GroupRow(used, bytes_per_s, used_s)
     return found

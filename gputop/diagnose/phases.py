@@ -26,7 +26,7 @@ _TOUCHED_PERCENT = 0.1  # busy: less is none at all; with a context and no work 
 _LEFT_S, _LEFT_LOOKS = 30.0, 10  # of work on other GPUs alone, in so many looks at least: one is left unused
 
 
-class Turn(NamedTuple):
+class PhaseChange(NamedTuple):
     """How a trainer began another phase: when, and how busy its GPUs were and are, percent."""
 
     at_s: float
@@ -45,7 +45,7 @@ class Turn(NamedTuple):
 
 
 @dataclass(slots=True)
-class Known:
+class TrainerPhases:
     """One trainer over time."""
 
     context_s: float | None = None  # mono time at which its context began, as far as is known
@@ -117,7 +117,7 @@ class Known:
         first_s = max(self.phase_s, self.watched_s, until_s - _LATELY_S)
         return until_s - first_s - sum(max(0.0, end_s - max(first_s, from_s)) for from_s, end_s in self.fed)
 
-    def alternates(self, turn: Turn, now_s: float) -> bool:
+    def alternates(self, turn: PhaseChange, now_s: float) -> bool:
         """Whether such changes of its work come back every minute or so: they are its rhythm, and begin no phase."""
         until_s = now_s - _PHASE_S - _FED_MEAN_S / 2  # what is later is this change itself
         earlier = [when for when, down in self.swings if down == turn.down and now_s - _SWINGS_S < when < until_s]
@@ -128,7 +128,7 @@ class Known:
         self.phase_s, self.seconds, self.mean, self.square = at_s, 0.0, None, 0.0
         self.recent.clear()
 
-    def look(self, now_s: float, busy: float, stands_for_s: float, gap: bool) -> Turn | None:
+    def look(self, now_s: float, busy: float, stands_for_s: float, gap: bool) -> PhaseChange | None:
         """Take in how busy its GPUs are, percent; how it began another phase. After a gap it is new."""
         self.worked = self.worked or busy > 0
         self.watched_s = now_s if gap else self.watched_s
@@ -139,7 +139,7 @@ class Known:
         self.feed(now_s)
         return self._turned(now_s)
 
-    def _turned(self, now_s: float) -> Turn | None:
+    def _turned(self, now_s: float) -> PhaseChange | None:
         """Whether it does something else, as its GPUs tell: they wait no more, or do so much more or less."""
         if self.mean is None or self.seconds < _PHASE_S or now_s - self.phase_s < _PHASE_LEAST_S:
             return None
@@ -147,7 +147,7 @@ class Known:
         if len(self.recent) < _PHASE_LOOKS or first_s - stands_for_s > now_s - _PHASE_S + LEAST_S:
             return None
         third = [percent for _, percent, _ in self.recent][-(len(self.recent) // 3) :]
-        turn = Turn(_edge(self.recent, self.mean, _mean(third)), self.mean, _mean(third))
+        turn = PhaseChange(_edge(self.recent, self.mean, _mean(third)), self.mean, _mean(third))
         if self.fed_s is not None and self.recovered(now_s):
             return turn._replace(at_s=self.fed_s)
         return turn if self._moved(self.mean) and not self.alternates(turn, now_s) else None

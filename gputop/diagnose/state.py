@@ -35,7 +35,7 @@ class JobState:
         return self.due and self.state in ("judging", "unknown")
 
 
-class Seen(NamedTuple):
+class RankState(NamedTuple):
     """One rank, or a job: its state, for how long it is still judged, and why."""
 
     state: Word
@@ -58,7 +58,7 @@ def worst(findings: Iterable[Finding]) -> Finding | None:
     return max(findings, key=weight, default=None)
 
 
-def found(about: Sequence[Finding]) -> Seen | None:
+def found(about: Sequence[Finding]) -> RankState | None:
     """What is found of a job: a warning, or what is lost, or what leads without saying that all is as it should be."""
     one = worst(each for each in about if trouble(each))
     if one is None:
@@ -67,4 +67,4 @@ def found(about: Sequence[Finding]) -> Seen | None:
     if one is None:
         return None
     subject = {"host": "the machine ", "gpu": "its GPU "}.get(one.subject.kind, "")
-    return Seen("found", f"{subject}{one.headline}")
+    return RankState("found", f"{subject}{one.headline}")

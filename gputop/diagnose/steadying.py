@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from gputop.diagnose.finding import Evidence, Finding, Severity, told_apart
 from gputop.diagnose.limits import DEFAULTS, Limits
-from gputop.diagnose.phases import Turn
+from gputop.diagnose.phases import PhaseChange
 from gputop.diagnose.rule import RULES, Level
 from gputop.model import Identity
 
@@ -63,7 +63,7 @@ class Candidate:
         self.hits.clear()
 
 
-class Steady:
+class Steadying:
     """Every candidate of an engine. `window_s` tells over which time a rule measures, `crit_s` for how long what it
     finds must last before it is critical."""
 
@@ -121,7 +121,7 @@ class Steady:
                 del self._known[key]
         return sorted(shown, key=lambda finding: -finding.since_s)
 
-    def restart(self, turns: Mapping[Identity, Turn], now_s: float, stands_for_s: float) -> None:
+    def restart(self, turns: Mapping[Identity, PhaseChange], now_s: float, stands_for_s: float) -> None:
         """These trainers changed phase: pending findings restart, and shown ones must hold again soon.
 
         What cannot be true of what they do now leaves at once. Who changes again and again has a rhythm, of which it is
@@ -223,7 +223,7 @@ def _of_phase(finding: Finding) -> bool:
     return finding.rule in RULES and RULES[finding.rule].of_phase
 
 
-def _impossible(finding: Finding, turn: Turn) -> bool:
+def _impossible(finding: Finding, turn: PhaseChange) -> bool:
     """Whether it cannot hold of a phase, as its GPUs do: they wait for nothing, or are not as busy as they were."""
     level = RULES[finding.rule].level
     if level is Level.STARVED or (finding.lost_share and level is not Level.RANKS):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from gputop.diagnose.estimators import Period, Shape, swing
 from gputop.diagnose.finding import Subject
-from gputop.diagnose.gpu_tracker import Card
+from gputop.diagnose.gpu_tracker import GpuTracker
 from gputop.diagnose.gpu_turns import Turns
 from gputop.diagnose.substitutes import Substitute
 from gputop.frozen_dataclass import frozen_dataclass
@@ -33,7 +33,7 @@ class Trainer:
     gpus: tuple[Gpu, ...]
     uuids: tuple[str, ...]  # of these
     works_on: tuple[Gpu, ...]  # those of them that it does not leave unused; all of them before its first work
-    cards: Mapping[str, Card]  # what is remembered of these in finer steps than seconds, by uuid
+    cards: Mapping[str, GpuTracker]  # what is remembered of these in finer steps than seconds, by uuid
     turns: Turns | None  # its GPUs, or those of its ranks, work in turns: figures of GPUs are then sums
     peers: int  # other processes that compute on its GPUs
     settled: bool  # its context is old enough for judging what it does

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 
 from gputop import labels
 from gputop.diagnose import features
-from gputop.diagnose.engine_state import Remembered
+from gputop.diagnose.engine_state import EngineState
 from gputop.diagnose.finding import Abstained, Evidence, Finding, Grade, Severity, Step, Subject, told_apart
 from gputop.diagnose.limits import Tables
 from gputop.diagnose.pauses import Pauses
@@ -42,7 +42,7 @@ def subject_of(thing: Thing) -> Subject:
 class Subjects:
     """One tick, and what there is to be judged in it."""
 
-    def __init__(self, frame: Frame, history: History, remembered: Remembered, tables: Tables) -> None:
+    def __init__(self, frame: Frame, history: History, remembered: EngineState, tables: Tables) -> None:
         self.frame, self.history = frame, history
         self._remembered, self._tables = remembered, tables
         self._jobs = {job.key: job for job in frame.jobs}
@@ -308,7 +308,7 @@ class View(Numbers):
     """
 
     def __init__(
-        self, frame: Frame, history: History, remembered: Remembered, tables: Tables, stands_for_s: float
+        self, frame: Frame, history: History, remembered: EngineState, tables: Tables, stands_for_s: float
     ) -> None:
         super().__init__(frame, history, remembered, tables)
         self.stands_for_s = stands_for_s

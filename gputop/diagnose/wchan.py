@@ -80,7 +80,7 @@ def wait(function: str | None) -> Wait | None:
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Asleep:
+class SleepingThreads:
     """Where those that read sleep: shares of looks, 0-1; none where nobody could see it, or too few looks did."""
 
     shares: dict[Wait, float]
@@ -99,12 +99,12 @@ class Asleep:
 _Look = tuple[float, int, Counter[str]]  # when, of how many processes, where those slept that did
 
 
-def asleep(view: View, trainer: Trainer) -> Asleep:
+def sleeping_threads(view: View, trainer: Trainer) -> SleepingThreads:
     """Of its loaders, or of its main thread where there are none. Ask at each look: each is of one moment."""
     return view.once(("asleep", trainer.identity), lambda: _asleep(view, trainer))
 
 
-def _asleep(view: View, trainer: Trainer) -> Asleep:
+def _asleep(view: View, trainer: Trainer) -> SleepingThreads:
     looks: deque[_Look] = view.notes(trainer, of=_NOTES).setdefault("looks", deque())
     now_s = view.frame.mono_s
     readers: list[Process] = [one for one in trainer.tree if one.role is Role.LOADER] or [trainer.process]
@@ -113,11 +113,13 @@ def _asleep(view: View, trainer: Trainer) -> Asleep:
         looks.popleft()
     seen, functions = sum(count for _, count, _ in looks), sum((found for _, _, found in looks), Counter[str]())
     if len(looks) < _LEAST_LOOKS or not seen:
-        return Asleep(shares={}, functions={}, seen=False)
+        return SleepingThreads(shares={}, functions={}, seen=False)
     shares: Counter[Wait] = Counter()
     most: dict[Wait, str] = {}
     for function, count in functions.most_common():
         if (one := wait(function)) is not None:
             shares[one] += count
             most.setdefault(one, function)
-    return Asleep(shares={one: count / seen for one, count in shares.items()}, functions=most, seen=bool(functions))
+    return SleepingThreads(
+        shares={one: count / seen for one, count in shares.items()}, functions=most, seen=bool(functions)
+    )

@@ -6,7 +6,7 @@ import time
 from threading import Event, Lock, Thread
 
 from gputop.collect.nvml import notes, pci
-from gputop.collect.nvml.cadence import Costs
+from gputop.collect.nvml.cadence import CallCosts
 from gputop.collect.nvml.connection import Connection
 from gputop.collect.nvml.gate import DriverGone, Gate, Unanswered
 from gputop.frozen_dataclass import frozen_dataclass
@@ -46,7 +46,7 @@ class Driver:
     ) -> None:
         self._sys_root, self._proc_root, self._root = sys_root, proc_root, root
         self._enabled, self._patience_s = enabled, patience_s
-        self._gate = Gate(Costs())
+        self._gate = Gate(CallCosts())
         self._asked, self._answered = Lock(), Event()
         self._facts = Facts()
         self._begun, self._until_s = False, 0.0

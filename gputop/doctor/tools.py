@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from gputop.collect.nvml.cadence import Costs
+from gputop.collect.nvml.cadence import CallCosts
 from gputop.collect.nvml.gate import Gate, Unanswered
 from gputop.doctor.check import Line, check
 from gputop.doctor.machine import Machine
@@ -59,7 +59,7 @@ def pynvml(machine: Machine) -> Iterator[Line]:
         yield Line("missing", "nvidia-ml-py is not installed: no GPU can be read", pip("install nvidia-ml-py"), value)
         return
     try:
-        Gate(Costs()).binding  # noqa: B018
+        Gate(CallCosts()).binding  # noqa: B018
     except Unanswered:
         yield Line("missing", f"{origin} is not NVIDIA's module: it hides it", _unshadow(origin, machine), value)
         return

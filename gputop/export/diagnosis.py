@@ -114,7 +114,7 @@ _CODES: Mapping[Severity, int] = {"info": 0, "warn": 1, "crit": 2}
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Gone:
+class ResolvedFinding:
     """A finding that was there and is no more: from when to when, in seconds after the first frame."""
 
     finding: Finding
@@ -131,7 +131,7 @@ class Diagnosis:
     seconds: float
     label: str = "live"
     pid: int | None = None  # all of it is about this process only
-    gone: tuple[Gone, ...] = ()
+    gone: tuple[ResolvedFinding, ...] = ()
     fixes: tuple[tuple[Identity, Fix], ...] = ()  # what is proven, and by whom
 
     @property

@@ -12,7 +12,7 @@ from typing import Any
 
 from gputop import units
 from gputop.frozen_dataclass import frozen_dataclass
-from gputop.lab.child import Trouble
+from gputop.lab.child import NotMeasured
 from gputop.report import Do, Page, Point, Table
 from gputop.safe.text import clean
 
@@ -49,7 +49,7 @@ def search(ask: Ask, plan: Plan, result: dict[str, Any]) -> None:
         left = None if high is None else math.ceil(math.log2((high - low) / max(1, low // FINE))) if low else 2
         try:
             fits = _try(ask, plan, size, left, result)
-        except Trouble as trouble:
+        except NotMeasured as trouble:
             if trouble.cause != "hung" or not low:
                 raise
             result["stopped"] = f"batch {size} made no step in time: the limit is time, not memory"
@@ -59,7 +59,7 @@ def search(ask: Ask, plan: Plan, result: dict[str, Any]) -> None:
         if not size:
             break
     if not low:
-        raise Trouble(f"not even one sample fits: {result['tries'][-1]['why']}", cause="memory")
+        raise NotMeasured(f"not even one sample fits: {result['tries'][-1]['why']}", cause="memory")
     result["largest"] = low
     fitting = [one for one in result["tries"] if one["fits"]]
     result["recommended"] = enough(fitting) if "stopped" in result else recommended(fitting)
@@ -71,7 +71,7 @@ def _try(ask: Ask, plan: Plan, size: int, left: int | None, result: dict[str, An
     request = {"mode": "batch", "batch": size, "inference": plan.inference, "shape": plan.shape, "steps": plan.steps}
     try:
         answer = ask(f"batch {size}", {**request, "rounds_left": left})
-    except Trouble as trouble:
+    except NotMeasured as trouble:
         if trouble.cause not in TOO_LARGE:
             raise
         tries.append({"batch": size, "fits": False, "why": str(trouble)})

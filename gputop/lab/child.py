@@ -28,7 +28,7 @@ _LONGEST = 400  # characters of what it says of an error
 Hear = Callable[[Mapping[str, Any]], None]
 
 
-class Trouble(Exception):
+class NotMeasured(Exception):
     """Why nothing was measured: one line, the whole traceback where there is one, and the cause where it is one that
     an experiment goes on from: "memory" where there was too little, "killed", "aborted", or "hung"."""
 
@@ -41,7 +41,7 @@ class Trouble(Exception):
 def ask(
     command: list[str], request: Mapping[str, Any], timeout_s: float, hear: Hear, *, quiet: bool = False
 ) -> dict[str, Any]:
-    """What the child says at the end, after each line before was heard; Trouble where it fails or says nothing.
+    """What the child says at the end, after each line before was heard; NotMeasured where it fails or says nothing.
 
     Its standard output goes to our standard error, so that what we print stays clean; `quiet` drops both.
     """
@@ -57,7 +57,7 @@ def ask(
                 start_new_session=True,
             )
         except OSError as error:
-            raise Trouble(f"{command[0]}: {error.strerror}") from None
+            raise NotMeasured(f"{command[0]}: {error.strerror}") from None
         finally:
             os.close(writer)
         done = False
@@ -78,7 +78,7 @@ def ask(
 
 
 def _lines(reader: int, process: programs.Running[bytes], timeout_s: float) -> Iterator[dict[str, Any]]:
-    """Each object that the child writes, until it has ended; Trouble where it is silent for too long."""
+    """Each object that the child writes, until it has ended; NotMeasured where it is silent for too long."""
     poll = select.poll()
     poll.register(reader, select.POLLIN)
     pending, heard_s, patience_s = b"", time.monotonic(), timeout_s
@@ -99,7 +99,7 @@ def _lines(reader: int, process: programs.Running[bytes], timeout_s: float) -> I
             return
         elif time.monotonic() - heard_s > patience_s:
             text = f"hung: no answer for {patience_s:g} s; ended with its workers; --timeout waits longer"
-            raise Trouble(text, cause="hung")
+            raise NotMeasured(text, cause="hung")
 
 
 def _object(line: bytes) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def _object(line: bytes) -> dict[str, Any]:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise Trouble("what came on the pipe is no JSON object: the code that is measured writes to it")
+        raise NotMeasured("what came on the pipe is no JSON object: the code that is measured writes to it")
     return found
 
 
@@ -137,18 +137,18 @@ def _end(process: programs.Running[bytes], leaves_s: float) -> None:
     process.wait()
 
 
-def _raised(line: Mapping[str, Any]) -> Trouble:
+def _raised(line: Mapping[str, Any]) -> NotMeasured:
     """What it raised, in one line; what torch says of a killed worker, with what to do."""
     text, where = str(line.get("text", "")), str(line.get("where", ""))
     trace = str(line.get("trace", ""))
     if "shared memory" in text or "Bus error" in text or "No space left on device" in text:
-        return Trouble(f"a worker is out of shared memory: {_shm()}; raise it or use fewer workers", trace)
+        return NotMeasured(f"a worker is out of shared memory: {_shm()}; raise it or use fewer workers", trace)
     if "killed by signal" in text or "exited unexpectedly" in text:
-        return Trouble(f"a DataLoader worker was killed{_signal(text)}: {_memory(text)}", trace)
+        return NotMeasured(f"a DataLoader worker was killed{_signal(text)}: {_memory(text)}", trace)
     cause = str(line.get("cause") or "")
     if cause == "memory":
         text, where = _out_of_memory(text), "" if "/torch/" in where else where
-    return Trouble(f"{text} ({where})" if where else text, trace, cause)
+    return NotMeasured(f"{text} ({where})" if where else text, trace, cause)
 
 
 def _out_of_memory(text: str) -> str:
@@ -173,14 +173,14 @@ def _memory(text: str) -> str:
     return "its code or a library crashed; run it with num_workers=0 to see where"
 
 
-def _gone(code: int) -> Trouble:
+def _gone(code: int) -> NotMeasured:
     if code == -signal.SIGKILL:
         text = "the Python that measures was killed by SIGKILL: out of memory, most likely; see dmesg"
-        return Trouble(text, cause="killed")
+        return NotMeasured(text, cause="killed")
     if code < 0:
         name, cause = signal.Signals(-code).name, "aborted" if code == -signal.SIGABRT else ""
-        return Trouble(f"the Python that measures was killed by {name}: its code or a library crashed", cause=cause)
-    return Trouble(
+        return NotMeasured(f"the Python that measures was killed by {name}: its code or a library crashed", cause=cause)
+    return NotMeasured(
         f"the Python that measures ended with exit code {code} without a result; --verbose shows what it prints"
     )
 

@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from gputop.frozen_dataclass import frozen_dataclass
-from gputop.lab.child import Trouble
+from gputop.lab.child import NotMeasured
 from gputop.lab.loader import percentile
 
 STEPS, WARMUP, REPEATS = 55, 5, 3
@@ -82,7 +82,7 @@ def compare(ask: Ask, plan: Plan, result: dict[str, Any]) -> None:
             request = {"mode": "run", "kind": kind, "steps": plan.steps, "warmup": plan.warmup, "count": number == 1}
             try:
                 answer = ask(f"{kind}, run {number} of {plan.repeats}", request)
-            except Trouble as trouble:
+            except NotMeasured as trouble:
                 if not runs and trouble.cause != "memory":
                     raise
                 failed[kind] = str(trouble)
@@ -92,7 +92,7 @@ def compare(ask: Ask, plan: Plan, result: dict[str, Any]) -> None:
             result.setdefault("made", {key: answer["ready"][key] for key in MADE})
             runs.setdefault(kind, []).append(_timed(answer, compiled=kind == COMPILED))
     if not runs:
-        raise Trouble(next(iter(failed.values())))
+        raise NotMeasured(next(iter(failed.values())))
     _after(ask, plan, result)
 
 
@@ -110,7 +110,7 @@ def _after(ask: Ask, plan: Plan, result: dict[str, Any]) -> None:
     ):
         try:
             answer = dict(ask(key, request))
-        except Trouble as trouble:
+        except NotMeasured as trouble:
             result["failed"][key] = str(trouble)
             continue
         if key == SIZES:

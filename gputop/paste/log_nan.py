@@ -45,7 +45,7 @@ _ANOMALY_STEP = Do(
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Lost:
+class FirstNonFinite:
     """The first number that was none, in which line and step, and the finite values before it.
 
     `after` are those that came when it was a number again; empty where it was not.
@@ -91,8 +91,8 @@ class _Followed:
 
     def __init__(self) -> None:
         self.before: dict[str, list[float]] = {}
-        self.lost: dict[str, Lost] = {}  # now
-        self.back: list[Lost] = []  # that were, and are numbers again
+        self.lost: dict[str, FirstNonFinite] = {}  # now
+        self.back: list[FirstNonFinite] = []  # that were, and are numbers again
         self._after: dict[str, list[float]] = {}
         self._at: dict[str, int | None] = {}  # the step in which each was lost last
 
@@ -102,7 +102,7 @@ class _Followed:
         if name == _IN_WORDS:
             before = next((values for metric, values in self.before.items() if metric.endswith("loss")), [])
         metric = "loss" if name == _IN_WORDS else name
-        self.lost.setdefault(name, Lost(line=line, name=metric, value=value, step=step, before=tuple(before)))
+        self.lost.setdefault(name, FirstNonFinite(line=line, name=metric, value=value, step=step, before=tuple(before)))
         self._after[name], self._at[name] = [], step
 
     def take(self, name: str, value: float, step: int | None) -> None:
@@ -117,7 +117,7 @@ class _Followed:
         del values[:-_KEPT]
 
 
-def first_lost(text: Sequence[str]) -> Lost | None:
+def first_lost(text: Sequence[str]) -> FirstNonFinite | None:
     """The first loss or gradient norm that is NaN or infinite; a line that says so in words where none is logged.
 
     One that stays so comes before one that is a number again.
@@ -148,7 +148,7 @@ def _named(text: Sequence[str]) -> tuple[int, str] | None:
     return next(((at, clean(found[1], 80)) for at, line in enumerate(text) if (found := _ANOMALY.search(line))), None)
 
 
-def _headline(lost: Lost | None, function: str | None) -> str:
+def _headline(lost: FirstNonFinite | None, function: str | None) -> str:
     if function:
         return f"NaN gradient: {function} returned NaN in backward."
     assert lost is not None
@@ -160,7 +160,7 @@ def _headline(lost: Lost | None, function: str | None) -> str:
     return f"The {clean(lost.name, 40)} is {what}{at}{how}."
 
 
-def _facts(lost: Lost | None, function: str | None, overflows: int) -> Iterator[str]:
+def _facts(lost: FirstNonFinite | None, function: str | None, overflows: int) -> Iterator[str]:
     if lost is not None:
         yield f"first in line {lost.line + 1}"
         if lost.before:
@@ -173,7 +173,7 @@ def _facts(lost: Lost | None, function: str | None, overflows: int) -> Iterator[
         yield f"{overflows} overflows of the loss scale"
 
 
-def _steps(lost: Lost | None, function: str | None, scaled: bool) -> Iterator[str | Do]:
+def _steps(lost: FirstNonFinite | None, function: str | None, scaled: bool) -> Iterator[str | Do]:
     grew = lost is not None and lost.grew
     if function:
         yield f"Look at the forward call that anomaly detection printed above it: {_suspects(function)}."
@@ -224,7 +224,7 @@ def _scaled(overflows: int, stuck: bool) -> Point:
     )
 
 
-def _numbers(lost: Lost | None, function: str | None, overflows: int) -> dict[str, Any]:
+def _numbers(lost: FirstNonFinite | None, function: str | None, overflows: int) -> dict[str, Any]:
     return {
         "metric": clean(lost.name, 40) if lost else None,
         "step": lost.step if lost else None,

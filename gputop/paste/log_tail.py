@@ -12,7 +12,7 @@ from gputop.report import Do, Point, Table
 from gputop.safe.text import clean
 
 
-class Known(NamedTuple):
+class KnownError(NamedTuple):
     """An error by its message, and what to do about it."""
 
     name: str
@@ -22,7 +22,7 @@ class Known(NamedTuple):
 
 
 _KNOWN = (
-    Known(
+    KnownError(
         "shared memory",
         re.compile(
             r"Unexpected bus error.*(?:worker|shm)|killed by signal: Bus error|out of shared memory|"
@@ -38,7 +38,7 @@ _KNOWN = (
             Do("See its size and use.", "df -h /dev/shm"),
         ),
     ),
-    Known(
+    KnownError(
         "worker killed",
         re.compile(r"DataLoader worker \(pid.{0,80}?(?:killed by signal: Killed|exited unexpectedly)"),
         "A DataLoader worker was killed, usually since host memory ran out.",
@@ -49,7 +49,7 @@ _KNOWN = (
             "Run once with num_workers=0: an exception of the dataset shows its traceback then.",
         ),
     ),
-    Known(
+    KnownError(
         "rank killed",
         re.compile(r"exitcode {0,4}: {0,4}-9\b|Signal 9 \(SIGKILL\)|oom[-_]kill|Out of memory: Killed process"),
         "A process was killed with SIGKILL, usually since host memory ran out.",
@@ -58,7 +58,7 @@ _KNOWN = (
             "Raise the memory limit of the container or the Slurm job, or lower num_workers.",
         ),
     ),
-    Known(
+    KnownError(
         "address in use",
         re.compile(r"EADDRINUSE|address already in use", re.IGNORECASE),
         "The rendezvous port is taken: another job, or a process left from the last run, listens there.",
@@ -68,13 +68,13 @@ _KNOWN = (
             Do("See which process holds it.", "ss -ltnp | grep 29500"),
         ),
     ),
-    Known(
+    KnownError(
         "open files",
         re.compile(r"Too many open files|received 0 items of ancdata"),
         "Too many open files: workers pass each tensor as a file descriptor.",
         (Do("Raise the limit.", "ulimit -n 65536"),),
     ),
-    Known(
+    KnownError(
         "device assert",
         re.compile(r"device-side assert triggered|Assertion `[^`]{1,200}` failed"),
         "A kernel asserted: usually an index or a label out of range.",
@@ -85,7 +85,7 @@ _KNOWN = (
             "Check labels against the number of classes, and token ids against the vocabulary.",
         ),
     ),
-    Known(
+    KnownError(
         "illegal memory access",
         re.compile(r"illegal memory access was encountered|CUDA error: misaligned address"),
         "A kernel accessed memory that is not its own.",
@@ -97,19 +97,19 @@ _KNOWN = (
             "Suspect custom CUDA and Triton kernels first.",
         ),
     ),
-    Known(
+    KnownError(
         "no kernel image",
         re.compile(r"no kernel image is available for execution|is not compatible with the current PyTorch"),
         "This PyTorch was built without kernels for this GPU.",
         (Do("See which build fits driver and GPU.", "gputop doctor"),),
     ),
-    Known(
+    KnownError(
         "driver too old",
         re.compile(r"CUDA driver version is insufficient|The NVIDIA driver on your system is too old"),
         "The driver is older than this PyTorch's CUDA.",
         (Do("See which build fits the driver.", "gputop doctor"),),
     ),
-    Known(
+    KnownError(
         "GPU lost",
         re.compile(r"GPU has fallen off the bus|Unable to determine the device handle|GPU is lost|Xid.{0,40}: 79\b"),
         "The GPU fell off the bus: a hardware fault.",
@@ -118,7 +118,7 @@ _KNOWN = (
             "Drain the node, then power it off and on; replace the GPU if it comes back.",
         ),
     ),
-    Known(
+    KnownError(
         "ECC error",
         re.compile(r"uncorrectable ECC error", re.IGNORECASE),
         "GPU memory has an uncorrectable ECC error.",
@@ -153,7 +153,7 @@ _MOST_FRAMES = 300  # lines of one traceback
 _QUOTED = 160  # characters of a line that are quoted
 
 
-class Trouble(NamedTuple):
+class LogError(NamedTuple):
     """One trouble of a log: the line where it begins, what is said of it, its numbers."""
 
     line: int
@@ -162,7 +162,7 @@ class Trouble(NamedTuple):
     numbers: dict[str, Any]
 
 
-Finder = Callable[[Sequence[str]], Iterator[Trouble]]
+Finder = Callable[[Sequence[str]], Iterator[LogError]]
 
 
 def _finders() -> tuple[Callable[[Sequence[str]], Iterator[tuple[int, str, Point, dict[str, Any]]]], ...]:
@@ -178,10 +178,10 @@ def _lines(text: str) -> list[str]:
     return [line for line in lines(text)[-_MOST_LINES:] if not _STACK.match(line)]
 
 
-def _troubles(text: Sequence[str]) -> Iterator[Trouble]:
+def _troubles(text: Sequence[str]) -> Iterator[LogError]:
     for find in _finders():
         for found in find(text):
-            yield Trouble(*found)
+            yield LogError(*found)
 
 
 def read(text: str) -> Pasted:
@@ -219,7 +219,7 @@ def _unfinished(log: Sequence[str]) -> bool:
     return start is not None and all(line.startswith(" ") for line in filled[start + 1 :])
 
 
-def _words(log: Sequence[str], found: Sequence[Trouble], where: str | None) -> Iterator[str]:
+def _words(log: Sequence[str], found: Sequence[LogError], where: str | None) -> Iterator[str]:
     if len(found) > 1:
         yield f"The first error is usually the cause of those after it: {found[0].name}."
     if where:

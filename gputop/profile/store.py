@@ -26,7 +26,7 @@ _TRIES = 100
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Kept:
+class StoredProfile:
     """One that was taken. `meta` is what was written about it; a file that is not ours may hold anything."""
 
     path: str
@@ -104,7 +104,7 @@ def ready() -> None:
         raise Refused(f"{folder.path}: {free >> 20} MB left on its disk: free some, or set XDG_STATE_HOME to another")
 
 
-def keep(meta: Mapping[str, Any], files: Mapping[str, bytes]) -> Kept:
+def keep(meta: Mapping[str, Any], files: Mapping[str, bytes]) -> StoredProfile:
     """A new folder with these files, what it is about last; Refused, and nothing left of it, if the disk says no."""
     folder = in_state_folder(FOLDER)
     try:
@@ -120,12 +120,12 @@ def keep(meta: Mapping[str, Any], files: Mapping[str, bytes]) -> Kept:
             raise
         finally:
             one.close()
-        return Kept(one.path, name, meta)
+        return StoredProfile(one.path, name, meta)
     finally:
         folder.close()
 
 
-def history(pid: int | None = None, started_ticks: int | None = None) -> list[Kept]:
+def history(pid: int | None = None, started_ticks: int | None = None) -> list[StoredProfile]:
     """What was taken, the newest first: all, or of a pid, or of one process only. Refused if nothing is kept at all."""
     return [
         each
@@ -134,12 +134,12 @@ def history(pid: int | None = None, started_ticks: int | None = None) -> list[Ke
     ]
 
 
-def alike(command: str) -> list[Kept]:
+def alike(command: str) -> list[StoredProfile]:
     """What was taken of the same command line, the newest first: older runs to compare with."""
     return [each for each in _all() if each.meta.get("command") == command]
 
 
-def _all() -> Iterator[Kept]:
+def _all() -> Iterator[StoredProfile]:
     folder = in_state_folder(FOLDER)
     try:
         for name in reversed(folder.folders()[-_MOST_LISTED:]):
@@ -154,7 +154,7 @@ def _all() -> Iterator[Kept]:
             finally:
                 one.close()
             if isinstance(meta, dict):
-                yield Kept(one.path, name, meta)
+                yield StoredProfile(one.path, name, meta)
     finally:
         folder.close()
 

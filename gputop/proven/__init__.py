@@ -52,10 +52,10 @@ class Proofs:
             self.problem = f"fixes are not followed: {type(error).__name__}: {error}; please report it"
 
     def _made(self) -> Watch:
-        from gputop.proven.store import Behind, Store
+        from gputop.proven.store import BackgroundStore, Store
         from gputop.proven.watch import Watch
 
-        return Watch(self._memory() if self._memory else Behind(Store(writes=self._writes)))
+        return Watch(self._memory() if self._memory else BackgroundStore(Store(writes=self._writes)))
 
     @property
     def running(self) -> tuple[tuple[Identity, Fix], ...]:

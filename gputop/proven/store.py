@@ -86,7 +86,7 @@ def _names(folder: Folder) -> list[str]:
     return sorted(name for name in folder.sizes() if name.endswith(".json"))
 
 
-class Behind:
+class BackgroundStore:
     """A store that nobody waits for: its disk may be a server that does not answer. What it says is used later."""
 
     def __init__(self, store: Store) -> None:

@@ -50,7 +50,7 @@ class Memory(Protocol):
 
 
 @dataclass(slots=True)
-class Held:
+class HeldFinding:
     """A finding that is shown of a job: since when, until when, and how long the window was that is kept of it."""
 
     newest: Finding
@@ -60,13 +60,13 @@ class Held:
 
 
 @dataclass(slots=True)
-class Followed:
+class WatchedJob:
     """One job that runs."""
 
     run: Run | None  # None where it is not ours, or cannot be told from others
     size: tuple[int, int]  # ranks and GPUs: it may get more of both while it starts
     track: Track = field(default_factory=Track)
-    held: dict[str, Held] = field(default_factory=dict)  # by rule
+    held: dict[str, HeldFinding] = field(default_factory=dict)  # by rule
     clear_s: float | None = None  # since when the cause of the fix is gone
     compared_s: float = 0.0  # how long the window was that was compared last
 
@@ -78,7 +78,7 @@ class Watch:
         self.memory = memory
         self.proven: tuple[tuple[Identity, Fix], ...] = ()
         self._folder = folder or started_in
-        self._followed: dict[Identity, Followed] = {}
+        self._followed: dict[Identity, WatchedJob] = {}
         self._fixes: Mapping[str, Fix] = {}  # as they were at the beginning of this look
         self._last_s = -math.inf
         self._step_s = _EVERY_S  # between the last two looks
@@ -120,31 +120,31 @@ class Watch:
         waits = (one.run for one in self._followed.values() if one.clear_s is not None and not one.compared_s)
         return next((run.name for run in waits if run), "")
 
-    def _of(self, job: Job, ranks: Sequence[Process], frame: Frame) -> Followed:
+    def _of(self, job: Job, ranks: Sequence[Process], frame: Frame) -> WatchedJob:
         """What is followed of a job."""
         first, size = ranks[0], (len(ranks), sum(len(rank.gpus) for rank in ranks))
         known = self._followed.get(first.identity)
         if known is None:
             self.memory.refresh()
-            known = self._followed[first.identity] = Followed(None, (0, 0))
+            known = self._followed[first.identity] = WatchedJob(None, (0, 0))
         if known.size != size:
             folder = self._folder(first) if size[1] else None
             known.run = run_of(job, ranks, frame, folder) if folder else None
             known.size = size
         return known
 
-    def _keep(self, one: Followed, run: Run, about: Sequence[Finding], process: Identity, frame: Frame) -> None:
+    def _keep(self, one: WatchedJob, run: Run, about: Sequence[Finding], process: Identity, frame: Frame) -> None:
         """Keep a finding that was shown long enough, and again over longer windows."""
         now_s, leads = frame.mono_s, _leading(about)
         if leads is not None:
             held = one.held.get(leads.rule)
             if held is None or now_s - held.last_s > max(_FLAPS_S, _RARE * self._step_s):
-                held = one.held[leads.rule] = Held(leads, now_s, now_s)
+                held = one.held[leads.rule] = HeldFinding(leads, now_s, now_s)
             held.newest, held.last_s = leads, now_s
             if now_s - held.since_s >= HELD_S:
                 self._kept(one, run, held, process, frame)
 
-    def _kept(self, one: Followed, run: Run, held: Held, process: Identity, frame: Frame) -> None:
+    def _kept(self, one: WatchedJob, run: Run, held: HeldFinding, process: Identity, frame: Frame) -> None:
         """Keep it if its window is long enough, and long enough for another look."""
         now_s, leads = frame.mono_s, held.newest
         length_s = min(BEFORE_S, max(leads.since_s, now_s - held.since_s))
@@ -157,7 +157,13 @@ class Watch:
             self.memory.put(_fix(leads, run, process, measured, settings, frame))
 
     def _compare(
-        self, one: Followed, run: Run, about: Sequence[Finding], state: JobState | None, process: Identity, frame: Frame
+        self,
+        one: WatchedJob,
+        run: Run,
+        about: Sequence[Finding],
+        state: JobState | None,
+        process: Identity,
+        frame: Frame,
     ) -> None:
         """Compare a run with the one in which its script had a finding, once it goes on without that."""
         fix = self._open(run, process)

@@ -219,7 +219,7 @@ _IDLE, _MOST = 0.05, 0.5  # of the time, of the idle time: what explains less of
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Start:
+class StartUp:
     """What of a trace is the start of the program: idle time of the GPU; without one the time itself."""
 
     spans: Spans
@@ -231,12 +231,12 @@ class Start:
         return self.spans.ends[-1] if len(self.spans) else -inf
 
 
-def beginning(trace: Trace, found: Breakdown) -> Start:
+def beginning(trace: Trace, found: Breakdown) -> StartUp:
     """What is done once, in first steps or where no step is marked; nothing where steps went before."""
-    start, seen = Start(_starting(trace, found), alone=False), found.window
+    start, seen = StartUp(_starting(trace, found), alone=False), found.window
     idle, once = found.share(found.gaps), found.share(start.spans)
     late = start.ready_us - seen.start >= _LATE * seen.span_us
-    return Start(start.spans, alone=late and idle >= _IDLE and once >= _MOST * idle)
+    return StartUp(start.spans, alone=late and idle >= _IDLE and once >= _MOST * idle)
 
 
 def _starting(trace: Trace, found: Breakdown) -> Spans:

@@ -148,7 +148,7 @@ def _id(event: dict[str, Any]) -> int:
     return number if type(number) is int and 0 <= number < 1 << 63 else 0
 
 
-class Kept:
+class SpanStore:
     """Spans in any order, in little memory."""
 
     def __init__(self) -> None:
@@ -211,7 +211,7 @@ class Host:
         self.thread_names: dict[tuple[Any, Any], str] = {}
         self._threads: dict[tuple[Any, Any, int], Thread] = {}
         self._within = (-math.inf, math.inf)  # spans are counted for what of them lies in there
-        self._kept: Kept | None = None  # to be sorted, if it must be
+        self._kept: SpanStore | None = None  # to be sorted, if it must be
         self._shapes: dict[Shape | int, int] = {}  # an operator without dims by its name alone
         self._step = -1  # the name that all steps have in call paths
 
@@ -226,7 +226,7 @@ class Host:
 
     def keep(self) -> None:
         """Take spans in any order: they are kept and sorted."""
-        self._kept = Kept()
+        self._kept = SpanStore()
 
     def take(self, event: dict[str, Any], start: float) -> None:
         """One span that begins at a time of ours."""

@@ -15,7 +15,7 @@ from itertools import accumulate
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.trace.intervals import Spans
 from gputop.trace.names import Kind, Mark
-from gputop.trace.threads import Seen, seen
+from gputop.trace.threads import TracedThread, traced_threads
 from gputop.trace.verdict import View
 
 MOST_THREADS = 12
@@ -87,7 +87,7 @@ class Lanes:
 def lanes(view: View) -> Lanes:
     """The lanes of a trace, within its window."""
     found = view.found
-    window, threads, outer = found.window, seen(view.trace.host), _outer(view)
+    window, threads, outer = found.window, traced_threads(view.trace.host), _outer(view)
     main = _main(view, outer.get(threads[0].number, [])) if threads else None
     rows = [main] if main else []
     rows += [_thread(view, thread, outer.get(thread.number, [])) for thread in threads[1:MOST_THREADS]]
@@ -130,7 +130,7 @@ def _main(view: View, outer: Sequence[Ran]) -> Lane:
     return Lane("main", tracks)
 
 
-def _thread(view: View, thread: Seen, outer: Sequence[Ran]) -> Lane:
+def _thread(view: View, thread: TracedThread, outer: Sequence[Ran]) -> Lane:
     """What another thread did, by its outermost spans."""
     spans = Spans((start, end) for start, end, _ in outer)
     kind = "backward" if thread.functions else "thread"

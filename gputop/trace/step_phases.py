@@ -11,7 +11,7 @@ from gputop.trace.breakdown import Breakdown, all_host_spans, host_spans, inside
 from gputop.trace.intervals import Spans
 from gputop.trace.names import EXCHANGES, RECORDED, Kind, Mark, region
 from gputop.trace.read import Trace
-from gputop.trace.threads import seen as seen_threads
+from gputop.trace.threads import traced_threads as seen_threads
 
 _MARKED = (
     ("waiting for data", Mark.DATA),

@@ -24,7 +24,7 @@ STEP = "step"  # all steps are one call path
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class TracedThread:
     """One thread with something in it."""
 
     number: int  # in `Host.outer`
@@ -36,7 +36,7 @@ class Seen:
     python: int | None  # the same of its Python functions, where they were recorded
 
 
-def seen(host: Host) -> tuple[Seen, ...]:
+def traced_threads(host: Host) -> tuple[TracedThread, ...]:
     """The one that trains first, then those of the backward pass, then the busiest."""
     threads = [thread for thread in host.threads if thread.covered_us > 0 and not thread.python]
     python = {(thread.pid, thread.tid): thread.root for thread in host.threads if thread.python}
@@ -47,7 +47,7 @@ def seen(host: Host) -> tuple[Seen, ...]:
         given = re.sub(r"^thread \d+ ?", "", host.thread_names.get((one.pid, one.tid), "")).strip("() ")
         name = "main" if one is main else "autograd" if one.functions else given or f"thread {tid}"
         rows.append(
-            Seen(
+            TracedThread(
                 number=one.number,
                 name=name,
                 tid=tid,
@@ -67,7 +67,7 @@ def launching(host: Host, launches: Iterable[int]) -> set[int]:
     """
     count = Counter(launches)
     ids = {tid for tid, many in count.items() if many >= _LAUNCHES * count.total()}
-    first = seen(host)[:1]
+    first = traced_threads(host)[:1]
     main = {(str(one.pid), _tid(one.tid)) for one in host.threads if first and one.number == first[0].number}
     return {
         one.number

@@ -13,7 +13,7 @@ from math import inf
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.severity import Severity as Severity
 from gputop.trace import launches
-from gputop.trace.breakdown import Breakdown, Start, beginning, breakdown, host_spans
+from gputop.trace.breakdown import Breakdown, StartUp, beginning, breakdown, host_spans
 from gputop.trace.intervals import Spans
 from gputop.trace.names import Mark
 from gputop.trace.operators import Shaped, shaped
@@ -66,7 +66,7 @@ class View:
         return breakdown(self.trace, self.device)
 
     @cached_property
-    def start(self) -> Start:
+    def start(self) -> StartUp:
         """What of it is the start of the program."""
         return beginning(self.trace, self.found)
 

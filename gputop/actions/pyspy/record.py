@@ -16,7 +16,7 @@ from typing import Any
 
 from gputop import labels, units
 from gputop.actions.action import Result, Run, begin
-from gputop.actions.handles import Hold, Scope
+from gputop.actions.handles import Handles, Scope
 from gputop.actions.pyspy import runner
 from gputop.actions.pyspy.cost import LOOK_S, Cost, Meter, read
 from gputop.actions.pyspy.runner import Child, find
@@ -27,7 +27,7 @@ from gputop.model import Frame, Process
 from gputop.profile import flame, parse, report, store
 from gputop.profile.files import SERVICE
 from gputop.profile.stacks import Profile
-from gputop.profile.store import Kept
+from gputop.profile.store import StoredProfile
 from gputop.report import Page
 from gputop.safe import files, ptrace_access
 from gputop.safe.deadline import within
@@ -107,7 +107,7 @@ class About:
 class Recorded:
     """A recording that is kept."""
 
-    kept: Kept
+    kept: StoredProfile
     profile: Profile
     page: Page
 
@@ -187,7 +187,7 @@ class Sampling:
 class ProfileResult(Result):
     """What was recorded, where it is kept, and what it says."""
 
-    kept: Kept | None = None
+    kept: StoredProfile | None = None
     profile: Profile | None = None
     page: Page | None = None
     cost: Cost | None = None
@@ -212,7 +212,7 @@ class Record:
         """The same, with what would change it apart."""
         return unreadable(process, self.rights(rights), self.id)
 
-    def run(self, hold: Hold, options: Sampling, tell: Callable[[Run], object]) -> Run:
+    def run(self, hold: Handles, options: Sampling, tell: Callable[[Run], object]) -> Run:
         """Record; the result is a ProfileResult."""
         return begin(f"py-spy record {hold.process.pid}", hold, lambda run: _record(hold, options, run), tell)
 
@@ -257,7 +257,7 @@ class _Unable(Exception):
         self.barred = barred
 
 
-def _record(hold: Hold, sampling: Sampling, run: Run) -> ProfileResult:
+def _record(hold: Handles, sampling: Sampling, run: Run) -> ProfileResult:
     try:
         program, target = find(), hold.held(Scope.PROCESS)[0]
         if isinstance(program, Barred):

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from gputop import labels
 from gputop.actions.action import Result, Run, begin
-from gputop.actions.handles import Hold, Scope
+from gputop.actions.handles import Handles, Scope
 from gputop.actions.pyspy import runner
 from gputop.actions.pyspy.runner import find
 from gputop.actions.target import Refusal, Rights, Target, untouchable
@@ -200,7 +200,7 @@ class Stack:
         """The same, with what would change it apart."""
         return unreadable(process, self.rights(rights), self.id)
 
-    def run(self, hold: Hold, options: Asked, tell: Callable[[Run], object]) -> Run:
+    def run(self, hold: Handles, options: Asked, tell: Callable[[Run], object]) -> Run:
         """Look; the result is a StackResult."""
         return begin(f"stacks of {hold.process.pid}", hold, lambda run: _look(hold, options, run), tell)
 
@@ -225,7 +225,7 @@ def cannot(pid: int, command: str, *, pausing: bool = False) -> Barred | None:
     return barred
 
 
-def _look(hold: Hold, asked: Asked, run: Run) -> StackResult:
+def _look(hold: Handles, asked: Asked, run: Run) -> StackResult:
     program = find()
     if isinstance(program, Barred):
         return StackResult(text=program.text, good=False, lines=_unlocks([program]))
@@ -276,7 +276,7 @@ def _compared(
     return shown, None
 
 
-def _meant(hold: Hold, scope: Scope) -> tuple[list[_Meant], bool]:
+def _meant(hold: Handles, scope: Scope) -> tuple[list[_Meant], bool]:
     """Whose stacks are read, and whether they are ranks, to be compared: of a job, and of several that are tagged."""
     everybody = list(zip(hold.who(scope), hold.held(scope), strict=True))
     ranks = [one for one in everybody if one[0].role is Role.TRAINER]

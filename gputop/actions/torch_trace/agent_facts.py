@@ -9,7 +9,7 @@ from typing import Any
 
 from gputop import labels, units
 from gputop.actions.target import Refusal, Rights, aim
-from gputop.agent_client import Lost, NoAgent, connect
+from gputop.agent_client import AgentLost, NoAgent, connect
 from gputop.model import Fact, Identity, Process
 from gputop.safe.text import clean
 
@@ -33,7 +33,7 @@ def notes(process: Process, rights: Rights, *, everything: bool = False) -> tupl
             return (*facts, *marked(process.identity, agent.answer("marks").get("marks")))
         finally:
             agent.close()
-    except (NoAgent, Lost):
+    except (NoAgent, AgentLost):
         return ()
     finally:
         target.close()

@@ -12,7 +12,7 @@ from gputop.actions.action import Result, Run
 from gputop.actions.handles import Scope
 from gputop.actions.target import Target
 from gputop.actions.torch_trace.agent_facts import marked, told
-from gputop.agent_client import Agent, Lost, NoAgent, connect, root
+from gputop.agent_client import Agent, AgentLost, NoAgent, connect, root
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Fact, Process
 from gputop.safe.deadline import readable
@@ -74,7 +74,7 @@ _WHY = {
 }
 
 
-class Shot:
+class ProcessCapture:
     """One process that is being traced: `told` is what was said at the end, `problem` why there is no trace."""
 
     def __init__(self, target: Target) -> None:
@@ -96,7 +96,7 @@ class Shot:
         return _number((self.told or {}).get(what))
 
 
-class Asked(Shot):
+class Asked(ProcessCapture):
     """One whose agent does it."""
 
     def __init__(self, target: Target, order: Order) -> None:
@@ -117,7 +117,7 @@ class Asked(Shot):
         try:
             graphs = _CUDA_GRAPHS in order.confirmed
             self.agent.ask("capture", at=at, wait=order.wait_s, graphs=graphs, id="trace", **fields)
-        except Lost as why:
+        except AgentLost as why:
             self.fail(str(why))
 
     def look(self) -> None:
@@ -127,7 +127,7 @@ class Asked(Shot):
         try:
             for each in self.agent.read():
                 self._take(each)
-        except Lost as why:
+        except AgentLost as why:
             if self.told is None:
                 self.fail(str(why))
 
@@ -149,7 +149,7 @@ class Asked(Shot):
             process = self.target.process.identity
             self.notes = told(process, self.agent.answer("facts", _NOTES_S).get("facts"))
             self.notes += marked(process, self.agent.answer("marks", _NOTES_S).get("marks"))
-        except Lost:
+        except AgentLost:
             pass  # it may have ended with its trace
 
     def _take(self, said: dict[str, Any]) -> None:
@@ -166,7 +166,7 @@ class Asked(Shot):
             self.step_s, self.cap_s = _number(said.get("step_s")), _number(said.get("cap_s"))
 
 
-def shoot(targets: Sequence[Target], order: Order, run: Run) -> list[Shot]:
+def capture(targets: Sequence[Target], order: Order, run: Run) -> list[ProcessCapture]:
     """Trace these at once, until each is done or has failed; cancelled, none is left waiting."""
     shots = [Asked(target, order) for target in targets]
     together = sum(shot.agent is not None for shot in shots) > 1

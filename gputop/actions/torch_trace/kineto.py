@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from gputop.actions.action import Run
 from gputop.actions.target import Target
-from gputop.actions.torch_trace.capture import BUSY, Order, Shot
+from gputop.actions.torch_trace.capture import BUSY, Order, ProcessCapture
 from gputop.agent_client import environment, mapped, root
 from gputop.model import Process
 from gputop.safe import files
@@ -291,7 +291,7 @@ def risk(pid: int, order: Order) -> str:
     return _RISKY.format(pid=pid, span=span_s(order)) + (_RISKY_GPU if has_cuda(pid) else "")
 
 
-class Wanted(Shot):
+class Wanted(ProcessCapture):
     """One process that is to be asked: `asked` until it is told, then `recording`."""
 
     def __init__(self, target: Target, order: Order) -> None:
@@ -350,7 +350,7 @@ class Wanted(Shot):
         return None
 
 
-def captured(targets: Sequence[Target], order: Order, run: Run) -> list[Shot]:
+def captured(targets: Sequence[Target], order: Order, run: Run) -> list[ProcessCapture]:
     """Trace these, all from the same moment on; nothing stays asked for that has not begun by then."""
     shots = [Wanted(target, order) for target in targets]
     endpoints: dict[str, Endpoint] = {}

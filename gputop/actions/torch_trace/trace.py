@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from gputop import labels
 from gputop.actions.action import Result, Run, begin
-from gputop.actions.handles import Hold, Scope
+from gputop.actions.handles import Handles, Scope
 from gputop.actions.target import Refusal, Rights, Target, aim, described
 from gputop.actions.torch_trace import kineto, remote_exec
-from gputop.actions.torch_trace.capture import MOST_STEPS, Order, Shot, Traced, shoot
+from gputop.actions.torch_trace.capture import MOST_STEPS, Order, ProcessCapture, Traced, capture
 from gputop.actions.torch_trace.routes import Route, route
 from gputop.model import Frame, Process, Role
 from gputop.profile import store
-from gputop.profile.store import Kept
+from gputop.profile.store import StoredProfile
 from gputop.safe import files
 from gputop.safe.deadline import within
 from gputop.safe.files import Refused
@@ -37,7 +37,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LEVEL = 3  # a trace packs to a tenth with any
 
 
-def brought(process: Process, shots: Sequence[Shot]) -> tuple[Kept, dict[str, Shot]]:
+def brought(process: Process, shots: Sequence[ProcessCapture]) -> tuple[StoredProfile, dict[str, ProcessCapture]]:
     """Keep the traces of these under the name of a process: where, and which file is whose. Refused if they cannot be.
 
     What the programs wrote is removed.
@@ -59,7 +59,7 @@ def _file(process: Process, several: bool) -> str:
     return f"{name}.json.gz"
 
 
-def _packed(shot: Shot) -> bytes:
+def _packed(shot: ProcessCapture) -> bytes:
     """The file that a process wrote, packed, and gone from there.
 
     The path is what the process says: nothing but a plain file of its own user, in a folder of that user, is touched.
@@ -149,7 +149,7 @@ class Trace:
         found = route(process, frame)
         return found if isinstance(found, Barred) else None
 
-    def run(self, hold: Hold, options: Order, tell: Callable[[Run], object]) -> Run:
+    def run(self, hold: Handles, options: Order, tell: Callable[[Run], object]) -> Run:
         """Begin to record; returns at once."""
         return begin(f"trace of {hold.process.pid}", hold, lambda run: _trace(hold, options, run), tell)
 
@@ -157,7 +157,7 @@ class Trace:
 TRACE = Trace()
 
 
-def meant(hold: Hold, order: Order) -> tuple[Process, ...]:
+def meant(hold: Handles, order: Order) -> tuple[Process, ...]:
     """Whom an order means: the ranks of the job, those that are tagged, or the process alone; of a launcher its ranks
     in any case."""
     if order.scope is Scope.TAGGED:
@@ -169,7 +169,7 @@ def meant(hold: Hold, order: Order) -> tuple[Process, ...]:
     return ranks if ranks and (hold.process in ranks or hold.process.role is Role.LAUNCHER) else (hold.process,)
 
 
-def _trace(hold: Hold, order: Order, run: Run) -> Result:
+def _trace(hold: Handles, order: Order, run: Run) -> Result:
     if not 1 <= order.steps <= MOST_STEPS:
         return Traced(text=f"{order.steps} steps cannot be recorded: 1 to {MOST_STEPS}", good=False)
     asked = meant(hold, order)
@@ -187,7 +187,7 @@ def _trace(hold: Hold, order: Order, run: Run) -> Result:
         targets.append(one)
     served = [one for one in targets if ways[one.pid] is Route.KINETO]
     shots = kineto.captured(served, order, run) if served else []
-    shots += shoot([one for one in targets if one not in served], order, run)
+    shots += capture([one for one in targets if one not in served], order, run)
     risky = next((shot for shot in shots if shot.risk), None)
     if risky is not None:
         return Traced(text=f"{risky.target.pid}: {risky.problem}", good=False, risk=risky.risk)
@@ -213,7 +213,7 @@ def _prepared(target: Target, frame: Frame, order: Order, run: Run) -> Traced | 
     return found
 
 
-def _brought(hold: Hold, order: Order, shots: Sequence[Shot]) -> Traced:
+def _brought(hold: Handles, order: Order, shots: Sequence[ProcessCapture]) -> Traced:
     """The traces of those that have one, read; what went wrong with the others."""
     # late: few looks at a screen end in a trace
     from gputop.trace import signatures  # noqa: F401
@@ -255,7 +255,7 @@ def afterwards(views: Sequence[View]) -> tuple[str, ...]:
     return (AFTERWARDS,) if any(view.found.of_gpu for view in views) else ()
 
 
-def _told(views: Sequence[View], done: Sequence[Shot]) -> str:
+def _told(views: Sequence[View], done: Sequence[ProcessCapture]) -> str:
     """`3 steps of 2 ranks traced: DataLoader wait`."""
     steps = labels.amount(max(view.steps for view in views), "step")
     who = f" of {len(views)} ranks" if len(views) > 1 else f" of {done[0].target.pid}"
@@ -263,7 +263,7 @@ def _told(views: Sequence[View], done: Sequence[Shot]) -> str:
     return f"{steps}{who} traced" + (f": {worst.headline}" if worst else "")
 
 
-def _remarks(done: Sequence[Shot], order: Order) -> tuple[str, ...]:
+def _remarks(done: Sequence[ProcessCapture], order: Order) -> tuple[str, ...]:
     said = []
     for shot in done:
         told = shot.told or {}

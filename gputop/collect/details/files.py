@@ -128,7 +128,7 @@ CHILDREN_FILLS = ("children",)
 MOST_CHILDREN = 128  # children whose files are looked at
 
 
-class Children:
+class ChildrenReader:
     """Reads the children of one process, as the newest list of processes has them."""
 
     def __init__(

@@ -102,17 +102,17 @@ class Inspection:
         self.identity, self._root, self._clock = identity, root, clock
         self.ended = False  # the process has, or its pid is another's: seen by whichever read comes first
         self._files = files.OpenFiles(root, identity, clock)
-        self._children = files.Children(root, identity, processes, self._files, clock)
-        self._environment = overview.Environment(root, identity, uid)
+        self._children = files.ChildrenReader(root, identity, processes, self._files, clock)
+        self._environment = overview.EnvironmentReader(root, identity, uid)
         self._asked: tuple[frozenset[str], bool] = (frozenset(), False)  # of the environment, when it was read last
         reads: dict[Part, tuple[float, Callable[[], Values]]] = {
-            "threads": (TICK_S, threads.Tasks(root, identity, clock).read),
+            "threads": (TICK_S, threads.ThreadReader(root, identity, clock).read),
             "files": (TICK_S, self._files.read),
             "children": (TICK_S, self._children.read),
             "io": (TICK_S, lambda: memory.io(root, identity)),
-            "memory": (TICK_S, memory.Weight(root, identity, clock).read),
-            "overview": (5.0, overview.Situation(root, identity).read),
-            "limits": (TICK_S, overview.Limits(root, identity, processes).read),
+            "memory": (TICK_S, memory.MemoryReader(root, identity, clock).read),
+            "overview": (5.0, overview.OverviewReader(root, identity).read),
+            "limits": (TICK_S, overview.LimitsReader(root, identity, processes).read),
             "environment": (30.0, self._environment.read),
         }
         self._sections = {part: _Section(part, self._whole(reads[part][1]), reads[part][0], clock) for part in PARTS}

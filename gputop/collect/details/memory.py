@@ -37,7 +37,7 @@ def io(root: str, identity: Identity) -> Values:
     return {"io": Io(**{name: _number(raw, field) for name, field in _IO.items()})}
 
 
-class Weight:
+class MemoryReader:
     """The memory of one process. What the kernel walks pages for is asked the more rarely the longer that takes."""
 
     def __init__(self, root: str, identity: Identity, clock: Callable[[], float] = time.monotonic) -> None:

@@ -19,7 +19,7 @@ ENVIRONMENT_FILLS, OTHERS = ("environment",), "others"
 MOST_BYTES, MOST_VARIABLES, LONGEST = 1 << 20, 2000, 1 << 16
 
 
-class Environment:
+class EnvironmentReader:
     """Reads the variables of one process. What somebody asked to see is set by who looks."""
 
     def __init__(self, root: str, identity: Identity, uid: int | None = None) -> None:
@@ -70,7 +70,7 @@ _UNITS: dict[bytes, LimitUnit] = {
 _STATUS = {"address space": b"\nVmSize:", "locked memory": b"\nVmLck:", "data size": b"\nVmData:"}
 
 
-class Limits:
+class LimitsReader:
     """Reads the limits of one process; `processes` are all that are known, for how many its user has."""
 
     def __init__(self, root: str, identity: Identity, processes: Callable[[], Iterable[Process]]) -> None:
@@ -133,7 +133,7 @@ _POLICIES = ("other", "fifo", "round robin", "batch", "iso", "idle", "deadline",
 _SECCOMP = ("off", "strict", "filter")
 
 
-class Situation:
+class OverviewReader:
     """Reads the overview of one process."""
 
     def __init__(self, root: str, identity: Identity) -> None:

@@ -73,7 +73,7 @@ class _Task:
         self.system_call: str | None = None
 
 
-class Tasks:
+class ThreadReader:
     """Reads all threads at each look; of those that have not run since the last one, half as much."""
 
     def __init__(self, root: str, identity: Identity, clock: Callable[[], float] = time.monotonic) -> None:

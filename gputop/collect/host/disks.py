@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from math import inf
 
-from gputop.collect.blocking_reads import Questions
+from gputop.collect.blocking_reads import PendingAnswers
 from gputop.collect.kernel_files import Kernel
 from gputop.collect.rates import Growth, Ledger, total
 from gputop.model import Disk, Host
@@ -44,7 +44,7 @@ class Disks:
         self._kernel = kernel
         self._counters: Ledger[str] = Ledger()
         # the queue's files may wait for a dead disk
-        self._rotational = Questions(self._flag, every_s=inf)
+        self._rotational = PendingAnswers(self._flag, every_s=inf)
 
     def read(self, now_s: float) -> Host:
         """Rates since the last look, by disk."""

@@ -11,7 +11,7 @@ from math import inf
 from typing import NamedTuple
 
 from gputop.collect import filesystems
-from gputop.collect.blocking_reads import Aside, Questions
+from gputop.collect.blocking_reads import BackgroundReader, PendingAnswers
 from gputop.collect.filesystems import Mounted, Size, size_of, unescape
 from gputop.collect.kernel_files import Kernel, reason
 from gputop.collect.rates import Growth, Ledger, total
@@ -124,7 +124,7 @@ class _Target(NamedTuple):
         return kernel.proc(self.file) if self.in_proc else kernel.sys(self.file)
 
 
-class Lustre(Aside):
+class Lustre(BackgroundReader):
     """The last look at the targets of all mounted Lustre file systems; a reader beside that of the mounts.
 
     Its files are the file system's own code, which may hang with a server.
@@ -238,12 +238,12 @@ class Mounts:
         self,
         kernel: Kernel,
         lustre: Lustre | None = None,
-        sizes: Questions[Size] | None = None,
-        folders: Questions[bool] | None = None,
+        sizes: PendingAnswers[Size] | None = None,
+        folders: PendingAnswers[bool] | None = None,
     ) -> None:
         self._kernel = kernel
-        self._sizes = sizes or Questions(size_of)
-        self._folders = folders or Questions(is_folder, every_s=_FOLDERS_EVERY_S)
+        self._sizes = sizes or PendingAnswers(size_of)
+        self._folders = folders or PendingAnswers(is_folder, every_s=_FOLDERS_EVERY_S)
         self._nfs, self._lustre = Nfs(), lustre or Lustre(kernel)
         self._mounts: tuple[Mounted, ...] = ()
         self._looked_s = -inf

@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import inf
 from typing import Any, NamedTuple
 
-from gputop.collect.blocking_reads import Aside
+from gputop.collect.blocking_reads import BackgroundReader
 from gputop.collect.kernel_files import Kernel
 from gputop.collect.rates import Growth, Ledger, total
 from gputop.model import Host, Missing, Network
@@ -92,7 +92,7 @@ class Port(NamedTuple):
     up: bool | None  # a port that is down tells a speed too
 
 
-class Ports(Aside):
+class Ports(BackgroundReader):
     """The last look at every port; a reader beside that of the networks, as it is the adapter's firmware that answers.
 
     What it finds is the networks' reader's to tell.
@@ -207,7 +207,7 @@ class _Link(NamedTuple):
 _UNKNOWN = _Link(None, None, physical=False, ipoib=False)
 
 
-class Links(Aside):
+class Links(BackgroundReader):
     """What the interfaces are; a reader beside that of their traffic, as a driver that hangs holds up these files.
 
     One interface after the other: the lock that they wait for is one for all.

@@ -9,7 +9,7 @@ from itertools import chain
 from math import inf
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from gputop.collect.blocking_reads import Crew, Job
+from gputop.collect.blocking_reads import Job, ReaderPool
 from gputop.collect.host.cpu import Cpu, Pressures, Speeds
 from gputop.collect.host.disks import Disks
 from gputop.collect.host.machine import Limits, Machine, Uptime
@@ -172,7 +172,7 @@ class HostReader:
             return make
 
         self._parts = [_Part(beside(reader), kernel, clock) for reader in READERS]
-        self._crew = Crew("host", clock)
+        self._crew = ReaderPool("host", clock)
 
     def ask(self) -> None:
         """Have everything read that is due; what has not returned from the last time is not asked again."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from gputop.collect.jobs.ancestry import LOADER, Tree
 from gputop.collect.jobs.launchers import is_notebook, is_python, is_ray, is_service, is_spawned, launcher, stem
-from gputop.collect.jobs.trainers import People, at_work, computes, hints, starts
+from gputop.collect.jobs.trainers import ProcessTree, at_work, candidates, computes, starts
 from gputop.collect.jobs.worlds import Group, number, numbered, of_several, rest, united
 from gputop.model import Identity, Job, Process, Role
 from gputop.model.process import changed, pid_of
@@ -29,10 +29,10 @@ def jobs(
 
     `stepping`: processes whose step meters have seen optimizer steps.
     """
-    hinted = hints(processes, stepping)
+    hinted = candidates(processes, stepping)
     if not hinted:
         return tuple(processes), ()
-    people = People(processes)
+    people = ProcessTree(processes)
     groups = _groups(people, people.trainers(hinted, stepping))
     heads = {root.pid for group in groups for root in group.roots}
     cast = list(processes)
@@ -61,7 +61,7 @@ def jobs(
     return tuple(cast), tuple(found)
 
 
-def _groups(people: People, trainers: dict[int, Process]) -> list[Group]:
+def _groups(people: ProcessTree, trainers: dict[int, Process]) -> list[Group]:
     """Trainers of one launcher, of one Slurm step, or started as ranks of one world one by one."""
     groups: dict[object, Group] = {}
     taken: set[Identity] = set()  # steps that are the root of a job: of no other, too
@@ -128,7 +128,7 @@ def _completed(numbers: Sequence[int | None]) -> list[int] | None:
 
 
 def _members(
-    people: People, group: Group, ranks: Mapping[int, int | None], heads: set[int]
+    people: ProcessTree, group: Group, ranks: Mapping[int, int | None], heads: set[int]
 ) -> Iterator[tuple[Process, Role, int | None]]:
     """Every process of the job with its part in it and its rank, roots first, each before its children."""
     left: list[tuple[Process, Process | None]] = [(root, None) for root in reversed(group.roots)]
@@ -146,7 +146,7 @@ def _members(
         left.extend((child, owner) for child in reversed(children))
 
 
-def _launches(people: People, process: Process, ranks: Mapping[int, int | None]) -> bool:
+def _launches(people: ProcessTree, process: Process, ranks: Mapping[int, int | None]) -> bool:
     """Whether it is a known launcher, or a program that started ranks to run functions of its own."""
     if launcher(process) is not None:
         return True
@@ -155,7 +155,7 @@ def _launches(people: People, process: Process, ranks: Mapping[int, int | None])
     )
 
 
-def _named(people: People, owner: Process) -> bool:
+def _named(people: ProcessTree, owner: Process) -> bool:
     """Whether the loaders of a rank have names: before torch named them, they were forks like any other."""
     return names_loaders(owner.torch_version) or any(child.name.startswith(LOADER) for child in people.children(owner))
 
@@ -172,7 +172,7 @@ def _role(process: Process, owner: Process | None, launches: bool, loaders_named
     return Role.OTHER if loaders_named or computes(process) or not is_python(owner) else Role.LOADER
 
 
-def _name(people: People, first: Process, label: str | None) -> str:
+def _name(people: ProcessTree, first: Process, label: str | None) -> str:
     """What people call the job: by Slurm, by its container, else by script and working folder."""
     if first.slurm_name and first.slurm_name not in _UNNAMED:
         return first.slurm_name
@@ -232,7 +232,7 @@ class Jobs:
         told, self._found = jobs(processes, gpus, stepping)
         self._gpus, self._stepping = gpus, stepping
         self._parts = {(p.pid, p.started_ticks): (p.role, p.job, p.rank) for p in told if p.job}
-        matter = hints(processes, stepping)
+        matter = candidates(processes, stepping)
         parents = {process.pid: process.parent_pid for process in processes}
         tree = Tree(parents)
         self._pids = {process.pid for process in matter} | {pid for pid, _ in self._parts}
@@ -247,7 +247,7 @@ class Jobs:
             sign = signs.get((process.pid, process.started_ticks))
             if sign is None:
                 awaited = process.pid in self._kin or process.pid in self._lost
-                if awaited or process.parent_pid in pids or hints((process,)):
+                if awaited or process.parent_pid in pids or candidates((process,)):
                     return False
             elif sign != _sign(process):
                 return False

@@ -26,7 +26,7 @@ class Origin(NamedTuple):
     step: Process | None
 
 
-def hints(processes: Iterable[Process], stepping: Collection[Identity] = ()) -> list[Process]:
+def candidates(processes: Iterable[Process], stepping: Collection[Identity] = ()) -> list[Process]:
     """The few that may have to do with training."""
     steps = {pid for pid, _ in stepping}
     return [
@@ -47,7 +47,7 @@ def computes(process: Process) -> bool:
     return shares and not process.name.startswith(_SERVERS)
 
 
-class People:
+class ProcessTree:
     """Processes by pid, with their trees; those that /proc does not show are in none."""
 
     def __init__(self, processes: Sequence[Process]) -> None:

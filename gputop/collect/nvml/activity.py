@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from math import inf
 
-from gputop.collect.nvml.device import Card
-from gputop.collect.nvml.gate import NOT_SUPPORTED, No, Unanswered
+from gputop.collect.nvml.device import Device
+from gputop.collect.nvml.gate import NOT_SUPPORTED, NoValue, Unanswered
 from gputop.collect.nvml.probe import Answers, probe
 from gputop.collect.nvml.samples import BUFFER_S, BUSY, LATE_S, Stamped, driver_clock, fresh, now_us
 from gputop.model.plausible import integrated
@@ -112,7 +112,7 @@ class Buffer:
 
 
 @probe(every_s=1, fills=("busy_percent", "busy_samples"))
-def busy(card: Card) -> Answers:
+def busy(card: Device) -> Answers:
     """Time a kernel was resident: the mean of the driver's own samples since the last look, of 1 to 16 s.
 
     Where it is dear to read them that is done every other second, which loses none; between, its last window is told.
@@ -138,46 +138,47 @@ def busy(card: Card) -> Answers:
     return {"busy_percent": value, "busy_samples": buffer.ages(clock.stamp_us(wall_us), buffer.span_s())}
 
 
-def _now(card: Card) -> float | None:
+def _now(card: Device) -> float | None:
     """The same of the driver's last window, a sixth of a second to a second: where it stored no sample."""
     return percent(card.call("nvmlDeviceGetUtilizationRates").gpu)
 
 
 @probe(every_s=2, backs=("memory_busy_percent",))
-def memory_busy_now(card: Card) -> Answers:
+def memory_busy_now(card: Device) -> Answers:
     """Time device memory was read or written lately, where there is no buffer of it."""
     return {"memory_busy_percent": percent(card.call("nvmlDeviceGetUtilizationRates").memory)}
 
 
 @probe(every_s=10, fills=("encoder_percent",))
-def encoder(card: Card) -> Answers:
+def encoder(card: Device) -> Answers:
     """Time the video encoder was busy."""
     return {"encoder_percent": percent(card.call("nvmlDeviceGetEncoderUtilization")[0])}
 
 
 @probe(every_s=10, fills=("decoder_percent",))
-def decoder(card: Card) -> Answers:
+def decoder(card: Device) -> Answers:
     """Time the video decoder was busy."""
     return {"decoder_percent": percent(card.call("nvmlDeviceGetDecoderUtilization")[0])}
 
 
 _UNTOLD = dict.fromkeys(
     ("vram_total_bytes", "vram_used_bytes", "vram_reserved_bytes"),
-    No("unsupported", "the driver does not report the memory of this card"),
+    NoValue("unsupported", "the driver does not report the memory of this card"),
 ) | {"unified_memory": False}
 _UNIFIED = {"unified_memory": True} | dict.fromkeys(
-    ("vram_total_bytes", "vram_used_bytes", "vram_reserved_bytes"), No("unsupported", "memory is shared with the host")
+    ("vram_total_bytes", "vram_used_bytes", "vram_reserved_bytes"),
+    NoValue("unsupported", "memory is shared with the host"),
 )
 
 
 @probe(every_s=2, fills=("vram_total_bytes", "vram_used_bytes", "vram_reserved_bytes", "unified_memory"))
-def memory(card: Card) -> Answers:
+def memory(card: Device) -> Answers:
     """Device memory. Unified memory is decided by what the GPU is: a call may be refused for any reason."""
     shares = integrated(card.name, card.identity.get("compute_capability"))
     if shares:
         return _UNIFIED
     none = _UNTOLD if shares is False else _UNIFIED
-    reserved: int | No | None = No("unsupported", "a newer driver")
+    reserved: int | NoValue | None = NoValue("unsupported", "a newer driver")
     try:
         try:
             info = card.call("nvmlDeviceGetMemoryInfo", _MEMORY_V2)

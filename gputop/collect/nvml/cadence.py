@@ -17,7 +17,7 @@ _SURE = 2  # judgements in a row before we slow down: a busy machine has hiccups
 _CALM = 3  # and before we speed up
 
 
-class Costs:
+class CallCosts:
     """Seconds spent inside calls; written by whoever calls, read by the pace. A call that hung is not in here."""
 
     def __init__(self) -> None:
@@ -36,10 +36,10 @@ class Costs:
         return spent[-1 - len(spent) // 20] if len(spent) >= _ENOUGH else None
 
 
-class Pace:
+class Cadence:
     """The factor by which every cadence is stretched: 1, 2, 4 ... 64, so that the calls fit their share."""
 
-    def __init__(self, costs: Costs) -> None:
+    def __init__(self, costs: CallCosts) -> None:
         self.factor = 1
         self.call_s = 0.0  # what a slow call takes
         self.driver_percent: float | None = None  # of the time, about all GPUs together

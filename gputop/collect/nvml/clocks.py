@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gputop.collect.nvml.device import Card
+from gputop.collect.nvml.device import Device
 from gputop.collect.nvml.field_values import Answer, share
-from gputop.collect.nvml.gate import ABSENT, No
+from gputop.collect.nvml.gate import ABSENT, NoValue
 from gputop.collect.nvml.probe import Answers, Ask, probe
 from gputop.collect.nvml.samples import MOST_MHZ
 from gputop.model import Throttle
@@ -32,56 +32,56 @@ def mhz(value: int) -> float | None:
 
 
 @probe(every_s=2, fills=("sm_clock_mhz",))
-def sm_clock(card: Card) -> Answers:
+def sm_clock(card: Device) -> Answers:
     """Clock of the multiprocessors."""
     return {"sm_clock_mhz": mhz(card.call("nvmlDeviceGetClockInfo", _SM))}
 
 
 @probe(every_s=10, fills=("memory_clock_mhz",))
-def memory_clock(card: Card) -> Answers:
+def memory_clock(card: Device) -> Answers:
     """Memory clock. Its buffer does not tell it: many cards store a clock only when it changes, or never."""
     return {"memory_clock_mhz": mhz(card.call("nvmlDeviceGetClockInfo", _MEMORY)) or None}
 
 
 @probe(every_s=10, fills=("graphics_clock_mhz",))
-def graphics_clock(card: Card) -> Answers:
+def graphics_clock(card: Device) -> Answers:
     """Graphics clock."""
     return {"graphics_clock_mhz": mhz(card.call("nvmlDeviceGetClockInfo", _GRAPHICS))}
 
 
 @probe(every_s=0, fills=("graphics_clock_max_mhz",))
-def graphics_clock_max(card: Card) -> Answers:
+def graphics_clock_max(card: Device) -> Answers:
     """Highest graphics clock."""
     return {"graphics_clock_max_mhz": mhz(card.call("nvmlDeviceGetMaxClockInfo", _GRAPHICS))}
 
 
 @probe(every_s=0, fills=("boost_clock_max_mhz",))
-def boost_clock_max(card: Card) -> Answers:
+def boost_clock_max(card: Device) -> Answers:
     """Highest graphics clock that may be chosen on this card; it can be below the highest there is."""
     return {"boost_clock_max_mhz": mhz(card.call("nvmlDeviceGetMaxCustomerBoostClock", _GRAPHICS))}
 
 
 @probe(every_s=0, fills=("sm_clock_max_mhz",))
-def sm_clock_max(card: Card) -> Answers:
+def sm_clock_max(card: Device) -> Answers:
     """Highest clock of the multiprocessors."""
     return {"sm_clock_max_mhz": mhz(card.call("nvmlDeviceGetMaxClockInfo", _SM))}
 
 
 @probe(every_s=0, fills=("memory_clock_max_mhz",))
-def memory_clock_max(card: Card) -> Answers:
+def memory_clock_max(card: Device) -> Answers:
     """Highest memory clock."""
     return {"memory_clock_max_mhz": mhz(card.call("nvmlDeviceGetMaxClockInfo", _MEMORY))}
 
 
 @probe(every_s=10, fills=("performance_state",))
-def performance_state(card: Card) -> Answers:
+def performance_state(card: Device) -> Answers:
     """P-state; 32 is the driver's "unknown"."""
     state: int = card.call("nvmlDeviceGetPerformanceState")
     return {"performance_state": state if 0 <= state <= 15 else None}
 
 
 @probe(every_s=2, fills=("throttle_reasons",))
-def throttle_reasons(card: Card) -> Answers:
+def throttle_reasons(card: Device) -> Answers:
     """What holds the clocks down at this moment."""
     mask: int = card.first(("nvmlDeviceGetCurrentClocksEventReasons",), ("nvmlDeviceGetCurrentClocksThrottleReasons",))
     words = {word for bit, word in _REASONS if mask & bit}
@@ -101,9 +101,9 @@ _POLICIES = {
 
 
 def _violation(name: str, policy: int) -> Ask:
-    def ask(card: Card) -> Answers:
+    def ask(card: Device) -> Answers:
         told = card.answers.get("stream", {}).get(name)
-        if not isinstance(told, No) or told.reason != "unsupported":
+        if not isinstance(told, NoValue) or told.reason != "unsupported":
             return {name: ABSENT}  # the field value is there, or will be at its second look
         spent = card.call("nvmlDeviceGetViolationStatus", policy)
         return {name: share(card, f"violation {name}", Answer(spent.violationTime, spent.referenceTime))}

@@ -29,7 +29,9 @@ class Connection:
         self.note: Note | None = None  # why it is closed
         self.driver_version: str | None = None
         self.cuda_version: str | None = None
-        self.library: notes.Found | None = None  # where the loader does not look: the one that is used, or refused
+        self.library: notes.UnloadedLibrary | None = (
+            None  # where the loader does not look: the one that is used, or refused
+        )
         self._sys_root, self._proc_root, self._root = sys_root, proc_root, root
         self._held = False  # between nvmlInit and nvmlShutdown
         self._retry_s = float("-inf")
@@ -97,7 +99,7 @@ class Connection:
         """Whether the library is loaded now from where the loader does not look."""
         tried = []
         for found in notes.elsewhere(self._root):
-            opened = notes.Opening(found)
+            opened = notes.LibraryLoader(found)
             if gate.load(opened):
                 self.library = found
                 return True

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from gputop.collect.nvml.gate import FUNCTION_NOT_FOUND, PASSES, RESET_REQUIRED, Gate, Late, No, Unanswered, for_ever
+from gputop.collect.nvml.gate import (
+    FUNCTION_NOT_FOUND,
+    PASSES,
+    RESET_REQUIRED,
+    Gate,
+    Late,
+    NoValue,
+    Unanswered,
+    for_ever,
+)
 from gputop.collect.nvml.pci import Slot
 from gputop.model import Condition, Gpu, GpuShare, Missing
 
@@ -39,15 +48,15 @@ class _Failing(NamedTuple):
     answers: int
 
 
-class Card:
+class Device:
     """One GPU or MIG instance. Only the thread that serves the GPU touches it."""
 
-    def __init__(self, index: int, uuid: str, gate: Gate, parent: Card | None = None) -> None:
+    def __init__(self, index: int, uuid: str, gate: Gate, parent: Device | None = None) -> None:
         self.index = index  # of the physical GPU
         self.uuid = uuid
         self.gate = gate  # of the thread that serves it now
         self.parent = parent
-        self.children: list[Card] = []  # MIG instances
+        self.children: list[Device] = []  # MIG instances
         self.label = str(index)
         self.name = "GPU"
         self.handle: Any = None
@@ -58,7 +67,7 @@ class Card:
         self.links = 0
         self.identity: dict[str, Any] = {}  # fields of a Gpu that are read once and are no metrics
         self.driver: Release | None = None  # some numbers of the driver's interface mean something else by its version
-        self.gpm: No | None = None  # why GPM is not read; None: it is
+        self.gpm: NoValue | None = None  # why GPM is not read; None: it is
         self.answers: dict[str, Mapping[str, Any]] = {}  # by probe, by field: a value or a No
         self.values: dict[str, Any] = {}  # what is known now, field by field
         self.told_by: dict[str, str] = {}  # and by which probe
@@ -78,7 +87,7 @@ class Card:
         self.hangs = 0  # how often it hung lately
         self.refused_s = float("-inf")  # when it refused last because it must be reset
         self.heard_tick = self.unheard_tick = -1  # when a call on it worked last, and when all failed inside the driver
-        self._silent: dict[tuple[Any, ...], tuple[float, No, int]] = {}  # until when, why
+        self._silent: dict[tuple[Any, ...], tuple[float, NoValue, int]] = {}  # until when, why
         self._answers = 0  # calls that worked
         self._failing: dict[tuple[Any, ...], _Failing] = {}  # calls that fail with an error that may pass
 
@@ -141,7 +150,7 @@ class Card:
                     raise
         return self.call(*calls[-1])
 
-    def silent(self, key: tuple[Any, ...]) -> No | None:
+    def silent(self, key: tuple[Any, ...]) -> NoValue | None:
         """Why this question was refused lately."""
         known = self._silent.get(key)
         return known[1] if known and self.gate.clock() < known[0] else None
@@ -198,12 +207,12 @@ class Card:
         return Unanswered(for_ever(refused.code), refused.code) if times >= REFUSALS else refused
 
 
-def rests(card: Card) -> bool:
+def rests(card: Device) -> bool:
     """Whether a GPU is left alone after a call on it that hung, with its instances."""
     return card.gate.clock() < (card.parent or card).rest_until_s
 
 
-def came_late(card: Card, gate: Gate, late: Late) -> None:
+def came_late(card: Device, gate: Gate, late: Late) -> None:
     """A call on it hung; the thread that was replaced meanwhile ends with it, and leaves a GPU that another reads."""
     if card.gate is gate:
         card.hang(late.since_s)

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from gputop.collect.nvml import gpm, pci
-from gputop.collect.nvml.device import Card, rests
+from gputop.collect.nvml.device import Device, rests
 from gputop.collect.nvml.gate import FUNCTION_NOT_FOUND, DriverGone, Gate, Late, Lost, Unanswered
 from gputop.collect.nvml.pci import Slot
 
@@ -28,17 +28,17 @@ _ARCHITECTURES = {  # nvmlDeviceArchitecture_t; rules know them by these names
 }
 
 
-class Fleet:
+class Devices:
     """One row an index. A GPU that changes its index, is lost or comes back stays the same card, by its uuid."""
 
     def __init__(self, sys_root: str) -> None:
-        self.rows: dict[int, Card] = {}
+        self.rows: dict[int, Device] = {}
         self.unknown: set[int] = set()  # indexes to be identified: all at first, later those of lost GPUs
         self.denied = 0  # GPUs this user may not read
         self.twins = False  # two GPUs gave the same uuid
         self.counted = False  # since the driver was opened
         self.starting: dict[int, float] = {}  # by index: since when it is being initialised, until it is read
-        self._known: dict[str, Card] = {}
+        self._known: dict[str, Device] = {}
         self._sys_root = sys_root
         self._slots: tuple[Slot, ...] = ()  # in /sys
         self._settled: dict[int, int] = {}  # by index the tick of its identification
@@ -105,7 +105,7 @@ class Fleet:
         slot = self._slots[index]
         return gate.file("runtime_status", lambda: slot.asleep, index)
 
-    def _rest(self, row: Card, index: int, gate: Gate) -> None:
+    def _rest(self, row: Device, index: int, gate: Gate) -> None:
         """The GPU of this index is suspended."""
         row.slot = self._slots[index]
         row.bus_id, row.name = row.slot.bus_id, f"NVIDIA {row.slot.device}"
@@ -143,7 +143,7 @@ class Fleet:
 
     def _settle(self, index: int, uuid: str, handle: Any, gate: Gate, tick: int) -> None:
         uuid = self._distinct(uuid, index, gate, tick)
-        card = self._known.setdefault(uuid, Card(index, uuid, gate))
+        card = self._known.setdefault(uuid, Device(index, uuid, gate))
         for at in [at for at, row in self.rows.items() if row is card and at != index]:
             self.rows[at] = _nameless(at, gate)
         self.rows[index] = card
@@ -168,7 +168,7 @@ class Fleet:
             self.unknown.add(at)
         return uuid
 
-    def adopt(self, card: Card, tick: int) -> None:
+    def adopt(self, card: Device, tick: int) -> None:
         """Find the MIG instances of a GPU that is partitioned."""
         partitioned = card.answers.get("mig_mode", {}).get("mig_mode") is True
         card.children = self._children(card, tick) if partitioned else []
@@ -188,14 +188,14 @@ class Fleet:
         for card in self._known.values():
             gpm.drop(card)
 
-    def _children(self, card: Card, tick: int) -> list[Card]:
+    def _children(self, card: Device, tick: int) -> list[Device]:
         found = []
         for number in range(ask(card, "nvmlDeviceGetMaxMigDeviceCount") or 0):
             handle = ask(card, "nvmlDeviceGetMigDeviceHandleByIndex", number)
             if handle is None:
                 continue
             uuid = _ask(card.gate, "nvmlDeviceGetUUID", handle, gpu=card.index) or f"{card.uuid}/{number}"
-            child = self._known.setdefault(uuid, Card(card.index, uuid, card.gate, parent=card))
+            child = self._known.setdefault(uuid, Device(card.index, uuid, card.gate, parent=card))
             child.gate = card.gate
             if child not in card.children:
                 gpm.release(child)
@@ -208,8 +208,8 @@ class Fleet:
         return found
 
 
-def _nameless(index: int, gate: Gate) -> Card:
-    return Card(index, f"GPU-{index}", gate)
+def _nameless(index: int, gate: Gate) -> Device:
+    return Device(index, f"GPU-{index}", gate)
 
 
 def _old_count(gate: Gate) -> int:
@@ -236,12 +236,12 @@ def _ask(gate: Gate, name: str, *args: Any, gpu: int) -> Any:
         return None
 
 
-def ask(card: Card, name: str, *args: Any) -> Any:
+def ask(card: Device, name: str, *args: Any) -> Any:
     """What a call on a card answers, or None; only a lost GPU is an error."""
     return _ask(card.gate, name, card.handle, *args, gpu=card.index)
 
 
-def describe(card: Card, sys_root: str) -> None:
+def describe(card: Device, sys_root: str) -> None:
     """Read what a card is and stays: name, place on the bus, architecture, number of NVLinks."""
     card.name = ask(card, "nvmlDeviceGetName") or "GPU"
     capability = ask(card, "nvmlDeviceGetCudaComputeCapability")

@@ -7,8 +7,8 @@ from ctypes import c_int, create_string_buffer
 from struct import Struct
 from typing import Any, NamedTuple
 
-from gputop.collect.nvml.device import Card
-from gputop.collect.nvml.gate import ABSENT, OK, Lost, No, refusal
+from gputop.collect.nvml.device import Device
+from gputop.collect.nvml.gate import ABSENT, OK, Lost, NoValue, refusal
 from gputop.frozen_dataclass import frozen_dataclass
 
 ALL = 0xFFFFFFFF  # the scope that sums every NVLink
@@ -32,8 +32,8 @@ class Answer(NamedTuple):
     stamp_us: int
 
 
-Answered = dict[Source, Answer | No]
-Make = Callable[[Card, str, Answer], Any]
+Answered = dict[Source, Answer | NoValue]
+Make = Callable[[Device, str, Answer], Any]
 
 
 @frozen_dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def field_value(name: str, make: Make, *ids: int, scope: int = 0) -> Field:
 def gauge(scale: float = 1.0, low: float = 0.0, high: float = float("inf")) -> Make:
     """A number as it is, scaled; out of its range it is rejected."""
 
-    def make(_card: Card, _name: str, answer: Answer) -> float | None:
+    def make(_card: Device, _name: str, answer: Answer) -> float | None:
         value = answer.value * scale
         return value if low <= value <= high else None
 
@@ -65,12 +65,12 @@ def count(high: float = 2**53) -> Make:
     return lambda _card, _name, answer: int(answer.value) if 0 <= answer.value <= high else None
 
 
-def flag(_card: Card, _name: str, answer: Answer) -> bool | None:
+def flag(_card: Device, _name: str, answer: Answer) -> bool | None:
     """A yes or no."""
     return bool(answer.value) if answer.value in (0, 1) else None
 
 
-def _fell(card: Card, name: str, value: float) -> bool:
+def _fell(card: Device, name: str, value: float) -> bool:
     """Whether a counter is below what it was at its last look."""
     before = card.counts.get(name)
     card.rate(name, value)
@@ -82,7 +82,7 @@ def total(scale: float = 1.0) -> Make:
     return lambda card, name, answer: None if _fell(card, name, answer.value) else answer.value * scale
 
 
-def tally(card: Card, name: str, answer: Answer) -> int | None:
+def tally(card: Device, name: str, answer: Answer) -> int | None:
     """The same of a counter of whole things: errors, packets."""
     return None if _fell(card, name, answer.value) else int(answer.value)
 
@@ -90,14 +90,14 @@ def tally(card: Card, name: str, answer: Answer) -> int | None:
 def rate(scale: float = 1.0, high: float = 4e12) -> Make:
     """How fast a counter grows, per second; faster than any link is rejected."""
 
-    def make(card: Card, name: str, answer: Answer) -> float | None:
+    def make(card: Device, name: str, answer: Answer) -> float | None:
         grown = card.rate(name, answer.value, answer.stamp_us)
         return None if grown is None or grown * scale > high else grown * scale
 
     return make
 
 
-def share(card: Card, name: str, answer: Answer) -> float | None:
+def share(card: Device, name: str, answer: Answer) -> float | None:
     """Nanoseconds spent in a state, as percent of the time that passed."""
     grown = card.rate(name, answer.value, answer.stamp_us)
     if grown is None or grown > 1.5e9:
@@ -105,7 +105,7 @@ def share(card: Card, name: str, answer: Answer) -> float | None:
     return min(100.0, grown / 1e7)
 
 
-def read(card: Card, wanted: Iterable[Field]) -> dict[str, Any]:
+def read(card: Device, wanted: Iterable[Field]) -> dict[str, Any]:
     """The fields by name, from one driver call for all of them."""
     wanted = tuple(wanted)
     plan: _Plan | None = card.plans.get(id(wanted))
@@ -126,7 +126,7 @@ class _Plan(NamedTuple):
     until_s: float
 
 
-def _planned(card: Card, wanted: tuple[Field, ...], asked: Iterable[Source]) -> _Plan:
+def _planned(card: Device, wanted: tuple[Field, ...], asked: Iterable[Source]) -> _Plan:
     every = dict.fromkeys(asked)
     refused: Answered = {source: no for source in every if (no := card.silent(source))}
     sources = tuple([source for source in every if source not in refused])
@@ -134,12 +134,12 @@ def _planned(card: Card, wanted: tuple[Field, ...], asked: Iterable[Source]) -> 
     return _Plan(wanted, sources, request, refused, card.gate.clock() + _PLAN_S)
 
 
-def _links(card: Card, source: Source) -> list[Source]:
+def _links(card: Device, source: Source) -> list[Source]:
     number, scope = source
     return [(number, link) for link in range(card.links)] if scope == EACH else [source]
 
 
-def questions(card: Card, one: Field) -> list[Source]:
+def questions(card: Device, one: Field) -> list[Source]:
     """The sources up to the first that answered last time: a lesser one is asked only where the better are silent."""
     asked: list[Source] = []
     for source in one.sources:
@@ -150,18 +150,18 @@ def questions(card: Card, one: Field) -> list[Source]:
     return asked
 
 
-def choose(card: Card, one: Field, answers: Answered) -> Any:
+def choose(card: Device, one: Field, answers: Answered) -> Any:
     """The field's value from the best source that answered, or why there is none."""
-    no: No | None = None
+    no: NoValue | None = None
     for source in one.sources:
         answer = _summed(card, source, answers) if source[1] == EACH else answers.get(source)
         if isinstance(answer, Answer):
             return one.make(card, one.name, answer)
         no = no or answer
-    return no or No("unsupported")
+    return no or NoValue("unsupported")
 
 
-def _summed(card: Card, source: Source, answers: Answered) -> Answer | No | None:
+def _summed(card: Device, source: Source, answers: Answered) -> Answer | NoValue | None:
     """The sum of every link that answered; if none did, why."""
     found = [answers[link] for link in _links(card, source) if link in answers]
     good = [answer for answer in found if isinstance(answer, Answer)]
@@ -170,12 +170,12 @@ def _summed(card: Card, source: Source, answers: Answered) -> Answer | No | None
     return found[0] if found else None
 
 
-def ask(card: Card, asked: Iterable[Source]) -> Answered:
+def ask(card: Device, asked: Iterable[Source]) -> Answered:
     """One nvmlDeviceGetFieldValues; what this GPU refused lately is left out of it."""
     return _answers(card, _planned(card, (), asked))
 
 
-def _answers(card: Card, plan: _Plan) -> Answered:
+def _answers(card: Device, plan: _Plan) -> Answered:
     answers: Answered = {**plan.refused}
     if not plan.sources:
         return answers
@@ -195,7 +195,7 @@ def _answers(card: Card, plan: _Plan) -> Answered:
     return answers
 
 
-def _answer(card: Card, source: Source, stamp_us: int, kind: int, code: int, raw: bytes) -> Answer | No:
+def _answer(card: Device, source: Source, stamp_us: int, kind: int, code: int, raw: bytes) -> Answer | NoValue:
     if code == _UNTOUCHED:
         return ABSENT
     if code != OK:

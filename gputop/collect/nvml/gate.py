@@ -9,7 +9,7 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Any, NamedTuple
 
-from gputop.collect.nvml.cadence import Costs
+from gputop.collect.nvml.cadence import CallCosts
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Reason
 from gputop.safe.text import clean, decode
@@ -57,7 +57,7 @@ _OLD = "a newer driver, or a newer nvidia-ml-py"
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class No:
+class NoValue:
     """Why there is no value, and what would unlock it."""
 
     reason: Reason
@@ -65,13 +65,13 @@ class No:
     passing: bool = False  # it was an error that may pass, each time: it is asked for again
 
 
-ABSENT = No("absent")
+ABSENT = NoValue("absent")
 
 
 class Unanswered(Exception):
     """A call that brought no value. `code` is the driver's."""
 
-    def __init__(self, no: No, code: int = OK) -> None:
+    def __init__(self, no: NoValue, code: int = OK) -> None:
         super().__init__(no.reason)
         self.no = no
         self.code = code
@@ -105,29 +105,29 @@ class Call(NamedTuple):
     since_s: float
 
 
-def for_ever(code: int) -> No:
+def for_ever(code: int) -> NoValue:
     """What an error means that may pass, and never does."""
-    return No("unsupported", f"the driver refuses this call each time (NVML error {code})", passing=True)
+    return NoValue("unsupported", f"the driver refuses this call each time (NVML error {code})", passing=True)
 
 
 def refusal(code: int, about_gpu: bool = True) -> Unanswered:
     """What an error code means for the value that was asked for; asked about the driver as a whole no GPU is lost."""
     if code in _LOST and about_gpu:
-        return Lost(No("lost"), code)
+        return Lost(NoValue("lost"), code)
     if code in _UNSUPPORTED:
-        return Unanswered(No("unsupported", _OLD if code == FUNCTION_NOT_FOUND else None), code)
+        return Unanswered(NoValue("unsupported", _OLD if code == FUNCTION_NOT_FOUND else None), code)
     if code == NO_PERMISSION:
         unlock = "run as root" if os.geteuid() else "run where the whole GPU may be read, not a part of it"
-        return Unanswered(No("denied", unlock), code)
+        return Unanswered(NoValue("denied", unlock), code)
     if code in _ABSENT:
         return Unanswered(ABSENT, code)
-    return Unanswered(No("stale"), code)
+    return Unanswered(NoValue("stale"), code)
 
 
 class Gate:
     """One thread's way into the driver. `at` is its progress board: who else reads it sees a call that hangs."""
 
-    def __init__(self, costs: Costs, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, costs: CallCosts, clock: Callable[[], float] = time.monotonic) -> None:
         self.at: Call | None = None
         self.superseded = False
         self.answered = 0  # calls that worked
@@ -153,9 +153,9 @@ class Gate:
             try:
                 import pynvml  # late: 40 ms that the first screen need not wait for, and it may not be there
             except Exception as error:
-                raise Unanswered(No("unsupported"), SHADOWED) from error
+                raise Unanswered(NoValue("unsupported"), SHADOWED) from error
             if not all(hasattr(pynvml, name) for name in ("nvmlInit", "NVMLError", "nvmlDeviceGetFieldValues")):
-                raise Unanswered(No("unsupported"), SHADOWED)
+                raise Unanswered(NoValue("unsupported"), SHADOWED)
             self._binding = pynvml
         return self._binding
 
@@ -166,7 +166,7 @@ class Gate:
         """
         function = getattr(self.binding, name, None)
         if function is None:
-            raise Unanswered(No("unsupported", _OLD), FUNCTION_NOT_FOUND)
+            raise Unanswered(NoValue("unsupported", _OLD), FUNCTION_NOT_FOUND)
         answer = self._timed(name, function, args, gpu, allowed_s)
         self.answered += 1
         return clean(answer, _TEXT_LIMIT) if isinstance(answer, str) else answer

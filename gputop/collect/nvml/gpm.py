@@ -15,14 +15,14 @@ from struct import Struct
 from threading import Lock
 from typing import Any
 
-from gputop.collect.nvml.device import Card
-from gputop.collect.nvml.gate import OK, DriverGone, Gate, Lost, No, Unanswered, refusal
+from gputop.collect.nvml.device import Device
+from gputop.collect.nvml.gate import OK, DriverGone, Gate, Lost, NoValue, Unanswered, refusal
 from gputop.collect.nvml.probe import Answers, probe
 from gputop.model import Engine
 
 _MIB = 1024 * 1024
 _MOST_BYTES_PER_S = 4e12
-OFF = No("absent", "--gpm on")
+OFF = NoValue("absent", "--gpm on")
 _NONE = "GPM, which this card or its driver does not offer (Hopper and newer data center cards do)"
 _REQUEST = "nvmlGpmMetricsGet"
 _SURE = 3  # refusals in a row, of a kind that may pass, after which fewer are asked for
@@ -67,7 +67,7 @@ _FIRST_LINK, _LINKS = 62, 18  # received by link 0, sent by link 0, received by 
 _METRIC = Struct("=IId24x")
 _UNTOUCHED = 0xFFFFFFFF  # no return code: an entry that the driver leaves as it is has no value
 
-Value = float | No | None
+Value = float | NoValue | None
 
 
 @dataclass(slots=True)
@@ -97,19 +97,19 @@ _FILLS = SHARES | PCIE | CHIP_TO_CHIP
 
 
 @probe(every_s=1, fills=tuple(_FILLS.values()), backs=tuple(NVLINK.values()))
-def gpm(card: Card) -> Answers:
+def gpm(card: Device) -> Answers:
     """What the units did since the last look."""
     if card.gpm is not None:
         release(card)
         return dict.fromkeys(_ALL.values(), card.gpm)
     found = _measure(card, _UNITS, tuple(_ALL))
     if found and not (card.parent or card).links:  # of links that are not there it says 0
-        found |= dict.fromkeys(NVLINK, No("unsupported"))
+        found |= dict.fromkeys(NVLINK, NoValue("unsupported"))
     return {name: found.get(number) for number, name in _ALL.items()}
 
 
 @probe(every_s=10, fills=("engines", "nvlink_bytes_per_s", *CACHES.values()))
-def gpm_details(card: Card) -> Answers:
+def gpm_details(card: Device) -> Answers:
     """What each video engine, each NVLink and each cache did since the last look."""
     if card.gpm is not None:
         return dict.fromkeys(("engines", "nvlink_bytes_per_s", *CACHES.values()), card.gpm)
@@ -124,7 +124,7 @@ def gpm_details(card: Card) -> Answers:
         ),
         "nvlink_bytes_per_s": _or_why(
             [(_number(tx), _number(rx)) for tx, rx in traffic if isinstance(tx, float) or isinstance(rx, float)],
-            [tx for tx, _ in traffic] or [No("unsupported")],
+            [tx for tx, _ in traffic] or [NoValue("unsupported")],
         ),
         **{name: found.get(number) for number, name in CACHES.items()},
     }
@@ -134,14 +134,14 @@ def _number(value: Value) -> float | None:
     return value if isinstance(value, float) else None
 
 
-def _or_why(there: list[Any], values: list[Value]) -> tuple[Any, ...] | No | None:
+def _or_why(there: list[Any], values: list[Value]) -> tuple[Any, ...] | NoValue | None:
     """What is there; if nothing is, why not."""
     if there:
         return tuple(there)
-    return next((value for value in values if isinstance(value, No)), None)
+    return next((value for value in values if isinstance(value, NoValue)), None)
 
 
-def _measure(card: Card, name: str, metrics: tuple[int, ...]) -> dict[int, Value]:
+def _measure(card: Device, name: str, metrics: tuple[int, ...]) -> dict[int, Value]:
     """Metrics since the last look of this name, none at the first: one call takes a sample, one compares it."""
     if no := card.silent((_REQUEST, name)):
         raise Unanswered(no)
@@ -150,7 +150,7 @@ def _measure(card: Card, name: str, metrics: tuple[int, ...]) -> dict[int, Value
         question = "nvmlGpmQueryDeviceSupport"
         whole = card.parent or card  # older drivers refuse to say it of an instance
         if not whole.call(question).isSupportedDevice:
-            refused = Unanswered(No("unsupported", _NONE))
+            refused = Unanswered(NoValue("unsupported", _NONE))
             whole.hush((question,), refused)
             raise refused
         samples = card.kept[name] = _allocate(card.gate, name, metrics)
@@ -177,14 +177,14 @@ def _allocate(gate: Gate, name: str, metrics: tuple[int, ...]) -> Samples:
     return samples
 
 
-def _take(card: Card, sample: Any) -> None:
+def _take(card: Device, sample: Any) -> None:
     if card.parent is None or card.instance is None:
         card.call("nvmlGpmSampleGet", since=(sample,))
     else:
         card.parent.call("nvmlGpmMigSampleGet", card.instance, since=(sample,))
 
 
-def _compare(card: Card, samples: Samples) -> dict[int, Value]:
+def _compare(card: Device, samples: Samples) -> dict[int, Value]:
     if samples.refused and card.gate.clock() >= samples.again_s:
         samples.ask_for((*samples.metrics, *samples.refused))
         samples.refused.clear()
@@ -201,7 +201,7 @@ def _compare(card: Card, samples: Samples) -> dict[int, Value]:
     return found
 
 
-def _fewer(card: Card, samples: Samples, silent: Unanswered) -> dict[int, Value]:
+def _fewer(card: Device, samples: Samples, silent: Unanswered) -> dict[int, Value]:
     """What answers where all of them together are refused; the rest is not asked for again."""
     every = samples.metrics
     old = tuple(number for number in every if number < _FIRST_NEW)
@@ -233,7 +233,7 @@ def _fewer(card: Card, samples: Samples, silent: Unanswered) -> dict[int, Value]
     return found | samples.refused
 
 
-def _request(card: Card, samples: Samples) -> dict[int, Value]:
+def _request(card: Device, samples: Samples) -> dict[int, Value]:
     request = samples.request
     request.sample1, request.sample2 = samples.before, samples.now
     entries = byref(request, type(request).metrics.offset)
@@ -256,7 +256,7 @@ def _value(number: int, code: int, value: float) -> Value:
     return min(value, 100.0) if 0 <= value <= 101 else None
 
 
-def release(card: Card) -> None:
+def release(card: Device) -> None:
     """Give the samples back: before the driver is closed, and before the GPU is read by another handle.
 
     Those with which a thread is inside the driver stay: it writes to them when it comes back, however late.
@@ -271,6 +271,6 @@ def release(card: Card) -> None:
                 pass
 
 
-def drop(card: Card) -> list[Samples]:
+def drop(card: Device) -> list[Samples]:
     """Forget the samples."""
     return [card.kept.pop(name) for name in (_UNITS, _DETAILS) if name in card.kept]

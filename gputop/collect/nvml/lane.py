@@ -9,7 +9,7 @@ from threading import Event, Lock, Thread
 
 from gputop.collect.lane import pause
 from gputop.collect.nvml import notes
-from gputop.collect.nvml.device import Card
+from gputop.collect.nvml.device import Device
 from gputop.collect.nvml.devices import FIRST, START_S
 from gputop.collect.nvml.gate import HANG_S, Call, Gate, Late
 from gputop.collect.nvml.reader import Reader
@@ -36,7 +36,7 @@ class Gpus:
     interval_s: float = 1.0  # between two sweeps, slowed down
 
 
-class Worker:
+class LaneThread:
     """One thread's life in the lane."""
 
     def __init__(self, gate: Gate, holds: int | None = None) -> None:
@@ -65,7 +65,7 @@ class GpuLane:
         self._enabled = enabled
         self._clock = clock
         self._reader = Reader(clock=clock, sys_root=sys_root, proc_root=proc_root, gpm_mode=gpm)
-        self._workers: list[Worker] = []  # the last one sweeps, each other one holds a GPU
+        self._workers: list[LaneThread] = []  # the last one sweeps, each other one holds a GPU
         self._watching = Lock()
         self._stopped, self._released, self._swept = Event(), Event(), Event()
         self._started_s = clock()
@@ -171,23 +171,23 @@ class GpuLane:
             self._hire()
 
     def _hire(self) -> None:
-        worker = Worker(Gate(self._reader.costs, self._clock))
+        worker = LaneThread(Gate(self._reader.costs, self._clock))
         self._workers = [*self._workers, worker]
         Thread(target=self._run, args=(worker,), name="gpus", daemon=True).start()
 
     def _try(self, index: int) -> None:
         """Ask a GPU that hung once more, in a thread that nobody waits for: it may hang again."""
-        worker = Worker(Gate(self._reader.costs, self._clock), index)
+        worker = LaneThread(Gate(self._reader.costs, self._clock), index)
         self._workers = [worker, *self._workers]
         Thread(target=self._knock, args=(worker, index), name="gpus", daemon=True).start()
 
-    def _knock(self, worker: Worker, index: int) -> None:
+    def _knock(self, worker: LaneThread, index: int) -> None:
         try:
             self._guarded(lambda: self._reader.knock(worker.gate, index))
         finally:
             self._leave(worker)
 
-    def _run(self, worker: Worker) -> None:
+    def _run(self, worker: LaneThread) -> None:
         try:
             while not self._stopped.is_set():
                 began_s, tick = self._clock(), self._reader.tick
@@ -201,11 +201,11 @@ class GpuLane:
                 self._reader.stop()
             self._leave(worker)
 
-    def _leave(self, worker: Worker) -> None:
+    def _leave(self, worker: LaneThread) -> None:
         with self._watching:
             self._workers = [other for other in self._workers if other is not worker]
 
-    def _rest(self, worker: Worker, began_s: float, *, first: bool) -> None:
+    def _rest(self, worker: LaneThread, began_s: float, *, first: bool) -> None:
         ended_s = self._clock()
 
         def left_s() -> float:
@@ -219,11 +219,11 @@ class GpuLane:
             self._guarded(lambda: self._reader.begin(worker.gate, held))
         pause(self._stopped, left_s)
 
-    def _held(self, worker: Worker) -> frozenset[int]:
+    def _held(self, worker: LaneThread) -> frozenset[int]:
         """The GPUs in which other threads are stuck, or which they try."""
         return frozenset(other.holds for other in self._workers if other is not worker and other.holds is not None)
 
-    def _avoided(self, worker: Worker) -> frozenset[int]:
+    def _avoided(self, worker: LaneThread) -> frozenset[int]:
         """The GPUs that a sweep leaves to others: those that hung are tried first, as far as there are threads."""
         held = self._held(worker)
         if self._released.is_set() or not self._reader.connection.is_open:
@@ -234,7 +234,7 @@ class GpuLane:
                 self._try(index)
         return held.union(rested)
 
-    def _sweep(self, worker: Worker) -> None:
+    def _sweep(self, worker: LaneThread) -> None:
         held = self._avoided(worker)
         if self._released.is_set():
             done = held or self._guarded(lambda: self._reader.release(worker.gate))
@@ -255,7 +255,7 @@ class GpuLane:
             return False
         return True
 
-    def _merged(self, cards: list[Card]) -> Mapping[int, tuple[GpuShare, ...]]:
+    def _merged(self, cards: list[Device]) -> Mapping[int, tuple[GpuShare, ...]]:
         """Shares by pid over all GPUs, made anew only when one of them changed."""
         parts = tuple(card.shares for card in cards)
         before, merged = self._shares
@@ -268,7 +268,7 @@ class GpuLane:
             self._shares = parts, merged
         return merged
 
-    def _notes(self, workers: list[Worker], now_s: float, every_s: float) -> Iterator[Note]:
+    def _notes(self, workers: list[LaneThread], now_s: float, every_s: float) -> Iterator[Note]:
         if not self._enabled:
             yield notes.OFF
         if self._released.is_set():
@@ -287,7 +287,7 @@ class GpuLane:
 
 
 def _aged(
-    card: Card, now_s: float, frame_s: float, unwell: tuple[Condition, float] | None, every_s: float
+    card: Device, now_s: float, frame_s: float, unwell: tuple[Condition, float] | None, every_s: float
 ) -> Gpu | None:
     """A card's last values as of now: fresh ones as they are, others with their age and condition."""
     # a MIG instance is lost, hung or asleep with its GPU

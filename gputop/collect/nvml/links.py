@@ -10,9 +10,9 @@ from statistics import fmean
 from typing import Any
 
 from gputop import units
-from gputop.collect.nvml.device import Card, Count, came_late, rests
+from gputop.collect.nvml.device import Count, Device, came_late, rests
 from gputop.collect.nvml.field_values import EACH, Answer, Answered, Field, ask, choose, count, field_value, read, tally
-from gputop.collect.nvml.gate import DriverGone, Gate, Late, Lost, No, Unanswered
+from gputop.collect.nvml.gate import DriverGone, Gate, Late, Lost, NoValue, Unanswered
 from gputop.collect.nvml.probe import Answers, probe
 from gputop.model import NvLink, PcieErrors
 
@@ -40,7 +40,7 @@ _UNKNOWN = NvLink(numbers="")
 
 
 @probe(every_s=10, fills=("nvlinks_active", "nvlink_errors", "nvlink_max_bytes_per_s", "nvlinks"))
-def nvlinks(card: Card) -> Answers:
+def nvlinks(card: Device) -> Answers:
     """State, speed and errors of every NVLink, in one call; what this card has none of is asked for once."""
     numbers: tuple[int, ...] = card.kept.get(_EXIST, _EACH)
     answers = ask(card, [(number, link) for number in numbers for link in range(card.links)])
@@ -67,16 +67,16 @@ def _up(state: float | None) -> bool | None:
     return _STATES[int(state)] if state is not None and state in range(len(_STATES)) else None
 
 
-def _active(answers: Answered) -> int | No:
+def _active(answers: Answered) -> int | NoValue:
     """How many links are up, of those that say it."""
     states = [one.value for (number, _), one in answers.items() if number == _STATE and isinstance(one, Answer)]
     known = [up for state in states if (up := _up(state)) is not None]
     return sum(known) if known else _no(answers, _STATE)
 
 
-def _no(answers: Answered, number: int) -> No:
-    refused = (answer for source, answer in answers.items() if source[0] == number and isinstance(answer, No))
-    return next(refused, No("unsupported"))
+def _no(answers: Answered, number: int) -> NoValue:
+    refused = (answer for source, answer in answers.items() if source[0] == number and isinstance(answer, NoValue))
+    return next(refused, NoValue("unsupported"))
 
 
 def _alike(answers: Answered, links: int) -> dict[NvLink, list[int]]:
@@ -216,12 +216,12 @@ class _Meter:
         self.counted: bool | None = None  # whether the counters answer; None: not asked yet
 
 
-def _meter(card: Card) -> _Meter:
+def _meter(card: Device) -> _Meter:
     meter: _Meter = card.kept.setdefault("traffic", _Meter())
     return meter
 
 
-def _fastest(card: Card) -> float:
+def _fastest(card: Device) -> float:
     """What the link can move at most, in bytes a second: rather too much than too little."""
     known = [card.values.get(name) or 0 for name in ("pcie_generation_max", "pcie_generation_device_max")]
     lane = LANE_BYTES_PER_S.get(max(known)) if max(known) > 1 else None
@@ -235,19 +235,19 @@ class Traffic:
         self._turn = 0  # of those that the driver measures for
         self._measured_s = -_EVERY_S
 
-    def apart_s(self, cards: Iterable[Card]) -> float | None:
+    def apart_s(self, cards: Iterable[Device]) -> float | None:
         """How long before a sweep `begin` is due; None where no GPU needs it."""
         fastest = [_fastest(card) for card in cards if _wanted(card) and _meter(card).counted is not False]
         return min(APART_S, _SHARE * _WRAPS_AT / max(fastest)) if fastest else None
 
-    def begin(self, cards: Iterable[Card], gate: Gate) -> None:
+    def begin(self, cards: Iterable[Device], gate: Gate) -> None:
         """The first look of a pair."""
         for card in cards:
             if _wanted(card) and _meter(card).counted is not False:
                 for name, answer in _counters(card, gate).items():
                     _meter(card).ways[name].first = answer if isinstance(answer, Count) else None
 
-    def finish(self, cards: Sequence[Card], gate: Gate) -> None:
+    def finish(self, cards: Sequence[Device], gate: Gate) -> None:
         """The second look of each, and one measurement by the driver where there are no counters."""
         for card in cards:
             if _wanted(card):
@@ -255,7 +255,7 @@ class Traffic:
         if gate.clock() - self._measured_s >= _EVERY_S:
             self._measure([card for card in cards if _wanted(card) and _meter(card).counted is False], gate)
 
-    def _measure(self, cards: Sequence[Card], gate: Gate) -> None:
+    def _measure(self, cards: Sequence[Device], gate: Gate) -> None:
         ways = [(card, name) for card in cards for name in _THROUGHPUT]
         if not ways:
             return
@@ -271,13 +271,13 @@ class Traffic:
             meter.measured[name] = _Measured(kilobytes * 1e3, now_s)
 
 
-def _wanted(card: Card) -> bool:
+def _wanted(card: Device) -> bool:
     """Whether this GPU is to be asked: it answers, and GPM does not say it."""
     ready = card.parent is None and card.condition == "ok" and card.gpu is not None and card.handle is not None
     return ready and card.told_by.get(TX) != "gpm" and not rests(card)
 
 
-def _counters(card: Card, gate: Gate) -> dict[str, Count | No]:
+def _counters(card: Device, gate: Gate) -> dict[str, Count | NoValue]:
     """Both counters in one call; empty where the GPU does not answer, which its probes find out too."""
     card.gate = gate
     try:
@@ -291,10 +291,12 @@ def _counters(card: Card, gate: Gate) -> dict[str, Count | No]:
         return {TX: silent.no, RX: silent.no}
     now_s = gate.clock()
     found = {name: given[source] for name, source in _FIELDS.items()}
-    return {name: one if isinstance(one, No) else Count(one.value, one.stamp_us, now_s) for name, one in found.items()}
+    return {
+        name: one if isinstance(one, NoValue) else Count(one.value, one.stamp_us, now_s) for name, one in found.items()
+    }
 
 
-def _count(card: Card, gate: Gate) -> None:
+def _count(card: Device, gate: Gate) -> None:
     meter, fastest = _meter(card), _fastest(card)
     given = _counters(card, gate)
     if not given:
@@ -302,11 +304,11 @@ def _count(card: Card, gate: Gate) -> None:
     if any(isinstance(answer, Count) for answer in given.values()):
         meter.counted = True
         meter.measured.clear()
-    elif all(isinstance(answer, No) and answer.reason == "unsupported" for answer in given.values()):
+    elif all(isinstance(answer, NoValue) and answer.reason == "unsupported" for answer in given.values()):
         meter.counted = False
-    rates: dict[str, float | No | None] = {}
+    rates: dict[str, float | NoValue | None] = {}
     for name, answer in given.items():
-        if isinstance(answer, No):
+        if isinstance(answer, NoValue):
             rates[name] = answer
             continue
         rate = meter.ways[name].rate(answer, fastest)
@@ -314,7 +316,7 @@ def _count(card: Card, gate: Gate) -> None:
     meter.given = rates
 
 
-def _asked(card: Card, gate: Gate, name: str, way: int) -> int | None:
+def _asked(card: Device, gate: Gate, name: str, way: int) -> int | None:
     card.gate = gate
     try:
         answer: int = card.call(name, way)
@@ -327,7 +329,7 @@ def _asked(card: Card, gate: Gate, name: str, way: int) -> int | None:
 
 
 @probe(every_s=1, backs=(TX, RX))
-def traffic(card: Card) -> Answers:
+def traffic(card: Device) -> Answers:
     """Bytes over PCIe since the last look, or as the driver measured it within the last minute; no call."""
     meter = _meter(card)
     now_s = card.gate.clock()
@@ -355,7 +357,7 @@ def _small(value: int, high: int) -> int | None:
 
 
 @probe(every_s=10, fills=("pcie_generation", "pcie_lane_bytes_per_s"))
-def pcie_generation(card: Card) -> Answers:
+def pcie_generation(card: Device) -> Answers:
     """PCIe generation now, and how fast it makes a lane; both drop while the GPU idles."""
     generation: int = card.call("nvmlDeviceGetCurrPcieLinkGeneration")
     return {
@@ -365,29 +367,29 @@ def pcie_generation(card: Card) -> Answers:
 
 
 @probe(every_s=10, fills=("pcie_width",))
-def pcie_width(card: Card) -> Answers:
+def pcie_width(card: Device) -> Answers:
     """PCIe lanes now."""
     return {"pcie_width": _small(card.call("nvmlDeviceGetCurrPcieLinkWidth"), _MOST_LANES)}
 
 
 @probe(every_s=0, fills=("pcie_generation_max",))
-def pcie_generation_max(card: Card) -> Answers:
+def pcie_generation_max(card: Device) -> Answers:
     """Highest generation that device and slot can do together."""
     return {"pcie_generation_max": _small(card.call("nvmlDeviceGetMaxPcieLinkGeneration"), _NEWEST_GENERATION)}
 
 
 @probe(every_s=0, fills=("pcie_width_max",))
-def pcie_width_max(card: Card) -> Answers:
+def pcie_width_max(card: Device) -> Answers:
     """Most lanes that the device can do; some drivers do not know how many the slot is wired for."""
     return {"pcie_width_max": _small(card.call("nvmlDeviceGetMaxPcieLinkWidth"), _MOST_LANES)}
 
 
 @probe(every_s=0, fills=("pcie_slot_generation", "pcie_slot_width"))
-def slot(card: Card) -> Answers:
+def slot(card: Device) -> Answers:
     """What the port can do that the card is plugged into, from the kernel; no call."""
     port = card.slot.port if card.slot else None
     if port is None:
-        return dict.fromkeys(("pcie_slot_generation", "pcie_slot_width"), No("absent"))
+        return dict.fromkeys(("pcie_slot_generation", "pcie_slot_width"), NoValue("absent"))
     speed, lanes = port.read("max_link_speed") or "", port.read("max_link_width") or ""
     return {
         "pcie_slot_generation": _GENERATIONS.get(speed.partition(" ")[0]),
@@ -396,7 +398,7 @@ def slot(card: Card) -> Answers:
 
 
 @probe(every_s=0, fills=("pcie_generation_device_max",))
-def pcie_generation_device_max(card: Card) -> Answers:
+def pcie_generation_device_max(card: Device) -> Answers:
     """Highest generation of the device alone, in whatever slot."""
     newest: int = card.call("nvmlDeviceGetGpuMaxPcieLinkGeneration")
     return {"pcie_generation_device_max": _small(newest, _NEWEST_GENERATION)}
@@ -421,21 +423,21 @@ _ERRORS = (field_value("pcie_replays", tally, 94), *(field_value(name, count(), 
 
 
 @probe(every_s=10, fills=("pcie_replays", "pcie_errors"))
-def pcie_errors(card: Card) -> Answers:
+def pcie_errors(card: Device) -> Answers:
     """What went wrong on PCIe, in one call."""
     given = read(card, _ERRORS)
     return {"pcie_replays": given.pop("pcie_replays"), "pcie_errors": _counted(given)}
 
 
-def _counted(given: Mapping[str, Any]) -> PcieErrors | No | None:
+def _counted(given: Mapping[str, Any]) -> PcieErrors | NoValue | None:
     """The counters this card has; if it has none, why."""
     known = {name: value for name, value in given.items() if isinstance(value, int)}
     if known:
         return PcieErrors(**known)
-    return next((value for value in given.values() if isinstance(value, No)), None)
+    return next((value for value in given.values() if isinstance(value, NoValue)), None)
 
 
 @probe(every_s=10, backs=("pcie_replays",))
-def pcie_replays(card: Card) -> Answers:
+def pcie_replays(card: Device) -> Answers:
     """PCIe replays from the call of older drivers."""
     return {"pcie_replays": card.call("nvmlDeviceGetPcieReplayCounter")}

@@ -62,7 +62,7 @@ _MAPPED, _MAPS = re.compile(rb" (/[^\n]*)/libnvidia-ml\.so[^/\n]*\n"), 1 << 22
 _BESIDE = ("libdxcore.so",)  # what that of WSL asks the loader for, in vain, unless it is loaded already
 
 
-class Found(NamedTuple):
+class UnloadedLibrary(NamedTuple):
     """A library that the loader does not find, and why it is not loaded, if it is not."""
 
     path: str
@@ -74,10 +74,10 @@ class Found(NamedTuple):
         return os.path.dirname(self.path)
 
 
-def elsewhere(root: str = "") -> Sequence[Found]:
+def elsewhere(root: str = "") -> Sequence[UnloadedLibrary]:
     """The libraries of known places, those that may be loaded first."""
     paths = [f"{root}{folder}/{NAME}" for folder in FOLDERS]
-    found = [Found(path, unfit(path, OWNERS) or _strange(path)) for path in paths if os.path.lexists(path)]
+    found = [UnloadedLibrary(path, unfit(path, OWNERS) or _strange(path)) for path in paths if os.path.lexists(path)]
     return sorted(found, key=lambda one: one.refused is not None)
 
 
@@ -96,10 +96,10 @@ def _strange(path: str) -> str | None:
     return None
 
 
-class Opening:
+class LibraryLoader:
     """Loads one if it may be; `result` says why not."""
 
-    def __init__(self, found: Found) -> None:
+    def __init__(self, found: UnloadedLibrary) -> None:
         self.result = found
 
     def __call__(self) -> CDLL | None:
@@ -236,7 +236,7 @@ def _no_permission() -> Note:
     )
 
 
-def _no_library(seen: tuple[str, ...], found: Found | None) -> Note:
+def _no_library(seen: tuple[str, ...], found: UnloadedLibrary | None) -> Note:
     if found is not None:
         return note(
             "library-refused",
@@ -247,7 +247,9 @@ def _no_library(seen: tuple[str, ...], found: Found | None) -> Note:
     return note("no-library", "No NVIDIA GPU found: libnvidia-ml.so.1 is not on this machine.", *help)
 
 
-def closed(code: int, *, worked: bool, gate: Gate, sys_root: str, proc_root: str, found: Found | None = None) -> Note:
+def closed(
+    code: int, *, worked: bool, gate: Gate, sys_root: str, proc_root: str, found: UnloadedLibrary | None = None
+) -> Note:
     """Why the driver could not be opened; `worked` says that it once could.
 
     `found` is a library where the loader does not look.

@@ -7,13 +7,13 @@ from dataclasses import fields
 from functools import cache
 from typing import Any
 
-from gputop.collect.nvml.device import Card
-from gputop.collect.nvml.gate import ABSENT, DriverGone, Late, Lost, No, Unanswered
+from gputop.collect.nvml.device import Device
+from gputop.collect.nvml.gate import ABSENT, DriverGone, Late, Lost, NoValue, Unanswered
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Gpu, Missing, metrics
 
 Answers = Mapping[str, Any]  # a value, a No, or None for a value that was rejected
-Ask = Callable[[Card], Answers]
+Ask = Callable[[Device], Answers]
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,10 +26,10 @@ class Probe:
     backs: tuple[str, ...]
     ask: Ask
 
-    def failed(self, card: Card) -> bool:
+    def failed(self, card: Device) -> bool:
         """Whether its last answer was an error that may pass."""
         given = card.answers.get(self.name, _NOTHING).values()
-        return any(isinstance(one, No) and (one.reason == "stale" or one.passing) for one in given)
+        return any(isinstance(one, NoValue) and (one.reason == "stale" or one.passing) for one in given)
 
 
 PROBES: list[Probe] = []
@@ -44,7 +44,7 @@ def turns(slow: bool, place: int) -> tuple[Probe, ...]:
     return tuple(one for order, one in enumerate(asked) if (place + order) % (one.every_s or _ROUND) == 0)
 
 
-def due(card: Card, tick: int, slow: bool) -> Iterable[Probe]:
+def due(card: Device, tick: int, slow: bool) -> Iterable[Probe]:
     """The probes to ask on this tick. The card's index spreads GPUs over ticks; a fresh card is read whole."""
     if tick == card.born:
         return [one for one in PROBES if (0 < one.every_s <= FAST_S) != slow]
@@ -86,7 +86,7 @@ def sources(probes: Iterable[Probe]) -> Mapping[str, tuple[str, ...]]:
     return filled
 
 
-def ask(one: Probe, card: Card) -> Iterable[str]:
+def ask(one: Probe, card: Device) -> Iterable[str]:
     """Make the call and keep what it said, or why it did not; the fields of which it says something else than before.
 
     Lost, DriverGone, Late pass.
@@ -104,19 +104,19 @@ def ask(one: Probe, card: Card) -> Iterable[str]:
         given = dict.fromkeys((*one.fills, *one.backs), silent.no)
     except Exception as error:  # an answer of a shape nobody foresaw costs its own values only
         card.broken[one.name] = f"{one.name}: {type(error).__name__}: {error}"
-        given = dict.fromkeys((*one.fills, *one.backs), No("stale"))
+        given = dict.fromkeys((*one.fills, *one.backs), NoValue("stale"))
     before = card.answers.get(one.name, _NOTHING)
     told = card.answers[one.name] = {name: ABSENT if value is None else value for name, value in given.items()}
     return [name for name, answer in told.items() if answer is not before.get(name)]
 
 
-def settle(card: Card, names: Iterable[str], filled: Mapping[str, tuple[str, ...]]) -> None:
+def settle(card: Device, names: Iterable[str], filled: Mapping[str, tuple[str, ...]]) -> None:
     """Bring what is known of a card up to date in these fields: the best probe that has a value gives it."""
     for name in names:
-        no: No | None = None
+        no: NoValue | None = None
         for source in filled[name]:
             answer = card.answers.get(source, _NOTHING).get(name)
-            if answer is not None and not isinstance(answer, No):
+            if answer is not None and not isinstance(answer, NoValue):
                 card.values[name], card.told_by[name] = answer, source
                 card.missing.pop(name, None)
                 break
@@ -125,7 +125,7 @@ def settle(card: Card, names: Iterable[str], filled: Mapping[str, tuple[str, ...
             _miss(card, name, no)
 
 
-def _miss(card: Card, name: str, no: No | None) -> None:
+def _miss(card: Device, name: str, no: NoValue | None) -> None:
     card.values.pop(name, None)
     card.told_by.pop(name, None)
     old = card.missing.get(name)

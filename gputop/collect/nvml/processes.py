@@ -9,8 +9,8 @@ from struct import Struct
 from typing import Any, NamedTuple
 
 from gputop.collect.nvml.activity import percent
-from gputop.collect.nvml.device import Card
-from gputop.collect.nvml.gate import ABSENT, OK, No, Unanswered
+from gputop.collect.nvml.device import Device
+from gputop.collect.nvml.gate import ABSENT, OK, NoValue, Unanswered
 from gputop.collect.nvml.probe import Answers, probe
 from gputop.model import GpuShare, Kind
 
@@ -49,24 +49,24 @@ _LAYOUTS = (("_v3", 24), ("_v2", 24), ("", 16))
 
 
 @probe(every_s=2, fills=("processes",))
-def compute_processes(card: Card) -> Answers:
+def compute_processes(card: Device) -> Answers:
     """Processes with a compute context."""
     return {"processes": _listed(card, "nvmlDeviceGetComputeRunningProcesses")}
 
 
 @probe(every_s=10, fills=("processes_graphics",))
-def graphics_processes(card: Card) -> Answers:
+def graphics_processes(card: Device) -> Answers:
     """Processes with a graphics context."""
     return {"processes_graphics": _listed(card, "nvmlDeviceGetGraphicsRunningProcesses")}
 
 
 @probe(every_s=10, fills=("processes_mps",))
-def mps_processes(card: Card) -> Answers:
+def mps_processes(card: Device) -> Answers:
     """Clients of the multi-process service."""
     return {"processes_mps": _listed(card, "nvmlDeviceGetMPSComputeRunningProcesses")}
 
 
-def _listed(card: Card, function: str) -> Listed:
+def _listed(card: Device, function: str) -> Listed:
     for suffix, stride in _LAYOUTS:
         try:
             entries = _entries(card, function + suffix, stride)
@@ -79,14 +79,14 @@ def _listed(card: Card, function: str) -> Listed:
     return {}
 
 
-def _entries(card: Card, function: str, documented: int) -> Listed:
+def _entries(card: Device, function: str, documented: int) -> Listed:
     count, content = _filled(card, function, _LONGEST, lambda count, buffer: (byref(count), buffer))
     written = len(content.rstrip(_UNTOUCHED))
     stride = next((one for one in _STRIDES if one * count == written), documented)
     return _merged(_ENTRY.unpack_from(content, place * stride) for place in range(count))
 
 
-def _filled(card: Card, function: str, size: int, order: Callable[..., tuple[Any, ...]]) -> tuple[int, bytes]:
+def _filled(card: Device, function: str, size: int, order: Callable[..., tuple[Any, ...]]) -> tuple[int, bytes]:
     """What a call fills a buffer of ours with: one call where the wrapper makes two, more only while it grows.
 
     `order` makes the call's arguments of the number of entries and the buffer, `size` is the longest of an entry. Some
@@ -101,7 +101,7 @@ def _filled(card: Card, function: str, size: int, order: Callable[..., tuple[Any
         room = max(2 * room, count.value + _SPARE)
         if room > _MOST:
             break
-    raise Unanswered(No("stale"))
+    raise Unanswered(NoValue("stale"))
 
 
 def _merged(entries: Iterable[tuple[int, int]]) -> Listed:
@@ -115,7 +115,7 @@ def _merged(entries: Iterable[tuple[int, int]]) -> Listed:
 
 
 @probe(every_s=2, fills=("processes_busy",))
-def process_utilization(card: Card) -> Answers:
+def process_utilization(card: Device) -> Answers:
     """How busy each process kept the GPU; who is not in the answer did nothing."""
     running = _lists(card)
     if not running:
@@ -135,7 +135,7 @@ def process_utilization(card: Card) -> Answers:
     return {"processes_busy": busy}
 
 
-def _records(card: Card, last_us: int) -> list[_Record]:
+def _records(card: Device, last_us: int) -> list[_Record]:
     """One record of each process that worked since then; often several of one."""
     function, since_us = "nvmlDeviceGetProcessUtilization", c_ulonglong(last_us)
     try:
@@ -154,7 +154,7 @@ _KINDS: tuple[tuple[str, str, Kind], ...] = (
 )
 
 
-def _lists(card: Card) -> dict[int, tuple[Kind, int | None]]:
+def _lists(card: Device) -> dict[int, tuple[Kind, int | None]]:
     """Every listed pid with its kind and memory; of a pid in two lists the first kind counts, but mps before all.
 
     A client of the multi-process service is listed among those who compute, too.
@@ -162,7 +162,7 @@ def _lists(card: Card) -> dict[int, tuple[Kind, int | None]]:
     found: dict[int, tuple[Kind, int | None]] = {}
     for source, name, kind in _KINDS:
         listed = card.answers.get(source, {}).get(name)
-        if listed is not None and not isinstance(listed, No):
+        if listed is not None and not isinstance(listed, NoValue):
             for pid, held in listed.items():
                 first, known = found.get(pid, (kind, held))
                 found[pid] = kind if kind == "mps" else first, known
@@ -173,12 +173,12 @@ _UNKNOWN: Used = (None, None, None, None)
 _IDLE: Used = (0.0, 0.0, 0.0, 0.0)
 
 
-def shares(card: Card) -> Mapping[int, GpuShare]:
+def shares(card: Device) -> Mapping[int, GpuShare]:
     """What each process has of this GPU."""
-    busy: Busy | No = card.answers.get("process_utilization", {}).get("processes_busy", ABSENT)
+    busy: Busy | NoValue = card.answers.get("process_utilization", {}).get("processes_busy", ABSENT)
     found = {}
     for pid, (kind, held) in _lists(card).items():
-        used = _UNKNOWN if isinstance(busy, No) else busy.get(pid, _IDLE)
+        used = _UNKNOWN if isinstance(busy, NoValue) else busy.get(pid, _IDLE)
         found[pid] = GpuShare(
             uuid=card.uuid,
             kind=kind,

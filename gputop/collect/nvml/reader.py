@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from gputop.collect.nvml import activity, clocks, gpm, links, notes, processes, samples, settings, thermal
-from gputop.collect.nvml.cadence import Costs, Pace
+from gputop.collect.nvml.cadence import Cadence, CallCosts
 from gputop.collect.nvml.connection import Connection
-from gputop.collect.nvml.device import Card, came_late, rests
-from gputop.collect.nvml.devices import Fleet
+from gputop.collect.nvml.device import Device, came_late, rests
+from gputop.collect.nvml.devices import Devices
 from gputop.collect.nvml.gate import UNKNOWN, DriverGone, Gate, Late, Lost, Unanswered
 from gputop.collect.nvml.probe import PROBES, ask, due, settle, sources
 from gputop.collect.nvml.settings import Topology
@@ -43,10 +43,10 @@ class Reader:
     """
 
     def __init__(self, *, clock: Callable[[], float], sys_root: str, proc_root: str, gpm_mode: str) -> None:
-        self.costs = Costs()
-        self.pace = Pace(self.costs)
+        self.costs = CallCosts()
+        self.pace = Cadence(self.costs)
         self.connection = Connection(sys_root, proc_root)
-        self.fleet = Fleet(sys_root)
+        self.fleet = Devices(sys_root)
         self._gpm = gpm.OFF if gpm_mode == "off" else None
         self.tick = 0
         self._xids = Xids()
@@ -55,7 +55,7 @@ class Reader:
         self._reopen_s = float("-inf")
         self._clock = clock
 
-    def cards(self) -> Iterator[Card]:
+    def cards(self) -> Iterator[Device]:
         """Every row: GPUs by index, each with its MIG instances after it."""
         for _, card in sorted(self.fleet.rows.items()):
             yield card
@@ -88,11 +88,11 @@ class Reader:
         if self.connection.is_open:
             self._traffic.begin(self._awake(gate, avoid), gate)
 
-    def _rows(self, avoid: frozenset[int]) -> list[Card]:
+    def _rows(self, avoid: frozenset[int]) -> list[Device]:
         known = sorted(self.fleet.rows.items())
         return [card for at, card in known if at not in avoid and at not in self.fleet.unknown]
 
-    def _awake(self, gate: Gate, avoid: frozenset[int]) -> list[Card]:
+    def _awake(self, gate: Gate, avoid: frozenset[int]) -> list[Device]:
         """The GPUs that are read outside their own turn; one that hangs or sleeps is found in its turn."""
         found = []
         for card in self._rows(avoid):
@@ -183,7 +183,7 @@ class Reader:
             pass
         self.fleet.identify(gate, self.tick, avoid)
 
-    def _serve(self, card: Card, gate: Gate, slow: bool) -> None:
+    def _serve(self, card: Device, gate: Gate, slow: bool) -> None:
         now_s = self._clock()
         if rests(card) or card.index in self.fleet.unknown or self.tick < card.born:
             return
@@ -221,11 +221,11 @@ class Reader:
         if slow or card.condition != "ok" or card.born == self.tick:
             self._publish(card)
 
-    def _asleep(self, card: Card, gate: Gate) -> bool:
+    def _asleep(self, card: Device, gate: Gate) -> bool:
         slot = card.slot
         return slot is not None and card.may_sleep and gate.file("runtime_status", lambda: slot.asleep, card.index)
 
-    def _read(self, card: Card, slow: bool, tick: int) -> None:
+    def _read(self, card: Device, slow: bool, tick: int) -> None:
         for one in due(card, tick, slow):
             if names := ask(one, card):
                 settle(card, names, FILLED)
@@ -233,7 +233,7 @@ class Reader:
         if slow and card.parent is None and (tick == card.born or (tick + card.index) % CHILDREN_EVERY == 0):
             self.fleet.adopt(card, tick + 1)
 
-    def _publish(self, card: Card) -> None:
+    def _publish(self, card: Device) -> None:
         values = {name: value for name, value in card.values.items() if name not in processes.LISTS}
         missing = tuple(card.missing.values())
         if card.lists_changed:
@@ -269,7 +269,7 @@ class Reader:
             self._reopen_s = now_s + REOPEN_S
         self.tick += 1
 
-    def _learn(self, cards: list[Card], gate: Gate) -> None:
+    def _learn(self, cards: list[Device], gate: Gate) -> None:
         for card in cards:
             card.gate = gate
         try:

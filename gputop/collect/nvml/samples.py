@@ -7,8 +7,8 @@ from ctypes import byref, c_int, c_uint, c_ulonglong, create_string_buffer
 from itertools import pairwise
 from struct import Struct
 
-from gputop.collect.nvml.device import Card
-from gputop.collect.nvml.gate import INSUFFICIENT_SIZE, No, Unanswered
+from gputop.collect.nvml.device import Device
+from gputop.collect.nvml.gate import INSUFFICIENT_SIZE, NoValue, Unanswered
 from gputop.collect.nvml.probe import Answers, probe
 from gputop.model import Series
 
@@ -53,7 +53,7 @@ class DriverClock:
         return wall_us - (self._behind_us or 0)
 
 
-def driver_clock(card: Card) -> DriverClock:
+def driver_clock(card: Device) -> DriverClock:
     """The clock of this card's time stamps."""
     clock: DriverClock = card.kept.setdefault("driver clock", DriverClock())
     return clock
@@ -64,7 +64,7 @@ def now_us() -> int:
     return time.time_ns() // 1000
 
 
-def fresh(card: Card, kind: int, after_us: int) -> list[Stamped]:
+def fresh(card: Device, kind: int, after_us: int) -> list[Stamped]:
     """The samples later than a driver's time stamp, oldest first; none is an answer too."""
     try:
         return sorted({stamp: value for stamp, value in _read(card, kind, after_us) if stamp > after_us}.items())
@@ -74,7 +74,7 @@ def fresh(card: Card, kind: int, after_us: int) -> list[Stamped]:
         raise
 
 
-def _read(card: Card, kind: int, after_us: int) -> list[Stamped]:
+def _read(card: Device, kind: int, after_us: int) -> list[Stamped]:
     """The call with a buffer of our own, as large as the driver once said: the wrapper asks for the size each time."""
     key = f"samples {kind}"
     size, type_ = c_uint(card.kept.get(key, 0)), c_int()
@@ -82,13 +82,13 @@ def _read(card: Card, kind: int, after_us: int) -> list[Stamped]:
     if not size.value:
         card.symbol(_FUNCTION, *given, None, about=kind)
         if size.value > _MOST:
-            raise Unanswered(No("stale"))
+            raise Unanswered(NoValue("stale"))
         card.kept[key] = size.value
     room = size.value
     buffer = create_string_buffer(16 * max(1, room))
     if card.symbol(_FUNCTION, *given, buffer, about=kind) == INSUFFICIENT_SIZE or not 0 <= type_.value < len(_SAMPLES):
         card.kept.pop(key)
-        raise Unanswered(No("stale"))
+        raise Unanswered(NoValue("stale"))
     return list(_SAMPLES[type_.value].iter_unpack(buffer.raw[: 16 * min(size.value, room)]))
 
 
@@ -113,7 +113,7 @@ def series(samples: list[Stamped], scale: float, clock: DriverClock) -> Series |
     )
 
 
-def _new(card: Card, kind: int, most: float) -> list[Stamped]:
+def _new(card: Device, kind: int, most: float) -> list[Stamped]:
     """What was measured since this was asked last, but what cannot be; the buffer is deeper than between two looks."""
     key = f"newest {kind}"
     found = fresh(card, kind, card.kept.get(key, 0))
@@ -123,14 +123,14 @@ def _new(card: Card, kind: int, most: float) -> list[Stamped]:
     return [one for one in found if 0 <= one[1] <= most]
 
 
-def _young(card: Card, found: list[Stamped], most_s: float) -> list[float]:
+def _young(card: Device, found: list[Stamped], most_s: float) -> list[float]:
     """Values that are at most so old now; a buffer that ran dry holds none."""
     since_us = driver_clock(card).stamp_us(now_us()) - most_s * 1e6
     return [value for stamp, value in found if stamp > since_us]
 
 
 @probe(every_s=_MEAN_S, fills=("memory_busy_percent", "memory_busy_series"))
-def memory_busy(card: Card) -> Answers:
+def memory_busy(card: Device) -> Answers:
     """Time device memory was read or written: some times a second, and the mean of the newest seconds."""
     found = _new(card, MEMORY_BUSY, 100)
     newest = _young(card, found, _MEAN_S + LATE_S) if _young(card, found, LATE_S) else []  # it may have run dry
@@ -141,7 +141,7 @@ def memory_busy(card: Card) -> Answers:
 
 
 @probe(every_s=10, fills=("power_series",))
-def power_series(card: Card) -> Answers:
+def power_series(card: Device) -> Answers:
     """Board power, some times a second, of the last seconds before the look: for its peaks.
 
     Newer drivers keep 2.4 s of it, and the sensor looks away too often to sum it up: mean power is that of the energy.
@@ -150,18 +150,18 @@ def power_series(card: Card) -> Answers:
 
 
 @probe(every_s=10, fills=("power_module_series",))
-def power_module_series(card: Card) -> Answers:
+def power_module_series(card: Device) -> Answers:
     """The same of a superchip, its CPU included."""
     return {"power_module_series": series(_new(card, MODULE_POWER, _MOST_MW), 1e-3, driver_clock(card))}
 
 
 @probe(every_s=10, fills=("sm_clock_series",))
-def sm_clock_series(card: Card) -> Answers:
+def sm_clock_series(card: Device) -> Answers:
     """Clock of the multiprocessors, some times a second."""
     return {"sm_clock_series": series(_new(card, SM_CLOCK, MOST_MHZ), 1.0, driver_clock(card))}
 
 
 @probe(every_s=10, fills=("memory_clock_series",))
-def memory_clock_series(card: Card) -> Answers:
+def memory_clock_series(card: Device) -> Answers:
     """Memory clock, some times a second."""
     return {"memory_clock_series": series(_new(card, MEMORY_CLOCK, MOST_MHZ), 1.0, driver_clock(card))}

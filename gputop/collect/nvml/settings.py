@@ -7,9 +7,9 @@ from itertools import combinations
 from typing import Any
 
 from gputop import units
-from gputop.collect.nvml.device import Card
+from gputop.collect.nvml.device import Device
 from gputop.collect.nvml.field_values import Answer, count, field_value, flag, read, tally
-from gputop.collect.nvml.gate import ABSENT, Late, Lost, No, Unanswered
+from gputop.collect.nvml.gate import ABSENT, Late, Lost, NoValue, Unanswered
 from gputop.collect.nvml.probe import Answers, probe
 
 _COMPUTE = ("default", "exclusive thread", "prohibited", "exclusive")
@@ -27,46 +27,46 @@ def _on(value: int) -> bool | None:
 
 
 @probe(every_s=60, fills=("persistence_mode",))
-def persistence_mode(card: Card) -> Answers:
+def persistence_mode(card: Device) -> Answers:
     """Whether the driver stays loaded between programs."""
     return {"persistence_mode": _on(card.call("nvmlDeviceGetPersistenceMode"))}
 
 
 @probe(every_s=60, fills=("compute_mode",))
-def compute_mode(card: Card) -> Answers:
+def compute_mode(card: Device) -> Answers:
     """Who may compute here."""
     return {"compute_mode": _word(_COMPUTE, card.call("nvmlDeviceGetComputeMode"))}
 
 
 @probe(every_s=60, fills=("mig_mode",))
-def mig_mode(card: Card) -> Answers:
+def mig_mode(card: Device) -> Answers:
     """Whether the card is partitioned."""
     return {"mig_mode": _on(card.call("nvmlDeviceGetMigMode")[0])}
 
 
 @probe(every_s=0, fills=("ecc_mode",))
-def ecc_mode(card: Card) -> Answers:
+def ecc_mode(card: Device) -> Answers:
     """Whether memory errors are corrected; it changes with a reboot only."""
     return {"ecc_mode": _on(card.call("nvmlDeviceGetEccMode")[0])}
 
 
 @probe(every_s=0, fills=("virtualization",))
-def virtualization(card: Card) -> Answers:
+def virtualization(card: Device) -> Answers:
     """Whether this is a whole card, one passed to a virtual machine, or a part of one."""
     return {"virtualization": _word(_VIRTUAL, card.call("nvmlDeviceGetVirtualizationMode"))}
 
 
 @probe(every_s=0, fills=("numa_node", "local_cpus"))
-def place(card: Card) -> Answers:
+def place(card: Device) -> Answers:
     """NUMA node and CPUs near the card, from the kernel; no call."""
     if card.slot is None:
-        return dict.fromkeys(("numa_node", "local_cpus"), No("absent"))
+        return dict.fromkeys(("numa_node", "local_cpus"), NoValue("absent"))
     node, cpus = card.slot.read("numa_node"), card.slot.read("local_cpulist")
     return {"numa_node": int(node) if node and node.isdigit() else None, "local_cpus": cpus or None}
 
 
 @probe(every_s=0, fills=("numa_memory",))
-def numa_memory(card: Card) -> Answers:
+def numa_memory(card: Device) -> Answers:
     """Whether its memory is a NUMA node of the system, as of a Grace superchip: else it is of none."""
     try:
         node: int = (card.parent or card).call("nvmlDeviceGetNumaNodeId")  # an instance may not say it
@@ -82,14 +82,14 @@ def _set_bits(words: Iterable[int]) -> tuple[int, ...]:
 
 
 @probe(every_s=0, backs=("local_cpus",))
-def near_cpus(card: Card) -> Answers:
+def near_cpus(card: Device) -> Answers:
     """CPUs near the card from the driver, where the kernel does not say."""
     words = card.call("nvmlDeviceGetCpuAffinityWithinScope", _CPU_WORDS, _NODE)
     return {"local_cpus": units.ranges(_set_bits(words)) or None}
 
 
 @probe(every_s=0, backs=("numa_node",))
-def near_memory(card: Card) -> Answers:
+def near_memory(card: Device) -> Answers:
     """NUMA node of the memory near the card; more than one is not a place."""
     nodes = _set_bits(card.call("nvmlDeviceGetMemoryAffinity", _NODE_WORDS, _NODE))
     return {"numa_node": nodes[0] if len(nodes) == 1 else None}
@@ -98,7 +98,7 @@ def near_memory(card: Card) -> Answers:
 _ACTIONS = ("none", "reset", "reboot", "drain peers", "drain and reset", "recover domain", "reset bus", "reboot system")
 
 
-def _action(_card: Card, _name: str, answer: Answer) -> str | None:
+def _action(_card: Device, _name: str, answer: Answer) -> str | None:
     number = int(answer.value)
     return _ACTIONS[number] if 0 <= number < len(_ACTIONS) else None
 
@@ -119,7 +119,7 @@ _ALL = (*HEALTH, *_RETIRED)
 
 
 @probe(every_s=30, fills=(*(one.name for one in HEALTH), "retired_pages"))
-def health(card: Card) -> Answers:
+def health(card: Device) -> Answers:
     """Memory errors, replaced rows, retired pages and the driver's wish, in one call."""
     given: dict[str, Any] = read(card, _ALL)
     single, double = given.pop("single"), given.pop("double")
@@ -128,7 +128,7 @@ def health(card: Card) -> Answers:
 
 
 @probe(every_s=2, backs=("recovery_action",))
-def refusals(card: Card) -> Answers:
+def refusals(card: Device) -> Answers:
     """That it must be reset, from its refusals, where the driver has no number for what it wishes; no call."""
     refuses = card.gate.clock() - card.refused_s < _REFUSED_S
     return {"recovery_action": "reset" if refuses else ABSENT}
@@ -147,7 +147,7 @@ class Topology:
         self._words: dict[frozenset[str], str | None] = {}
         self._peers: dict[str, tuple[list[str], tuple[tuple[str, str], ...]]] = {}  # of a GPU, with whom it was asked
 
-    def learn(self, cards: Iterable[Card]) -> None:
+    def learn(self, cards: Iterable[Device]) -> None:
         """Ask about a few pairs of GPUs that were not asked about yet."""
         left, cards = PAIRS_A_TICK, list(cards)
         if len(self._words) > _MOST:  # most of them of GPUs that are gone
@@ -168,7 +168,7 @@ class Topology:
             if not left:
                 return
 
-    def peers(self, uuid: str, cards: Iterable[Card]) -> tuple[tuple[str, str], ...]:
+    def peers(self, uuid: str, cards: Iterable[Device]) -> tuple[tuple[str, str], ...]:
         """The other GPUs and how this one is joined to them, in the order of their indexes."""
         others = [card.uuid for card in cards if card.uuid != uuid]
         known = self._peers.get(uuid)
@@ -178,7 +178,7 @@ class Topology:
         return known[1]
 
 
-def _joined(one: Card, other: Card) -> str | None:
+def _joined(one: Device, other: Device) -> str | None:
     try:
         if one.call("nvmlDeviceGetP2PStatus", since=(other.handle, _NVLINK)) == 0:
             return "nvlink"

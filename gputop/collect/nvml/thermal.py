@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from gputop.collect.nvml.device import Card, Release
+from gputop.collect.nvml.device import Device, Release
 from gputop.collect.nvml.field_values import ALL, EACH, Field, field_value, gauge, rate, read, share, total
-from gputop.collect.nvml.gate import No, Unanswered
+from gputop.collect.nvml.gate import NoValue, Unanswered
 from gputop.collect.nvml.probe import Answers, probe
 
 WATTS = gauge(1e-3, low=0.001, high=10_000)  # mW; some drivers say 65,535 W for "unknown"
@@ -68,32 +68,32 @@ BY_LINK = (
 
 
 @probe(every_s=1, fills=tuple(one.name for one in fields(None)))
-def stream(card: Card) -> Answers:
+def stream(card: Device) -> Answers:
     """One nvmlDeviceGetFieldValues with everything that is wanted every second."""
     return read(card, fields(card.driver))
 
 
 @probe(every_s=1, backs=tuple(one.name for one in BY_LINK))
-def stream_by_link(card: Card) -> Answers:
+def stream_by_link(card: Device) -> Answers:
     """NVLink bytes where the driver does not sum the links."""
     return read(card, BY_LINK)
 
 
 @probe(every_s=1, fills=("power_watts",))
-def power(card: Card) -> Answers:
+def power(card: Device) -> Answers:
     """Board power: an average of a second from Ampere on, the moment's of GA100 (A100) and before."""
     watts: int = card.call("nvmlDeviceGetPowerUsage")
     return {"power_watts": watts / 1e3 if 0 < watts < 10_000_000 else None}
 
 
 @probe(every_s=2, backs=("power_watts",))
-def power_average(card: Card) -> Answers:
+def power_average(card: Device) -> Answers:
     """The same as a field value, where the call does not say it."""
     return read(card, (_AVERAGE,))
 
 
 @probe(every_s=10, fills=tuple(one.name for one in _SCOPES))
-def power_scopes(card: Card) -> Answers:
+def power_scopes(card: Device) -> Answers:
     """Power of the memory, and of a superchip with its CPU."""
     if all(card.silent(source) for one in _SCOPES for source in one.sources):
         return read(card, _SCOPES)  # refused lately: the board's power, which is dear, need not be asked for
@@ -101,13 +101,13 @@ def power_scopes(card: Card) -> Answers:
     # a driver that does not know scopes says the board's power for all
     board = [given.pop(one.name) for one in _BOARD]
     return {
-        name: No("unsupported") if isinstance(value, float) and value in board else value
+        name: NoValue("unsupported") if isinstance(value, float) and value in board else value
         for name, value in given.items()
     }
 
 
 @probe(every_s=10, fills=("energy_joules",))
-def energy(card: Card) -> Answers:
+def energy(card: Device) -> Answers:
     """Energy since the driver was loaded."""
     return read(card, _ENERGY)
 
@@ -121,7 +121,7 @@ def celsius(value: float) -> float | None:
 
 
 @probe(every_s=2, fills=("temperature_celsius",))
-def temperature(card: Card) -> Answers:
+def temperature(card: Device) -> Answers:
     """GPU core temperature."""
     return {
         "temperature_celsius": celsius(card.first(("nvmlDeviceGetTemperatureV", 0), ("nvmlDeviceGetTemperature", 0)))
@@ -129,14 +129,14 @@ def temperature(card: Card) -> Answers:
 
 
 @probe(every_s=10, fills=("temperature_margin_celsius",))
-def margin(card: Card) -> Answers:
+def margin(card: Device) -> Answers:
     """Distance to the nearest slow-down, where the driver knows it (Ada and newer)."""
     degrees: int = card.call("nvmlDeviceGetMarginTemperature")
     return {"temperature_margin_celsius": float(degrees) if -100 <= degrees <= 150 else None}
 
 
 @probe(every_s=2, backs=("temperature_margin_celsius",))
-def margin_from_limit(card: Card) -> Answers:
+def margin_from_limit(card: Device) -> Answers:
     """The same from the limit, where the limit is a temperature (before Ada); no call."""
     now = card.answers.get("temperature", {}).get("temperature_celsius")
     limit = card.answers.get("thresholds", {}).get("slowdown_celsius")
@@ -151,7 +151,7 @@ _HIGHEST = (field_value("gpu_max_celsius", _BELOW, 196),)
 
 
 @probe(every_s=0, fills=tuple(one.name for one in _LIMITS))
-def thresholds(card: Card) -> Answers:
+def thresholds(card: Device) -> Answers:
     """Temperatures at which the driver slows the GPU and switches it off."""
     given = {}
     for name, threshold in (("shutdown_celsius", _SHUTDOWN), ("slowdown_celsius", _SLOWDOWN)):
@@ -163,7 +163,7 @@ def thresholds(card: Card) -> Answers:
 
 
 @probe(every_s=0, fills=tuple(one.name for one in _HIGHEST))
-def gpu_max(card: Card) -> Answers:
+def gpu_max(card: Device) -> Answers:
     """Temperature above which the GPU may go below its base clock."""
     try:
         return {"gpu_max_celsius": celsius(card.call("nvmlDeviceGetTemperatureThreshold", _GPU_MAX))}
@@ -171,7 +171,7 @@ def gpu_max(card: Card) -> Answers:
         return _relative(card, _HIGHEST)
 
 
-def _relative(card: Card, limits: tuple[Field, ...]) -> Answers:
+def _relative(card: Device, limits: tuple[Field, ...]) -> Answers:
     """From Ada on they are given as distance below the margin's zero: it is found from temperature and margin."""
     below = read(card, limits)
     zero = card.first(("nvmlDeviceGetTemperatureV", 0), ("nvmlDeviceGetTemperature", 0)) + card.call(
@@ -181,20 +181,20 @@ def _relative(card: Card, limits: tuple[Field, ...]) -> Answers:
 
 
 @probe(every_s=0, fills=("memory_max_celsius",))
-def memory_max(card: Card) -> Answers:
+def memory_max(card: Device) -> Answers:
     """Temperature at which hot memory slows the GPU. From Ada on the driver gives no number of degrees for it."""
     return {"memory_max_celsius": celsius(card.call("nvmlDeviceGetTemperatureThreshold", _MEMORY_MAX))}
 
 
 @probe(every_s=10, fills=("fan_percent",))
-def fan(card: Card) -> Answers:
+def fan(card: Device) -> Answers:
     """Fan speed the card wants; above 100 % exists, and is not one we can draw."""
     speed: int = card.call("nvmlDeviceGetFanSpeed")
     return {"fan_percent": float(min(speed, 100)) if 0 <= speed <= 200 else None}
 
 
 @probe(every_s=30, fills=("power_limit_watts",))
-def power_limit(card: Card) -> Answers:
+def power_limit(card: Device) -> Answers:
     """The limit in force: it may be below the one that was set."""
     milliwatts: int = card.call("nvmlDeviceGetEnforcedPowerLimit")
     return {"power_limit_watts": milliwatts / 1e3 if 0 < milliwatts < 10_000_000 else None}
@@ -211,6 +211,6 @@ _ALL_LIMITS = (*_POWER, _IN_FORCE)
 
 
 @probe(every_s=30, fills=tuple(one.name for one in _POWER), backs=(_IN_FORCE.name,))
-def power_limits(card: Card) -> Answers:
+def power_limits(card: Device) -> Answers:
     """What can be set, what was set and what came of it, in one call."""
     return read(card, _ALL_LIMITS)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from threading import Event, Thread
 from typing import Any
 
-from gputop.collect.nvml.cadence import Costs
-from gputop.collect.nvml.device import Card
+from gputop.collect.nvml.cadence import CallCosts
+from gputop.collect.nvml.device import Device
 from gputop.collect.nvml.gate import TIMEOUT, DriverGone, Gate, Unanswered
 from gputop.model import Xid
 
@@ -46,7 +46,7 @@ class Xids:
         """The last errors of a GPU, oldest first."""
         return self._seen.get(uuid, ())
 
-    def listen(self, cards: Iterable[Card]) -> None:
+    def listen(self, cards: Iterable[Device]) -> None:
         """Listen to these GPUs from now on; without an event API there is nothing to hear."""
         cards = [card for card in cards if card.handle is not None and card.parent is None]
         uuids = {_address(card.handle): card.uuid for card in cards}
@@ -54,7 +54,7 @@ class Xids:
             return
         if not self.stop():
             return  # the next call finds it gone
-        listener = _Listener(Gate(Costs()), Event(), uuids, [card.handle for card in cards])
+        listener = _Listener(Gate(CallCosts()), Event(), uuids, [card.handle for card in cards])
         self._listener = listener
         Thread(target=self._run, args=(listener,), name="xids", daemon=True).start()
 

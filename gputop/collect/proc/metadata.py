@@ -120,7 +120,7 @@ _MEASURED = ("smaps_rollup", "root")
 _FROM_ENVIRON = ("rank", "local_rank", "world_size", "rendezvous", "omp_threads", "mkl_threads", "visible_gpus")
 
 
-class Dossier:
+class ProcessMetadata:
     """The answers of one process so far: fields of a Process, and its place among the cgroups."""
 
     def __init__(self, identity: Identity, root: str = "/proc") -> None:

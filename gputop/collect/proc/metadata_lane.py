@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from gputop.collect.kernel_files import slurp_all
 from gputop.collect.proc.builds import Builds
-from gputop.collect.proc.metadata import Dossier
+from gputop.collect.proc.metadata import ProcessMetadata
 from gputop.collect.proc.proc_files import Values
 from gputop.model import Identity
 from gputop.safe.text import clean, decode
@@ -32,7 +32,7 @@ MOST_USERS, PASSWD = 4096, 1 << 18
 MOST_ASKS = 100_000  # that wait, when nobody answers
 
 
-class Wanted(NamedTuple):
+class MetadataRequest(NamedTuple):
     """A process to be named. A changed `comm` means that it runs another program now, so it is asked again."""
 
     identity: Identity
@@ -52,7 +52,7 @@ class _Ask(NamedTuple):
 class _Card:
     """What was asked of one process, and when it is asked next."""
 
-    dossier: Dossier
+    dossier: ProcessMetadata
     comm: str
     deep: bool
     again_s: float
@@ -88,7 +88,7 @@ def local_users(path: str) -> dict[int, str]:
     return dict(reversed(found))  # the first of a uid counts
 
 
-class Names:
+class MetadataLane:
     """Answers come when they come: asking, and reading what is known, never blocks."""
 
     def __init__(
@@ -124,7 +124,7 @@ class Names:
         self._asks.put(None)
         self._builds.stop()
 
-    def want(self, wanted: Iterable[Wanted]) -> None:
+    def want(self, wanted: Iterable[MetadataRequest]) -> None:
         """Ask about processes; what is known, or asked already, is not asked again before its time."""
         now_s = self._clock()
         self._watch(now_s)
@@ -136,7 +136,7 @@ class Names:
         for want in wanted:
             card = self._cards.get(want.identity)
             if card is None:
-                card = _Card(Dossier(want.identity, self._root), "", False, 0.0)
+                card = _Card(ProcessMetadata(want.identity, self._root), "", False, 0.0)
                 self._cards[want.identity] = card
                 card.weigh_s = now_s  # behind those who have waited longer
             if card.comm != want.comm or (want.deep and not card.deep):
@@ -156,7 +156,7 @@ class Names:
             for card in sorted(heavy, key=lambda card: card.weigh_s):  # there may be time for few: none waits forever
                 self._asks.put(_Ask(card.dossier.identity, "weight"))
 
-    def known(self, identity: Identity) -> Dossier | None:
+    def known(self, identity: Identity) -> ProcessMetadata | None:
         """What is known of a process so far; None before it was asked for."""
         card = self._cards.get(identity)
         return None if card is None else card.dossier

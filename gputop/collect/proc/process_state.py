@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Literal
 
-from gputop.collect.kernel_files import Kept, Shelf, slurp, why
+from gputop.collect.kernel_files import CachedFile, FdCache, slurp, why
 from gputop.collect.lane import Gate
 from gputop.collect.proc.proc_files import STAT_FILLS, Reading, Scale, Values, missing, stat_values
 from gputop.collect.rates import Counters
@@ -19,18 +19,18 @@ FEWEST_LOOKS = 3  # a share of fewer says nothing
 RETRY_S = 30.0  # a file that was refused is asked for again after this
 
 
-class Followed:
+class TrackedFiles:
     """The files of one process, those of every tick kept open; what they tell, and what they refuse."""
 
-    def __init__(self, root: str, shelf: Shelf) -> None:
-        self.stat = Kept(f"{root}/stat", shelf)
+    def __init__(self, root: str, shelf: FdCache) -> None:
+        self.stat = CachedFile(f"{root}/stat", shelf)
         self.fields: Values = {}  # of the Process: every reading updates its own, and unsets them when it fails
         self.troubles: dict[str, Reason] = {}  # by file
         self.shown = False  # somebody looks at it
         self.slow_s = 0.0  # when the slow files are due
         self.main_switches: tuple[float | None, float | None] = (None, None)
         self._root, self._shelf = root, shelf
-        self._files: dict[str, Kept] = {}
+        self._files: dict[str, CachedFile] = {}
         self._counters: dict[str, Counters] = {}
         self._refused_s: dict[str, float] = {}
         self._looks: deque[tuple[float, bool]] = deque()
@@ -58,7 +58,7 @@ class Followed:
             return self._shelf.gate.ask(path, reading.take, path, reading.size)
         file = self._files.get(reading.file)
         if file is None:
-            file = self._files[reading.file] = Kept(f"{self._root}/{reading.file}", self._shelf)
+            file = self._files[reading.file] = CachedFile(f"{self._root}/{reading.file}", self._shelf)
         return file.read(reading.size)
 
     def _refuse(self, reading: Reading, error: Reason | Literal["gone"], now_s: float) -> None:
@@ -117,7 +117,7 @@ NOTHING: Values = {}
 _SILENT = tuple(Missing(metric=name, reason="stale", unlock="its stat record does not answer") for name in STAT_FILLS)
 
 
-class Seen:
+class ProcessState:
     """One process between its first look and its end. There are thousands: what only a few need is in `Followed`."""
 
     __slots__ = (
@@ -138,7 +138,7 @@ class Seen:
         self.silent = False  # its stat record does not answer
         self.values: Values = {}  # fields of the Process that stat tells
         self.named: Values = NOTHING  # those that the names lane found
-        self.followed: Followed | None = None
+        self.followed: TrackedFiles | None = None
         self.process: Process | None = None
         self._made_s = 0.0
         self._still = 0  # looks in a row at which nothing had moved, and its Process says so
@@ -201,10 +201,10 @@ class Seen:
         self._still += 1
         return True
 
-    def follow(self, shelf: Shelf) -> Followed:
+    def follow(self, shelf: FdCache) -> TrackedFiles:
         """Begin to follow it closely, or go on."""
         if self.followed is None:
-            self.followed = Followed(self.root, shelf)
+            self.followed = TrackedFiles(self.root, shelf)
         return self.followed
 
     def leave(self) -> None:

@@ -1,4 +1,4 @@
-"""The process lane: who runs, read from /proc in tiers. Closely where GPUs or work are, little elsewhere."""
+"""All processes, read from /proc in tiers: closely where GPUs or work are, little elsewhere."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 from gputop.collect.jobs.ancestry import AGENT, FRAMEWORKS, LOADER, Member, Tree
-from gputop.collect.kernel_files import Shelf, slurp, why
+from gputop.collect.kernel_files import FdCache, slurp, why
 from gputop.collect.lane import Gate
 from gputop.collect.proc.cgroup import Place
 from gputop.collect.proc.gpu_processes import ProcessTable, denied_io, lost, unlisted, with_shares
 from gputop.collect.proc.metadata import WEIGHT_FILLS
-from gputop.collect.proc.metadata_lane import Names, Wanted
+from gputop.collect.proc.metadata_lane import MetadataLane, MetadataRequest
 from gputop.collect.proc.proc_files import QUOTA_FILLS, READINGS, STAT_FILLS, Scale
-from gputop.collect.proc.process_state import RETRY_S, Seen
-from gputop.collect.proc.scan_schedule import Crowd, Turns
+from gputop.collect.proc.process_state import RETRY_S, ProcessState
+from gputop.collect.proc.scan_schedule import ScanTurns, TrackingBudget
 from gputop.collect.proc.threads import THREAD_FILLS
-from gputop.collect.proc.tracked import Closely
+from gputop.collect.proc.tracked import DetailReader
 from gputop.collect.rates import SHORTEST_S
 from gputop.collect.step_meters import METER_FILLS
 from gputop.model import Cgroup, Identity, Note, Process, metrics
@@ -53,7 +53,7 @@ class ProcessReader:
         self,
         root: str = "/proc",
         clock: Callable[[], float] = time.monotonic,
-        names: Names | None = None,
+        names: MetadataLane | None = None,
         *,
         sys: str = "/sys",
         boot: Callable[[], float] = since_boot,
@@ -61,19 +61,19 @@ class ProcessReader:
         cpu_clock: Callable[[], float] = time.thread_time,
     ) -> None:
         self._root, self._sys, self._clock, self._boot = root, sys, clock, boot
-        self._names = names or Names(root, clock)
+        self._names = names or MetadataLane(root, clock)
         self.gate = Gate()
-        self._closely = Closely(root, sys, clock, Shelf(root, self.gate))
+        self._details = DetailReader(root, sys, clock, FdCache(root, self.gate))
         self._scale = scale or Scale()
         self._scale_s: float | None = None
-        self._turns = Turns(self.gate, root)
-        self._crowd, self._cpu_clock = Crowd(), cpu_clock
+        self._turns = ScanTurns(self.gate, root)
+        self._budget, self._cpu_clock = TrackingBudget(), cpu_clock
         self._private = not initial_pid_namespace(root)
-        self._seen: dict[int, Seen] = {}
+        self._seen: dict[int, ProcessState] = {}
         self._pids, self._tasks, self._listed_s = set[int](), list[bytes](), 0.0
         self._tree, self._loader_parents, self._agents = Tree({}), frozenset[int](), frozenset[int]()
         self._tree_changed = True
-        self._tracked: dict[int, Seen] = {}
+        self._tracked: dict[int, ProcessState] = {}
         self._napping, self._weighed = set[int](), set[int]()
         self._asked, self._asked_s = set[int](), 0.0
         self._cgroups: tuple[Cgroup, ...] = ()
@@ -143,11 +143,11 @@ class ProcessReader:
                 self._drop(pid)
         return self._pids
 
-    def _awake(self) -> list[Seen]:
+    def _awake(self) -> list[ProcessState]:
         """Who is followed, less those that nap through this tick."""
         return [seen for pid, seen in self._tracked.items() if pid not in self._napping]
 
-    def _look_at_all(self, pids: set[int], interest: Interest, now_s: float) -> list[Seen]:
+    def _look_at_all(self, pids: set[int], interest: Interest, now_s: float) -> list[ProcessState]:
         """Read the stat of the new, the followed, and the sleepers whose turn it is; who of them is not as before."""
         if self._unreadable_s:
             self._unreadable_s = {pid: retry_s for pid, retry_s in self._unreadable_s.items() if retry_s > now_s}
@@ -185,7 +185,7 @@ class ProcessReader:
     def _followed_cores(self) -> float:
         return sum(seen.values["cpu_percent"] or 0.0 for seen in self._tracked.values()) / 100
 
-    def _look(self, pid: int, now_s: float) -> Seen | None:
+    def _look(self, pid: int, now_s: float) -> ProcessState | None:
         """Read the stat of a process; None if it has ended or may not be read."""
         try:
             raw = self._slurp(f"{self._root}/{pid}/stat")
@@ -208,7 +208,7 @@ class ProcessReader:
         else:
             self._lost = error.strerror or str(error)
 
-    def _take(self, pid: int, raw: bytes, now_s: float) -> Seen | None:
+    def _take(self, pid: int, raw: bytes, now_s: float) -> ProcessState | None:
         """Take in a stat record: of the process known by this pid, or of another one that has it now."""
         seen = self._seen.get(pid)
         stat = seen.stat if seen is not None and raw == seen.raw else parse_stat(raw)
@@ -218,7 +218,7 @@ class ProcessReader:
             return None
         if seen is None or seen.identity.started_ticks != stat.started_ticks:
             self._drop(pid)
-            seen = self._seen[pid] = Seen(pid, self._root, stat, stat.started_ticks)
+            seen = self._seen[pid] = ProcessState(pid, self._root, stat, stat.started_ticks)
             self._tree_changed = True
         elif (stat.parent_pid, stat.comm) != (seen.stat.parent_pid, seen.stat.comm):
             self._tree_changed, self._asked_s = True, 0.0
@@ -234,14 +234,12 @@ class ProcessReader:
             self._names.forget(seen.identity)
             self._tree_changed = True
 
-    def _follow(self, gpu_pids: Collection[int], interest: Interest, looked: Iterable[Seen], now_s: float) -> None:
-        """Choose whom to follow closely, and do."""
+    def _follow(
+        self, gpu_pids: Collection[int], interest: Interest, looked: Iterable[ProcessState], now_s: float
+    ) -> None:
+        """Choose which processes are tracked closely, and read them."""
         if self._tree_changed:
-            self._tree = Tree({pid: seen.stat.parent_pid or 0 for pid, seen in self._seen.items()})
-            loaders = [seen for seen in self._seen.values() if seen.stat.comm.startswith(LOADER)]
-            self._loader_parents = frozenset(seen.stat.parent_pid or 0 for seen in loaders)
-            self._agents = frozenset(pid for pid, seen in self._seen.items() if seen.stat.comm == AGENT)
-            self._tree_changed = False
+            self._renew_tree()
         shown = interest.pids | interest.sight
         # ranks that wait for each other without a GPU or a loader use no CPU to speak of
         ranks = {pid for pid, seen in self._tracked.items() if (seen.named.get("world_size") or 0) > 1}
@@ -254,9 +252,9 @@ class ProcessReader:
         chosen.update(seen.identity.pid for seen in (*looked, *self._tracked.values()) if seen.busy_until_s > now_s)
         above = {up for pid in roots for up in self._tree.above(pid)}
         needed = self._seen.keys() & {*roots, *above, *gpu_pids, *shown, *ranks}
-        chosen, changed = self._crowd.bounded(chosen, needed, self._seen, now_s)
+        chosen, changed = self._budget.bounded(chosen, needed, self._seen, now_s)
         for pid in changed & self._seen.keys():
-            self._seen[pid].sampled = pid in self._crowd.left_out
+            self._seen[pid].sampled = pid in self._budget.left_out
             self._seen[pid].rename()
         for pid in self._tracked.keys() - chosen:
             left = self._tracked.pop(pid)
@@ -267,24 +265,32 @@ class ProcessReader:
             seen = self._seen[pid] if self._seen[pid].looked_s >= now_s else self._look(pid, now_s)
             if seen is not None:
                 self._tracked[pid] = seen
-                self._closely.read(seen, pid in interest.pids, pid in shown, self._place(seen), self._scale)
-        self._crowd.spent(self._cpu_clock() - began_s, len(self._tracked), now_s)
+                self._details.read(seen, pid in interest.pids, pid in shown, self._place(seen), self._scale)
+        self._budget.spent(self._cpu_clock() - began_s, len(self._tracked), now_s)
         trainers = {pid: seen for pid, seen in self._tracked.items() if self._trains(seen, gpu_pids)}
         opened = {pid: seen for pid, seen in self._tracked.items() if pid in interest.pids}
-        self._closely.sample(trainers.values(), opened.values(), self._awake())
-        self._cgroups = self._closely.confined(filter(None, map(self._place, trainers.values())))
+        self._details.sample(trainers.values(), opened.values(), self._awake())
+        self._cgroups = self._details.confined(filter(None, map(self._place, trainers.values())))
         self._weighed = trainers.keys() | shown
+
+    def _renew_tree(self) -> None:
+        """Work out anew who descends from whom, who has loaders, and who has an agent."""
+        self._tree = Tree({pid: seen.stat.parent_pid or 0 for pid, seen in self._seen.items()})
+        loaders = [seen for seen in self._seen.values() if seen.stat.comm.startswith(LOADER)]
+        self._loader_parents = frozenset(seen.stat.parent_pid or 0 for seen in loaders)
+        self._agents = frozenset(pid for pid, seen in self._seen.items() if seen.stat.comm == AGENT)
+        self._tree_changed = False
 
     def _vouched(self, pid: int) -> bool:
         """Whether a pid of the driver is the process that has it here; in a private namespace it must show it."""
         seen = self._seen.get(pid)
         return seen is not None and (not self._private or "cuda" in seen.named.get("libraries", ()))
 
-    def _place(self, seen: Seen) -> Place | None:
+    def _place(self, seen: ProcessState) -> Place | None:
         dossier = self._names.known(seen.identity)
         return None if dossier is None else dossier.place
 
-    def _trains(self, seen: Seen, gpu_pids: Collection[int]) -> bool:
+    def _trains(self, seen: ProcessState, gpu_pids: Collection[int]) -> bool:
         """Whether its threads are worth their reads; its children inherit its rank, not its work."""
         pid, named = seen.identity.pid, seen.named
         if pid in gpu_pids or pid in self._loader_parents:
@@ -295,7 +301,7 @@ class ProcessReader:
         theirs = parent is not None and parent.named.get("rank") == named.get("rank")
         return not FRAMEWORKS.isdisjoint(named.get("libraries", ())) or (named.get("rank") is not None and not theirs)
 
-    def _ask_names(self, interest: Interest, looked: Iterable[Seen], now_s: float) -> None:
+    def _ask_names(self, interest: Interest, looked: Iterable[ProcessState], now_s: float) -> None:
         """Ask the names lane about those followed: as soon as there are others, and now and then."""
         if now_s - self._asked_s < ASK_EVERY_S and self._tracked.keys() == self._asked and not interest.every_process:
             return
@@ -303,14 +309,16 @@ class ProcessReader:
         for pid, seen in self._tracked.items():
             shm = pid in self._weighed  # a loader has that of its trainer
             weigh = shm or seen.stat.parent_pid in self._loader_parents
-            wanted.append(Wanted(seen.identity, seen.stat.comm, weigh=weigh, shm=shm))
+            wanted.append(MetadataRequest(seen.identity, seen.stat.comm, weigh=weigh, shm=shm))
         if interest.every_process:
             others = dict.fromkeys((*looked, *(seen for seen in self._seen.values() if not seen.named)))
-            wanted += [Wanted(seen.identity, seen.stat.comm, deep=False) for seen in others if not seen.tracked]
+            wanted += [
+                MetadataRequest(seen.identity, seen.stat.comm, deep=False) for seen in others if not seen.tracked
+            ]
         self._names.want(wanted)
         self._asked, self._asked_s = set(self._tracked), now_s
 
-    def _take_names(self) -> list[Seen]:
+    def _take_names(self) -> list[ProcessState]:
         """Take what the names lane has found meanwhile; of whom."""
         told = []
         for news in self._names.fresh():

@@ -10,7 +10,7 @@ from math import ceil, inf
 from gputop.collect.jobs.ancestry import LOADER
 from gputop.collect.kernel_files import slurp
 from gputop.collect.lane import Gate
-from gputop.collect.proc.process_state import Seen
+from gputop.collect.proc.process_state import ProcessState
 from gputop.source import Interest
 
 # 8 ranks with 32 loaders each, twice over. One costs 0.1 ms of CPU a tick: these are 5 % of a core, 8,000 are 94 %
@@ -20,7 +20,7 @@ BUDGET = 0.08  # of a core
 _GROWTH = 1.25  # a tick, once they cost less again
 
 
-class Crowd:
+class TrackingBudget:
     """The bound on those that are followed only because a GPU process is their kin, or because they work."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Crowd:
         self.most = max(FEWEST, min(MOST, int(most)))
 
     def bounded(
-        self, chosen: set[int], needed: Collection[int], seen: Mapping[int, Seen], now_s: float
+        self, chosen: set[int], needed: Collection[int], seen: Mapping[int, ProcessState], now_s: float
     ) -> tuple[set[int], frozenset[int]]:
         """Whom to follow of those chosen, and whose state of being left out has changed. `needed` are in any case."""
         room, before = self.most - len(needed), self.left_out
@@ -63,19 +63,19 @@ ON_SCREEN_A_S = 1000.0  # with all of them on screen: at each tick, but no more 
 UNSEEN_CORES, UNSEEN_SHARE = 0.5, 0.02  # so much CPU time, of all there is, that nobody followed accounts for
 
 
-class Turns:
+class ScanTurns:
     """Sleepers in the order of their turns."""
 
     def __init__(self, gate: Gate, proc: str = "/proc") -> None:
         self._gate = gate
-        self._at_once: list[Seen] = []
-        self._light: deque[Seen] = deque()
-        self._deep: deque[Seen] = deque()
+        self._at_once: list[ProcessState] = []
+        self._light: deque[ProcessState] = deque()
+        self._deep: deque[ProcessState] = deque()
         self._proc = proc
         self._before: tuple[float, float] | None = None
         self._looked_s = inf
 
-    def put(self, seen: Seen) -> None:
+    def put(self, seen: ProcessState) -> None:
         """Let it wait for its turn, unless it does already or is looked at at each tick anyway."""
         if seen.waiting or seen.tracked or seen.gone:
             return
@@ -85,7 +85,7 @@ class Turns:
         else:
             (self._deep if seen.deep else self._light).append(seen)
 
-    def take(self, now_s: float, interest: Interest, followed_cores: float, cpus: int) -> list[Seen]:
+    def take(self, now_s: float, interest: Interest, followed_cores: float, cpus: int) -> list[ProcessState]:
         """Those whose turn has come; who is followed or has ended by now is not among them."""
         passed_s = max(0.0, now_s - self._looked_s)
         self._looked_s = now_s

@@ -7,7 +7,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 
-from gputop.collect.kernel_files import Kept, Shelf, slurp
+from gputop.collect.kernel_files import CachedFile, FdCache, slurp
 from gputop.collect.proc.proc_files import Values, line, run_and_wait, switches, waited_percent
 from gputop.collect.rates import Counters
 from gputop.model import Identity
@@ -32,8 +32,8 @@ class _Thread:
 
     __slots__ = ("counters", "name", "parked", "run", "schedstat", "switches", "switching", "wait")
 
-    def __init__(self, folder: str, shelf: Shelf) -> None:
-        self.schedstat = Kept(f"{folder}/schedstat", shelf)
+    def __init__(self, folder: str, shelf: FdCache) -> None:
+        self.schedstat = CachedFile(f"{folder}/schedstat", shelf)
         self.name: str | None = None
         self.counters, self.switches = Counters(), Counters()
         self.run: float | None = None  # nanoseconds a second
@@ -55,7 +55,7 @@ class _Thread:
 class _Family:
     """The threads of one process. A pass may be interrupted when a tick's reads are used up."""
 
-    def __init__(self, identity: Identity, root: str, shelf: Shelf) -> None:
+    def __init__(self, identity: Identity, root: str, shelf: FdCache) -> None:
         self.identity, self.folder = identity, f"{root}/{identity.pid}/task"
         self._shelf = shelf
         self.threads: dict[int, _Thread] = {}
@@ -171,9 +171,9 @@ class Threads:
     """Samples the threads of the processes it is told to, in turn, within a budget of reads."""
 
     def __init__(
-        self, root: str = "/proc", clock: Callable[[], float] = time.monotonic, shelf: Shelf | None = None
+        self, root: str = "/proc", clock: Callable[[], float] = time.monotonic, shelf: FdCache | None = None
     ) -> None:
-        self._root, self._clock, self._shelf = root, clock, shelf or Shelf(root)
+        self._root, self._clock, self._shelf = root, clock, shelf or FdCache(root)
         self._families: dict[Identity, _Family] = {}
         self._turns: deque[Identity] = deque()
 

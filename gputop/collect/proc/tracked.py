@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
-from gputop.collect.kernel_files import Kernel, Shelf, read_file
+from gputop.collect.kernel_files import FdCache, Kernel, read_file
 from gputop.collect.proc.cgroup import Confined, Place, Quota, Quotas
 from gputop.collect.proc.proc_files import QUOTA, READINGS, Scale, Values
-from gputop.collect.proc.process_state import Seen
+from gputop.collect.proc.process_state import ProcessState
 from gputop.collect.proc.threads import Threads
 from gputop.model import Cgroup
 
@@ -19,10 +19,10 @@ _SLOW = tuple(reading for reading in READINGS if reading.when == "slow")
 _SEEN = tuple(reading for reading in READINGS if reading.when == "seen")
 
 
-class Closely:
+class DetailReader:
     """Reads the other files of the few."""
 
-    def __init__(self, root: str, sys: str, clock: Callable[[], float], shelf: Shelf) -> None:
+    def __init__(self, root: str, sys: str, clock: Callable[[], float], shelf: FdCache) -> None:
         self._clock, self._shelf = clock, shelf
         gate = shelf.gate
         kernel = Kernel(root, sys, read=lambda path: gate.ask(path, read_file, path))
@@ -30,7 +30,7 @@ class Closely:
         self._threads = Threads(root, clock, shelf)
         self._confined = Confined(kernel)
 
-    def read(self, seen: Seen, opened: bool, shown: bool, place: Place | None, scale: Scale) -> None:
+    def read(self, seen: ProcessState, opened: bool, shown: bool, place: Place | None, scale: Scale) -> None:
         """One tick of one process; a zombie and a thread of the kernel have nothing more to tell."""
         followed = seen.follow(self._shelf)
         if seen.stat.kernel_thread or (seen.stat.state in "ZX" and (seen.stat.threads or 0) <= 1):
@@ -56,7 +56,9 @@ class Closely:
                     followed.troubles.pop(QUOTA, None)
                 fields.update(_limits(quota, None if affinity is None else scale.cpus(affinity)))
 
-    def sample(self, trainers: Iterable[Seen], opened: Iterable[Seen], everyone: Collection[Seen]) -> None:
+    def sample(
+        self, trainers: Iterable[ProcessState], opened: Iterable[ProcessState], everyone: Collection[ProcessState]
+    ) -> None:
         """Threads of trainers in turn, all threads of what is open; then what follows from them for everyone."""
         self._threads.sample(
             {seen.identity: seen.stat.threads for seen in trainers},

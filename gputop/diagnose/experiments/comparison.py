@@ -12,14 +12,14 @@ from gputop.diagnose.experiments.loads import (
     Experiment,
     Fit,
     Load,
-    Own,
+    OwnShare,
     Past,
     Resource,
     Slower,
     Together,
     loads,
     mean,
-    owned,
+    own_shares,
 )
 from gputop.diagnose.limits import Limits
 from gputop.diagnose.rules.cpu.limits import held
@@ -119,7 +119,7 @@ def fits(
         return {}
     numbers, found = _numbers(frame, loads), {}
     free = set(numbers)
-    for load, own in owned(frame, past, limits, loads, programs):
+    for load, own in own_shares(frame, past, limits, loads, programs):
         key = load.job.key
         chosen = _chosen(load, free, math.floor(own.cpus) * len(load.trees))
         free -= {*chosen}
@@ -135,7 +135,7 @@ def _chosen(load: Load, free: set[int], count: int) -> tuple[int, ...]:
     return tuple(sorted(sorted(usable, key=lambda cpu: (cpu not in near, cpu))[:count]))
 
 
-def _fit(limits: Limits, load: Load, own: Own, pinned: tuple[int, ...], hindered: bool) -> Fit:
+def _fit(limits: Limits, load: Load, own: OwnShare, pinned: tuple[int, ...], hindered: bool) -> Fit:
     stopped = _held(limits, load)
     loaders, threads = _loaders(limits, load, own, stopped), fitting_threads(own.cpus)
     fewer = max(load.asked or 0, load.wanting or 0.0) > threads * len(load.trees)
@@ -158,7 +158,7 @@ def _held(limits: Limits, load: Load) -> bool:
     return held(load.throttled, load.stopped, table["least_waiting"], above)
 
 
-def _loaders(limits: Limits, load: Load, own: Own, stopped: bool) -> int | None:
+def _loaders(limits: Limits, load: Load, own: OwnShare, stopped: bool) -> int | None:
     """How many to change to; None where it has none, or all it has are fine."""
     have = load.loaders // len(load.trees)
     most = num_workers.most(own.cpus)
@@ -176,7 +176,7 @@ def _loaders(limits: Limits, load: Load, own: Own, stopped: bool) -> int | None:
     return None if wanted == have else wanted
 
 
-def _in_the_way(limits: Limits, load: Load, own: Own) -> bool:
+def _in_the_way(limits: Limits, load: Load, own: OwnShare) -> bool:
     """Whether there are more than CPUs; not where they sleep and may be there for the sake of what they wait for."""
     fed = (load.busy_percent or 0.0) >= limits["gpu-bound-healthy"]["busy_percent"]
     asleep = load.loader_cores is not None and load.loader_cores < limits["workers-oversized"]["asleep"]

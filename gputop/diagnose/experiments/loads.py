@@ -190,7 +190,7 @@ def _asked(trainers: Sequence[Process]) -> int | None:
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Own:
+class OwnShare:
     """For one trainer where all of them get as many."""
 
     cpus: float
@@ -218,7 +218,9 @@ class _Scene:
     loaders: int  # of all experiments, where there are several
 
 
-def owned(frame: Frame, past: Past, limits: Limits, loads: Sequence[Load], programs: int) -> list[tuple[Load, Own]]:
+def own_shares(
+    frame: Frame, past: Past, limits: Limits, loads: Sequence[Load], programs: int
+) -> list[tuple[Load, OwnShare]]:
     """Of each experiment that does not rest, what the trainer with the fewest CPUs has.
 
     `programs`: others for whom as many are left as for a trainer.
@@ -251,7 +253,7 @@ def _works(seat: _Seat, table: Mapping[str, float]) -> bool:
     return at_work(seat.duty, seat.touched, seat.load.loaders, seat.cores, table.__getitem__)
 
 
-def _own(scene: _Scene, seat: _Seat) -> Own:
+def _own(scene: _Scene, seat: _Seat) -> OwnShare:
     here, allowed = affinity(seat.process), seat.process.allowed_cpus
     beside = [one for one in scene.working if one is seat or meet(here, affinity(one.process))]
     sharers = [one for one in beside if shares_quota(seat.process, one.process, one.load is seat.load)]
@@ -259,7 +261,7 @@ def _own(scene: _Scene, seat: _Seat) -> Own:
     left = (allowed or math.inf) - sum(one.cores for one in sharers)
     rivals, waiting = (sum(one is seat or (one.duty or 0.0) < scene.fed for one in some) for some in (beside, sharers))
     many = seat.load.loaders > math.ceil(seat.load.allowed) if seat.load.allowed else False
-    return Own(
+    return OwnShare(
         cpus=least_share(allowed or total or 1.0, len(sharers), total, all_beside),
         idle=None if scene.free is None else least_idle(scene.free, rivals, left, waiting),
         alone=all_beside == 1,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from textual.message import Message
 
-from gputop.actions.handles import Hold, Scope, reaches
+from gputop.actions.handles import Handles, Scope, reaches
 from gputop.actions.target import Rights
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Identity, Process
@@ -102,7 +102,7 @@ class Acting(Board):
             self._newest = RENICE.run(hold, Niceness(step, scope, relative=True), self._teller(hold, scope))
             hold.close()
 
-    def _proposed(self, hold: Hold, scope: Scope) -> tuple[Choice, Scope]:
+    def _proposed(self, hold: Handles, scope: Scope) -> tuple[Choice, Scope]:
         """TERM; KILL while it is news that those who are meant did not end when they were asked to, all of them."""
         from gputop.actions.signals import BY_NAME  # late
 
@@ -115,7 +115,7 @@ class Acting(Board):
                 return BY_NAME["KILL"], again
         return BY_NAME["TERM"], scope
 
-    def _teller(self, hold: Hold, scope: Scope) -> Callable[[Run], object]:
+    def _teller(self, hold: Handles, scope: Scope) -> Callable[[Run], object]:
         about = About(hold.process.identity, scope, frozenset(process.identity for process in hold.who(scope)))
         return lambda run: self.post_message(Told(run, about))
 
@@ -171,9 +171,9 @@ class Acting(Board):
         return None
 
 
-def held(frame: Frame, process: Process, rights: Rights, others: Others) -> Hold:
+def held(frame: Frame, process: Process, rights: Rights, others: Others) -> Handles:
     """The hold of a dialog about a process, or about others that are called by what they are."""
-    hold = Hold(frame, process, rights, others.processes)
+    hold = Handles(frame, process, rights, others.processes)
     title = f"the {len(others.processes)} {others.called}"
     hold.reaches = tuple(
         replace(reach, title=title) if reach.scope is Scope.TAGGED else reach for reach in hold.reaches

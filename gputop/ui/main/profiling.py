@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from gputop.actions import Hold, Scope
+from gputop.actions import Handles, Scope
 from gputop.actions.handles import led
 from gputop.model import Frame, Process, Role
 from gputop.source import Rehearsed
@@ -15,7 +15,7 @@ from gputop.ui.main.acting import NOBODY, SHOWN, Acting, Others, held
 from gputop.ui.main.advising import Advising
 
 if TYPE_CHECKING:
-    from gputop.profile.store import Kept
+    from gputop.profile.store import StoredProfile
     from gputop.safe.ptrace_access import Barred
     from gputop.ui.profiling.asking import Answers, Asking
     from gputop.ui.profiling.dialog import Answer, ProfileDialog
@@ -107,7 +107,7 @@ class Profiling(Acting, Advising):
         if not self.rights.why_not:  # nothing is kept there, and no folder made
             self._recall(dialog, process)
 
-    def _start(self, tool: Tool, order: Order, hold: Hold, each: Sequence[Process]) -> None:
+    def _start(self, tool: Tool, order: Order, hold: Handles, each: Sequence[Process]) -> None:
         """Have a tool look into each; the hold of the dialog is that of its own process."""
         from gputop.actions.pyspy import STACK  # late
 
@@ -115,7 +115,7 @@ class Profiling(Acting, Advising):
             self._rehearse(tool.id, hold, tuple(each), order)
             return
         for process in each:
-            own = hold if process is hold.process else Hold(hold.frame, process, STACK.rights(self.rights))
+            own = hold if process is hold.process else Handles(hold.frame, process, STACK.rights(self.rights))
             self.program.errands.start(tool, own, order)
             if own is not hold:
                 own.close()
@@ -131,7 +131,7 @@ class Profiling(Acting, Advising):
         barred.update(dict.fromkeys(there))
         return bool(there)
 
-    def _rehearse(self, tool: ToolId, hold: Hold, processes: tuple[Process, ...], order: Order | None) -> None:
+    def _rehearse(self, tool: ToolId, hold: Handles, processes: tuple[Process, ...], order: Order | None) -> None:
         """Open what is recorded."""
         from gputop.ui.profiling.rehearsed import result  # late
 
@@ -151,7 +151,7 @@ class Profiling(Acting, Advising):
 
         return Asking()
 
-    def _older(self, chosen: Kept | None) -> None:
+    def _older(self, chosen: StoredProfile | None) -> None:
         if chosen is not None:
             self.program.errands.open(chosen)
 

@@ -12,7 +12,7 @@ from textual.strip import Strip
 
 from gputop import units
 from gputop.labels import amount
-from gputop.last_job import Ended
+from gputop.last_job import LastJob
 from gputop.model import Frame, Gpu, Note
 from gputop.ui import draw
 from gputop.ui.draw import Line, Run
@@ -53,7 +53,7 @@ def _with_users(note: Note, frame: Frame) -> Note:
 
 
 def no_gpu_process(
-    frame: Frame, width: int, look: Look, names: Names, hidden: int = 0, last_job: Ended | None = None,
+    frame: Frame, width: int, look: Look, names: Names, hidden: int = 0, last_job: LastJob | None = None,
     *, records: bool = False,
 ) -> list[Strip]:  # fmt: skip
     """What stands in the process pane while no process uses a GPU.
@@ -140,7 +140,7 @@ def nothing_of(user: str, count: int, width: int, look: Look, names: Names) -> l
     return [draw.blank(width, look), first.strip(width), draw.blank(width, look), second.strip(width)]
 
 
-def _farewell(job: Ended) -> str:
+def _farewell(job: LastJob) -> str:
     said = f"last job: {job.name} ({job.user or 'unknown'})"
     said += f" ended {time.strftime('%H:%M:%S', time.localtime(job.wall_s))}, exit unknown"
     said += f", {units.ago(job.ran_s)}" if job.ran_s is not None else ""

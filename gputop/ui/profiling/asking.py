@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import Event, Lock, Thread
 
-from gputop.actions import Hold, Rights
+from gputop.actions import Handles, Rights
 from gputop.model import Identity
 from gputop.safe.ptrace_access import Barred
 from gputop.ui.profiling.tools import TOOLS, Tool, ToolId
@@ -25,7 +25,7 @@ class Asking:
         self._waiting: dict[tuple[Identity, ToolId], list[Tell]] = {}
         self._lock = Lock()
 
-    def ask(self, hold: Hold, rights: Rights, tell: Tell) -> Answers:
+    def ask(self, hold: Handles, rights: Rights, tell: Tell) -> Answers:
         """Why each tool cannot be used on it. What is not known at once is ASKING; `tell` gets it, from a thread."""
         answers: Answers = {tool.id: ASKING for tool in TOOLS}
         done, returned = Event(), False
@@ -51,12 +51,12 @@ class Asking:
             returned = True
             return dict(answers)
 
-    def _run(self, fresh: Sequence[Tool], hold: Hold, rights: Rights, done: Event) -> None:
+    def _run(self, fresh: Sequence[Tool], hold: Handles, rights: Rights, done: Event) -> None:
         for tool in fresh:
             self._answer(hold, tool, _barred(tool, hold, rights))
         done.set()
 
-    def _answer(self, hold: Hold, tool: Tool, barred: Barred | None) -> None:
+    def _answer(self, hold: Handles, tool: Tool, barred: Barred | None) -> None:
         with self._lock:
             waiting = self._waiting.pop((hold.process.identity, tool.id))
         for given in waiting:
@@ -64,7 +64,7 @@ class Asking:
                 given(tool.id, barred)
 
 
-def _barred(tool: Tool, hold: Hold, rights: Rights) -> Barred | None:
+def _barred(tool: Tool, hold: Handles, rights: Rights) -> Barred | None:
     if hold.refusal:
         return Barred(hold.refusal)
     try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from textual.screen import Screen
 
-from gputop.actions import Hold, Result, Run
+from gputop.actions import Handles, Result, Run
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Identity, Process
 from gputop.monitor import Monitor
@@ -32,7 +32,7 @@ class Errand:
     """One that is under way: by which tool, about whom, what its action was asked to do."""
 
     tool: Tool
-    hold: Hold
+    hold: Handles
     order: Order
     run: Run
 
@@ -101,7 +101,7 @@ class Errands:
         """The one that is shown."""
         return self.under_way[-1] if self.under_way else None
 
-    def start(self, tool: Tool, hold: Hold, order: Order) -> None:
+    def start(self, tool: Tool, hold: Handles, order: Order) -> None:
         """Begin; it keeps the hold open for as long as it needs it."""
         hold.keep()
         ended = self._program.call_later

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gputop.profile.store import Kept
+from gputop.profile.store import StoredProfile
 from gputop.ui import draw
 from gputop.ui.dialogs.choosing import ListDialog
 from gputop.ui.draw import Line
@@ -10,7 +10,7 @@ from gputop.ui.look import Look
 from gputop.ui.profiling.past import Past
 
 
-class OlderDialog(ListDialog[Kept]):
+class OlderDialog(ListDialog[StoredProfile]):
     """The newest first, those of the process itself before the others."""
 
     TITLE_TEXT = "taken before"

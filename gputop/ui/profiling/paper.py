@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gputop.actions import Hold
+from gputop.actions import Handles
 from gputop.ui import draw
 from gputop.ui.dialogs import parts
 from gputop.ui.dialogs.paper import Paper
@@ -21,7 +21,7 @@ _MIDDLE = 9  # lines there always are for options and what they mean, so that th
 _APART = "   "
 
 
-def slower(hold: Hold) -> str:
+def slower(hold: Handles) -> str:
     """What a trace costs: on a GPU CUPTI stays attached."""
     if hold.process.gpus:
         return "it is slower while it records, small steps afterwards too"

@@ -9,7 +9,7 @@ from gputop.actions.target import command
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Process
 from gputop.profile import store
-from gputop.profile.store import Kept
+from gputop.profile.store import StoredProfile
 from gputop.safe.files import Refused, homely
 
 
@@ -17,12 +17,12 @@ from gputop.safe.files import Refused, homely
 class Past:
     """Those of the process itself and of the same command line, the newest first, and where all of them lie."""
 
-    own: tuple[Kept, ...] = ()
-    others: tuple[Kept, ...] = ()
+    own: tuple[StoredProfile, ...] = ()
+    others: tuple[StoredProfile, ...] = ()
     place: str = ""  # as a person writes it; empty where nothing can be kept
 
     @property
-    def older(self) -> tuple[Kept, ...]:
+    def older(self) -> tuple[StoredProfile, ...]:
         """All of them, its own first."""
         return (*self.own, *self.others)
 
@@ -43,7 +43,7 @@ def past(process: Process) -> Past:
     return Past(tuple(own), tuple(each for each in alike if each.name not in names), place)
 
 
-def _costs(own: tuple[Kept, ...], trace: bool) -> Iterator[str]:
+def _costs(own: tuple[StoredProfile, ...], trace: bool) -> Iterator[str]:
     for each in own:
         cost, stop_ms = remembered(each.meta.get("cost")), each.meta.get("stop_ms")
         if not trace and cost is not None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from gputop import labels
-from gputop.actions import Hold, Scope
+from gputop.actions import Handles, Scope
 from gputop.actions.pyspy.record import FASTEST, rate, threads
 from gputop.model import Process, Role
 from gputop.ui.profiling.asking import Answers
@@ -31,7 +31,7 @@ class Question:
     """
 
     def __init__(
-        self, hold: Hold, tool: ToolId, barred: Answers, *, everybody: bool = False, recorded: bool = False
+        self, hold: Handles, tool: ToolId, barred: Answers, *, everybody: bool = False, recorded: bool = False
     ) -> None:
         self.hold = hold
         self.tool = BY_ID[tool]
@@ -175,7 +175,7 @@ _MOST_AT_ONCE = 8  # py-spys, each of which takes some of a CPU
 _WHOM = ("tagged", "ranks", "children", "leader")  # boxes that say who is meant
 
 
-def _usual(tool: Tool, hold: Hold) -> Iterator[tuple[tuple[ToolId, str], float]]:
+def _usual(tool: Tool, hold: Handles) -> Iterator[tuple[tuple[ToolId, str], float]]:
     """What is chosen at first; what is not there for these processes is not wanted, but for children yet to come."""
     for option in tool.several:
         yield (tool.id, option.id), option.usual

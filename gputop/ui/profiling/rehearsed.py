@@ -13,7 +13,7 @@ from gputop.model import Process
 from gputop.profile import dump, parse, report
 from gputop.profile.dump import ThreadStack
 from gputop.profile.ranks import compare
-from gputop.profile.store import Kept
+from gputop.profile.store import StoredProfile
 from gputop.profile.training_parts import kind
 from gputop.source import Rehearsed
 from gputop.trace import signatures  # noqa: F401  before a trace is judged: they declare themselves
@@ -90,7 +90,7 @@ def _profile(process: Process, text: str, seconds: float, children: bool) -> Pro
         "at_s": time.time(), "seconds": seconds, "how": RECORDED,
     }  # fmt: skip
     page = report.page(profile, f"{process.pid} {RECORDED}")
-    kept = Kept("", RECORDED, about)
+    kept = StoredProfile("", RECORDED, about)
     return ProfileResult(text=NOTE, good=True, kept=kept, profile=profile, page=page, recorded=True)
 
 

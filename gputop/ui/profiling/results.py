@@ -10,13 +10,13 @@ from gputop.actions.torch_trace import Traced
 from gputop.model import Identity, Process
 from gputop.monitor import Monitor
 from gputop.profile.dump import look
-from gputop.profile.store import Kept
+from gputop.profile.store import StoredProfile
 from gputop.ui.keys.declared import Key
 from gputop.ui.look import Look
 from gputop.ui.result import screen_of
 from gputop.ui.result.program import Program
 
-Opens = StackResult | ProfileResult | Traced | Kept
+Opens = StackResult | ProfileResult | Traced | StoredProfile
 
 
 def opens(result: Result) -> Opens | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from gputop import labels
-from gputop.actions import Action, Hold, Rights, Scope, torch_trace
+from gputop.actions import Action, Handles, Rights, Scope, torch_trace
 from gputop.actions.pyspy import PROFILE, STACK, Asked, Sampling
 from gputop.actions.pyspy.record import threads
 from gputop.frozen_dataclass import frozen_dataclass
@@ -33,7 +33,7 @@ class Box:
     """An option that is wanted or not; `title` says what it is of these processes, nothing where there is none."""
 
     id: str
-    title: Callable[[Hold], str]
+    title: Callable[[Handles], str]
     usual: bool = False
 
 
@@ -45,31 +45,31 @@ class Tool:
     title: str
     about: str
     action: Action[Any]
-    barred: Callable[[Hold, Rights], Barred | None]
+    barred: Callable[[Handles, Rights], Barred | None]
     options: Callable[[Chosen], Order]
     several: tuple[Several, ...]
     boxes: tuple[Box, ...]
 
 
-def _named(title: str) -> Callable[[Hold], str]:
+def _named(title: str) -> Callable[[Handles], str]:
     return lambda _: title
 
 
-def _loaders(hold: Hold) -> str:
+def _loaders(hold: Handles) -> str:
     count = len(hold.who(Scope.LOADERS)) - 1
     return f"its {labels.amount(count, 'loader')}" if count > 0 else ""
 
 
-def _children(hold: Hold) -> str:
+def _children(hold: Handles) -> str:
     return _loaders(hold) or ("its children" if threads(hold.frame, hold.process, children=True)[1] > 1 else "")
 
 
-def _ranks(hold: Hold) -> str:
+def _ranks(hold: Handles) -> str:
     count = sum(process.role is Role.TRAINER for process in hold.who(Scope.JOB))
     return f"all {count} ranks" if count > 1 else ""
 
 
-def _leader(hold: Hold) -> str:
+def _leader(hold: Handles) -> str:
     leader = hold.leader
     return "" if leader is None else f"only {leader.pid}, {_led(leader)}"
 
@@ -78,7 +78,7 @@ def _led(leader: Process) -> str:
     return "the launcher" if leader.role is Role.LAUNCHER else "which started them"
 
 
-def _tagged(hold: Hold) -> str:
+def _tagged(hold: Handles) -> str:
     several = len(hold.who(Scope.TAGGED)) > 1
     return next((reach.title for reach in hold.reaches if several and reach.scope is Scope.TAGGED), "")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Identity, Process
-from gputop.profile.store import Kept
+from gputop.profile.store import StoredProfile
 from gputop.safe.text import clean
 from gputop.ui import draw
 from gputop.ui.result.files import File
@@ -25,9 +25,9 @@ class About:
     processes: tuple[Identity, ...] = ()
     job: str | None = None
     rank: int | None = None
-    kept: Kept | None = None
+    kept: StoredProfile | None = None
     files: tuple[File, ...] = ()
-    older: tuple[Kept, ...] = ()
+    older: tuple[StoredProfile, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Identity
-from gputop.profile.store import Kept, alike, history
+from gputop.profile.store import StoredProfile, alike, history
 from gputop.report import Page
 from gputop.safe.files import Refused
 from gputop.ui.result.about import About, files_in
@@ -26,13 +26,13 @@ class Content:
     says: Says
     tabs: Sequence[Tab]
     page: Page | None = None
-    compare: Callable[[Kept], Page] | None = None
+    compare: Callable[[StoredProfile], Page] | None = None
     ranks: Sequence[str] = ()  # labels, where there are several to turn to
     rank: int = 0
     again: bool = False  # it is quickly taken anew
 
 
-def kept_about(kept: Kept, what: str) -> About:
+def kept_about(kept: StoredProfile, what: str) -> About:
     """The head of what is kept."""
     meta = kept.meta
     at_s, job, rank, ticks = meta.get("at_s"), meta.get("job"), meta.get("rank"), kept.started_ticks
@@ -50,7 +50,7 @@ def kept_about(kept: Kept, what: str) -> About:
     )
 
 
-def older(kept: Kept) -> list[Kept]:
+def older(kept: StoredProfile) -> list[StoredProfile]:
     """What else was taken of the same process or the same command line, of the same kind, the newest first."""
     command = kept.meta.get("command")
     try:

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 
 from gputop import units
 from gputop.frozen_dataclass import frozen_dataclass
-from gputop.profile.store import COLLAPSED, FLAME, META, SPEEDSCOPE, Kept
+from gputop.profile.store import COLLAPSED, FLAME, META, SPEEDSCOPE, StoredProfile
 from gputop.safe.text import clean
 from gputop.ui import draw
 from gputop.ui.details.tab import Body
@@ -60,7 +60,7 @@ class Files(Listed):
 
     takes = "Open"
 
-    def __init__(self, files: Sequence[File], older: Sequence[Kept], mine: Kept | None) -> None:
+    def __init__(self, files: Sequence[File], older: Sequence[StoredProfile], mine: StoredProfile | None) -> None:
         super().__init__("files", "Files", "Files", self._lines)
         self.files, self.older, self.mine = ordered(files), older, mine
         self.keys |= {"result-take", "result-path", "result-scp", "result-diff"}
@@ -73,7 +73,7 @@ class Files(Listed):
         return next(found, self.files[0] if self.files else None)
 
     @property
-    def chosen(self) -> Kept | None:
+    def chosen(self) -> StoredProfile | None:
         """The older one under the cursor."""
         return next((kept for kept in self.older if ("older", kept.name) == self.selected), None)
 

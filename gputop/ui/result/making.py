@@ -7,19 +7,19 @@ from dataclasses import replace
 from gputop.actions.pyspy import ProfileResult, StackResult
 from gputop.actions.torch_trace import Traced
 from gputop.profile import report
-from gputop.profile.store import Kept
+from gputop.profile.store import StoredProfile
 from gputop.safe.files import Refused
 from gputop.ui.result.content import Content
 from gputop.ui.result.profiled import of_profile_kept
 from gputop.ui.result.stacks import of_stacks
 
-Result = StackResult | ProfileResult | Traced | Kept
+Result = StackResult | ProfileResult | Traced | StoredProfile
 
 
 def content(result: Result, rank: int = 0) -> Content:
     """All that the screen needs; of several ranks this one. Refused says why it cannot be shown."""
     found = _content(result, rank)
-    if isinstance(result, Kept) or not result.recorded:
+    if isinstance(result, StoredProfile) or not result.recorded:
         return found
     about = replace(found.about, what=f"{found.about.what}, recorded")
     said = replace(found.says, words=("Recorded for this demo, not measured now.", *found.says.words))

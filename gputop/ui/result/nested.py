@@ -9,7 +9,7 @@ from collections import defaultdict
 from gputop.profile.stacks import Function, Node
 from gputop.profile.training_parts import Kind
 from gputop.trace.report import took
-from gputop.trace.threads import is_own_call, seen, trees
+from gputop.trace.threads import is_own_call, traced_threads, trees
 from gputop.trace.verdict import View
 from gputop.ui.result.sampled import MOST, Sampled
 
@@ -25,7 +25,7 @@ def of_trace(view: View) -> list[Sampled]:
     host = view.trace.host
     roots = trees(host)
     made = []
-    for row in seen(host)[:MOST]:
+    for row in traced_threads(host)[:MOST]:
         name = f"{row.name} thread" if row.name in ("main", "autograd") else row.name
         for root, what in ((row.python, ", Python"), (row.root, ", operators" if row.python is not None else "")):
             if root is not None and roots[root].children:

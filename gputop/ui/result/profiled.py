@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from gputop.profile import report
 from gputop.profile.stacks import Profile
-from gputop.profile.store import Kept
+from gputop.profile.store import StoredProfile
 from gputop.profile.training_parts import PARTS, main, shares, worker
 from gputop.report import Page
 from gputop.safe.files import Refused
@@ -24,7 +24,7 @@ from gputop.ui.result.threads import Threads
 _LEAST = 0.10  # of the samples: what is rarer confirms nothing
 
 
-def of_profile_kept(profile: Profile, page: Page, kept: Kept) -> Content:
+def of_profile_kept(profile: Profile, page: Page, kept: StoredProfile) -> Content:
     """A profile of stacks."""
     seconds, choice = kept.meta.get("seconds"), Choice(of_profile(profile))
     if not choice.choices:
@@ -35,7 +35,7 @@ def of_profile_kept(profile: Profile, page: Page, kept: Kept) -> Content:
     tabs: list[Tab] = [flames, Functions(choice), Threads(choice), Phases(parts(profile))]
     files = Files(about.files, about.older, kept)
 
-    def compare(before: Kept) -> Page:
+    def compare(before: StoredProfile) -> Page:
         return report.compared(before.open(), profile, (before.title, kept.title))
 
     return Content(

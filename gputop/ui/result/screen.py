@@ -7,7 +7,7 @@ from typing import ClassVar
 from textual import events, on
 from textual.binding import BindingType
 
-from gputop.actions import Hold, Run, Scope
+from gputop.actions import Handles, Run, Scope
 from gputop.actions.pyspy import STACK, Asked, StackResult
 from gputop.report import Page
 from gputop.ui.dialogs.help import Help
@@ -128,7 +128,7 @@ class ResultScreen(Shows, inherit_bindings=False):
         seen = [shown.process.identity for shown in result.processes]
         ranks = [frame.by_identity[each] for each in seen if each in frame.by_identity] if result.ranks else []
         scope = Scope.PROCESS if len(seen) == 1 else Scope.TAGGED if ranks else Scope.LOADERS
-        hold = Hold(frame, frame.by_identity[process.identity], STACK.rights(self.program.main.rights), ranks)
+        hold = Handles(frame, frame.by_identity[process.identity], STACK.rights(self.program.main.rights), ranks)
         self._again = STACK.run(hold, Asked(scope), lambda run: self.app.call_later(self._taken, run))
         hold.close()
         self.bar.say("looking again")

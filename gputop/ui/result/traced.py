@@ -10,7 +10,7 @@ from pathlib import Path
 from gputop import labels
 from gputop.actions.torch_trace import Traced
 from gputop.profile import store
-from gputop.profile.store import Kept
+from gputop.profile.store import StoredProfile
 from gputop.report import Page
 from gputop.safe.files import Refused
 from gputop.trace import report, signatures
@@ -53,13 +53,13 @@ def of_traced(result: Traced, rank: int) -> Content:
     return _content(result.views, rank, about, list(result.lines))
 
 
-def of_files(result: Kept, rank: int) -> Content:
+def of_files(result: StoredProfile, rank: int) -> Content:
     """Traces that are kept, read again. Refused where none can be."""
     names = [name for name in result.meta.get("traces", ()) if isinstance(name, str)]
     return _content(views(result, names), rank, kept_about(result, ""), [])
 
 
-def views(result: Kept, names: Sequence[str]) -> list[View]:
+def views(result: StoredProfile, names: Sequence[str]) -> list[View]:
     """The traces in a folder that can be read; Refused with the last reason where none can."""
     found, why = list[View](), f"{result.path}: there is no trace in it"
     for name in names:
@@ -76,7 +76,7 @@ def views(result: Kept, names: Sequence[str]) -> list[View]:
     return found
 
 
-def _kept(folder: str) -> Kept | None:
+def _kept(folder: str) -> StoredProfile | None:
     try:
         return next((each for each in store.history() if each.path == folder), None)
     except Refused:
@@ -97,7 +97,7 @@ def _content(found: Sequence[View], rank: int, about: About, notes: list[str]) -
         tabs.append(Report(report.ranks(found), "Ranks", "ranks"))
     tabs += [Files(about.files, about.older, about.kept), Report(page)]
 
-    def compare(before: Kept) -> Page:
+    def compare(before: StoredProfile) -> Page:
         names = [name for name in before.meta.get("traces", ()) if isinstance(name, str)]
         earlier = views(before, names)
         same = one_of(earlier, view.trace.rank, lambda each: each.trace.rank)

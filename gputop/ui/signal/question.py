@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from gputop.actions import Hold, Reach, Scope
+from gputop.actions import Handles, Reach, Scope
 from gputop.actions.signals import BY_NAME, CHOICES, Choice, Order, warnings
 from gputop.model import Process
 
@@ -17,7 +17,9 @@ _ANYBODY = Scope.PROCESS
 class Question:
     """The state of one dialog. `why` is why nothing at all can be sent to the process; the cursor starts on Cancel."""
 
-    def __init__(self, hold: Hold, why: str | None, scope: Scope = _ANYBODY, choice: Choice = BY_NAME["TERM"]) -> None:
+    def __init__(
+        self, hold: Handles, why: str | None, scope: Scope = _ANYBODY, choice: Choice = BY_NAME["TERM"]
+    ) -> None:
         self.hold = hold
         self.choice = choice
         self.at: Stop = "cancel"

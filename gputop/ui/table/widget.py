@@ -12,7 +12,7 @@ from textual import events
 from textual.strip import Strip
 
 from gputop.labels import amount
-from gputop.last_job import Ended
+from gputop.last_job import LastJob
 from gputop.model import Frame, Identity, Role
 from gputop.ui import draw
 from gputop.ui.gpus.state import State
@@ -54,14 +54,14 @@ class Table(Lines, can_focus=True):
         self._clock = clock
         self._shift = 0
         self._frame: Frame | None = None
-        self._last_job: Ended | None = None
+        self._last_job: LastJob | None = None
         self._states: Mapping[str, State] = {}
         self._marked: frozenset[Identity] = frozenset()
         self._drawn: dict[Key, tuple[Says, Strip]] = {}
         self._places: tuple[Place, ...] = ()
 
     def feed(
-        self, frame: Frame, idle: Idle, last_job: Ended | None = None, states: Mapping[str, State] = NO_STATES
+        self, frame: Frame, idle: Idle, last_job: LastJob | None = None, states: Mapping[str, State] = NO_STATES
     ) -> None:
         """Show a frame; `states` are the words of the rules, by the key of a job."""
         self._frame, self._last_job, self._states = frame, last_job, states

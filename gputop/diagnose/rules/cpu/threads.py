@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from gputop import numpy_blas as mkl
 from gputop import units
-from gputop.diagnose.contention import Crowd, contention, waited
+from gputop.diagnose.contention import ThreadCrowd, contention, waited
 from gputop.diagnose.cpu_budget import affinity, fitting_threads, rests, share_of_cpus
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.rule import Level, rule
@@ -196,7 +196,7 @@ def _sets_them(trainer: Trainer, each: int) -> bool:
     return asked is not None and (asked <= each or wanted > _POOLS * asked)
 
 
-def _limited(crowd: Crowd, each: int) -> Sequence[Step]:
+def _limited(crowd: ThreadCrowd, each: int) -> Sequence[Step]:
     by_itself = all(_sets_them(trainer, each) for trainer in crowd.trainers)
     return limit_threads(each, "each of them", by_itself=by_itself)[:2]
 
@@ -263,7 +263,7 @@ def threads_host(view: View) -> Iterator[Finding]:
         )
 
 
-def _shares(view: View, trainer: Trainer, crowd: Crowd) -> bool:
+def _shares(view: View, trainer: Trainer, crowd: ThreadCrowd) -> bool:
     """Whether it is one of the crowd, or works on their CPUs, too, as far as anybody knows."""
     if any(trainer.key == one.key for one in crowd.trainers):
         return True

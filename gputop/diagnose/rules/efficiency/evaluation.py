@@ -126,7 +126,7 @@ _SHORT_OF = ("loader_blocked", "loader_wait", "run_wait", "throttled")  # means 
 _BYTES = ("write_bytes_per_s", "write_chars_per_s", "read_chars_per_s")
 
 
-class Around(NamedTuple):
+class DipContext(NamedTuple):
     """One dip, and what the trainer and its job did in it."""
 
     dip: Dip
@@ -159,7 +159,7 @@ def evaluation_phase(view: View) -> Iterator[Finding]:
         view.knows(trainer, "duty")
         notes = view.notes(trainer)
         dips: Dips = notes.get("dips") or notes.setdefault("dips", Dips(view.limit("least_s")))
-        around: list[Around] = notes.setdefault("around", [])
+        around: list[DipContext] = notes.setdefault("around", [])
         teams: list[tuple[float, frozenset[Identity]]] = notes.setdefault("teams", [])
         _note_team(teams, view.frame.mono_s, trainer)
         around += [_around(view, trainer, ended, teams) for ended in _followed(view, trainer, dips)]
@@ -193,7 +193,7 @@ def _followed(view: View, trainer: Trainer, dips: Dips) -> Iterator[Dip]:
             yield ended
 
 
-def _around(view: View, trainer: Trainer, dip: Dip, teams: Sequence[tuple[float, frozenset[Identity]]]) -> Around:
+def _around(view: View, trainer: Trainer, dip: Dip, teams: Sequence[tuple[float, frozenset[Identity]]]) -> DipContext:
     def inside(about: str, metric: str) -> list[float]:
         return [value or 0.0 for value in past_seconds(view, about, metric, dip.start_s, dip.length_s)]
 
@@ -208,10 +208,10 @@ def _around(view: View, trainer: Trainer, dip: Dip, teams: Sequence[tuple[float,
     old = before[-1] if before else frozenset()
     others = any(team - old for team in during)
     short = any(mean(inside(trainer.key, name)) >= view.limit(name) for name in _SHORT_OF)
-    return Around(dip, written, others, short)
+    return DipContext(dip, written, others, short)
 
 
-def _phases(view: View, trainer: Trainer, around: Sequence[Around]) -> list[Around]:
+def _phases(view: View, trainer: Trainer, around: Sequence[DipContext]) -> list[DipContext]:
     """The newest dips, where they are those of an evaluation; nothing where they are not, or it is over."""
     since_s = view.frame.mono_s - view.limit("window_s")
     found = [
@@ -240,7 +240,7 @@ def _explained(view: View, trainer: Trainer, dip: Dip) -> bool:
     return any(one.cause is not None and one.start_s < (dip.end_s or math.inf) for one in pauses)
 
 
-def _expected(view: View, phases: Sequence[Around], dip: Dip) -> bool:
+def _expected(view: View, phases: Sequence[DipContext], dip: Dip) -> bool:
     """Whether a dip that goes on is the next of these: as late as they are, and not longer."""
     if not phases:
         return False
@@ -257,7 +257,7 @@ def _workers(view: View, trainer: Trainer) -> Iterator[Step]:
         yield Step(text="Give the validation loader workers that stay", command=command)
 
 
-def _told(view: View, trainer: Trainer, phases: Sequence[Around]) -> Finding:
+def _told(view: View, trainer: Trainer, phases: Sequence[DipContext]) -> Finding:
     every_s = mean(after.dip.start_s - before.dip.start_s for before, after in pairwise(phases))
     length_s, busy = mean(one.dip.length_s for one in phases), mean(one.dip.busy for one in phases)
     usual, share = mean(one.dip.usual for one in phases), length_s / every_s

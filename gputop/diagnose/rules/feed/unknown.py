@@ -15,7 +15,7 @@ from gputop.diagnose.starvation import EITHER, busy, lone, starved, waiting
 from gputop.diagnose.steps import aside, profile, stack
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
-from gputop.diagnose.wchan import Wait, asleep
+from gputop.diagnose.wchan import Wait, sleeping_threads
 from gputop.labels import amount
 from gputop.model import Missing
 
@@ -166,7 +166,7 @@ def _causes(view: View, trainer: Trainer) -> Iterator[Cause]:
 
 def _asleep(view: View, trainer: Trainer) -> Iterator[Cause]:
     """Where its loaders, or its main thread, sleep in the kernel, if that says what they wait for."""
-    seen = asleep(view, trainer)
+    seen = sleeping_threads(view, trainer)
     whose = amount(trainer.loaders, "loader") if trainer.loaders else "its main thread"
     for wait, share in sorted(seen.shares.items(), key=lambda one: -one[1]):
         idle = wait is Wait.PIPE and trainer.loaders  # they have nothing to load

@@ -169,7 +169,7 @@ _KEPT = 64
 
 
 @dataclass(slots=True)
-class Start:
+class WorkerTeam:
     """Workers that started together: a team."""
 
     from_s: float  # the start of the first, at the earliest
@@ -181,13 +181,13 @@ class Start:
 
 
 @dataclass(slots=True)
-class Teams:
+class WorkerTeams:
     """When workers started, by the time at which each was born: how many they are and what comes between is free."""
 
     first_s: float | None = None  # since when they are watched
     looked_s: float = 0.0
     here: frozenset[Identity] = frozenset()
-    starts: deque[Start] = field(default_factory=lambda: deque(maxlen=_KEPT))
+    starts: deque[WorkerTeam] = field(default_factory=lambda: deque(maxlen=_KEPT))
 
     def look(self, workers: Sequence[Process], now_s: float, within_s: float) -> None:
         """Take in those that are there now."""
@@ -214,7 +214,7 @@ class Teams:
             last.last_s = max(last.last_s, until_s)
             last.team.add(one.identity)
         else:
-            self.starts.append(Start(from_s, until_s, one.parent_pid, {one.identity}))
+            self.starts.append(WorkerTeam(from_s, until_s, one.parent_pid, {one.identity}))
 
     def weigh(self, pauses: Pauses) -> None:
         """Work out what each start cost: the pauses of the GPU around it, each counted once."""
@@ -231,7 +231,7 @@ class Teams:
             start.settled = over and all(one.settled for one in around)
 
 
-def _touches(start: Start, one: Pause) -> bool:
+def _touches(start: WorkerTeam, one: Pause) -> bool:
     return one.start_s <= start.last_s + _AROUND_S and one.end_s >= start.from_s - _AROUND_S
 
 
@@ -250,7 +250,7 @@ def worker_respawn(view: View) -> Iterator[Finding]:
     """New workers come again and again, for training or for validation, and the GPU waits while they start."""
     for trainer in view.trainers():
         notes = view.notes(trainer)
-        teams: Teams = notes.get("teams") or notes.setdefault("teams", Teams())
+        teams: WorkerTeams = notes.get("teams") or notes.setdefault("teams", WorkerTeams())
         workers = [process for process in trainer.tree if process.role is Role.LOADER]
         teams.look(workers, view.frame.mono_s, view.limit("within_s"))
         pauses = view.pauses(trainer)
@@ -261,7 +261,7 @@ def worker_respawn(view: View) -> Iterator[Finding]:
             yield from _again(view, trainer, starts, pauses)
 
 
-def _again(view: View, trainer: Trainer, starts: Sequence[Start], pauses: Pauses) -> Iterator[Finding]:
+def _again(view: View, trainer: Trainer, starts: Sequence[WorkerTeam], pauses: Pauses) -> Iterator[Finding]:
     now_s, times = view.frame.mono_s, len(starts)
     every_s = (starts[-1].from_s - starts[0].from_s) / (times - 1)
     cost_s = sum(one.cost_s for one in starts) / times
@@ -307,13 +307,13 @@ def _severity(view: View, lost: float) -> Severity:
     return "warn" if lost >= view.limit("lost") else "info"
 
 
-def _sizes(starts: Iterable[Start]) -> str:
+def _sizes(starts: Iterable[WorkerTeam]) -> str:
     """`8 workers`, or `8 and 4 workers` where training and validation have their own."""
     *most, last = dict.fromkeys(len(one.team) for one in starts)
     return f"{', '.join(map(str, most))} and {last} workers" if most else amount(last, "worker")
 
 
-def _steps(starts: Sequence[Start]) -> Iterator[Step]:
+def _steps(starts: Sequence[WorkerTeam]) -> Iterator[Step]:
     several = len({len(one.team) for one in starts}) > 1
     which = " of training and of validation" if several else ""
     yield Step(text=f"Keep the workers{which} between epochs", command="DataLoader(..., persistent_workers=True)")

@@ -246,7 +246,7 @@ def _growth(growth: Growth) -> Iterator[Evidence]:
     yield Evidence(text=text, value=growth.total, unit="B", limit=growth.least)
 
 
-class Room(NamedTuple):
+class MemoryLimit(NamedTuple):
     """Host memory that a program may take: in all, what is left of it, and what sets the limit."""
 
     total: float
@@ -314,7 +314,7 @@ def _soon(view: View, found: Urgent) -> Finding:
         evidence.append(Evidence(text=text, value=found.taken.read, unit="B"))
     if not found.in_steps and trainer.gpus:
         evidence.append(Evidence(text="its GPU does not work: it may still load its data"))
-    room = Room(found.pool.total, found.pool.left, found.pool.of)
+    room = MemoryLimit(found.pool.total, found.pool.left, found.pool.of)
     return view.found(
         trainer,
         "crit" if sure or nearly else "warn",
@@ -357,13 +357,15 @@ def _projected(view: View, found: Projection, of: str) -> Iterator[Evidence]:
     yield Evidence(text=text, value=found.left_s, unit="s", limit=urgent_s)
 
 
-def _room(view: View, trainer: Trainer, groups: dict[str, Cgroup]) -> Room | None:
+def _room(view: View, trainer: Trainer, groups: dict[str, Cgroup]) -> MemoryLimit | None:
     group, host = groups.get(trainer.process.cgroup or ""), view.frame.host
     if group and group.memory_limit_bytes and group.anonymous_bytes is not None:
         taken = group.anonymous_bytes + (group.shared_bytes or 0)
-        return Room(float(group.memory_limit_bytes), max(0.0, group.memory_limit_bytes - taken), "of its limit")
+        return MemoryLimit(float(group.memory_limit_bytes), max(0.0, group.memory_limit_bytes - taken), "of its limit")
     if host.memory_total_bytes and host.memory_available_bytes is not None:
-        return Room(float(host.memory_total_bytes), float(host.memory_available_bytes), "of the machine's memory")
+        return MemoryLimit(
+            float(host.memory_total_bytes), float(host.memory_available_bytes), "of the machine's memory"
+        )
     return None
 
 
@@ -390,7 +392,13 @@ def _read(view: View, trainer: Trainer, growth: Growth) -> float | None:
 
 
 def _host(
-    view: View, trainer: Trainer, growth: Growth, room: Room, left_s: float, severity: Severity, read: float | None
+    view: View,
+    trainer: Trainer,
+    growth: Growth,
+    room: MemoryLimit,
+    left_s: float,
+    severity: Severity,
+    read: float | None,
 ) -> Finding:
     hourly = units.size(growth.per_s * 3600)
     loaders = change(view.past(trainer, "loader_pss_bytes", growth.window_s)) or 0.0
@@ -415,7 +423,7 @@ def _host(
     )
 
 
-def _cached(room: Room, read: float | None) -> Iterator[Step]:
+def _cached(room: MemoryLimit, read: float | None) -> Iterator[Step]:
     if read is not None:
         yield Step(
             text="does it keep its data in memory? Then this ends with the first epoch: "

@@ -21,7 +21,7 @@ from gputop.model import Gpu, GpuShare, Identity, Missing, Process, Role
 _LOADER = "pt_data_w"
 
 
-class Nothing(NamedTuple):
+class HeldForNothing(NamedTuple):
     """Memory that is held for nothing: how much, by whom, and what can be done."""
 
     bytes: int
@@ -57,29 +57,29 @@ def zombie_memory(view: View) -> Iterator[Finding]:
             yield _told(view, gpu, sorted(found, key=lambda one: -one.bytes))
 
 
-def _held(view: View, process: Process, share: GpuShare, idle: Mapping[Identity, float]) -> Nothing | None:
+def _held(view: View, process: Process, share: GpuShare, idle: Mapping[Identity, float]) -> HeldForNothing | None:
     """What one process holds for nothing."""
     held, who = share.vram_bytes or 0, named(process)
     if process.unseen == "exited":
         # of a size that nobody knows it cannot be said that it is held
         known = share.vram_bytes is not None
-        return Nothing(held, f"process {process.pid}, which has ended", _GONE) if known else None
+        return HeldForNothing(held, f"process {process.pid}, which has ended", _GONE) if known else None
     if process.unseen is not None or held < view.limit("least_bytes"):
         return None
     if process.state == "Z":
         parent = Step(text=f"its parent, process {process.parent_pid}, has to take note of its end, or to end as well")
-        return Nothing(held, f"{who}, which is dead", (parent, *_GONE[1:]))
+        return HeldForNothing(held, f"{who}, which is dead", (parent, *_GONE[1:]))
     if process.state in ("T", "t"):
         text = f"{who}, which is stopped"
-        return Nothing(held, text, (_let_go(view, process, "to go on with it", "kill -CONT"),), meant=True)
+        return HeldForNothing(held, text, (_let_go(view, process, "to go on with it", "kill -CONT"),), meant=True)
     if _orphan(view, process):
         text = f"{who}, a loader whose trainer is gone"
-        return Nothing(held, text, (_let_go(view, process, "to end it", "kill", destroys=True),))
+        return HeldForNothing(held, text, (_let_go(view, process, "to end it", "kill", destroys=True),))
     idle_s = idle.get(process.identity)
     if idle_s is None or idle_s < view.limit("idle_s"):
         return None
     since = f", idle for {units.ago(idle_s)} or longer"
-    return Nothing(
+    return HeldForNothing(
         held, who, tuple(_wake(view, process)), meant=not _forgotten(view, process), since=since, idle_s=idle_s
     )
 
@@ -126,7 +126,7 @@ def _idle(view: View, trainer: Trainer) -> bool:
     return view.below(trainer.cores, "idle_cores") and duty is not None and 100 * duty <= view.limit("idle_percent")
 
 
-def _nobodys(view: View, gpu: Gpu, named_here: Named) -> Nothing | None:
+def _nobodys(view: View, gpu: Gpu, named_here: Named) -> HeldForNothing | None:
     """Memory that is in use while no process that the driver names has it, on a GPU where nothing runs."""
     if not view.knows(gpu, "vram_used_bytes", "vram_total_bytes"):
         return None
@@ -148,10 +148,10 @@ def _nobodys(view: View, gpu: Gpu, named_here: Named) -> Nothing | None:
         return None
     orphans = [one for one in view.frame.processes if _orphan(view, one)]
     perhaps = f"; perhaps of {named(orphans[0])}, a loader whose trainer is gone" if orphans else ""
-    return Nothing(rest, f"no process that can be seen{perhaps}", _nobodys_steps(gpu))
+    return HeldForNothing(rest, f"no process that can be seen{perhaps}", _nobodys_steps(gpu))
 
 
-def _told(view: View, gpu: Gpu, found: Sequence[Nothing]) -> Finding:
+def _told(view: View, gpu: Gpu, found: Sequence[HeldForNothing]) -> Finding:
     busy, more = view.mean(gpu, "busy_percent"), f", and by {len(found) - 1} more" if len(found) > 1 else ""
     evidence = [
         Evidence(text=f"{units.size(one.bytes)} held by {one.text}{one.since}", value=float(one.bytes), unit="B")

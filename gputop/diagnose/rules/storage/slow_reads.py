@@ -26,7 +26,7 @@ from gputop.diagnose.rules.storage.sources import (
 from gputop.diagnose.starvation import busy, cores, nobody_reads, waiting
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
-from gputop.diagnose.wchan import MOUNTED_AS, Wait, asleep
+from gputop.diagnose.wchan import MOUNTED_AS, Wait, sleeping_threads
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.labels import amount
 from gputop.model import Mount
@@ -148,7 +148,7 @@ class Latency:
 
 def latency(view: View, trainer: Trainer) -> Latency | None:
     """What file system the readers of a trainer are seen to wait for; None where none is, or it is not for long."""
-    seen = asleep(view, trainer)
+    seen = sleeping_threads(view, trainer)
     most = seen.most(*MOUNTED_AS)
     pages = seen.shares.get(Wait.PAGE, 0.0) if _no_disk(view) else 0.0
     if most is not None and most[1] >= _SOME:
