@@ -153,7 +153,7 @@ class Gputop(GuardedApp, inherit_bindings=False):
         return self._guard.crashes.report(error, where)
 
     def freeze(self) -> None:
-        """Handles the picture, or let it go on from the newest update."""
+        """Hold the picture, or let it go on from the newest update."""
         self.frozen = not self.frozen
         self._link.clear()
         self.on_arrived()

@@ -23,7 +23,7 @@ class Program(Protocol):
         """Keep what went wrong; the line to show for it."""
 
     def freeze(self) -> None:
-        """Handles the picture, or let it go on."""
+        """Hold the picture, or let it go on."""
 
     def listen_to_mouse(self, on: bool) -> None:
         """Have the terminal report clicks and the wheel, or leave them to it."""

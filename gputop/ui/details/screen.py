@@ -267,7 +267,7 @@ class Details(Replaying, inherit_bindings=False):
         self.app.push_screen(Palette(self.look, deeds), do)
 
     def action_freeze(self) -> None:
-        """Handles the picture."""
+        """Hold the picture."""
         self.program.freeze()
         self.redraw()
 

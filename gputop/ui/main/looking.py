@@ -35,7 +35,7 @@ class Looking(Gpus):
         self.say(f"columns: {said}")
 
     def action_freeze(self) -> None:
-        """Handles the picture."""
+        """Hold the picture."""
         self.program.freeze()
 
     def action_delay(self) -> None:
