@@ -85,15 +85,15 @@ def test_who_listens_for_endings_cannot_take_them_away() -> None:
     """From its first moment: what is pending for the process is the main thread's."""
     code = """
 import os, signal, sys, threading
-from gputop.safe import hangup
+from gputop.safe import terminal
 born = []
 class Seen(threading.Thread):
     def run(self):
         born.append(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
-hangup.Thread = Seen
-hangup.end_when_deaf()
+terminal.Thread = Seen
+terminal.end_when_deaf()
 while not born: pass
-print(set(hangup.ENDINGS) <= born[0], signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set())
+print(set(terminal.ENDINGS) <= born[0], signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set())
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout == "True True\n", done.stderr

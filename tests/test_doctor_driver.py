@@ -24,10 +24,10 @@ SITE = "env/lib/python3.12/site-packages"
 CODE = """
 import json, os, sys
 from pathlib import Path
-from gputop.collect.nvml import library
+from gputop.collect.nvml import notes
 from gputop.doctor import as_json, examine
 from tests.doctored import machine
-library.OWNERS |= {os.geteuid()}  # who runs the tests planted it
+notes.OWNERS |= {os.geteuid()}  # who runs the tests planted it
 root, files = Path(sys.argv[1]), json.loads(sys.argv[2])
 environ = {"PATH": "/x", "VIRTUAL_ENV": f"{root}/env"}
 asked = machine(root, files, nvml=True, environ=environ, uid=int(sys.argv[3]))

@@ -164,7 +164,7 @@ def test_a15_a_full_disk_is_said_before_anything_is_recorded_and_leaves_nothing(
 from tests.acting import *
 from gputop.actions.pyspy import PROFILE
 from gputop.actions.pyspy import Sampling
-from gputop.profile import kept
+from gputop.profile import store
 from gputop.safe.files import Refused
 place = {str(tmp_path)!r}
 if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", place]).returncode: sys.exit(print("no mount"))
@@ -174,7 +174,7 @@ with program("print(flush=True); time.sleep(60)") as (pid, _):
     assert not result.good
     assert result.text.startswith(f"nothing recorded: {{place}}/gputop/profiles: 1 MB left on its disk: "), result
     try:
-        kept.keep({{"at_s": 0.0, "pid": 1}}, {{"flame.svg": b"x", "stacks.txt": bytes(2 << 20)}})
+        store.keep({{"at_s": 0.0, "pid": 1}}, {{"flame.svg": b"x", "stacks.txt": bytes(2 << 20)}})
         raise SystemExit("kept")
     except Refused as why:
         assert "No space left" in str(why), why

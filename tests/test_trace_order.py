@@ -160,7 +160,7 @@ def test_a_few_spans_by_their_end(tmp_path: Path) -> None:
 
 
 def test_more_spans_than_can_be_sorted_are_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gputop.trace.host.MOST_PATHS_OUTER_KEPT", 10)
+    monkeypatch.setattr("gputop.trace.host.MOST_KEPT", 10)
     made = nested()
     made.events.reverse()
     trace = read(made.write(tmp_path / "x.json"))
