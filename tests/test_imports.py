@@ -38,7 +38,7 @@ def test_headless_commands_load_no_screen(args: list[str]) -> None:
 
 
 def test_the_first_frame_is_drawn_before_what_it_does_not_need_is_loaded() -> None:
-    late = ["actions.spy", "actions.tracing", "collect.details", "diagnose.rules", "export", "profile", "record"]
+    late = ["actions.pyspy", "actions.torch_trace", "collect.details", "diagnose.rules", "export", "profile", "record"]
     late += ["trace", "ui.details", "ui.dialogs", "ui.signal"]
     code = (
         "import sys\nimport gputop.cli.screen, gputop.collect.live, gputop.ui.start, gputop.ui.app\n"

@@ -31,7 +31,7 @@ if subprocess.run(["mount", "-t", "proc", "-o", "hidepid=2", "proc", folder]).re
     sys.exit("no proc mount")
 parent = os.getppid()
 os.setgroups([]); os.setgid(12345); os.setuid(12345)
-names = Names(folder); names.start()
+names = MetadataLane(folder); names.start()
 reader = ProcessReader(folder, names=names)
 for _ in range(3):
     table = reader.read([parent, os.getpid()], Interest())

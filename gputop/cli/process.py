@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from gputop.cli.options import FAILED, OK, USAGE, Failure
 from gputop.cli.sources import open_source
 from gputop.model import Frame, Process, Role
-from gputop.profile.code import Call
 from gputop.safe.terminal import on_ending
 
 if TYPE_CHECKING:
     from gputop.actions import Action, Result, Rights, Run
     from gputop.config import Settings
-    from gputop.model import Frame, Process
+    from gputop.profile.code import Call
 
 
 _WINDOW_S = 0.5  # over which CPU time is compared

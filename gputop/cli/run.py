@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gputop.config import Settings
 
 
-INJECT = str(Path(__file__).resolve().parent / "inject")
+INJECT = str(Path(__file__).resolve().parents[1] / "inject")
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gputop.doctor import container, driver, kernel, python, report, terminal, tools  # noqa: F401  their checks
+from gputop.doctor import advice, container, driver, kernel, python, terminal, tools  # noqa: F401  their checks
 from gputop.doctor.check import GROUPS, STATUSES, checks
 from gputop.doctor.machine import Machine
 from gputop.doctor.report import as_json, examine, render

@@ -1,0 +1,48 @@
+"""Where to begin on this machine: the DataLoader line, and the sweep that finds what is best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gputop import labels
+from gputop.doctor.check import Line, check
+from gputop.doctor.machine import Machine
+from gputop.doctor.share import Share, gpus, share
+from gputop.num_workers import MOST_FIRST, PREFETCH
+
+
+@check("loader", "With how many workers should a DataLoader start?")
+def loader(machine: Machine) -> Iterator[Line]:
+    """min(8, allowed CPUs // 2 // jobs): the guides differ (all cores but a few, 4-8, half), so start low and sweep."""
+    got = share(machine)
+    value = {
+        "num_workers": got.workers,
+        "prefetch_factor": PREFETCH if got.workers else None,
+        "pin_memory": gpus(machine) > 0,
+        "persistent_workers": got.workers > 0,
+        "allowed_cpus": got.allowed,
+        "jobs": got.jobs,
+        "sweep": list(_sweep(got)),
+    }
+    formula = f"min({MOST_FIRST}, {got.allowed} allowed CPUs // 2 // {labels.amount(got.jobs, 'job')})"
+    yield Line("ok", f"begin with num_workers={got.workers}, which is {formula}, one job a GPU", value=value)
+    yield Line("ok", _line(got, pinned=gpus(machine) > 0))
+    sweep = ", ".join(map(str, _sweep(got)))
+    yield Line("ok", f"then time {sweep} workers, and keep the fewest that are as fast as more")
+
+
+def _line(got: Share, *, pinned: bool) -> str:
+    """The call; what needs workers or a GPU is left out where there is none, since PyTorch objects."""
+    parts = [f"num_workers={got.workers}"]
+    if pinned:
+        parts.append("pin_memory=True")
+    if got.workers:
+        parts += ["persistent_workers=True", f"prefetch_factor={PREFETCH}"]
+    return f"DataLoader(data, {', '.join(parts)})"
+
+
+def _sweep(got: Share) -> tuple[int, ...]:
+    """Around the start, never more than the CPUs of a job."""
+    most = max(1, got.allowed // got.jobs)
+    start = max(1, got.workers)
+    return tuple(sorted({0, max(1, start // 2), start, min(most, start * 3 // 2), min(most, start * 2)}))
