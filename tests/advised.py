@@ -9,14 +9,14 @@ from gputop.diagnose import Abstained, Class, Evidence, Finding, Step, Subject
 from gputop.diagnose.state import JobState
 from gputop.model import Frame, Job, Missing
 from gputop.monitor import Update
+from gputop.ui.advice.finding_list import Sheet
 from gputop.ui.advice.pane import advice
 from gputop.ui.advice.scene import Scene
-from gputop.ui.advice.sheet import Sheet
-from gputop.ui.gpus.models import with_instances
+from gputop.ui.gpus.scene import with_instances
 from gputop.ui.keys.declared import KEYS
 from gputop.ui.keys.hints import names
-from gputop.ui.look import Look
-from gputop.ui.panes.arrange import arrange
+from gputop.ui.panes.layout import arrange
+from gputop.ui.theme import Look
 from tests.scripted import JUPYTER, LLAMA, SD3, frame
 
 NAMES = names(KEYS)

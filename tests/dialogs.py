@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from gputop.model import Frame, Process, Role
-from gputop.ui.panes.lines import Lines
 from gputop.ui.signal import SignalDialog
+from gputop.ui.widgets.strip_pane import Lines
 from tests.acting import kill, row
 from tests.screens import Stage
 

@@ -23,9 +23,9 @@ from gputop.model import Detail, Frame, Identity, Missing
 from gputop.monitor import Monitor
 from gputop.source import EVERYTHING, Interest, Wish
 from gputop.ui.app import Gputop
-from gputop.ui.look import Look
-from gputop.ui.mailbox import Mailbox
-from gputop.ui.panes.lines import Lines
+from gputop.ui.latest_update import Mailbox
+from gputop.ui.theme import Look
+from gputop.ui.widgets.strip_pane import Lines
 
 PATIENCE_S = 60.0
 

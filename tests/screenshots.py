@@ -30,10 +30,10 @@ from gputop.record.recorder import Recorder
 from gputop.record.recording import Recording
 from gputop.source import Source
 from gputop.ui.app import Gputop
-from gputop.ui.look import DARK, LIGHT, UNICODE, Look, Palette
-from gputop.ui.mailbox import Mailbox
+from gputop.ui.latest_update import Mailbox
 from gputop.ui.result import screen_of
 from gputop.ui.table.columns import PRESETS
+from gputop.ui.theme import DARK, LIGHT, UNICODE, Look, Palette
 from tests import results
 from tests.acting import kill, row
 

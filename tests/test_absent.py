@@ -13,7 +13,7 @@ from gputop.model import Frame, Note
 from gputop.monitor import Update
 from gputop.ui.advice.pages import PAGES
 from gputop.ui.advice.scene import Scene
-from gputop.ui.look import Look
+from gputop.ui.theme import Look
 from tests.advised import NAMES, sheet
 from tests.judged import Machine, after
 

@@ -16,13 +16,13 @@ from gputop.model import Identity, Role
 from gputop.monitor import Monitor, Update
 from gputop.safe.text import clean
 from gputop.ui.advice.alarm import Alarm, sequence
-from gputop.ui.advice.cleared import TOLD_S, Clearing
+from gputop.ui.advice.finding_list import CALM_S, host_leads
 from gputop.ui.advice.pages import PAGES, expanded
 from gputop.ui.advice.pane import advice
+from gputop.ui.advice.resolved import TOLD_S, Clearing
 from gputop.ui.advice.scene import Scene
-from gputop.ui.advice.sheet import CALM_S, host_leads
 from gputop.ui.advice.states import about, states
-from gputop.ui.look import ASCII, PLAIN, Look
+from gputop.ui.theme import ASCII, PLAIN, Look
 from tests.advised import NAMES, drawn, fine, found, hot, server, sheet, update
 from tests.hostile import STRINGS
 from tests.judged import LIMITS

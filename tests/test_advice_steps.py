@@ -9,7 +9,7 @@ import pytest
 from gputop.diagnose import Step, Subject
 from gputop.ui.advice import compact
 from gputop.ui.advice.scene import Scene
-from gputop.ui.look import Look
+from gputop.ui.theme import Look
 from tests.advised import NAMES, found, hot, sheet, update
 
 FAST = Step(

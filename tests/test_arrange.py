@@ -7,10 +7,10 @@ from itertools import combinations
 import pytest
 
 from gputop.ui.gpus.pane import DENSITIES, gpus
-from gputop.ui.look import Look
-from gputop.ui.panes.arrange import Panes, Rect, arrange
 from gputop.ui.panes.header import Status, header
 from gputop.ui.panes.host import host
+from gputop.ui.panes.layout import Panes, Rect, arrange
+from gputop.ui.theme import Look
 from tests.servers import server
 
 SIZES = [*range(1, 121, 7), 60, 20, 80, 23, 24, 160, 200]

@@ -10,9 +10,8 @@ import pytest
 
 from gputop.actions import Handles, Rights
 from gputop.safe.ptrace_access import Barred
-from gputop.ui.profiling import asking
-from gputop.ui.profiling.asking import ASKING, Asking
-from gputop.ui.profiling.tools import TOOLS, ToolId
+from gputop.ui.profiling import tools
+from gputop.ui.profiling.tools import ASKING, TOOLS, Asking, ToolId
 from tests.acting import hold
 from tests.dialogs import trainer
 
@@ -33,7 +32,7 @@ def test_who_is_gone_keeps_no_other_tool_from_its_answer(held: Handles, monkeypa
         free.wait(60)
         return BARRED
 
-    monkeypatch.setattr(asking, "_barred", slow)
+    monkeypatch.setattr(tools, "_barred", slow)
     ask = Asking()
 
     def gone(id: ToolId, barred: Barred | None) -> None:
@@ -62,5 +61,5 @@ def test_without_a_thread_it_says_so_and_asks_again_the_next_time(
         patched.setattr(threading.Thread, "start", none_left)
         answers = ask.ask(held, Rights(), lambda id, barred: None)
     assert {barred and barred.text for barred in answers.values()} == {"it cannot be asked: can't start new thread"}
-    monkeypatch.setattr(asking, "_barred", lambda *_: BARRED)
+    monkeypatch.setattr(tools, "_barred", lambda *_: BARRED)
     assert set(ask.ask(held, Rights(), lambda id, barred: None).values()) == {BARRED}

@@ -11,7 +11,7 @@ from gputop.model import Node
 from gputop.process_totals import Figures, together
 from gputop.ui.keys.declared import GROUPS, KEYS, ORDERS, key
 from gputop.ui.table.columns import BY_ID, COLUMNS, PRESETS, SORTABLE, Preset, beside, of
-from gputop.ui.table.places import fit
+from gputop.ui.table.rows import fit
 from tests.scripted import frame, process
 
 GIB = 1024**3

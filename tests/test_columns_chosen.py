@@ -10,9 +10,9 @@ from gputop import config
 from gputop.config import BY_KEY, Origin
 from gputop.safe.files import read_settings
 from gputop.ui.dialogs.columns import Columns
-from gputop.ui.look import ASCII, PLAIN, Look
 from gputop.ui.table.columns import BY_ID, COLUMNS, of
-from gputop.ui.table.places import fit
+from gputop.ui.table.rows import fit
+from gputop.ui.theme import ASCII, PLAIN, Look
 from tests.keyscenes import BOTH
 from tests.screens import Stage, box, play
 

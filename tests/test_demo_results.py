@@ -20,11 +20,12 @@ from gputop.monitor import Monitor
 from gputop.profile import dump, parse
 from gputop.profile.training_parts import main, shares
 from gputop.ui.app import Gputop
-from gputop.ui.look import Look
-from gputop.ui.mailbox import Mailbox
-from gputop.ui.profiling import rehearsed, results
+from gputop.ui.latest_update import Mailbox
+from gputop.ui.profiling import recorded as rehearsed
+from gputop.ui.profiling import results
 from gputop.ui.profiling.tools import ToolId
-from gputop.ui.result.profiled import says_of
+from gputop.ui.result.profile_tabs import says_of
+from gputop.ui.theme import Look
 from tests.screens import Hand, Stage
 
 
@@ -257,7 +258,7 @@ def _trainer(name: str) -> tuple[Demo, Process]:
 def test_the_first_trace_of_a_demo_is_judged() -> None:
     """In a process of its own: nobody has imported the signatures before."""
     code = """
-import gputop.ui.profiling.rehearsed
+import gputop.ui.profiling.recorded
 from gputop.trace.verdict import SIGNATURES
 print(len(SIGNATURES))
 """

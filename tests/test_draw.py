@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from gputop.ui import draw
-from gputop.ui.charts import span
-from gputop.ui.draw import Line, Run
-from gputop.ui.look import ASCII, DARK, LIGHT, PLAIN, TERMINAL, UNICODE, Glyphs, Look, Palette
+from gputop.ui.theme import ASCII, DARK, LIGHT, PLAIN, TERMINAL, UNICODE, Glyphs, Look, Palette
+from gputop.ui.widgets import drawing
+from gputop.ui.widgets.drawing import Line, Run, span
 
 LOOKS = [Look(), Look(LIGHT), Look(TERMINAL, ASCII), Look(PLAIN)]
 TEXT = ("text", "bright", "dim", "busy", "memory", "warn", "crit", "command", "owner")
@@ -64,12 +63,12 @@ def test_every_token_has_a_style_on_every_ground(look: Look) -> None:
     ],
 )  # fmt: skip
 def test_bar(value: float | None, top: float | None, width: int, bar: str) -> None:
-    assert shown(draw.bar(value, top, width, Look(PLAIN))) == bar
+    assert shown(drawing.bar(value, top, width, Look(PLAIN))) == bar
 
 
 def test_bar_is_solid_on_its_track() -> None:
-    assert draw.bar(50, 100, 4, Look(), "memory") == [Run("▇▇", "memory"), Run("▇▇", "track")]
-    assert shown(draw.bar(50, 100, 4, Look(DARK, ASCII))) == "##.."
+    assert drawing.bar(50, 100, 4, Look(), "memory") == [Run("▇▇", "memory"), Run("▇▇", "track")]
+    assert shown(drawing.bar(50, 100, 4, Look(DARK, ASCII))) == "##.."
 
 
 @pytest.mark.parametrize(
@@ -85,16 +84,16 @@ def test_bar_is_solid_on_its_track() -> None:
     ],
 )
 def test_sparkline(values: list[float | None], width: int, unicode: str, ascii: str) -> None:
-    assert draw.sparkline(values, width, 100, Look()) == unicode
-    assert draw.sparkline(values, width, 100, Look(DARK, ASCII)) == ascii
+    assert drawing.sparkline(values, width, 100, Look()) == unicode
+    assert drawing.sparkline(values, width, 100, Look(DARK, ASCII)) == ascii
 
 
 def test_a_chart_stands_on_a_fixed_axis_with_gaps() -> None:
-    rows = draw.chart([None, 0, 10, 50, 60, 100, 120, None], 9, 2, 100, Look())
+    rows = drawing.chart_lines([None, 0, 10, 50, 60, 100, 120, None], 9, 2, 100, Look())
     assert rows == ["     ▂██ ", "··▁▂████ "], "dots before the first value, nothing in a gap"
-    assert draw.chart([50.0], 1, 0, 100, Look()) == []
-    assert draw.chart([50.0], 0, 2, 100, Look()) == ["", ""]
-    assert draw.chart([50.0], 2, 1, 0, Look()) == ["  "]
+    assert drawing.chart_lines([50.0], 1, 0, 100, Look()) == []
+    assert drawing.chart_lines([50.0], 0, 2, 100, Look()) == ["", ""]
+    assert drawing.chart_lines([50.0], 2, 1, 0, Look()) == ["  "]
 
 
 def test_a_history_says_how_long_it_is() -> None:
@@ -110,10 +109,10 @@ def test_a_history_says_how_long_it_is() -> None:
 def test_charts_fill_their_place_whatever_the_values(
     values: list[float | None], width: int, height: int, top: float
 ) -> None:
-    rows = draw.chart(values, width, height, top, Look())
+    rows = drawing.chart_lines(values, width, height, top, Look())
     assert [len(row) for row in rows] == [width] * height
-    assert len(draw.sparkline(values, width, top, Look())) == width
-    assert sum(len(run.text) for run in draw.bar(values[0] if values else None, top, width, Look())) == width
+    assert len(drawing.sparkline(values, width, top, Look())) == width
+    assert sum(len(run.text) for run in drawing.bar(values[0] if values else None, top, width, Look())) == width
 
 
 @pytest.mark.parametrize(
@@ -124,20 +123,20 @@ def test_charts_fill_their_place_whatever_the_values(
     ],
 )  # fmt: skip
 def test_cut(text: str, width: int, cut: str) -> None:
-    assert draw.cut(text, width) == cut
+    assert drawing.cut(text, width) == cut
 
 
 @given(st.text(), st.integers(0, 30))
 def test_fitted_text_has_the_width(text: str, width: int) -> None:
-    assert cell_len(draw.fit(text, width)) == width
-    assert cell_len(draw.fit(text, width, right=True)) == width
+    assert cell_len(drawing.fit(text, width)) == width
+    assert cell_len(drawing.fit(text, width, right=True)) == width
 
 
 @pytest.mark.parametrize(
     ("value", "top"), [(None, 1), (0, 1), (1.5, 2), (2.1, 5), (7, 10), (1.9e9, 2e9), (2e9, 2e9), (4.4e9, 5e9)]
 )
 def test_an_axis_moves_in_few_steps(value: float | None, top: float) -> None:
-    assert draw.ceiling(value) == top
+    assert drawing.ceiling(value) == top
 
 
 def test_blanks_join_their_neighbours_so_that_runs_stay_few() -> None:
@@ -166,7 +165,7 @@ def test_ascii_takes_everything_else_away() -> None:
     [(24, "─ jobs ── tree · 3 jobs ─"[:24]), (12, "─ jobs ─────"), (4, "─ ja"[:4]), (0, "")],
 )
 def test_rule(width: int, text: str) -> None:
-    strip = draw.rule("jobs", width, Look(), right="tree · 3 jobs" if width > 20 else "")
+    strip = drawing.rule("jobs", width, Look(), right="tree · 3 jobs" if width > 20 else "")
     assert strip.cell_length == width
     if width > 5:
         assert strip.text.startswith("─ jobs ─")
@@ -174,8 +173,8 @@ def test_rule(width: int, text: str) -> None:
 
 def test_what_does_not_fit_is_cut_between_words_where_they_are_short() -> None:
     text = "see what holds the clock of GPU 2 down"
-    assert [draw.cut_words(text, width) for width in (38, 36, 33, 5)] == [
+    assert [drawing.cut_words(text, width) for width in (38, 36, 33, 5)] == [
         text, "see what holds the clock of GPU 2…", "see what holds the clock of GPU…", "see…",
     ]  # fmt: skip
-    assert draw.cut_words("a " + "x" * 20, 12) == "a xxxxxxxxx…"
-    assert draw.cut_words("a 訓練訓練", 7) == "a 訓練…"
+    assert drawing.cut_words("a " + "x" * 20, 12) == "a xxxxxxxxx…"
+    assert drawing.cut_words("a 訓練訓練", 7) == "a 訓練…"

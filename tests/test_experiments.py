@@ -15,7 +15,7 @@ from gputop.history import History
 from gputop.model import Disk, Frame, Gpu, GpuShare, Identity, Job, Pressure, Process
 from gputop.ui.advice.experiments import experiments
 from gputop.ui.advice.scene import Scene
-from gputop.ui.look import Look
+from gputop.ui.theme import Look
 from tests.advised import sheet, update
 from tests.judged import LIMITS, Machine, refused
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from gputop import docs
 from gputop.model import Role
-from gputop.ui.table.compare import ALIASES, FIELDS, Wrong
-from gputop.ui.table.filter import EXAMPLE, HINT, Filter, parse
+from gputop.ui.table.filter import ALIASES, EXAMPLE, FIELDS, HINT, Filter, Wrong, parse
 from tests.hostile import STRINGS
 from tests.scripted import GIB, MIB, frame, process, training
 

@@ -11,8 +11,8 @@ from textual.events import Click, MouseDown, MouseScrollDown, MouseUp
 from gputop.history import History
 from gputop.model import GpuShare
 from gputop.ui.gpus.pane import Density, gpus, grid
-from gputop.ui.look import ASCII, PLAIN, Look
-from gputop.ui.table.subject import using
+from gputop.ui.table.filter import using
+from gputop.ui.theme import ASCII, PLAIN, Look
 from gputop.ui.then import Then
 from tests.keyscenes import BOTH, LLAMA, SD3
 from tests.screens import Stage, box, play

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from gputop.history import History
 from gputop.model import Gpu, Missing
 from gputop.safe.text import clean
-from gputop.ui.gpus.models import inventory, short_name, with_instances
 from gputop.ui.gpus.pane import DENSITIES, Density, columns, gpus, grid, lines, pick
-from gputop.ui.look import ASCII, PLAIN, TERMINAL, Look
+from gputop.ui.gpus.scene import inventory, short_name, with_instances
+from gputop.ui.theme import ASCII, PLAIN, TERMINAL, Look
 from tests.hostile import STRINGS
 from tests.servers import GIB, HOST, capped, frame, gpu, idle, server
 

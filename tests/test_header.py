@@ -16,11 +16,11 @@ from gputop.history import History
 from gputop.model import Cgroup, Host, Network, Note
 from gputop.ui.keys.declared import KEYS
 from gputop.ui.keys.hints import names
-from gputop.ui.look import ASCII, PLAIN, Look
 from gputop.ui.panes.empty import no_gpu_process, note_line, without_gpus, wrap
 from gputop.ui.panes.header import Status, Taped, header
 from gputop.ui.panes.host import host
 from gputop.ui.table import tree
+from gputop.ui.theme import ASCII, PLAIN, Look
 from tests.scripted import process
 from tests.servers import GIB, HOST, frame, gpu, idle, server
 

@@ -8,8 +8,8 @@ from gputop.model import Note
 from gputop.ui.keys.declared import KEYS
 from gputop.ui.keys.hints import hint, names, pressed
 from gputop.ui.keys.remap import remap, remapped
-from gputop.ui.look import PLAIN, Look
 from gputop.ui.panes.empty import note_line
+from gputop.ui.theme import PLAIN, Look
 from tests.advised import fine, found, update
 from tests.screens import Stage, play
 from tests.scripted import frame, process

@@ -67,7 +67,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "record": {"source", "model", "safe", "monitor", "export.codec", "export.format"},
     "lab": {"model", "units", "safe", "report", "config", "num_workers", "pytorch", "paste"},
     "docs": {"model", "units", "config", "doctor", "lab", "trace", "diagnose", "thresholds"}
-    | {"ui.table.columns", "ui.table.compare", "ui.keys"},
+    | {"ui.table.columns", "ui.table.filter", "ui.keys"},
     "ui": READING
     | {
         "last_job",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.ui.link import Link
+from gputop.ui.latest_update import Link
 from tests.endings import Program
 from tests.screens import Stage, play
 from tests.scripted import LLAMA, frame

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gputop.ui.look import DARK, LIGHT, Palette
+from gputop.ui.theme import DARK, LIGHT, Palette
 
 READ = ("text", "bright", "dim", "busy", "memory", "warn", "crit", "command", "owner")
 

@@ -14,7 +14,7 @@ from gputop.diagnose.rules import RULES
 from gputop.monitor import Monitor
 from gputop.ui.advice.full import leaving, whole
 from gputop.ui.advice.scene import Scene
-from gputop.ui.look import Look
+from gputop.ui.theme import Look
 from tests.advised import NAMES, found, hot, sheet, update
 from tests.judged import LIMITS
 

@@ -15,8 +15,8 @@ from gputop.export.diagnosis import Diagnosis, ResolvedFinding, about
 from gputop.history import History
 from gputop.model import Frame, Gpu, GpuShare, Host, Identity, Job, Process, Role
 from gputop.monitor import Update
-from gputop.ui.advice.cleared import Clearing
-from gputop.ui.advice.sheet import Sheet
+from gputop.ui.advice.finding_list import Sheet
+from gputop.ui.advice.resolved import Clearing
 from tests.screens import Stage, play
 
 A, A2, B = (Identity(pid, 1) for pid in (100, 101, 200))  # two ranks of a job, and another job

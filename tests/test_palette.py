@@ -13,7 +13,7 @@ from gputop.demo import SCENARIOS, Demo
 from gputop.ui.dialogs.palette import Deed, found
 from gputop.ui.keys.declared import KEYS
 from gputop.ui.keys.remap import remap
-from gputop.ui.look import ASCII, PLAIN, TERMINAL, UNICODE, Look
+from gputop.ui.theme import ASCII, PLAIN, TERMINAL, UNICODE, Look
 from tests.endings import Program
 from tests.fakenvml import Fake
 from tests.ptys import wait_until

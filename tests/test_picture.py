@@ -8,8 +8,8 @@ from rich.style import Style
 from textual.geometry import Region
 from textual.strip import Strip
 
-from gputop.ui.look import Look
 from gputop.ui.panes.picture import composed
+from gputop.ui.theme import Look
 
 SECRET = "hf_" + "x" * 30
 

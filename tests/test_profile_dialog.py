@@ -19,7 +19,7 @@ from gputop.actions.torch_trace import Order
 from gputop.actions.torch_trace.trace import meant
 from gputop.model import Job, Process, Role
 from gputop.ui.main import Main
-from gputop.ui.profiling.question import Stop
+from gputop.ui.profiling.dialog import Stop
 from tests.acting import hold, job, moment, row
 from tests.dialogs import named, sleeping, trainer
 from tests.screens import Stage, play

@@ -9,7 +9,7 @@ import pytest
 
 from gputop.history import History
 from gputop.ui.gpus.pane import DENSITIES, Density, gpus, lines
-from gputop.ui.look import ASCII, PLAIN, Look
+from gputop.ui.theme import ASCII, PLAIN, Look
 from tests import profiled
 from tests.profiled import each, later
 

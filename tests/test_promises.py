@@ -10,11 +10,10 @@ import pytest
 
 from gputop.diagnose import Abstained, Finding, Step
 from gputop.model import Missing
-from gputop.ui.dialogs.choosing import ListDialog
-from gputop.ui.dialogs.questions import Dialog
+from gputop.ui.dialogs.choices import ListDialog
+from gputop.ui.dialogs.dialog import Dialog
 from gputop.ui.main import Main
-from gputop.ui.profiling.dialog import ProfileDialog
-from gputop.ui.profiling.question import CANCEL, OLDER, START
+from gputop.ui.profiling.dialog import CANCEL, OLDER, START, ProfileDialog
 from tests.acting import moment
 from tests.advised import found, hot, update
 from tests.dialogs import sleeping, trainer

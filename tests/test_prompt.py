@@ -10,9 +10,9 @@ import pytest
 from rich.cells import cell_len
 from textual.events import Paste
 
-from gputop.ui.look import ASCII, PLAIN, Look
-from gputop.ui.panes.prompt import MOST, pointing
 from gputop.ui.table.filter import HINT
+from gputop.ui.theme import ASCII, PLAIN, Look
+from gputop.ui.widgets.prompt import MOST, pointing
 from tests.endings import Program
 from tests.hostile import STRINGS
 from tests.screens import Stage, play

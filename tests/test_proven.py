@@ -26,7 +26,7 @@ from gputop.proven.report import brief, is_faster, line, page, score, sentence
 from gputop.proven.runs import Run, differences, options
 from gputop.proven.store import KEPT_S, MOST, BackgroundStore, Store
 from gputop.proven.watch import Watch, started_in
-from gputop.ui.look import ASCII, Look
+from gputop.ui.theme import ASCII, Look
 from tests.advised import drawn, fine, found, hot, update
 from tests.judged import Machine, sampled
 from tests.proofs import COMMAND, Kept, frame_of, run, watched

@@ -11,7 +11,7 @@ import pytest
 
 from tests.ptys import Terminal, wait_until
 
-LENDS = "import sys; from gputop.ui.terminal.lent import lent; print('CODE', lent(sys.argv[1:]), flush=True)"
+LENDS = "import sys; from gputop.ui.terminal.guarded import lent; print('CODE', lent(sys.argv[1:]), flush=True)"
 
 
 def lends(*arguments: str) -> Terminal:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gputop.diagnose.further_reading import AUTODL, PYTORCH, guides
 from gputop.ui.advice.pages import PAGES, expanded
 from gputop.ui.advice.scene import Scene
-from gputop.ui.look import Look
+from gputop.ui.theme import Look
 from tests.advised import NAMES, fine, found, hot, sheet, update
 
 

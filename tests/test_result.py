@@ -19,16 +19,16 @@ from gputop.profile.ranks import compare
 from gputop.profile.store import StoredProfile
 from gputop.trace.read import read
 from gputop.trace.verdict import View
-from gputop.ui.look import ASCII, PLAIN, Look
 from gputop.ui.panes.picture import text
 from gputop.ui.result.content import Content
-from gputop.ui.result.flames import Flames
+from gputop.ui.result.flame import Flames
 from gputop.ui.result.picture import picture
-from gputop.ui.result.profiled import of_profile_kept
-from gputop.ui.result.says import Saying, Says
-from gputop.ui.result.says import strips as says_strips
+from gputop.ui.result.profile_tabs import of_profile_kept
 from gputop.ui.result.stacks import of_stacks
-from gputop.ui.result.traced import of_traced
+from gputop.ui.result.trace_tabs import of_traced
+from gputop.ui.result.verdicts import Saying, Says
+from gputop.ui.result.verdicts import strips as says_strips
+from gputop.ui.theme import ASCII, PLAIN, Look
 from tests.hostile import STRINGS
 from tests.llama import STEP_US, llama
 from tests.traces import Made

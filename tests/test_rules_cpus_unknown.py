@@ -12,9 +12,9 @@ from gputop.diagnose.engine import Verdict
 from gputop.export.text import render
 from gputop.history import History
 from gputop.model import Frame, Host
-from gputop.ui.look import PLAIN, Look
 from gputop.ui.panes.header import Status, header
 from gputop.ui.panes.host import host
+from gputop.ui.theme import PLAIN, Look
 from tests.judged import Machine, after, silent
 from tests.servers import frame
 from tests.test_experiments import seen

@@ -10,13 +10,13 @@ from textual.strip import Strip
 from gputop import severity
 from gputop.history import History
 from gputop.model import Host, Pressure
-from gputop.ui import draw
-from gputop.ui.look import ASCII, PLAIN, Look, Token
 from gputop.ui.panes.header import Status, header
 from gputop.ui.panes.host import host
 from gputop.ui.table import rows, tree
-from gputop.ui.table.places import fit
+from gputop.ui.table.rows import fit
 from gputop.ui.table.tree import View
+from gputop.ui.theme import ASCII, PLAIN, Look, Token
+from gputop.ui.widgets import drawing
 from tests.scripted import frame, training
 from tests.servers import HOST
 from tests.servers import frame as server
@@ -93,9 +93,9 @@ def test_a_process_that_waits_for_a_cpu_stands_out_in_the_table(wait: float, tok
 
 
 def test_a_sign_takes_the_place_of_a_blank_and_never_shifts_what_follows() -> None:
-    (run,) = draw.alarmed("  95%", 95.0, severity.CPU, LOOK)
+    (run,) = drawing.alarmed("  95%", 95.0, severity.CPU, LOOK)
     assert run.text == " !95%"
-    (run,) = draw.alarmed("95%", 95.0, severity.CPU, LOOK)
+    (run,) = drawing.alarmed("95%", 95.0, severity.CPU, LOOK)
     assert run.text == "!95%"
-    (run,) = draw.alarmed("55%", 55.0, severity.CPU, LOOK, "bright")
+    (run,) = drawing.alarmed("55%", 55.0, severity.CPU, LOOK, "bright")
     assert (run.text, run.token, run.bold) == ("55%", "bright", False)

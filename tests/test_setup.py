@@ -14,7 +14,7 @@ from gputop.config import BY_KEY, SETTINGS, Origin
 from gputop.safe.files import read_settings
 from gputop.source import RECORDED
 from gputop.ui.dialogs.setup import LADDER_S, beside
-from gputop.ui.look import DARK, LIGHT, TERMINAL, UNICODE, Look
+from gputop.ui.theme import DARK, LIGHT, TERMINAL, UNICODE, Look
 from tests.endings import Program, assert_well
 from tests.oracle import modes_ever_on
 from tests.screens import Stage, box, play, strips

@@ -11,7 +11,7 @@ import pytest
 from gputop.demo import SCENARIOS
 from gputop.demo.source import Demo
 from gputop.model import Role
-from gputop.ui.look import ASCII, Look
+from gputop.ui.theme import ASCII, Look
 from tests.acting import job, moment, state, unharmed, until
 from tests.dialogs import box, named, says, sleeping, trainer
 from tests.screens import Stage, play

@@ -13,9 +13,9 @@ from gputop.history import History
 from gputop.model import Noted, Process, SlowStep
 from gputop.monitor import Update
 from gputop.report import text
-from gputop.ui.details.now import now
-from gputop.ui.details.opened import Opened
-from gputop.ui.look import ASCII, PLAIN, Look
+from gputop.ui.details.activity import now
+from gputop.ui.details.process_view import Opened
+from gputop.ui.theme import ASCII, PLAIN, Look
 from tests.judged import after
 from tests.opened import RANK, RUNNING, full
 from tests.teams import of, team

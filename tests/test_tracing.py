@@ -23,7 +23,7 @@ from gputop.model import GpuShare, Role
 from gputop.safe.text import MASK
 from gputop.trace.read import read
 from gputop.trace.verdict import View
-from gputop.ui.profiling.paper import slower
+from gputop.ui.profiling.dialog import slower
 from tests.acting import finished, hold, moment, row
 from tests.traces import Made, busy
 from tests.tracing import TRAINING, Job, environment, job, scratch, until

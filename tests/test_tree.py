@@ -10,7 +10,7 @@ from gputop import labels
 from gputop.model import GpuShare, Job, Process, Role
 from gputop.process_totals import waited
 from gputop.ui.table import tree
-from gputop.ui.table.kin import below
+from gputop.ui.table.kinship import below
 from gputop.ui.table.row import Key, Row, process_key
 from gputop.ui.table.rows import weight
 from gputop.ui.table.tree import View

@@ -16,13 +16,13 @@ from gputop.demo.source import Demo
 from gputop.history import History
 from gputop.model import Detail, Frame, GpuShare, Identity, Missing, Process, Relative, Thread, Variable
 from gputop.safe.text import clean
-from gputop.ui.details.opened import Opened
 from gputop.ui.details.picture import picture
+from gputop.ui.details.process_view import Opened
 from gputop.ui.details.tab import Tab
 from gputop.ui.details.tabs import BY_ID, TABS
-from gputop.ui.details.window import Window
-from gputop.ui.look import ASCII, PLAIN, Look
 from gputop.ui.panes.header import Status
+from gputop.ui.theme import ASCII, PLAIN, Look
+from gputop.ui.widgets.window import Window
 from tests.hostile import STRINGS
 from tests.opened import RANK, RUNNING, asked, full, later, thread
 from tests.screens import Stage, play, strips

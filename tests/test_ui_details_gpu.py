@@ -9,12 +9,12 @@ import pytest
 from gputop import units
 from gputop.history import History
 from gputop.model import Frame, GpuShare
-from gputop.ui.details.opened import Opened
 from gputop.ui.details.picture import picture
+from gputop.ui.details.process_view import Opened
 from gputop.ui.details.tabs import BY_ID
-from gputop.ui.details.window import Window
-from gputop.ui.look import Look
 from gputop.ui.panes.header import Status
+from gputop.ui.theme import Look
+from gputop.ui.widgets.window import Window
 from tests.opened import RANK, RUNNING, full
 from tests.scripted import GIB
 

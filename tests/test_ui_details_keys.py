@@ -6,7 +6,7 @@ import pytest
 from textual.events import MouseScrollDown
 
 from gputop.ui.keys.declared import KEYS, key
-from gputop.ui.tape.player import IDS
+from gputop.ui.replay.player import IDS
 from tests.keyscenes import ASKED_OF_MAIN, BOTH, LLAMA, OPENING, Scene, Scenes, elsewhere
 from tests.opened import asked, full, of_another_user, thread
 from tests.screens import Stage, play

@@ -9,8 +9,8 @@ import pytest
 from gputop.history import History
 from gputop.model import Detail, Missing
 from gputop.source import UNRECORDED, Wish
-from gputop.ui.details.opened import Opened
-from gputop.ui.look import DARK, Look
+from gputop.ui.details.process_view import Opened
+from gputop.ui.theme import DARK, Look
 from tests.opened import RANK, RUNNING, asked, full, later, unread
 from tests.screens import Stage, play, strips
 from tests.scripted import GIB, process

@@ -10,12 +10,12 @@ import pytest
 from gputop.history import History
 from gputop.model import Process
 from gputop.ui.details.head import head
-from gputop.ui.details.opened import Opened
 from gputop.ui.details.picture import Picture, picture
+from gputop.ui.details.process_view import Opened
 from gputop.ui.details.tabs import BY_ID, TABS
-from gputop.ui.details.window import Window
-from gputop.ui.look import ASCII, PLAIN, Look
 from gputop.ui.panes.header import Status
+from gputop.ui.theme import ASCII, PLAIN, Look
+from gputop.ui.widgets.window import Window
 from tests.opened import RANK, RUNNING, asked, full
 from tests.screens import Stage, play
 

@@ -9,11 +9,11 @@ import pytest
 from gputop.diagnose.rules import RULES
 from gputop.model import Cgroup, Gpu, NvLink, Process
 from gputop.ui import theme
-from gputop.ui.draw import wrap
 from gputop.ui.keys.declared import KEYS
-from gputop.ui.look import ASCII, DARK, LIGHT, PLAIN, TERMINAL, UNICODE, Look
-from gputop.ui.panes.keybar import bar, chosen
 from gputop.ui.table.columns import COLUMNS
+from gputop.ui.theme import ASCII, DARK, LIGHT, PLAIN, TERMINAL, UNICODE, Look
+from gputop.ui.widgets.drawing import wrap
+from gputop.ui.widgets.key_bar import bar, chosen
 from tests.screens import Stage, play
 from tests.scripted import frame
 

@@ -6,7 +6,7 @@ import pytest
 
 from gputop.ui.keys import bindings
 from gputop.ui.keys.declared import KEYS
-from gputop.ui.tape.player import IDS
+from gputop.ui.replay.player import IDS
 from tests.keyscenes import ADVISING, BOTH, FOLDED, LLAMA, OPENING, PANES, SD3, Scenes, elsewhere
 from tests.screens import Stage, play
 from tests.scripted import frame, process

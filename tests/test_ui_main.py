@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from gputop.model import Frame, Note
-from gputop.ui.look import ASCII, DARK, PLAIN, UNICODE, Look
-from gputop.ui.panes.lines import Lines
+from gputop.ui.theme import ASCII, DARK, PLAIN, UNICODE, Look
+from gputop.ui.widgets.strip_pane import Lines
 from tests.hostile import STRINGS
 from tests.screens import Stage, play, strips
 from tests.scripted import JUPYTER, LLAMA, SD3, frame, minute, process, training

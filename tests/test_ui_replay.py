@@ -16,9 +16,9 @@ from gputop.record.recorder import Recorder
 from gputop.record.recording import Recording
 from gputop.source import Mark
 from gputop.ui.keys.declared import KEYS, key
-from gputop.ui.look import ASCII, PLAIN, Look
-from gputop.ui.tape.player import IDS, SPEEDS, Player
-from gputop.ui.tape.replaybar import replay_bar
+from gputop.ui.replay.bar import replay_bar
+from gputop.ui.replay.player import IDS, SPEEDS, Player
+from gputop.ui.theme import ASCII, PLAIN, Look
 from tests.screens import Stage, play
 
 pytestmark = pytest.mark.usefixtures("universal_time")

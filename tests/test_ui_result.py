@@ -16,7 +16,7 @@ from gputop.trace.read import read
 from gputop.trace.verdict import View
 from gputop.ui.keys.declared import KEYS
 from gputop.ui.result import screen_of
-from gputop.ui.result.making import Result
+from gputop.ui.result.builders import Result
 from gputop.ui.result.screen import ResultScreen
 from tests.acting import finished, hold, moment, program, row
 from tests.screens import Stage, play

@@ -8,8 +8,8 @@ import pytest
 
 from gputop.history import History
 from gputop.model import Pressure
-from gputop.ui.look import ASCII, PLAIN, Look
-from gputop.ui.panes.usage import USAGE_LEAST, USAGE_MOST, usage
+from gputop.ui.panes.host import USAGE_LEAST, USAGE_MOST, usage
+from gputop.ui.theme import ASCII, PLAIN, Look
 from tests.servers import GIB, HOST, frame, server
 
 

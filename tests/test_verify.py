@@ -16,7 +16,7 @@ from gputop.diagnose.verify import EXPERIMENTS, verified
 from gputop.export.diagnosis import Diagnosis, as_json, page
 from gputop.lab import results
 from gputop.report import text
-from gputop.ui.advice.sheet import Sheet, commands
+from gputop.ui.advice.finding_list import Sheet, commands
 from gputop.ui.main.taking import texts_of_steps
 from tests.advised import fine, found, hot, server, update
 from tests.screens import Stage, play

@@ -168,7 +168,7 @@ def column_list() -> str:
 
 def alias_list() -> str:
     """What a field of the filter is called as well."""
-    from gputop.ui.table.compare import ALIASES
+    from gputop.ui.table.filter import ALIASES
 
     rows = ((f"`{name}`", ", ".join(f"`{other}`" for other in others)) for name, others in ALIASES.items())
     return table(("field", "also"), rows)

@@ -24,18 +24,17 @@ from gputop.proven import Proofs
 from gputop.safe.terminal import Guard
 from gputop.source import Seekable
 from gputop.ui import theme
-from gputop.ui.aside import Aside
+from gputop.ui.file_worker import Aside
 from gputop.ui.keys import bindings
-from gputop.ui.link import Link
-from gputop.ui.look import Look
-from gputop.ui.mailbox import Mailbox
+from gputop.ui.latest_update import Link, Mailbox
 from gputop.ui.main import Main
 from gputop.ui.panes.header import Status
-from gputop.ui.profiling.errands import Errands
-from gputop.ui.tape.recorder import Tape
+from gputop.ui.profiling.background_jobs import Errands
+from gputop.ui.replay.recorder import Tape
+from gputop.ui.terminal.canvas import Painter
 from gputop.ui.terminal.driver import TerminalDriver, behind, clamped
 from gputop.ui.terminal.guarded import GuardedApp, run_guarded
-from gputop.ui.terminal.painter import Painter
+from gputop.ui.theme import Look
 
 AGAIN_S = 4.0  # a second Ctrl+C within this time quits
 

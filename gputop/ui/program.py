@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from gputop.source import Source
-from gputop.ui.mailbox import Mailbox
+from gputop.ui.latest_update import Mailbox
 from gputop.ui.panes.header import Status
 
 

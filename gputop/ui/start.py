@@ -9,7 +9,7 @@ from gputop.config import Settings
 from gputop.monitor import Monitor
 from gputop.proven import follow
 from gputop.source import Interest, Source
-from gputop.ui.mailbox import Mailbox
+from gputop.ui.latest_update import Mailbox
 
 
 def run(source: Source, settings: Settings) -> NoReturn:

@@ -9,7 +9,7 @@ from gputop.diagnose import Finding
 from gputop.diagnose.steadying import RANKS
 from gputop.model import Frame
 from gputop.safe.text import to_ascii
-from gputop.ui.advice.sheet import Key, Sheet, key, troubles
+from gputop.ui.advice.finding_list import Key, Sheet, key, troubles
 
 _LONGEST_S = 60.0  # between two frames: what came meanwhile is not new
 _MOST = 160  # characters of a notification

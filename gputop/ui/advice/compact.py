@@ -13,11 +13,11 @@ from gputop.diagnose import Evidence, Finding, Step
 from gputop.diagnose.subject_overlap import names
 from gputop.labels import amount
 from gputop.safe.text import clean
-from gputop.ui import draw
+from gputop.ui.advice.finding_list import troubles
 from gputop.ui.advice.scene import Scene, badge, counts, flow, sign
-from gputop.ui.advice.sheet import troubles
-from gputop.ui.draw import Line, Run
-from gputop.ui.look import Token
+from gputop.ui.theme import Token
+from gputop.ui.widgets import drawing
+from gputop.ui.widgets.drawing import Line, Run
 
 if TYPE_CHECKING:
     from gputop.diagnose.state import JobState
@@ -59,17 +59,17 @@ def one_line(scene: Scene, width: int) -> list[Strip]:
     right = [*more, *(scene.pressed("advice", "why, what to do") if width >= _ROOMY else [])]
     mark = sign(one, scene.look)
     line = scene.line().add(scene.cursor(one)).add(f"{mark.text} ", mark.token, bold=True)
-    room = width - line.cells - draw.cells(right) - 3
+    room = width - line.cells - drawing.cells(right) - 3
     line.runs(_sentence(one, scene, room))
-    return [line.to(width - draw.cells(right) - 1).runs(right).strip(width)]
+    return [line.to(width - drawing.cells(right) - 1).runs(right).strip(width)]
 
 
 def _one_state(scene: Scene, width: int) -> Strip:
     """The first job that has no verdict yet, how many others there are, and the key to all of it."""
     why = "expand" if scene.sheet.listed else "says why"  # with findings, it opens on the first of them
     right = scene.pressed("advice", why) if width >= _ROOMY else []
-    room = width - draw.cells(right) - 3
-    return standing(scene, room, 1)[0].to(width - draw.cells(right) - 1).runs(right).strip(width)
+    room = width - drawing.cells(right) - 3
+    return standing(scene, room, 1)[0].to(width - drawing.cells(right) - 1).runs(right).strip(width)
 
 
 def pane(scene: Scene, width: int, height: int) -> list[Strip]:
@@ -99,7 +99,7 @@ def rule(scene: Scene, width: int) -> Strip:
     facts = [counts(scene.sheet.told)] if scene.sheet.told else []
     facts += [f"{len(scene.sheet.muted)} muted"] if scene.sheet.muted else []
     right = [Run(" · ".join(facts), "dim"), Run("  ")] if facts else []
-    return draw.rule("advice", width, scene.look, right=[*right, *scene.pressed("advice", "expand")])
+    return drawing.rule("advice", width, scene.look, right=[*right, *scene.pressed("advice", "expand")])
 
 
 def calm(scene: Scene, width: int, *, whole: bool = False) -> list[Line]:
@@ -118,7 +118,7 @@ def calm(scene: Scene, width: int, *, whole: bool = False) -> list[Line]:
     more = scene.pressed("advice", "says why") if silent and not whole and not scene.sheet.listed else []
     cannot = f" · {amount(len(silent), 'rule')} could not judge{', ' if more else ''}" if silent else ""
     for text, runs in ((machine, []), (cannot, more)):
-        if line.cells + len(text) + draw.cells(runs) < width:
+        if line.cells + len(text) + drawing.cells(runs) < width:
             line.add(text, "dim").runs(runs)
     return [line]
 
@@ -167,7 +167,7 @@ def _standing(one: JobState, scene: Scene, width: int, *, whole: bool) -> list[L
     if whole:
         start = [Run(f"  {one.state}".ljust(_HEAD), token), Run(finding_text.titled(one, scene.update.frame), token)]
         return flow(scene, width, [*start, Run(why)], _HEAD)
-    return [line.add(draw.cut_words(why, max(0, width - line.cells - 1), scene.look.glyphs.more), "text")]
+    return [line.add(drawing.cut_words(why, max(0, width - line.cells - 1), scene.look.glyphs.more), "text")]
 
 
 def over(scene: Scene, width: int, *, whole: bool = True) -> list[Line]:
@@ -177,7 +177,7 @@ def over(scene: Scene, width: int, *, whole: bool = True) -> list[Line]:
         label = Run("proven", "busy", True) if each.faster else Run("fix", "text", True)
         line = scene.line().add("  ").runs([label]).to(_HEAD)
         said = Run(clean(each.whole if whole else each.brief), "text")
-        if whole and width - _HEAD <= draw.cells([said]):
+        if whole and width - _HEAD <= drawing.cells([said]):
             lines += flow(scene, width, [Run("  "), label, Run(" " * (_HEAD - 2 - len(label.text))), said], _HEAD)
         else:
             lines.append(line.runs(clipped([said], width - _HEAD - 1, more)))
@@ -279,8 +279,8 @@ def _sentence(finding: Finding, scene: Scene, room: int) -> list[Run]:
     )
     bold = finding.severity != "info"
     aside = f" ({aside})" if aside else ""
-    if draw.cells([Run(name), Run(aside), Run(said)]) + 1 > room:
-        return [Run(draw.cut_words(f"{name} {said}", max(0, room), more), "bright", bold)]
+    if drawing.cells([Run(name), Run(aside), Run(said)]) + 1 > room:
+        return [Run(drawing.cut_words(f"{name} {said}", max(0, room), more), "bright", bold)]
     return [Run(name, "bright", bold), Run(aside, "dim"), Run(f" {said}", "bright", bold)]
 
 
@@ -289,14 +289,14 @@ def evidence(item: Evidence, room: int | None = None) -> list[Run]:
     runs = [Run(part.text, "bright" if part.strong else "text") for part in finding_text.parts(item)]
     limit = finding_text.limit(item)
     whole = [*runs, Run(f" (limit {limit})", "dim")] if limit else runs
-    return whole if room is None or draw.cells(whole) <= room else runs
+    return whole if room is None or drawing.cells(whole) <= room else runs
 
 
 def _because(items: Sequence[Evidence], scene: Scene, width: int, most: int, *, whole: bool = False) -> list[Line]:
     lines: list[Line] = []
     for item in items:
         runs = evidence(item, None if whole else width - TEXT - 1)
-        if lines and lines[-1].cells + draw.cells(runs) + 3 < width:
+        if lines and lines[-1].cells + drawing.cells(runs) + 3 < width:
             lines[-1].runs([_BETWEEN, *runs])
         elif most:
             most -= 1
@@ -312,24 +312,24 @@ def clipped(runs: Sequence[Run], room: int, more: str) -> list[Run]:
     """Runs in so many cells; what does not fit ends in `…`."""
     kept: list[Run] = []
     for run in runs:
-        left = room - draw.cells(kept)
+        left = room - drawing.cells(kept)
         if left <= 0:
             break
-        kept.append(run._replace(text=draw.cut_words(run.text, left, more)))
+        kept.append(run._replace(text=drawing.cut_words(run.text, left, more)))
     return kept
 
 
 def _step(finding: Finding, step: Step, scene: Scene, width: int, label: str, *, unfolded: bool) -> list[Line]:
     line, more = scene.line().add(f"  {label}", "dim").to(TEXT), scene.look.glyphs.more
     after = _after(finding, step, scene)
-    room = max(0, width - TEXT - 1 - draw.cells(after))
+    room = max(0, width - TEXT - 1 - drawing.cells(after))
     command, text = clean(step.command or ""), clean(step.text)
     if command and unfolded and len(text) + 2 + len(command) > room:
-        line.add(draw.cut_words(text, max(0, width - TEXT - 1), more), "text")
-        return [line, scene.line().to(TEXT).add(draw.cut_words(command, room, more), "command").runs(after)]
-    line.add(draw.cut_words(text, _beside(text, command, room), more), "text")
+        line.add(drawing.cut_words(text, max(0, width - TEXT - 1), more), "text")
+        return [line, scene.line().to(TEXT).add(drawing.cut_words(command, room, more), "command").runs(after)]
+    line.add(drawing.cut_words(text, _beside(text, command, room), more), "text")
     if command and room - line.cells + TEXT > 4:
-        line.add("  ").add(draw.cut_words(command, room - line.cells + TEXT, more), "command")
+        line.add("  ").add(drawing.cut_words(command, room - line.cells + TEXT, more), "command")
     return [line.runs(after)]
 
 
@@ -337,11 +337,11 @@ def _whole_step(finding: Finding, step: Step, scene: Scene, width: int, label: s
     """The same in as many lines as it takes; its command beside it where that is whole there."""
     after, command = _after(finding, step, scene), clean(step.command or "")
     lines = flow(scene, width, [Run(f"  {label}".ljust(TEXT), "dim"), Run(clean(step.text), "text")], TEXT)
-    if command and lines[-1].cells + 2 + len(command) + draw.cells(after) < width:
+    if command and lines[-1].cells + 2 + len(command) + drawing.cells(after) < width:
         lines[-1].add("  ").add(command, "command")
     elif command:
         lines += flow(scene, width, [Run(" " * TEXT), Run(command, "command")], TEXT + 2)
-    if after and lines[-1].cells + draw.cells(after) >= width:
+    if after and lines[-1].cells + drawing.cells(after) >= width:
         lines.append(scene.line().add(" " * (TEXT - 3)))
     return [*lines[:-1], lines[-1].runs(after)]
 

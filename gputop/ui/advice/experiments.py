@@ -10,9 +10,9 @@ from gputop import finding_text, units
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.labels import amount
 from gputop.safe.text import clean
-from gputop.ui import draw
 from gputop.ui.advice.scene import Scene, flow
-from gputop.ui.draw import Line, Run
+from gputop.ui.widgets import drawing
+from gputop.ui.widgets.drawing import Line, Run
 
 if TYPE_CHECKING:
     from gputop.diagnose.experiments import Experiment, Resource, Slower, Together
@@ -88,7 +88,7 @@ def _names(found: Sequence[Experiment], scene: Scene) -> dict[str, str]:
 
 def _name(one: Experiment, scene: Scene) -> str:
     gpus = finding_text.gpus(one.gpus, scene.update.frame)
-    return f"{draw.cut(clean(one.name), _NAME, scene.look.glyphs.more)} {gpus}".rstrip()
+    return f"{drawing.cut(clean(one.name), _NAME, scene.look.glyphs.more)} {gpus}".rstrip()
 
 
 def _width(column: Column, found: Sequence[Experiment]) -> int:

@@ -1,20 +1,61 @@
-"""Findings with all that is known of them, where there is room: evidence line by line, every step with its command."""
+"""What would make a finding surer, and what would make it leave."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from textual.strip import Strip
 
-from gputop import finding_text, units
+from gputop import finding_text, thresholds, units
 from gputop.diagnose import Evidence, Finding, Step
 from gputop.diagnose.further_reading import choice, guides
 from gputop.safe.text import clean
-from gputop.ui import draw
-from gputop.ui.advice import compact, outlook
+from gputop.ui.advice import compact
 from gputop.ui.advice.scene import Scene, badge, flow
-from gputop.ui.draw import Line, Run
+from gputop.ui.widgets import drawing
+from gputop.ui.widgets.drawing import Line, Run, fit
+
+NAME, NUMBER, UNTIL = 26, 7, 18  # cells
+MEANING = NAME + 1 + NUMBER + 2 + UNTIL
+
+
+def surer(finding: Finding, scene: Scene) -> Iterator[list[Run]]:
+    """For each key that looks into its process what that would have to find; nothing where nothing is to be found."""
+    from gputop.profile.training_parts import LINALG, PARTS  # late: with all that reads profiles and traces
+    from gputop.trace.signatures import SIGNATURES
+
+    wanted = _confirming(finding)
+    parts = [part.text for part in (*PARTS, LINALG) if part.name in wanted]
+    asked = [one.question for one in SIGNATURES.values() if one.name in wanted]
+    if parts and (key := scene.pressed("profile", "a profile of its stacks: ")):
+        yield [*key, Run(f"often {' or '.join(parts)}", "text")]
+    if asked and (key := scene.pressed("torch", "a trace that says yes to: ")):
+        yield [*key, Run(" ".join(asked), "text")]
+
+
+def _confirming(finding: Finding) -> frozenset[str]:
+    from gputop.diagnose.rules import RULES  # late
+
+    rules = (RULES[id] for id in (finding.rule, *finding.causes) if id in RULES)
+    return frozenset(name for rule in rules for name in rule.confirmed_by)
+
+
+def leaving_limits(known: Mapping[str, tuple[float, float]]) -> Iterator[list[Run]]:
+    """What a rule holds numbers against: each limit, where it is for leaving, and, from `MEANING` on, what it means."""
+    written = thresholds.written()
+    for name, (limit, leaving) in known.items():
+        table, _, short = name.rpartition(".")
+        number = next((one for one in written.get(table, ()) if one.name == short), None)
+        if number is None:
+            continue
+        until = f"until {'above' if leaving > limit else 'below'} {leaving:.4g}"
+        yield [
+            Run(fit(short, NAME), "text"),
+            Run(f" {limit:>{NUMBER}.4g}  {until:<{UNTIL}}", "text"),
+            Run(number.help, "dim"),
+        ]
+
 
 _ROOMY = 100  # what a number means is a column of its own
 _INDENT, _TEXT = 3, 5
@@ -85,7 +126,7 @@ def _head(finding: Finding, scene: Scene, width: int) -> list[Line]:
     bold = finding.severity != "info"
     name, said = finding_text.whom(finding.subject, frame), finding_text.headline(finding)
     start = [Run(scene.cursor(finding)), *badge(finding, scene.look), Run(" ")]
-    return flow(scene, width, [*start, Run(f"{name} {said}", "bright", bold)], draw.cells(start))
+    return flow(scene, width, [*start, Run(f"{name} {said}", "bright", bold)], drawing.cells(start))
 
 
 def _rest(finding: Finding, scene: Scene, width: int, most: int) -> list[Line]:
@@ -149,7 +190,7 @@ def _verify(finding: Finding, scene: Scene, width: int) -> list[Line]:
 
 def _beside(lines: list[Line], runs: Sequence[Run], scene: Scene, width: int) -> None:
     """Behind what was said, where there is room, else below it: what ends something is never cut."""
-    if runs and lines[-1].cells + 3 + draw.cells(runs) >= width:
+    if runs and lines[-1].cells + 3 + drawing.cells(runs) >= width:
         lines.append(scene.line().add(" " * _TEXT))
     if runs:
         lines[-1].add("   ").runs(runs)
@@ -157,7 +198,7 @@ def _beside(lines: list[Line], runs: Sequence[Run], scene: Scene, width: int) ->
 
 def _surer(finding: Finding, scene: Scene, width: int) -> list[Line]:
     """What to look for inside its process, with the key that looks."""
-    found = [] if finding.grade == "profile" else list(outlook.surer(finding, scene))
+    found = [] if finding.grade == "profile" else list(surer(finding, scene))
     lines = _title("what would make it surer", scene) if found else []
     for runs in found:
         lines += flow(scene, width, [Run(" " * _TEXT), *runs], _TEXT + 2)
@@ -170,8 +211,8 @@ def leaving(finding: Finding, scene: Scene, width: int) -> list[Line]:
     if not seconds:
         return []
     lines = _title(f"it leaves after {units.ago(seconds)} in which it does not hold", scene)
-    hang = _TEXT + (outlook.MEANING if width >= _ROOMY else 2)
-    for row in outlook.limits(limits):
+    hang = _TEXT + (MEANING if width >= _ROOMY else 2)
+    for row in leaving_limits(limits):
         lines += flow(scene, width, [Run(" " * _TEXT), *row], hang)
     return lines
 

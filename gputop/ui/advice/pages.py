@@ -11,12 +11,12 @@ from gputop import finding_text
 from gputop.diagnose import Abstained, Class, Finding
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.safe.text import clean
-from gputop.ui import draw
 from gputop.ui.advice import compact, full
 from gputop.ui.advice.experiments import experiments
+from gputop.ui.advice.finding_list import Sheet
 from gputop.ui.advice.scene import Scene, flow
-from gputop.ui.advice.sheet import Sheet
-from gputop.ui.draw import Line, Run
+from gputop.ui.widgets import drawing
+from gputop.ui.widgets.drawing import Line, Run
 
 _LIST_SHARE = 3  # of the height, the list of findings gets one part in so many
 _ALIKE = 3  # rules that cannot judge for the same reason are told one by one; more are told together
@@ -66,13 +66,13 @@ def _rule(scene: Scene, page: Page, seen: str, width: int) -> Strip:
         here = each is page
         names.append(Run(f"[{each.name}]" if here else f" {each.name} ", "bright" if here else "dim", here))
     line = Line(scene.look).add(f"{scene.look.glyphs.rule} ", "faint").add("advice", "text", bold=True).add("  ")
-    line.runs(names if line.cells + draw.cells(names) + 2 < width else [run for run in names if run.bold])
+    line.runs(names if line.cells + drawing.cells(names) + 2 < width else [run for run in names if run.bold])
     turn = scene.pressed("unfold", "next page")
     scroll = [*scene.pressed("page-down", seen), Run("  ")] if seen else []
     right = [*scroll, *turn]
-    if scroll and line.cells + draw.cells(right) + 4 > width:
+    if scroll and line.cells + drawing.cells(right) + 4 > width:
         right = scroll[:-1]  # that there is more of this page comes before that there are others
-    line.add(" ").add(scene.look.glyphs.rule * (width - line.cells - draw.cells(right) - 2), "faint")
+    line.add(" ").add(scene.look.glyphs.rule * (width - line.cells - drawing.cells(right) - 2), "faint")
     return line.add(" ").runs(right).strip(width)
 
 

@@ -14,11 +14,11 @@ from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Identity
 from gputop.monitor import Update
 from gputop.proven import Told
-from gputop.ui.advice.cleared import Cleared
-from gputop.ui.advice.sheet import Sheet
-from gputop.ui.draw import Line, Run
+from gputop.ui.advice.finding_list import Sheet
+from gputop.ui.advice.resolved import Cleared
 from gputop.ui.keys.hints import Names, pressed
-from gputop.ui.look import Look, Token
+from gputop.ui.theme import Look, Token
+from gputop.ui.widgets.drawing import Line, Run
 
 Leaving = tuple[float, Mapping[str, tuple[float, float]]]  # seconds; limits and those for leaving, by name
 if TYPE_CHECKING:

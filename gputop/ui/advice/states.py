@@ -10,9 +10,9 @@ from gputop.diagnose import Finding
 from gputop.diagnose.rule import Level, Rule
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Identity, Process, Role
-from gputop.ui.advice.sheet import troubles, urgency
+from gputop.ui.advice.finding_list import troubles, urgency
 from gputop.ui.gpus.state import IDLE_BELOW, State
-from gputop.ui.look import Token
+from gputop.ui.theme import Token
 
 if TYPE_CHECKING:
     from gputop.diagnose.state import JobState

@@ -9,10 +9,10 @@ from gputop.model import Frame, Process
 from gputop.ui import program
 from gputop.ui.dialogs.palette import Deed
 from gputop.ui.dialogs.saving import Shot
-from gputop.ui.profiling.errands import Errands
+from gputop.ui.profiling.background_jobs import Errands
 from gputop.ui.profiling.tools import ToolId
-from gputop.ui.tape.player import Player
-from gputop.ui.tape.replaybar import ReplayBar
+from gputop.ui.replay.bar import ReplayBar
+from gputop.ui.replay.player import Player
 
 
 class Program(program.Program, Protocol):

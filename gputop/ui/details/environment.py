@@ -5,10 +5,10 @@ from __future__ import annotations
 from gputop.labels import amount
 from gputop.model import Variable
 from gputop.safe.text import MASK
-from gputop.ui.details.grid import Column, Grid
-from gputop.ui.details.opened import Opened
+from gputop.ui.details.process_view import Opened
 from gputop.ui.details.tab import Body, Entry, Tab, without
-from gputop.ui.look import Token
+from gputop.ui.theme import Token
+from gputop.ui.widgets.grid import Column, Grid
 
 NAME_LEAST, NAME_MOST = 12, 40
 MASKED = 8  # however long the secret is

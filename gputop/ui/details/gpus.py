@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from gputop import units
 from gputop.model import Gpu, GpuShare
 from gputop.process_totals import add
-from gputop.ui import draw
-from gputop.ui.details.opened import Opened
+from gputop.ui.details.process_view import Opened
 from gputop.ui.details.tab import Body, Tab, plain
-from gputop.ui.draw import Run
-from gputop.ui.gpus.models import short_name
-from gputop.ui.look import Token
+from gputop.ui.gpus.scene import short_name
+from gputop.ui.theme import Token
+from gputop.ui.widgets import drawing
+from gputop.ui.widgets.drawing import Run
 
 LABEL, OWN, WHOLE, BAR = 16, 10, 18, 24  # cells
 EACH_S, MOST_CELLS, LEAST_CELLS = 15, 60, 8  # of a line through the past: seconds a cell, and how long it may be
@@ -45,7 +45,7 @@ def _held(opened: Opened, width: int) -> list[Sequence[Run]]:
     totals = [gpu.vram_total_bytes for share in shares if (gpu := opened.frame.by_uuid.get(share.uuid))]
     top = sum(total or 0 for total in totals) if shares and None not in totals else 0
     values = opened.past.values(identity, "vram_bytes", count * EACH_S, EACH_S)
-    drawn = draw.sparkline(values, count, max(top, *known), opened.look)
+    drawn = drawing.sparkline(values, count, max(top, *known), opened.look)
     said = f"now {units.size(add(share.vram_bytes for share in shares))}  peak {units.size(max(known))}{many}"
     minutes = f"vram, {count * EACH_S // 60} min"
     return [[Run(f"{minutes:{LABEL}}", "dim"), Run(drawn, "memory"), Run("  "), Run(said)]]
@@ -68,7 +68,7 @@ def _block(opened: Opened, share: GpuShare, width: int) -> list[Sequence[Run]]:
                 Run(f"{own:>{own_cells}}", _weight(own, "bright")),
                 Run(f"{whole:>{WHOLE}}", _weight(whole, "text")),
                 Run("  "),
-                *draw.bar(value, top, bar, opened.look, "memory" if label == "vram" else "busy"),
+                *drawing.bar(value, top, bar, opened.look, "memory" if label == "vram" else "busy"),
             ]
         )
     return [*lines, []]

@@ -8,11 +8,11 @@ from textual.strip import Strip
 
 from gputop import labels, units
 from gputop.model import Node, Role
-from gputop.ui import draw
-from gputop.ui.details.doing import STATES
-from gputop.ui.details.opened import Opened
-from gputop.ui.draw import Line, Run, wrap
-from gputop.ui.look import Token
+from gputop.ui.details.activity import STATES
+from gputop.ui.details.process_view import Opened
+from gputop.ui.theme import Token
+from gputop.ui.widgets import drawing
+from gputop.ui.widgets.drawing import Line, Run, wrap
 
 Fact = list[Run]
 ROOMY = 100  # cells: narrower, less is said of each
@@ -23,7 +23,7 @@ def names(opened: Opened) -> list[str]:
     """From the outside in: its job, its rank, its pid."""
     process, found = opened.process, []
     if opened.job:
-        found.append(draw.cut(opened.job.name, 32))
+        found.append(drawing.cut(opened.job.name, 32))
     by_pid = {one.pid: one for one in opened.frame.processes}
     rank = process if process.role is Role.TRAINER else by_pid.get(process.parent_pid)
     if rank and rank.role is Role.TRAINER and rank.rank is not None:
@@ -45,7 +45,7 @@ def head(opened: Opened, width: int, most: int) -> list[Strip]:
         shown[-1] = f"{shown[-1]}{look.glyphs.more}"
     strips = []
     for place, text in enumerate(shown):
-        line = Line(look).add(" ").add(draw.cut(text, room - 1, look.glyphs.more), "bright", bold=True)
+        line = Line(look).add(" ").add(drawing.cut(text, room - 1, look.glyphs.more), "bright", bold=True)
         if place == 0:
             line.to(width - beside + 1).runs(run for fact in life for run in (Run("  "), *fact))
         strips.append(line.strip(width))
@@ -72,7 +72,7 @@ def _life(opened: Opened, roomy: bool, most: int) -> list[Fact]:
 
 def _beside(facts: Sequence[Fact]) -> int:
     """Cells of facts at the end of a line, with what is left free around them."""
-    return draw.cells(run for fact in facts for run in fact) + 2 * len(facts) + 2
+    return drawing.cells(run for fact in facts for run in fact) + 2 * len(facts) + 2
 
 
 def _quiet(nice: int | None) -> Token:
@@ -85,7 +85,7 @@ def _place(opened: Opened, roomy: bool) -> list[Fact]:
     facts: list[Fact] = []
     if job:
         slurm = f" (slurm {job.slurm_job})" if job.slurm_job else ""
-        facts.append([Run("job ", "dim"), Run(draw.cut(job.name, 32)), Run(slurm, "dim")])
+        facts.append([Run("job ", "dim"), Run(drawing.cut(job.name, 32)), Run(slurm, "dim")])
     if process.rank is not None:
         total = "" if process.world_size is None else f" of {process.world_size}"
         facts.append([Run("rank ", "dim"), Run(str(process.rank)), Run(total, "dim")])
@@ -96,7 +96,7 @@ def _place(opened: Opened, roomy: bool) -> list[Fact]:
     if process.affinity is not None:
         cpus = _some(process.affinity, 20, opened.look.glyphs.more)
         facts.append([Run("cpus ", "dim"), Run(cpus), Run(_near(opened) if roomy else "", "dim")])
-    container = Run(draw.cut(process.container, 20)) if process.container else Run("none", "dim")
+    container = Run(drawing.cut(process.container, 20)) if process.container else Run("none", "dim")
     facts.append([Run("container ", "dim"), container])
     return facts
 
@@ -135,8 +135,8 @@ def _flowing(facts: Sequence[Fact], opened: Opened, width: int, most: int) -> li
     """Facts beside each other in as few lines as hold them; what has no room is left out."""
     lines = [Line(opened.look).add(" ")]
     for fact in facts:
-        shown = fact if draw.cells(fact) + 2 <= width else fact[:2]  # what it is: without what else is known of it
-        if lines[-1].cells + draw.cells(shown) + 1 > width and lines[-1].cells > 1:
+        shown = fact if drawing.cells(fact) + 2 <= width else fact[:2]  # what it is: without what else is known of it
+        if lines[-1].cells + drawing.cells(shown) + 1 > width and lines[-1].cells > 1:
             if len(lines) == most:
                 break
             lines.append(Line(opened.look).add(" "))

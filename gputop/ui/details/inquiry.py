@@ -9,10 +9,10 @@ from gputop import units
 from gputop.diagnose import Finding
 from gputop.model import Detail, Frame, Identity, Missing, Part, Process
 from gputop.source import OTHERS_ENVIRONMENT, Source, Wish
-from gputop.ui.details.opened import Opened
+from gputop.ui.details.process_view import Opened
 from gputop.ui.details.tab import Tab
 from gputop.ui.gpus.state import Past
-from gputop.ui.look import Look
+from gputop.ui.theme import Look
 
 LOADERS_WISH: tuple[Part, ...] = ("children",)  # for the pane of the loaders
 

@@ -10,10 +10,10 @@ from gputop.labels import amount
 from gputop.model import Io, Process
 from gputop.optional_sums import mean
 from gputop.process_totals import io_estimated, io_percent
-from gputop.ui.details.grid import Column, Grid
-from gputop.ui.details.opened import Opened
+from gputop.ui.details.process_view import Opened
 from gputop.ui.details.tab import Body, Entry, Tab, plain, said
-from gputop.ui.draw import Run, wrap
+from gputop.ui.widgets.drawing import Run, wrap
+from gputop.ui.widgets.grid import Column, Grid
 
 Value = float | None
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from gputop import units
 from gputop.model import Limit, Overview
-from gputop.ui.details.grid import Column, Grid
-from gputop.ui.details.opened import Opened
+from gputop.ui.details.process_view import Opened
 from gputop.ui.details.tab import Body, Entry, Tab, plain, said
-from gputop.ui.draw import Run
+from gputop.ui.widgets.drawing import Run
+from gputop.ui.widgets.grid import Column, Grid
 
 NEAR = 0.8  # of a limit: it is worth a look
 LABEL = 20  # cells

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from gputop import units
 from gputop.model import Memory, Process, metrics
-from gputop.ui import draw
-from gputop.ui.details.opened import Opened
+from gputop.ui.details.process_view import Opened
 from gputop.ui.details.tab import Body, Tab, plain, said
-from gputop.ui.draw import Run
-from gputop.ui.look import Token
+from gputop.ui.theme import Token
+from gputop.ui.widgets import drawing
+from gputop.ui.widgets.drawing import Run
 
 LABEL, SIZE, BAR = 12, 7, 20  # cells
 _OF_PROCESS = ("rss_bytes", "shm_used_bytes")
@@ -37,7 +37,7 @@ def body(opened: Opened, width: int) -> Body:
 def _line(opened: Opened, name: str, value: float | None, top: float, bar: int, help: str) -> list[Run]:
     label = name.removesuffix("_bytes").replace("_", " ")
     token: Token = "text" if value else "dim"
-    drawn = draw.bar(None if name == "virtual_bytes" else value, top, bar, opened.look, "memory")
+    drawn = drawing.bar(None if name == "virtual_bytes" else value, top, bar, opened.look, "memory")
     return [
         Run(f"{label:{LABEL}}", "dim"),
         Run(f"{units.size(value):>{SIZE}}  ", token),

@@ -8,16 +8,16 @@ from textual.strip import Strip
 
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame
-from gputop.ui import draw
 from gputop.ui.details import tabs
+from gputop.ui.details.activity import now
 from gputop.ui.details.head import head, names
-from gputop.ui.details.now import now
-from gputop.ui.details.opened import Opened
+from gputop.ui.details.process_view import Opened
 from gputop.ui.details.relatives import pane
 from gputop.ui.details.tab import Tab
-from gputop.ui.details.window import Window
-from gputop.ui.look import Look
 from gputop.ui.panes.header import Status, fresh, trail
+from gputop.ui.theme import Look
+from gputop.ui.widgets import drawing
+from gputop.ui.widgets.window import Window
 
 CHART_FROM = 16  # lines: below, the tab has all the room
 ROOMY = 36
@@ -49,7 +49,7 @@ def picture(
     room = height - tabs_y - 1
     below_it = tab.loaders and height >= CHART_FROM
     loaders = pane(opened, width, int(room * LOADERS_SHARE)) if below_it else []
-    air = [draw.blank(width, look)] if loaders and roomy else []
+    air = [drawing.blank(width, look)] if loaders and roomy else []
     body = tab.body(opened, width)
     window.feed(body.entries, room - len(body.head) - len(air) - len(loaders), now_s)
     rule, spots = tabs.strip(tab, width, look, _facts(body.facts, window, look), tabs.TABS)
@@ -60,7 +60,7 @@ def picture(
         for place, entry in enumerate(window.shown, window.top)
     ]
     below = [*air, *loaders]
-    strips += [draw.blank(width, look)] * (height - len(strips) - len(below))
+    strips += [drawing.blank(width, look)] * (height - len(strips) - len(below))
     return Picture([*strips, *below][:height], tabs_y, spots, list_y)
 
 

@@ -11,12 +11,12 @@ from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Identity, Process, Relative
 from gputop.optional_sums import mean
 from gputop.process_totals import add, io_percent
-from gputop.ui import draw
-from gputop.ui.details.grid import Column, Grid
-from gputop.ui.details.opened import Opened
+from gputop.ui.details.process_view import Opened
 from gputop.ui.details.tab import Body, Entry, Tab, plain, said
-from gputop.ui.draw import Run, wrap
-from gputop.ui.look import Token
+from gputop.ui.theme import Token
+from gputop.ui.widgets import drawing
+from gputop.ui.widgets.drawing import Run, wrap
+from gputop.ui.widgets.grid import Column, Grid
 
 
 @frozen_dataclass(frozen=True, slots=True)
@@ -154,10 +154,10 @@ def pane(opened: Opened, width: int, room: int) -> list[Strip]:
         facts = f"{used}  {read}  blocked {blocked}"
     grid = Grid((PID, NAME, *FIGURES, FILE_NOW), width, look)
     shown = kin if len(kin) <= room - 2 else kin[: room - 3]
-    strips = [draw.rule(title, width, look, right=facts), grid.titles()]
+    strips = [drawing.rule(title, width, look, right=facts), grid.titles()]
     strips += [grid.line(one) for one in shown]
     if len(shown) < len(kin):
-        strips.append(draw.Line(look).add(f"{'':4}+{len(kin) - len(shown)} more, in Children", "dim").strip(width))
+        strips.append(drawing.Line(look).add(f"{'':4}+{len(kin) - len(shown)} more, in Children", "dim").strip(width))
     return strips
 
 

@@ -12,11 +12,11 @@ from textual import on
 from gputop.ui.details.around import Main, Program
 from gputop.ui.keys.declared import Key
 from gputop.ui.keys.keyed import Keyed
-from gputop.ui.panes.arrange import HEIGHT_FOR_REPLAY
 from gputop.ui.panes.header import Status
-from gputop.ui.panes.keybar import KeyBar
-from gputop.ui.tape.player import stands, why_not
-from gputop.ui.tape.replaybar import ReplayBar
+from gputop.ui.panes.layout import HEIGHT_FOR_REPLAY
+from gputop.ui.replay.bar import ReplayBar
+from gputop.ui.replay.player import stands, why_not
+from gputop.ui.widgets.key_bar import KeyBar
 
 
 class Replaying(Keyed, inherit_bindings=False):

@@ -10,7 +10,7 @@ from gputop.export.format import masked, redacted
 from gputop.model import Detail, Variable
 from gputop.safe.text import MASK
 from gputop.ui.advice.states import concerning
-from gputop.ui.details.opened import Opened
+from gputop.ui.details.process_view import Opened
 
 
 def private(opened: Opened) -> Opened:

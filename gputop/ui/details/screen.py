@@ -18,26 +18,26 @@ from gputop.monitor import Update
 from gputop.ui.details import tabs
 from gputop.ui.details.around import Main, Program
 from gputop.ui.details.inquiry import Inquiry
-from gputop.ui.details.opened import Opened
 from gputop.ui.details.picture import Picture, picture
+from gputop.ui.details.process_view import Opened
 from gputop.ui.details.replaying import Replaying
 from gputop.ui.details.saving import numbers, private
 from gputop.ui.details.tab import Tab
-from gputop.ui.details.window import Window
 from gputop.ui.dialogs.help import Help
 from gputop.ui.dialogs.palette import Deed, Palette, do, of_keys
 from gputop.ui.dialogs.saving import Shot
-from gputop.ui.draw import Line
 from gputop.ui.gpus.state import Past
 from gputop.ui.keys import bindings
 from gputop.ui.keys.declared import Key
-from gputop.ui.look import Look
-from gputop.ui.panes.keybar import KeyBar
-from gputop.ui.panes.lines import Lines
-from gputop.ui.profiling.line import ErrandLine, height
+from gputop.ui.profiling.status_line import ErrandLine, height
 from gputop.ui.profiling.tools import ToolId
+from gputop.ui.replay.bar import ReplayBar
 from gputop.ui.table.widget import SHIFT, WHEEL
-from gputop.ui.tape.replaybar import ReplayBar
+from gputop.ui.theme import Look
+from gputop.ui.widgets.drawing import Line
+from gputop.ui.widgets.key_bar import KeyBar
+from gputop.ui.widgets.strip_pane import Lines
+from gputop.ui.widgets.window import Window
 
 AGAIN_S, AGAIN_TIMES = 0.1, 10  # what is read the first time is asked for soon
 TabId = Literal["threads", "io", "gpu", "environment", "children", "files", "limits", "memory"]

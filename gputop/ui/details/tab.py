@@ -9,9 +9,9 @@ from textual.strip import Strip
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Part
 from gputop.source import OTHERS_ENVIRONMENT, UNRECORDED
-from gputop.ui.details.opened import Opened
-from gputop.ui.draw import Line, Run, wrap
-from gputop.ui.look import Ground
+from gputop.ui.details.process_view import Opened
+from gputop.ui.theme import Ground
+from gputop.ui.widgets.drawing import Line, Run, wrap
 
 _WHY = {
     "stale": "not read yet",

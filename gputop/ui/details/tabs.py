@@ -10,8 +10,8 @@ from textual.strip import Strip
 
 from gputop.ui.details import environment, files, gpus, io, limits, memory, relatives, threads
 from gputop.ui.details.tab import Tab
-from gputop.ui.draw import Line
-from gputop.ui.look import Look
+from gputop.ui.theme import Look
+from gputop.ui.widgets.drawing import Line
 
 TABS: tuple[Tab, ...] = (
     threads.TAB, io.TAB, gpus.TAB, environment.TAB, relatives.TAB, files.TAB, limits.TAB, memory.TAB,

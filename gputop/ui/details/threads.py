@@ -7,10 +7,10 @@ from collections import Counter
 from gputop import units
 from gputop.labels import amount
 from gputop.model import Thread
-from gputop.ui.details.grid import Column, Grid
-from gputop.ui.details.opened import Opened
+from gputop.ui.details.process_view import Opened
 from gputop.ui.details.tab import Body, Entry, Tab, without
-from gputop.ui.look import Token
+from gputop.ui.theme import Token
+from gputop.ui.widgets.grid import Column, Grid
 
 
 def blocked(thread: Thread) -> str:

@@ -9,11 +9,11 @@ from textual import events
 
 from gputop.config import BY_KEY, FIRST, LAST, Setting, Settings
 from gputop.safe.text import clean
-from gputop.ui import draw
-from gputop.ui.dialogs.choosing import ListDialog
-from gputop.ui.draw import Line, wrap
-from gputop.ui.look import Look
+from gputop.ui.dialogs.choices import ListDialog
 from gputop.ui.table.columns import BY_ID, COLUMNS, TITLE, of
+from gputop.ui.theme import Look
+from gputop.ui.widgets import drawing
+from gputop.ui.widgets.drawing import Line, wrap
 
 SETTING = BY_KEY["columns"]
 AUTO = "automatic"  # the first line: as they are declared
@@ -78,10 +78,10 @@ class Columns(ListDialog[None]):
         id = self._order[place - 1]
         column, shown = BY_ID[id], id in self._picked
         line.add(f"  [{'x' if shown else ' '}] ", "busy" if shown else "dim")
-        line.add(draw.fit(column.title, TITLE), "bright" if chosen else "text" if shown else "dim")
+        line.add(drawing.fit(column.title, TITLE), "bright" if chosen else "text" if shown else "dim")
         note = _FIXED.get(id) or ("no room" if shown and id not in self._changes.columns_seen else "")
         room = max(0, self.width - line.cells - len(note) - 4)
-        line.add(draw.cut(column.help, room, look.glyphs.more), "dim")
+        line.add(drawing.cut(column.help, room, look.glyphs.more), "dim")
         return line.to(self.width - 2 - len(note)).add(note, "text")
 
     def below(self) -> Sequence[Line]:
@@ -90,14 +90,14 @@ class Columns(ListDialog[None]):
         help = "" if self.at == 0 else BY_ID[self._order[self.at - 1]].help
         said = [*wrap(help, room), "", ""]
         if len(said) > HELP_LINES + 2:
-            said[HELP_LINES - 1] = draw.cut_words(f"{said[HELP_LINES - 1]} {said[HELP_LINES]}", room, more)
+            said[HELP_LINES - 1] = drawing.cut_words(f"{said[HELP_LINES - 1]} {said[HELP_LINES]}", room, more)
         seen = self._changes.columns_seen
         titles = " ".join(BY_ID[id].title for id in self._order if id in self._picked and id in seen)
         return [
             self.line(),
             *(self.line().add(text, "text") for text in said[:HELP_LINES]),
-            self.line().add("now  ", "dim").add(draw.cut(titles, room - 5, more), "text"),
-            self.line().add(draw.cut(clean(self._told), room, more), "bright"),
+            self.line().add("now  ", "dim").add(drawing.cut(titles, room - 5, more), "text"),
+            self.line().add(drawing.cut(clean(self._told), room, more), "bright"),
         ]
 
     def take(self, place: int) -> None:

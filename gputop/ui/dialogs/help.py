@@ -14,15 +14,15 @@ from textual.strip import Strip
 from gputop.diagnose.rules import RULES
 from gputop.docs.tables import PLACES
 from gputop.model import Note, metrics
-from gputop.ui import draw
-from gputop.ui.dialogs.modal import Modal
-from gputop.ui.draw import Line, Run, wrap
+from gputop.ui.dialogs.dialog import Modal
 from gputop.ui.keys import bindings
 from gputop.ui.keys.declared import GROUPS, KEYS, Group, Key, key, told
-from gputop.ui.look import Look, Token
 from gputop.ui.panes import empty
-from gputop.ui.panes.lines import Lines
 from gputop.ui.table.columns import COLUMNS, TITLE
+from gputop.ui.theme import Look, Token
+from gputop.ui.widgets import drawing
+from gputop.ui.widgets.drawing import Line, Run, wrap
+from gputop.ui.widgets.strip_pane import Lines
 
 NAMES = 9  # cells for the names of keys
 LONGEST = 40  # characters that are searched for
@@ -143,7 +143,7 @@ def _said(name: str, cells: int, text: str, look: Look, width: int) -> list[Line
     """A name and what it means, wrapped beside it."""
     lines = []
     for place, part in enumerate(wrap(text, max(20, min(100, width - cells - 4)))):
-        line = Line(look).add(f"  {draw.fit(name if place == 0 else '', cells)}", "busy")
+        line = Line(look).add(f"  {drawing.fit(name if place == 0 else '', cells)}", "busy")
         lines.append(line.add(part, "text"))
     return lines
 
@@ -234,9 +234,9 @@ class Help(Modal[None], inherit_bindings=False):
         room = max(0, height - 2)
         self._first = min(max(0, self._first), max(0, len(lines) - room))
         body = [line.strip(width) for line in lines[self._first : self._first + room]]
-        body += [draw.blank(width, self.look)] * (room - len(body))
+        body += [drawing.blank(width, self.look)] * (room - len(body))
         dot = f" {self.look.glyphs.dot} "
-        title = draw.rule(f"help: {name}", width, self.look, right=f"Tab: {dot.join(names)}")
+        title = drawing.rule(f"help: {name}", width, self.look, right=f"Tab: {dot.join(names)}")
         self.query_one(Lines).show([title, *body, self._foot(width, len(lines) > room)])
 
     def _foot(self, width: int, more: bool) -> Strip:

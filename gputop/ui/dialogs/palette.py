@@ -9,12 +9,12 @@ from textual import events
 
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.monitor import Update
-from gputop.ui import draw
-from gputop.ui.dialogs.choosing import ListDialog
-from gputop.ui.draw import Line
+from gputop.ui.dialogs.choices import ListDialog
 from gputop.ui.keys.bindings import EVERYWHERE
 from gputop.ui.keys.declared import Key
-from gputop.ui.look import Look
+from gputop.ui.theme import Look
+from gputop.ui.widgets import drawing
+from gputop.ui.widgets.drawing import Line
 
 NAME = 19  # cells
 LONGEST = 40
@@ -114,10 +114,10 @@ class Palette(ListDialog[Deed]):
     def row(self, place: int, line: Line) -> Line:
         """Its name, what it does or why not now, its keys."""
         deed, look = self._found[place], self.look
-        line.add(f"  {draw.fit(deed.name, NAME, more=look.glyphs.more)}", "dim" if deed.why_not else "text")
+        line.add(f"  {drawing.fit(deed.name, NAME, more=look.glyphs.more)}", "dim" if deed.why_not else "text")
         room = max(0, self.width - line.cells - len(deed.keys) - 4)
         text = f"not now: {deed.why_not}" if deed.why_not else deed.help
-        line.add(draw.cut(text, room, look.glyphs.more), "dim")
+        line.add(drawing.cut(text, room, look.glyphs.more), "dim")
         return line.to(self.width - 2 - len(deed.keys)).add(deed.keys, "dim" if deed.why_not else "busy")
 
     def take(self, place: int) -> None:

@@ -9,13 +9,13 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from gputop import labels
-from gputop.ui import draw
-from gputop.ui.dialogs.modal import Modal
-from gputop.ui.draw import Line
+from gputop.ui.dialogs.dialog import Modal
 from gputop.ui.keys import bindings
 from gputop.ui.keys.declared import key
-from gputop.ui.look import Look
-from gputop.ui.panes.lines import Lines
+from gputop.ui.theme import Look
+from gputop.ui.widgets import drawing
+from gputop.ui.widgets.drawing import Line
+from gputop.ui.widgets.strip_pane import Lines
 
 _ALL = 1_000_000  # lines
 
@@ -72,7 +72,7 @@ class Plain(Modal[None], inherit_bindings=False):
         room = max(0, height - 1)
         self._first = min(max(0, self._first), max(0, len(lines) - room))
         body = [Line(self.look).add(part, "text").strip(width) for part in lines[self._first : self._first + room]]
-        body += [draw.blank(width, self.look)] * (room - len(body))
+        body += [drawing.blank(width, self.look)] * (room - len(body))
         self.query_one(Lines).show([*body, self._foot(len(lines) - self._first - room).strip(width)])
 
     def _foot(self, more: int) -> Line:

@@ -12,8 +12,8 @@ from textual.geometry import Region
 from textual.strip import Strip
 
 from gputop.safe.files import state_folder
-from gputop.ui.dialogs.choosing import ListDialog
-from gputop.ui.draw import Line
+from gputop.ui.dialogs.choices import ListDialog
+from gputop.ui.widgets.drawing import Line
 
 Kind = Literal["svg", "txt", "json"]
 KINDS: dict[Kind, tuple[str, str]] = {

@@ -9,11 +9,11 @@ from textual import events
 
 from gputop.config import SETTINGS, Setting, Settings
 from gputop.safe.text import clean
-from gputop.ui import draw
-from gputop.ui.dialogs.choosing import ListDialog
+from gputop.ui.dialogs.choices import ListDialog
 from gputop.ui.dialogs.columns import Columns
-from gputop.ui.draw import Line, wrap
-from gputop.ui.look import Look, Token
+from gputop.ui.theme import Look, Token
+from gputop.ui.widgets import drawing
+from gputop.ui.widgets.drawing import Line, wrap
 
 NAME, VALUE = 15, 14  # cells
 DETAIL_LINES = 3
@@ -92,7 +92,7 @@ class Setup(ListDialog[None]):
         line.add(left, "busy").add(said(value), "dim" if fixed else "text" if value == setting.default else "bright")
         line.add(right, "busy").to(2 + NAME + VALUE)
         brief = setting.help.partition(";")[0]  # all of it stands below
-        return line.add(draw.cut_words(brief, max(0, self.width - line.cells - 2), look.glyphs.more), "dim")
+        return line.add(drawing.cut_words(brief, max(0, self.width - line.cells - 2), look.glyphs.more), "dim")
 
     def heading(self) -> Line:
         """The name, and the file at the end of the line."""
@@ -114,7 +114,7 @@ class Setup(ListDialog[None]):
         where = [f"from {origin}, which overrules the file"] if origin else []
         where += ["takes effect at the next start"] if setting.later else []
         texts: list[tuple[str, Token]] = [*help, ("; ".join(where), "dim"), ("", "dim"), ("", "dim")][:DETAIL_LINES]
-        result = draw.cut(clean(self._told or self._changes.fixed(setting)), room, self.look.glyphs.more)
+        result = drawing.cut(clean(self._told or self._changes.fixed(setting)), room, self.look.glyphs.more)
         return [self.line(), *(self.line().add(*text) for text in texts), self.line().add(result, "bright")]
 
     def take(self, place: int) -> None:

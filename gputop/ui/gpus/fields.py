@@ -1,15 +1,81 @@
-"""What can stand in a GPU's row: each field with its width, how dearly it is kept, and how it is drawn."""
+"""Which fields a row has room for: each says how wide it is and how dearly it is kept."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import field
+
 from gputop import units
-from gputop.ui import draw
-from gputop.ui.draw import Run
-from gputop.ui.gpus.layout import Cell, Draw, Field
-from gputop.ui.gpus.models import short_name
-from gputop.ui.gpus.scene import GIB, Scene, load, memory, whole_gib
+from gputop.frozen_dataclass import frozen_dataclass
+from gputop.model import Gpu
+from gputop.ui.gpus.scene import GIB, Scene, load, memory, short_name, whole_gib
 from gputop.ui.gpus.state import State
-from gputop.ui.look import Token
+from gputop.ui.theme import Token
+from gputop.ui.widgets import drawing
+from gputop.ui.widgets.drawing import Run
+
+COMFORT = 50  # a field kept less dearly than this comes only where the others have their good width
+
+
+@frozen_dataclass(frozen=True, slots=True)
+class Cell:
+    """One field of one GPU, about to be drawn."""
+
+    gpu: Gpu
+    state: State
+    width: int
+    scene: Scene
+
+
+Draw = Callable[[Cell], list[Run]]
+
+
+@frozen_dataclass(frozen=True, kw_only=True)
+class Field:
+    """One thing in a row. It takes `good` cells where there is room, `least` where there is not, up to `most`."""
+
+    title: str
+    draw: Draw
+    keep: int  # the lowest goes first
+    least: int | Callable[[Scene], int]
+    good: int = 0
+    most: int = 0
+    gap: int = 2
+    right: bool = True
+    needs: str | None = None  # a metric that some GPU must offer
+    when: Callable[[Scene], bool] = field(default=lambda _: True)
+
+    def width(self, scene: Scene) -> int:
+        """The fewest cells it can be drawn in."""
+        return self.least if isinstance(self.least, int) else self.least(scene)
+
+
+Place = tuple[Field, int, int]  # field, column, cells
+
+
+def place(fields: Sequence[Field], scene: Scene, width: int) -> list[Place]:
+    """Which fields fit, where, and how wide: the least kept go first, the dearest kept grow first."""
+    chosen = [f for f in fields if f.when(scene) and (f.needs is None or scene.offered(f.needs))]
+    least = {id(f): f.width(scene) for f in chosen}
+
+    def total(comfortable: bool) -> int:
+        return sum(f.gap + max(least[id(f)], f.good if comfortable else 0) for f in chosen)
+
+    while chosen and total(comfortable=min(f.keep for f in chosen) < COMFORT) > width:
+        chosen.remove(min(chosen, key=lambda f: f.keep))
+    widths = {id(f): least[id(f)] for f in chosen}
+    spare = width - total(comfortable=False)
+    for goal in ("good", "most"):
+        for f in sorted(chosen, key=lambda f: -f.keep):
+            more = max(0, min(spare, getattr(f, goal) - widths[id(f)]))
+            widths[id(f)] += more
+            spare -= more
+    places, column = [], 0
+    for f in chosen:
+        column += f.gap
+        places.append((f, column, widths[id(f)]))
+        column += widths[id(f)]
+    return places
 
 
 def _tone(value: float | None, state: State, token: Token = "text") -> Token:
@@ -23,18 +89,18 @@ def _index(cell: Cell) -> list[Run]:
     if cell.gpu.parent_uuid:
         return [
             Run(f" {cell.scene.look.glyphs.last[0]}", "faint"),
-            Run(draw.fit(cell.gpu.index, cell.width - 2), token, marked, marked),
+            Run(drawing.fit(cell.gpu.index, cell.width - 2), token, marked, marked),
         ]
     plain = cell.width if all(each.parent_uuid is None for each in cell.scene.gpus) else 2
-    return [Run(draw.fit(cell.gpu.index, plain, right=True).ljust(cell.width), token, marked, marked)]
+    return [Run(drawing.fit(cell.gpu.index, plain, right=True).ljust(cell.width), token, marked, marked)]
 
 
 def _name(cell: Cell) -> list[Run]:
-    return [Run(draw.fit(short_name(cell.gpu.name), cell.width), "dim")]
+    return [Run(drawing.fit(short_name(cell.gpu.name), cell.width), "dim")]
 
 
 def _busy_bar(cell: Cell) -> list[Run]:
-    return draw.bar(cell.gpu.busy_percent, 100, cell.width, cell.scene.look, cell.state.shade("busy"))
+    return drawing.bar(cell.gpu.busy_percent, 100, cell.width, cell.scene.look, cell.state.shade("busy"))
 
 
 def _busy(cell: Cell) -> list[Run]:
@@ -47,14 +113,14 @@ def _busy_line(cell: Cell) -> list[Run]:
     values = cell.scene.past.values(cell.gpu.uuid, "busy_percent", cell.width)
     quiet = all(value is None or value < 1 for value in values)
     token: Token = "track" if quiet else cell.state.shade("busy")
-    return [Run(draw.sparkline(values, cell.width, 100, cell.scene.look), token)]
+    return [Run(drawing.sparkline(values, cell.width, 100, cell.scene.look), token)]
 
 
 def _vram_bar(cell: Cell) -> list[Run]:
     used, total = memory(cell.gpu, cell.scene.host)
     if cell.gpu.unified_memory and cell.gpu.vram_total_bytes is None:
-        return [Run(draw.fit("unified" if cell.width >= 7 else "host", cell.width), "dim")]
-    return draw.bar(used, total, cell.width, cell.scene.look, "dim" if cell.state.stale else "memory")
+        return [Run(drawing.fit("unified" if cell.width >= 7 else "host", cell.width), "dim")]
+    return drawing.bar(used, total, cell.width, cell.scene.look, "dim" if cell.state.stale else "memory")
 
 
 def _vram(cell: Cell) -> list[Run]:
@@ -63,7 +129,7 @@ def _vram(cell: Cell) -> list[Run]:
         return [Run(units.UNKNOWN, "dim")]
     return [
         Run(f"{used / GIB:.1f}", _tone(used, cell.state)),
-        Run(f"/{draw.fit(whole_gib(total), cell.scene.vram_digits, right=True).lstrip()}G", "dim"),
+        Run(f"/{drawing.fit(whole_gib(total), cell.scene.vram_digits, right=True).lstrip()}G", "dim"),
     ]
 
 
@@ -83,7 +149,7 @@ def _celsius(unit: str) -> Draw:
 
 
 def _power_bar(cell: Cell) -> list[Run]:
-    return draw.bar(cell.gpu.power_watts, cell.gpu.power_limit_watts, cell.width, cell.scene.look, "dim")
+    return drawing.bar(cell.gpu.power_watts, cell.gpu.power_limit_watts, cell.width, cell.scene.look, "dim")
 
 
 def _power(cell: Cell) -> list[Run]:

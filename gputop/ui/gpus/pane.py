@@ -12,16 +12,13 @@ from textual.strip import Strip
 
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Gpu
-from gputop.ui import draw
-from gputop.ui.draw import Line, Run
-from gputop.ui.gpus.card import CARD_LEAST, CARD_MOST, card
-from gputop.ui.gpus.fields import CELL, ROW, TINY
-from gputop.ui.gpus.layout import Cell, Field, Place, place
-from gputop.ui.gpus.models import with_instances
-from gputop.ui.gpus.scene import Scene
+from gputop.ui.gpus.cards import CARD_LEAST, CARD_MOST, TILE_LEAST, TILE_MOST, TILE_WIDTH, card, tile
+from gputop.ui.gpus.fields import CELL, ROW, TINY, Cell, Field, Place, place
+from gputop.ui.gpus.scene import Scene, with_instances
 from gputop.ui.gpus.state import Past, State
-from gputop.ui.gpus.tile import TILE_LEAST, TILE_MOST, TILE_WIDTH, tile
-from gputop.ui.look import Ground, Look
+from gputop.ui.theme import Ground, Look
+from gputop.ui.widgets import drawing
+from gputop.ui.widgets.drawing import Line, Run
 
 Density = Literal["card", "row", "cell", "tiny"]
 DENSITIES: tuple[Density, ...] = ("card", "row", "cell", "tiny")
@@ -183,7 +180,7 @@ def _side_by_side(scene: Scene, shown: Sequence[Gpu], places: Grid, width: int) 
     for y in range(max(map(len, drawn))):
         row = [part for tiles in drawn for part in (between, tiles[y])][1:]
         used = sum(part.cell_length for part in row)
-        strips.append(Strip.join([*row, draw.blank(max(0, width - used), scene.look)]))
+        strips.append(Strip.join([*row, drawing.blank(max(0, width - used), scene.look)]))
     return strips
 
 
@@ -212,10 +209,10 @@ def _titles(places: Sequence[Place], each: int, many: int, width: int, hidden: i
     for f, column, cells in places:
         title = f"last {cells} s" if f.title == "last" else f.title
         indent = max(0, cells - len(title)) if f.right else 0
-        titles.append((column + indent, [Run(title if f.right else draw.cut(title, cells), "dim")]))
+        titles.append((column + indent, [Run(title if f.right else drawing.cut(title, cells), "dim")]))
     more = f"  {hidden} more" if hidden else ""
     room = width - len(more) - (many - 1) * (each + _BETWEEN)
-    last = [(column, runs) for column, runs in titles if not more or column + draw.cells(runs) <= room]
+    last = [(column, runs) for column, runs in titles if not more or column + drawing.cells(runs) <= room]
     line = _joined([titles] * (many - 1) + [last], each, look)
     return line.to(width - len(more)).add(more).strip(width)
 
@@ -225,7 +222,7 @@ def _row(gpu: Gpu, places: Sequence[Place], scene: Scene) -> list[tuple[int, lis
     row = [(0, [Run(scene.look.glyphs.cursor, "busy", True)])] if gpu.uuid == scene.chosen else []
     for f, column, width in places:
         runs = f.draw(Cell(gpu, state, width, scene))
-        row.append((column + (max(0, width - draw.cells(runs)) if f.right else 0), runs))
+        row.append((column + (max(0, width - drawing.cells(runs)) if f.right else 0), runs))
     return row
 
 

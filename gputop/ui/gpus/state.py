@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Gpu, Identity
 from gputop.optional_sums import mean
-from gputop.ui.look import Token
+from gputop.ui.theme import Token
 from gputop.units import ago
 
 IDLE_BELOW = 1.0  # percent busy

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from gputop.ui.draw import Run
 from gputop.ui.keys.declared import Key
+from gputop.ui.widgets.drawing import Run
 
 Names = Mapping[str, str]  # by what it does, the key to show
 

@@ -78,7 +78,7 @@ class Acting(Board):
         """Ask which signal, for a process as it is in a frame. From here on its row does not matter."""
         from gputop.actions.signals import SIGNAL  # late
         from gputop.ui.signal import SignalDialog
-        from gputop.ui.signal.question import Question
+        from gputop.ui.signal.dialog import Question
 
         hold = held(frame, process, self.rights, others)
         choice, scope = self._proposed(hold, scope)

@@ -20,37 +20,37 @@ from gputop.proven import Proofs
 from gputop.source import Seekable
 from gputop.ui import program
 from gputop.ui.advice.alarm import Alarm, sequence
-from gputop.ui.advice.cleared import Clearing
+from gputop.ui.advice.finding_list import Sheet, host_leads
 from gputop.ui.advice.pages import PAGES
+from gputop.ui.advice.resolved import Clearing
 from gputop.ui.advice.scene import Scene
-from gputop.ui.advice.sheet import Sheet, host_leads
 from gputop.ui.advice.states import States, states
-from gputop.ui.aside import Aside
-from gputop.ui.draw import Line
-from gputop.ui.gpus.models import with_instances
+from gputop.ui.file_worker import Aside
 from gputop.ui.gpus.pane import Density
+from gputop.ui.gpus.scene import with_instances
 from gputop.ui.gpus.state import idle_for
 from gputop.ui.keys.declared import Key
 from gputop.ui.keys.held import at_once
 from gputop.ui.keys.hints import hint, names
 from gputop.ui.keys.remap import remapped
-from gputop.ui.look import Look, Token
 from gputop.ui.panes import empty
-from gputop.ui.panes.arrange import HEIGHT_FOR_PROCESSES, WIDTH_FOR_PROCESSES, Pane, Panes, Rect, arrange, small
-from gputop.ui.panes.keybar import SAY_S, KeyBar
-from gputop.ui.panes.lines import Lines
+from gputop.ui.panes.layout import HEIGHT_FOR_PROCESSES, WIDTH_FOR_PROCESSES, Pane, Panes, Rect, arrange, small
 from gputop.ui.panes.parts import Parts
-from gputop.ui.panes.prompt import Prompt
-from gputop.ui.profiling.errands import Errands
-from gputop.ui.profiling.line import ErrandLine
-from gputop.ui.profiling.line import height as errand_lines
+from gputop.ui.profiling.background_jobs import Errands
+from gputop.ui.profiling.status_line import ErrandLine
+from gputop.ui.profiling.status_line import height as errand_lines
+from gputop.ui.replay.bar import ReplayBar
+from gputop.ui.replay.player import Player
+from gputop.ui.replay.recorder import Tape
 from gputop.ui.table.row import Row
 from gputop.ui.table.tree import View
 from gputop.ui.table.widget import Table
-from gputop.ui.tape.player import Player
-from gputop.ui.tape.recorder import Tape
-from gputop.ui.tape.replaybar import ReplayBar
+from gputop.ui.theme import Look, Token
 from gputop.ui.then import Then
+from gputop.ui.widgets.drawing import Line
+from gputop.ui.widgets.key_bar import SAY_S, KeyBar
+from gputop.ui.widgets.prompt import Prompt
+from gputop.ui.widgets.strip_pane import Lines
 
 if TYPE_CHECKING:
     from gputop.diagnose.experiments import Together

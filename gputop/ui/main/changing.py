@@ -13,8 +13,8 @@ from gputop.config import Setting, Settings
 from gputop.safe.files import read_settings, write_settings
 from gputop.source import RECORDED
 from gputop.ui import theme
-from gputop.ui.look import Look
 from gputop.ui.main.board import CHOICES, Board
+from gputop.ui.theme import Look
 
 TAKEN = "a recording has the looks that were taken"
 _VIEW = ("sort", "reverse", "tree", "every_process", "columns")

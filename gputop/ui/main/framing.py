@@ -5,7 +5,7 @@ from __future__ import annotations
 from gputop.ui.keys.declared import Key
 from gputop.ui.keys.hints import hint
 from gputop.ui.main.board import Board
-from gputop.ui.panes.arrange import WIDTH_FOR_HOST, Pane
+from gputop.ui.panes.layout import WIDTH_FOR_HOST, Pane
 
 _NAMES: dict[Pane, str] = {"gpus": "GPUs", "host": "host", "processes": "processes", "advice": "advice"}
 

@@ -9,13 +9,13 @@ from textual import events, on
 
 from gputop.model import Gpu
 from gputop.monitor import Update
-from gputop.ui.gpus.models import with_instances
 from gputop.ui.gpus.pane import Grid, grid
+from gputop.ui.gpus.scene import with_instances
 from gputop.ui.keys.declared import Key
 from gputop.ui.keys.hints import hint
 from gputop.ui.main.advising import Advising
 from gputop.ui.main.seeking import Seeking
-from gputop.ui.panes.arrange import Panes, small
+from gputop.ui.panes.layout import Panes, small
 from gputop.ui.panes.parts import Parts
 from gputop.ui.table.row import Row
 from gputop.ui.table.widget import WHEEL

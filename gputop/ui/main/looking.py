@@ -40,7 +40,7 @@ class Looking(Gpus):
 
     def action_delay(self) -> None:
         """Another time between two looks."""
-        from gputop.ui.dialogs.questions import DelayDialog  # late
+        from gputop.ui.dialogs.dialog import DelayDialog  # late
 
         self.app.push_screen(DelayDialog(self.look, self.program.source.interval_s), self.program.pace)
 

@@ -37,7 +37,7 @@ class Measuring(Advising):
 
     def action_measure(self) -> None:
         """Show the command and ask; it is run in this terminal."""
-        from gputop.ui.dialogs.confirm import Confirm  # late
+        from gputop.ui.dialogs.dialog import Confirm  # late
 
         step = self.sheet.chosen.verify if self.sheet.chosen else None
         if step is None or step.command is None:

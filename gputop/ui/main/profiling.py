@@ -17,10 +17,8 @@ from gputop.ui.main.advising import Advising
 if TYPE_CHECKING:
     from gputop.profile.store import StoredProfile
     from gputop.safe.ptrace_access import Barred
-    from gputop.ui.profiling.asking import Answers, Asking
     from gputop.ui.profiling.dialog import Answer, ProfileDialog
-    from gputop.ui.profiling.past import Past
-    from gputop.ui.profiling.tools import Order, Tool, ToolId
+    from gputop.ui.profiling.tools import Answers, Asking, Order, Past, Tool, ToolId
 
 
 class Profiling(Acting, Advising):
@@ -75,9 +73,8 @@ class Profiling(Acting, Advising):
         What only leads ranks, as a launcher, stands for the first of them, and can be chosen in the dialog.
         """
         from gputop.actions.pyspy import STACK  # late
-        from gputop.ui.profiling.dialog import ProfileDialog
+        from gputop.ui.profiling.dialog import ProfileDialog, Question
         from gputop.ui.profiling.older import OlderDialog
-        from gputop.ui.profiling.question import Question
 
         chosen, app = process, self.app
         process, leads = (process, False) if others.processes else _rank(frame, process, whole=everybody)
@@ -133,7 +130,7 @@ class Profiling(Acting, Advising):
 
     def _rehearse(self, tool: ToolId, hold: Handles, processes: tuple[Process, ...], order: Order | None) -> None:
         """Open what is recorded."""
-        from gputop.ui.profiling.rehearsed import result  # late
+        from gputop.ui.profiling.recorded import result  # late
 
         source, program = self.program.source, self.program
         if not isinstance(source, Rehearsed):
@@ -147,7 +144,7 @@ class Profiling(Acting, Advising):
 
     @cached_property
     def _asking(self) -> Asking:
-        from gputop.ui.profiling.asking import Asking  # late
+        from gputop.ui.profiling.tools import Asking  # late
 
         return Asking()
 
@@ -157,7 +154,7 @@ class Profiling(Acting, Advising):
 
     def _recall(self, dialog: ProfileDialog, process: Process) -> None:
         """Find out aside what was taken of it before."""
-        from gputop.ui.profiling.past import past  # late
+        from gputop.ui.profiling.tools import past  # late
 
         found: list[Past] = []
 

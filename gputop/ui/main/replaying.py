@@ -11,11 +11,11 @@ from gputop.source import RECORDED
 from gputop.ui.keys.declared import Key
 from gputop.ui.main.board import Board
 from gputop.ui.main.changing import TAKEN
-from gputop.ui.panes.arrange import Panes
+from gputop.ui.panes.layout import Panes
 from gputop.ui.panes.parts import Parts
+from gputop.ui.replay.bar import ReplayBar
+from gputop.ui.replay.player import stands, why_not
 from gputop.ui.table.row import Row
-from gputop.ui.tape.player import stands, why_not
-from gputop.ui.tape.replaybar import ReplayBar
 
 
 class Replaying(Board):

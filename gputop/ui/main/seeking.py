@@ -9,13 +9,12 @@ from typing import Any, Literal
 from textual import events
 
 from gputop.labels import searched
-from gputop.ui.draw import Line
 from gputop.ui.keys.hints import hint
 from gputop.ui.main.board import Board
-from gputop.ui.panes.prompt import pointing
-from gputop.ui.table.compare import Wrong
-from gputop.ui.table.filter import HINT, parse, until
+from gputop.ui.table.filter import HINT, Wrong, parse, until
 from gputop.ui.table.row import Key, Row
+from gputop.ui.widgets.drawing import Line
+from gputop.ui.widgets.prompt import pointing
 
 NOWHERE = "nowhere"
 _IN_TEXT = re.compile(r"F\d+")  # where one types, other keys are text

@@ -36,7 +36,7 @@ class Sorting(Board):
 
     def action_order(self) -> None:
         """Sort by a letter."""
-        from gputop.ui.dialogs.questions import OrderDialog  # late
+        from gputop.ui.dialogs.dialog import OrderDialog  # late
 
         self.app.push_screen(OrderDialog(self.look), self._sort_by)
 

@@ -14,15 +14,15 @@ from gputop.actions.target import typed
 from gputop.diagnose import Finding
 from gputop.model import Process
 from gputop.safe.text import clean
-from gputop.ui.advice.sheet import commands
+from gputop.ui.advice.finding_list import commands
 from gputop.ui.keys import declared
 from gputop.ui.keys.declared import Key
 from gputop.ui.keys.hints import hint
 from gputop.ui.main.advising import Advising
 from gputop.ui.main.board import AROUND
 from gputop.ui.main.changing import Changing
-from gputop.ui.panes.lines import Lines
 from gputop.ui.table.row import Row, masked
+from gputop.ui.widgets.strip_pane import Lines
 
 if TYPE_CHECKING:
     from gputop.ui.dialogs.saving import Kind, Shot

@@ -14,12 +14,12 @@ from gputop import units
 from gputop.labels import amount
 from gputop.last_job import LastJob
 from gputop.model import Frame, Gpu, Note
-from gputop.ui import draw
-from gputop.ui.draw import Line, Run
 from gputop.ui.gpus.state import IDLE_BELOW
 from gputop.ui.keys.hints import Names, hint, pressed
-from gputop.ui.look import Look
 from gputop.ui.table.filter import Filter
+from gputop.ui.theme import Look
+from gputop.ui.widgets import drawing
+from gputop.ui.widgets.drawing import Line, Run
 
 _PARTS = re.compile(r"(`[^`]+`)")
 _NO_GPUS = Note(
@@ -40,7 +40,11 @@ def without_gpus(frame: Frame, width: int, look: Look) -> list[Strip]:
     notes = [_with_users(note, frame) if note.key == "mismatch" else note for note in notes]
     rows = [row for note in notes for row in said(note, width)]
     rows.append([Run("  Processes and host are shown below.", "dim")])
-    return [draw.blank(width, look), *(Line(look).runs(row).strip(width) for row in rows), draw.blank(width, look)]
+    return [
+        drawing.blank(width, look),
+        *(Line(look).runs(row).strip(width) for row in rows),
+        drawing.blank(width, look),
+    ]
 
 
 def _with_users(note: Note, frame: Frame) -> Note:
@@ -69,15 +73,15 @@ def no_gpu_process(
     else:
         text = "No training job, and no other process takes more than a core."
     said = (Line(look).add(f"  {part}") for part in wrap(text, width - 4))
-    strips = [draw.blank(width, look), *(line.strip(width) for line in said)]
+    strips = [drawing.blank(width, look), *(line.strip(width) for line in said)]
     if last_job:
         parts = wrap(_farewell(last_job), width - 6)  # a number is never cut
-        strips += [draw.blank(width, look), *(Line(look).add(f"    {part}", "dim").strip(width) for part in parts)]
+        strips += [drawing.blank(width, look), *(Line(look).add(f"    {part}", "dim").strip(width) for part in parts)]
     ways = [pressed(names, "everything", f"shows all {amount(hidden, 'process')}")] if hidden else []
     if records and gpus:
         ways.append(pressed(names, "record", "records, so that the next job is on file"))
     told = [Line(look).add("    ").runs(way).strip(width) for way in ways if way]
-    return [*strips, draw.blank(width, look), *told] if told else strips
+    return [*strips, drawing.blank(width, look), *told] if told else strips
 
 
 def _does(gpu: Gpu) -> str:
@@ -107,17 +111,17 @@ def nothing_matches(
     """What stands in the process pane while the filter hides all: who may have been meant, and the way back."""
     of = (f" of {user}" if user else "") + (f" on GPU {gpu.index}" if gpu else "")
     first = Line(look).add(f"  0 of {len(frame.processes)} processes{of} match  ", "text")
-    first.add(draw.cut(asked.text, max(1, width - first.cells - 1), look.glyphs.more), "bright", bold=True)
+    first.add(drawing.cut(asked.text, max(1, width - first.cells - 1), look.glyphs.more), "bright", bold=True)
     second = Line(look).add("    ")
     if nearest := asked.nearest(frame):
         kind, name, count = nearest
         second.add(f"nearest {kind}: ", "dim").add(name, "text").add(f" ({amount(count, 'process')}).    ", "dim")
     back = pressed(names, "back", "clears the filter")
     lines = [first, Line(look), second]
-    if second.cells + draw.cells(back) > width and nearest:
+    if second.cells + drawing.cells(back) > width and nearest:
         lines.append(Line(look).add("    "))
     lines[-1].runs(back)
-    return [draw.blank(width, look), *(line.strip(width) for line in lines)]
+    return [drawing.blank(width, look), *(line.strip(width) for line in lines)]
 
 
 def nothing_on(gpu: Gpu, user: str | None, width: int, look: Look, names: Names) -> list[Strip]:
@@ -128,7 +132,7 @@ def nothing_on(gpu: Gpu, user: str | None, width: int, look: Look, names: Names)
         first = f"GPU {gpu.index} is busy, yet the driver names no process on it."
     second = Line(look).add("    ").runs(pressed(names, "back", "shows all"))
     parts = (Line(look).add(f"  {part}").strip(width) for part in wrap(first, width - 4))
-    return [draw.blank(width, look), *parts, draw.blank(width, look), second.strip(width)]
+    return [drawing.blank(width, look), *parts, drawing.blank(width, look), second.strip(width)]
 
 
 def nothing_of(user: str, count: int, width: int, look: Look, names: Names) -> list[Strip]:
@@ -137,7 +141,7 @@ def nothing_of(user: str, count: int, width: int, look: Look, names: Names) -> l
     all_of = f"shows all {amount(count, 'process')} of {user}    "
     second = Line(look).add("    ").runs(pressed(names, "everything", all_of) if count else [])
     second.runs(pressed(names, "back", "shows everybody"))
-    return [draw.blank(width, look), first.strip(width), draw.blank(width, look), second.strip(width)]
+    return [drawing.blank(width, look), first.strip(width), drawing.blank(width, look), second.strip(width)]
 
 
 def _farewell(job: LastJob) -> str:
@@ -163,7 +167,7 @@ def note_line(frame: Frame, width: int, look: Look, names: Names) -> Strip | Non
         return None
     rest = f"{len(notes)} notes" if len(notes) > 1 else "more" if notes[0].help else ""
     more = hint(names, f"  {{}}: {rest}", "help") if rest else ""
-    line = Line(look).add(" ").add(draw.cut(notes[0].text, max(0, width - len(more) - 2)), "dim").add(more, "dim")
+    line = Line(look).add(" ").add(drawing.cut(notes[0].text, max(0, width - len(more) - 2)), "dim").add(more, "dim")
     return line.strip(width)
 
 
@@ -172,7 +176,7 @@ def said(note: Note, width: int) -> list[list[Run]]:
     width = min(width, _WIDEST)
     rows: list[list[Run]] = [[Run("  "), Run(line, "bright", True)] for line in wrap(note.text, width - 4)]
     labels = [_split(line)[0] for line in note.help]
-    aligned = max((draw.cells([Run(label)]) for label in labels), default=0)
+    aligned = max((drawing.cells([Run(label)]) for label in labels), default=0)
     rows.append([])
     for line in note.help:
         label, text = _split(line)
@@ -183,7 +187,7 @@ def said(note: Note, width: int) -> list[list[Run]]:
         else:
             parts = wrap(text, width - aligned - 8)
             rows += [
-                [Run(f"    {draw.fit(label if not number else '', aligned)}   ", "dim"), *_marked(part)]
+                [Run(f"    {drawing.fit(label if not number else '', aligned)}   ", "dim"), *_marked(part)]
                 for number, part in enumerate(parts)
             ]
     rows.append([])
@@ -208,7 +212,7 @@ def _marked(text: str) -> list[Run]:
 def _parted(word: str, width: int) -> list[str]:
     """A command that is too long for a line as its words, each in backticks of its own; anything else as it is."""
     _, command, rest = word.split("`") if word.startswith("`") and word.count("`") == 2 else ("", "", "")
-    if draw.cells(_marked(word)) <= width or " " not in command:
+    if drawing.cells(_marked(word)) <= width or " " not in command:
         return [word]
     parts = [f"`{part}`" for part in command.split()]
     return [*parts[:-1], parts[-1] + rest]
@@ -218,7 +222,7 @@ def wrap(text: str, width: int) -> list[str]:
     """Words in lines of at most `width` cells; a command in backticks stays whole where it can, and is never cut."""
     lines = [""]
     for word in (part for found in re.findall(r"`[^`]+`\S*|\S+", text) for part in _parted(found, width)):
-        if lines[-1] and draw.cells([*_marked(lines[-1]), *_marked(word)]) + 1 > width:
+        if lines[-1] and drawing.cells([*_marked(lines[-1]), *_marked(word)]) + 1 > width:
             lines.append("")
-        lines[-1] = f"{lines[-1]} {word}" if lines[-1] else draw.cut(word, max(1, width))
+        lines[-1] = f"{lines[-1]} {word}" if lines[-1] else drawing.cut(word, max(1, width))
     return lines

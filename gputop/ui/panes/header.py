@@ -12,11 +12,10 @@ from gputop import severity, units
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Host, Pressure
 from gputop.severity import Levels
-from gputop.ui import draw
-from gputop.ui.draw import Line, Run
-from gputop.ui.gpus.models import inventory
-from gputop.ui.gpus.scene import GIB
-from gputop.ui.look import Look
+from gputop.ui.gpus.scene import GIB, inventory
+from gputop.ui.theme import Look
+from gputop.ui.widgets import drawing
+from gputop.ui.widgets.drawing import Line, Run
 
 HOSTNAME_CELLS = 24
 ROOMY = 100  # narrower, pieces stand closer and GPU names are shorter
@@ -56,20 +55,20 @@ def trail(hostname: str, names: Sequence[str], right: list[Piece], width: int, l
     pieces: list[Piece] = [(20 + place, [Run("> ", "dim"), Run(name, "text")]) for place, name in enumerate(names)]
     pieces[-1] = (99, [Run("> ", "dim"), Run(names[-1], "bright", True)])
     if hostname:
-        pieces.insert(0, (19, [Run(draw.cut(hostname, HOSTNAME_CELLS), "bright", True)]))
+        pieces.insert(0, (19, [Run(drawing.cut(hostname, HOSTNAME_CELLS), "bright", True)]))
     return _joined(pieces, right, width, look)
 
 
 def _joined(left: list[Piece], right: list[Piece], width: int, look: Look) -> Strip:
     """What fits of both sides, the least important left out first."""
     gap = 2 if width >= ROOMY else 1
-    while len(left) + len(right) > 1 and 9 + sum(gap + draw.cells(runs) for _, runs in (*left, *right)) > width:
+    while len(left) + len(right) > 1 and 9 + sum(gap + drawing.cells(runs) for _, runs in (*left, *right)) > width:
         weakest = min([*left, *right], key=lambda piece: piece[0])
         (left if weakest in left else right).remove(weakest)
     line = Line(look, on="raised").add(" gputop ", "busy", bold=True, reverse=True)
     for _, runs in left:
         line.add(" " * gap).runs(runs)
-    line.to(width - 1 - sum(gap + draw.cells(runs) for _, runs in right))
+    line.to(width - 1 - sum(gap + drawing.cells(runs) for _, runs in right))
     for _, runs in right:
         line.add(" " * gap).runs(runs)
     return line.strip(width)
@@ -77,9 +76,9 @@ def _joined(left: list[Piece], right: list[Piece], width: int, look: Look) -> St
 
 def _left(frame: Frame, width: int, look: Look) -> list[Piece]:
     host = frame.host
-    pieces: list[Piece] = [(95, [Run(draw.cut(frame.hostname, HOSTNAME_CELLS), "bright", True)])]
+    pieces: list[Piece] = [(95, [Run(drawing.cut(frame.hostname, HOSTNAME_CELLS), "bright", True)])]
     if frame.gpus:
-        pieces.append((90, [Run(draw.cut(inventory(frame.gpus, memory=width >= ROOMY), 40), "dim")]))
+        pieces.append((90, [Run(drawing.cut(inventory(frame.gpus, memory=width >= ROOMY), 40), "dim")]))
     if host.driver_version:
         pieces.append((10, _said("driver", host.driver_version)))
     if host.cuda_version:
@@ -107,7 +106,7 @@ def fresh(frame: Frame, status: Status, look: Look) -> list[Piece]:
     if frame.late_s > max(1.0, status.interval_s / 2):
         pieces.append((85, [Run(f"collected {frame.late_s:.0f} s late", "warn")]))
     if slow := frame.note("slow"):
-        pieces.append((86, [Run(draw.cut(slow.text.partition(":")[0], 32), "warn")]))
+        pieces.append((86, [Run(drawing.cut(slow.text.partition(":")[0], 32), "warn")]))
     if status.taped:
         pieces.append((91, _taped(status.taped, look)))
     if status.readonly:
@@ -121,7 +120,7 @@ def fresh(frame: Frame, status: Status, look: Look) -> list[Piece]:
         pieces.append((94, [Run(" REPLAY ", "memory", True, True), *stands]))
         pieces.append((88, [Run(time.strftime("%Y-%m-%d", time.localtime(frame.wall_s)), "dim")]))
     else:
-        pieces.append((80, [Run(f"{draw.cut(status.label, 24)} {_seconds(status.interval_s)}s", "dim")]))
+        pieces.append((80, [Run(f"{drawing.cut(status.label, 24)} {_seconds(status.interval_s)}s", "dim")]))
     pieces.append((92, [Run(clock, "bright")]))
     return pieces
 
@@ -146,7 +145,7 @@ def _said(label: str, value: str, *, known: bool = True) -> list[Run]:
 def _alarmed(runs: list[Run], value: float | None, levels: Levels, look: Look) -> list[Run]:
     """A label and its value, the value with a sign and a colour where the machine is short of it."""
     label, said, *rest = runs
-    return [label, *draw.alarmed(said.text, value, levels, look, said.token), *rest]
+    return [label, *drawing.alarmed(said.text, value, levels, look, said.token), *rest]
 
 
 def _memory(host: Host) -> list[Run]:

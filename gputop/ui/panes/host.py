@@ -1,9 +1,10 @@
-"""The host column of a wide screen: processors, memory, storage, networks, and what waits for them."""
+"""The host: a column on a wide screen, a few lines across a narrow one. CPUs, memory, storage, networks over time."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from textual.strip import Strip
 
@@ -11,10 +12,121 @@ from gputop import severity, units
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Host, Mount, Network, Pressure
 from gputop.severity import Levels
-from gputop.ui import draw
-from gputop.ui.draw import Line, Run
+from gputop.ui.gpus.scene import GIB
 from gputop.ui.gpus.state import Past
-from gputop.ui.look import Look
+from gputop.ui.theme import Look, Token
+from gputop.ui.widgets import drawing
+from gputop.ui.widgets.drawing import Chart, Line, Run, beside, most, room, span
+
+USAGE_LEAST, USAGE_TELLING, USAGE_GOOD, USAGE_MOST = 3, 5, 7, 9  # lines: the rule, titles, and a chart in the others
+_EACH = 27  # cells of a chart, at least
+_TITLE = 12  # cells of the rule beside what stands at its right
+_DISK_LEAST, _NETWORK_LEAST = 1e8, 1e7  # the lowest top of an axis, in bytes per second
+
+
+def usage(frame: Frame, past: Past, width: int, height: int, look: Look) -> list[Strip]:
+    """A rule with what the machine waits for, and as many charts as stand side by side."""
+    if width < 4 or height <= 0:
+        return []
+    count = max(1, min(4, width // _EACH))
+    cells = room(width, count)
+    charts = [_said_whole(chart, cells) for chart in _chosen_lines([*_charts(frame, past, cells, look)], frame, count)]
+    waits = _waits_line(frame, look)
+    shown = [Run(f"{span(charts[0].values)}  ", "dim")] if charts else []
+    shown = shown if drawing.cells([*shown, *waits]) + _TITLE <= width else []
+    top = drawing.rule("host", width, look, right=[*shown, *waits])
+    return [top, *beside(charts, width, height - 2, look)][:height]
+
+
+def _chosen_lines(charts: list[Chart], frame: Frame, count: int) -> list[Chart]:
+    """So many of them: what the machine is short of before what it has enough of."""
+    host = frame.host
+    io_waits = severity.level(_some(host.io_pressure), severity.PRESSURE)
+    io_waits = io_waits or severity.level(host.iowait_percent, severity.IO_WAIT)
+    short = [bool(io_waits) if chart.title == "disk" else chart.tone != "bright" for chart in charts]
+    first = sorted(range(len(charts)), key=lambda place: not short[place])[:count]
+    return [charts[place] for place in sorted(first)]
+
+
+def _said_whole(chart: Chart, cells: int) -> Chart:
+    """What is said of it in whole, or not at all: half an axis is none."""
+    fits = len(f"{chart.title}  {chart.value}  {chart.said}") <= cells
+    return chart if fits else replace(chart, said="")
+
+
+def _charts(frame: Frame, past: Past, seconds: int, look: Look) -> Iterator[Chart]:
+    """The most telling first."""
+    host = frame.host
+
+    def values(metric: str) -> list[float | None]:
+        return list(past.values("host", metric, max(1, seconds)))
+
+    cores = f"{host.cpus_total} cores" if host.cpus_total else ""
+    value, tone = _toned(f"{units.percent(host.cpu_percent)}%", host.cpu_percent, severity.CPU, look)
+    yield Chart("cpu", cores, values("cpu_percent"), 100, _shade(tone, "busy area"), value, tone)
+    used, total = host.memory_used_bytes, host.memory_total_bytes
+    share = severity.share_percent(used, total)
+    said = units.UNKNOWN if used is None or not total else f"{used / GIB:.1f}/{total / GIB:.0f}G"
+    value, tone = _toned(said, share, severity.MEMORY, look)
+    shade = _shade(tone, "memory area")
+    yield Chart("mem", f"{units.percent(share)}%", values("memory_used_bytes"), total or 0.0, shade, value, tone)
+    for title, signs, metrics, least in (
+        ("disk", ("r", "w"), ("read_bytes_per_s", "write_bytes_per_s"), _DISK_LEAST),
+        ("net", ("in ", "out "), ("receive_bytes_per_s", "send_bytes_per_s"), _NETWORK_LEAST),
+    ):
+        rates = [_higher(pair) for pair in zip(*map(values, metrics), strict=True)]
+        axis = drawing.ceiling(most(rates), least)
+        value = " ".join(f"{sign}{units.rate(getattr(host, name))}" for sign, name in zip(signs, metrics, strict=True))
+        value, tone = _toned(value, _port_percent(host) if title == "net" else None, severity.PORT, look)
+        yield Chart(title, f"of {units.rate(axis)}/s", rates, axis, _shade(tone, "busy area"), value, tone)
+
+
+def _port_percent(host: Host) -> float | None:
+    """How much of its speed the busiest port is used, in the busier direction."""
+    shares = (
+        severity.share_percent(_higher((port.receive_bytes_per_s, port.send_bytes_per_s)), port.speed_bytes_per_s)
+        for port in host.networks
+        if port.speed_bytes_per_s
+    )
+    return _higher(tuple(shares))
+
+
+def _higher(pair: tuple[float | None, ...]) -> float | None:
+    """The busier of two directions."""
+    return max((value for value in pair if value is not None), default=None)
+
+
+def _shade(tone: Token, usual: Token) -> Token:
+    """The area below a value that is short: what is wrong is not drawn as what is well."""
+    return "warn area" if tone == "warn" else "crit area" if tone == "crit" else usual
+
+
+def _toned(text: str, value: float | None, levels: Levels, look: Look) -> tuple[str, Token]:
+    (run,) = drawing.alarmed(text, value, levels, look, "bright")
+    return run.text, run.token
+
+
+def _waits_line(frame: Frame, look: Look) -> list[Run]:
+    """`psi cpu 0 io 12 · load 3.1`: what is waited for, and how much is in line."""
+    host = frame.host
+    runs: list[Run] = []
+    for name, pressure in (("cpu", host.cpu_pressure), ("io", host.io_pressure), ("mem", host.memory_pressure)):
+        some = _some(pressure)
+        runs += [Run(f"{name} ", "dim"), *drawing.alarmed(units.percent(some), some, severity.PRESSURE, look, "text")]
+        runs.append(Run(" "))
+    stalled = [Run("psi ", "dim"), *runs] if any(map(_some, (host.cpu_pressure, host.io_pressure))) else []
+    waits = drawing.alarmed(
+        f"{units.percent(host.iowait_percent)}%", host.iowait_percent, severity.IO_WAIT, look, "text"
+    )
+    stalled += [Run(" iowait ", "dim"), *waits] if host.iowait_percent is not None else []
+    if host.load:
+        stalled += [Run("  load ", "dim"), Run(f"{host.load[0]:.1f}"), Run(f"/{host.cpus_total or '?'}", "dim")]
+    return stalled
+
+
+def _some(pressure: Pressure | None) -> float | None:
+    return pressure.some_percent if pressure else None
+
 
 _LABEL, _NAME, _EXTRA = 6, 16, 6
 _LEAST_LINE, _MOST_LINE = 8, 40  # cells of a sparkline
@@ -42,7 +154,7 @@ class Column:
         both = [self.past.values(key, metric, width) for metric in metrics]
         values = [max((v for v in pair if v is not None), default=None) for pair in zip(*both, strict=True)]
         most = max((v for v in values if v is not None), default=0.0)
-        line = draw.sparkline(values, width, draw.ceiling(most, least), self.look)
+        line = drawing.sparkline(values, width, drawing.ceiling(most, least), self.look)
         return [Run("  "), Run(line, "busy area" if most >= 1024 else "track")]
 
 
@@ -61,7 +173,7 @@ def host(frame: Frame, past: Past, width: int, height: int, look: Look) -> list[
         return []
     border = look.glyphs.column
     rows = _chosen(Column(frame.host, past, look, width - 3), height - 1)
-    title = Strip([look.ink(border, "faint"), *draw.rule("host", width - 1, look)], width)
+    title = Strip([look.ink(border, "faint"), *drawing.rule("host", width - 1, look)], width)
     return [title, *(Line(look).add(f"{border} ", "faint").runs(row).strip(width) for row in rows)]
 
 
@@ -83,7 +195,7 @@ def _chosen(column: Column, height: int) -> list[Row]:
 
 
 def _label(text: str) -> Run:
-    return Run(draw.fit(text, _LABEL), "dim")
+    return Run(drawing.fit(text, _LABEL), "dim")
 
 
 def _value(text: str, width: int = 0) -> Run:
@@ -100,7 +212,7 @@ def _said(label: str, text: str) -> Row:
 
 def _waits(label: str, percent: float | None, levels: Levels, look: Look) -> Row:
     said = _value(_percent(percent))
-    return [Run(f"  {label} ", "dim"), *draw.alarmed(said.text, percent, levels, look, said.token)]
+    return [Run(f"  {label} ", "dim"), *drawing.alarmed(said.text, percent, levels, look, said.token)]
 
 
 def _bar_width(column: Column) -> int:
@@ -110,11 +222,11 @@ def _bar_width(column: Column) -> int:
 def _cpu(column: Column) -> list[Row]:
     host = column.host
     full = severity.level(host.cpu_percent, severity.CPU)
-    bar = draw.bar(host.cpu_percent, 100, _bar_width(column), column.look, full or "busy")
+    bar = drawing.bar(host.cpu_percent, 100, _bar_width(column), column.look, full or "busy")
     cores = f"{host.cpus_total or units.UNKNOWN} cores"
     if host.cpus_allowed is not None and host.cpus_allowed < (host.cpus_total or math.inf) - 0.5:
         cores = f"{host.cpus_allowed:g} of {cores}"
-    cpu = draw.alarmed(f"{_percent(host.cpu_percent):>5}", host.cpu_percent, severity.CPU, column.look, "bright")
+    cpu = drawing.alarmed(f"{_percent(host.cpu_percent):>5}", host.cpu_percent, severity.CPU, column.look, "bright")
     row = [_label("cpu"), *bar, *cpu, Run(f"  {cores}", "dim")]
     row += _waits("iowait", host.iowait_percent, severity.IO_WAIT, column.look)
     steals = (host.steal_percent or 0) >= 1
@@ -123,14 +235,14 @@ def _cpu(column: Column) -> list[Row]:
 
 def _cpu_chart(column: Column, height: int) -> list[Row]:
     values = column.past.values("host", "cpu_percent", max(1, column.width))
-    return [[Run(row, "busy area")] for row in draw.chart(values, column.width, height, 100, column.look)]
+    return [[Run(row, "busy area")] for row in drawing.chart_lines(values, column.width, height, 100, column.look)]
 
 
 def _cores(column: Column) -> list[Row]:
     cores, width = column.host.cpu_cores_percent, column.width - _LABEL
     if len(cores) < 2 or width < _LEAST_LINE or len(cores) > 4 * width:
         return []
-    line = "".join(draw.level(value, 100, column.look.glyphs.levels) for value in cores)
+    line = "".join(drawing.level(value, 100, column.look.glyphs.levels) for value in cores)
     each = -(-len(line) // -(-len(line) // width))
     rows = [line[start : start + each] for start in range(0, len(line), each)]
     return [[_label("" if number else "cores"), Run(row, "busy area")] for number, row in enumerate(rows)]
@@ -140,8 +252,8 @@ def _memory(column: Column) -> list[Row]:
     host = column.host
     used, total = host.memory_used_bytes, host.memory_total_bytes
     share = severity.share_percent(used, total)
-    bar = draw.bar(used, total, _bar_width(column), column.look, severity.level(share, severity.MEMORY) or "memory")
-    said = draw.alarmed(f"{_percent(share):>5}", share, severity.MEMORY, column.look, "bright")
+    bar = drawing.bar(used, total, _bar_width(column), column.look, severity.level(share, severity.MEMORY) or "memory")
+    said = drawing.alarmed(f"{_percent(share):>5}", share, severity.MEMORY, column.look, "bright")
     row = [_label("mem"), *bar, *said, Run("  "), _value(units.size(used))]
     return [[*row, Run(f"/{units.size(total)}", "dim"), *_said("cache", units.size(host.memory_cached_bytes))]]
 
@@ -176,7 +288,7 @@ def _swap(column: Column) -> list[Row]:
 
 
 def _flow(label: str, name: str, extra: str, first: tuple[str, float | None], second: tuple[str, float | None]) -> Row:
-    row = [_label(label), Run(draw.fit(name, _NAME)), Run(extra.rjust(_EXTRA), "dim")]
+    row = [_label(label), Run(drawing.fit(name, _NAME)), Run(extra.rjust(_EXTRA), "dim")]
     for sign, rate in (first, second):
         row += [Run(sign.rjust(5), "dim"), _value(units.rate(rate), 6)]
     return row
@@ -188,12 +300,12 @@ def _storage(column: Column) -> list[Row]:
         row = _flow(
             "nfs", mount.path, _wait(mount), ("r", mount.read_bytes_per_s), ("w", mount.write_bytes_per_s)
         )  # fmt: skip
-        rows.append([*row, *column.traffic(f"mount {mount.path}", _READ_WRITE, draw.cells(row), 1e8)])
+        rows.append([*row, *column.traffic(f"mount {mount.path}", _READ_WRITE, drawing.cells(row), 1e8)])
     busiest = sorted(column.host.disks, key=lambda d: (d.read_bytes_per_s or 0) + (d.write_bytes_per_s or 0))
     for disk in [disk for disk in column.host.disks if disk in busiest[-_MOST_ROWS:]]:
         busy = "" if disk.busy_percent is None else _percent(disk.busy_percent)
         row = _flow("disk", disk.name, busy, ("r", disk.read_bytes_per_s), ("w", disk.write_bytes_per_s))
-        rows.append([*row, *column.traffic(f"disk {disk.name}", _READ_WRITE, draw.cells(row), 1e8)])
+        rows.append([*row, *column.traffic(f"disk {disk.name}", _READ_WRITE, drawing.cells(row), 1e8)])
     return rows
 
 
@@ -206,7 +318,7 @@ def _space(column: Column) -> list[Row]:
     for mount in column.host.mounts[:_MOST_ROWS]:
         row = [
             _label("" if rows else "free"),
-            Run(draw.fit(mount.path, _NAME)),
+            Run(drawing.fit(mount.path, _NAME)),
             Run(mount.file_system.rjust(_EXTRA), "dim"),
         ]
         row += [
@@ -215,8 +327,8 @@ def _space(column: Column) -> list[Row]:
             Run(f" of {units.size(mount.total_bytes):>5}  ", "dim"),
         ]
         if mount.total_bytes and mount.free_bytes is not None:
-            width = max(0, min(10, column.width - draw.cells(row)))
-            row += draw.bar(mount.total_bytes - mount.free_bytes, mount.total_bytes, width, column.look, "memory")
+            width = max(0, min(10, column.width - drawing.cells(row)))
+            row += drawing.bar(mount.total_bytes - mount.free_bytes, mount.total_bytes, width, column.look, "memory")
         rows.append(row)
     return rows
 
@@ -240,7 +352,7 @@ def _quiet(bytes_per_s: float | None) -> bool:
 def _port(column: Column, label: str, port: Network) -> Row:
     speed = f"{port.speed_bytes_per_s * 8 / 1e9:.0f}Gb" if port.speed_bytes_per_s else ""
     row = _flow(label, port.name, speed, ("in", port.receive_bytes_per_s), ("out", port.send_bytes_per_s))
-    return [*row, *column.traffic(f"net {port.name}", _IN_OUT, draw.cells(row), 1e7)]
+    return [*row, *column.traffic(f"net {port.name}", _IN_OUT, drawing.cells(row), 1e7)]
 
 
 def _pressure(column: Column) -> list[Row]:
@@ -250,7 +362,7 @@ def _pressure(column: Column) -> list[Row]:
     for name, pressure in named:
         value = _value(_stalled(pressure))
         some = pressure.some_percent if pressure else None
-        stalled = draw.alarmed(value.text, some, severity.PRESSURE, column.look, value.token)
+        stalled = drawing.alarmed(value.text, some, severity.PRESSURE, column.look, value.token)
         row += [Run(f"{name} ", "dim"), *stalled, Run("   ", "dim")]
     return [[*row, Run("% of time stalled", "dim")]]
 

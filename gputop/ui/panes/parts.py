@@ -8,22 +8,21 @@ from textual.strip import Strip
 
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame
-from gputop.ui import draw
 from gputop.ui.advice.pages import Page, expanded
 from gputop.ui.advice.pane import advice
 from gputop.ui.advice.scene import Scene
 from gputop.ui.advice.states import States
-from gputop.ui.draw import Line
 from gputop.ui.gpus.pane import Density, gpus
 from gputop.ui.gpus.state import Past
-from gputop.ui.look import Look
 from gputop.ui.panes import empty
-from gputop.ui.panes.arrange import HEIGHT_FOR_PROCESSES, WIDTH_FOR_PROCESSES, Rect
 from gputop.ui.panes.header import Status, header
-from gputop.ui.panes.host import host
+from gputop.ui.panes.host import host, usage
+from gputop.ui.panes.layout import HEIGHT_FOR_PROCESSES, WIDTH_FOR_PROCESSES, Rect
 from gputop.ui.panes.preview import preview
-from gputop.ui.panes.usage import usage
 from gputop.ui.table.row import Row
+from gputop.ui.theme import Look
+from gputop.ui.widgets import drawing
+from gputop.ui.widgets.drawing import Line
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +85,7 @@ class Parts:
             return advice(self.scene, rect.width, rect.height)
         border = self.look.ink(self.look.glyphs.column, "faint")
         strips = [*advice(self.scene, rect.width - 1, rect.height)]
-        strips += [draw.blank(rect.width - 1, self.look)] * (rect.height - len(strips))
+        strips += [drawing.blank(rect.width - 1, self.look)] * (rect.height - len(strips))
         return [Strip([border, *strip], rect.width) for strip in strips]
 
     def _notice(self, rect: Rect) -> Sequence[Strip]:

@@ -13,8 +13,8 @@ from textual.geometry import Region
 from textual.strip import Strip
 
 from gputop.safe.text import redact
-from gputop.ui import draw
-from gputop.ui.look import Look
+from gputop.ui.theme import Look
+from gputop.ui.widgets import drawing
 
 # a picture that is opened must not ask anybody for its letters
 _FONTS = re.compile(r',\s*url\("https:[^")]*"\) format\("\w+"\)')
@@ -22,7 +22,7 @@ _FONTS = re.compile(r',\s*url\("https:[^")]*"\) format\("\w+"\)')
 
 def composed(width: int, height: int, panes: Iterable[tuple[Region, Sequence[Strip]]], look: Look) -> list[Strip]:
     """Panes that do not overlap as lines of the whole screen, each masked, whatever its pane has masked already."""
-    blank = draw.blank(width, look)
+    blank = drawing.blank(width, look)
     lines = [blank] * height
     for region, strips in panes:
         for y, strip in zip(range(region.y, min(region.bottom, height)), strips, strict=False):

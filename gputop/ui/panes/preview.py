@@ -10,12 +10,11 @@ from gputop import labels, units
 from gputop.model import Frame, Process
 from gputop.optional_sums import added, mean
 from gputop.process_totals import Figures
-from gputop.ui import draw
-from gputop.ui.charts import Chart, beside, most, room
-from gputop.ui.draw import Line
 from gputop.ui.gpus.state import Past
-from gputop.ui.look import Look
 from gputop.ui.table.row import Row
+from gputop.ui.theme import Look
+from gputop.ui.widgets import drawing
+from gputop.ui.widgets.drawing import Chart, Line, beside, most, room
 
 _AROUND = 7  # lines that are not chart: the rule, titles, a blank, the command, three of facts
 _MOST = 256  # processes whose past is summed up
@@ -26,14 +25,14 @@ Fact = tuple[str, str]
 def preview(row: Row | None, frame: Frame, past: Past, width: int, height: int, look: Look) -> list[Strip]:
     """The pane in at most `height` lines."""
     if row is None:
-        return [draw.rule("selected", width, look), Line(look).add("  nothing is selected", "dim").strip(width)][
+        return [drawing.rule("selected", width, look), Line(look).add("  nothing is selected", "dim").strip(width)][
             :height
         ]
-    strips = [draw.rule(f"selected: {_title(row)}", width, look, right=_job(row, frame))]
+    strips = [drawing.rule(f"selected: {_title(row)}", width, look, right=_job(row, frame))]
     if height > _AROUND:
         strips += beside(_charts(row, frame, past, width), width, height - _AROUND, look)
-    strips.append(draw.blank(width, look))
-    command = Line(look).add(" runs ", "dim").add(draw.cut(row.text, max(0, width - 8), look.glyphs.more), "text")
+    strips.append(drawing.blank(width, look))
+    command = Line(look).add(" runs ", "dim").add(drawing.cut(row.text, max(0, width - 8), look.glyphs.more), "text")
     strips.append(command.strip(width))
     figures = row.figures if row.figures.count else row.sums
     for facts in (_work(row, figures), _memory(figures), _threads(row.process, look)):
@@ -70,10 +69,10 @@ def _charts(row: Row, frame: Frame, past: Past, width: int) -> list[Chart]:
         said = f"now {units.percent(busy[-1])}  avg {units.percent(mean(busy))}"
         charts.append(Chart(f"GPU {_indexes(uuids, frame)} busy %", said, busy, 100, "busy area"))
     cpu, read = together("cpu_percent"), together("read_bytes_per_s")
-    top = draw.ceiling(most(cpu), 100.0)
+    top = drawing.ceiling(most(cpu), 100.0)
     charts.append(Chart("cpu %", f"now {units.percent(cpu[-1])}  axis {top:.0f}, 100 is a core", cpu, top, "busy area"))
     said = f"now {units.rate(read[-1])}/s  peak {units.rate(most(read))}/s"
-    charts.append(Chart("read", said, read, draw.ceiling(most(read), 1e6), "busy area"))
+    charts.append(Chart("read", said, read, drawing.ceiling(most(read), 1e6), "busy area"))
     return charts
 
 

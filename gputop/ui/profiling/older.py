@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from gputop.profile.store import StoredProfile
-from gputop.ui import draw
-from gputop.ui.dialogs.choosing import ListDialog
-from gputop.ui.draw import Line
-from gputop.ui.look import Look
-from gputop.ui.profiling.past import Past
+from gputop.ui.dialogs.choices import ListDialog
+from gputop.ui.profiling.tools import Past
+from gputop.ui.theme import Look
+from gputop.ui.widgets import drawing
+from gputop.ui.widgets.drawing import Line
 
 
 class OlderDialog(ListDialog[StoredProfile]):
@@ -30,7 +30,7 @@ class OlderDialog(ListDialog[StoredProfile]):
         """When, of what, how."""
         one = self._past.older[place]
         own = place < len(self._past.own)
-        text = draw.fit(one.title, self.width - 4, more=self.look.glyphs.more)
+        text = drawing.fit(one.title, self.width - 4, more=self.look.glyphs.more)
         return line.add("  ").add(text, "bright" if place == self.at else "text" if own else "dim")
 
     def take(self, place: int) -> None:

@@ -12,9 +12,9 @@ from gputop.monitor import Monitor
 from gputop.profile.dump import look
 from gputop.profile.store import StoredProfile
 from gputop.ui.keys.declared import Key
-from gputop.ui.look import Look
 from gputop.ui.result import screen_of
 from gputop.ui.result.program import Program
+from gputop.ui.theme import Look
 
 Opens = StackResult | ProfileResult | Traced | StoredProfile
 

@@ -1,17 +1,64 @@
-"""What can be seen inside a process from the screen: by which tool, with which options, and what those mean to it."""
+"""What can be seen inside a process from the screen: by which tool, with which options, and what was taken before."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from threading import Event, Lock, Thread
 from typing import Any, Literal
 
 from gputop import labels
 from gputop.actions import Action, Handles, Rights, Scope, torch_trace
 from gputop.actions.pyspy import PROFILE, STACK, Asked, Sampling
+from gputop.actions.pyspy.cost import remembered
 from gputop.actions.pyspy.record import threads
+from gputop.actions.target import command
 from gputop.frozen_dataclass import frozen_dataclass
-from gputop.model import Process, Role
+from gputop.model import Identity, Process, Role
+from gputop.profile import store
+from gputop.profile.store import StoredProfile
+from gputop.safe.files import Refused, homely
 from gputop.safe.ptrace_access import Barred
+
+
+@frozen_dataclass(frozen=True, slots=True)
+class Past:
+    """Those of the process itself and of the same command line, the newest first, and where all of them lie."""
+
+    own: tuple[StoredProfile, ...] = ()
+    others: tuple[StoredProfile, ...] = ()
+    place: str = ""  # as a person writes it; empty where nothing can be kept
+
+    @property
+    def older(self) -> tuple[StoredProfile, ...]:
+        """All of them, its own first."""
+        return (*self.own, *self.others)
+
+    def cost(self, *, trace: bool) -> str:
+        """What the newest of its kind cost this very process; empty where that was not measured."""
+        return next(_costs(self.own, trace), "")
+
+
+def past(process: Process) -> Past:
+    """Look for them: reads a file each, so not on the screen's time."""
+    try:
+        place = homely(store.place())
+        own = store.history(process.pid, process.started_ticks)
+        alike = store.alike(command(process))
+    except Refused:
+        return Past()
+    names = {each.name for each in own}
+    return Past(tuple(own), tuple(each for each in alike if each.name not in names), place)
+
+
+def _costs(own: tuple[StoredProfile, ...], trace: bool) -> Iterator[str]:
+    for each in own:
+        cost, stop_ms = remembered(each.meta.get("cost")), each.meta.get("stop_ms")
+        if not trace and cost is not None:
+            yield cost.text
+        elif trace and isinstance(stop_ms, (int, float)) and 0 < stop_ms < 1e6:
+            yield f"it stood still for {stop_ms:.0f} ms at the end"
+
 
 ToolId = Literal["profile", "stack", "trace"]  # as the keys that ask for it
 Order = Sampling | Asked | torch_trace.Order
@@ -167,3 +214,65 @@ TOOLS: tuple[Tool, ...] = (
     ),
 )
 BY_ID = {tool.id: tool for tool in TOOLS}
+
+
+PATIENCE_S = 0.2  # as a rule it is a millisecond; nobody sees a screen that waits for so long
+ASKING = Barred("it has not answered yet: a process that waits for a file server answers when that does")
+
+Answers = dict[ToolId, Barred | None]
+Tell = Callable[[ToolId, Barred | None], object]
+
+
+class Asking:
+    """Asks in threads; never the same of a process twice at a time, or each time would cost a thread for good."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[tuple[Identity, ToolId], list[Tell]] = {}
+        self._lock = Lock()
+
+    def ask(self, hold: Handles, rights: Rights, tell: Tell) -> Answers:
+        """Why each tool cannot be used on it. What is not known at once is ASKING; `tell` gets it, from a thread."""
+        answers: Answers = {tool.id: ASKING for tool in TOOLS}
+        done, returned = Event(), False
+
+        def given(id: ToolId, barred: Barred | None) -> None:
+            with self._lock:
+                answers[id], late = barred, returned
+            if late:
+                tell(id, barred)
+
+        with self._lock:
+            fresh = [tool for tool in TOOLS if (hold.process.identity, tool.id) not in self._waiting]
+            for tool in TOOLS:
+                self._waiting.setdefault((hold.process.identity, tool.id), []).append(given)
+        try:
+            Thread(target=self._run, args=(fresh, hold, rights, done), name="asking", daemon=True).start()
+        except RuntimeError as error:  # this user may have no more threads
+            for tool in fresh:
+                self._answer(hold, tool, Barred(f"it cannot be asked: {error}"))
+            done.set()
+        done.wait(PATIENCE_S)
+        with self._lock:
+            returned = True
+            return dict(answers)
+
+    def _run(self, fresh: Sequence[Tool], hold: Handles, rights: Rights, done: Event) -> None:
+        for tool in fresh:
+            self._answer(hold, tool, _barred(tool, hold, rights))
+        done.set()
+
+    def _answer(self, hold: Handles, tool: Tool, barred: Barred | None) -> None:
+        with self._lock:
+            waiting = self._waiting.pop((hold.process.identity, tool.id))
+        for given in waiting:
+            with suppress(Exception):  # a screen that is gone keeps no other from its answer
+                given(tool.id, barred)
+
+
+def _barred(tool: Tool, hold: Handles, rights: Rights) -> Barred | None:
+    if hold.refusal:
+        return Barred(hold.refusal)
+    try:
+        return tool.barred(hold, rights)
+    except Exception as error:  # it is not left unanswered
+        return Barred(f"{type(error).__name__}: {error}")

@@ -9,9 +9,9 @@ if TYPE_CHECKING:
     from textual.screen import Screen
 
     from gputop.ui.keys.declared import Key
-    from gputop.ui.look import Look
-    from gputop.ui.result.making import Result
+    from gputop.ui.result.builders import Result
     from gputop.ui.result.program import Program
+    from gputop.ui.theme import Look
 
 
 def screen_of(program: Program, result: Result, look: Look, keys: Sequence[Key]) -> Screen[Any]:

@@ -11,8 +11,8 @@ from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Identity, Process
 from gputop.profile.store import StoredProfile
 from gputop.safe.text import clean
-from gputop.ui import draw
 from gputop.ui.result.files import File
+from gputop.ui.widgets import drawing
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ def names(about: About, frame: Frame | None) -> list[str]:
     found = []
     job = next((job for job in frame.jobs if job.key == about.job), None) if frame else None
     if job:
-        found.append(draw.cut(clean(job.name), 32))
+        found.append(drawing.cut(clean(job.name), 32))
     if about.rank is not None:
         found.append(f"rank{about.rank}")
     if about.pid is not None:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from textual.strip import Strip
 
 from gputop.frozen_dataclass import frozen_dataclass
-from gputop.ui import draw
-from gputop.ui.draw import Line
-from gputop.ui.look import Look, Token
+from gputop.ui.theme import Look, Token
+from gputop.ui.widgets import drawing
+from gputop.ui.widgets.drawing import Line
 
 NAME = 28  # cells
 
@@ -34,8 +34,8 @@ def strips(parts: Sequence[Part], width: int, look: Look) -> list[Strip]:
         if part.share is None:
             lines.append(Line(look).add(f" {part.name}", "dim").strip(width))
             continue
-        line = Line(look).add("  ").add(draw.fit(part.name, name, more=look.glyphs.more), "text")
+        line = Line(look).add("  ").add(drawing.fit(part.name, name, more=look.glyphs.more), "text")
         line.add(f"{100 * part.share:5.1f}% ", "bright" if part.share >= 0.005 else "dim")
-        line.runs(draw.bar(part.share, 1.0, room, look, part.token))
+        line.runs(drawing.bar(part.share, 1.0, room, look, part.token))
         lines.append(line.add("  ").add(part.said, "dim").strip(width))
     return lines

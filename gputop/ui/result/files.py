@@ -9,11 +9,11 @@ from gputop import units
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.profile.store import COLLAPSED, FLAME, META, SPEEDSCOPE, StoredProfile
 from gputop.safe.text import clean
-from gputop.ui import draw
 from gputop.ui.details.tab import Body
-from gputop.ui.draw import Line, Run
-from gputop.ui.look import Look
 from gputop.ui.result.tab import Listed, entry
+from gputop.ui.theme import Look
+from gputop.ui.widgets import drawing
+from gputop.ui.widgets.drawing import Line, Run
 
 _HINTS = {
     SPEEDSCOPE: "for https://www.speedscope.app: uploads nothing",
@@ -91,17 +91,17 @@ class Files(Listed):
             same = self.mine is not None and (kept.pid, kept.started_ticks) == (self.mine.pid, self.mine.started_ticks)
             mark = "this process" if same else "same command"
             runs = [
-                Run(draw.fit(clean(kept.title, 200), max(20, width - 18), more=look.glyphs.more)),
+                Run(drawing.fit(clean(kept.title, 200), max(20, width - 18), more=look.glyphs.more)),
                 Run(f"  {mark}", "dim"),
             ]
             entries.append(entry(("older", kept.name), runs, width, look))
         where = self.mine.path if self.mine else ""
-        return Body(entries, [], draw.tail(where, max(10, width // 2), look.glyphs.more))
+        return Body(entries, [], drawing.tail(where, max(10, width // 2), look.glyphs.more))
 
 
 def _file(file: File) -> list[Run]:
     size = "" if file.size_bytes is None else f"{units.size(file.size_bytes)}B"
-    return [Run(draw.fit(file.name, _NAME), "text"), Run(f"{size:>8}  ", "text"), Run(file.hint, "dim")]
+    return [Run(drawing.fit(file.name, _NAME), "text"), Run(f"{size:>8}  ", "text"), Run(file.hint, "dim")]
 
 
 def summary(files: Sequence[File], look: Look) -> list[Line]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from gputop.profile.stacks import Function
 from gputop.profile.training_parts import Kind
-from gputop.ui.details.grid import Column, Grid
 from gputop.ui.details.tab import Body, Entry
-from gputop.ui.look import Look, Token
-from gputop.ui.result.flame import SIGNS
-from gputop.ui.result.sampled import Choice, Sampled
+from gputop.ui.result.flame import SIGNS, Choice, Sampled
 from gputop.ui.result.tab import Listed
+from gputop.ui.theme import Look, Token
+from gputop.ui.widgets.grid import Column, Grid
 
 MOST = 500
 ROOMY = 110  # cells

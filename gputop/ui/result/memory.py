@@ -10,10 +10,10 @@ from gputop import units
 from gputop.trace.memory import Memory
 from gputop.trace.report import took
 from gputop.trace.verdict import View, memory_peak
-from gputop.ui import draw
-from gputop.ui.draw import Line
-from gputop.ui.look import Look
 from gputop.ui.result.tab import Tab
+from gputop.ui.theme import Look
+from gputop.ui.widgets import drawing
+from gputop.ui.widgets.drawing import Line
 
 _AXIS = 9  # cells
 _TALLEST = 14
@@ -64,7 +64,7 @@ class Curve(Tab):
         values = curve(memory, window.start, window.end, cells)
         top = self._top(values)
         lines = [Line(look).add(f" {self._said()}", "text").strip(width)]
-        for row, text in enumerate(draw.chart(values, cells, tall, top, look)):
+        for row, text in enumerate(drawing.chart_lines(values, cells, tall, top, look)):
             label = f"{units.size(top)}B" if row == 0 else "0" if row == tall - 1 else ""
             lines.append(Line(look).add(f"{label:>{_AXIS - 1}} ", "dim").add(text, "memory area").strip(width))
         axis = Line(look).to(_AXIS).add("0", "dim")

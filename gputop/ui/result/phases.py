@@ -6,10 +6,10 @@ from textual.strip import Strip
 
 from gputop.profile.stacks import Profile
 from gputop.profile.training_parts import PHASES, main, phases, shares
-from gputop.ui.look import Look, Token
 from gputop.ui.result import bars
 from gputop.ui.result.bars import Part
 from gputop.ui.result.tab import Tab
+from gputop.ui.theme import Look, Token
 
 _TEXTS = {
     "data": "data: waits for, or loads",

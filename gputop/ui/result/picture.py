@@ -10,15 +10,15 @@ from gputop import units
 from gputop.diagnose import Finding
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame
-from gputop.ui import draw
 from gputop.ui.details import tabs
-from gputop.ui.draw import Line, Run
-from gputop.ui.look import Look, Token
 from gputop.ui.panes.header import Piece, trail
-from gputop.ui.result import files, says
+from gputop.ui.result import files, verdicts
 from gputop.ui.result.about import names
 from gputop.ui.result.content import Content
 from gputop.ui.result.tab import Listed, Tab
+from gputop.ui.theme import Look, Token
+from gputop.ui.widgets import drawing
+from gputop.ui.widgets.drawing import Line, Run
 
 AIR_FROM = 26  # lines: below, nothing is left blank
 GLANCE_FROM = 16  # lines for a tab: from there on, others stand below the first
@@ -48,17 +48,17 @@ def picture(
     """All of it in exactly `size` cells; `live` are the findings of its processes."""
     width, height = size
     roomy = height >= AIR_FROM
-    air = [draw.blank(width, look)] if roomy else []
+    air = [drawing.blank(width, look)] if roomy else []
     strips = [_above(content, frame, width, look), *air]
     most = 3 if height < 20 else 4 if not roomy else 5 if height < 50 else 8
-    strips += [*says.strips(content.says, live, width, most, look), *air]
+    strips += [*verdicts.strips(content.says, live, width, most, look), *air]
     tabs_y = len(strips)
     room = max(0, height - tabs_y - 1)
     glance = _glance(content, tab, width, room, look)
     body = tab.draw(width, room - len(glance), look)
     rule, spots = tabs.strip(tab, width, look, (tab.facts,), content.tabs)
     strips += [rule, *body]
-    strips += [draw.blank(width, look)] * (height - len(strips) - len(glance))
+    strips += [drawing.blank(width, look)] * (height - len(strips) - len(glance))
     return Picture([*strips, *glance][:height], tabs_y, spots, tabs_y + 1)
 
 
@@ -71,15 +71,15 @@ def _glance(content: Content, tab: Tab, width: int, room: int, look: Look) -> li
     left = room - min(wanted, max(room * 3 // 5 - 2, _LEAST_ROWS))
     shown = files.summary(content.about.files, look)
     right = "y copies a path, Y shows an scp line"
-    beneath = [draw.rule("files", width, look, right=right), *(line.strip(width) for line in shown)]
-    blank = [draw.blank(width, look)]
+    beneath = [drawing.rule("files", width, look, right=right), *(line.strip(width) for line in shown)]
+    blank = [drawing.blank(width, look)]
     with_files = bool(shown) and left >= 2 + _GLANCE_ROWS + 1 + len(beneath)
     strips: list[Strip] = []
     room = left - (len(beneath) + 1 if with_files else 0)
     for each in lists:
         table = each.glance(width, room - len(strips) - 2, look)
         if table:
-            strips += [*blank, draw.rule(_GLANCED[each.id], width, look, right=each.facts), *table]
+            strips += [*blank, drawing.rule(_GLANCED[each.id], width, look, right=each.facts), *table]
     strips += blank * (room - len(strips))
     if with_files:
         strips += [*blank, *beneath]
@@ -99,6 +99,6 @@ def waiting(text: str, size: tuple[int, int], look: Look, token: Token = "dim") 
     """The screen while there is nothing to show yet, or nothing at all."""
     width, height = size
     top = Line(look, on="raised").add(" gputop ", "busy", bold=True, reverse=True)
-    said = Line(look).add(f" {draw.cut(text, max(0, width - 2), look.glyphs.more)}", token)
-    strips = [top.strip(width), draw.blank(width, look), said.strip(width)]
-    return [*strips, *[draw.blank(width, look)] * (height - 3)][:height]
+    said = Line(look).add(f" {drawing.cut(text, max(0, width - 2), look.glyphs.more)}", token)
+    strips = [top.strip(width), drawing.blank(width, look), said.strip(width)]
+    return [*strips, *[drawing.blank(width, look)] * (height - 3)][:height]

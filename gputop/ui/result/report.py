@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gputop.report import Do, Page, Table
-from gputop.ui import draw
 from gputop.ui.details.tab import Body
-from gputop.ui.draw import Run, wrap
-from gputop.ui.look import Look
-from gputop.ui.result.says import badge
 from gputop.ui.result.tab import Listed, entry
+from gputop.ui.result.verdicts import badge
+from gputop.ui.theme import Look
+from gputop.ui.widgets import drawing
+from gputop.ui.widgets.drawing import Run, wrap
 
 _INDENT = 11
 _PROSE = 110  # cells: longer lines are hard to read
@@ -26,7 +26,7 @@ def lines(page: Page, width: int, look: Look) -> Iterator[list[Run]]:
     for point in page.points:
         head = badge(point.severity, look)
         for place, part in enumerate(wrap(point.text, prose - _INDENT)):
-            first = [*head, Run(" " * (_INDENT - draw.cells(head)))] if place == 0 else [Run(" " * _INDENT)]
+            first = [*head, Run(" " * (_INDENT - drawing.cells(head)))] if place == 0 else [Run(" " * _INDENT)]
             yield [*first, Run(part, "bright", True)]
         facts = " · ".join(point.facts) + (f"  ({point.source})" if point.source else "")
         yield from ([Run(" " * _INDENT), Run(part, "text")] for part in (wrap(facts, prose - _INDENT) if facts else ()))
@@ -47,7 +47,7 @@ def _table(table: Table, width: int, look: Look) -> Iterator[list[Run]]:
     room = max(12, width - 4 - sum(rest) - 2 * len(rest))
     name = min(room, max(len(row[0]) for row in (*table.rows, (table.title,))) + 2)
     for place, row in enumerate(((table.title, *table.head[1:]), *table.rows)):
-        first = draw.fit(row[0] if place == 0 else f"  {row[0]}", name, more=look.glyphs.more)
+        first = drawing.fit(row[0] if place == 0 else f"  {row[0]}", name, more=look.glyphs.more)
         cells = "".join(f"  {cell:>{size}}" for cell, size in zip(row[1:], rest, strict=True))
         yield [Run(first, "text", place == 0), Run(cells, "dim" if place == 0 else "text")]
 

@@ -7,22 +7,22 @@ from collections.abc import Callable, Sequence
 from textual.app import ComposeResult
 
 from gputop.monitor import Update
-from gputop.ui.draw import Line
 from gputop.ui.keys.declared import Key
 from gputop.ui.keys.keyed import Keyed
-from gputop.ui.look import Look
-from gputop.ui.panes.keybar import KeyBar
-from gputop.ui.panes.lines import Lines
-from gputop.ui.panes.prompt import Prompt
+from gputop.ui.result.builders import Result, content
 from gputop.ui.result.content import Content
 from gputop.ui.result.live import live
-from gputop.ui.result.making import Result, content
 from gputop.ui.result.offered import here
 from gputop.ui.result.picture import Picture, picture, waiting
 from gputop.ui.result.program import Program
 from gputop.ui.result.reading import Made, aside
 from gputop.ui.result.report import Report
 from gputop.ui.result.tab import Tab
+from gputop.ui.theme import Look
+from gputop.ui.widgets.drawing import Line
+from gputop.ui.widgets.key_bar import KeyBar
+from gputop.ui.widgets.prompt import Prompt
+from gputop.ui.widgets.strip_pane import Lines
 
 
 class Shows(Keyed, inherit_bindings=False):

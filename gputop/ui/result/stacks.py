@@ -13,15 +13,15 @@ from gputop.profile.code import Call
 from gputop.profile.dump import ThreadStack, grouped, look
 from gputop.profile.ranks import Place, Ranks
 from gputop.profile.training_parts import PARTS, kind, shares
-from gputop.ui import draw
-from gputop.ui.details.grid import Column, Grid
 from gputop.ui.details.tab import Body, Entry
-from gputop.ui.draw import Line, Run
-from gputop.ui.look import Look, Token
 from gputop.ui.result.about import About
 from gputop.ui.result.content import Content
-from gputop.ui.result.says import Saying, Says
 from gputop.ui.result.tab import Listed, Tab, entry
+from gputop.ui.result.verdicts import Saying, Says
+from gputop.ui.theme import Look, Token
+from gputop.ui.widgets import drawing
+from gputop.ui.widgets.drawing import Line, Run
+from gputop.ui.widgets.grid import Column, Grid
 
 _NARROWEST = 36  # cells of a stack beside others
 _ROWS = 60
@@ -184,7 +184,7 @@ def call_runs(call: Call, width: int, look: Look) -> list[Run]:
     """A call: `>` before the user's own, `=` before what waits."""
     waits = kind(call.text, {}) == "waits"
     sign, token = ("=", "warn") if waits else (">", "bright") if call.own else (" ", "dim")
-    return [Run(f"{sign} {draw.cut(call.text, max(1, width - 2), look.glyphs.more)}", token)]  # type: ignore[arg-type]
+    return [Run(f"{sign} {drawing.cut(call.text, max(1, width - 2), look.glyphs.more)}", token)]  # type: ignore[arg-type]
 
 
 def stacks_tab(result: StackResult) -> Listed:
@@ -217,7 +217,10 @@ def _group(group: Sequence[ThreadStack], width: int, look: Look) -> Iterator[lis
     if len(group) > 1:
         title = f"{len(group)} threads in the same place: {', '.join(one.name or 'unnamed' for one in group[:6])}"
     doing = first.doing if first.calls else "no Python in it"
-    yield [Run(draw.cut(title, max(20, width - 30), look.glyphs.more), "bright", first.main), Run(f"  {doing}", "dim")]
+    yield [
+        Run(drawing.cut(title, max(20, width - 30), look.glyphs.more), "bright", first.main),
+        Run(f"  {doing}", "dim"),
+    ]
     for call in first.calls[:_ROWS]:
         yield [Run("  "), *call_runs(call, width - 4, look)]
     if left := max(0, len(first.calls) - _ROWS) + first.cut:

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from gputop.trace.report import share, took
 from gputop.trace.step_phases import Row
 from gputop.trace.verdict import View
-from gputop.ui.details.grid import Column, Grid
 from gputop.ui.details.tab import Body, Entry
-from gputop.ui.look import Look, Token
 from gputop.ui.result import bars
 from gputop.ui.result.bars import Part
 from gputop.ui.result.tab import Listed
+from gputop.ui.theme import Look, Token
+from gputop.ui.widgets.grid import Column, Grid
 
 _TOKENS: dict[str, Token] = {
     "waiting for data": "warn", "optimizer": "memory", "zero_grad": "memory", "communication": "owner",

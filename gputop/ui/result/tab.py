@@ -8,11 +8,11 @@ from collections.abc import Callable, Hashable, Sequence
 
 from textual.strip import Strip
 
-from gputop.ui import draw
 from gputop.ui.details.tab import Body, Entry
-from gputop.ui.details.window import Window
-from gputop.ui.draw import Line, Run
-from gputop.ui.look import Ground, Look
+from gputop.ui.theme import Ground, Look
+from gputop.ui.widgets import drawing
+from gputop.ui.widgets.drawing import Line, Run
+from gputop.ui.widgets.window import Window
 
 _FEW = 3  # lines of a list that are worth a glance
 Draws = Callable[[int, Look], Body]  # at a width
@@ -142,4 +142,4 @@ def entry(key: Hashable, runs: Sequence[Run], width: int, look: Look) -> Entry:
 
 def titled(title: str, strips: Sequence[Strip], width: int, look: Look, right: str = "") -> list[Strip]:
     """Lines under a rule with a title."""
-    return [draw.rule(title, width, look, right=right), *strips]
+    return [drawing.rule(title, width, look, right=right), *strips]

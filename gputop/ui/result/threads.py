@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gputop.frozen_dataclass import frozen_dataclass
-from gputop.ui.details.grid import Column, Grid
 from gputop.ui.details.tab import Body, Entry
-from gputop.ui.look import Look, Token
-from gputop.ui.result.sampled import Choice, Sampled
+from gputop.ui.result.flame import Choice, Sampled
 from gputop.ui.result.tab import Listed
+from gputop.ui.theme import Look, Token
+from gputop.ui.widgets.grid import Column, Grid
 
 
 @frozen_dataclass(frozen=True, slots=True)

@@ -3,13 +3,271 @@
 from __future__ import annotations
 
 import difflib
+import operator
 import re
+from collections.abc import Callable, Collection, Iterable
+from functools import cached_property
 
+from gputop import labels, units
 from gputop.frozen_dataclass import frozen_dataclass
-from gputop.model import Frame, Identity
-from gputop.ui.table import compare
-from gputop.ui.table.compare import FIELDS, Term, Wrong, short
-from gputop.ui.table.subject import subjects
+from gputop.model import Frame, Identity, Process
+from gputop.process_totals import Figures, one
+from gputop.ui.table.columns import SORTABLE, Column, Kind
+from gputop.ui.table.kinship import members
+
+
+class Subject:
+    """One process as the filter sees it; a loader and a launcher count as being on the GPUs they work for."""
+
+    def __init__(self, process: Process, frame: Frame, job: str, gpus: tuple[str, ...]) -> None:
+        self.process, self.frame, self.job, self.gpus = process, frame, job, gpus
+
+    @cached_property
+    def figures(self) -> Figures:
+        """What the columns show."""
+        return one(self.process, self.frame)
+
+    @cached_property
+    def text(self) -> str:
+        """What a plain word is looked for in."""
+        process = self.process
+        parts = (str(process.pid), process.user or "", self.job, labels.searched(process))
+        return "\n".join(parts).casefold()
+
+
+def subjects(frame: Frame) -> list[Subject]:
+    """Every process with its job's name and the GPUs it works for."""
+    names = {job.key: job.name for job in frame.jobs}
+    by_job: dict[str, list[Process]] = {}
+    for process in frame.processes:
+        if process.job in names:
+            by_job.setdefault(process.job, []).append(process)
+    works_for: dict[Identity, tuple[str, ...]] = {}
+    for processes in by_job.values():
+        kin = members(processes)
+        ranks: dict[Identity | None, tuple[str, ...]]
+        ranks = {rank.identity: _indexes((rank,), frame) for rank in kin.ranks}
+        everywhere = _indexes(processes, frame)
+        for owner, loaders in kin.loaders.items():
+            works_for.update({process.identity: ranks.get(owner, everywhere) for _, process in loaders})
+        for owner, others in kin.others.items():
+            works_for.update({process.identity: ranks.get(owner, everywhere) for process in others})
+    return [
+        Subject(
+            process,
+            frame,
+            names.get(process.job or "", ""),
+            _indexes((process,), frame) if process.gpus else works_for.get(process.identity, ()),
+        )
+        for process in frame.processes
+    ]
+
+
+def _indexes(processes: Iterable[Process], frame: Frame) -> tuple[str, ...]:
+    gpus = frame.by_uuid
+    return tuple({gpus[share.uuid].index for process in processes for share in process.gpus if share.uuid in gpus})
+
+
+def using(frame: Frame, uuid: str) -> frozenset[Identity]:
+    """The processes on a GPU or on an instance of it, and those that work for them."""
+    gpu = frame.by_uuid.get(uuid)
+    if gpu is None:
+        return frozenset()
+    return frozenset(
+        subject.process.identity
+        for subject in subjects(frame)
+        if any(index == gpu.index or index.partition(":")[0] == gpu.index for index in subject.gpus)
+    )
+
+
+_NUMBER = re.compile(r"(-?[0-9]{1,15}(?:\.[0-9]{1,9})?)([A-Za-z%]*)(?:/s)?")
+_RANGE = re.compile(r"(-?[0-9][0-9.]*[A-Za-z%]*)-(-?[0-9][0-9.]*[A-Za-z%]*(?:/s)?)")
+_BINARY = {letter: 1024.0**power for power, letter in enumerate(("", "k", "m", "g", "t", "p"))}
+_DECIMAL = {"": 1.0, "%": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
+_TOLERANCE = 0.05  # what is drawn as 2.0G was never exactly that
+
+
+class Wrong(ValueError):
+    """What cannot be asked: the message, and from where to where in the text it is about."""
+
+    def __init__(self, message: str, start: int, end: int) -> None:
+        super().__init__(message)
+        self.start, self.end = start, end
+
+
+Ask = Callable[[Subject], bool]
+
+
+@frozen_dataclass(frozen=True, slots=True)
+class Term:
+    """One part of a filter: what it asks, and the names it asks for, for who misspelled one."""
+
+    ask: Ask
+    names: tuple[str, ...] = ()
+
+
+def short(text: str) -> str:
+    """Text in a message about it."""
+    return text if len(text) <= 20 else f"{text[:19]}…"
+
+
+@frozen_dataclass(frozen=True, slots=True)
+class Words:
+    """A field of text: it has any of the words somewhere, begins with it, or is it."""
+
+    get: Callable[[Subject], str | None]
+    like: Callable[[str, str], bool]
+    example: str
+
+    def term(self, sign: str, given: str, at: int) -> Term:
+        """Compare the field; Wrong at a place in the text."""
+        if sign not in ("=", "!="):
+            raise Wrong(f"this is a word: only = and != compare it, as in {self.example}", at - len(sign), at)
+        wanted = tuple(part for part in given.casefold().split(",") if part)
+        if not wanted:
+            raise Wrong(f"a word is missing: for example {self.example}", at, at + max(1, len(given)))
+        if given[0] in "=<>":
+            raise Wrong(f"{sign} is enough: for example {self.example}", at, at + 1)
+
+        def ask(subject: Subject) -> bool:
+            value = self.get(subject)
+            return value is not None and any(self.like(value.casefold(), part) for part in wanted) == (sign == "=")
+
+        return Term(ask, wanted if sign == "=" else ())
+
+
+@frozen_dataclass(frozen=True, slots=True)
+class Numbers:
+    """A field of one number, or of many of which any may be meant; what is unknown compares to nothing."""
+
+    get: Callable[[Subject], Collection[float]]
+    unit: Callable[[str, str], float]  # of a number and what stands behind it; ValueError, KeyError
+    example: str
+    near: float = 0.0  # a single value is met within this share, and always when it is drawn as the same whole number
+
+    def term(self, sign: str, given: str, at: int) -> Term:
+        """Compare the field; Wrong at a place in the text."""
+        spans: list[tuple[float, float]] = []
+        for part in given.split(","):
+            spans.append(self._span(part, at))
+            at += len(part) + 1
+        if sign in ("=", "!="):
+            meets: Callable[[float], bool] = lambda value: any(low <= value <= high for low, high in spans)  # noqa: E731
+            wanted = sign == "="
+            return Term(lambda s: bool(values := self.get(s)) and any(map(meets, values)) == wanted)
+        if len(spans) > 1 or "-" in given[1:]:
+            raise Wrong(f"{sign} needs one value, as in {self.example}", at - len(given) - 1, at - 1)
+        compare, bound = _SIGNS[sign], self._value(given, 0)
+        return Term(lambda subject: any(compare(value, bound) for value in self.get(subject)))
+
+    def _span(self, part: str, at: int) -> tuple[float, float]:
+        if match := _RANGE.fullmatch(part):
+            low, high = self._value(match[1], at), self._value(match[2], at + match.start(2))
+            if low > high:
+                raise Wrong(f"{short(part)} is empty: the lower value comes first", at, at + len(part))
+            return low, high
+        value = self._value(part, at)
+        margin = max(0.499999, self.near * abs(value))
+        return value - margin, value + margin
+
+    def _value(self, text: str, at: int) -> float:
+        match = _NUMBER.fullmatch(text)
+        try:
+            if match is None:
+                raise ValueError
+            return self.unit(match[1], match[2].casefold())
+        except (ValueError, KeyError):
+            said = f"{short(text)} is not a value here" if text else "a value is missing"
+            raise Wrong(f"{said}: for example {self.example}", at, at + max(1, len(text))) from None
+
+
+_SIGNS: dict[str, Callable[[float, float], bool]] = {
+    ">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le
+}  # fmt: skip
+
+
+def _bytes(number: str, unit: str) -> float:
+    return float(number) * _BINARY[unit.removesuffix("b").removesuffix("i")]
+
+
+def _plain(number: str, unit: str) -> float:
+    return float(number) * _DECIMAL[unit]
+
+
+def _seconds(number: str, unit: str) -> float:
+    return units.duration(number + unit)
+
+
+_UNITS: dict[Kind, tuple[Callable[[str, str], float], str, float]] = {
+    "number": (_plain, ">50", 0.0),
+    "bytes": (_bytes, ">50M", _TOLERANCE),
+    "seconds": (_seconds, ">5m", _TOLERANCE),
+}
+
+
+def _cards(subject: Subject) -> Collection[float]:
+    return [float(card) for index in subject.gpus if (card := index.partition(":")[0]).isdecimal()]
+
+
+def _rank(subject: Subject) -> Collection[float]:
+    return () if subject.process.rank is None else (subject.process.rank,)
+
+
+def _of_column(column: Column) -> Words | Numbers:
+    def number(subject: Subject) -> Collection[float]:
+        value = column.value(subject.figures)
+        return (value,) if isinstance(value, (int, float)) else ()
+
+    def word(subject: Subject) -> str | None:
+        value = column.value(subject.figures)
+        return value if isinstance(value, str) else None
+
+    if column.kind == "word":
+        return Words(word, str.startswith, f"{column.id}=…")
+    unit, example, near = _UNITS[column.kind]
+    return Numbers(number, unit, column.id + example, near)
+
+
+Field = Words | Numbers
+_COMMAND = Words(lambda subject: labels.searched(subject.process), str.__contains__, "cmd=train.py")
+FIELDS: dict[str, Field] = {
+    "job": Words(lambda subject: subject.job or None, str.__contains__, "job=llama"),
+    "role": Words(lambda subject: subject.process.role.value, str.startswith, "role=loader"),
+    "state": Words(lambda subject: subject.process.state, str.startswith, "state=D"),
+    "cmd": _COMMAND,
+    "command": _COMMAND,
+    "gpu": Numbers(_cards, _plain, "gpu=0-3"),
+    "rank": Numbers(_rank, _plain, "rank=0"),
+    "user": Words(lambda subject: subject.process.user, str.__eq__, "user=alice"),
+}
+# what others call them: ps, htop, nvitop, or whoever types the first word that comes to mind
+ALIASES: dict[str, tuple[str, ...]] = {
+    "rss": ("mem", "memory", "res"),
+    "vram": ("gpu-mem", "gpumem"),
+    "gpu-busy": ("util", "sm"),
+    "time": ("age", "elapsed", "etime"),
+    "cmd": ("name", "comm", "args"),
+    "user": ("owner", "username"),
+    "state": ("s", "stat", "status"),
+    "threads": ("nlwp",),
+    "nice": ("ni",),
+    "shm": ("shr",),
+}
+for _column in SORTABLE:
+    FIELDS.setdefault(_column.id, _of_column(_column))
+for _column in SORTABLE:
+    _title = _column.title.casefold()
+    FIELDS.setdefault(_title, FIELDS[_column.id])
+    FIELDS.setdefault(_title.removesuffix("/s"), FIELDS[_column.id])
+for _name, _others in ALIASES.items():
+    for _other in _others:
+        FIELDS.setdefault(_other, FIELDS[_name])
+
+
+def field_of(name: str) -> Field | None:
+    """What is called so; None where nothing is."""
+    return FIELDS.get(name.casefold().replace("_", "-"))
+
 
 HINT = "fields: user job rank gpu gpu% vram cpu% thr rss wait read write io state cmd"
 _NEAR = 0.7  # a name that is less alike is another word, not a slip
@@ -68,7 +326,7 @@ def _term(token: str, start: int) -> Term:
         return _word(token, start)
     no, name, sign, given = match.groups()
     at = start + match.start(4)
-    field = compare.field(name)
+    field = field_of(name)
     if field is None:
         close = difflib.get_close_matches(name.casefold(), FIELDS, 1, _NEAR)
         meant = f": did you mean {close[0]}?" if close else f'; as text it is "{short(token)}" in quotes; {HINT}'

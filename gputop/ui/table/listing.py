@@ -1,16 +1,62 @@
-"""The table without a screen: which lines there are, where the cursor is, what every key does to them."""
+"""Tagged processes: bound to who they are, so that no sorting, folding or reused pid moves a tag to another."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from gputop.model import Frame, Identity
+from gputop.model import Frame, Identity, Process
 from gputop.ui.table import tree
+from gputop.ui.table.kinship import below
 from gputop.ui.table.row import LEVELS, Key, Row, depth
-from gputop.ui.table.tags import Tags
 from gputop.ui.table.tree import View
+
+
+class Tags:
+    """Which processes are tagged."""
+
+    def __init__(self) -> None:
+        self._tagged: set[Identity] = set()
+
+    def __len__(self) -> int:
+        return len(self._tagged)
+
+    def __contains__(self, row: Row) -> bool:
+        """Whether a line is tagged: its process, or all for whom it speaks."""
+        return all(process.identity in self._tagged for process in _own(row))
+
+    def toggle(self, row: Row) -> None:
+        """Tag a line, or no longer."""
+        self._set(_own(row), row not in self)
+
+    def toggle_all(self, row: Row, only: Collection[Identity] | None = None) -> None:
+        """Tag a line with everything below it, shown or not, or no longer; of all that is below it `only` these."""
+        kin = below(row.process, row.frame.processes) if row.process else []
+        wanted = [process for process in kin if only is None or process.identity in only]
+        self._set([*_own(row), *row.members, *wanted], row not in self)
+
+    def clear(self) -> None:
+        """Tag nobody."""
+        self._tagged.clear()
+
+    def keep(self, frame: Frame) -> None:
+        """Forget who has ended."""
+        if self._tagged:
+            self._tagged = {one for one in self._tagged if one in frame.by_identity}
+
+    def processes(self, frame: Frame) -> list[Process]:
+        """The tagged processes as they are now."""
+        return [process for process in frame.processes if process.identity in self._tagged]
+
+    def _set(self, processes: Iterable[Process], tagged: bool) -> None:
+        identities = {process.identity for process in processes}
+        self._tagged = self._tagged | identities if tagged else self._tagged - identities
+
+
+def _own(row: Row) -> list[Process]:
+    return row.members if row.process is None else [row.process]
+
 
 CALM_S = 3.0  # lines change places at most this often, and not this soon after a key
 

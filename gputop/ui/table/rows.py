@@ -1,4 +1,4 @@
-"""Lines of the table as they are drawn: rails, names, cells, the header with its arrow."""
+"""Which columns of the table fit a width, and where each one stands."""
 
 from __future__ import annotations
 
@@ -7,14 +7,50 @@ from collections.abc import Sequence
 
 from textual.strip import Strip
 
-from gputop.ui import draw
-from gputop.ui.draw import Line, Run
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.ui.gpus.state import State
-from gputop.ui.look import UNICODE, Ground, Look, Token
-from gputop.ui.table.columns import Column
-from gputop.ui.table.places import Place
+from gputop.ui.table.columns import Column, Preset, of
 from gputop.ui.table.row import Row
 from gputop.ui.table.tree import View
+from gputop.ui.theme import UNICODE, Ground, Look, Token
+from gputop.ui.widgets import drawing
+from gputop.ui.widgets.drawing import Line, Run
+
+
+@frozen_dataclass(frozen=True, slots=True)
+class Place:
+    """A column on the screen: the cells from `left` on, its gap included."""
+
+    column: Column
+    left: int
+    width: int
+
+
+def fit(width: int, preset: Preset = "main", sort: str = "pid", chosen: Sequence[str] = ()) -> tuple[Place, ...]:
+    """Which columns of a preset a table of this width shows, and where; the command gets what is left.
+
+    Of the main preset those that somebody has `chosen`, if any. The column that sorts is the last to yield: an order
+    whose reason cannot be seen looks like none.
+    """
+    columns = of(preset, chosen)
+    command = 24 if preset != "main" else 32 if width >= 100 else 25  # besides its gap
+    shown = sorted(columns, key=lambda column: (column.id not in ("pid", "command", sort), -column.keep))
+    while len(shown) > 2 and sum(column.width for column in shown) + command > width:
+        shown.pop()
+    spare = width - sum(column.width for column in shown) - command
+    sizes = {}
+    for column in sorted(shown, key=lambda column: column.ease):
+        ease = column.ease if column.ease <= spare else 0
+        sizes[column.id] = column.width + ease
+        spare -= ease
+    places: list[Place] = []
+    left = 0
+    for column in (column for column in columns if column in shown):
+        size = max(0, width - left) if column.id == "command" else sizes[column.id]
+        places.append(Place(column, left, size))
+        left += size
+    return tuple(places)
+
 
 _NOTHING = frozenset({"0", "0:00", "·"})
 _NAMES = frozenset({"pid", "user"})
@@ -37,7 +73,7 @@ def header(places: Sequence[Place], view: View, width: int, look: Look) -> Strip
 
 def texts(row: Row, places: Sequence[Place], state: State | None = None) -> tuple[str, ...]:
     """What the line says, cell by cell; `state` is what stands at its end."""
-    figures, taken = row.figures, 2 + (draw.cells(_ending(state)) if state and state.sign else 0)
+    figures, taken = row.figures, 2 + (drawing.cells(_ending(state)) if state and state.sign else 0)
     return tuple(
         _wording(row, place.width - taken) if place.column.id == "command"
         else place.column.text(figures) if figures.count or place.column.id in _NAMES
@@ -76,12 +112,12 @@ def line(
             _name(drawn, row, place, look, even, tagged, marked)
         elif column.id == "command":
             ending = _fitting(state, text, place.width - 2, look)
-            room = max(0, place.width - 2 - draw.cells(ending))
-            drawn.to(place.left + 1).add(draw.cut(text[shift:], room, more), token)
+            room = max(0, place.width - 2 - drawing.cells(ending))
+            drawn.to(place.left + 1).add(drawing.cut(text[shift:], room, more), token)
             drawn.runs(run._replace(token="text") if even else run for run in ending)
         elif column.align == "left":
             words = token if even else _words(row, column.id)
-            drawn.to(place.left + 1).add(draw.cut(text, place.width - 2, more), words)
+            drawn.to(place.left + 1).add(drawing.cut(text, place.width - 2, more), words)
         else:
             cell: Token = "dim" if text in _NOTHING and column.id != "gpu" and not even else token
             said = _alarm(column, row, text, place.width, look) or Run(text, cell)
@@ -96,7 +132,7 @@ def _alarm(column: Column, row: Row, text: str, width: int, look: Look) -> Run |
     value = column.value(row.figures) if column.levels and text not in _NOTHING else None
     if not column.levels or not isinstance(value, int | float) or row.context:
         return None
-    (said,) = draw.alarmed(text, value, column.levels, look)
+    (said,) = drawing.alarmed(text, value, column.levels, look)
     if not said.bold:
         return None
     return said if len(said.text) < width else said._replace(text=text)
@@ -115,7 +151,7 @@ def _ending(state: State | None, look: Look | None = None) -> list[Run]:
 def _fitting(state: State | None, text: str, width: int, look: Look) -> list[Run]:
     """The same; that there is no verdict yet only where there is room for it, as the rows of GPUs say so, too."""
     ending = _ending(state, look)
-    return [] if state and not state.sign and draw.cells([Run(text), *ending]) > width else ending
+    return [] if state and not state.sign and drawing.cells([Run(text), *ending]) > width else ending
 
 
 def _words(row: Row, column: str) -> Token:
@@ -165,7 +201,7 @@ def _name(drawn: Line, row: Row, place: Place, look: Look, even: bool, tagged: b
     drawn.add(" ")
     room = place.left + place.width - drawn.cells
     token: Token = "text" if even else "busy" if tagged else weight(row)
-    drawn.add(draw.cut(row.label, room, glyphs.more), token, bold=tagged or row.kind == "job")
+    drawn.add(drawing.cut(row.label, room, glyphs.more), token, bold=tagged or row.kind == "job")
 
 
 def _rail(letter: str, stem: str, branch: str, last: str) -> str:

@@ -11,10 +11,9 @@ from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Identity, Job, Process, Role
 from gputop.process_totals import Figures
 from gputop.ui.table.columns import BY_ID, Column, Preset
-from gputop.ui.table.filter import Filter
-from gputop.ui.table.kin import Members, Numbered, members
+from gputop.ui.table.filter import Filter, using
+from gputop.ui.table.kinship import Members, Numbered, members
 from gputop.ui.table.row import LEVELS, Key, Kind, Row, depth, process_key
-from gputop.ui.table.subject import using
 
 BUSY_PERCENT = 100.0  # a process without GPU kin is shown above this,
 BUSY_BYTES_PER_S = 50e6  # or above this of reading and writing

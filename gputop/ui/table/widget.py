@@ -14,18 +14,18 @@ from textual.strip import Strip
 from gputop.labels import amount
 from gputop.last_job import LastJob
 from gputop.model import Frame, Identity, Role
-from gputop.ui import draw
 from gputop.ui.gpus.state import State
 from gputop.ui.keys.hints import Names, pressed
-from gputop.ui.look import Ground, Look
 from gputop.ui.panes.empty import no_gpu_process, nothing_matches, nothing_of, nothing_on
-from gputop.ui.panes.lines import Lines
 from gputop.ui.table import rows
 from gputop.ui.table.columns import BY_ID, PRESETS, Preset
 from gputop.ui.table.listing import Listing
-from gputop.ui.table.places import Place, fit
 from gputop.ui.table.row import Key, Row, masked
+from gputop.ui.table.rows import Place, fit
 from gputop.ui.table.tree import Idle, View
+from gputop.ui.theme import Ground, Look
+from gputop.ui.widgets import drawing
+from gputop.ui.widgets.strip_pane import Lines
 
 HEAD = 2  # the rule and the titles
 SIGHT = 200  # processes that are looked at closely because they are on the screen, at most
@@ -88,7 +88,7 @@ class Table(Lines, can_focus=True):
         listing, view = self.listing, self.listing.view
         only, facts = self._only(self._frame), self._facts(self._frame)
         back = pressed(self._names(), "back", "shows all")
-        top = draw.rule(self._title(width), width, self.look, right=facts, mark=only, way=back)
+        top = drawing.rule(self._title(width), width, self.look, right=facts, mark=only, way=back)
         if not listing.rows:
             self.show([top, *self._empty(self._frame, width)][:height])
             self._drawn_anew()
@@ -153,7 +153,7 @@ class Table(Lines, can_focus=True):
         parts = [f"GPU {gpu.index} only"] if gpu is not None else []
         parts += [f"only {view.user}"] if view.user is not None else []
         if view.filter is not None:
-            parts.append(f"{draw.cut(view.filter.text, 40, self.look.glyphs.more)}  {self.found(frame)}")
+            parts.append(f"{drawing.cut(view.filter.text, 40, self.look.glyphs.more)}  {self.found(frame)}")
         return "  ".join(parts)
 
     def found(self, frame: Frame) -> str:

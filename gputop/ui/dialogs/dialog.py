@@ -1,0 +1,364 @@
+"""Dialogs: a screen over the main one, made of lines and what a click on them means; small questions."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import ClassVar, Generic, TypeVar
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.await_complete import AwaitComplete
+from textual.binding import BindingType
+from textual.screen import ModalScreen
+from textual.strip import Strip
+
+from gputop import units
+from gputop.config import BY_KEY
+from gputop.ui.keys import bindings
+from gputop.ui.keys.declared import ORDERS
+from gputop.ui.table.columns import BY_ID
+from gputop.ui.theme import Look, Token
+from gputop.ui.widgets import drawing
+from gputop.ui.widgets.drawing import Line, wrap
+from gputop.ui.widgets.strip_pane import Lines
+
+Answer = TypeVar("Answer")
+
+
+class Modal(ModalScreen[Answer], Generic[Answer], inherit_bindings=False):
+    """What everything that opens over the main screen is."""
+
+    def dismiss(self, result: Answer | None = None) -> AwaitComplete:
+        """Go, with an answer; nothing happens once it has gone. Textual would close whatever is on top."""
+        return super().dismiss(result) if self.is_active else AwaitComplete()
+
+
+SCRAPS = 8  # cells, on both sides together
+FASTEST_S, SLOWEST_S = BY_KEY["interval"].low, BY_KEY["interval"].high
+
+
+def framed(strips: Sequence[Strip], width: int, look: Look) -> list[Strip]:
+    """A box that has no ground of its own gets a frame: in its margins, and in its first and last line."""
+    side, rule = Strip([look.ink(look.glyphs.column, "faint")]), look.glyphs.rule
+    inner = [Strip.join([side, strip.crop(1, width - 1), side]) for strip in strips[1:-1]]
+    ends = []
+    for strip in (strips[0], strips[-1]):
+        text = len(strip.text.rstrip()) + 1
+        fill = [Strip([look.ink(rule * cells, "faint")]) for cells in (1, width - text)]
+        ends.append(Strip.join([fill[0], strip.crop(1, text), fill[1]]))
+    return [ends[0], *inner, ends[1]]
+
+
+class Dialog(Modal[Answer], Generic[Answer], inherit_bindings=False):
+    """A box on the raised ground; Esc leaves it without an answer, whatever it asks."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings.everywhere(typing=True)
+    DEFAULT_CSS = "Dialog { align: center middle; background: transparent; }"
+    TITLE_TEXT = ""
+    FOOT = "Esc leaves it as it is"
+    WIDTH = 56
+
+    def __init__(self, look: Look) -> None:
+        super().__init__()
+        self.look = look
+
+    def compose(self) -> ComposeResult:
+        """One box."""
+        yield Lines()
+
+    def on_mount(self) -> None:
+        """Draw it."""
+        self.redraw()
+
+    @abstractmethod
+    def lines(self) -> Sequence[Line]:
+        """What is in the box."""
+
+    def line(self) -> Line:
+        """An empty line of the box."""
+        return Line(self.look, "raised").add("  ")
+
+    def heading(self) -> Line:
+        """The first line of the box."""
+        return self.line().add(self.TITLE_TEXT, "bright", bold=True)
+
+    def body(self) -> Sequence[Line]:
+        """All of the box: the heading, what is in it, how to leave it."""
+        return [self.heading(), self.line(), *self.lines(), self.line(), self.line().add(self.FOOT, "dim")]
+
+    @property
+    def width(self) -> int:
+        """Cells of the box: the whole width where what would be seen beside it is no more than scraps."""
+        most = self.app.size.width
+        return most if most - self.WIDTH < SCRAPS else self.WIDTH
+
+    def on_resize(self) -> None:
+        """Another place for the box."""
+        self.redraw()
+
+    def redraw(self) -> None:
+        """Draw the box anew."""
+        width = self.width
+        strips: list[Strip] = [line.strip(width) for line in self.body()]
+        if self.look.palette.raised is None:
+            strips = framed(strips, width, self.look)
+        box = self.query_one(Lines)
+        box.styles.width, box.styles.height = width, min(len(strips), self.app.size.height)
+        box.show(strips)
+
+    def on_key(self, event: events.Key) -> None:
+        """Every key stays in the dialog, except those that leave the program."""
+        if event.key in ("ctrl+c", "ctrl+z", "f10"):
+            return
+        event.stop()
+        if event.key == "escape":
+            self.dismiss(None)
+        else:
+            self.press(event)
+
+    @abstractmethod
+    def press(self, event: events.Key) -> None:
+        """A key that is not Esc."""
+
+
+class OrderDialog(Dialog[str]):
+    """Which column to sort by, with a letter."""
+
+    TITLE_TEXT = "sort by, with a letter"
+
+    def lines(self) -> Sequence[Line]:
+        """The letters."""
+        return [
+            self.line().add(letter, "busy", bold=True).add(f"  {BY_ID[column].title}", "text")
+            for letter, column in ORDERS.items()
+        ]
+
+    def press(self, event: events.Key) -> None:
+        """Take the letter's column; any other key is no answer."""
+        self.dismiss(ORDERS.get(event.key))
+
+
+class DelayDialog(Dialog[float]):
+    """How long to wait between two looks."""
+
+    TITLE_TEXT = "time between two looks"
+
+    def __init__(self, look: Look, now_s: float) -> None:
+        super().__init__(look)
+        self._now_s = now_s
+        self._text = ""
+        self._wrong = ""
+
+    def lines(self) -> Sequence[Line]:
+        """The time now, the one being typed, and what is wrong with it."""
+        typed = self.line().add("new  ", "dim").add(self._text, "bright").add(" ", "bright", reverse=True)
+        hint = f"{FASTEST_S:g}s to {SLOWEST_S:g}s, for example 2s or 500ms; Enter takes it"
+        return [
+            self.line().add("now  ", "dim").add(f"{self._now_s:g}s", "text"),
+            typed,
+            self.line().add(self._wrong or hint, "warn" if self._wrong else "dim"),
+        ]
+
+    def press(self, event: events.Key) -> None:
+        """Type, or take it."""
+        if event.key == "enter":
+            self._take()
+        elif event.key == "backspace":
+            self._text, self._wrong = self._text[:-1], ""
+        elif event.character and (event.character.isalnum() or event.character == "."):
+            self._text, self._wrong = (self._text + event.character)[:8], ""
+        if self.is_current:
+            self.redraw()
+
+    def _take(self) -> None:
+        try:
+            seconds = units.duration(self._text)
+        except ValueError:
+            self._wrong = "not a time: use for example 2s or 500ms"
+            return
+        if FASTEST_S <= seconds <= SLOWEST_S:
+            self.dismiss(seconds)
+        else:
+            self._wrong = f"between {FASTEST_S:g}s and {SLOWEST_S:g}s"
+
+
+LABEL = 8  # cells before what a line says
+STEPS = {"up": -1, "left": -1, "down": 1, "right": 1}
+JUMPS = {"tab": 1, "shift+tab": -1}
+
+
+class Keep(IntEnum):
+    """What stays where it is too low for all: the blanks go first, then the foot and what is told at length."""
+
+    BLANK = 1
+    FOOT = 2
+    ABOUT = 3
+    SAID = 4
+    CHOICE = 5
+    FIRST = 6
+    MUST = 7
+    LAST = 8
+
+
+Stop = TypeVar("Stop", bound=Hashable)  # where the cursor of a dialog can be
+
+
+@dataclass(slots=True)
+class Part(Generic[Stop]):
+    """A line of the dialog; with the higher `keep` it stays where there is no room for all."""
+
+    line: Line
+    keep: Keep = Keep.MUST
+    spots: list[tuple[int, int, Stop]] = field(default_factory=list)  # from cell, to cell, what is there
+
+
+def fitting(parts: Sequence[Part[Stop]], height: int) -> list[Part[Stop]]:
+    """As many of these as there is room for."""
+    found = list(parts)
+    while len(found) > height:
+        found.remove(min(reversed(found), key=lambda part: part.keep))
+    return found
+
+
+def buttons(line: Line, width: int, named: Sequence[tuple[Stop, str, Token]], at: object) -> Part[Stop]:
+    """The last line of what is asked: its buttons at the right, the one with the cursor in brackets."""
+    room = sum(len(text) + 5 for _, text, _ in named) - 1
+    part: Part[Stop] = Part(line.to(max(2, width - room - 2)), Keep.LAST)
+    for stop, text, token in named:
+        here, start = at == stop, part.line.cells
+        part.line.add(f"[ {text} ]" if here else f"  {text}  ", token, bold=here, reverse=here)
+        part.spots.append((start, part.line.cells, stop))
+        part.line.add(" ")
+    return part
+
+
+class PartsDialog(Dialog[Answer], Generic[Answer, Stop]):
+    """It has a heading and a foot of its own, which a low screen does without."""
+
+    @abstractmethod
+    def parts(self) -> list[Part[Stop]]:
+        """All of it, as much as there is room for."""
+
+    @abstractmethod
+    def take(self, stop: Stop) -> None:
+        """What a click there does."""
+
+    def clicked(self, stop: Stop) -> None:
+        """There was a click."""
+        self.take(stop)
+
+    def lines(self) -> Sequence[Line]:
+        """The lines of its parts."""
+        self._parts = self.parts()
+        return [part.line for part in self._parts]
+
+    def body(self) -> Sequence[Line]:
+        """Nothing else."""
+        return self.lines()
+
+    @on(events.Click)
+    def click(self, event: events.Click) -> None:
+        """A click is Space on what is there; the second of a double-click was meant for what stood there before."""
+        event.stop()
+        if event.chain > 1:
+            return
+        box = self.query_one(Lines).region
+        place, x = event.screen_y - box.y, event.screen_x - box.x
+        if not (box.contains(event.screen_x, event.screen_y) and place < len(self._parts)):
+            return
+        for start, end, stop in self._parts[place].spots:
+            if start <= x < end:
+                self.clicked(stop)
+                break
+        if self.is_current:
+            self.redraw()
+
+
+_NARROWEST = 20  # cells of a sentence: below, words would stand one under the other
+
+
+class Paper:
+    """Draws a question in a width; the lines of each kind of question come on top."""
+
+    def __init__(self, look: Look, width: int) -> None:
+        self.look, self.width = look, width
+
+    def line(self, chosen: bool = False) -> Line:
+        """An empty line, as all begin."""
+        return Line(self.look, "selected" if chosen else "raised").add("  ")
+
+    def cut(self, text: str, taken: int) -> str:
+        """As much of it as fits beside this many cells."""
+        return drawing.cut(text, max(0, self.width - taken - 2), self.look.glyphs.more)
+
+    def mark(self, picked: bool) -> str:
+        """Of one of several, whether it is the one."""
+        return f"({self.look.glyphs.picked if picked else ' '})"
+
+    def sentence(self, mark: str, text: str, token: Token) -> Iterator[Line]:
+        """Something to know, with its mark, broken between words."""
+        start = 3 + max(len(mark), 1)
+        for place, piece in enumerate(wrap(text, max(_NARROWEST, self.width - start - 2))):
+            line = self.line().add("" if place else mark, token, bold=True).to(start)
+            yield line.add(self.cut(piece, line.cells), token)
+
+    def last(self, foot: str, told: str) -> Line:
+        """Which keys there are, or what was just told instead."""
+        return self.line().add(self.cut(told or foot, 2), "warn" if told else "dim")
+
+
+class Confirm(PartsDialog[None, str]):
+    """`buttons` are answers and what stands on them; `answered` gets one of them, or None however else it ends."""
+
+    WIDTH = 64
+
+    def __init__(
+        self,
+        look: Look,
+        title: str,
+        text: str,
+        buttons: Sequence[tuple[str, str]],
+        answered: Callable[[str | None], object],
+    ) -> None:
+        super().__init__(look)
+        self._title, self._text, self._buttons = title, text, buttons
+        self._at = buttons[0][0]
+        self._answered: Callable[[str | None], object] | None = answered
+
+    def parts(self) -> list[Part[str]]:
+        """The title, the text, the buttons."""
+        blank: Part[str] = Part(self.line(), Keep.BLANK)
+        found = [Part[str](self.line().add(self._title, "bright", bold=True)), blank]
+        text = [
+            Part[str](self.line().add(each, "text"), Keep.SAID) for each in wrap(self._text, self.width - 4) if each
+        ]
+        found += [*text, blank] if text else []
+        named: list[tuple[str, str, Token]] = [(answer, title, "bright") for answer, title in self._buttons]
+        return fitting([*found, buttons(self.line(), self.width, named, self._at), blank], self.app.size.height)
+
+    def press(self, event: events.Key) -> None:
+        """Move, or take the answer with the cursor."""
+        step = STEPS.get(event.key) or JUMPS.get(event.key)
+        answers = [answer for answer, _ in self._buttons]
+        if step:
+            self._at = answers[(answers.index(self._at) + step) % len(answers)]
+            self.redraw()
+        elif event.key in ("enter", "space"):
+            self.take(self._at)
+
+    def take(self, stop: str) -> None:
+        """This one."""
+        self._answer(stop)
+        self.dismiss()
+
+    def on_unmount(self) -> None:
+        """However it ended, once."""
+        self._answer(None)
+
+    def _answer(self, answer: str | None) -> None:
+        answered, self._answered = self._answered, None
+        if answered is not None:
+            answered(answer)
