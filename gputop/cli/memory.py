@@ -1,4 +1,4 @@
-"""The memory of a process that runs, sampled for some seconds: by the agent in it, else from outside."""
+"""The command that says what holds memory in a training, whether it grows, and what to do about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the threads of a simulated process use of the CPUs: now, and since it started."""
+"""The processes of a simulated job at one moment: its launcher, its ranks, their loaders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the rules say where there is no GPU to look at: each that needs one cannot judge, for the same reason."""
+"""The engine: frames and their history in, findings out. The same frames make the same words."""
 
 from __future__ import annotations
 

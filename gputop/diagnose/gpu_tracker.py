@@ -1,9 +1,4 @@
-"""The clock that a card is made to hold at work, which is not always the highest that its driver names.
-
-On GeForce and workstation cards nvmlDeviceGetMaxClockInfo answers the end of the voltage curve (3105 MHz of an RTX
-4090, whose boost clock is 2520), which no card reaches under load, and nvmlDeviceGetMaxCustomerBoostClock is not
-supported. There the boost clock of the data sheet is used, or none.
-"""
+"""What is remembered of one GPU between ticks: its busy samples and their rhythm, and what it draws when idle."""
 
 from __future__ import annotations
 

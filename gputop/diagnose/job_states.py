@@ -1,4 +1,4 @@
-"""GPUs in use of which nothing can be said: who works on them cannot be seen, has only begun, or leaves no sign."""
+"""The state of each job, of each other user of GPUs, and of the machine: decided here, and shown everywhere."""
 
 from __future__ import annotations
 

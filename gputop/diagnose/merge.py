@@ -1,4 +1,4 @@
-"""Findings that are the same in several experiments: one finding about all of them, with its advice once."""
+"""From the findings of all rules to what is told: ranks together, causes under what they cause, one primary each."""
 
 from __future__ import annotations
 

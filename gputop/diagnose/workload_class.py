@@ -1,4 +1,4 @@
-"""What the rules say of a trainer at this look, as answers to their questions."""
+"""Which of the four task classes a trainer falls into, by questions whose answers are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every field of a frame, as a recording holds it: made from the types of the model."""
+"""Tables and lists of the manual, made from what is declared elsewhere: fields, metrics, settings, keys, checks."""
 
 from __future__ import annotations
 

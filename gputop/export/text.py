@@ -1,4 +1,4 @@
-"""Rows of text in columns: as wide as their longest text, as many as fit."""
+"""An update as one calm table: the host, a line for each GPU, the jobs with their ranks and loaders."""
 
 from __future__ import annotations
 

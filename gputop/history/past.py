@@ -1,4 +1,4 @@
-"""What is kept of each kind of subject: which of its metrics, under which name, and for how long."""
+"""The history: of each kind of subject a table by the second, of some another one by the quarter minute."""
 
 from __future__ import annotations
 

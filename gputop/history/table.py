@@ -1,4 +1,4 @@
-"""The values of one metric over some time."""
+"""All subjects of one kind over time: one row of numbers a slot, in which they sit side by side; NaN is unknown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fact: what somebody who looked inside a process says of it. It travels with the frames, so that a replay has it."""
+"""A frame: everything known at one moment, immutable, the one thing that travels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The links of a GPU in detail: what one NVLink says of itself, and what PCIe counted."""
+"""One GPU, or one MIG instance, at one moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether GPU and host share one memory: told by what the chip is, not by one call that a driver refuses."""
+"""What values can be: an impossible one, or one that another contradicts, is unknown, with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Other errors of a training log with a known cause: killed workers, /dev/shm, ports, files, failed GPUs."""
+"""The tail of a training log: its errors that have a known cause, the first of them first."""
 
 from __future__ import annotations
 

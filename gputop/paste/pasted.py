@@ -1,4 +1,4 @@
-"""The numbers by which a pasted text is judged: those of thresholds.toml, a site's in their place."""
+"""What was read of a pasted text: its page, its JSON object; and the text itself, made plain lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a training program spends its time on, told from the functions that are on the stack of its main thread."""
+"""What a training program spends its time on, told from the functions on its stacks: whose they are, what waits."""
 
 from __future__ import annotations
 

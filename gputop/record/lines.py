@@ -1,4 +1,4 @@
-"""Gzip members written so that a crash loses nothing that was written, and a cut one can be ended later."""
+"""The lines of a recording, plain or packed, from any place where one can begin; damage is skipped and counted."""
 
 from __future__ import annotations
 

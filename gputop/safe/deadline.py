@@ -1,4 +1,8 @@
-"""Waiting for several files or sockets at once."""
+"""Calls on paths that another process chose, each with a deadline: what lies on a dead mount never answers.
+
+A thread inside such a call cannot be ended, and Python sees no Ctrl+C there. So the call is made in a daemon thread,
+and the caller, whose wait signals interrupt, goes on without it.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Files whose path somebody else chose, as a process in a container does: only plain ones are opened at all.
-
-To open a device is to use it: it may wind a tape back or start a watchdog that nobody feeds.
-"""
+"""Files only we can read or write: private folders, exclusive files, settings read with care."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A child that gives the terminal back where the program cannot: it was ended by SIGKILL."""
+"""The terminal is given back, however we end: by key, by signal, by a crash, or because the line is dead."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The outermost operators and annotations of each thread of a trace: when they ran, thinned where there are too many.
+"""What ran on the CPU of a trace: operators, annotations and Python functions, folded while they arrive.
 
-What lies within a step but in no other span is outermost: steps themselves and Python functions do not count.
+Kineto writes the spans of a thread in the order of their starts, so that one stack a thread gives self times. Of spans
+that begin together the longer one comes first, then the step, then the lower id: a file in another order is sorted.
 """
 
 from __future__ import annotations

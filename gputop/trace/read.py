@@ -1,8 +1,4 @@
-"""Launches whose kernel is not in the trace: the profiler lost records, so that an idle GPU is not known to be idle.
-
-Four kinds of launch have no kernel in a trace that is complete: those that were recorded into a CUDA graph, those whose
-kernel would have run after the end of the trace, calls of a name that never has one, and memsets of no bytes.
-"""
+"""Reads a trace of torch.profiler or TensorFlow: one pass over its events, of which little is kept."""
 
 from __future__ import annotations
 

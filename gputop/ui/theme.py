@@ -1,4 +1,7 @@
-"""How it looks: colours by meaning and the two glyph sets. Nothing else names a colour."""
+"""How it looks: colours by meaning and the two glyph sets, chosen from the terminal and the settings.
+
+Nothing else names a colour.
+"""
 
 from __future__ import annotations
 

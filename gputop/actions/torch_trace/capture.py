@@ -1,4 +1,4 @@
-"""What a person wants traced, and what came of it."""
+"""One or several processes traced at once by their agents, all from the same step on; the slowest decides how long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of the system calls a thread may sleep in: the kernel tells the number only."""
+"""The threads of an open process: what each does, how long it waits for a CPU, where it sleeps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a thread of ours has waited for a CPU: time that no driver has cost."""
+"""The gate: every call into the NVIDIA driver passes here, is timed, and answers or says why it does not."""
 
 from __future__ import annotations
 

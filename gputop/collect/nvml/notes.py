@@ -1,7 +1,4 @@
-"""The driver's library where the loader does not look: WSL, NixOS, Colab, GKE and Jetson keep it in folders of theirs.
-
-Only what root alone could have put there is loaded: a library runs with our rights.
-"""
+"""Why the driver cannot be asked, in words: one note a cause, with lines that help."""
 
 from __future__ import annotations
 

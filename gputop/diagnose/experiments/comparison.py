@@ -1,4 +1,4 @@
-"""Who slows whom: an experiment that waits for a resource that is full, and whoever takes a good part of it."""
+"""The experiments side by side: who slows whom, and values with which all of them fit on the machine."""
 
 from __future__ import annotations
 

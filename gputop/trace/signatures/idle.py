@@ -1,4 +1,4 @@
-"""The whole picture: a healthy trace, and gaps of the GPU."""
+"""What is said where nothing else is: the GPU idles, or the CPU communicates, and what the CPU was in meanwhile."""
 
 from __future__ import annotations
 

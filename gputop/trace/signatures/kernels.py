@@ -1,4 +1,4 @@
-"""Time that goes into changing the type of tensors, as under an autocast that does so again in every call."""
+"""What the kernels themselves are: few that dominate, full precision, bound by memory, too small a grid, layout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What would make a finding surer, and what would make it leave."""
+"""Findings with all that is known of them, where there is room: evidence line by line, every step with its command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A dialog with a list: arrows, wheel and mouse move its cursor, Enter or a click takes a line."""
+"""Dialogs with a list: the column to sort by, the user to look at; arrows, wheel and mouse move the cursor."""
 
 from __future__ import annotations
 

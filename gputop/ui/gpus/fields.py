@@ -1,4 +1,4 @@
-"""Which fields a row has room for: each says how wide it is and how dearly it is kept."""
+"""What can stand in a GPU's row: each field with its width, how dearly it is kept, and how it is drawn."""
 
 from __future__ import annotations
 

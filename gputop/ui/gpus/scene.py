@@ -1,4 +1,4 @@
-"""GPU names short enough for a header: `8×H100-80G` from `NVIDIA H100 80GB HBM3`."""
+"""What the GPU pane is drawn from: the GPUs, the host, the past, and what must be equal in every row."""
 
 from __future__ import annotations
 

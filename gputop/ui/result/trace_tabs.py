@@ -1,4 +1,4 @@
-"""The call paths of a trace as something to choose from: a flame graph a thread, in microseconds."""
+"""Traces as tabs: when what ran, steps, operators, kernels, memory, call paths, threads; ranks side by side."""
 
 from __future__ import annotations
 

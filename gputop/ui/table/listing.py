@@ -1,4 +1,4 @@
-"""Tagged processes: bound to who they are, so that no sorting, folding or reused pid moves a tag to another."""
+"""The table without a screen: which lines there are, where the cursor is, what every key does to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which columns of the table fit a width, and where each one stands."""
+"""Lines of the table as they are drawn: rails, names, cells, the header with its arrow."""
 
 from __future__ import annotations
 

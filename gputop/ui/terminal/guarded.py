@@ -1,4 +1,4 @@
-"""The terminal lent to one command of gputop's own: in the foreground, as a shell would run it, until Enter is read."""
+"""An app whose exits, crashes and signals go through the terminal guard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times in which the GPUs of a trainer do less than usual, followed second by second: the phases of an evaluation."""
+"""A rule about evaluation: phases of less GPU work, or of none, that come back and write no checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a trainer works on the CPU for many seconds, then on its GPU, and so on: as who learns by playing does."""
+"""A rule about a training process that loads its own data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory that grows and does not stop: the leak test over minutes to hours, of one trainer a second."""
+"""Rules about memory that a program takes and never gives back: on its GPU, and on the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Since when nothing of a job moves: from the history, as means over half a minute tell that half a minute late."""
+"""A rule about ranks that wait for each other in a collective, and about jobs that hang there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranks that work for a part of each step and spin in a collective for the rest: means do not show that."""
+"""A rule about one rank for which all others wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a trainer's job writes, second by second, and which part of that belongs to a pause of its GPUs."""
+"""A rule about training that stops while a checkpoint is written."""
 
 from __future__ import annotations
 

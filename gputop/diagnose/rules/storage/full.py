@@ -1,4 +1,4 @@
-"""Where a trainer writes its checkpoints: the file system that took most of the last one."""
+"""A rule about places that are nearly full: /dev/shm, and the file system that takes the checkpoints."""
 
 from __future__ import annotations
 
