@@ -13,14 +13,14 @@ from hypothesis import settings
 
 from gputop.export import codec
 from gputop.model import Frame
-from tests.diagnosed import Recorded
+from tests.diagnose_runs import Recorded
 from tests.fakenvml import Fake, NoCompiler
 from tests.fakenvml.remote import Remote
 from tests.faults import Matrix
-from tests.order import Order
+from tests.run_order import Order
 
 # shared assertions explain a failure as those in a test file do
-pytest.register_assert_rewrite("tests.endings", "tests.ptys")
+pytest.register_assert_rewrite("tests.terminal_endings", "tests.pty_programs")
 
 GOLDEN = Path(__file__).parent / "golden"
 

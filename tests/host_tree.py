@@ -7,7 +7,7 @@ from pathlib import Path
 from gputop.collect.host.reader import HostReader
 from gputop.collect.kernel_files import Read, read_file
 from gputop.model import Host
-from tests.trees import write_tree
+from tests.kernel_trees import write_tree
 
 STAT = """\
 cpu  200 0 100 1000 50 0 0 10 0 0

@@ -34,8 +34,8 @@ from gputop.ui.latest_update import Mailbox
 from gputop.ui.result import screen_of
 from gputop.ui.table.columns import PRESETS
 from gputop.ui.theme import DARK, LIGHT, UNICODE, Look, Palette
-from tests import results
-from tests.acting import kill, row
+from tests import profile_results
+from tests.real_processes import kill, row
 
 FOLDER = Path(__file__).parent.parent / "screenshots"
 GOLDEN = Path(__file__).parent / "golden"
@@ -83,8 +83,8 @@ SHOTS = (
     Shot("profile-120x40", "showcase", (120, 40), ("home", "down", "p"), alive=True),
     Shot("progress-120x40", "showcase", (120, 40), ("home", "down", "p", "enter"), alive=True, after_s=5.0),
     Shot("replay-120x40", "showcase", (120, 40), ("0", "left_curly_bracket", "left_curly_bracket"), replay=True),
-    Shot("result-pyspy-120x40", "showcase", (120, 40), result=results.profiled),
-    Shot("result-torch-124x36", "showcase", (124, 36), result=results.traced),
+    Shot("result-pyspy-120x40", "showcase", (120, 40), result=profile_results.profiled),
+    Shot("result-torch-124x36", "showcase", (124, 36), result=profile_results.traced),
     Shot("setup-80x24", "showcase", (80, 24), ("f2", *["down"] * 4)),
     Shot("palette-80x24", "showcase", (80, 24), ("ctrl+p", *"sort")),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.watching import isolated
+from tests.process_watch import isolated
 
 # `without(errno, *numbers)`: these calls fail so from now on, as old container profiles make pidfd_open fail
 SECCOMP = """

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import gputop
-from tests.watching import ROOT
+from tests.process_watch import ROOT
 
 COMMAND = "import sys\nfrom gputop.entry import main\nsys.exit(main())\n"  # as installers write it
 SHADOWS = ("dataclasses", "argparse", "typing", "json", "threading", "psutil", "textual", "pynvml")

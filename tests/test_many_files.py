@@ -13,7 +13,7 @@ import pytest
 
 from gputop.agent_client import Agent, AgentLost
 from gputop.safe.deadline import readable
-from tests.endings import Program, assert_given_back
+from tests.terminal_endings import Program, assert_given_back
 
 MANY = 1100
 

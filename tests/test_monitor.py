@@ -9,7 +9,7 @@ from typing import Any
 from gputop.model import Detail, Frame, Identity, Missing
 from gputop.monitor import Monitor, Update
 from gputop.source import EVERYTHING, UNRECORDED, Interest, Wish
-from tests.judged import LIMITS, Machine
+from tests.rule_cases import LIMITS, Machine
 
 COMES = 14 + 22  # looks before: at the 15th half of the window is known, and it has to hold for 24 s
 HOT = Machine(gpu={"throttled_heat_percent": 9.0})

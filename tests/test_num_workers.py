@@ -10,7 +10,7 @@ import pytest
 import gputop
 from gputop import num_workers, thresholds
 from gputop.doctor.share import Share
-from tests.judged import Machine, found
+from tests.rule_cases import Machine, found
 
 # CPUs, and what both say: half of them, at most 8, none where the training process needs its only one
 MACHINES = [(64, 8), (16, 8), (12, 6), (8, 4), (6, 3), (4, 2), (3, 1), (2, 1), (1, 0)]

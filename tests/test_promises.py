@@ -14,11 +14,11 @@ from gputop.ui.dialogs.choices import ListDialog
 from gputop.ui.dialogs.dialog import Dialog
 from gputop.ui.main import Main
 from gputop.ui.profiling.dialog import CANCEL, OLDER, START, ProfileDialog
-from tests.acting import moment
-from tests.advised import found, hot, update
-from tests.dialogs import sleeping, trainer
-from tests.screens import Stage, box, play
-from tests.scripted import minute
+from tests.advice_scenes import found, hot, update
+from tests.headless_screens import Stage, box, play
+from tests.real_processes import moment
+from tests.scripted_jobs import minute
+from tests.signal_dialogs import sleeping, trainer
 
 HOT = hot(
     steps=(

@@ -10,9 +10,9 @@ import pytest
 
 from gputop.config import Settings, load
 from gputop.safe.files import read_settings
-from tests.ptys import Terminal
-from tests.screens import Stage, play
-from tests.scripted import LLAMA, frame
+from tests.headless_screens import Stage, play
+from tests.pty_programs import Terminal
+from tests.scripted_jobs import LLAMA, frame
 
 ARGV = (sys.executable, "-m", "gputop")
 UNCLEAR = {

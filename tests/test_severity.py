@@ -11,8 +11,8 @@ from gputop.profile import parse, report
 from gputop.severity import LOST, by_lost_share
 from gputop.trace.read import read
 from gputop.trace.verdict import View, judged
-from tests.judged import Machine, found
-from tests.test_trace_signatures import waiting
+from tests.rule_cases import Machine, found
+from tests.trace.test_trace_signatures import waiting
 
 
 def test_the_scale_is_that_of_the_rules() -> None:

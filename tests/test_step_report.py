@@ -16,9 +16,9 @@ from gputop.report import text
 from gputop.ui.details.activity import now
 from gputop.ui.details.process_view import Opened
 from gputop.ui.theme import ASCII, PLAIN, Look
-from tests.judged import after
-from tests.opened import RANK, RUNNING, full
-from tests.teams import of, team
+from tests.process_details import RANK, RUNNING, full
+from tests.rank_teams import of, team
+from tests.rule_cases import after
 
 NOW_S = RUNNING.wall_s
 

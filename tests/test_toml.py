@@ -15,7 +15,7 @@ from gputop import config, toml
 from gputop.config import SETTINGS
 from gputop.safe.files import Refused, write_settings
 from gputop.ui.dialogs.setup import LADDER_S
-from tests.test_files import OTHER_UID, needs_root
+from tests.safe.test_files import OTHER_UID, needs_root
 
 FILE = """\
 # mine

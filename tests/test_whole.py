@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.fakenvml import Fake
-from tests.ptys import Terminal, wait_until
+from tests.pty_programs import Terminal, wait_until
 
 pytestmark = pytest.mark.jobs
 

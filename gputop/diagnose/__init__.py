@@ -11,7 +11,7 @@ How to add a rule:
    feature vector of one training process over 30 s; other windows come from `view.mean` and `view.window`.
 4. What it needs it asks for with `view.knows(thing, "metric", ...)`: what cannot be read becomes an abstention.
    Its declaration names each of these signals, as the manual does: in `needs` where nothing is ever found without it,
-   in `partly` where only something is not; tests/test_rules_needs.py holds it to that.
+   in `partly` where only something is not; tests/diagnose/test_rules_needs.py holds it to that.
 5. It compares with `view.above(value, "name")` and `view.below(value, "name")`: an unknown value is neither, and a
    finding that is on the screen leaves only when the value is clearly back. Plain `<` is for what cannot flicker.
 6. It yields `view.found(thing, severity, headline, evidence=..., steps=..., confidence=...)`. The headline follows

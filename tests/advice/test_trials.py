@@ -14,7 +14,7 @@ import pytest
 
 from gputop.demo import SCENARIOS
 from tests.advice import steps
-from tests.judged import scenario
+from tests.rule_cases import scenario
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="processes of Linux")
 TAKES_S = 420.0  # of each demo, in which it comes to say what it is there for

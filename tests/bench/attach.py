@@ -34,8 +34,8 @@ from gputop.cli import run
 from gputop.trace import signatures  # noqa: F401
 from gputop.trace.read import read
 from gputop.trace.verdict import View
-from tests.acting import hold, row
-from tests.watching import running
+from tests.process_watch import running
+from tests.real_processes import hold, row
 
 SCRIPT = """
 import mmap, struct, sys, threading, time

@@ -10,8 +10,8 @@ from statistics import median
 from gputop.demo import open_demo
 from tests.bench.measure import GPUTOP
 from tests.fakenvml import Fake
-from tests.ptys import Terminal
-from tests.screens import Stage, play
+from tests.headless_screens import Stage, play
+from tests.pty_programs import Terminal
 
 PRESSES = 100
 

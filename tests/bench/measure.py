@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 
 from tests.fakenvml import Fake
-from tests.ptys import Terminal
+from tests.pty_programs import Terminal
 
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _ESCAPES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
-from tests.acting import hold, row
 from tests.bench import attach
+from tests.real_processes import hold, row
 
 SCRIPT = attach.SCRIPT.replace(
     "inputs, step, last_ns = torch.rand(32, 64), 0, time.monotonic_ns()\nwhile True:\n",

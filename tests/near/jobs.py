@@ -10,7 +10,7 @@ from gputop.demo.scenarios.host import of_job
 from gputop.demo.scenarios.parts import BEFORE_S, HEALTHY, ONSET_S
 from gputop.demo.scenarios.ranks import SLOWER_FROM_S
 from gputop.demo.server import GIB, Dip, Heat, Scenario
-from tests.dials import turned
+from tests.scenario_variants import turned
 
 
 def pool(name: str, threads: float) -> Scenario:

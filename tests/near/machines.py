@@ -9,7 +9,7 @@ from gputop.demo.gpu import FULL_MHZ
 from gputop.demo.scenarios.host import of_job
 from gputop.demo.scenarios.parts import BEFORE_S, DATA, ONSET_S, ROOT, SCRATCH, card_fault
 from gputop.demo.server import GIB, MIB, Dip, Heat, Scenario
-from tests.dials import turned
+from tests.scenario_variants import turned
 
 VRAM = (81_559 - 551) * MIB  # of a card, but for what the driver takes
 LEAKS_S = 640 - ONSET_S

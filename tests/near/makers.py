@@ -10,7 +10,7 @@ from gputop.demo import SCENARIOS
 from gputop.demo.scenarios.host import of_job
 from gputop.demo.scenarios.parts import BEFORE_S, ONSET_S, card_fault
 from gputop.demo.server import Scenario
-from tests.dials import turned
+from tests.scenario_variants import turned
 
 Made = Callable[[float], Scenario]
 

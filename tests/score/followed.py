@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.fakenvml import Fake
-from tests.ptys import Terminal
+from tests.pty_programs import Terminal
 from tests.score.marks import Result
 from tests.workloads.cases import CASES, Case
 from tests.workloads.stage import CPUS, Play, ready, start

@@ -1,0 +1,252 @@
+"""The signal dialog on real processes: what it says, every way through it, and what came of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from gputop.demo import SCENARIOS
+from gputop.demo.source import Demo
+from gputop.model import Role
+from gputop.ui.theme import ASCII, Look
+from tests.headless_screens import Stage, play
+from tests.real_processes import job, moment, state, unharmed, until
+from tests.signal_dialogs import box, named, says, sleeping, trainer
+
+
+def test_enter_at_once_sends_nothing() -> None:
+    with sleeping() as child:
+
+        async def scene(stage: Stage) -> None:
+            for key in ("f9", "k"):
+                await stage.press(key)
+                assert f"to    {child.pid}  python train.py" in stage.text
+                assert "[ Cancel ]" in stage.text
+                await stage.press("enter")
+                assert stage.app.screen is stage.app.main
+            await stage.press("k", "escape")
+            assert stage.app.screen is stage.app.main
+
+        play(scene, moment(trainer(child.pid), launcher=None))
+        assert unharmed(child.pid)
+
+
+def test_it_ends_and_that_is_told() -> None:
+    with sleeping() as child:
+
+        async def scene(stage: Stage) -> None:
+            await stage.press("k", "tab")
+            assert "(•) 15 TERM" in stage.text
+            await stage.press("shift+tab", "right")
+            assert "[ Send TERM to 1 process ]" in stage.text
+            await stage.press("enter")
+            await says(stage, f"{child.pid} ended after 0.")
+
+        play(scene, moment(trainer(child.pid), launcher=None))
+        assert child.wait(5) == -signal.SIGTERM
+
+
+def test_kill_is_asked_a_second_time_and_a_double_enter_says_no() -> None:
+    with sleeping() as child:
+
+        async def scene(stage: Stage) -> None:
+            await stage.press("k", *["up"] * 4)
+            await stage.press("enter")
+            assert "[ Send KILL to 1 process ]" in stage.text
+            await stage.press("enter")
+            assert f"KILL ends {child.pid} at once, and nothing can be saved: really?" in stage.text
+            assert "[ Cancel ]" in stage.text
+            await stage.press("enter")
+            assert stage.app.screen is stage.app.main
+            assert state(child.pid) == "S"
+            await stage.press("k", *["up"] * 4, "enter", "enter", "up", "up", "space", "right", "right")
+            assert "really?" not in stage.text, "another signal is another question"
+            await stage.press(*["up"] * 4, "enter", "enter", "right")
+            assert "[ Yes, KILL 1 process ]" in stage.text
+            await stage.press("enter")
+            await says(stage, f"{child.pid} ended after ")
+
+        play(scene, moment(trainer(child.pid), launcher=None))
+        assert child.wait(5) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+def test_the_whole_dialog(size: tuple[int, int], golden: Callable[[str, str], None]) -> None:
+    with job() as frame:
+
+        async def scene(stage: Stage) -> None:
+            await stage.press("k", "tab")
+            golden(f"signal-{size[0]}x{size[1]}.txt", box(stage))
+            await stage.press("shift+tab", "shift+tab", "down", "enter", "enter")
+            golden(f"signal-kill-{size[0]}x{size[1]}.txt", box(stage))
+
+        play(scene, named(frame), size=size)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+def test_in_a_demo_it_is_refused_with_the_reason(size: tuple[int, int], golden: Callable[[str, str], None]) -> None:
+    demo = Demo(SCENARIOS["showcase"], pace=False, anchor_s=1_795_185_127)
+
+    async def scene(stage: Stage) -> None:
+        stage.feed.elsewhere = demo.elsewhere
+        await stage.press("k", "up")
+        golden(f"signal-demo-{size[0]}x{size[1]}.txt", box(stage))
+
+    play(scene, demo.frame(demo.at_s), size=size, past=demo.past())
+
+
+def test_its_loaders_and_the_whole_job() -> None:
+    with job() as frame:
+        ranks = [process for process in frame.processes if process.role is Role.TRAINER]
+        loaders = [process for process in frame.processes if process.role is Role.LOADER]
+
+        async def scene(stage: Stage) -> None:
+            await stage.press("k", "down", "down", "space")
+            assert "[x] its 2 loaders" in stage.text
+            assert "Send TERM to 3 processes" in stage.text
+            await stage.press("right", "space", "left", "space")
+            assert "they are in the whole job" in stage.text
+            assert "Send TERM to 7 processes" in stage.text
+            await stage.press("right", "space", "up")
+            await stage.press("shift+tab", "right", "enter")
+            await says(stage, "3 processes ended after ")
+            mine = {ranks[0].pid, *(loader.pid for loader in loaders if loader.parent_pid == ranks[0].pid)}
+            until(lambda: all(state(pid) in (None, "Z") for pid in mine))
+            assert all(state(p.pid) == "S" for p in (*ranks, *loaders) if p.pid not in mine)
+
+        play(scene, named(frame))
+
+
+def test_on_the_line_of_a_job_all_of_it_is_meant() -> None:
+    with job() as frame:
+
+        async def scene(stage: Stage) -> None:
+            await stage.press("home", "k")
+            assert "[x] the whole job: 2 ranks, 4 loaders, torchrun" in stage.text
+            await stage.press("right")
+            assert "[ Send TERM to 7 processes ]" in stage.text
+            await stage.press("enter")
+            await says(stage, "7 processes ended after ")
+
+        play(scene, named(frame))
+        assert until(lambda: all(state(process.pid) in (None, "Z") for process in frame.processes))
+
+
+def test_some_who_are_gone_are_left_out_and_told() -> None:
+    with job() as frame:
+        gone = next(process for process in frame.processes if process.role is Role.LOADER)
+        os.kill(gone.pid, signal.SIGKILL)
+        until(lambda: state(gone.pid) in (None, "Z"))
+
+        async def scene(stage: Stage) -> None:
+            await stage.press("home", "k")
+            assert f"1 process left out: {gone.pid}: it has ended" in stage.text
+            assert "Send TERM to 6 processes" in stage.text
+
+        play(scene, named(frame))
+
+
+def test_the_mouse_ticks_chooses_and_presses() -> None:
+    with job() as frame:
+
+        async def click(stage: Stage, text: str) -> None:
+            y = next(place for place, line in enumerate(stage.lines) if text in line)
+            assert await stage.pilot.click(offset=(stage.lines[y].index(text) + 1, y))
+            await stage.pilot.pause()
+
+        async def scene(stage: Stage) -> None:
+            await stage.press("k")
+            await click(stage, "[ ] its 2 loaders")
+            assert "[x] its 2 loaders" in stage.text
+            await click(stage, "[x] its 2 loaders")
+            assert "[ ] its 2 loaders" in stage.text
+            await click(stage, "KILL")
+            assert "(•)  9 KILL" in stage.text
+            await click(stage, "Send KILL")
+            await click(stage, "Cancel")
+            assert stage.app.screen is stage.app.main
+            await stage.press("k")
+            await click(stage, "KILL")
+            await click(stage, "Send KILL")
+            await stage.pilot.pause(0.6)
+            await click(stage, "Yes, KILL 1 process")
+            await says(stage, " ended after ")
+
+        play(scene, named(frame))
+
+
+@pytest.mark.parametrize("moved", [0, 1])
+def test_a_double_click_is_one_yes(moved: int) -> None:
+    with sleeping() as child:
+
+        async def scene(stage: Stage) -> None:
+            await stage.press("k", *["up"] * 4, "space")
+            y = next(place for place, line in enumerate(stage.lines) if "Send KILL" in line)
+            x = stage.lines[y].index("Send KILL") + 3
+            await stage.pilot.click(offset=(x, y), times=1 if moved else 3)
+            if moved:
+                await stage.pilot.click(offset=(x + moved, y))
+            await stage.pilot.pause()
+            assert f"KILL ends {child.pid} at once, and nothing can be saved: really?" in stage.text
+            await stage.pilot.pause(0.6)
+            assert unharmed(child.pid)
+            await stage.pilot.click(offset=(x, y))
+            await says(stage, f"{child.pid} ended after ")
+
+        play(scene, moment(trainer(child.pid), launcher=None))
+        assert child.wait(5) == -signal.SIGKILL
+
+
+def pidfds() -> int:
+    count = 0
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            count += "pidfd" in os.readlink(f"/proc/self/fd/{name}")
+        except OSError:
+            pass
+    return count
+
+
+@pytest.mark.parametrize("key", ["escape", "enter", "ctrl+c"])
+def test_a_closed_dialog_holds_nobody(key: str) -> None:
+    with job() as frame:
+
+        async def scene(stage: Stage) -> None:
+            before = pidfds()
+            await stage.press("k")
+            assert pidfds() > before
+            await stage.press(key)
+            await stage.until(lambda: pidfds() == before, "letting go")
+
+        play(scene, named(frame))
+
+
+@pytest.mark.parametrize("size", [(1, 1), (2, 5), (10, 20), (20, 3), (40, 12), (80, 10), (300, 90)])
+def test_any_size(size: tuple[int, int]) -> None:
+    with job() as frame:
+
+        async def scene(stage: Stage) -> None:
+            await stage.press("k")
+            await stage.pilot.resize_terminal(*size)
+            for _ in range(12):
+                await stage.press("down")
+            if size[1] > 5 and size[0] >= 40:
+                assert "Cancel" in stage.text
+            assert "•" not in stage.text
+
+        play(scene, named(frame), look=Look(glyphs=ASCII))
+
+
+def test_what_a_signal_does_is_not_cut_on_a_narrow_screen() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.press("k")
+        rows = [line for line in stage.lines if " KILL " in line or " INT " in line]
+        assert [row.split("  ")[-1].strip() for row in rows] == [
+            "as Ctrl+C; plain PyTorch saves nothing", "no checkpoint; /dev/shm may stay full",
+        ]  # fmt: skip
+
+    demo = Demo(SCENARIOS["showcase"])
+    play(scene, demo.frame(demo.at_s), size=(60, 20), past=demo.past())

@@ -1,0 +1,51 @@
+"""What a step meter says makes findings about waiting for data surer, with its numbers, or takes them back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.rank_teams import lines
+from tests.rule_cases import LOADER, Machine, after, found
+from tests.test_step_report import late
+
+
+def starved(**metered: Any) -> Machine:
+    """Four loaders that are fully busy, a GPU that is not."""
+    busy = {**LOADER, "cpu_percent": 98.0, "main_thread_percent": 98.0}
+    return Machine(gpu={"busy_percent": 45.0}, loader=busy, trainer=metered, loaders=4)
+
+
+def test_it_names_the_batch_and_the_step_and_how_long_the_gpu_idles() -> None:
+    plain = found(starved().verdict(), "starved-cpu-idle")
+    surer = found(starved(step_s=0.045, data_wait_percent=55.6).verdict(), "starved-cpu-idle")
+    assert plain is not None
+    assert surer is not None
+    assert (plain.grade, surer.grade) == ("correlation", "profile")
+    assert surer.confidence > plain.confidence
+    text = "measured inside: a batch every 45ms, the step itself 20ms: 56 % of the time waits for data"
+    assert surer.evidence[1].text == text
+    assert surer.evidence[1].value == pytest.approx(55.6)
+
+
+@pytest.mark.parametrize(("wait", "told"), [(1.0, False), (6.0, True), (None, True)])
+def test_who_is_seen_to_wait_for_no_data_starves_of_something_else(wait: float | None, told: bool) -> None:
+    verdict = starved(step_s=0.045, data_wait_percent=wait).verdict()
+    assert (found(verdict, "starved-cpu-idle") is not None) is told
+
+
+def test_the_straggler_is_named_by_its_meter_with_the_grade_of_a_profile() -> None:
+    finding = found(after(late(38.7)), "straggler")
+    assert finding is not None
+    assert finding.headline == "waits for rank 2 (GPU 2), which waits for data"
+    assert finding.grade == "profile"
+    assert lines(finding)[0] == (
+        "measured inside: rank 2 waits 120ms for data in each step, the others 5.0ms: all 4 ranks take 310ms a step"
+    )
+    assert finding.steps[0].text == "give each rank samples that cost as much, or more loaders"
+
+
+@pytest.mark.parametrize("wait", [1.6, 9.0])
+def test_a_rank_that_waits_for_data_a_little_longer_is_no_straggler(wait: float) -> None:
+    assert found(after(late(wait)), "straggler") is None

@@ -1,0 +1,86 @@
+"""A finding in words: the limits beside its numbers, and for how long it has been so."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from gputop import finding_text
+from gputop.diagnose import Evidence
+from tests.advice_scenes import fine, found
+
+
+@pytest.mark.parametrize(
+    ("unit", "limit", "text", "said"),
+    [
+        ("B/s", 1_040_073_472.0, "it reads 0.30 GB/s", "1.04 GB/s"),
+        ("B/s", 50e6, "reads 12 MB/s", "50 MB/s"),
+        ("B/s", 1_500_000.0, "reads 0.2 MB/s", "1.5 MB/s"),
+        ("B/s", 20e3, "writes nothing", "20 kB/s"),
+        ("B/s", 50e6, "reads 12 MB/s, below 50 MB/s", ""),
+        ("B", 64e3, "a read is 9 kB", "64 kB"),
+        ("B", 1e8, "12.1G are written", "100 MB"),
+        ("B", 67108864.0, "+192M in 3m", "64.0M"),
+        ("B", 427_819_008.0, "+5.2G in 15m", "408M"),
+        ("s", 900.0, "without work for 32m 30s", "15m"),
+        ("s", 21600.0, "full in about 46m", "6h"),
+        ("cores", 1.0, "7.9 of 16 CPU cores in use", "1 core"),
+        ("cores", 14.0, "15 of 16 CPU cores in use", "14 cores"),
+        ("1/s", 1000.0, "9300 pages a second go to swap and back", "1000 a second"),
+        ("%", 5.0, "uses 7.5 % of a core", "5 %"),
+        ("%", 80.0, "GPU busy 80 %", "80 %"),
+        ("C", 90.0, "90 C, slows down at 90 C", ""),
+        ("s", 5.0, "threads are looked at every 16 s", "5 s"),
+    ],
+)
+def test_a_limit_reads_as_the_number_beside_it(unit: str, limit: float, text: str, said: str) -> None:
+    number = re.search(r"\d+(?:\.\d+)?", text)
+    item = Evidence(text=text, value=float(number[0]) if number else None, unit=unit, limit=limit)
+    assert finding_text.limit(item) == said
+
+
+@pytest.mark.parametrize(
+    ("headline", "said"),
+    [
+        ("waits for something that no rule can name", ", for 6m"),
+        ("runs 64 compute threads on 16 CPUs", ", for 6m"),
+        ("shares the CPUs with unet-3d of user bob", ", for 6m"),
+        ("waits for /data/7d", ", for 6m"),
+        ("has 31.0G held by python 7 of carol, idle for over 10m", ""),
+        ("is out of device memory in about 2h: it takes 21.1G more every hour", ""),
+        ("became 21 % slower 7m 45s ago, for a reason inside the program", ""),
+        ("stands still for 24s every 5m, while a checkpoint is written", ""),
+    ],
+)
+def test_how_long_it_has_been_so_is_not_told_beside_another_time(headline: str, said: str) -> None:
+    assert finding_text.lasting(found(headline=headline), "6m") == said
+
+
+def test_nor_of_what_is_well() -> None:
+    assert finding_text.lasting(fine(), "6m") == ""
+
+
+def test_nor_of_what_happened_once() -> None:
+    assert finding_text.lasting(found(evidence=(Evidence(text="Xid 79 6s ago", value=79.0),)), "10s") == ""
+    old = Evidence(text="PyTorch 2.0 came out 3.2 years ago", value=3.2)
+    assert finding_text.lasting(found(evidence=(old,)), "10s") == ", for 10s"
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "strong"),
+    [
+        ("uses 3.2 cores of 16", 3.2, "3.2 cores"),
+        ("rank 31 of 32 is one of 3", 3.0, "3"),
+        ("1,024 threads want to run", 1024.0, "1,024"),
+        ("PyTorch 2.13.0, at least 2.13", 2.13, "2.13"),
+        ("83 C, limit of 83.5 C", 83.2, "83 C"),
+        ("it is -3 C there", -3.0, "-3 C"),
+        ("no number of this kind: 8", 7.0, ""),
+        ("GPU busy 12 %, 12 times", 12.0, "12 %"),
+    ],
+)
+def test_the_number_that_it_rests_on_is_strong(text: str, value: float, strong: str) -> None:
+    parts = finding_text.parts(Evidence(text=text, value=value))
+    assert "".join(part.text for part in parts) == text
+    assert [part.text for part in parts if part.strong] == [strong] * bool(strong)

@@ -1,0 +1,190 @@
+"""Columns: what they say, how they yield, and that keys and columns are declared without a clash."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from gputop.model import Node
+from gputop.process_totals import Figures, together
+from gputop.ui.keys.declared import GROUPS, KEYS, ORDERS, key
+from gputop.ui.table.columns import BY_ID, COLUMNS, PRESETS, SORTABLE, Preset, beside, of
+from gputop.ui.table.rows import fit
+from tests.scripted_jobs import frame, process
+
+GIB = 1024**3
+
+
+def ids(width: int, preset: Preset = "main") -> list[str]:
+    return [place.column.id for place in fit(width, preset)]
+
+
+def test_columns_yield_the_least_important_first() -> None:
+    assert ids(80) == ["pid", "user", "gpu", "gpu-busy", "vram", "cpu", "read", "command"]
+    assert ids(120) == [column.id for column in of("main") if column.id != "time"]
+    assert ids(140) == [column.id for column in of("main")]
+
+
+def test_the_column_that_sorts_is_shown_where_others_yield() -> None:
+    for preset in PRESETS:
+        for column, width in itertools.product(of(preset), (60, 80, 100, 120)):
+            shown = [place.column.id for place in fit(width, preset, column.id)]
+            assert column.id in shown, (preset, width)
+            assert sum(BY_ID[id].width for id in shown) < width
+    assert [place.column.id for place in fit(80, "main", "rss")] == [*ids(80)[:-2], "rss", "command"]
+
+
+@pytest.mark.parametrize(
+    ("preset", "titles"),
+    [
+        ("main", "PID USER GPU GPU% VRAM CPU% THR RSS WAIT% READ/s WRITE/s IO% TIME COMMAND"),
+        ("steps", "PID USER GPU GPU% CPU% STEP SLOWEST WAIT FOR DATA OPTIM% SAMPLES/s COMMAND"),
+        ("io", "PID USER READ/s WRITE/s RCHAR/s SYSCR/s MEAN-READ IO% STATE WCHAN FILES COMMAND"),
+        ("memory", "PID USER VRAM RSS PSS SHM SWAP MAJFLT/s COMMAND"),
+        ("scheduling", "PID THR WAIT% VOL/s INVOL/s CPU AFFINITY NUMA NICE COMMAND"),
+    ],
+)
+def test_presets(preset: Preset, titles: str) -> None:
+    assert " ".join(column.title for column in of(preset)) == titles
+    assert ids(140, preset) == [column.id for column in of(preset)]
+    assert preset == "main" or ids(120, preset) == ids(140, preset)
+    assert preset in PRESETS
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_columns_lie_side_by_side_and_fill_the_width(preset: Preset) -> None:
+    for width in range(301):
+        places = fit(width, preset)
+        assert (places[0].column.id, places[-1].column.id) == ("pid", "command")
+        for place, after in itertools.pairwise(places):
+            assert place.left + place.width == after.left
+        assert width < 16 or places[-1].left + places[-1].width == width
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_wider_table_never_loses_a_column(preset: Preset) -> None:
+    for width in range(40, 300):
+        if width != 100:  # names get more room from here on
+            assert set(ids(width - 1, preset)) <= set(ids(width, preset)), width
+
+
+def test_neighbours_go_around() -> None:
+    assert beside("pid", 1) == "user"
+    assert beside("pid", -1) == "time"
+    assert beside("numa", 1, "scheduling") == "nice"
+    assert beside("cpu", 1, "memory") == "pid", "where it is not, from the left"
+
+
+EXTREME = Figures(
+    pid=4_194_304,
+    gpus=tuple(str(index) for index in range(10, 26)),
+    gpu_percent=100.0,
+    vram_bytes=1023 * GIB,
+    cpu_percent=102_400.0,
+    threads=400_000,
+    rss_bytes=int(99.94 * GIB),
+    wait_percent=100.0,
+    read_bytes_per_s=999.4 * 1024**2,
+    write_bytes_per_s=99.9 * GIB,
+    io_percent=100.0,
+    age_s=400 * 86_400.0,
+    read_chars_per_s=99.9 * GIB,
+    read_calls_per_s=12e6,
+    mean_read_bytes=99.94 * 1024**2,
+    state="D",
+    waiting_in="rpc_wait_bit_killable",
+    open_files=1_000_000,
+    pss_bytes=int(99.94 * GIB),
+    shared_bytes=int(99.94 * GIB),
+    swap_bytes=int(99.94 * GIB),
+    major_faults_per_s=999_000.0,
+    voluntary_switches_per_s=999_000.0,
+    involuntary_switches_per_s=999_000.0,
+    last_cpu=1023,
+    affinity="0,2,4,6,8,10,12,14",
+    nodes=tuple(Node(number=number, cpus=f"{number}") for number in range(8)),
+    nice=-20,
+)
+
+
+@pytest.mark.parametrize("column", [column for column in COLUMNS if column.align == "right"], ids=lambda c: c.id)
+@pytest.mark.parametrize("figures", [EXTREME, Figures(), Figures(gpus=("0",))], ids=["extreme", "unknown", "gpu"])
+def test_a_number_fits_its_column_with_a_gap(column, figures: Figures) -> None:
+    assert len(column.text(figures)) < column.width
+
+
+@pytest.mark.parametrize(
+    ("column", "figures", "text"),
+    [
+        ("gpu", Figures(gpus=("0", "1", "2", "3")), "0-3"),
+        ("gpu", Figures(gpus=("0", "2", "4", "6")), "4x"),
+        ("gpu", Figures(gpus=("0:1",)), "0:1"),
+        ("gpu", Figures(), ""),
+        ("gpu-busy", Figures(), ""),
+        ("gpu-busy", Figures(gpus=("0",)), "·"),
+        ("vram", Figures(gpus=("0",), vram_bytes=0), "0"),
+        ("cpu", Figures(cpu_percent=1920.4), "1920"),
+        ("cpu", Figures(), "·"),
+        ("time", Figures(age_s=12 * 3600 + 31 * 60 + 2), "12:31:02"),
+        ("time", Figures(age_s=100 * 86_400.0), "100d"),
+        ("user", Figures(), "·"),
+        ("affinity", EXTREME, "8 CPUs"),
+        ("affinity", Figures(affinity="0-127"), "0-127"),
+        ("affinity", Figures(), "·"),
+        ("affinity", Figures(count=2), ""),
+        ("numa", EXTREME, "4x"),
+        ("numa", Figures(affinity="0-7"), "·"),
+        ("numa", Figures(affinity="0-7", nodes=(Node(number=0, cpus="0-3"), Node(number=1, cpus="4-7"))), "0-1"),
+        ("nice", Figures(nice=0), "0"),
+        ("nice", Figures(count=2), ""),
+        ("last-cpu", Figures(), "·"),
+        ("wchan", Figures(count=2), ""),
+        ("wchan", Figures(), "·"),
+        ("state", Figures(state="D"), "D"),
+        ("faults", Figures(major_faults_per_s=0.2), "0"),
+        ("files", Figures(), "·"),
+        ("mean-read", Figures(mean_read_bytes=31 * 1024.0), "31.0K"),
+    ],
+)
+def test_what_a_cell_says(column: str, figures: Figures, text: str) -> None:
+    assert BY_ID[column].text(figures) == text
+
+
+def test_what_does_not_add_up_over_processes() -> None:
+    same = {"nice": 5, "affinity": "0-3", "last_cpu": 1, "waiting_in": "do_poll", "state": "S"}
+    first = process(1, **same, read_chars_per_s=300.0, read_calls_per_s=3.0, swap_bytes=GIB)
+    second = process(2, **same, read_chars_per_s=100.0, read_calls_per_s=1.0, swap_bytes=None)
+    alike = together([first, second], frame(), None)
+    assert (alike.nice, alike.affinity, alike.last_cpu, alike.waiting_in) == (5, "0-3", 1, "do_poll")
+    assert (alike.mean_read_bytes, alike.swap_bytes, alike.state) == (100.0, GIB, "S")
+    other = replace(second, nice=0, affinity=None, state="D", read_calls_per_s=0.0, read_chars_per_s=0.0)
+    mixed = together([first, other], frame(), None)
+    assert (mixed.nice, mixed.affinity, mixed.state, mixed.mean_read_bytes) == (None, None, "D", 100.0)
+    assert together([replace(first, state=state) for state in "SRZ"], frame(), None).state == "Z"
+
+
+@pytest.mark.parametrize("column", SORTABLE, ids=lambda c: c.id)
+def test_values_of_one_column_can_be_compared(column) -> None:
+    values = [column.value(f) for f in (EXTREME, Figures(gpus=("0",), user="a", pid=1), Figures())]
+    assert sorted(value for value in values if value is not None) is not None
+
+
+def test_a_key_does_one_thing() -> None:
+    for place in {place for row in KEYS for place in row.on}:
+        pressed = [name for row in KEYS if place in row.on for name in row.keys]
+        assert len(pressed) == len(set(pressed))
+    assert len({row.id for row in KEYS}) == len(KEYS)
+    assert {row.group for row in KEYS} == set(GROUPS)
+    assert set(ORDERS.values()) <= {column.id for column in SORTABLE}
+    assert all(row.help and row.title and row.action for row in KEYS)
+
+
+def test_keys_are_shown_as_people_write_them() -> None:
+    assert key("help").names == ("F1", "h", "?")
+    assert key("interrupt").names == ("Ctrl+C",)
+    assert key("previous-pane").names == ("S-Tab",)
+    assert key("page-up").names == ("PgUp",)
+    with pytest.raises(KeyError):
+        key("nothing")

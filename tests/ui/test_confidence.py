@@ -1,0 +1,103 @@
+"""What would make a finding surer, and what would make it leave: told where there is room for all of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gputop import thresholds
+from gputop.demo import SCENARIOS, Demo
+from gputop.diagnose import Step
+from gputop.diagnose.limits import Tables
+from gputop.diagnose.rules import RULES
+from gputop.monitor import Monitor
+from gputop.ui.advice.full import leaving, whole
+from gputop.ui.advice.scene import Scene
+from gputop.ui.theme import Look
+from tests.advice_scenes import NAMES, found, hot, sheet, update
+from tests.rule_cases import LIMITS
+
+
+def lines(finding: Any, width: int = 120, **scene: Any) -> list[str]:
+    told = update(finding)
+    made = Scene(update=told, sheet=sheet(told), look=Look(), **{"keys": NAMES, **scene})
+    return [line.strip(width).text.strip() for line in (*whole(finding, made, width), *leaving(finding, made, width))]
+
+
+def test_it_says_which_key_looks_and_what_that_would_have_to_see() -> None:
+    said = lines(found())
+    assert "p a profile of its stacks: often waiting for the DataLoader" in said
+    assert "t a trace that says yes to: Does the step wait for its DataLoader?" in said
+    assert "surer" not in " ".join(lines(found(grade="profile"))), "it has been seen"
+    assert "surer" not in " ".join(lines(found(), keys={})), "no key looks"
+    assert "surer" not in " ".join(lines(hot())), "heat is not seen in a process"
+
+
+@pytest.mark.parametrize("rule", sorted(id for id, rule in RULES.items() if rule.confirmed_by))
+def test_whatever_makes_a_rule_surer_has_a_key_that_looks_for_it(rule: str) -> None:
+    said = lines(found(rule=rule, causes=()))
+    assert "what would make it surer" in said
+
+
+def test_it_says_for_how_long_and_by_which_limits_it_must_not_hold() -> None:
+    own = {"saturation": (0.6, 0.66), "loader_cpu": (0.8, 0.72)}
+    limits = {"starved.duty": (0.8, 0.85), **{f"starved-cpu-idle.{name}": both for name, both in own.items()}}
+    said = lines(found(), leaving=lambda rule: (45.0, limits if rule == "starved-cpu-idle" else {}))
+    at = said.index("it leaves after 45s in which it does not hold")
+    assert [line.split()[:5] for line in said[at + 1 :] if "until" in line] == [
+        ["duty", "0.8", "until", "above", "0.85"],
+        ["saturation", "0.6", "until", "above", "0.66"],
+        ["loader_cpu", "0.8", "until", "below", "0.72"],
+    ]
+    assert "leaves" not in " ".join(lines(found())), "nothing is known of its limits"
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_every_rule_has_room_for_its_limits(width: int) -> None:
+    for rule in RULES:
+        own = {name: value for name, value in LIMITS.get(rule, {}).items() if name[-5:] != "_exit"}
+        limits = {f"{rule}.{name}": (value, value) for name, value in own.items()}
+        told = update(found(rule=rule))
+        scene = Scene(update=told, sheet=sheet(told), look=Look(), keys=NAMES, leaving=lambda _, it=limits: (45.0, it))
+        said = [line.strip(width).text.rstrip() for line in leaving(found(rule=rule), scene, width)[1:]]
+        assert [line.split()[0] for line in said if line[5:6].strip()] == list(own), "columns do not run together"
+        told_whole = " ".join(" ".join(said).split())
+        for number in thresholds.written().get(rule, ()):
+            assert number.name not in own or number.help in told_whole, "what it means is never cut"
+
+
+def test_a_limit_is_one_whether_a_rule_or_what_serves_several_asks_for_it() -> None:
+    numbers = Tables({"starved-cpu-idle": {"loader_cpu": 0.8}, "starved": {"duty": 0.8}})["starved-cpu-idle"]
+    numbers.held |= {"loader_cpu": 1, "starved.duty": -1, "starved-cpu-idle.loader_cpu": 1}
+    assert numbers.leaving() == {
+        "starved-cpu-idle.loader_cpu": pytest.approx((0.8, 0.72)),
+        "starved.duty": pytest.approx((0.8, 0.88)),
+    }
+
+
+def test_the_limits_are_those_that_the_rule_held_values_against() -> None:
+    monitor = Monitor(Demo(SCENARIOS["starved-cpu-idle"], pace=False, anchor_s=1_795_185_127.0, at_s=0.0))
+    updates = monitor.updates()
+    assert monitor.leaving("starved-cpu-idle") == (0.0, {})
+    for _ in range(200):
+        next(updates)
+    updates.close()
+    seconds, limits = monitor.leaving("starved-cpu-idle")
+    assert seconds == 45
+    assert limits["starved.duty"] == pytest.approx((0.8, 0.85)), "it holds where the GPU is less busy"
+    loader_cpu, until = limits["starved-cpu-idle.loader_cpu"]
+    assert until < loader_cpu, "and its loaders more"
+    assert {"starved-cpu-idle.more", "starved-cpu-idle.window_s"}.isdisjoint(limits), "a factor of the advice, a span"
+
+
+@pytest.mark.parametrize("width", range(60, 100))
+def test_what_ends_something_is_said_whole(width: int) -> None:
+    let_go = Step(text="carol alone may end it: what it has in memory is lost", destroys=True, needs_root=True)
+    look = Step(text="see", command="sudo gputop stack 41207", action="stack", needs_root=True)
+    finding = found(steps=(let_go, look))
+    told = update(finding)
+    made = Scene(update=told, sheet=sheet(told), look=Look(), keys=NAMES)
+    said = [line.strip(width).text.rstrip() for line in whole(finding, made, width)]
+    assert sum("needs root, ends or deletes something" in line for line in said) == 1
+    assert sum(line.endswith("   a then s") for line in said) == 1
