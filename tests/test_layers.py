@@ -249,6 +249,12 @@ def test_functions_and_classes_are_short() -> None:
                 assert len(public) <= 12 or textual or path in TESTS, f"{path}: {node.name}"
 
 
+def test_no_test_brings_torch_into_the_process_of_all() -> None:
+    """It would be a training from then on, as long as it is busy, and what other tests start would be of its job."""
+    tests = [path for path in TESTS if path.name.startswith("test_") or path.name == "conftest.py"]
+    assert [str(path) for path in tests if any(name.partition(".")[0] == "torch" for name in imports(path))] == []
+
+
 def test_no_thread_that_delays_the_exit() -> None:
     for path in FILES:
         text = path.read_text()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.metadata import version
+from importlib.util import find_spec
 
 import pytest
 
@@ -26,9 +28,7 @@ def test_the_allocator_is_set_under_the_name_that_the_release_obeys(version: str
 
 
 def test_and_the_pytorch_of_these_tests_obeys_it() -> None:
-    import torch
-
-    name, _, value = pytorch.allocator("expandable_segments:True", torch.__version__).split()[1].partition("=")
+    name, _, value = pytorch.allocator("expandable_segments:True", version("torch")).split()[1].partition("=")
     asks = "import torch; print(torch._C._accelerator_getAllocatorSettings())"
     said = subprocess.run([sys.executable, "-c", asks], env={**os.environ, name: value}, capture_output=True, text=True)
     assert said.stdout.strip() == "expandable_segments:True", said.stderr
@@ -52,12 +52,13 @@ def test_the_flight_recorder_has_the_names_of_the_release(version: str | None, s
 
 
 def test_and_the_pytorch_of_these_tests_knows_them() -> None:
-    import torch
-
-    library = os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so")
+    torch = find_spec("torch")
+    assert torch is not None
+    assert torch.origin is not None
+    library = os.path.join(os.path.dirname(torch.origin), "lib", "libtorch_cpu.so")
     with open(library, "rb") as file:
         text = file.read()
-    for word in pytorch.flight_recorder(torch.__version__).split()[2:]:
+    for word in pytorch.flight_recorder(version("torch")).split()[2:]:
         assert word.partition("=")[0].encode() in text
 
 
