@@ -107,7 +107,7 @@ def test_two_real_ranks_are_compared_step_by_step(
         program = str(ROOT / "tests/workloads/late.py")
         with job(folder, str(every), str(tmp_path / "store"), program=program):
             stop, ranks = Event(), {}
-            for frame in islice(Live(interval_s=0.5, nvml=False).frames(stop), 60):
+            for frame in islice(Live(interval_s=0.5, nvml=False).frames(stop), 240):
                 ranks = {one.rank: one for one in frame.processes if (one.common_step_count or 0) >= 40}
                 if len(ranks) == 2:
                     stop.set()
