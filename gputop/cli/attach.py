@@ -303,22 +303,6 @@ def _profile_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=("text", "md"), default="text", help="text, or Markdown for an issue")
 
 
-_PYSPY_COMMANDS = (
-    Command(
-        name="stack",
-        help="where the threads of a process are now; of a whole job, to find a hang",
-        run=stack,
-        arguments=_stack_arguments,
-    ),
-    Command(
-        name="profile",
-        help="record a process for some seconds with py-spy, and say what takes its time",
-        run=profile,
-        arguments=_profile_arguments,
-    ),
-)
-
-
 def trace(args: argparse.Namespace, settings: Settings) -> int:
     """Record some steps of a process, of all ranks of its job at once; then explain them."""
     from gputop.actions import Scope
@@ -388,7 +372,19 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="go on where something may harm the job, after reading what")
 
 
-_TORCH_COMMANDS = (
+COMMANDS = (
+    Command(
+        name="stack",
+        help="where the threads of a process are now; of a whole job, to find a hang",
+        run=stack,
+        arguments=_stack_arguments,
+    ),
+    Command(
+        name="profile",
+        help="record a process for some seconds with py-spy, and say what takes its time",
+        run=profile,
+        arguments=_profile_arguments,
+    ),
     Command(
         name="trace",
         help="record some steps of a training that runs with torch.profiler, and say what they show",
@@ -396,5 +392,3 @@ _TORCH_COMMANDS = (
         arguments=_arguments,
     ),
 )
-
-COMMANDS = (*_PYSPY_COMMANDS, *_TORCH_COMMANDS)

@@ -106,16 +106,6 @@ def _lab_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-_LAB_COMMANDS = (
-    Command(
-        name="lab",
-        help="train in fp32, bf16 and bf16 + torch.compile: what each gains, and what limits a step",
-        run=lab,
-        arguments=_lab_arguments,
-    ),
-)
-
-
 _MOST_WORKERS = 1024
 _SETTINGS = 5  # measured after the numbers of workers, for the time that is left
 _LOADER_EXAMPLE = """\
@@ -212,16 +202,6 @@ def _loader_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"where it returns a Dataset ({BATCH_SIZE})",
     )
-
-
-_LOADER_COMMANDS = (
-    Command(
-        name="loader",
-        help="measure a DataLoader with different settings, and print the best one for this host",
-        run=loader,
-        arguments=_loader_arguments,
-    ),
-)
 
 
 _DRIVER_S = 5.0  # the longest wait for the driver, which says what else runs on a GPU
@@ -331,7 +311,19 @@ def _maxbatch_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--beside-others", action="store_true", help="even on a GPU that other processes use")
 
 
-_MAXBATCH_COMMANDS = (
+COMMANDS = (
+    Command(
+        name="loader",
+        help="measure a DataLoader with different settings, and print the best one for this host",
+        run=loader,
+        arguments=_loader_arguments,
+    ),
+    Command(
+        name="lab",
+        help="train in fp32, bf16 and bf16 + torch.compile: what each gains, and what limits a step",
+        run=lab,
+        arguments=_lab_arguments,
+    ),
     Command(
         name="maxbatch",
         help="find the largest batch that fits, by real training steps, and the batch to train with",
@@ -339,5 +331,3 @@ _MAXBATCH_COMMANDS = (
         arguments=_maxbatch_arguments,
     ),
 )
-
-COMMANDS = (*_LOADER_COMMANDS, *_LAB_COMMANDS, *_MAXBATCH_COMMANDS)

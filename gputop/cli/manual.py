@@ -85,17 +85,6 @@ def _topics() -> Iterable[str]:
     return docs.TOPICS
 
 
-_MANUAL_COMMANDS = (
-    Command(
-        name="rules", help="every rule of the diagnosis, or one with its numbers", run=rules, arguments=_rules_arguments
-    ),
-    Command(name="metrics", help="every metric, its unit and its meaning", run=page),
-    Command(name="columns", help="every column of the process table", run=page),
-    Command(name="keys", help="every key", run=page),
-    Command(name="docs", help="read the manual", run=page, arguments=_docs_arguments),
-)
-
-
 SHELLS = ("bash", "zsh", "tcsh")
 
 
@@ -118,7 +107,14 @@ def _completions_arguments(completions: argparse.ArgumentParser) -> None:
     completions.add_argument("shell", choices=SHELLS)
 
 
-_SHELL_COMMANDS = (
+COMMANDS = (
+    Command(
+        name="rules", help="every rule of the diagnosis, or one with its numbers", run=rules, arguments=_rules_arguments
+    ),
+    Command(name="metrics", help="every metric, its unit and its meaning", run=page),
+    Command(name="columns", help="every column of the process table", run=page),
+    Command(name="keys", help="every key", run=page),
+    Command(name="docs", help="read the manual", run=page, arguments=_docs_arguments),
     Command(
         name="completions",
         help="print the completion script of a shell",
@@ -127,5 +123,3 @@ _SHELL_COMMANDS = (
     ),
     Command(name="reset-terminal", help="heal a terminal that a crash left in a strange mode", run=reset_terminal),
 )
-
-COMMANDS = (*_MANUAL_COMMANDS, *_SHELL_COMMANDS)

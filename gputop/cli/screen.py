@@ -78,11 +78,6 @@ def _scenarios() -> Iterable[str]:
     return SCENARIOS
 
 
-_SCREEN_COMMANDS = (
-    Command(name="demo", help="the monitor on a simulated server", run=demo, arguments=_demo_arguments, screen=True),
-)
-
-
 PATIENCE_S = 5.0  # a table without the GPUs of a driver that takes seconds to open would say that there are none
 
 
@@ -128,8 +123,7 @@ def _snapshot_arguments(snapshot: argparse.ArgumentParser) -> None:
     no_commands(snapshot)
 
 
-_PRINT_COMMANDS = (
+COMMANDS = (
+    Command(name="demo", help="the monitor on a simulated server", run=demo, arguments=_demo_arguments, screen=True),
     Command(name="snapshot", help="print what the screen shows, and exit", run=snapshot, arguments=_snapshot_arguments),
 )
-
-COMMANDS = (*_SCREEN_COMMANDS, *_PRINT_COMMANDS)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from statistics import median
+from typing import Any, NamedTuple
 
 from gputop.agent_client import Agent, AgentLost, NoAgent, connect, listening, present
-from gputop.collect.common_steps import KEPT, Numbered, OneStep, compared
 from gputop.collect.lane import Lane
 from gputop.model import Identity, Job, Noted, Process, Role, SlowStep
 from gputop.safe.deadline import readable
@@ -34,6 +34,10 @@ _NOTED, _LONGEST_NAME = 24, 40  # names of one kind that are shown, and cells of
 _LARGEST = 1e15  # as much as a frame may hold
 _STALE_S = 60.0  # since its last step; or so many times what one takes
 _STALE_STEPS = 5.0
+KEPT_STEPS, COMPARED_STEPS = 120, 50  # steps of a rank that are kept; the newest common ones that are compared
+_LEAST_STEPS = 10  # of them
+_LATE = 0.1  # of a step, that a rank waits longer than each other: less is noise
+_TOGETHER = 0.5  # of a step, within which the same one ends on all ranks
 
 METER_FILLS = (
     "step_s", "step_p90_s", "step_longest_s", "data_wait_percent", "optimizer_percent", "samples_per_s",
@@ -52,6 +56,18 @@ class _Whom:
         """Whether it has."""
         stat = read_stat(self.pid)
         return stat is None or stat.started_ticks != self.process.started_ticks
+
+
+class OneStep(NamedTuple):
+    """An optimizer step of a rank."""
+
+    ended_s: float  # Unix seconds
+    took_s: float
+    waited_s: float  # for data
+    other: bool  # it holds an evaluation
+
+
+Numbered = Mapping[int, OneStep]  # by how many steps there were when it was made
 
 
 class MeterLane:
@@ -93,7 +109,7 @@ class MeterLane:
             identity: fields
             for job in jobs
             if len(job.ranks) > 1 and all(one in said and one in singly for one in job.ranks)
-            for identity, fields in zip(job.ranks, compared([singly[one] for one in job.ranks]), strict=True)
+            for identity, fields in zip(job.ranks, late_counts([singly[one] for one in job.ranks]), strict=True)
         }
         return tuple(
             replace(one, **said[one.identity], **often.get(one.identity, {})) if one.identity in said else one
@@ -126,7 +142,7 @@ class MeterLane:
         waiting: dict[Agent, Identity] = {}
         for identity, agent in list(self._agents.items()):
             try:
-                # one alone has nobody to be compared with
+                # one alone has nobody to be late_counts with
                 known = max(self._singly.get(identity, ()), default=0)
                 agent.ask("steps", since=known if len(self._agents) > 1 else _NONE_SINGLY)
                 waiting[agent] = identity
@@ -175,7 +191,7 @@ class MeterLane:
         steps, now_s = told["steps"], time.time()
         if single := single_steps(steps):
             known = {**self._singly.get(identity, {}), **single}
-            self._singly = {**self._singly, identity: {number: known[number] for number in sorted(known)[-KEPT:]}}
+            self._singly = {**self._singly, identity: {number: known[number] for number in sorted(known)[-KEPT_STEPS:]}}
         slow = {one.wall_s: one for one in (*self._slow.get(identity, ()), *slow_steps(steps.get("slow_steps")))}
         kept = [one for when, one in sorted(slow.items()) if 0 <= now_s - when <= _SLOW_S]
         self._slow[identity] = tuple(kept[-_SLOW_KEPT:])
@@ -209,7 +225,7 @@ def single_steps(said: Mapping[str, Any]) -> dict[int, OneStep]:
     if type(count) is not int or not 0 <= count < _MOST_STEPS or not isinstance(rows, list) or len(rows) > count:
         return {}
     found = {}
-    for number, row in enumerate(rows[-KEPT:], count - len(rows[-KEPT:]) + 1):
+    for number, row in enumerate(rows[-KEPT_STEPS:], count - len(rows[-KEPT_STEPS:]) + 1):
         if not _is_row(row, 7):
             return {}
         ended_s = _number(row[0], _LATEST_S)
@@ -278,3 +294,28 @@ def _number(value: object, most: float) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return float(value) if 0 <= value <= most else None  # NaN is not; an integer may be too large for any float
+
+
+def late_counts(ranks: Sequence[Numbered]) -> list[dict[str, Any]]:
+    """For each rank the fields of its process: how often it was late, of how many steps, or why nobody can say.
+
+    Ranks sum their gradients in each step, so the n-th step of one is the n-th of all, as long as their meters began
+    with the same one. Whether they did, the times at which steps end tell; where they disagree, nothing is counted.
+    """
+    common = sorted(set.intersection(*(set(one) for one in ranks)))
+    made = [[rank[number] for rank in ranks] for number in common]
+    rows = [row for row in made if not any(one.other for one in row)][-COMPARED_STEPS:]
+    if len(rows) < _LEAST_STEPS:
+        return [{"steps_apart": "too few steps that all ranks made are known"} for _ in ranks]
+    step_s = median(one.took_s for row in rows for one in row)
+    ends = [[one.ended_s for one in row] for row in rows]
+    if median(max(each) - min(each) for each in ends) > _TOGETHER * step_s:
+        return [{"steps_apart": "the steps of ranks do not end together"} for _ in ranks]
+    late = [_late(row) for row in rows]
+    return [{"late_step_count": late.count(place), "common_step_count": len(rows)} for place in range(len(ranks))]
+
+
+def _late(row: Sequence[OneStep]) -> int | None:
+    """The place of the rank for whose data the others waited in this step; None where no one was late alone."""
+    *_, (second_s, _), (most_s, place) = sorted((one.waited_s, place) for place, one in enumerate(row))
+    return place if most_s - second_s >= _LATE * median(one.took_s for one in row) else None

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from gputop import step_report
-from gputop.collect.common_steps import Numbered, OneStep, compared
 from gputop.collect.live import Live
-from gputop.collect.step_meters import single_steps
+from gputop.collect.step_meters import Numbered, OneStep, late_counts, single_steps
 from gputop.model import Process
 from tests.process_watch import ROOT
 from tests.traced_jobs import job, scratch
@@ -34,7 +33,7 @@ def rank(
 
 
 def often(*ranks: Numbered) -> list[tuple[int, int]]:
-    return [(one["late_step_count"], one["common_step_count"]) for one in compared(ranks)]
+    return [(one["late_step_count"], one["common_step_count"]) for one in late_counts(ranks)]
 
 
 @pytest.mark.parametrize(("late", "times"), [(1, 50), (5, 10), (0, 0)])
@@ -61,7 +60,7 @@ def test_only_steps_that_all_have_made_count_and_none_with_an_evaluation() -> No
     ],
 )
 def test_where_steps_cannot_be_matched_it_says_why(ranks: list[Numbered], why: str) -> None:
-    assert compared(ranks) == [{"steps_apart": why}] * 2
+    assert late_counts(ranks) == [{"steps_apart": why}] * 2
 
 
 ROW: list[Any] = [90.0, 0.1, 0.02, None, 4.0, 1.0, 0.0]

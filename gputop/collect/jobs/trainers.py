@@ -98,9 +98,7 @@ class ProcessTree:
             original = process if process.talks else self._original(process)
             if original.pid not in found and (process.talks or self._on_its_own(original, found)):
                 found[original.pid] = original
-        for pid in self._launchers(found) - certain:
-            del found[pid]
-        for pid in self._above_launchers(found) - certain:
+        for pid in (self._launchers(found) | self._above_launchers(found)) - certain:
             del found[pid]
         return found
 

@@ -274,7 +274,7 @@ class ProcessReader:
         self._weighed = trainers.keys() | shown
 
     def _renew_tree(self) -> None:
-        """Work out anew who descends from whom, who has loaders, and who has an agent."""
+        """Update the process tree, and which processes have loaders or an agent."""
         self._tree = Tree({pid: seen.stat.parent_pid or 0 for pid, seen in self._seen.items()})
         loaders = [seen for seen in self._seen.values() if seen.stat.comm.startswith(LOADER)]
         self._loader_parents = frozenset(seen.stat.parent_pid or 0 for seen in loaders)
