@@ -45,7 +45,7 @@ SCRIPTS = (
     Script("too few workers", r"num_workers=(\d+)", "--num-workers {}", changed="num_workers 1 →"),
     Script(
         "workers start anew each epoch", r"(persistent_workers)=True", "--persistent-workers",
-        changed="persistent-workers off → on",
+        changed="persistent-workers off → on", found_s=120,
     ),
     Script("slow samples hold up the rest", r"(in_order)=False", "--any-order", changed="any-order off → on"),
     Script(
