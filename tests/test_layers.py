@@ -20,6 +20,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "model": set(),
     "units": set(),
     "optional_sums": set(),
+    "fit": set(),
     "numpy_blas": set(),
     "pytorch": set(),
     "num_workers": set(),
@@ -55,6 +56,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {
         "process_totals",
         "labels",
+        "fit",
         "finding_text",
         "report",
         "diagnose",
@@ -70,6 +72,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {"ui.table.columns", "ui.table.filter", "ui.keys"},
     "ui": READING
     | {
+        "fit",
         "last_job",
         "process_totals",
         "labels",

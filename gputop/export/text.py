@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import time
 import unicodedata
@@ -10,6 +11,7 @@ from typing import TextIO
 
 from gputop import labels, units
 from gputop.export.format import Write, redacted
+from gputop.fit import fit
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Gpu, Host, Identity, Job, Process, Role
 from gputop.monitor import Update
@@ -21,11 +23,11 @@ _GAP = "  "
 
 @frozen_dataclass(frozen=True, slots=True)
 class Column:
-    """A column's title, its side, and how long it stays when room runs out: 0 for ever, then the highest goes first."""
+    """A column's title, its side, and how long it stays where there is not room for all: the lowest yields first."""
 
     title: str
     right: bool = True
-    yields: int = 0
+    keep: float = math.inf
 
 
 def cells(text: str) -> int:
@@ -53,16 +55,14 @@ def layout(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int,
 
     A column in which nothing stands is not shown.
     """
-    chosen = [i for i in range(len(columns)) if any(row[i] for row in rows)]
+    said = [i for i in range(len(columns)) if any(row[i] for row in rows)]
     sizes = [max(cells(text) for text in (column.title, *(row[i] for row in rows))) for i, column in enumerate(columns)]
 
-    def used() -> int:
-        return sum(sizes[i] + len(_GAP) for i in chosen[:-1])
+    def size(i: int) -> int:
+        return min(last, sizes[i]) if i == said[-1] else sizes[i] + len(_GAP)
 
-    for i in sorted(chosen, key=lambda i: -columns[i].yields):
-        if columns[i].yields and used() > width - min(last, sizes[chosen[-1]]):
-            chosen.remove(i)
-    room = max(1, width - used())
+    chosen = fit(said, width, size, keep=lambda i: columns[i].keep)
+    room = max(1, width - sum(sizes[i] + len(_GAP) for i in chosen[:-1]))
     return [_line(columns, chosen, sizes, row, room) for row in ([column.title for column in columns], *rows)]
 
 
@@ -88,10 +88,10 @@ _GPUS = (
     Column("VRAM"),
     Column("TEMP"),
     Column("POWER"),
-    Column("SM MHz", yields=2),
-    Column("PCIE RX/s", yields=3),
+    Column("SM MHz", keep=2),
+    Column("PCIE RX/s", keep=1),
     Column("SLOWED BY", right=False),
-    Column("NAME", right=False, yields=1),
+    Column("NAME", right=False, keep=3),
 )
 _PROCESSES = (
     Column("JOB, PID", right=False),
@@ -100,13 +100,13 @@ _PROCESSES = (
     Column("GPU%"),
     Column("VRAM"),
     Column("CPU%"),
-    Column("THR", yields=4),
-    Column("RSS", yields=3),
-    Column("WAIT%", yields=2),
-    Column("READ/s", yields=1),
-    Column("WRITE/s", yields=6),
-    Column("IO%", yields=5),
-    Column("TIME", yields=7),
+    Column("THR", keep=4),
+    Column("RSS", keep=5),
+    Column("WAIT%", keep=6),
+    Column("READ/s", keep=7),
+    Column("WRITE/s", keep=2),
+    Column("IO%", keep=3),
+    Column("TIME", keep=1),
     Column("COMMAND", right=False),
 )
 

@@ -223,7 +223,7 @@ def test_text_is_cut_by_cells(text: str, width: int, shown: str) -> None:
 
 
 def test_columns_yield_the_least_wanted_first_and_empty_ones_are_not_shown() -> None:
-    columns = (Column("A"), Column("B", yields=1), Column("C", yields=2), Column("D"), Column("E", right=False))
+    columns = (Column("A"), Column("B", keep=2), Column("C", keep=1), Column("D"), Column("E", right=False))
     rows = [["1", "22", "333", "", "command"], ["10", "2", "3", "", "c"]]
     assert layout(columns, rows, 80) == [" A   B    C  E", " 1  22  333  command", "10   2    3  c"]
     assert layout(columns, rows, 15) == [" A   B  E", " 1  22  command", "10   2  c"]

@@ -11,14 +11,14 @@ from gputop.model import Node
 from gputop.process_totals import Figures, together
 from gputop.ui.keys.declared import GROUPS, KEYS, ORDERS, key
 from gputop.ui.table.columns import BY_ID, COLUMNS, PRESETS, SORTABLE, Preset, beside, of
-from gputop.ui.table.rows import fit
+from gputop.ui.table.rows import places
 from tests.scripted_jobs import frame, process
 
 GIB = 1024**3
 
 
 def ids(width: int, preset: Preset = "main") -> list[str]:
-    return [place.column.id for place in fit(width, preset)]
+    return [place.column.id for place in places(width, preset)]
 
 
 def test_columns_yield_the_least_important_first() -> None:
@@ -30,10 +30,10 @@ def test_columns_yield_the_least_important_first() -> None:
 def test_the_column_that_sorts_is_shown_where_others_yield() -> None:
     for preset in PRESETS:
         for column, width in itertools.product(of(preset), (60, 80, 100, 120)):
-            shown = [place.column.id for place in fit(width, preset, column.id)]
+            shown = [place.column.id for place in places(width, preset, column.id)]
             assert column.id in shown, (preset, width)
             assert sum(BY_ID[id].width for id in shown) < width
-    assert [place.column.id for place in fit(80, "main", "rss")] == [*ids(80)[:-2], "rss", "command"]
+    assert [place.column.id for place in places(80, "main", "rss")] == [*ids(80)[:-2], "rss", "command"]
 
 
 @pytest.mark.parametrize(
@@ -56,11 +56,11 @@ def test_presets(preset: Preset, titles: str) -> None:
 @pytest.mark.parametrize("preset", PRESETS)
 def test_columns_lie_side_by_side_and_fill_the_width(preset: Preset) -> None:
     for width in range(301):
-        places = fit(width, preset)
-        assert (places[0].column.id, places[-1].column.id) == ("pid", "command")
-        for place, after in itertools.pairwise(places):
+        found = places(width, preset)
+        assert (found[0].column.id, found[-1].column.id) == ("pid", "command")
+        for place, after in itertools.pairwise(found):
             assert place.left + place.width == after.left
-        assert width < 16 or places[-1].left + places[-1].width == width
+        assert width < 16 or found[-1].left + found[-1].width == width
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -11,7 +11,7 @@ from gputop.config import BY_KEY, Origin
 from gputop.safe.files import read_settings
 from gputop.ui.dialogs.columns import Columns
 from gputop.ui.table.columns import BY_ID, COLUMNS, of
-from gputop.ui.table.rows import fit
+from gputop.ui.table.rows import places
 from gputop.ui.theme import ASCII, PLAIN, Look
 from tests.headless_screens import Stage, box, play
 from tests.key_scenes import BOTH
@@ -90,7 +90,7 @@ def test_the_first_line_gives_it_up(tmp_path: Path) -> None:
         await stage.press("home", "enter")
         assert "(•) automatic" in box(stage)
         assert stage.app.main.current().columns == ()
-        assert shown(stage) == [place.column.title for place in fit(stage.app.main.table.size.width, "main", "cpu")]
+        assert shown(stage) == [place.column.title for place in places(stage.app.main.table.size.width, "main", "cpu")]
         await stage.until(lambda: "auto" in path.read_text(), "saving")
 
     play(scene, BOTH, origin=Origin(path=str(path)), columns=("pid", "cpu"))

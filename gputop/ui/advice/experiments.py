@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gputop import finding_text, units
+from gputop.fit import fit
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.labels import amount
 from gputop.safe.text import clean
@@ -44,15 +45,15 @@ def _number(value: float | None) -> str:
 
 
 COLUMNS = (
-    Column("GPU%", lambda one: _percent(one.gpu_busy_percent), 9),
-    Column("THREADS ASKED", lambda one: _number(one.threads_asked), 8),
+    Column("GPU%", lambda one: _percent(one.gpu_busy_percent), 10),
+    Column("THREADS ASKED", lambda one: _number(one.threads_asked), 9),
     Column("WANT TO RUN", lambda one: _number(one.threads_wanting), 4),
-    Column("CPUS", lambda one: _number(one.cpus_allowed), 7),
+    Column("CPUS", lambda one: _number(one.cpus_allowed), 8),
     Column("USED", lambda one: units.UNKNOWN if one.cores is None else f"{one.cores:.1f}", 5),
-    Column("WAIT", lambda one: _percent(one.cpu_wait_percent), 6),
+    Column("WAIT", lambda one: _percent(one.cpu_wait_percent), 7),
     Column("LOADERS", lambda one: str(one.loaders), 3),
     Column("READ/s", lambda one: units.rate(one.read_bytes_per_s), 2),
-    Column("OF ALL I/O", lambda one: _share(one.io_share), 5),
+    Column("OF ALL I/O", lambda one: _share(one.io_share), 6),
     Column("BLOCKED", lambda one: _percent(one.io_wait_percent), 1),
 )
 
@@ -96,10 +97,8 @@ def _width(column: Column, found: Sequence[Experiment]) -> int:
 
 
 def _fitting(found: Sequence[Experiment], room: int) -> list[tuple[int, Column]]:
-    chosen = [(_width(column, found), column) for column in COLUMNS]
-    while chosen and sum(width for width, _ in chosen) >= room:
-        chosen.remove(min(chosen, key=lambda each: each[1].keep))
-    return chosen
+    sized = ((_width(column, found), column) for column in COLUMNS)
+    return fit(sized, room - 1, lambda each: each[0], keep=lambda each: each[1].keep)
 
 
 def _row(line: Line, columns: Sequence[tuple[int, Column]], first: int, one: Experiment | None) -> Line:

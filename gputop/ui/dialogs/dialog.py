@@ -17,6 +17,7 @@ from textual.strip import Strip
 
 from gputop import units
 from gputop.config import BY_KEY
+from gputop.fit import fit
 from gputop.ui.keys import bindings
 from gputop.ui.keys.declared import ORDERS
 from gputop.ui.table.columns import BY_ID
@@ -217,10 +218,7 @@ class Part(Generic[Stop]):
 
 def fitting(parts: Sequence[Part[Stop]], height: int) -> list[Part[Stop]]:
     """As many of these as there is room for."""
-    found = list(parts)
-    while len(found) > height:
-        found.remove(min(reversed(found), key=lambda part: part.keep))
-    return found
+    return fit(parts, height, lambda _: 1)
 
 
 def buttons(line: Line, width: int, named: Sequence[tuple[Stop, str, Token]], at: object) -> Part[Stop]:

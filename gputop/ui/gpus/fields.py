@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import field
 
 from gputop import units
+from gputop.fit import fit
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Gpu
 from gputop.ui.gpus.scene import GIB, Scene, load, memory, short_name, whole_gib
@@ -55,16 +56,11 @@ Place = tuple[Field, int, int]  # field, column, cells
 
 def place(fields: Sequence[Field], scene: Scene, width: int) -> list[Place]:
     """Which fields fit, where, and how wide: the least kept go first, the dearest kept grow first."""
-    chosen = [f for f in fields if f.when(scene) and (f.needs is None or scene.offered(f.needs))]
-    least = {id(f): f.width(scene) for f in chosen}
-
-    def total(comfortable: bool) -> int:
-        return sum(f.gap + max(least[id(f)], f.good if comfortable else 0) for f in chosen)
-
-    while chosen and total(comfortable=min(f.keep for f in chosen) < COMFORT) > width:
-        chosen.remove(min(chosen, key=lambda f: f.keep))
-    widths = {id(f): least[id(f)] for f in chosen}
-    spare = width - total(comfortable=False)
+    offered = (f for f in fields if f.when(scene) and (f.needs is None or scene.offered(f.needs)))
+    roomy = fit(offered, width, lambda f: f.gap + max(f.width(scene), f.good), always=COMFORT)
+    chosen = fit(roomy, width, lambda f: f.gap + f.width(scene))
+    widths = {id(f): f.width(scene) for f in chosen}
+    spare = width - sum(f.gap + widths[id(f)] for f in chosen)
     for goal in ("good", "most"):
         for f in sorted(chosen, key=lambda f: -f.keep):
             more = max(0, min(spare, getattr(f, goal) - widths[id(f)]))

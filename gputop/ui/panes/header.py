@@ -9,6 +9,7 @@ from typing import NamedTuple
 from textual.strip import Strip
 
 from gputop import severity, units
+from gputop.fit import fit
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Host, Pressure
 from gputop.severity import Levels
@@ -18,6 +19,7 @@ from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line, Run
 
 HOSTNAME_CELLS = 24
+_ALWAYS = 99  # how dearly the name of the machine is kept, or of what is shown: it stays
 ROOMY = 100  # narrower, pieces stand closer and GPU names are shorter
 Piece = tuple[int, list[Run]]  # how dearly it is kept, and how it reads
 
@@ -53,7 +55,7 @@ def header(frame: Frame, width: int, look: Look, status: Status) -> Strip:
 def trail(hostname: str, names: Sequence[str], right: list[Piece], width: int, look: Look) -> Strip:
     """The header of a screen that shows one thing: where that is, from the outside in; at the right what it is like."""
     pieces: list[Piece] = [(20 + place, [Run("> ", "dim"), Run(name, "text")]) for place, name in enumerate(names)]
-    pieces[-1] = (99, [Run("> ", "dim"), Run(names[-1], "bright", True)])
+    pieces[-1] = (_ALWAYS, [Run("> ", "dim"), Run(names[-1], "bright", True)])
     if hostname:
         pieces.insert(0, (19, [Run(drawing.cut(hostname, HOSTNAME_CELLS), "bright", True)]))
     return _joined(pieces, right, width, look)
@@ -62,13 +64,16 @@ def trail(hostname: str, names: Sequence[str], right: list[Piece], width: int, l
 def _joined(left: list[Piece], right: list[Piece], width: int, look: Look) -> Strip:
     """What fits of both sides, the least important left out first."""
     gap = 2 if width >= ROOMY else 1
-    while len(left) + len(right) > 1 and 9 + sum(gap + drawing.cells(runs) for _, runs in (*left, *right)) > width:
-        weakest = min([*left, *right], key=lambda piece: piece[0])
-        (left if weakest in left else right).remove(weakest)
+
+    def cells(piece: Piece) -> int:
+        return gap + drawing.cells(piece[1])
+
+    shown = fit([*left, *right], width - 9, cells, keep=lambda piece: piece[0], always=_ALWAYS)
+    left, right = ([piece for piece in side if piece in shown] for side in (left, right))
     line = Line(look, on="raised").add(" gputop ", "busy", bold=True, reverse=True)
     for _, runs in left:
         line.add(" " * gap).runs(runs)
-    line.to(width - 1 - sum(gap + drawing.cells(runs) for _, runs in right))
+    line.to(width - 1 - sum(map(cells, right)))
     for _, runs in right:
         line.add(" " * gap).runs(runs)
     return line.strip(width)
@@ -76,7 +81,7 @@ def _joined(left: list[Piece], right: list[Piece], width: int, look: Look) -> St
 
 def _left(frame: Frame, width: int, look: Look) -> list[Piece]:
     host = frame.host
-    pieces: list[Piece] = [(95, [Run(drawing.cut(frame.hostname, HOSTNAME_CELLS), "bright", True)])]
+    pieces: list[Piece] = [(_ALWAYS, [Run(drawing.cut(frame.hostname, HOSTNAME_CELLS), "bright", True)])]
     if frame.gpus:
         pieces.append((90, [Run(drawing.cut(inventory(frame.gpus, memory=width >= ROOMY), 40), "dim")]))
     if host.driver_version:
@@ -117,7 +122,7 @@ def fresh(frame: Frame, status: Status, look: Look) -> list[Piece]:
         pieces.append((94, [Run(" ended ", "warn", True, True)]))
     if status.replay:
         stands = [Run(f" {status.stands}", "bright", True)] if status.stands else []
-        pieces.append((94, [Run(" REPLAY ", "memory", True, True), *stands]))
+        pieces.append((95, [Run(" REPLAY ", "memory", True, True), *stands]))
         pieces.append((88, [Run(time.strftime("%Y-%m-%d", time.localtime(frame.wall_s)), "dim")]))
     else:
         pieces.append((80, [Run(f"{drawing.cut(status.label, 24)} {_seconds(status.interval_s)}s", "dim")]))

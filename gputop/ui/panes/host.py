@@ -9,6 +9,7 @@ from dataclasses import replace
 from textual.strip import Strip
 
 from gputop import severity, units
+from gputop.fit import fit
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Host, Mount, Network, Pressure
 from gputop.severity import Levels
@@ -178,9 +179,8 @@ def host(frame: Frame, past: Past, width: int, height: int, look: Look) -> list[
 
 
 def _chosen(column: Column, height: int) -> list[Row]:
-    drawn = [(section, rows) for section in SECTIONS if (rows := section.draw(column))]
-    while drawn and sum(len(rows) for _, rows in drawn) > height:
-        drawn.remove(min(drawn, key=lambda each: each[0].keep))
+    sections = ((section, rows) for section in SECTIONS if (rows := section.draw(column)))
+    drawn = fit(sections, height, lambda each: len(each[1]), keep=lambda each: each[0].keep)
     spare = height - sum(len(rows) for _, rows in drawn)
     airy = sum(section.air for section, _ in drawn) <= spare
     spare -= sum(section.air for section, _ in drawn) if airy else 0

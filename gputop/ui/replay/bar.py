@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 from textual import events
 from textual.message import Message
 
 from gputop import units
+from gputop.fit import fit
 from gputop.source import Mark
 from gputop.ui.keys.declared import Key
 from gputop.ui.replay.player import Player, stands
@@ -23,6 +25,7 @@ _LOOK_S = 0.5  # between two looks at what may have changed without a frame: mar
 _NAME_CELLS = 40
 _WORD_CELLS = len("the end")  # of what it does: the track does not move when it is paused
 _ROOMY = 150  # cells in which the keys also say what they do
+_ALWAYS = 90  # how dearly it is kept what the recording does: that stays
 _DAY_S = 86400.0
 _KEYS = (
     ("pause", ("pause",)), ("speed", ("slower", "faster")), ("1 s", ("second-back", "second-on")),
@@ -60,16 +63,12 @@ class Drawn:
 def replay_bar(player: Player, name: str, keys: Sequence[Key], width: int, look: Look) -> Drawn:
     """The line: what leaves the track no room goes, the least important first."""
     by_id = {key.id: key for key in keys}
-    left, right = _left(player, name, look, by_id.get("pause")), _right(by_id, said=width >= _ROOMY)
-    least = max(8, width // 4)
-    while len(left) > 1 and _cells(left) + _cells(right) + least + 2 > width:
-        weakest = min([*left, *right], key=lambda piece: piece.keep)
-        if weakest in left:
-            left.remove(weakest)
-        else:
-            right.clear()  # some of the keys would be less than none
+    right = _right(by_id, said=width >= _ROOMY)
+    parts = [*([piece] for piece in _left(player, name, look, by_id.get("pause"))), right]
+    shown = fit(parts, width - max(8, width // 4) - 2, _cells, keep=_least, always=_ALWAYS)
+    right = right if right in shown else []
     drawn = Drawn(Line(look, "raised"), [])
-    for piece in left:
+    for piece in chain(*(part for part in shown if part is not right)):
         drawn.put(piece)
     drawn.line.add("  ")
     start = drawn.line.cells
@@ -84,11 +83,16 @@ def _cells(pieces: Sequence[Piece]) -> int:
     return sum(piece.gap + drawing.cells(piece.runs) for piece in pieces)
 
 
+def _least(part: Sequence[Piece]) -> int:
+    """How dearly a part is kept: all of the keys or none, as some would be less than none."""
+    return min((piece.keep for piece in part), default=0)
+
+
 def _left(player: Player, name: str, look: Look, pause: Key | None) -> list[Piece]:
     return [
         Piece(30, [Run(drawing.cut(name, _NAME_CELLS, look.glyphs.more), "text")]),
         Piece(20, [Run(_span(*player.span), "dim")]),
-        Piece(90, [_state(player, look)], pause),
+        Piece(_ALWAYS, [_state(player, look)], pause),
         Piece(80, [Run(units.clock(player.position_s), "bright")]),
         Piece(35, [Run(f"of {units.clock(player.length_s)}", "dim")], gap=1),
     ]

@@ -15,6 +15,7 @@ from gputop.severity import Levels
 Value = float | str | None
 Preset = Literal["main", "steps", "io", "memory", "scheduling"]
 Kind = Literal["number", "bytes", "seconds", "word"]
+ALWAYS = 100
 PRESETS: dict[Preset, str] = {
     "main": "main",
     "steps": "steps",
@@ -34,7 +35,7 @@ class Column:
     help: str
     value: Callable[[Figures], Value]
     text: Callable[[Figures], str]
-    keep: int  # the lowest yields first when the screen is narrow
+    keep: int  # the lowest yields first when the screen is narrow; never: ALWAYS
     align: Literal["left", "right"] = "right"
     ease: int = 0  # cells more where there is room
     presets: tuple[Preset, ...] = ("main",)
@@ -118,7 +119,7 @@ _LOOKED_AT = "Read only of processes that a preset shows or that have to do with
 COLUMNS: tuple[Column, ...] = (
     Column(
         "pid", "PID", 15, "process id; on a job's line its name",
-        lambda f: f.pid, lambda f: "" if f.pid is None else str(f.pid), 100, "left", 2, _ALL,
+        lambda f: f.pid, lambda f: "" if f.pid is None else str(f.pid), ALWAYS, "left", 2, _ALL,
     ),
     Column(
         "user", "USER", 7, "owner", lambda f: f.user, lambda f: f.user or units.UNKNOWN, 80, "left", 2,
@@ -280,7 +281,7 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         "command", "COMMAND", 1, "what it runs; its rank in the job; loaders by number",
-        lambda _: None, lambda _: "", 100, "left", presets=_ALL, kind="word",
+        lambda _: None, lambda _: "", ALWAYS, "left", presets=_ALL, kind="word",
     ),
 )  # fmt: skip
 

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from textual.strip import Strip
 
+from gputop.fit import fit
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.ui.gpus.state import State
-from gputop.ui.table.columns import Column, Preset, of
+from gputop.ui.table.columns import ALWAYS, Column, Preset, of
 from gputop.ui.table.row import Row
 from gputop.ui.table.tree import View
 from gputop.ui.theme import UNICODE, Ground, Look, Token
@@ -26,7 +27,7 @@ class Place:
     width: int
 
 
-def fit(width: int, preset: Preset = "main", sort: str = "pid", chosen: Sequence[str] = ()) -> tuple[Place, ...]:
+def places(width: int, preset: Preset = "main", sort: str = "pid", chosen: Sequence[str] = ()) -> tuple[Place, ...]:
     """Which columns of a preset a table of this width shows, and where; the command gets what is left.
 
     Of the main preset those that somebody has `chosen`, if any. The column that sorts is the last to yield: an order
@@ -34,22 +35,24 @@ def fit(width: int, preset: Preset = "main", sort: str = "pid", chosen: Sequence
     """
     columns = of(preset, chosen)
     command = 24 if preset != "main" else 32 if width >= 100 else 25  # besides its gap
-    shown = sorted(columns, key=lambda column: (column.id not in ("pid", "command", sort), -column.keep))
-    while len(shown) > 2 and sum(column.width for column in shown) + command > width:
-        shown.pop()
+
+    def keep(column: Column) -> int:
+        return max(column.keep, ALWAYS - 1) if column.id == sort else column.keep
+
+    shown = fit(columns, width - command, lambda column: column.width, keep=keep, always=ALWAYS)
     spare = width - sum(column.width for column in shown) - command
     sizes = {}
-    for column in sorted(shown, key=lambda column: column.ease):
+    for column in sorted(shown, key=lambda column: (column.ease, -keep(column))):
         ease = column.ease if column.ease <= spare else 0
         sizes[column.id] = column.width + ease
         spare -= ease
-    places: list[Place] = []
+    placed: list[Place] = []
     left = 0
-    for column in (column for column in columns if column in shown):
+    for column in shown:
         size = max(0, width - left) if column.id == "command" else sizes[column.id]
-        places.append(Place(column, left, size))
+        placed.append(Place(column, left, size))
         left += size
-    return tuple(places)
+    return tuple(placed)
 
 
 _NOTHING = frozenset({"0", "0:00", "·"})

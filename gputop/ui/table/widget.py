@@ -21,7 +21,7 @@ from gputop.ui.table import rows
 from gputop.ui.table.columns import BY_ID, PRESETS, Preset
 from gputop.ui.table.listing import Listing
 from gputop.ui.table.row import Key, Row, masked
-from gputop.ui.table.rows import Place, fit
+from gputop.ui.table.rows import Place
 from gputop.ui.table.tree import Idle, View
 from gputop.ui.theme import Ground, Look
 from gputop.ui.widgets import drawing
@@ -223,7 +223,7 @@ class Table(Lines, can_focus=True):
 
     def _fit(self) -> None:
         view = self.listing.view
-        self._places = fit(self.size.width, view.preset, view.sort, view.columns)
+        self._places = rows.places(self.size.width, view.preset, view.sort, view.columns)
         self._drawn.clear()
 
     def preset(self, preset: Preset) -> None:

@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 
 from textual.strip import Strip
 
+from gputop.fit import fit
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.ui.theme import Ground, Look, Token
 from gputop.ui.widgets import drawing
@@ -36,16 +37,11 @@ class Grid(Generic[Item]):
     """The columns that fit a width."""
 
     def __init__(self, columns: Sequence[Column[Item]], width: int, look: Look) -> None:
-        self.columns = list(columns)
+        self.columns = fit(columns, width - 1, lambda column: GAP + column.width, always=ALWAYS)
         self.width, self.look = width, look
-        while self._least() > width and any(column.keep < ALWAYS for column in self.columns):
-            self.columns.remove(min(reversed(self.columns), key=lambda column: column.keep))
         # a text may be cut, a number may not: half of it is another one
         while cut := [column for left, cells, column in self._places() if column.right and left + cells > width]:
             self.columns.remove(cut[0])
-
-    def _least(self) -> int:
-        return 1 + sum(GAP + column.width for column in self.columns)
 
     def titles(self) -> Strip:
         """The line above."""
