@@ -18,6 +18,7 @@ class Interest:
     sight: frozenset[int] = frozenset()  # those on the screen in columns that not every process is read for
     families: frozenset[int] = frozenset()  # processes whose whole command is looked at, to find the job they are of
     every_process: bool = False  # the whole list is on screen, not only GPU kin
+    extended: bool = False  # metrics of the extended tier: what is written down has all there are
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,7 +50,7 @@ class Child:
         self.fake = fake
         environment = fake.env(**{"PYTHONPATH": str(ROOT), **(env or {})})
         self._child = subprocess.Popen(
-            [sys.executable, "-W", "error", "-m", "tests.nvml_child", json.dumps(lane)],
+            [sys.executable, "-W", "error", "-m", "tests.nvml_child", json.dumps({"extended": True, **lane})],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,

@@ -88,8 +88,10 @@ def _spec(args: argparse.Namespace) -> str:
 
 def _opened(args: argparse.Namespace, settings: Settings, *, raw: bool = False) -> Monitor:
     from gputop.monitor import Monitor
+    from gputop.source import Interest
 
     source = open_source(_spec(args), settings, pace=not is_recorded(_spec(args)))
+    source.interest = Interest(extended=True)
     # rules judge a recording when it is opened, and so is told what cannot be: newer ones then apply to it, too
     return Monitor(source, unjudged=math.inf, through=only_names(args), raw=raw)
 

@@ -78,6 +78,7 @@ def _scenarios() -> Iterable[str]:
     return SCENARIOS
 
 
+_WHOLE = ("json", "jsonl")  # the formats that hold every metric
 PATIENCE_S = 5.0  # a table without the GPUs of a driver that takes seconds to open would say that there are none
 
 
@@ -86,12 +87,14 @@ def snapshot(args: argparse.Namespace, settings: Settings) -> int:
     if args.count < 1:
         raise Failure(f"--count {args.count} prints nothing: use 1 or more", USAGE)
     from gputop.monitor import Monitor
+    from gputop.source import Interest
 
     arrived: Queue[Update | Exception | None] = Queue(
         maxsize=8
     )  # a reader that stalls stops the source, not the machine
     spec = getattr(args, "source", "live")
     source = open_source(spec, settings, pace=not is_recorded(spec), patience_s=PATIENCE_S)
+    source.interest = Interest(extended=args.format in _WHOLE)
     unjudged = 0 if args.format == "json" else math.inf  # nothing else has what the rules say
     monitor = Monitor(source, settings.thresholds, unjudged=unjudged, through=only_names(args))
     monitor.start(arrived.put, arrived.put)

@@ -82,6 +82,7 @@ class Live:
 
     def frames(self, stop: Event) -> Iterator[Frame]:
         """A frame every `interval_s`, never late for a lane that hangs; after a suspend one gap, no catching up."""
+        self._gpus.read_extended(self.interest.extended)
         self._gpus.start()
         self._names.start()
         self._processes.start()
@@ -124,6 +125,7 @@ class Live:
         """Ask every lane for a fresh result and give them a moment; who is late is not waited for."""
         until_s = time.monotonic() + patience_s
         self._gpus.interval_s = self.interval_s
+        self._gpus.read_extended(self.interest.extended)
         self._processes.nudge()
         self._host.ask()
         self._host.settled(until_s)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from gputop.frozen_dataclass import frozen_dataclass
-from gputop.model.metric import Missing, Unit, metric
+from gputop.model.metric import Missing, Unit, extended, metric
 
 _P, _B, _R, _W, _C, _M, _N = (
     Unit.PERCENT,
@@ -119,10 +119,12 @@ class Gpu:
     memory_busy_percent: float | None = metric(
         _P, "time device memory was read or written; not memory in use, not bandwidth", top=100, history=True
     )
-    memory_busy_series: Annotated[Series | None, "memory_busy_percent in smaller steps, since the last look"] = None
+    memory_busy_series: Annotated[Series | None, "memory_busy_percent in smaller steps, since the last look"] = (
+        extended(None)
+    )
     encoder_percent: float | None = metric(_P, "time the video encoder was busy", top=100)
     decoder_percent: float | None = metric(_P, "time the video decoder was busy", top=100)
-    engines: Annotated[tuple[Engine, ...], "video engines one by one (GPM)"] = ()
+    engines: Annotated[tuple[Engine, ...], "video engines one by one (GPM)"] = extended(())
 
     # memory
     vram_total_bytes: int | None = metric(_B, "device memory installed")
@@ -135,36 +137,44 @@ class Gpu:
     temperature_margin_celsius: float | None = metric(_C, "distance to the nearest slow-down", history=True)
     slowdown_celsius: float | None = metric(_C, "temperature at which the driver slows this GPU")
     shutdown_celsius: float | None = metric(_C, "temperature at which the GPU switches off")
-    gpu_max_celsius: float | None = metric(_C, "temperature above which the GPU may go below its base clock")
-    memory_max_celsius: float | None = metric(_C, "memory temperature at which the driver slows the GPU (before Ada)")
+    gpu_max_celsius: float | None = metric(
+        _C, "temperature above which the GPU may go below its base clock", tier="extended"
+    )
+    memory_max_celsius: float | None = metric(
+        _C, "memory temperature at which the driver slows the GPU (before Ada)", tier="extended"
+    )
     power_watts: float | None = metric(_W, "board power, averaged by the driver", history=True)
-    power_instant_watts: float | None = metric(_W, "board power now", history=True)
+    power_instant_watts: float | None = metric(_W, "board power now", history=True, tier="extended")
     power_series: Annotated[Series | None, "board power since the last look, in watts"] = None
-    power_module_watts: float | None = metric(_W, "power of GPU and CPU of a superchip, averaged by the driver")
-    power_module_instant_watts: float | None = metric(_W, "power of GPU and CPU of a superchip now")
+    power_module_watts: float | None = metric(
+        _W, "power of GPU and CPU of a superchip, averaged by the driver", tier="extended"
+    )
+    power_module_instant_watts: float | None = metric(_W, "power of GPU and CPU of a superchip now", tier="extended")
     power_module_series: Annotated[
         Series | None, "power of GPU and CPU of a superchip since the last look, in watts"
-    ] = None
-    power_memory_watts: float | None = metric(_W, "power of the device memory, averaged by the driver")
-    power_memory_instant_watts: float | None = metric(_W, "power of the device memory now")
+    ] = extended(None)
+    power_memory_watts: float | None = metric(_W, "power of the device memory, averaged by the driver", tier="extended")
+    power_memory_instant_watts: float | None = metric(_W, "power of the device memory now", tier="extended")
     power_limit_watts: float | None = metric(_W, "power limit in force", history=True)
     power_default_limit_watts: float | None = metric(_W, "power limit as delivered")
     power_requested_limit_watts: float | None = metric(_W, "power limit that was set; the one in force may be lower")
     power_min_limit_watts: float | None = metric(_W, "lowest power limit that can be set")
     power_max_limit_watts: float | None = metric(_W, "highest power limit that can be set")
-    energy_joules: float | None = metric(Unit.JOULES, "energy used since the driver was loaded")
+    energy_joules: float | None = metric(Unit.JOULES, "energy used since the driver was loaded", tier="extended")
     fan_percent: float | None = metric(_P, "fan speed wanted by the card", top=100)
 
     # clocks and what holds them down
     sm_clock_mhz: float | None = metric(_M, "clock of the multiprocessors", history=True)
     sm_clock_max_mhz: float | None = metric(_M, "highest clock of the multiprocessors")
-    sm_clock_series: Annotated[Series | None, "sm_clock_mhz in smaller steps, since the last look"] = None
-    graphics_clock_mhz: float | None = metric(_M, "graphics clock")
-    graphics_clock_max_mhz: float | None = metric(_M, "highest graphics clock")
+    sm_clock_series: Annotated[Series | None, "sm_clock_mhz in smaller steps, since the last look"] = extended(None)
+    graphics_clock_mhz: float | None = metric(_M, "graphics clock", tier="extended")
+    graphics_clock_max_mhz: float | None = metric(_M, "highest graphics clock", tier="extended")
     boost_clock_max_mhz: float | None = metric(_M, "highest graphics clock that can be chosen on this card")
-    memory_clock_mhz: float | None = metric(_M, "memory clock", history=True)
-    memory_clock_max_mhz: float | None = metric(_M, "highest memory clock")
-    memory_clock_series: Annotated[Series | None, "memory_clock_mhz in smaller steps, since the last look"] = None
+    memory_clock_mhz: float | None = metric(_M, "memory clock", history=True, tier="extended")
+    memory_clock_max_mhz: float | None = metric(_M, "highest memory clock", tier="extended")
+    memory_clock_series: Annotated[Series | None, "memory_clock_mhz in smaller steps, since the last look"] = extended(
+        None
+    )
     performance_state: int | None = metric(_N, "P-state: 0 is full performance, 15 the lowest")
     throttle_reasons: frozenset[Throttle] | None = metric(Unit.WORD, "what holds the clocks down now")
     throttled_power_percent: float | None = metric(_P, "time slowed by the power limit", top=100, history=True)
@@ -175,11 +185,19 @@ class Gpu:
     throttled_brake_percent: float | None = metric(
         _P, "time slowed by the power brake of the server", top=100, history=True
     )
-    throttled_board_percent: float | None = metric(_P, "time slowed by board limits", top=100)
-    throttled_sync_percent: float | None = metric(_P, "time slowed to match other GPUs (sync boost)", top=100)
-    throttled_reliability_percent: float | None = metric(_P, "time slowed for reliable voltage", top=100)
-    throttled_low_use_percent: float | None = metric(_P, "time slowed because there was little to do", top=100)
-    throttled_base_percent: float | None = metric(_P, "time below the base clock, whatever the reason", top=100)
+    throttled_board_percent: float | None = metric(_P, "time slowed by board limits", top=100, tier="extended")
+    throttled_sync_percent: float | None = metric(
+        _P, "time slowed to match other GPUs (sync boost)", top=100, tier="extended"
+    )
+    throttled_reliability_percent: float | None = metric(
+        _P, "time slowed for reliable voltage", top=100, tier="extended"
+    )
+    throttled_low_use_percent: float | None = metric(
+        _P, "time slowed because there was little to do", top=100, tier="extended"
+    )
+    throttled_base_percent: float | None = metric(
+        _P, "time below the base clock, whatever the reason", top=100, tier="extended"
+    )
 
     # links
     pcie_tx_bytes_per_s: float | None = metric(_R, "device to host over PCIe", history=True)
@@ -193,23 +211,23 @@ class Gpu:
     pcie_slot_generation: int | None = metric(_N, "highest PCIe generation of the port that the device is plugged into")
     pcie_slot_width: int | None = metric(_N, "PCIe lanes that this port is wired for")
     pcie_replays: int | None = metric(_N, "PCIe packets sent again since the driver was loaded")
-    pcie_errors: Annotated[PcieErrors | None, "what went wrong on PCIe since the driver was loaded"] = None
+    pcie_errors: Annotated[PcieErrors | None, "what went wrong on PCIe since the driver was loaded"] = extended(None)
     nvlink_tx_bytes_per_s: float | None = metric(_R, "sent over all NVLinks", history=True)
     nvlink_rx_bytes_per_s: float | None = metric(_R, "received over all NVLinks", history=True)
     nvlink_max_bytes_per_s: float | None = metric(_R, "what the NVLinks that are up can carry, each way")
     nvlink_bytes_per_s: Annotated[
         tuple[tuple[float | None, float | None], ...], "sent, received by each link, in bytes a second (GPM)"
-    ] = ()
+    ] = extended(())
     nvlinks_active: int | None = metric(_N, "NVLinks that are up")
-    nvlink_errors: int | None = metric(_N, "NVLink CRC, replay and recovery errors")
+    nvlink_errors: int | None = metric(_N, "NVLink CRC, replay and recovery errors", tier="extended")
     nvlinks: Annotated[tuple[NvLink, ...], "its NVLinks, those that say the same as one"] = ()
-    c2c_tx_bytes_per_s: float | None = metric(_R, "device to CPU inside a superchip (GPM)")
-    c2c_rx_bytes_per_s: float | None = metric(_R, "CPU to device inside a superchip (GPM)")
+    c2c_tx_bytes_per_s: float | None = metric(_R, "device to CPU inside a superchip (GPM)", tier="extended")
+    c2c_rx_bytes_per_s: float | None = metric(_R, "CPU to device inside a superchip (GPM)", tier="extended")
 
     # health
-    ecc_corrected: int | None = metric(_N, "corrected memory errors since the driver was loaded")
+    ecc_corrected: int | None = metric(_N, "corrected memory errors since the driver was loaded", tier="extended")
     ecc_uncorrected: int | None = metric(_N, "uncorrectable memory errors since the driver was loaded")
-    remapped_corrected: int | None = metric(_N, "memory rows replaced after corrected errors")
+    remapped_corrected: int | None = metric(_N, "memory rows replaced after corrected errors", tier="extended")
     remapped_uncorrected: int | None = metric(_N, "memory rows replaced after uncorrectable errors")
     remap_pending: bool | None = metric(Unit.FLAG, "a row waits for the next reset to be replaced")
     remap_failed: bool | None = metric(Unit.FLAG, "a row could not be replaced: the card needs service")
@@ -225,30 +243,38 @@ class Gpu:
     sm_active_percent: float | None = metric(_P, "multiprocessors with work, mean (GPM)", top=100, history=True)
     sm_occupancy_percent: float | None = metric(_P, "warps resident of those possible (GPM)", top=100, history=True)
     tensor_percent: float | None = metric(_P, "tensor cores active (GPM)", top=100, history=True)
-    tensor_half_percent: float | None = metric(_P, "tensor cores active on fp16 and bf16 (GPM)", top=100)
-    tensor_integer_percent: float | None = metric(_P, "tensor cores active on integers (GPM)", top=100)
-    tensor_double_percent: float | None = metric(_P, "tensor cores active on fp64 (GPM)", top=100)
-    tensor_double_fma_percent: float | None = metric(_P, "tensor cores active on fp64 multiply-adds (GPM)", top=100)
+    tensor_half_percent: float | None = metric(
+        _P, "tensor cores active on fp16 and bf16 (GPM)", top=100, tier="extended"
+    )
+    tensor_integer_percent: float | None = metric(_P, "tensor cores active on integers (GPM)", top=100, tier="extended")
+    tensor_double_percent: float | None = metric(_P, "tensor cores active on fp64 (GPM)", top=100, tier="extended")
+    tensor_double_fma_percent: float | None = metric(
+        _P, "tensor cores active on fp64 multiply-adds (GPM)", top=100, tier="extended"
+    )
     dram_percent: float | None = metric(_P, "memory bandwidth used of the maximum (GPM)", top=100, history=True)
-    integer_percent: float | None = metric(_P, "integer pipe active (GPM)", top=100)
+    integer_percent: float | None = metric(_P, "integer pipe active (GPM)", top=100, tier="extended")
     fp64_percent: float | None = metric(_P, "fp64 pipe active (GPM)", top=100, history=True)
     fp32_percent: float | None = metric(_P, "fp32 pipe active (GPM)", top=100, history=True)
-    fp16_percent: float | None = metric(_P, "fp16 pipe active, tensor cores excluded (GPM)", top=100)
+    fp16_percent: float | None = metric(_P, "fp16 pipe active, tensor cores excluded (GPM)", top=100, tier="extended")
     memory_cache_hit_percent: float | None = metric(
-        _P, "accesses of device memory that the cache served (GPM)", top=100
+        _P, "accesses of device memory that the cache served (GPM)", top=100, tier="extended"
     )
     peer_cache_hit_percent: float | None = metric(
-        _P, "accesses of other GPUs' memory that the cache served (GPM)", top=100
+        _P, "accesses of other GPUs' memory that the cache served (GPM)", top=100, tier="extended"
     )
-    host_cache_hit_percent: float | None = metric(_P, "accesses of host memory that the cache served (GPM)", top=100)
-    mma_stall_percent: float | None = metric(_P, "time matrix instructions waited", top=100)
-    context_switch_percent: float | None = metric(_P, "time a context was switched in (GPM)", top=100)
+    host_cache_hit_percent: float | None = metric(
+        _P, "accesses of host memory that the cache served (GPM)", top=100, tier="extended"
+    )
+    mma_stall_percent: float | None = metric(_P, "time matrix instructions waited", top=100, tier="extended")
+    context_switch_percent: float | None = metric(_P, "time a context was switched in (GPM)", top=100, tier="extended")
 
     # settings and place
     persistence_mode: bool | None = metric(Unit.FLAG, "the driver stays loaded between programs")
-    compute_mode: str | None = metric(Unit.WORD, "who may compute here: default, exclusive, prohibited")
+    compute_mode: str | None = metric(
+        Unit.WORD, "who may compute here: default, exclusive, prohibited", tier="extended"
+    )
     mig_mode: bool | None = metric(Unit.FLAG, "the card is partitioned into MIG instances")
-    ecc_mode: bool | None = metric(Unit.FLAG, "memory error correction is on")
+    ecc_mode: bool | None = metric(Unit.FLAG, "memory error correction is on", tier="extended")
     virtualization: str | None = metric(Unit.WORD, "none, passthrough, vgpu, host")
     numa_node: int | None = metric(_N, "NUMA node the card is attached to")
     local_cpus: str | None = metric(Unit.WORD, "CPUs near the card, as a list of ranges")

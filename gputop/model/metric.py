@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from gputop.frozen_dataclass import frozen_dataclass
 
 Reason = Literal["unsupported", "denied", "stale", "lost", "absent", "implausible"]
+Tier = Literal["core", "extended"]  # extended: on no screen and in no rule, read while an export or recording asks
 
 
 class Unit(str, Enum):
@@ -50,11 +51,17 @@ class Metric:
     help: str
     top: float | None  # the natural maximum, for fixed chart axes
     history: bool  # looked back on: the history keeps it
+    tier: Tier
 
 
-def metric(unit: Unit, help: str, *, top: float | None = None, history: bool = False) -> Any:
+def metric(unit: Unit, help: str, *, top: float | None = None, history: bool = False, tier: Tier = "core") -> Any:
     """A dataclass field that holds one metric and defaults to unknown."""
-    return field(default=None, metadata={"unit": unit, "help": help, "top": top, "history": history})
+    return field(default=None, metadata={"unit": unit, "help": help, "top": top, "history": history, "tier": tier})
+
+
+def extended(default: tuple[()] | None) -> Any:
+    """A field of the extended tier that is no metric: several numbers."""
+    return field(default=default, metadata={"tier": "extended"})
 
 
 @cache
@@ -62,6 +69,12 @@ def metrics(owner: type) -> tuple[Metric, ...]:
     """The metrics that a model class declares, in order."""
     name = owner.__name__.lower()
     return tuple(Metric(name, f.name, **f.metadata) for f in fields(owner) if "unit" in f.metadata)
+
+
+@cache
+def extended_names(owner: type) -> frozenset[str]:
+    """The fields of a model class that are of the extended tier."""
+    return frozenset(f.name for f in fields(owner) if f.metadata.get("tier") == "extended")
 
 
 def check_filled(wanted: Iterable[str], filled: Iterable[str]) -> None:

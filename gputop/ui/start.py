@@ -14,7 +14,7 @@ from gputop.ui.latest_update import Mailbox
 
 def run(source: Source, settings: Settings) -> NoReturn:
     """Show the monitor on this terminal until somebody quits; ends the process."""
-    source.interest = Interest(every_process=settings.every_process)
+    source.interest = Interest(every_process=settings.every_process, extended=True)
     monitor, mailbox = Monitor(source, settings.thresholds, unjudged=1), Mailbox()
     proofs = follow(monitor, remember=settings.remember, readonly=settings.readonly)
     monitor.start(mailbox.put, mailbox.close)

@@ -32,10 +32,13 @@ def busy(fake: Fake) -> None:
         fake.add_process(gpu=gpu, pid=1000 + gpu, sm=50)
 
 
-@pytest.mark.parametrize(("gpm", "most", "peak"), [("off", 82, 90), ("on", 84, 92)])
-def test_calls_a_second_at_eight_gpus(fake: Fake, gpm: str, most: int, peak: int) -> None:
+@pytest.mark.parametrize(
+    ("gpm", "extended", "most", "peak"),
+    [("off", False, 77, 85), ("on", False, 77, 85), ("off", True, 82, 90), ("on", True, 84, 92)],
+)
+def test_calls_a_second_at_eight_gpus(fake: Fake, gpm: str, extended: bool, most: int, peak: int) -> None:
     busy(fake)
-    with Child(fake, gpm=gpm) as child:
+    with Child(fake, gpm=gpm, extended=extended) as child:
         child.sweep(5)
         totals = [sum(calls(fake).values())]
         for _ in range(60):
@@ -151,7 +154,7 @@ def test_an_answer_nobody_foresaw_costs_its_own_values_only() -> None:
     card = Device(0, "GPU-1", Gate(CallCosts()))
     probe = Probe(name="busy", every_s=1, fills=("busy_percent", "busy_samples"), backs=(), ask=surprise)
     settle(card, ask(probe, card), FILLED)
-    assert {name: one.reason for name, one in card.missing.items()} == dict.fromkeys(probe.fills, "stale")
+    assert {name: card.missing[name].reason for name in probe.fills} == dict.fromkeys(probe.fills, "stale")
     assert card.broken == {"busy": "busy: ZeroDivisionError: division by zero"}
     settle(card, ask(replace(probe, ask=lambda card: {"busy_percent": 5.0}), card), FILLED)
     assert card.values == {"busy_percent": 5.0}

@@ -17,12 +17,16 @@ from gputop.collect.nvml.gate import (
 )
 from gputop.collect.nvml.pci import Slot
 from gputop.model import Condition, Gpu, GpuShare, Missing
+from gputop.model.metric import extended_names
 
 AGAIN_S = 60.0  # what a GPU does not support is asked for again so rarely
 REST_S = 60.0  # after a call on it hung and came back; twice as long each time that it hangs again
 LONGEST_REST_S = 300.0  # but no longer; and a GPU that worked for so long begins with the shortest again
 
 REFUSALS = 10  # in a row, with one error, of a call on a GPU that answers others: it will not pass
+
+EXTENDED = extended_names(Gpu)
+_UNREAD = {name: Missing(metric=name, reason="absent", unlock="an export or a recording") for name in EXTENDED}
 
 Release = tuple[int, int]  # branch and number of a driver: (580, 82)
 
@@ -71,13 +75,14 @@ class Device:
         self.answers: dict[str, Mapping[str, Any]] = {}  # by probe, by field: a value or a No
         self.values: dict[str, Any] = {}  # what is known now, field by field
         self.told_by: dict[str, str] = {}  # and by which probe
-        self.missing: dict[str, Missing] = {}  # and why the rest is not
+        self.missing: dict[str, Missing] = {**_UNREAD}  # and why the rest is not
         self.broken: dict[str, str] = {}  # by probe: what went wrong in our own code
         self.kept: dict[str, Any] = {}  # what a probe keeps from one call to the next
         self.counts: dict[str, Count] = {}
         self.proven: set[tuple[int, int]] = set()  # field values that answered last time
         self.plans: dict[int, Any] = {}  # which field values are asked for: as long as the same ones answer
         self.born = 0  # the tick that reads everything
+        self.extended = False  # whether the extended tier is read
         self.gpu: Gpu | None = None  # what was published last
         self.shares: Mapping[int, GpuShare] = {}  # by pid
         self.lists_changed = False  # the driver's lists of processes are newer than the shares
@@ -210,6 +215,30 @@ class Device:
 def rests(card: Device) -> bool:
     """Whether a GPU is left alone after a call on it that hung, with its instances."""
     return card.gate.clock() < (card.parent or card).rest_until_s
+
+
+def extend(card: Device, wanted: bool, tick: int) -> None:
+    """Read the extended tier too, all of it on this tick; or no more: what was known of it goes."""
+    card.extended = wanted
+    card.plans.clear()
+    if wanted:
+        card.born = tick
+        return
+    card.missing |= _UNREAD
+    for known in (card.values, card.told_by):
+        for name in EXTENDED & known.keys():
+            del known[name]
+    for key in [key for key in card.counts if key.rpartition(" ")[2] in EXTENDED]:
+        del card.counts[key]
+    card.answers = {
+        probe: {name: answer for name, answer in given.items() if name not in EXTENDED}
+        for probe, given in card.answers.items()
+    }
+
+
+def reads(card: Device, name: str) -> bool:
+    """Whether this field is read now, by its tier."""
+    return card.extended or name not in EXTENDED
 
 
 def came_late(card: Device, gate: Gate, late: Late) -> None:

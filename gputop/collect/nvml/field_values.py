@@ -7,7 +7,7 @@ from ctypes import c_int, create_string_buffer
 from struct import Struct
 from typing import Any, NamedTuple
 
-from gputop.collect.nvml.device import Device
+from gputop.collect.nvml.device import Device, reads
 from gputop.collect.nvml.gate import ABSENT, OK, Lost, NoValue, refusal
 from gputop.frozen_dataclass import frozen_dataclass
 
@@ -106,32 +106,34 @@ def share(card: Device, name: str, answer: Answer) -> float | None:
 
 
 def read(card: Device, wanted: Iterable[Field]) -> dict[str, Any]:
-    """The fields by name, from one driver call for all of them."""
+    """The fields by name, those that are read by their tier, from one driver call for all of them."""
     wanted = tuple(wanted)
     plan: _Plan | None = card.plans.get(id(wanted))
     if plan is None or plan.wanted is not wanted or card.gate.clock() >= plan.until_s:
-        plan = _planned(card, wanted, (source for one in wanted for source in questions(card, one)))
-        card.plans[id(wanted)] = plan
+        of_tier = tuple([one for one in wanted if reads(card, one.name)])
+        sources = (source for one in of_tier for source in questions(card, one))
+        plan = card.plans[id(wanted)] = _planned(card, wanted, of_tier, sources)
     answers = _answers(card, plan)
-    return {one.name: choose(card, one, answers) for one in wanted}
+    return {one.name: choose(card, one, answers) for one in plan.fields}
 
 
 class _Plan(NamedTuple):
     """One call: worked out once for a GPU, and anew when a field begins or ceases to answer."""
 
     wanted: tuple[Field, ...]
+    fields: tuple[Field, ...]  # of these, those that are read by their tier
     sources: tuple[Source, ...]
     request: bytes
     refused: Answered  # lately, so they are not asked
     until_s: float
 
 
-def _planned(card: Device, wanted: tuple[Field, ...], asked: Iterable[Source]) -> _Plan:
+def _planned(card: Device, wanted: tuple[Field, ...], of_tier: tuple[Field, ...], asked: Iterable[Source]) -> _Plan:
     every = dict.fromkeys(asked)
     refused: Answered = {source: no for source in every if (no := card.silent(source))}
     sources = tuple([source for source in every if source not in refused])
     request = b"".join([_ENTRY.pack(*source, 0, 0, 0, _UNTOUCHED, b"") for source in sources])
-    return _Plan(wanted, sources, request, refused, card.gate.clock() + _PLAN_S)
+    return _Plan(wanted, of_tier, sources, request, refused, card.gate.clock() + _PLAN_S)
 
 
 def _links(card: Device, source: Source) -> list[Source]:
@@ -172,7 +174,7 @@ def _summed(card: Device, source: Source, answers: Answered) -> Answer | NoValue
 
 def ask(card: Device, asked: Iterable[Source]) -> Answered:
     """One nvmlDeviceGetFieldValues; what this GPU refused lately is left out of it."""
-    return _answers(card, _planned(card, (), asked))
+    return _answers(card, _planned(card, (), (), asked))
 
 
 def _answers(card: Device, plan: _Plan) -> Answered:

@@ -15,7 +15,7 @@ from struct import Struct
 from threading import Lock
 from typing import Any
 
-from gputop.collect.nvml.device import Device
+from gputop.collect.nvml.device import EXTENDED, Device
 from gputop.collect.nvml.gate import OK, DriverGone, Gate, Lost, NoValue, Unanswered, refusal
 from gputop.collect.nvml.probe import Answers, probe
 from gputop.model import Engine
@@ -78,13 +78,20 @@ class Samples:
     before: Any
     now: Any
     request: Any
-    metrics: tuple[int, ...]  # that are asked for
+    wanted: tuple[int, ...]  # as they were asked for
+    metrics: tuple[int, ...] = ()  # of these, those that are not refused
     blank: bytes = b""  # the entries of the request before it is filled
     refused: dict[int, Value] = field(default_factory=dict)  # those that made the driver refuse all of them
     again_s: float = 0.0  # when they are asked for once more
     failed: int = 0  # requests in a row
     taken_s: float | None = None  # when `before` was; None: it holds none
     in_use: Lock = field(default_factory=Lock)  # by who is inside the driver with them, perhaps for long; or given back
+
+    def want(self, metrics: tuple[int, ...]) -> None:
+        """Ask for these from now on."""
+        self.wanted = metrics
+        self.refused.clear()
+        self.ask_for(metrics)
 
     def ask_for(self, metrics: Iterable[int]) -> None:
         """Ask for these and no others."""
@@ -94,6 +101,8 @@ class Samples:
 
 
 _FILLS = SHARES | PCIE | CHIP_TO_CHIP
+_EVERY = tuple(_ALL)
+_CORE = tuple([number for number, name in _ALL.items() if name not in EXTENDED])
 
 
 @probe(every_s=1, fills=tuple(_FILLS.values()), backs=tuple(NVLINK.values()))
@@ -102,7 +111,7 @@ def gpm(card: Device) -> Answers:
     if card.gpm is not None:
         release(card)
         return dict.fromkeys(_ALL.values(), card.gpm)
-    found = _measure(card, _UNITS, tuple(_ALL))
+    found = _measure(card, _UNITS, _EVERY if card.extended else _CORE)
     if found and not (card.parent or card).links:  # of links that are not there it says 0
         found |= dict.fromkeys(NVLINK, NoValue("unsupported"))
     return {name: found.get(number) for number, name in _ALL.items()}
@@ -154,6 +163,8 @@ def _measure(card: Device, name: str, metrics: tuple[int, ...]) -> dict[int, Val
             whole.hush((question,), refused)
             raise refused
         samples = card.kept[name] = _allocate(card.gate, name, metrics)
+    if samples.wanted != metrics:
+        samples.want(metrics)
     now_s = card.gate.clock()
     if samples.taken_s is not None and now_s - samples.taken_s < _APART_S:
         return {}
@@ -257,11 +268,18 @@ def _value(number: int, code: int, value: float) -> Value:
 
 
 def release(card: Device) -> None:
-    """Give the samples back: before the driver is closed, and before the GPU is read by another handle.
+    """Give the samples back: before the driver is closed, and before the GPU is read by another handle."""
+    _free(card, drop(card))
 
-    Those with which a thread is inside the driver stay: it writes to them when it comes back, however late.
-    """
-    for samples in drop(card):
+
+def release_details(card: Device) -> None:
+    """Give back those of the details, which are read no more."""
+    _free(card, drop(card, (_DETAILS,)))
+
+
+def _free(card: Device, dropped: list[Samples]) -> None:
+    """Those with which a thread is inside the driver stay: it writes to them when it comes back, however late."""
+    for samples in dropped:
         if not samples.in_use.acquire(blocking=False):  # for good: nobody may use them any more
             continue
         for sample in (samples.before, samples.now):
@@ -271,6 +289,6 @@ def release(card: Device) -> None:
                 pass
 
 
-def drop(card: Device) -> list[Samples]:
+def drop(card: Device, names: tuple[str, ...] = (_UNITS, _DETAILS)) -> list[Samples]:
     """Forget the samples."""
-    return [card.kept.pop(name) for name in (_UNITS, _DETAILS) if name in card.kept]
+    return [card.kept.pop(name) for name in names if name in card.kept]

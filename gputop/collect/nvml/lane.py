@@ -60,17 +60,23 @@ class GpuLane:
         clock: Callable[[], float] = time.monotonic,
         sys_root: str = "/sys",
         proc_root: str = "/proc",
+        extended: bool = False,
     ) -> None:
         self.interval_s = interval_s
         self._enabled = enabled
         self._clock = clock
         self._reader = Reader(clock=clock, sys_root=sys_root, proc_root=proc_root, gpm_mode=gpm)
+        self._reader.extended = extended
         self._workers: list[LaneThread] = []  # the last one sweeps, each other one holds a GPU
         self._watching = Lock()
         self._stopped, self._released, self._swept = Event(), Event(), Event()
         self._started_s = clock()
         self._broken: Note | None = None
         self._shares: tuple[tuple[Mapping[int, GpuShare], ...], Mapping[int, tuple[GpuShare, ...]]] = ((), {})
+
+    def read_extended(self, wanted: bool) -> None:
+        """Whether the extended tier of metrics is read as well, from the next sweep on."""
+        self._reader.extended = wanted
 
     def start(self) -> None:
         """Begin to read."""

@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from gputop import units
-from gputop.collect.nvml.device import Count, Device, came_late, rests
+from gputop.collect.nvml.device import Count, Device, came_late, reads, rests
 from gputop.collect.nvml.field_values import EACH, Answer, Answered, Field, ask, choose, count, field_value, read, tally
 from gputop.collect.nvml.gate import DriverGone, Gate, Late, Lost, NoValue, Unanswered
 from gputop.collect.nvml.probe import Answers, probe
@@ -419,13 +419,14 @@ _PCIE = {
     "checksum_errors": 182,
     "lane_errors": 183,
 }
-_ERRORS = (field_value("pcie_replays", tally, 94), *(field_value(name, count(), one) for name, one in _PCIE.items()))
+_REPLAYS = (field_value("pcie_replays", tally, 94),)
+_ERRORS = (*_REPLAYS, *(field_value(name, count(), one) for name, one in _PCIE.items()))
 
 
 @probe(every_s=10, fills=("pcie_replays", "pcie_errors"))
 def pcie_errors(card: Device) -> Answers:
     """What went wrong on PCIe, in one call."""
-    given = read(card, _ERRORS)
+    given = read(card, _ERRORS if reads(card, "pcie_errors") else _REPLAYS)
     return {"pcie_replays": given.pop("pcie_replays"), "pcie_errors": _counted(given)}
 
 

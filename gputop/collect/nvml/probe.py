@@ -7,7 +7,7 @@ from dataclasses import fields
 from functools import cache
 from typing import Any
 
-from gputop.collect.nvml.device import Device
+from gputop.collect.nvml.device import EXTENDED, Device, reads
 from gputop.collect.nvml.gate import ABSENT, DriverGone, Late, Lost, NoValue, Unanswered
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Gpu, Missing, metrics
@@ -26,6 +26,11 @@ class Probe:
     backs: tuple[str, ...]
     ask: Ask
 
+    @property
+    def extended(self) -> bool:
+        """Whether all that it answers is of the extended tier."""
+        return EXTENDED.issuperset((*self.fills, *self.backs))
+
     def failed(self, card: Device) -> bool:
         """Whether its last answer was an error that may pass."""
         given = card.answers.get(self.name, _NOTHING).values()
@@ -38,17 +43,24 @@ _ROUND = 60  # ticks after which the turns repeat: every cadence divides it
 
 
 @cache
-def turns(slow: bool, place: int) -> tuple[Probe, ...]:
+def asked(slow: bool, extended: bool) -> tuple[Probe, ...]:
+    """The probes of one half of a sweep, with those of the extended tier or without."""
+    return tuple(one for one in PROBES if (0 < one.every_s <= FAST_S) != slow and (extended or not one.extended))
+
+
+@cache
+def turns(slow: bool, extended: bool, place: int) -> tuple[Probe, ...]:
     """Whose turn it is at this place of the round; what is asked once has a second chance there."""
-    asked = [one for one in PROBES if (0 < one.every_s <= FAST_S) != slow]
-    return tuple(one for order, one in enumerate(asked) if (place + order) % (one.every_s or _ROUND) == 0)
+    return tuple(
+        one for order, one in enumerate(asked(slow, extended)) if (place + order) % (one.every_s or _ROUND) == 0
+    )
 
 
 def due(card: Device, tick: int, slow: bool) -> Iterable[Probe]:
     """The probes to ask on this tick. The card's index spreads GPUs over ticks; a fresh card is read whole."""
     if tick == card.born:
-        return [one for one in PROBES if (0 < one.every_s <= FAST_S) != slow]
-    turn = turns(slow, (tick + card.index) % _ROUND)
+        return asked(slow, card.extended)
+    turn = turns(slow, card.extended, (tick + card.index) % _ROUND)
     return [one for one in turn if one.every_s or one.failed(card)] if slow else turn
 
 
@@ -106,7 +118,9 @@ def ask(one: Probe, card: Device) -> Iterable[str]:
         card.broken[one.name] = f"{one.name}: {type(error).__name__}: {error}"
         given = dict.fromkeys((*one.fills, *one.backs), NoValue("stale"))
     before = card.answers.get(one.name, _NOTHING)
-    told = card.answers[one.name] = {name: ABSENT if value is None else value for name, value in given.items()}
+    told = card.answers[one.name] = {
+        name: ABSENT if value is None else value for name, value in given.items() if reads(card, name)
+    }
     return [name for name, answer in told.items() if answer is not before.get(name)]
 
 

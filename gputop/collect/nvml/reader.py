@@ -8,7 +8,7 @@ from dataclasses import replace
 from gputop.collect.nvml import activity, clocks, gpm, links, notes, processes, samples, settings, thermal
 from gputop.collect.nvml.cadence import Cadence, CallCosts
 from gputop.collect.nvml.connection import Connection
-from gputop.collect.nvml.device import Device, came_late, rests
+from gputop.collect.nvml.device import Device, came_late, extend, reads, rests
 from gputop.collect.nvml.devices import Devices
 from gputop.collect.nvml.gate import UNKNOWN, DriverGone, Gate, Late, Lost, Unanswered
 from gputop.collect.nvml.probe import PROBES, ask, due, settle, sources
@@ -49,6 +49,7 @@ class Reader:
         self.fleet = Devices(sys_root)
         self._gpm = gpm.OFF if gpm_mode == "off" else None
         self.tick = 0
+        self.extended = False  # whether the extended tier is read; may be set at any time
         self._xids = Xids()
         self._topology = Topology()
         self._traffic = links.Traffic()
@@ -198,6 +199,9 @@ class Reader:
         if card.condition != "ok" and not slow:
             card.born = self.tick  # it is back: read everything
         card.gpm = self._gpm
+        if card.extended != self.extended:
+            gpm.release_details(card)
+            extend(card, self.extended, self.tick)
         before, answered, unknown = dict(card.answers), gate.answered, gate.unknown
         try:
             self._read(card, slow, self.tick)
@@ -214,7 +218,7 @@ class Reader:
                 card.unheard_tick = self.tick
             if card.unheard_tick == self.tick != card.heard_tick:
                 card.answers = before  # nobody is there: what was known stays, and ages
-                settle(card, FILLED, FILLED)
+                settle(card, (name for name in FILLED if reads(card, name)), FILLED)
                 return
             card.turn("ok", now_s)
             card.read_s = self._clock()

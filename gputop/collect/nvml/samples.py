@@ -7,7 +7,7 @@ from ctypes import byref, c_int, c_uint, c_ulonglong, create_string_buffer
 from itertools import pairwise
 from struct import Struct
 
-from gputop.collect.nvml.device import Device
+from gputop.collect.nvml.device import Device, reads
 from gputop.collect.nvml.gate import INSUFFICIENT_SIZE, NoValue, Unanswered
 from gputop.collect.nvml.probe import Answers, probe
 from gputop.model import Series
@@ -136,7 +136,7 @@ def memory_busy(card: Device) -> Answers:
     newest = _young(card, found, _MEAN_S + LATE_S) if _young(card, found, LATE_S) else []  # it may have run dry
     return {
         "memory_busy_percent": sum(newest) / len(newest) if newest else None,
-        "memory_busy_series": series(found, 1.0, driver_clock(card)),
+        "memory_busy_series": series(found, 1.0, driver_clock(card)) if reads(card, "memory_busy_series") else None,
     }
 
 
