@@ -125,7 +125,7 @@ class Stage:
     @property
     def newest(self) -> Frame | None:
         """The newest frame, on the screen or not."""
-        update = self.app.mailbox.newest
+        update = self.app.session.mailbox.newest
         return update.frame if update else None
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from gputop.ui.keys.declared import KEYS
+from gputop.ui.commands.table import COMMANDS
 from tests.headless_screens import Stage
 from tests.scripted_jobs import frame, training
 
@@ -30,7 +30,7 @@ class Scenes(dict[str, Scene]):
 
 def elsewhere(*groups: str, also: frozenset[str] = frozenset()) -> set[str]:
     """Ids of the keys in these groups, and some others."""
-    return {key.id for key in KEYS if key.group in groups} | also
+    return {key.id for key in COMMANDS if key.group in groups} | also
 
 
 PANES = frozenset({"pane-gpus", "pane-host", "pane-processes", "zoom", "everything"})  # tried with those that pick

@@ -188,19 +188,19 @@ async def drawn(shot: Shot, of: Source) -> str:
             await opened(shot.result(app.main.shown.frame, MOMENT_S), app, pilot)
         for key in shot.keys:
             await pilot.press(key)
-        while app.main.player and app.main.player.seeking:
+        while app.session.player and app.session.player.seeking:
             await pilot.pause(0.05)
         await pilot.pause(shot.after_s)
         svg = app.export_screenshot()
-        app.errands.leave()
-        app.errands.close()
+        app.jobs.leave()
+        app.jobs.close()
     monitor.stop()
     return _whole(svg)
 
 
 async def opened(result: StoredProfile, app: Gputop, pilot: Pilot[None]) -> None:
     """What was kept, on its screen."""
-    screen = screen_of(app, result, app.look, app.main.every_key)
+    screen = screen_of(app.session, result)
     app.push_screen(screen)
     while getattr(screen, "content", None) is None:
         await pilot.pause(0.05)

@@ -12,7 +12,7 @@ from gputop.diagnose import Abstained, Finding, Step
 from gputop.model import Missing
 from gputop.ui.dialogs.choices import ListDialog
 from gputop.ui.dialogs.dialog import Dialog
-from gputop.ui.main import Main
+from gputop.ui.main.screen import MainScreen
 from gputop.ui.profiling.dialog import CANCEL, OLDER, START, ProfileDialog
 from tests.advice_scenes import found, hot, update
 from tests.headless_screens import Stage, box, play
@@ -125,13 +125,13 @@ def test_every_key_at_the_foot_of_a_dialog_does_something(
     async def scene(stage: Stage) -> None:
         await stage.press(key)
         over = stage.app.screen
-        assert not isinstance(over, Main)
+        assert not isinstance(over, MainScreen)
         foot = box(stage).rstrip().splitlines()[-1] if isinstance(over, Dialog) else stage.lines[-1]
         promised = re.findall(r"\b(?:arrows|Left|Right|Space|Enter|Esc|Tab|type|Down|PgDn|PgUp)\b", foot)
         assert "Esc" in promised, foot
         assert "Enter" in promised or not isinstance(over, ListDialog), foot
         for word in promised:
-            if not isinstance(stage.app.screen, Main):
+            if not isinstance(stage.app.screen, MainScreen):
                 stage.app.screen.dismiss(None)
                 await stage.pilot.pause()
             await stage.press(key)
@@ -181,17 +181,15 @@ def test_the_profile_dialog_says_at_each_stop_what_enter_does_there(
             await stage.pilot.pause()
             says = re.search(r"Space, Enter ([a-z ]+?)   ", stage.text)
             assert says, stage.text
-            started = len(stage.app.errands.under_way)
+            started = len(stage.app.jobs.under_way)
             await stage.press("enter")
             closed = stage.app.screen is not dialog
             did = {START: "start", CANCEL: "cancel", OLDER: "list older ones"}.get(stop, "choose")
             assert says[1] == did
             assert closed == (did != "choose")
-            assert (len(stage.app.errands.under_way) > started or stage.app.errands.news is not None) == (
-                did == "start"
-            )
-        stage.app.errands.leave()
-        await stage.until(lambda: not stage.app.errands.under_way, "their end")
+            assert (len(stage.app.jobs.under_way) > started or stage.app.jobs.news is not None) == (did == "start")
+        stage.app.jobs.leave()
+        await stage.until(lambda: not stage.app.jobs.under_way, "their end")
 
     with sleeping() as child:
         play(scene, moment(trainer(child.pid), launcher=None))
@@ -283,8 +281,8 @@ def test_esc_is_said_to_ask_about_what_is_under_way_where_it_does(
             assert "Esc: keep or drop?" in stage.text
         await stage.press("escape")
         assert "end it now?" in stage.text
-        stage.app.errands.leave()
-        await stage.until(lambda: not stage.app.errands.under_way, "their end")
+        stage.app.jobs.leave()
+        await stage.until(lambda: not stage.app.jobs.under_way, "their end")
 
     with sleeping() as child:
         play(scene, moment(trainer(child.pid), launcher=None))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def page(args: argparse.Namespace, settings: Settings) -> int:
     """A page of the manual: a topic, or one of the lists that are made from the declarations."""
     from gputop import docs
-    from gputop.docs.tables import key_tables
+    from gputop.docs.keys import key_tables
     from gputop.ui.keys.remap import remapped
 
     topic = args.topic if args.command == "docs" else args.command

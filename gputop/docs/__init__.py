@@ -41,7 +41,13 @@ def read(topic: str, instead: Mapping[str, Callable[[], str]] = {}) -> str:
     """One page in Markdown, its tables as they are declared now, or these instead; KeyError where there is no page."""
     if topic not in TOPICS:
         raise KeyError(topic)
-    return _TABLE.sub(lambda line: {**TABLES, **instead}[line[1]](), _MARK.sub("", _text(topic)))
+    return _TABLE.sub(lambda line: {**TABLES, "keys": _keys, **instead}[line[1]](), _MARK.sub("", _text(topic)))
+
+
+def _keys() -> str:
+    from gputop.docs.keys import key_tables  # late: it knows every command
+
+    return key_tables()
 
 
 def _text(topic: str) -> str:

@@ -1,12 +1,12 @@
-"""Tables and lists of the manual, made from what is declared elsewhere: fields, metrics, settings, keys, checks."""
+"""Tables and lists of the manual, made from what is declared elsewhere: fields, metrics, settings, checks."""
 
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from gputop.config import SETTINGS, spelled
 from gputop.docs.markdown import listing, table
@@ -33,10 +33,6 @@ from gputop.model import (
     Unit,
     metrics,
 )
-
-if TYPE_CHECKING:
-    from gputop.ui.keys.declared import Key
-
 
 _WORDS: dict[Any, str] = {str: "text", int: "whole number", float: "number", bool: "true or false"}
 
@@ -174,17 +170,6 @@ def alias_list() -> str:
     return table(("field", "also"), rows)
 
 
-def key_tables(keys: Sequence[Key] | None = None) -> str:
-    """Every key, by group, with the id by which it is remapped; the declared ones, or these."""
-    from gputop.ui.keys.declared import GROUPS, KEYS
-
-    parts = []
-    for group in GROUPS:
-        rows = ((" ".join(key.names), key.id, key.help) for key in keys or KEYS if key.group == group)
-        parts.append(f"## {group.title()}\n\n{table(('key', 'id', 'does'), rows)}")
-    return "\n\n".join(parts)
-
-
 def check_list() -> str:
     """Every check of the doctor, by group."""
     from gputop.doctor import GROUPS, checks
@@ -221,14 +206,6 @@ def level_list() -> str:
     return rules.level_list()
 
 
-def key_summary() -> str:
-    """The keys as the help on the screen shows them, in one table: for the README."""
-    from gputop.ui.keys.declared import GROUPS, told
-
-    rows = ((group.title(), f"`{names}`", text) for group in GROUPS for names, text in told(group))
-    return table(("", "keys", "do"), rows)
-
-
 def _unit(unit: Unit) -> str:
     return unit.value or "number"
 
@@ -251,7 +228,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "settings": setting_list,
     "columns": column_list,
     "aliases": alias_list,
-    "keys": key_tables,
     "checks": check_list,
     "fields": field_tables,
     "signatures": signature_list,

@@ -7,32 +7,29 @@ import os
 import sys
 import time
 from contextlib import suppress
-from typing import Any, ClassVar, NoReturn, Protocol, runtime_checkable
+from typing import Any, NoReturn
 
 from rich.console import RenderableType
 from textual import on
 from textual._compositor import ChopsUpdate, LayoutUpdate
-from textual.binding import BindingType
 from textual.driver import Driver
 from textual.events import Event, Key
 from textual.message import Message
 from textual.screen import Screen
 
 from gputop.config import Settings
-from gputop.monitor import Monitor, Update
+from gputop.monitor import Monitor
 from gputop.proven import Proofs
 from gputop.safe.terminal import Guard
-from gputop.source import Seekable
 from gputop.ui import theme
-from gputop.ui.file_worker import Aside
-from gputop.ui.keys import bindings
-from gputop.ui.latest_update import Link, Mailbox
-from gputop.ui.main import Main
-from gputop.ui.panes.header import Status
-from gputop.ui.profiling.background_jobs import Errands
-from gputop.ui.replay.recorder import Tape
+from gputop.ui.keys.remap import remapped
+from gputop.ui.latest_update import Mailbox
+from gputop.ui.main.screen import MainScreen
+from gputop.ui.profiling.background_jobs import BackgroundJobs
+from gputop.ui.screen import CommandScreen
+from gputop.ui.session import Session
 from gputop.ui.terminal.canvas import Painter
-from gputop.ui.terminal.driver import TerminalDriver, behind, clamped
+from gputop.ui.terminal.driver import clamped
 from gputop.ui.terminal.guarded import GuardedApp, run_guarded
 from gputop.ui.theme import Look
 
@@ -47,31 +44,11 @@ class Arrived(Message):
         return isinstance(message, Arrived)
 
 
-@runtime_checkable
-class Shows(Protocol):
-    """A screen of frames: it gets every update and every look, also while another one covers it."""
-
-    def show(self, update: Update) -> None:
-        """Draw an update."""
-
-    def wear(self, look: Look) -> None:
-        """Draw everything with other colours or glyphs."""
-
-
-@runtime_checkable
-class Types(Protocol):
-    """A screen on which something can be typed."""
-
-    def type(self, event: Key) -> bool:
-        """Take a key as text while something is typed; whether it was."""
-
-
 class Gputop(GuardedApp, inherit_bindings=False):
     """The program on the screen."""
 
     ENABLE_COMMAND_PALETTE = False
     ALLOW_SELECT = False
-    BINDINGS: ClassVar[list[BindingType]] = bindings.everywhere()
 
     def __init__(
         self, monitor: Monitor, mailbox: Mailbox, settings: Settings, look: Look, guard: Guard | None = None,
@@ -79,141 +56,68 @@ class Gputop(GuardedApp, inherit_bindings=False):
     ) -> None:  # fmt: skip
         super().__init__(guard, ansi_color=theme.is_native(look))
         self.animation_level = "none"
-        self.monitor = monitor
-        self.mailbox = mailbox
-        self.source = monitor.source
-        self.proofs = proofs
-        self.look = look
-        self.frozen = False
-        self._ended, self._failure = False, ""
-        self.aside = Aside(self)
-        self.tape = Tape(monitor, self.aside)
+        self.session = Session(self, monitor, mailbox, settings, look, remapped(settings.keys), proofs)
+        self.jobs = BackgroundJobs(self.session)
+        self.main = MainScreen(self.session, self.jobs)
         self._painter = Painter(self)
-        self._link = Link()
         self._interrupted_s = -AGAIN_S
-        self.set_keymap(bindings.keymap(settings.keys))
-        self.main = Main(self, look, settings, monitor.history)
-        self.errands = Errands(self, self.main.every_key)
+        self._above_dialogs = {
+            key: command for command in self.session.commands if command.above_dialogs for key in command.keys
+        }
 
     async def on_one(self, event: Event) -> None:
-        """A key that is text is typed here and now: what goes round by the focus is overtaken by the next key."""
-        if isinstance(event, Key) and not event.is_forwarded and self._typed(event):
+        """A key is typed, or run, here and now: what goes round by the focus is overtaken by the next key."""
+        if isinstance(event, Key) and not event.is_forwarded and await self._press(event):
             return
         await super().on_one(event)
+
+    async def _press(self, event: Key) -> bool:
+        """Take a key as text, or run its command; whether it was either."""
+        if not self.screen_stack:
+            return False
+        top = self.screen_stack[-1]
+        if isinstance(top, CommandScreen):
+            return top.type(event) or await top.press_key(event.aliases)
+        command = self._above_dialogs.get(event.key)
+        if command is None or _is_text(event, top):
+            return False
+        command.run(top)
+        return True
 
     def caught_up(self) -> None:
         """Draw what keys have changed that were overtaken by the next."""
         self.main.caught_up()
 
-    def _typed(self, event: Key) -> bool:
-        screens = self.screen_stack
-        return bool(screens) and isinstance(screen := screens[-1], Types) and screen.type(event)
-
     def on_mount(self) -> None:
         """Show the main screen, and what has been collected meanwhile."""
-        self._ground()
+        self.session.paint_ground()
         self.push_screen(self.main)
-        self.mailbox.open(lambda: self.post_message(Arrived()))
+        self.session.mailbox.open(lambda: self.post_message(Arrived()))
 
     def on_arrived(self) -> None:
-        """Show the newest update, unless the picture is held or the terminal has not taken the last one yet."""
-        if self.mailbox.closed and not self._ended:
-            error = self.mailbox.error
-            self._failure = self.failed(error, "collection") if error else ""
-            self._ended = True
-        update = self.mailbox.newest
-        if update is None or self.frozen:
-            return
-        if behind(self):
-            self._link.skip(update)
-            return
-        self._link.draw(time.monotonic())
-        for screen in self.screen_stack:
-            if isinstance(screen, Shows):
-                screen.show(update)
-
-    def status(self) -> Status:
-        """What the header says of the monitor itself."""
-        return Status(
-            label=self._failure or self.source.label,
-            interval_s=self.source.interval_s,
-            frozen=self.frozen,
-            slow_link_s=None if isinstance(self.source, Seekable) else self._link.slow_s,  # that may play too fast
-            replay=isinstance(self.source, Seekable) and not self._failure,
-            taped=self.tape.taped,
-            ended=self._ended and not self._failure,
-            readonly=self.main.readonly,
-        )
-
-    def failed(self, error: Exception, where: str) -> str:
-        """Keep what went wrong for a report; the line to show for it."""
-        if self._guard is None:
-            raise error
-        return self._guard.crashes.report(error, where)
-
-    def freeze(self) -> None:
-        """Hold the picture, or let it go on from the newest update."""
-        self.frozen = not self.frozen
-        self._link.clear()
-        self.on_arrived()
-        self.main.redraw()
-
-    def pace(self, seconds: float | None) -> None:
-        """Another time between two looks."""
-        if seconds:
-            self.source.interval_s = seconds
-            self._link.clear()
-            self.main.redraw()
-            self.main.say(f"a look every {seconds:g}s")
-
-    def wear(self, look: Look) -> None:
-        """Other colours or glyphs, at once."""
-        self.look = look
-        self._ground()
-        for screen in self.screen_stack:
-            if isinstance(screen, Shows):
-                screen.wear(look)
-
-    def _ground(self) -> None:
-        chosen = theme.textual_theme(self.look)
-        self.register_theme(chosen)
-        self.ansi_color = theme.is_native(self.look)
-        self.theme = chosen.name
-
-    def listen_to_mouse(self, on: bool) -> None:
-        """Have the terminal report clicks and the wheel, or leave them to it."""
-        if isinstance(self._driver, TerminalDriver):
-            self._driver.listen_to_mouse(on)
-
-    def ring(self, sequence: str) -> None:
-        """Write what makes the terminal ring, or tell the desktop."""
-        if self._driver:
-            self._driver.write(sequence)
+        """Show the newest update."""
+        self.session.show_newest()
 
     def tell(self, line: str) -> None:
         """Show that something failed while the rest goes on."""
-        self.main.say(line, 10)
+        self.session.say(line, 10)
 
     def exit(self, result: None = None, return_code: int = 0, message: Any = None) -> None:
         """Leave; nothing waits for the source, which may be inside the driver."""
-        self.monitor.stop()
-        self.errands.leave()
-        self.tape.leave()
+        self.session.monitor.stop()
+        self.jobs.leave()
+        self.session.recorder.leave()
         super().exit(result, return_code, message)
 
     def left(self) -> None:
         """Nothing looks into a process any more; the recording is closed, and its file is the last word."""
-        self.errands.close()
-        if line := self.tape.close():
+        self.jobs.close()
+        if line := self.session.recorder.close():
             with suppress(OSError):  # the terminal may be what is gone
                 sys.stdout.write(f"{line}\n")
                 sys.stdout.flush()
 
-    async def action_quit(self) -> None:
-        """Leave."""
-        self.exit()
-
-    def action_interrupt(self) -> None:
+    def interrupt(self) -> None:
         """Leave at the second press: the first may have been meant for a job."""
         now = time.monotonic()
         if now - self._interrupted_s < AGAIN_S:
@@ -221,18 +125,18 @@ class Gputop(GuardedApp, inherit_bindings=False):
         self._interrupted_s = now
         while self.screen is not self.main:
             self.pop_screen()
-        self.main.say("Ctrl+C again to quit", AGAIN_S)
+        self.session.say("Ctrl+C again to quit", AGAIN_S)
 
     def on_resize(self) -> None:
         """What a terminal shows after it changed its size, nobody knows; what of it is not drawn on is said."""
         self._painter.forget()
         if self.screen_stack and (said := clamped()):
-            self.main.say(said)
+            self.session.say(said)
 
     @on(Driver.SignalResume)
     def back_from_the_shell(self) -> None:
         """Draw everything again."""
-        self._link.clear()
+        self.session.resumed()
         self._painter.forget()
         self.refresh(layout=True)
 
@@ -241,6 +145,11 @@ class Gputop(GuardedApp, inherit_bindings=False):
             super()._display(screen, renderable)
         elif self._running and not self._closed:
             self._painter.draw(renderable)
+
+
+def _is_text(event: Key, screen: Screen[Any]) -> bool:
+    """Whether a key is a letter on a dialog that takes letters as text."""
+    return len(event.key) == 1 and bool(getattr(screen, "takes_text", False))
 
 
 def show(monitor: Monitor, mailbox: Mailbox, settings: Settings, proofs: Proofs | None = None) -> NoReturn:

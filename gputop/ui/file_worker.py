@@ -1,4 +1,4 @@
-"""Work with files, aside: one daemon thread does it in order, and the screen never waits for a disk."""
+"""One daemon thread does all work with files, in order: the screen never waits for a disk."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from textual.app import App
 
 from gputop.safe.files import Refused
 
-Work = Callable[[], str]  # what there is to say of it
+Work = Callable[[], str]  # returns the line to show of it
 Tell = Callable[[str], object]
 
 
-class Aside:
-    """Takes work; what there is to say of it is told on the screen's side."""
+class FileWorker:
+    """Takes work; the line to show of it is passed on in the screen's thread."""
 
     def __init__(self, app: App[Any]) -> None:
         self._app = app
@@ -24,10 +24,10 @@ class Aside:
         self._thread: Thread | None = None
 
     def do(self, work: Work, tell: Tell) -> None:
-        """Do it after what was given before. What a disk or a file says against it is told as it is."""
+        """Do it after what was given before. An error of a disk or a file is shown as it is."""
         self._waiting.put((work, tell))
         if self._thread is None:
-            self._thread = Thread(target=self._run, name="aside", daemon=True)
+            self._thread = Thread(target=self._run, name="files", daemon=True)
             self._thread.start()
 
     def _run(self) -> None:

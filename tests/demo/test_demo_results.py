@@ -217,10 +217,10 @@ def test_a_profile_of_all_ranks_is_one_of_each() -> None:
         assert "[x] all 4 ranks" in stage.text
         await stage.press("down", "enter")
         await stage.until(lambda: "py-spy 10 s" in stage.text, "the first")
-        errands, frame = stage.app.errands, stage.newest
+        jobs, frame = stage.app.jobs, stage.newest
         assert frame is not None
         ranks = {one.identity for one in frame.processes if one.role is Role.TRAINER}
-        await stage.until(lambda: errands.looked_into == ranks, "all of them")
+        await stage.until(lambda: jobs.looked_into == ranks, "all of them")
         assert len(stage.app.screen_stack) == 3, "one is opened, the others are at hand"
 
     demo("collective-wait-hang", scene)

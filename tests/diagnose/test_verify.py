@@ -16,8 +16,8 @@ from gputop.diagnose.verify import EXPERIMENTS, verified
 from gputop.export.diagnosis import Diagnosis, as_json, page
 from gputop.lab import results
 from gputop.report import text
+from gputop.ui import copy_texts
 from gputop.ui.advice.finding_list import Sheet, commands
-from gputop.ui.main.taking import texts_of_steps
 from tests.advice_scenes import fine, found, hot, server, update
 from tests.headless_screens import Stage, play
 from tests.scripted_jobs import minute
@@ -85,7 +85,7 @@ def test_it_is_copied_after_the_steps() -> None:
     sheet = Sheet()
     sheet.feed(update(of("starved-cpu-idle")))
     assert [name for name, _ in commands(sheet.chosen)] == ["step 1", "step 3", "verify"]
-    assert texts_of_steps(sheet.chosen)[-1] == ("verify", f"gputop loader --from {RANK.pid}")
+    assert copy_texts.of_finding(sheet.chosen)[-1] == ("verify", f"gputop loader --from {RANK.pid}")
     assert commands(None) == []
 
 

@@ -13,11 +13,11 @@ from gputop import __version__, config, docs, model, thresholds
 from gputop.cli import parser
 from gputop.config import SETTINGS
 from gputop.diagnose.rules import RULES
+from gputop.docs.keys import key_summary
 from gputop.docs.markdown import table
 from gputop.docs.rules import rule_called, rule_list
-from gputop.docs.tables import key_summary
 from gputop.model import metrics
-from gputop.ui.keys.declared import KEYS
+from gputop.ui.commands.table import COMMANDS
 from gputop.ui.keys.remap import remap
 from gputop.ui.table.columns import COLUMNS
 from tests.faults import MUST, rows_of
@@ -72,7 +72,7 @@ def test_every_setting_column_and_key_is_in_the_manual() -> None:
     assert settings == [(setting.key, setting.help) for setting in SETTINGS]
     columns = [(f"{column.title} (`{column.id}`)", column.help) for column in COLUMNS]
     assert items(docs.read("columns")) == columns
-    assert sorted((row[1], row[2]) for row in rows(docs.read("keys"))) == sorted((key.id, key.help) for key in KEYS)
+    assert sorted((row[1], row[2]) for row in rows(docs.read("keys"))) == sorted((key.id, key.help) for key in COMMANDS)
 
 
 def test_every_rule_is_in_the_manual_with_all_its_numbers() -> None:

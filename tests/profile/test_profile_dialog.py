@@ -18,8 +18,10 @@ from gputop.actions.handles import led
 from gputop.actions.torch_trace import Order
 from gputop.actions.torch_trace.trace import meant
 from gputop.model import Job, Process, Role
-from gputop.ui.main import Main
+from gputop.ui.commands.profiling import ask_profile
+from gputop.ui.main.screen import MainScreen
 from gputop.ui.profiling.dialog import Stop
+from gputop.ui.targets import Target
 from tests.headless_screens import Stage, play
 from tests.process_watch import running
 from tests.real_processes import hold, job, moment, row
@@ -63,7 +65,7 @@ def test_what_may_harm_the_job_is_asked_and_the_cursor_is_on_cancel(monkeypatch:
                     await stage.press(*keys[:-1])
                     assert answer in stage.text
                     await stage.press(keys[-1])
-                    assert isinstance(stage.app.screen, Main)
+                    assert isinstance(stage.app.screen, MainScreen)
                 await stage.until(lambda: "no step within 30 s: is it stuck" in stage.text, "the end")
                 await stage.press("g")  # any key takes it away, and does what it does
                 assert "is it stuck" not in stage.text
@@ -120,13 +122,13 @@ def test_several_at_once_are_counted_and_the_end_of_one_waits_for_a_free_screen(
                 await stage.press("p", "enter")
             await stage.until(lambda: "and 1 more" in stage.lines[-2], "two at once")
             await stage.press("f1")
-            first, second = stage.app.errands.under_way
+            first, second = stage.app.jobs.under_way
             await stage.until(
                 lambda: all(re.match(r"[1-9].* of 10 s", one.run.line) for one in (first, second)), "samples"
             )
-            stage.app.errands.stop(first, keep=False)
-            stage.app.errands.stop(second, keep=True)
-            await stage.until(lambda: not stage.app.errands.under_way, "their end")
+            first.run.cancel(keep=False)
+            second.run.cancel(keep=True)
+            await stage.until(lambda: not stage.app.jobs.under_way, "their end")
             await stage.press("escape")
             assert f"py-spy record {child.pid} is ready: Enter opens it" in stage.lines[-2]
             await stage.press("enter")
@@ -162,7 +164,7 @@ def test_a_launcher_stands_for_its_ranks_and_can_be_chosen(tmp_path: Path, monke
 
         async def scene(stage: Stage) -> None:
             main = stage.app.main
-            main.ask_profile(frame, launcher, False, "profile")  # as the screen of its details does
+            ask_profile(main, Target(frame, launcher), "profile")  # as the screen of its details does
             await stage.until(lambda: f"of    {first.pid}  " in stage.text, "the first rank")
             assert f"the first rank that {launcher.pid} " in stage.text
             assert "[ ] all 2 ranks" in stage.text
@@ -179,7 +181,7 @@ def test_a_launcher_stands_for_its_ranks_and_can_be_chosen(tmp_path: Path, monke
                 assert [each.pid for each in question.each] == pids
                 assert question.picked(Stop("box", "children")), "of each"
             await stage.press("escape")
-            main.ask_profile(frame, second, False, "profile")
+            ask_profile(main, Target(frame, second), "profile")
             await stage.until(lambda: f"of    {second.pid}  " in stage.text, "a rank is itself")
             assert "the launcher" not in stage.text
 
@@ -225,9 +227,9 @@ def test_who_is_tagged_is_looked_into_together(tmp_path: Path, monkeypatch: pyte
                 assert "[x] the 2 tagged" in stage.text
             assert "[x] all 2 ranks" not in stage.text
             await stage.press("enter")
-            assert [errand.pid for errand in stage.app.errands.under_way] == [first, second]
-            stage.app.errands.leave()
-            await stage.until(lambda: not stage.app.errands.under_way, "their end")
+            assert [errand.pid for errand in stage.app.jobs.under_way] == [first, second]
+            stage.app.jobs.leave()
+            await stage.until(lambda: not stage.app.jobs.under_way, "their end")
 
         play(scene, named(frame))
         _, _, loader, _, other, *_ = frame.processes
@@ -250,7 +252,7 @@ def test_any_size_and_a_click(size: tuple[int, int], tmp_path: Path, monkeypatch
                 assert "(•) py-spy record" in stage.text
                 y = next(y for y, line in enumerate(stage.lines) if "Cancel" in line)
                 await stage.pilot.click(offset=(stage.lines[y].index("Cancel") + 1, y))
-                assert isinstance(stage.app.screen, Main)
+                assert isinstance(stage.app.screen, MainScreen)
 
         play(scene, moment(trainer(child.pid), launcher=None))
 

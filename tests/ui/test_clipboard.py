@@ -17,8 +17,8 @@ from gputop.history import History
 from gputop.model import Frame, Process
 from gputop.safe.text import clean
 from gputop.source import OTHERS_ENVIRONMENT, UNRECORDED
+from gputop.ui.details.export import numbers
 from gputop.ui.details.process_view import Opened
-from gputop.ui.details.saving import numbers
 from gputop.ui.dialogs.saving import save
 from gputop.ui.theme import ASCII, LIGHT, PLAIN, TERMINAL, UNICODE, Look
 from tests.advice_scenes import found

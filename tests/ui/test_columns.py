@@ -9,7 +9,9 @@ import pytest
 
 from gputop.model import Node
 from gputop.process_totals import Figures, together
-from gputop.ui.keys.declared import GROUPS, KEYS, ORDERS, key
+from gputop.ui.commands.command import GROUPS
+from gputop.ui.commands.table import COMMANDS, command
+from gputop.ui.dialogs.dialog import LETTERS
 from gputop.ui.table.columns import BY_ID, COLUMNS, PRESETS, SORTABLE, Preset, beside, of
 from gputop.ui.table.rows import places
 from tests.scripted_jobs import frame, process
@@ -172,19 +174,19 @@ def test_values_of_one_column_can_be_compared(column) -> None:
 
 
 def test_a_key_does_one_thing() -> None:
-    for place in {place for row in KEYS for place in row.on}:
-        pressed = [name for row in KEYS if place in row.on for name in row.keys]
+    for place in {place for row in COMMANDS for place in row.on}:
+        pressed = [name for row in COMMANDS if place in row.on for name in row.keys]
         assert len(pressed) == len(set(pressed))
-    assert len({row.id for row in KEYS}) == len(KEYS)
-    assert {row.group for row in KEYS} == set(GROUPS)
-    assert set(ORDERS.values()) <= {column.id for column in SORTABLE}
-    assert all(row.help and row.title and row.action for row in KEYS)
+    assert len({row.id for row in COMMANDS}) == len(COMMANDS)
+    assert {row.group for row in COMMANDS} == set(GROUPS)
+    assert set(LETTERS.values()) <= {column.id for column in SORTABLE}
+    assert all(row.help and row.title and callable(row.run) for row in COMMANDS)
 
 
 def test_keys_are_shown_as_people_write_them() -> None:
-    assert key("help").names == ("F1", "h", "?")
-    assert key("interrupt").names == ("Ctrl+C",)
-    assert key("previous-pane").names == ("S-Tab",)
-    assert key("page-up").names == ("PgUp",)
+    assert command("help").names == ("F1", "h", "?")
+    assert command("interrupt").names == ("Ctrl+C",)
+    assert command("previous-pane").names == ("S-Tab",)
+    assert command("page-up").names == ("PgUp",)
     with pytest.raises(KeyError):
-        key("nothing")
+        command("nothing")

@@ -10,6 +10,7 @@ from gputop import config
 from gputop.config import BY_KEY, Origin
 from gputop.safe.files import read_settings
 from gputop.ui.dialogs.columns import Columns
+from gputop.ui.settings_editor import SettingsEditor
 from gputop.ui.table.columns import BY_ID, COLUMNS, of
 from gputop.ui.table.rows import places
 from gputop.ui.theme import ASCII, PLAIN, Look
@@ -70,9 +71,9 @@ def test_a_column_is_moved_and_the_cursor_goes_with_it(up: str, down: str) -> No
     async def scene(stage: Stage) -> None:
         await to(stage, "gpu")
         await stage.press(*[up] * 3)
-        assert stage.app.main.current().columns == ("pid", "gpu", "user", "cpu"), "PID is first"
+        assert SettingsEditor(stage.app.session).current().columns == ("pid", "gpu", "user", "cpu"), "PID is first"
         await stage.press(down, down)
-        assert stage.app.main.current().columns == ("pid", "user", "cpu", "gpu")
+        assert SettingsEditor(stage.app.session).current().columns == ("pid", "user", "cpu", "gpu")
         await stage.press("escape")
         assert titles(stage).split() == ["PID", "USER", "CPU%▼", "GPU", "COMMAND"]
 
@@ -89,7 +90,7 @@ def test_the_first_line_gives_it_up(tmp_path: Path) -> None:
         assert "( ) automatic" in box(stage)
         await stage.press("home", "enter")
         assert "(•) automatic" in box(stage)
-        assert stage.app.main.current().columns == ()
+        assert SettingsEditor(stage.app.session).current().columns == ()
         assert shown(stage) == [place.column.title for place in places(stage.app.main.table.size.width, "main", "cpu")]
         await stage.until(lambda: "auto" in path.read_text(), "saving")
 
@@ -101,9 +102,9 @@ def test_what_is_as_it_is_declared_is_no_choice() -> None:
     async def scene(stage: Stage) -> None:
         await to(stage, "gpu")
         await stage.press("space")
-        assert stage.app.main.current().columns
+        assert SettingsEditor(stage.app.session).current().columns
         await stage.press("space")
-        assert stage.app.main.current().columns == ()
+        assert SettingsEditor(stage.app.session).current().columns == ()
 
     play(scene, BOTH)
 
@@ -115,7 +116,7 @@ def test_every_column_but_two_can_go_and_the_two_stay_at_the_ends() -> None:
             await stage.press("space")
             assert why in box(stage)
             await stage.press("shift+up", "shift+down", "escape")
-            assert stage.app.main.current().columns == ("pid", "cpu")
+            assert SettingsEditor(stage.app.session).current().columns == ("pid", "cpu")
         await to(stage, "cpu")
         await stage.press("space", "escape")
         assert titles(stage).split() == ["PID", "COMMAND"]
@@ -152,7 +153,9 @@ def test_setup_opens_the_list_and_shows_how_many_there_are() -> None:
             await stage.press("f2", "home", *["down"] * place, key)
             assert isinstance(stage.app.screen, Columns)
             await stage.press("down", "down", "space", "escape")
-            assert f"{len(stage.app.main.current().columns) + 1} chosen" in box(stage) or "auto" in box(stage)
+            assert f"{len(SettingsEditor(stage.app.session).current().columns) + 1} chosen" in box(
+                stage
+            ) or "auto" in box(stage)
             await stage.press("escape")
 
     play(scene, BOTH)

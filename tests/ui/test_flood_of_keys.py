@@ -9,7 +9,7 @@ import pytest
 from textual.events import Key
 
 from gputop.demo import SCENARIOS, Demo
-from gputop.ui.keys.held import MOVING, STALE_S, Held, moved
+from gputop.ui.keys.held import MOVING, STALE_S, Held
 from gputop.ui.terminal import guarded
 from tests.headless_screens import Stage, play
 
@@ -52,14 +52,6 @@ def test_nothing_is_passed_over_and_what_is_fresh_stays_alone() -> None:
     first, second = two("down", "down", STALE_S / 2)
     assert not first.can_replace(second)
     assert not first.can_replace(Key("down", None))
-
-
-def test_only_a_move_is_multiplied() -> None:
-    assert moved("move(-1)", 7) == "move(-7)"
-    assert moved("page(1)", 3) == "page(3)"
-    assert moved("pane(-1)", 2) == "pane(-2)"
-    assert moved("quit", 7) is None
-    assert moved("confirm('x')", 7) is None
 
 
 def pressed(stage: Stage, key: str, times: int) -> Held:

@@ -14,7 +14,7 @@ from gputop.collect.nvml.cadence import CallCosts
 from gputop.collect.nvml.gate import LIBRARY_NOT_FOUND, Gate
 from gputop.history import History
 from gputop.model import Cgroup, Host, Network, Note
-from gputop.ui.keys.declared import KEYS
+from gputop.ui.commands.table import COMMANDS
 from gputop.ui.keys.hints import names
 from gputop.ui.panes.empty import no_gpu_process, note_line, without_gpus, wrap
 from gputop.ui.panes.header import Status, Taped, header
@@ -25,7 +25,7 @@ from tests.scripted_jobs import process
 from tests.servers import GIB, HOST, frame, gpu, idle, server
 
 READABLE = Look(PLAIN)
-NAMES = names(KEYS)
+NAMES = names(COMMANDS)
 FOREIGN = Note(subject="processes", key="foreign-pids", text="3 of 3 GPU processes are outside this container.")
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from gputop.model import Note
-from gputop.ui.keys.declared import KEYS
-from gputop.ui.keys.hints import hint, names, pressed
+from gputop.ui.commands.table import COMMANDS
+from gputop.ui.keys.hints import hint, names
 from gputop.ui.keys.remap import remap, remapped
 from gputop.ui.panes.empty import note_line
 from gputop.ui.theme import PLAIN, Look
+from gputop.ui.widgets.key_bar import pressed
 from tests.advice_scenes import fine, found, update
 from tests.headless_screens import Stage, play
 from tests.scripted_jobs import frame, process
@@ -25,7 +26,7 @@ def test_a_hint_has_the_keys_that_there_are() -> None:
     assert hint(known, ": {} shows them", "zoom") == ""
     assert [run.text for run in pressed(known, "everything", "shows all")] == ["X", " shows all"]
     assert pressed(known, "zoom", "alone") == []
-    assert names(KEYS)["everything"] == "H"
+    assert names(COMMANDS)["everything"] == "H"
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from gputop.demo import SCENARIOS, Demo
-from gputop.ui.dialogs.palette import Deed, found
-from gputop.ui.keys.declared import KEYS
+from gputop.ui.commands.palette import entries
+from gputop.ui.commands.table import COMMANDS
+from gputop.ui.dialogs.palette import PaletteEntry, found
 from gputop.ui.keys.remap import remap
 from gputop.ui.theme import ASCII, PLAIN, TERMINAL, UNICODE, Look
 from tests.fakenvml import Fake
@@ -32,8 +33,8 @@ class Held(Feed):
 
 def names(typed: str) -> list[str]:
     """What is meant by it."""
-    deeds = [Deed(name, help, lambda: None) for name, help in TOLD]
-    return [deed.name for deed in found(deeds, typed)]
+    listed = [PaletteEntry(name, help, lambda: None) for name, help in TOLD]
+    return [entry.name for entry in found(listed, typed)]
 
 
 TOLD = [
@@ -89,7 +90,7 @@ def test_what_can_be_done_follows_the_updates() -> None:
         await stage.press("ctrl+p", *"gpu")
         await stage.show(replace(SHOWN, gpus=()))
         assert "not now: no GPU is shown" in box(stage)
-        stage.app.wear(Look(PLAIN, ASCII))
+        stage.app.session.set_theme(Look(PLAIN, ASCII))
         assert stage.app.screen.look.palette is PLAIN  # type: ignore[attr-defined]
 
     play(scene)
@@ -99,9 +100,9 @@ def test_every_key_is_in_it_with_what_it_is_called_now() -> None:
     changes, _, _ = remap({"freeze": "x", "tree": ""})
 
     async def scene(stage: Stage) -> None:
-        deeds = {deed.name: deed for deed in stage.app.main.deeds()}
-        assert {key.id for key in KEYS if "main" in key.on} - {"palette"} <= set(deeds)
-        assert deeds["freeze"].keys == "x"
+        listed = {entry.name: entry for entry in entries(stage.app.main)}
+        assert {key.id for key in COMMANDS if "main" in key.on} - {"palette"} <= set(listed)
+        assert listed["freeze"].keys == "x"
         await stage.press("ctrl+p", *"tree")
         assert "a tree of jobs" in stage.text
         await stage.press("enter")
@@ -109,7 +110,7 @@ def test_every_key_is_in_it_with_what_it_is_called_now() -> None:
         await stage.press("ctrl+p", *"freze", "backspace", "backspace", "backspace", *"eze", "enter")
         assert " frozen " in stage.lines[0]
         await stage.press("ctrl+p", *"theme-light", "enter")
-        assert stage.app.look.palette.name == "gputop-light"
+        assert stage.app.session.look.palette.name == "gputop-light"
         await stage.press("ctrl+p", *"xyzzy", "enter")
         assert "nothing is called so" in stage.text
         await stage.press("escape")
@@ -184,7 +185,7 @@ def test_another_simulated_server_is_a_choice_away() -> None:
         assert "demo: one GPU, kept busy" in stage.text
         await stage.press("enter")
         await stage.until(lambda: "llama-7b" in stage.text and "demo healthy" in stage.lines[0], "the other server")
-        history = stage.app.monitor.history.values("host", "cpu_percent", 60)
+        history = stage.app.session.monitor.history.values("host", "cpu_percent", 60)
         assert sum(value is not None for value in history) <= 8, "nothing of the first is left"
 
     play(scene, feed=Theatre(short["idle"], interval_s=0.25, others=short))
@@ -200,7 +201,7 @@ def test_another_simulated_server_is_a_choice_away() -> None:
 )  # fmt: skip
 def test_a_newcomer_finds_a_key_by_the_word_for_it(typed: str, id: str) -> None:
     async def scene(stage: Stage) -> None:
-        deeds = list(stage.app.main.deeds())
-        assert id in [deed.name for deed in found(deeds, typed)][:2]
+        listed = list(entries(stage.app.main))
+        assert id in [entry.name for entry in found(listed, typed)][:2]
 
     play(scene, SHOWN)

@@ -190,7 +190,7 @@ def test_a_screen_that_becomes_too_small_for_it_ends_the_line_and_keys_are_keys_
         for key, words in (("f4", "user=bob"), ("slash", "rank1")):
             await stage.press(key, *words)
             await stage.pilot.resize_terminal(50, 18)
-            assert (main.asking, main.typing) == (None, False)
+            assert (main.search.asking, main.typing) == (None, False)
             await stage.press("Z")
             assert " frozen " in stage.lines[0]
             await stage.press("Z")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.ui.keys.declared import KEYS
+from gputop.ui.commands.table import COMMANDS
 from gputop.ui.table.columns import BY_ID
 from tests.oracle import oracle
 from tests.pty_programs import Terminal
@@ -108,7 +108,7 @@ WALK: list[tuple[str, Seen]] = [
 
 
 def test_every_key_is_pressed() -> None:
-    names = {name for key in KEYS if "main" in key.on and key.group not in ACTING for name in key.keys}
+    names = {name for key in COMMANDS if "main" in key.on and key.group not in ACTING for name in key.keys}
     assert names - SHELL - {"q", "f10"} <= {key for key, _ in WALK}
 
 

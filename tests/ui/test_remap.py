@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.ui.keys.bindings import keymap
-from gputop.ui.keys.declared import BOTH, KEYS, key
+from gputop.ui.commands.command import BOTH
+from gputop.ui.commands.table import COMMANDS, command
 from gputop.ui.keys.names import read_key, shown
 from gputop.ui.keys.remap import FIXED, remap, remapped
 from tests.headless_screens import Stage, play
@@ -23,7 +23,7 @@ ARGV = (sys.executable, "-m", "gputop")
 SHOWN = frame(training("llama", 41000, ranks=2, loaders=2))
 
 
-@pytest.mark.parametrize("name", sorted({name for row in KEYS for name in row.keys}))
+@pytest.mark.parametrize("name", sorted({name for row in COMMANDS for name in row.keys}))
 def test_a_key_is_read_as_it_is_shown(name: str) -> None:
     assert read_key(shown(name)) == name
     assert read_key(name) == name
@@ -49,7 +49,7 @@ def test_what_is_given_is_used() -> None:
     keys = {row.id: row.names for row in remapped(changes.items())}
     assert keys["tree"] == ("O", "F5")
     assert keys["sort"] == ()
-    assert keys["help"] == key("help").names
+    assert keys["help"] == command("help").names
 
 
 @pytest.mark.parametrize(
@@ -78,15 +78,14 @@ def test_who_loses_a_key_is_no_problem_but_told() -> None:
 ANY_KEY = st.sampled_from(["x", "g", "Z", "q", "F1", "h", "?", "Tab", "ctrl+c", "Esc", "", "nope"])
 
 
-@given(st.dictionaries(st.sampled_from([row.id for row in KEYS] + ["what"]), st.lists(ANY_KEY, max_size=3)))
+@given(st.dictionaries(st.sampled_from([row.id for row in COMMANDS] + ["what"]), st.lists(ANY_KEY, max_size=3)))
 def test_f12_whatever_the_table_says_a_key_does_one_thing_and_ctrl_c_stays(table: dict[str, list[str]]) -> None:
     changes, _, _ = remap(table)
     rows = remapped(changes.items())
     for place in BOTH:
         names = [name for row in rows if place in row.on for name in row.keys]
         assert len(names) == len(set(names))
-    assert all(row.keys == key(row.id).keys for row in rows if row.id in FIXED)
-    assert set(keymap(changes.items())) == set(changes)
+    assert all(row.keys == command(row.id).keys for row in rows if row.id in FIXED)
 
 
 def test_the_screen_obeys_and_shows_other_keys() -> None:

@@ -68,7 +68,7 @@ def test_a_change_is_seen_and_saved_at_once(tmp_path: Path) -> None:
         assert stage.feed.interval_s == 2.0
         await stage.until(lambda: "saved: interval = 2" in stage.text, "saving")
         await change(stage, "density", "right")
-        assert stage.app.main.density == "card"
+        assert stage.app.main.gpu_choice.density == "card"
         await change(stage, "sort", "right")
         await change(stage, "tree", "space")
         await change(stage, "follow", "left")
@@ -104,7 +104,7 @@ def colours(stage: Stage) -> set[str]:
 def test_themes_change_at_once() -> None:
     async def scene(stage: Stage) -> None:
         for palette, others in ((LIGHT, (DARK,)), (TERMINAL, (DARK, LIGHT)), (DARK, (LIGHT,))):
-            stage.app.wear(Look(palette, UNICODE))
+            stage.app.session.set_theme(Look(palette, UNICODE))
             await stage.press("slash", "l")
             seen = colours(stage)
             assert palette.text in seen or palette is TERMINAL
@@ -184,7 +184,7 @@ def test_the_time_between_looks_is_that_of_a_recording_and_nothing_saves_another
         await change(stage, "interval", "right")
         assert "not changed: a recording has the looks that were taken" in stage.text
         await stage.press("escape")
-        assert stage.app.source.interval_s == 1.0
+        assert stage.app.session.source.interval_s == 1.0
 
     play(scene, SHOWN, origin=Origin(path=str(path)))
     assert not path.exists()

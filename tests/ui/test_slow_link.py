@@ -65,7 +65,7 @@ def test_who_collects_slowly_has_no_slow_line() -> None:
     now = frame(LLAMA)
 
     async def scene(stage: Stage) -> None:
-        stage.app.source.interval_s = 0.01
+        stage.app.session.source.interval_s = 0.01
         for seconds in (1, 2):
             await stage.pilot.pause(0.7)
             await stage.show(replace(now, mono_s=now.mono_s + seconds, late_s=9.0))

@@ -11,7 +11,7 @@ import pytest
 from gputop.actions.signals import Order
 from gputop.demo import SCENARIOS
 from gputop.demo.source import Demo
-from gputop.ui.keys.declared import KEYS
+from gputop.ui.commands.table import COMMANDS
 from tests.headless_screens import Stage, play
 from tests.process_watch import root_only
 from tests.real_processes import job, moment, program, unharmed, until
@@ -23,7 +23,7 @@ def nice(pid: int) -> int:
 
 
 def test_every_key_of_the_group_is_tried_here() -> None:
-    assert {key.id for key in KEYS if key.group == "ACT"} == {
+    assert {key.id for key in COMMANDS if key.group == "ACT"} == {
         *("signal", "nice-up", "nice-down", "profile", "torch", "stack"),
         "measure",  # in test_verify.py
     }
@@ -202,7 +202,7 @@ def test_kill_is_proposed_for_who_did_not_end_and_for_nobody_else_who_is_tagged(
 
 @pytest.mark.usefixtures("soon")
 def test_kill_is_proposed_as_long_as_that_is_news(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gputop.ui.main.acting._RESULT_S", 0.5)
+    monkeypatch.setattr("gputop.ui.action_outcomes._RESULT_S", 0.5)
     with program(DEAF) as (deaf, _):
 
         async def scene(stage: Stage) -> None:

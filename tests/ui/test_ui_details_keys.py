@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from textual.events import MouseScrollDown
 
-from gputop.ui.keys.declared import KEYS, key
-from gputop.ui.replay.player import IDS
+from gputop.ui.commands import replay
+from gputop.ui.commands.table import COMMANDS, command
 from tests.headless_screens import Stage, play
 from tests.key_scenes import ASKED_OF_MAIN, BOTH, LLAMA, OPENING, Scene, Scenes, elsewhere
 from tests.process_details import asked, full, of_another_user, thread
@@ -16,6 +16,7 @@ RANK = next(process for process in BOTH.processes if process.pid == 41100)
 MANY = tuple(thread(41100 + number, f"t{number}") for number in range(60))
 SCENES = Scenes()
 does = SCENES.does
+REPLAYING = {command.id for command in replay.COMMANDS}
 SHARED = {
     "up",
     "down",
@@ -25,15 +26,15 @@ SHARED = {
     "end",
     "freeze",
     "help",
-    *IDS,
-}  # how those of IDS go through a recording is in test_ui_replay
+    *REPLAYING,
+}  # how those go through a recording is in test_ui_replay
 
 
 def test_every_key_is_tried() -> None:
     assert set(SCENES) == elsewhere("DETAILS", also=OPENING) | SHARED
 
 
-HERE = [key.id for key in KEYS if "details" in key.on and key.group != "LEAVE" and key.id not in ASKED_OF_MAIN]
+HERE = [key.id for key in COMMANDS if "details" in key.on and key.group != "LEAVE" and key.id not in ASKED_OF_MAIN]
 
 
 @pytest.mark.parametrize("id", [*HERE, "help"])
@@ -244,7 +245,7 @@ async def left(stage: Stage) -> None:
 
 def of_time(id: str) -> Scene:
     async def scene(stage: Stage) -> None:
-        await stage.press("enter", key(id).keys[0])
+        await stage.press("enter", command(id).keys[0])
         assert "not now: this is no recording" in stage.lines[-1]
         await stage.press("f1")
         assert "| < > [ ] { } 0 this is no recording" in " ".join(stage.text.split())
@@ -252,7 +253,7 @@ def of_time(id: str) -> Scene:
     return scene
 
 
-SCENES.update({id: of_time(id) for id in IDS})
+SCENES.update({id: of_time(id) for id in REPLAYING})
 
 
 @does("freeze")

@@ -9,7 +9,7 @@ import pytest
 from gputop.diagnose.rules import RULES
 from gputop.model import Cgroup, Gpu, NvLink, Process
 from gputop.ui import theme
-from gputop.ui.keys.declared import KEYS
+from gputop.ui.commands.table import COMMANDS
 from gputop.ui.table.columns import COLUMNS
 from gputop.ui.theme import ASCII, DARK, LIGHT, PLAIN, TERMINAL, UNICODE, Look
 from gputop.ui.widgets.drawing import wrap
@@ -42,7 +42,7 @@ async def pages(stage: Stage) -> list[str]:
 def test_help_has_every_key_column_metric_and_rule(size: tuple[int, int]) -> None:
     async def scene(stage: Stage) -> None:
         text = " ".join(await pages(stage))
-        for name in (name for key in KEYS for name in key.names):
+        for name in (name for key in COMMANDS for name in key.names):
             assert f" {name} " in text
         for column in COLUMNS:
             assert f" {column.title} " in text
@@ -108,12 +108,12 @@ def test_words_are_wrapped_and_never_cut() -> None:
 
 
 def test_the_key_bar_keeps_the_important_keys() -> None:
-    assert [key.id for key in chosen(KEYS, 18)] == ["help", "quit"]
-    assert chosen(KEYS, 0) == []
-    widths = [len(chosen(KEYS, width)) for width in range(120)]
+    assert [key.id for key in chosen(COMMANDS, 18)] == ["help", "quit"]
+    assert chosen(COMMANDS, 0) == []
+    widths = [len(chosen(COMMANDS, width)) for width in range(120)]
     assert widths == sorted(widths)
     for width in range(12, 120):
-        strip, spots = bar(KEYS, width, Look())
+        strip, spots = bar(COMMANDS, width, Look())
         assert strip.cell_length == width
         for start, end, key in spots:
             assert strip.text[start:end] == f"{key.names[0]} {key.title}"

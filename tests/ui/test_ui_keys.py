@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gputop.ui.keys import bindings
-from gputop.ui.keys.declared import KEYS
-from gputop.ui.replay.player import IDS
+from gputop.ui.commands import replay
+from gputop.ui.commands.settings import show_preset
+from gputop.ui.commands.table import COMMANDS
 from tests.headless_screens import Stage, play
 from tests.key_scenes import ADVISING, BOTH, FOLDED, LLAMA, OPENING, PANES, SD3, Scenes, elsewhere
 from tests.scripted_jobs import frame, process
@@ -15,21 +15,23 @@ SCENES = Scenes()
 does = SCENES.does
 
 
+ABOVE_DIALOGS = {command.id for command in COMMANDS if command.above_dialogs}
+REPLAYING = {command.id for command in replay.COMMANDS}
 ELSEWHERE = elsewhere(
     "SORT",
     "PICK",
     "ACT",
     "DETAILS",
     "RESULT",
-    also=PANES | ADVISING | OPENING | bindings.EVERYWHERE | IDS | {"record"},
+    also=PANES | ADVISING | OPENING | ABOVE_DIALOGS | REPLAYING | {"record"},
 )
 
 
 def test_every_key_is_tried() -> None:
-    assert set(SCENES) | ELSEWHERE == {key.id for key in KEYS}
+    assert set(SCENES) | ELSEWHERE == {key.id for key in COMMANDS}
 
 
-@pytest.mark.parametrize("id", [key.id for key in KEYS if key.id not in ELSEWHERE])
+@pytest.mark.parametrize("id", [key.id for key in COMMANDS if key.id not in ELSEWHERE])
 def test_a_key_does_what_help_says(id: str) -> None:
     play(SCENES[id], BOTH)
 
@@ -180,7 +182,7 @@ async def view(stage: Stage) -> None:
     await stage.press("v")
     assert "READ/s" in stage.text
     assert stage.feed.interest.sight == frozenset()
-    await stage.app.main.run_action("preset('memory')")
+    show_preset(stage.app.main, "memory")
     assert "MAJFLT/s" in stage.text
 
 

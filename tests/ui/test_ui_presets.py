@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from gputop.model import Node, Process, Role
+from gputop.ui.commands.settings import show_preset
 from tests.headless_screens import Stage, play
 from tests.scripted_jobs import JUPYTER, LLAMA, SD3, frame, minute
 
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("universal_time")
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=lambda size: f"{size[0]}x{size[1]}")
 def test_presets(size: tuple[int, int], preset: str, golden: Callable[[str, str], None]) -> None:
     async def scene(stage: Stage) -> None:
-        await stage.app.main.run_action(f"preset('{preset}')")
+        show_preset(stage.app.main, preset)
         await stage.press("escape")
         golden(f"preset-{preset}-{size[0]}x{size[1]}.txt", stage.text)
 

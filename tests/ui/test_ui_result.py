@@ -14,7 +14,7 @@ from gputop.profile import flame, parse, store
 from gputop.profile.store import COLLAPSED, FLAME, SPEEDSCOPE, StoredProfile
 from gputop.trace.read import read
 from gputop.trace.verdict import View
-from gputop.ui.keys.declared import KEYS
+from gputop.ui.commands.table import COMMANDS
 from gputop.ui.result import screen_of
 from gputop.ui.result.builders import Result
 from gputop.ui.result.screen import ResultScreen
@@ -31,7 +31,7 @@ def shows(result: Result, scene: Callable[[Stage], Awaitable[None]], size: tuple
     """Act on the screen of a result."""
 
     async def opened(stage: Stage) -> None:
-        screen = screen_of(stage.app, result, stage.app.look, stage.app.main.every_key)
+        screen = screen_of(stage.app.session, result)
         assert isinstance(screen, ResultScreen)
         stage.app.push_screen(screen)
         await stage.until(lambda: screen.content is not None, "the result")
@@ -43,7 +43,7 @@ def shows(result: Result, scene: Callable[[Stage], Awaitable[None]], size: tuple
 async def press(stage: Stage, *ids: str) -> None:
     """Press the keys of these actions."""
     for id in ids:
-        await stage.press(next(key.keys[0] for key in KEYS if key.id == f"result-{id}"))
+        await stage.press(next(key.keys[0] for key in COMMANDS if key.id == f"result-{id}"))
 
 
 @pytest.fixture
@@ -145,9 +145,7 @@ def test_keys_of_traces(tmp_path: Path) -> None:
 
 def test_what_cannot_be_read_says_why(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
-        screen = screen_of(
-            stage.app, StoredProfile(str(tmp_path), "gone", {}), stage.app.look, stage.app.main.every_key
-        )
+        screen = screen_of(stage.app.session, StoredProfile(str(tmp_path), "gone", {}))
         stage.app.push_screen(screen)
         await stage.until(lambda: "is not there" in stage.text or "No such" in stage.text, "the reason")
         await stage.press("escape")
@@ -164,7 +162,7 @@ def test_stacks_are_taken_again() -> None:
         assert isinstance(result, StackResult)
 
         async def scene(stage: Stage) -> None:
-            screen = screen_of(stage.app, result, stage.app.look, stage.app.main.every_key)
+            screen = screen_of(stage.app.session, result)
             assert isinstance(screen, ResultScreen)
             stage.app.push_screen(screen)
             await stage.until(lambda: "main thread waits in <module>" in stage.text, "the stacks")
@@ -183,4 +181,4 @@ def test_every_key_of_a_result_is_pressed_above() -> None:
         for argument in call.args
         if isinstance(argument, ast.Constant)
     }
-    assert {key.id for key in KEYS if key.group == "RESULT"} == pressed
+    assert {key.id for key in COMMANDS if key.group == "RESULT"} == pressed

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from textual import events
 
+from gputop.actions import Scope
 from gputop.model import Frame, Process, Role
 from tests.headless_screens import Stage, play
 from tests.real_processes import job
@@ -77,12 +78,12 @@ def test_stacks_and_profiles_are_of_the_ranks_that_are_shown() -> None:
         async def scene(stage: Stage) -> None:
             main = stage.app.main
             await only(stage, f"pid={second.pid}")
-            assert (whom := main._whom())
-            assert (whom[1].pid, whom[2], whom[3].processes) == (second.pid, False, ())
+            assert (target := main.target_to_profile("stack"))
+            assert (target.process.pid, target.scope, target.others.processes) == (second.pid, Scope.PROCESS, ())
             await stage.press("escape")
             await only(stage, "role=trainer")
-            assert (whom := main._whom())
-            assert [each.pid for each in whom[3].processes] == [first.pid, second.pid]
+            assert (target := main.target_to_profile("stack"))
+            assert [each.pid for each in target.others.processes] == [first.pid, second.pid]
             await stage.press("p")
             assert "[x] the 2 shown" in stage.text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from textual.events import MouseScrollDown
 
-from gputop.ui.keys.declared import KEYS
+from gputop.ui.commands.table import COMMANDS
 from tests.headless_screens import Stage, play
 from tests.scripted_jobs import frame, training
 
@@ -44,7 +44,7 @@ SORTS = [
 
 def test_every_sort_key_is_tried() -> None:
     pressed = {key for keys, _ in SORTS for key in keys}
-    assert {key.id for key in KEYS if key.group == "SORT" and not pressed & set(key.keys)} == set()
+    assert {key.id for key in COMMANDS if key.group == "SORT" and not pressed & set(key.keys)} == set()
 
 
 def test_a_sort_key_sorts_as_help_says() -> None:

@@ -16,9 +16,10 @@ from gputop.monitor import Update
 from gputop.proven import Told
 from gputop.ui.advice.finding_list import Sheet
 from gputop.ui.advice.resolved import Cleared
-from gputop.ui.keys.hints import Names, pressed
+from gputop.ui.keys.hints import Names
 from gputop.ui.theme import Look, Token
 from gputop.ui.widgets.drawing import Line, Run
+from gputop.ui.widgets.key_bar import pressed
 
 Leaving = tuple[float, Mapping[str, tuple[float, float]]]  # seconds; limits and those for leaving, by name
 if TYPE_CHECKING:

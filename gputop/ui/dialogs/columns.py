@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
 
 from textual import events
 
-from gputop.config import BY_KEY, FIRST, LAST, Setting, Settings
+from gputop.config import BY_KEY, FIRST, LAST
 from gputop.safe.text import clean
 from gputop.ui.dialogs.choices import ListDialog
+from gputop.ui.settings_editor import SettingsEditor
 from gputop.ui.table.columns import BY_ID, COLUMNS, TITLE, of
-from gputop.ui.theme import Look
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line, wrap
 
@@ -22,24 +21,6 @@ _FIXED = {FIRST: "always first", LAST: "always last"}
 _MOVES = {"shift+up": -1, "left_square_bracket": -1, "shift+down": 1, "right_square_bracket": 1}
 
 
-class Changes(Protocol):
-    """What the list asks of the screen it belongs to."""
-
-    @property
-    def look(self) -> Look:
-        """How it looks now."""
-
-    @property
-    def columns_seen(self) -> Collection[str]:
-        """The ids of the columns that there is room for."""
-
-    def current(self) -> Settings:
-        """The settings as they are now."""
-
-    def change(self, setting: Setting, value: Any, tell: Callable[[str], object]) -> None:
-        """Change one of them now and in the file; what became of that is told."""
-
-
 class Columns(ListDialog[None]):
     """A line for each column, those that are shown first and as they stand; the first line gives all of it up."""
 
@@ -47,9 +28,9 @@ class Columns(ListDialog[None]):
     FOOT = "Enter Space show, hide it   [ ] or Shift+Up Down move it   Esc closes"
     WIDTH = 78
 
-    def __init__(self, changes: Changes) -> None:
-        super().__init__(changes.look)
-        self._changes = changes
+    def __init__(self, editor: SettingsEditor) -> None:
+        super().__init__(editor.look)
+        self._editor = editor
         self._told = ""
         self._order: list[str] = []
         self._picked: set[str] = set()
@@ -57,7 +38,7 @@ class Columns(ListDialog[None]):
 
     def _arrange(self) -> None:
         """As the settings have it: those that are shown, then the others; where nobody chose, as they are declared."""
-        chosen = self._changes.current().columns
+        chosen = self._editor.current().columns
         ids = [column.id for column in of("main", chosen)]
         others = [column.id for column in COLUMNS if column.id not in ids]
         self._order = [*ids[:-1], *others, LAST] if chosen else [column.id for column in COLUMNS]
@@ -72,14 +53,14 @@ class Columns(ListDialog[None]):
         """Whether it is shown, its title, what it says; at the end why it is not seen."""
         look, chosen = self.look, place == self.at
         if place == 0:
-            mark = look.glyphs.picked if not self._changes.current().columns else " "
+            mark = look.glyphs.picked if not self._editor.current().columns else " "
             line.add(f"  ({mark}) ", "busy").add(f"{AUTO:{TITLE}}", "bright" if chosen else "text")
             return line.add("the usual ones, in their usual order", "dim")
         id = self._order[place - 1]
         column, shown = BY_ID[id], id in self._picked
         line.add(f"  [{'x' if shown else ' '}] ", "busy" if shown else "dim")
         line.add(drawing.fit(column.title, TITLE), "bright" if chosen else "text" if shown else "dim")
-        note = _FIXED.get(id) or ("no room" if shown and id not in self._changes.columns_seen else "")
+        note = _FIXED.get(id) or ("no room" if shown and id not in self._editor.columns_in_sight() else "")
         room = max(0, self.width - line.cells - len(note) - 4)
         line.add(drawing.cut(column.help, room, look.glyphs.more), "dim")
         return line.to(self.width - 2 - len(note)).add(note, "text")
@@ -91,7 +72,7 @@ class Columns(ListDialog[None]):
         said = [*wrap(help, room), "", ""]
         if len(said) > HELP_LINES + 2:
             said[HELP_LINES - 1] = drawing.cut_words(f"{said[HELP_LINES - 1]} {said[HELP_LINES]}", room, more)
-        seen = self._changes.columns_seen
+        seen = self._editor.columns_in_sight()
         titles = " ".join(BY_ID[id].title for id in self._order if id in self._picked and id in seen)
         return [
             self.line(),
@@ -138,8 +119,8 @@ class Columns(ListDialog[None]):
 
     def _change(self, value: tuple[str, ...]) -> None:
         self._told = ""
-        if value != self._changes.current().columns:
-            self._changes.change(SETTING, value, self._tell)
+        if value != self._editor.current().columns:
+            self._editor.change(SETTING, value, self._tell)
 
     def _tell(self, line: str) -> None:
         self._told = line

@@ -6,20 +6,17 @@ from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import ClassVar, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from textual import events, on
 from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
-from textual.binding import BindingType
 from textual.screen import ModalScreen
 from textual.strip import Strip
 
 from gputop import units
 from gputop.config import BY_KEY
 from gputop.fit import fit
-from gputop.ui.keys import bindings
-from gputop.ui.keys.declared import ORDERS
 from gputop.ui.table.columns import BY_ID
 from gputop.ui.theme import Look, Token
 from gputop.ui.widgets import drawing
@@ -30,7 +27,12 @@ Answer = TypeVar("Answer")
 
 
 class Modal(ModalScreen[Answer], Generic[Answer], inherit_bindings=False):
-    """What everything that opens over the main screen is."""
+    """What everything that opens over a screen with commands is. Those that work above dialogs do so here."""
+
+    @property
+    def takes_text(self) -> bool:
+        """Whether a letter is text here: it is then no command, whatever it is remapped to."""
+        return False
 
     def dismiss(self, result: Answer | None = None) -> AwaitComplete:
         """Go, with an answer; nothing happens once it has gone. Textual would close whatever is on top."""
@@ -56,7 +58,6 @@ def framed(strips: Sequence[Strip], width: int, look: Look) -> list[Strip]:
 class Dialog(Modal[Answer], Generic[Answer], inherit_bindings=False):
     """A box on the raised ground; Esc leaves it without an answer, whatever it asks."""
 
-    BINDINGS: ClassVar[list[BindingType]] = bindings.everywhere(typing=True)
     DEFAULT_CSS = "Dialog { align: center middle; background: transparent; }"
     TITLE_TEXT = ""
     FOOT = "Esc leaves it as it is"
@@ -110,10 +111,13 @@ class Dialog(Modal[Answer], Generic[Answer], inherit_bindings=False):
         box.styles.width, box.styles.height = width, min(len(strips), self.app.size.height)
         box.show(strips)
 
+    @property
+    def takes_text(self) -> bool:
+        """Every letter may be text, or an answer."""
+        return True
+
     def on_key(self, event: events.Key) -> None:
-        """Every key stays in the dialog, except those that leave the program."""
-        if event.key in ("ctrl+c", "ctrl+z", "f10"):
-            return
+        """Every key stays in the dialog."""
         event.stop()
         if event.key == "escape":
             self.dismiss(None)
@@ -125,6 +129,10 @@ class Dialog(Modal[Answer], Generic[Answer], inherit_bindings=False):
         """A key that is not Esc."""
 
 
+# the letters of nvitop after `o`: the columns they sort by
+LETTERS = {"c": "cpu", "m": "rss", "t": "time", "p": "pid", "s": "gpu-busy", "g": "vram", "u": "user"}
+
+
 class OrderDialog(Dialog[str]):
     """Which column to sort by, with a letter."""
 
@@ -134,12 +142,12 @@ class OrderDialog(Dialog[str]):
         """The letters."""
         return [
             self.line().add(letter, "busy", bold=True).add(f"  {BY_ID[column].title}", "text")
-            for letter, column in ORDERS.items()
+            for letter, column in LETTERS.items()
         ]
 
     def press(self, event: events.Key) -> None:
         """Take the letter's column; any other key is no answer."""
-        self.dismiss(ORDERS.get(event.key))
+        self.dismiss(LETTERS.get(event.key))
 
 
 class DelayDialog(Dialog[float]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from textual import events
 from textual.app import ComposeResult
@@ -14,10 +14,10 @@ from textual.strip import Strip
 from gputop.diagnose.rules import RULES
 from gputop.docs.tables import PLACES
 from gputop.model import Note, metrics
+from gputop.ui.commands.command import EVERY, GROUPS, Command, Group, help_lines
 from gputop.ui.dialogs.dialog import Modal
-from gputop.ui.keys import bindings
-from gputop.ui.keys.declared import GROUPS, KEYS, Group, Key, key, told
 from gputop.ui.panes import empty
+from gputop.ui.screen import CommandScreen
 from gputop.ui.table.columns import COLUMNS, TITLE
 from gputop.ui.theme import Look, Token
 from gputop.ui.widgets import drawing
@@ -27,25 +27,25 @@ from gputop.ui.widgets.strip_pane import Lines
 NAMES = 9  # cells for the names of keys
 LONGEST = 40  # characters that are searched for
 
-WhyNot = Callable[[Key], str]
+Unavailable = Callable[[Command], str]
 
 
 def pages(
     look: Look,
     width: int,
+    keys: Sequence[Command],
     notes: Sequence[Note] = (),
-    keys: Sequence[Key] = KEYS,
     *,
-    why_not: WhyNot = lambda _: "",
+    unavailable: Unavailable = lambda _: "",
     asked: str = "",
 ) -> dict[str, list[Line]]:
     """The lines of each page at a width, of all or of what says the words that are asked for.
 
-    The page of the notes is there where there are any. `why_not` says of a key why it does nothing now.
+    The page of the notes is there where there are any. `unavailable` says of a key why it does nothing now.
     """
     main = [key for key in keys if "main" in key.on]
-    found = {"keys": _keys(look, width, main, why_not, asked)}
-    found["details"] = _keys(look, width, [key for key in keys if "details" in key.on], why_not, asked)
+    found = {"keys": _keys(look, width, main, unavailable, asked)}
+    found["details"] = _keys(look, width, [key for key in keys if "details" in key.on], unavailable, asked)
     found["results"] = _keys(look, width, [key for key in keys if "result" in key.on], asked=asked)
     found |= {"columns": _columns(look, width, asked), "metrics": _metrics(look, width, asked)}
     found["rules"] = _rules(look, width, asked)
@@ -61,11 +61,13 @@ def _says(asked: str, *texts: str) -> bool:
     return all(word in whole for word in asked.casefold().split())
 
 
-def _keys(look: Look, width: int, keys: Sequence[Key], why_not: WhyNot = lambda _: "", asked: str = "") -> list[Line]:
+def _keys(
+    look: Look, width: int, keys: Sequence[Command], unavailable: Unavailable = lambda _: "", asked: str = ""
+) -> list[Line]:
     half = width // 2 - 1
     columns = 2 if width >= 76 else 1
     room = half if columns == 2 else width - 2
-    off = {key.id: why for key in keys if key.keys and (why := why_not(key))}
+    off = {key.id: why for key in keys if key.keys and (why := unavailable(key))}
     groups = [_group(group, keys, room, off, asked) for group in GROUPS]
     groups = [group for group in (*groups, _not_now(keys, room, off, asked)) if group]
     cuts = range(1, max(2, len(groups)))
@@ -90,17 +92,17 @@ def _taller(groups: Sequence[Sequence[object]], cut: int) -> int:
     return max(sum(map(len, groups[:cut])), sum(map(len, groups[cut:])))
 
 
-def _group(group: Group, keys: Sequence[Key], width: int, off: Iterable[str], asked: str) -> list[list[Run]]:
+def _group(group: Group, keys: Sequence[Command], width: int, off: Iterable[str], asked: str) -> list[list[Run]]:
     """A group of keys under its name, dim what does nothing now; nothing where none says what is asked for."""
     dim = {name for key in keys if key.id in off for name in key.names}
     lines = []
-    for names, text in told(group, keys):
+    for names, text in help_lines(group, keys):
         if _says(asked, group, names, text):
             lines += _pair(names, text, width, "dim" if dim.issuperset(names.split()) else "busy")
     return [[Run(group, "bright", True)], *lines, []] if lines else []
 
 
-def _not_now(keys: Sequence[Key], width: int, off: dict[str, str], asked: str) -> list[list[Run]]:
+def _not_now(keys: Sequence[Command], width: int, off: dict[str, str], asked: str) -> list[list[Run]]:
     """The keys that do nothing now, by the reason."""
     lines = []
     for why in dict.fromkeys(off.values()):
@@ -153,7 +155,6 @@ class Help(Modal[None], inherit_bindings=False):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss", show=False),
-        Binding(",".join(key("help").keys), "dismiss", show=False, id="help"),
         Binding("tab", "turn(1)", show=False),
         Binding("shift+tab", "turn(-1)", show=False),
         Binding("up", "scroll_by(-1)", show=False),
@@ -162,26 +163,29 @@ class Help(Modal[None], inherit_bindings=False):
         Binding("pagedown,space", "scroll_by(20)", show=False),
         Binding("home", "scroll_by(-100000)", show=False),
         Binding("end", "scroll_by(100000)", show=False),
-        *bindings.everywhere(),
     ]
 
-    def __init__(
-        self,
-        look: Look,
-        notes: Sequence[Note] = (),
-        keys: Sequence[Key] = KEYS,
-        *,
-        page: Literal[0, 1, 2] = 0,
-        why_not: WhyNot = lambda _: "",
-    ) -> None:
+    def __init__(self, screen: CommandScreen) -> None:
+        """It opens at the keys of a screen, and says which of them do nothing there now."""
         super().__init__()
-        self.look = look
-        self._keys = keys
-        self._notes = notes
-        self._why_not = why_not
-        self._page: int = page
+        self.look = screen.look
+        self._screen = screen
+        self._keys = screen.session.commands
+        self._notes = empty.noted(screen.shown.frame) if screen.shown and screen.PLACE == "main" else ()
+        self._page = EVERY.index(screen.PLACE)
         self._first = 0
         self._asked: str | None = None  # what is searched for; None: nothing is
+
+    @property
+    def takes_text(self) -> bool:
+        """While something is searched for."""
+        return self._asked is not None
+
+    def _unavailable(self, command: Command) -> str:
+        """Why a key does nothing now; those that depend on an open tab are not listed by their reasons."""
+        screen = self._screen
+        here = screen.PLACE in command.on and command.group not in ("DETAILS", "RESULT")
+        return command.unavailable(screen) if here else ""
 
     def compose(self) -> ComposeResult:
         """One pane."""
@@ -194,7 +198,11 @@ class Help(Modal[None], inherit_bindings=False):
     def on_key(self, event: events.Key) -> None:
         """What is searched for is typed; what moves goes on to do so, and Esc ends the search first."""
         if self._asked is None:
-            if event.key not in self._names("find"):
+            if event.key in self._keys_of("help"):
+                event.stop()
+                self.dismiss()
+                return
+            if event.key not in self._keys_of("find"):
                 return
             self._asked = ""
         elif event.key == "escape":
@@ -210,7 +218,7 @@ class Help(Modal[None], inherit_bindings=False):
         self._first = 0
         self.redraw()
 
-    def _names(self, id: str) -> tuple[str, ...]:
+    def _keys_of(self, id: str) -> tuple[str, ...]:
         return next((each.keys for each in self._keys if each.id == id), ())
 
     def action_turn(self, step: int) -> None:
@@ -227,7 +235,7 @@ class Help(Modal[None], inherit_bindings=False):
         """Draw the page."""
         width, height = self.app.size
         asked = self._asked or ""
-        found = pages(self.look, width, self._notes, self._keys, why_not=self._why_not, asked=asked)
+        found = pages(self.look, width, self._keys, self._notes, unavailable=self._unavailable, asked=asked)
         names = list(found)
         name = names[self._page % len(names)]
         lines = found[name] or [Line(self.look).add(" nothing on this page says that", "dim")]

@@ -10,8 +10,7 @@ from textual import events
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.monitor import Update
 from gputop.ui.dialogs.choices import ListDialog
-from gputop.ui.keys.bindings import EVERYWHERE
-from gputop.ui.keys.declared import Key
+from gputop.ui.screen import CommandScreen
 from gputop.ui.theme import Look
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line
@@ -21,48 +20,48 @@ LONGEST = 40
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Deed:
+class PaletteEntry:
     """One thing that can be done."""
 
     name: str
     help: str
-    do: Callable[[], Awaitable[None] | None]
+    run: Callable[[], Awaitable[None] | None]
     keys: str = ""
-    why_not: str = ""  # empty: it can be done now
+    unavailable: str = ""  # empty: it can be done now
     also: str = ""  # other words for it
 
 
-def of_keys(
-    keys: Iterable[Key], act: Callable[[str], Awaitable[None]], why_not: Callable[[Key], str] = lambda _: ""
-) -> Iterator[Deed]:
-    """What the keys of a screen do, those that only move last; `act` runs an action there."""
-    for key in sorted(keys, key=lambda key: key.group == "MOVE"):
-        if key.id != "palette":
-            action = f"app.{key.action}" if key.id in EVERYWHERE else f"press('{key.id}')"
-            yield Deed(key.id, key.help, partial(act, action), " ".join(key.names), why_not(key), key.also)
+def of_commands(screen: CommandScreen) -> Iterator[PaletteEntry]:
+    """What the keys of a screen do, those that only move last; what depends on the open tab only where it can be."""
+    for command in sorted(screen.commands, key=lambda command: command.group == "MOVE"):
+        why = command.unavailable(screen)
+        if command.id != "palette" and not (why and command.group in ("DETAILS", "RESULT")):
+            yield PaletteEntry(
+                command.id, command.help, partial(screen.press, command), " ".join(command.names), why, command.also
+            )
 
 
-async def do(deed: Deed | None) -> None:
+async def do(entry: PaletteEntry | None) -> None:
     """Do what was chosen, if anything was."""
-    done = deed.do() if deed else None
+    done = entry.run() if entry else None
     if done is not None:
         await done
 
 
-def found(deeds: Iterable[Deed], typed: str) -> list[Deed]:
-    """The deeds that are meant: words of the name first, then of what is said of it, then letters of the name."""
+def found(entries: Iterable[PaletteEntry], typed: str) -> list[PaletteEntry]:
+    """The entries that are meant: words of the name first, then of what is said of it, then letters of the name."""
     words = typed.lower().split()
-    ranked = [(rank, deed) for deed in deeds if (rank := _rank(deed, words)) is not None]
-    return [deed for _, deed in sorted(ranked, key=lambda pair: pair[0])]
+    ranked = [(rank, entry) for entry in entries if (rank := _rank(entry, words)) is not None]
+    return [entry for _, entry in sorted(ranked, key=lambda pair: pair[0])]
 
 
-def _rank(deed: Deed, words: Sequence[str]) -> int | None:
-    name, text = deed.name.lower(), f"{deed.name} {deed.help} {deed.keys}".lower()
+def _rank(entry: PaletteEntry, words: Sequence[str]) -> int | None:
+    name, text = entry.name.lower(), f"{entry.name} {entry.help} {entry.keys}".lower()
     if words == [name]:
         return 0
     if all(word in name for word in words):
         return 1 if not words or name.startswith(words[0]) else 2
-    if words and all(any(each.startswith(word) for each in deed.also.split()) for word in words):
+    if words and all(any(each.startswith(word) for each in entry.also.split()) for word in words):
         return 3
     if all(word in text for word in words):
         return 4
@@ -70,7 +69,7 @@ def _rank(deed: Deed, words: Sequence[str]) -> int | None:
     return 5 if all(letter in letters for letter in "".join(words)) else None
 
 
-class Palette(ListDialog[Deed]):
+class Palette(ListDialog[PaletteEntry]):
     """A list that narrows while one types."""
 
     TITLE_TEXT = "do"
@@ -78,12 +77,12 @@ class Palette(ListDialog[Deed]):
     WIDTH = 78
     ROWS = 14
 
-    def __init__(self, look: Look, deeds: Callable[[], Iterable[Deed]]) -> None:
-        """`deeds` are asked for again with each update: what can be done now may be another then."""
+    def __init__(self, look: Look, entries: Callable[[], Iterable[PaletteEntry]]) -> None:
+        """`entries` are asked for again with each update: what can be done now may be another then."""
         super().__init__(look)
-        self._make = deeds
-        self._deeds = list(deeds())
-        self._found = list(self._deeds)
+        self._make = entries
+        self._entries = list(entries())
+        self._found = list(self._entries)
         self._typed = ""
 
     def show(self, update: Update) -> None:  # noqa: ARG002
@@ -91,12 +90,12 @@ class Palette(ListDialog[Deed]):
         if not self.is_mounted:
             return
         name = self._found[self.at].name if self._found else ""
-        self._deeds = list(self._make())
-        self._found = found(self._deeds, self._typed)
-        self.at = next((place for place, deed in enumerate(self._found) if deed.name == name), self.at)
+        self._entries = list(self._make())
+        self._found = found(self._entries, self._typed)
+        self.at = next((place for place, entry in enumerate(self._found) if entry.name == name), self.at)
         self.redraw()
 
-    def wear(self, look: Look) -> None:
+    def set_theme(self, look: Look) -> None:
         """Draw everything with other colours or glyphs."""
         self.look = look
         self.redraw()
@@ -113,16 +112,16 @@ class Palette(ListDialog[Deed]):
 
     def row(self, place: int, line: Line) -> Line:
         """Its name, what it does or why not now, its keys."""
-        deed, look = self._found[place], self.look
-        line.add(f"  {drawing.fit(deed.name, NAME, more=look.glyphs.more)}", "dim" if deed.why_not else "text")
-        room = max(0, self.width - line.cells - len(deed.keys) - 4)
-        text = f"not now: {deed.why_not}" if deed.why_not else deed.help
+        entry, look = self._found[place], self.look
+        line.add(f"  {drawing.fit(entry.name, NAME, more=look.glyphs.more)}", "dim" if entry.unavailable else "text")
+        room = max(0, self.width - line.cells - len(entry.keys) - 4)
+        text = f"not now: {entry.unavailable}" if entry.unavailable else entry.help
         line.add(drawing.cut(text, room, look.glyphs.more), "dim")
-        return line.to(self.width - 2 - len(deed.keys)).add(deed.keys, "dim" if deed.why_not else "busy")
+        return line.to(self.width - 2 - len(entry.keys)).add(entry.keys, "dim" if entry.unavailable else "busy")
 
     def take(self, place: int) -> None:
         """Close, and do it; what cannot be done now stays on the list with its reason."""
-        if not self._found[place].why_not:
+        if not self._found[place].unavailable:
             self.dismiss(self._found[place])
 
     def press(self, event: events.Key) -> None:
@@ -138,5 +137,5 @@ class Palette(ListDialog[Deed]):
             super().press(event)
             return
         if self._typed != before:
-            self._found, self.at = found(self._deeds, self._typed), 0
+            self._found, self.at = found(self._entries, self._typed), 0
             self.redraw()

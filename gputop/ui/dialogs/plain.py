@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from gputop import labels
 from gputop.ui.dialogs.dialog import Modal
-from gputop.ui.keys import bindings
-from gputop.ui.keys.declared import key
-from gputop.ui.theme import Look
+from gputop.ui.screen import CommandScreen
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line
 from gputop.ui.widgets.strip_pane import Lines
@@ -28,15 +27,13 @@ class Plain(Modal[None], inherit_bindings=False):
         *(Binding(key, f"scroll({lines})", show=False) for key, lines in {"up": -1, "down": 1}.items()),
         *(Binding(key, f"page({pages})", show=False) for key, pages in {"pageup": -1, "pagedown": 1}.items()),
         *(Binding(key, f"scroll({lines})", show=False) for key, lines in {"home": -_ALL, "end": _ALL}.items()),
-        Binding(",".join(key("show").keys), "dismiss", show=False, id="show"),
-        *bindings.everywhere(),
     ]
 
-    def __init__(self, look: Look, texts: Sequence[str], mouse: Callable[[bool], None]) -> None:
+    def __init__(self, screen: CommandScreen, texts: Sequence[str]) -> None:
         super().__init__()
-        self.look = look
+        self.look = screen.look
+        self._session = screen.session
         self._texts = texts
-        self._mouse = mouse
         self._first = 0
 
     def compose(self) -> ComposeResult:
@@ -45,16 +42,22 @@ class Plain(Modal[None], inherit_bindings=False):
 
     def on_mount(self) -> None:
         """The mouse is the terminal's."""
-        self._mouse(False)
+        self._session.app.listen_to_mouse(False)
         self.redraw()
 
     def on_unmount(self) -> None:
         """And ours again."""
-        self._mouse(True)
+        self._session.app.listen_to_mouse(self._session.settings.mouse)
 
     def on_resize(self) -> None:
         """Fold anew."""
         self.redraw()
+
+    def on_key(self, event: events.Key) -> None:
+        """The key that opens it closes it, too."""
+        if any(event.key in command.keys for command in self._session.commands if command.id == "show"):
+            event.stop()
+            self.dismiss()
 
     def action_scroll(self, lines: int) -> None:
         """Other lines of what is too long for the screen."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Any, Protocol
+from collections.abc import Collection, Sequence
+from typing import Any
 
 from textual import events
 
-from gputop.config import SETTINGS, Setting, Settings
+from gputop.config import SETTINGS, Setting
 from gputop.safe.text import clean
 from gputop.ui.dialogs.choices import ListDialog
 from gputop.ui.dialogs.columns import Columns
-from gputop.ui.theme import Look, Token
+from gputop.ui.settings_editor import SettingsEditor
+from gputop.ui.theme import Token
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line, wrap
 
@@ -19,27 +20,6 @@ NAME, VALUE = 15, 14  # cells
 DETAIL_LINES = 3
 MOST_TOLD = 6  # choices that are named; more of them are found by stepping
 LADDER_S = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
-
-
-class Changes(Protocol):
-    """What setup asks of the screen it belongs to."""
-
-    @property
-    def look(self) -> Look:
-        """How it looks now."""
-
-    def current(self) -> Settings:
-        """The settings as they are now, whatever keys have changed meanwhile."""
-
-    def fixed(self, setting: Setting) -> str:
-        """Why this one cannot be changed here; empty if it can."""
-
-    def change(self, setting: Setting, value: Any, tell: Callable[[str], object]) -> None:
-        """Change one of them now and in the file; what became of that is told."""
-
-    @property
-    def columns_seen(self) -> Collection[str]:
-        """The ids of the columns that there is room for."""
 
 
 def beside(setting: Setting, value: Any, step: int) -> Any:
@@ -70,11 +50,11 @@ class Setup(ListDialog[None]):
     FOOT = "Left Right Enter change it   Esc closes"
     WIDTH = 78
 
-    def __init__(self, changes: Changes, keys: Collection[str]) -> None:
+    def __init__(self, editor: SettingsEditor, keys: Collection[str]) -> None:
         """`keys` open it, and close it again."""
-        super().__init__(changes.look)
+        super().__init__(editor.look)
         self._keys = keys
-        self._changes = changes
+        self._editor = editor
         self._told = ""
 
     @property
@@ -85,8 +65,8 @@ class Setup(ListDialog[None]):
     def row(self, place: int, line: Line) -> Line:
         """Its name, its value, what it means."""
         setting, look = SETTINGS[place], self.look
-        value, chosen = getattr(self._changes.current(), setting.field), place == self.at
-        fixed = bool(self._changes.fixed(setting))
+        value, chosen = getattr(self._editor.current(), setting.field), place == self.at
+        fixed = bool(self._editor.fixed(setting))
         line.add(f"  {setting.key:{NAME}}", "bright" if chosen else "text")
         left, right = ("< ", " >") if chosen and not fixed else ("  ", "  ")
         line.add(left, "busy").add(said(value), "dim" if fixed else "text" if value == setting.default else "bright")
@@ -96,7 +76,7 @@ class Setup(ListDialog[None]):
 
     def heading(self) -> Line:
         """The name, and the file at the end of the line."""
-        line, path = super().heading(), clean(self._changes.current().origin.path or "")
+        line, path = super().heading(), clean(self._editor.current().origin.path or "")
         more = self.look.glyphs.more
         room = self.width - line.cells - 5
         text = path if len(path) <= room else more + path[len(path) - room + 1 :]
@@ -104,7 +84,7 @@ class Setup(ListDialog[None]):
 
     def below(self) -> Sequence[Line]:
         """What the chosen one means, what it may be, where it comes from and what became of the last change."""
-        setting, current = SETTINGS[self.at], self._changes.current()
+        setting, current = SETTINGS[self.at], self._editor.current()
         room = max(20, self.width - 4)
         told = 0 < len(setting.choices) <= MOST_TOLD or isinstance(setting.default, float)
         means = f"{setting.help}; {setting.allowed}" if told else setting.help
@@ -114,7 +94,7 @@ class Setup(ListDialog[None]):
         where = [f"from {origin}, which overrules the file"] if origin else []
         where += ["takes effect at the next start"] if setting.later else []
         texts: list[tuple[str, Token]] = [*help, ("; ".join(where), "dim"), ("", "dim"), ("", "dim")][:DETAIL_LINES]
-        result = drawing.cut(clean(self._told or self._changes.fixed(setting)), room, self.look.glyphs.more)
+        result = drawing.cut(clean(self._told or self._editor.fixed(setting)), room, self.look.glyphs.more)
         return [self.line(), *(self.line().add(*text) for text in texts), self.line().add(result, "bright")]
 
     def take(self, place: int) -> None:
@@ -134,11 +114,11 @@ class Setup(ListDialog[None]):
     def _change(self, setting: Setting, step: int) -> None:
         self._told = ""
         if setting.several:
-            self.app.push_screen(Columns(self._changes), lambda _: self.redraw())
-        elif not self._changes.fixed(setting):
-            before = getattr(self._changes.current(), setting.field)
-            self._changes.change(setting, beside(setting, before, step), self._tell)
-            self.look = self._changes.look
+            self.app.push_screen(Columns(self._editor), lambda _: self.redraw())
+        elif not self._editor.fixed(setting):
+            before = getattr(self._editor.current(), setting.field)
+            self._editor.change(setting, beside(setting, before, step), self._tell)
+            self.look = self._editor.look
         self.redraw()
 
     def _tell(self, line: str) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
 
 from textual.events import Key
 from textual.message import Message
@@ -13,14 +11,6 @@ from textual.message import Message
 STALE_S = 0.1  # a key that has waited so long is shown together with the next of its kind
 # keys that move; what acts is done once for each press, in order
 MOVING = frozenset({"up", "down", "pageup", "pagedown", "home", "end", "j", "k", "tab", "shift+tab"})
-_MOVE = re.compile(r"(move|page|pane)\((-?\d+)\)")
-
-
-@runtime_checkable
-class Waits(Protocol):
-    """An app that counts the presses of the key that it handles."""
-
-    waiting: int
 
 
 class Held(Key):
@@ -43,18 +33,3 @@ class Held(Key):
         message.times += self.times
         message.at_s = self.at_s
         return True
-
-
-def moved(action: str, times: int) -> str | None:
-    """The action that moves as often as that at once; None for one that does not move."""
-    found = _MOVE.fullmatch(action)
-    return f"{found[1]}({int(found[2]) * times})" if found else None
-
-
-def at_once(app: object, action: str) -> str:
-    """The action of a key for all presses of it that wait in the app, if it moves: they are then done."""
-    together = moved(action, app.waiting) if isinstance(app, Waits) and app.waiting > 1 else None
-    if together is None or not isinstance(app, Waits):
-        return action
-    app.waiting = 0
-    return together

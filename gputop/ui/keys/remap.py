@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from gputop.ui.keys.declared import KEYS, Key, Place
+from gputop.ui.commands.command import Command, Place
+from gputop.ui.commands.table import COMMANDS
 from gputop.ui.keys.names import read_key
 
 FIXED = frozenset({"interrupt", "suspend"})  # a way out must stay
-_ROWS = {row.id: row for row in KEYS}
-_KEPT = frozenset(key for row in KEYS if row.id in FIXED for key in row.keys)
+_ROWS = {row.id: row for row in COMMANDS}
+_KEPT = frozenset(key for row in COMMANDS if row.id in FIXED for key in row.keys)
 
 Remap = Mapping[str, tuple[str, ...]]  # the keys, as Textual names them, by the id of what they do; none is none
 
@@ -38,7 +39,7 @@ def remap(table: object) -> tuple[Remap, list[str], list[str]]:
         given[id] = tuple(key for key in wanted if key not in twice)
         taken.update(((key, place), id) for key in given[id] for place in row.on)
     clashes: list[str] = []
-    for row in KEYS:
+    for row in COMMANDS:
         lost = {key: owner for key in row.keys if row.id not in given and (owner := _owner(row, key, taken))}
         if lost:
             clashes += [f"{key} is {owner}, no longer {row.id}" for key, owner in lost.items()]
@@ -46,13 +47,13 @@ def remap(table: object) -> tuple[Remap, list[str], list[str]]:
     return given, problems, clashes
 
 
-def remapped(changes: Iterable[tuple[str, tuple[str, ...]]]) -> tuple[Key, ...]:
-    """Every declared action with the keys it has then."""
+def remapped(changes: Iterable[tuple[str, tuple[str, ...]]]) -> tuple[Command, ...]:
+    """Every command with the keys it has then."""
     found = dict(changes)
-    return tuple(replace(row, keys=found[row.id]) if row.id in found else row for row in KEYS)
+    return tuple(replace(row, keys=found[row.id]) if row.id in found else row for row in COMMANDS)
 
 
-def _owner(row: Key, key: str, taken: Mapping[tuple[str, Place], str]) -> str:
+def _owner(row: Command, key: str, taken: Mapping[tuple[str, Place], str]) -> str:
     """What has this key on a screen of that action; nothing if nobody has."""
     return next((taken[key, place] for place in row.on if (key, place) in taken), "")
 

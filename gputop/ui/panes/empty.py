@@ -15,11 +15,12 @@ from gputop.labels import amount
 from gputop.last_job import LastJob
 from gputop.model import Frame, Gpu, Note
 from gputop.ui.gpus.state import IDLE_BELOW
-from gputop.ui.keys.hints import Names, hint, pressed
+from gputop.ui.keys.hints import Names, hint
 from gputop.ui.table.filter import Filter
 from gputop.ui.theme import Look
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line, Run
+from gputop.ui.widgets.key_bar import pressed
 
 _PARTS = re.compile(r"(`[^`]+`)")
 _NO_GPUS = Note(

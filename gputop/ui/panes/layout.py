@@ -54,7 +54,7 @@ class Panes:
     notice: Rect | None = None  # one line: too small for processes
     preview: Rect | None = None  # the selected process
     prompt: Rect | None = None  # one line: where something is typed
-    errands: Rect | None = None  # what looks inside processes, and is under way
+    jobs: Rect | None = None  # what looks inside processes, and is under way
     replay: Rect | None = None  # one line: where a recording stands
     keys: Rect | None = None
 
@@ -73,7 +73,7 @@ def arrange(
     empty: int = 0,
     note: bool = False,
     replay: bool = False,
-    errands: int = 0,
+    jobs: int = 0,
     prompt: bool = False,
     calm: bool = True,
     rows: int | None = None,
@@ -84,12 +84,12 @@ def arrange(
     """Places for `gpus` rows (MIG instances count), or for an empty state of `empty` lines where there is none.
 
     `density` is what the user asked for, else the richest that fits; `zoom` gives one pane all of the middle.
-    `errands` are lines above the keys. `calm`: there is nothing to advise. `rows`: lines that the processes fill; what
+    `jobs` are lines above the keys. `calm`: there is nothing to advise. `rows`: lines that the processes fill; what
     they leave blank shows the host across, where it has no column. `host_leads`: the first finding is about the host,
     which then comes before larger cards and processes that can scroll.
     """
     width, height = max(0, width), max(0, height)
-    top, bottom, around = _edges(width, height, replay, errands)
+    top, bottom, around = _edges(width, height, replay, jobs)
     if small(width, height):
         return _small(width, top, bottom, gpus, around, told=not calm and "advice" not in hidden, zoom=zoom)
     bottom -= prompt
@@ -237,14 +237,14 @@ def _stacked(names: Sequence[str], x: int, y: int, width: int, height: int, calm
     return {"host": _rect(x, y, width, host), "advice": _rect(x, y + host, width, height - host)}
 
 
-def _edges(width: int, height: int, replay: bool, errands: int) -> tuple[int, int, dict[str, Rect | None]]:
+def _edges(width: int, height: int, replay: bool, jobs: int) -> tuple[int, int, dict[str, Rect | None]]:
     """The first line of the middle, the first one below it, and the lines around it."""
     top = 1 if height else 0
     bottom = height - (1 if height >= 3 else 0)
     around = {"header": _rect(0, 0, width, top), "keys": _rect(0, bottom, width, height - bottom)}
-    errands = min(errands, max(0, bottom - top - 1))
-    bottom -= errands
-    around["errands"] = _rect(0, bottom, width, errands)
+    jobs = min(jobs, max(0, bottom - top - 1))
+    bottom -= jobs
+    around["jobs"] = _rect(0, bottom, width, jobs)
     if replay and height >= HEIGHT_FOR_REPLAY:
         bottom -= 1
         around["replay"] = _rect(0, bottom, width, 1)

@@ -1,26 +1,23 @@
-"""What looks inside processes and is under way, while the monitor lives; and the news of what has ended."""
+"""What looks into processes and is under way, while the monitor lives; and the news of what has ended."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
-
-from textual.screen import Screen
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from gputop.actions import Handles, Result, Run
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Identity, Process
-from gputop.monitor import Monitor
-from gputop.ui.keys.declared import Key
-from gputop.ui.keys.hints import hint, names
-from gputop.ui.result.program import Program as Shows
-from gputop.ui.theme import Look, Token
+from gputop.ui.keys.hints import hint
+from gputop.ui.session import Session
+from gputop.ui.theme import Token
 
 if TYPE_CHECKING:
     from gputop.ui.profiling.results import Opens
-    from gputop.ui.profiling.tools import Order, Tool
+    from gputop.ui.profiling.tools import Asking, Order, Tool
 
 _LAST_S = 0.5  # what is under way gets when the program ends; what then goes on, ends by itself and leaves nothing
 _LOOK_S = 0.01
@@ -28,108 +25,87 @@ _MOST_TAKEN = 16  # processes whose newest result is kept at hand
 
 
 @dataclass(eq=False, slots=True)
-class Errand:
-    """One that is under way: by which tool, about whom, what its action was asked to do."""
+class BackgroundJob:
+    """One that is under way: by which tool, about which process, what its action was asked to do."""
 
     tool: Tool
-    hold: Handles
+    handles: Handles
     order: Order
     run: Run
 
     @property
     def pid(self) -> int:
         """The process that it is about."""
-        return self.hold.process.pid
+        return self.handles.process.pid
 
 
 @frozen_dataclass(frozen=True, slots=True)
 class News:
-    """What there is to say of one that has ended, until a key is pressed; `opens` is what Enter opens then."""
+    """The line about one that has ended, until a key is pressed; `opens` is what Enter opens then."""
 
     text: str
     token: Token
     opens: Opens | None = None
 
 
-class Program(Shows, Protocol):
-    """What they ask of the program they belong to, for results too."""
-
-    monitor: Monitor
-    look: Look
-
-    @property
-    def screen(self) -> Screen[Any]:
-        """The screen on top."""
-
-    @property
-    def screen_stack(self) -> list[Screen[Any]]:
-        """All screens, that on top last."""
-
-    def call_later(self, callback: Callable[..., Any], *args: Any) -> bool:
-        """Call it on the screen's side; from any thread."""
-
-    def push_screen(self, screen: Screen[Any]) -> object:
-        """Put a screen on top."""
-
-    def tell(self, line: str) -> None:
-        """Say something on the last line, for a while."""
-
-
 @runtime_checkable
-class Place(Protocol):
+class ShowsJobs(Protocol):
     """A screen that has a line for them."""
 
     @property
     def typing(self) -> bool:
-        """Whether a person is writing something there: nothing may open over it."""
+        """Whether something is being typed there: nothing may open over it."""
 
     def progressed(self) -> None:
-        """Draw the line anew."""
+        """Draw the line again."""
 
 
-class Errands:
-    """All of them, the newest last. Everything but what `Run` does itself happens on the screen's side."""
+class BackgroundJobs:
+    """All of them, the newest last. Everything but what `Run` does itself happens in the screen's thread."""
 
-    def __init__(self, program: Program, keys: tuple[Key, ...]) -> None:
+    def __init__(self, session: Session) -> None:
         self.news: News | None = None
-        self.under_way: list[Errand] = []
-        self._program, self._keys = program, keys
-        self._taken: dict[Identity, Opens] = {}  # what there is to look at of a process, the newest last
+        self.under_way: list[BackgroundJob] = []
+        self._session = session
+        self._taken: dict[Identity, Opens] = {}  # the result to open of each process, the newest last
 
     @property
-    def newest(self) -> Errand | None:
+    def newest(self) -> BackgroundJob | None:
         """The one that is shown."""
         return self.under_way[-1] if self.under_way else None
 
-    def start(self, tool: Tool, hold: Handles, order: Order) -> None:
-        """Begin; it keeps the hold open for as long as it needs it."""
-        hold.keep()
-        ended = self._program.call_later
-        errand = Errand(tool, hold, order, tool.action.run(hold, order, lambda run: ended(self._told, run)))
-        self.under_way.append(errand)
+    @cached_property
+    def asking(self) -> Asking:
+        """What finds out whether a tool can look into a process."""
+        from gputop.ui.profiling.tools import Asking  # late
+
+        return Asking()
+
+    def start(self, tool: Tool, handles: Handles, order: Order) -> None:
+        """Begin; it keeps the handles open for as long as it needs them."""
+        handles.keep()
+        later = self._session.app.call_later
+        run = tool.action.run(handles, order, lambda run: later(self._progressed, run))
+        self.under_way.append(BackgroundJob(tool, handles, order, run))
         self.news = None
         self._changed()
-
-    def stop(self, errand: Errand, *, keep: bool) -> None:
-        """End it early; what it has is kept, or not."""
-        errand.run.cancel(keep=keep)
 
     def ask_to_stop(self) -> bool:
         """Ask whether the newest is to end, and what becomes of what it has; whether there is one."""
         from gputop.ui.dialogs.dialog import Confirm  # late
 
-        errand = self.newest
-        if errand is None:
+        job, session = self.newest, self._session
+        if job is None:
             return False
-        keeps = errand.tool.id == "profile"
+        keeps = job.tool.id == "profile"
         buttons = (("keep", "Keep what is there"), ("drop", "Drop it")) if keeps else (("drop", "Stop"),)
 
         def answered(answer: str | None) -> None:
             if answer in ("keep", "drop"):
-                self.stop(errand, keep=answer == "keep")
+                job.run.cancel(keep=answer == "keep")
 
-        title = f"{errand.run.title}: end it now?"
-        self._program.push_screen(Confirm(self._program.look, title, "", (*buttons, ("on", "Go on")), answered))
+        title = f"{job.run.title}: end it now?"
+        session.app.push_screen(Confirm(session.look, title, "", (*buttons, ("on", "Go on")), answered))
         return True
 
     def press(self, id: str) -> bool:
@@ -143,7 +119,7 @@ class Errands:
             return True
         return id in ("back", "close")
 
-    def touch(self) -> None:
+    def click(self) -> None:
         """The line was clicked."""
         if self.news is not None:
             self.press("details")
@@ -152,9 +128,9 @@ class Errands:
 
     def open(self, found: Opens) -> None:
         """Show a result on a screen of its own."""
-        from gputop.ui.profiling.results import screen  # late
+        from gputop.ui.result import screen_of  # late
 
-        self._program.push_screen(screen(self._program, found, self._program.look, self._keys))
+        self._session.app.push_screen(screen_of(self._session, found))
 
     @property
     def looked_into(self) -> frozenset[Identity]:
@@ -171,20 +147,20 @@ class Errands:
 
     def leave(self) -> None:
         """The program ends, and so do they; nothing is kept."""
-        for errand in self.under_way:
-            errand.run.cancel(keep=False)
+        for job in self.under_way:
+            job.run.cancel(keep=False)
 
     def close(self) -> None:
         """Wait for their end, not for long."""
         deadline_s = time.monotonic() + _LAST_S
-        while any(errand.run.result is None for errand in self.under_way) and time.monotonic() < deadline_s:
+        while any(job.run.result is None for job in self.under_way) and time.monotonic() < deadline_s:
             time.sleep(_LOOK_S)
 
-    def took(self, process: Process, result: Result, *, shows: bool = True) -> None:
-        """There is a result without a run: the rules are told, and it is opened where it `shows`."""
+    def add(self, process: Process, result: Result, *, shows: bool = True) -> None:
+        """There is a result without a run: the rules get it, and it is opened where it `shows`."""
         from gputop.ui.profiling.results import opens, testify  # late
 
-        testify(self._program.monitor, process, result)
+        testify(self._session.monitor, process, result)
         self._keep(process, result)
         found = opens(result)
         if found is None:
@@ -194,7 +170,7 @@ class Errands:
         self._changed()
 
     def _keep(self, process: Process, result: Result) -> None:
-        """Have it at hand for who asks for the newest of a process."""
+        """Keep the newest result of a process at hand."""
         from gputop.ui.profiling.results import opens, processes_of  # late
 
         found = opens(result)
@@ -206,51 +182,52 @@ class Errands:
         while len(self._taken) > _MOST_TAKEN:
             del self._taken[next(iter(self._taken))]
 
-    def _told(self, run: Run) -> None:
-        errand = next((errand for errand in self.under_way if errand.run is run), None)
-        if errand is not None and run.result is not None:
-            self.under_way.remove(errand)
-            self._ended(errand, run.result)
-            errand.hold.close()
+    def _progressed(self, run: Run) -> None:
+        job = next((job for job in self.under_way if job.run is run), None)
+        if job is not None and run.result is not None:
+            self.under_way.remove(job)
+            self._ended(job, run.result)
+            job.handles.close()
         self._changed()
 
-    def _ended(self, errand: Errand, result: Result) -> None:
+    def _ended(self, job: BackgroundJob, result: Result) -> None:
         from gputop.actions.torch_trace import Traced  # late
         from gputop.ui.profiling.results import opens, testify
 
-        testify(self._program.monitor, errand.hold.process, result)
-        found, top = opens(result), self._program.screen
-        self._keep(errand.hold.process, result)
+        session = self._session
+        testify(session.monitor, job.handles.process, result)
+        found, top = opens(result), session.app.screen
+        self._keep(job.handles.process, result)
         if isinstance(result, Traced) and result.risk is not None:
-            self._ask(errand, result.text, result.risk)
-        elif errand.run.cancelled and found is None:
-            self._program.tell(result.text)
+            self._ask(job, result.text, result.risk)
+        elif job.run.cancelled and found is None:
+            session.app.tell(result.text)
         elif found is None:
             self.news = News(". ".join((result.text, *result.lines[:1])), "warn")
-        elif isinstance(top, Place) and not top.typing:
+        elif isinstance(top, ShowsJobs) and not top.typing:
             self.open(found)
         else:
-            opens_it = hint(names(self._keys), ": {} opens it", "details")
-            self.news = News(f"{errand.run.title} is ready{opens_it}", "bright", found)
+            opens_it = hint(session.names, ": {} opens it", "details")
+            self.news = News(f"{job.run.title} is ready{opens_it}", "bright", found)
 
-    def _ask(self, errand: Errand, text: str, risk: str) -> None:
-        """It may harm the job: only after a person has read how."""
+    def _ask(self, job: BackgroundJob, text: str, risk: str) -> None:
+        """It may harm the training: only after the user has read how."""
         from gputop.actions import torch_trace  # late
         from gputop.ui.dialogs.dialog import Confirm
 
-        order = errand.order
+        order, session = job.order, self._session
         assert isinstance(order, torch_trace.Order)
-        errand.hold.keep()
+        job.handles.keep()
 
         def answered(answer: str | None) -> None:
             if answer == "on":
-                self.start(errand.tool, errand.hold, replace(order, confirmed=order.confirmed | {risk}))
-            errand.hold.close()
+                self.start(job.tool, job.handles, replace(order, confirmed=order.confirmed | {risk}))
+            job.handles.close()
 
         buttons = (("cancel", "Cancel"), ("on", "Go on"))
-        self._program.push_screen(Confirm(self._program.look, f"trace {errand.pid}", text, buttons, answered))
+        session.app.push_screen(Confirm(session.look, f"trace {job.pid}", text, buttons, answered))
 
     def _changed(self) -> None:
-        for each in self._program.screen_stack:
-            if isinstance(each, Place):
-                each.progressed()
+        for screen in self._session.app.screen_stack:
+            if isinstance(screen, ShowsJobs):
+                screen.progressed()

@@ -1,8 +1,6 @@
-"""What is done with a result: the rules are told, and it is opened on a screen of its own."""
+"""What a result is good for: whether it can be opened, of which processes it is, what the rules learn from it."""
 
 from __future__ import annotations
-
-from textual.screen import Screen
 
 from gputop.actions import Result
 from gputop.actions.pyspy import ProfileResult, StackResult
@@ -11,10 +9,6 @@ from gputop.model import Identity, Process
 from gputop.monitor import Monitor
 from gputop.profile.dump import look
 from gputop.profile.store import StoredProfile
-from gputop.ui.keys.declared import Key
-from gputop.ui.result import screen_of
-from gputop.ui.result.program import Program
-from gputop.ui.theme import Look
 
 Opens = StackResult | ProfileResult | Traced | StoredProfile
 
@@ -29,7 +23,7 @@ def opens(result: Result) -> Opens | None:
 
 
 def processes_of(result: Result, asked: Process) -> list[Identity]:
-    """Whom a result is about: the process that it was asked for, and the others of its job that are in it."""
+    """The processes of a result: the one that it was asked for, and the others of its job that are in it."""
     others: list[Identity] = []
     if isinstance(result, StackResult):
         others = [shown.process.identity for shown in result.processes if shown.threads]
@@ -51,8 +45,3 @@ def testify(monitor: Monitor, process: Process, result: Result) -> None:
         for traced, view in zip(result.processes, result.views, strict=True):
             monitor.tell(traced.identity, view, recorded=recorded)
             monitor.tell(traced.identity, [fact for fact in result.notes if fact.process == traced.identity])
-
-
-def screen(program: Program, found: Opens, look: Look, keys: tuple[Key, ...]) -> Screen[None]:
-    """The screen that shows it."""
-    return screen_of(program, found, look, keys)

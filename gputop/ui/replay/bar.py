@@ -14,7 +14,7 @@ from textual.message import Message
 from gputop import units
 from gputop.fit import fit
 from gputop.source import Mark
-from gputop.ui.keys.declared import Key
+from gputop.ui.commands.command import Command
 from gputop.ui.replay.player import Player, stands
 from gputop.ui.theme import Look, Token
 from gputop.ui.widgets import drawing
@@ -39,7 +39,7 @@ class Piece(NamedTuple):
 
     keep: int
     runs: list[Run]
-    key: Key | None = None
+    key: Command | None = None
     gap: int = 2  # cells before it
 
 
@@ -48,7 +48,7 @@ class Drawn:
     """The line, and where on it is what."""
 
     line: Line
-    spots: list[tuple[int, int, Key]]  # from cell, to cell, the key a click there presses
+    spots: list[tuple[int, int, Command]]  # from cell, to cell, the key a click there presses
     track: range = range(0)  # the cells of the track
 
     def put(self, piece: Piece) -> None:
@@ -60,7 +60,7 @@ class Drawn:
             self.spots.append((start, self.line.cells, piece.key))
 
 
-def replay_bar(player: Player, name: str, keys: Sequence[Key], width: int, look: Look) -> Drawn:
+def replay_bar(player: Player, name: str, keys: Sequence[Command], width: int, look: Look) -> Drawn:
     """The line: what leaves the track no room goes, the least important first."""
     by_id = {key.id: key for key in keys}
     right = _right(by_id, said=width >= _ROOMY)
@@ -88,7 +88,7 @@ def _least(part: Sequence[Piece]) -> int:
     return min((piece.keep for piece in part), default=0)
 
 
-def _left(player: Player, name: str, look: Look, pause: Key | None) -> list[Piece]:
+def _left(player: Player, name: str, look: Look, pause: Command | None) -> list[Piece]:
     return [
         Piece(30, [Run(drawing.cut(name, _NAME_CELLS, look.glyphs.more), "text")]),
         Piece(20, [Run(_span(*player.span), "dim")]),
@@ -117,7 +117,7 @@ def _span(first_s: float, last_s: float) -> str:
     return f"{time.strftime('%Y-%m-%d %H:%M', first)} to {time.strftime(end, last)}"
 
 
-def _right(by_id: dict[str, Key], *, said: bool) -> list[Piece]:
+def _right(by_id: dict[str, Command], *, said: bool) -> list[Piece]:
     """The keys, and where there is room what they do."""
     pieces = []
     for what, ids in _KEYS:
@@ -168,7 +168,7 @@ class ReplayBar(Lines):
             self.position_s = position_s
             self.said = said
 
-    def __init__(self, player: Player, name: str, keys: Sequence[Key], look: Look) -> None:
+    def __init__(self, player: Player, name: str, keys: Sequence[Command], look: Look) -> None:
         super().__init__(id="replay")
         self.look = look
         self._player = player

@@ -9,7 +9,6 @@ from bisect import bisect_left, bisect_right
 from gputop.source import Mark, Seekable
 
 _LONG_S = 0.4
-IDS = frozenset({"pause", "slower", "faster", "second-back", "second-on", "minute-back", "minute-on", "recording-end"})
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 
 
@@ -85,8 +84,3 @@ class Player:
 def stands(player: Player) -> str:
     """Why nothing moves, in a word or two; empty while it plays."""
     return "the end" if player.ended else "paused" if player.held else ""
-
-
-def why_not(id: str, player: Player | None) -> str:
-    """Why the key of an id does nothing: those of time are for what can be played; empty if it does."""
-    return "this is no recording" if id in IDS and not player else ""

@@ -14,7 +14,7 @@ from gputop.labels import amount
 from gputop.monitor import Monitor, Update
 from gputop.safe.files import Refused, homely, state_folder
 from gputop.safe.text import clean
-from gputop.ui.file_worker import Aside, Tell
+from gputop.ui.file_worker import FileWorker, Tell
 from gputop.ui.panes.header import Taped
 
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 _LAST_S = 1.0  # what a disk gets when the program ends; what it has not written then is one frame
 
 
-class Tape:
+class ScreenRecorder:
     """A recorder beside the screen. Nothing here waits for the disk but `close`."""
 
-    def __init__(self, monitor: Monitor, aside: Aside) -> None:
+    def __init__(self, monitor: Monitor, files: FileWorker) -> None:
         self._monitor = monitor
-        self._aside = aside
+        self._files = files
         self._recorder: Recorder | None = None
         self._opening = False
         self._over = False
@@ -56,7 +56,7 @@ class Tape:
     def start(self, newest: Callable[[], Update | None], tell: Tell) -> None:
         """Record from the newest update on, and tell where to. It is asked for when the file is there: others come."""
         self._opening = True
-        self._aside.do(lambda: self._open(newest), tell)
+        self._files.do(lambda: self._open(newest), tell)
 
     def stop(self, tell: Tell) -> None:
         """End the recording, and tell where it is."""
@@ -64,7 +64,7 @@ class Tape:
         if recorder:
             take = recorder.take
             self._monitor.sinks = tuple(sink for sink in self._monitor.sinks if sink != take)
-            self._aside.do(lambda: _ended(recorder), tell)
+            self._files.do(lambda: _ended(recorder), tell)
         else:
             tell("the disk has not answered yet")
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from textual.screen import Screen
 
-    from gputop.ui.keys.declared import Key
     from gputop.ui.result.builders import Result
-    from gputop.ui.result.program import Program
-    from gputop.ui.theme import Look
+    from gputop.ui.session import Session
 
 
-def screen_of(program: Program, result: Result, look: Look, keys: Sequence[Key]) -> Screen[Any]:
+def screen_of(session: Session, result: Result) -> Screen[Any]:
     """The screen of a result, to be pushed; it reads what has to be read in a thread of its own."""
     from gputop.ui.result.screen import ResultScreen  # late: it knows the traces
 
-    return ResultScreen(program, result, look, keys)
+    return ResultScreen(session, result)

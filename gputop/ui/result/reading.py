@@ -13,7 +13,7 @@ from gputop.safe.files import Refused
 Made = TypeVar("Made")
 
 
-def aside(
+def read_in_background(
     screen: Screen[Any],
     work: Callable[[], Made],
     ready: Callable[[Made], object],

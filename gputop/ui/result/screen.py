@@ -1,41 +1,147 @@
-"""The screen of a result: what its keys and the mouse do."""
+"""The screen of a result: read in the background, drawn when it is there and whenever something changes."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable, Sequence
 
 from textual import events, on
-from textual.binding import BindingType
+from textual.app import ComposeResult
 
 from gputop.actions import Handles, Run, Scope
 from gputop.actions.pyspy import STACK, Asked, StackResult
-from gputop.report import Page
-from gputop.ui.dialogs.help import Help
-from gputop.ui.dialogs.palette import Deed, Palette, do, of_keys
-from gputop.ui.dialogs.plain import Plain
-from gputop.ui.keys import bindings
-from gputop.ui.result.files import Files, scp
-from gputop.ui.result.offered import here
+from gputop.ui.commands.command import Command
+from gputop.ui.result.builders import Result, content
+from gputop.ui.result.content import Content
+from gputop.ui.result.live import live
+from gputop.ui.result.picture import Picture, picture, waiting
+from gputop.ui.result.reading import Made, read_in_background
 from gputop.ui.result.report import Report
-from gputop.ui.result.showing import Shows
+from gputop.ui.result.tab import Tab
+from gputop.ui.screen import CommandScreen
+from gputop.ui.session import Session
 from gputop.ui.table.widget import WHEEL
+from gputop.ui.theme import Look
+from gputop.ui.widgets.drawing import Line
+from gputop.ui.widgets.prompt import Prompt
+from gputop.ui.widgets.strip_pane import Lines
 
 
-class ResultScreen(Shows, inherit_bindings=False):
-    """A result, for as long as somebody looks at it."""
+class ResultScreen(CommandScreen, inherit_bindings=False):
+    """A result, for as long as the screen is open."""
 
-    BINDINGS: ClassVar[list[BindingType]] = bindings.on("result")
+    PLACE = "result"
     CSS = "ResultScreen #keys, ResultScreen #prompt { height: 1; }"
 
-    _left = False
-    _again: Run | None = None
+    def __init__(self, session: Session, result: Result) -> None:
+        super().__init__(session)
+        self.result = result
+        self.pane, self.prompt = Lines(id="result"), Prompt(session.look)
+        self.content: Content | None = None
+        self.by_rank: dict[int, Content] = {}
+        self.opened = ""  # id of the view
+        self.compared: Report | None = None
+        self.asking = False  # what to find is being typed
+        self.shown = session.mailbox.newest
+        self._why = ""
+        self._picture: Picture | None = None
+        self._left = False
+        self._again: Run | None = None
+
+    def compose(self) -> ComposeResult:
+        """One pane, a line to type in, and the keys."""
+        yield self.pane
+        yield self.prompt
+        yield self.bar
+
+    def on_mount(self) -> None:
+        """Begin to read it."""
+        self.prompt.display = False
+        self.redraw()
+        self.read(0)
+
+    def on_resize(self) -> None:
+        """Draw it at another size."""
+        self.redraw()
+
+    def set_theme(self, look: Look) -> None:
+        """Draw it with other colours or glyphs."""
+        self.prompt.restyle(look)
+        super().set_theme(look)
+
+    @property
+    def typing(self) -> bool:
+        """Whether something is being typed."""
+        return self.asking
 
     def type(self, event: events.Key) -> bool:
         """Take a key as text while something is typed; whether it was."""
-        return self.typing and self.prompt.take(event)
+        return self.asking and self.prompt.take(event)
 
-    def action_back(self) -> None:
-        """Back to the tabs, or to where it was opened, once: a second Esc may be on its way."""
+    @property
+    def tab(self) -> Tab | None:
+        """The view that is open."""
+        if self.compared is not None or self.content is None:
+            return self.compared
+        return next((tab for tab in self.content.tabs if tab.id == self.opened), self.content.tabs[0])
+
+    def read(self, rank: int) -> None:
+        """Have a rank of it made ready in the background."""
+        result = self.result
+
+        def work() -> Content:
+            return content(result, rank)
+
+        def ready(made: Content) -> None:
+            self.by_rank[rank] = self.content = made
+            self.bar.hush()
+            self.redraw()
+
+        self.in_background(work, ready)
+
+    def in_background(self, work: Callable[[], Made], ready: Callable[[Made], object]) -> None:
+        """Do it in a thread; then this, or say why not."""
+
+        def failed(error: Exception) -> str:
+            return self.session.failed(error, "reading the result")
+
+        read_in_background(self, work, ready, self._refused, failed)
+
+    def _refused(self, why: str) -> None:
+        if self.content is None:
+            self._why = why
+        else:
+            self.bar.say(why, 10, "warn")
+        self.redraw()
+
+    def redraw(self) -> None:
+        """Draw it, once there is a place for it."""
+        if not self.pane.is_attached:
+            return
+        try:
+            self._draw()
+        except Exception as error:  # the program lives
+            line = Line(self.look).add(f" {self.session.failed(error, 'the result')}", "warn")
+            self.pane.show([line.strip(self.app.size.width)])
+
+    def _draw(self) -> None:
+        width, height = self.app.size
+        size = width, max(0, height - 1 - self.asking)
+        tab, look = self.tab, self.look
+        if self.content is None or tab is None:
+            strips = waiting(self._why or "reading …", size, look, "warn" if self._why else "dim")
+        else:
+            frame = self.shown.frame if self.shown else None
+            self._picture = picture(self.content, tab, frame, live(self.content.about, self.shown), size, look)
+            strips = list(self._picture.strips)
+        self.pane.show(strips)
+        self.bar.offer(self.offered())
+
+    def offered(self) -> Sequence[Command]:
+        """What can be done now, what only this screen does first."""
+        return sorted(super().offered(), key=lambda command: command.group != "RESULT")
+
+    def leave(self) -> None:
+        """Back to the views, or to where it was opened, once: a second Esc may be on its way."""
         if self.compared is not None:
             self.compared = None
             self.redraw()
@@ -43,82 +149,31 @@ class ResultScreen(Shows, inherit_bindings=False):
             self._left = True
             self.dismiss()
 
-    def action_open(self, place: int) -> None:
-        """Another tab."""
+    def open_result(self, result: Result) -> None:
+        """Open another result over this one."""
+        self.app.push_screen(ResultScreen(self.session, result))
+
+    def open_view(self, place: int) -> None:
+        """Open another view by its place."""
         if self.content and place < len(self.content.tabs):
             self.opened, self.compared = self.content.tabs[place].id, None
             self.redraw()
 
-    def action_turn_tab(self, step: int) -> None:
-        """The next tab."""
-        if self.content and self.tab:
-            tabs = list(self.content.tabs)
-            at = tabs.index(self.tab) if self.tab in tabs else 0
-            self.action_open((at + step) % len(tabs))
-
-    def action_move(self, lines: int) -> None:
-        """Up or down."""
+    def move(self, lines: int) -> None:
+        """Move in the view by lines."""
         if self.tab:
             self.tab.move(lines)
             self.redraw()
 
-    def action_page(self, pages: int) -> None:
-        """A page up or down."""
+    def page(self, pages: int) -> None:
+        """Move in the view by pages."""
         if self.tab:
             self.tab.page(pages)
             self.redraw()
 
-    def action_act(self, what: str, amount: int = 0) -> None:
-        """What a key means in the open tab."""
-        tab = self.tab
-        if tab is None or self.content is None:
-            return
-        if what == "take" and isinstance(tab, Files) and tab.chosen:
-            self.app.push_screen(ResultScreen(self.program, tab.chosen, self.look, self.keys))
-            return
-        if said := tab.press(what, amount):
-            self.bar.say(said)
-        if tab.leads_to:
-            self.opened, tab.leads_to = tab.leads_to, ""
-        self.redraw()
-
-    def action_turn(self) -> None:
-        """The next rank; where there is one, the next thread."""
-        made = self.content
-        if made is None or len(made.ranks) < 2:
-            self.action_act("turn")
-            return
-        rank = (made.rank + 1) % len(made.ranks)
-        if rank in self.by_rank:
-            self.content = self.by_rank[rank]
-            self.redraw()
-        else:
-            self.bar.say(f"reading {made.ranks[rank]}")
-            self.read(rank)
-
-    def action_find(self) -> None:
-        """Type what to find."""
-        tab = self.tab
-        if tab is None or self.typing or "result-find" not in tab.keys:
-            return
-
-        def changed(text: str) -> None:
-            self.prompt.tell(tab.find(text))
-            self.redraw()
-
-        def ended(taken: bool) -> None:
-            self.typing = self.prompt.display = False
-            if not taken:
-                tab.find("")
-            self.redraw()
-
-        self.typing = self.prompt.display = True
-        self.prompt.ask("find", "", changed, ended)
-        self.redraw()
-
-    def action_again(self) -> None:
+    def take_again(self) -> None:
         """Take the stacks again."""
-        update, result = self.update_shown, self.result
+        update, result = self.shown, self.result
         if update is None or not isinstance(result, StackResult) or not result.processes or self._again:
             return
         frame, process = update.frame, result.processes[0].process
@@ -128,9 +183,9 @@ class ResultScreen(Shows, inherit_bindings=False):
         seen = [shown.process.identity for shown in result.processes]
         ranks = [frame.by_identity[each] for each in seen if each in frame.by_identity] if result.ranks else []
         scope = Scope.PROCESS if len(seen) == 1 else Scope.TAGGED if ranks else Scope.LOADERS
-        hold = Handles(frame, frame.by_identity[process.identity], STACK.rights(self.program.main.rights), ranks)
-        self._again = STACK.run(hold, Asked(scope), lambda run: self.app.call_later(self._taken, run))
-        hold.close()
+        handles = Handles(frame, frame.by_identity[process.identity], STACK.rights(self.session.rights), ranks)
+        self._again = STACK.run(handles, Asked(scope), lambda run: self.app.call_later(self._taken, run))
+        handles.close()
         self.bar.say("looking again")
 
     def _taken(self, run: Run) -> None:
@@ -143,67 +198,16 @@ class ResultScreen(Shows, inherit_bindings=False):
         else:
             self.bar.say(run.result.text, 10, "warn")
 
-    def action_compare(self) -> None:
-        """With the older one that is selected, or the newest."""
-        made, tab = self.content, self.tab
-        if made is None or made.compare is None or not made.about.older:
-            self.bar.say("no earlier one of the same command to compare with")
-            return
-        before = (tab.chosen if isinstance(tab, Files) else None) or made.about.older[0]
-        compare = made.compare
-
-        def work() -> Page:
-            return compare(before)
-
-        def ready(page: Page) -> None:
-            self.compared = Report(page, "Compared", "compared")
-            self.bar.hush()
-            self.redraw()
-
-        self.bar.say(f"reading {before.title}")
-        self.aside(work, ready)
-
-    def _path(self) -> str:
-        files = next((tab for tab in self.content.tabs if isinstance(tab, Files)), None) if self.content else None
-        return files.file.path if files and files.file else ""
-
-    def action_copy_path(self) -> None:
-        """The path of a file to the clipboard."""
-        if path := self._path():
-            self.app.copy_to_clipboard(path)
-            self.bar.say(f"copied {path}")
-
-    def action_show_path(self) -> None:
-        """How to bring the file here, on a plain screen, for the mouse."""
-        if path := self._path():
-            host = self.update_shown.frame.hostname if self.update_shown else "HOST"
-            mouse = self.program.main.settings.mouse
-            self.app.push_screen(
-                Plain(self.look, [scp(path, host), path], lambda on: self.program.listen_to_mouse(on and mouse))
-            )
-
-    def action_palette(self) -> None:
-        """Choose what to do."""
-
-        def deeds() -> list[Deed]:
-            return [*of_keys(here(self.keys, self.content, self.tab), self.act), *self.program.main.themes()]
-
-        self.app.push_screen(Palette(self.look, deeds), do)
-
-    def action_help(self) -> None:
-        """Help, at the keys of this screen."""
-        self.app.push_screen(Help(self.look, (), self.keys, page=2))
-
     @on(events.Click, "#result")
     def click(self, event: events.Click) -> None:
-        """Open a tab, or what the tab does with it."""
-        drawn, tab = self.drawn, self.tab
+        """Open a view, or do what the view does with a click."""
+        drawn, tab = self._picture, self.tab
         if drawn is None or tab is None or self.content is None:
             return
         if event.y == drawn.tabs_y:
             for start, end, spot in drawn.spots:
                 if start <= event.x < end:
-                    self.action_open(list(self.content.tabs).index(spot))
+                    self.open_view(list(self.content.tabs).index(spot))
         elif event.y >= drawn.body_y:
             tab.click(event.x, event.y - drawn.body_y)
             self.redraw()
@@ -212,4 +216,4 @@ class ResultScreen(Shows, inherit_bindings=False):
     @on(events.MouseScrollUp, "#result")
     def wheel(self, event: events.MouseEvent) -> None:
         """Scroll."""
-        self.action_move(WHEEL if isinstance(event, events.MouseScrollDown) else -WHEEL)
+        self.move(WHEEL if isinstance(event, events.MouseScrollDown) else -WHEEL)

@@ -15,7 +15,7 @@ from gputop.labels import amount
 from gputop.last_job import LastJob
 from gputop.model import Frame, Identity, Role
 from gputop.ui.gpus.state import State
-from gputop.ui.keys.hints import Names, pressed
+from gputop.ui.keys.hints import Names
 from gputop.ui.panes.empty import no_gpu_process, nothing_matches, nothing_of, nothing_on
 from gputop.ui.table import rows
 from gputop.ui.table.columns import BY_ID, PRESETS, Preset
@@ -25,6 +25,7 @@ from gputop.ui.table.rows import Place
 from gputop.ui.table.tree import Idle, View
 from gputop.ui.theme import Ground, Look
 from gputop.ui.widgets import drawing
+from gputop.ui.widgets.key_bar import pressed
 from gputop.ui.widgets.strip_pane import Lines
 
 HEAD = 2  # the rule and the titles

@@ -127,6 +127,29 @@ class GuardedApp(App[None]):
 
         self._guard.attach(stop, tell)
 
+    def listen_to_mouse(self, on: bool) -> None:
+        """Have the terminal report clicks and the wheel, or leave them to it."""
+        if isinstance(self._driver, TerminalDriver):
+            self._driver.listen_to_mouse(on)
+
+    def ring(self, sequence: str) -> None:
+        """Write what makes the terminal ring, or tell the desktop."""
+        if self._driver:
+            self._driver.write(sequence)
+
+    def presses(self) -> int:
+        """How often the key that is handled was pressed before it could be shown: a move counts them as one."""
+        times = max(1, self.waiting)
+        if times > 1:
+            self.waiting = 0
+        return times
+
+    def report(self, error: Exception, where: str) -> str:
+        """Keep what went wrong for a report; the line to show for it. Without a guard it is raised."""
+        if self._guard is None:
+            raise error
+        return self._guard.crashes.report(error, where)
+
     def tell(self, line: str) -> None:
         """Shows that something failed while the rest goes on."""
         self.notify(line, title="internal error", severity="error", timeout=10, markup=False)

@@ -8,17 +8,18 @@ from textual import events
 from textual.strip import Strip
 from textual.timer import Timer
 
-from gputop.ui.keys.declared import KEYS, Key
+from gputop.ui.commands.command import Command
+from gputop.ui.keys.hints import Names
 from gputop.ui.theme import Look, Token
 from gputop.ui.widgets import drawing
-from gputop.ui.widgets.drawing import Line
+from gputop.ui.widgets.drawing import Line, Run
 from gputop.ui.widgets.strip_pane import Lines
 
 SAY_S = 4.0
-Spot = tuple[int, int, Key]  # from cell, to cell, what a click there does
+Spot = tuple[int, int, Command]  # from cell, to cell, what a click there does
 
 
-def chosen(keys: Sequence[Key], width: int) -> list[Key]:
+def chosen(keys: Sequence[Command], width: int) -> list[Command]:
     """The keys that fit a line, the least important left out first, in the order they were declared."""
     shown = [key for key in keys if key.keep and key.keys]
     while shown and _width(shown) > width:
@@ -26,7 +27,7 @@ def chosen(keys: Sequence[Key], width: int) -> list[Key]:
     return shown
 
 
-def bar(keys: Sequence[Key], width: int, look: Look) -> tuple[Strip, list[Spot]]:
+def bar(keys: Sequence[Command], width: int, look: Look) -> tuple[Strip, list[Spot]]:
     """The line, and where on it which key is."""
     line, spots = Line(look, "raised").add(" "), []
     for key in chosen(keys, width):
@@ -37,14 +38,20 @@ def bar(keys: Sequence[Key], width: int, look: Look) -> tuple[Strip, list[Spot]]
     return line.strip(width), spots
 
 
-def _width(keys: Sequence[Key]) -> int:
+def pressed(names: Names, id: str, what: str) -> list[Run]:
+    """A key and what it does; nothing where it has no key."""
+    name = names.get(id)
+    return [Run(name, "busy", True), Run(f" {what}", "dim")] if name else []
+
+
+def _width(keys: Sequence[Command]) -> int:
     return sum(len(key.names[0]) + len(key.title) + 3 for key in keys)
 
 
 class KeyBar(Lines):
     """The key bar."""
 
-    def __init__(self, look: Look, keys: Sequence[Key] = KEYS) -> None:
+    def __init__(self, look: Look, keys: Sequence[Command]) -> None:
         super().__init__(id="keys")
         self.look = look
         self._spots: list[Spot] = []
@@ -59,7 +66,7 @@ class KeyBar(Lines):
         self.look = look
         self.redraw()
 
-    def offer(self, keys: Sequence[Key]) -> None:
+    def offer(self, keys: Sequence[Command]) -> None:
         """Show these keys, those that do something on this screen."""
         if keys != self._keys:
             self._keys = keys
@@ -89,7 +96,8 @@ class KeyBar(Lines):
         """Draw the line anew."""
         width, look = self.size.width, self.look
         if self._said:
-            text = drawing.cut(self._said, max(0, width - 2), look.glyphs.more)
+            said = self._said.replace(" · ", f" {look.glyphs.dot} ")
+            text = drawing.cut(said, max(0, width - 2), look.glyphs.more)
             strip, self._spots = Line(look, "raised").add(" ").add(text, self._token).strip(width), []
         elif self._lent:
             strip, self._spots = self._lent.strip(width), []

@@ -1,0 +1,1 @@
+"""What a person can do, by feature: `table` lists all of it."""

@@ -1,0 +1,74 @@
+"""Keys of the advice: all of it, its page of experiments, muting a finding."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gputop.ui.commands.command import Command
+from gputop.ui.keys.hints import hint
+
+if TYPE_CHECKING:
+    from gputop.ui.advice.pages import Page
+    from gputop.ui.main.screen import MainScreen
+
+
+def toggle_advice(main: MainScreen) -> None:
+    """Give the advice the whole screen, and the keys; again, all panes are back as they were."""
+    from gputop.ui.advice.pages import PAGES  # late: it draws
+
+    if not _collapse(main):
+        _expand(main, PAGES[0])
+
+
+def toggle_experiments(main: MainScreen) -> None:
+    """The same, with the page of the experiments."""
+    from gputop.ui.advice.pages import EXPERIMENTS  # late: it draws
+
+    if main.advice_view.page is not EXPERIMENTS or not _collapse(main):
+        _expand(main, EXPERIMENTS)
+
+
+def _collapse(main: MainScreen) -> bool:
+    """All panes as they were before the advice had the screen for itself; whether it had."""
+    if main.alone != "advice":
+        return False
+    main.unzoom()
+    main.leave_advice()
+    return True
+
+
+def _expand(main: MainScreen, page: Page) -> None:
+    main.hidden -= {"advice"}
+    main.advice_view.open(page)
+    main.alone = "advice"
+    main.place()
+    main.set_focus(main.advice)
+    main.refocused()
+    main.find_measured()
+
+
+def mute(main: MainScreen) -> None:
+    """Show the chosen finding no more until it changes."""
+    muted = main.sheet.mute()
+    if muted is not None:
+        main.place()
+        main.refocused()
+        lists = hint(main.names, "; {} lists it", "advice") if main.alone is None else ""
+        main.session.say(f"muted until it changes{lists}" if muted else "told again")
+
+
+def _nothing_to_mute(main: MainScreen) -> str:
+    if main.advised and main.sheet.chosen:
+        return ""
+    first = hint(main.names, "{} chooses a finding first", "advice") or "choose a finding first"
+    return first if main.sheet.listed else "there is no finding"
+
+
+COMMANDS = (
+    Command("advice", ("a",), "Advice", "all of the advice, and back", "LOOK", toggle_advice, keep=88,
+            also="findings diagnosis why problems bottleneck slow"),
+    Command("experiments", ("E",), "Experiments", "the experiments side by side, and back", "LOOK", toggle_experiments,
+            joins=True, also="jobs compare runs contention threads"),
+    Command("advice-mute", ("x",), "Mute", "mute the finding until it changes", "LOOK", mute, _nothing_to_mute,
+            keep=86, joins=True),
+)  # fmt: skip

@@ -1,0 +1,63 @@
+"""The palette: everything that can be done on a screen, by name; column presets, scenes of the demo, themes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from gputop.config import BY_KEY
+from gputop.source import Staged
+from gputop.ui.commands import settings
+from gputop.ui.commands.command import EVERY, Command
+from gputop.ui.table.columns import PRESETS
+
+if TYPE_CHECKING:
+    from gputop.ui.dialogs.palette import PaletteEntry
+    from gputop.ui.screen import CommandScreen
+
+_THEMES = {"auto": "dark, or the terminal's own 16 colours", "terminal": "the terminal's own 16 colours"}
+
+
+def open_palette(screen: CommandScreen) -> None:
+    """Choose what to do."""
+    from gputop.ui.dialogs.palette import Palette, do  # late
+
+    screen.app.push_screen(Palette(screen.look, partial(entries, screen)), do)
+
+
+def entries(screen: CommandScreen) -> Iterator[PaletteEntry]:
+    """What can be done on this screen, or why not now; on the main screen columns and scenes, too."""
+    from gputop.ui.dialogs.palette import PaletteEntry, of_commands  # late
+
+    yield from of_commands(screen)
+    if screen.PLACE == "main":
+        yield PaletteEntry(
+            "columns", "choose and order the columns", partial(settings.choose_columns, screen),
+            also="show hide move fields",
+        )  # fmt: skip
+        for preset, title in PRESETS.items():
+            show = partial(settings.show_preset, screen, preset)  # type: ignore[arg-type]  # it is the main screen
+            yield PaletteEntry(f"columns-{preset}", f"columns: {title}", show)
+        source = screen.session.source
+        if isinstance(source, Staged):
+            for name, about in source.scenes.items():
+                yield PaletteEntry(f"demo-{name}", f"demo: {about}", partial(source.stage, name))
+    yield from _themes(screen)
+
+
+def _themes(screen: CommandScreen) -> Iterator[PaletteEntry]:
+    from gputop.ui.dialogs.palette import PaletteEntry  # late
+    from gputop.ui.settings_editor import SettingsEditor
+
+    setting, no_colour = BY_KEY["theme"], "NO_COLOR is set" if os.environ.get("NO_COLOR") else ""
+    editor = SettingsEditor(screen.session)
+    for theme in setting.choices:
+        change = partial(editor.change, setting, theme, screen.session.say)
+        yield PaletteEntry(f"theme-{theme}", f"colours: {_THEMES.get(theme, theme)}", change, unavailable=no_colour)
+
+
+COMMANDS = (
+    Command("palette", ("ctrl+p",), "All", "everything, by name; themes", "LOOK", open_palette, keep=30, on=EVERY),
+)

@@ -1,0 +1,86 @@
+"""A screen with a line for what looks into processes, and one for a recording that is played."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from textual import on
+
+from gputop.ui.commands.command import Command
+from gputop.ui.panes.header import Status
+from gputop.ui.profiling.background_jobs import BackgroundJobs
+from gputop.ui.profiling.status_line import JobLine
+from gputop.ui.replay.bar import ReplayBar
+from gputop.ui.replay.player import stands
+from gputop.ui.screen import CommandScreen
+from gputop.ui.session import Session
+from gputop.ui.targets import Target
+from gputop.ui.theme import Look
+
+if TYPE_CHECKING:
+    from gputop.ui.profiling.tools import ToolId
+
+
+class JobScreen(CommandScreen, inherit_bindings=False):
+    """The main screen, and that of one process."""
+
+    def __init__(self, session: Session, jobs: BackgroundJobs) -> None:
+        super().__init__(session)
+        self.jobs = jobs
+        self.job_line = JobLine(jobs, session.look, self.key_that_stops)
+        player, label = session.player, session.source.label
+        self.replay = ReplayBar(player, label, self.commands, session.look) if player else None
+
+    def key_that_stops(self) -> str:
+        """The key that now asks whether to end what is under way; empty where there is none."""
+        return ""
+
+    async def press(self, command: Command) -> None:
+        """Run a command, unless the key was for the news of what has ended."""
+        if not self.jobs.press(command.id):
+            await super().press(command)
+
+    def progressed(self) -> None:
+        """Draw the line of what is under way again."""
+        raise NotImplementedError
+
+    def set_theme(self, look: Look) -> None:
+        """Draw everything with other colours or glyphs."""
+        self.job_line.restyle(look)
+        if self.replay:
+            self.replay.restyle(look)
+        super().set_theme(look)
+
+    @property
+    def replay_is_shown(self) -> bool:
+        """Whether there is a line for the recording."""
+        raise NotImplementedError
+
+    def status(self) -> Status:
+        """What the header says of the monitor; that time stands only where no bar of the recording says so."""
+        status, player = self.session.status(), self.session.player
+        return replace(status, stands=stands(player)) if player and not self.replay_is_shown else status
+
+    def about_finding(self) -> bool:
+        """Whether keys that look into a process are about that of the chosen finding."""
+        return False
+
+    def target_to_profile(self, tool: ToolId) -> Target | None:  # noqa: ARG002
+        """The process to look into; of a whole job its scope says so."""
+        return self.target()
+
+    def moved_in_time(self) -> None:
+        """Another moment of a recording is to be seen: a held picture is let go."""
+        if self.session.frozen:
+            self.session.freeze()
+        self.redraw()
+
+    @on(ReplayBar.Sought)
+    def sought(self, message: ReplayBar.Sought) -> None:
+        """A moment of the recording was clicked."""
+        if self.session.player:
+            self.session.player.seek(message.position_s)
+            self.moved_in_time()
+        if message.said:
+            self.session.say(message.said)

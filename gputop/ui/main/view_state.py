@@ -1,0 +1,113 @@
+"""How the main screen is looked at: what is typed, the chosen GPU, the open page of the advice."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from gputop.diagnose import Finding
+from gputop.model import Gpu, Identity
+from gputop.monitor import Update
+from gputop.safe.files import Refused
+from gputop.ui.advice.alarm import Alarm
+from gputop.ui.advice.finding_list import Sheet
+from gputop.ui.advice.pages import PAGES, Page
+from gputop.ui.advice.resolved import Clearing
+from gputop.ui.advice.states import States, states
+from gputop.ui.gpus.pane import Density, Grid, grid
+from gputop.ui.panes.layout import Panes
+from gputop.ui.then import Then
+from gputop.units import ago
+
+_DENSITIES = ("auto", "card", "row", "cell")
+_CHOICES: tuple[Density | None, ...] = (None, "card", "row", "cell")
+
+
+@dataclass(slots=True)
+class Search:
+    """What is typed to find or filter processes; `asking` is which of them, while it is typed."""
+
+    asking: Literal["find", "filter"] | None = None
+    words: str = ""  # the last that were looked for
+    wrong: bool = False  # the filter cannot be understood
+
+
+@dataclass(slots=True)
+class GpuChoice:
+    """Which GPU is chosen and in sight, and how large each is drawn; None: as it fits best."""
+
+    density: Density | None
+    uuid: str = ""  # of the one that was chosen last
+    first: int = 0  # the first in sight
+
+    def set_density(self, name: str) -> None:
+        """Take it from the settings."""
+        self.density = _CHOICES[_DENSITIES.index(name)]
+
+    def next_density(self) -> None:
+        """Another size."""
+        place = _CHOICES.index(self.density) + 1
+        self.density, self.first = _CHOICES[place % len(_CHOICES)], 0
+
+    def of(self, cards: Sequence[Gpu]) -> Gpu | None:
+        """The one that was chosen last, the first where that is gone."""
+        return next((gpu for gpu in cards if gpu.uuid == self.uuid), cards[0] if cards else None)
+
+    def grid(self, panes: Panes | None, count: int) -> Grid | None:
+        """Where each stands; None while none is shown."""
+        return grid(panes.density, *panes.gpus[2:], count, self.first) if panes and panes.gpus and count else None
+
+
+@dataclass(slots=True)
+class AdviceView:
+    """What is known of findings, and which page of the advice is open from which line on."""
+
+    sheet: Sheet = field(default_factory=Sheet)
+    clearing: Clearing = field(default_factory=Clearing)
+    alarm: Alarm = field(default_factory=Alarm)
+    states: States = field(default_factory=States)
+    page: Page = PAGES[0]
+    first: int = 0  # the topmost line of it
+    measured: Mapping[str, str] = field(default_factory=dict)  # by the command that verifies a finding
+    _label: str | None = None
+
+    def feed(self, update: Update, past: Then, label: str) -> Finding | None:
+        """Take in an update of the source that is called so; the finding worth ringing for, mostly none."""
+        if self._label not in (None, label):  # another server: nothing of it is news, or over
+            self.clearing, self.alarm = Clearing(), Alarm()
+        self._label = label
+        self.sheet.feed(update)
+        self.clearing.feed(update, past, self.sheet.muted)
+        self.states = states(update.findings, update.frame, update.jobs)
+        return self.alarm.news(self.sheet, update.frame)
+
+    def open(self, page: Page) -> None:
+        """Open a page at its first line."""
+        self.page, self.first = page, 0
+
+    def turn(self, step: int) -> None:
+        """Open the page beside."""
+        self.open(PAGES[(PAGES.index(self.page) + step) % len(PAGES)])
+
+
+def measured_by(command: str, process: Identity) -> str:
+    """What the command that verifies a finding has measured last for a process, and when; empty where it has not.
+
+    Asks the disk.
+    """
+    from gputop.lab import results  # late
+
+    try:
+        found = results.of(process, command, time.time())
+    except Refused:  # nothing is kept at all
+        return ""
+    return f"measured {ago(found.age_s)} ago: {found.text}" if found else ""
+
+
+def measured_process(command: str, update: Update) -> Identity | None:
+    """The process that such a command is about: its last argument is the pid."""
+    pid = shlex.split(command)[-1]
+    return next((one.identity for one in update.frame.processes if str(one.pid) == pid), None)
