@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ _MARKS = bytes.maketrans(b"", b""), b"\0\xef\xbb\xbf\xfe\xff"  # zeros of UTF-16
 _SEE = "see `gputop docs configuration`"
 
 Read = Callable[[str], "bytes | None"]  # None: there is no such file; an exception says in one line why it is refused
+Choices = Callable[[], tuple[str, ...]]  # the words that a setting may be
 Keys = tuple[tuple[str, tuple[str, ...]], ...]  # other keys, by the id of what they do
 Thresholds = Mapping[str, Mapping[str, float]]  # the numbers of the rules
 Adopt = Callable[[object], "tuple[Thresholds | None, list[str]]"]  # of the file of this name; what of it is not used
@@ -27,19 +29,22 @@ Adopt = Callable[[object], "tuple[Thresholds | None, list[str]]"]  # of the file
 Remap = Callable[[object], "tuple[Mapping[str, tuple[str, ...]], list[str], list[str]]"]
 
 
-# of the table of processes, by the ids that they are declared with
-_COLUMNS = (
-    "pid user gpu gpu-busy vram cpu step slowest data-wait optimizer samples threads rss pss shm swap faults wait "
-    "asked forced last-cpu affinity numa nice read write rchar syscr mean-read io state wchan files time"
-)
 FIRST, LAST = "pid", "command"  # columns that are always there, and where
 
 
+def _columns() -> tuple[str, ...]:
+    """Of the table of processes, by their ids; the last one cannot be chosen."""
+    from gputop.ui.table.columns import SORTABLE  # late: few commands look at the table
+
+    return tuple(column.id for column in SORTABLE)
+
+
 def _setting(
-    default: Any, help: str, *, key: str = "", choices: str = "", low: float = 0, high: float = 0, later: bool = False,
-    several: bool = False,
+    default: Any, help: str, *, key: str = "", choices: str | Choices = "", low: float = 0, high: float = 0,
+    later: bool = False, several: bool = False,
 ) -> Any:  # fmt: skip
-    more = {"choices": tuple(choices.split()), "low": low, "high": high, "later": later, "several": several}
+    choose: Choices = partial(tuple, choices.split()) if isinstance(choices, str) else choices
+    more = {"choose": choose, "low": low, "high": high, "later": later, "several": several}
     return field(default=default, metadata={"key": key, "help": help, **more})
 
 
@@ -74,10 +79,10 @@ class Settings:
     )
     density: str = _setting("auto", "how much room each GPU gets; auto fits them all", choices="auto card row cell")
     columns: tuple[str, ...] = _setting(
-        (), "the columns of the main view, from the left; PID is always first, COMMAND last", choices=_COLUMNS,
+        (), "the columns of the main view, from the left; PID is always first, COMMAND last", choices=_columns,
         several=True,
     )  # fmt: skip
-    sort: str = _setting("cpu", "the column by which processes are ordered", choices=_COLUMNS)
+    sort: str = _setting("cpu", "the column by which processes are ordered", choices=_columns)
     reverse: bool = _setting(False, "order them the other way round")
     tree: bool = _setting(True, "show jobs as a tree; else a flat list")
     follow: bool = _setting(True, "keep the cursor on its process when rows change places")
@@ -101,11 +106,16 @@ class Setting:
     default: Any
     key: str  # in the file
     help: str
-    choices: tuple[str, ...]
+    choose: Choices
     low: float
     high: float
     later: bool  # a change means something at the next start only
     several: bool  # some of the choices, in an order; none of them: auto
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The words that it may be; none: it is no word."""
+        return self.choose()
 
     @property
     def variable(self) -> str:

@@ -1,125 +1,114 @@
-"""The numbers of one line of the table: of one process, or of many together."""
+"""The numbers of one line of the table, of one process or of many together: each is worked out when it is asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from gputop.frozen_dataclass import frozen_dataclass
-from gputop.model import Frame, GpuShare, Node, Process, Role
+from gputop.model import Frame, GpuShare, Process, Role
 from gputop.optional_sums import added, mean
 
 Plain = TypeVar("Plain", int, str)
-_ADD = (
-    "cpu_percent", "threads", "rss_bytes", "read_bytes_per_s", "write_bytes_per_s", "read_chars_per_s",
-    "read_calls_per_s", "open_files", "pss_bytes", "shared_bytes", "swap_bytes", "major_faults_per_s",
-    "voluntary_switches_per_s", "involuntary_switches_per_s",
-)  # fmt: skip
-_MEAN = ("step_s", "data_wait_percent", "optimizer_percent")  # of ranks, which step together
-_MOST = ("step_p90_s", "step_longest_s")
-_SAME = ("waiting_in", "last_cpu", "affinity", "nice")
-_STEPS = (*_MEAN, *_MOST, "samples_per_s")
-_PLAIN = (*_ADD, *_SAME, *_STEPS, "age_s", "mean_read_bytes", "state")
-_added, _alike = attrgetter(*_ADD), attrgetter(*_SAME)  # all at once: each job's line adds them up at every tick
+Found = TypeVar("Found")
 _URGENT = "DZtTRXSI"  # blocked, dead and not reaped, stopped, running, ... asleep
 
 
-@frozen_dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class Figures:
-    """What the columns show. None is unknown; without `gpus` the GPU figures do not apply."""
+    """What the columns show of some processes. None is unknown; without `gpus` the GPU figures do not apply.
 
-    count: int = 1  # processes; of many, what does not add up and is not the same in all of them is None
-    pid: int | None = None
+    A metric of one process is what was read of it; of many it is their sum or mean, the highest, or what all have.
+    """
+
+    processes: Sequence[Process]
+    frame: Frame
     user: str | None = None
-    gpus: tuple[str, ...] = ()  # indexes
-    gpu_percent: float | None = None
-    vram_bytes: int | None = None
-    cpu_percent: float | None = None
-    threads: int | None = None
-    rss_bytes: int | None = None
-    wait_percent: float | None = None
-    read_bytes_per_s: float | None = None
-    write_bytes_per_s: float | None = None
-    io_percent: float | None = None
-    age_s: float | None = None
-    read_chars_per_s: float | None = None
-    read_calls_per_s: float | None = None
-    mean_read_bytes: float | None = None
-    state: str | None = None
-    waiting_in: str | None = None
-    open_files: int | None = None
-    pss_bytes: int | None = None
-    shared_bytes: int | None = None
-    swap_bytes: int | None = None
-    major_faults_per_s: float | None = None
-    voluntary_switches_per_s: float | None = None
-    involuntary_switches_per_s: float | None = None
-    last_cpu: int | None = None
-    affinity: str | None = None
-    nodes: tuple[Node, ...] = ()  # of the host
-    nice: int | None = None
-    step_s: float | None = None
-    step_p90_s: float | None = None
-    step_longest_s: float | None = None
-    data_wait_percent: float | None = None
-    optimizer_percent: float | None = None
-    samples_per_s: float | None = None
+    pid: int | None = None  # of a line that stands for one process
+    _known: dict[object, Any] = field(default_factory=dict, repr=False, compare=False)  # thousands are added up once
+
+    @property
+    def count(self) -> int:
+        """How many processes they are of."""
+        return len(self.processes)
+
+    def total(self, metric: str) -> float | None:
+        """The sum of what is known, rounded; None where nothing is."""
+        return self._metric(metric, add)
+
+    def mean(self, metric: str) -> float | None:
+        """The mean of what is known; None where nothing is."""
+        return self._metric(metric, mean)
+
+    def most(self, metric: str) -> float | None:
+        """The highest; None where nothing is known."""
+        return self._metric(metric, _highest)
+
+    def same(self, metric: str) -> Any:
+        """What all have; None where they differ, or where it is unknown of one."""
+        return self._metric(metric, same)
+
+    def _metric(self, metric: str, together: Callable[[list[Any]], Found]) -> Found:
+        if self.count == 1:
+            read: Found = getattr(self.processes[0], metric)
+            return read
+        ask = attrgetter(metric)
+        return self._once((together, metric), lambda: together([*map(ask, self.processes)]))
+
+    def _once(self, asked: object, work_out: Callable[[], Found]) -> Found:
+        if asked not in self._known:
+            self._known[asked] = work_out()
+        found: Found = self._known[asked]
+        return found
+
+    def _shares(self) -> list[GpuShare]:
+        return [share for process in self.processes for share in process.gpus]
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """The indexes of their GPUs."""
+        return self._once("gpus", lambda: _indexes(self._shares(), self.frame))
+
+    @property
+    def gpu_percent(self) -> float | None:
+        """How busy they keep these, mean."""
+        return self._once("gpu_percent", lambda: mean(share.busy_percent for share in self._shares()))
+
+    @property
+    def vram_bytes(self) -> int | None:
+        """What they hold of these."""
+        return self._once("vram_bytes", lambda: add(share.vram_bytes for share in self._shares()))
+
+    @property
+    def wait_percent(self) -> float | None:
+        """Time their threads waited for a CPU, of waiting and running."""
+        if self.count == 1:
+            return self.processes[0].run_wait_percent
+        return self._once("wait_percent", lambda: waited(self.processes))
+
+    @property
+    def io_percent(self) -> float | None:
+        """Time blocked on storage: the highest of the means by role."""
+        return self._once("io_percent", lambda: _worst_io(self.processes))
+
+    @property
+    def mean_read_bytes(self) -> float | None:
+        """Bytes a read call."""
+        if self.count == 1:
+            return self.processes[0].mean_read_bytes
+        chars, calls = self.total("read_chars_per_s"), self.total("read_calls_per_s")
+        return chars / calls if calls and chars is not None else None
+
+    @property
+    def state(self) -> str | None:
+        """The most urgent that one of them is in."""
+        return min((process.state for process in self.processes if process.state), key=_urgency, default=None)
 
 
 def one(process: Process, frame: Frame) -> Figures:
     """The figures of one process."""
-    shares = process.gpus
-    plain: dict[str, Any] = {name: getattr(process, name) for name in _PLAIN}
-    return Figures(
-        pid=process.pid,
-        user=process.user,
-        gpus=_indexes(shares, frame) if shares else (),
-        gpu_percent=mean(share.busy_percent for share in shares) if shares else None,
-        vram_bytes=add(share.vram_bytes for share in shares) if shares else None,
-        wait_percent=process.run_wait_percent,
-        io_percent=io_percent(process),
-        nodes=frame.host.nodes,
-        **plain,
-    )
-
-
-def together(processes: Sequence[Process], frame: Frame, user: str | None) -> Figures:
-    """Sums over processes; percentages that do not add up are means, what is unknown is left out of both."""
-    shares = tuple(share for process in processes for share in process.gpus)
-    sums: dict[str, Any] = dict(zip(_ADD, map(add, zip(*map(_added, processes), strict=True)), strict=False))
-    alike: dict[str, Any] = dict(zip(_SAME, map(same, zip(*map(_alike, processes), strict=True)), strict=False))
-    chars, calls = sums.get("read_chars_per_s"), sums.get("read_calls_per_s")
-    return Figures(
-        count=len(processes),
-        user=user,
-        gpus=_indexes(shares, frame),
-        gpu_percent=mean(share.busy_percent for share in shares),
-        vram_bytes=add(share.vram_bytes for share in shares),
-        wait_percent=waited(processes),
-        io_percent=_worst_io(processes),
-        age_s=max((process.age_s for process in processes if process.age_s is not None), default=None),
-        mean_read_bytes=chars / calls if calls and chars is not None else None,
-        state=min((process.state for process in processes if process.state), key=_urgency, default=None),
-        nodes=frame.host.nodes,
-        **sums,
-        **alike,
-        **_stepping(processes),
-    )
-
-
-def _stepping(processes: Sequence[Process]) -> dict[str, Any]:
-    """What their step meters say: the mean of ranks, the slowest step of any of them, all samples."""
-    metered = [one for one in processes if one.step_s is not None]
-    if not metered:
-        return {}
-    means = {name: mean(getattr(one, name) for one in metered) for name in _MEAN}
-    known = {name: [value for one in metered if (value := getattr(one, name)) is not None] for name in _MOST}
-    return {
-        **means,
-        **{name: max(values, default=None) for name, values in known.items()},
-        "samples_per_s": added(one.samples_per_s for one in metered),
-    }
+    return Figures((process,), frame, process.user, process.pid)
 
 
 def io_percent(process: Process) -> float | None:
@@ -152,6 +141,10 @@ def add(values: Iterable[float | None]) -> int | None:
     """The sum of what is known, rounded; None when nothing is."""
     total = added(values)
     return None if total is None else round(total)
+
+
+def _highest(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
 
 
 def same(values: Iterable[Plain | None]) -> Plain | None:

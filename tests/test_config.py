@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from gputop import config, thresholds
 from gputop.config import BY_KEY, SETTINGS, Settings, load
 from gputop.safe.files import read_settings
-from gputop.ui.table.columns import SORTABLE
+from gputop.ui.table.columns import COLUMNS, SORTABLE
 
 
 def read(text: str) -> config.Read:
@@ -211,6 +211,7 @@ def test_f12_any_environment(environ: dict[str, str]) -> None:
 
 def test_every_sortable_column_can_be_chosen() -> None:
     assert set(BY_KEY["sort"].choices) == {column.id for column in SORTABLE}
+    assert (COLUMNS[0].id, COLUMNS[-1].id) == (config.FIRST, config.LAST)
 
 
 def test_f12_the_program_starts_with_a_bad_file_and_says_so_once(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 import time
 import unicodedata
@@ -15,10 +14,12 @@ from gputop.fit import fit
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Gpu, Host, Identity, Job, Process, Role
 from gputop.monitor import Update
-from gputop.process_totals import Figures, one, together
+from gputop.process_totals import Figures, one
 from gputop.safe.text import to_ascii
+from gputop.ui.table.columns import of
 
 _GAP = "  "
+_ALWAYS = 80  # a column that is kept so dearly is there whatever the room
 
 
 @frozen_dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Column:
 
     title: str
     right: bool = True
-    keep: float = math.inf
+    keep: int = _ALWAYS
 
 
 def cells(text: str) -> int:
@@ -61,7 +62,7 @@ def layout(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int,
     def size(i: int) -> int:
         return min(last, sizes[i]) if i == said[-1] else sizes[i] + len(_GAP)
 
-    chosen = fit(said, width, size, keep=lambda i: columns[i].keep)
+    chosen = fit(said, width, size, keep=lambda i: columns[i].keep, always=_ALWAYS)
     room = max(1, width - sum(sizes[i] + len(_GAP) for i in chosen[:-1]))
     return [_line(columns, chosen, sizes, row, room) for row in ([column.title for column in columns], *rows)]
 
@@ -93,21 +94,10 @@ _GPUS = (
     Column("SLOWED BY", right=False),
     Column("NAME", right=False, keep=3),
 )
+_SHOWN = of("main")
 _PROCESSES = (
     Column("JOB, PID", right=False),
-    Column("USER", right=False),
-    Column("GPU"),
-    Column("GPU%"),
-    Column("VRAM"),
-    Column("CPU%"),
-    Column("THR", keep=4),
-    Column("RSS", keep=5),
-    Column("WAIT%", keep=6),
-    Column("READ/s", keep=7),
-    Column("WRITE/s", keep=2),
-    Column("IO%", keep=3),
-    Column("TIME", keep=1),
-    Column("COMMAND", right=False),
+    *(Column(each.title, each.align == "right", each.text_keep or each.keep) for each in _SHOWN[1:]),
 )
 
 
@@ -204,12 +194,12 @@ def _job(frame: Frame, job: Job) -> list[list[str]]:
     loaders = [process for process in members if process.role is Role.LOADER]
     children = len(members) - len(ranks) if any(one.sampled for one in members) else 0
     made_of = labels.job(job, ranks, len(loaders), len(members) - len(ranks) - len(loaders), sampled=children)
-    rows = [_row(job.name, together(members, frame, job.user), made_of)]
+    rows = [_row(job.name, Figures(members, frame, job.user), made_of)]
     for rank in ranks:
         rows.append(_row(f"  {rank.pid}", one(rank, frame), labels.command(rank)))
         if own := [loader for loader in loaders if _belongs(loader, rank, ranks)]:
             title = f"    {labels.amount(len(own), 'loader')}"
-            rows.append(_row(title, together(own, frame, job.user), own[0].name))
+            rows.append(_row(title, Figures(own, frame, job.user), own[0].name))
     return rows
 
 
@@ -229,20 +219,4 @@ def _belongs(loader: Process, rank: Process, ranks: Sequence[Process]) -> bool:
 
 
 def _row(title: str, figures: Figures, command: str) -> list[str]:
-    on_gpu = bool(figures.gpus)
-    return [
-        title,
-        figures.user or units.UNKNOWN,
-        labels.numbers(figures.gpus),
-        units.percent(figures.gpu_percent) if on_gpu else "",
-        units.size(figures.vram_bytes) if on_gpu else "",
-        units.percent(figures.cpu_percent),
-        units.count(figures.threads),
-        units.size(figures.rss_bytes),
-        units.percent(figures.wait_percent),
-        units.rate(figures.read_bytes_per_s),
-        units.rate(figures.write_bytes_per_s),
-        units.percent(figures.io_percent),
-        units.clock(figures.age_s),
-        command,
-    ]
+    return [title, *(column.text(figures, whole=True) for column in _SHOWN[1:-1]), command]

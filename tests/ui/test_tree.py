@@ -57,7 +57,7 @@ def test_loaders_beyond_three_fold_into_one_line_until_it_is_unfolded() -> None:
         "+one", "`-+200", "  |-201", "  |-202", "  `--+6 more"
     ]  # fmt: skip
     more = find(tree.build(shown, View(folds=folds)), "+6 more")
-    assert (more.text, more.figures.cpu_percent) == ("loader pt_data_worker 2-7", 300)
+    assert (more.text, more.figures.total("cpu_percent")) == ("loader pt_data_worker 2-7", 300)
     rows = tree.build(shown, View(folds={**folds, more.key: True}))
     assert shape(rows)[2:] == ["  |-201", "  |-202", "  |-203", "  |-204", "  |-205", "  |-206", "  |-207", "  `-208"]
     assert [row.text for row in rows[2:4]] == ["loader pt_data_worker 0", "loader pt_data_worker 1"]
@@ -79,10 +79,10 @@ def test_a_job_line_sums_its_processes_and_averages_what_does_not_add_up() -> No
     job = find(tree.build(frame(LLAMA), View()), "llama")
     assert job.text == "torchrun · 4 ranks · 32 loaders"
     figures = job.figures
-    assert figures.cpu_percent == 4 * 100 + 32 * 50
-    assert figures.threads == 1 + 4 * 63 + 32 * 3
+    assert figures.total("cpu_percent") == 4 * 100 + 32 * 50
+    assert figures.total("threads") == 1 + 4 * 63 + 32 * 3
     assert figures.vram_bytes == 4 * 66 * GIB
-    assert figures.read_bytes_per_s == round(32 * 58 * MIB)
+    assert figures.total("read_bytes_per_s") == round(32 * 58 * MIB)
     assert figures.gpus == ("0", "1", "2", "3")
     assert figures.gpu_percent == pytest.approx(51.5)
     assert figures.io_percent == pytest.approx(40), "loaders that wait are not diluted by ranks that do not"
@@ -107,7 +107,7 @@ def test_a_job_of_which_some_are_looked_for_says_how_many_of_its_ranks(ranks: in
 def test_a_folded_rank_speaks_for_its_loaders_and_an_open_one_for_itself() -> None:
     shown = frame(LLAMA)
     shut, opened = (find(tree.build(shown, View(folds=f)), "41100") for f in ({}, {key(41100): True}))
-    assert (shut.figures.cpu_percent, opened.figures.cpu_percent) == (500, 100)
+    assert (shut.figures.total("cpu_percent"), opened.figures.total("cpu_percent")) == (500, 100)
     assert (shut.figures.pid, shut.figures.gpus, shut.figures.gpu_percent) == (41100, ("0",), 50)
     assert shut.text == "rank0 python train.py (+8 loaders) --config llama.yaml"
     assert opened.text == "rank0 python train.py --config llama.yaml"
@@ -117,9 +117,9 @@ def test_unknown_figures_are_left_out_of_sums_and_alone_stay_unknown() -> None:
     job, members = training("one", 100, ranks=1, loaders=2)
     members[2] = replace(members[2], read_bytes_per_s=None, cpu_percent=None)
     rows = tree.build(frame((job, members)), View())
-    assert rows[0].figures.read_bytes_per_s == round(58 * MIB)
+    assert rows[0].figures.total("read_bytes_per_s") == round(58 * MIB)
     hidden = [replace(member, read_bytes_per_s=None) for member in members]
-    assert tree.build(frame((job, hidden)), View())[0].figures.read_bytes_per_s is None
+    assert tree.build(frame((job, hidden)), View())[0].figures.total("read_bytes_per_s") is None
 
 
 def test_a_process_whose_gpu_use_is_unknown_is_not_drawn_as_one_that_rests() -> None:
@@ -161,7 +161,7 @@ def test_other_children_of_a_job_are_shown_when_they_do_something() -> None:
     loud = process(301, 200, job="one", command=("rsync",), cpu_percent=150.0)
     rows = tree.build(frame((job, [*members, quiet, loud])), View(level=2))
     assert [row.text for row in rows[2:]] == ["rsync"]
-    assert rows[0].figures.cpu_percent == 250, "a hidden child still counts in the sum"
+    assert rows[0].figures.total("cpu_percent") == 250, "a hidden child still counts in the sum"
 
 
 def test_a_loader_below_a_shell_of_its_rank_belongs_to_the_rank() -> None:
@@ -302,4 +302,4 @@ def test_a_job_of_one_rank_with_sampled_children_says_so_and_adds_them_up_once()
     assert top.texts[0].endswith("80 children, sampled")
     assert top.same is top.children[0]
     assert replace(top, same=None, _sums=None).sums == top.sums
-    assert top.sums.cpu_percent == 130.0
+    assert top.sums.total("cpu_percent") == 130.0

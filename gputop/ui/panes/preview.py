@@ -91,34 +91,35 @@ def _per_s(value: float | None) -> str:
 def _work(row: Row, figures: Figures) -> Sequence[Fact]:
     busy = row.process.busy_threads if row.process else None
     return (
-        ("state", f"{figures.state or units.UNKNOWN} {figures.waiting_in or ''}".rstrip()),
-        ("threads", units.count(figures.threads) + (f", {busy} busy" if busy is not None else "")),
+        ("state", f"{figures.state or units.UNKNOWN} {figures.same('waiting_in') or ''}".rstrip()),
+        ("threads", units.count(figures.total("threads")) + (f", {busy} busy" if busy is not None else "")),
         ("waits for a CPU", _percent(figures.wait_percent)),
         ("blocked on storage", _percent(figures.io_percent)),
-        ("switches asked", _per_s(figures.voluntary_switches_per_s)),
-        ("forced", _per_s(figures.involuntary_switches_per_s)),
-        ("CPUs allowed", figures.affinity or units.UNKNOWN),
-        ("age", units.ago(figures.age_s)),
+        ("switches asked", _per_s(figures.total("voluntary_switches_per_s"))),
+        ("forced", _per_s(figures.total("involuntary_switches_per_s"))),
+        ("CPUs allowed", figures.same("affinity") or units.UNKNOWN),
+        ("age", units.ago(figures.most("age_s"))),
     )
 
 
 def _memory(figures: Figures) -> Sequence[Fact]:
+    written = figures.total("write_bytes_per_s")
     return (
         ("vram", units.size(figures.vram_bytes) if figures.gpus else "0"),
-        ("rss", units.size(figures.rss_bytes)),
-        ("pss", units.size(figures.pss_bytes)),
-        ("files and shm", units.size(figures.shared_bytes)),
-        ("swap", units.size(figures.swap_bytes)),
-        ("major faults", _per_s(figures.major_faults_per_s)),
+        ("rss", units.size(figures.total("rss_bytes"))),
+        ("pss", units.size(figures.total("pss_bytes"))),
+        ("files and shm", units.size(figures.total("shared_bytes"))),
+        ("swap", units.size(figures.total("swap_bytes"))),
+        ("major faults", _per_s(figures.total("major_faults_per_s"))),
         ("reads", _reads(figures)),
-        ("written", units.rate(figures.write_bytes_per_s) + "/s" * (figures.write_bytes_per_s is not None)),
-        ("open files", units.count(figures.open_files)),
+        ("written", units.rate(written) + "/s" * (written is not None)),
+        ("open files", units.count(figures.total("open_files"))),
     )
 
 
 def _reads(figures: Figures) -> str:
     size = f" of {units.size(figures.mean_read_bytes)}" if figures.mean_read_bytes else ""
-    return f"{_per_s(figures.read_calls_per_s)}{size}"
+    return f"{_per_s(figures.total('read_calls_per_s'))}{size}"
 
 
 def _threads(process: Process | None, look: Look) -> Sequence[Fact]:

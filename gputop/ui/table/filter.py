@@ -240,19 +240,8 @@ FIELDS: dict[str, Field] = {
     "rank": Numbers(_rank, _plain, "rank=0"),
     "user": Words(lambda subject: subject.process.user, str.__eq__, "user=alice"),
 }
-# what others call them: ps, htop, nvitop, or whoever types the first word that comes to mind
-ALIASES: dict[str, tuple[str, ...]] = {
-    "rss": ("mem", "memory", "res"),
-    "vram": ("gpu-mem", "gpumem"),
-    "gpu-busy": ("util", "sm"),
-    "time": ("age", "elapsed", "etime"),
-    "cmd": ("name", "comm", "args"),
-    "user": ("owner", "username"),
-    "state": ("s", "stat", "status"),
-    "threads": ("nlwp",),
-    "nice": ("ni",),
-    "shm": ("shr",),
-}
+ALIASES: dict[str, tuple[str, ...]] = {column.id: column.also for column in SORTABLE if column.also}
+ALIASES["cmd"] = ("name", "comm", "args")
 for _column in SORTABLE:
     FIELDS.setdefault(_column.id, _of_column(_column))
 for _column in SORTABLE:

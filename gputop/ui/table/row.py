@@ -7,7 +7,7 @@ from typing import Literal
 
 from gputop import labels
 from gputop.model import Frame, Process, Role
-from gputop.process_totals import Figures, one, together
+from gputop.process_totals import Figures, one
 from gputop.safe.text import redact_argv
 
 Key = tuple[str | int, ...]  # ("job", key), ("process", pid, started), ("more", pid, started)
@@ -47,11 +47,9 @@ class Row:
             if self.same is not None:
                 self._sums = replace(self.same.sums, pid=None, user=self.user)
             elif self.process is None:
-                self._sums = together(self.members, self.frame, self.user)
-            elif len(self.members) == 1 and self.members[0] is self.process:
-                self._sums = one(self.process, self.frame)
+                self._sums = Figures(self.members, self.frame, self.user)
             else:
-                self._sums = replace(together(self.members, self.frame, self.process.user), pid=self.process.pid)
+                self._sums = Figures(self.members, self.frame, self.process.user, self.process.pid)
         return self._sums
 
     @property
@@ -60,7 +58,7 @@ class Row:
         if self.process is None or not self.open:
             return self.sums
         if self.context:
-            return Figures(count=0, pid=self.process.pid, user=self.process.user)
+            return Figures((), self.frame, self.process.user, self.process.pid)
         return one(self.process, self.frame)
 
     @property

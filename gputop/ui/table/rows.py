@@ -171,7 +171,8 @@ def weight(row: Row) -> Token:
         return "dim"
     figures = row.figures
     rests = figures.gpu_percent == 0 if figures.gpus else True
-    return "dim" if rests and figures.cpu_percent is not None and figures.cpu_percent < 1 else "text"
+    cpu_percent = figures.total("cpu_percent")
+    return "dim" if rests and cpu_percent is not None and cpu_percent < 1 else "text"
 
 
 def fold_cell(row: Row) -> int | None:

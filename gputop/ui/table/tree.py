@@ -211,7 +211,8 @@ def _held(made_of: str, processes: list[Process], figures: Figures, idle: Idle) 
     if not known or len(known) < len(ages):
         return (made_of,)
     # a GPU may have been so before the job came
-    idle_s = min(*known, figures.age_s) if figures.age_s is not None else min(known)
+    age_s = figures.most("age_s")
+    idle_s = min(*known, age_s) if age_s is not None else min(known)
     holds, rests = labels.holding(figures.vram_bytes, idle_s), labels.holding(None, idle_s)
     return f"{made_of} · {holds}", holds, rests
 
@@ -232,8 +233,6 @@ def _first(pair: tuple[Any, Row]) -> Any:
 
 
 def _value(row: Row, column: Column) -> float | str | None:
-    if column.id == "pid" and row.kind == "job":
-        return min((process.pid for process in row.members), default=None)
     value = column.value(row.sums)
     return float(f"{round(value):.2g}") if column.noisy and isinstance(value, float | int) else value
 
