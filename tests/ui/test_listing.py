@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from gputop.model import Frame
-from gputop.ui.table.listing import CALM_S, Listing
+from gputop.ui.table.listing import Listing
 from gputop.ui.table.tree import View
+from gputop.ui.widgets.cursor_list import CALM_S
 from tests.scripted_jobs import frame, process, training
 
 LLAMA = training("llama", 41000, ranks=4, loaders=8)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
@@ -11,6 +10,7 @@ from gputop.ui.table import tree
 from gputop.ui.table.kinship import below
 from gputop.ui.table.row import LEVELS, Key, Row, depth
 from gputop.ui.table.tree import View
+from gputop.ui.widgets.cursor_list import CursorList
 
 
 class Tags:
@@ -58,26 +58,24 @@ def _own(row: Row) -> list[Process]:
     return row.members if row.process is None else [row.process]
 
 
-CALM_S = 3.0  # lines change places at most this often, and not this soon after a key
-
-
-class Listing:
-    """Lines of the newest frame, in a window of `height` lines from `top` on, with a cursor that keeps its process."""
+class Listing(CursorList):
+    """Lines of the newest frame, with a cursor that keeps its process."""
 
     def __init__(self, view: View) -> None:
         self.view = view
         self.rows: list[Row] = []
-        self.at = 0
-        self.top = 0
-        self.height = 1
         self.follow = True
         self.matching: frozenset[Identity] | None = None  # those looked for; None: everybody
         self.tags = Tags()
         self._frame: Frame | None = None
         self._idle: tree.Idle = lambda _: None
         self._order: Mapping[Key, int] = tree.NOWHERE
-        self._ranked_s = self._touched_s = -math.inf
         self._opened = False
+
+    @property
+    def count(self) -> int:
+        """How many lines there are."""
+        return len(self.rows)
 
     @property
     def cursor(self) -> Row | None:
@@ -90,24 +88,15 @@ class Listing:
         self.tags.keep(frame)
         if self.view.gpu is not None and self.view.gpu not in frame.by_uuid:
             self.view = replace(self.view, gpu=None)
-        if now_s - self._ranked_s >= CALM_S and now_s - self._touched_s >= CALM_S:
+        if self.may_rank(now_s):
             self._rank(now_s)
         else:
             self._build()
-        if not self._opened and self._touched_s == -math.inf and (first := tree.first_rank(self.rows)):
+        if not self._opened and not self.touched and (first := tree.first_rank(self.rows)):
             self._opened = True
             self._find(first)
             self.unfold()
-            self._reveal()
-
-    def touch(self, now_s: float) -> None:
-        """A key was pressed: for a while nothing changes places."""
-        self._touched_s = now_s
-
-    def move(self, lines: int) -> None:
-        """Move the cursor, as far as there are lines."""
-        self.at = min(max(0, self.at + lines), max(0, len(self.rows) - 1))
-        self._reveal()
+            self.reveal()
 
     def go(self, key: Key) -> bool:
         """Put the cursor on a line, unfolding what it is in; whether there is such a line: else nothing moves."""
@@ -122,7 +111,7 @@ class Listing:
             if key not in {row.key for row in self.rows}:
                 self.look(replace(self.view, folds={**self.view.folds, **dict.fromkeys(opened, True)}))
         self._find(key)
-        self._reveal()
+        self.reveal()
         return True
 
     def unfolded(self) -> list[Row]:
@@ -135,20 +124,6 @@ class Listing:
             rows = tree.build(self._frame, view, self._order, True, self._idle, self.matching)
         return rows
 
-    def scroll(self, lines: int) -> None:
-        """Move the window and leave the cursor, which may go out of sight."""
-        self.top = min(max(0, self.top + lines), max(0, len(self.rows) - self.height))
-
-    def resize(self, height: int) -> None:
-        """Give the window another height; the cursor stays in sight."""
-        self.height = max(1, height)
-        self._reveal()
-
-    def _reveal(self) -> None:
-        """Move the window as little as shows the cursor."""
-        self.top = min(max(self.top, self.at - self.height + 1), self.at)
-        self.top = min(self.top, max(0, len(self.rows) - self.height))
-
     def fold(self) -> None:
         """Fold the cursor's line, or go to its parent when there is nothing to fold."""
         row = self.cursor
@@ -157,7 +132,7 @@ class Listing:
             self.look(replace(self.view, folds={**folds, row.key: False}))
         elif row and row.parent:
             self._find(row.parent)
-            self._reveal()
+            self.reveal()
 
     def unfold(self) -> None:
         """Show what is below the cursor's line."""
@@ -194,17 +169,13 @@ class Listing:
     def _build(self, calm: bool = True) -> None:
         if self._frame is None:
             return
-        before, seen = self.rows, self.top <= self.at < self.top + self.height
+        before, in_sight = self.rows, self.in_sight
         self.matching = tree.matching(self._frame, self.view)
         self.rows = tree.build(self._frame, self.view, self._order, calm, self._idle, self.matching)
         self._order = dict(tree.walk(self.rows))
         if before and self.follow:
             self._find(before[self.at].key, {row.key: row.parent for row in before})
-        self.at = min(self.at, max(0, len(self.rows) - 1))
-        if seen:
-            self._reveal()
-        else:
-            self.scroll(0)
+        self.settle(in_sight)
 
     def _find(self, key: Key | None, parents: Mapping[Key, Key | None] | None = None) -> None:
         """Put the cursor on a line or on what it is folded into; when it has ended, leave it where it is."""
