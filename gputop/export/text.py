@@ -23,7 +23,7 @@ _ALWAYS = 80  # a column that is kept so dearly is there whatever the room
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Column:
+class TextColumn:
     """A column's title, its side, and how long it stays where there is not room for all: the lowest yields first."""
 
     title: str
@@ -51,7 +51,7 @@ def cut(text: str, width: int) -> str:
     return "".join(kept) + "…" if width > 0 else ""
 
 
-def layout(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int, last: int = 20) -> list[str]:
+def layout(columns: Sequence[TextColumn], rows: Sequence[Sequence[str]], width: int, last: int = 20) -> list[str]:
     """Lines of at most `width` cells, titles first; the last column keeps at least `last` of them and is cut.
 
     A column in which nothing stands is not shown.
@@ -67,7 +67,7 @@ def layout(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int,
     return [_line(columns, chosen, sizes, row, room) for row in ([column.title for column in columns], *rows)]
 
 
-def _line(columns: Sequence[Column], chosen: list[int], sizes: list[int], row: Sequence[str], room: int) -> str:
+def _line(columns: Sequence[TextColumn], chosen: list[int], sizes: list[int], row: Sequence[str], room: int) -> str:
     parts = []
     for i in chosen[:-1]:
         blank = " " * (sizes[i] - cells(row[i]))
@@ -84,20 +84,20 @@ def _cells(ch: str) -> int:
 MOST_COLUMNS = 2000  # as wide as no terminal is; some say that they are
 _ASCII = str.maketrans({"°": None})
 _GPUS = (
-    Column("GPU"),
-    Column("BUSY"),
-    Column("VRAM"),
-    Column("TEMP"),
-    Column("POWER"),
-    Column("SM MHz", keep=2),
-    Column("PCIE RX/s", keep=1),
-    Column("SLOWED BY", right=False),
-    Column("NAME", right=False, keep=3),
+    TextColumn("GPU"),
+    TextColumn("BUSY"),
+    TextColumn("VRAM"),
+    TextColumn("TEMP"),
+    TextColumn("POWER"),
+    TextColumn("SM MHz", keep=2),
+    TextColumn("PCIE RX/s", keep=1),
+    TextColumn("SLOWED BY", right=False),
+    TextColumn("NAME", right=False, keep=3),
 )
 _SHOWN = of("main")
 _PROCESSES = (
-    Column("JOB, PID", right=False),
-    *(Column(each.title, each.align == "right", each.text_keep or each.keep) for each in _SHOWN[1:]),
+    TextColumn("JOB, PID", right=False),
+    *(TextColumn(each.title, each.align == "right", each.text_keep or each.keep) for each in _SHOWN[1:]),
 )
 
 

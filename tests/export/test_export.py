@@ -16,7 +16,7 @@ from gputop.diagnose import Abstained, Evidence, Finding, Step, Subject
 from gputop.export import codec
 from gputop.export.formats import FORMATS
 from gputop.export.log import COLUMNS, row
-from gputop.export.text import Column, cells, cut, layout
+from gputop.export.text import TextColumn, cells, cut, layout
 from gputop.model import Frame, Gpu, GpuShare, Host, Job, Missing, Process
 from gputop.monitor import Update
 from tests.hostile import STRINGS
@@ -223,7 +223,13 @@ def test_text_is_cut_by_cells(text: str, width: int, shown: str) -> None:
 
 
 def test_columns_yield_the_least_wanted_first_and_empty_ones_are_not_shown() -> None:
-    columns = (Column("A"), Column("B", keep=2), Column("C", keep=1), Column("D"), Column("E", right=False))
+    columns = (
+        TextColumn("A"),
+        TextColumn("B", keep=2),
+        TextColumn("C", keep=1),
+        TextColumn("D"),
+        TextColumn("E", right=False),
+    )
     rows = [["1", "22", "333", "", "command"], ["10", "2", "3", "", "c"]]
     assert layout(columns, rows, 80) == [" A   B    C  E", " 1  22  333  command", "10   2    3  c"]
     assert layout(columns, rows, 15) == [" A   B  E", " 1  22  command", "10   2  c"]

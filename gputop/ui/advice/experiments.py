@@ -24,7 +24,7 @@ _RESOURCES: dict[Resource, str] = {"cpu": "CPUs", "disk": "storage", "gpu": "GPU
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Column:
+class Measure:
     """One figure of an experiment."""
 
     title: str
@@ -44,17 +44,17 @@ def _number(value: float | None) -> str:
     return units.UNKNOWN if value is None else f"{value:.0f}"
 
 
-COLUMNS = (
-    Column("GPU%", lambda one: _percent(one.gpu_busy_percent), 10),
-    Column("THREADS ASKED", lambda one: _number(one.threads_asked), 9),
-    Column("WANT TO RUN", lambda one: _number(one.threads_wanting), 4),
-    Column("CPUS", lambda one: _number(one.cpus_allowed), 8),
-    Column("USED", lambda one: units.UNKNOWN if one.cores is None else f"{one.cores:.1f}", 5),
-    Column("WAIT", lambda one: _percent(one.cpu_wait_percent), 7),
-    Column("LOADERS", lambda one: str(one.loaders), 3),
-    Column("READ/s", lambda one: units.rate(one.read_bytes_per_s), 2),
-    Column("OF ALL I/O", lambda one: _share(one.io_share), 6),
-    Column("BLOCKED", lambda one: _percent(one.io_wait_percent), 1),
+MEASURES = (
+    Measure("GPU%", lambda one: _percent(one.gpu_busy_percent), 10),
+    Measure("THREADS ASKED", lambda one: _number(one.threads_asked), 9),
+    Measure("WANT TO RUN", lambda one: _number(one.threads_wanting), 4),
+    Measure("CPUS", lambda one: _number(one.cpus_allowed), 8),
+    Measure("USED", lambda one: units.UNKNOWN if one.cores is None else f"{one.cores:.1f}", 5),
+    Measure("WAIT", lambda one: _percent(one.cpu_wait_percent), 7),
+    Measure("LOADERS", lambda one: str(one.loaders), 3),
+    Measure("READ/s", lambda one: units.rate(one.read_bytes_per_s), 2),
+    Measure("OF ALL I/O", lambda one: _share(one.io_share), 6),
+    Measure("BLOCKED", lambda one: _percent(one.io_wait_percent), 1),
 )
 
 
@@ -92,16 +92,16 @@ def _name(one: Experiment, scene: Scene) -> str:
     return f"{drawing.cut(clean(one.name), _NAME, scene.look.glyphs.more)} {gpus}".rstrip()
 
 
-def _width(column: Column, found: Sequence[Experiment]) -> int:
-    return max(len(column.title), *(len(column.text(one)) for one in found)) + _GAP
+def _width(measure: Measure, found: Sequence[Experiment]) -> int:
+    return max(len(measure.title), *(len(measure.text(one)) for one in found)) + _GAP
 
 
-def _fitting(found: Sequence[Experiment], room: int) -> list[tuple[int, Column]]:
-    sized = ((_width(column, found), column) for column in COLUMNS)
+def _fitting(found: Sequence[Experiment], room: int) -> list[tuple[int, Measure]]:
+    sized = ((_width(measure, found), measure) for measure in MEASURES)
     return fit(sized, room - 1, lambda each: each[0], keep=lambda each: each[1].keep)
 
 
-def _row(line: Line, columns: Sequence[tuple[int, Column]], first: int, one: Experiment | None) -> Line:
+def _row(line: Line, columns: Sequence[tuple[int, Measure]], first: int, one: Experiment | None) -> Line:
     at = first
     for width, column in columns:
         text = column.text(one) if one else column.title

@@ -139,7 +139,7 @@ Row = list[Run]
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Column:
+class HostScene:
     """What the rows are drawn from; `width` is without the border."""
 
     host: Host
@@ -164,7 +164,7 @@ class Section:
     """Rows that come and go together."""
 
     keep: int  # the lowest goes first
-    draw: Callable[[Column], list[Row]]
+    draw: Callable[[HostScene], list[Row]]
     air: bool = False  # a blank line before it, where there is room
 
 
@@ -173,13 +173,13 @@ def host(frame: Frame, past: Past, width: int, height: int, look: Look) -> list[
     if width < 4 or height <= 0:
         return []
     border = look.glyphs.column
-    rows = _chosen(Column(frame.host, past, look, width - 3), height - 1)
+    rows = _chosen(HostScene(frame.host, past, look, width - 3), height - 1)
     title = Strip([look.ink(border, "faint"), *drawing.rule("host", width - 1, look)], width)
     return [title, *(Line(look).add(f"{border} ", "faint").runs(row).strip(width) for row in rows)]
 
 
-def _chosen(column: Column, height: int) -> list[Row]:
-    sections = ((section, rows) for section in SECTIONS if (rows := section.draw(column)))
+def _chosen(scene: HostScene, height: int) -> list[Row]:
+    sections = ((section, rows) for section in SECTIONS if (rows := section.draw(scene)))
     drawn = fit(sections, height, lambda each: len(each[1]), keep=lambda each: each[0].keep)
     spare = height - sum(len(rows) for _, rows in drawn)
     airy = sum(section.air for section, _ in drawn) <= spare
@@ -189,7 +189,7 @@ def _chosen(column: Column, height: int) -> list[Row]:
         result += [[]] if section.air and airy else []
         result += rows
         if number == 0 and spare >= _CHART_LEAST:
-            result += _cpu_chart(column, min(_CHART_MOST, spare))
+            result += _cpu_chart(scene, min(_CHART_MOST, spare))
             spare -= min(_CHART_MOST, spare)
     return [*result, *([] for _ in range(height - len(result)))]
 
@@ -215,51 +215,51 @@ def _waits(label: str, percent: float | None, levels: Levels, look: Look) -> Row
     return [Run(f"  {label} ", "dim"), *drawing.alarmed(said.text, percent, levels, look, said.token)]
 
 
-def _bar_width(column: Column) -> int:
-    return max(6, min(30, column.width - _LABEL - 34))
+def _bar_width(scene: HostScene) -> int:
+    return max(6, min(30, scene.width - _LABEL - 34))
 
 
-def _cpu(column: Column) -> list[Row]:
-    host = column.host
+def _cpu(scene: HostScene) -> list[Row]:
+    host = scene.host
     full = severity.level(host.cpu_percent, severity.CPU)
-    bar = drawing.bar(host.cpu_percent, 100, _bar_width(column), column.look, full or "busy")
+    bar = drawing.bar(host.cpu_percent, 100, _bar_width(scene), scene.look, full or "busy")
     cores = f"{host.cpus_total or units.UNKNOWN} cores"
     if host.cpus_allowed is not None and host.cpus_allowed < (host.cpus_total or math.inf) - 0.5:
         cores = f"{host.cpus_allowed:g} of {cores}"
-    cpu = drawing.alarmed(f"{_percent(host.cpu_percent):>5}", host.cpu_percent, severity.CPU, column.look, "bright")
+    cpu = drawing.alarmed(f"{_percent(host.cpu_percent):>5}", host.cpu_percent, severity.CPU, scene.look, "bright")
     row = [_label("cpu"), *bar, *cpu, Run(f"  {cores}", "dim")]
-    row += _waits("iowait", host.iowait_percent, severity.IO_WAIT, column.look)
+    row += _waits("iowait", host.iowait_percent, severity.IO_WAIT, scene.look)
     steals = (host.steal_percent or 0) >= 1
-    return [[*row, *(_waits("steal", host.steal_percent, severity.STEAL, column.look) if steals else [])]]
+    return [[*row, *(_waits("steal", host.steal_percent, severity.STEAL, scene.look) if steals else [])]]
 
 
-def _cpu_chart(column: Column, height: int) -> list[Row]:
-    values = column.past.values("host", "cpu_percent", max(1, column.width))
-    return [[Run(row, "busy area")] for row in drawing.chart_lines(values, column.width, height, 100, column.look)]
+def _cpu_chart(scene: HostScene, height: int) -> list[Row]:
+    values = scene.past.values("host", "cpu_percent", max(1, scene.width))
+    return [[Run(row, "busy area")] for row in drawing.chart_lines(values, scene.width, height, 100, scene.look)]
 
 
-def _cores(column: Column) -> list[Row]:
-    cores, width = column.host.cpu_cores_percent, column.width - _LABEL
+def _cores(scene: HostScene) -> list[Row]:
+    cores, width = scene.host.cpu_cores_percent, scene.width - _LABEL
     if len(cores) < 2 or width < _LEAST_LINE or len(cores) > 4 * width:
         return []
-    line = "".join(drawing.level(value, 100, column.look.glyphs.levels) for value in cores)
+    line = "".join(drawing.level(value, 100, scene.look.glyphs.levels) for value in cores)
     each = -(-len(line) // -(-len(line) // width))
     rows = [line[start : start + each] for start in range(0, len(line), each)]
     return [[_label("" if number else "cores"), Run(row, "busy area")] for number, row in enumerate(rows)]
 
 
-def _memory(column: Column) -> list[Row]:
-    host = column.host
+def _memory(scene: HostScene) -> list[Row]:
+    host = scene.host
     used, total = host.memory_used_bytes, host.memory_total_bytes
     share = severity.share_percent(used, total)
-    bar = drawing.bar(used, total, _bar_width(column), column.look, severity.level(share, severity.MEMORY) or "memory")
-    said = drawing.alarmed(f"{_percent(share):>5}", share, severity.MEMORY, column.look, "bright")
+    bar = drawing.bar(used, total, _bar_width(scene), scene.look, severity.level(share, severity.MEMORY) or "memory")
+    said = drawing.alarmed(f"{_percent(share):>5}", share, severity.MEMORY, scene.look, "bright")
     row = [_label("mem"), *bar, *said, Run("  "), _value(units.size(used))]
     return [[*row, Run(f"/{units.size(total)}", "dim"), *_said("cache", units.size(host.memory_cached_bytes))]]
 
 
-def _cgroup(column: Column) -> list[Row]:
-    group = column.host.cgroup
+def _cgroup(scene: HostScene) -> list[Row]:
+    group = scene.host.cgroup
     if group is None or not (group.memory_limit_bytes or group.cpu_quota):
         return []
     row = [_label("limit")]
@@ -268,12 +268,12 @@ def _cgroup(column: Column) -> list[Row]:
         row += [Run(f"/{units.size(group.memory_limit_bytes)}  ", "dim")]
     if group.cpu_quota:
         row += [Run("cpu ", "dim"), _value(f"{group.cpu_quota:g}"), Run(" cores", "dim")]
-        row += _waits("throttled", group.throttled_percent, severity.THROTTLED, column.look)
+        row += _waits("throttled", group.throttled_percent, severity.THROTTLED, scene.look)
     return [row]
 
 
-def _swap(column: Column) -> list[Row]:
-    host = column.host
+def _swap(scene: HostScene) -> list[Row]:
+    host = scene.host
     row = [_label("swap")]
     if host.swap_total_bytes:
         row += [_value(units.size(host.swap_used_bytes)), Run(f"/{units.size(host.swap_total_bytes)}", "dim")]
@@ -294,18 +294,18 @@ def _flow(label: str, name: str, extra: str, first: tuple[str, float | None], se
     return row
 
 
-def _storage(column: Column) -> list[Row]:
+def _storage(scene: HostScene) -> list[Row]:
     rows = []
-    for mount in [mount for mount in column.host.mounts if mount.network][:_MOST_ROWS]:
+    for mount in [mount for mount in scene.host.mounts if mount.network][:_MOST_ROWS]:
         row = _flow(
             "nfs", mount.path, _wait(mount), ("r", mount.read_bytes_per_s), ("w", mount.write_bytes_per_s)
         )  # fmt: skip
-        rows.append([*row, *column.traffic(f"mount {mount.path}", _READ_WRITE, drawing.cells(row), 1e8)])
-    busiest = sorted(column.host.disks, key=lambda d: (d.read_bytes_per_s or 0) + (d.write_bytes_per_s or 0))
-    for disk in [disk for disk in column.host.disks if disk in busiest[-_MOST_ROWS:]]:
+        rows.append([*row, *scene.traffic(f"mount {mount.path}", _READ_WRITE, drawing.cells(row), 1e8)])
+    busiest = sorted(scene.host.disks, key=lambda d: (d.read_bytes_per_s or 0) + (d.write_bytes_per_s or 0))
+    for disk in [disk for disk in scene.host.disks if disk in busiest[-_MOST_ROWS:]]:
         busy = "" if disk.busy_percent is None else _percent(disk.busy_percent)
         row = _flow("disk", disk.name, busy, ("r", disk.read_bytes_per_s), ("w", disk.write_bytes_per_s))
-        rows.append([*row, *column.traffic(f"disk {disk.name}", _READ_WRITE, drawing.cells(row), 1e8)])
+        rows.append([*row, *scene.traffic(f"disk {disk.name}", _READ_WRITE, drawing.cells(row), 1e8)])
     return rows
 
 
@@ -313,9 +313,9 @@ def _wait(mount: Mount) -> str:
     return "" if mount.read_rtt_s is None else f"{mount.read_rtt_s * 1000:.0f}ms"
 
 
-def _space(column: Column) -> list[Row]:
+def _space(scene: HostScene) -> list[Row]:
     rows: list[Row] = []
-    for mount in column.host.mounts[:_MOST_ROWS]:
+    for mount in scene.host.mounts[:_MOST_ROWS]:
         row = [
             _label("" if rows else "free"),
             Run(drawing.fit(mount.path, _NAME)),
@@ -327,19 +327,19 @@ def _space(column: Column) -> list[Row]:
             Run(f" of {units.size(mount.total_bytes):>5}  ", "dim"),
         ]
         if mount.total_bytes and mount.free_bytes is not None:
-            width = max(0, min(10, column.width - drawing.cells(row)))
-            row += drawing.bar(mount.total_bytes - mount.free_bytes, mount.total_bytes, width, column.look, "memory")
+            width = max(0, min(10, scene.width - drawing.cells(row)))
+            row += drawing.bar(mount.total_bytes - mount.free_bytes, mount.total_bytes, width, scene.look, "memory")
         rows.append(row)
     return rows
 
 
-def _networks(column: Column) -> list[Row]:
+def _networks(scene: HostScene) -> list[Row]:
     rows: list[Row] = []
     for label, kind in (("net", "ethernet"), ("ib", "infiniband")):
-        ports = [port for port in column.host.networks if port.kind == kind]
+        ports = [port for port in scene.host.networks if port.kind == kind]
         quiet = [port for port in ports if _quiet(port.receive_bytes_per_s) and _quiet(port.send_bytes_per_s)]
         shown = [port for port in ports if port not in quiet or len(quiet) == 1][:_MOST_ROWS]
-        rows += [_port(column, label, port) for port in shown]
+        rows += [_port(scene, label, port) for port in shown]
         if len(quiet) > 1:
             rows.append([_label(label), Run(f"{len(quiet)} {'more ' if shown else ''}idle", "dim")])
     return rows
@@ -349,20 +349,20 @@ def _quiet(bytes_per_s: float | None) -> bool:
     return bytes_per_s is not None and bytes_per_s < 1024
 
 
-def _port(column: Column, label: str, port: Network) -> Row:
+def _port(scene: HostScene, label: str, port: Network) -> Row:
     speed = f"{port.speed_bytes_per_s * 8 / 1e9:.0f}Gb" if port.speed_bytes_per_s else ""
     row = _flow(label, port.name, speed, ("in", port.receive_bytes_per_s), ("out", port.send_bytes_per_s))
-    return [*row, *column.traffic(f"net {port.name}", _IN_OUT, drawing.cells(row), 1e7)]
+    return [*row, *scene.traffic(f"net {port.name}", _IN_OUT, drawing.cells(row), 1e7)]
 
 
-def _pressure(column: Column) -> list[Row]:
-    host = column.host
+def _pressure(scene: HostScene) -> list[Row]:
+    host = scene.host
     row = [_label("psi")]
     named = (("cpu", host.cpu_pressure), ("io", host.io_pressure), ("mem", host.memory_pressure))
     for name, pressure in named:
         value = _value(_stalled(pressure))
         some = pressure.some_percent if pressure else None
-        stalled = drawing.alarmed(value.text, some, severity.PRESSURE, column.look, value.token)
+        stalled = drawing.alarmed(value.text, some, severity.PRESSURE, scene.look, value.token)
         row += [Run(f"{name} ", "dim"), *stalled, Run("   ", "dim")]
     return [[*row, Run("% of time stalled", "dim")]]
 
@@ -371,8 +371,8 @@ def _stalled(pressure: Pressure | None) -> str:
     return units.percent(pressure.some_percent if pressure else None)
 
 
-def _system(column: Column) -> list[Row]:
-    host = column.host
+def _system(scene: HostScene) -> list[Row]:
+    host = scene.host
     row = [_label("load"), _value(" ".join(f"{value:.1f}" for value in host.load) if host.load else units.UNKNOWN)]
     row += _said("processes", units.count(host.process_count)) if host.process_count is not None else []
     return [[*row, *(_said("up", units.ago(host.uptime_s)) if host.uptime_s is not None else [])]]
