@@ -31,7 +31,7 @@ from gputop.record.recording import Recording
 from gputop.source import Source
 from gputop.ui.app import Gputop
 from gputop.ui.latest_update import Mailbox
-from gputop.ui.result import screen_of
+from gputop.ui.result.screen import ResultScreen
 from gputop.ui.table.columns import PRESETS
 from gputop.ui.theme import DARK, LIGHT, UNICODE, Look, Palette
 from tests import profile_results
@@ -200,7 +200,7 @@ async def drawn(shot: Shot, of: Source) -> str:
 
 async def opened(result: StoredProfile, app: Gputop, pilot: Pilot[None]) -> None:
     """What was kept, on its screen."""
-    screen = screen_of(app.session, result)
+    screen = ResultScreen(app.session, result)
     app.push_screen(screen)
     while getattr(screen, "content", None) is None:
         await pilot.pause(0.05)

@@ -13,7 +13,7 @@ from gputop.config import Setting, Settings
 from gputop.safe.files import read_settings, write_settings
 from gputop.source import RECORDED
 from gputop.ui import theme
-from gputop.ui.commands.pace import AS_RECORDED
+from gputop.ui.commands.time_control import AS_RECORDED
 from gputop.ui.screen import CommandScreen
 from gputop.ui.session import Session
 from gputop.ui.theme import Look

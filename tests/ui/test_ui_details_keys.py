@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from textual.events import MouseScrollDown
 
-from gputop.ui.commands import replay
 from gputop.ui.commands.table import COMMANDS, command
+from gputop.ui.commands.time_control import REPLAY_COMMANDS
 from tests.headless_screens import Stage, play
 from tests.key_scenes import ASKED_OF_MAIN, BOTH, LLAMA, OPENING, Scene, Scenes, elsewhere
 from tests.process_details import asked, full, of_another_user, thread
@@ -16,7 +16,7 @@ RANK = next(process for process in BOTH.processes if process.pid == 41100)
 MANY = tuple(thread(41100 + number, f"t{number}") for number in range(60))
 SCENES = Scenes()
 does = SCENES.does
-REPLAYING = {command.id for command in replay.COMMANDS}
+REPLAYING = {command.id for command in REPLAY_COMMANDS}
 SHARED = {
     "up",
     "down",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gputop.ui.commands import replay
 from gputop.ui.commands.settings import show_preset
 from gputop.ui.commands.table import COMMANDS
+from gputop.ui.commands.time_control import REPLAY_COMMANDS
 from tests.headless_screens import Stage, play
 from tests.key_scenes import ADVISING, BOTH, FOLDED, LLAMA, OPENING, PANES, SD3, Scenes, elsewhere
 from tests.scripted_jobs import frame, process
@@ -16,7 +16,7 @@ does = SCENES.does
 
 
 ABOVE_DIALOGS = {command.id for command in COMMANDS if command.above_dialogs}
-REPLAYING = {command.id for command in replay.COMMANDS}
+REPLAYING = {command.id for command in REPLAY_COMMANDS}
 ELSEWHERE = elsewhere(
     "SORT",
     "PICK",

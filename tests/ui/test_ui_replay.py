@@ -15,8 +15,8 @@ from gputop.monitor import Update
 from gputop.record.recorder import Recorder
 from gputop.record.recording import Recording
 from gputop.source import Mark
-from gputop.ui.commands import replay
 from gputop.ui.commands.table import COMMANDS, command
+from gputop.ui.commands.time_control import REPLAY_COMMANDS
 from gputop.ui.replay.bar import replay_bar
 from gputop.ui.replay.player import SPEEDS, Player
 from gputop.ui.theme import ASCII, PLAIN, Look
@@ -110,7 +110,7 @@ def test_a_recording_on_the_screen(
 
 
 def test_every_key_of_a_recording_says_so() -> None:
-    assert all(command.help.startswith("replay: ") for command in replay.COMMANDS)
+    assert all(command.help.startswith("replay: ") for command in REPLAY_COMMANDS)
 
 
 def test_keys_go_anywhere(path: Path) -> None:

@@ -15,7 +15,6 @@ from gputop.profile.store import COLLAPSED, FLAME, SPEEDSCOPE, StoredProfile
 from gputop.trace.read import read
 from gputop.trace.verdict import View
 from gputop.ui.commands.table import COMMANDS
-from gputop.ui.result import screen_of
 from gputop.ui.result.builders import Result
 from gputop.ui.result.screen import ResultScreen
 from tests.headless_screens import Stage, play
@@ -31,7 +30,7 @@ def shows(result: Result, scene: Callable[[Stage], Awaitable[None]], size: tuple
     """Act on the screen of a result."""
 
     async def opened(stage: Stage) -> None:
-        screen = screen_of(stage.app.session, result)
+        screen = ResultScreen(stage.app.session, result)
         assert isinstance(screen, ResultScreen)
         stage.app.push_screen(screen)
         await stage.until(lambda: screen.content is not None, "the result")
@@ -145,7 +144,7 @@ def test_keys_of_traces(tmp_path: Path) -> None:
 
 def test_what_cannot_be_read_says_why(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
-        screen = screen_of(stage.app.session, StoredProfile(str(tmp_path), "gone", {}))
+        screen = ResultScreen(stage.app.session, StoredProfile(str(tmp_path), "gone", {}))
         stage.app.push_screen(screen)
         await stage.until(lambda: "is not there" in stage.text or "No such" in stage.text, "the reason")
         await stage.press("escape")
@@ -162,7 +161,7 @@ def test_stacks_are_taken_again() -> None:
         assert isinstance(result, StackResult)
 
         async def scene(stage: Stage) -> None:
-            screen = screen_of(stage.app.session, result)
+            screen = ResultScreen(stage.app.session, result)
             assert isinstance(screen, ResultScreen)
             stage.app.push_screen(screen)
             await stage.until(lambda: "main thread waits in <module>" in stage.text, "the stacks")

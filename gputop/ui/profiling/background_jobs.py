@@ -128,9 +128,9 @@ class BackgroundJobs:
 
     def open(self, found: Opens) -> None:
         """Show a result on a screen of its own."""
-        from gputop.ui.result import screen_of  # late
+        from gputop.ui.result.screen import ResultScreen  # late: it knows the traces
 
-        self._session.app.push_screen(screen_of(self._session, found))
+        self._session.app.push_screen(ResultScreen(self._session, found))
 
     @property
     def looked_into(self) -> frozenset[Identity]:
