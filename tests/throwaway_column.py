@@ -47,7 +47,7 @@ def main() -> None:
     print("filter:", *(len(each.found(seen)) for each in asked if each))
     page = docs.read("columns")
     print("manual:", *(word for word in ("MAIN% (`main`)", "`mainthread`") if word in page))
-    print("help:", *(line.strip(60).text for line in pages(Look(), 100, asked="main%")["columns"]))
+    print("help:", *(line.strip(60).text for line in pages(Look(), 100, keys=(), asked="main%")["columns"]))
     job, members = training("llama", 10, ranks=1, loaders=0)
     text = render(frame((job, members)), 160)
     print("text:", *(word for word in text.split() if word == "MAIN%"))
