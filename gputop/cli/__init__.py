@@ -28,25 +28,7 @@ if TYPE_CHECKING:
 MONITOR = Command(name="monitor", help="the full-screen monitor", run=screen.monitor, screen=True)  # without a name
 COMMANDS: dict[str, Command] = {
     command.name: command
-    for module in (
-        screen,
-        screen,
-        diagnose,
-        proven,
-        record,
-        attach,
-        attach,
-        doctor,
-        run,
-        lab,
-        lab,
-        lab,
-        memory,
-        explain,
-        scaffold,
-        manual,
-        manual,
-    )
+    for module in (screen, diagnose, proven, record, attach, doctor, run, lab, memory, explain, scaffold, manual)
     for command in module.COMMANDS
 }
 _WITHOUT_COMMANDS = ("record", "snapshot", "diagnose")  # what they write may leave the house

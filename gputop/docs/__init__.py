@@ -26,6 +26,7 @@ TOPICS = (
     "performance",
     "security",
     "faults",
+    "contributing",
     "changelog",
 )
 _MARK = re.compile(r"^<!-- .* -->\n", re.MULTILINE)  # where a tool writes into a page
