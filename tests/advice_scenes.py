@@ -9,7 +9,7 @@ from gputop.diagnose import Abstained, Class, Evidence, Finding, Step, Subject
 from gputop.diagnose.state import JobState
 from gputop.model import Frame, Job, Missing
 from gputop.monitor import Update
-from gputop.ui.advice.finding_list import Sheet
+from gputop.ui.advice.finding_list import FindingList
 from gputop.ui.advice.pane import advice
 from gputop.ui.advice.scene import Scene
 from gputop.ui.commands.table import COMMANDS
@@ -110,9 +110,9 @@ def state_of(job: Job, findings: Sequence[Finding], shown: Frame) -> JobState:
     return JobState(**base, state="judging", judged_in_s=20.0, why="GPU busy 33 % so far, 40 of 60 s")
 
 
-def sheet(told: Update) -> Sheet:
+def sheet(told: Update) -> FindingList:
     """Its findings."""
-    made = Sheet()
+    made = FindingList()
     made.feed(told)
     return made
 

@@ -23,7 +23,7 @@ from gputop.model import Detail, Frame, Identity, Missing
 from gputop.monitor import Monitor
 from gputop.source import EVERYTHING, Interest, Wish
 from gputop.ui.app import Gputop
-from gputop.ui.latest_update import Mailbox
+from gputop.ui.latest_update import LatestUpdate
 from gputop.ui.theme import Look
 from gputop.ui.widgets.strip_pane import Lines
 
@@ -125,7 +125,7 @@ class Stage:
     @property
     def newest(self) -> Frame | None:
         """The newest frame, on the screen or not."""
-        update = self.app.session.mailbox.newest
+        update = self.app.session.latest.newest
         return update.frame if update else None
 
     @property
@@ -185,9 +185,9 @@ def play(
 
     async def run() -> None:
         source = feed or Feed(past)
-        monitor, mailbox = Monitor(source), Mailbox()
-        monitor.start(mailbox.put, mailbox.close)
-        app = Gputop(monitor, mailbox, Settings(**settings), look or Look())
+        monitor, latest = Monitor(source), LatestUpdate()
+        monitor.start(latest.put, latest.close)
+        app = Gputop(monitor, latest, Settings(**settings), look or Look())
         try:
             hand = Hand(app)
             async with app.run_test(size=size):

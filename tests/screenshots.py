@@ -30,7 +30,7 @@ from gputop.record.recorder import Recorder
 from gputop.record.recording import Recording
 from gputop.source import Source
 from gputop.ui.app import Gputop
-from gputop.ui.latest_update import Mailbox
+from gputop.ui.latest_update import LatestUpdate
 from gputop.ui.result.screen import ResultScreen
 from gputop.ui.table.columns import PRESETS
 from gputop.ui.theme import DARK, LIGHT, UNICODE, Look, Palette
@@ -177,11 +177,11 @@ async def draw(shot: Shot, folder: Path) -> str:
 
 async def drawn(shot: Shot, of: Source) -> str:
     """A picture of a source."""
-    monitor, mailbox = Monitor(of), Mailbox()
-    app = Gputop(monitor, mailbox, Settings(origin=Origin(path=FILE)), Look(shot.palette, UNICODE))
+    monitor, latest = Monitor(of), LatestUpdate()
+    app = Gputop(monitor, latest, Settings(origin=Origin(path=FILE)), Look(shot.palette, UNICODE))
     app.title = "gputop"
     async with app.run_test(size=shot.size) as pilot:
-        monitor.start(mailbox.put, mailbox.close)
+        monitor.start(latest.put, latest.close)
         while app.main.shown is None:
             await pilot.pause(0.05)
         if shot.result:

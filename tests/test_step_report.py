@@ -14,7 +14,7 @@ from gputop.model import Noted, Process, SlowStep
 from gputop.monitor import Update
 from gputop.report import text
 from gputop.ui.details.activity import now
-from gputop.ui.details.process_view import Opened
+from gputop.ui.details.process_view import ProcessView
 from gputop.ui.theme import ASCII, PLAIN, Look
 from tests.process_details import RANK, RUNNING, full
 from tests.rank_teams import of, team
@@ -99,7 +99,7 @@ def test_notes_are_told_with_their_step_or_their_age() -> None:
 @pytest.mark.parametrize("look", [Look(), Look(PLAIN, ASCII)], ids=["unicode", "ascii"])
 def test_they_stand_on_the_axis_of_the_chart_of_steps(look: Look) -> None:
     process = metered()
-    opened = Opened(process=process, frame=RUNNING, found=full(process, RUNNING), past=History(), look=look)
+    opened = ProcessView(process=process, frame=RUNNING, found=full(process, RUNNING), past=History(), look=look)
     strips = [strip.text for strip in now(opened, 160, 4)]
     axis = strips[2]
     epoch = axis.index("epoch 3")
@@ -112,14 +112,14 @@ def test_they_stand_on_the_axis_of_the_chart_of_steps(look: Look) -> None:
 def test_marks_that_are_close_give_way_to_one_another() -> None:
     epochs = tuple(Noted(name="epoch", wall_s=NOW_S - 5 * n, value=13.0 - n, moment=True) for n in range(5))
     process = metered(noted=epochs, slow_steps=())
-    opened = Opened(process=process, frame=RUNNING, found=full(process, RUNNING), past=History(), look=Look())
+    opened = ProcessView(process=process, frame=RUNNING, found=full(process, RUNNING), past=History(), look=Look())
     axis = now(opened, 160, 4)[2].text
     assert "│9   │10  │11  │12  │" in axis
 
 
 def test_a_hostile_name_moves_nothing_on_the_axis() -> None:
     process = metered(noted=(Noted(name="世界" * 20, wall_s=NOW_S - 9, value=1.0, moment=True),))
-    opened = Opened(process=process, frame=RUNNING, found=full(process, RUNNING), past=History(), look=Look())
+    opened = ProcessView(process=process, frame=RUNNING, found=full(process, RUNNING), past=History(), look=Look())
     assert all(strip.cell_length == 120 for strip in now(opened, 120, 4))
 
 

@@ -23,7 +23,7 @@ from gputop.proven import Proofs
 from gputop.safe.terminal import Guard
 from gputop.ui import theme
 from gputop.ui.keys.remap import remapped
-from gputop.ui.latest_update import Mailbox
+from gputop.ui.latest_update import LatestUpdate
 from gputop.ui.main.screen import MainScreen
 from gputop.ui.profiling.background_jobs import BackgroundJobs
 from gputop.ui.screen import CommandScreen
@@ -51,12 +51,12 @@ class Gputop(GuardedApp, inherit_bindings=False):
     ALLOW_SELECT = False
 
     def __init__(
-        self, monitor: Monitor, mailbox: Mailbox, settings: Settings, look: Look, guard: Guard | None = None,
+        self, monitor: Monitor, latest: LatestUpdate, settings: Settings, look: Look, guard: Guard | None = None,
         proofs: Proofs | None = None,
     ) -> None:  # fmt: skip
         super().__init__(guard, ansi_color=theme.is_native(look))
         self.animation_level = "none"
-        self.session = Session(self, monitor, mailbox, settings, look, remapped(settings.keys), proofs)
+        self.session = Session(self, monitor, latest, settings, look, remapped(settings.keys), proofs)
         self.jobs = BackgroundJobs(self.session)
         self.main = MainScreen(self.session, self.jobs)
         self._painter = Painter(self)
@@ -92,7 +92,7 @@ class Gputop(GuardedApp, inherit_bindings=False):
         """Show the main screen, and what has been collected meanwhile."""
         self.session.paint_ground()
         self.push_screen(self.main)
-        self.session.mailbox.open(lambda: self.post_message(Arrived()))
+        self.session.latest.open(lambda: self.post_message(Arrived()))
 
     def on_arrived(self) -> None:
         """Show the newest update."""
@@ -152,10 +152,8 @@ def _is_text(event: Key, screen: Screen[Any]) -> bool:
     return len(event.key) == 1 and bool(getattr(screen, "takes_text", False))
 
 
-def show(monitor: Monitor, mailbox: Mailbox, settings: Settings, proofs: Proofs | None = None) -> NoReturn:
+def show(monitor: Monitor, latest: LatestUpdate, settings: Settings, proofs: Proofs | None = None) -> NoReturn:
     """Show a running monitor on this terminal until somebody quits; ends the process."""
     look = theme.choose(settings.theme, settings.ascii, getattr(sys.stdout, "encoding", None), os.environ)
     gc.freeze()  # what is imported stays: no search for circles goes through it again
-    run_guarded(
-        lambda guard: Gputop(monitor, mailbox, settings, look, guard, proofs), settings.mouse, settings.readonly
-    )
+    run_guarded(lambda guard: Gputop(monitor, latest, settings, look, guard, proofs), settings.mouse, settings.readonly)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from gputop.monitor import Update
 
 
-class Mailbox:
+class LatestUpdate:
     """Holds the newest update and why there will be no other. The newest wins: a slow screen misses some."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ _DRAWN = 4  # the last so many say how it is now
 _MANY = 0.5  # skipped for each that is drawn: from here on the line is called slow
 
 
-class Link:
+class SlowLink:
     """Counts what is drawn and what is skipped. That nothing arrives, or nobody looks, is no fault of the line."""
 
     def __init__(self) -> None:

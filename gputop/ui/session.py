@@ -15,15 +15,15 @@ from gputop.ui.action_outcomes import ActionOutcomes
 from gputop.ui.commands.command import Command
 from gputop.ui.copy_texts import CopyCycle
 from gputop.ui.file_worker import FileWorker
+from gputop.ui.frozen_history import FrozenHistory
 from gputop.ui.keys.hints import names
-from gputop.ui.latest_update import Link, Mailbox
+from gputop.ui.latest_update import LatestUpdate, SlowLink
 from gputop.ui.panes.header import Status
 from gputop.ui.replay.player import Player
 from gputop.ui.replay.recorder import ScreenRecorder
 from gputop.ui.terminal.driver import behind
 from gputop.ui.terminal.guarded import GuardedApp
 from gputop.ui.theme import Look, Token
-from gputop.ui.then import Then
 from gputop.ui.widgets.key_bar import SAY_S, KeyBar
 
 
@@ -45,23 +45,23 @@ class Session:
     """One run of the monitor on one terminal. It knows no screen, and is known by all of them."""
 
     def __init__(
-        self, app: GuardedApp, monitor: Monitor, mailbox: Mailbox, settings: Settings, look: Look,
+        self, app: GuardedApp, monitor: Monitor, latest: LatestUpdate, settings: Settings, look: Look,
         commands: tuple[Command, ...], proofs: Proofs | None = None,
     ) -> None:  # fmt: skip
         """`commands` are all there are, with the keys of the settings."""
-        self.app, self.monitor, self.mailbox, self.proofs = app, monitor, mailbox, proofs
+        self.app, self.monitor, self.latest, self.proofs = app, monitor, latest, proofs
         self.settings, self.look, self.commands = settings, look, commands
         self.names = names(command for command in commands if "main" in command.on)
         self.source = monitor.source
         self.player = Player(self.source) if isinstance(self.source, Seekable) else None
-        self.past = Then(monitor.history)
+        self.past = FrozenHistory(monitor.history)
         self.files = FileWorker(app)
         self.recorder = ScreenRecorder(monitor, self.files)
         self.outcomes = ActionOutcomes(app, self.say, self.names)
         self.frozen = False
         self.copies = CopyCycle()
         self.hinted: set[str] = set()  # what was said once and is not repeated
-        self._link = Link()
+        self._link = SlowLink()
         self._ended, self._failure = False, ""
 
     @property
@@ -93,11 +93,11 @@ class Session:
 
     def show_newest(self) -> None:
         """Draw the newest update, unless the picture is held or the terminal has not taken the last one yet."""
-        if self.mailbox.closed and not self._ended:
-            error = self.mailbox.error
+        if self.latest.closed and not self._ended:
+            error = self.latest.error
             self._failure = self.failed(error, "collection") if error else ""
             self._ended = True
-        update = self.mailbox.newest
+        update = self.latest.newest
         if update is None or self.frozen:
             return
         if behind(self.app):

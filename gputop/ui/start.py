@@ -9,20 +9,20 @@ from gputop.config import Settings
 from gputop.monitor import Monitor
 from gputop.proven import follow
 from gputop.source import Interest, Source
-from gputop.ui.latest_update import Mailbox
+from gputop.ui.latest_update import LatestUpdate
 
 
 def run(source: Source, settings: Settings) -> NoReturn:
     """Show the monitor on this terminal until somebody quits; ends the process."""
     source.interest = Interest(every_process=settings.every_process, extended=True)
-    monitor, mailbox = Monitor(source, settings.thresholds, unjudged=1), Mailbox()
+    monitor, latest = Monitor(source, settings.thresholds, unjudged=1), LatestUpdate()
     proofs = follow(monitor, remember=settings.remember, readonly=settings.readonly)
-    monitor.start(mailbox.put, mailbox.close)
+    monitor.start(latest.put, latest.close)
     _load_asyncio()
     # late: it takes a quarter of a second, in which the source has its first look
     from gputop.ui.app import show
 
-    show(monitor, mailbox, settings, proofs)
+    show(monitor, latest, settings, proofs)
 
 
 def _load_asyncio() -> None:

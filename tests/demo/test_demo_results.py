@@ -20,7 +20,7 @@ from gputop.monitor import Monitor
 from gputop.profile import dump, parse
 from gputop.profile.training_parts import main, shares
 from gputop.ui.app import Gputop
-from gputop.ui.latest_update import Mailbox
+from gputop.ui.latest_update import LatestUpdate
 from gputop.ui.profiling import recorded as rehearsed
 from gputop.ui.profiling import results
 from gputop.ui.profiling.tools import ToolId
@@ -34,9 +34,9 @@ def demo(name: str, scene: Callable[[Stage], Awaitable[None]]) -> None:
 
     async def run() -> None:
         source = Demo(SCENARIOS[name], interval_s=3600.0, anchor_s=1_795_185_127.0)
-        monitor, mailbox = Monitor(source), Mailbox()
-        monitor.start(mailbox.put, mailbox.close)
-        app = Gputop(monitor, mailbox, Settings(), Look())
+        monitor, latest = Monitor(source), LatestUpdate()
+        monitor.start(latest.put, latest.close)
+        app = Gputop(monitor, latest, Settings(), Look())
         try:
             hand = Hand(app)
             async with app.run_test(size=(120, 40)):

@@ -15,8 +15,8 @@ from gputop.export.diagnosis import Diagnosis, ResolvedFinding, about
 from gputop.history import History
 from gputop.model import Frame, Gpu, GpuShare, Host, Identity, Job, Process, Role
 from gputop.monitor import Update
-from gputop.ui.advice.finding_list import Sheet
-from gputop.ui.advice.resolved import Clearing
+from gputop.ui.advice.finding_list import FindingList
+from gputop.ui.advice.resolved import ResolvedFindings
 from tests.headless_screens import Stage, play
 
 A, A2, B = (Identity(pid, 1) for pid in (100, 101, 200))  # two ranks of a job, and another job
@@ -75,7 +75,7 @@ CASES = {
 
 @pytest.mark.parametrize(("was", "now", "on"), CASES.values(), ids=CASES)
 def test_what_is_only_told_otherwise_is_not_over(was: Finding, now: Finding, on: bool) -> None:
-    look, clearing = DiagnosisSink(), Clearing()
+    look, clearing = DiagnosisSink(), ResolvedFindings()
     for t, findings in enumerate(((was,), (now,))):
         update = seen(float(t), *findings)
         look.take(update)
@@ -85,7 +85,7 @@ def test_what_is_only_told_otherwise_is_not_over(was: Finding, now: Finding, on:
 
 
 def test_what_is_over_of_one_job_is_told_while_it_holds_of_another() -> None:
-    look, clearing = DiagnosisSink(), Clearing()
+    look, clearing = DiagnosisSink(), ResolvedFindings()
     for t, findings in enumerate(((found(OF_A), found(OF_B)), (found(OF_B),))):
         look.take(seen(float(t), *findings))
         clearing.feed(seen(float(t), *findings), History())
@@ -95,7 +95,7 @@ def test_what_is_over_of_one_job_is_told_while_it_holds_of_another() -> None:
 
 def cleared(*confidences: float, mute: bool = False) -> list[str]:
     """What is called cleared as a finding grows more or less sure, perhaps muted once it is there, and is over."""
-    sheet, clearing = Sheet(), Clearing()
+    sheet, clearing = FindingList(), ResolvedFindings()
     rounds = [(found(OF_A, confidence=sure),) for sure in confidences]
     for t, findings in enumerate((*rounds, ())):
         update = seen(float(t), *findings)
@@ -127,7 +127,7 @@ def test_the_screen_calls_nothing_cleared_that_was_muted() -> None:
 
 
 def test_what_comes_again_is_no_longer_cleared() -> None:
-    clearing = Clearing()
+    clearing = ResolvedFindings()
     for t, findings in enumerate(((found(OF_A),), (), (found(RANK, confidence=0.3),))):
         clearing.feed(seen(float(t), *findings), History())
         assert len(clearing.cleared) == (t == 1)

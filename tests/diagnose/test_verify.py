@@ -17,7 +17,7 @@ from gputop.export.diagnosis import Diagnosis, as_json, page
 from gputop.lab import results
 from gputop.report import text
 from gputop.ui import copy_texts
-from gputop.ui.advice.finding_list import Sheet, commands
+from gputop.ui.advice.finding_list import FindingList, commands
 from tests.advice_scenes import fine, found, hot, server, update
 from tests.headless_screens import Stage, play
 from tests.scripted_jobs import minute
@@ -82,7 +82,7 @@ def test_it_is_told_in_text_and_in_json() -> None:
 
 
 def test_it_is_copied_after_the_steps() -> None:
-    sheet = Sheet()
+    sheet = FindingList()
     sheet.feed(update(of("starved-cpu-idle")))
     assert [name for name, _ in commands(sheet.chosen)] == ["step 1", "step 3", "verify"]
     assert copy_texts.of_finding(sheet.chosen)[-1] == ("verify", f"gputop loader --from {RANK.pid}")

@@ -19,7 +19,7 @@ from gputop.ui.advice.alarm import Alarm, sequence
 from gputop.ui.advice.finding_list import CALM_S, host_leads
 from gputop.ui.advice.pages import PAGES, expanded
 from gputop.ui.advice.pane import advice
-from gputop.ui.advice.resolved import TOLD_S, Clearing
+from gputop.ui.advice.resolved import TOLD_S, ResolvedFindings
 from gputop.ui.advice.scene import Scene
 from gputop.ui.advice.states import about, states
 from gputop.ui.theme import ASCII, PLAIN, Look
@@ -185,12 +185,12 @@ def test_a_notification_is_one_sequence_whatever_is_in_it() -> None:
     assert sequence("bell", bad, server()) == "\a"
 
 
-def cured() -> list[tuple[Update, Clearing]]:
+def cured() -> list[tuple[Update, ResolvedFindings]]:
     """Four experiments with too many threads, which are started anew with fewer: every tenth second of it."""
     whole = SCENARIOS["threads-host"]
     jobs = tuple(replace(job, work=(*job.work, (300.0, job.work[0][1]))) for job in whole.server.jobs)
     demo = Demo(replace(whole, server=replace(whole.server, jobs=jobs)), pace=False, anchor_s=0.0, at_s=0.0)
-    engine, history, clearing, seen = Engine(lambda: LIMITS), History(), Clearing(), []
+    engine, history, clearing, seen = Engine(lambda: LIMITS), History(), ResolvedFindings(), []
     for t in range(100, 480):
         frame = demo.frame(float(t))
         history.add(frame)
@@ -221,7 +221,7 @@ def test_what_is_over_is_told_with_what_got_better() -> None:
 
 
 def test_who_has_ended_is_not_called_better() -> None:
-    shown, clearing = server(), Clearing()
+    shown, clearing = server(), ResolvedFindings()
     clearing.feed(update(found()), History())
     gone = replace(shown, mono_s=shown.mono_s + 1, jobs=shown.jobs[1:], processes=())
     clearing.feed(Update(frame=gone), History())

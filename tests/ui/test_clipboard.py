@@ -18,7 +18,7 @@ from gputop.model import Frame, Process
 from gputop.safe.text import clean
 from gputop.source import OTHERS_ENVIRONMENT, UNRECORDED
 from gputop.ui.details.export import numbers
-from gputop.ui.details.process_view import Opened
+from gputop.ui.details.process_view import ProcessView
 from gputop.ui.dialogs.saving import save
 from gputop.ui.theme import ASCII, LIGHT, PLAIN, TERMINAL, UNICODE, Look
 from tests.advice_scenes import found
@@ -257,7 +257,9 @@ def test_the_numbers_of_a_process_have_what_its_head_says_of_it_of_its_job_or_of
     findings = tuple(found(rule=rule, subject=subject) for rule, subject in subjects.items())
 
     def rules(process: Process) -> list[str]:
-        opened = Opened(process=process, frame=shown, found=UNRECORDED, past=History(), look=Look(), findings=findings)
+        opened = ProcessView(
+            process=process, frame=shown, found=UNRECORDED, past=History(), look=Look(), findings=findings
+        )
         return [one["rule"] for one in numbers(opened)["findings"]]
 
     assert rules(rank) == ["its own", "its job's", "its GPU's"]

@@ -9,7 +9,7 @@ import pytest
 from textual.events import Key
 
 from gputop.demo import SCENARIOS, Demo
-from gputop.ui.keys.held import MOVING, STALE_S, Held
+from gputop.ui.keys.held_key import MOVING, STALE_S, HeldKey
 from gputop.ui.terminal import guarded
 from tests.headless_screens import Stage, play
 
@@ -22,10 +22,10 @@ class Clock:
         return self.now_s
 
 
-def two(first: str, second: str, waited_s: float) -> tuple[Held, Held]:
+def two(first: str, second: str, waited_s: float) -> tuple[HeldKey, HeldKey]:
     """Two keys, and how long the first has waited when the second is there."""
     clock = Clock()
-    keys = Held(first, None, clock), Held(second, None, clock)
+    keys = HeldKey(first, None, clock), HeldKey(second, None, clock)
     clock.now_s = waited_s
     return keys
 
@@ -35,7 +35,7 @@ def test_a_move_that_waited_is_counted_by_the_next_of_its_kind(key: str) -> None
     first, second = two(key, key, 2 * STALE_S)
     assert first.can_replace(second)
     assert second.times == 2
-    third = Held(key, None, Clock())
+    third = HeldKey(key, None, Clock())
     assert second.can_replace(third)
     assert third.times == 3
 
@@ -54,8 +54,8 @@ def test_nothing_is_passed_over_and_what_is_fresh_stays_alone() -> None:
     assert not first.can_replace(Key("down", None))
 
 
-def pressed(stage: Stage, key: str, times: int) -> Held:
-    one = Held(key, key if len(key) == 1 else None)
+def pressed(stage: Stage, key: str, times: int) -> HeldKey:
+    one = HeldKey(key, key if len(key) == 1 else None)
     one.times = times
     stage.app.post_message(one)
     return one

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gputop.history import History
-from gputop.ui.then import Then
+from gputop.ui.frozen_history import FrozenHistory
 from tests import servers
 
 
@@ -15,7 +15,7 @@ from tests import servers
 @pytest.mark.parametrize("apart", [0.97, 1.0, 1.02])
 def test_a_chart_stays_while_time_goes_on(start: float, apart: float) -> None:
     history = History()
-    then = Then(history)
+    then = FrozenHistory(history)
     shown = servers.frame((servers.gpu(0),))
 
     def at(number: int) -> None:

@@ -10,10 +10,10 @@ from textual.events import Click, MouseDown, MouseScrollDown, MouseUp
 
 from gputop.history import History
 from gputop.model import GpuShare
+from gputop.ui.frozen_history import FrozenHistory
 from gputop.ui.gpus.pane import Density, gpus, grid
 from gputop.ui.table.filter import using
 from gputop.ui.theme import ASCII, PLAIN, Look
-from gputop.ui.then import Then
 from tests.headless_screens import Stage, box, play
 from tests.key_scenes import BOTH, LLAMA, SD3
 from tests.scripted_jobs import frame, process, uuid
@@ -73,7 +73,7 @@ def test_enter_shows_the_processes_of_the_chosen_gpu_and_esc_all(
 @pytest.mark.parametrize("first", [3, 60])
 def test_a_click_is_on_the_gpu_that_is_drawn_there(density: Density, width: int, height: int, first: int) -> None:
     look = Look()
-    shown, past = frame(gpus=64), Then(History())
+    shown, past = frame(gpus=64), FrozenHistory(History())
     places, found = grid(density, width, height, 64, first), 0
     plain = gpus(shown, past, width, height, look, density=density, first=first)
     for place in range(64):

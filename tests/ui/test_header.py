@@ -17,7 +17,7 @@ from gputop.model import Cgroup, Host, Network, Note
 from gputop.ui.commands.table import COMMANDS
 from gputop.ui.keys.hints import names
 from gputop.ui.panes.empty import no_gpu_process, note_line, without_gpus, wrap
-from gputop.ui.panes.header import Status, Taped, header
+from gputop.ui.panes.header import RecordingStatus, Status, header
 from gputop.ui.panes.host import host
 from gputop.ui.table import tree
 from gputop.ui.theme import ASCII, PLAIN, Look
@@ -67,8 +67,8 @@ def test_header_at_every_width(golden: Callable[[str, str], None]) -> None:
         (Status(label="demo showcase", interval_s=10), "demo showcase 10.0s  12:01:00 "),
         (Status(interval_s=0.25), "live 0.25s  12:01:00 "),
         (Status(frozen=True), " frozen   live 1.0s  12:01:00 "),
-        (Status(taped=Taped(742.0, 3 * 1024**2, paused=False)), "● rec 12m 3.0M  live 1.0s  12:01:00 "),
-        (Status(taped=Taped(742.0, 3 * 1024**2, paused=True)), "● rec paused  live 1.0s  12:01:00 "),
+        (Status(taped=RecordingStatus(742.0, 3 * 1024**2, paused=False)), "● rec 12m 3.0M  live 1.0s  12:01:00 "),
+        (Status(taped=RecordingStatus(742.0, 3 * 1024**2, paused=True)), "● rec paused  live 1.0s  12:01:00 "),
         (Status(label="run.jsonl.gz", replay=True), " REPLAY   2027-01-15  12:01:00 "),
         (Status(label="stream", ended=True), " ended   stream 1.0s  12:01:00 "),
         (Status(readonly=True), "read-only  live 1.0s  12:01:00 "),

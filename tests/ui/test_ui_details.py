@@ -17,7 +17,7 @@ from gputop.history import History
 from gputop.model import Detail, Frame, GpuShare, Identity, Missing, Process, Relative, Thread, Variable
 from gputop.safe.text import clean
 from gputop.ui.details.picture import picture
-from gputop.ui.details.process_view import Opened
+from gputop.ui.details.process_view import ProcessView
 from gputop.ui.details.tab import Tab
 from gputop.ui.details.tabs import BY_ID, TABS
 from gputop.ui.panes.header import Status
@@ -107,7 +107,7 @@ def test_time_blocked_on_storage_is_called_an_estimate_where_it_is_not_measured(
         processes = tuple(replace(one, **(known if one.pid == mine else rest)) for one in RUNNING.processes)
         shown = replace(RUNNING, processes=processes)
         one = shown.by_identity[RANK.identity]
-        opened = Opened(process=one, frame=shown, found=full(one, shown), past=History(), look=Look())
+        opened = ProcessView(process=one, frame=shown, found=full(one, shown), past=History(), look=Look())
         drawn = picture(opened, shown, BY_ID["io"], Window(False), (100, 50), Status(), 0, 0.0).strips
         return " ".join(" ".join(strip.text for strip in drawn).split())
 
@@ -138,7 +138,7 @@ def test_p02_whatever_things_are_called_the_picture_holds(tab: Tab, look: Look) 
     for text in STRINGS:
         one, detail = hostile(text)
         shown = replace(RUNNING, processes=(*(each for each in RUNNING.processes if each.pid != one.pid), one))
-        opened = Opened(process=one, frame=shown, found=detail, past=History(), look=look)
+        opened = ProcessView(process=one, frame=shown, found=detail, past=History(), look=look)
         for width, height in ((50, 12), (200, 59)):
             drawn = picture(opened, shown, tab, Window(tab.cursor), (width, height), Status(), 8, 0.0).strips
             assert [strip.cell_length for strip in drawn] == [width] * height, repr(text)

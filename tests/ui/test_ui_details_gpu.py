@@ -10,7 +10,7 @@ from gputop import units
 from gputop.history import History
 from gputop.model import Frame, GpuShare
 from gputop.ui.details.picture import picture
-from gputop.ui.details.process_view import Opened
+from gputop.ui.details.process_view import ProcessView
 from gputop.ui.details.tabs import BY_ID
 from gputop.ui.panes.header import Status
 from gputop.ui.theme import Look
@@ -33,7 +33,7 @@ def shown(frames: list[Frame], width: int) -> list[str]:
         past.add(frame)
     newest = frames[-1]
     one = newest.by_identity[RANK.identity]
-    opened = Opened(process=one, frame=newest, found=full(one, newest), past=past, look=Look())
+    opened = ProcessView(process=one, frame=newest, found=full(one, newest), past=past, look=Look())
     drawn = picture(opened, newest, BY_ID["gpu"], Window(False), (width, 40), Status(), 0, 0.0)
     return [strip.text.rstrip() for strip in drawn.strips]
 

@@ -9,7 +9,7 @@ import pytest
 from gputop.history import History
 from gputop.model import Detail, Missing
 from gputop.source import UNRECORDED, Wish
-from gputop.ui.details.process_view import Opened
+from gputop.ui.details.process_view import ProcessView
 from gputop.ui.theme import DARK, Look
 from tests.headless_screens import Stage, play, strips
 from tests.process_details import RANK, RUNNING, asked, full, later, unread
@@ -134,7 +134,7 @@ def test_parents_that_lead_in_a_circle_or_are_younger_are_none() -> None:
         (first, (replace(second, verified=False),), []),
     ):
         shown = replace(RUNNING, processes=(mine, *others))
-        opened = Opened(process=mine, frame=shown, found=UNRECORDED, past=History(), look=Look())
+        opened = ProcessView(process=mine, frame=shown, found=UNRECORDED, past=History(), look=Look())
         assert [one.pid for one in opened.parents] == parents
 
 

@@ -11,7 +11,7 @@ from gputop.history import History
 from gputop.model import Process
 from gputop.ui.details.head import head
 from gputop.ui.details.picture import Picture, picture
-from gputop.ui.details.process_view import Opened
+from gputop.ui.details.process_view import ProcessView
 from gputop.ui.details.tabs import BY_ID, TABS
 from gputop.ui.panes.header import Status
 from gputop.ui.theme import ASCII, PLAIN, Look
@@ -24,7 +24,9 @@ OLD = replace(RANK, age_s=45_108.0, user="alice", nice=-11)  # since 12:31:48
 
 
 def drawn(tab: str, width: int, process: Process = OLD, look: Look | None = None) -> Picture:
-    opened = Opened(process=process, frame=RUNNING, found=full(process, RUNNING), past=History(), look=look or Look())
+    opened = ProcessView(
+        process=process, frame=RUNNING, found=full(process, RUNNING), past=History(), look=look or Look()
+    )
     return picture(opened, RUNNING, BY_ID[tab], Window(BY_ID[tab].cursor), (width, 30), Status(), 0, 0.0)
 
 
@@ -95,7 +97,7 @@ def test_numbers_of_a_gpu_and_of_children_are_whole(width: int) -> None:
 def test_the_head_has_a_number_whole_or_not_at_all(width: int) -> None:
     crowded = replace(OLD, user="a-user-with-a-long-name", affinity="0-15,32-47,128-143,160-175,200-215")
     for process in (OLD, crowded):
-        opened = Opened(process=process, frame=RUNNING, found=full(process, RUNNING), past=History(), look=Look())
+        opened = ProcessView(process=process, frame=RUNNING, found=full(process, RUNNING), past=History(), look=Look())
         words = " ".join(strip.text for strip in head(opened, width, 4)).split()
         for label, value in (("up", "12:31:48"), ("nice", "-11")):
             assert all(word == value for before, word in pairwise(words) if before == label)

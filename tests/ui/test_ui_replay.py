@@ -220,7 +220,7 @@ def test_frozen_it_stays_until_somebody_goes_elsewhere(path: Path) -> None:
         await stage.press("Z", *["greater_than_sign"] * 9, "vertical_line")
         await stage.until(lambda: "the end" in stage.lines[-2], "the end")
         assert " frozen " in stage.lines[0]
-        assert stage.app.main.shown is not stage.app.session.mailbox.newest
+        assert stage.app.main.shown is not stage.app.session.latest.newest
         await stage.press("vertical_line")
         await at(stage, 69, "left_curly_bracket")
         assert " frozen " not in stage.lines[0]

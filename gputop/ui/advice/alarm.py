@@ -9,7 +9,7 @@ from gputop.diagnose import Finding
 from gputop.diagnose.steadying import RANKS
 from gputop.model import Frame
 from gputop.safe.text import to_ascii
-from gputop.ui.advice.finding_list import Key, Sheet, key, troubles
+from gputop.ui.advice.finding_list import FindingList, Key, key, troubles
 
 _LONGEST_S = 60.0  # between two frames: what came meanwhile is not new
 _MOST = 160  # characters of a notification
@@ -22,7 +22,7 @@ class Alarm:
         self._known: dict[Key, int] = {}
         self._at_s = -math.inf
 
-    def news(self, sheet: Sheet, frame: Frame) -> Finding | None:
+    def news(self, sheet: FindingList, frame: Frame) -> Finding | None:
         """The worst warning that is new, or worse than it was; none in the first update, or after a jump in time."""
         bad = troubles(sheet.told)
         fresh = [finding for finding in bad if RANKS[finding.severity] > self._known.get(key(finding), 0)]

@@ -49,7 +49,7 @@ def commands(finding: Finding | None) -> list[tuple[str, Step]]:
     return [(name, step) for name, step in steps if step.command]
 
 
-class Sheet:
+class FindingList:
     """What is told of the newest update."""
 
     def __init__(self) -> None:

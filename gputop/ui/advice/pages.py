@@ -13,7 +13,7 @@ from gputop.frozen_dataclass import frozen_dataclass
 from gputop.safe.text import clean
 from gputop.ui.advice import compact, full
 from gputop.ui.advice.experiments import experiments
-from gputop.ui.advice.finding_list import Sheet
+from gputop.ui.advice.finding_list import FindingList
 from gputop.ui.advice.scene import Scene, flow
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line, Run
@@ -86,7 +86,7 @@ def _listed(scene: Scene, width: int, height: int) -> list[Line]:
     return [*lines, scene.line()] if height > room + 2 else lines
 
 
-def _window(sheet: Sheet, height: int) -> tuple[int, int]:
+def _window(sheet: FindingList, height: int) -> tuple[int, int]:
     """The first finding of the list in so many lines, and how many of them."""
     listed, chosen = sheet.listed, sheet.chosen
     if len(listed) < 2:
@@ -96,7 +96,7 @@ def _window(sheet: Sheet, height: int) -> tuple[int, int]:
     return min(max(0, at - room // 2), len(listed) - room), room
 
 
-def place_of(sheet: Sheet, height: int, y: int) -> int | None:
+def place_of(sheet: FindingList, height: int, y: int) -> int | None:
     """The finding on a line of the pane; None where there is none."""
     start, room = _window(sheet, height - 1)
     return start + y - 1 if 0 <= y - 1 < room else None

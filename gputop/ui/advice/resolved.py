@@ -77,7 +77,7 @@ class Case:
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Cleared:
+class ResolvedFinding:
     """One that is over."""
 
     case: Case
@@ -110,11 +110,11 @@ class Cleared:
         ]
 
 
-class Clearing:
+class ResolvedFindings:
     """Watches the findings of one update after the other."""
 
     def __init__(self) -> None:
-        self.cleared: tuple[Cleared, ...] = ()
+        self.cleared: tuple[ResolvedFinding, ...] = ()
         self._cases: dict[Key, Case] = {}
         self._at_s = -math.inf
 
@@ -166,16 +166,18 @@ def _numbers(
     return tuple(mean(mean(past.values(one, number.metric, seconds)) for one in whose[number.of]) for number in NUMBERS)
 
 
-def _over(case: Case, at_s: float, frame: Frame, past: Past) -> Cleared:
+def _over(case: Case, at_s: float, frame: Frame, past: Past) -> ResolvedFinding:
     """What is better without it. Whoever ended and came back with other settings is found again by the GPUs."""
     alive = [one for one in case.processes if one in frame.by_identity]
     others = [] if alive or not case.processes else _successors(case, frame)
     if case.processes and not alive and not others:
-        return Cleared(case, at_s, (), "ended")
+        return ResolvedFinding(case, at_s, (), "ended")
     if any((process.age_s or 0.0) < SETTLED_S for process in others):
-        return Cleared(case, at_s, (), "started anew")
+        return ResolvedFinding(case, at_s, (), "started anew")
     processes = alive or [process.identity for process in others]
-    return Cleared(case, at_s, tuple(_better(case, _numbers(case.gpus, processes, past, AFTER_S), frame)[:_MOST]))
+    return ResolvedFinding(
+        case, at_s, tuple(_better(case, _numbers(case.gpus, processes, past, AFTER_S), frame)[:_MOST])
+    )
 
 
 def _successors(case: Case, frame: Frame) -> list[Process]:

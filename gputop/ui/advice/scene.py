@@ -14,8 +14,8 @@ from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Identity
 from gputop.monitor import Update
 from gputop.proven import Told
-from gputop.ui.advice.finding_list import Sheet
-from gputop.ui.advice.resolved import Cleared
+from gputop.ui.advice.finding_list import FindingList
+from gputop.ui.advice.resolved import ResolvedFinding
 from gputop.ui.keys.hints import Names
 from gputop.ui.theme import Look, Token
 from gputop.ui.widgets.drawing import Line, Run
@@ -35,14 +35,14 @@ class Scene:
     """One update, and the sheet of its findings."""
 
     update: Update
-    sheet: Sheet
+    sheet: FindingList
     look: Look
     keys: Names = field(default_factory=dict)
     focused: bool = False  # the arrows choose a finding
     ended: bool = False  # no frame comes after this one
     measures: bool = True  # a key runs what verifies a finding
     looked_into: frozenset[Identity] = frozenset()  # processes of which there is a result to open
-    cleared: Sequence[Cleared] = ()  # what is over
+    cleared: Sequence[ResolvedFinding] = ()  # what is over
     proven: Sequence[Told] = ()  # what came of findings of earlier runs, the newest first
     measured: Mapping[str, str] = field(default_factory=dict)  # what the commands that verify findings have measured
     leaving: Callable[[str], Leaving] = lambda _: (0.0, {})  # what makes a finding of a rule leave

@@ -44,11 +44,11 @@ def show_environment_of_others(screen: ProcessScreen) -> None:
 
 
 def _nothing_to_take(screen: ProcessScreen) -> str:
-    return "" if screen.tab.takes and not screen.inquiry.withheld else "nothing to open here"
+    return "" if screen.tab.takes and not screen.request.withheld else "nothing to open here"
 
 
 def _nothing_withheld(screen: ProcessScreen) -> str:
-    return "" if screen.inquiry.withheld else "nothing is withheld here"
+    return "" if screen.request.withheld else "nothing is withheld here"
 
 
 def _title_of_take(screen: ProcessScreen) -> str:

@@ -47,7 +47,7 @@ def toggle_recording(main: MainScreen) -> None:
     if session.recorder.running:
         session.recorder.stop(tell)
     else:
-        session.recorder.start(lambda: session.mailbox.newest, tell)
+        session.recorder.start(lambda: session.latest.newest, tell)
 
 
 def _cannot_record(main: MainScreen) -> str:

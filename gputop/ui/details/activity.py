@@ -12,7 +12,7 @@ from gputop.labels import amount
 from gputop.model import Identity
 from gputop.optional_sums import added, mean
 from gputop.ui.advice.states import about, word
-from gputop.ui.details.process_view import Opened
+from gputop.ui.details.process_view import ProcessView
 from gputop.ui.gpus.state import State
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Chart, Line, Mark, Run, beside, most, room
@@ -29,23 +29,23 @@ STATES = {
 }
 
 
-def doing(opened: Opened) -> State:
+def doing(view: ProcessView) -> State:
     """Ended, stopped, what the rules say, computing, sleeping: the first that holds."""
-    process = opened.process
-    if opened.gone:
-        return State(opened.gone, "", "bright")
+    process = view.process
+    if view.gone:
+        return State(view.gone, "", "bright")
     if process.unseen:
         return State({"foreign": "in another namespace", "hidden": "hidden"}.get(process.unseen, "exited"), "", "dim")
     if process.state in ("T", "t"):
         return State(STATES[process.state], "", "warn", "warn")
     if process.state == "Z":
         return State("zombie: ended, and its parent has not asked how", "", "warn", "warn")
-    return _judged(opened) or _working(opened)
+    return _judged(view) or _working(view)
 
 
-def _judged(opened: Opened) -> State | None:
+def _judged(view: ProcessView) -> State | None:
     """What the rules say of it, of its job or of its GPUs, where somebody should do something about it."""
-    found = about(opened.process, opened.findings)
+    found = about(view.process, view.findings)
     if found is None:
         return None
     state = word(found)
@@ -54,11 +54,11 @@ def _judged(opened: Opened) -> State | None:
     )
 
 
-def _working(opened: Opened) -> State:
-    process = opened.process
+def _working(view: ProcessView) -> State:
+    process = view.process
     busy = mean(share.busy_percent for share in process.gpus)
     if busy is not None and busy >= 1:
-        return State(f"keeps GPU {opened.indexes} busy {busy:.0f}%", "", "busy")
+        return State(f"keeps GPU {view.indexes} busy {busy:.0f}%", "", "busy")
     if process.state == "R":
         return State("running", "", "text")
     if process.state == "D":
@@ -76,39 +76,39 @@ _LEAST_IO = 1e6  # bytes a second: the top of the chart of a process that hardly
 Values = list[float | None]
 
 
-def now(opened: Opened, width: int, tall: int) -> list[Strip]:
+def now(view: ProcessView, width: int, tall: int) -> list[Strip]:
     """A rule with the state's word, a line of labels, `tall` lines of charts; without them the rule alone."""
-    look, state = opened.look, doing(opened)
+    look, state = view.look, doing(view)
     sign = f"{getattr(look.glyphs, state.sign)} " if state.sign else ""
     word = drawing.cut(f"{sign}{state.word}", max(0, width - 16), look.glyphs.more)
     right = [Run(word, state.token, state.sign != "" or state.token == "bright")] if word else ()
     strips = [drawing.rule("now", width, look, right=right)]
     if tall <= 0:
         return strips
-    seconds = room(width, 2 + bool(opened.process.gpus) + (opened.process.step_s is not None))
-    charts = [*_gpu(opened, seconds), *_step(opened, seconds), _cpu(opened, seconds), _io(opened, seconds)]
-    return [*strips, *beside(charts, width, tall, look), *_steps(opened, width)]
+    seconds = room(width, 2 + bool(view.process.gpus) + (view.process.step_s is not None))
+    charts = [*_gpu(view, seconds), *_step(view, seconds), _cpu(view, seconds), _io(view, seconds)]
+    return [*strips, *beside(charts, width, tall, look), *_steps(view, width)]
 
 
-def _steps(opened: Opened, width: int) -> list[Strip]:
+def _steps(view: ProcessView, width: int) -> list[Strip]:
     """A line with what was slow and what the program noted, where there is any."""
-    process, now_s = opened.process, opened.frame.wall_s
+    process, now_s = view.process, view.frame.wall_s
     said = "; ".join(filter(None, (step_report.noted(process, now_s), step_report.slow(process, now_s))))
     if not said:
         return []
-    look = opened.look
+    look = view.look
     return [Line(look).add(f" steps  {drawing.cut(said, max(0, width - 9), look.glyphs.more)}", "dim").strip(width)]
 
 
-def _gpu(opened: Opened, seconds: int) -> list[Chart]:
-    shares, past = opened.process.gpus, opened.past
+def _gpu(view: ProcessView, seconds: int) -> list[Chart]:
+    shares, past = view.process.gpus, view.past
     if not shares:
         return []
-    values = list(past.values(opened.process.identity, "busy_percent", max(1, seconds)))
-    whole = mean(gpu.busy_percent for share in shares if (gpu := opened.frame.by_uuid.get(share.uuid)))
+    values = list(past.values(view.process.identity, "busy_percent", max(1, seconds)))
+    whole = mean(gpu.busy_percent for share in shares if (gpu := view.frame.by_uuid.get(share.uuid)))
     own = mean(share.busy_percent for share in shares)
     many = "s" * (len(shares) > 1)
-    title = f"gpu{many} {drawing.cut(opened.indexes, 9, opened.look.glyphs.more)}"
+    title = f"gpu{many} {drawing.cut(view.indexes, 9, view.look.glyphs.more)}"
     if own is None and most(values) is None:  # then it is all that is known, but may be the work of others
         values = _mean(past.values(share.uuid, "busy_percent", max(1, seconds)) for share in shares)
         value, texts = whole, (f"the whole GPU{many}, this pid unknown", f"the whole GPU{many}", f"whole GPU{many}")
@@ -119,25 +119,25 @@ def _gpu(opened: Opened, seconds: int) -> list[Chart]:
     return [Chart(title, said, values, 100, "busy area", _percent(value))]
 
 
-def _step(opened: Opened, seconds: int) -> list[Chart]:
+def _step(view: ProcessView, seconds: int) -> list[Chart]:
     """What its step meter says, if it has one."""
-    process = opened.process
+    process = view.process
     if process.step_s is None:
         return []
-    values = list(opened.past.values(process.identity, "step_s", max(1, seconds)))
+    values = list(view.past.values(process.identity, "step_s", max(1, seconds)))
     top, took = drawing.ceiling(most([*values, process.step_s]), 1e-3), units.took(process.step_s)
     waits = "" if process.data_wait_percent is None else f"{_percent(process.data_wait_percent)} waits for data"
     slowest = f"{waits}, slowest {units.took(process.step_longest_s)}".lstrip(", ")
     said = _first(seconds - len(f"step  {took}  "), slowest, waits, waits.removesuffix(" for data"))
-    return [Chart("step", said, values, top, "busy area", took, marks=tuple(_marks(opened)))]
+    return [Chart("step", said, values, top, "busy area", took, marks=tuple(_marks(view)))]
 
 
-def _marks(opened: Opened) -> Iterator[Mark]:
+def _marks(view: ProcessView) -> Iterator[Mark]:
     """The slow steps, and the moments that the program marked."""
-    now_s, glyphs = opened.frame.wall_s, opened.look.glyphs
-    for slow in opened.process.slow_steps:
+    now_s, glyphs = view.frame.wall_s, view.look.glyphs
+    for slow in view.process.slow_steps:
         yield Mark(now_s - slow.wall_s, (glyphs.down,), "warn")
-    for one in opened.process.noted:
+    for one in view.process.noted:
         if one.moment:
             said, value = step_report.number(one), "" if one.value is None else f"{one.value:.6g}"
             yield Mark(
@@ -145,9 +145,9 @@ def _marks(opened: Opened) -> Iterator[Mark]:
             )
 
 
-def _cpu(opened: Opened, seconds: int) -> Chart:
-    process = opened.process
-    values = list(opened.past.values(process.identity, "cpu_percent", max(1, seconds)))
+def _cpu(view: ProcessView, seconds: int) -> Chart:
+    process = view.process
+    values = list(view.past.values(process.identity, "cpu_percent", max(1, seconds)))
     top = drawing.ceiling(most([*values, process.cpu_percent]), 100)
     threads = "" if process.threads is None else f", {amount(process.threads, 'thread')}"
     axis = f", axis {top:.0f}%" if top > 100 else ""
@@ -156,9 +156,9 @@ def _cpu(opened: Opened, seconds: int) -> Chart:
     return Chart("cpu", said, values, top, "busy area", used)
 
 
-def _io(opened: Opened, seconds: int) -> Chart:
-    process, loaders = opened.process, opened.loaders
-    values = _sum(_moved(opened, one.identity, max(1, seconds)) for one in (process, *loaders))
+def _io(view: ProcessView, seconds: int) -> Chart:
+    process, loaders = view.process, view.loaders
+    values = _sum(_moved(view, one.identity, max(1, seconds)) for one in (process, *loaders))
     top = drawing.ceiling(most(values), _LEAST_IO)
     read = _rate(added([one.read_bytes_per_s for one in (process, *loaders)]))
     here = _rate(process.read_bytes_per_s)
@@ -175,9 +175,9 @@ def _first(room: int, *texts: str) -> str:
     return next((text for text in texts if len(text) <= room), "")
 
 
-def _moved(opened: Opened, identity: Identity, seconds: int) -> Values:
-    read = opened.past.values(identity, "read_bytes_per_s", seconds)
-    wrote = opened.past.values(identity, "write_bytes_per_s", seconds)
+def _moved(view: ProcessView, identity: Identity, seconds: int) -> Values:
+    read = view.past.values(identity, "read_bytes_per_s", seconds)
+    wrote = view.past.values(identity, "write_bytes_per_s", seconds)
     return _sum((read, wrote))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gputop.labels import amount
 from gputop.model import Variable
 from gputop.safe.text import MASK
-from gputop.ui.details.process_view import Opened
+from gputop.ui.details.process_view import ProcessView
 from gputop.ui.details.tab import Body, Entry, Tab, without
 from gputop.ui.theme import Token
 from gputop.ui.widgets.grid import Column, Grid
@@ -14,12 +14,12 @@ NAME_LEAST, NAME_MOST = 12, 40
 MASKED = 8  # however long the secret is
 
 
-def body(opened: Opened, width: int) -> Body:
+def body(view: ProcessView, width: int) -> Body:
     """A line for each variable, by name."""
-    variables = opened.detail.environment
+    variables = view.detail.environment
     if variables is None:
-        return without(opened, width, "environment")
-    mask = opened.look.glyphs.mask * MASKED
+        return without(view, width, "environment")
+    mask = view.look.glyphs.mask * MASKED
     longest = max((len(one.name) for one in variables), default=0)
 
     def value(variable: Variable) -> str:
@@ -31,7 +31,7 @@ def body(opened: Opened, width: int) -> Body:
             Column("NAME", min(max(NAME_LEAST, longest), NAME_MOST, width // 2), lambda one: one.name, right=False),
             Column("VALUE", 10, value, right=False),
         ),
-        width, opened.look,
+        width, view.look,
     )  # fmt: skip
 
     def entry(variable: Variable) -> Entry:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from gputop import units
 from gputop.labels import amount
 from gputop.model import File
-from gputop.ui.details.process_view import Opened
+from gputop.ui.details.process_view import ProcessView
 from gputop.ui.details.tab import Body, Entry, Tab, without
 from gputop.ui.theme import Token
 from gputop.ui.widgets.grid import Column, Grid
@@ -27,13 +27,13 @@ def _size(file: File, value: float | None, unit: Callable[[float | None], str] =
     return "" if value is None and file.kind != "file" else unit(value)
 
 
-def body(opened: Opened, width: int) -> Body:
+def body(view: ProcessView, width: int) -> Body:
     """A line for each descriptor: what is read or written now, files, the rest."""
-    detail = opened.detail
+    detail = view.detail
     if detail.files is None:
-        known = opened.process.open_files
-        return without(opened, width, "files", "" if known is None else amount(known, "descriptor"))
-    grid = Grid(COLUMNS, width, opened.look)
+        known = view.process.open_files
+        return without(view, width, "files", "" if known is None else amount(known, "descriptor"))
+    grid = Grid(COLUMNS, width, view.look)
 
     def entry(file: File) -> Entry:
         token: Token = "bright" if file.moved_bytes_per_s else "text" if file.kind == "file" else "dim"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gputop import units
 from gputop.model import Gpu, GpuShare
 from gputop.process_totals import add
-from gputop.ui.details.process_view import Opened
+from gputop.ui.details.process_view import ProcessView
 from gputop.ui.details.tab import Body, Tab, plain
 from gputop.ui.gpus.scene import short_name
 from gputop.ui.theme import Token
@@ -21,41 +21,41 @@ NARROW = 4, 2  # cells less for a label, and for its own, where there is little 
 Row = tuple[str, str, str, float | None, float | None]  # label, own, of the whole GPU, and its value and top for a bar
 
 
-def body(opened: Opened, width: int) -> Body:
+def body(view: ProcessView, width: int) -> Body:
     """A block of lines for each GPU; what it was allowed to see."""
-    lines = _held(opened, width)
-    for share in opened.process.gpus:
-        lines += _block(opened, share, width)
-    if not opened.process.gpus:
+    lines = _held(view, width)
+    for share in view.process.gpus:
+        lines += _block(view, share, width)
+    if not view.process.gpus:
         lines.append([Run("It is on no GPU now, as far as the driver tells.", "dim")])
-    if (visible := opened.process.visible_gpus) is not None:
+    if (visible := view.process.visible_gpus) is not None:
         lines.append([Run("CUDA_VISIBLE_DEVICES ", "dim"), Run(visible or "(empty: none)")])
-    return Body(plain(opened, width, lines))
+    return Body(plain(view, width, lines))
 
 
-def _held(opened: Opened, width: int) -> list[Sequence[Run]]:
+def _held(view: ProcessView, width: int) -> list[Sequence[Run]]:
     """The device memory it held in the last minutes, on all of its GPUs, where it is known and there is room."""
-    shares, identity = opened.process.gpus, opened.process.identity
+    shares, identity = view.process.gpus, view.process.identity
     many = f", its {len(shares)} GPUs together" if len(shares) > 1 else ""
     room = width - LABEL - len("  now 66.6G  peak 66.6G") - len(many) - 4
     count = min(MOST_CELLS, room)
-    known = [value for value in opened.past.values(identity, "vram_bytes", count * EACH_S) if value is not None]
+    known = [value for value in view.past.values(identity, "vram_bytes", count * EACH_S) if value is not None]
     if count < LEAST_CELLS or not known:
         return []
-    totals = [gpu.vram_total_bytes for share in shares if (gpu := opened.frame.by_uuid.get(share.uuid))]
+    totals = [gpu.vram_total_bytes for share in shares if (gpu := view.frame.by_uuid.get(share.uuid))]
     top = sum(total or 0 for total in totals) if shares and None not in totals else 0
-    values = opened.past.values(identity, "vram_bytes", count * EACH_S, EACH_S)
-    drawn = drawing.sparkline(values, count, max(top, *known), opened.look)
+    values = view.past.values(identity, "vram_bytes", count * EACH_S, EACH_S)
+    drawn = drawing.sparkline(values, count, max(top, *known), view.look)
     said = f"now {units.size(add(share.vram_bytes for share in shares))}  peak {units.size(max(known))}{many}"
     minutes = f"vram, {count * EACH_S // 60} min"
     return [[Run(f"{minutes:{LABEL}}", "dim"), Run(drawn, "memory"), Run("  "), Run(said)]]
 
 
-def _block(opened: Opened, share: GpuShare, width: int) -> list[Sequence[Run]]:
-    gpu = opened.frame.by_uuid.get(share.uuid)
+def _block(view: ProcessView, share: GpuShare, width: int) -> list[Sequence[Run]]:
+    gpu = view.frame.by_uuid.get(share.uuid)
     numa = "" if gpu is None or gpu.numa_node is None else f"  numa {gpu.numa_node}"
     name = short_name(gpu.name) if gpu else ""
-    title = [Run(f"GPU {opened.index(share)}  ", "bright", True), Run(name), Run(f"  {share.kind}{numa}", "dim")]
+    title = [Run(f"GPU {view.index(share)}  ", "bright", True), Run(name), Run(f"  {share.kind}{numa}", "dim")]
     narrow = width < LABEL + OWN + WHOLE + 2
     label_cells, own_cells = (LABEL - NARROW[0], OWN - NARROW[1]) if narrow else (LABEL, OWN)
     heads = [Run(f"{'':{label_cells}}{'this pid':>{own_cells}}{'the whole GPU':>{WHOLE}}", "dim")]
@@ -68,7 +68,7 @@ def _block(opened: Opened, share: GpuShare, width: int) -> list[Sequence[Run]]:
                 Run(f"{own:>{own_cells}}", _weight(own, "bright")),
                 Run(f"{whole:>{WHOLE}}", _weight(whole, "text")),
                 Run("  "),
-                *drawing.bar(value, top, bar, opened.look, "memory" if label == "vram" else "busy"),
+                *drawing.bar(value, top, bar, view.look, "memory" if label == "vram" else "busy"),
             ]
         )
     return [*lines, []]

@@ -9,7 +9,7 @@ from textual.strip import Strip
 from gputop import labels, units
 from gputop.model import Node, Role
 from gputop.ui.details.activity import STATES
-from gputop.ui.details.process_view import Opened
+from gputop.ui.details.process_view import ProcessView
 from gputop.ui.theme import Token
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line, Run, wrap
@@ -19,12 +19,12 @@ ROOMY = 100  # cells: narrower, less is said of each
 COMMAND = 20  # cells, at least
 
 
-def names(opened: Opened) -> list[str]:
+def names(view: ProcessView) -> list[str]:
     """From the outside in: its job, its rank, its pid."""
-    process, found = opened.process, []
-    if opened.job:
-        found.append(drawing.cut(opened.job.name, 32))
-    by_pid = {one.pid: one for one in opened.frame.processes}
+    process, found = view.process, []
+    if view.job:
+        found.append(drawing.cut(view.job.name, 32))
+    by_pid = {one.pid: one for one in view.frame.processes}
     rank = process if process.role is Role.TRAINER else by_pid.get(process.parent_pid)
     if rank and rank.role is Role.TRAINER and rank.rank is not None:
         found.append(f"rank{rank.rank}")
@@ -33,12 +33,12 @@ def names(opened: Opened) -> list[str]:
     return [*found, str(process.pid)]
 
 
-def head(opened: Opened, width: int, most: int) -> list[Strip]:
+def head(view: ProcessView, width: int, most: int) -> list[Strip]:
     """The command, what is known of its life, and its place, in at most `most` lines."""
-    life = _life(opened, width >= ROOMY, width - COMMAND)
+    life = _life(view, width >= ROOMY, width - COMMAND)
     beside = _beside(life)
     room = max(COMMAND, width - beside)
-    command, look = labels.line(opened.process), opened.look
+    command, look = labels.line(view.process), view.look
     lines = wrap(command, room)
     shown = lines[: max(1, most - 1)]
     if len(shown) < len(lines):
@@ -49,12 +49,12 @@ def head(opened: Opened, width: int, most: int) -> list[Strip]:
         if place == 0:
             line.to(width - beside + 1).runs(run for fact in life for run in (Run("  "), *fact))
         strips.append(line.strip(width))
-    return [*strips, *_flowing(_place(opened, width >= ROOMY), opened, width, max(1, most - len(strips)))][:most]
+    return [*strips, *_flowing(_place(view, width >= ROOMY), view, width, max(1, most - len(strips)))][:most]
 
 
-def _life(opened: Opened, roomy: bool, most: int) -> list[Fact]:
+def _life(view: ProcessView, roomy: bool, most: int) -> list[Fact]:
     """Its user, its state, since when, how nice: what has no room beside the command is left out, whole."""
-    process = opened.process
+    process = view.process
     state = process.state or ""
     user = [Run(process.user or units.UNKNOWN, "owner")]
     now = [Run(state, "text"), Run(f" {STATES.get(state, '')}" if roomy else "", "dim")]
@@ -79,9 +79,9 @@ def _quiet(nice: int | None) -> Token:
     return "text" if nice else "dim"
 
 
-def _place(opened: Opened, roomy: bool) -> list[Fact]:
+def _place(view: ProcessView, roomy: bool) -> list[Fact]:
     """The most important first."""
-    process, job = opened.process, opened.job
+    process, job = view.process, view.job
     facts: list[Fact] = []
     if job:
         slurm = f" (slurm {job.slurm_job})" if job.slurm_job else ""
@@ -91,11 +91,11 @@ def _place(opened: Opened, roomy: bool) -> list[Fact]:
         facts.append([Run("rank ", "dim"), Run(str(process.rank)), Run(total, "dim")])
     if process.local_rank is not None:
         facts.append([Run("local ", "dim"), Run(str(process.local_rank))])
-    if opened.indexes:
-        facts.append([Run("GPU ", "dim"), Run(_some(opened.indexes, 16, opened.look.glyphs.more))])
+    if view.indexes:
+        facts.append([Run("GPU ", "dim"), Run(_some(view.indexes, 16, view.look.glyphs.more))])
     if process.affinity is not None:
-        cpus = _some(process.affinity, 20, opened.look.glyphs.more)
-        facts.append([Run("cpus ", "dim"), Run(cpus), Run(_near(opened) if roomy else "", "dim")])
+        cpus = _some(process.affinity, 20, view.look.glyphs.more)
+        facts.append([Run("cpus ", "dim"), Run(cpus), Run(_near(view) if roomy else "", "dim")])
     container = Run(drawing.cut(process.container, 20)) if process.container else Run("none", "dim")
     facts.append([Run("container ", "dim"), container])
     return facts
@@ -106,12 +106,12 @@ def _some(listed: str, most: int, more: str) -> str:
     return listed if len(listed) <= most else f"{listed[: most - 1].rpartition(',')[0]},{more}"
 
 
-def _near(opened: Opened) -> str:
+def _near(view: ProcessView) -> str:
     """Which NUMA nodes its CPUs are on, and which its GPUs."""
-    nodes = {str(node.number) for node in opened.frame.host.nodes if _overlap(node, opened.process.affinity or "")}
+    nodes = {str(node.number) for node in view.frame.host.nodes if _overlap(node, view.process.affinity or "")}
     if not nodes:
         return ""
-    mine = {gpu.numa_node for share in opened.process.gpus if (gpu := opened.frame.by_uuid.get(share.uuid))}
+    mine = {gpu.numa_node for share in view.process.gpus if (gpu := view.frame.by_uuid.get(share.uuid))}
     known = sorted(str(node) for node in mine if node is not None)
     gpus = f", its GPU{'s' * (len(known) > 1)} on numa {','.join(known)}" if known else ""
     return f" (numa {','.join(sorted(nodes))}{gpus})"
@@ -131,14 +131,14 @@ def _numbers(text: str) -> set[int]:
     return found
 
 
-def _flowing(facts: Sequence[Fact], opened: Opened, width: int, most: int) -> list[Strip]:
+def _flowing(facts: Sequence[Fact], view: ProcessView, width: int, most: int) -> list[Strip]:
     """Facts beside each other in as few lines as hold them; what has no room is left out."""
-    lines = [Line(opened.look).add(" ")]
+    lines = [Line(view.look).add(" ")]
     for fact in facts:
         shown = fact if drawing.cells(fact) + 2 <= width else fact[:2]  # what it is: without what else is known of it
         if lines[-1].cells + drawing.cells(shown) + 1 > width and lines[-1].cells > 1:
             if len(lines) == most:
                 break
-            lines.append(Line(opened.look).add(" "))
+            lines.append(Line(view.look).add(" "))
         lines[-1].runs(shown).add("  ")
     return [line.strip(width) for line in lines]

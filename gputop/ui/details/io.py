@@ -10,7 +10,7 @@ from gputop.labels import amount
 from gputop.model import Io, Process
 from gputop.optional_sums import mean
 from gputop.process_totals import io_estimated, io_percent
-from gputop.ui.details.process_view import Opened
+from gputop.ui.details.process_view import ProcessView
 from gputop.ui.details.tab import Body, Entry, Tab, plain, said
 from gputop.ui.widgets.drawing import Run, wrap
 from gputop.ui.widgets.grid import Column, Grid
@@ -60,7 +60,7 @@ FLOWS: tuple[Flow, ...] = (
 Row = tuple[str, str, str, str, str]
 
 
-def body(opened: Opened, width: int) -> Body:
+def body(view: ProcessView, width: int) -> Body:
     """A line for each kind, the file it reads now, and what is missing."""
     columns: list[Column[Row]] = [
         Column("", 25, lambda row: row[0], right=False, token="dim"),
@@ -68,42 +68,42 @@ def body(opened: Opened, width: int) -> Body:
         Column("SINCE START", 11, lambda row: row[3], keep=3),
         Column("", 10, lambda row: row[4], right=False, keep=1, token="dim"),
     ]
-    if opened.loaders:
-        title = amount(len(opened.loaders), "LOADER").upper()
+    if view.loaders:
+        title = amount(len(view.loaders), "LOADER").upper()
         columns.insert(2, Column(title, max(8, len(title)), lambda row: row[2], keep=2))
-    grid = Grid(columns, width, opened.look)
-    entries = [_entry(grid, _row(flow, opened)) for flow in FLOWS]
-    lines = _below(opened, width)
-    return Body([*entries, *plain(opened, width, lines)], [grid.titles()])
+    grid = Grid(columns, width, view.look)
+    entries = [_entry(grid, _row(flow, view)) for flow in FLOWS]
+    lines = _below(view, width)
+    return Body([*entries, *plain(view, width, lines)], [grid.titles()])
 
 
 def _entry(grid: Grid[Row], row: Row) -> Entry:
     return Entry(row[0], lambda on, shift: grid.line(row, on, shift))
 
 
-def _row(flow: Flow, opened: Opened) -> Row:
-    io = opened.detail.io
-    known = [value for one in opened.loaders if (value := flow.now(one)) is not None]
+def _row(flow: Flow, view: ProcessView) -> Row:
+    io = view.detail.io
+    known = [value for one in view.loaders if (value := flow.now(one)) is not None]
     loading = (sum(known) if flow.add else mean(known)) if known else None
     whole = "" if flow.whole is None else flow.total(flow.whole(io)) if io else units.UNKNOWN
-    note = "an estimate" if flow.now is io_percent and _estimated(opened) else flow.note
-    return flow.name, flow.unit(flow.now(opened.process)), flow.unit(loading), whole, note
+    note = "an estimate" if flow.now is io_percent and _estimated(view) else flow.note
+    return flow.name, flow.unit(flow.now(view.process)), flow.unit(loading), whole, note
 
 
-def _estimated(opened: Opened) -> Process | None:
+def _estimated(view: ProcessView) -> Process | None:
     """The first of those whose time blocked on storage is shown that has not got it measured."""
-    return next(filter(io_estimated, (opened.process, *opened.loaders)), None)
+    return next(filter(io_estimated, (view.process, *view.loaders)), None)
 
 
-def _below(opened: Opened, width: int) -> list[Sequence[Run]]:
+def _below(view: ProcessView, width: int) -> list[Sequence[Run]]:
     lines: list[Sequence[Run]] = [[]]
-    detail, why = opened.detail, []
-    if guessed := _estimated(opened):
+    detail, why = view.detail, []
+    if guessed := _estimated(view):
         unlock = next((one.unlock for one in guessed.missing if one.metric == "io_wait_percent" and one.unlock), None)
         measured = f"; from then on it is measured: {unlock}" if unlock else ""
         why.append(f"time blocked on storage is an estimate, the share of looks in state D{measured}")
     if detail.io is None:
-        why.append(f"since it started: {said(opened, 'io')}")
+        why.append(f"since it started: {said(view, 'io')}")
     lines += [[Run(line, "dim")] for text in why for line in wrap(text, max(20, width - 4))]
     if file := detail.file_now:
         lines.append([Run("reads now  ", "dim"), Run(file.path, "bright")])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from gputop import units
 from gputop.model import Limit, Overview
-from gputop.ui.details.process_view import Opened
+from gputop.ui.details.process_view import ProcessView
 from gputop.ui.details.tab import Body, Entry, Tab, plain, said
 from gputop.ui.widgets.drawing import Run
 from gputop.ui.widgets.grid import Column, Grid
@@ -42,14 +42,14 @@ COLUMNS: tuple[Column[Limit], ...] = (
 )  # fmt: skip
 
 
-def body(opened: Opened, width: int) -> Body:
+def body(view: ProcessView, width: int) -> Body:
     """A line for each limit; the program, its folder, its place and rights."""
-    limits, grid = opened.detail.limits, Grid(COLUMNS, width, opened.look)
+    limits, grid = view.detail.limits, Grid(COLUMNS, width, view.look)
     if limits is None:
-        entries = plain(opened, width, [[Run(f"limits: {said(opened, 'limits')}", "dim")]], first=-1)
+        entries = plain(view, width, [[Run(f"limits: {said(view, 'limits')}", "dim")]], first=-1)
     else:
         entries = [_entry(grid, limit) for limit in limits]
-    return Body([*entries, *plain(opened, width, [[], *_place(opened)])], [grid.titles()] if limits else ())
+    return Body([*entries, *plain(view, width, [[], *_place(view)])], [grid.titles()] if limits else ())
 
 
 def _entry(grid: Grid[Limit], limit: Limit) -> Entry:
@@ -60,15 +60,15 @@ def _entry(grid: Grid[Limit], limit: Limit) -> Entry:
     )
 
 
-def _place(opened: Opened) -> list[Sequence[Run]]:
-    process, overview = opened.process, opened.detail.overview
+def _place(view: ProcessView) -> list[Sequence[Run]]:
+    process, overview = view.process, view.detail.overview
     facts = [
         ("cgroup", process.cgroup),
         ("may use", None if process.allowed_cpus is None else f"{process.allowed_cpus:g} CPUs"),
         ("memory from nodes", process.memory_nodes),
     ]
     if overview is None:
-        return [*map(_line, facts), [Run(f"rights: {said(opened, 'overview')}", "dim")]]
+        return [*map(_line, facts), [Run(f"rights: {said(view, 'overview')}", "dim")]]
     return [_line(fact) for fact in (*_program(overview), *facts, *_rights(overview))]
 
 

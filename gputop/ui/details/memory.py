@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gputop import units
 from gputop.model import Memory, Process, metrics
-from gputop.ui.details.process_view import Opened
+from gputop.ui.details.process_view import ProcessView
 from gputop.ui.details.tab import Body, Tab, plain, said
 from gputop.ui.theme import Token
 from gputop.ui.widgets import drawing
@@ -15,9 +15,9 @@ _OF_PROCESS = ("rss_bytes", "shm_used_bytes")
 _ELSE = ("shared_bytes", "swap_bytes", "pss_bytes")  # of the process, too, where there are no details
 
 
-def body(opened: Opened, width: int) -> Body:
+def body(view: ProcessView, width: int) -> Body:
     """A line for each kind of memory, with what it means."""
-    memory, process = opened.detail.memory, opened.process
+    memory, process = view.detail.memory, view.process
     owners, names = ((Process, Memory), _OF_PROCESS) if memory else ((Memory, Process), _OF_PROCESS + _ELSE)
     told = {metric.name: metric.help for owner in owners for metric in metrics(owner)}
     rows: list[tuple[str, float | None]] = [(name, getattr(process, name)) for name in names]
@@ -25,19 +25,19 @@ def body(opened: Opened, width: int) -> Body:
         rows += [(metric.name, getattr(memory, metric.name)) for metric in metrics(Memory)]
     top = max((value for name, value in rows if value and name != "virtual_bytes"), default=0)
     bar = BAR if width >= 100 else 0
-    lines = [_line(opened, name, value, top, bar, told[name]) for name, value in rows]
+    lines = [_line(view, name, value, top, bar, told[name]) for name, value in rows]
     if memory is None:
-        lines.append([Run(f"the rest: {said(opened, 'memory')}", "dim")])
+        lines.append([Run(f"the rest: {said(view, 'memory')}", "dim")])
     elif memory.nodes is not None:
         nodes = "   ".join(f"node {number} {units.size(size)}" for number, size in memory.nodes)
         lines.append([Run(f"{'NUMA':{LABEL}}  ", "dim"), Run(nodes or "none")])
-    return Body(plain(opened, width, lines))
+    return Body(plain(view, width, lines))
 
 
-def _line(opened: Opened, name: str, value: float | None, top: float, bar: int, help: str) -> list[Run]:
+def _line(view: ProcessView, name: str, value: float | None, top: float, bar: int, help: str) -> list[Run]:
     label = name.removesuffix("_bytes").replace("_", " ")
     token: Token = "text" if value else "dim"
-    drawn = drawing.bar(None if name == "virtual_bytes" else value, top, bar, opened.look, "memory")
+    drawn = drawing.bar(None if name == "virtual_bytes" else value, top, bar, view.look, "memory")
     return [
         Run(f"{label:{LABEL}}", "dim"),
         Run(f"{units.size(value):>{SIZE}}  ", token),

@@ -11,7 +11,7 @@ from gputop.model import Frame
 from gputop.ui.details import tabs
 from gputop.ui.details.activity import now
 from gputop.ui.details.head import head, names
-from gputop.ui.details.process_view import Opened
+from gputop.ui.details.process_view import ProcessView
 from gputop.ui.details.relatives import pane
 from gputop.ui.details.tab import Tab
 from gputop.ui.panes.header import Status, fresh, trail
@@ -35,22 +35,22 @@ class Picture:
 
 
 def picture(
-    opened: Opened, newest: Frame, tab: Tab, window: Window, size: tuple[int, int], status: Status, shift: int,
+    view: ProcessView, newest: Frame, tab: Tab, window: Window, size: tuple[int, int], status: Status, shift: int,
     now_s: float,
 ) -> Picture:  # fmt: skip
     """All of it in exactly `size` cells; the window is fed with the lines of the tab."""
     width, height = size
-    look = opened.look
+    look = view.look
     roomy = height >= ROOMY
-    above = trail(newest.hostname, names(opened), fresh(newest, status, look), width, look)
-    strips = [above, *head(opened, width, 4 if roomy else 2)]
-    strips += now(opened, width, _chart_lines(height))
+    above = trail(newest.hostname, names(view), fresh(newest, status, look), width, look)
+    strips = [above, *head(view, width, 4 if roomy else 2)]
+    strips += now(view, width, _chart_lines(height))
     tabs_y = len(strips)
     room = height - tabs_y - 1
     below_it = tab.loaders and height >= CHART_FROM
-    loaders = pane(opened, width, int(room * LOADERS_SHARE)) if below_it else []
+    loaders = pane(view, width, int(room * LOADERS_SHARE)) if below_it else []
     air = [drawing.blank(width, look)] if loaders and roomy else []
-    body = tab.body(opened, width)
+    body = tab.body(view, width)
     window.feed(body.entries, room - len(body.head) - len(air) - len(loaders), now_s)
     rule, spots = tabs.strip(tab, width, look, _facts(body.facts, window, look), tabs.TABS)
     strips += [rule, *body.head]

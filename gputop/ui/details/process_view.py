@@ -13,7 +13,7 @@ from gputop.ui.theme import Look
 
 
 @frozen_dataclass(frozen=True, kw_only=True)
-class Opened:
+class ProcessView:
     """The newest of a process; of one that has ended, the last."""
 
     process: Process

@@ -11,7 +11,7 @@ from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Identity, Process, Relative
 from gputop.optional_sums import mean
 from gputop.process_totals import add, io_percent
-from gputop.ui.details.process_view import Opened
+from gputop.ui.details.process_view import ProcessView
 from gputop.ui.details.tab import Body, Entry, Tab, plain, said
 from gputop.ui.theme import Token
 from gputop.ui.widgets import drawing
@@ -81,55 +81,55 @@ FILE_NOW: Column[Kin] = Column("FILE NOW", 24, lambda kin: kin.file, right=False
 DOING: Column[Kin] = Column("FILE NOW, OR COMMAND", 20, lambda kin: kin.doing, right=False, keep=7)
 
 
-def body(opened: Opened, width: int) -> Body:
+def body(view: ProcessView, width: int) -> Body:
     """Parents from the outermost in, itself, its children."""
-    grid = Grid((PID, RELATION, NAME, *FIGURES, DOING), width, opened.look)
-    mine, children = opened.process, _children(opened)
-    kin = [*_parents(opened), Kin(mine.identity, mine.name, "this", mine, _path(opened.detail.file_now)), *children]
+    grid = Grid((PID, RELATION, NAME, *FIGURES, DOING), width, view.look)
+    mine, children = view.process, _children(view)
+    kin = [*_parents(view), Kin(mine.identity, mine.name, "this", mine, _path(view.detail.file_now)), *children]
 
     def entry(one: Kin) -> Entry:
         token: Token = "bright" if one.relation == "this" else "dim" if one.relation == "parent" else "text"
         return Entry(one.identity, lambda on, shift: grid.line(one, on, shift, token))
 
-    lines = [[Run(line, "dim")] for text in _unknown(opened, children) for line in wrap(text, max(20, width - 4))]
+    lines = [[Run(line, "dim")] for text in _unknown(view, children) for line in wrap(text, max(20, width - 4))]
     facts = f"{len(children)} {'child' if len(children) == 1 else 'children'}"
-    return Body([*map(entry, kin), *plain(opened, width, [[], *lines] if lines else [])], [grid.titles()], facts)
+    return Body([*map(entry, kin), *plain(view, width, [[], *lines] if lines else [])], [grid.titles()], facts)
 
 
-def _parents(opened: Opened) -> list[Kin]:
+def _parents(view: ProcessView) -> list[Kin]:
     """From the outermost in: as the details tell; without them those of the frame."""
-    overview = opened.detail.overview
+    overview = view.detail.overview
     if overview is None:
-        return [Kin(one.identity, one.name, "parent", one) for one in reversed(opened.parents)]
-    return [_kin(opened, one, "parent") for one in reversed(overview.parents)]
+        return [Kin(one.identity, one.name, "parent", one) for one in reversed(view.parents)]
+    return [_kin(view, one, "parent") for one in reversed(overview.parents)]
 
 
-def _unknown(opened: Opened, children: Sequence[Kin]) -> list[str]:
+def _unknown(view: ProcessView, children: Sequence[Kin]) -> list[str]:
     """What neither the details nor the frame tell, and why."""
-    found, (outermost, *_) = [], [*reversed(opened.parents), opened.process]
-    if opened.detail.overview is None and outermost.pid > KERNELS:
-        found.append(f"parents of {outermost.pid}: {said(opened, 'overview')}")
-    if opened.detail.children is None and children:
-        found.append(f"files of the children: {said(opened, 'children')}")
+    found, (outermost, *_) = [], [*reversed(view.parents), view.process]
+    if view.detail.overview is None and outermost.pid > KERNELS:
+        found.append(f"parents of {outermost.pid}: {said(view, 'overview')}")
+    if view.detail.children is None and children:
+        found.append(f"files of the children: {said(view, 'children')}")
     return found
 
 
-def _children(opened: Opened) -> list[Kin]:
+def _children(view: ProcessView) -> list[Kin]:
     """Those of the frame; those that only the details know."""
-    known = {process.identity: process for process in opened.children}
-    relatives = opened.relatives
+    known = {process.identity: process for process in view.children}
+    relatives = view.relatives
     found = [
-        Kin(one, process.name, "child", process, _path_of(relatives.get(one), opened)) for one, process in known.items()
+        Kin(one, process.name, "child", process, _path_of(relatives.get(one), view)) for one, process in known.items()
     ]
-    return found + [_kin(opened, one, "child") for one in relatives.values() if one.identity not in known]
+    return found + [_kin(view, one, "child") for one in relatives.values() if one.identity not in known]
 
 
-def _kin(opened: Opened, one: Relative, relation: str) -> Kin:
-    return Kin(one.identity, one.name, relation, opened.frame.by_identity.get(one.identity), _path_of(one, opened))
+def _kin(view: ProcessView, one: Relative, relation: str) -> Kin:
+    return Kin(one.identity, one.name, relation, view.frame.by_identity.get(one.identity), _path_of(one, view))
 
 
-def _path_of(relative: Relative | None, opened: Opened) -> str:
-    hidden = any(missing.metric == "file" for missing in opened.detail.missing)
+def _path_of(relative: Relative | None, view: ProcessView) -> str:
+    hidden = any(missing.metric == "file" for missing in view.detail.missing)
     return units.UNKNOWN if relative is None or (relative.file is None and hidden) else _path(relative.file)
 
 
@@ -138,13 +138,13 @@ def _path(file: object) -> str:
     return path if isinstance(path, str) else "-"
 
 
-def pane(opened: Opened, width: int, room: int) -> list[Strip]:
+def pane(view: ProcessView, width: int, room: int) -> list[Strip]:
     """The loaders in at most `room` lines: a rule with their sums, titles, a line each, how many more there are."""
-    loaders, look = opened.loaders, opened.look
+    loaders, look = view.loaders, view.look
     if not loaders or room < 3:
         return []
     identities = {one.identity for one in loaders}
-    kin = [one for one in _children(opened) if one.identity in identities]
+    kin = [one for one in _children(view) if one.identity in identities]
     title = f"children: {labels.amount(len(loaders), 'DataLoader worker')}"
     used = f"cpu {units.percent(add(one.cpu_percent for one in loaders))}%"
     read = f"read {units.rate(add(one.read_bytes_per_s for one in loaders))}/s"

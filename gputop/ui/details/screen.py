@@ -17,10 +17,10 @@ from gputop.ui import copy_texts
 from gputop.ui.commands.command import Command
 from gputop.ui.copy_texts import CopyText
 from gputop.ui.details import tabs
+from gputop.ui.details.detail_request import DetailRequest
 from gputop.ui.details.export import numbers, private
-from gputop.ui.details.inquiry import Inquiry
 from gputop.ui.details.picture import Picture, picture
-from gputop.ui.details.process_view import Opened
+from gputop.ui.details.process_view import ProcessView
 from gputop.ui.details.tab import Tab
 from gputop.ui.dialogs.saving import Shot
 from gputop.ui.job_screen import JobScreen
@@ -48,7 +48,7 @@ class ProcessScreen(JobScreen, inherit_bindings=False):
     ) -> None:
         super().__init__(session, jobs)
         self.shown: Update = update
-        self.inquiry = Inquiry(session.source, identity, update.frame)
+        self.request = DetailRequest(session.source, identity, update.frame)
         self.tab: Tab = tabs.BY_ID[tab]
         self._windows: dict[str, Window] = {}
         self._shift = 0
@@ -68,7 +68,7 @@ class ProcessScreen(JobScreen, inherit_bindings=False):
     def on_mount(self) -> None:
         """Have it looked at closely from now on."""
         source = self.session.source
-        source.interest = replace(source.interest, pids=source.interest.pids | {self.inquiry.identity.pid})
+        source.interest = replace(source.interest, pids=source.interest.pids | {self.request.identity.pid})
         self.redraw()
 
     def on_unmount(self) -> None:
@@ -92,9 +92,9 @@ class ProcessScreen(JobScreen, inherit_bindings=False):
         return self._windows.setdefault(self.tab.id, Window(self.tab.cursor))
 
     @property
-    def opened(self) -> Opened:
+    def view(self) -> ProcessView:
         """The process as it is known now."""
-        return self.inquiry.opened(self.session.past, self.look, self.shown.findings)
+        return self.request.view(self.session.past, self.look, self.shown.findings)
 
     @property
     def replay_is_shown(self) -> bool:
@@ -106,12 +106,12 @@ class ProcessScreen(JobScreen, inherit_bindings=False):
         if not self.is_attached:
             return
         try:
-            self.inquiry.ask(self.shown.frame, self.tab, held=self.session.frozen)
+            self.request.ask(self.shown.frame, self.tab, held=self.session.frozen)
             self._draw()
         except Exception as error:  # the program lives
             line = Line(self.look).add(f" {self.session.failed(error, 'the details')}", "warn")
             self.query_one("#details", Lines).show([line.strip(self.app.size.width)])
-        if self.inquiry.unread and self._tries < AGAIN_TIMES:
+        if self.request.unread and self._tries < AGAIN_TIMES:
             self._tries += 1
             self.set_timer(AGAIN_S, self.redraw)
 
@@ -124,13 +124,13 @@ class ProcessScreen(JobScreen, inherit_bindings=False):
             self.replay.styles.height = int(self.replay_is_shown)
             self.replay.redraw()
             taken += self.replay_is_shown
-        self._picture = self._pictured(self.opened, (width, max(0, tall - taken - 1)))
+        self._picture = self._pictured(self.view, (width, max(0, tall - taken - 1)))
         self.query_one("#details", Lines).show(self._picture.strips)
         self.bar.offer(self.offered())
 
-    def _pictured(self, opened: Opened, size: tuple[int, int]) -> Picture:
+    def _pictured(self, view: ProcessView, size: tuple[int, int]) -> Picture:
         status, now_s = self.status(), time.monotonic()
-        return picture(opened, self.shown.frame, self.tab, self.window, size, status, self._shift, now_s)
+        return picture(view, self.shown.frame, self.tab, self.window, size, status, self._shift, now_s)
 
     def offered(self) -> Sequence[Command]:
         """What can be done now, what only this screen does first."""
@@ -145,7 +145,7 @@ class ProcessScreen(JobScreen, inherit_bindings=False):
     def open_tab(self, tab: str) -> None:
         """Open another tab; secrets are hidden again."""
         if tab != self.tab.id:
-            self.inquiry.hide()
+            self.request.hide()
             self.tab, self._shift, self._tries = tabs.BY_ID[tab], 0, 0
             self.redraw()
 
@@ -173,10 +173,10 @@ class ProcessScreen(JobScreen, inherit_bindings=False):
         selected = self.window.selected
         self.window.touch(time.monotonic())
         if self.tab.id == "environment" and isinstance(selected, str):
-            self.inquiry.reveal(selected)
+            self.request.reveal(selected)
             self._tries = 0
             self.redraw()
-        elif isinstance(selected, Identity) and selected != self.inquiry.identity:
+        elif isinstance(selected, Identity) and selected != self.request.identity:
             self._open(selected)
 
     def _open(self, identity: Identity) -> None:
@@ -187,29 +187,29 @@ class ProcessScreen(JobScreen, inherit_bindings=False):
 
     def show_environment_of_others(self) -> None:
         """Show the environment of another user's process, because root asked for it."""
-        if self.inquiry.withheld:
-            self.inquiry.others, self._tries = True, 0
+        if self.request.withheld:
+            self.request.others, self._tries = True, 0
             self.redraw()
 
     def target(self) -> Target:
         """The process of this screen."""
-        opened = self.opened
-        return Target(opened.frame, opened.process)
+        view = self.view
+        return Target(view.frame, view.process)
 
     def copy_texts(self) -> Sequence[CopyText]:
         """Its pid, then its command line."""
-        return copy_texts.of_process(self.opened.process)
+        return copy_texts.of_process(self.view.process)
 
     def copy_owner(self) -> Hashable:
         """The process."""
-        return self.inquiry.identity
+        return self.request.identity
 
     def shot(self) -> Shot:
         """What is on the screen, without secrets, to be saved."""
-        return Shot(self._drawn_without_secrets, lambda: numbers(self.opened))
+        return Shot(self._drawn_without_secrets, lambda: numbers(self.view))
 
     def _drawn_without_secrets(self) -> list[tuple[Region, Sequence[Strip]]]:
-        drawn = {"details": self._pictured(private(self.opened), self.query_one("#details").size).strips}
+        drawn = {"details": self._pictured(private(self.view), self.query_one("#details").size).strips}
         return [(pane.region, drawn.get(pane.id or "") or pane.masked()) for pane in self.query(Lines) if pane.display]
 
     @on(events.Click, "#details")

@@ -9,7 +9,7 @@ from textual.strip import Strip
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Part
 from gputop.source import OTHERS_ENVIRONMENT, UNRECORDED
-from gputop.ui.details.process_view import Opened
+from gputop.ui.details.process_view import ProcessView
 from gputop.ui.theme import Ground
 from gputop.ui.widgets.drawing import Line, Run, wrap
 
@@ -48,39 +48,39 @@ class Tab:
     id: str
     title: str
     parts: tuple[Part, ...]
-    body: Callable[[Opened, int], Body]  # at a width
+    body: Callable[[ProcessView, int], Body]  # at a width
     short: str = ""  # its title where there is little room
     cursor: bool = True  # a line of it can be selected
     loaders: bool = False  # what its loaders do stands below
     takes: str = ""  # what Enter does with that line
 
 
-def plain(opened: Opened, width: int, lines: Iterable[Sequence[Run]], first: int = 0) -> list[Entry]:
+def plain(view: ProcessView, width: int, lines: Iterable[Sequence[Run]], first: int = 0) -> list[Entry]:
     """Lines of text, which nothing sorts."""
 
     def drawn(runs: Sequence[Run]) -> Callable[[Ground, int], Strip]:
-        return lambda on, _: Line(opened.look, on).add("  ").runs(runs).strip(width)
+        return lambda on, _: Line(view.look, on).add("  ").runs(runs).strip(width)
 
     return [Entry(("line", place), drawn(runs)) for place, runs in enumerate(lines, first)]
 
 
-def without(opened: Opened, width: int, part: Part, facts: str = "", known: Sequence[str] = ()) -> Body:
+def without(view: ProcessView, width: int, part: Part, facts: str = "", known: Sequence[str] = ()) -> Body:
     """A tab whose part of the details is not there: why, and below it what the frame has of it."""
     room = max(20, width - 4)
-    lines = [[Run(line, "dim")] for line in wrap(said(opened, part), room)]
+    lines = [[Run(line, "dim")] for line in wrap(said(view, part), room)]
     lines += [[]] if known else []
     lines += [[Run(line)] for text in known for line in wrap(text, room)]
-    return Body(plain(opened, width, lines), facts=facts)
+    return Body(plain(view, width, lines), facts=facts)
 
 
-def said(opened: Opened, part: Part) -> str:
+def said(view: ProcessView, part: Part) -> str:
     """Why a part is missing, and what would unlock it."""
-    missing = opened.why(part)
+    missing = view.why(part)
     if missing == OTHERS_ENVIRONMENT:
         return "not shown: it is another user's; the last line names the key that shows it"
     if missing.unlock == UNRECORDED.unlock:
         return f"not in this recording: {missing.unlock}"
     why = _WHY[missing.reason]
-    if missing.reason == "denied" and opened.others:
+    if missing.reason == "denied" and view.others:
         why += ", as it is another user's"
     return f"{why}: {missing.unlock}" if missing.unlock else why

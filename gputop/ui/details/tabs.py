@@ -36,20 +36,20 @@ Spot = tuple[int, int, AnyTab]  # from cell, to cell, the tab a click there open
 
 
 def strip(
-    opened: AnyTab, width: int, look: Look, facts: Sequence[str], tabs: Sequence[AnyTab]
+    view: AnyTab, width: int, look: Look, facts: Sequence[str], tabs: Sequence[AnyTab]
 ) -> tuple[Strip, list[Spot[AnyTab]]]:
     """The rule with the tabs on it, and where on it which is; the open one always is, with those that fit beside it.
 
     Of `facts`, which say the same ever more briefly, the first that fits stands at its end.
     """
-    shown, glyphs = _shown(opened, width, tabs), look.glyphs
+    shown, glyphs = _shown(view, width, tabs), look.glyphs
     (first, *_), (last, *_) = shown[0], shown[-1]
     line, spots = Line(look), []
     line.add(*((glyphs.before, "busy") if first else (glyphs.rule, "faint")))
     if first:
         spots.append((0, 1, tabs[first - 1]))
     for place, tab, title in shown:
-        start, chosen = line.cells, tab is opened
+        start, chosen = line.cells, tab is view
         line.add("[" if chosen else " ", "busy")
         line.add(f"{(place + 1) % 10}", "busy", bold=chosen).add(
             f" {title}", "bright" if chosen else "dim", bold=chosen
@@ -67,18 +67,18 @@ def strip(
     return line.strip(width), spots
 
 
-def _shown(opened: AnyTab, width: int, tabs: Sequence[AnyTab]) -> list[tuple[int, AnyTab, str]]:
+def _shown(view: AnyTab, width: int, tabs: Sequence[AnyTab]) -> list[tuple[int, AnyTab, str]]:
     """The tabs that fit, and how they are called there: short where there is little room; where there is less, fewer.
 
     Those that are farther from the open one are left out first.
     """
     long, short = [tab.title for tab in tabs], [tab.short or tab.title for tab in tabs]
-    mixed = [tab.title if tab is opened else tab.short or tab.title for tab in tabs]
+    mixed = [tab.title if tab is view else tab.short or tab.title for tab in tabs]
     titles = next((each for each in (long, mixed) if 2 + _cells(each) <= width), short)
     shown = list(zip(range(len(tabs)), tabs, titles, strict=True))
     room = width - 2 if 2 + _cells(titles) <= width else width - 3  # a mark says that there are more
     while len(shown) > 1 and _cells([title for _, _, title in shown]) > room:
-        before = tabs.index(opened) - shown[0][0]
+        before = tabs.index(view) - shown[0][0]
         shown.pop(0 if before > len(shown) - 1 - before else -1)
     return shown
 

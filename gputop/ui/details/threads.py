@@ -7,7 +7,7 @@ from collections import Counter
 from gputop import units
 from gputop.labels import amount
 from gputop.model import Thread
-from gputop.ui.details.process_view import Opened
+from gputop.ui.details.process_view import ProcessView
 from gputop.ui.details.tab import Body, Entry, Tab, without
 from gputop.ui.theme import Token
 from gputop.ui.widgets.grid import Column, Grid
@@ -34,12 +34,12 @@ COLUMNS: tuple[Column[Thread], ...] = (
 )
 
 
-def body(opened: Opened, width: int) -> Body:
+def body(view: ProcessView, width: int) -> Body:
     """A line for each thread, the busiest first."""
-    detail = opened.detail
+    detail = view.detail
     if detail.threads is None:
-        return _of_frame(opened, width)
-    grid = Grid(COLUMNS, width, opened.look)
+        return _of_frame(view, width)
+    grid = Grid(COLUMNS, width, view.look)
     same = Counter(thread.name for thread in detail.threads)
 
     def entry(thread: Thread) -> Entry:
@@ -57,9 +57,9 @@ def body(opened: Opened, width: int) -> Body:
     return Body([entry(thread) for thread in detail.threads], [grid.titles()], facts)
 
 
-def _of_frame(opened: Opened, width: int) -> Body:
+def _of_frame(view: ProcessView, width: int) -> Body:
     """Without details: how many threads there are, how many work, and what they are called."""
-    process = opened.process
+    process = view.process
     facts = "" if process.threads is None else amount(process.threads, "thread")
     known = []
     if process.main_thread_percent is not None:
@@ -67,9 +67,9 @@ def _of_frame(opened: Opened, width: int) -> Body:
     if process.busy_threads is not None:
         known.append(f"{process.busy_threads} busy, a tenth of the time or more")
     if process.thread_names:
-        times = opened.look.glyphs.times
+        times = view.look.glyphs.times
         known.append("named " + ", ".join(f"{name} {times}{count}" for name, count in process.thread_names))
-    return without(opened, width, "threads", facts, known)
+    return without(view, width, "threads", facts, known)
 
 
 TAB = Tab("threads", "Threads", ("threads",), body, loaders=True)

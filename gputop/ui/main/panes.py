@@ -17,8 +17,9 @@ from gputop.diagnose.limits import Limits
 from gputop.model import Gpu
 from gputop.monitor import Update
 from gputop.ui.advice.alarm import sequence
-from gputop.ui.advice.finding_list import Sheet, host_leads
+from gputop.ui.advice.finding_list import FindingList, host_leads
 from gputop.ui.advice.scene import Scene
+from gputop.ui.frozen_history import FrozenHistory
 from gputop.ui.gpus.scene import with_instances
 from gputop.ui.gpus.state import idle_for
 from gputop.ui.job_screen import JobScreen
@@ -34,7 +35,6 @@ from gputop.ui.table.row import masked
 from gputop.ui.table.tree import View
 from gputop.ui.table.widget import Table
 from gputop.ui.theme import Look
-from gputop.ui.then import Then
 from gputop.ui.widgets.drawing import Line
 from gputop.ui.widgets.prompt import Prompt
 from gputop.ui.widgets.strip_pane import Lines
@@ -104,7 +104,7 @@ class PanesScreen(JobScreen, inherit_bindings=False):
         self.redraw()
 
     @property
-    def sheet(self) -> Sheet:
+    def sheet(self) -> FindingList:
         """The findings, and which of them is chosen."""
         return self.advice_view.sheet
 
@@ -420,7 +420,7 @@ class PanesScreen(JobScreen, inherit_bindings=False):
         self.table.redraw()
 
 
-def _together(update: Update, past: Then, limits: Limits) -> Together:
+def _together(update: Update, past: FrozenHistory, limits: Limits) -> Together:
     # late: it is a page of the advice, and comes with rules
     from gputop.diagnose.experiments import together
 

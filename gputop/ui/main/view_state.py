@@ -13,13 +13,13 @@ from gputop.model import Gpu, Identity
 from gputop.monitor import Update
 from gputop.safe.files import Refused
 from gputop.ui.advice.alarm import Alarm
-from gputop.ui.advice.finding_list import Sheet
+from gputop.ui.advice.finding_list import FindingList
 from gputop.ui.advice.pages import PAGES, Page
-from gputop.ui.advice.resolved import Clearing
+from gputop.ui.advice.resolved import ResolvedFindings
 from gputop.ui.advice.states import States, states
+from gputop.ui.frozen_history import FrozenHistory
 from gputop.ui.gpus.pane import Density, Grid, grid
 from gputop.ui.panes.layout import Panes
-from gputop.ui.then import Then
 from gputop.units import ago
 
 _DENSITIES = ("auto", "card", "row", "cell")
@@ -65,8 +65,8 @@ class GpuChoice:
 class AdviceView:
     """What is known of findings, and which page of the advice is open from which line on."""
 
-    sheet: Sheet = field(default_factory=Sheet)
-    clearing: Clearing = field(default_factory=Clearing)
+    sheet: FindingList = field(default_factory=FindingList)
+    clearing: ResolvedFindings = field(default_factory=ResolvedFindings)
     alarm: Alarm = field(default_factory=Alarm)
     states: States = field(default_factory=States)
     page: Page = PAGES[0]
@@ -74,10 +74,10 @@ class AdviceView:
     measured: Mapping[str, str] = field(default_factory=dict)  # by the command that verifies a finding
     _label: str | None = None
 
-    def feed(self, update: Update, past: Then, label: str) -> Finding | None:
+    def feed(self, update: Update, past: FrozenHistory, label: str) -> Finding | None:
         """Take in an update of the source that is called so; the finding worth ringing for, mostly none."""
         if self._label not in (None, label):  # another server: nothing of it is news, or over
-            self.clearing, self.alarm = Clearing(), Alarm()
+            self.clearing, self.alarm = ResolvedFindings(), Alarm()
         self._label = label
         self.sheet.feed(update)
         self.clearing.feed(update, past, self.sheet.muted)

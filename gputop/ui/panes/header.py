@@ -24,7 +24,7 @@ ROOMY = 100  # narrower, pieces stand closer and GPU names are shorter
 Piece = tuple[int, list[Run]]  # how dearly it is kept, and how it reads
 
 
-class Taped(NamedTuple):
+class RecordingStatus(NamedTuple):
     """What is recorded beside the screen."""
 
     seconds: float
@@ -42,7 +42,7 @@ class Status:
     slow_link_s: float | None = None  # the terminal is behind: drawn only this often
     replay: bool = False  # the time shown is one of the past
     stands: str = ""  # why that time does not move, where no bar of it says so
-    taped: Taped | None = None
+    taped: RecordingStatus | None = None
     ended: bool = False  # this frame is the last one
     readonly: bool = False  # nothing is changed from here
 
@@ -136,7 +136,7 @@ def _seconds(interval_s: float) -> str:
     return text.removesuffix("0")
 
 
-def _taped(taped: Taped, look: Look) -> list[Run]:
+def _taped(taped: RecordingStatus, look: Look) -> list[Run]:
     if taped.paused:
         return [Run(f"{look.glyphs.record} rec paused", "warn", True)]
     extent = f" {units.ago(taped.seconds).split()[0]} {units.size(taped.size_bytes)}"

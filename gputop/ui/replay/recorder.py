@@ -15,7 +15,7 @@ from gputop.monitor import Monitor, Update
 from gputop.safe.files import Refused, homely, state_folder
 from gputop.safe.text import clean
 from gputop.ui.file_worker import FileWorker, Tell
-from gputop.ui.panes.header import Taped
+from gputop.ui.panes.header import RecordingStatus
 
 if TYPE_CHECKING:
     from gputop.record.recorder import Recorder
@@ -40,10 +40,12 @@ class ScreenRecorder:
         return self._opening or self._recorder is not None
 
     @property
-    def taped(self) -> Taped | None:
+    def taped(self) -> RecordingStatus | None:
         """How it goes, for the header."""
         recorder = self._recorder
-        return Taped(recorder.seconds, recorder.size_bytes, recorder.problem is not None) if recorder else None
+        return (
+            RecordingStatus(recorder.seconds, recorder.size_bytes, recorder.problem is not None) if recorder else None
+        )
 
     def news(self) -> str:
         """What has gone wrong, or well again, since this was last asked; mostly nothing."""

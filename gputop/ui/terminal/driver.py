@@ -23,7 +23,7 @@ from textual.keys import _character_to_key
 from textual.message import Message
 from textual.messages import InBandWindowResize
 
-from gputop.ui.keys.held import Held
+from gputop.ui.keys.held_key import HeldKey
 from gputop.ui.keys.layouts import latin
 
 MOST_QUEUED = 30
@@ -203,7 +203,7 @@ class TerminalDriver(LinuxDriver):
         """Passes a key, click or paste on; sizes come from the kernel only, as anybody can type a size report."""
         if isinstance(message, events.Key):
             key = by_place(message)
-            message = Held(key.key, key.character)
+            message = HeldKey(key.key, key.character)
         if not isinstance(message, (events.Resize, InBandWindowResize)):
             super().process_message(message)
 

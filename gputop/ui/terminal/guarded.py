@@ -20,7 +20,7 @@ import gputop
 from gputop.safe import programs
 from gputop.safe.crash import Crashes
 from gputop.safe.terminal import Guard
-from gputop.ui.keys.held import Held
+from gputop.ui.keys.held_key import HeldKey
 from gputop.ui.terminal.driver import TerminalDriver
 
 # its own folder first, as a folder of this name may be where we are
@@ -86,7 +86,7 @@ class GuardedApp(App[None]):
     @property
     def overtaken(self) -> bool:
         """Whether the next key is here already: what this one changes is then drawn with that."""
-        return isinstance(self._pending_message, Held) and time.monotonic() - self._drawn_s < _UNDRAWN_S
+        return isinstance(self._pending_message, HeldKey) and time.monotonic() - self._drawn_s < _UNDRAWN_S
 
     def caught_up(self) -> None:
         """Draw what keys have changed that were overtaken by the next."""
@@ -98,7 +98,7 @@ class GuardedApp(App[None]):
 
     async def on_event(self, event: Event) -> None:
         """Of a key that waited several times, a move is done at once by as much; all else once for each press."""
-        if not isinstance(event, Held):
+        if not isinstance(event, HeldKey):
             await self.on_one(event)
             return
         self.waiting = event.times

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gputop.history import COARSE_S, FINE_S, FINE_SLOTS, History, Key
 
 
-class Then:
+class FrozenHistory:
     """A history seen from the moment `at_s`, in monotonic time; from now on where there is none."""
 
     def __init__(self, history: History) -> None:

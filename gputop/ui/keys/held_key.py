@@ -13,7 +13,7 @@ STALE_S = 0.1  # a key that has waited so long is shown together with the next o
 MOVING = frozenset({"up", "down", "pageup", "pagedown", "home", "end", "j", "k", "tab", "shift+tab"})
 
 
-class Held(Key):
+class HeldKey(Key):
     """A key as the terminal sends it; `times` it was pressed without anything in between."""
 
     __slots__ = ["_clock", "at_s", "times"]
@@ -26,7 +26,7 @@ class Held(Key):
 
     def can_replace(self, message: Message) -> bool:
         """Whether the message that waits behind this one stands for both: it then counts this one too."""
-        if not isinstance(message, Held) or message.key != self.key or self.key not in MOVING:
+        if not isinstance(message, HeldKey) or message.key != self.key or self.key not in MOVING:
             return False
         if self._clock() - self.at_s < STALE_S:
             return False

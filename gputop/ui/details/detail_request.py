@@ -9,7 +9,7 @@ from gputop import units
 from gputop.diagnose import Finding
 from gputop.model import Detail, Frame, Identity, Missing, Part, Process
 from gputop.source import OTHERS_ENVIRONMENT, Source, Wish
-from gputop.ui.details.process_view import Opened
+from gputop.ui.details.process_view import ProcessView
 from gputop.ui.details.tab import Tab
 from gputop.ui.gpus.state import Past
 from gputop.ui.theme import Look
@@ -17,7 +17,7 @@ from gputop.ui.theme import Look
 LOADERS_WISH: tuple[Part, ...] = ("children",)  # for the pane of the loaders
 
 
-class Inquiry:
+class DetailRequest:
     """One process, and what somebody wants to see of it."""
 
     def __init__(self, source: Source, identity: Identity, frame: Frame) -> None:
@@ -60,13 +60,13 @@ class Inquiry:
             return ""
         return "not started yet" if age_s < 0 else f"not here: last seen {units.ago(age_s)} before"
 
-    def opened(self, past: Past, look: Look, findings: Sequence[Finding] = ()) -> Opened:
+    def view(self, past: Past, look: Look, findings: Sequence[Finding] = ()) -> ProcessView:
         """What there is to draw; of a process that has ended all in one weight."""
         found = self._found
         if self._gone or (isinstance(found, Missing) and found.reason == "stale"):
             found = self._held.get(self._tab, found)
         look = replace(look, faded=True) if self._gone else look
-        return Opened(
+        return ProcessView(
             process=self._process, frame=self._frame, found=found, past=past, look=look, gone=self._gone,
             findings=findings,
         )  # fmt: skip
