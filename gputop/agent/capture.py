@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 import time
+from collections import deque
 from typing import Any, Callable, NamedTuple
 
 from . import profilers
@@ -20,7 +21,6 @@ from .facts import distributed
 from .hooks import OnStep
 from .place import free_bytes, halves
 from .profilers import whole
-from .soon import on_main_thread
 
 MOST_STEPS = 100
 _LEAST_CAP_S, _MOST_CAP_S = 1.0, 60.0
@@ -107,7 +107,7 @@ class Capture:
         if not self._asked and self.state in ("warming", "recording"):
             self._asked = reason
             if self._thread == threading.main_thread().ident:
-                on_main_thread(lambda: self._guarded(lambda: self._stop(reason)))
+                _on_main_thread(lambda: self._guarded(lambda: self._stop(reason)))
 
     def disarm(self) -> None:
         """Take the hook out; never on the training thread."""
@@ -322,3 +322,29 @@ def _keep_graphs_alive() -> None:
     if config is not None and getattr(getattr(config, "triton", None), "cudagraphs", False):
         os.environ["DISABLE_CUPTI_LAZY_REINIT"] = "1"
         os.environ["TEARDOWN_CUPTI"] = "0"
+
+
+_main_calls: deque[Callable[[], None]] = deque()
+_entry: Any = None
+
+
+def _on_main_thread(call: Callable[[], None]) -> None:
+    """Have the main thread call it once, as soon as it runs Python: between two bytecodes, as a signal handler is.
+
+    It must not raise. Py_AddPendingCall: unlike a signal it interrupts no system call.
+    """
+    global _entry
+    import ctypes  # torch has loaded it long ago
+
+    if _entry is None:  # kept for good: the interpreter may still hold it
+        _entry = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(_run_next)
+    _main_calls.append(call)
+    ctypes.pythonapi.Py_AddPendingCall(_entry, None)
+
+
+def _run_next(_: Any) -> int:
+    try:
+        _main_calls.popleft()()
+    except Exception:
+        pass
+    return 0

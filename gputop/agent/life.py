@@ -112,7 +112,7 @@ def _before_fork() -> None:
 def _in_child() -> None:
     """The child has no thread of ours: forget everything, unlink nothing; it gets its own if it trains."""
     global _server
-    from . import children, profilers
+    from . import profilers
 
     server, _server = _server, None
     if server is None:
@@ -123,8 +123,22 @@ def _in_child() -> None:
         _quietly(server.meter.leave)
     _quietly(server.abandon)
     if profilers.used:
-        _quietly(children.leave_early)
+        _quietly(_leave_early)
     _quietly(_at_first_step)
+
+
+def _leave_early() -> None:
+    """Have a forked child of a process that was traced end by _exit(2), with its own code, all it printed written out.
+
+    Kineto has a thread in the parent and waits for it at the end of the program: in a child, which has no such thread,
+    for ever. A child of multiprocessing ends like this anyway. What it registers with atexit(3) later is still called.
+    """
+    import ctypes  # torch has loaded it long ago
+
+    libc = ctypes.CDLL(None)
+    # the last that is registered is called first; no Python in them, there is none any more then
+    libc.on_exit(ctypes.cast(libc._exit, ctypes.c_void_p), None)
+    getattr(libc, "__cxa_atexit")(ctypes.cast(libc.fflush, ctypes.c_void_p), None, None)
 
 
 def _at_first_step() -> None:

@@ -20,7 +20,7 @@ from tests.traced_jobs import scratch
 # the modules of the agent, without the agent that `import gputop.agent` starts
 sys.modules["agent_alone"] = ModuleType("agent_alone")
 sys.modules["agent_alone"].__path__ = [str(ROOT / "gputop/agent")]
-serving, connection, stacks = (import_module(f"agent_alone.{name}") for name in ("server", "connection", "stacks"))
+serving, connection, answers = (import_module(f"agent_alone.{name}") for name in ("server", "connection", "answers"))
 Server, Connection, MOST_MESSAGES = serving.Server, connection.Connection, connection.MOST_MESSAGES
 
 PING = b'{"op": "ping"}\n'
@@ -146,6 +146,6 @@ def test_stacks_are_bounded_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
             return deep(left - 1)
         frame = sys._getframe()
         monkeypatch.setattr(sys, "_current_frames", lambda: dict.fromkeys(range(300), frame))
-        return list(stacks.stacks())
+        return list(answers.stacks())
 
-    assert sum(len(each["frames"]) for each in deep(120)) == stacks._MOST_IN_ALL
+    assert sum(len(each["frames"]) for each in deep(120)) == answers._MOST_IN_ALL
