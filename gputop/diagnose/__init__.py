@@ -1,24 +1,27 @@
-"""What is wrong, why, and what to do: the rules, the engine that asks them, and the types every sink shares.
+"""Diagnosis: the rules, the engine that evaluates them, and the types that every output shares.
 
 How to add a rule:
 
-1. A function in the module of its group, under `@rule(id, question, level=..., needs=..., state=..., short=...)`. It
-   takes a `View` and yields findings. Ids and groups are fixed by the documentation, `number` and `rows` say where it
-   stands in it; `Level` says what comes first; `last=True`: told only where no other rule says why a GPU waits.
-2. Its numbers in a table of that id in thresholds.toml, each with its source: `window_s` (what it measures over) and
-   `on_s` (how long it must hold before it is shown) only where they are not 30.
-3. It steps through `view.gpus()`, `view.trainers()`, `view.jobs()` or looks at `view.host()`. A `Trainer` is the
-   feature vector of one training process over 30 s; other windows come from `view.mean` and `view.window`.
-4. What it needs it asks for with `view.knows(thing, "metric", ...)`: what cannot be read becomes an abstention.
-   Its declaration names each of these signals, as the manual does: in `needs` where nothing is ever found without it,
-   in `partly` where only something is not; tests/diagnose/test_rules_needs.py holds it to that.
-5. It compares with `view.above(value, "name")` and `view.below(value, "name")`: an unknown value is neither, and a
-   finding that is on the screen leaves only when the value is clearly back. Plain `<` is for what cannot flicker.
-6. It yields `view.found(thing, severity, headline, evidence=..., steps=..., confidence=...)`. The headline follows
-   the subject's name; evidence has the numbers and their limits, steps the best first.
-7. Three cases in tests/test_rules_GROUP.py (firing, near miss, abstaining), and a scenario in demo/scenarios.
+1. Write a function in the module of its group, under `@rule(id, question, level=..., needs=..., state=...,
+   short=...)`. It takes a `View` and yields findings. Ids and groups are fixed by the documentation; `number` and
+   `rows` are its place there. `Level` ranks it among the rules of a job; `last=True`: reported only if no other rule
+   says why a GPU waits.
+2. Put its numbers into a table of that id in thresholds.toml, each with its source. `window_s` (the measuring
+   window) and `on_s` (how long it must hold before it is shown) are needed only where they differ from 30.
+3. Iterate over `view.gpus()`, `view.trainers()` or `view.jobs()`, or use `view.host()`. A `Trainer` is the feature
+   vector of one training process over 30 s; `view.mean` and `view.window` give other windows.
+4. Check each metric it needs with `view.knows(thing, "metric", ...)`: an unreadable metric becomes an abstention.
+   The declaration lists each of these metrics, as the manual does: in `needs` if nothing can be found without it, in
+   `partly` if only a part depends on it. tests/diagnose/test_rules_needs.py checks that.
+5. Compare with `view.above(value, "name")` and `view.below(value, "name")`. An unknown value is neither, and a shown
+   finding clears only when the value is clearly back. Use plain `<` only for values that cannot flicker.
+6. Yield `view.found(thing, severity, headline, evidence=..., steps=..., confidence=...)`. The headline follows the
+   name of the subject; evidence has the numbers and their limits; the best step comes first.
+7. Add three cases to tests/diagnose/test_rules_GROUP.py (firing, near miss, abstaining) and a scenario to
+   demo/scenarios.
 
-Steadying, severity over time, folding and the primary finding are the engine's (steady.py, fold.py): no rule does any.
+Steadying, severity over time, merging and the primary finding belong to the engine (steadying.py, merge.py), never to a
+rule.
 """
 
 from gputop.diagnose.finding import Abstained, Class, Evidence, Finding, Severity, Step, Subject

@@ -1,7 +1,8 @@
-"""Whether a main thread and its GPU work by turns: then that thread's work is what the GPU waits for.
+"""Detect a main thread that alternates with its GPU: the GPU waits for the work of that thread.
 
-A main thread that waits for its GPU spins, or sleeps where it synchronizes in a blocking way. One that sleeps uses as
-much of a core as the GPU is idle. That may be chance, so nothing else may be there that the GPU could wait for.
+A main thread that waits for its GPU spins, or sleeps if it synchronizes with blocking calls. If it sleeps, the core it
+uses and the GPU's busy share add up to 100 %. That may be a coincidence, so every other cause of the wait must be
+excluded.
 """
 
 from __future__ import annotations
@@ -17,23 +18,23 @@ from gputop.diagnose.wchan import Wait, sleeping_threads
 
 _TABLE = "alternation"
 _WINDOW_S = 30.0
-_LEAST = 8  # pairs of values that have a correlation
+_LEAST = 8  # value pairs needed for a correlation
 
 
 def by_turns(view: View, trainer: Trainer) -> bool:
-    """Whether its main thread works while its GPU is idle, for nearly all of that time, and sleeps while it is busy."""
+    """Whether the main thread works while its GPU is idle, for nearly all of that time, and sleeps while it is busy."""
     main, duty = trainer.main, trainer.duty
     if main is None or duty is None or trainer.loaders or trainer.peers:
         return False
     if trainer.duty_by is not None and trainer.duty_by.lower_bound:
-        return False  # its GPU may be busier than that
+        return False  # the GPU may be busier than the substitute says
     if not view.above(main + duty, f"{_TABLE}.least") or not view.below(main + duty, f"{_TABLE}.most"):
         return False
     if main < view.limit(f"{_TABLE}.explains") * trainer.lost or not _alone(view, trainer):
         return False
     seen = _correlation(view, trainer)
     if seen is not None and seen >= view.limit(f"{_TABLE}.together"):
-        return False  # both work, and then both wait
+        return False  # both work at the same time, then both wait
     if oversubscribed(view, trainer) or waits_for_cpu(view, trainer) or _sleeps_elsewhere(view, trainer):
         return False
     apart = seen is not None and seen <= view.limit(f"{_TABLE}.apart")
@@ -41,7 +42,7 @@ def by_turns(view: View, trainer: Trainer) -> bool:
 
 
 def evidence(view: View, trainer: Trainer) -> Evidence:
-    """The sum that says so."""
+    """Main-thread share plus GPU share, against the range that means alternation."""
     main, duty = 100 * (trainer.main or 0.0), 100 * (trainer.duty or 0.0)
     least, most = 100 * view.limit(f"{_TABLE}.least"), 100 * view.limit(f"{_TABLE}.most")
     text = f"main thread {main:.0f} % of a core + GPU {duty:.0f} % = {main + duty:.0f} %"
@@ -49,15 +50,15 @@ def evidence(view: View, trainer: Trainer) -> Evidence:
 
 
 def works_while_busy(view: View, trainer: Trainer) -> bool:
-    """Whether much of the chip works while its GPU is busy: a large kernel does not wait for the next to be launched.
+    """Whether much of the chip works while its GPU is busy: a large kernel does not wait for the next launch.
 
-    Where the card does not tell it is not known to, nor is it known to do little.
+    False if the GPU has no metric for it, as is `little_while_busy`.
     """
     return _while_busy(view, trainer) is True
 
 
 def little_while_busy(view: View, trainer: Trainer) -> bool:
-    """Whether little of it does: small kernels, each of which waits to be launched."""
+    """Whether little of the chip works while its GPU is busy: small kernels, each of which waits for its launch."""
     return _while_busy(view, trainer) is False
 
 
@@ -74,12 +75,12 @@ def _while_busy(view: View, trainer: Trainer) -> bool | None:
 
 
 def _alone(view: View, trainer: Trainer) -> bool:
-    """Whether no other thread and no child works for it: the main thread might wait for these."""
+    """Whether no other thread and no child process works for the trainer: the main thread might wait for those."""
     return trainer.cores is not None and trainer.cores - (trainer.main or 0.0) <= view.limit(f"{_TABLE}.others")
 
 
 def _sleeps_elsewhere(view: View, trainer: Trainer) -> bool:
-    """Whether its main thread is seen to wait for storage, a socket, a pipe or a child."""
+    """Whether the main thread is seen to wait for storage, a socket, a pipe or a child."""
     blocked = view.mean(trainer.process, "blocked_percent", _WINDOW_S)
     delayed = view.mean(trainer.process, "io_wait_percent", _WINDOW_S)
     if blocked is None and (view.mean("host", "io_pressure", _WINDOW_S) or 0.0) >= view.limit("starved.io_percent"):
@@ -91,13 +92,14 @@ def _sleeps_elsewhere(view: View, trainer: Trainer) -> bool:
 
 
 def _may_receive(view: View, trainer: Trainer) -> bool:
-    """Whether data may come over the network meanwhile.
+    """Whether the trainer may receive data over the network.
 
-    A thread that spins is as busy as its GPU: then half of what seems to be turns may be waiting. That shows where it
-    is seen to sleep, and who reads files has its data from these; else a little traffic is enough of a doubt.
+    A spinning thread is as busy as its GPU, so half of the apparent alternation may be waiting. A thread that is seen
+    to sleep does not spin, and a trainer that reads files has its data from those; otherwise little traffic is enough
+    for doubt.
     """
     received = view.mean("host", "receive_bytes_per_s", _WINDOW_S) or 0.0
-    work = (trainer.main or 0.0) - (trainer.duty or 0.0)  # what is left of it if it spins
+    work = (trainer.main or 0.0) - (trainer.duty or 0.0)  # the working share if the thread spins
     spins = (trainer.main or 0.0) >= view.limit(f"{_TABLE}.spins") * (trainer.duty or 0.0)
     reads = (trainer.taken or 0.0) >= view.limit("loader-in-main.read_bytes_per_s")
     doubt = spins and work < trainer.lost / 2 and not reads and not sleeping_threads(view, trainer).seen
@@ -105,7 +107,7 @@ def _may_receive(view: View, trainer: Trainer) -> bool:
 
 
 def _correlation(view: View, trainer: Trainer) -> float | None:
-    """Of how busy both are in the same seconds; None where neither varies enough to tell, as with short steps."""
+    """Correlation of main-thread and GPU activity per second; None if either varies too little (short steps)."""
     seconds = max(1.0, min(_WINDOW_S, trainer.phase_s))
     main, busy = (view.history.values(trainer.key, name, seconds) for name in ("main", "busy_percent"))
     pairs = [(100 * one, other) for one, other in zip(main, busy, strict=True) if one is not None and other is not None]

@@ -1,4 +1,4 @@
-"""What of a chip is at work, as evidence, and whose figures may be trusted."""
+"""Activity of the chip's units as evidence, and the conditions under which these metrics can be trusted."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from gputop.diagnose.finding import Evidence
 from gputop.diagnose.trainer import Trainer
 from gputop.model import Gpu
 
-TENSOR_TOP, DRAM_TOP = 0.93, 0.8  # what is reached in practice [DCGM]
+TENSOR_TOP, DRAM_TOP = 0.93, 0.8  # reachable in practice [DCGM]
 BY_UNITS = "only Hopper and newer tell what their units do (GPM); a torch trace tells it on every card"
 
 
 def tensor_of_top(trainer: Trainer) -> float | None:
-    """Tensor cores, of what is reached in practice (0-1)."""
+    """Tensor core activity as a share (0-1) of what is reachable in practice."""
     return None if trainer.tensor is None else trainer.tensor / TENSOR_TOP
 
 
 def dram_of_top(trainer: Trainer) -> float | None:
-    """Memory bandwidth, of what is reached in practice (0-1)."""
+    """Memory bandwidth as a share (0-1) of what is reachable in practice."""
     return None if trainer.dram is None else trainer.dram / DRAM_TOP
 
 
 def partitioned(trainer: Trainer) -> bool:
-    """Whether it runs on a slice of a card: power and clocks are those of the whole one."""
+    """Whether the trainer runs on a GPU partition: power and clocks are those of the whole card."""
     return any(gpu.parent_uuid is not None or gpu.mig_mode for gpu in trainer.gpus)
 
 
 def capacity(gpu: Gpu) -> float | None:
-    """What its PCIe link carries, bytes a second each way; None where its width or its speed is not known."""
+    """PCIe bandwidth in bytes/s per direction; None if the link's width or speed is unknown."""
     lane, width = gpu.pcie_lane_bytes_per_s, gpu.pcie_width
     return lane * width if lane and width else None
 
@@ -37,9 +37,9 @@ def capacity(gpu: Gpu) -> float | None:
 def at_work(
     trainer: Trainer, *, memory: bool = True, limits: Mapping[str, float] = MappingProxyType({})
 ) -> Iterator[Evidence]:
-    """What of the chip is in use, as far as it tells; `memory`: its bandwidth too.
+    """Activity of the chip's units, where known; `memory` adds memory bandwidth.
 
-    `limits`: of the units by which a rule decided, by how they are called, as shares.
+    `limits`: by unit name, the limits (0-1) that a rule decided by.
     """
     moved = trainer.dram if memory else None
     for name, share in (("tensor cores", trainer.tensor), ("SMs", trainer.sm), ("memory bandwidth", moved)):
@@ -57,6 +57,6 @@ def at_work(
 
 
 def duty(trainer: Trainer, busy: float | None, limit: float | None = None) -> Evidence:
-    """How busy its GPUs were, in percent, over the window of the rule."""
+    """GPU busy in percent over the rule's window."""
     value = 100 * (trainer.duty or 0.0) if busy is None else busy
     return Evidence(text=trainer.reading(value), value=value, unit="%", limit=limit)

@@ -1,7 +1,7 @@
-"""Contention for CPUs and disks: who waits for what others take, and what all of these take together.
+"""Contention for CPUs and disks: which trainers wait, which other processes use the resource, and how much in all.
 
-Worked out once a look, for the rules, the classes and the page of experiments: what one of them says holds in all. Many
-small users make a machine as full as a large one does, so that their sum decides.
+Computed once per evaluation for the rules, the workload classes and the experiments page, so that all agree. Many small
+consumers fill a machine as much as a large one, so their sum decides.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from gputop.model import Identity, Process
 
 Resource = Literal["cpu", "disk"]
 _WINDOW_S, _PAST_S = 30.0, 900.0
-_BESIDE_S = 60.0  # of how busy a GPU was, before others began
-# who starts commands, and is not one of them
+_BESIDE_S = 60.0  # seconds of GPU history before the onset
+# programs that start commands on behalf of others
 _SHELLS = frozenset({"bash", "sh", "dash", "zsh", "fish", "tcsh", "csh", "ksh"})
 _SESSIONS = (
     "sshd",
@@ -42,10 +42,10 @@ _SESSIONS = (
 
 @frozen_dataclass(frozen=True, slots=True)
 class Taker:
-    """Processes that belong together and what they take: cores, or bytes a second; and its share of all there is."""
+    """Processes that belong together and their use: cores or bytes/s, and the share of the total."""
 
     name: str
-    command: Process  # that started the most of them, or does the most itself
+    command: Process  # the one that started most of them, or does the most itself
     job: str | None  # its key
     processes: tuple[Process, ...]
     group: str
@@ -55,27 +55,27 @@ class Taker:
 
 @frozen_dataclass(frozen=True, slots=True)
 class Contended:
-    """A trainer that waits for what others take most of."""
+    """A trainer that waits for a resource of which others use the most."""
 
     trainer: Identity
     job: str | None
     resource: Resource
-    takers: tuple[Taker, ...]  # the largest first
-    own: float  # what its job takes
-    total: float  # what there is, or what all move
-    full_percent: float  # how busy the CPUs, or the busiest disk, are
-    wait: float  # share of its time that it waits
+    takers: tuple[Taker, ...]  # largest first
+    own: float  # use of its own job
+    total: float  # what exists (CPUs), or what all transfer (disk)
+    full_percent: float  # utilization of the CPUs, or of the busiest disk
+    wait: float  # share of its time spent waiting
     disk: str = ""
 
     @property
     def taken(self) -> float:
-        """What all others take."""
+        """Use of all others."""
         return sum(one.used for one in self.takers)
 
 
 @frozen_dataclass(frozen=True, slots=True)
 class ThreadCrowd:
-    """Trainers with a pool of threads each, these threads together, and the CPUs that they share, where known."""
+    """Trainers with a thread pool each, all their threads, and the CPUs that they share, if known."""
 
     trainers: Sequence[Trainer]
     threads: float
@@ -84,46 +84,46 @@ class ThreadCrowd:
 
 @frozen_dataclass(frozen=True, slots=True)
 class Contention:
-    """All of it on one machine at one look."""
+    """Contention on one machine at one evaluation."""
 
     found: tuple[Contended, ...] = ()
-    pools: ThreadCrowd | None = None  # of compute threads, however many these are
-    crowded: bool = False  # they are more than the CPUs can take
-    loaders: tuple[Trainer, ...] = ()  # trainers whose loaders fill all CPUs together
-    unknown: frozenset[Identity] = frozenset()  # trainers of which nobody knows whether they wait
-    hidden: frozenset[Identity] = frozenset()  # trainers beside others whose I/O is hidden
-    uncounted: frozenset[Identity] = frozenset()  # trainers that wait on a machine whose CPUs nobody counted
+    pools: ThreadCrowd | None = None  # of compute threads, whatever their number
+    crowded: bool = False  # the pools have more threads than the CPUs can run
+    loaders: tuple[Trainer, ...] = ()  # trainers whose loaders together use all CPUs
+    unknown: frozenset[Identity] = frozenset()  # trainers whose wait is not known
+    hidden: frozenset[Identity] = frozenset()  # trainers that share a disk with processes whose I/O is hidden
+    uncounted: frozenset[Identity] = frozenset()  # trainers that wait on a machine whose CPU count is unknown
 
     def of(self, trainer: Identity) -> Iterator[Contended]:
-        """What one trainer waits for."""
+        """Resources that one trainer waits for."""
         return (one for one in self.found if one.trainer == trainer)
 
     def crowding(self, trainer: Identity) -> frozenset[str]:
-        """Jobs in whose crowd it is itself: that is told of all of them, and not as one that suffers from the rest."""
+        """Jobs of the crowds that a trainer belongs to: a crowd is reported as one, not member by member."""
         crowds = [self.pools.trainers] if self.crowded and self.pools is not None else []
         crowds.append(self.loaders)
         mine = [crowd for crowd in crowds if any(one.identity == trainer for one in crowd)]
         return frozenset(one.process.job or "" for crowd in mine for one in crowd)
 
     def beside(self, one: Contended) -> Sequence[Taker]:
-        """Those who take from a trainer what it waits for, and are not of a crowd with it."""
+        """Consumers that a trainer competes with, without members of its own crowd."""
         crowd = self.crowding(one.trainer) if one.resource == "cpu" else frozenset()
         return [taker for taker in one.takers if taker.job not in crowd]
 
 
 class _Limits:
-    """Comparisons that do not flicker: lenient of what was found at the last look."""
+    """Comparisons with hysteresis: lenient for what was found at the last evaluation."""
 
     def __init__(self, view: View, shown: bool) -> None:
         self._view, self._shown = view, shown
 
     def reached(self, value: float | None, name: str) -> bool:
-        """Whether a value is at a limit or above; an unknown one is not."""
+        """Whether a value is at or above a limit; False for an unknown one."""
         return value is not None and value >= self._view.limit(name, -1 if self._shown else 0)
 
 
 def contention(view: View) -> Contention:
-    """All of it: worked out by who asks first."""
+    """Contention of this evaluation, computed by the first caller."""
     return view.once("contention", lambda: _contention(view))
 
 
@@ -158,7 +158,7 @@ def _contention(view: View) -> Contention:
 
 def _on_cpus(view: View, trainer: Trainer, limits: _Limits) -> Contended | Literal["unknown", "uncounted"] | None:
     used, total = view.mean("host", "cpu_percent", _WINDOW_S), view.frame.host.cpus_total
-    pressure = view.mean("host", "cpu_pressure", _WINDOW_S)  # not every kernel tells it
+    pressure = view.mean("host", "cpu_pressure", _WINDOW_S)  # not every kernel has it
     if not limits.reached(used, "neighbour.cpu_percent"):
         return None
     if pressure is not None and not limits.reached(pressure, "neighbour.pressure_percent"):
@@ -168,7 +168,7 @@ def _on_cpus(view: View, trainer: Trainer, limits: _Limits) -> Contended | Liter
     wait = max(trainer.run_wait or 0.0, trainer.loader_wait or 0.0, _main_wait(view, trainer))
     own = [rank.cores for rank in view.mates(trainer)]
     if not limits.reached(wait, "neighbour.run_wait") or None in own:
-        return None  # a rank has only come, and nobody knows yet who takes most
+        return None  # a rank has just started: the largest consumer is not known yet
     if not total:
         return "uncounted"
     mine, others = sum(one or 0.0 for one in own), takers(view, trainer, "cpu", float(total))
@@ -179,7 +179,7 @@ def _on_cpus(view: View, trainer: Trainer, limits: _Limits) -> Contended | Liter
 
 
 def _main_wait(view: View, trainer: Trainer) -> float:
-    """Of a main thread that works: one that runs seldom may wait for half of that, and loses nothing by it."""
+    """Run-queue wait of a busy main thread (0-1). A thread that rarely runs may wait half of that time at no cost."""
     least = view.limit("starved.waiting") * trainer.lost
     return (trainer.main_wait or 0.0) if waiting(trainer.main_wait, trainer.main) >= least else 0.0
 
@@ -199,7 +199,7 @@ def _on_disks(view: View, trainer: Trainer, limits: _Limits) -> Contended | Lite
     taken, whole = sum(one.used for one in others), _whole(view)
     total = max(mine + taken, whole or 0.0)
     large = limits.reached(taken / total if total else None, "neighbour.share")
-    # where the I/O of others is hidden nobody is blamed who may take less than what is
+    # where the I/O of some processes is hidden, the visible ones are blamed only if they exceed the hidden rest
     if any(map(_denied, view.frame.processes)) and (not large or whole is None or taken <= total - mine - taken):
         return "hidden"
     if not large or taken <= mine:
@@ -213,13 +213,13 @@ def _on_disks(view: View, trainer: Trainer, limits: _Limits) -> Contended | Lite
 
 
 def _moved(view: View, trainer: Trainer) -> float:
-    """The same of who has no job: its tree."""
+    """Bytes/s that the process tree of a trainer without a job reads and writes."""
     names = ("read_bytes_per_s", "write_bytes_per_s")
     return sum(view.history.mean(trainer.key, name, _WINDOW_S) or 0.0 for name in names)
 
 
 def _whole(view: View) -> float | None:
-    """Bytes a second that the machine reads and writes, whoever it is for: not all of them need be seen here."""
+    """Bytes/s that the machine reads and writes, including for processes not visible here."""
     read, written = (view.mean("host", name, _WINDOW_S) for name in ("read_bytes_per_s", "write_bytes_per_s"))
     return None if read is None or written is None else read + written
 
@@ -229,7 +229,7 @@ def _denied(process: Process) -> bool:
 
 
 def takers(view: View, trainer: Trainer, resource: Resource, total: float) -> list[Taker]:
-    """What is not of its job and takes something, by job or by user and control group, the largest first."""
+    """Consumers outside the trainer's job, by job or by user and control group, largest first."""
     groups: dict[str, list[Process]] = {}
     here = affinity(trainer.process)
     for process in strangers(view.frame, trainer.process):
@@ -240,7 +240,7 @@ def takers(view: View, trainer: Trainer, resource: Resource, total: float) -> li
     members, found = view.once("groups", lambda: _groups(view)), []
     for key, processes in groups.items():
         used, every = _use(view, key, name), members.get(key, processes)
-        if len(processes) < len(every):  # not all of that group are strangers, or may take its CPUs
+        if len(processes) < len(every):  # some of the group belong to the trainer, or cannot run on its CPUs
             whole = sum(map(takes, every))
             used *= sum(map(takes, processes)) / whole if whole else len(processes) / len(every)
         if used > 0:
@@ -252,7 +252,7 @@ def takers(view: View, trainer: Trainer, resource: Resource, total: float) -> li
 
 
 def _groups(view: View) -> dict[str, list[Process]]:
-    """All visible processes by their group."""
+    """All visible processes by group."""
     found: dict[str, list[Process]] = {}
     for process in view.frame.processes:
         if process.unseen is None:
@@ -261,13 +261,13 @@ def _groups(view: View) -> dict[str, list[Process]]:
 
 
 def _use(view: View, key: str, name: str, seconds: float = _WINDOW_S) -> float:
-    """The mean of what a group took; while it was not there it took nothing."""
+    """Mean use of a group; 0 for the time in which it did not exist."""
     values = _series(view, key, name, seconds)
     return sum(values) / len(values) if values else 0.0
 
 
 def _series(view: View, key: str, name: str, seconds: float) -> list[float]:
-    """What a group took at each second in which anybody looked."""
+    """Use of a group at each sampled second."""
     looked = view.history.values("host", "cpu_percent", seconds)
     if all(value is None for value in looked):
         looked = view.history.values("host", "memory_available_bytes", seconds)
@@ -276,7 +276,7 @@ def _series(view: View, key: str, name: str, seconds: float) -> list[float]:
 
 
 def _command(processes: Sequence[Process], by_pid: Mapping[int, Process], resource: Resource) -> Process:
-    """The command that started most of what these take: `make`, and not one of its compilers."""
+    """The command that started most of this use: `make`, and not one of its compilers."""
     takes = cores if resource == "cpu" else moved
     sums: dict[Identity, float] = {}
     heads: dict[Identity, Process] = {}
@@ -295,7 +295,7 @@ def _command(processes: Sequence[Process], by_pid: Mapping[int, Process], resour
 
 
 def _pools(view: View) -> ThreadCrowd | None:
-    """All trainers with a pool of threads, where there are two or more; many single threads are none."""
+    """All trainers with a thread pool if there are two or more; single-threaded ones do not count."""
     least = view.limit("threads-host.pool")
     warm = [trainer for trainer in view.vectors() if trainer.warm and not _single(trainer)]
     pools = [trainer for trainer in warm if (trainer.compute_threads or 0.0) >= least]
@@ -307,7 +307,7 @@ def _pools(view: View) -> ThreadCrowd | None:
 
 
 def _single(trainer: Trainer) -> bool:
-    """Whether it was started to compute with one thread, and has not set itself one for each CPU since."""
+    """Whether it was started with one compute thread, and has not created one per CPU since."""
     each_cpu = len(affinity(trainer.process)) or trainer.allowed or 0.0
     return trainer.process.omp_threads == 1 and not 1 < each_cpu <= (trainer.compute_threads or 0.0)
 
@@ -329,7 +329,7 @@ def _crowded(view: View, crowd: ThreadCrowd | None, limits: _Limits) -> bool:
 
 
 def _loading(view: View, limits: _Limits) -> tuple[Trainer, ...]:
-    """Trainers, two or more, whose loaders use most of CPUs that are all in use."""
+    """Two or more trainers whose loaders use most of the CPUs while all CPUs are busy."""
     percent, total = view.mean("host", "cpu_percent", _WINDOW_S), view.frame.host.cpus_total
     if not total or not limits.reached(percent, "starved-cpu-saturated.host_percent"):
         return ()
@@ -339,14 +339,14 @@ def _loading(view: View, limits: _Limits) -> tuple[Trainer, ...]:
 
 
 def _loads_hard(trainer: Trainer, limits: _Limits) -> bool:
-    """Whether each of its loaders uses a CPU, or would if it had not to wait for one."""
+    """Whether each of its loaders uses a CPU, or would if it did not wait for one."""
     used = trainer.loader_cpu or 0.0
     wanted = used + waiting(trainer.loader_wait, used)
     return trainer.loaders > 0 and limits.reached(wanted, "starved-cpu-saturated.loader_cpu")
 
 
 class Onset(NamedTuple):
-    """When a use of something rose, from what to what, and how busy a GPU was before and has been since, percent."""
+    """When a use rose, from what to what, and how busy the GPU was before and after, in percent."""
 
     ago_s: float
     before: float
@@ -355,7 +355,7 @@ class Onset(NamedTuple):
     busy_after: float | None
 
     def slowed(self, points: float) -> bool:
-        """Whether the GPU has been so much less busy since."""
+        """Whether GPU busy fell by at least `points` percentage points."""
         return (
             self.busy_before is not None
             and self.busy_after is not None
@@ -364,7 +364,7 @@ class Onset(NamedTuple):
 
 
 def onset(view: View, trainer: Trainer, one: Contended, takers: Sequence[Taker]) -> Onset | None:
-    """When these began to take so much, by the history of their groups; None where they did before anybody looked."""
+    """When these consumers began, from the history of their groups; None if that is older than the history."""
     name = CORES if one.resource == "cpu" else MOVED
     columns = [_series(view, taker.group, name, _PAST_S) for taker in takers]
     values = [sum(row) for row in zip(*columns, strict=True)] if columns else []

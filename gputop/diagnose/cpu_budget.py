@@ -1,6 +1,6 @@
-"""How many CPUs a trainer may count on beside all others of the machine, and what fits into those.
+"""The CPUs that a trainer can count on beside everything else on the machine, and the threads that fit.
 
-What takes plain values is for the page of experiments too, which has no view: both are to say the same numbers.
+Functions of plain values serve the experiments page too, which has no view: both must show the same numbers.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from gputop.units import cpus_of
 
 
 def affinity(process: Process) -> frozenset[int]:
-    """CPUs a process may run on; none where that is not known."""
+    """CPUs a process may run on; empty if unknown."""
     return cpus_of(process.affinity)
 
 
 def reach(trainer: Trainer) -> frozenset[int]:
-    """CPUs that a trainer or its loaders may run on: either may be pinned where the other is not."""
+    """CPUs that a trainer or its loaders may run on: either may be pinned while the other is not."""
     own = trainer.process.affinity
     if own is None:
         return frozenset()
@@ -32,7 +32,7 @@ def reach(trainer: Trainer) -> frozenset[int]:
 
 
 class Part(NamedTuple):
-    """CPUs that somebody may run on, none where that is not known; how many it may use; whose quota that is."""
+    """CPUs a process may run on (empty if unknown), how many it may use, and the owner of that quota."""
 
     cpus: frozenset[int]
     allowed: float | None
@@ -40,12 +40,12 @@ class Part(NamedTuple):
 
 
 def part(process: Process) -> Part:
-    """What a process has of the CPUs; those of a container or of a control group have one quota together."""
+    """The CPUs of one process. Processes of one container or control group share one quota."""
     return Part(affinity(process), process.allowed_cpus, process.container or process.cgroup or process.identity)
 
 
 def united_cpus(parts: Sequence[Part], total: int | None) -> float | None:
-    """CPUs that some share, of a machine of `total`: all that one of them may run on, or what their quotas leave."""
+    """CPUs that processes share on a machine of `total`: the union of their CPUs, or the sum of their quotas."""
     sets = [one.cpus for one in parts]
     union = len(frozenset().union(*sets)) if all(sets) else total
     if not union:
@@ -59,7 +59,7 @@ def united_cpus(parts: Sequence[Part], total: int | None) -> float | None:
 
 
 class Share(NamedTuple):
-    """What a trainer has of the CPUs where all who have them together get as many: how many, of how many, with whom."""
+    """A trainer's CPUs if they are divided equally: how many, of how many, and shared with which trainers."""
 
     cpus: float
     total: float
@@ -67,7 +67,7 @@ class Share(NamedTuple):
 
 
 def share(view: View, trainer: Trainer) -> Share:
-    """The smaller one: beside the ranks of its job on this machine, or beside all that train on the same CPUs."""
+    """The smaller of two shares: among the ranks of its job on this machine, or among all that train on its CPUs."""
     allowed, mates = trainer.allowed or 1.0, sharing(view, trainer)
     total = len(reach(trainer)) or view.frame.host.cpus_total
     beside = _beside(view, trainer)
@@ -76,18 +76,18 @@ def share(view: View, trainer: Trainer) -> Share:
 
 
 def least_share(allowed: float, sharers: int, total: int | None, beside: int) -> float:
-    """CPUs for each of those who share what is allowed, or for each of those on all of them: the smaller number."""
+    """CPUs per trainer: the smaller of what is allowed for the sharers, and of the total for all beside them."""
     own = allowed / sharers
     return min(own, total / beside) if total else own
 
 
 def share_of_cpus(view: View, trainer: Trainer) -> float:
-    """CPUs for each rank of its job on this machine, and for it where all that train on the same ones get as many."""
+    """CPUs per rank of its job on this machine, if all that train on the same CPUs get as many."""
     return share(view, trainer).cpus
 
 
 def has_room(view: View, trainer: Trainer) -> bool:
-    """Whether one more loader fits into what it has of the CPUs; who has them for itself gives it what it leaves."""
+    """Whether one more loader fits into its CPUs; a trainer with CPUs of its own has what it leaves unused."""
     mine = share(view, trainer)
     if len(mine.who) > 1:
         return num_workers.most(mine.cpus) > trainer.loaders
@@ -95,13 +95,13 @@ def has_room(view: View, trainer: Trainer) -> bool:
 
 
 def unused(view: View, trainer: Trainer) -> float | None:
-    """CPUs of those it may use that nobody uses: of the machine, and of its quota. None: not known."""
+    """Idle CPUs among those it may use, of the machine and of its quota; None if unknown."""
     free = idle(view)
     return None if free is None else max(0.0, min(free, _left(view, trainer)))
 
 
 def idle_cpus(view: View, trainer: Trainer) -> float | None:
-    """The part of the unused ones that it gets where all that train on the same ones and wait get as many."""
+    """Idle CPUs for this trainer, if all waiting trainers on the same CPUs get as many."""
     free = idle(view)
     if free is None:
         return None
@@ -113,62 +113,62 @@ def idle_cpus(view: View, trainer: Trainer) -> float | None:
 
 
 def least_idle(free: float, rivals: int, left: float, sharers: int) -> float:
-    """Of the idle CPUs of the machine, or of those that are left of a quota, the part for each: the smaller one."""
+    """The smaller of two shares: of the machine's idle CPUs, or of the unused part of a quota."""
     return max(0.0, min(free / rivals, left / sharers))
 
 
 def idle(view: View) -> float | None:
-    """CPUs of the machine that nobody uses. None: not known."""
+    """Idle CPUs of the machine; None if unknown."""
     return idle_of(view.frame.host.cpus_total, view.mean("host", "cpu_percent"))
 
 
 def idle_of(total: int | None, used_percent: float | None) -> float | None:
-    """The same of so many CPUs."""
+    """Idle CPUs for a CPU count and a utilization."""
     return None if not total or used_percent is None else max(0.0, 1 - used_percent / 100) * total
 
 
 def _left(view: View, trainer: Trainer) -> float:
-    """What those that have its CPUs together leave of them; where nobody knows how many these are, no limit."""
+    """CPUs that its sharers leave unused; infinite if their number is unknown."""
     if trainer.allowed is None:
         return math.inf
     return trainer.allowed - sum(one.cores or 0.0 for one in sharing(view, trainer))
 
 
 def full(view: View) -> bool:
-    """Whether all CPUs of the machine are busy, whoever it is that uses them."""
+    """Whether all CPUs of the machine are busy, whichever process uses them."""
     return view.above(view.mean("host", "cpu_percent"), "starved-cpu-saturated.host_percent")
 
 
 def fitting_threads(cpus: float) -> int:
-    """Compute threads for so many CPUs: one for each, and one where there is less than that."""
+    """Compute threads that fit: one per CPU, and at least one."""
     return max(1, math.floor(cpus))
 
 
 def rests(view: View, trainer: Trainer) -> bool:
-    """Whether its GPUs have nothing to do, as those of a notebook that nobody uses: then it needs no CPUs."""
+    """Whether its GPUs have no work, as those of an idle notebook: it needs no CPUs then."""
     return trainer.duty is not None and not used(view, trainer)
 
 
 def _beside(view: View, trainer: Trainer) -> Sequence[Trainer]:
-    """Who trains on the same CPUs, itself among them."""
+    """Trainers on the same CPUs, itself included."""
     own = reach(trainer)
     return [one for one in view.vectors() if one is trainer or (not rests(view, one) and meet(own, reach(one)))]
 
 
 def sharing(view: View, trainer: Trainer) -> Sequence[Trainer]:
-    """Who has its CPUs together with it, itself among them."""
+    """Trainers that share its CPUs or quota, itself included."""
     mates = {mate.key for mate in view.mates(trainer)}
     return [one for one in _beside(view, trainer) if shares_quota(trainer.process, one.process, one.key in mates)]
 
 
 def shares_quota(some: Process, other: Process, mates: bool) -> bool:
-    """Whether they have their CPUs together: the ranks of a job do, its `mates`, and who is under the same quota.
+    """Whether two processes share their CPUs: ranks of one job (`mates`) do, and processes under one quota.
 
-    Ranks in containers of their own have quotas of their own.
+    Ranks in separate containers have separate quotas.
     """
     return (mates and some.container == other.container) or part(some).group == part(other).group
 
 
 def meet(some: frozenset[int], others: frozenset[int]) -> bool:
-    """Whether some CPUs are in both; where they are not known they may be."""
+    """Whether two sets of CPUs overlap; True if either is unknown."""
     return not some or not others or not some.isdisjoint(others)

@@ -1,4 +1,4 @@
-"""The engine: frames and their history in, findings out. The same frames make the same words."""
+"""The engine: frames and their history in, findings out. Deterministic: the same frames give the same findings."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from gputop.diagnose.state import JobState
 
 
-_OF_GPUS = {field.name for field in fields(Gpu)} | {"gpus"}  # the latter of a process
+_OF_GPUS = {field.name for field in fields(Gpu)} | {"gpus"}  # the second is about a process
 _NONE = "the driver lists no GPU"
 
 
 def without_gpus(frame: Frame, rules: Iterable[Rule]) -> Iterator[Abstained]:
-    """An abstention of each rule that judges GPUs, or processes that use one."""
+    """An abstention for each rule that judges GPUs or processes on GPUs."""
     note = next((note for note in frame.notes if note.subject == "driver"), None)
     why = f"{note.text if note else _NONE}: gputop doctor says what helps".replace(".:", ":")
     about = subject_of(frame.host)
@@ -45,28 +45,28 @@ def without_gpus(frame: Frame, rules: Iterable[Rule]) -> Iterator[Abstained]:
 
 
 BROKEN = "this rule failed"
-EVERY_S = 2.0  # the least window is ten seconds: asking at every frame costs twice as much and shows nothing more
-_FEW, _EACH_S, _SELDOM_S = 8, 0.375, 5.0  # beyond so many trainers it waits longer for each, at most so long
-_CLASSES_EVERY_S = 10.0  # they are about two minutes
-_SLACK_S = 0.1  # by which a tick may be early
-_LONGEST_S = 15.0  # what one look may stand for: nobody knows what was between,
-_UNEVEN = 1.5  # unless looks are that rare: then so many times what lay between the last two
+EVERY_S = 2.0  # the shortest window is ten seconds: evaluating every frame doubles the cost and shows nothing more
+_FEW, _EACH_S, _SELDOM_S = 8, 0.375, 5.0  # above this many trainers the interval grows with each, up to this limit
+_CLASSES_EVERY_S = 10.0  # windows of about two minutes
+_SLACK_S = 0.1  # tolerance for an early tick
+_LONGEST_S = 15.0  # the longest time one sample may stand for: what happened in a longer gap is unknown,
+_UNEVEN = 1.5  # unless samples are that rare: then this many times the last interval
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What the rules say of a frame."""
+    """What the rules found in a frame."""
 
     findings: tuple[Finding, ...] = ()
     abstained: tuple[Abstained, ...] = ()
     classes: tuple[Class, ...] = ()
     jobs: tuple[JobState, ...] = ()
     host: JobState | None = None
-    contention: Contention | None = None  # what others take from trainers; None before the rules were asked
+    contention: Contention | None = None  # consumers that slow trainers down; None before the first evaluation
 
 
 class Engine:
-    """Every rule over time. `limits` gives the tables of thresholds.toml, once the rules are asked."""
+    """All rules over time. `limits` gives the tables of thresholds.toml when the rules are first evaluated."""
 
     def __init__(self, limits: Callable[[], Limits]) -> None:
         self._read = limits
@@ -77,36 +77,36 @@ class Engine:
         return Tables(self._read())
 
     def forget(self) -> None:
-        """Begin anew: what comes next is of another time."""
+        """Start over: the next frame is from another time."""
         self._remembered, self._steady = EngineState(), Steadying(self._window_s, self._crit_s)
-        self._seen: tuple[Frame, Frame] | None = None  # the newest frame as it came, and as rules see it
+        self._seen: tuple[Frame, Frame] | None = None  # the newest frame as collected, and as the rules see it
         self._judged_s: float | None = None
-        self._pace_s = EVERY_S  # between the last two looks
+        self._pace_s = EVERY_S  # between the last two evaluations
         self._classed_s = -_CLASSES_EVERY_S
         self._verdict = Verdict()
 
     def remember(self, frame: Frame, history: History) -> None:
-        """Take in a frame that the history has just taken in; cheap, and needed of every frame."""
+        """Take in a frame that the history has just taken in; cheap, and required for every frame."""
         self._remembered.add(self._as_seen(frame), history)
 
     def _as_seen(self, frame: Frame) -> Frame:
-        """The frame without what cannot be, and with what stands in for metrics that a GPU does not have."""
+        """The frame without impossible values, and with substitutes for metrics that a GPU does not have."""
         if self._seen is None or self._seen[0] is not frame:
             self._seen = frame, self._remembered.substitutes.fill(plausible(frame))
         return self._seen[1]
 
     def leaving(self, rule: str) -> tuple[float, dict[str, tuple[float, float]]]:
-        """For how long a finding must not hold to leave; by name the limits it is held against, and for leaving."""
+        """Seconds a finding must not hold before it clears, and by name its limits for appearing and for clearing."""
         numbers = self._tables[rule]
         return OFF_FACTOR * numbers["on_s"][0], numbers.leaving()
 
     @property
     def verdict(self) -> Verdict:
-        """What they said last; nothing before they were asked."""
+        """The last verdict; empty before the first evaluation."""
         return self._verdict
 
     def judge(self, frame: Frame, history: History, every_s: float = EVERY_S) -> Verdict:
-        """What the rules say of the newest frame; the last verdict where they were asked a moment ago."""
+        """Evaluate the rules on the newest frame; return the last verdict if they ran a moment ago."""
         many = max(0, len(self._remembered.trees) - _FEW)
         every_s = max(every_s, min(_SELDOM_S, EVERY_S + _EACH_S * many))
         since_s = self._pace_s if self._judged_s is None else frame.mono_s - self._judged_s
@@ -131,19 +131,19 @@ class Engine:
         return self._verdict
 
     def _asked(self, rule: Rule, view: View) -> list[tuple[Finding, float]]:
-        """What one rule finds, each with its on-window."""
+        """Findings of one rule, each with its on-window."""
         on_s, _ = self._tables[rule.id]["on_s"]
         try:
             fed = self._tables.limits["engine"]["metered_fed"]
             found = [one for one in rule.judge(view) if not testimony.denied(one, rule.confirmed_by, view.frame, fed)]
             return [(self._surer(rule, finding, view.frame), on_s) for finding in found]
-        except Exception as error:  # a mistake in one rule must not silence the others, nor the monitor
+        except Exception as error:  # an error in one rule must not stop the others, nor the monitor
             view.abstain(view.frame.host, unlock=f"{BROKEN} ({type(error).__name__}: {error}): please report it")
             return []
 
     def _said(self, view: View, shown: Sequence[Finding]) -> Verdict:
-        """All that is told of this look; `shown` is what stands on the screen."""
-        from gputop.diagnose.job_states import Candidate, host_state, job_states  # late, as the rules are
+        """The verdict of this evaluation; `shown` are the findings on the screen."""
+        from gputop.diagnose.job_states import Candidate, host_state, job_states  # imported late, as the rules are
 
         frame = view.frame
         shown = [one for one in shown if not _ended(one, frame)]
@@ -184,14 +184,14 @@ class Engine:
 
 
 def _ended(finding: Finding, frame: Frame) -> bool:
-    """Whether all processes that it is about have ended: there is nobody to do something about."""
+    """Whether all processes of a finding have ended: nothing is left to act on."""
     subject = finding.subject
     about = subject.processes if subject.kind in ("process", "job") else ()
     return bool(about and frame.processes) and not any(one in frame.by_identity for one in about)
 
 
 def _every_rule() -> Iterable[Rule]:
-    # late: the first frame is on the screen before the rules are loaded, of which none can tell by one frame
+    # imported late: the first frame is drawn before the rules are loaded, and no rule fires on a single frame
     from gputop.diagnose.rules import RULES
 
     return RULES.values()

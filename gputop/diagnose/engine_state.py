@@ -1,4 +1,4 @@
-"""What the engine remembers from tick to tick: GPUs, contexts, phases, and the notes of the rules."""
+"""What the engine remembers between frames: GPUs, CUDA contexts, phases, and the notes of the rules."""
 
 from __future__ import annotations
 
@@ -19,55 +19,55 @@ from gputop.history import GPU, HOST, History, Key
 from gputop.model import Frame, Identity, Process
 from gputop.optional_sums import total
 
-_DESCRIBED = 2  # cards at each look whose rhythm is worked out; one a second where looks are rarer
-_TURNS_S, _TURNS_MOST, _TURNS_LEAST = 30.0, 200.0, 90  # of the sum in percent; samples, in a series that is whole
-_FULLER = 1.15  # memory of the first GPU against any other
-_KEPT_S = 900.0  # GPUs that are gone, and notes of a rule about something that is
-_GONE = 64  # GPUs that are gone: a driver may give an instance another uuid each time
+_DESCRIBED = 2  # GPUs per evaluation whose rhythm is computed; one per second at longer intervals
+_TURNS_S, _TURNS_MOST, _TURNS_LEAST = 30.0, 200.0, 90  # percentage points of the sum; samples in a complete series
+_FULLER = 1.15  # memory of the first GPU relative to any other
+_KEPT_S = 900.0  # departed GPUs, and a rule's notes on a subject that exists
+_GONE = 64  # departed GPUs: a driver may give a MIG instance a new uuid each time
 _SWEEP_S = 60.0
-_COSTS = {"cost_percent": 0, "driver_percent": 1}  # of this monitor, by which it is followed
-_BEGUN_S = 300.0  # age at which a trainer that was there before anybody looked has most likely begun to work
-_STARTS_S = 10.0  # to start costs more than anything later
-_OPENS_S = 3.0  # after its first answer a driver may name its processes one look later
-_RARE_S = 60.0  # between two frames: what is longer is a gap
+_COSTS = {"cost_percent": 0, "driver_percent": 1}  # of this monitor, by which a phase is tracked
+_BEGUN_S = 300.0  # age at which a trainer that predates the monitor has most likely started its training
+_STARTS_S = 10.0  # startup costs more than any later evaluation
+_OPENS_S = 3.0  # a driver may name its processes one frame after its first answer
+_RARE_S = 60.0  # between two frames: a longer interval is a gap
 
 
 @dataclass(slots=True)
 class Note:
-    """What a rule wrote down about one subject."""
+    """A rule's notes on one subject."""
 
-    used_s: float = 0.0  # mono time at which it was asked for last
+    used_s: float = 0.0  # mono time of the last access
     found: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class EngineState:
-    """All of it. Forgotten when a recording is taken back."""
+    """The whole state. Dropped when a recording is rewound."""
 
     cards: dict[str, GpuTracker] = field(default_factory=dict)
     trainers: dict[Identity, TrainerPhases] = field(default_factory=dict)
     trees: dict[Identity, list[Process]] = field(default_factory=dict)
-    tenants: dict[str, list[Process]] = field(default_factory=dict)  # who computes on a GPU
-    drawing: frozenset[str] = frozenset()  # GPUs on which somebody draws: a desktop always works a little
+    tenants: dict[str, list[Process]] = field(default_factory=dict)  # processes that compute on each GPU
+    drawing: frozenset[str] = frozenset()  # GPUs with graphics processes: a desktop always works a little
     notes: dict[tuple[str, Key], Note] = field(default_factory=dict)
     restarted: dict[Identity, PhaseChange] = field(
         default_factory=dict
-    )  # whose phase began since rules were asked last
+    )  # trainers whose phase began since the last evaluation
     substitutes: Substitutes = field(default_factory=Substitutes)
-    highest_mhz: dict[str, float] = field(default_factory=dict)  # SM clock of GPUs, by uuid
-    listed_s: dict[str, float] = field(default_factory=dict)  # mono time at which a GPU was listed last, oldest first
-    sums: Sums = field(default_factory=Sums)  # of GPUs, trees and the host, by their key in the history
-    uses: dict[str, neighbours.GroupRow] = field(default_factory=dict)  # what each group of processes takes
+    highest_mhz: dict[str, float] = field(default_factory=dict)  # SM clock by GPU uuid
+    listed_s: dict[str, float] = field(default_factory=dict)  # mono time of each GPU's last appearance, oldest first
+    sums: Sums = field(default_factory=Sums)  # of GPUs, trees and the host, by history key
+    uses: dict[str, neighbours.GroupRow] = field(default_factory=dict)  # use of each group of processes
     looked: bool = False
     first_s: float | None = None  # mono time of the first frame
     newest_s: float | None = None
     gpus_s: float | None = None  # mono time of the first frame with GPUs
-    swept_s: float = -math.inf  # when notes were dropped last
+    swept_s: float = -math.inf  # mono time at which notes were last dropped
     step_s: float = 1.0  # between the last two frames
-    usual_step_s: float = 1.0  # the same, as it mostly is
+    usual_step_s: float = 1.0  # the typical interval
 
     def add(self, frame: Frame, history: History) -> None:
-        """Take in a frame: the same work at every tick, whatever the rules ask."""
+        """Take in a frame: the same work at every frame, independent of the rules."""
         stands_for_s = self._stands_for(frame.mono_s)
         followed: list[Followed] = [("host", HOST.names, HOST.values(frame.host))]
         if self.first_s is not None and frame.mono_s - self.first_s >= _STARTS_S:
@@ -96,7 +96,7 @@ class EngineState:
         self.sums.add(frame.mono_s, stands_for_s, followed)
 
     def _forget(self, frame: Frame) -> None:
-        """Drop what is known of GPUs that left long ago, or before many others, and notes that nobody asks for."""
+        """Drop the state of GPUs that left long ago or are too many, and notes that are no longer used."""
         now_s = frame.mono_s
         for gpu in frame.gpus:
             self.listed_s.pop(gpu.uuid, None)
@@ -116,7 +116,7 @@ class EngineState:
             self.notes = {about: kept for about, kept in self.notes.items() if now_s - kept.used_s < _KEPT_S}
 
     def _follow_all(self, now_s: float, stands_for_s: float, busy: Mapping[Identity, float | None]) -> None:
-        """In which phase each trainer is; `busy` are its GPUs, percent."""
+        """Update the phase of each trainer; `busy` is its GPU utilization in percent."""
         for identity, percent in busy.items():
             known = self._known(now_s, self.trees[identity][0])
             if compiles(self.trees[identity]):
@@ -129,7 +129,7 @@ class EngineState:
             self.sums.drop(key(gone))
 
     def _stands_for(self, now_s: float) -> float:
-        """Seconds that a frame stands for: since the last one, unless there was a gap of which nobody knows."""
+        """Seconds that a frame stands for: since the last one, unless there was a gap."""
         since_s = self.step_s if self.newest_s is None else now_s - self.newest_s
         gap = _is_gap(since_s, self.step_s)
         self.newest_s, self.step_s = now_s, since_s
@@ -137,7 +137,7 @@ class EngineState:
         return 1.0 if gap else since_s
 
     def describe(self, now_s: float, since_s: float) -> None:
-        """Bring some shapes up to date, the unknown and the oldest first; the last look was `since_s` ago."""
+        """Update some rhythm shapes, unknown and oldest first; the last evaluation was `since_s` ago."""
         due = [card for card in self.cards.values() if card.due(now_s)]
         due.sort(key=lambda card: (card.shape is not None, card.shaped_s))
         for card in due[: max(_DESCRIBED, round(since_s))]:
@@ -149,7 +149,7 @@ class EngineState:
                 self._follow_turns(group, now_s)
 
     def _groups(self) -> Iterator[Sequence[Identity]]:
-        """Who may share one model: a trainer with several GPUs, or the ranks of a job with one or more each."""
+        """Processes that may share one model: a trainer with several GPUs, or the ranks of a job."""
         jobs: dict[str, list[Identity]] = {}
         for identity, (trainer, *_) in self.trees.items():
             if trainer.job is not None and (trainer.talks or (trainer.world_size or 1) > 1):
@@ -159,7 +159,7 @@ class EngineState:
         yield from (ranks for ranks in jobs.values() if len(ranks) > 1)
 
     def _follow_turns(self, group: Sequence[Identity], now_s: float) -> None:
-        """Whether the GPUs of these work in turns: then how busy they are is their sum from now on."""
+        """Update whether these GPUs work in turns: their utilization is their sum from then on."""
         before = self.trainers[group[0]].turns
         uuids = sorted({uuid for one in group for uuid in self.trainers[one].works_on})
         alone = all(len(self.tenants.get(uuid, ())) <= 1 for uuid in uuids)
@@ -172,16 +172,16 @@ class EngineState:
             short = alone and _in_pieces(self.trees[group[0]][0])
             found = turns(series, before=before is not None, alone=alone, may_be_short=short)
             if found is None and before is not None and min(map(len, series.values())) < _TURNS_LEAST:
-                return  # too few samples since the series restarted to decide against it
+                return  # too few samples since the series restarted to reject it
         for one in group:
             known = self.trainers[one]
             if (known.turns and known.turns.uuids) != (found and found.uuids):
-                known.begin(now_s)  # its means were of something else
+                known.begin(now_s)  # its means describe something else
                 self.restarted[one] = PhaseChange(now_s)
             known.turns = found
 
     def note(self, rule: str, subject: Key, now_s: float) -> dict[str, Any]:
-        """The notes of a rule about one subject, to be changed in place."""
+        """A rule's notes on one subject; the caller changes them in place."""
         note = self.notes.get((rule, subject))
         if note is None:
             note = self.notes[rule, subject] = Note()
@@ -189,15 +189,15 @@ class EngineState:
         return note.found
 
     def _busy(self, frame: Frame, trainer: Process, stands_for_s: float) -> float | None:
-        """How busy the GPUs are that it works on, percent; None where one of all that it holds does not tell."""
+        """Mean utilization in percent of the GPUs a trainer works on; None if one of its GPUs reports none."""
         values: dict[str, float | None] = {}
-        touches: list[float | None] = []  # the same, but its share where somebody draws on them, or works there
-        own = True  # whether what its GPUs do is its work alone
+        touches: list[float | None] = []  # the same, but only its share on GPUs that others draw or compute on
+        own = True  # whether the activity of its GPUs is its work alone
         for share in trainer.gpus:
             gpu = frame.by_uuid.get(share.uuid)
             if gpu is None or share.kind == "graphics":
                 continue
-            # a substitute is measured per GPU: a process beside others is idle for at least the gaps of all
+            # a substitute is measured per GPU: a process that shares it is idle for at least the common gaps
             alone = len(self.tenants.get(share.uuid, ())) <= 1 or share.uuid in self.substitutes.of
             values[share.uuid] = gpu.busy_percent if alone else share.busy_percent
             touches.append(share.busy_percent if share.uuid in self.drawing else values[share.uuid])
@@ -205,7 +205,7 @@ class EngineState:
         known = self._known(frame.mono_s, trainer)
         known.touched = any_work(touches)
         if known.work(values, stands_for_s):
-            known.begin(frame.mono_s)  # means of before are those of more GPUs
+            known.begin(frame.mono_s)  # earlier means are of more GPUs
             self.restarted[trainer.identity] = PhaseChange(frame.mono_s)
         if known.turns is not None:
             mean, gpus = _together(frame, known.turns), []
@@ -223,15 +223,15 @@ class EngineState:
         if known is None:
             known = self.trainers[trainer.identity] = TrainerPhases(phase_s=now_s, first_s=now_s, watched_s=now_s)
             if not self.looked:
-                # it was there before anybody looked: it does what it does since it started
+                # it predates the monitor: its phase began when it started
                 known.phase_s = now_s - (trainer.age_s or 0.0)
                 known.context_s = known.phase_s if trainer.gpus else None
                 known.pauses.begun = bool(trainer.gpus) and (trainer.age_s or 0.0) >= _BEGUN_S
         if known.context_s is None and trainer.gpus:
-            # a driver that opens slowly names only then who has long been there
+            # a driver that opens slowly names long-running processes only then
             late = self.gpus_s is not None and now_s - self.gpus_s <= _OPENS_S
             known.context_s = min(now_s, known.phase_s) if late else now_s
-            self.restarted[trainer.identity] = PhaseChange(-math.inf)  # whether it has one can be judged at once
+            self.restarted[trainer.identity] = PhaseChange(-math.inf)  # whether it has a context can be judged at once
         return known
 
     def _follow(self, identity: Identity, now_s: float, busy: float, stands_for_s: float) -> None:
@@ -243,7 +243,7 @@ class EngineState:
             self.begin(identity, turn.at_s)
 
     def begin(self, identity: Identity, at_s: float) -> None:
-        """Begin another phase of a trainer."""
+        """Begin a new phase of a trainer."""
         self.trainers[identity].begin(at_s)
         for share in self.trees[identity][0].gpus:
             if share.uuid in self.cards:
@@ -251,16 +251,16 @@ class EngineState:
 
 
 def _together(frame: Frame, turns: Turns) -> float | None:
-    """How busy GPUs are of which one works at a time; None where one does not tell."""
+    """Summed utilization of GPUs of which one works at a time; None if one reports none."""
     gpus = [frame.by_uuid.get(uuid) for uuid in turns.uuids]
     added = total([None if gpu is None else gpu.busy_percent for gpu in gpus])
     return None if added is None else min(100.0, added)
 
 
 def _in_pieces(trainer: Process) -> bool:
-    """Whether one process with several GPUs may well hold a part of one model on each, and no copy of it.
+    """Whether a process with several GPUs probably has one model split across them, rather than replicas.
 
-    With nn.DataParallel the first holds more, and other frameworks hold copies.
+    With nn.DataParallel the first GPU holds more; other frameworks keep replicas.
     """
     held = [share.vram_bytes or 0 for share in trainer.gpus]
     fuller = len(held) > 1 and held[0] > _FULLER * max(held[1:]) > 0
@@ -268,7 +268,7 @@ def _in_pieces(trainer: Process) -> bool:
 
 
 def _is_gap(since_s: float, step_s: float) -> bool:
-    """Whether nobody looked between two frames that should have been one step apart."""
+    """Whether sampling stopped between two frames that should be one interval apart."""
     return since_s > 2 * step_s + 1
 
 

@@ -12,23 +12,23 @@ from typing import NamedTuple
 from gputop.frozen_dataclass import frozen_dataclass
 
 LEAST_CORRELATION = 0.35
-LEAST_SAMPLES = 10  # that have a shape
-_PARTS, _LEAST_PART = 5, 4  # of a series that rises, and values in each
-_LEAST_STEP = 0.5  # of the usual step from one part to the next: less is no steady growth
-_NO_SLOWER, _STILL = 0.8, 0.3  # of it, that the last step and the last part alone have: else it levels off, or is over
-_EMPTY, _FULL = 5.0, 95.0  # percent busy: a sample in which the GPU did nothing, or nothing else
+LEAST_SAMPLES = 10  # samples needed for a shape
+_PARTS, _LEAST_PART = 5, 4  # parts of a rising series, and values in each
+_LEAST_STEP = 0.5  # of the typical increment between parts: less is not steady growth
+_NO_SLOWER, _STILL = 0.8, 0.3  # of the rise: least share of the last step and of the last part; else it has ended
+_EMPTY, _FULL = 5.0, 95.0  # percent busy: samples with no work at all, or with nothing but work
 
 
 @frozen_dataclass(frozen=True, slots=True)
 class Shape:
-    """How busy samples are spread. Shares are 0-1, the rest points of 100."""
+    """Distribution of busy samples. `empty` and `full` are shares (0-1), the rest is in percent."""
 
     mean: float
     sigma: float
     low: float  # 5th percentile
     high: float  # 95th
     empty: float  # share of samples below 5
-    full: float  # share of samples from 95 on
+    full: float  # share of samples of 95 and above
 
 
 class Period(NamedTuple):
@@ -39,7 +39,7 @@ class Period(NamedTuple):
 
 
 class Leak(NamedTuple):
-    """Steady growth: its rate, what each third of the window added, and the least that counts, in bytes."""
+    """Steady growth in bytes: the rate, the increase per third of the window, and the least increase that counts."""
 
     per_s: float
     thirds: tuple[float, float, float]
@@ -47,7 +47,7 @@ class Leak(NamedTuple):
 
 
 class Rise(NamedTuple):
-    """Growth that is steady and does not slow down: its rate, and how much of it was seen in how many seconds."""
+    """Steady growth that does not slow down: its rate, and the increase seen over `seconds`."""
 
     per_s: float
     total: float
@@ -55,7 +55,7 @@ class Rise(NamedTuple):
 
 
 def shape(values: Sequence[float]) -> Shape | None:
-    """The spread of busy samples; None for less than `LEAST_SAMPLES` of them."""
+    """The distribution of busy samples; None for fewer than `LEAST_SAMPLES`."""
     count = len(values)
     if count < LEAST_SAMPLES:
         return None
@@ -67,22 +67,22 @@ def shape(values: Sequence[float]) -> Shape | None:
 
 
 def spacing(times: Sequence[float]) -> float | None:
-    """Time between samples: the median of their differences."""
+    """Seconds between samples: the median difference."""
     gaps = [abs(after - before) for before, after in pairwise(times)]
     return median(gaps) if gaps else None
 
 
 def period(values: Sequence[float], step_s: float) -> Period | None:
-    """The rhythm of an even series, by autocorrelation.
+    """The rhythm of an evenly spaced series, by autocorrelation.
 
-    The first peak of at least 0.35 after the first zero crossing. Only what lies between 2.5 steps and a quarter of the
-    series is told: below, the window of a sample hides it; above, it was not seen often enough.
+    The first peak of at least 0.35 after the first zero crossing. Only lengths between 2.5 samples and a quarter of the
+    series count: the sampling window hides shorter ones, and longer ones repeat too rarely.
     """
     count = len(values)
     highest = count // 4
     flat = _detrended(values)
     power = sum(map(mul, flat, flat))
-    if highest < 4 or power < count:  # less than a point of 100: noise
+    if highest < 4 or power < count:  # less than a percentage point: noise
         return None
     before, here, crossed = 1.0, _correlation(flat, power, 1), False
     for lag in range(2, highest + 2):
@@ -97,7 +97,7 @@ def period(values: Sequence[float], step_s: float) -> Period | None:
 
 
 def _detrended(values: Sequence[float]) -> list[float]:
-    """The values around their straight line."""
+    """The residuals from the fitted straight line."""
     count = len(values)
     if not count:
         return []
@@ -108,19 +108,19 @@ def _detrended(values: Sequence[float]) -> list[float]:
 
 
 def _correlation(flat: list[float], power: float, lag: int) -> float:
-    """With itself `lag` later; scaled for the shorter overlap."""
+    """Autocorrelation at `lag`, scaled for the shorter overlap."""
     count = len(flat)
     like: float = sum(map(mul, flat, flat[lag:]))
     return like / power * count / (count - lag)
 
 
 def swing(duty: float, windows: float) -> float:
-    """How far samples lie apart (0-1) of steps that are so many windows long, and on for so much of each."""
+    """Spread of samples (0-1) for steps of `windows` sampling windows, busy for `duty` of each."""
     return max(0.0, min(1.0, duty * windows) + min(1.0, (1 - duty) * windows) - 1)
 
 
 def slope(values: Sequence[float | None], step_s: float) -> float | None:
-    """Growth a second, by Theil and Sen: the median slope of pairs half the series apart; gaps are left out."""
+    """Growth per second by the Theil-Sen estimator: median slope of pairs half the series apart; gaps are skipped."""
     half = len(values) // 2
     pairs = zip(values, values[half:], strict=False)
     steps = [after - before for before, after in pairs if before is not None and after is not None]
@@ -128,10 +128,10 @@ def slope(values: Sequence[float | None], step_s: float) -> float | None:
 
 
 def leak(values: Sequence[float | None], step_s: float, capacity: float) -> Leak | None:
-    """Steady growth of memory in bytes, told from a plateau, a running maximum and a staircase that ends.
+    """Steady growth of memory in bytes, as opposed to a plateau, a running maximum or a staircase that ends.
 
-    A leak grows by 256 MiB and 0.5 % of the capacity at least, by 64 MiB in each of the last two thirds, in the last at
-    least 0.8 times as much as in the one before, and in three or more steps there.
+    A leak grows by at least 256 MiB and 0.5 % of the capacity, by 64 MiB in each of the last two thirds, in the last
+    third at least 0.8 times as much as in the second, and in three or more steps there.
     """
     third = len(values) // 3
     parts = [values[0:third], values[third : 2 * third], values[2 * third : 3 * third]]
@@ -149,10 +149,10 @@ def leak(values: Sequence[float | None], step_s: float, capacity: float) -> Leak
 
 
 def rise(values: Sequence[float | None], step_s: float) -> Rise | None:
-    """Linear growth up to now, in as little time as the series covers; None for any other shape.
+    """Linear growth that continues, over the shortest part of the series that shows it; None for any other shape.
 
-    The means of five equal parts rise by about as much each time, and by no less at the end. A load that is over, an
-    allocator's staircase, a single jump, and a running maximum of random sizes do not.
+    The means of five equal parts rise by similar amounts, and by no less at the end. A finished load, an allocator's
+    staircase, a single jump and a running maximum of random sizes do not.
     """
     size = len(values) // _PARTS
     parts = [[one for one in values[len(values) - size * n :][:size] if one is not None] for n in range(_PARTS, 0, -1)]
@@ -169,7 +169,7 @@ def rise(values: Sequence[float | None], step_s: float) -> Rise | None:
 
 
 def change_point(values: Sequence[float], least: int = 10) -> int | None:
-    """Where the mean of a series changed most: the index of the first value after it; None for too few values."""
+    """Index of the first value after the largest change of the mean; None for too few values."""
     count = len(values)
     if count < 2 * least:
         return None

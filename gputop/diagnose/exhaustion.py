@@ -1,6 +1,6 @@
-"""Time to exhaustion: what is left of a memory, divided by how fast it fills while it fills steadily.
+"""Time to exhaustion: what is left of a memory, divided by the rate of steady growth.
 
-A projection takes less than a minute, where a leak test over a quarter of an hour is late: a program that takes 90 MB/s
+A projection takes less than a minute. A leak test over a quarter of an hour is too late: a program that takes 90 MB/s
 of 24 GB is killed before that window is half full.
 """
 
@@ -17,12 +17,12 @@ from gputop.diagnose.view import View
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Cgroup, Identity, Process, Role
 
-Series = Callable[[float], Sequence[float | None]]  # so many seconds of a value, one each second, the newest last
+Series = Callable[[float], Sequence[float | None]]  # maps seconds to that many values, one per second, newest last
 
 
 @frozen_dataclass(frozen=True, slots=True)
 class Projection:
-    """Steady growth, and what it leaves: bytes a second, bytes seen in so many seconds, bytes left."""
+    """Steady growth and what it leaves: bytes/s, bytes seen over `window_s`, bytes left."""
 
     per_s: float
     grown: float
@@ -38,7 +38,7 @@ class Projection:
 def projection(view: View, used: Series, left: float | None, idle: bool = False) -> Projection | None:
     """Steady growth that leaves less than ten minutes, over the shortest window that shows it; None for any other.
 
-    `idle`: no GPU works, so that it may be a load that ends.
+    `idle`: no GPU works, so it may be a load that ends.
     """
     shortest = view.limit("exhaustion.idle_window_s" if idle else "exhaustion.window_s")
     longest = view.limit("exhaustion.long_s")
@@ -52,7 +52,7 @@ def projection(view: View, used: Series, left: float | None, idle: bool = False)
 
 
 def works(view: View, trainer: Trainer) -> bool:
-    """Whether it is in its steps: its GPU works, and did before. What a GPU does that tells nothing, nobody knows."""
+    """Whether it runs training steps: its GPU works, and did before. False for a GPU without utilization."""
     if not trainer.gpus:
         return False
     if trainer.duty is None:
@@ -61,7 +61,7 @@ def works(view: View, trainer: Trainer) -> bool:
 
 
 class Pool(NamedTuple):
-    """Host memory that one limit bounds: how much there is, what is left, what is used over time, what the limit is."""
+    """Host memory under one limit: bytes in total and left, use over time, and the name of the limit."""
 
     total: float
     left: float
@@ -70,7 +70,7 @@ class Pool(NamedTuple):
 
 
 def pool(view: View, group: Cgroup | None) -> Pool | None:
-    """That of a control group with a limit, or of the machine. Page cache is not use: it is given back when needed."""
+    """Memory of a control group with a limit, or of the machine. Page cache does not count: it is reclaimable."""
     host, history = view.frame.host, view.history
     if group is not None and group.memory_limit_bytes and group.anonymous_bytes is not None:
         key, taken = f"cgroup {group.path}", group.anonymous_bytes + (group.shared_bytes or 0)
@@ -93,7 +93,7 @@ def pool(view: View, group: Cgroup | None) -> Pool | None:
 
 
 class Taken(NamedTuple):
-    """What a trainer's processes grew by, in bytes: in all, and in its loaders; and what those that grew read."""
+    """Growth of a trainer's processes in bytes: in all, in its loaders; and what the growing ones read."""
 
     total: float
     loaders: float
@@ -103,18 +103,18 @@ class Taken(NamedTuple):
 class _Look(NamedTuple):
     at_s: float
     held: Mapping[Identity, float]  # memory that a process does not share with others
-    read: Mapping[Identity, float]  # bytes a second
+    read: Mapping[Identity, float]  # bytes/s
 
 
 def own_bytes(process: Process) -> float | None:
-    """Memory of a process that is not backed by files, and is not shared memory; its proportional share else."""
+    """Memory of a process that is neither file-backed nor shared; otherwise its proportional share (PSS)."""
     if process.rss_bytes is not None and process.shared_bytes is not None:
         return float(max(0, process.rss_bytes - process.shared_bytes))
     return None if process.pss_bytes is None else float(process.pss_bytes)
 
 
 def _looks(view: View, notes: dict[str, Any]) -> deque[_Look]:
-    """Take in what every trainer's processes hold and read at this look; returns the looks of the longest window."""
+    """Record what each trainer's processes hold and read now; return the samples of the longest window."""
     looks: deque[_Look] = notes.setdefault("looks", deque())
     processes = [one for trainer in view.vectors() for one in trainer.tree]
     held = {one.identity: own for one in processes if (own := own_bytes(one)) is not None}
@@ -126,7 +126,7 @@ def _looks(view: View, notes: dict[str, Any]) -> deque[_Look]:
 
 
 def taken(looks: Sequence[_Look], trainer: Trainer, seconds: float) -> Taken:
-    """What its processes grew by in that time: each since it was first seen, as a fork begins with what it shares."""
+    """Growth of its processes over that time, each since its first sample: a fork begins with what it shares."""
     newest = looks[-1]
     within = [one for one in looks if one.at_s >= newest.at_s - seconds]
     total = loaders = read = 0.0
@@ -150,11 +150,11 @@ class Urgent(NamedTuple):
     projection: Projection
     taken: Taken
     in_steps: bool  # its GPU works
-    keeps_data: bool  # it reads about as much as it grows by: it may end with the data
+    keeps_data: bool  # it reads about as much as it grows by: the growth may end with the data
 
 
 def urgent(view: View, groups: Mapping[str, Cgroup], notes: dict[str, Any]) -> Iterator[Urgent]:
-    """Trainers whose memory is exhausted within ten minutes, each with the limit that is reached first."""
+    """Trainers whose memory is exhausted within ten minutes, each with the limit reached first."""
     looks, host = _looks(view, notes), pool(view, None)
     projected: dict[tuple[str | None, bool], Projection | None] = {}
     for trainer in view.vectors():
@@ -178,16 +178,16 @@ def urgent(view: View, groups: Mapping[str, Cgroup], notes: dict[str, Any]) -> I
 
 
 class Elsewhere(NamedTuple):
-    """Memory of the machine that is soon used up by no trainer, and the process that takes most of it, where seen."""
+    """Machine memory soon exhausted by other processes, and the one that grows most, if visible."""
 
     pool: Pool
     projection: Projection
     process: Process | None
-    grown: float  # by that process, since it is followed
+    grown: float  # by that process, since it is tracked
 
 
 def elsewhere(view: View, found: Sequence[Urgent], notes: dict[str, Any]) -> Elsewhere | None:
-    """The same of everybody else on the machine: for as long as a load may take, nobody knows what they do."""
+    """Exhaustion by other processes. It may be a load that ends, so it must outlast one."""
     bounds = pool(view, None)
     soon = projection(view, bounds.used, bounds.left, idle=True) if bounds is not None and view.vectors() else None
     if bounds is None or soon is None or any(one.pool.of == bounds.of for one in found):

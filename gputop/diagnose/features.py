@@ -1,4 +1,4 @@
-"""From what is remembered to the feature vector of a trainer."""
+"""Compute the feature vector of a trainer from the engine state."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from gputop.optional_sums import total
 from gputop.units import cpus_of
 
 WINDOW_S = 30.0
-_COMPILED_S = 10.0  # after a compiler was seen at work: they come and go
-# field of Trainer, metric of Gpu, what it is divided by
+_COMPILED_S = 10.0  # seconds after a compiler was last seen: compilers come and go
+# field of Trainer, metric of Gpu, divisor
 _GPU_MEANS = (
     ("memory_busy", "memory_busy_percent", 100.0),
     ("sm", "sm_active_percent", 100.0),
@@ -52,14 +52,14 @@ _TREE_MEANS = {
     "read_calls": "read_calls_per_s",
     "write_chars": "write_chars_per_s",
 }
-# (subject, seconds, of which half must be known) to its means
+# (subject, seconds, least known seconds) to its means
 Asked = Callable[[str, float, float], Means]
 
 
 def trainer(
     frame: Frame, means: Asked, past: EngineState, tree: Sequence[Process], jobs: dict[str, Job], warm_s: float
 ) -> Trainer:
-    """The vector of one trainer, whose tree it is; `warm_s` old is its context before it is judged by what it does."""
+    """The feature vector of the trainer of a tree; it is judged from a context age of `warm_s` on."""
     process, identity = tree[0], tree[0].identity
     known = past.trainers[identity]
     seconds = max(1.0, min(WINDOW_S, frame.mono_s - known.phase_s))
@@ -99,19 +99,19 @@ def trainer(
 
 
 def _allowed(tree: Sequence[Process]) -> float | None:
-    """CPUs that it may use, with its loaders: these may be pinned where it is not, or it where they are not."""
+    """CPUs that it and its loaders may use: either may be pinned while the other is not."""
     trainer = tree[0]
     own, known = cpus_of(trainer.affinity), trainer.allowed_cpus
     others = [one for one in tree if one.role is Role.LOADER and one.affinity not in (None, trainer.affinity)]
     if not others or not own or known is None or known < len(own):
-        return known  # where that is less than the affinity it is a quota, which is over all of them
+        return known  # fewer than the affinity: a quota, which applies to all of them
     sets = [(cpus_of(one.affinity), one.allowed_cpus) for one in others]
     quotas = [allowed for cpus, allowed in sets if allowed is not None and allowed < len(cpus)]
     return min([float(len(own.union(*(cpus for cpus, _ in sets)))), *quotas])
 
 
 def _of_phase(now_s: float, known: TrainerPhases) -> dict[str, Any]:
-    """What it does now, and for how long."""
+    """Its current phase, and the length of it."""
     return {
         "compiling": now_s - known.compiled_s < _COMPILED_S,
         "phase_s": now_s - known.phase_s,
@@ -122,14 +122,14 @@ def _of_phase(now_s: float, known: TrainerPhases) -> dict[str, Any]:
 
 
 def _of_card(card: GpuTracker | Turns | None) -> dict[str, Any]:
-    """How the first GPU that it works on is busy and not; or all together, that work in turns."""
+    """Rhythm of the first GPU it works on, or of the sum of GPUs that work in turns."""
     if card is None:
         return {"shape": None, "period": None, "spacing_s": 1.0}
     return {"shape": card.shape, "period": card.period, "spacing_s": card.spacing_s}
 
 
 def _peers(past: EngineState, gpus: Sequence[Gpu], process: Process) -> int:
-    """How many others compute on its GPUs; who only has a context there, and works on another, does not."""
+    """Number of other processes that compute on its GPUs, without those that only have a context there."""
     theirs = {
         one.pid
         for gpu in gpus
@@ -140,19 +140,19 @@ def _peers(past: EngineState, gpus: Sequence[Gpu], process: Process) -> int:
 
 
 def _of_tree(sums: Means) -> dict[str, Any]:
-    """Means over its processes."""
+    """Means over its process tree."""
     return {name: sums.get(metric) for name, metric in _TREE_MEANS.items()}
 
 
 def _counted(frame: Frame, known: TrainerPhases, at_work: Sequence[Gpu]) -> Sequence[Gpu]:
-    """Those whose figures are its own: of ranks that work in turns all of their job."""
+    """The GPUs that its metrics describe: for ranks that work in turns, all of the job."""
     return at_work if known.turns is None else [gpu for gpu in frame.gpus if gpu.uuid in known.turns.uuids]
 
 
 def _of_gpus(
     past: EngineState, gpus: Sequence[Gpu], of: Callable[[str], Means], in_turns: Turns | None
 ) -> dict[str, Any]:
-    """Means over GPUs; `of` gives those of one by its uuid. Of those that work in turns what they do is the sum."""
+    """Means over GPUs; `of` gives those of one uuid. GPUs that work in turns are summed."""
     cards = [of(gpu.uuid) for gpu in gpus]
     powers = [_power_share(past, gpu, means) for gpu, means in zip(gpus, cards, strict=True)]
     over = _sum if in_turns else _mean
@@ -170,24 +170,24 @@ def _of_gpus(
 
 
 def _mute(gpus: Sequence[Gpu]) -> bool:
-    """Whether none of its GPUs ever says how busy it is, as MIG instances: rules about that abstain, and say so."""
+    """Whether none of its GPUs ever reports utilization, as MIG instances: rules on it abstain with that reason."""
     return bool(gpus) and all(any(one.metric == "busy_percent" for one in gpu.missing) for gpu in gpus)
 
 
 def _gpus(frame: Frame, process: Process) -> tuple[Gpu, ...]:
-    """Those it has opened to compute on."""
+    """The GPUs it has compute contexts on."""
     found = (frame.by_uuid.get(share.uuid) for share in process.gpus if share.kind != "graphics")
     return tuple(gpu for gpu in found if gpu is not None)
 
 
 def _mean(values: Sequence[float | None], _: float = 0.0) -> float | None:
-    """The mean; unknown where one is."""
+    """The mean; None if any value is."""
     added = total(values)
     return added / len(values) if values and added is not None else None
 
 
 def _sum(values: Sequence[float | None], whole: float) -> float | None:
-    """The sum, no more than the whole; unknown where one is."""
+    """The sum, at most `whole`; None if any value is."""
     added = total(values) if values else None
     return None if added is None else min(added, whole)
 

@@ -9,29 +9,29 @@ from gputop.model import Identity, Missing
 from gputop.severity import Severity as Severity
 
 Grade = Literal["driver", "correlation", "profile"]
-LIKELY, POSSIBLE = 0.75, 0.5  # confidence from which on it is called so; below, it is a suspicion
+LIKELY, POSSIBLE = 0.75, 0.5  # confidence from which a finding is certain; below, it is a suspicion
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What a finding is about."""
+    """The subject of a finding."""
 
     kind: Literal["host", "gpu", "process", "job"]
     gpus: tuple[str, ...] = ()  # uuids
     processes: tuple[Identity, ...] = ()
     job: str | None = None  # key of a Job
-    jobs: tuple[str, ...] = ()  # keys of several, of which the same is so; then `job` is None
-    name: str | None = None  # what people called it when it was found: what is told of may be gone by now
-    user: str | None = None  # whose it was then
+    jobs: tuple[str, ...] = ()  # keys of several jobs with the same finding; then `job` is None
+    name: str | None = None  # display name at the time of the finding: the subject may have ended since
+    user: str | None = None  # its owner at that time
 
     @property
     def job_keys(self) -> tuple[str, ...]:
-        """The job that it is about, or all of them."""
+        """Keys of the jobs it is about."""
         return self.jobs if self.job is None else (self.job,)
 
 
 def told_apart(subject: Subject) -> object:
-    """What tells a subject from others while it lasts: the GPUs of a process may change, and who uses the machine."""
+    """Identity of a subject over time: the GPUs of a process may change, and so may the users of a machine."""
     kind = subject.kind
     of = {"process": subject.processes, "job": subject.job or subject.jobs, "gpu": subject.gpus}
     return kind, of.get(kind)
@@ -39,7 +39,7 @@ def told_apart(subject: Subject) -> object:
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """One number the verdict rests on, with the limit it was held against."""
+    """One number the verdict rests on, with the limit it is compared with."""
 
     text: str
     value: float | None = None
@@ -49,7 +49,7 @@ class Evidence:
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One thing to do, best first. A command is printed, never run."""
+    """One thing to do. A command is printed, never run."""
 
     text: str
     command: str | None = None
@@ -60,7 +60,7 @@ class Step:
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What a rule found. `causes` are the rules folded into it; `lost_share` is 0-1 of the GPU's time."""
+    """The result of a rule. `causes` are the rules merged into it; `lost_share` is the lost share (0-1) of GPU time."""
 
     rule: str
     severity: Severity
@@ -69,7 +69,7 @@ class Finding:
     evidence: tuple[Evidence, ...] = ()
     steps: tuple[Step, ...] = ()
     since_s: float = 0.0
-    onset_s: float | None = None  # seconds since its cause began, where the rule knows that; no detection is as early
+    onset_s: float | None = None  # seconds since the cause began, where the rule knows it; detection is always later
     confidence: float = 1.0
     grade: Grade = "correlation"
     healthy: bool = False
@@ -77,12 +77,12 @@ class Finding:
     causes: tuple[str, ...] = ()
     lost_share: float | None = None
     state: str | None = None
-    verify: Step | None = None  # measures what it says, of this very job
+    verify: Step | None = None  # measures what the finding claims, for this job
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Abstained:
-    """A rule that could not judge: what it lacked and what would unlock it."""
+    """A rule that could not judge: what was missing and what would unlock it."""
 
     rule: str
     subject: Subject
@@ -92,7 +92,7 @@ class Abstained:
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Class:
-    """Which of the four task classes a process falls into, and the questions that led there."""
+    """Which of the four workload classes a process has, and the questions that led there."""
 
     pid: int
     name: str

@@ -1,4 +1,4 @@
-"""Where to read on about a finding: the guides that cover it, and our choice where they differ. One place for both."""
+"""Further reading on a finding: guides that cover it, and the reason for our choice where guides differ."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gputop.diagnose.finding import Finding
 
 
 class Guide(NamedTuple):
-    """A page that others wrote."""
+    """An external page."""
 
     title: str
     address: str
@@ -24,10 +24,10 @@ _BY_GROUP: Mapping[str, tuple[Guide, ...]] = {
     "cpu": (AUTODL, PYTORCH),
     "storage": (AUTODL,),
     "ranks": (PYTORCH,),
-}  # of the rules; nothing else is covered there: heat, memory, hardware
+}  # of the rules; the guides cover nothing else: no temperatures, memory or hardware
 
 
-# where guides say different things, or what does not hold everywhere: what is done here, and why
+# topics on which guides differ, or whose advice does not always hold: what gputop does, and why
 CHOICES: Mapping[str, str] = {
     "gpu-bound-healthy": "Guides call a GPU good from 80 or 90 % busy on, and one says that 95 % is no green light: "
     "busy is only that some kernel runs. So here it takes 90 % and a second sign: its units, or its power.",
@@ -57,13 +57,13 @@ CHOICES: Mapping[str, str] = {
 
 
 def choice(finding: Finding) -> str:
-    """What is done here, and why, where guides differ on it; nothing where they do not."""
+    """What gputop does where guides differ on this finding, and why; empty where they agree."""
     return " ".join(text for rule in (finding.rule, *finding.causes) if (text := CHOICES.get(rule)))
 
 
 def guides(finding: Finding) -> list[Guide]:
-    """Those that cover its rule and its causes, the causes' first; none for what needs nothing done."""
-    from gputop.diagnose.rules import RULES  # late: they are loaded by who has found something
+    """Guides on its causes, then on its rule; none if nothing needs to be done."""
+    from gputop.diagnose.rules import RULES  # imported late: only a finding needs them
 
     if finding.healthy:
         return []

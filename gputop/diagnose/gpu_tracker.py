@@ -1,4 +1,4 @@
-"""What is remembered of one GPU between ticks: its busy samples and their rhythm, and what it draws when idle."""
+"""What is remembered of one GPU between frames: busy samples, their rhythm, and the idle power."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from itertools import takewhile
 from gputop.diagnose.estimators import LEAST_SAMPLES, Period, Shape, period, shape, spacing
 from gputop.model import Gpu
 
-# boost clocks in MHz by NVIDIA's data sheets; partners' cards run somewhat faster, laptops by their power limit: there
-# is none for these, whose names go on with "Laptop GPU" or "with Max-Q Design"
+# boost clocks in MHz from NVIDIA's data sheets. Partner cards run somewhat faster, laptop GPUs depend on their power
+# limit: there is no value for names that continue with "Laptop GPU" or "with Max-Q Design"
 _GEFORCE = {
     "RTX 5090": 2407, "RTX 5080": 2617, "RTX 5070 Ti": 2452, "RTX 5070": 2512, "RTX 5060 Ti": 2572, "RTX 5060": 2497,
     "RTX 4090": 2520, "RTX 4090 D": 2520, "RTX 4080 SUPER": 2550, "RTX 4080": 2505, "RTX 4070 Ti SUPER": 2610,
@@ -27,7 +27,7 @@ _WORKSTATION = {
     "RTX A4000": 1560, "TITAN RTX": 1770, "Quadro RTX 8000": 1770, "Quadro RTX 6000": 1770,
 }  # fmt: skip
 _BOOST = {f"GeForce {name}": float(mhz) for name, mhz in _GEFORCE.items()} | _WORKSTATION
-# cards and chips whose highest clock is the end of their curve; what the data center runs reaches its own
+# cards and chips whose maximum clock is the end of their curve; data center GPUs reach theirs
 _BEYOND_REACH = re.compile(
     r"GeForce|\b(RTX|GTX|TITAN|Quadro|CMP|T[1-9]\d{2,3}|GB10|DGX Spark|Thor|Orin|Xavier|Tegra\w*|Jetson|N1X)\b", re.I
 )
@@ -40,38 +40,38 @@ def _advertised(name: str) -> float | None:
 
 @lru_cache(maxsize=256)
 def reaches_its_highest(name: str) -> bool:
-    """Whether a card of this name reaches its highest clock at work."""
+    """Whether a GPU of this name reaches its maximum clock under load."""
     return _BEYOND_REACH.search(name) is None
 
 
 def advertised_mhz(gpu: Gpu) -> float | None:
-    """The boost clock of the data sheet, of a card whose highest clock says nothing; None if that is not known."""
+    """Boost clock from the data sheet for a GPU whose maximum clock is not informative; None if unknown."""
     found = None if reaches_its_highest(gpu.name) else _advertised(gpu.name)
     return found if found is None or gpu.sm_clock_max_mhz is None else min(found, gpu.sm_clock_max_mhz)
 
 
 def at_work_mhz(gpu: Gpu) -> float | None:
-    """MHz that it holds at work when nothing slows it; None where nobody can tell."""
+    """SM clock in MHz that it holds under load when nothing throttles it; None if unknown."""
     if gpu.boost_clock_max_mhz or reaches_its_highest(gpu.name):
         return gpu.boost_clock_max_mhz or gpu.sm_clock_max_mhz
     return advertised_mhz(gpu)
 
 
 def highest_mhz(gpu: Gpu) -> float | None:
-    """What shares of its clock are of: the boost clock of the data sheet where its highest clock says nothing."""
+    """Reference for clock shares: the data sheet's boost clock where the maximum clock is not informative."""
     return (None if gpu.boost_clock_max_mhz else advertised_mhz(gpu)) or gpu.sm_clock_max_mhz
 
 
-KEPT = 180  # samples: half a minute at six a second, three minutes at one
-_POWERS = 360  # values of power: a minute at six a second
-FRESH_S = 5.0  # after which shape and rhythm are worked out anew
-LEAST_S = 0.05  # between two frames: one may be shown twice
-_UNSURE_S = 0.25  # by which the time of a sample may be told differently in two frames
-QUIET_S = 5.0  # of no work, after which the power is that of an idle card
-# of the largest cards of a kind, and how much of its limit any card draws without work: the less of both
+KEPT = 180  # samples: half a minute at six per second, three minutes at one
+_POWERS = 360  # power values: a minute at six per second
+FRESH_S = 5.0  # seconds after which shape and rhythm are recomputed
+LEAST_S = 0.05  # between two frames: a frame may be shown twice
+_UNSURE_S = 0.25  # tolerance for the time of one sample in two frames
+QUIET_S = 5.0  # seconds without work after which the power is idle power
+# watts of the largest cards of a kind, and the share of its limit any idle card draws: the smaller one counts
 _IDLE_WATTS = {"volta": 50.0, "turing": 20.0, "ampere": 60.0, "ada": 30.0, "hopper": 70.0, "blackwell": 130.0}
 _IDLE_SHARE = 0.13
-_OTHER_SHARE = 0.1  # of a kind that is not known
+_OTHER_SHARE = 0.1  # for an unknown kind
 
 
 class GpuTracker:
@@ -81,25 +81,25 @@ class GpuTracker:
         self.shape: Shape | None = None
         self.period: Period | None = None
         self.spacing_s = 1.0
-        self.shaped_s = -FRESH_S  # when shape and rhythm were worked out
+        self.shaped_s = -FRESH_S  # when shape and rhythm were computed
         self._samples: deque[float] = deque(maxlen=KEPT)
-        self._times: deque[float] = deque(maxlen=KEPT)  # mono, of these
-        self.powers: deque[float] = deque(maxlen=_POWERS)  # watts, as finely as the driver samples them
+        self._times: deque[float] = deque(maxlen=KEPT)  # mono time of these
+        self.powers: deque[float] = deque(maxlen=_POWERS)  # watts, at the driver's sampling rate
         self._powers_s: float | None = None  # wall time of the newest
         self._seen_s: float | None = None  # mono time of the last frame
-        self._newest_s: float | None = None  # and of the newest sample that was taken
+        self._newest_s: float | None = None  # and of the newest sample taken in
         self._worked_s: float | None = None
         self._idle_watts: float | None = None
-        self._least_watts: float | None = None  # that it ever drew: at rest it draws no more
+        self._least_watts: float | None = None  # the lowest ever: idle power is no higher
 
     def add(self, gpu: Gpu, now_s: float) -> None:
-        """Take in what the driver sampled since its last sample that we have."""
+        """Take in the driver's samples that are newer than the last one stored."""
         since_s = KEPT if self._seen_s is None else now_s - self._seen_s
         self._seen_s = now_s
         if gpu.busy_samples:
             spacing_s = spacing([ago_s for ago_s, _ in gpu.busy_samples[-8:]]) or 1.0
-            # a frame repeats samples of the one before, and its newest may be a moment old: what tells them apart is
-            # when each was taken, which is known to less than half of the spacing
+            # a frame repeats samples of the previous one, and its newest may be a moment old. The time of a sample
+            # identifies it, with an error below half of the spacing
             last_s = -math.inf if self._newest_s is None else self._newest_s + min(0.5 * spacing_s, _UNSURE_S)
             fresh = list(takewhile(lambda sample: now_s - sample[0] > last_s, reversed(gpu.busy_samples)))
             self._resample(spacing_s)
@@ -123,15 +123,15 @@ class GpuTracker:
 
     @property
     def series(self) -> list[tuple[float, float]]:
-        """When each sample was taken, and the sample."""
+        """Samples with their times, oldest first."""
         return list(zip(self._times, self._samples, strict=True))
 
     def lately(self, seconds: float) -> list[float]:
-        """The samples of the last seconds, oldest first."""
+        """Samples of the last `seconds`, oldest first."""
         return list(self._samples)[-max(1, round(seconds / self.spacing_s)) :]
 
     def _resample(self, spacing_s: float) -> None:
-        """Take in how far apart samples are now: a little uneven they always are."""
+        """Take in the current sample spacing, which always varies a little."""
         if 0.5 < spacing_s / self.spacing_s < 2.0:
             self.spacing_s += (spacing_s - self.spacing_s) / 8
         else:
@@ -139,18 +139,18 @@ class GpuTracker:
             self.spacing_s = spacing_s
 
     def due(self, now_s: float) -> bool:
-        """Whether shape and rhythm are old, or unknown while there are samples enough to tell them."""
+        """Whether shape and rhythm are outdated, or unknown with enough samples to compute them."""
         fresh = self.shape is not None and now_s - self.shaped_s < FRESH_S
         return not fresh and len(self._samples) >= LEAST_SAMPLES
 
     def describe(self, now_s: float) -> None:
-        """Work out shape and rhythm: a quarter of a millisecond, so not of every card at every tick."""
+        """Compute shape and rhythm: 0.25 ms, so not for every GPU at every frame."""
         values = list(self._samples)
         self.shaped_s, self.shape = now_s, shape(values)
         self.period = period(values, self.spacing_s) if self.shape and self.shape.sigma > 2 else None
 
     def idle_watts(self, gpu: Gpu) -> float | None:
-        """Power without work: measured, else what cards of its kind and size draw; never more than it ever drew."""
+        """Power without work: measured, else typical of its kind and size; never more than the least it ever drew."""
         if self._idle_watts is not None:
             return self._idle_watts
         limit = gpu.power_default_limit_watts or gpu.power_limit_watts
@@ -161,7 +161,7 @@ class GpuTracker:
         return min(guesses, default=None)
 
     def restart(self) -> None:
-        """What it does now is something else: samples from before say nothing about it."""
+        """Drop the samples: its activity has changed."""
         self._samples.clear()
         self._times.clear()
         self.shape = self.period = None

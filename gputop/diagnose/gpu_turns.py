@@ -1,4 +1,4 @@
-"""GPUs that work in turns, as the stages of one model do: what they do together is their sum, and no mean."""
+"""GPUs that work in turns, as the stages of one model do: their combined activity is the sum, not the mean."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ from statistics import median
 from gputop.diagnose.estimators import Period, Shape, period, shape
 from gputop.frozen_dataclass import frozen_dataclass
 
-Series = Sequence[tuple[float, float]]  # when, percent busy
+Series = Sequence[tuple[float, float]]  # (time, percent busy)
 
-_LEAST, _LEAST_S = 12, 15.0  # samples, over so long
-_MOST, _MOST_LEAVES = 1.3, 1.6  # sum of their shares of time: stages overlap a little where there are micro-batches
-_OVERLAP, _OVERLAP_LEAVES = 0.5, 0.8  # of the time together that chance would give
-_OTHERS = 0.15  # share of time of all but the busiest: less is a GPU that is used now and then
-_WHOLE = (0.92, 1.08)  # sum of two and more in a sample, that is the whole time of one
-_OVER, _OVER_LEAVES = 0.03, 0.10  # share of samples above that: two that work at once
-_MET = 3.0  # samples in which two would work by chance, at least
-_PEAK = 0.5  # of a sample, that each works alone: then turns are long enough to be seen
-_OFTEN = 0.4  # share of samples with the whole time of one, where turns are too short to see
-_ALIKE = 1.6  # the busiest to the least busy, likewise
+_LEAST, _LEAST_S = 12, 15.0  # samples, over this many seconds
+_MOST, _MOST_LEAVES = 1.3, 1.6  # sum of busy shares: stages with micro-batches overlap a little
+_OVERLAP, _OVERLAP_LEAVES = 0.5, 0.8  # of the overlap that chance would give
+_OTHERS = 0.15  # busy share of all but the busiest: below, a GPU is only used now and then
+_WHOLE = (0.92, 1.08)  # sum over GPUs in a sample that counts as one GPU's full time
+_OVER, _OVER_LEAVES = 0.03, 0.10  # share of samples above that: two work at once
+_MET = 3.0  # samples in which two would overlap by chance, at least
+_PEAK = 0.5  # share of samples in which one GPU works alone: turns are long enough to be visible
+_OFTEN = 0.4  # share of samples with one GPU's full time, if turns are too short to be visible
+_ALIKE = 1.6  # the busiest relative to the least busy, likewise
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Turns:
-    """Several GPUs of which mostly one works. Shares are 0-1 of the time."""
+    """Several GPUs of which mostly one works at a time. Shares are 0-1 of the time."""
 
     uuids: tuple[str, ...]
-    shares: tuple[float, ...]  # how busy each was
-    seen: bool  # in their samples; else turns are too short for these, and only their sum tells
+    shares: tuple[float, ...]  # busy share of each
+    seen: bool  # visible in the samples; otherwise turns are shorter, and only the sum shows them
     shape: Shape | None  # of their sum
     period: Period | None
     spacing_s: float
 
     @property
     def total(self) -> float:
-        """How much of the time any of them worked, as long as they do not overlap."""
+        """Share of time in which any of them worked, if they do not overlap."""
         return sum(self.shares)
 
 
 def turns(samples: Mapping[str, Series], *, before: bool, alone: bool, may_be_short: bool) -> Turns | None:
     """Whether these GPUs work in turns.
 
-    `before`: so it was; `alone`: one process drives them; `may_be_short`: a model in pieces is likely by itself.
-    Who works at the same time is busy together more often than by chance, who works in turns never is. Ranks that step
-    together may look as if in turns where their samples are not taken at the same moments.
+    `before`: they did so before; `alone`: one process drives them; `may_be_short`: a split model is likely for other
+    reasons. GPUs that work at the same time overlap more often than by chance; GPUs in turns never do. Synchronized
+    ranks can look as if in turns if their samples are taken at different moments.
     """
     known = {uuid: series for uuid, series in samples.items() if len(series) >= _LEAST}
     if len(known) < 2 or len(known) < len(samples):
@@ -62,7 +62,7 @@ def turns(samples: Mapping[str, Series], *, before: bool, alone: bool, may_be_sh
     if total - max(shares) < _OTHERS or total > (_MOST_LEAVES if before else _MOST):
         return None
     if _chance(shares) / 2 * len(rows) < _MET:
-        return None  # they would hardly ever have met
+        return None  # they would hardly ever have overlapped
     over = sum(value > _WHOLE[1] for value in sums) / len(sums) <= (_OVER_LEAVES if before else _OVER)
     apart = _overlap(columns, shares, sums) <= (_OVERLAP_LEAVES if before else _OVERLAP)
     seen = apart or (alone and over and all(sorted(column)[int(0.97 * len(rows))] >= 100 * _PEAK for column in columns))
@@ -76,13 +76,13 @@ def turns(samples: Mapping[str, Series], *, before: bool, alone: bool, may_be_sh
 
 
 def _short(shares: Sequence[float], sums: Sequence[float]) -> bool:
-    """Whether turns too short for a sample fit: alike, and in sum often the whole time of one GPU."""
+    """Whether turns shorter than a sample are plausible: similar shares, a sum that is often one GPU's full time."""
     whole = sum(_WHOLE[0] <= value <= _WHOLE[1] for value in sums) / len(sums)
     return whole >= _OFTEN and max(shares) <= _ALIKE * min(shares)
 
 
 def _overlap(columns: Sequence[Sequence[float]], shares: Sequence[float], sums: Sequence[float]) -> float:
-    """How much two of them work at the same time, of what chance would give for how busy they are."""
+    """Overlap of two GPUs relative to the overlap expected by chance."""
     count = len(sums)
     square: float = sum(map(mul, sums, sums)) / count
     own: float = sum(sum(map(mul, column, column)) for column in columns) / count / 1e4
@@ -90,13 +90,13 @@ def _overlap(columns: Sequence[Sequence[float]], shares: Sequence[float], sums: 
 
 
 def _chance(shares: Sequence[float]) -> float:
-    """Twice the share of time that two would work at the same time, each when it happens to."""
+    """Twice the share of time that two would overlap if they were independent."""
     squares: float = sum(map(mul, shares, shares))
     return float(sum(shares)) ** 2 - squares
 
 
 def _rows(series: Sequence[Series]) -> list[tuple[float, tuple[float, ...]]]:
-    """All of them at the times of the first one's samples: each by its sample that is nearest."""
+    """All series at the times of the first one, each by its nearest sample."""
     since_s = max(one[0][0] for one in series)
     until_s = min(one[-1][0] for one in series)
     first, *others = series

@@ -1,4 +1,4 @@
-"""The state of each job, of each other user of GPUs, and of the machine: decided here, and shown everywhere."""
+"""The state of each job, of each other GPU user, and of the machine: decided here, shown everywhere."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NO_TRAINER = "no training job: its process is not one"
 
 
 def unjudged(view: View) -> Iterator[tuple[Gpu, Missing]]:
-    """Each with the reason. One process that can be judged is enough; at rest, with nobody on it, it needs none."""
+    """GPUs without a verdict, each with the reason: none of its processes is judged, unless it is idle without any."""
     of = {one.identity: trainer for trainer in view.vectors() for one in trainer.tree}
     for gpu in view.gpus():
         there = [one for one in view.tenants(gpu) if one.unseen != "exited"]
@@ -46,10 +46,10 @@ def gpu_at_work(view: View, gpu: Gpu) -> bool:
 
 
 def nameless_user(view: View, gpu: Gpu) -> Missing | None:
-    """Why the driver names no process on a GPU that is at work; None where it names one, or the GPU is idle."""
+    """Why the driver names no process on a GPU at work; None if it names one, or if the GPU is idle."""
     if any(share.uuid == gpu.uuid for process in view.frame.processes for share in process.gpus):
         return None
-    # at work now as well: a process that has just ended is listed no more
+    # at work now as well: a process that has just ended is no longer listed
     now = (gpu.busy_percent or 0.0) >= view.limit("no-cuda-context.nameless_percent")
     return untold(view, gpu) if now and gpu_at_work(view, gpu) else None
 
@@ -60,7 +60,7 @@ def why_unseen(view: View, unseen: str) -> str:
 
 
 def _lacks(view: View, gpu: Gpu, process: Process, trainer: Trainer | None, busy: bool) -> Missing | None:
-    """Why a process on a GPU cannot be judged; None where it can, or where there is nothing to judge."""
+    """Why a process on a GPU cannot be judged; None if it can, or if there is nothing to judge."""
     if process.unseen is not None:
         return Missing(metric="gpus", reason="denied", unlock=why_unseen(view, process.unseen))
     if trainer is None:
@@ -68,7 +68,7 @@ def _lacks(view: View, gpu: Gpu, process: Process, trainer: Trainer | None, busy
     if mute := next((one for one in gpu.missing if one.metric == "busy_percent"), None):
         return mute
     age_s = trainer.context_s or 0.0
-    # what it does must hold for a while before anything is said of it
+    # its activity must hold for a while before it is judged
     judged_s = view.limit("engine.warm_s") + view.limit("on_s")
     if age_s >= judged_s:
         return None
@@ -77,9 +77,9 @@ def _lacks(view: View, gpu: Gpu, process: Process, trainer: Trainer | None, busy
 
 
 def untold(view: View, gpu: Gpu) -> Missing:
-    """Why the driver names nobody on a GPU, or may not name somebody: it cannot, or its PIDs are those of the host.
+    """Why the driver names no process on a GPU, or may omit one: it cannot, or its PIDs are those of the host.
 
-    Only where the PIDs here are others than the driver's does it help to look from the host.
+    Running on the host helps only if this PID namespace is not the driver's.
     """
     if said := gpu.unlisted:
         return Missing(metric="gpus", reason=said.reason, unlock=said.unlock or _LISTS_NOBODY)
@@ -91,7 +91,7 @@ def untold(view: View, gpu: Gpu) -> Missing:
 
 
 def loose(view: View, findings: Sequence[Finding], judged: set[str]) -> Iterator[JobState]:
-    """Processes that compute on GPUs and are in no job that is seen, alike ones together."""
+    """States of GPU processes outside any visible job, similar ones grouped."""
     seen = {one.identity for trainer in view.vectors() for one in trainer.tree}
     groups: dict[tuple[str, tuple[str, ...], str | None], list[Process]] = {}
     for process in view.frame.processes:
@@ -101,7 +101,7 @@ def loose(view: View, findings: Sequence[Finding], judged: set[str]) -> Iterator
     for (_, gpus, user), alike in groups.items():
         first, identities = alike[0], {one.identity for one in alike}
         state, why, due = _stranger(view, first, gpus, judged)
-        # what is so of its GPU says nothing of the pace of what runs there
+        # the state of its GPU says nothing about the speed of the process
         bad = found([one for one in findings if names(one.subject, identities, ())])
         name = script(first) or f"PID {first.pid}"
         yield JobState(
@@ -117,7 +117,7 @@ def loose(view: View, findings: Sequence[Finding], judged: set[str]) -> Iterator
 
 
 def _stranger(view: View, process: Process, gpus: Sequence[str], judged: set[str]) -> tuple[Word, str, bool]:
-    """Why a process without a job has no verdict, and whether one is owed: not beside a job that is judged."""
+    """Why a process without a job has no verdict, and whether one is due: not beside a job that is judged."""
     alone = not judged.intersection(gpus)
     if process.unseen == "exited":
         return "unknown", "no training job: the process has exited, the driver still lists it", False
@@ -128,7 +128,7 @@ def _stranger(view: View, process: Process, gpus: Sequence[str], judged: set[str
 
 
 def nameless(view: View) -> Iterator[JobState]:
-    """GPUs at work of which the driver names no process."""
+    """States of busy GPUs for which the driver names no process."""
     for gpu in view.gpus():
         if (missing := nameless_user(view, gpu)) is not None:
             why = _why(view, gpu, missing.unlock or "")
@@ -141,18 +141,18 @@ def _why(view: View, gpu: Gpu, unlock: str) -> str:
 
 
 _PACE = (Level.CAUSE, Level.STARVED, Level.RANKS, Level.EFFICIENCY)
-_LONG_S = 60.0  # over which a pause of some seconds does not contradict a healthy verdict
+_LONG_S = 60.0  # seconds that a pause must exceed to contradict a healthy verdict
 
 
 class Candidate(NamedTuple):
-    """A finding that holds now and is not shown yet, and in how many seconds it can be."""
+    """A finding that holds but is not shown yet, and the seconds until it can be."""
 
     finding: Finding
     left_s: float
 
 
 class _Clock(NamedTuple):
-    """Seconds that passed of those after which a verdict must be there."""
+    """Time since judging began, and the time after which a verdict is due, in seconds."""
 
     passed_s: float
     of_s: float
@@ -163,9 +163,9 @@ class _Clock(NamedTuple):
 
 
 def job_states(view: View, findings: Sequence[Finding], candidates: Sequence[Candidate] = ()) -> tuple[JobState, ...]:
-    """One for each job, for each process on a GPU that is in none, and for each busy GPU without any process.
+    """One state per job, per GPU process outside any job, and per busy GPU without a visible process.
 
-    `findings` are those that are shown; `candidates` hold and are not shown yet.
+    `findings` are shown; `candidates` hold but are not shown yet.
     """
     jobs = tuple(_job(view, job, view.ranks(job), findings, candidates) for job in view.frame.jobs)
     judged = {uuid for one in jobs for uuid in one.gpus}
@@ -195,12 +195,12 @@ def host_state(view: View, findings: Sequence[Finding]) -> JobState:
 
 
 def _runs_out(finding: Finding) -> bool:
-    """Whether what all programs of the machine share is full soon, whichever of them fills it."""
+    """Whether a resource shared by all programs is about to run out, whichever process fills it."""
     return finding.severity == "crit" and finding.rule in ("host-memory-leak", "shm-nearly-full")
 
 
 def _full(view: View) -> str:
-    """That the CPUs of the machine are all in use; empty where they are not, or nobody knows."""
+    """A note that all CPUs of the machine are busy; empty if they are not, or if unknown."""
     host, cpu = view.frame.host, view.mean("host", "cpu_percent", 30.0)
     if cpu is None or cpu < CPU_PERCENT:
         return ""
@@ -216,7 +216,7 @@ def _job(
     about = [one for one in findings if _about(one, job.key, identities, gpus)]
     unseen = [] if ranks else [RankState("unknown", "its training processes cannot be seen")]
     seen = found(about) or _together(unseen or [_rank(view, rank, job, about, candidates) for rank in ranks])
-    if seen.state == "unknown" and seen.due:  # what is wrong with the machine explains it, as far as anything does
+    if seen.state == "unknown" and seen.due:  # a problem of the machine explains it as far as anything does
         seen = found([one for one in findings if one.subject.kind == "host" and trouble(one)]) or seen
     return JobState(
         key=job.key,
@@ -232,7 +232,7 @@ def _job(
 
 
 def _about(finding: Finding, job: str, identities: set[Identity], gpus: Sequence[str]) -> bool:
-    """Whether a finding is about a job: its own, of its processes or GPUs, or of the machine where that names them."""
+    """Whether a finding applies to a job: its own, of its processes or GPUs, or of the machine if it names them."""
     subject = finding.subject
     if subject.kind == "host" and not subject.processes:
         return False
@@ -243,7 +243,7 @@ _ORDER: tuple[Word, ...] = ("judging", "unknown", "healthy")
 
 
 def _together(ranks: Sequence[RankState]) -> RankState:
-    """The ranks of a job as one: judging while one of them is, healthy only where all are."""
+    """One state for all ranks of a job: judging while any rank is, healthy only if all are."""
     first = min(ranks, key=lambda one: (_ORDER.index(one.state), not one.due, -(one.left_s or 0.0)))
     same = sum(one.state == first.state for one in ranks)
     some = f"{same} of {len(ranks)} ranks: " if same < len(ranks) else ""
@@ -260,7 +260,7 @@ def _rank(
     early = next((one for one in about if one.state == JUDGING and not one.healthy), None)
     left_s = max(clock.left_s, _pending(trainer, job, candidates) if clock.passed_s < 2 * clock.of_s else 0.0)
     if clock.left_s == 0 and used(view, trainer) and _contradicted(view, trainer, 100 * view.limit("starved.duty")):
-        # it waits: the rule that speaks last does so where no other has found a cause by then
+        # it waits: the fallback rule reports it if no other rule has found a cause by then
         left_s = max(left_s, clock.of_s + view.limit("starved-cause-unknown.after_s") - clock.passed_s)
     if serves(trainer):
         return RankState("unknown", f"no training job: an inference server, {use}", due=False)
@@ -274,13 +274,13 @@ def _rank(
 
 
 def _healthy(view: View, trainer: Trainer, about: Sequence[Finding]) -> str | None:
-    """What a healthy rule says of it, or said of the same work, while nothing contradicts that."""
+    """What a healthy rule says of it, or said of the same work, unless something contradicts that."""
     notes = view.notes(trainer)
     said: str | None = next((one.headline for one in about if one.healthy and _covers(one, trainer)), None)
     limit = 100 * view.limit("starved.duty")
-    if said is None:  # one pause in a minute makes that rule silent, and the job no less healthy
+    if said is None:  # one pause in a minute suspends that rule, and the job is no less healthy
         said, limit = notes.get("healthy"), view.limit("gpu-bound-healthy.busy_percent_exit")
-    if trainer.seen_s < view.limit("on_s"):  # of other work a verdict may be left over: this must be as busy
+    if trainer.seen_s < view.limit("on_s"):  # the verdict may be of earlier work: utilization must still match
         limit = view.limit("gpu-bound-healthy.busy_percent")
     if said is not None and _contradicted(view, trainer, limit):
         said = None
@@ -295,7 +295,7 @@ def _covers(finding: Finding, trainer: Trainer) -> bool:
 
 
 def _contradicted(view: View, trainer: Trainer, limit_percent: float) -> bool:
-    """Whether its GPUs are less busy than a healthy verdict allows, or nobody knows how busy they are."""
+    """Whether its GPUs are less busy than a healthy verdict allows, or their utilization is unknown."""
     busy = _busy(view, trainer)
     if busy is None:
         return not trainer.mute
@@ -304,7 +304,7 @@ def _contradicted(view: View, trainer: Trainer, limit_percent: float) -> bool:
 
 
 def _clock(view: View, trainer: Trainer) -> _Clock:
-    """The clock that runs longest: of what it does now, of its context, of its start without one."""
+    """The clock that runs longest: of its phase, of its context, or of its start without one."""
     clocks = [_Clock(trainer.seen_s, view.limit("engine.judged_s"))]
     if trainer.context_s is not None:
         clocks.append(_Clock(trainer.context_s, view.limit("engine.warm_s") + view.limit("on_s")))
@@ -315,13 +315,13 @@ def _clock(view: View, trainer: Trainer) -> _Clock:
 
 
 def _pending(trainer: Trainer, job: Job, candidates: Sequence[Candidate]) -> float:
-    """Seconds until what holds of it now is shown, if it goes on."""
+    """Seconds until a finding that holds now is shown, if it persists."""
     mine = [one.left_s for one in candidates if _about(one.finding, job.key, {trainer.identity}, trainer.uuids)]
     return max(mine, default=0.0)
 
 
 def _busy(view: View, trainer: Trainer) -> float | None:
-    """How busy its GPUs are, percent, over the last minute of what it does now."""
+    """GPU busy in percent over the last minute of its phase."""
     return view.mean(trainer, "busy_percent", max(1.0, min(_LONG_S, trainer.seen_s)))
 
 
@@ -337,7 +337,7 @@ def _use(view: View, trainer: Trainer) -> str:
 
 
 def _unknown(view: View, trainer: Trainer, use: str) -> RankState:
-    """Why there is no verdict though there was time for one, and what would give one."""
+    """Why there is no verdict after the time for one, and what would allow one."""
     if not trainer.gpus:
         return RankState("unknown", "no training job on a GPU" if any(view.gpus()) else "no GPU to measure", due=False)
     if ill := next((gpu for gpu in trainer.gpus if gpu.condition != "ok"), None):
@@ -359,9 +359,9 @@ def _unknown(view: View, trainer: Trainer, use: str) -> RankState:
 
 
 def _lacking(view: View, trainer: Trainer) -> Abstained | None:
-    """The abstention about its pace that says most: one that a right or a setting would lift comes first.
+    """The most useful abstention about its pace: one that a permission or a setting would lift comes first.
 
-    Of who is busy all the time it is that of the rule which would say that this is well.
+    For a GPU that is always busy: the abstention of the rule that would call it healthy.
     """
     well = Level.HEALTHY if fed(view, trainer) else None
     about = [

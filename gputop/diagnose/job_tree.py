@@ -1,4 +1,4 @@
-"""A trainer with all its loaders and children, added up at one moment: what the rules look back on."""
+"""A trainer with all its loaders and children, summed up at one moment, as stored in the history for the rules."""
 
 from __future__ import annotations
 
@@ -11,18 +11,21 @@ from gputop.model import Frame, Identity, Process, Role, Unit, metric
 from gputop.optional_sums import mean, total
 
 _P, _N, _R = Unit.PERCENT, Unit.COUNT, Unit.BYTES_PER_S
-_TRAINER, _LOADER = Role.TRAINER, Role.LOADER  # asked of every process at every tick: an enum looks them up each time
+_TRAINER, _LOADER = (
+    Role.TRAINER,
+    Role.LOADER,
+)  # a constant: checked for every process at every frame
 _COMPILERS = ("ptxas", "cicc", "nvcc", "cc1plus", "inductor", "triton")
-_BRIEF = ("ptxas", "cicc", "nvcc")  # they end soon: one whose CPU time is not known has just begun
-_WORKER = "compile_worker"  # of torch.compile: a Python like any other by its name
+_BRIEF = ("ptxas", "cicc", "nvcc")  # they are short-lived: one without a CPU time yet has just started
+_WORKER = "compile_worker"  # of torch.compile: by name a Python like any other
 _COMPILING_PERCENT = 20.0  # of one core
-_WORDS = 4  # of a command line, that say which program it is
-DEEPEST = 32  # parents of a process: a loop in what /proc said ends
+_WORDS = 4  # words of a command line that identify the program
+DEEPEST = 32  # parents of a process: bounds a loop from inconsistent /proc data
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Tree:
-    """One trainer's tree. Sums are unknown where a part of them is; means are over those that are known."""
+    """One trainer's tree. Sums are None if any part is unknown; means are over known values."""
 
     busy_percent: float | None = metric(
         _P, "GPUs it works on busy, mean, or sum where in turns; its own share where not alone", history=True
@@ -53,7 +56,7 @@ class Tree:
     loader_pss_bytes: float | None = metric(Unit.BYTES, "of that, memory of its loaders", history=True)
 
 
-# of all processes, under the same name
+# sums over all processes, under the same name
 _SUMMED = (
     "read_bytes_per_s", "write_bytes_per_s", "read_chars_per_s", "write_chars_per_s", "read_calls_per_s",
     "major_faults_per_s", "pss_bytes",
@@ -64,12 +67,12 @@ TREE = Track(Tree, coarse=True, mortal=True)
 
 
 def key(trainer: Identity) -> str:
-    """Where the history keeps a trainer's tree."""
+    """Key of a trainer's tree in the history."""
     return f"tree {trainer.pid} {trainer.started_ticks}"
 
 
 def members(frame: Frame) -> dict[Identity, list[Process]]:
-    """The trainers that /proc shows, each with itself and the processes below it, itself first."""
+    """Trainers visible in /proc, each with itself and its descendants, itself first."""
     jobs = [process for process in frame.processes if process.job is not None and process.unseen is None]
     parents = {process.pid: process.parent_pid for process in jobs}
     trees = {process.pid: [process] for process in jobs if process.role is _TRAINER and process.verified}
@@ -85,7 +88,7 @@ def members(frame: Frame) -> dict[Identity, list[Process]]:
 
 
 def added_up(processes: Sequence[Process], busy: float | None, worked: bool | None = None) -> Tree:
-    """The tree at this moment; `busy` is that of its GPUs, percent, `worked` whether they did anything at all."""
+    """The tree at this moment; `busy`: GPU busy in percent, `worked`: whether its GPUs did any work at all."""
     trainer = processes[0]
     loaders: list[Process] = []
     others: list[Process] = []
@@ -117,7 +120,7 @@ def added_up(processes: Sequence[Process], busy: float | None, worked: bool | No
 
 
 def compiles(processes: Sequence[Process]) -> bool:
-    """Whether torch.compile or a JIT works for it."""
+    """Whether torch.compile or a JIT runs for the trainer."""
     for one in processes:
         if one.cpu_percent is None:
             if one.name.startswith(_BRIEF):
@@ -128,12 +131,12 @@ def compiles(processes: Sequence[Process]) -> bool:
 
 
 def _is_worker(process: Process) -> bool:
-    # there may be many loaders, whose command is that of their trainer
+    # there may be many loaders, with the command line of their trainer
     return process.role is not _LOADER and any(_WORKER in word for word in process.command[:_WORDS])
 
 
 def _main(trainer: Process) -> float | None:
-    """Cores its main thread uses, and the threads of its backward passes: while these launch kernels it sleeps."""
+    """Cores used by its main thread and its backward threads: the main thread sleeps while those launch kernels."""
     percent = trainer.main_thread_percent
     return None if percent is None else min(1.0, (percent + (trainer.backward_percent or 0.0)) / 100)
 

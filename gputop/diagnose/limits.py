@@ -1,4 +1,4 @@
-"""The numbers of the rules: tables of thresholds.toml, with what a site sets instead."""
+"""The numbers of the rules: tables of thresholds.toml with a site's overrides."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Mapping
 Table = Mapping[str, float]
 Limits = Mapping[str, Table]
 
-# what a rule need not say of itself, in seconds and shares
+# defaults in seconds and shares, for what a rule does not declare
 DEFAULTS: Table = {"window_s": 30.0, "on_s": 30.0}
-_LENIENT, _POINTS = 0.1, 5.0  # how much further a value must go back before a finding leaves
+_LENIENT, _POINTS = 0.1, 5.0  # how much further a value must go back before a finding clears
 
 
 class Numbers(dict[str, tuple[float, float]]):
-    """The numbers of one rule, each with how lenient it is: worked out when it is asked for, once.
+    """The numbers of one rule, each with its hysteresis: computed on first access.
 
-    `starved.duty` is a number of another table. `held` are those that values were held against: 1 where the rule wants
-    the limit or more, -1 where it wants the limit or less.
+    `starved.duty` is a number of another table. `held` records the limits that values were compared with: 1 where the
+    rule wants at least the limit, -1 where it wants at most the limit.
     """
 
     def __init__(self, rule: str, limits: Limits) -> None:
@@ -31,8 +31,8 @@ class Numbers(dict[str, tuple[float, float]]):
         return found
 
     def leaving(self) -> dict[str, tuple[float, float]]:
-        """By table and name each limit that values were held against, and where it is for leaving."""
-        # a rule asks for a number of its own by its name, what serves several rules by that of its table, too
+        """By table and name: each limit that values were compared with, and the limit for clearing."""
+        # a rule refers to its own numbers by name, and to shared ones by table and name
         found = {}
         for name, sign in list(self.held.items()):
             limit, slack = self[name]
@@ -53,9 +53,9 @@ class Tables(dict[str, Numbers]):
 
 
 def lenient(table: Table, name: str) -> float:
-    """How far behind a limit a finding still holds: to `NAME_exit` where the table has one, else 10 % or 5 points.
+    """How far behind a limit a finding still holds: up to `NAME_exit` if the table has one, else 10 % or 5 points.
 
-    Never more than half of the limit: what is nearly nothing must be able to leave.
+    At most half of the limit, so that a finding with a tiny limit can clear.
     """
     limit = table[name]
     if f"{name}_exit" in table:

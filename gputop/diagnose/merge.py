@@ -1,4 +1,4 @@
-"""From the findings of all rules to what is told: ranks together, causes under what they cause, one primary each."""
+"""Merge the findings of all rules: ranks together, causes under their effects, one primary finding per job."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from gputop.diagnose.subject_overlap import concerns
 from gputop.model import Frame, Job, Process
 
 _NAMED = 4  # jobs in the evidence
-_GAIN = re.compile(r"[\d.]+ times as fast|[\d.]+x faster|[\d.]+× faster")  # of the same step, as much as each can win
+_GAIN = re.compile(r"[\d.]+ times as fast|[\d.]+x faster|[\d.]+× faster")  # of the same step, with the gain of each
 
 
 def alike(findings: Iterable[Finding], jobs: Mapping[str, Job]) -> list[Finding]:
-    """The findings in their order, those of jobs of one user that say and advise the same as one.
+    """The findings in order, with those of one user's jobs joined if text and advice are the same.
 
-    What was measured may differ between them: the one that loses most speaks for all. A finding that differs in what
-    is to be done is another one.
+    Measured values may differ: the finding with the largest loss represents all. A finding with different advice stays
+    separate.
     """
     groups: dict[object, list[Finding]] = {}
     for place, finding in enumerate(findings):
@@ -32,7 +32,7 @@ def alike(findings: Iterable[Finding], jobs: Mapping[str, Job]) -> list[Finding]
 
 
 def _says(finding: Finding) -> object:
-    """All that must be the same; a pid is the same step in another process."""
+    """All that must be equal to join; steps that differ only in a PID are equal."""
     pids = "|".join(str(identity.pid) for identity in finding.subject.processes)
     pid = re.compile(rf"\b(?:{pids})\b") if pids else None
 
@@ -67,16 +67,16 @@ def _joined_experiments(same: list[Finding], jobs: Mapping[str, Job]) -> Finding
     )
 
 
-_CERTAIN = 0.5  # a finding less sure than that explains nothing
-Tenants = Mapping[str, Sequence[Process]]  # who computes on a GPU, by uuid
-# a rule that says that others cannot be judged yet
+_CERTAIN = 0.5  # below this confidence a finding explains nothing
+Tenants = Mapping[str, Sequence[Process]]  # processes that compute on a GPU, by uuid
+# rules that say that others cannot judge yet
 _TOO_EARLY = {"cold-cache": frozenset({"io-bound", "io-small-files", "network-fs-bound"})}
 _REPLACES = ("conda ", "pip ")  # software that other programs may use as well
-_Group = tuple[str, object]  # a job, a process without one, a GPU without either, the host
+_Group = tuple[str, object]  # a job, a process without one, a GPU without either, or the host
 
 
 def fold(findings: Sequence[Finding], frame: Frame, tenants: Tenants, limits: Limits) -> list[Finding]:
-    """The findings as they are told, the most urgent first."""
+    """The findings as shown, the most urgent first."""
     groups: dict[_Group, list[Finding]] = {}
     for finding in _together(findings, frame, tenants):
         groups.setdefault(_group(finding.subject, tenants), []).append(finding)
@@ -91,19 +91,19 @@ def fold(findings: Sequence[Finding], frame: Frame, tenants: Tenants, limits: Li
 
 
 def _urgency(finding: Finding) -> tuple[object, ...]:
-    """What leads first, then the worst; what gputop says of itself comes last of its kind."""
+    """Sort key: leading findings, then severity; findings about gputop itself come last of their severity."""
     of_itself = RULES[finding.rule].group == "meta"
     return not finding.primary, -RANKS[finding.severity], of_itself, _order(finding)
 
 
 def _together(findings: Sequence[Finding], frame: Frame, tenants: Tenants) -> list[Finding]:
-    """Ranks, or cards, of one job with the same finding: one finding on the job, told by the worst of them."""
+    """Join equal findings on ranks or GPUs of one job into one finding on the job, represented by the worst."""
     same: dict[tuple[str, str, object, str], list[Finding]] = {}
     for finding in findings:
         kind = finding.subject.kind
         owner, job = _group(finding.subject, tenants)
         alone = owner != "job" or kind not in ("process", "gpu")
-        # cards break in their own ways
+        # GPU faults are individual
         how = finding.headline if RULES[finding.rule].level is Level.HARDWARE else ""
         same.setdefault((finding.rule, kind, finding.subject if alone else job, how), []).append(finding)
     ranks = {job.key: len(job.ranks) for job in frame.jobs}
@@ -131,7 +131,7 @@ def _joined_ranks(same: list[Finding], job: str, ranks: int, frame: Frame) -> Fi
 
 
 def _for_all(worst: Finding, same: Sequence[Finding], frame: Frame) -> tuple[Step, ...]:
-    """The steps of one card, whose commands name all of them: each needs what the worst does."""
+    """The steps of one GPU with commands that name all GPUs; each needs what the worst one needs."""
     card = frame.by_uuid.get(worst.subject.gpus[0])
     if card is None:
         return worst.steps
@@ -139,13 +139,13 @@ def _for_all(worst: Finding, same: Sequence[Finding], frame: Frame) -> tuple[Ste
     this, all_of = re.compile(rf"(?<= -i ){re.escape(quote(card.index))}(?!\S)"), ",".join(map(quote, cards))
 
     def naming_all(command: str) -> str:
-        return this.sub(lambda _: all_of, command)  # a made-up number is no pattern
+        return this.sub(lambda _: all_of, command)  # a made-up number would match by accident
 
     return tuple(replace(step, command=step.command and naming_all(step.command)) for step in worst.steps)
 
 
 def _group(subject: Subject, tenants: Tenants) -> _Group:
-    """Who shares one primary finding: a GPU belongs to the job that computes on it."""
+    """The group that shares one primary finding: a GPU belongs to the job that computes on it."""
     if subject.kind == "host":
         return "host", None
     if subject.job is not None:
@@ -158,19 +158,19 @@ def _group(subject: Subject, tenants: Tenants) -> _Group:
 
 
 def _told(group: list[Finding], host: list[Finding], limits: Limits) -> list[Finding]:
-    """One group: its causes folded, its primary marked."""
+    """Resolve one group: causes merged, primary marked."""
     numbers = limits["engine"]
     slight: list[Finding] = []
     known = any(_explains(finding) for finding in (*group, *host))
     group = [finding for finding in _settled(group, host) if not (known and RULES[finding.rule].last)]
     starved = [finding for finding in group if RULES[finding.rule].level is Level.STARVED]
     causes = [finding for finding in group if RULES[finding.rule].level is Level.CAUSE]
-    # what is only worth knowing of the machine explains nothing of one job
+    # an informational finding on the machine explains nothing about a job
     causes += [one for one in host if RULES[one.rule].level is Level.CAUSE and one.severity != "info"]
     if starved and causes:
         first, *others = sorted(starved, key=_order)
         most: Severity = "crit" if first.since_s >= crit_after(first.rule, limits) else "warn"
-        # a host that runs out of memory is critical, however short a GPU has waited
+        # a host that runs out of memory is critical, however briefly a GPU has waited
         causes = [one for one in causes if most == "crit" or one.severity != "crit" or RULES[one.rule].of_phase]
         slight = [cause for cause in causes if _slight(cause, first, numbers["because"])]
         causes = sorted((cause for cause in causes if cause not in slight), key=_order)
@@ -185,7 +185,7 @@ def _told(group: list[Finding], host: list[Finding], limits: Limits) -> list[Fin
 
 
 def _settled(group: list[Finding], host: list[Finding]) -> list[Finding]:
-    """Without what another rule says better; what nobody can judge yet is no more than worth knowing."""
+    """Drop what another rule explains better; lower to info what cannot be judged yet."""
     rules = {finding.rule for finding in group}
     better = {other for rule in rules for other in RULES[rule].instead_of}
     better |= {other for one in host if one.severity != "info" for other in RULES[one.rule].instead_of}
@@ -199,7 +199,7 @@ def _settled(group: list[Finding], host: list[Finding]) -> list[Finding]:
 
 
 def _with_what_it_explains(finding: Finding, dropped: Sequence[Finding]) -> Finding:
-    """A profile adds to what was found from outside, whose evidence and steps stay behind those of the profile."""
+    """Add a profile to what was inferred from outside; evidence and steps of the profile come first."""
     explained = [one for one in dropped if one.rule in RULES[finding.rule].instead_of]
     if finding.grade != "profile" or not explained:
         return finding
@@ -215,15 +215,15 @@ def _with_what_it_explains(finding: Finding, dropped: Sequence[Finding]) -> Find
 
 
 def _looks_inside(step: Step) -> bool:
-    """Whether it is to take a profile: one is there."""
+    """Whether a step is to take a profile, which exists already."""
     return step.action in ("stack", "profile", "torch")
 
 
 def _disproved(well: Finding, troubles: Sequence[Finding]) -> bool:
-    """Whether what is wrong takes back that something is well.
+    """Whether problems contradict a healthy finding.
 
-    Ranks step together, so that a trouble of one is one of all; what is said of cards alone holds of every card that no
-    trouble is about.
+    Ranks step together, so a problem of one is a problem of all. A healthy finding on GPUs alone stays for each GPU
+    without a problem.
     """
     if well.subject.processes or not all(trouble.subject.gpus for trouble in troubles):
         return bool(troubles)
@@ -231,28 +231,28 @@ def _disproved(well: Finding, troubles: Sequence[Finding]) -> bool:
 
 
 def _explains(finding: Finding) -> bool:
-    """Whether it says why a GPU waits, or speaks for what was seen inside: rules that only fill in are silent then."""
+    """Whether it says why a GPU waits, or reports what a profile shows: the fallback rules are silent then."""
     rule, certain = RULES[finding.rule], finding.severity != "info" and finding.confidence >= _CERTAIN
     if rule.last or finding.healthy:
         return False
     if finding.grade == "profile":
         return True
-    if rule.level is Level.EFFICIENCY:  # of those, who says what share is lost speaks of gaps
+    if rule.level is Level.EFFICIENCY:  # of those, the one with a lost share explains the gaps
         return finding.lost_share is not None
     return certain and rule.level <= Level.RANKS
 
 
 def _slight(cause: Finding, starved: Finding, part: float) -> bool:
-    """Whether a cause explains little of what is lost: then it stands beside, and something else leads."""
+    """Whether a cause explains little of the loss: it stays separate, and another finding leads."""
     if cause.lost_share is None or starved.lost_share is None:
         return False
     return cause.lost_share < part * starved.lost_share
 
 
 def _because(starved: Finding, causes: list[Finding], most: Severity) -> Finding:
-    """What starves and why, as one finding: what to do about the cause comes first, unless it is a mere suspicion.
+    """Starvation and its cause as one finding; the steps of the cause come first, unless it is a mere suspicion.
 
-    `most`: how bad it is shown, however bad a cause is that was there before it.
+    `most`: highest severity shown, however severe the cause was on its own.
     """
     worst = max((starved, *causes), key=lambda finding: RANKS[finding.severity])
     certain = causes[0].severity != "info"
@@ -270,9 +270,9 @@ def _because(starved: Finding, causes: list[Finding], most: Severity) -> Finding
 
 
 def _cheapest_first(steps: Iterable[Step]) -> tuple[Step, ...]:
-    """A variable to set before what changes the program, and last what replaces software or deletes something.
+    """Steps by effort: variables to set, then program changes, last what replaces software or deletes data.
 
-    Each rule names its own steps with the likeliest first: within one effort that order stays.
+    Each rule lists its own steps likeliest first; within one effort that order stays.
     """
     return tuple(sorted(steps, key=_effort))
 
@@ -285,14 +285,14 @@ def _effort(step: Step) -> int:
 
 
 def _who(starved: Finding, cause: Finding) -> str:
-    """Whom the headline of a cause speaks of."""
+    """Name of the subject that the headline of a cause refers to."""
     if cause.subject.kind == "host":
         return "the machine"
     return "it" if cause.subject.kind == starved.subject.kind else f"one {cause.subject.kind}"
 
 
 def _alone(host: list[Finding]) -> list[Finding]:
-    """What holds of the machine and is told as no job's cause: the worst trouble leads."""
+    """Findings on the machine that are not reported as a job's cause: the worst problem leads."""
     host = sorted(host, key=_order)
     lead = next((one for one in host if one.severity != "info" and RULES[one.rule].level is not Level.NEVER), None)
     return [replace(finding, primary=True) if finding is lead else finding for finding in host]
@@ -311,7 +311,7 @@ def _may_lead(finding: Finding, numbers: Table) -> bool:
 
 
 def _remark(finding: Finding) -> bool:
-    """Whether it is good to know and costs nothing that anybody measured: it leads where nothing else does."""
+    """Whether it is informational, without a measured cost: it leads only where nothing else does."""
     return finding.severity == "info" and not finding.healthy and finding.lost_share is None
 
 
@@ -320,7 +320,7 @@ def _order(finding: Finding) -> tuple[int, int, float, int]:
 
 
 def together(abstained: Iterable[Abstained]) -> list[Abstained]:
-    """Abstentions of one rule for the same reason, as one."""
+    """Join abstentions of one rule for the same reason."""
     found: dict[object, Abstained] = {}
     for one in abstained:
         same = (one.rule, one.missing, one.unlock, one.subject.kind, one.subject.job)

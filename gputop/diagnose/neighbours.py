@@ -1,4 +1,4 @@
-"""Whose work a process is, and what all who share a machine take of its CPUs and disks."""
+"""Processes unrelated to a trainer, and what every group of processes uses of the CPUs and disks."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gputop.model import Frame, Identity, Process, Unit, metric
 
 
 def strangers(frame: Frame, trainer: Process) -> Iterator[Process]:
-    """Processes that are neither of its job, nor may be, nor started it."""
+    """Processes that are not of the trainer's job, cannot be, and did not start it."""
     by_pid = {process.pid: process for process in frame.processes if process.unseen is None}
     above = list(_line(by_pid, trainer))
     started = {one.identity for one in above}
     shells = {one.identity for one in _starters(above, trainer)} if trainer.group is not None else set()
-    # in a pipe with it, or in one script; a launcher may give its ranks other groups than its own
+    # in a pipe with it, or in one script; a launcher may put its ranks into separate groups
     together = {None, *(one.group for one in (trainer, *above))}
     for process in by_pid.values():
         if process.identity in started:
@@ -29,9 +29,9 @@ def strangers(frame: Frame, trainer: Process) -> Iterator[Process]:
 
 
 def _starters(above: Sequence[Process], trainer: Process) -> Iterator[Process]:
-    """Of who is above a trainer those that surely started what is below them.
+    """Ancestors of a trainer that certainly started what runs below them.
 
-    Whoever is first in its container, or in its control group, may have been given what others left over.
+    The first process of a container or control group may have adopted orphans of others.
     """
     for one, its_parent in pairwise(above):
         if None is not one.cgroup == its_parent.cgroup == trainer.cgroup:
@@ -39,14 +39,14 @@ def _starters(above: Sequence[Process], trainer: Process) -> Iterator[Process]:
 
 
 def _claimed(process: Process, trainer: Process) -> bool:
-    """Whether another job, another user or another control group has it."""
+    """Whether it belongs to another job, user or control group."""
     if process.job is not None:
         return process.job != trainer.job
     return process.uid != trainer.uid or process.cgroup not in (None, trainer.cgroup)
 
 
 def _another_command(above: Iterable[Process], trainer: Process, shells: Collection[Identity]) -> bool:
-    """Whether who started the trainer started what has these above it with another command."""
+    """Whether a common ancestor started the other process by a different command."""
     for one in above:
         if one.identity in shells:
             return True
@@ -56,7 +56,7 @@ def _another_command(above: Iterable[Process], trainer: Process, shells: Collect
 
 
 def _line(by_pid: Mapping[int, Process], process: Process) -> Iterator[Process]:
-    """Its parent, the parent of that, and so on."""
+    """The ancestors of a process, its parent first."""
     for _ in range(DEEPEST):
         parent = by_pid.get(process.parent_pid)
         if parent is None:
@@ -68,15 +68,15 @@ def _line(by_pid: Mapping[int, Process], process: Process) -> Iterator[Process]:
 _LEAST_CORES, _LEAST_BYTES = (
     0.05,
     1e5,
-)  # less is nobody's trouble, and keeps most groups of a machine out of the history
+)  # less slows nobody down, and this keeps most groups out of the history
 _KEPT_S = 60.0  # after that
-_BRIEF_S = 3.0  # age of a process whose use since the last look is its use since it started
+_BRIEF_S = 3.0  # seconds of age up to which a process's use since start counts as its current use
 CORES, MOVED = "group_cores", "group_moved_bytes_per_s"
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class GroupUse:
-    """What one group takes."""
+    """What one group uses."""
 
     group_cores: float | None = metric(Unit.COUNT, "CPU cores in use, all its processes", history=True)
     group_moved_bytes_per_s: float | None = metric(Unit.BYTES_PER_S, "read from and written to storage", history=True)
@@ -86,12 +86,12 @@ USE = Track(GroupUse, coarse=True, mortal=True)
 
 
 def group(process: Process) -> str:
-    """Which group a process counts with, as the history keeps it."""
+    """The group that a process counts toward, as the history keeps it."""
     return f"use {process.job or f'{process.uid} {process.cgroup}'}"
 
 
 def cores(process: Process) -> float:
-    """CPU cores in use; of a process that has just begun, what it used since then."""
+    """CPU cores in use; for a new process, the mean since it started."""
     if process.cpu_percent is not None:
         return process.cpu_percent / 100
     if process.age_s is None or process.cpu_time_s is None or process.age_s > _BRIEF_S:
@@ -100,12 +100,12 @@ def cores(process: Process) -> float:
 
 
 def moved(process: Process) -> float:
-    """Bytes a second from and to storage, as far as they are known."""
+    """Storage I/O in bytes/s, as far as known."""
     return (process.read_bytes_per_s or 0.0) + (process.write_bytes_per_s or 0.0)
 
 
 class GroupRow(NamedTuple):
-    """A group at this moment, and when it last took something."""
+    """Current use of a group, and when it last used anything."""
 
     cores: float
     moved: float
@@ -113,7 +113,7 @@ class GroupRow(NamedTuple):
 
 
 def added_up(processes: Iterable[Process], now_s: float, before: Mapping[str, GroupRow]) -> dict[str, GroupRow]:
-    """Every group that takes something, or did a short while ago."""
+    """Every group that uses something, or did recently."""
     sums: dict[str, list[float]] = {}
     for process in processes:
         if process.unseen is not None:

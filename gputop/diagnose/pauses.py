@@ -1,7 +1,7 @@
-"""The pauses of a trainer's GPUs: when, for how long, how deep, what it cost, and what its job did meanwhile.
+"""Pauses of a trainer's GPUs: when, how long, how deep, the GPU time lost, and what the job did at that time.
 
-Followed at every frame by the driver's own samples, about six a second, where there are any: a pause of two seconds
-counts as well as one of a minute. Rules say why it paused (`cause`): a checkpoint, workers that start.
+Tracked at every frame with the driver's own samples, about six per second if available: pauses of two seconds count as
+well as those of a minute. Rules set the `cause`: a checkpoint, or starting workers.
 """
 
 from __future__ import annotations
@@ -16,24 +16,27 @@ from typing import Literal, NamedTuple
 
 from gputop.model import Gpu
 
-IDLE_PERCENT = 10.0  # GPU busy: less is no work
+IDLE_PERCENT = 10.0  # GPU busy: below is no work
 LEAST_S = 0.3  # a shorter pause is a gap between steps; two samples
-_BLIP_S, _BLIP_SHARE = 1.0, 0.25  # work in between that ends no pause: so long, so much of the pause before it,
-_BLIP_OF_RUN = 0.5  # and so much of what it works at a time otherwise
-_RUN_WEIGHT = 0.25  # of the newest of such times
-_UNSEEN_S = 5.0  # of a pause, in which nothing is known
+_BLIP_S, _BLIP_SHARE = (
+    1.0,
+    0.25,
+)  # work that ends no pause: at most so long, at most this share of the pause before it,
+_BLIP_OF_RUN = 0.5  # and at most this share of the usual work between pauses
+_RUN_WEIGHT = 0.25  # of the newest of these work periods
+_UNSEEN_S = 5.0  # seconds of unknown utilization within a pause
 _KEPT = 256
-_WORK_S = 60.0  # of the time between pauses, for what is usual there
-_LEAST_WORK_S = 5.0  # of work, before which a pause is a start
-_UNSURE_S = 0.02  # by which the time of a sample may be told differently in two frames
-_APART_S = 1.0  # between the begin of a pause and new workers, that tells what was before them from what they cost
+_WORK_S = 60.0  # of work between pauses, for its usual level
+_LEAST_WORK_S = 5.0  # seconds of work; a pause before that is startup
+_UNSURE_S = 0.02  # tolerance for the time of one sample in two frames
+_APART_S = 1.0  # between the start of a pause and new workers: separates earlier causes from worker startup
 _LONGEST_S = 2.5  # that one sample stands for
 
 Cause = Literal["save", "workers", "evaluation"]
 
 
 class Piece(NamedTuple):
-    """How busy the GPUs of a trainer were for a moment, percent; None is unknown."""
+    """GPU busy of a trainer over a short interval, in percent; None if unknown."""
 
     start_s: float
     end_s: float
@@ -42,71 +45,71 @@ class Piece(NamedTuple):
 
 @dataclass(slots=True)
 class Pause:
-    """One time without work. Times are those of the monotonic clock."""
+    """One interval without work. Times are of the monotonic clock."""
 
     start_s: float
     end_s: float
-    idle_s: float = 0.0  # seconds of GPU time lost, by how busy the GPUs are between pauses; parts of a sample too
-    busy_s: float = 0.0  # seconds of GPU time used in it
+    idle_s: float = 0.0  # seconds of GPU time lost, relative to the usual level; fractions of a sample count
+    busy_s: float = 0.0  # seconds of GPU time used during it
     ended: bool = False
-    written: float = 0.0  # bytes its job wrote because of it: more than it writes all the time
-    written_s: float | None = None  # up to when
-    between: float | None = None  # bytes a second that its job wrote before it
-    settled: bool = False  # whether that is final
-    born_s: float | None = None  # when new workers of a loader came in it, or right before
+    written: float = 0.0  # bytes the job wrote because of it: beyond its usual rate
+    written_s: float | None = None  # up to this time
+    between: float | None = None  # bytes/s that the job wrote before it
+    settled: bool = False  # whether `written` is final
+    born_s: float | None = None  # when new loader workers appeared in it, or just before
     cause: Cause | None = None
 
     @property
     def length_s(self) -> float:
-        """For how long, from its first moment to its last."""
+        """Seconds from its start to its end."""
         return self.end_s - self.start_s
 
     @property
     def saving_s(self) -> float:
-        """GPU time lost in it before new workers came: a save before the next epoch begins is over by then."""
+        """GPU seconds lost before new workers started: a save before the next epoch begins is finished by then."""
         if self.born_s is None or self.born_s - self.start_s < _APART_S:
             return self.idle_s
         return self.idle_s * min(1.0, (self.born_s - self.start_s) / max(self.length_s, _APART_S))
 
     @property
     def starting_s(self) -> float:
-        """GPU time lost in it because of new workers: all of it, unless a checkpoint was written before they came."""
+        """GPU seconds lost to new workers: the whole pause, unless a checkpoint was written before they started."""
         if self.born_s is None:
             return 0.0
         return self.idle_s - self.saving_s if self.cause == "save" else self.idle_s
 
     @property
     def percent(self) -> float:
-        """How busy the GPUs were in it."""
+        """GPU busy during it, in percent."""
         return 100 * self.busy_s / self.length_s if self.length_s else 0.0
 
 
 @dataclass(slots=True)
 class Pauses:
-    """All of a trainer that are remembered, the newest last; that one may go on.
+    """All remembered pauses of a trainer, newest last; the newest may be ongoing.
 
-    Other levels find other things: GPUs below `share` of what is usual are in a phase with less work.
+    With other levels it finds phases of less work: GPUs below `share` of the usual level.
     """
 
     idle_percent: float = IDLE_PERCENT
     share: float = 0.0
     least_s: float = LEAST_S
-    begun: bool = False  # whether it has worked: what comes before is a start
+    begun: bool = False  # whether it has worked: anything before that is startup
     known: deque[Pause] = field(default_factory=deque)
-    first_s: float | None = None  # since when it is followed
-    seen_s: float | None = None  # up to when
+    first_s: float | None = None  # tracked since
+    seen_s: float | None = None  # tracked up to
     usual: float = 100.0  # percent busy while it works
     _worked_s: float = 0.0
-    _run_s: float = 0.0  # of the work since the last pause, or gap between steps
+    _run_s: float = 0.0  # of the work since the last pause or gap between steps
     _usual_run_s: float = math.inf
-    _open: bool = False  # whether the newest goes on
-    _blip: list[Piece] = field(default_factory=list)  # work since its last moment
-    _idle: list[Piece] = field(default_factory=list)  # the newest's pieces, while it is short
-    _edge: Piece | None = None  # the piece before: a pause may have begun in it
-    _work: deque[Piece] = field(default_factory=deque)  # what was between pauses lately
+    _open: bool = False  # whether the newest is ongoing
+    _blip: list[Piece] = field(default_factory=list)  # work since its last idle interval
+    _idle: list[Piece] = field(default_factory=list)  # intervals of the newest pause while it is short
+    _edge: Piece | None = None  # the interval before: a pause may have begun in it
+    _work: deque[Piece] = field(default_factory=deque)  # recent work between pauses
 
     def take(self, piece: Piece) -> None:
-        """Take in the piece that follows the last one."""
+        """Take in the interval after the last one."""
         self.first_s = piece.start_s if self.first_s is None else self.first_s
         self.seen_s = piece.end_s
         if piece.percent is None:
@@ -120,30 +123,29 @@ class Pauses:
 
     @property
     def now(self) -> Pause | None:
-        """The one that goes on."""
+        """The ongoing pause, if any."""
         return self.known[-1] if self._open and self.known[-1].length_s >= self.least_s else None
 
     def since(self, from_s: float) -> list[Pause]:
-        """Those that ended after a time, or go on."""
+        """Pauses that ended after a time, or are ongoing."""
         newest = takewhile(lambda one: one.end_s > from_s, reversed(self.known))
         return [one for one in newest if one.ended or one.length_s >= self.least_s][::-1]
 
     def lately(self, seconds: float) -> list[Pause]:
-        """Those of the last seconds."""
+        """Pauses of the last seconds."""
         return self.since((self.seen_s or 0.0) - seconds)
 
     def watched_s(self, seconds: float) -> float:
-        """For how much of the last seconds it was followed."""
+        """Seconds tracked within the last `seconds`."""
         return 0.0 if self.first_s is None or self.seen_s is None else min(seconds, self.seen_s - self.first_s)
 
     def lost(self, pauses: Sequence[Pause], seconds: float) -> float:
-        """The share of GPU time that these took of the last seconds, or of all that was seen, if less."""
+        """Share of GPU time lost to these pauses over the last seconds, or over the tracked time if that is shorter."""
         watched_s = self.watched_s(seconds)
         return min(1.0, sum(one.idle_s for one in pauses) / watched_s) if watched_s else 0.0
 
     def between(self, seconds: float = _WORK_S) -> tuple[float, float, float]:
-        """How busy it was between its pauses lately: the mean and the standard deviation of samples, percent, and of
-        how many seconds they are."""
+        """Recent work between pauses: mean and standard deviation of percent busy, and the seconds they cover."""
         since_s = (self.seen_s or 0.0) - seconds
         found = [(one.end_s - one.start_s, one.percent or 0.0) for one in self._work if one.end_s > since_s]
         known_s = sum(length_s for length_s, _ in found)
@@ -184,21 +186,23 @@ class Pauses:
             return
         last = self.known[-1]
         if not self._blip:
-            last.idle_s += length_s * self._part(percent)  # of a piece in which it ended
+            last.idle_s += length_s * self._part(percent)  # of an interval in which it ended
         self._blip.append(piece)
         most_s = min(_BLIP_S, _BLIP_SHARE * last.length_s, _BLIP_OF_RUN * self._usual_run_s)
         if piece.end_s - self._blip[0].start_s > most_s:
             self._close()
 
     def _close(self) -> None:
-        """The newest is over, or was none."""
+        """Close the newest pause, or drop it if it was too short."""
         last, between = self.known[-1], self._blip
         if last.length_s < self.least_s - _UNSURE_S:
             self.known.pop()
             between = [*([self._edge] if self._edge else ()), *self._idle, *self._blip]
         else:
             last.ended, between = True, self._blip[1:]
-            if len(self.known) > _KEPT:  # the shortest of the older ones goes: gaps between steps push out no save
+            if (
+                len(self.known) > _KEPT
+            ):  # drop the shortest old one: gaps between steps must not displace checkpoints
                 older = list(self.known)[: _KEPT // 2]
                 self.known.remove(min(older, key=lambda one: one.idle_s))
         for piece in between:
@@ -210,7 +214,7 @@ class Pauses:
         self._blip, self._idle = [], []
 
     def _learn(self, piece: Piece) -> None:
-        """Take in what is usual between pauses."""
+        """Update the usual level between pauses."""
         length_s, percent = piece.end_s - piece.start_s, piece.percent or 0.0
         self._work.append(piece)
         while self._work[0].end_s <= piece.end_s - 2 * _WORK_S:
@@ -220,14 +224,14 @@ class Pauses:
             self.usual += (percent - self.usual) * min(1.0, length_s / known_s)
 
     def _part(self, percent: float) -> float:
-        """Of a moment so busy, the part that is lost."""
+        """The lost share (0-1) of an interval with this utilization."""
         return max(0.0, 1 - percent / self.usual) if self.usual else 0.0
 
 
 def pieces(gpus: Sequence[Gpu], percent: float | None, newest_s: float | None, now_s: float, s: float) -> list[Piece]:
-    """How busy these were since `newest_s`, by the driver's samples where all have them, else by `percent` for `s`.
+    """Utilization of these GPUs since `newest_s`, by driver samples if all have them, else `percent` over `s` seconds.
 
-    Several are taken together: the mean of what each was at the times of the first one's samples.
+    Several GPUs are averaged at the sample times of the first one.
     """
     if any(gpu.age_s > 0 for gpu in gpus):
         percent, gpus = None, ()

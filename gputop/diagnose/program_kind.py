@@ -1,4 +1,4 @@
-"""What a command line says of a program: that it trains, prepares data, serves, or plays a part in a larger job."""
+"""What a command line says about a program: training, data preparation, serving, or a part of a larger job."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PREPARES = re.compile(
     r"pre[_\-]?(?:proc|par|comput|enc)|token|convert|extract|download|index|(?:^|[/_\-.])(?:make|build|clean|split)_",
     re.I,
 )
-# the same, but for what is trained: of the script alone, and not behind the word that it trains, as in train_cached
+# the same for names of data or models: in the script name only, and not after a word for training (train_cached)
 _PASSES = re.compile(
     r"(?:^|\.)(?!(?:pre)?train|fine[_\-]?tun|fit)[^.]*?(?:^|(?<=[._\-]))"
     r"(?:stat(?:s|istics)?|bench(?:mark(?:s|ing)?)?|filter(?:s|ing)?|resiz(?:e|er|ing)|embed(?:s|dings?)?"
@@ -28,12 +28,12 @@ _SERVES = re.compile(
 )
 _PLAYS_A_PART = re.compile(r"actor|rollout|eval|valid|infer|generat|reward|play|demo", re.I)
 _NOTEBOOK = re.compile("ipykernel|jupyter")
-_SOME_CORES = 0.2  # a smaller part of a core shows nothing
-_WORDS = 6  # of a command line: what follows are its arguments
+_SOME_CORES = 0.2  # a smaller share of a core is insignificant
+_WORDS = 6  # words of a command line that count: the rest are arguments
 
 
 def trains(trainer: Trainer) -> bool:
-    """Whether it is a training run and no preparation of data: by loaders, by ranks, or by its name."""
+    """Whether it is a training run rather than data preparation: by loaders, by ranks, or by name."""
     command = trainer.process.command
     if _says(command, _PREPARES) or _says(_script(command), _PASSES):
         return False
@@ -41,13 +41,13 @@ def trains(trainer: Trainer) -> bool:
 
 
 def called_so(trainer: Trainer) -> bool:
-    """Whether more than loaders says that it trains: who only reads its data has those, too."""
+    """Whether more than its loaders suggests training: programs that only read data have loaders too."""
     command = trainer.process.command
     return (trainer.process.world_size or 0) > 1 or (_says(command, _TRAINS) and not _is_server(command))
 
 
 def serves(trainer: Trainer) -> bool:
-    """Whether it answers requests: then a GPU that waits has nothing to do. Who has loaders, or the name, trains."""
+    """Whether it serves requests, so that a waiting GPU has no work. Loaders or a training name rule that out."""
     command = trainer.process.command
     if trainer.loaders:
         return False
@@ -55,51 +55,51 @@ def serves(trainer: Trainer) -> bool:
 
 
 def plays_a_part(trainer: Trainer) -> bool:
-    """Whether it may well leave its GPU alone for long: evaluation, an actor of reinforcement learning."""
+    """Whether it may leave its GPU idle for long by design: evaluation, or a reinforcement learning actor."""
     return serves(trainer) or _says(trainer.process.command, _PLAYS_A_PART)
 
 
 def torchlike(trainer: Trainer) -> bool:
-    """Whether it may be a program of PyTorch: its libraries are unknown, or torch is among them."""
+    """Whether it may use PyTorch: torch is among its libraries, or those are unknown."""
     return not trainer.process.libraries or "torch" in trainer.process.libraries
 
 
 def notebook(trainer: Trainer) -> bool:
-    """Whether somebody types what it does."""
+    """Whether it is an interactive session."""
     known = trainer.job is not None and trainer.job.launcher == "notebook"
     return known or _says(trainer.process.command, _NOTEBOOK)
 
 
 def computes(view: View, trainer: Trainer) -> bool:
-    """Whether it uses a CPU core, or nearly all of the part of one that it may use."""
+    """Whether it uses a CPU core, or nearly all of the fraction of one that it may use."""
     least = view.limit("no-cuda-context.full") * (trainer.allowed or math.inf)
     return view.above(trainer.cores, "no-cuda-context.cores") or (trainer.cores or 0.0) >= max(_SOME_CORES, least)
 
 
 def _is_server(command: tuple[str, ...]) -> bool:
-    """Whether the program or its subcommand is one, whatever the model is called that it serves."""
+    """Whether the program or its subcommand is a server, whatever model it serves."""
     program = _program(command)
     return _says(program, _SERVES) and not _says(program, _TRAINS)
 
 
 def _program(command: tuple[str, ...]) -> tuple[str, ...]:
-    """What runs: of Python the script or module, else the program and a subcommand right behind it."""
+    """What runs: the script or module for Python, else the program and its subcommand."""
     if command and command[0].rpartition("/")[2].startswith("python"):
         return _script(command)
     return command[:2] if command[1:] and command[1][:1] != "-" else command[:1]
 
 
 def _script(command: tuple[str, ...]) -> tuple[str, ...]:
-    """The program, and the script or module that it runs: no value of an option behind these."""
+    """The program, and its script or module, without option values."""
     return command[:1] + tuple(word for word in command[1:_WORDS] if word[:1] != "-")[:1]
 
 
 def _says(command: tuple[str, ...], what: re.Pattern[str]) -> bool:
-    """Whether a program, script or module of the command is called so; of paths the last part counts."""
+    """Whether a program, script or module name matches; the last component of a path counts."""
     return _said(command[:_WORDS], what)
 
 
-@lru_cache(maxsize=1024)  # many rules ask the same at every tick; of the first words: a whole command may be long
+@lru_cache(maxsize=1024)  # many rules ask this at every evaluation; first words only: a command may be long
 def _said(command: tuple[str, ...], what: re.Pattern[str]) -> bool:
     words = (word.rpartition("/")[2] for word in command if word[:2] != "--")
     return any(what.search(word) for word in words)

@@ -1,4 +1,4 @@
-"""What a rule is: one function that looks at a view and yields findings, declared where it is written."""
+"""A rule: one function that reads a view and yields findings, with its declaration."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ Judge = Callable[[View], Iterator[Finding]]
 
 
 class Level(IntEnum):
-    """What comes first when several rules hold for one job: the lowest is its primary finding."""
+    """Rank of a rule if several apply to one job: the lowest is the primary finding."""
 
     HARDWARE = 1  # broken, hung, or about to run out of memory or disk
-    USE = 2  # the GPU is not used
-    CAUSE = 3  # why a GPU starves: told as the cause of the finding that it does
+    USE = 2  # the GPU is unused
+    CAUSE = 3  # cause of GPU starvation: reported under that finding
     STARVED = 4  # the input pipeline is too slow
     RANKS = 5  # the ranks wait for each other
-    DEVICE = 6  # heat, power and clocks: primary only where they cost enough
-    LINK = 7  # the way to the card
-    EFFICIENCY = 8  # busy, but not with much
-    BESIDE = 9  # a subject of its own, such as memory: primary where nothing else is
+    DEVICE = 6  # temperature, power and clocks: primary only where the cost is large enough
+    LINK = 7  # the PCIe link
+    EFFICIENCY = 8  # busy, but with little activity
+    BESIDE = 9  # a separate subject, such as memory: primary where nothing else is
     HEALTHY = 10  # nothing to do
     NEVER = 11  # never primary
 
@@ -38,32 +38,32 @@ class Rule:
 
     id: str
     question: str
-    state: str  # the word at the end of a GPU's row
-    short: str  # the same in a cell
+    state: str  # label at the end of a GPU's row
+    short: str  # its short form for a table cell
     level: Level
-    group: str  # the module, or the folder, below diagnose that it stands in
+    group: str  # the module or package below diagnose that defines it
     judge: Judge
-    number: str | None  # in the written specification of the rules: R05; two where it has a variant: R11 and R11b
-    rows: tuple[int, ...]  # of the mission, which it serves
-    needs: tuple[str, ...]  # metrics without which it never finds anything; `one or other`: where both are unknown
-    partly: tuple[str, ...] = ()  # metrics that a part of what it looks for takes
-    confirmed_by: tuple[str, ...] = ()  # names of facts, told of one of its processes, that make it surer
-    crit_level: Level | None = None  # of its crit findings, where they come before the others
-    instead_of: tuple[str, ...] = ()  # rules that are not told of a job while this one explains what they see
-    last: bool = False  # told only where no other rule says why a GPU waits
-    alone: bool = False  # it judges a machine without a GPU, too
-    first: bool = False  # it is asked before the others: what it finds changes what these are asked about
-    lasting: bool = False  # it is about what recurs, or stays as it is whatever a trainer does at the moment
-    of_host: bool = False  # what it finds is seen in the host's CPUs, memory, storage or network, not in the GPU
-    place: int = 0  # among all, once rules.py has loaded them
+    number: str | None  # in the written specification of the rules: R05; two if it has a variant: R11 and R11b
+    rows: tuple[int, ...]  # requirements of the specification that it serves
+    needs: tuple[str, ...]  # metrics without which it never finds anything; `one or other`: at least one of them
+    partly: tuple[str, ...] = ()  # metrics that a part of its findings needs
+    confirmed_by: tuple[str, ...] = ()  # facts that raise the confidence if reported for one of its processes
+    crit_level: Level | None = None  # level of its critical findings, if it is higher
+    instead_of: tuple[str, ...] = ()  # rules that this one replaces for a job: it explains what they see
+    last: bool = False  # reported only if no other rule says why a GPU waits
+    alone: bool = False  # applies to a machine without a GPU, too
+    first: bool = False  # evaluated before the others: its findings change what these judge
+    lasting: bool = False  # about something recurring or permanent, independent of the trainer's phase
+    of_host: bool = False  # visible in the host's CPUs, memory, storage or network, not on the GPU
+    place: int = 0  # position among all rules, set when rules.py has loaded them
 
     @property
     def of_phase(self) -> bool:
-        """Whether it judges what a trainer does at the moment: what it does next takes such a finding back."""
+        """Whether it judges the current activity of a trainer: the next phase withdraws such a finding."""
         return self.level in _OF_PHASE and not self.lasting
 
 
-RULES: dict[str, Rule] = {}  # by id; in the order of the groups in rules.py
+RULES: dict[str, Rule] = {}  # by id, in the order of the groups in rules.py
 
 
 def rule(
@@ -86,13 +86,13 @@ def rule(
     lasting: bool = False,
     of_host: bool = False,
 ) -> Callable[[Judge], Judge]:
-    """Declare a rule. Its numbers stand in the table of the same name in thresholds.toml.
+    """Declare a rule. Its numbers are the table of the same name in thresholds.toml.
 
-    `needs`, `partly`: by their names in the manual, what it abstains for; `needs=()` where it judges by what there is.
-    `confirmed_by`: facts of told.py. Where one was told of a process of a finding, the engine makes it surer.
-    `last`: it has no reason to give, and is told only where no other rule has one. `first`: it is asked before all.
-    `of_host`: the host shows it, as it does for all in the groups of CPUs and storage.
-    `lasting`: what it finds does not end with the phase of a trainer in which it was found.
+    `needs`, `partly`: names of metrics as in the manual, without which it abstains; `needs=()` for a rule that judges
+    by whatever is available. `confirmed_by`: facts of testimony.py that raise the confidence when reported for a
+    process of the finding. `last`: a fallback without a cause, reported only if no other rule has one. `first`:
+    evaluated before all others. `of_host`: visible on the host, as is implied for the groups of CPUs and storage.
+    `lasting`: its findings outlive the phase in which they were found.
     """
 
     def declare(judge: Judge) -> Judge:

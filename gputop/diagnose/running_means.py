@@ -1,4 +1,4 @@
-"""Running sums of what is followed at every tick: the mean over any of the last two minutes, each in a moment."""
+"""Running sums of everything tracked at each frame: the mean over any part of the last two minutes in constant time."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 KEPT_S = 120.0
-_TRIM = 16  # rows too old are dropped so many at a time
-Followed = tuple[Hashable, Mapping[str, int], Sequence[float | None]]  # key, names with their order, values
+_TRIM = 16  # expired rows are dropped in batches of this size
+Followed = tuple[Hashable, Mapping[str, int], Sequence[float | None]]  # key, ordered names, values
 
 
 class _Row(NamedTuple):
-    """Of everything since the beginning, all subjects side by side."""
+    """Cumulative sums over all subjects side by side."""
 
-    totals: array[float]  # values times seconds
-    known: array[float]  # seconds in which each was known
+    totals: array[float]  # sum of value × seconds
+    known: array[float]  # seconds in which each value was known
 
 
 class _Place(NamedTuple):
-    """Where one subject stands in the rows, and since when: before that, somebody else may have stood there."""
+    """Columns of one subject, and the time since which it has them: earlier values may be of another subject."""
 
     first: int
     names: Mapping[str, int]
@@ -28,7 +28,7 @@ class _Place(NamedTuple):
 
 
 class Means:
-    """The means of a subject's metrics over one window, each worked out when it is asked for."""
+    """Means of a subject's metrics over one window, computed on access."""
 
     __slots__ = ("_end", "_first", "_least_s", "_names", "_start")
 
@@ -37,7 +37,7 @@ class Means:
         self._start, self._end, self._least_s = start, end, max(least_s, 1e-6) - 1e-6
 
     def get(self, metric: str) -> float | None:
-        """The mean of a metric; None where too little of it, or nothing, is known."""
+        """The mean of a metric; None if too little is known."""
         index = self._names.get(metric)
         if index is None:
             return None
@@ -50,13 +50,13 @@ _NOBODY = Means(_Place(0, {}, 0.0), _Row(array("d"), array("d")), _Row(array("d"
 
 
 class Sums:
-    """Of every subject that is followed, by its key. Who does not come at a tick is unknown then."""
+    """Sums of every tracked subject by key. A subject missing from a frame is unknown for that time."""
 
     __slots__ = ("_free", "_places", "_rows", "_times")
 
     def __init__(self) -> None:
         self._places: dict[Hashable, _Place] = {}
-        self._free: dict[int, list[int]] = {}  # places that were left, by their width
+        self._free: dict[int, list[int]] = {}  # free columns by width
         self._times: list[float] = []
         self._rows: list[_Row] = []
 
@@ -64,7 +64,7 @@ class Sums:
         return key in self._places
 
     def add(self, now_s: float, stands_for_s: float, of: Iterable[Followed]) -> None:
-        """Take in a tick and the seconds it stands for."""
+        """Add a frame and the seconds it stands for."""
         if not self._times:
             self._times, self._rows = [now_s - stands_for_s], [_Row(array("d"), array("d"))]
         values: list[float | None] = [None] * len(self._rows[-1].totals)
@@ -83,7 +83,7 @@ class Sums:
             del self._times[:old], self._rows[:old]
 
     def _seated(self, key: Hashable, names: Mapping[str, int], values: list[float | None]) -> _Place:
-        """A place for who comes: one that was left, or a new one at the end of the last row and of these values."""
+        """Columns for a new subject: reused ones, or new ones at the end of the last row."""
         width, free = len(names), self._free.get(len(names))
         if free:
             first = free.pop()
@@ -96,13 +96,13 @@ class Sums:
         return place
 
     def drop(self, key: Hashable) -> None:
-        """It is gone for good."""
+        """Remove a subject for good."""
         place = self._places.pop(key, None)
         if place is not None:
             self._free.setdefault(len(place.names), []).append(place.first)
 
     def means(self, key: Hashable, seconds: float, least_s: float) -> Means:
-        """Means over the last `seconds`; None where less than `least_s` of them, or nothing, is known."""
+        """Means over the last `seconds`; None if less than `least_s` of them is known."""
         place = self._places.get(key)
         if place is None:
             return _NOBODY

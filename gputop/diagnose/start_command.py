@@ -1,4 +1,4 @@
-"""How a process was started, for commands that start it in another way; secrets are masked in them."""
+"""The command line of a process, for commands that start it differently; secrets are masked."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from gputop.safe.text import redact_argv
 _LONGEST = 120  # characters
 _USUAL = ("python", "train.py")
 _PYTHON = re.compile(r"(?:.*/)?(?:python|pypy)[\d.]*t?(?:-dbg)?", re.DOTALL)
-# -m, -c, -W and -X, behind flags in the same word or not, and what follows in it
+# -m, -c, -W and -X, with or without other flags in the same word, and an attached value
 _TAKES_VALUE = re.compile(r"(?:-[a-zA-Z]*?([mcWX])|--check-hash-based-pycs)(.*)", re.DOTALL)
 
 
 def started(process: Process) -> str:
-    """Its command line as a shell takes it, the end of a long one left out; where nobody knows it, a usual one."""
+    """Its command line quoted for a shell, truncated if long; a typical one if unknown."""
     return _typed(_words(process), least=2)
 
 
 def starts_all(process: Process, job: Job | None) -> bool:
-    """Whether its command line alone starts what runs: what a launcher or a notebook made is a part of more."""
+    """Whether its command line alone starts the program; a launcher or notebook starts more."""
     if not process.command or (process.world_size or 1) > 1:
         return False
     if job is None:
@@ -32,7 +32,7 @@ def starts_all(process: Process, job: Job | None) -> bool:
 
 
 def started_for_each_gpu(process: Process, count: int) -> str:
-    """The same program as so many ranks on this machine."""
+    """The command that runs the same program with `count` ranks on this machine."""
     program = _program(_words(process))
     words = ("torchrun", f"--nproc_per_node={count}", *program)
     return _typed(words, least=4 if program[0].startswith("-") else 3)
@@ -40,13 +40,13 @@ def started_for_each_gpu(process: Process, count: int) -> str:
 
 def _words(process: Process) -> tuple[str, ...]:
     words = process.command
-    if len(words) == 1:  # a title that was written over the arguments
+    if len(words) == 1:  # a process title written over the arguments
         words = tuple(words[0].split())
     return redact_argv(words) or _USUAL
 
 
 def _typed(words: Sequence[str], least: int) -> str:
-    """Cut between two words, after the least that say what runs."""
+    """Truncate between two words, after the `least` words that identify the program."""
     quoted = [shlex.quote(word) for word in words]
     kept = len(quoted)
     while kept > least and len(" ".join(quoted[:kept])) > _LONGEST:
@@ -55,16 +55,16 @@ def _typed(words: Sequence[str], least: int) -> str:
 
 
 def _program(words: Sequence[str]) -> tuple[str, ...]:
-    """What torchrun takes: it starts an interpreter of its own, and neither code nor what comes from a pipe."""
+    """The program as torchrun takes it: it starts its own interpreter, and accepts neither code nor standard input."""
     if not _PYTHON.fullmatch(words[0]):
         return ("--no-python", *words)
     return program(words) or _USUAL[1:]
 
 
 def program(words: Sequence[str]) -> tuple[str, ...]:
-    """What an interpreter of Python runs, and its arguments: a script, or -m and a module.
+    """What a Python interpreter runs, with arguments: a script, or -m and a module.
 
-    Nothing where it runs code or what comes from a pipe, and where the first word is no interpreter.
+    Empty if it runs code or standard input, or if the first word is not an interpreter.
     """
     if not words or not _PYTHON.fullmatch(words[0]):
         return ()

@@ -1,4 +1,4 @@
-"""What all rules about a GPU that waits have in common: whether it waits, and how that reads."""
+"""Shared by all rules on waiting GPUs: whether a GPU waits, and the wording of the evidence."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from gputop.labels import amount
 from gputop.model import Role
 
 EITHER = "waits for its main thread, which loads data or launches small kernels: from outside both look the same"
-_LEAST_S = 5.0  # between pauses, of the window
-_NAMED = "pt_data_w"  # how torch names a loader, from 2.5 on
+_LEAST_S = 5.0  # of the window, between pauses
+_NAMED = "pt_data_w"  # torch's thread name of a loader, from 2.5 on
 
 
 def used(view: View, trainer: Trainer) -> bool:
-    """Whether its GPUs have work: much, or a little again and again, as fast ones have that wait for the next batch."""
+    """Whether its GPUs have work: much, or a little at every sample, as fast GPUs that wait for batches."""
     return at_work(
         trainer.duty, trainer.touched, trainer.loaders, trainer.cores, lambda name: view.limit(f"starved.{name}")
     )
@@ -28,9 +28,9 @@ def used(view: View, trainer: Trainer) -> bool:
 def at_work(
     duty: float | None, touched: float | None, loaders: int, cores: float | None, limit: Callable[[str], float]
 ) -> bool:
-    """The same by how busy they are, in which share of looks they had done anything, and whether CPUs work meanwhile.
+    """The same from plain values: utilization, share of samples with any work, and CPU use.
 
-    A little now and then beside CPUs that do nothing is no work.
+    A little work now and then beside idle CPUs does not count.
     """
     if duty is None or duty >= limit("least"):
         return duty is not None
@@ -39,22 +39,22 @@ def at_work(
 
 
 def begins(view: View, trainer: Trainer) -> bool:
-    """Whether it may still compile, or prepare its data: its context is young, and it has hardly worked."""
+    """Whether it may still compile or prepare data: its context is young, and it has hardly worked."""
     young = (trainer.context_s or 0.0) < view.limit("gpu-idle-cpu-busy.begins_s")
     return young and trainer.work_s < view.limit("gpu-idle-cpu-busy.begun_s")
 
 
 def starved(view: View, trainer: Trainer) -> bool:
-    """Whether the GPUs of a trainer run empty between its steps: their mean tells, whatever of it a sample shows."""
+    """Whether its GPUs are idle between steps, by the mean: samples may hide the gaps."""
     if trainer.compiling or not used(view, trainer):
         return False
     return view.below(duty_between(view, trainer), "starved.duty") and not shared(view, trainer)
 
 
 def duty_between(view: View, trainer: Trainer) -> float | None:
-    """The share of time its GPUs are busy between pauses that a rule explains; None where little is between them.
+    """GPU busy share between pauses that a rule explains; None if too little time is between them.
 
-    While a checkpoint is written, or workers start, a GPU waits for no input.
+    While a checkpoint is written or workers start, a GPU does not wait for input.
     """
     seconds = max(1.0, min(WINDOW_S, trainer.phase_s))
     since_s = view.frame.mono_s - seconds
@@ -69,20 +69,20 @@ def duty_between(view: View, trainer: Trainer) -> float | None:
 
 
 def starving(view: View, trainer: Trainer, *, lenient: bool) -> bool:
-    """The same for who asks no rule's question, and knows itself whether it found so at the last look."""
+    """The same outside a rule, for callers with their own hysteresis: `lenient` if starved at the last evaluation."""
     if trainer.compiling or trainer.duty is None or not used(view, trainer):
         return False
     return trainer.duty <= view.limit("starved.duty", 1 if lenient else 0) and not shared(view, trainer)
 
 
 def gaps(view: View, trainer: Trainer) -> bool:
-    """Whether its GPUs are seen to run empty: gaps that are shorter than a sample show in no sample."""
+    """Whether samples show its GPUs idle; gaps shorter than a sample do not show."""
     seen = trainer.shape is not None and trainer.shape.empty >= view.limit("starved.empty")
     return seen and not trainer.flat
 
 
 def shared(view: View, trainer: Trainer) -> bool:
-    """Whether others keep its GPUs busy: then they are not idle, whatever its own share of them."""
+    """Whether other processes keep its GPUs busy: they are not idle, whatever its own share."""
     if not trainer.peers:
         return False
     means = [view.mean(gpu, "busy_percent", 30) for gpu in trainer.works_on]
@@ -90,63 +90,63 @@ def shared(view: View, trainer: Trainer) -> bool:
 
 
 def told_to_load(view: View, trainer: Trainer) -> bool:
-    """Whether somebody who looked into it saw that its main thread loads data: from outside that shows seldom."""
+    """Whether a stack, a trace or the program reported that its main thread loads data."""
     return told_of(view, trainer, "loads-in-main")
 
 
 def told_of(view: View, trainer: Trainer, name: str) -> bool:
-    """Whether a stack, a trace or the program itself told of this, and not just of a moment."""
+    """Whether a stack, a trace or the program reported this over more than a moment."""
     fact = view.told(trainer, name)
     return fact is not None and (fact.witness != "stack" or (fact.share or 0.0) >= view.limit("engine.told_share"))
 
 
 def lone(trainer: Trainer) -> bool:
-    """Whether it works alone on one GPU: else what its main thread and its GPUs wait for may be each other's work."""
+    """Whether it runs alone on one GPU: otherwise its main thread and GPUs may wait for each other's work."""
     several = trainer.ranked or (trainer.job is not None and len(trainer.job.ranks) > 1)
     return not several and len(trainer.works_on) <= 1
 
 
 def oversubscribed(view: View, trainer: Trainer) -> bool:
-    """Whether its threads are in each other's way: then a busy CPU says nothing about the work there is."""
+    """Whether its threads compete for its CPUs: a busy CPU then says nothing about the amount of work."""
     threads, room = trainer.compute_threads, trainer.room
     many = threads is not None and room is not None and threads > view.limit("starved.threads") * room
     return many and (trainer.run_wait or 0.0) >= view.limit("starved.run_wait")
 
 
 def loading(trainer: Trainer) -> bool:
-    """Whether it has loaders, and most of the CPU time that it uses is theirs, or of what they start."""
+    """Whether it has loaders that use most of its CPU time, with their children."""
     used = trainer.cores or 0.0
     theirs = trainer.loaders * (trainer.loader_cpu or 0.0) if trainer.own is None else used - trainer.own
     return trainer.loaders > 0 and theirs >= used / 2
 
 
 def throttled(view: View, trainer: Trainer) -> bool:
-    """Whether its CPU quota runs out, or other virtual machines take its CPUs."""
+    """Whether its CPU quota is exhausted, or other virtual machines take its CPU time."""
     steal = view.mean("host", "steal_percent") or 0.0
     return runs_out(view, trainer) or steal > view.limit("starved.steal_percent")
 
 
 def runs_out(view: View, trainer: Trainer) -> bool:
-    """Whether its CPU quota is used up before a period is over."""
+    """Whether its CPU quota is used up before the end of a period."""
     return (trainer.throttled or 0.0) >= view.limit("starved.throttled")
 
 
 def waiting(ratio: float | None, cores: float | None) -> float:
-    """Threads that wait for a CPU at any time, of those that use `cores` and wait `ratio` of when they want to run.
+    """Mean number of threads waiting for a CPU, given `cores` in use and the wait per runnable time `ratio`.
 
-    Who runs seldom may wait for half of that and lose nothing by it.
+    A thread that rarely runs may wait half of that time at no cost.
     """
     return (cores or 0.0) * (ratio or 0.0) / max(0.01, 1 - (ratio or 0.0))
 
 
 def stolen(view: View, trainer: Trainer) -> bool:
-    """Whether what other virtual machines take of its CPU time may be the delay: who sleeps has none to lose."""
+    """Whether steal time may cause the delay: a sleeping trainer has no CPU time to lose."""
     steal, used = view.mean("host", "steal_percent") or 0.0, view.mean("host", "cpu_percent") or 100.0
     return (trainer.cores or 0.0) * steal / max(1.0, used) >= view.limit("starved.waiting") * trainer.lost
 
 
 def waits_for_cpu(view: View, trainer: Trainer) -> bool:
-    """Whether its threads or its loaders get too little of the CPUs, for whatever reason, and that may be the delay."""
+    """Whether its threads or loaders get too little CPU time for any reason, which may cause the delay."""
     waits = (
         (trainer.run_wait, trainer.own),
         (trainer.loader_wait, trainer.loader_cpu),
@@ -161,28 +161,28 @@ def waits_for_cpu(view: View, trainer: Trainer) -> bool:
 
 
 def nobody_reads(view: View) -> bool:
-    """Whether no disk and no file server that counts gives much to anybody: that is for everybody to see."""
+    """Whether no disk or file server transfers much for any process; visible without privileges."""
     reads = view.mean("host", "read_bytes_per_s", 30)
     return reads is not None and reads < view.limit("starved.reads_bytes_per_s")
 
 
 def waits_for_storage(view: View, trainer: Trainer) -> bool:
-    """Whether its loaders are seen to wait for storage, or it reads so much that they may."""
+    """Whether its loaders are seen to wait for storage, or read so much that they may."""
     if (trainer.read_bytes or 0.0) >= view.limit("starved.reads_bytes_per_s"):
         return True
     if trainer.loader_blocked is not None:
         return trainer.loader_blocked >= view.limit("starved.blocked")
-    # pressure may be that of others, but where loaders do not tell it is all there is
+    # pressure may be due to others, but where loaders cannot be read there is nothing else
     return (view.mean("host", "io_pressure", 30) or 0.0) >= view.limit("starved.io_percent")
 
 
 def waits_for_network(view: View) -> bool:
-    """Whether so much comes in over the network that loaders may wait for it."""
+    """Whether so much data arrives over the network that loaders may wait for it."""
     return (view.mean("host", "receive_bytes_per_s", 30) or 0.0) >= view.limit("starved.receives_bytes_per_s")
 
 
 def busy(view: View, trainer: Trainer, limit: str = "starved.duty") -> Evidence:
-    """How busy its GPUs are, and in what rhythm."""
+    """GPU busy and the rhythm of the steps, as evidence."""
     how, shape = "", trainer.shape
     if (trainer.duty or 0.0) < view.limit("starved.least") and trainer.touched is not None:
         how = f", with some work in {100 * trainer.touched:.0f} % of the seconds"
@@ -198,16 +198,16 @@ def busy(view: View, trainer: Trainer, limit: str = "starved.duty") -> Evidence:
 
 
 def cores(view: View, trainer: Trainer, limit: str | None = "saturation") -> Evidence:
-    """How much of the CPUs it may use it does use; the limit is a share of them, none where another figure decided."""
+    """CPU use against the CPUs it may use; `limit` is a share of them, None if another number decided."""
     used, allowed = trainer.cores or 0.0, trainer.allowed or 0.0
-    by = " by one rank" if trainer.ranked else ""  # its job's line on the screen is their sum
+    by = " by one rank" if trainer.ranked else ""  # the job's row on the screen is their sum
     text = f"{used:.1f} of {amount(allowed, 'CPU core')} in use{by}"
     most = None if limit is None else view.limit(limit) * allowed
     return Evidence(text=text, value=used, unit="cores", limit=most)
 
 
 def guessed(trainer: Trainer) -> bool:
-    """Whether its loaders are told by their descent alone: forks that simulate a world look the same."""
+    """Whether its loaders are identified by parentage alone: forked environment simulators look the same."""
     return any(one.role is Role.LOADER and not one.name.startswith(_NAMED) for one in trainer.tree)
 
 
@@ -218,22 +218,22 @@ def workers(trainer: Trainer) -> str:
 
 
 def each_loader(trainer: Trainer) -> str:
-    """`8 loaders, each` or `1 loader,`: what follows is of one."""
+    """`8 loaders, each` or `1 loader,`, before a value per loader."""
     what = "worker process" if guessed(trainer) else "loader"
     return f"{amount(trainer.loaders, what)},{' each' if trainer.loaders > 1 else ''}"
 
 
 def at_most(trainer: Trainer, most: float = math.inf) -> str:
-    """The most that could be won; `most` bounds it further, as the number of loaders that are advised does."""
+    """The upper bound of the gain; `most` is a further bound, such as the advised number of loaders."""
     return labels.at_most(1 - trainer.duty, most) if trainer.duty else "faster"
 
 
 def spread(values: Sequence[float], unit: str = "%") -> str:
-    """From the least to the most: `12-31 %`, or `97 %` where they are the same."""
+    """Range of values: `12-31 %`, or `97 %` if they are equal."""
     least, most = f"{min(values):.0f}", f"{max(values):.0f}"
     return f"{least} {unit}" if least == most else f"{least}-{most} {unit}"
 
 
 def fed(view: View, trainer: Trainer) -> bool:
-    """Whether its GPUs are kept busy all the same: then what troubles its CPUs costs nothing."""
+    """Whether its GPUs are busy anyway: CPU problems then cost nothing."""
     return trainer.duty is not None and 100 * trainer.duty >= view.limit("gpu-bound-healthy.busy_percent")

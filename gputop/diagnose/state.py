@@ -1,4 +1,4 @@
-"""What a state is: healthy, judging, found or unknown, of a job, of another user of GPUs, or of the machine."""
+"""States of a job, of another GPU user, or of the machine: healthy, judging, found or unknown."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Identity
 
 Word = Literal["healthy", "judging", "found", "unknown"]
-JUDGING = "judging"  # also the state of a finding that only says what it looks like so far
-_LOST = 0.1  # of the GPU's time: an info that says so is found
+JUDGING = "judging"  # also the state of a finding that only describes what is seen so far
+_LOST = 0.1  # of the GPU's time: an info with that loss counts as found
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class JobState:
-    """The state of a job, of another user of GPUs, of a GPU, or of the machine, and why."""
+    """The state of a job, of another GPU user, of a GPU, or of the machine, and the reason."""
 
     key: str
     name: str
@@ -25,18 +25,18 @@ class JobState:
     gpus: tuple[str, ...] = ()  # uuids
     processes: tuple[Identity, ...] = ()
     state: Word
-    judged_in_s: float | None = None  # while it is judging, where that is known
+    judged_in_s: float | None = None  # while it is judging, if known
     why: str
-    due: bool = True  # a verdict is owed: not of what is idle, nor of what does not train
+    due: bool = True  # a verdict is due: not for idle processes, nor for those that do not train
 
     @property
     def open(self) -> bool:
-        """Whether a verdict is owed, and there is none."""
+        """Whether a verdict is due but missing."""
         return self.due and self.state in ("judging", "unknown")
 
 
 class RankState(NamedTuple):
-    """One rank, or a job: its state, for how long it is still judged, and why."""
+    """State of one rank or job, the reason, and the seconds until it is judged."""
 
     state: Word
     why: str
@@ -45,7 +45,7 @@ class RankState(NamedTuple):
 
 
 def trouble(finding: Finding) -> bool:
-    """Whether somebody should act on it."""
+    """Whether the finding calls for action."""
     return finding.severity != "info" and not finding.healthy and finding.confidence >= POSSIBLE
 
 
@@ -59,7 +59,7 @@ def worst(findings: Iterable[Finding]) -> Finding | None:
 
 
 def found(about: Sequence[Finding]) -> RankState | None:
-    """What is found of a job: a warning, or what is lost, or what leads without saying that all is as it should be."""
+    """The found state of a job: a warning, a loss, or a leading finding that does not say it is healthy."""
     one = worst(each for each in about if trouble(each))
     if one is None:
         remarks = [each for each in about if not each.healthy and each.state != JUDGING and each.confidence >= POSSIBLE]

@@ -1,4 +1,4 @@
-"""Steadying: a finding comes when it held long enough and leaves when it is clearly over. There is no other."""
+"""Steadying: a finding appears when it has held long enough and clears when it is clearly over."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ from gputop.model import Identity
 
 HELD_SHARE = 0.8  # of the on-window
 OFF_FACTOR = 1.5  # the off-window, in on-windows
-_LEAST_LOOKS = 1.5  # that an on-window is long: where looks are rare, one alone shows nothing
+_LEAST_LOOKS = 1.5  # samples in an on-window at least: with rare samples, a single one proves nothing
 LEAST_SHOWN_S = 15.0
-_STALE_S = 6.0  # for which a finding on the screen did not hold: from then on it says that its evidence is old
-_TO_JUDGE = 0.5  # of its window, that a rule must know of a phase
-_MORE_LOOKS = 3  # after that, in which it may still find the same
+_STALE_S = 6.0  # seconds without holding after which a shown finding marks its evidence as old
+_TO_JUDGE = 0.5  # of its window that a rule must know of a phase
+_MORE_LOOKS = 3  # after that, in which the same finding may return
 _EVALUATES = "measured while it trained: not judged during the evaluation"
-_TAKEN_BACK, _WITHIN_S = 2, 240.0  # so often lately, and again on the screen: phases that alternate are its rhythm
+_TAKEN_BACK, _WITHIN_S = 2, 240.0  # withdrawn and shown again so often recently: alternating phases are its rhythm
 RANKS: dict[Severity, int] = {"info": 0, "warn": 1, "crit": 2}
 _BY_RANK: tuple[Severity, ...] = ("info", "warn", "crit")
 
 
 @dataclass(slots=True)
 class Candidate:
-    """A finding on its way in, on the screen, or on its way out."""
+    """A finding that is pending, shown, or about to clear."""
 
     on_s: float
     newest: Finding
-    hits: deque[tuple[float, float, int]] = field(default_factory=deque)  # (when, seconds it stands for, how bad)
-    first_s: float = 0.0  # since when it holds
-    began_s: float | None = None  # since when its cause lasts, where the rule knows better
-    last_s: float = 0.0  # when it held last
-    shown_s: float | None = None  # since when it is on the screen
+    hits: deque[tuple[float, float, int]] = field(default_factory=deque)  # (time, seconds it stands for, severity)
+    first_s: float = 0.0  # holds since
+    began_s: float | None = None  # start of the cause, where the rule knows an earlier time
+    last_s: float = 0.0  # last held at
+    shown_s: float | None = None  # shown since
     rank: int = 0
-    moved_s: float = 0.0  # when its severity changed last
-    higher_s: float = 0.0  # when it was last as bad as shown
-    paused_s: float = 0.0  # for how long it has not been judged, as its trainer does something else for a while
-    doubt_s: float | None = None  # until when it must hold again, as it is of an earlier phase
+    moved_s: float = 0.0  # last change of severity
+    higher_s: float = 0.0  # last time it was as severe as shown
+    paused_s: float = 0.0  # seconds not judged because its trainer was in another phase
+    doubt_s: float | None = None  # deadline to hold again for a finding of an earlier phase
 
     def held(self, on_s: float, rank: int) -> bool:
-        """Whether it was as bad for most of the on-window."""
+        """Whether it was at least this severe for most of the on-window."""
         return sum(seconds for _, seconds, as_bad in self.hits if as_bad >= rank) >= HELD_SHARE * on_s - 1e-6
 
     def pause(self, seconds: float) -> None:
-        """Let time pass in which nobody can say whether it holds."""
+        """Let time pass in which it cannot be judged."""
         self.last_s, self.moved_s, self.higher_s = (
             self.last_s + seconds,
             self.moved_s + seconds,
@@ -58,24 +58,26 @@ class Candidate:
         self.doubt_s = None
 
     def leave(self) -> None:
-        """Take it from the screen."""
+        """Remove it from the screen."""
         self.shown_s = self.doubt_s = None
         self.hits.clear()
 
 
 class Steadying:
-    """Every candidate of an engine. `window_s` tells over which time a rule measures, `crit_s` for how long what it
-    finds must last before it is critical."""
+    """All candidates of an engine.
+
+    `window_s` gives the measuring window of a rule, `crit_s` how long a finding must last before it may be critical.
+    """
 
     def __init__(
         self, window_s: Callable[[str], float] = lambda _: 30.0, crit_s: Callable[[str], float] = lambda _: 0.0
     ) -> None:
         self._window_s, self._crit_s = window_s, crit_s
-        self._taken_back: dict[tuple[str, object], deque[float]] = {}  # when, by what it was
-        self._known: dict[tuple[str, object], Candidate] = {}  # by rule and what tells its subject from others
+        self._taken_back: dict[tuple[str, object], deque[float]] = {}  # time of each withdrawal, by key
+        self._known: dict[tuple[str, object], Candidate] = {}  # by rule and subject key
 
     def shown(self) -> dict[str, set[object]]:
-        """The subjects of the findings on the screen, by rule."""
+        """Subjects of the shown findings by rule."""
         found: dict[str, set[object]] = {}
         for (rule, about), one in self._known.items():
             if one.shown_s is not None:
@@ -83,7 +85,7 @@ class Steadying:
         return found
 
     def coming(self, now_s: float) -> list[tuple[Finding, float]]:
-        """What held at the last look and is not shown yet, each with the seconds until it can be."""
+        """Findings that held at the last evaluation but are not shown, each with the seconds until they can be."""
         return [
             (one.newest, max(0.0, HELD_SHARE * one.on_s - sum(seconds for _, seconds, _ in one.hits)))
             for one in self._known.values()
@@ -97,9 +99,9 @@ class Steadying:
         stands_for_s: float,
         aside: Collection[Identity] = (),
     ) -> list[Finding]:
-        """What holds now, each with its on-window; returns what is to be shown, the longest standing first.
+        """Take in what holds now, each with its on-window; return what is to be shown, the oldest first.
 
-        `aside`: trainers that are not judged at the moment, by what they do: of these all stays as it is.
+        `aside`: trainers not judged in their current phase: their findings do not change.
         """
         for finding, on_s in found:
             one = self._known.setdefault(
@@ -124,13 +126,13 @@ class Steadying:
     def restart(self, turns: Mapping[Identity, PhaseChange], now_s: float, stands_for_s: float) -> None:
         """These trainers changed phase: pending findings restart, and shown ones must hold again soon.
 
-        What cannot be true of what they do now leaves at once. Who changes again and again has a rhythm, of which it is
-        all part.
+        A finding that contradicts the new phase clears at once. Alternating phases are a rhythm, in which findings
+        persist.
         """
         for key, one in self._known.items():
             subject = one.newest.subject
             turned = [turns[process] for process in subject.processes if process in turns]
-            # of the machine it is not over because one of many does something else
+            # a finding on the machine does not end with the phase of one of many trainers
             if not turned or subject.kind == "host":
                 continue
             if one.shown_s is None:
@@ -143,7 +145,7 @@ class Steadying:
                 one.doubt_s = now_s if impossible else max(now_s, judged_s) + _MORE_LOOKS * stands_for_s
 
     def _take_back(self, key: tuple[str, object], now_s: float) -> None:
-        """Note that a phase was the end of it, or might have been."""
+        """Note that a phase change withdrew it, or put it in doubt."""
         recent = {about: when for about, when in self._taken_back.items() if when[-1] > now_s - _WITHIN_S}
         recent.setdefault(key, deque(maxlen=_TAKEN_BACK)).append(now_s)
         self._taken_back = recent
@@ -173,12 +175,11 @@ class Steadying:
             self._move(one, RANKS[one.newest.severity], now_s, on_s)
 
     def _most(self, one: Candidate, now_s: float) -> int:
-        """How bad it may be shown: what has only begun is not critical yet."""
+        """The highest severity allowed: a new finding is not critical yet."""
         return RANKS["crit" if now_s - one.first_s >= self._crit_s(one.newest.rule) else "warn"]
 
     def _move(self, one: Candidate, wanted: int, now_s: float, on_s: float) -> None:
-        """Severity rises by one level an on-window at most, if it held so long, and falls when nothing was as bad for
-        the off-window."""
+        """Raise severity by at most one level per on-window held; lower it if unseen for the off-window."""
         if one.last_s == now_s and wanted >= one.rank:
             one.higher_s = now_s
         higher = one.rank + 1 <= self._most(one, now_s) and one.held(on_s, one.rank + 1)
@@ -189,7 +190,7 @@ class Steadying:
 
 
 def crit_after(rule: str, limits: Limits) -> float:
-    """For how long what a rule finds must last before it is critical: what a trainer does may be a short phase."""
+    """How long a finding of a rule must last before it is critical: the current activity may be a short phase."""
     known = RULES.get(rule)
     if known is None or not known.of_phase or known.level is Level.RANKS:
         return 0.0
@@ -197,12 +198,12 @@ def crit_after(rule: str, limits: Limits) -> float:
 
 
 def _since(one: Candidate) -> float:
-    """Since when it is so: the onset where the rule knows that, which no detection is as early as."""
+    """Start of the finding: its onset where the rule knows it, which precedes any detection."""
     return one.first_s if one.began_s is None else one.began_s
 
 
 def _told(one: Candidate, now_s: float) -> Finding:
-    """As it is shown; evidence that is not of now says so first."""
+    """The finding as shown; outdated evidence says so first."""
     finding = replace(one.newest, severity=_BY_RANK[one.rank], since_s=max(0.0, now_s - _since(one)))
     if one.paused_s:
         return replace(finding, evidence=(Evidence(text=_EVALUATES), *finding.evidence))
@@ -214,7 +215,7 @@ def _told(one: Candidate, now_s: float) -> Finding:
 
 
 def _only(finding: Finding, trainers: Collection[Identity]) -> bool:
-    """Whether it is about some of these alone."""
+    """Whether it is only about these trainers."""
     processes = finding.subject.processes
     return bool(processes) and finding.subject.kind != "host" and all(one in trainers for one in processes)
 
@@ -224,7 +225,7 @@ def _of_phase(finding: Finding) -> bool:
 
 
 def _impossible(finding: Finding, turn: PhaseChange) -> bool:
-    """Whether it cannot hold of a phase, as its GPUs do: they wait for nothing, or are not as busy as they were."""
+    """Whether it contradicts the GPU activity of a phase: they no longer wait, or are less busy."""
     level = RULES[finding.rule].level
     if level is Level.STARVED or (finding.lost_share and level is not Level.RANKS):
         return turn.fed

@@ -1,4 +1,4 @@
-"""Steps that several rules advise: looking inside a process, loader settings, container limits."""
+"""Steps shared by several rules: profiling a process, loader settings, container limits."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from gputop.model import Gpu, Process
 
 
 def stack(view: View, process: Process, text: str) -> Step:
-    """See where its threads are at this moment."""
+    """Dump the stacks of its threads."""
     return _inside(view, process, text, "stack")
 
 
 def stacks_of_job(view: View, process: Process, text: str) -> Step:
-    """See where all ranks of its job are, side by side."""
+    """Compare the stacks of all ranks of its job."""
     return _inside(view, process, text, "stack", "--job")
 
 
 def profile(view: View, process: Process, text: str) -> Step:
-    """See where its time goes, over some seconds."""
+    """Profile it over some seconds."""
     return _inside(view, process, text, "profile")
 
 
 def closed(view: View, process: Process) -> bool:
-    """Whether only root may look inside: it is of another user than who looks, or the kernel denied us a part of it.
+    """Whether only root may inspect it: another user owns it, or the kernel denied part of it.
 
-    Who else may is up to the kernel (ptrace_scope), which no frame tells: these commands say so, and what allows it.
+    Further restrictions (ptrace_scope) are not in a frame: the commands report these, and what lifts them.
     """
     viewer = view.frame.viewer_uid
     if viewer == 0:
@@ -50,14 +50,14 @@ def _inside(view: View, process: Process, text: str, how: Literal["stack", "prof
     return Step(text=text, command=command, action=how, needs_root=root)
 
 
-# how groups are called that each makes, with systemd and without
+# group names of container runtimes with and without systemd
 _DOCKER = re.compile(r"/docker[-/][0-9a-f]{12}")
 _PODMAN = re.compile(r"/libpod[-/](?:\w+-)?[0-9a-f]{12}")
 _OF_A_USER = re.compile(r"/user@\d+\.service/")
 
 
 def widened(view: View, process: Process, text: str, setting: str, in_kubernetes: str) -> Step:
-    """`setting` is an option that Docker and Podman share. A pod is changed by its owner, others by no command."""
+    """Raise a container limit: `setting` is an option of Docker and Podman; in Kubernetes it is the pod's manifest."""
     group, container = process.cgroup or "", quote(process.container or "")
     if "kubepods" in group:
         return Step(text=f"{text}, in Kubernetes by {in_kubernetes}")
@@ -67,13 +67,13 @@ def widened(view: View, process: Process, text: str, setting: str, in_kubernetes
     command = f"{made_by} update {setting} {container}"
     if not _OF_A_USER.search(group):
         return Step(text=text, command=f"sudo {command}", needs_root=True)
-    # root and others have one of their own, which does not know it
+    # root and other users have a separate instance that does not know it
     if view.frame.viewer_uid == 0 or closed(view, process):
         return Step(text=f"{text}, which is for its user to do")
     return Step(text=text, command=command)
 
 
-# how other frameworks load beside the training, {} processes where they ask for a number; the first that is mapped
+# how other frameworks load data in the background, {} for the number of processes; the first library loaded counts
 _OTHERS = {
     "tensorflow": "dataset.map(..., num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)",
     "jax": "grain.DataLoader(..., worker_count={})",
@@ -81,17 +81,17 @@ _OTHERS = {
 
 
 def pins(trainer: Trainer) -> bool:
-    """Whether it is seen to copy batches to pinned memory; who has no such thread may hide it, or call it otherwise."""
+    """Whether it is seen to pin memory; such a thread may be invisible, or have another name."""
     return any(name == "pt_data_pin" for name, _ in trainer.process.thread_names)
 
 
 def settings(trainer: Trainer) -> str:
-    """What helps beside the number of loaders."""
+    """Loader settings that help besides the number of workers."""
     return "persistent_workers=True" if pins(trainer) else "pin_memory=True, persistent_workers=True"
 
 
 def aside(view: View, trainer: Trainer, text: str, *, more: str = "") -> Step:
-    """To load in processes of their own, where there are CPUs for them; `more`: what else a DataLoader is told."""
+    """Load data in worker processes, if CPUs are available; `more`: further DataLoader options."""
     loaders = first_loaders(view, trainer)
     if not loaders:
         return Step(text="no CPU is idle for loaders: give the job more CPUs, or do less for each sample")
@@ -102,20 +102,20 @@ def aside(view: View, trainer: Trainer, text: str, *, more: str = "") -> Step:
 
 
 def first_loaders(view: View, trainer: Trainer) -> int:
-    """How many to begin with where there are none: no more than CPUs are idle, none where that is not half of one."""
+    """Workers to start with if there are none: at most the idle CPUs, 0 below half a CPU."""
     return num_workers.first(share_of_cpus(view, trainer), idle_cpus(view, trainer))
 
 
-_SHORT = len("GPU-12345678")  # enough of a uuid for CUDA, where no other one begins like that
+_SHORT = len("GPU-12345678")  # enough of a uuid for CUDA if no other GPU starts with it
 
 
 def counts_its_own(process: Process) -> bool:
-    """Whether the GPUs it sees may have other numbers than here: a container or a Slurm job counts its own from 0."""
+    """Whether the process may number its GPUs differently: containers and Slurm jobs count from 0."""
     return process.container is not None or process.slurm_job is not None
 
 
 def given(view: View, process: Process) -> list[Gpu]:
-    """What its CUDA_VISIBLE_DEVICES surely names."""
+    """GPUs that its CUDA_VISIBLE_DEVICES certainly names."""
     listed = [name.strip() for name in (process.visible_gpus or "").split(",") if name.strip()]
     by_index = view.once("gpus by index", lambda: _by_index(view))
     if all(name.startswith("GPU-") for name in listed):
@@ -128,7 +128,7 @@ def given(view: View, process: Process) -> list[Gpu]:
 
 
 def names(view: View, gpus: Sequence[Gpu], users: Iterable[Process]) -> str:
-    """These GPUs for CUDA_VISIBLE_DEVICES of such programs: their numbers where they hold there, else their uuids."""
+    """Value of CUDA_VISIBLE_DEVICES for these GPUs: indices if they are valid in the program, else uuids."""
     by_uuid = any(map(counts_its_own, users)) or any(gpu.parent_uuid for gpu in gpus)
     return ",".join(quote(_uuid(view, gpu) if by_uuid else gpu.index) for gpu in gpus)
 

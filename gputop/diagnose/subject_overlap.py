@@ -1,4 +1,4 @@
-"""Whether two findings are about the same subject, and whether one is resolved or only told otherwise."""
+"""Whether two findings are about the same subject, and whether a finding is resolved or reported in another form."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from gputop.model import Identity
 def concerns(
     subject: Subject, processes: Collection[Identity], gpus: Collection[str], jobs: Collection[str | None] = ()
 ) -> bool:
-    """Whether what is so of a subject is so of any of these; of the machine it is so of whom it names, else of all.
+    """Whether a finding on the subject applies to any of these; on the machine, to those it names, else to all.
 
-    `jobs`: keys of those that are asked about as a whole, with ranks that have ended.
+    `jobs`: keys of whole jobs, including ranks that have ended.
     """
     if subject.kind == "host" and not subject.processes:
         return True
@@ -21,14 +21,14 @@ def concerns(
 
 
 def names(subject: Subject, processes: Collection[Identity], gpus: Collection[str]) -> bool:
-    """Whether a subject names any of these: GPUs only where it names no process, as others may share them."""
+    """Whether a subject names any of these: its GPUs count only if it names no process, as others may share them."""
     if subject.processes:
         return any(identity in processes for identity in subject.processes)
     return any(uuid in gpus for uuid in subject.gpus)
 
 
 def goes_on(finding: Finding, findings: Iterable[Finding]) -> bool:
-    """Whether it is among those of now: itself, as a cause, of more or fewer subjects, or as less than a warning."""
+    """Whether it persists: itself, as a cause, with more or fewer subjects, or below a warning."""
     return any(_is(finding, now) or _explains(finding, now) for now in findings)
 
 
@@ -37,7 +37,7 @@ def _is(finding: Finding, now: Finding) -> bool:
 
 
 def _same(one: Subject, other: Subject) -> bool:
-    # either may be of cards alone: then the processes of the other say nothing
+    # either may be about GPUs alone: the other's processes do not matter then
     return (
         told_apart(one) == told_apart(other)
         or names(one, other.processes, other.gpus)
@@ -46,6 +46,6 @@ def _same(one: Subject, other: Subject) -> bool:
 
 
 def _explains(finding: Finding, now: Finding) -> bool:
-    """Whether it is folded into this one: a rank may be what holds up another of its job."""
+    """Whether it is merged into this one: a rank may hold up another of its job."""
     whose = now.subject
     return finding.rule in now.causes and concerns(finding.subject, whose.processes, whose.gpus, (whose.job,))

@@ -1,4 +1,4 @@
-"""What stands in for the utilization of a GPU that has none, such as a MIG instance: one place for all rules."""
+"""Substitutes for the utilization of a GPU that reports none, such as a MIG instance: one place for all rules."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Gpu
 from gputop.optional_sums import added
 
-_FOR_GOOD = ("unsupported", "denied", "absent")  # reasons that last: anything else is a gap
-_GAP_S = 10.0  # after which a substitute that fell silent gives way to the next one
+_FOR_GOOD = ("unsupported", "denied", "absent")  # lasting reasons: anything else is a gap
+_GAP_S = 10.0  # seconds after which a silent substitute is replaced by the next
 
 
 @frozen_dataclass(frozen=True, slots=True)
 class Substitute:
-    """The metric that is taken for the utilization of a GPU, how it is called, and why it is needed."""
+    """A metric used in place of GPU utilization, its display name, and the reason."""
 
     metric: str
     name: str  # `graphics engine active`: before a percentage
@@ -24,7 +24,7 @@ class Substitute:
     lower_bound: bool = False  # the GPU may be busier than that
 
     def reading(self, percent: float) -> str:
-        """The metric with its value, and what it stands in for."""
+        """The metric with its value, and what it substitutes."""
         bound = ", a lower bound" if self.lower_bound else ""
         return f"{self.name} {percent:.0f} % ({self.source}{bound}; {self.why})"
 
@@ -36,7 +36,7 @@ class Substitute:
 
 
 def _ladder(frame: Frame, gpu: Gpu, why: str) -> Iterator[tuple[Substitute, float | None]]:
-    """What may stand in, the best first, each with its value now."""
+    """Candidate substitutes, best first, each with its current value."""
     active, sm = gpu.graphics_active_percent, gpu.sm_active_percent
     yield Substitute("graphics_active_percent", "graphics engine active", "GPM", why), active
     yield Substitute("sm_active_percent", "SMs active", "GPM", why, lower_bound=True), sm
@@ -51,15 +51,15 @@ def _ladder(frame: Frame, gpu: Gpu, why: str) -> Iterator[tuple[Substitute, floa
 
 
 class Substitutes:
-    """Which GPUs have a substitute, from frame to frame. A GPU that reports its utilization never gets one."""
+    """Which GPUs have a substitute, from frame to frame. A GPU that reports utilization never gets one."""
 
     def __init__(self) -> None:
         self.of: dict[str, Substitute] = {}  # by uuid
-        self._reports: set[str] = set()  # GPUs that have told it themselves
-        self._known_s: dict[str, float] = {}  # when the substitute had a value last
+        self._reports: set[str] = set()  # GPUs that have reported utilization
+        self._known_s: dict[str, float] = {}  # time of the substitute's last value
 
     def fill(self, frame: Frame) -> Frame:
-        """The frame with substitutes where utilization is unknown; the same one where it is known of all GPUs."""
+        """The frame with substitutes for unknown utilization; the same frame if all GPUs report it."""
         if all(gpu.busy_percent is not None for gpu in frame.gpus):
             self._reports.update(gpu.uuid for gpu in frame.gpus)
             self.of.clear()
@@ -69,7 +69,7 @@ class Substitutes:
         return replace(frame, gpus=tuple(gpus))
 
     def forget(self, uuid: str) -> None:
-        """The GPU is gone for good."""
+        """Drop a GPU for good."""
         self._reports.discard(uuid)
         self.of.pop(uuid, None)
         self._known_s.pop(uuid, None)
@@ -89,11 +89,11 @@ class Substitutes:
                 self.of[gpu.uuid], self._known_s[gpu.uuid] = substitute, frame.mono_s
                 return _with(gpu, percent)
             if waits and chosen is not None and chosen.metric == substitute.metric:
-                return gpu  # it is silent for a moment: another one would be a step that never was
+                return gpu  # silent for a moment: switching would look like a step in utilization
         return gpu
 
     def _by_instances(self, gpu: Gpu, gpus: Sequence[Gpu]) -> Gpu:
-        """A card in MIG mode is at least as busy as its busiest instance."""
+        """A GPU in MIG mode is at least as busy as its busiest instance."""
         if gpu.busy_percent is not None or gpu.parent_uuid is not None or not gpu.mig_mode:
             return gpu
         known = [one.busy_percent for one in gpus if one.parent_uuid == gpu.uuid and one.busy_percent is not None]
@@ -110,7 +110,7 @@ def _with(gpu: Gpu, percent: float) -> Gpu:
 
 
 def _why(gpu: Gpu) -> str | None:
-    """Why utilization is unknown for good; None where that was not said."""
+    """Why utilization is permanently unavailable; None if no such reason is known."""
     said = next((one for one in gpu.missing if one.metric == "busy_percent" and one.reason in _FOR_GOOD), None)
     if gpu.parent_uuid is not None or gpu.mig_mode:
         return "no utilization on MIG"

@@ -1,4 +1,4 @@
-"""What was seen inside a process, as facts: stacks, a trace, the program's own notes. They make findings surer."""
+"""What was seen inside a process, as facts: from stacks, a trace, or the program itself. Facts raise confidence."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _RECORDED = "(recorded)"
 
 
 class Testimony:
-    """What was told of processes lately: put into every frame, so that a recording has it wherever one begins."""
+    """Recent facts about processes, added to every frame so that a recording has them wherever it starts."""
 
     def __init__(self) -> None:
         self._arrived: deque[tuple[Identity, Witness, tuple[Fact, ...]]] = deque(maxlen=MOST)
@@ -35,12 +35,12 @@ class Testimony:
         self._newest_s = -math.inf
 
     def tell(self, process: Identity, said: Said, *, recorded: bool = False) -> None:
-        """Take in what was seen inside a process; from any thread. It replaces what the same witness said before.
+        """Take in what was seen inside a process; thread-safe. It replaces earlier facts of the same kind of source.
 
-        What is `recorded` comes with a demo, and says so. Facts of stacks have the names of `profile.parts.PARTS`,
-        those of traces the names of their signatures.
+        `recorded` facts come with a demo, and say so. Facts from stacks have the names of `profile.parts.PARTS`, those
+        from traces the names of their signatures.
         """
-        # late: most runs look into no process
+        # imported late: most runs profile no process
         from gputop.profile import Profile
         from gputop.trace.verdict import View as Trace
 
@@ -56,9 +56,9 @@ class Testimony:
         self._arrived.append((process, witness, facts))
 
     def into(self, frame: Frame) -> Frame:
-        """The frame with what was told until now; what a recorded frame brings stays, unless it was told anew."""
+        """The frame with all facts so far; those of a recorded frame stay unless newer ones replace them."""
         if frame.mono_s < self._newest_s:
-            self._kept.clear()  # a recording was taken back
+            self._kept.clear()  # a recording was rewound
         self._newest_s = frame.mono_s
         while self._arrived:
             process, witness, facts = self._arrived.popleft()
@@ -73,12 +73,12 @@ class Testimony:
 
 
 def bare(fact: Fact) -> str:
-    """What it says as part of a sentence, without who says it."""
+    """The claim of a fact as part of a sentence, without its source."""
     return fact.text.removeprefix(_A_TRACE_SAYS).rstrip(".")
 
 
 def measured(process: Process, least: float, now_s: float) -> Iterator[Fact]:
-    """What the step meter in a process says, where at least this share of a step waits for data."""
+    """What the step meter of a process reports, if at least this share of a step waits for data."""
     wait, step_s = process.data_wait_percent, process.step_s
     if wait is None or step_s is None or wait < 100 * least:
         return
@@ -87,12 +87,12 @@ def measured(process: Process, least: float, now_s: float) -> Iterator[Fact]:
     text += f"{wait:.0f} % of the time waits for data"
     if slow := step_report.slow(process, now_s):
         text += f"; {slow}"
-    for name in (WAITS_FOR_DATA, LOADS_IN_MAIN):  # who has no loaders loads itself
+    for name in (WAITS_FOR_DATA, LOADS_IN_MAIN):  # without loaders it loads in the main thread
         yield Fact(process=process.identity, witness="meter", name=name, text=text, share=wait / 100)
 
 
 def denied(finding: Finding, by: tuple[str, ...], frame: Frame, most: float) -> bool:
-    """Whether it claims that a step waits for data, and the step meters of all its processes say a share below this."""
+    """Whether it claims that steps wait for data while the step meters of all its processes report less than `most`."""
     if WAITS_FOR_DATA not in by:
         return False
     found = [frame.by_identity.get(one) for one in finding.subject.processes]
@@ -101,7 +101,7 @@ def denied(finding: Finding, by: tuple[str, ...], frame: Frame, most: float) -> 
 
 
 def confirmed(finding: Finding, by: tuple[str, ...], facts: Iterable[Fact], least: float) -> Finding:
-    """The finding, surer where such a fact was told of one of its processes; `least` share of the samples."""
+    """The finding with higher confidence if such a fact is known of one of its processes; `least`: share of samples."""
     about = finding.subject.processes
     for fact in facts:
         enough = fact.witness != "stack" or (fact.share or 0.0) >= least
@@ -112,7 +112,7 @@ def confirmed(finding: Finding, by: tuple[str, ...], facts: Iterable[Fact], leas
                 finding,
                 confidence=max(finding.confidence, min(MOST_SURE, finding.confidence + SURER)),
                 grade="profile",
-                # beside what is decisive: who looked inside wants to see what came of it
+                # next to the decisive evidence: whoever took the profile looks for its result
                 evidence=(*finding.evidence[:1], seen, *finding.evidence[1:]),
             )
     return finding

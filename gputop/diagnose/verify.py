@@ -1,4 +1,4 @@
-"""The experiment that measures what a finding says, as a command for this very job: one table, from rule to command."""
+"""The experiment that measures what a finding claims, as a command for this job: one table from rule to command."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ EXPERIMENTS: Mapping[str, _Experiment] = {
 
 
 def verified(finding: Finding, frame: Frame) -> Finding:
-    """The finding with the step that measures what it says, if its rule has one and there is a process to measure."""
+    """The finding with the step that verifies it, if its rule has one and there is a process to measure."""
     experiment = EXPERIMENTS.get(finding.rule)
     process = _process(finding, frame) if experiment and not finding.healthy else None
     if experiment is None or process is None:
@@ -44,7 +44,7 @@ def verified(finding: Finding, frame: Frame) -> Finding:
 
 
 def _process(finding: Finding, frame: Frame) -> Process | None:
-    """The one to measure: the first that it names, else the first rank of its job; of a GPU who holds most of it."""
+    """The process to measure: the first one named, the first rank of its job, or on a GPU the one with most memory."""
     subject = finding.subject
     ranks = [rank for job in frame.jobs if job.key in subject.job_keys for rank in job.ranks]
     for identity in (*subject.processes, *ranks):

@@ -1,4 +1,4 @@
-"""What a rule sees: the machine now, its subjects, the recent past, its own limits, and ways to say what it found."""
+"""What a rule sees: the machine now, its subjects, the recent past, the rule's limits, and builders for findings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Thing = Gpu | Trainer | Process | Job | Host
 
 
 def subject_of(thing: Thing) -> Subject:
-    """What a finding about this is about."""
+    """The subject of a finding on this object."""
     if isinstance(thing, Trainer):
         return thing.subject
     if isinstance(thing, Gpu):
@@ -40,22 +40,22 @@ def subject_of(thing: Thing) -> Subject:
 
 
 class Subjects:
-    """One tick, and what there is to be judged in it."""
+    """One evaluation and the subjects to judge in it."""
 
     def __init__(self, frame: Frame, history: History, remembered: EngineState, tables: Tables) -> None:
         self.frame, self.history = frame, history
         self._remembered, self._tables = remembered, tables
         self._jobs = {job.key: job for job in frame.jobs}
         self._trainers: tuple[Trainer, ...] | None = None
-        self._mates: dict[str, list[Trainer]] = {}  # trainers by the key of their job
+        self._mates: dict[str, list[Trainer]] = {}  # trainers by job key
         self._known: dict[tuple[Key, float, float], Means] = {}
         self._shown: Collection[object] = ()
         self._but: Collection[Identity] = ()
-        # 1 while the subject has a finding on the screen: its limits give way a little; -1 in `against`
+        # 1 while the subject has a shown finding: its limits are lenient; -1 inside `against`
         self._lenient = 0
 
     def named(self, thing: Thing) -> Subject:
-        """What a finding about this is about, with the name it has now."""
+        """The subject of a finding on this object, with its current display name."""
         subject = subject_of(thing)
         process = thing.process if isinstance(thing, Trainer) else thing if isinstance(thing, Process) else None
         job = self._jobs.get(subject.job or "")
@@ -66,7 +66,7 @@ class Subjects:
         return replace(subject, name=name, user=user)
 
     def called(self, process: Process) -> str:
-        """What people call what it is of: its job, else what it runs."""
+        """Display name of a process: its job, else its program."""
         job = self._jobs.get(process.job or "")
         return job.name if job else labels.script(process)
 
@@ -79,24 +79,24 @@ class Subjects:
         needs: Collection[str] = (),
         but: Collection[Identity] = (),
     ) -> None:
-        """The same tick for the next rule; `shown` are the subjects of its findings that are on the screen.
+        """Prepare for the next rule; `shown`: subjects of its shown findings.
 
-        `but`: trainers that it does not judge at the moment; `needs`: metrics that it cannot do without.
+        `but`: trainers it does not judge now; `needs`: metrics it requires.
         """
         self._rule, self._state, self._shown, self._but, self._lenient = rule, state, shown, but, 0
         self._by_busy = "busy_percent" in needs
         self._numbers = self._tables[rule]
 
     def gpus(self, *, silent: bool = False) -> Iterator[Gpu]:
-        """GPUs that answer; `silent`: those too that do not."""
+        """GPUs that respond; `silent` adds the others."""
         for gpu in self.frame.gpus:
             if silent or (gpu.condition == "ok" and gpu.age_s == 0):
                 yield self._at(gpu)
 
     def trainers(self, *, cold: bool = False) -> Iterator[Trainer]:
-        """Trainers past their start; `cold`: those too that only start, or have no GPU."""
+        """Trainers after startup; `cold` adds those still starting, or without a GPU."""
         found = (one for one in self.vectors() if (cold or one.warm) and one.identity not in self._but)
-        return map(self._at, found) if self._shown else found  # nearly always nothing is shown: leniency stays 0
+        return map(self._at, found) if self._shown else found  # usually nothing is shown: leniency stays 0
 
     def jobs(self) -> Iterator[Job]:
         """Jobs; `ranks(job)` are their trainers."""
@@ -109,7 +109,7 @@ class Subjects:
         return host
 
     def vectors(self) -> tuple[Trainer, ...]:
-        """Every trainer, to compare with or to look one up; `trainers` to judge them one by one."""
+        """Every trainer, for comparison and lookup; use `trainers` to judge them one by one."""
         if self._trainers is None:
             warm_s = self._tables.limits["engine"]["warm_s"]
             self._trainers = tuple(
@@ -121,15 +121,15 @@ class Subjects:
         return self._trainers
 
     def mates(self, trainer: Trainer) -> Sequence[Trainer]:
-        """The trainers of its job on this machine, itself among them."""
+        """Trainers of its job on this machine, itself included."""
         return self._mates[trainer.process.job] if trainer.process.job else (trainer,)
 
     def pauses(self, trainer: Trainer) -> Pauses:
-        """When its GPUs had no work, of all the time it was watched."""
+        """Its intervals without GPU work, over the whole time it was tracked."""
         return self._remembered.trainers[trainer.identity].pauses
 
     def ranks(self, job: Job) -> tuple[Trainer, ...]:
-        """The trainers of a job on this machine, by rank."""
+        """Trainers of a job on this machine, by rank."""
         places = {identity: place for place, identity in enumerate(job.ranks)}
         self.vectors()
         return tuple(sorted(self._mates.get(job.key, ()), key=lambda one: places.get(one.identity, len(places))))
@@ -143,7 +143,7 @@ class Subjects:
         return thing
 
     def _means(self, about: Key, seconds: float, wanted_s: float) -> Means:
-        """The means of a subject: many rules ask for some of them."""
+        """Means of a subject, cached: many rules share them."""
         asked = about, seconds, wanted_s
         found = self._known.get(asked)
         if found is None:
@@ -163,20 +163,20 @@ _KEYS: dict[type, Callable[[Any], Key]] = {
 
 
 class Numbers(Subjects):
-    """Windows, and comparisons that do not flicker."""
+    """Windows and comparisons with hysteresis."""
 
-    _for = 1  # 0 where it is compared what speaks against a finding
+    _for = 1  # 0 where evidence against a finding is compared
 
     @property
     def against(self: _N) -> _N:
-        """The same for what speaks against a finding: once that is on the screen, it must be over the limit clearly."""
+        """The same for evidence against a finding: once it is shown, that must exceed the limit clearly."""
         other = copy(self)
         other._lenient, other._for = -self._lenient, 0
         return other
 
     @property
     def usual_step_s(self) -> float:
-        """Seconds between two frames, as it mostly is."""
+        """The typical interval between frames in seconds."""
         return self._remembered.usual_step_s
 
     @property
@@ -186,15 +186,15 @@ class Numbers(Subjects):
         return 0.0 if first_s is None else self.frame.mono_s - first_s
 
     def limit(self, name: str, lenient: int = 0) -> float:
-        """A number of the rule's table in thresholds.toml, or of another one as in "starved.duty".
+        """A number of the rule's table in thresholds.toml, or of another one, as "starved.duty".
 
-        `lenient`: 1 for the number above which, -1 for the one below which something on the screen leaves.
+        `lenient`: 1 or -1 for the limit above or below which a shown finding clears.
         """
         limit, slack = self._numbers[name]
         return limit + lenient * slack
 
     def above(self, value: float | None, name: str) -> bool:
-        """Whether a value is at the limit of this name or above; an unknown one is not."""
+        """Whether a value is at or above the limit of this name; False for an unknown one."""
         if value is None:
             return False
         limit, slack = self._numbers[name]
@@ -203,7 +203,7 @@ class Numbers(Subjects):
         return value >= limit - self._lenient * slack
 
     def below(self, value: float | None, name: str) -> bool:
-        """Whether a value is at the limit of this name or below; an unknown one is not."""
+        """Whether a value is at or below the limit of this name; False for an unknown one."""
         if value is None:
             return False
         limit, slack = self._numbers[name]
@@ -212,9 +212,9 @@ class Numbers(Subjects):
         return value <= limit + self._lenient * slack
 
     def window(self, thing: Thing | str, metric: str, seconds: float | None = None, *, whole: bool = False) -> Window:
-        """The last seconds of a metric, by default the rule's `window_s`, and no more than the trainer's phase.
+        """The last seconds of a metric, by default the rule's `window_s`, limited to the trainer's phase.
 
-        `whole`: earlier phases too. A trainer has the metrics of `Tree`; a key such as "disk nvme0n1" is one of the
+        `whole` includes earlier phases. A trainer has the metrics of `Tree`; a key such as "disk nvme0n1" is one of the
         history.
         """
         about, known_s, _ = self._about(thing, seconds, whole)
@@ -223,7 +223,7 @@ class Numbers(Subjects):
     def mean(
         self, thing: Thing | str, metric: str, seconds: float | None = None, *, whole: bool = False
     ) -> float | None:
-        """The mean of the same; None where less than half of the seconds is known."""
+        """The mean of the same; None if less than half of the seconds is known."""
         asked = about, known_s, wanted_s = self._about(thing, seconds, whole)
         means = self._known.get(asked)
         if means is None:
@@ -233,21 +233,21 @@ class Numbers(Subjects):
         return means.get(metric)
 
     def told(self, thing: Trainer | Process, *names: str) -> Fact | None:
-        """The first of these facts that a stack, a trace or the program itself told of a process lately."""
+        """The first of these facts reported recently for a process by a stack, a trace or the program itself."""
         of = thing.identity
         return next((fact for fact in self.frame.facts if fact.process == of and fact.name in names), None)
 
     def past(self, thing: Thing | str, metric: str, seconds: float) -> list[float | None]:
-        """Means of 15 s over up to four hours, whole ones only, the newest last; of what the history keeps for so long.
+        """Means over 15 s for up to four hours, complete intervals only, newest last.
 
-        Earlier phases of a trainer too.
+        Includes earlier phases of a trainer.
         """
         count = round(seconds / COARSE_S)
-        reach_s = max(seconds, FINE_S * FINE_SLOTS) + COARSE_S  # no shorter, or the history would look at seconds
+        reach_s = max(seconds, FINE_S * FINE_SLOTS) + COARSE_S  # no shorter, or the history would return seconds
         return self.history.values(self._key(thing), self._kept(thing, metric), reach_s, COARSE_S)[-count - 1 : -1]
 
     def substitute(self, thing: Thing | str) -> Substitute | None:
-        """What stands in for the utilization of a GPU, or of the GPUs of a trainer or job; None where that is known."""
+        """The substitute for the utilization of a GPU, or of a trainer's or job's GPUs; None if that is known."""
         if not self._remembered.substitutes.of:
             return None
         if type(thing) is Gpu:
@@ -256,7 +256,7 @@ class Numbers(Subjects):
         return next((one.duty_by for one in trainers if one.duty_by), None)
 
     def _kept(self, thing: Thing | str, metric: str) -> str:
-        """The metric of the history that holds this one: of utilization its substitute where a GPU has one."""
+        """The history's metric for this one: for utilization the substitute of the GPU, if any."""
         if metric != "busy_percent" or type(thing) is not Gpu:
             return metric
         substitute = self._remembered.substitutes.of.get(thing.uuid)
@@ -266,7 +266,7 @@ class Numbers(Subjects):
         return _KEYS[type(thing)](thing)
 
     def _about(self, thing: Thing | str, seconds: float | None, whole: bool) -> tuple[Key, float, float]:
-        """Its key, the seconds that are looked at, and those that are wanted."""
+        """Its history key, the seconds available, and the seconds wanted."""
         wanted_s = self._numbers["window_s"][0] if seconds is None else seconds
         if type(thing) is not Trainer:
             return self._key(thing), wanted_s, wanted_s
@@ -274,16 +274,16 @@ class Numbers(Subjects):
 
 
 def idle_watts(numbers: Numbers, gpu: Gpu) -> float | None:
-    """What a GPU draws without work."""
+    """Power of a GPU without work, in watts."""
     card = numbers._remembered.cards.get(gpu.uuid)
     return card.idle_watts(gpu) if card else None
 
 
-FINE_SPAN_S = FINE_S * FINE_SLOTS  # for which the history keeps seconds
+FINE_SPAN_S = FINE_S * FINE_SLOTS  # kept by the history at one-second resolution
 _T = TypeVar("_T")
 _NO_CPUS = "how many CPUs the machine has: in a recording by hand, cpus_total of its host"
 _WORST_FIRST: tuple[Literal["crit", "warn", "info"], ...] = ("crit", "warn", "info")
-# where a feature of a trainer comes from, for the reason why it is unknown
+# origin of a trainer's feature, for the reason why it is unknown
 ORIGIN = {
     "duty": "busy_percent", "power_share": "power_watts", "clock_share": "sm_clock_mhz", "sm": "sm_active_percent",
     "memory_busy": "memory_busy_percent", "occupancy": "sm_occupancy_percent", "tensor": "tensor_percent",
@@ -299,12 +299,12 @@ ORIGIN = {
 
 
 class View(Numbers):
-    """One tick, as one rule after the other sees it.
+    """One evaluation, as each rule in turn sees it.
 
-    `gpus()`, `trainers()`, `jobs()` and `host()` step through subjects. While a rule looks at a subject of which its
-    finding is already on the screen, `above` and `below` are more lenient, so that a value at the limit does not
-    flicker: rules compare with them, never with `<`. What speaks against a finding is held against `against`.
-    `stands_for_s`: seconds since the rules looked last. What a rule follows from look to look goes by these.
+    `gpus()`, `trainers()`, `jobs()` and `host()` iterate over subjects. While a rule looks at a subject with a shown
+    finding, `above` and `below` are lenient, so that a value at the limit does not flicker: rules use them instead of
+    `<`. Evidence against a finding is compared through `against`. `stands_for_s`: seconds since the last evaluation,
+    for state that a rule accumulates.
     """
 
     def __init__(
@@ -313,24 +313,24 @@ class View(Numbers):
         super().__init__(frame, history, remembered, tables)
         self.stands_for_s = stands_for_s
         self.abstained: list[Abstained] = []
-        self.evaluating: set[Identity] = set()  # trainers in a phase that comes back: what they do says nothing
+        self.evaluating: set[Identity] = set()  # trainers in a recurring phase, which is not judged
         self._once: dict[Hashable, Any] = {}
 
     def once(self, about: Hashable, work: Callable[[], _T]) -> _T:
-        """What several rules ask of this tick: worked out by the first. It must not compare with limits of a rule."""
+        """A value shared by several rules, computed by the first. It must not depend on a rule's limits."""
         if about not in self._once:
             self._once[about] = work()
         found: _T = self._once[about]
         return found
 
     def notes(self, thing: Thing, of: str | None = None) -> dict[str, Any]:
-        """What this rule, or another one, wrote down about a subject at earlier ticks, to be changed in place."""
+        """Notes of this or another rule on a subject, kept between evaluations; the caller changes them in place."""
         return self._remembered.note(of or self._rule, self._key(thing), self.frame.mono_s)
 
     def looks(self, thing: Thing, seen: _T, about: str = "") -> deque[tuple[float, _T]]:
-        """What this rule saw of a subject at each look of its window, this one last: when, and what.
+        """What this rule saw of a subject over its window, this evaluation last: (time, value).
 
-        `about` tells things apart of which each has looks of its own.
+        `about` separates several series of one subject.
         """
         looks: deque[tuple[float, _T]] = self.notes(thing).setdefault(f"looks {about}", deque())
         looks.append((self.frame.mono_s, seen))
@@ -339,19 +339,19 @@ class View(Numbers):
         return looks
 
     def begin(self, trainer: Trainer, at_s: float) -> None:
-        """Have its phase begin at some time: what is measured of it is measured since then."""
+        """Start its phase at this time: measurements of it begin then."""
         self._remembered.begin(trainer.identity, at_s)
 
     def knows(self, thing: Thing, *names: str, unlock: str | None = None) -> bool:
-        """Whether these are known of a subject; what cannot be read is an abstention, what is only early is none."""
-        for name in names:  # nearly always all of them are known
+        """Whether these metrics are known; a lasting reason becomes an abstention, a missing first value does not."""
+        for name in names:  # usually all are known
             if getattr(thing, name) is None:
                 break
         else:
             return True
         unknown = [name for name in names if getattr(thing, name) is None]
         said = {missing.metric: missing for missing in getattr(thing, "missing", ())}
-        absent = () if isinstance(thing, Trainer) else unknown  # of a trainer, what is unknown may just be early
+        absent = () if isinstance(thing, Trainer) else unknown  # a trainer's unknown value may just not be there yet
         said = {**{name: Missing(metric=name, reason="absent") for name in absent}, **said}
         reasons = [missing for name in unknown if (missing := said.get(ORIGIN.get(name, name)))]
         if reasons:
@@ -359,36 +359,36 @@ class View(Numbers):
         return False
 
     def reading(self, thing: Gpu | Trainer, percent: float) -> str:
-        """How busy a GPU is, by the metric that it is measured by: `GPU busy 55 %`."""
+        """GPU busy, by the metric that measures it: `GPU busy 55 %`."""
         substitute = self.substitute(thing)
         return substitute.reading(percent) if substitute else f"GPU busy {percent:.0f} %"
 
     def abstain(self, thing: Thing, *missing: Missing, unlock: str | None = None) -> None:
-        """Say that this rule cannot judge a subject, and what would let it."""
+        """Record that this rule cannot judge a subject, and what would allow it."""
         unlock = unlock or next((one.unlock for one in missing if one.unlock), None)
         self.abstained.append(
             Abstained(rule=self._rule, subject=self.named(thing), missing=tuple(missing), unlock=unlock)
         )
 
     def unlock(self, what: str, sudo: str = "run gputop as the same user, or with sudo") -> str:
-        """What is hidden, and who sees it: sudo gives nothing to who is root already."""
+        """How to read a hidden value: root gains nothing from sudo."""
         root = f"root sees it with CAP_SYS_PTRACE (in a container: {ptrace_access.CAPABILITY})"
         return f"{what}: {root if self.frame.viewer_uid == 0 else sudo}"
 
     def cpus(self) -> int | None:
-        """CPUs of the machine; where they are not known this rule, which needs them, says that it cannot judge."""
+        """CPUs of the machine; if unknown, this rule abstains, as it needs the number."""
         total = self.frame.host.cpus_total or None
         if total is None:
             self.abstain(self.frame.host, Missing(metric="cpus_total", reason="absent", unlock=_NO_CPUS))
         return total
 
     def confidence(self, base: float, *optional: object, confirmed: bool = False) -> float:
-        """The rule's base; less where an optional signal is unknown (None), more where a stack or a trace confirms."""
+        """The rule's base confidence; lower if an optional signal is unknown (None), higher if a profile confirms."""
         known = base * 0.8 if None in optional else base
         return min(0.98, known + 0.15) if confirmed else known
 
     def by_share(self, lost: float | None) -> Severity | None:
-        """How bad it is to lose this share of a GPU's time; None where nobody would notice."""
+        """Severity for this lost share of GPU time; None if it is negligible."""
         table = self._tables.limits["engine"]
         for severity in _WORST_FIRST:
             if lost is not None and lost >= table[f"lost_{severity}"]:
@@ -412,10 +412,10 @@ class View(Numbers):
         gpus: Iterable[str] = (),
         processes: Iterable[Identity] = (),
     ) -> Finding:
-        """A finding of this rule about a subject. The headline follows the subject's name: `waits for its loaders`.
+        """A finding of this rule on a subject. The headline follows the subject's name: `waits for its loaders`.
 
-        `onset_s`: seconds since its cause began, where a rule speaks late: most windows are no delay worth telling.
-        `gpus`: uuids of those of a job, or of the machine, that it is about; `processes`: those of the machine.
+        `onset_s`: seconds since the cause began, for rules with long windows. `gpus`: uuids of the affected GPUs of a
+        job or machine; `processes`: affected processes of the machine.
         """
         subject = self.named(thing)
         substitute = self.substitute(thing) if self._by_busy else None
@@ -436,6 +436,6 @@ class View(Numbers):
 
 
 def past_seconds(view: View, about: str, metric: str, start_s: float, length_s: float) -> list[float | None]:
-    """The seconds of a metric from a time on that is not long ago; None for a gap."""
+    """The seconds of a metric from a recent time on; None for a gap."""
     since_s = min(FINE_SPAN_S, view.frame.mono_s - start_s)
     return view.history.values(about, metric, since_s)[: max(1, round(length_s))]

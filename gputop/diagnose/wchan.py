@@ -1,4 +1,4 @@
-"""What the kernel functions that threads sleep in (`wchan`) say of what they wait for, over half a minute."""
+"""What the kernel functions that threads sleep in (`wchan`) say about their waits, over half a minute."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Process, Role
 
 WINDOW_S = 30.0
-_LEAST_LOOKS = 5  # over which a share says something
-_NOTES = "wchan"  # which no rule is called
+_LEAST_LOOKS = 5  # samples needed for a meaningful share
+_NOTES = "wchan"  # key of the notes; no rule has this name
 
 
 class Wait(Enum):
-    """What a thread waits for in the kernel; file systems by the name people know them by."""
+    """What a thread waits for in the kernel; file systems by their common names."""
 
     FUSE = "FUSE"
     NFS = "NFS"
@@ -34,7 +34,7 @@ class Wait(Enum):
     CHILD = "a child process"
 
 
-# how the functions of each begin, as in the kernel's source
+# prefixes of kernel functions for each, as in the kernel's source
 _FUNCTIONS: dict[Wait, tuple[str, ...]] = {
     Wait.FUSE: ("request_wait_answer", "fuse_", "__fuse_", "virtio_fs_"),
     Wait.NFS: ("nfs_", "nfs3_", "nfs4_", "rpc_", "__rpc_", "xprt_"),
@@ -56,8 +56,8 @@ _FUNCTIONS: dict[Wait, tuple[str, ...]] = {
     Wait.PIPE: ("pipe_read", "pipe_wait", "anon_pipe_read", "fifo_"),
     Wait.CHILD: ("do_wait", "kernel_wait4"),
 }  # fmt: skip
-_SERVED_BY_US = "fuse_dev_"  # a FUSE program that has nothing to do
-# file systems whose clients sleep there, by how their names in /proc/mounts begin
+_SERVED_BY_US = "fuse_dev_"  # an idle FUSE daemon
+# prefixes of file system types in /proc/mounts whose clients sleep in these functions
 MOUNTED_AS: dict[Wait, tuple[str, ...]] = {
     Wait.FUSE: ("fuse", "virtiofs", "glusterfs"),
     Wait.NFS: ("nfs",),
@@ -73,7 +73,7 @@ MOUNTED_AS: dict[Wait, tuple[str, ...]] = {
 
 @lru_cache(maxsize=1024)
 def wait(function: str | None) -> Wait | None:
-    """What a thread waits for that sleeps in this function of the kernel; None where that says nothing."""
+    """What a thread waits for in this kernel function; None if it says nothing."""
     if not function or function.startswith(_SERVED_BY_US):
         return None
     return next((one for one, names in _FUNCTIONS.items() if function.startswith(names)), None)
@@ -81,14 +81,14 @@ def wait(function: str | None) -> Wait | None:
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class SleepingThreads:
-    """Where those that read sleep: shares of looks, 0-1; none where nobody could see it, or too few looks did."""
+    """Where the reading threads sleep: shares of samples (0-1); empty if not visible, or with too few samples."""
 
     shares: dict[Wait, float]
-    functions: dict[Wait, str]  # the function seen most of each
-    seen: bool  # whether any function is seen at all
+    functions: dict[Wait, str]  # the most frequent function of each
+    seen: bool  # whether any function is visible at all
 
     def most(self, *of: Wait) -> tuple[Wait, float] | None:
-        """Which of these they wait for most, and for what share of the looks."""
+        """The most frequent of these waits, and its share of samples."""
         known = [(self.shares[one], one) for one in of if self.shares.get(one)]
         if not known:
             return None
@@ -96,11 +96,11 @@ class SleepingThreads:
         return one, share
 
 
-_Look = tuple[float, int, Counter[str]]  # when, of how many processes, where those slept that did
+_Look = tuple[float, int, Counter[str]]  # (time, number of processes, waits of those asleep)
 
 
 def sleeping_threads(view: View, trainer: Trainer) -> SleepingThreads:
-    """Of its loaders, or of its main thread where there are none. Ask at each look: each is of one moment."""
+    """Sleep states of its loaders, or of its main thread if there are none. Call it at each evaluation."""
     return view.once(("asleep", trainer.identity), lambda: _asleep(view, trainer))
 
 

@@ -1,4 +1,4 @@
-"""Which of the four task classes a trainer falls into, by questions whose answers are kept."""
+"""Which of four workload classes a trainer belongs to, by questions whose answers are kept."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ Asked = tuple[str, str]  # a question, and its answer with the value it rests on
 
 
 class Answers:
-    """The findings on the screen, before any is taken up by another one, and who could not judge."""
+    """The shown findings before merging, and the rules that abstained."""
 
     def __init__(self, findings: Sequence[Finding], abstained: Sequence[Abstained]) -> None:
         self._findings, self._abstained = findings, abstained
 
     def of(self, trainer: Trainer, rule: str) -> Asked:
-        """The question of a rule, with its evidence where it says yes, with what it lacks where it cannot say."""
-        from gputop.diagnose.rules import RULES  # late: to load them takes longer than anything else here
+        """The question of a rule, with its evidence if the answer is yes, with the missing metric if unknown."""
+        from gputop.diagnose.rules import RULES  # imported late: it takes longer to load than anything else here
 
         question = RULES[rule].question
         return f"{question[0].lower()}{question[1:]}", self._answer(trainer, rule)
 
     def denies(self, trainer: Trainer, rule: str) -> bool:
-        """Whether the answer of a rule is no: one that cannot say does not."""
+        """Whether a rule's answer is no; an abstention is not."""
         return self._answer(trainer, rule) == _NO
 
     def _answer(self, trainer: Trainer, rule: str) -> str:
@@ -48,18 +48,18 @@ class Answers:
 
 
 def _decides(subject: Subject, trainer: Trainer) -> bool:
-    # what is asked of the machine has one answer, whoever suffers from it; what other ranks do is not its own
+    # questions about the machine have one answer for all; findings on other ranks are not its own
     return subject.kind == "host" or concerns(subject, (trainer.identity,), trainer.uuids)
 
 
-# why it waits, and for whom where it is one of several ranks, in the order in which that is looked for
+# why it waits, and for which rank of a job, in the order of the checks
 _WHY = ("openblas-on-intel", "memory-pressure", "numa-misplacement", "cpu-slow", "checkpoint-stall")
 _STORAGE = ("network-fs-bound", "io-bound", "io-small-files")
 _RANKS = ("collective-wait", "network-bound", "straggler")
 
 
 def flow(view: View, trainer: Trainer, answers: Answers) -> Iterator[Asked]:
-    """What is asked of a trainer before its class; what is unknown is answered with that."""
+    """Questions about a trainer that precede its class; unknown values are reported as such."""
     duty = trainer.duty
     works = used(view, trainer)
     yield "is its GPU used?", "not known" if duty is None else f"{'yes' if works else 'no'}, {duty:.0%} busy"
@@ -78,7 +78,7 @@ def flow(view: View, trainer: Trainer, answers: Answers) -> Iterator[Asked]:
 
 
 def _work(view: View, trainer: Trainer) -> Iterator[Asked]:
-    """Busy: with what?"""
+    """Questions for a busy GPU: what kind of work?"""
     table = "gpu-bound-healthy."
     known = trainer.tensor is not None or trainer.dram is not None or trainer.sm is not None
     best = "{:.0%} of the best there is"
@@ -91,7 +91,7 @@ def _work(view: View, trainer: Trainer) -> Iterator[Asked]:
 
 
 def _wait(view: View, trainer: Trainer, answers: Answers) -> Iterator[Asked]:
-    """Not busy: who waits for whom, and why?"""
+    """Questions for a waiting GPU: waiting for what, and why?"""
     yield _asked("is the main thread busy?", trainer.main, view.limit("loader-in-main.main"), "{:.2f} of a core")
     yield "does it have loaders?", f"yes, {trainer.loaders}" if trainer.loaders else "no"
     if trainer.loaders:
@@ -117,7 +117,7 @@ def _wait(view: View, trainer: Trainer, answers: Answers) -> Iterator[Asked]:
 
 
 def _others(view: View, trainer: Trainer) -> str:
-    """As the rule about neighbours and the page of experiments have it."""
+    """The answer of the neighbour rule and of the experiments page."""
     now = contention(view)
     said = [
         f"{100 * one.taken / one.total:.0f} % of {'all CPUs' if one.resource == 'cpu' else 'all I/O'}"
@@ -129,7 +129,7 @@ def _others(view: View, trainer: Trainer) -> str:
 
 
 def _threads(view: View, trainer: Trainer) -> str:
-    """Whether its own are too many: more than it has CPUs, and they wait for them."""
+    """Whether it has more threads than CPUs, and they wait for CPUs."""
     threads, allowed = trainer.compute_threads, trainer.allowed
     if threads is None or allowed is None or trainer.run_wait is None:
         return "not known"
@@ -148,7 +148,7 @@ QUESTION = "compute, memory or overhead?"
 
 
 class Regime(NamedTuple):
-    """Its name, None where nobody can tell, and its numbers, which are shares, by what they are of."""
+    """Name of the regime, None if unknown, and its numbers as shares by what they measure."""
 
     name: str | None
     numbers: Mapping[str, float]
@@ -161,7 +161,7 @@ class Regime(NamedTuple):
 
 
 def regime(view: View, trainer: Trainer) -> Regime:
-    """Overhead is all time in which the GPU waits; of the rest the unit that is near its limit gives the name."""
+    """The regime: overhead is time in which the GPU waits; for the rest, the unit nearest its limit decides."""
     numbers = dict(_numbers(trainer))
     if trainer.duty is None or partitioned(trainer):
         return Regime(None, numbers)
@@ -181,7 +181,7 @@ def _units(view: View, trainer: Trainer) -> str | None:
 
 
 def _proxies(view: View, trainer: Trainer) -> str | None:
-    """Where a card does not tell of its units: moving data takes less power than computing."""
+    """For GPUs without unit metrics: moving data takes less power than computing."""
     power, memory = trainer.power_share, trainer.memory_busy
     if power is None or memory is None:
         return None
@@ -193,7 +193,7 @@ def _proxies(view: View, trainer: Trainer) -> str | None:
 
 
 def _numbers(trainer: Trainer) -> Iterator[tuple[str, float]]:
-    """Arithmetic, memory traffic, and for how much of the time the GPU works beside the CPU."""
+    """Compute, memory traffic, and the share of time the GPU works while the CPU does."""
     if trainer.tensor is not None:
         yield "tensor cores", trainer.tensor
     elif trainer.power_share is not None:
@@ -207,19 +207,19 @@ def _numbers(trainer: Trainer) -> Iterator[tuple[str, float]]:
 
 
 UNDECIDED = "undecided"
-_IN_VAIN = ("busy-not-effective", "collective-wait")  # rules about GPUs that are busy, and get little done
+_IN_VAIN = ("busy-not-effective", "collective-wait")  # rules on GPUs that are busy with low activity
 _SHARE, _POINTS, _CORES = "{:.0%}", "{:.0f} points", "{:.1f} cores"
-Limit = Callable[[str], float]  # a number of this table of thresholds.toml by its name
+Limit = Callable[[str], float]  # a number of this table of thresholds.toml by name
 
 
 class Answer(NamedTuple):
-    """One question: how far its answer is from the limit, as a share of it; negative means no."""
+    """One question: relative distance of its value from the limit; negative means no."""
 
     question: str
     slack: float
     value: float = 0.0
     limit: float = 0.0
-    how: str = ""  # how a value reads; nothing where the question is not about a number
+    how: str = ""  # format of the value; empty for a question without a number
 
     @property
     def said(self) -> str:
@@ -228,19 +228,19 @@ class Answer(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What the questions are about. Shares are 0-1, spread and peak points of 100, CPU in cores."""
+    """Values that the questions use. Shares are 0-1, spread and peak in percentage points, CPU in cores."""
 
     duty: float
     sigma: float
     low: float
     peak: float
     empty: float
-    slow_steps: bool  # long enough to see gaps
+    slow_steps: bool  # long enough for gaps to be visible
     cores: float
     allowed: float
     loaders_busy: bool
     waits_for_loaders: bool
-    effective: bool = True  # it is sure that a busy GPU is busy with work, and with enough of itself
+    effective: bool = True  # certain that a busy GPU does real work with enough of the chip
     power_share: float | None = None
     sm: float | None = None
     tensor: float | None = None
@@ -257,12 +257,12 @@ def at_most(question: str, value: float, limit: float, how: str = _SHARE) -> Ans
 
 
 def truth(question: str, value: bool) -> Answer:
-    """A question that is not about a number."""
+    """A question without a number."""
     return Answer(question, 1.0 if value else -1.0)
 
 
 def either(*answers: Sequence[Answer]) -> list[Answer]:
-    """The chain of questions that is nearest to yes."""
+    """The chain of questions nearest to yes."""
     return list(max(answers, key=_margin))
 
 
@@ -306,7 +306,7 @@ def candidates(facts: Facts, limit: Limit) -> dict[str, list[Answer]]:
 
 
 def _pulses(facts: Facts, limit: Limit) -> list[Answer]:
-    """Whether it runs empty between steps, seen or told by busy loaders."""
+    """Whether the GPU idles between steps, as samples show or busy loaders imply."""
     return either(
         [
             truth("are its gaps long enough to see?", facts.slow_steps),
@@ -323,7 +323,7 @@ def _pulses(facts: Facts, limit: Limit) -> list[Answer]:
 
 
 def decide(pid: int, facts: Facts, limit: Limit) -> Class:
-    """The class with the most room to its limits; undecided where none has any, with the two nearest."""
+    """The class with the largest margin; undecided if none fits, with the two nearest."""
     ranked = sorted(candidates(facts, limit).items(), key=lambda found: _far(found[1]))
     name, answers = ranked[0]
     margin = _margin(answers)
@@ -334,7 +334,7 @@ def decide(pid: int, facts: Facts, limit: Limit) -> Class:
 
 
 def _far(answers: Sequence[Answer]) -> tuple[float, int]:
-    """How far a class is from being it, and where that is the same, by how many of its questions."""
+    """Distance of a class from fitting, then the number of questions it fails."""
     return -_margin(answers), sum(answer.slack < 0 for answer in answers)
 
 
@@ -344,18 +344,18 @@ def _told(answer: Answer) -> tuple[str, str]:
 
 
 def _failed(answers: Iterable[Answer]) -> str:
-    """What keeps a class from being it."""
+    """The questions that a class fails."""
     worst = min(answers, key=lambda answer: answer.slack)
     return f"{worst.question} {_told(worst)[1]}"
 
 
 def confidence(margin: float) -> float:
-    """How sure a class is, 0-1."""
+    """Confidence of a class, 0-1."""
     return 1 / (1 + math.exp(-6 * margin))
 
 
 def classes(view: View, answers: Answers) -> Iterator[Class]:
-    """A class for each trainer that has its GPUs for itself and is past its start."""
+    """A class for each trainer after startup that has its GPUs to itself."""
     for trainer in view.trainers():
         facts = None if trainer.peers or trainer.compiling else _facts(view, trainer, answers)
         if facts is not None:
