@@ -200,9 +200,7 @@ class Pauses:
             between = [*([self._edge] if self._edge else ()), *self._idle, *self._blip]
         else:
             last.ended, between = True, self._blip[1:]
-            if (
-                len(self.known) > _KEPT
-            ):  # drop the shortest old one: gaps between steps must not displace checkpoints
+            if len(self.known) > _KEPT:  # drop the shortest old one: gaps between steps must not displace checkpoints
                 older = list(self.known)[: _KEPT // 2]
                 self.known.remove(min(older, key=lambda one: one.idle_s))
         for piece in between:

@@ -22,9 +22,7 @@ _FED_TIMES, _RHYTHM_S = 1.5, 120.0  # of the longest work period between two wai
 _SWINGS, _SWINGS_S, _SWINGS_KEPT = 2, 160.0, 32  # of one direction in so many seconds: the next one is no phase
 _SURE = 3.0  # standard errors of a mean over these samples: work with gaps of seconds varies that much anyway
 _WORK_PERCENT = 1.0  # busy: below is no work
-_TOUCHED_PERCENT = (
-    0.1  # busy: below is none at all; an H200 with an idle context shows 0.006 %
-)
+_TOUCHED_PERCENT = 0.1  # busy: below is none at all; an H200 with an idle context shows 0.006 %
 _LEFT_S, _LEFT_LOOKS = 30.0, 10  # of work on other GPUs only, over at least this many samples: one GPU is unused
 
 

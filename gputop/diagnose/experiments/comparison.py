@@ -1,4 +1,4 @@
-"""The experiments side by side: who slows whom, and values with which all of them fit on the machine."""
+"""Compare experiments: which one slows which, and settings with which all of them fit on the machine."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from gputop.units import cpus_of
 
 @frozen_dataclass(frozen=True, slots=True)
 class Scene:
-    """The machine, everybody on it, and the numbers of the rules."""
+    """The machine, the experiments on it, and the numbers of the rules."""
 
     frame: Frame
     past: Past
@@ -41,19 +41,19 @@ class Scene:
 
     @property
     def moved(self) -> float | None:
-        """Bytes a second that the machine moves to and from storage."""
+        """Storage I/O of the machine in bytes/s."""
         read, write = mean(self.past, "host", "read_bytes_per_s"), mean(self.past, "host", "write_bytes_per_s")
         return None if read is None and write is None else (read or 0.0) + (write or 0.0)
 
 
 def slowed(scene: Scene, load: Load) -> tuple[Slower, ...]:
-    """Who takes what this experiment waits for, the worst first; nobody while its GPUs are busy all the same."""
+    """Consumers of what this experiment waits for, largest first; none while its GPUs are busy anyway."""
     found = [*_on_gpus(scene, load), *_taken_from(scene, load)]
     return tuple(sorted(found, key=lambda one: -one.share))
 
 
 def _taken_from(scene: Scene, load: Load) -> Iterator[Slower]:
-    """What the rules found that others take: of all its trainers together, each of them once."""
+    """Consumers found by the rules, over all its trainers, each once."""
     worst: dict[tuple[Resource, str], Slower] = {}
     for trainer in load.trainers:
         for one in scene.contention.of(trainer.identity):
@@ -75,7 +75,7 @@ def _taken_from(scene: Scene, load: Load) -> Iterator[Slower]:
 
 
 def _on_gpus(scene: Scene, load: Load) -> Iterator[Slower]:
-    """Other experiments on a GPU that has no time left."""
+    """Other experiments on a fully used GPU."""
     full = scene.limits["experiments"]["gpu_percent"]
     mine = {gpu.uuid for gpu in load.gpus if (mean(scene.past, gpu.uuid, "busy_percent") or 0.0) >= full}
     for other in scene.loads:
@@ -95,14 +95,14 @@ def _taken(
 
 
 def room(frame: Frame, loads: Sequence[Load]) -> int | None:
-    """How many CPUs the experiments share: those they run on, or what their quotas leave; None where nobody knows."""
+    """Number of CPUs the experiments share, by affinity and quota; None if unknown."""
     total = frame.host.cpus_total
     cpus = united_cpus([part(one) for load in loads for one in load.trainers], total) if loads else total
     return None if not cpus else max(1, math.floor(cpus))
 
 
 def _numbers(frame: Frame, loads: Sequence[Load]) -> frozenset[int]:
-    """The CPUs that the experiments run on; none where that is not known."""
+    """CPUs the experiments run on; empty if unknown."""
     every = frozenset(range(frame.host.cpus_total or 0))
     sets = [load.cpus for load in loads]
     return frozenset[int]().union(*sets) if sets and all(sets) else every
@@ -111,9 +111,9 @@ def _numbers(frame: Frame, loads: Sequence[Load]) -> frozenset[int]:
 def fits(
     frame: Frame, past: Past, limits: Limits, loads: Sequence[Load], programs: int, hindered: Container[str]
 ) -> Mapping[str, Fit]:
-    """By the key of the job; nothing where the CPUs are not known.
+    """Fitting settings by job key; empty if the CPUs are unknown.
 
-    `programs`: how many others need CPUs too; `hindered`: keys of those who should get CPUs of their own.
+    `programs`: number of other programs that need CPUs; `hindered`: keys of the jobs that should get CPUs of their own.
     """
     if room(frame, loads) is None:
         return {}
@@ -129,7 +129,7 @@ def fits(
 
 
 def _chosen(load: Load, free: set[int], count: int) -> tuple[int, ...]:
-    """Which CPUs: those near its GPUs first."""
+    """The CPUs to use, those near its GPUs first."""
     near = frozenset[int]().union(*(cpus_of(gpu.local_cpus) for gpu in load.gpus))
     usable = free & (load.cpus or free)
     return tuple(sorted(sorted(usable, key=lambda cpu: (cpu not in near, cpu))[:count]))
@@ -149,7 +149,7 @@ def _fit(limits: Limits, load: Load, own: OwnShare, pinned: tuple[int, ...], hin
 
 
 def _held(limits: Limits, load: Load) -> bool:
-    """Whether its quota holds it back."""
+    """Whether its CPU quota slows it down."""
     table = limits["cpu-quota"]
 
     def above(value: float | None, name: str) -> bool:
@@ -159,7 +159,7 @@ def _held(limits: Limits, load: Load) -> bool:
 
 
 def _loaders(limits: Limits, load: Load, own: OwnShare, stopped: bool) -> int | None:
-    """How many to change to; None where it has none, or all it has are fine."""
+    """The advised number of loaders; None if it has none, or if the present number is fine."""
     have = load.loaders // len(load.trees)
     most = num_workers.most(own.cpus)
     if have > most:
@@ -171,22 +171,22 @@ def _loaders(limits: Limits, load: Load, own: OwnShare, stopped: bool) -> int | 
     wanted = num_workers.fitting(have * table["more"] / duty, own.cpus)
     if own.idle is not None:
         wanted = min(wanted, have + max(1, math.floor(own.idle)))
-    # what is left of CPUs that nobody else has is room for one, though it would be the trainer's
+    # a fraction of an exclusive CPU is room for one loader, although the trainer may need it
     wanted = max(wanted, have + 1) if own.alone else wanted
     return None if wanted == have else wanted
 
 
 def _in_the_way(limits: Limits, load: Load, own: OwnShare) -> bool:
-    """Whether there are more than CPUs; not where they sleep and may be there for the sake of what they wait for."""
+    """Whether it has more loaders than CPUs; not if they sleep, as they may wait for data."""
     fed = (load.busy_percent or 0.0) >= limits["gpu-bound-healthy"]["busy_percent"]
     asleep = load.loader_cores is not None and load.loader_cores < limits["workers-oversized"]["asleep"]
     return own.crowded and (fed or not asleep)
 
 
 def together(frame: Frame, past: Past, limits: Limits, now: Contention | None = None) -> Together:
-    """Every experiment of a frame; `past` is the history that the engine has fed, `limits` the numbers of the rules.
+    """All experiments of a frame; `past` is the history that the engine has fed, `limits` the numbers of the rules.
 
-    `now` is what the engine said of contention: the page shows that, so that both agree.
+    `now` is the engine's contention result, which the page shows so that both agree.
     """
     now = now or Contention()
     scene = Scene(frame, past, limits, loads(frame, past), now)
@@ -194,7 +194,7 @@ def together(frame: Frame, past: Past, limits: Limits, now: Contention | None = 
     programs = {one.name for many in slowers.values() for one in many if one.resource == "cpu" and not one.experiment}
     cpus = room(frame, scene.loads)
     wanting = [load.wanting for load in scene.loads if load.wanting is not None]
-    # of one experiment it is the rule about its own threads that says so
+    # the rule on a process's threads covers a single experiment
     alone = cpus is not None and len(scene.loads) == 1 and sum(wanting) > limits["threads-host"]["threads"] * cpus
     crowded = now.crowded or alone
     hindered = {key for key, many in slowers.items() if crowded or any(one.resource == "cpu" for one in many)}

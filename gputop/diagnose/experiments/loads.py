@@ -1,4 +1,4 @@
-"""What each experiment, and each program beside them, takes of the machine, as plain values."""
+"""The load of each experiment, and of each program beside them, as plain values."""
 
 from __future__ import annotations
 
@@ -20,50 +20,50 @@ Resource = Literal["cpu", "disk", "gpu"]
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Slower:
-    """Somebody who takes what an experiment waits for."""
+    """A consumer of what an experiment waits for."""
 
-    name: str  # of the other experiment, or of a program with its user, for people
-    experiment: str | None  # key of that experiment; None for a program that is none
+    name: str  # display name of the other experiment, or of a program with its user
+    experiment: str | None  # key of that experiment; None for another program
     resource: Resource
-    share: float  # of all there is, 0-1: CPUs of the machine, bytes that it moves, time of the GPU
+    share: float  # of the total (0-1): CPUs of the machine, its storage I/O, time of the GPU
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """Settings with which an experiment leaves the others alone, as the rules advise them, for one trainer."""
+    """Settings per trainer with which an experiment does not slow the others, as the rules advise them."""
 
-    threads: int  # OMP_NUM_THREADS and torch.set_num_threads: that its share of the CPUs has room for
-    loaders: int | None  # num_workers; None where it has no loaders, or all it has are fine
-    prefix: str  # what to start it with: OMP_NUM_THREADS=8 MKL_NUM_THREADS=8 taskset -c 0-7; empty where that is as now
+    threads: int  # OMP_NUM_THREADS and torch.set_num_threads that fit its share of the CPUs
+    loaders: int | None  # num_workers; None if it has no loaders, or if the present number is fine
+    prefix: str  # prefix of its command: OMP_NUM_THREADS=8 MKL_NUM_THREADS=8 taskset -c 0-7; empty if nothing changes
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """One experiment. Figures are sums over its trainers with their loaders, means of the last half minute.
+    """One experiment. Values are sums over its trainers with their loaders, means over the last half minute.
 
-    None: not known, mostly because it is somebody else's.
+    None: unknown, mostly because another user owns it.
     """
 
     key: str  # of its Job
     name: str
     trainers: tuple[Identity, ...]  # by rank
-    gpus: tuple[str, ...]  # uuids of those it computes on, in the order of the frame
-    gpu_busy_percent: float | None  # mean of its trainers; its own part where a GPU is shared
+    gpus: tuple[str, ...]  # uuids of the GPUs it computes on, in frame order
+    gpu_busy_percent: float | None  # mean of its trainers; its own part of a shared GPU
 
-    threads_asked: int | None  # compute threads its libraries start: OMP_NUM_THREADS, else one for each CPU they see
-    threads_wanting: float | None  # compute threads that run or want to run
+    threads_asked: int | None  # compute threads its libraries start: OMP_NUM_THREADS, else one per visible CPU
+    threads_wanting: float | None  # running or runnable compute threads
     loaders: int  # loader processes
     cpus_allowed: float | None  # CPUs it may use: affinity and quota
     cores: float | None  # CPUs in use
-    cpu_wait_percent: float | None  # time that its threads waited for a CPU, of waiting and running
+    cpu_wait_percent: float | None  # run-queue wait of its threads, relative to waiting and running
 
-    read_bytes_per_s: float | None  # from storage, page cache excluded
+    read_bytes_per_s: float | None  # from storage, without the page cache
     write_bytes_per_s: float | None
-    io_share: float | None  # of all bytes that the machine moves to and from storage, 0-1
-    io_wait_percent: float | None  # looks at which its loaders waited for storage
+    io_share: float | None  # share of the machine's storage I/O (0-1)
+    io_wait_percent: float | None  # share of samples in which its loaders waited for storage
 
-    slowed_by: tuple[Slower, ...]  # who takes what it waits for, the worst first; empty where nothing is lost
-    fit: Fit | None  # None where it rests, or it is not known which CPUs there are
+    slowed_by: tuple[Slower, ...]  # consumers of what it waits for, largest first; empty if nothing is lost
+    fit: Fit | None  # None if it is idle, or if the CPUs are unknown
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,20 +71,20 @@ class Together:
     """All experiments on the machine."""
 
     experiments: tuple[Experiment, ...]  # in the order of their first GPU; those without one last
-    cpus: int | None  # that the experiments share
+    cpus: int | None  # shared by the experiments
     cpu_percent: float | None  # of all CPUs of the machine
-    threads_asked: int | None  # by all experiments that tell
+    threads_asked: int | None  # by all experiments with a known value
     threads_wanting: float | None
-    moved_bytes_per_s: float | None  # to and from storage, by everybody
-    crowded: bool  # more compute threads want to run than CPUs can take: they are in each other's way
-    full: bool  # loaders of several use all CPUs: no numbers make them fit
+    moved_bytes_per_s: float | None  # storage I/O of the machine
+    crowded: bool  # more runnable compute threads than CPUs
+    full: bool  # loaders of several experiments use all CPUs: no settings make them fit
 
 
 WINDOW_S = 30.0
 
 
 class Past(Protocol):
-    """What is read of a history."""
+    """The part of the history that is read here."""
 
     def values(self, key: str | Identity, metric: str, seconds: float, step_s: float = 1.0) -> Sequence[float | None]:
         """The last `seconds` of a metric, oldest first, None for a gap."""
@@ -92,45 +92,45 @@ class Past(Protocol):
 
 
 def mean(past: Past, about: str | Identity, metric: str) -> float | None:
-    """The mean of the last half minute; None where nothing is known."""
+    """The mean over the last half minute; None if unknown."""
     known = [value for value in past.values(about, metric, WINDOW_S) if value is not None]
     return sum(known) / len(known) if known else None
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """One experiment: its trainers with their trees, and the means of those."""
+    """One experiment: its trainers with their trees, and means over those."""
 
     job: Job
     trees: tuple[tuple[Process, ...], ...]  # each trainer first
     gpus: tuple[Gpu, ...]
-    cpus: frozenset[int]  # that it may run on; none where that is not known
-    allowed: float | None  # the same as a number, with its quota
-    asked: int | None  # threads that its libraries start
+    cpus: frozenset[int]  # CPUs it may run on; empty if unknown
+    allowed: float | None  # their number, or its quota
+    asked: int | None  # threads its libraries start
     busy_percent: float | None
     cores: float | None
     wanting: float | None
-    wait: float | None  # for a CPU, 0-1
-    blocked: float | None  # loaders that wait for storage, 0-1
-    loader_cores: float | None  # of one
-    throttled: float | None  # share of periods in which its CPU quota ran out, 0-1
-    stopped: float | None  # CPUs' worth of work that was stopped meanwhile
+    wait: float | None  # run-queue wait, 0-1
+    blocked: float | None  # share of loaders that wait for storage, 0-1
+    loader_cores: float | None  # mean per loader
+    throttled: float | None  # share of periods in which its CPU quota was exhausted, 0-1
+    stopped: float | None  # throttled work, in CPUs
     read: float | None
     write: float | None
 
     @property
     def trainers(self) -> list[Process]:
-        """The first of each tree."""
+        """The trainers: the first process of each tree."""
         return [tree[0] for tree in self.trees]
 
     @property
     def moved(self) -> float | None:
-        """Bytes a second to and from storage."""
+        """Storage I/O in bytes/s."""
         return None if self.read is None or self.write is None else self.read + self.write
 
     @property
     def loaders(self) -> int:
-        """Processes that load."""
+        """Number of loader processes."""
         return sum(process.role is Role.LOADER for tree in self.trees for process in tree)
 
 
@@ -191,12 +191,12 @@ def _asked(trainers: Sequence[Process]) -> int | None:
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class OwnShare:
-    """For one trainer where all of them get as many."""
+    """CPUs of one trainer if all get the same number."""
 
     cpus: float
-    idle: float | None  # those that nobody uses
-    alone: bool  # nobody else has them
-    crowded: bool  # with more loaders than CPUs: those of its experiment, or of all together
+    idle: float | None  # unused CPUs
+    alone: bool  # no other trainer uses them
+    crowded: bool  # more loaders than CPUs: those of its experiment, or of all together
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,26 +204,26 @@ class _Seat:
     process: Process
     load: Load
     duty: float | None
-    touched: float | None  # share of looks at which its GPUs had done some work
+    touched: float | None  # share of samples with any work on its GPUs
     cores: float
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class _Scene:
     cpus: int | None  # of the machine
-    free: float | None  # of these, in nobody's use
-    working: Sequence[_Seat]  # all that do not rest
+    free: float | None  # unused CPUs of these
+    working: Sequence[_Seat]  # all trainers that are not idle
     programs: int
-    fed: float  # how busy a GPU is that waits for nothing, 0-1
-    loaders: int  # of all experiments, where there are several
+    fed: float  # busy share (0-1) of a GPU that does not wait
+    loaders: int  # of all experiments, if there are several
 
 
 def own_shares(
     frame: Frame, past: Past, limits: Limits, loads: Sequence[Load], programs: int
 ) -> list[tuple[Load, OwnShare]]:
-    """Of each experiment that does not rest, what the trainer with the fewest CPUs has.
+    """For each active experiment, the share of the trainer with the fewest CPUs.
 
-    `programs`: others for whom as many are left as for a trainer.
+    `programs`: number of other programs, each of which is left as many CPUs as a trainer.
     """
     seats = [_seat(past, load, one) for load in loads for one in load.trainers]
     scene = _Scene(

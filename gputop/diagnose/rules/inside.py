@@ -1,4 +1,4 @@
-"""A rule about what only shows inside a process: a profile or a trace has seen it, and no other rule can."""
+"""A rule on causes visible only inside a process, as seen by a profile or a trace."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from gputop.model import Fact
 
 
 class Remedy(NamedTuple):
-    """What a thing that was seen inside is called as a state, and the first thing to do about it."""
+    """The state label of a profiled cause, and the first step against it."""
 
     state: str
     step: str
 
 
-_REMEDIES = {  # by what profile.parts and the signatures of traces call it
+_REMEDIES = {  # by its name in profile.parts or the trace signatures
     LOADS_IN_MAIN: Remedy("input wait", num_workers.IN_WORKERS),
     "loads-in-main": Remedy("input wait", num_workers.IN_WORKERS),
     "waits-for-data": Remedy("input wait", num_workers.MORE),
@@ -30,8 +30,8 @@ _REMEDIES = {  # by what profile.parts and the signatures of traces call it
     "sync": Remedy("host sync", "Read results back every 50 steps: each .item() waits for the GPU"),
     "logs": Remedy("host sync", "Log every 50 steps, and draw every few epochs"),
 }
-_HEALTHY = "healthy"  # a signature of traces, told though it is no trouble
-# what a main thread should not spend its time on, as profile.parts names it
+_HEALTHY = "healthy"  # a trace signature that is reported although it is no problem
+# work that does not belong on a main thread, by its name in profile.parts
 _TROUBLES = frozenset({LOADS_IN_MAIN, "waits-for-data", "data-parallel", "saves", "sync", "logs"})
 
 
@@ -50,7 +50,7 @@ _TROUBLES = frozenset({LOADS_IN_MAIN, "waits-for-data", "data-parallel", "saves"
     lasting=True,
 )
 def seen_inside(view: View) -> Iterator[Finding]:
-    """The worst that stacks or a trace said of a process, for as long as that is remembered."""
+    """The worst that stacks or a trace showed of a process, as long as it is remembered."""
     for identity in dict.fromkeys(fact.process for fact in view.frame.facts):
         process = view.frame.by_identity.get(identity)
         troubles = [fact for fact in view.frame.facts if fact.process == identity and _is_trouble(view, fact)]
@@ -84,5 +84,5 @@ def _as_evidence(view: View, fact: Fact) -> Evidence:
 
 def _is_trouble(view: View, fact: Fact) -> bool:
     if fact.witness == "trace":
-        return fact.name not in (_HEALTHY, LOADS_IN_MAIN)  # the latter repeats what another fact says
+        return fact.name not in (_HEALTHY, LOADS_IN_MAIN)  # the latter repeats another fact
     return fact.witness == "stack" and fact.name in _TROUBLES and view.above(fact.share, "share")

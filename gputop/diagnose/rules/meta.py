@@ -1,4 +1,4 @@
-"""Rules about gputop itself: what it costs, and what it cannot see."""
+"""Rules on gputop itself: its cost, and what it cannot see."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gputop.diagnose.running_means import KEPT_S
 from gputop.diagnose.view import View
 from gputop.model import Role
 
-_READS_A_FRAME = 250  # threads that are looked at
+_READS_A_FRAME = 250  # threads sampled
 _LONG_STEP_S = 2.0  # between two frames
 
 
@@ -27,8 +27,8 @@ _LONG_STEP_S = 2.0  # between two frames
     alone=True,
 )
 def self_overhead(view: View) -> Iterator[Finding]:
-    """Its CPU time, the time inside driver calls, and threads that are looked at less often than they should be."""
-    seconds = min(view.limit("window_s"), KEPT_S)  # there is no longer memory of it
+    """Its CPU time, time in driver calls, and threads sampled less often than they should be."""
+    seconds = min(view.limit("window_s"), KEPT_S)  # the history no longer covers it
     cost, driver = (view.mean("monitor", name, seconds) for name in ("cost_percent", "driver_percent"))
     evidence: list[Evidence] = []
     steps: list[Step] = []
@@ -60,7 +60,7 @@ _LEFT_ALONE = (
 
 
 def _driver(view: View, percent: float | None) -> list[Evidence]:
-    """What its calls cost, and that it is called less often for that."""
+    """Cost of driver calls, and the lower polling rate because of it."""
     evidence = []
     if view.above(percent, "driver_percent"):
         text = f"driver calls take {10 * (percent or 0):.0f} ms of each second, all GPUs together"
@@ -71,7 +71,7 @@ def _driver(view: View, percent: float | None) -> list[Evidence]:
 
 
 def _threads(view: View) -> Evidence | None:
-    """So many are looked at for each frame, however long it is until the next."""
+    """A fixed number is sampled per frame, whatever its interval."""
     threads = sum(process.threads or 0 for process in view.frame.processes if process.role is Role.TRAINER)
     every_s = threads / _READS_A_FRAME * view.usual_step_s
     if not view.above(every_s, "threads_s"):
@@ -85,7 +85,7 @@ def _seldom(view: View) -> Step:
 
 
 def _oftener(view: View, *, costly: bool) -> Iterator[Step]:
-    """`costly`: it is to look less often for another reason."""
+    """`costly`: it must sample less often for another reason."""
     if view.usual_step_s >= _LONG_STEP_S and not costly:
         text = f"look more often: each time it looks at {_READS_A_FRAME} of them"
         yield Step(text=text, command="gputop --interval 1")
@@ -105,9 +105,9 @@ def _oftener(view: View, *, costly: bool) -> Iterator[Step]:
     alone=True,
 )
 def blind_spots(view: View) -> Iterator[Finding]:
-    """What other rules could not read, though somebody could: with the rules that are silent for want of it.
+    """Metrics that rules could not read but other users could, with the rules that abstain.
 
-    And GPUs in use of which no rule can say anything, as who works on them cannot be seen or has only begun.
+    And GPUs in use that cannot be judged because their processes are invisible or new.
     """
     spots: dict[tuple[str, str], list[str]] = {}
     whys: dict[tuple[str, str], str] = {}
@@ -146,7 +146,7 @@ _COMPARE = "compare what the driver reports: nvidia-smi -q -d POWER,CLOCK,TEMPER
 
 
 def _unlocking(unlock: str) -> Step:
-    """A command as one that can be copied, the rest as it is said."""
+    """A command as a copyable step, anything else as text."""
     if unlock.startswith("sudo "):
         return Step(text="look as root: what is hidden is shown to it", command=unlock, needs_root=True)
     return Step(text=unlock)

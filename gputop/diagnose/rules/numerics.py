@@ -1,4 +1,4 @@
-"""A rule about numbers of a training that are no numbers any more: its own notes say so, and nothing outside does."""
+"""A rule on non-finite numbers in training, reported by the program itself: nothing shows from outside."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _STEPS = (
     lasting=True,
 )
 def non_finite(view: View) -> Iterator[Finding]:
-    """What a job noted with `gputop.note` and started with `gputop run --watch-nan`: the first of its ranks tells.
+    """Values noted with `gputop.note` under `gputop run --watch-nan`; the first affected rank counts.
 
-    Without that nothing is judged. A gradient norm counts where an optimizer step was made with it.
+    Without notes nothing is judged. A gradient norm counts if an optimizer step used it.
     """
     first: dict[str, tuple[Noted, Process]] = {}
     for process in view.frame.processes:

@@ -1,4 +1,4 @@
-"""Rules about why CPUs are short: threads, quotas, clocks, places, neighbours."""
+"""Rules on CPU shortage: threads, quotas, clocks, placement, other processes."""
 
 from gputop.diagnose.rules.cpu import limits, neighbour, placement, threads
 

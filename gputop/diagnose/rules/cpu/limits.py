@@ -1,4 +1,4 @@
-"""Rules about limits on CPU: a quota that runs out, an affinity or pinning that leaves too few CPUs."""
+"""Rules on CPU limits: an exhausted quota, an affinity or pinning that leaves too few CPUs."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ _WINDOW_S = 30.0
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Pinned:
-    """Who is pinned, where, and what it costs."""
+    """Pinned processes, their CPUs, and the cost."""
 
     cpus: frozenset[int]
     processes: tuple[Process, ...]
-    trainer: bool  # whether the training process is one of them
-    loaders: int  # how many of them are loaders
-    used: float  # cores in use by them
-    runnable: int  # of their threads that want to run
-    waiting: float | None  # threads that wait for a CPU at any time
-    outside: float | None  # idle CPUs elsewhere; None where nobody knows
+    trainer: bool  # whether the trainer process is one of them
+    loaders: int  # number of loaders among them
+    used: float  # cores used by them
+    runnable: int  # their running or runnable threads
+    waiting: float | None  # mean number of threads waiting for a CPU
+    outside: float | None  # idle CPUs outside the set; None if unknown
 
 
 def pinned(view: View, trainer: Trainer) -> Pinned | None:
-    """The processes of a trainer's tree that fill the CPUs they may run on, with work for more; the fullest set."""
+    """Processes of a trainer's tree that saturate the CPUs they are pinned to; the busiest such set."""
     total = view.frame.host.cpus_total
     groups: dict[frozenset[int], list[Process]] = {}
     own = affinity(trainer.process)
     for one in trainer.tree:
-        if cpus := affinity(one) or own:  # children have that of their parent unless they change it
+        if cpus := affinity(one) or own:  # children inherit it unless they change it
             groups.setdefault(cpus, []).append(one)
     narrow = [cpus for cpus in groups if not total or len(cpus) < total]
     if not narrow or trainer.cores is None or view.cpus() is None:
@@ -59,7 +59,7 @@ def pinned(view: View, trainer: Trainer) -> Pinned | None:
 def _of(view: View, trainer: Trainer, cpus: frozenset[int], processes: Sequence[Process]) -> Pinned | None:
     places = {one.last_cpu for one in processes if one.cpu_percent} - {None}
     if not places <= cpus:
-        return None  # it was moved since its affinity was read
+        return None  # it was moved after its affinity was read
     crowded = view.above(_busy(view, cpus), f"{_TABLE}.crowded")
     if not crowded and not view.above((trainer.cores or 0.0) / len(cpus), f"{_TABLE}.full"):
         return None  # all of its processes together do not fill them
@@ -68,7 +68,7 @@ def _of(view: View, trainer: Trainer, cpus: frozenset[int], processes: Sequence[
     waits = [late for _, late, _ in figures if late is not None]
     late = sum(waits) if len(waits) == len(figures) else None
     runnable = sum(threads for _, _, threads in figures)
-    # no more is used there than there is: what is, is used by threads that the affinity does not hold
+    # use cannot exceed the CPUs of the set: the excess is of threads with another affinity
     full = view.above(used / len(cpus), f"{_TABLE}.full") and used <= 1.15 * len(cpus)
     if not full and not (crowded and view.above(late, f"{_TABLE}.late")):
         return None
@@ -96,7 +96,7 @@ def _of(view: View, trainer: Trainer, cpus: frozenset[int], processes: Sequence[
 
 
 def _figures(view: View, one: Process) -> tuple[float, float | None, int]:
-    """Cores in use, threads that wait for a CPU, threads that want to run: means where they are known."""
+    """Cores in use, threads waiting for a CPU, runnable threads: means where known."""
     used = view.mean(one, "cpu_percent", _WINDOW_S) or 0.0
     ratio = view.mean(one, "run_wait_percent", _WINDOW_S)
     late = None if ratio is None else waiting(ratio / 100, used / 100)
@@ -105,7 +105,7 @@ def _figures(view: View, one: Process) -> tuple[float, float | None, int]:
 
 
 def _busy(view: View, cpus: frozenset[int]) -> float | None:
-    """How busy these CPUs are, with whatever runs there, 0-1."""
+    """Utilization of these CPUs by any process, 0-1."""
     cores = view.frame.host.cpu_cores_percent
     known = [cores[cpu] for cpu in cpus if cpu < len(cores)]
     if not known or None in known:
@@ -115,7 +115,7 @@ def _busy(view: View, cpus: frozenset[int]) -> float | None:
 
 
 def headline(held: Pinned, trainer: Trainer, total: int) -> str:
-    """Which of its processes are pinned, and to how little."""
+    """Which of its processes are pinned, and to how many CPUs."""
     where = f"pinned to {len(held.cpus)} of {total} CPUs"
     if not held.trainer:
         return f"has {amount(held.loaders, 'loader') if held.loaders else 'processes'} {where}"
@@ -123,7 +123,7 @@ def headline(held: Pinned, trainer: Trainer, total: int) -> str:
 
 
 def evidence(view: View, held: Pinned) -> Iterator[Evidence]:
-    """What fills the set, and what is idle outside."""
+    """Use of the set, and idle CPUs outside it."""
     listed = units.ranges(tuple(sorted(held.cpus)))
     threads = "loaders and compute threads" if held.loaders and held.trainer else None
     what = threads or ("loaders" if held.loaders else "compute threads")
@@ -139,7 +139,7 @@ def evidence(view: View, held: Pinned) -> Iterator[Evidence]:
 
 
 def steps(view: View, trainer: Trainer, held: Pinned) -> Iterator[Step]:
-    """Widen it as it runs, then where it was pinned: by Slurm, its container, its launcher or its own code."""
+    """Steps to widen the affinity now, then at its origin: Slurm, container, launcher or program."""
     process, total = trainer.process, view.frame.host.cpus_total or 0
     group = _cpuset(view, process)
     allowed = (group and cpus_of(group.cpus)) or frozenset(range(total))
@@ -184,7 +184,7 @@ def _cpuset(view: View, process: Process) -> Cgroup | None:
 
 
 def _by_cpuset(view: View, process: Process, group: Cgroup | None, total: int) -> Iterator[Step]:
-    """Whose cpuset that is."""
+    """Steps for the owner of the cpuset."""
     every = f"0-{total - 1}"
     if process.container:
         yield widened(view, process, "Widen the cpuset of its container", f"--cpuset-cpus={every}", "more CPUs")
@@ -210,7 +210,7 @@ def _by_cpuset(view: View, process: Process, group: Cgroup | None, total: int) -
     partly=("throttled_percent", "cpus_total"),
 )
 def cpu_quota(view: View) -> Iterator[Finding]:
-    """Its control group ran out of CPU quota, or it fills the CPUs it is pinned to while others are idle."""
+    """The control group exhausts its CPU quota, or the process saturates its pinned CPUs while others are idle."""
     for trainer in view.trainers():
         group = _group(view, trainer)
         waiting = _waiting(view, group)
@@ -225,7 +225,7 @@ def cpu_quota(view: View) -> Iterator[Finding]:
 def held(
     throttled: float | None, waiting: float | None, least: float, above: Callable[[float | None, str], bool]
 ) -> bool:
-    """Whether a quota runs out, or stops much work; not where what it stops is less than the least that counts."""
+    """Whether a quota is exhausted or throttles much work; not if it throttles less than `least`."""
     little = waiting is not None and waiting < least
     return not little and (above(throttled, "throttled") or above(waiting, "waiting"))
 
@@ -236,7 +236,7 @@ def _group(view: View, trainer: Trainer) -> Cgroup | None:
 
 
 def _waiting(view: View, group: Cgroup | None) -> float | None:
-    """CPUs' worth of work that were stopped."""
+    """Throttled work, in CPUs."""
     return None if group is None else view.mean(f"cgroup {group.path}", "throttled_cpus")
 
 
@@ -276,9 +276,9 @@ def _throttled(view: View, trainer: Trainer, group: Cgroup | None, waiting: floa
 
 
 def _spun(view: View, trainer: Trainer) -> float | None:
-    """The share of its own CPU time that a pool of threads spins away, where that is much; None where it is not so.
+    """Share of its CPU time that a thread pool spends spinning, if large; else None.
 
-    What runs out then is enough for the work: the threads are the cause, and the quota is what they use up.
+    The quota suffices for the work then: the threads are the cause, and use it up.
     """
     own, main, threads, room = trainer.own, trainer.main, trainer.compute_threads, trainer.room
     if not own or main is None or threads is None or room is None or trainer.switches is None:
@@ -290,7 +290,7 @@ def _spun(view: View, trainer: Trainer) -> float | None:
 
 
 def _raise(view: View, trainer: Trainer, quota: float, ranks: int) -> Iterator[Step]:
-    """Twice as much, as far as the machine is known to have it; none where it has no more."""
+    """Steps to double the quota, as far as the machine has the CPUs."""
     process, total = trainer.process, view.frame.host.cpus_total or 0
     wanted = max(int(quota) + 1, min(2 * math.ceil(quota), int(quota + (idle(view) or 0.0))))
     wanted = min(wanted, len(affinity(process)) or total)
@@ -310,7 +310,7 @@ def _raise(view: View, trainer: Trainer, quota: float, ranks: int) -> Iterator[S
 
 
 def _within(trainer: Trainer, quota: float, ranks: int) -> Iterator[Step]:
-    """Loaders and threads that the quota has room for."""
+    """Steps for loaders and threads that fit into the quota."""
     few, torch = fitting_threads(quota / ranks), torchlike(trainer)
     loaders, whose = num_workers.most(few), " a rank" if ranks > 1 else ""
     if trainer.loaders > loaders:

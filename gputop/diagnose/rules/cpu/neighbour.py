@@ -1,4 +1,4 @@
-"""A rule about somebody else's work that takes CPUs or disks from a trainer."""
+"""A rule on other jobs or users that take CPUs or disk bandwidth from a trainer."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from gputop.labels import amount
 from gputop.model import Missing
 from gputop.units import cpus_of
 
-_NICED = 8  # processes of a job that are named in a command
-_NAMED = 4  # of many, the largest
-_VISIBLE = 5.0  # points of 100 by which a GPU is less busy: less is no change
+_NICED = 8  # processes of a job that are listed in a command
+_NAMED = 4  # consumers listed, largest first
+_VISIBLE = 5.0  # percentage points of GPU busy: a smaller drop is no change
 _HIDDEN = "the I/O of other users is hidden"
 
 
@@ -35,7 +35,7 @@ _HIDDEN = "the I/O of other users is hidden"
     partly=("run_wait_percent", "read_bytes_per_s", "cpus_total"),
 )
 def neighbour(view: View) -> Iterator[Finding]:
-    """The GPU waits, CPUs or disk are full, and most of that is not of this job but of others, one or many."""
+    """The GPU waits, CPUs or a disk are saturated, and most of that use belongs to other jobs or users."""
     now = contention(view)
     for trainer in view.trainers():
         if not view.knows(trainer, "duty"):
@@ -47,7 +47,7 @@ def neighbour(view: View) -> Iterator[Finding]:
         if trainer.identity in now.unknown:
             view.knows(trainer, "run_wait")
         if trainer.identity in now.uncounted:
-            view.cpus()  # says so
+            view.cpus()  # records the abstention
         if trainer.identity in now.hidden:
             unlock = view.unlock(_HIDDEN, sudo="sudo gputop shows who uses the disk")
             view.abstain(trainer, Missing(metric="read_bytes_per_s", reason="denied", unlock=unlock))
@@ -59,7 +59,7 @@ def neighbour(view: View) -> Iterator[Finding]:
 
 
 def _found(view: View, trainer: Trainer, one: Contended, takers: Sequence[Taker], taken: float) -> Finding:
-    """The largest is named alone where most is its; many small ones with what they take together."""
+    """The largest consumer is named alone if most is its use; many small ones are summed."""
     largest, what = takers[0], "the CPUs" if one.resource == "cpu" else "the disk"
     alone = largest.used >= view.limit("largest") * taken
     began = onset(view, trainer, one, takers[:1] if alone else takers)
@@ -119,7 +119,7 @@ def _evidence(
 
 
 def _began(began: Onset | None, one: Contended, by: str) -> Iterator[Evidence]:
-    """When their use rose, by its history and not by the age of a process, and what the GPU did then."""
+    """When their use rose, from the history rather than process ages, and how the GPU changed."""
     if began is None:
         return
     cpu, unit = one.resource == "cpu", 1.0 if one.resource == "cpu" else 1e6
@@ -136,7 +136,7 @@ def _owned(trainer: Trainer, taker: Taker) -> bool:
 
 
 def _who(trainer: Trainer, taker: Taker) -> str:
-    """Of other users no more than who they are and what runs."""
+    """Label of a consumer; for other users only the user and the program."""
     process = taker.command
     if _owned(trainer, taker):
         return f"{taker.name} (pid {process.pid})"
@@ -144,7 +144,7 @@ def _who(trainer: Trainer, taker: Taker) -> str:
 
 
 def _nice(view: View, taker: Taker) -> Step:
-    """Of processes that end before anybody has typed this, the group that their command started."""
+    """Lower the priority: of the process group, if processes are too short-lived to list."""
     lasting = [one for one in taker.processes if one.age_s is None or one.age_s >= view.limit("lived_s")]
     brief = sum(map(cores, taker.processes)) > 2 * sum(map(cores, lasting))
     if brief and taker.command.group:
@@ -156,13 +156,13 @@ def _nice(view: View, taker: Taker) -> Step:
 
 
 def _ask(taker: Taker) -> Step:
-    """What only its owner can do is no command of ours, and whose it is has been said."""
+    """Ask the owner, without a command: only the owner could run it."""
     owner = f"user {taker.command.user}" if taker.command.user else "its owner"
     return Step(text=f"ask {owner} to let it have what is left over: renice -n 19, ionice -c 3")
 
 
 def _apart(view: View, trainer: Trainer, other: Taker, own: bool) -> Iterator[Step]:
-    """Half of the CPUs that it may use for it alone: that takes both, and who takes most must be moved by its owner."""
+    """Give half of its CPUs to it exclusively: both must move, and only its owner can move the other."""
     every = usable(view, trainer)
     for mine in apart(view, [trainer], len(every) // 2) if len(every) > 1 else ():
         rest = units.ranges(tuple(sorted(every - cpus_of(mine))))

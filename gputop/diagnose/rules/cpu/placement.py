@@ -1,4 +1,4 @@
-"""Rules about where and how fast work runs: CPUs far from the GPU they feed, and CPUs below their clock."""
+"""Rules on CPU placement and clocks: CPUs far from the GPU they feed, and CPUs below their clock."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gputop.model import Host, Identity, Process
 from gputop.units import cpus_of
 
 _SAVING = frozenset({"powersave", "conservative"})
-# with these drivers "powersave" is the usual governor, and the preference decides
+# with these drivers "powersave" is the default governor, and the energy preference decides
 _BY_PREFERENCE = frozenset({"intel_pstate", "amd-pstate-epp", "amd_pstate_epp"})
 
 
@@ -33,7 +33,7 @@ _BY_PREFERENCE = frozenset({"intel_pstate", "amd-pstate-epp", "amd_pstate_epp"})
     alone=True,
 )
 def cpu_slow(view: View) -> Iterator[Finding]:
-    """Set so by governor, preference or cap, too hot, or simply far below the highest clock while busy."""
+    """CPU clock limited by governor, preference, cap or temperature, or far below its maximum while busy."""
     host = view.host()
     if not view.knows(host, "cpu_governor", "cpu_max_mhz"):
         return
@@ -104,7 +104,7 @@ def _heat(view: View) -> _Reason | None:
 
 
 def _low(view: View, host: Host) -> Evidence | None:
-    """The clock of busy cores: that of idle ones says nothing."""
+    """Clock of the busy cores: idle cores lower theirs."""
     if host.cpu_mhz is None or not host.cpu_max_mhz or not view.below(host.cpu_mhz / host.cpu_max_mhz, "clock_share"):
         return None
     busy = view.mean("host", "cpu_percent")
@@ -114,7 +114,7 @@ def _low(view: View, host: Host) -> Evidence | None:
 
 
 def _held_up(view: View) -> list[Identity]:
-    """Trainers whose GPU waits for a CPU that is busy: all that they may use, or their main thread's."""
+    """Trainers whose GPU waits for a saturated CPU: all that they may use, or their main thread's."""
     return [
         trainer.identity
         for trainer in view.vectors()
@@ -126,7 +126,7 @@ def _held_up(view: View) -> list[Identity]:
 
 
 def apart(view: View, trainers: Sequence[Trainer], each: int) -> list[str]:
-    """So many CPUs of its own for each, near its GPUs first, as lists; nothing where not all can have them."""
+    """That many exclusive CPUs per trainer, near its GPUs first, as CPU lists; empty if there are not enough."""
     taken: set[int] = set()
     found = []
     for trainer in trainers:
@@ -140,22 +140,24 @@ def apart(view: View, trainers: Sequence[Trainer], each: int) -> list[str]:
 
 
 def usable(view: View, trainer: Trainer) -> frozenset[int]:
-    """CPUs it may run on; where that is not known, those of the machine if it may use so many, else none."""
+    """CPUs it may run on; if unknown, all of the machine if its count allows that, else none."""
     total = view.frame.host.cpus_total or 0
     every = frozenset(range(total)) if (trainer.process.allowed_cpus or 0.0) >= total else frozenset[int]()
     return affinity(trainer.process) or every
 
 
 def bound(view: View, trainer: Trainer, text: str, cpus: str, by: str | None = None) -> Step:
-    """Started there, `by` another command than taskset if need be. What others start is moved there while it runs,
-    with its loaders: its own command line would start something else."""
+    """Start the program on these CPUs, with taskset or the command `by`.
+
+    A program with a launcher is moved while it runs, with its loaders: its own command line would not start the same.
+    """
     if starts_all(trainer.process, trainer.job):
         return Step(text=text, command=f"{by or f'taskset -c {cpus}'} {started(trainer.process)}")
     return moved(view, trainer, f"{text}, as it runs", cpus)
 
 
 def moved(view: View, trainer: Trainer, text: str, cpus: str) -> Step:
-    """Put there while it runs, with its loaders."""
+    """Move the running process and its loaders to these CPUs."""
     pid, root = trainer.process.pid, closed(view, trainer.process)
     move = f"{'sudo ' if root else ''}taskset -acp {cpus}"
     command = f"for p in {pid} $(pgrep -P {pid}); do {move} $p; done" if trainer.loaders else f"{move} {pid}"
@@ -173,7 +175,7 @@ def moved(view: View, trainer: Trainer, text: str, cpus: str) -> Step:
     needs=("local_cpus", "cpu_percent", "last_cpu", "cpus_total"),
 )
 def numa_misplacement(view: View) -> Iterator[Finding]:
-    """With two nodes or more, the CPU time of one GPU's trainer that is spent outside the CPUs near that GPU."""
+    """On several NUMA nodes: the CPU time of a GPU's trainer spent on CPUs far from that GPU."""
     if sum(bool(node.cpus) for node in view.frame.host.nodes) < 2:
         return
     for trainer in view.trainers():
@@ -191,7 +193,7 @@ def numa_misplacement(view: View) -> Iterator[Finding]:
 
 
 def _far_share(view: View, trainer: Trainer, near: frozenset[int]) -> float | None:
-    """The share of CPU time on far CPUs over the window: where each process ran last, by the time it used."""
+    """Share of CPU time on far CPUs over the window: the last CPU of each process, weighted by its CPU time."""
     known = [(process.last_cpu, process.cpu_percent) for process in trainer.tree if process.cpu_percent]
     far = sum(cpu for last, cpu in known if last is not None and last not in near)
     looks = view.looks(trainer, (far, sum(cpu for last, cpu in known if last is not None)))
@@ -203,9 +205,9 @@ def _far_share(view: View, trainer: Trainer, near: frozenset[int]) -> float | No
 
 def _far(view: View, trainer: Trainer, near: frozenset[int], share: float) -> Finding:
     gpu, allowed = trainer.works_on[0], affinity(trainer.process)
-    harmful = view.above(trainer.pcie_rx, "pcie_bytes_per_s")  # a GPU that waits does so for anything
+    harmful = view.above(trainer.pcie_rx, "pcie_bytes_per_s")  # the GPU may wait for something else
     chance = _by_chance(view, allowed, near)
-    likely = view.limit("far") <= chance < 1  # then most that run anywhere are far, and that is no cause
+    likely = view.limit("far") <= chance < 1  # most of any process's CPUs are far then, and that is no cause
     severity: Severity = "warn" if harmful and not likely and view.above(share, "warn_far") else "info"
     node = _node(view, near) if gpu.numa_node is None else gpu.numa_node
     where = "another node" if node is None else f"node {node}"
@@ -233,7 +235,7 @@ def _far(view: View, trainer: Trainer, near: frozenset[int], share: float) -> Fi
 
 
 def _by_chance(view: View, allowed: frozenset[int], near: frozenset[int]) -> float:
-    """The share of far CPUs, of those it may use or of all, whichever is less; 1 where it may use none that is near."""
+    """Expected share of far CPUs by chance, of those it may use or of all, whichever is less; 1 if none is near."""
     if allowed and not allowed & near:
         return 1.0
     shares = [1 - len(near) / (view.frame.host.cpus_total or len(near))]
@@ -243,7 +245,7 @@ def _by_chance(view: View, allowed: frozenset[int], near: frozenset[int]) -> flo
 
 
 def _nearer(view: View, trainer: Trainer, near: frozenset[int], node: int | None) -> Iterator[Step]:
-    """How it gets there: by itself, or by who gave its container or Slurm job CPUs, where none of those is near."""
+    """Steps to move it: itself, or its container's or Slurm job's CPUs if none of those is near."""
     process, allowed = trainer.process, affinity(trainer.process)
     if allowed and not allowed & near and _confined(view, process, near):
         if process.slurm_job is not None:
@@ -263,7 +265,7 @@ def _nearer(view: View, trainer: Trainer, near: frozenset[int], node: int | None
 
 
 def _next_time(trainer: Trainer, near: frozenset[int]) -> Iterator[Step]:
-    """In the program; ranks run the same one, and each has a GPU of its own to be near to."""
+    """Steps in the program; each rank of it must be near its own GPU."""
     process, call = trainer.process, f"os.sched_setaffinity(0, {_python(near)})"
     ranks = max(process.world_size or 1, len(trainer.job.ranks) if trainer.job else 1)
     if trainer.job is not None and trainer.job.launcher == "torchrun":
@@ -278,7 +280,7 @@ def _next_time(trainer: Trainer, near: frozenset[int]) -> Iterator[Step]:
 
 
 def _confined(view: View, process: Process, near: frozenset[int]) -> bool:
-    """Whether a container or a Slurm job leaves it no CPU near: as far as is seen, none of it may run there."""
+    """Whether a container or a Slurm job leaves it no near CPU, as far as visible."""
     place = (process.container, process.slurm_job)
     return place != (None, None) and not any(
         (one.container, one.slurm_job) == place and affinity(one) & near for one in view.frame.processes
@@ -286,7 +288,7 @@ def _confined(view: View, process: Process, near: frozenset[int]) -> bool:
 
 
 def _node(view: View, near: frozenset[int]) -> int | None:
-    """The node that has the most of these CPUs."""
+    """The NUMA node with most of these CPUs."""
     most = max(view.frame.host.nodes, key=lambda node: len(near & frozenset(units.listed(node.cpus))))
     return most.number
 

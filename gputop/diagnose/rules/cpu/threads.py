@@ -1,4 +1,4 @@
-"""Rules about compute threads: too many in one process or on the machine, and NumPy's own on Intel CPUs."""
+"""Rules on compute threads: too many per process or per machine, and NumPy's BLAS on Intel CPUs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _HIDDEN = "the libraries of a process are shown to its owner"
     needs=("busy_percent", "cpu_percent", "allowed_cpus", "cpu_model", "libraries"),
 )
 def openblas_on_intel(view: View) -> Iterator[Finding]:
-    """pip's NumPy always brings OpenBLAS: only pools at work beside a GPU that waits make it a suspect, and no more."""
+    """NumPy from pip uses OpenBLAS: a mere suspicion, raised only for busy thread pools beside a waiting GPU."""
     for trainer in view.trainers():
         if not view.knows(trainer, "duty", "cores", "allowed") or not starved(view, trainer):
             continue
@@ -51,14 +51,14 @@ def openblas_on_intel(view: View) -> Iterator[Finding]:
 
 
 def slow(using: Collection[str], model: str) -> bool:
-    """Whether what computes is OpenBLAS, on a CPU for which there is better."""
+    """Whether it computes with OpenBLAS on a CPU with a faster BLAS."""
     return "openblas" in using and "mkl" not in using and mkl.intel(model)
 
 
 def several_threads(view: View, trainer: Trainer) -> bool:
     """Whether each of its loaders computes with more than one thread.
 
-    Where CPUs are short no loader gets more than one: then what it waits for tells of its threads.
+    Where CPUs are short no loader gets more than one: the run-queue wait then shows its threads.
     """
     used, wanted = trainer.loader_cpu, _wanted(trainer)
     above = view.above(used, "openblas-on-intel.loader_cores")
@@ -66,7 +66,7 @@ def several_threads(view: View, trainer: Trainer) -> bool:
 
 
 def _pools(view: View, trainer: Trainer) -> bool:
-    """Whether its loaders, or it itself without any, compute with more than one thread each."""
+    """Whether its loaders, or the trainer if it has none, compute with more than one thread each."""
     if trainer.loaders:
         return several_threads(view, trainer)
     return view.above(trainer.compute_threads, "threads") and view.above(trainer.cores, "loader_cores")
@@ -110,12 +110,12 @@ def _suspect(view: View, trainer: Trainer, model: str) -> Finding:
     )
 
 
-_POOLS = 2  # of OpenMP and of a BLAS that has one of its own
+_POOLS = 2  # of OpenMP and of a BLAS with a separate one
 
 
 def pool(process: Process) -> int | None:
-    """Threads that its libraries start for one computation: as told, else one for each CPU they see, quota or not."""
-    if not process.libraries:  # then its environment cannot be read either
+    """Size of its libraries' thread pool: as configured, else one per visible CPU regardless of quotas."""
+    if not process.libraries:  # its environment cannot be read either
         return None
     told = process.omp_threads or process.mkl_threads
     return told or len(affinity(process)) or None
@@ -132,7 +132,7 @@ def pool(process: Process) -> int | None:
     needs=("allowed_cpus", "busy_threads", "run_wait_percent", "voluntary_switches_per_s", "cpu_percent"),
 )
 def threads_process(view: View) -> Iterator[Finding]:
-    """More threads that want to run than CPUs, waiting, and spinning while they do: passive ones cost little."""
+    """More runnable compute threads than CPUs, waiting and spinning: threads that wait passively cost little."""
     for trainer in view.trainers():
         if not view.knows(trainer, "allowed", "compute_threads", "run_wait", "switches", "own"):
             continue
@@ -147,7 +147,7 @@ def threads_process(view: View) -> Iterator[Finding]:
         large = view.above(None if size is None else size / room, "pool") and view.above(wanted, "pool_threads")
         hurts = waits or view.above(trainer.throttled, "throttled")
         crowded = certain or (large and hurts and view.below(trainer.switches, "passive"))
-        if crowded and pinned(view.against, trainer) is None:  # else they want more CPUs, which are idle
+        if crowded and pinned(view.against, trainer) is None:  # else they need more CPUs, which are idle
             yield _in_the_way(view, trainer, wanted or 0.0, size, certain)
 
 
@@ -188,9 +188,9 @@ def _in_the_way(view: View, trainer: Trainer, wanted: float, size: int | None, c
 
 
 def _sets_them(trainer: Trainer, each: int) -> bool:
-    """Whether the program sets its number of threads, so that the variables of its environment do nothing.
+    """Whether the program sets its thread count, so that environment variables have no effect.
 
-    It was started to compute with no more than `each`, or runs more than all pools of its environment's size explain.
+    It was started with at most `each`, or runs more threads than pools of the configured size explain.
     """
     asked, wanted = trainer.process.omp_threads, trainer.compute_threads or 0.0
     return asked is not None and (asked <= each or wanted > _POOLS * asked)
@@ -202,7 +202,7 @@ def _limited(crowd: ThreadCrowd, each: int) -> Sequence[Step]:
 
 
 def limit_threads(each: int, whom: str = "it", *, by_itself: bool = False) -> tuple[Step, ...]:
-    """How a process is told to start this many threads. `by_itself`: it starts others than its environment says."""
+    """Steps to limit the compute threads; `by_itself`: the program overrides its environment."""
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     start = Step(
         text=f"start {whom} with {amount(each, 'compute thread')}",
@@ -230,7 +230,7 @@ def limit_threads(each: int, whom: str = "it", *, by_itself: bool = False) -> tu
     partly=("cpus_total",),
 )
 def threads_host(view: View) -> Iterator[Finding]:
-    """Every process sizes its pool for the whole machine; many single threads are no such pools, and harm little."""
+    """Each process sizes its thread pool for the whole machine; single-threaded processes do little harm."""
     warm = [trainer for trainer in view.vectors() if trainer.warm]
     if len(warm) < 2 or not all(view.knows(trainer, "compute_threads", "allowed") for trainer in warm):
         return
@@ -239,11 +239,11 @@ def threads_host(view: View) -> Iterator[Finding]:
     if crowd is None:
         return
     if crowd.cpus is None:
-        view.cpus()  # says so
+        view.cpus()  # records the abstention
         return
     share = waited(crowd)
     host = view.host()
-    # what it is held against is said with the finding, too
+    # the limit it is compared with is part of the evidence, too
     view.above(view.mean("host", "cpu_pressure"), "pressure_percent")
     view.above(share, "run_wait")
     view.above(crowd.threads / crowd.cpus, "threads")
@@ -264,7 +264,7 @@ def threads_host(view: View) -> Iterator[Finding]:
 
 
 def _shares(view: View, trainer: Trainer, crowd: ThreadCrowd) -> bool:
-    """Whether it is one of the crowd, or works on their CPUs, too, as far as anybody knows."""
+    """Whether it is in the crowd, or runs on the same CPUs as far as known."""
     if any(trainer.key == one.key for one in crowd.trainers):
         return True
     here, theirs = affinity(trainer.process), [affinity(one.process) for one in crowd.trainers]
@@ -273,7 +273,7 @@ def _shares(view: View, trainer: Trainer, crowd: ThreadCrowd) -> bool:
 
 
 def _severity(view: View, trainers: Sequence[Trainer]) -> Severity:
-    """By what the GPUs do: nobody is harmed whose GPU is busy."""
+    """By the loss of GPU time: a busy GPU loses nothing."""
     if all(trainer.duty is not None and trainer.duty < view.limit("crit_duty") for trainer in trainers):
         return "crit"
     harmed = any(trainer.duty is not None and trainer.duty < view.limit("starved.duty") for trainer in trainers)
@@ -309,7 +309,7 @@ def _experiments(
 
 
 def _pin(view: View, trainers: Sequence[Trainer], each: int) -> Iterator[Step]:
-    """CPUs of their own for each."""
+    """Exclusive CPUs for each."""
     own = apart(view, trainers, each) if each >= 1 else []
     if own:
         text = f"or give each {amount(each, 'CPU')} of its own: {', '.join(own[:2])}"

@@ -1,4 +1,4 @@
-"""A rule about GPUs and links that break: Xids as NVIDIA's catalog sorts them, ECC, NVLink and PCIe errors."""
+"""A rule on GPU and link faults: Xids as classified by NVIDIA's catalog, ECC, NVLink and PCIe errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gputop.diagnose.view import View
 from gputop.labels import amount
 from gputop.model import Gpu, Xid
 
-# the catalog has the GPU reset, or more, at once
+# the catalog asks for an immediate GPU reset, or more
 BROKEN: Mapping[int, str] = {
     46: "the GPU stopped processing",
     48: "a memory error that could not be corrected",
@@ -34,14 +34,14 @@ BROKEN: Mapping[int, str] = {
     171: "an error of its memory that could not be corrected",
     172: "an error of its caches that could not be corrected",
 }
-# work goes on: the GPU is reset as soon as nothing runs on it
+# work continues: the GPU is reset when nothing runs on it
 WORN: Mapping[int, str] = {
     63: "a bad row of memory is to be replaced",
     94: "a memory error that was contained",
     156: "a broken part of it is to be put out of use",
 }
-# of NVLink 5: what has to be done stands in a part of the message that does not come with the number. Where it is
-# much, the driver asks for it, too (Xid 154)
+# of NVLink 5: the action is in a part of the message that comes without the number; the driver repeats urgent ones (Xid
+# 154)
 LINKS: Mapping[int, str] = dict.fromkeys((*range(144, 151), 155), "an error of an NVLink")
 PROGRAMS: Mapping[int, str] = {
     13: "an exception of a kernel",
@@ -52,24 +52,24 @@ PROGRAMS: Mapping[int, str] = {
     69: "an invalid call of a program",
     137: "a wrong address of a kernel on another GPU",
 }
-# said by the recovery action, a corrected error of the link to a CPU, a test, power smoothing that goes on
+# covered by the recovery action; a corrected error of the link to a CPU; a test; continued power smoothing
 HARMLESS = frozenset({106, 107, 121, 154, 162})
 
 
-_UNREPAIRED = 64  # of which the card has no spare row left
-# what the driver may ask for, where a command does it; buses and domains are for who runs the machine
+_UNREPAIRED = 64  # for which the GPU has no spare row left
+# recovery actions with a command; buses and domains are for the administrator
 _RESETS, _REBOOTS, _LATER = ("reset", "drain and reset"), ("reboot", "reboot system"), ("drain peers",)
 
 
 class Fault(NamedTuple):
-    """One thing that is wrong."""
+    """One fault."""
 
     severity: Severity
     text: str  # follows the GPU's name
     evidence: Evidence
-    reset: bool = False  # helps
-    reboot: bool = False  # does
-    replace: bool = False  # the card is to be exchanged
+    reset: bool = False  # a reset helps
+    reboot: bool = False  # a reboot helps
+    replace: bool = False  # the GPU must be replaced
 
 
 @rule(
@@ -84,7 +84,7 @@ class Fault(NamedTuple):
     partly=("ecc_uncorrected",),
 )
 def hw_errors(view: View) -> Iterator[Finding]:
-    """Errors the driver reported or counted since we look, rows it could not replace, links that went down."""
+    """Errors reported or counted by the driver since the monitor started, rows not remapped, links that are down."""
     for gpu in view.gpus(silent=True):
         faults = [*_lost(gpu), *_xids(view, gpu), *_memory(view, gpu), *_wish(gpu), *_links(view, gpu)]
         if faults:
@@ -100,7 +100,7 @@ def _lost(gpu: Gpu) -> Iterator[Fault]:
 
 
 def _xids(view: View, gpu: Gpu) -> Iterator[Fault]:
-    """Errors as the driver reports them; those that programs cause are said to be such."""
+    """Xids reported by the driver; those caused by programs are marked as such."""
     for xid in {one.number: one for one in gpu.xids}.values():
         ago_s = view.frame.wall_s - xid.wall_s
         program = xid.number in PROGRAMS
@@ -122,7 +122,7 @@ def _reported(xid: Xid, text: str | None) -> str:
 
 
 def _memory(view: View, gpu: Gpu) -> Iterator[Fault]:
-    """Device memory: what went wrong while we look, and what is left of its reserve."""
+    """Device memory: errors since the monitor started, and what is left of the spare rows."""
     notes, wrong = view.notes(gpu), gpu.ecc_uncorrected
     if wrong is not None:
         first = notes["ecc"] = min(notes.get("ecc", wrong), wrong)
@@ -155,7 +155,7 @@ def _wish(gpu: Gpu) -> Iterator[Fault]:
 
 
 def _links(view: View, gpu: Gpu) -> Sequence[Fault]:
-    """Faults of its NVLinks, which the driver is asked about every ten seconds."""
+    """Faults of its NVLinks, which are polled every ten seconds."""
     if gpu.nvlinks_active is None and not gpu.nvlinks:
         return ()
     notes, now_s = view.notes(gpu), view.frame.mono_s
@@ -166,7 +166,7 @@ def _links(view: View, gpu: Gpu) -> Sequence[Fault]:
 
 
 def _linked(view: View, gpu: Gpu) -> Iterator[Fault]:
-    """NVLinks that send again, recover or went down while we look, or that its sisters have up."""
+    """NVLinks with replays, recoveries or losses since the monitor started, or down while those of its peers are up."""
     again = damaged = 0
     for link in gpu.nvlinks:
         many = len(units.listed(link.numbers)) if link.numbers else 1
@@ -192,14 +192,14 @@ def _linked(view: View, gpu: Gpu) -> Iterator[Fault]:
 
 
 def _of_sisters(view: View, gpu: Gpu) -> int:
-    """Links that all other cards of its kind have up, where enough agree; bridges are wired as one likes."""
+    """NVLinks up on all other GPUs of its kind, if enough agree (0 if not); bridges are wired individually."""
     others = [one.nvlinks_active for one in view.frame.gpus if one.name == gpu.name and one.uuid != gpu.uuid]
     known = {up for up in others if up is not None}
     return known.pop() if len(others) >= view.limit("sisters") and len(known) == 1 and None not in others else 0
 
 
 def _rate(view: View, gpu: Gpu, name: str, count: int, window_s: float) -> float | None:
-    """Growth of a counter a second, over the window and a little more; None before it has passed."""
+    """Growth of a counter per second, over the window and a little more; None before that has passed."""
     looks: list[tuple[float, int]] = view.notes(gpu).setdefault(name, [])
     now_s = view.frame.mono_s
     if looks and count < looks[-1][1]:

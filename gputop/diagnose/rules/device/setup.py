@@ -1,4 +1,4 @@
-"""Rules about how a GPU is set up: its way to the host, its driver that stays loaded, MIG."""
+"""Rules on GPU setup: PCIe link, persistence, MIG."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gputop.diagnose.view import View
 from gputop.model import Gpu
 
 _NEEDED = ("busy_percent", "pcie_width", "pcie_width_max", "pcie_generation", "pcie_generation_max")
-_NEWEST = 6  # generation whose replays are known
+_NEWEST = 6  # the generation with known replay rates
 _SERVER = (
     Step(text="at the next stop of the server: seat the card anew, clean its contacts, check riser and cables"),
     Step(text="in the BIOS: bifurcation of the slot, and its speed set to automatic"),
@@ -34,7 +34,7 @@ _PROVIDER = Step(
     needs=("busy_percent", "pcie_width", "pcie_width_max", "pcie_generation", "pcie_generation_max"),
 )
 def pcie_degraded(view: View) -> Iterator[Finding]:
-    """Fewer lanes or a lower generation than card and slot can do, while it works; errors; a slot of a lower one."""
+    """Fewer lanes or a lower generation than GPU and slot support, while it works; replays; a slower slot."""
     for gpu in view.gpus():
         if gpu.parent_uuid is not None or gpu.virtualization == "vgpu":
             continue
@@ -43,7 +43,7 @@ def pcie_degraded(view: View) -> Iterator[Finding]:
         ):
             continue
         replays = _replays(view, gpu)
-        # a card that rests saves power by a slower link
+        # an idle GPU saves power with a slower link
         if not view.above(view.mean(gpu, "busy_percent"), "busy_percent"):
             continue
         width, generation = gpu.pcie_width or 0, gpu.pcie_generation or 0
@@ -59,18 +59,18 @@ def pcie_degraded(view: View) -> Iterator[Finding]:
 
 
 def _wired(gpu: Gpu) -> int | None:
-    """The lanes of its slot; None where the kernel does not say, or what it says cannot be, as of an emulated port."""
+    """Lanes of its slot; None if the kernel reports none, or an impossible number, as for an emulated port."""
     slot = gpu.pcie_slot_width
     return slot if slot is not None and slot >= (gpu.pcie_width or 0) else None
 
 
 def _lanes(gpu: Gpu) -> int:
-    """The lanes that the link should have: those of the card, in a slot that has as many."""
+    """Expected lanes of the link: those of the GPU, if the slot has as many."""
     return min(gpu.pcie_width_max or 0, _wired(gpu) or gpu.pcie_width_max or 0)
 
 
 def _expected(view: View, gpu: Gpu) -> int:
-    """The generation that the link should have now: with little to do, a card saves power by a lower one."""
+    """Expected generation of the link now: a nearly idle GPU saves power with a lower one."""
     now, most, slot = gpu.pcie_generation or 0, gpu.pcie_generation_max or 0, gpu.pcie_slot_generation
     if _saves(view, gpu):
         return now
@@ -82,13 +82,13 @@ def _saves(view: View, gpu: Gpu) -> bool:
 
 
 def _replays(view: View, gpu: Gpu) -> float | None:
-    """Packets sent again, a minute, over the last minutes; None before one has passed."""
+    """PCIe replays per minute, over the last minutes; None before one has passed."""
     notes, now_s, count = view.notes(gpu), view.frame.mono_s, gpu.pcie_replays
     if count is None:
         return None
     looks: list[tuple[float, int]] = notes.setdefault("looks", [])
     if looks and count < looks[-1][1]:
-        looks.clear()  # the driver was loaded anew
+        looks.clear()  # the driver was reloaded
     if not looks or now_s - looks[-1][0] >= view.limit("look_s"):
         looks.append((now_s, count))
     while len(looks) > 1 and now_s - looks[1][0] >= view.limit("count_s"):
@@ -98,7 +98,7 @@ def _replays(view: View, gpu: Gpu) -> float | None:
 
 
 def _most(view: View, generation: int, width: int) -> float:
-    """Replays a minute that a link of this kind may have: one wrong bit in 10^12 on each lane."""
+    """Replays per minute allowed for such a link: one bit error in 10^12 on each lane."""
     per_lane = view.limit(f"replays_gen{min(max(generation, 1), _NEWEST)}")
     return math.ceil(per_lane * max(1, width))
 
@@ -120,7 +120,7 @@ def _slow(view: View, gpu: Gpu, replays: float | None) -> Finding:
     moved = [rate for name in ("pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s") if (rate := view.mean(gpu, name))]
     if moved:
         evidence.append(Evidence(text=f"it moves {max(moved) / 1e9:.1f} GB/s", value=max(moved), unit="B/s"))
-    lent = gpu.virtualization == "passthrough"  # to a virtual machine: some clouds give all their cards half the lanes
+    lent = gpu.virtualization == "passthrough"  # a virtual machine: some clouds give every GPU half the lanes
     unsure = lent or (generation == newer and _wired(gpu) is None)
     if unsure and not lent and replays is None:
         evidence.append(Evidence(text="how many lanes its slot is wired for is not known here"))
@@ -145,7 +145,7 @@ def _agreed(gpu: Gpu) -> Step:
 
 
 def _slot(view: View, gpu: Gpu, headline: str, evidence: str, slot: int, card: int) -> Finding:
-    """The card can do more than its slot: no fault of the link."""
+    """The GPU is faster than its slot: no fault of the link."""
     return view.found(
         gpu,
         "info",
@@ -171,7 +171,7 @@ _KEEPERS = ("nvidia-persiste", "nv-hostengine", "nvidia-cuda-mps", "dcgm", "Xorg
     needs=("persistence_mode",),
 )
 def persistence_off(view: View) -> Iterator[Finding]:
-    """Without persistence, and nobody who keeps the driver: every first program waits, and settings are lost."""
+    """No persistence mode or other client holds the driver: each first program waits, and settings are lost."""
     gpus = [gpu for gpu in view.gpus() if gpu.parent_uuid is None and view.knows(gpu, "persistence_mode")]
     off = [gpu for gpu in gpus if gpu.persistence_mode is False and gpu.virtualization != "vgpu"]
     if not off:
@@ -180,7 +180,7 @@ def persistence_off(view: View) -> Iterator[Finding]:
     kept = any(process.name.startswith(_KEEPERS) for process in processes) or any(
         share.kind == "graphics" for process in processes for share in process.gpus
     )
-    # from inside a container this can neither be seen nor set
+    # it can neither be read nor set from inside a container
     if kept or any(process.unseen == "foreign" for process in processes):
         return
     indexes = ", ".join(gpu.index for gpu in off)
@@ -213,7 +213,7 @@ def persistence_off(view: View) -> Iterator[Finding]:
     needs=(),
 )
 def mig_visibility(view: View) -> Iterator[Finding]:
-    """What cannot be known of instances, the rules that are silent for it, and instances that are far too large."""
+    """Metrics unavailable on MIG instances, the rules that cannot judge them, and instances far too large."""
     for gpu in view.gpus():
         if gpu.mig_mode is not True or gpu.parent_uuid is not None:
             continue
@@ -227,7 +227,7 @@ def mig_visibility(view: View) -> Iterator[Finding]:
 
 
 def _large(view: View, instance: Gpu) -> bool:
-    """Whether it uses little of its memory and little of its units, for as long as was looked."""
+    """Whether it uses little of its memory and units over the whole window."""
     most, sm, total = _peak(view, instance), _units(view, instance), instance.vram_total_bytes
     if not total or most is None or sm is None:
         return False
@@ -244,7 +244,7 @@ def _units(view: View, instance: Gpu) -> float | None:
 
 
 def _known(view: View, instance: Gpu, metric: str) -> list[float]:
-    """What is known of a metric over the time that tells its size; nothing where much is missing."""
+    """Known values of a metric over the window for sizes; empty if many are missing."""
     values = view.past(instance, metric, view.limit("size_s"))
     known = [value for value in values if value is not None]
     return known if len(known) >= view.limit("known") * len(values) else []

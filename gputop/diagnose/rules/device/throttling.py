@@ -1,4 +1,4 @@
-"""Rules about what slows a card: heat, power, clocks."""
+"""Rules on what slows a GPU: temperature, power, clocks."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.view import View, idle_watts
 from gputop.model import Gpu
 
-_LOWER = 0.85  # of the power limit: a card loses little speed with its last watts
-_ROUNDED = 1.0  # watts by which two limits that are the same may differ
-_LESS_DRAWN = 0.9  # of what it draws while it is busy, where heat holds it below its limit already
-_LEAST_BUSY, _ALWAYS_BUSY = 5.0, 90.0  # percent: of less nobody can tell what it draws while busy; pauses are few
+_LOWER = 0.85  # of the power limit: the last watts add little speed
+_ROUNDED = 1.0  # watts by which two equal limits may differ
+_LESS_DRAWN = 0.9  # of its power while busy, if temperature already holds it below its limit
+_LEAST_BUSY, _ALWAYS_BUSY = 5.0, 90.0  # percent: below, its power while busy is unknown; pauses are few
 
 
 def slowed(view: View, gpu: Gpu) -> float | None:
-    """Share of its clock (0-1) that a GPU has lost against what it holds at work; None where that is not known."""
+    """Share (0-1) of its sustained clock that a GPU has lost; None if unknown."""
     clock = view.mean(gpu, "sm_clock_mhz")
     highest = at_work_mhz(gpu)
     return max(0.0, 1 - clock / highest) if clock is not None and highest else None
@@ -45,7 +45,7 @@ def _clocks(gpu: Gpu, clock: float | None, lost: float | None, limit: float | No
     needs=("temperature_celsius", "throttled_heat_percent or throttled_heat_hard_percent or throttle_reasons"),
 )
 def thermal(view: View) -> Iterator[Finding]:
-    """Time slowed by heat, or a temperature at the limit; where no counter tells, the reasons of now."""
+    """Thermal slowdown, or a temperature at the limit; without counters, by the current reasons."""
     for gpu in view.gpus():
         if not view.knows(gpu, "temperature_celsius"):
             continue
@@ -66,7 +66,7 @@ def thermal(view: View) -> Iterator[Finding]:
 
 
 def _nearly(view: View, gpu: Gpu) -> bool:
-    """Whether it is about to be slowed: close to its own limit, or to the usual one where it does not tell."""
+    """Whether slowdown is near: close to the GPU's own threshold, or to the usual one if it reports none."""
     if view.below(view.mean(gpu, "temperature_margin_celsius"), "margin_celsius"):
         return True
     celsius = view.mean(gpu, "temperature_celsius")
@@ -104,7 +104,7 @@ def _hot(view: View, gpu: Gpu, severity: Severity, soft: float | None, hard: flo
 
 
 def _less_power(view: View, gpu: Gpu) -> Iterator[Step]:
-    """A limit that the card takes, and that is less than what it draws at work: heat alone may hold it below one."""
+    """A valid power limit below its power at work: temperature alone may hold it below the present one."""
     limit, least = gpu.power_limit_watts, gpu.power_min_limit_watts
     if limit is None or least is None:
         return
@@ -120,7 +120,7 @@ def _less_power(view: View, gpu: Gpu) -> Iterator[Step]:
 
 
 def _while_busy(view: View, gpu: Gpu, limit: float) -> float | None:
-    """Watts that it draws while kernels run: the mean has its pauses in it, and a limit below that slows all work."""
+    """Power in watts while kernels run: the mean includes pauses, and a limit below that slows all work."""
     drawn, busy, idle = view.mean(gpu, "power_watts"), view.mean(gpu, "busy_percent"), idle_watts(view, gpu)
     if drawn is None or (busy is not None and busy < _LEAST_BUSY):
         return None
@@ -143,10 +143,10 @@ def _while_busy(view: View, gpu: Gpu, limit: float) -> float | None:
     partly=("throttled_power_percent", "power_limit_watts", "power_default_limit_watts"),
 )
 def power(view: View) -> Iterator[Finding]:
-    """Slowed below the default limit is a fault; at the default limit it is a card at full load.
+    """Power capping below the default limit is a fault; at the default limit it is a GPU at full load.
 
-    The power brake is a fault at any limit; where no counter tells of it, the reasons of now do. So is a slow-down in
-    hardware for which neither heat nor brake is named.
+    The power brake is a fault at any limit, by its counter or else by the current reasons. So is a hardware slowdown
+    with neither a thermal nor a brake reason.
     """
     for gpu in view.gpus():
         brake, reasons = view.mean(gpu, "throttled_brake_percent"), gpu.throttle_reasons or frozenset()
@@ -166,7 +166,7 @@ def power(view: View) -> Iterator[Finding]:
 
 
 def _nameless(view: View, gpu: Gpu) -> bool:
-    """Whether the hardware slows it without a cause; while the P-state changes it does so for a moment."""
+    """Whether hardware slows it without a reason; a P-state change does so for a moment."""
     reasons = gpu.throttle_reasons or frozenset()
     counted = gpu.throttled_heat_hard_percent or gpu.throttled_brake_percent
     named = counted or reasons & {"hard heat", "power brake"}
@@ -245,7 +245,7 @@ def _capped(view: View, gpu: Gpu, capped: float) -> Finding:
 
 
 def _too_slow(view: View, gpu: Gpu, lost: float, evidence: tuple[Evidence, ...]) -> Finding:
-    """The limit is the default, and nearly no clock is left: that is no card at full load."""
+    """Power-capped at the default limit, but with nearly no clock left: that is not a GPU at full load."""
     return view.found(
         gpu,
         "warn",
@@ -265,7 +265,7 @@ def _too_slow(view: View, gpu: Gpu, lost: float, evidence: tuple[Evidence, ...])
 
 
 def _full(view: View, gpu: Gpu, capped: float) -> bool:
-    """Whether it draws what its limit allows while it is held back by that, as far as its power is known."""
+    """Whether it draws its full limit while power-capped, as far as its power is known."""
     watts, limit = view.mean(gpu, "power_watts"), gpu.power_limit_watts
     return watts is None or not limit or watts >= view.limit("full_share") * limit * capped / 100
 
@@ -291,7 +291,7 @@ def _held(view: View, gpu: Gpu, capped: float) -> Iterator[Evidence]:
     needs=("busy_percent", "sm_clock_mhz", "throttle_reasons", "boost_clock_max_mhz or sm_clock_max_mhz"),
 )
 def clocks_low(view: View) -> Iterator[Finding]:
-    """Busy, at full performance state, and slower than it can with nothing that holds it back: somebody set it so."""
+    """Busy in the highest performance state, below its clock without a throttle reason: a setting limits it."""
     for gpu in view.gpus():
         if not view.knows(gpu, "busy_percent", "sm_clock_mhz", "throttle_reasons"):
             continue

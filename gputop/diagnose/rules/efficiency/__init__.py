@@ -1,4 +1,4 @@
-"""Rules about what a GPU gets done while it is busy, and about a program that does not let it."""
+"""Rules on the effective work of a busy GPU, and on programs that limit it."""
 
 from gputop.diagnose.rules.efficiency import evaluation, gpu_bound, slowdown, small_job, waits
 

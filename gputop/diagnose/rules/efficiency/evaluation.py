@@ -1,4 +1,4 @@
-"""A rule about evaluation: phases of less GPU work, or of none, that come back and write no checkpoint."""
+"""A rule on evaluation: recurring phases of less or no GPU work, without a checkpoint."""
 
 from __future__ import annotations
 
@@ -23,50 +23,50 @@ from gputop.model import Identity
 from gputop.units import ago
 
 _MEAN_S = 5  # of so many seconds: steps are shorter, and so are most pauses
-_DEEP, _BACK = 20.0, 10.0  # points below the usual, from which it is a dip, and up to which it lasts
-_KNOWN_S = 30.0  # seconds that the usual must be known of
-_USUAL_S = 300.0  # of which it is the mean
-_LONGEST_S = 1800.0  # what lasts longer is the usual by now
-_UNKNOWN = 3  # seconds in a row that nobody looked at: more is a gap, in which anything may have been
+_DEEP, _BACK = 20.0, 10.0  # points below the usual level at which a dip begins, and at which it ends
+_KNOWN_S = 30.0  # seconds needed to know the usual level
+_USUAL_S = 300.0  # seconds that it averages
+_LONGEST_S = 1800.0  # a longer dip is the new usual level
+_UNKNOWN = 3  # consecutive seconds without samples: more is a gap, in which anything may have happened
 _KEPT = 32
 
 
 @dataclass(slots=True)
 class Dip:
-    """One time of less work. Percent busy; the GPU's usual is that of the time before it."""
+    """One interval of less work, in percent busy; `usual` is the level before it."""
 
     start_s: float
     usual: float
     end_s: float | None = None
-    values: list[float] = field(default_factory=list)  # of its seconds
+    values: list[float] = field(default_factory=list)  # one per second
 
     @property
     def length_s(self) -> float:
-        """How long it was; 0 while it lasts."""
+        """Seconds it lasted; 0 while it lasts."""
         return 0.0 if self.end_s is None else self.end_s - self.start_s
 
     @property
     def busy(self) -> float:
-        """How busy the GPUs were in it, percent."""
+        """GPU busy in it, percent."""
         return sum(self.values) / len(self.values) if self.values else 0.0
 
 
 @dataclass(slots=True)
 class Dips:
-    """All of a trainer that are remembered, the newest last."""
+    """All remembered dips of a trainer, newest last."""
 
     least_s: float  # shorter ones are pauses
-    followed_s: float | None = None  # up to when
+    followed_s: float | None = None  # tracked up to
     known: deque[Dip] = field(default_factory=lambda: deque(maxlen=_KEPT))
-    open: Dip | None = None  # what it is in
-    turned_s: float = 0.0  # when the last one began, or ended
+    open: Dip | None = None  # the ongoing one
+    turned_s: float = 0.0  # when the last one began or ended
     usual: float | None = None
     usual_s: float = 0.0
     _last: deque[float] = field(default_factory=lambda: deque(maxlen=_MEAN_S))
-    _unknown: int = 0  # seconds in a row
+    _unknown: int = 0  # consecutive seconds
 
     def follow(self, first_s: float, busy: Iterable[float | None]) -> Dip | None:
-        """Take in seconds that follow one another; the dip that ended in them. None is unknown."""
+        """Take in consecutive seconds (None: unknown); return the dip that ended in them."""
         ended = None
         for place, percent in enumerate(busy):
             self.followed_s = first_s + place
@@ -76,7 +76,7 @@ class Dips:
                 self._unknown += 1
                 if self._unknown > _UNKNOWN:
                     self._last.clear()
-                    self.open = None  # nobody knows when it ended
+                    self.open = None  # its end is unknown
                 if not self._last:
                     continue
                 percent = self._last[-1]
@@ -114,7 +114,7 @@ class Dips:
         return one
 
     def _learn(self, percent: float | None) -> None:
-        """Take in what is no dip for sure."""
+        """Update the usual level with a value that is certainly no dip."""
         if percent is None:
             return
         self.usual_s = min(self.usual_s + 1, _USUAL_S)
@@ -122,7 +122,7 @@ class Dips:
         self.usual = usual + (percent - usual) / self.usual_s
 
 
-_SHORT_OF = ("loader_blocked", "loader_wait", "run_wait", "throttled")  # means over its tree: storage, and CPUs
+_SHORT_OF = ("loader_blocked", "loader_wait", "run_wait", "throttled")  # means over its tree: storage and CPUs
 _BYTES = ("write_bytes_per_s", "write_chars_per_s", "read_chars_per_s")
 
 
@@ -131,8 +131,8 @@ class DipContext(NamedTuple):
 
     dip: Dip
     written: float  # bytes
-    others: bool  # other loaders than before it worked in it
-    short_of: bool  # CPUs or storage: then it is no work of another kind
+    others: bool  # a different set of loaders worked in it
+    short_of: bool  # CPUs or storage: a dip with that is not a different kind of work
 
 
 @rule(
@@ -148,13 +148,13 @@ class DipContext(NamedTuple):
     first=True,
 )
 def evaluation_phase(view: View) -> Iterator[Finding]:
-    """Dips of its GPUs that come back, as saves do, but with work of another kind in them.
+    """Recurring dips of GPU work, as for checkpoints, but with a different kind of work in them.
 
-    While one lasts, no rule judges the trainer by it.
+    While one lasts, no rule judges the trainer.
     """
     for trainer in view.trainers():
         if trainer.peers or notebook(trainer) or serves(trainer):
-            view.notes(trainer).clear()  # how busy the GPU is is of others, too
+            view.notes(trainer).clear()  # others contribute to GPU busy
             continue
         view.knows(trainer, "duty")
         notes = view.notes(trainer)
@@ -176,14 +176,14 @@ def evaluation_phase(view: View) -> Iterator[Finding]:
 
 
 def _note_team(teams: list[tuple[float, frozenset[Identity]]], now_s: float, trainer: Trainer) -> None:
-    """Which loaders there were, and since when."""
+    """Record a change of the loaders, with its time."""
     if not teams or teams[-1][1] != trainer.team:
         teams.append((now_s, trainer.team))
         del teams[:-8]
 
 
 def _followed(view: View, trainer: Trainer, dips: Dips) -> Iterator[Dip]:
-    """The dips that ended since the last look."""
+    """The dips that ended since the last evaluation."""
     now_s = math.floor(view.frame.mono_s)
     new = int(min(FINE_SPAN_S, now_s - dips.followed_s if dips.followed_s is not None else trainer.context_s or 0.0))
     if new > 0:
@@ -197,11 +197,11 @@ def _around(view: View, trainer: Trainer, dip: Dip, teams: Sequence[tuple[float,
     def inside(about: str, metric: str) -> list[float]:
         return [value or 0.0 for value in past_seconds(view, about, metric, dip.start_s, dip.length_s)]
 
-    hidden = trainer.write_chars is None  # what others write is shown to their user: then it is all that is written
+    hidden = trainer.write_chars is None  # other processes' writes are visible to their user: then this is all of them
     written = sum(inside("host", "write_bytes_per_s")) if hidden else 0.0
     for one in () if hidden else trainer.job.ranks if trainer.job is not None else (trainer.identity,):
         stored, chars, read = (inside(key(one), name) for name in _BYTES)
-        # what is for storage, or more than its processes may have read from each other
+        # storage writes, or writes beyond what its processes may have read from each other
         written += sum(max(kept, wrote - got) for kept, wrote, got in zip(stored, chars, read, strict=True))
     before = [team for when, team in teams if when < dip.start_s]
     during = [team for when, team in teams if dip.start_s <= when < (dip.end_s or math.inf)]
@@ -212,7 +212,7 @@ def _around(view: View, trainer: Trainer, dip: Dip, teams: Sequence[tuple[float,
 
 
 def _phases(view: View, trainer: Trainer, around: Sequence[DipContext]) -> list[DipContext]:
-    """The newest dips, where they are those of an evaluation; nothing where they are not, or it is over."""
+    """The newest dips if they look like evaluations; empty if they do not, or if evaluation has ended."""
     since_s = view.frame.mono_s - view.limit("window_s")
     found = [
         one
@@ -235,13 +235,13 @@ def _phases(view: View, trainer: Trainer, around: Sequence[DipContext]) -> list[
 
 
 def _explained(view: View, trainer: Trainer, dip: Dip) -> bool:
-    """Whether a rule knows why its GPUs did nothing then: a save, or workers that start."""
+    """Whether a rule explains the idle GPUs: a checkpoint, or starting workers."""
     pauses = view.pauses(trainer).since(dip.start_s)
     return any(one.cause is not None and one.start_s < (dip.end_s or math.inf) for one in pauses)
 
 
 def _expected(view: View, phases: Sequence[DipContext], dip: Dip) -> bool:
-    """Whether a dip that goes on is the next of these: as late as they are, and not longer."""
+    """Whether an ongoing dip is the next of these: at their interval, and no longer than they are."""
     if not phases:
         return False
     gap_s = mean(after.dip.start_s - before.dip.start_s for before, after in pairwise(phases))
@@ -251,7 +251,7 @@ def _expected(view: View, phases: Sequence[DipContext], dip: Dip) -> bool:
 
 
 def _workers(view: View, trainer: Trainer) -> Iterator[Step]:
-    """Its CPUs are free then: those that load for training rest."""
+    """More loaders for evaluation: the training loaders are idle, so CPUs are free."""
     if wanted := num_workers.first(share_of_cpus(view, trainer)):
         command = f"DataLoader(val, num_workers={wanted}, persistent_workers=True)"
         yield Step(text="Give the validation loader workers that stay", command=command)
@@ -275,7 +275,7 @@ def _told(view: View, trainer: Trainer, phases: Sequence[DipContext]) -> Finding
     if loaders:
         evidence.append(Evidence(text="other DataLoader workers run in them"))
     times = f"{ago(round(length_s))} every {ago(round(every_s))}"
-    still = busy < view.limit("busy_percent")  # an evaluation on the CPU, or whatever else it does: its GPU waits
+    still = busy < view.limit("busy_percent")  # evaluation on the CPU or other work: its GPU waits
     severity = (view.by_share(share) or "info") if still else "info"
     return view.found(
         trainer,

@@ -1,4 +1,4 @@
-"""Rules about a busy GPU: what of it is at work, and which of its units is the limit."""
+"""Rules on a busy GPU: which units are active, and which of them is the limit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FUSED = {"tensorflow": "tf.function(step, jit_compile=True)", "jax": "jax.jit(s
     partly=("tensor_percent", "power_watts"),
 )
 def mem_bw_bound(view: View) -> Iterator[Finding]:
-    """Its memory moves nearly what it can, its tensor cores do little; seen on an idle GPU, it may be copies."""
+    """Memory bandwidth near its limit, tensor cores nearly idle; if the chip is otherwise idle, possibly copies."""
     for trainer in view.trainers():
         busy = view.mean(trainer, "busy_percent")
         if not view.knows(trainer, "duty") or busy is None or trainer.peers or serves(trainer):
@@ -49,12 +49,12 @@ def mem_bw_bound(view: View) -> Iterator[Finding]:
 
 
 def _in_use(view: View, trainer: Trainer) -> bool:
-    """The same by time, where the card does not tell how much is moved."""
+    """The same by time with memory traffic, for GPUs that do not report bandwidth."""
     return view.knows(trainer, "memory_busy") and view.above(trainer.memory_busy, "idle_memory_busy")
 
 
 def _by_proxy(view: View, trainer: Trainer) -> bool:
-    """Time with memory traffic saturates early, so it takes a power between that of waiting and that of computing."""
+    """Memory-bound by proxy: time with traffic saturates early, so power must lie between waiting and computing."""
     return (
         not partitioned(trainer)
         and view.knows(trainer, "memory_busy", "power_share")
@@ -86,7 +86,7 @@ def _bound(view: View, trainer: Trainer, busy: float, by_units: bool) -> Finding
 
 
 def _fewer_bytes(trainer: Trainer) -> Iterator[Step]:
-    """So that less goes through memory; in the words of the framework, where that is known."""
+    """Steps that reduce memory traffic, in the terms of the framework if it is known."""
     fuse, torch = "fuse elementwise operations, so that less goes through memory", torchlike(trainer)
     if torch:
         yield Step(text=fuse, command="model = torch.compile(model)")
@@ -112,9 +112,9 @@ def _copies(view: View, trainer: Trainer, busy: float) -> Finding:
     )
 
 
-_LAST, _MISSED = 6, 3  # pauses that show how often they come; intervals without one, after which they are over
+_LAST, _MISSED = 6, 3  # pauses that show their interval; intervals without one, after which they are over
 _RECUR = 2  # pauses
-_LEAST_S = 60.0  # of which a share is told
+_LEAST_S = 60.0  # needed to report a share
 _BIGGER = (
     Step(text="nothing is urgent; what is left to win: mixed precision if it is off, torch.compile, a larger batch"),
     Step(text="Scale out to more GPUs with DDP; batch size and num_workers are per rank: divide them or scale the LR"),
@@ -133,7 +133,7 @@ _BIGGER = (
     partly=("sm_clock_mhz",),
 )
 def gpu_bound_healthy(view: View) -> Iterator[Finding]:
-    """Busy without gaps, and a second signal says that it gets something done."""
+    """Busy without gaps, and a second signal confirms effective work."""
     for trainer in view.trainers():
         paused = view.pauses(trainer).now
         if paused is not None and paused.length_s >= view.limit("pause_s"):
@@ -145,9 +145,9 @@ def gpu_bound_healthy(view: View) -> Iterator[Finding]:
             continue
         cost = _cost(view, trainer)
         if any((one.value or 0.0) >= view.limit("paused_percent") for one in cost):
-            continue  # it stops again and again: that is no healthy run, whatever it does in between
+            continue  # it stops again and again: not healthy, whatever it does in between
         if len(trainer.works_on) < len(trainer.gpus):
-            continue  # it may be there to use them all
+            continue  # it may intend to use them all
         if trainer.clock_share is not None and trainer.clock_share < view.limit("least_clock_share"):
             continue  # it is busy because it is slow
         kind = _kind(view, trainer)
@@ -170,13 +170,13 @@ def gpu_bound_healthy(view: View) -> Iterator[Finding]:
 
 
 def _surely(view: View, trainer: Trainer) -> bool:
-    """Whether SM activity stands in for utilization and is high: the GPU is busier than its multiprocessors."""
+    """Whether SM activity substitutes utilization and is high: GPU busy is at least that."""
     by = trainer.duty_by
     return by is not None and by.lower_bound and view.above(trainer.sm, "alone_sm")
 
 
 def _between(view: View, trainer: Trainer) -> tuple[float | None, float | None]:
-    """How busy it is, percent, and how far samples are from that: between its pauses, where there are any."""
+    """Mean and standard deviation of GPU busy in percent, between its pauses if it has any."""
     pauses, window_s = view.pauses(trainer), view.limit("window_s")
     if not _counted(view, trainer, max(window_s, KEPT * trainer.spacing_s)):
         return view.mean(trainer, "busy_percent"), None if trainer.shape is None else trainer.shape.sigma
@@ -185,14 +185,14 @@ def _between(view: View, trainer: Trainer) -> tuple[float | None, float | None]:
 
 
 def _counted(view: View, trainer: Trainer, seconds: float) -> list[Pause]:
-    """Its pauses, without the gaps between its steps."""
+    """Its pauses, without the gaps between steps."""
     return [one for one in view.pauses(trainer).lately(seconds) if one.idle_s >= view.limit("checkpoint-stall.idle_s")]
 
 
 def _cost(view: View, trainer: Trainer) -> tuple[Evidence, ...]:
-    """What pauses cost that come back: of the last minutes, or of a longer time, whichever is worse.
+    """Cost of recurring pauses: over the last minutes or a longer time, whichever is worse.
 
-    One alone, as after an epoch, is no trouble.
+    A single one, as after an epoch, does not matter.
     """
     limit, found = view.limit("paused_percent"), []
     for seconds, least in ((view.limit("paused_s"), _RECUR), (view.limit("often_s"), _RECUR + 1)):
@@ -206,7 +206,7 @@ def _cost(view: View, trainer: Trainer) -> tuple[Evidence, ...]:
 
 
 def _over(view: View, trainer: Trainer, counted: Sequence[Pause]) -> bool:
-    """Whether they have stopped coming back: nothing for several times as long as between any two of the last ones."""
+    """Whether pauses have stopped recurring: none for several times their usual interval."""
     ends = [one.end_s for one in counted[-_LAST:]]
     longest_s = max(later - earlier for earlier, later in pairwise(ends))
     since_s = (view.pauses(trainer).seen_s or 0.0) - ends[-1]
@@ -214,8 +214,7 @@ def _over(view: View, trainer: Trainer, counted: Sequence[Pause]) -> bool:
 
 
 def _lost(pauses: Pauses, counted: Sequence[Pause], seconds: float) -> tuple[float, float]:
-    """The share of GPU time that these cost, and of how many seconds: of all that were seen, as long as only two show
-    how often they come, else since the first of them."""
+    """Share of GPU time lost to pauses, of the seconds since the first one (all tracked if only two)."""
     if len(counted) == _RECUR:
         return pauses.lost(counted, seconds), pauses.watched_s(seconds)
     of_s = max(_LEAST_S, (pauses.seen_s or 0.0) - counted[0].end_s)
@@ -223,7 +222,7 @@ def _lost(pauses: Pauses, counted: Sequence[Pause], seconds: float) -> tuple[flo
 
 
 def _kind(view: View, trainer: Trainer) -> str | None:
-    """What the GPU is bound by; None where it is busy with little, or with something another rule tells better."""
+    """What limits the GPU; None if it is busy with low activity, or another rule covers it."""
     if trainer.sm is None:
         if trainer.power_share is None and trainer.memory_busy is not None:  # as on a vGPU
             return "its memory traffic says that it works" if view.above(trainer.memory_busy, "memory_busy") else None
@@ -242,7 +241,7 @@ def _kind(view: View, trainer: Trainer) -> str | None:
     return "a mix of compute and memory" if view.above(tensor, "tensor") or view.above(trainer.sm, "sm") else None
 
 
-# how other frameworks are told TF32 and bfloat16
+# settings for TF32 and bfloat16 in other frameworks
 _OTHERS = {
     "tensorflow": (
         "tf.config.experimental.enable_tensor_float_32_execution(True)",
@@ -265,7 +264,7 @@ _TORCH = ('torch.set_float32_matmul_precision("high")', 'with torch.autocast("cu
     needs=("busy_percent", "fp32_percent", "tensor_percent", "compute_capability"),
 )
 def tensor_cores_idle(view: View) -> Iterator[Finding]:
-    """Busy, its fp32 pipe at work and its tensor cores not, on a card that has them; fp64 programs mean it so."""
+    """Busy with the fp32 pipe but not the tensor cores, on a GPU that has them; fp64 programs are exempt."""
     for trainer in view.trainers():
         busy = view.mean(trainer, "busy_percent")
         if not view.knows(trainer, "duty") or not view.above(busy, "busy_percent"):
@@ -338,7 +337,7 @@ _RANKS = "a torch trace tells waiting for other ranks, which keeps a GPU busy, f
     partly=("memory_busy_percent", "sm_clock_mhz", "world_size", "facts"),
 )
 def busy_not_effective(view: View) -> Iterator[Finding]:
-    """Kernels all the time, and few multiprocessors at work; where no unit tells, little power at a full clock."""
+    """Kernels all the time but few active SMs; without unit metrics, low power at a full clock."""
     for trainer in view.trainers():
         busy = view.mean(trainer, "busy_percent")
         if not view.knows(trainer, "duty") or not view.above(busy, "busy_percent"):
@@ -369,7 +368,7 @@ def busy_not_effective(view: View) -> Iterator[Finding]:
 
 
 def _severity(view: View, trainer: Trainer) -> Severity | None:
-    """By the units of the chip: None where they tell nothing, or that much of it works."""
+    """Severity by unit metrics: None if they are unavailable, or show enough activity."""
     if trainer.sm is not None and trainer.sm < view.limit("few_sm"):
         return "warn"
     tensor, dram = trainer.tensor, dram_of_top(trainer)
@@ -378,7 +377,7 @@ def _severity(view: View, trainer: Trainer) -> Severity | None:
 
 
 def _decided(view: View, severity: Severity | None) -> dict[str, float]:
-    """The limits that the units of the chip were below."""
+    """Limits that the unit metrics fell below."""
     if severity == "warn":
         return {"SMs": view.limit("few_sm")}
     limits = {"SMs": view.limit("sm"), "tensor cores": view.limit("tensor")}
@@ -386,7 +385,7 @@ def _decided(view: View, severity: Severity | None) -> dict[str, float]:
 
 
 def _draws_little(view: View, trainer: Trainer) -> bool:
-    """By power: little is common among busy cards, so it takes memory that rests and a clock that is up as well."""
+    """By power: low power is common among busy GPUs, so memory must be idle and the clock high as well."""
     return (
         view.knows(trainer, "power_share", "memory_busy", "clock_share")
         and view.below(trainer.power_share, "power_share")

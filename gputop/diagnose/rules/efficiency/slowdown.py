@@ -1,4 +1,4 @@
-"""A rule about a training run that is slower than it was, and what changed when it became so."""
+"""A rule on a training run that has become slower, and what changed at that time."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from gputop.diagnose.view import View
 from gputop.units import ago
 
 _STEP_S = 15.0  # between two values
-_KEPT = 240  # values: an hour
-_NAMED = 3  # programs that came with a change
+_KEPT = 240  # values: one hour
+_NAMED = 3  # programs that appeared with a change
 _LEAST = 5  # values on either side of a change
-_NOW = 4  # values that tell whether it lasts
-_LEAST_CORRELATION, _SAMPLES = 0.5, 6  # of a rhythm that is sure, and as many samples in it [M]
+_NOW = 4  # values that show whether it lasts
+_LEAST_CORRELATION, _SAMPLES = 0.5, 6  # of a certain rhythm, with as many samples in it [M]
 _OUTSIDE = Step(text="look at what changed with it, above: that comes first")
 _INSIDE = (
     Step(text="usual reasons inside a program: longer samples, lists that grow, logging, garbage collection"),
@@ -34,7 +34,7 @@ _SEE = "see where its time goes now, over some seconds"
 
 
 class Change(NamedTuple):
-    """How a measure of speed changed once."""
+    """One lasting change of a speed measure."""
 
     what: str
     before: float
@@ -55,15 +55,15 @@ class Change(NamedTuple):
     needs=("busy_percent",),
 )
 def slowdown(view: View) -> Iterator[Finding]:
-    """Ten minutes of one speed, then five and more of a lower one: by its steps, by its GPU, or by the clock of that.
+    """Ten minutes of steady speed, then at least five at a lower one: by step time, GPU busy or SM clock.
 
-    Each trainer is looked at every quarter of a minute, in turn.
+    Each trainer is tested every 15 s, in turn.
     """
     for trainer in view.trainers():
         notes, now_s = view.notes(trainer), view.frame.mono_s
         due_s = notes.setdefault("due_s", now_s + trainer.process.pid % _STEP_S)
         if trainer.peers or serves(trainer):
-            notes.clear()  # how fast it is is theirs, too; or there is just less for it to do
+            notes.clear()  # the others affect its speed, or it has less work
         elif now_s >= due_s and view.knows(trainer, "duty"):
             notes["due_s"] = max(due_s + _STEP_S, now_s + _STEP_S / 2)
             _note_step(trainer, notes.setdefault("steps", deque(maxlen=_KEPT)))
@@ -74,7 +74,7 @@ def slowdown(view: View) -> Iterator[Finding]:
 
 
 def _note_step(trainer: Trainer, steps: deque[float | None]) -> None:
-    """The length of its steps as it is now, where that is sure."""
+    """Record the current step time, if it is certain."""
     rhythm = trainer.period
     sure = rhythm is not None and rhythm.correlation >= _LEAST_CORRELATION
     sure = sure and rhythm is not None and rhythm.seconds >= _SAMPLES * trainer.spacing_s
@@ -89,7 +89,7 @@ def _found(view: View, trainer: Trainer, steps: Sequence[float | None]) -> Findi
     if change is None or not view.above(change.slower, "slower") or _starts_anew(trainer, change.ago_s):
         return None
     if change.what == "its GPU" and (plays_a_part(trainer) or notebook(trainer)):
-        return None  # there is just less for it to do
+        return None  # it only has less work
     meanwhile = tuple(_meanwhile(view, trainer, change.ago_s))
     evidence, vouched = tuple(item for item, _ in meanwhile), any(vouches for _, vouches in meanwhile)
     if change.what == "its GPU" and not vouched:
@@ -98,7 +98,7 @@ def _found(view: View, trainer: Trainer, steps: Sequence[float | None]) -> Findi
 
 
 def _change(view: View, trainer: Trainer, steps: Sequence[float | None], known_s: float) -> Change | None:
-    """By the length of its steps; only where that does not show by how busy its GPU is, or by its clock."""
+    """The change of the step time; if that is not visible, of GPU busy or of its clock."""
     if 2 * sum(step is not None for step in steps) > len(steps):
         found = _once(view, steps)
         return found and Change("its steps", *found[:2], 1 - found[0] / found[1], found[2], "s")
@@ -121,13 +121,13 @@ def _past(view: View, key: str, metric: str, seconds: float) -> Sequence[float |
 
 
 def _once(view: View, series: Sequence[float | None]) -> tuple[float, float, float] | None:
-    """Before, after, and how long ago; None where it did not change once and stay so."""
+    """Level before, level after, and seconds since; None unless it changed exactly once and stayed."""
     values = [value for value in series if value is not None]
     most, least = int(view.limit("before_s") / _STEP_S), int(view.limit("after_s") / _STEP_S)
     if len(values) < most + least:
         return None
     now = median(values[-_NOW:])
-    if _near(view, median(values[:least]), now):  # what is cheap comes first
+    if _near(view, median(values[:least]), now):  # cheap tests first
         return None
     place = change_point(values, _LEAST)
     if place is None or place < most or len(values) - place < least:
@@ -145,13 +145,13 @@ def _near(view: View, one: float, other: float) -> bool:
 
 
 def _starts_anew(trainer: Trainer, ago_s: float) -> bool:
-    """Whether its loaders came with the change: then it does something else, such as an evaluation."""
+    """Whether its loaders started with the change: it does something else then, such as evaluation."""
     ages = [process.age_s for process in trainer.tree[1:] if process.age_s is not None]
     return any(abs(age_s - ago_s) <= 4 * _STEP_S for age_s in ages)
 
 
 def _meanwhile(view: View, trainer: Trainer, ago_s: float) -> Iterator[tuple[Evidence, bool]]:
-    """What else changed at that time, and whether that makes it slower whatever it does."""
+    """Other changes at that time, each with whether it slows any kind of work."""
     for key, metric, text, share, more in _WITNESSES:
         about = key or (trainer.key if metric in _OF_TREE else trainer.works_on[0].uuid if trainer.works_on else "")
         values = _past(view, about, metric, _KEPT * _STEP_S)
@@ -169,8 +169,7 @@ def _meanwhile(view: View, trainer: Trainer, ago_s: float) -> Iterator[tuple[Evi
 
 _OF_TREE = {"loader_cpu", "loader_blocked", "run_wait"}
 _ITS_DOING = {"loader_cpu", "cpu_percent"}  # an evaluation changes these, too
-# subject (none: the trainer, or its GPU), metric, how it reads, by how much it must change (absolute, of what it was),
-# and whether it grows
+# subject (empty: the trainer, or its GPU), metric, format, least change (absolute, relative), and whether it grows
 _BLOCKED = "its loaders were blocked on storage {now:.0%} of the time, {was:.0%} before"
 _RUN_WAIT = "its threads waited for a CPU {now:.0%} of their runnable time, {was:.0%} before"
 _WITNESSES = (
@@ -187,9 +186,9 @@ _WITNESSES = (
 
 
 def _came(view: View, trainer: Trainer, ago_s: float) -> Iterator[Evidence]:
-    """Programs whose use of the CPUs rose at that time, by which they take a good part together.
+    """Programs whose CPU use rose at that time and is a large share together.
 
-    By the history of their job or group: no compiler of a build is older than seconds.
+    By the history of their job or group: the compilers of a build live for seconds.
     """
     total = view.frame.host.cpus_total
     if not total:
@@ -211,9 +210,9 @@ def _came(view: View, trainer: Trainer, ago_s: float) -> Iterator[Evidence]:
 
 
 def _told(view: View, trainer: Trainer, change: Change, meanwhile: tuple[Evidence, ...], vouched: bool) -> Finding:
-    """`vouched`: something changed that is not its own doing, as longer samples are that keep its loaders busy."""
+    """`vouched`: an external change explains it, unlike longer samples, which keep its loaders busy."""
     see = profile(view, trainer.process, _SEE)
-    meant = change.what == "its steps" and not vouched  # perhaps: a step may do more from then on
+    meant = change.what == "its steps" and not vouched  # perhaps: steps may do more since then
     severity: Severity = "crit" if change.slower >= view.limit("crit_slower") and not meant else "warn"
     why = "when something else changed" if vouched else "for a reason inside the program"
     return view.found(
@@ -229,7 +228,7 @@ def _told(view: View, trainer: Trainer, change: Change, meanwhile: tuple[Evidenc
 
 
 def _perhaps(view: View, trainer: Trainer, change: Change, meanwhile: tuple[Evidence, ...]) -> Finding:
-    """Its steps do not show: a GPU that has less to do is no sign that the same work takes longer."""
+    """Steps are not visible: a GPU with less to do does not show that the same work takes longer."""
     less = f"{100 * change.slower:.0f} % less busy than {ago(change.ago_s)} ago"
     return view.found(
         trainer,

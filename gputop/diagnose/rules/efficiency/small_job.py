@@ -1,4 +1,4 @@
-"""A rule about a job that is small for its GPU."""
+"""A rule on a job that is small for its GPU."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TABLE = "small-job"
 
 
 def small(view: View, trainer: Trainer) -> bool:
-    """Whether a trainer asks little of GPU, CPU and device memory, and does not just wait for its loaders."""
+    """Whether a trainer needs little of GPU, CPU and device memory, and does not just wait for its loaders."""
     shape, held = trainer.shape, _held(trainer)
     if not view.below(trainer.duty, f"{_TABLE}.duty") or shape is None or trainer.peers or held is None:
         return False
@@ -43,7 +43,7 @@ def small(view: View, trainer: Trainer) -> bool:
     needs=("busy_percent", "cpu_percent", "allowed_cpus", "power_watts or memory_busy_percent", "vram_bytes"),
 )
 def small_job(view: View) -> Iterator[Finding]:
-    """Half of a GPU's time or less, evenly, little power, CPU and device memory, for a quarter of an hour."""
+    """For a quarter of an hour: GPU busy half of the time or less, evenly, with little power, CPU and memory use."""
     for trainer in view.trainers():
         if not view.knows(trainer, "duty") or not view.below(trainer.duty, "duty"):
             continue
@@ -62,14 +62,14 @@ def small_job(view: View) -> Iterator[Finding]:
 
 
 def _draws_little(view: View, trainer: Trainer) -> bool:
-    """By power; where that is unknown, as on a vGPU, by how long its memory is in use."""
+    """By power; if unknown, as on a vGPU, by the time its memory is in use."""
     if trainer.power_share is None:
         return view.below(trainer.memory_busy, f"{_TABLE}.memory_busy")
     return view.below(trainer.power_share, f"{_TABLE}.power_share")
 
 
 def _held(trainer: Trainer) -> float | None:
-    """Share of the memory that it holds of the GPUs it works on."""
+    """Share of the memory of its GPUs that it holds."""
     total, uuids = sum(gpu.vram_total_bytes or 0 for gpu in trainer.works_on), {gpu.uuid for gpu in trainer.works_on}
     held = [share.vram_bytes for share in trainer.process.gpus if share.kind != "graphics" and share.uuid in uuids]
     return sum(part or 0 for part in held) / total if total and None not in held else None

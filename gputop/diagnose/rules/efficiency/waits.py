@@ -1,4 +1,4 @@
-"""Rules about a GPU that waits for the training thread: for kernel launches, copies, logs."""
+"""Rules on a GPU that waits for the main thread: kernel launches, copies, logging."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from gputop.model import Missing, Role
 
 _MORE_OFTEN = "whether it writes in every second shows where somebody looks every second: gputop --interval 1"
 _STALLS_TABLE = "sync-log-stall"
-_PAUSE_S = 0.9  # as long as a second, give or take a sample
-_WORKS_PERCENT = 10.0  # of a core, by a child: who sends logs to a server takes less
+_PAUSE_S = 0.9  # a second, with tolerance for one sample
+_WORKS_PERCENT = 10.0  # of a core, by a child: sending logs to a server takes less
 
 
 def writes(view: View, trainer: Trainer) -> bool:
-    """Whether the process itself writes all the time, as one does who logs at every step."""
+    """Whether the process itself writes all the time, as with logging at every step."""
     if any(name.startswith("pt_gloo") for name, _ in trainer.process.thread_names):
         return False  # it writes to the other ranks
     bound, helped = view.limit(f"{_STALLS_TABLE}.write_bytes_per_s"), _helped(trainer)
@@ -48,11 +48,11 @@ def writes(view: View, trainer: Trainer) -> bool:
         steady = _often(view, trainer, "write_bytes_per_s" if helped else "write_chars_per_s", bound)
         if view.above(steady, f"{_STALLS_TABLE}.steady"):
             return True
-    if trainer.loaders or helped:  # it writes to them too: what they shall do next
+    if trainer.loaders or helped:  # it sends them commands, too
         return False
     calls = view.mean(trainer.process, "write_calls_per_s")
     if not calls or own / calls < view.limit(f"{_STALLS_TABLE}.call_bytes"):
-        return False  # no text is that short: threads wake each other, through a pipe or an eventfd
+        return False  # too short for text: wakeups of threads through a pipe or an eventfd
     return view.above(
         _often(view, trainer, "write_calls_per_s", view.limit(f"{_STALLS_TABLE}.calls_per_s")),
         f"{_STALLS_TABLE}.steady",
@@ -60,12 +60,12 @@ def writes(view: View, trainer: Trainer) -> bool:
 
 
 def _helped(trainer: Trainer) -> bool:
-    """Whether children work for it that are no loaders, as environments do that it steps through pipes."""
+    """Whether it has busy children that are no loaders, as environments that it steps through pipes."""
     return any(one.role is Role.OTHER and (one.cpu_percent or 0.0) >= _WORKS_PERCENT for one in trainer.tree[1:])
 
 
 def _often(view: View, trainer: Trainer, metric: str, bound: float) -> float | None:
-    """The share of seconds in which the process, without its children, wrote so much; of a minute, half of it known."""
+    """Share of seconds with at least so many writes by the process alone; over a minute, half of it known."""
     seconds = min(60.0, trainer.phase_s)
     window = view.window(trainer.process, metric, seconds, whole=True)
     return window.share_above(bound) if window.covered >= 0.5 and seconds >= 30 else None
@@ -84,12 +84,12 @@ def _often(view: View, trainer: Trainer, metric: str, bound: float) -> float | N
     partly=("cpu_percent", "blocked_percent", "read_chars_per_s"),
 )
 def sync_log_stall(view: View) -> Iterator[Finding]:
-    """The GPU has short gaps, loaders are idle, and the main thread works in the gaps and writes in every second."""
+    """Short GPU gaps, idle loaders, and a main thread that works in the gaps and writes in every second."""
     for trainer in view.trainers():
         if serves(trainer) or not view.knows(trainer, "duty", "main") or not view.below(trainer.duty, "duty"):
             continue
         if view.usual_step_s > view.limit("step_s"):
-            # whoever writes now and then seems to write all the time
+            # with too few known seconds, occasional writes look continuous
             view.abstain(trainer, Missing(metric="write_chars_per_s", reason="stale", unlock=_MORE_OFTEN))
             continue
         if not used(view, trainer) or not _loads_little(view, trainer):
@@ -103,7 +103,7 @@ def sync_log_stall(view: View) -> Iterator[Finding]:
 
 
 def _paused(view: View, trainer: Trainer) -> float:
-    """The share of time in pauses of a second and more: what is written in these is no log of each step."""
+    """Share of time in pauses of a second and more: writes in these are no step logs."""
     busy = view.window(trainer, "busy_percent")
     idle = 1 - (busy.share_above(view.limit("pause_percent")) or 0.0)
     seconds = min(view.limit("window_s"), trainer.phase_s)
@@ -153,14 +153,14 @@ _COPY = "x = x.to('cuda', non_blocking=True)"
 
 
 def transfers(view: View, trainer: Trainer) -> bool:
-    """Whether copies may be what its GPUs wait for: of batches, or of states that an optimizer on the CPU works on."""
+    """Whether its GPUs may wait for copies: of batches, or of states of an optimizer on the CPU."""
     if _both_ways(view, trainer):
         return (trainer.own or 0.0) >= view.limit("loader-in-main.cores")
     return _down(view, trainer)
 
 
 def _down(view: View, trainer: Trainer) -> bool:
-    """Whether they wait for what comes from the host: a link near its limit, or a main thread that copies."""
+    """Whether they wait for data from the host: a link near its limit, or a main thread that copies."""
     return _much(view, trainer) and not _both_ways(view, trainer) and (_full(view, trainer) or _copies(view, trainer))
 
 
@@ -169,13 +169,13 @@ def _much(view: View, trainer: Trainer) -> bool:
 
 
 def _both_ways(view: View, trainer: Trainer) -> bool:
-    """Whether as much goes up as of states that live in host memory, by design; weights come more often than that."""
+    """Whether device-to-host traffic is as large, as for states offloaded to host memory."""
     sent = trainer.pcie_tx or 0.0
     return _much(view, trainer) and sent >= view.limit(f"{_TRANSFERS_TABLE}.both_ways") * (trainer.pcie_rx or 0.0)
 
 
 def _full(view: View, trainer: Trainer) -> bool:
-    """Half of the time, or longer, one of its links is nearly as fast as it can be."""
+    """Whether one of its links is near its limit for half of the time or more."""
     for gpu in trainer.works_on:
         most = capacity(gpu)
         if most is None or (view.mean(gpu, "pcie_rx_bytes_per_s", 30) or 0.0) < 0.25 * most:
@@ -187,9 +187,9 @@ def _full(view: View, trainer: Trainer) -> bool:
 
 
 def _copies(view: View, trainer: Trainer) -> bool:
-    """Copies from memory that is not pinned take the main thread's time, and are far from the limit of the link.
+    """Copies from pageable memory use the main thread's time, far below the limit of the link.
 
-    All of its time, or all that its GPU is idle.
+    Its whole time, or all the time its GPU is idle.
     """
     if trainer.loaders and not view.below(trainer.loader_cpu, f"{_TRANSFERS_TABLE}.loader_cpu"):
         return False
@@ -210,7 +210,7 @@ def _copies(view: View, trainer: Trainer) -> bool:
     partly=("main_thread_percent", "sm_active_percent"),
 )
 def h2d_transfer_bound(view: View) -> Iterator[Finding]:
-    """It has gaps while much comes over PCIe: all that the link carries, or what one thread can copy."""
+    """GPU gaps with much PCIe traffic: all that the link carries, or what one thread can copy."""
     for trainer in view.trainers():
         if serves(trainer) or not view.knows(trainer, "duty", "pcie_rx") or not view.below(trainer.duty, "duty"):
             continue
@@ -218,7 +218,7 @@ def h2d_transfer_bound(view: View) -> Iterator[Finding]:
             continue
         if not _down(view, trainer):
             if _much(view, trainer) and view.knows(trainer, "main") and view.above(trainer.main, "main"):
-                view.knows(trainer, "sm", unlock=BY_UNITS)  # without it, who copies looks like who computes
+                view.knows(trainer, "sm", unlock=BY_UNITS)  # without it, copying looks like computing
             continue
         if not waits_for_cpu(view, trainer) and not waits_for_storage(view, trainer) and not shared(view, trainer):
             yield _waits(view, trainer)
@@ -256,22 +256,22 @@ def _waits(view: View, trainer: Trainer) -> Finding:
 
 
 def _states(view: View, trainer: Trainer) -> bool:
-    """Whether it has no data to send, as far as anybody can tell: no loaders, and nothing that it reads."""
+    """Whether it has no input to send, as far as known: no loaders, and no reads."""
     reads = trainer.taken
     quiet = reads is not None and reads < view.limit("loader-in-main.read_bytes_per_s")
     return quiet and not trainer.loaders and not pins(trainer)
 
 
 def _pageable(view: View, trainer: Trainer, full: bool) -> bool:
-    """Whether it copies no faster than one thread does from memory that is not pinned."""
+    """Whether it copies no faster than one thread does from pageable memory."""
     return not full and view.below(trainer.pcie_rx, "pageable_bytes_per_s")
 
 
 def _of_states(trainer: Trainer, pageable: bool) -> Iterator[Step]:
-    """Steps for who streams its model through the GPU; batches that lie in memory look the same.
+    """Steps for a model streamed through the GPU; batches already in memory look the same.
 
-    Frameworks that offload do so from pinned memory, which fills the link (an H200: 55 GB/s); of pageable memory a
-    thread copies 9 GB/s, whatever the link carries.
+    Offloading frameworks use pinned memory, which saturates the link (an H200: 55 GB/s); from pageable memory a thread
+    copies 9 GB/s on any link.
     """
     command = f"x = x.pin_memory(); {_COPY}" if torchlike(trainer) else None
     if pageable:
@@ -300,7 +300,7 @@ def _of_batches(trainer: Trainer) -> Iterator[Step]:
     yield Step(text="send bytes and make floats of them on the GPU: uint8 images are a quarter of fp32")
 
 
-# how the frameworks launch many kernels at once
+# launching many kernels at once, by framework
 _AT_ONCE: dict[str, tuple[str, str | None]] = {
     "torch": ("with CUDA graphs", 'model = torch.compile(model, mode="reduce-overhead")'),
     "tensorflow": ("compiled into one program", "@tf.function(jit_compile=True)"),
@@ -322,9 +322,9 @@ _SURE = "make sure: the stack of its main thread must not be in the DataLoader"
     partly=("cpu_percent", "read_chars_per_s"),
 )
 def overhead_bound(view: View) -> Iterator[Finding]:
-    """The main thread never rests, loaders do, nothing is read, and the GPU is idle in gaps too short to see.
+    """The main thread is always busy, loaders idle, nothing is read, and GPU gaps are too short to see.
 
-    Or that thread rests only while the GPU is busy, and the GPU has small kernels.
+    Or that thread sleeps only while the GPU is busy, and the GPU runs small kernels.
     """
     for trainer in view.trainers():
         if not view.knows(trainer, "duty", "main") or not view.below(trainer.duty, "duty"):
@@ -373,19 +373,19 @@ def _held_up(view: View, trainer: Trainer, severity: Severity, turns: bool) -> F
 
 
 def _sure(view: View, trainer: Trainer) -> bool:
-    """Whether it does launch. Without loaders it may load its data itself, from memory, or simulate a world."""
+    """Whether it certainly launches kernels: without loaders it may load from memory, or simulate."""
     return trainer.loaders > 0 or told_of(view, trainer, "launch-bound")
 
 
 def _which(view: View, trainer: Trainer) -> tuple[Step, ...]:
-    """What tells the two apart, and what helps against the other one."""
+    """Steps to tell the two cases apart, and remedies for the other one."""
     look = stack(view, trainer.process, "see where its main thread is: in the model, in its data, or in a simulation")
     apart = aside(view, trainer, "in its data: load in processes of their own")
     return look, apart if torchlike(trainer) else replace(apart, command=None)
 
 
 def _fewer(trainer: Trainer, where: str = "") -> tuple[Step, ...]:
-    """What makes fewer launches, in the framework that it uses."""
+    """Steps for fewer launches, in its framework."""
     libraries = ("torch",) if torchlike(trainer) else trainer.process.libraries
     framework = next((name for name in _AT_ONCE if name in libraries), "")
     how, command = _AT_ONCE.get(framework, ("with CUDA graphs", None))
@@ -398,9 +398,9 @@ def _fewer(trainer: Trainer, where: str = "") -> tuple[Step, ...]:
 
 
 def _even(view: View, trainer: Trainer) -> bool:
-    """Whether gaps are too short to be seen: longer ones are those of something else.
+    """Whether gaps are too short to be visible: longer ones have another cause.
 
-    Where it is busy for a tenth of the time samples of less than 5 % are not empty: those of an even series are alike.
+    For a GPU busy a tenth of the time, samples below 5 % are not empty; those of an even series are similar.
     """
     shape = trainer.shape
     if shape is None or not trainer.flat or not view.below(shape.sigma, "sigma"):
@@ -417,9 +417,9 @@ def _loads_nothing(view: View, trainer: Trainer) -> bool:
 
 
 def _works_little(view: View, trainer: Trainer) -> bool:
-    """Whether little of the chip is used while it is: a large kernel would not wait for the next one.
+    """Whether little of the chip is active while it is busy: a large kernel would hide the launch of the next.
 
-    By its multiprocessors; else by its power; else, as on a vGPU, by how long its memory is in use.
+    By SM activity, else by power, else (vGPU) by the time its memory is in use.
     """
     if trainer.sm is not None:
         return view.below(trainer.sm, "sm")

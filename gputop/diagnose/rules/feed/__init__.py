@@ -1,4 +1,4 @@
-"""Rules about the input pipeline: loaders that are too slow, too few, too many, or not there."""
+"""Rules on the input pipeline: loaders that are too slow, too few, too many, or missing."""
 
 from gputop.diagnose.rules.feed import main_thread_loading, unknown, worker_count, worker_timing
 

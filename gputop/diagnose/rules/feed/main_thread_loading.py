@@ -1,4 +1,4 @@
-"""A rule about a training process that loads its own data."""
+"""A rule on loading data in the training process itself."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TABLE = "loader-in-main"
 
 
 class Spells(NamedTuple):
-    """How long its GPU has no work, how often, how many times that was seen, and how busy its main thread was then."""
+    """Recurring GPU idle intervals: length, period, number seen, and main-thread cores in them."""
 
     length_s: float
     every_s: float
@@ -37,14 +37,14 @@ class Spells(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The share of the GPU's time that is lost so."""
+        """Share of GPU time lost to them."""
         return min(1.0, self.length_s / self.every_s)
 
 
 def spells(view: View, trainer: Trainer) -> Spells | None:
-    """Those of a trainer without loaders, alone on its GPU; None where there are too few, or they are explained.
+    """Idle intervals of a trainer without loaders, alone on its GPU; None if too few, or explained by another rule.
 
-    Shorter shares of its time may be an evaluation, which is another rule's subject.
+    A smaller share may be evaluation, which another rule covers.
     """
     if trainer.loaders or trainer.compiling or not lone(trainer) or shared(view, trainer):
         return None
@@ -63,13 +63,13 @@ def spells(view: View, trainer: Trainer) -> Spells | None:
 
 
 def _long(view: View, pause: Pause) -> bool:
-    """Whether one takes seconds, and no checkpoint and no start of loaders is why."""
+    """Whether a pause takes seconds, without a checkpoint or a loader start as its cause."""
     written = pause.written >= view.limit("checkpoint-stall.written_bytes")
     return pause.length_s >= view.limit(f"{_TABLE}.spell_s") and pause.cause is None and not written
 
 
 def _main(view: View, trainer: Trainer, pause: Pause) -> float:
-    """Cores that its main thread used in one."""
+    """Cores that its main thread used in a pause."""
     seconds = past_seconds(view, trainer.key, "main", pause.start_s, pause.length_s)
     return mean(known) if (known := [value for value in seconds if value is not None]) else 0.0
 
@@ -86,9 +86,9 @@ def _main(view: View, trainer: Trainer, pause: Pause) -> float:
     needs=("busy_percent", "main_thread_percent", "cpu_percent"),
 )
 def loader_in_main(view: View) -> Iterator[Finding]:
-    """No loaders, one thread fully busy, and signs that it reads: launching kernels looks the same without them.
+    """No loaders, one thread fully busy, and signs of reading; without those, launching kernels looks the same.
 
-    What its own processes send it is not read: environments do, and simulate.
+    Data from its own processes does not count: environment simulators send it.
     """
     for trainer in view.trainers():
         if found := spells(view, trainer):
@@ -111,17 +111,17 @@ def loader_in_main(view: View) -> Iterator[Finding]:
 
 
 def busy_alone(view: View, trainer: Trainer) -> bool:
-    """Whether it has no loaders, and its main thread never rests while nothing else of it works."""
+    """Whether it has no loaders and an always busy main thread, while nothing else of it works."""
     if trainer.loaders or serves(trainer):
         return False
     return view.above(trainer.main, "loader-in-main.main") and view.below(trainer.cores, "loader-in-main.cores")
 
 
 def loads_itself(view: View, trainer: Trainer) -> bool:
-    """Whether its GPU, which gets some work all the time, gets less than launches alone would give it.
+    """Whether its GPU has some work all the time, but less than launch overhead alone would leave.
 
-    Who has just begun may still compile, a notebook or an evaluation rests as it likes, a rank waits for others, and
-    copies or writes may be what takes the time.
+    Excluded: new trainers may compile, notebooks and evaluations pause at will, ranks wait for others, and copies or
+    writes may take the time.
     """
     if not busy_alone(view, trainer) or not view.below(trainer.duty, "loader-in-main.launches") or not lone(trainer):
         return False
@@ -132,12 +132,12 @@ def loads_itself(view: View, trainer: Trainer) -> bool:
 
 
 def _long_gaps(view: View, trainer: Trainer) -> bool:
-    """Whether its GPU is seen to do nothing for much longer than it takes to launch kernels."""
+    """Whether its GPU is idle for much longer than kernel launches take."""
     return trainer.shape is not None and not trainer.flat and view.above(trainer.shape.empty, "empty")
 
 
 def _takes_turns(view: View, trainer: Trainer) -> bool:
-    """Whether its main thread works whenever its GPU does not, and neither writes nor copies are that work."""
+    """Whether its main thread works whenever its GPU does not, without writes or copies as that work."""
     if not by_turns(view, trainer):
         return False
     return not writes(view.against, trainer) and not transfers(view.against, trainer)
@@ -145,11 +145,11 @@ def _takes_turns(view: View, trainer: Trainer) -> bool:
 
 _ITSELF = "loads its data in the training process{}"
 _PERHAPS = "works on the CPU between its steps: it loads its data itself{}, or computes something else"
-_TOLD = " (num_workers=0)"  # as a DataLoader of PyTorch is
+_TOLD = " (num_workers=0)"  # as a PyTorch DataLoader is
 
 
 def _alone(view: View, trainer: Trainer, severity: Severity, turns: bool) -> Finding:
-    """Who reads as well loads; who is seen not to may have its data in memory, or simulate the world it learns in."""
+    """If it also reads, it loads; otherwise its data may be in memory, or it may simulate an environment."""
     sure = (trainer.taken is None and not turns) or _reads(view, trainer) or told_to_load(view, trainer)
     torch = torchlike(trainer)
     times = at_most(trainer, max(2, first_loaders(view, trainer)))
@@ -187,7 +187,7 @@ def _alone(view: View, trainer: Trainer, severity: Severity, turns: bool) -> Fin
 
 
 def _by_spells(view: View, trainer: Trainer, found: Spells) -> Finding:
-    """It may play, simulate, evaluate or prepare its data then: from outside these look the same."""
+    """It may be simulation, evaluation or data preparation: from outside these look the same."""
     each, every = ago(round(found.length_s)), ago(round(found.every_s))
     bound = labels.at_most(found.share) if found.share < 1 else "faster"
     prepare = aside(view, trainer, f"prepares data: load in processes of their own, {settings(trainer)}")
@@ -225,7 +225,7 @@ def _reads(view: View, trainer: Trainer) -> bool:
 
 
 def _python(trainer: Trainer) -> bool:
-    """Whether a look at its stack may show anything: a program in C++ with no framework of Python has none of it."""
+    """Whether a stack dump can help: not for a C++ program without a Python framework."""
     process = trainer.process
     known = process.libraries and not {"torch", "jax", "tensorflow"} & set(process.libraries)
     return not known or any("python" in word.rpartition("/")[2] for word in (process.name, *process.command[:1]))

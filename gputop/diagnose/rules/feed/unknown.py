@@ -1,4 +1,4 @@
-"""A rule about a GPU that waits for something that does not show from outside: it guesses nothing."""
+"""A rule on a GPU that waits without a visible cause: it does not guess."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BOUND = Missing(metric="busy_percent", reason="unsupported", unlock="SM activit
 
 
 class Cause(NamedTuple):
-    """Something a GPU may wait for, how much there is of it, and from where on it would be the reason."""
+    """Something a GPU may wait for: its value, and the limit from which it would be the cause."""
 
     text: str
     value: float | None
@@ -34,18 +34,18 @@ class Cause(NamedTuple):
 
     @property
     def suspect(self) -> bool:
-        """Whether there is enough of it to be the reason, though no rule is sure that it is."""
+        """Whether it may be the cause, although no rule is certain."""
         return self.value is not None and self.value >= self.limit
 
     @property
     def said(self) -> str:
-        """With its value."""
+        """The text with its value."""
         value = self.value or 0.0
         return self.text.format(f"{value:.0f} %" if self.unit == "%" else f"{value / 1e6:.0f} MB/s")
 
     @property
     def evidence(self) -> Evidence:
-        """What it is, and whether it may be the reason."""
+        """What it is, and whether it may be the cause."""
         word = "not ruled out" if self.suspect else "ruled out"
         return Evidence(text=f"{word}: {self.said}", value=self.value, unit=self.unit, limit=self.limit)
 
@@ -62,7 +62,7 @@ class Cause(NamedTuple):
     needs=("busy_percent",),
 )
 def starved_cause_unknown(view: View) -> Iterator[Finding]:
-    """The GPU waits and no other rule says why: what was ruled out, each with its value, and how to find out."""
+    """The GPU waits and no other rule says why: list what was ruled out, with values, and how to find out."""
     for trainer in view.trainers():
         notes, now_s = view.notes(trainer), view.frame.mono_s
         if not view.knows(trainer, "duty"):
@@ -71,7 +71,7 @@ def starved_cause_unknown(view: View) -> Iterator[Finding]:
             notes.pop("since_s", None)
             continue
         if trainer.duty_by and trainer.duty_by.lower_bound:
-            view.abstain(trainer, _BOUND)  # with no cause to be seen, it may not wait at all
+            view.abstain(trainer, _BOUND)  # without a visible cause, it may not wait at all
             continue
         if now_s - notes.setdefault("since_s", now_s) < view.limit("after_s"):
             continue
@@ -79,7 +79,7 @@ def starved_cause_unknown(view: View) -> Iterator[Finding]:
         if severity is None or notebook(trainer) or plays_a_part(trainer) or small(view.against, trainer):
             continue
         if not trains(trainer):
-            severity = "info"  # it may wait for whoever uses it
+            severity = "info"  # it may wait for its users
         found = _waits(view, trainer, "warn" if severity == "crit" else severity)
         yield replace(found, onset_s=now_s - notes["since_s"])
 
@@ -103,14 +103,14 @@ def _waits(view: View, trainer: Trainer, severity: Severity) -> Finding:
 
 
 def _either(view: View, trainer: Trainer) -> bool:
-    """Whether one thread does all there is to do, for nobody but its own GPU."""
+    """Whether one thread does all the work, only for its own GPU."""
     busy_main = trainer.main is not None and trainer.main >= view.limit("loader-in-main.main")
     one_core = trainer.cores is not None and trainer.cores <= view.limit("loader-in-main.cores")
     return ((busy_main and one_core) or by_turns(view.against, trainer)) and not trainer.loaders and lone(trainer)
 
 
 def _hidden(view: View, trainer: Trainer) -> Iterator[Abstained]:
-    """Rules that might know what it waits for, and could not judge because this user may not read what they need."""
+    """Abstentions of rules that might know the cause, for metrics this user may not read."""
     for one in view.abstained:
         about = trainer.identity in one.subject.processes
         if about and RULES[one.rule].level in (Level.CAUSE, Level.STARVED):
@@ -133,9 +133,9 @@ def _unlocks(hidden: Sequence[Abstained]) -> Iterator[Step]:
 
 
 def _causes(view: View, trainer: Trainer) -> Iterator[Cause]:
-    """What other rules look at, with the limits from which they would speak: what is seen of its own processes first.
+    """Causes that other rules check, with their limits; those visible on its own processes come first.
 
-    Of those, where they are seen to sleep says most.
+    Of these, sleep states say most if visible.
     """
 
     def share(text: str, value: float | None, limit: str) -> Cause:
@@ -165,7 +165,7 @@ def _causes(view: View, trainer: Trainer) -> Iterator[Cause]:
 
 
 def _asleep(view: View, trainer: Trainer) -> Iterator[Cause]:
-    """Where its loaders, or its main thread, sleep in the kernel, if that says what they wait for."""
+    """Where its loaders or its main thread sleep in the kernel, if that shows what they wait for."""
     seen = sleeping_threads(view, trainer)
     whose = amount(trainer.loaders, "loader") if trainer.loaders else "its main thread"
     for wait, share in sorted(seen.shares.items(), key=lambda one: -one[1]):
@@ -176,7 +176,7 @@ def _asleep(view: View, trainer: Trainer) -> Iterator[Cause]:
 
 
 def _by_design(view: View, trainer: Trainer) -> Iterator[Cause]:
-    """What some ways to train cost: not worth a word where there is none of it."""
+    """Inherent costs of some training methods, only if present."""
     threads = f"{amount(round(trainer.compute_threads or 0.0), 'compute thread')} at work: an optimizer on the CPU?"
     yield Cause(threads, trainer.compute_threads, view.limit("threads"), "")
     received, sent = trainer.pcie_rx, trainer.pcie_tx
@@ -188,12 +188,12 @@ def _by_design(view: View, trainer: Trainer) -> Iterator[Cause]:
 
 
 def _open(causes: Sequence[Cause]) -> Iterator[Evidence]:
-    """What may be the reason, the strongest first."""
+    """Possible causes, strongest first."""
     yield from (cause.evidence for cause in causes if cause.suspect)
 
 
 def _closed(causes: Sequence[Cause]) -> Iterator[Evidence]:
-    """What was ruled out, then what nobody could see."""
+    """Causes ruled out, then those that are not visible."""
     yield from (cause.evidence for cause in causes if cause.value is not None and not cause.suspect)
     unseen = [" ".join(cause.text.replace("{}", "").split()) for cause in causes if cause.value is None]
     if unseen:

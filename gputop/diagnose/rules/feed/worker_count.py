@@ -1,4 +1,4 @@
-"""Rules about the number of DataLoader workers: too few, too many, or enough on CPUs that are full."""
+"""Rules on the number of DataLoader workers: too few, too many, or enough on saturated CPUs."""
 
 from __future__ import annotations
 
@@ -44,38 +44,38 @@ _MORE = Step(text="give the job more CPUs: it has as many loaders as its share o
 
 
 class Filled(NamedTuple):
-    """With whom the CPUs are full, and the figures that say so."""
+    """Which processes saturate the CPUs, with evidence."""
 
-    cores: Evidence  # how many are in use
+    cores: Evidence  # cores in use
     more: tuple[Evidence, ...] = ()
-    how: str = ""  # the end of the headline
-    first: tuple[Step, ...] = ()  # before all others
+    how: str = ""  # end of the headline
+    first: tuple[Step, ...] = ()  # before all other steps
     last: tuple[Step, ...] = ()
 
 
 def filled(view: View, trainer: Trainer) -> Filled | None:
-    """Whether the CPUs are what its loaders lack: its own, those of the machine, or its share of them."""
+    """Whether its loaders lack CPUs: its own, those of the machine, or its share of them."""
     return _own(view, trainer) or _machine(view, trainer) or _shared(view, trainer)
 
 
 def limited(view: View, trainer: Trainer, table: str = "") -> bool:
-    """Whether every loader works as fast as one CPU lets it, and waits for nothing else as far as anybody can tell.
+    """Whether every loader is limited by one CPU, and waits for nothing else as far as known.
 
-    `table`: where its numbers stand, if not in that of the rule.
+    `table`: where its numbers are, if not in the table of the rule.
     """
     if trainer.loaders < 1 or not view.above(trainer.loader_low, f"{table}loader_cpu"):
         return False
     if view.against.above(trainer.loader_cpu, "openblas-on-intel.loader_cores"):
-        return False  # each computes with several threads: one CPU is not what holds it up
+        return False  # each computes with several threads: one CPU does not limit it
     blocked, pressure = trainer.loader_blocked, view.mean("host", "io_pressure")
     waits = blocked is not None and not view.below(blocked, f"{table}blocked")
     return not waits and (pressure is None or view.below(pressure, f"{table}io_percent"))
 
 
 def by_turns(view: View, trainer: Trainer) -> bool:
-    """Whether every loader computes or waits for a file, and hardly ever rests, with no storage at its limit.
+    """Whether every loader computes or waits for a file and hardly ever rests, with no storage at its limit.
 
-    Then neither is what holds them up: each does one after the other, and more of them would do both at the same time.
+    Neither is the limit then: each loader does one after the other, and more of them overlap the two.
     """
     computes, waits = trainer.loader_low, trainer.loader_blocked
     if not trainer.loaders or computes is None or waits is None or trainer.loader_cpu is None:
@@ -87,8 +87,8 @@ def by_turns(view: View, trainer: Trainer) -> bool:
 
 
 def in_use(mine: Share) -> Evidence:
-    """CPUs in use by all who have these together: its own use says little of them."""
-    known = [one.cores for one in mine.who if one.cores is not None]  # of who has just begun it is not
+    """CPUs in use by all that share them: its own use says little."""
+    known = [one.cores for one in mine.who if one.cores is not None]  # unknown for a new one
     used, at_least = sum(known), "at least " if len(known) < len(mine.who) else ""
     text = f"{at_least}{used:.1f} of {amount(mine.total, 'CPU core')} in use by {_whose(mine.who)}"
     return Evidence(text=text, value=used, unit="cores")
@@ -103,7 +103,7 @@ def on_share(trainer: Trainer, mine: Share) -> Evidence:
 
 
 def _own(view: View, trainer: Trainer) -> Filled | None:
-    """Its cores in use say so, or how many loaders it has; told is the one that is at its limit."""
+    """CPUs saturated by cores in use or by its number of loaders, whichever is at its limit."""
     limit = "starved-cpu-saturated.saturation"
     enough = view.limit("starved-cpu-saturated.loaders_share") * (trainer.allowed or math.inf)
     many = trainer.loaders >= max(1.0, enough) and view.above(trainer.loader_cpu, "starved-cpu-saturated.loader_cpu")
@@ -116,7 +116,7 @@ def _own(view: View, trainer: Trainer) -> Filled | None:
 
 
 def _machine(view: View, trainer: Trainer) -> Filled | None:
-    """All CPUs of the machine are busy with its input: of this one, or of several with it; not where others do that."""
+    """All CPUs of the machine are busy with its input, or with that of several trainers including it."""
     if not full(view) or (total := view.cpus()) is None:
         return None
     percent = view.mean("host", "cpu_percent") or 100.0
@@ -134,9 +134,9 @@ def _machine(view: View, trainer: Trainer) -> Filled | None:
 
 
 def _shared(view: View, trainer: Trainer) -> Filled | None:
-    """Not one loader more fits into its share, whether others need theirs or not: to take that would be advised to all.
+    """No further loader fits into its share, whatever the others need: taking theirs would be advised to all.
 
-    Who has its CPUs for itself is told by what is left of them.
+    A trainer with exclusive CPUs is judged by what they have left.
     """
     if not limited(view, trainer, "starved-cpu-idle.") or has_room(view.against, trainer):
         return None
@@ -151,7 +151,7 @@ def _shared(view: View, trainer: Trainer) -> Filled | None:
 
 
 def _loads(view: View, trainer: Trainer) -> bool:
-    """Whether its CPUs are busy with its input: an optimizer on the CPU keeps them as busy, one thread a single one."""
+    """Whether its CPUs are busy with input: an optimizer on the CPU saturates them, one thread a single CPU."""
     if trainer.loaders:
         return loading(trainer)
     reads = view.above(trainer.taken, "loader-in-main.read_bytes_per_s") or told_to_load(view, trainer)
@@ -159,7 +159,7 @@ def _loads(view: View, trainer: Trainer) -> bool:
 
 
 def _crowd(view: View, trainer: Trainer, used: float, total: int) -> Sequence[Trainer]:
-    """Those who use most of what is in use, with this one among them; nobody where others do."""
+    """Trainers, including this one, that use most of the CPUs in use; empty if others do."""
     crowd = contention(view).loaders
     if any(one.identity == trainer.identity for one in crowd):
         view.above(sum(one.cores or 0.0 for one in crowd) / used, "starved-cpu-saturated.together")
@@ -205,7 +205,7 @@ _IF = "if they are loaders: "
     of_host=True,
 )
 def starved_cpu_saturated(view: View) -> Iterator[Finding]:
-    """The GPU waits and every CPU it may use is busy loading, or its share of them has as many loaders as fit."""
+    """The GPU waits while loaders saturate every CPU it may use, or its share of the CPUs has no room for more."""
     for trainer in view.trainers():
         if not view.knows(trainer, "duty", "cores", "allowed") or not starved(view, trainer) or serves(trainer):
             continue
@@ -247,7 +247,7 @@ def _look(view: View, trainer: Trainer, unsure: bool) -> Iterator[Step]:
 
 
 def _one_thread(view: View, trainer: Trainer, using: Collection[str]) -> Iterator[Step]:
-    """For loaders with a pool of threads each, of these libraries; of OpenBLAS on an Intel CPU another rule tells."""
+    """For loaders with a thread pool of these libraries; OpenBLAS on Intel is covered by another rule."""
     if slow(using, view.frame.host.cpu_model or "") and view.above(trainer.saturation, "openblas-on-intel.saturation"):
         return
     whose = "" if using else ", whose library is hidden"
@@ -270,7 +270,7 @@ def _one_thread(view: View, trainer: Trainer, using: Collection[str]) -> Iterato
     of_host=True,
 )
 def starved_cpu_idle(view: View) -> Iterator[Finding]:
-    """The GPU waits, every loader works as fast as it can, and there is room for more, its own and the machine's."""
+    """The GPU waits, every loader is CPU-limited, and idle CPUs leave room for more loaders."""
     for trainer in view.trainers():
         if trainer.loaders < 1 or not view.knows(trainer, "duty", "cores", "allowed", "loader_low"):
             continue
@@ -283,17 +283,17 @@ def starved_cpu_idle(view: View) -> Iterator[Finding]:
         if view.cpus() is None or not view.knows(view.frame.host, "cpu_percent") or full(view.against):
             continue
         if view.once(("filled", trainer.identity), lambda: False) or not has_room(view, trainer):
-            continue  # the rule before this one speaks of it
+            continue  # the previous rule covers it
         if view.above(spare := idle_cpus(view, trainer), "spare"):
             yield _too_few(view, trainer, severity, spare or 0.0)
 
 
 def _too_few(view: View, trainer: Trainer, severity: Severity, spare: float) -> Finding:
-    """`spare`: CPUs of the machine that it may take beside its own."""
+    """`spare`: CPUs of the machine it may take besides its own."""
     mine = share(view, trainer)
     more = trainer.loaders + max(1, math.floor(spare))
     wanted = min(num_workers.fitting(trainer.loaders * view.limit("more") / (trainer.duty or 1.0), mine.cpus), more)
-    # what is left of CPUs that nobody else has is room for one, though it would be the trainer's
+    # a fraction of an exclusive CPU is room for one loader, although the trainer may need it
     wanted = max(wanted, trainer.loaders + 1)
     unsure, torch, together = guessed(trainer), torchlike(trainer), len(mine.who) > 1
     times = at_most(trainer, wanted / trainer.loaders)
@@ -336,12 +336,12 @@ def _loaders(view: View, trainer: Trainer) -> Iterator[Evidence]:
     partly=("cpus_total",),
 )
 def workers_oversized(view: View) -> Iterator[Finding]:
-    """More of them in a job than CPUs it may use, or many with next to nothing to do; not where they wait for data."""
+    """A job with more loaders than CPUs, or many that are nearly idle; not if they wait for data."""
     for trainer in view.trainers():
         if not trainer.loaders or not view.knows(trainer, "duty", "allowed", "loader_cpu"):
             continue
         asleep = view.against.below(trainer.loader_cpu, "asleep")
-        # loaders that sleep may be there for the sake of what they wait for
+        # sleeping loaders may wait for data
         if shared(view, trainer) or (asleep and (not fed(view, trainer) or _wait(view, trainer))):
             continue
         ranks = view.mates(trainer)
@@ -350,7 +350,7 @@ def workers_oversized(view: View) -> Iterator[Finding]:
             cpus = _cpus(view, ranks) or math.inf
         if total > _most(cpus) and _at_work(view, ranks) > _most(cpus):
             if pinned(view.against, trainer) is not None:
-                continue  # they want more CPUs, which are idle
+                continue  # they need more CPUs, which are idle
             yield _too_many(view, trainer, ranks, total, cpus)
         elif asleep and view.below(trainer.loader_cpu, "unneeded") and trainer.loaders >= view.limit("loaders"):
             yield from _unneeded(view, trainer)
@@ -358,12 +358,12 @@ def workers_oversized(view: View) -> Iterator[Finding]:
 
 
 def _most(cpus: float) -> float:
-    """Loaders that these CPUs are enough for: what a quota leaves of one is room for one more."""
+    """Loaders that fit these CPUs: a fraction left by a quota is room for one more."""
     return math.inf if math.isinf(cpus) else max(1, math.ceil(cpus))
 
 
 def _at_work(view: View, ranks: Sequence[Trainer]) -> int:
-    """Loaders that work now: those of a validation that are kept for the next one take no CPU meanwhile."""
+    """Loaders at work: validation loaders kept for the next epoch use no CPU."""
     loaders = [process for rank in ranks for process in rank.tree if process.role is Role.LOADER]
     used = [view.mean(process, "cpu_percent") for process in loaders]
     return sum(percent is None or percent / 100 >= view.limit("resting") for percent in used)
@@ -374,7 +374,7 @@ def _wait(view: View, trainer: Trainer) -> bool:
 
 
 def _cpus(view: View, ranks: Sequence[Trainer]) -> float | None:
-    """CPUs that the ranks of a job share; where nobody knows, this rule says so."""
+    """CPUs that the ranks of a job share; if unknown, this rule abstains."""
     return united_cpus([part(rank.process) for rank in ranks], view.frame.host.cpus_total) or view.cpus()
 
 
@@ -397,7 +397,7 @@ def _too_many(view: View, trainer: Trainer, ranks: Sequence[Trainer], total: int
 
 
 def _fewer(wanted: int, most: int) -> Iterator[Step]:
-    """So many loaders a rank; where none has more than these, there are too many ranks."""
+    """Loaders per rank; if no rank has more than these, there are too many ranks."""
     if wanted >= most:
         yield Step(
             text=f"more CPUs, or fewer ranks: with {amount(most, 'loader')} each there are more loaders than CPUs"
@@ -408,7 +408,7 @@ def _fewer(wanted: int, most: int) -> Iterator[Step]:
 
 
 def _unneeded(view: View, trainer: Trainer) -> Iterator[Finding]:
-    """As many as would do the same work at a comfortable pace, if that is clearly fewer."""
+    """A clearly smaller number that would do the same work at moderate load."""
     work = trainer.loaders * (trainer.loader_cpu or 0.0)
     wanted = max(2, math.ceil(work / view.limit("pace")))
     if 2 * wanted > trainer.loaders:
@@ -441,7 +441,7 @@ def _each(trainer: Trainer, limit: float | None = None) -> Evidence:
 
 
 def _of_all_jobs(view: View) -> Iterator[Finding]:
-    """All jobs together have more loaders than the machine has CPUs, and they are at work."""
+    """All jobs together have more active loaders than the machine has CPUs."""
     busy = [trainer for trainer in view.vectors() if trainer.warm and trainer.loaders and trainer.loader_cpu]
     total = sum(trainer.loaders for trainer in busy)
     jobs = {trainer.process.job or trainer.identity for trainer in busy}
@@ -450,7 +450,7 @@ def _of_all_jobs(view: View) -> Iterator[Finding]:
     cpus = view.cpus()
     if cpus is None or total <= cpus:
         return
-    if any(trainer.duty is None for trainer in busy):  # those it is told of one by one
+    if any(trainer.duty is None for trainer in busy):  # already reported individually
         return
     mean = sum(trainer.loaders * (trainer.loader_cpu or 0.0) for trainer in busy) / total
     host = view.host()

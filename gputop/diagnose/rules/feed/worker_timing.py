@@ -1,4 +1,4 @@
-"""Rules about when workers deliver: one slow sample that all wait for, and workers started again for every epoch."""
+"""Rules on worker timing: one slow sample that all wait for, and workers restarted for every epoch."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from gputop.model import Identity, Process, Role
     needs=("busy_percent", "main_thread_percent", "cpu_percent", "blocked_percent", "allowed_cpus"),
 )
 def head_of_line(view: View) -> Iterator[Finding]:
-    """The GPU waits, so does the main thread, and most loaders sleep, though neither CPU, disk nor network is short."""
+    """GPU and main thread wait while most loaders sleep, and neither CPU, disk nor network is short."""
     for trainer in view.trainers():
         if trainer.loaders < view.limit("loaders") or not view.knows(
             trainer, "duty", "main", "loader_cpu", "loader_blocked", "cores", "allowed"
@@ -64,9 +64,9 @@ def head_of_line(view: View) -> Iterator[Finding]:
 
 
 def _may_be_served(view: View, trainer: Trainer) -> bool:
-    """Whether it reads so much that a file server may be who gives it: who waits for one may just sleep.
+    """Whether it reads so much that it may come from a file server: waiting for one may look like plain sleep.
 
-    What the machine did not get from any disk or server came from memory; some file systems do not tell.
+    What the machine got from no disk or server came from memory; some file systems report nothing.
     """
     if (trainer.read_chars or 0.0) < view.limit("starved.reads_bytes_per_s"):
         return False
@@ -74,7 +74,7 @@ def _may_be_served(view: View, trainer: Trainer) -> bool:
 
 
 def _may_fetch(view: View, trainer: Trainer) -> bool:
-    """Whether its data may come over the network, a little at a time: who waits for an answer sleeps as well."""
+    """Whether its data may arrive over the network in small amounts: waiting for replies is sleep as well."""
     little = view.limit("starved.quiet_bytes_per_s")
     received = view.mean("host", "receive_bytes_per_s", 30) or 0.0
     return received >= little or ((trainer.read_chars or 0.0) >= little and bool(sources.silent_mounts(view)))
@@ -122,7 +122,7 @@ def _held_up(view: View, trainer: Trainer, loaders: list[Process], severity: str
 
 
 def _or_fetched(view: View, trainer: Trainer) -> str:
-    """What it may be instead, by name where there is one mount only that it may read from."""
+    """The alternative explanation, with the mount's name if there is only one it may read from."""
     mounts, little = sources.silent_mounts(view), view.limit("starved.quiet_bytes_per_s")
     if len(mounts) == 1 and (trainer.read_chars or 0.0) >= little:
         return f", or reads from {mounts[0].path} ({mounts[0].file_system})"
@@ -136,7 +136,7 @@ def _asleep(view: View, trainer: Trainer) -> str:
 
 
 def _reads(view: View, trainer: Trainer) -> float | None:
-    """What it reads from storage: its own counts are for its owner, those of the machine for everybody."""
+    """Bytes/s from storage: its own counters are visible to its owner, those of the machine to all."""
     return 0.0 if trainer.read_bytes is None and nobody_reads(view) else trainer.read_bytes
 
 
@@ -153,7 +153,7 @@ _STEPS = (
 def _slowest(view: View, trainer: Trainer, loaders: list[Process]) -> tuple[Process, float] | None:
     """The loader that works for a minute while the others do not, and its CPU in percent of a core."""
     cores = view.mean(trainer, "cores", 60, whole=True)
-    little = cores is not None and cores < view.limit("skewed_cpu")  # all together: no need to ask each
+    little = cores is not None and cores < view.limit("skewed_cpu")  # by their sum: saves checking each
     if little or len(loaders) < view.limit("skewed_loaders"):
         return None
     means = [(view.mean(process, "cpu_percent", 60) or 0.0, process) for process in loaders]
@@ -163,34 +163,34 @@ def _slowest(view: View, trainer: Trainer, loaders: list[Process]) -> tuple[Proc
     return (busiest, most) if skewed else None
 
 
-_AROUND_S = 1.0  # of a start, in which the GPU's pause may end before it, or begin after it
-_LATE_S = 10.0  # by which a worker may be recognized later than it started
+_AROUND_S = 1.0  # seconds around a start in which the GPU's pause may begin or end
+_LATE_S = 10.0  # seconds by which a worker may be recognized after its start
 _KEPT = 64
 
 
 @dataclass(slots=True)
 class WorkerTeam:
-    """Workers that started together: a team."""
+    """Workers that started together."""
 
-    from_s: float  # the start of the first, at the earliest
-    last_s: float  # and of the last, at the latest
+    from_s: float  # earliest start of the first
+    last_s: float  # latest start of the last
     parent: int | None
     team: set[Identity]
-    cost_s: float = 0.0  # GPU time
+    cost_s: float = 0.0  # GPU seconds
     settled: bool = False
 
 
 @dataclass(slots=True)
 class WorkerTeams:
-    """When workers started, by the time at which each was born: how many they are and what comes between is free."""
+    """Worker starts of a trainer, by birth time, for any number of workers and any interval."""
 
-    first_s: float | None = None  # since when they are watched
+    first_s: float | None = None  # watched since
     looked_s: float = 0.0
     here: frozenset[Identity] = frozenset()
     starts: deque[WorkerTeam] = field(default_factory=lambda: deque(maxlen=_KEPT))
 
     def look(self, workers: Sequence[Process], now_s: float, within_s: float) -> None:
-        """Take in those that are there now."""
+        """Take in the present workers."""
         here = frozenset(one.identity for one in workers)
         if self.first_s is None:
             self.first_s = now_s
@@ -202,7 +202,7 @@ class WorkerTeams:
         self.here, self.looked_s = here, now_s
 
     def _born(self, one: Process, now_s: float, since_s: float) -> tuple[float, float]:
-        """When it started, at the earliest and at the latest: an age that cannot be is none."""
+        """Earliest and latest start time of a worker; an impossible age is ignored."""
         if one.age_s is not None and one.age_s <= since_s + _LATE_S:
             return now_s - one.age_s, now_s - one.age_s
         return self.looked_s, now_s
@@ -217,7 +217,7 @@ class WorkerTeams:
             self.starts.append(WorkerTeam(from_s, until_s, one.parent_pid, {one.identity}))
 
     def weigh(self, pauses: Pauses) -> None:
-        """Work out what each start cost: the pauses of the GPU around it, each counted once."""
+        """Compute the cost of each start: the GPU pauses around it, each counted once."""
         for start in self.starts:
             if start.settled:
                 continue
@@ -247,7 +247,7 @@ def _touches(start: WorkerTeam, one: Pause) -> bool:
     lasting=True,
 )
 def worker_respawn(view: View) -> Iterator[Finding]:
-    """New workers come again and again, for training or for validation, and the GPU waits while they start."""
+    """Workers restart again and again, for training or validation, and the GPU waits while they start."""
     for trainer in view.trainers():
         notes = view.notes(trainer)
         teams: WorkerTeams = notes.get("teams") or notes.setdefault("teams", WorkerTeams())
@@ -268,13 +268,13 @@ def _again(view: View, trainer: Trainer, starts: Sequence[WorkerTeam], pauses: P
     if now_s - starts[-1].from_s > view.limit("late") * every_s:
         return
     early = times <= view.limit("times")
-    if early:  # how often they come is not known: what they took of all that was seen is
+    if early:  # their interval is not known: the share is of the whole time tracked
         lost = times * cost_s / max(every_s, pauses.watched_s(view.limit("window_s")))
     else:
         lost = sum(one.cost_s for one in starts[1:]) / (now_s - starts[0].from_s)
     if not view.above(cost_s, "cost_s") and not view.above(lost, "lost"):
-        return  # short epochs pay a little each time, and much in all
-    # the first epoch is over, and so is its validation: that alone is no trouble
+        return  # short epochs pay little each time, and much in total
+    # the end of the first epoch and of its validation: not a problem by itself
     if not view.above(lost, "lost" if times <= view.limit("times") + 1 else "least_lost"):
         return
     yield view.found(
@@ -308,7 +308,7 @@ def _severity(view: View, lost: float) -> Severity:
 
 
 def _sizes(starts: Iterable[WorkerTeam]) -> str:
-    """`8 workers`, or `8 and 4 workers` where training and validation have their own."""
+    """`8 workers`, or `8 and 4 workers` if training and validation have separate ones."""
     *most, last = dict.fromkeys(len(one.team) for one in starts)
     return f"{', '.join(map(str, most))} and {last} workers" if most else amount(last, "worker")
 

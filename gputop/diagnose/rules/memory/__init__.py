@@ -1,4 +1,4 @@
-"""Rules about memory: of the host that is short or grows, of GPUs that is full, grows, or is held for nothing."""
+"""Rules on memory: host memory that is short or grows, device memory that is full, grows, or is held for nothing."""
 
 from gputop.diagnose.rules.memory import device, host, leaks, zombies
 

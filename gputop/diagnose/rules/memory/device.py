@@ -1,4 +1,4 @@
-"""Rules about device memory that is nearly used up, and about programs that take turns on one GPU."""
+"""Rules on nearly full device memory, and on programs that take turns on one GPU."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Held = Sequence[tuple[Process, GpuShare]]
 
 
 def holders(view: View) -> Mapping[str, Held]:
-    """Every process that the driver names, by GPU, each once; graphics count where nothing else does."""
+    """Processes named by the driver by GPU, each once; graphics contexts count only without a compute one."""
     return view.once("holders", lambda: _holders(view.frame))
 
 
@@ -41,7 +41,7 @@ def _weight(share: GpuShare) -> tuple[bool, int]:
 
 
 def named(process: Process) -> str:
-    """Name, pid and owner: `python 3310 of carol`."""
+    """Name, PID and owner: `python 3310 of carol`."""
     owner = f" of {process.user}" if process.user else ""
     return f"{process.name or 'a process'} {process.pid}{owner}"
 
@@ -60,7 +60,7 @@ _PARTS = 5  # of the window
     needs=("vram_used_bytes", "vram_total_bytes"),
 )
 def gmem_nearly_full(view: View) -> Iterator[Finding]:
-    """Full and still growing is a risk; full and calm is an allocator that keeps what it got, or a program's choice."""
+    """Full and growing is a risk; full and stable is a caching allocator or a deliberate choice."""
     for gpu in view.gpus():
         if gpu.unified_memory or not view.knows(gpu, "vram_used_bytes", "vram_total_bytes"):
             continue
@@ -74,9 +74,9 @@ def gmem_nearly_full(view: View) -> Iterator[Finding]:
 
 
 def _grown(view: View, gpu: Gpu) -> float:
-    """Bytes above the least of the window, if it went higher more than once in it; else nothing.
+    """Bytes above the minimum of the window if it rose more than once; else 0.
 
-    A program that takes its memory at once grows no more, and who goes up and down has been there before.
+    A single allocation does not continue, and use that goes up and down has been there before.
     """
     values = view.window(gpu, "vram_used_bytes").values
     size, least = len(values) // _PARTS, view.limit("least_growth_bytes") / _PARTS
@@ -85,7 +85,7 @@ def _grown(view: View, gpu: Gpu) -> float:
     before = view.window(gpu, "vram_used_bytes", view.limit("known_s")).values[: -len(values)]
     peaks = [max(before, default=0.0), *(max(values[-size * part :][:size]) for part in range(_PARTS, 0, -1))]
     rises = [part for part in range(2, len(peaks)) if peaks[part] - max(peaks[:part]) >= least]
-    again = bool(rises) and rises[-1] - rises[0] >= 2  # one rise may lie in two parts
+    again = bool(rises) and rises[-1] - rises[0] >= 2  # one rise may span two parts
     return max(0.0, values[-1] - min(values)) if again else 0.0
 
 
@@ -118,7 +118,7 @@ def _figures(view: View, gpu: Gpu, used: float, most: float, grown: float) -> It
 
 
 def _smaller(view: View, gpu: Gpu) -> Iterator[Step]:
-    """The cheapest first: a setting, then what changes the program."""
+    """Cheapest first: a setting, then program changes."""
     versions = [process.torch_version for process, _ in holders(view).get(gpu.uuid, ()) if process.torch_version]
     setting = pytorch.allocator("expandable_segments:True", versions[0] if versions else None)
     yield Step(text="Reduce fragmentation of PyTorch's cache", command=setting)
@@ -143,7 +143,7 @@ _MPS = "nvidia-cuda-mps"
     needs=("busy_percent",),
 )
 def gpu_shared(view: View) -> Iterator[Finding]:
-    """Two jobs or more that work on a GPU and leave it no rest: without MPS only one of them computes at a time."""
+    """Two or more jobs keep one GPU busy: without MPS they run in turns, not concurrently."""
     for gpu in view.gpus():
         tenants = view.tenants(gpu)
         if len(tenants) < 2:
@@ -163,7 +163,7 @@ def gpu_shared(view: View) -> Iterator[Finding]:
 
 
 def _remember_alone(view: View, gpu: Gpu, tenants: Sequence[Process]) -> None:
-    """What a program gets out of a GPU that it has to itself."""
+    """Record the utilization that a program reaches alone on a GPU."""
     notes = view.notes(gpu)
     notes.pop("means", None)
     if tenants and (busy := view.mean(gpu, "busy_percent")) is not None:
@@ -171,7 +171,7 @@ def _remember_alone(view: View, gpu: Gpu, tenants: Sequence[Process]) -> None:
 
 
 def _means(view: View, gpu: Gpu, held: Held) -> Mapping[Identity, float]:
-    """How busy each kept the GPU over the window; nothing of those who came within it."""
+    """GPU busy of each process over the window; without those that started within it."""
     before: dict[Identity, tuple[float, float]] = view.notes(gpu).get("means", {})
     now_s, look_s, window_s = view.frame.mono_s, view.stands_for_s, view.limit("window_s")
     fresh: dict[Identity, tuple[float, float]] = {}
@@ -215,7 +215,7 @@ def _before(percent: float | None) -> str:
 
 
 def _elsewhere(view: View, active: Sequence[Process]) -> Step:
-    """A free GPU for one of them, as far as it is known to be given to it: a container or a Slurm job has only some."""
+    """A free GPU for one of them, if it may use it: a container or a Slurm job has only some."""
     free = [one for one in view.frame.gpus if one.condition == "ok" and not view.tenants(one) and not one.mig_mode]
     if not free:
         return Step(text="let one wait for the other, or agree on who uses which GPU: none of this machine is free")

@@ -1,4 +1,4 @@
-"""A rule about host memory that is short: of the machine, or of what a job may have."""
+"""A rule on host memory shortage: of the machine, or under a job's limit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from gputop.model import Cgroup, Host
     of_host=True,
 )
 def memory_pressure(view: View) -> Iterator[Finding]:
-    """Swapping, waiting for memory, reading again what was dropped, or a limit that is reached."""
+    """Swapping, memory pressure, refaults of dropped pages, or a memory limit that is reached."""
     host = view.host()
     short = tuple(_machine(view, host)) if view.knows(host, "memory_total_bytes", "memory_available_bytes") else ()
     yield from short
@@ -46,7 +46,7 @@ def memory_pressure(view: View) -> Iterator[Finding]:
 
 
 def _machine(view: View, host: Host) -> Iterator[Finding]:
-    """The machine is short only where little is left: else it is some control group that swaps or waits."""
+    """The machine is short only if little is left; otherwise some control group swaps or waits."""
     swaps = [view.mean(host, name) for name in ("swap_in_per_s", "swap_out_per_s")]
     swapped = sum(known) if (known := [rate for rate in swaps if rate is not None]) else None
     some, full = view.mean(host, "memory_pressure"), view.mean(host, "memory_pressure_full")
@@ -69,7 +69,7 @@ def _machine(view: View, host: Host) -> Iterator[Finding]:
 
 
 def _reads_again(view: View, trainer: Trainer) -> bool:
-    """Whether it waits for storage while the machine reads again what was dropped: who computes has lost nothing."""
+    """Whether it waits for storage while the machine refaults dropped pages: a computing trainer has lost nothing."""
     share = blocked(view, trainer)
     waits = share is not None and share >= view.limit("starved.blocked")
     return waits and view.above(view.mean("host", "refaults_per_s"), "refaults_per_s")
@@ -120,7 +120,7 @@ def _thrash(view: View, trainer: Trainer) -> Finding:
 
 
 def _limited(view: View, trainer: Trainer, group: Cgroup) -> Iterator[Finding]:
-    """A job at its own limit; page cache alone at the limit is how a limit is meant to work."""
+    """A job at its own limit; a limit reached by page cache alone works as intended."""
     about, limit = f"cgroup {group.path}", group.memory_limit_bytes or 1
     killed, own_limit = _killed(view, trainer, group)
     some, full = view.mean(about, "memory_pressure"), view.mean(about, "memory_pressure_full")
@@ -161,14 +161,14 @@ def _headline(limit: int, killed: int, own_limit: bool) -> str:
 
 
 def _killed(view: View, trainer: Trainer, group: Cgroup) -> tuple[int, bool]:
-    """Processes that were killed a short while ago, and whether at this limit; what was before we looked is history.
+    """Recent OOM kills, and whether at this limit; earlier ones are history.
 
-    The kernel counts as killed those too that the machine, or a group above, was short of memory for.
+    The kernel also counts kills for a shortage of the machine or of a parent group.
     """
     notes, now_s, kills, ooms = view.notes(trainer), view.frame.mono_s, group.oom_kills, group.oom_count
     if kills is None:
         return 0, False
-    # version 1 of control groups does not count how often nothing could be freed: it must have been hit at least
+    # control groups v1 do not count failed reclaims: the limit must have been hit at least
     if (group.limit_hits_per_s or 0.0) > 0 if ooms is None else ooms > notes.get("ooms", ooms):
         notes["hit_s"] = now_s
     if ooms is not None:
@@ -182,7 +182,7 @@ def _killed(view: View, trainer: Trainer, group: Cgroup) -> tuple[int, bool]:
 
 
 def _fewer(view: View, trainer: Trainer | None = None) -> Iterator[Step]:
-    """Fewer loaders, where they are what takes it."""
+    """Fewer loaders, if they use most of it."""
     trainers = [trainer] if trainer else view.vectors()
     loaders = sum(one.loaders for one in trainers)
     most = max((one.loaders for one in trainers), default=0)

@@ -1,4 +1,4 @@
-"""Rules about memory that a program takes and never gives back: on its GPU, and on the host."""
+"""Rules on memory leaks: on the GPU, and on the host."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from gputop.labels import amount
 from gputop.model import Cgroup, Gpu, Identity, Missing
 
 SHORT_S, LONG_S = (300.0, 900.0), (3600.0, 14_400.0)
-_EVERY_S, _LONG_EVERY_S = 15.0, 120.0  # a mean of 15 s is what is kept for hours
+_EVERY_S, _LONG_EVERY_S = 15.0, 120.0  # a 15 s mean is kept for hours
 _PERSISTS = 0.1  # of the window: growth that has just ended passes the test for about as long
-_FAIR = 0.5  # of its share, that the first third and the last sixth have grown: else it began or ended within
+_FAIR = 0.5  # of its share, by which the first third and the last sixth must grow: else it began or ended within
 
 
 @frozen_dataclass(frozen=True, slots=True)
 class Growth:
-    """A leak: over what time it was seen, its rate, and in bytes what each third added and the least that counts."""
+    """A leak: its window and rate, bytes added per third, and the least that counts."""
 
     window_s: float
     per_s: float
@@ -41,7 +41,7 @@ class Growth:
 
 @dataclass(slots=True)
 class _Watched:
-    """One trainer: when it is tested next, and the leaks found in it, each since when, by their window."""
+    """Leak tests of one trainer: time of the next one, and leaks found, by window, each with its start."""
 
     next_s: float
     long_s: float
@@ -49,9 +49,9 @@ class _Watched:
 
 
 def growing(view: View, metric: str, capacity: Callable[[Trainer], float | None]) -> Mapping[Identity, Growth]:
-    """Trainers whose metric of `Tree` has leaked for long enough, against what there is of it in all (bytes).
+    """Trainers with a leak of this `Tree` metric for long enough, relative to its capacity in bytes.
 
-    Tests those whose turn it is, the longest window that tells it counts.
+    Tests those whose turn it is; the longest window with a leak counts.
     """
     now_s, notes = view.frame.mono_s, view.notes(view.frame.host)
     before: Mapping[Identity, _Watched] = notes.get("watched", {})
@@ -74,7 +74,7 @@ def _lasting(one: _Watched, now_s: float) -> Growth | None:
 
 
 def change(values: Sequence[float | None]) -> float | None:
-    """From the first to the last that is known."""
+    """Difference between the first and the last known value."""
     known = [value for value in values if value is not None]
     return known[-1] - known[0] if len(known) > 1 else None
 
@@ -94,13 +94,13 @@ def _test(view: View, trainer: Trainer, metric: str, capacity: float, one: _Watc
 
 
 def _old(view: View, trainer: Trainer) -> bool:
-    """Whether it is past its start, in which every program grows, and has worked unless nobody can tell."""
+    """Whether it is past startup, in which every program grows, and has worked unless that is unknown."""
     started = trainer.warm or trainer.duty is None
     return started and (trainer.context_s or 0.0) >= view.limit("start_s")
 
 
 def _leak(values: list[float | None], window_s: float, capacity: float) -> Growth | None:
-    """The leak test, and that it leaks from the first third to now."""
+    """The leak test, with growth from the first third until now."""
     if values[-1] is None or len(values) * COARSE_S < window_s:
         return None
     found = leak(values, COARSE_S, capacity)
@@ -124,7 +124,7 @@ def _leak(values: list[float | None], window_s: float, capacity: float) -> Growt
     needs=("vram_bytes", "vram_total_bytes"),
 )
 def gmem_leak(view: View) -> Iterator[Finding]:
-    """Steady growth, in each third of a window that begins after the start of the program."""
+    """Steady growth in each third of a window that begins after program startup."""
     grown = growing(view, "vram_bytes", _installed)
     cards = _filling(view)
     for trainer in view.trainers(cold=True):
@@ -141,13 +141,13 @@ def gmem_leak(view: View) -> Iterator[Finding]:
         if growth is None:
             continue
         left_s = _until_full(trainer, growth)
-        # a few minutes of growth are only worth a word where it is soon over
+        # minutes of growth are reported only if memory is soon full
         if growth.window_s > SHORT_S[0] or (left_s is not None and left_s <= view.limit("urgent_s")):
             yield _gmem(view, trainer, growth, left_s)
 
 
 def usable(gpu: Gpu) -> float | None:
-    """Bytes of device memory that programs can have."""
+    """Bytes of device memory available to programs."""
     return None if gpu.vram_total_bytes is None else gpu.vram_total_bytes - (gpu.vram_reserved_bytes or 0)
 
 
@@ -157,7 +157,7 @@ def _installed(trainer: Trainer) -> float | None:
 
 
 def _until_full(trainer: Trainer, growth: Growth) -> float | None:
-    """Seconds until its GPU is full; of several GPUs nobody knows which one grows."""
+    """Seconds until its GPU is full; None with several GPUs, as it is unknown which one grows."""
     if len(trainer.gpus) != 1:
         return None
     (gpu,) = trainer.gpus
@@ -180,12 +180,12 @@ def _filling(view: View) -> dict[str, tuple[Gpu, Projection]]:
 
 
 def _takes(view: View, trainer: Trainer, cards: dict[str, tuple[Gpu, Projection]]) -> tuple[Gpu, Projection] | None:
-    """The one of its GPUs that is full first, where it is this trainer that fills it, and not at its start."""
+    """The first of its GPUs to fill up, if this trainer fills it, and not during startup."""
     mine = sorted((cards[uuid] for uuid in trainer.uuids if uuid in cards), key=lambda one: one[1].left_s)
     if not mine or not works(view, trainer) or trainer.compiling:
         return None
     gpu, found = mine[0]
-    if trainer.peers:  # what each has of its GPUs is only known together
+    if trainer.peers:  # memory per GPU is only known in total
         held = view.history.values(trainer.identity, "vram_bytes", found.window_s)
         if (change(held) or 0.0) < view.limit("exhaustion.share") * found.grown:
             return None
@@ -247,7 +247,7 @@ def _growth(growth: Growth) -> Iterator[Evidence]:
 
 
 class MemoryLimit(NamedTuple):
-    """Host memory that a program may take: in all, what is left of it, and what sets the limit."""
+    """Host memory a program may use: bytes in total and left, and the origin of the limit."""
 
     total: float
     left: float
@@ -267,7 +267,7 @@ class MemoryLimit(NamedTuple):
     of_host=True,
 )
 def host_memory_leak(view: View) -> Iterator[Finding]:
-    """Steady growth of the program with its loaders, by which what is left of the machine or its limit shrinks."""
+    """Steady growth of the program with its loaders, which reduces what the machine or its limit has left."""
     groups = {group.path: group for group in view.frame.cgroups}
     notes = view.notes(view.frame.host)
     soon = {one.trainer.identity: one for one in urgent(view, groups, notes)}
@@ -279,7 +279,7 @@ def host_memory_leak(view: View) -> Iterator[Finding]:
             yield _soon(view, urgently)
             continue
         refused = [one for one in trainer.process.missing if one.metric == "pss_bytes"]
-        if refused:  # where it is only early, nobody has to know
+        if refused:  # only too early: nothing to report
             view.abstain(trainer, *refused)
             continue
         growth = grown.get(trainer.identity)
@@ -297,7 +297,7 @@ def host_memory_leak(view: View) -> Iterator[Finding]:
 
 
 def _soon(view: View, found: Urgent) -> Finding:
-    """Minutes are left: critical, unless it may be a load that ends before the memory does."""
+    """Minutes are left: critical, unless it may be a load that ends before."""
     trainer, left_s, per_s = found.trainer, found.projection.left_s, found.projection.per_s
     in_loaders = trainer.loaders > 0 and found.taken.loaders >= view.limit("loaders_share") * found.taken.total
     sure = (found.in_steps or not trainer.gpus) and not found.keeps_data
@@ -326,7 +326,7 @@ def _soon(view: View, found: Urgent) -> Finding:
 
 
 def _others(view: View, found: Elsewhere) -> Finding:
-    """It is no trainer that takes it, and all trainers lose their work when the kernel begins to kill."""
+    """No trainer uses it, but all trainers lose their work if the kernel starts killing."""
     process, nearly = found.process, found.pool.left <= view.limit("exhaustion.nearly") * found.pool.total
     text = "none of the visible processes grows as much: a file system in memory, or another container"
     steps = [Step(text="see what is stored in memory", command="df -h -t tmpfs; ls -lS /dev/shm")]
@@ -348,7 +348,7 @@ def _others(view: View, found: Elsewhere) -> Finding:
 
 
 def _projected(view: View, found: Projection, of: str) -> Iterator[Evidence]:
-    """The rate, what is left, and when it is used up."""
+    """The rate, what is left, and when it is exhausted."""
     text = f"+{units.size(found.grown)} in {units.ago(found.window_s)} at a steady {units.size(found.per_s)}/s"
     yield Evidence(text=text, value=found.per_s, unit="B/s")
     urgent_s = view.limit("exhaustion.urgent_s")
@@ -370,7 +370,7 @@ def _room(view: View, trainer: Trainer, groups: dict[str, Cgroup]) -> MemoryLimi
 
 
 def _taken(view: View, trainer: Trainer, growth: Growth) -> bool:
-    """Whether that memory is gone: mapped files count as a process' too, and can be had back at any time."""
+    """Whether that memory is not reclaimable: mapped files count for a process, too."""
     least = view.limit("gone_share") * growth.total
     available = change(view.past("host", "memory_available_bytes", growth.window_s))
     charged = change(view.past(f"cgroup {trainer.process.cgroup}", "anonymous_bytes", growth.window_s))
@@ -384,7 +384,7 @@ def _severity(view: View, left_s: float, fast: bool) -> Severity | None:
 
 
 def _read(view: View, trainer: Trainer, growth: Growth) -> float | None:
-    """Bytes that it read meanwhile, where they are about as many as it grew by: it may keep what it reads."""
+    """Bytes read over the same time, if about as many as the growth: it may keep what it reads."""
     names = ("read_bytes_per_s", "read_chars_per_s")
     read = max(COARSE_S * sum(one or 0.0 for one in view.past(trainer, name, growth.window_s)) for name in names)
     least, most = view.limit("kept_least") * growth.total, view.limit("kept_most") * growth.total

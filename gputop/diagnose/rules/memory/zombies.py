@@ -1,4 +1,4 @@
-"""A rule about device memory that nobody uses: of programs that ended, stopped, or wait for somebody to come back."""
+"""A rule on device memory held for nothing: by processes that ended, stopped, or wait for their user."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _LOADER = "pt_data_w"
 
 
 class HeldForNothing(NamedTuple):
-    """Memory that is held for nothing: how much, by whom, and what can be done."""
+    """Device memory held for nothing: bytes, holder, and remedy."""
 
     bytes: int
     text: str  # follows `held by`
     steps: tuple[Step, ...]
-    meant: bool = False  # perhaps: a debugger stops it, or somebody comes back to it
-    since: str = ""  # for how long it does nothing, where it could go on: to be put after the text
-    idle_s: float | None = None  # the same
+    meant: bool = False  # possibly intended: stopped by a debugger, or left for later
+    since: str = ""  # how long it has been idle, if it could continue: follows the text
+    idle_s: float | None = None  # the same in seconds
 
 
 @rule(
@@ -44,7 +44,7 @@ class HeldForNothing(NamedTuple):
     partly=("vram_used_bytes", "vram_total_bytes", "vram_bytes", "gpus", "busy_percent", "cpu_percent"),
 )
 def zombie_memory(view: View) -> Iterator[Finding]:
-    """Processes that are gone, dead, orphaned, stopped or idle for long, and memory that belongs to nobody."""
+    """Memory of processes that are gone, dead, orphaned, stopped or long idle, or of no process at all."""
     idle_s, here = _idle_s(view), holders(view)
     for gpu in view.gpus():
         if gpu.unified_memory or gpu.mig_mode or gpu.virtualization in ("vgpu", "host"):
@@ -61,7 +61,7 @@ def _held(view: View, process: Process, share: GpuShare, idle: Mapping[Identity,
     """What one process holds for nothing."""
     held, who = share.vram_bytes or 0, named(process)
     if process.unseen == "exited":
-        # of a size that nobody knows it cannot be said that it is held
+        # without a known size it is not certain that anything is held
         known = share.vram_bytes is not None
         return HeldForNothing(held, f"process {process.pid}, which has ended", _GONE) if known else None
     if process.unseen is not None or held < view.limit("least_bytes"):
@@ -85,23 +85,23 @@ def _held(view: View, process: Process, share: GpuShare, idle: Mapping[Identity,
 
 
 def _forgotten(view: View, process: Process) -> bool:
-    """Whether who is idle for so long should not be: any other program may be there for whoever asks it something."""
+    """Whether it should not be idle for so long: other programs may wait for requests."""
     return any(one.identity == process.identity and (notebook(one) or trains(one)) for one in view.vectors())
 
 
 def _orphan(view: View, process: Process) -> bool:
-    """Whether it is a loader whose trainer has ended: init has taken it over, or the init of a user."""
+    """Whether it is a loader whose trainer has ended: adopted by init, or by a user's init."""
     if not process.name.startswith(_LOADER):
         return False
     parent = next((one for one in view.frame.processes if one.pid == process.parent_pid), None)
     if parent is None:
         return process.parent_pid == 1
-    # in a container the trainer may be the first process itself
+    # in a container the trainer may be PID 1
     return parent.name == "systemd" or (parent.pid == 1 and parent.role is not Role.TRAINER)
 
 
 def _idle_s(view: View) -> Mapping[Identity, float]:
-    """Who has done nothing while we looked, and for how long; nobody who serves, or whose own kin is at work."""
+    """Seconds that trainers have been idle while watched; without servers, and those with active relatives."""
     resting, awake = [], set()
     for one in view.vectors():
         if _idle(view, one):
@@ -119,7 +119,7 @@ def _idle_s(view: View) -> Mapping[Identity, float]:
 
 
 def _idle(view: View, trainer: Trainer) -> bool:
-    """Whether neither GPU nor CPUs have anything to do for it; what is unknown is no rest."""
+    """Whether neither GPU nor CPUs work for it; unknown values do not count as idle."""
     if not trainer.gpus or not view.knows(trainer, "duty", "cores"):
         return False
     duty = trainer.duty
@@ -127,10 +127,10 @@ def _idle(view: View, trainer: Trainer) -> bool:
 
 
 def _nobodys(view: View, gpu: Gpu, named_here: Named) -> HeldForNothing | None:
-    """Memory that is in use while no process that the driver names has it, on a GPU where nothing runs."""
+    """Memory in use without an owner among the named processes, on an idle GPU."""
     if not view.knows(gpu, "vram_used_bytes", "vram_total_bytes"):
         return None
-    if gpu.numa_memory:  # the system keeps pages of those who ended, and files: it is no fault of the driver
+    if gpu.numa_memory:  # the kernel keeps pages of ended processes, and files: no driver fault
         view.abstain(gpu, Missing(metric="vram_used_bytes", reason="unsupported"))
         return None
     if any(share.vram_bytes is None for _, share in named_here):
@@ -144,7 +144,7 @@ def _nobodys(view: View, gpu: Gpu, named_here: Named) -> HeldForNothing | None:
     if busy is None or busy >= view.limit("busy_percent"):
         return None
     if gpu.unlisted or any("cuda" in process.libraries and not process.gpus for process in view.frame.processes):
-        view.abstain(gpu, untold(view, gpu))  # it may well be that one's
+        view.abstain(gpu, untold(view, gpu))  # it may belong to that process
         return None
     orphans = [one for one in view.frame.processes if _orphan(view, one)]
     perhaps = f"; perhaps of {named(orphans[0])}, a loader whose trainer is gone" if orphans else ""
@@ -161,7 +161,7 @@ def _told(view: View, gpu: Gpu, found: Sequence[HeldForNothing]) -> Finding:
         text = f"{view.reading(gpu, busy)} of the last {view.limit('window_s'):.0f} s"
         evidence.append(Evidence(text=text, value=busy, unit="%", limit=view.limit("busy_percent")))
     idle = f", idle for over {units.ago(view.limit('idle_s'))}" if found[0].since else ""
-    vain = "" if any(one.since for one in found) else " for nothing"  # who is idle may be needed
+    vain = "" if any(one.since for one in found) else " for nothing"  # an idle one may be needed
     return view.found(
         gpu,
         "info" if all(one.meant for one in found) else "warn",
@@ -176,7 +176,7 @@ def _told(view: View, gpu: Gpu, found: Sequence[HeldForNothing]) -> Finding:
 
 
 def _let_go(view: View, process: Process, purpose: str, how: str, *, destroys: bool = False) -> Step:
-    """What only its owner is to do: others are shown who that is, and no command."""
+    """A step only its owner can take: other users see the owner's name and no command."""
     owner, command = process.user or "its owner", f"{how} {process.pid}"
     if not _own(view, process):
         return Step(text=f"{owner} can decide {purpose}; it is not for others to do", destroys=destroys)
@@ -184,7 +184,7 @@ def _let_go(view: View, process: Process, purpose: str, how: str, *, destroys: b
 
 
 def _own(view: View, process: Process) -> bool:
-    """Whether it is of who looks; root looks at what is of others."""
+    """Whether it belongs to the user; root sees all."""
     return process.uid is not None and process.uid == view.frame.viewer_uid
 
 

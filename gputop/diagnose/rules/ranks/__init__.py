@@ -1,4 +1,4 @@
-"""Rules about trainers that work together: on several GPUs, in several processes, on several machines."""
+"""Rules on trainers that work together: several GPUs, processes or machines."""
 
 from gputop.diagnose.rules.ranks import collective_wait, model_parallel, network, straggler
 

@@ -1,4 +1,4 @@
-"""A rule about ranks that wait for each other in a collective, and about jobs that hang there."""
+"""A rule on ranks that wait for each other in a collective, and on jobs that hang there."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from gputop.model import Gpu
 from gputop.units import ago
 
 _TABLE = "collective-wait"
-DRAM_TOP = 0.8  # of the memory bandwidth is reached in practice [DCGM]
+DRAM_TOP = 0.8  # of the memory bandwidth is reachable in practice [DCGM]
 PIPES = ("tensor_percent", "fp32_percent", "fp64_percent")
-_MEANS_S = 30.0  # over which a heartbeat or a line of a log is no movement
+_MEANS_S = 30.0  # over which a heartbeat or a log line is no progress
 _OF_RANK = ("read_chars_per_s", "write_chars_per_s", "read_bytes_per_s")
 BACK_S = FINE_S * FINE_SLOTS  # as far as the history keeps seconds
 _OF_HOST = ("write_bytes_per_s", "receive_bytes_per_s", "send_bytes_per_s")
 
 
 def waits_s(view: View, gpu: Gpu, effort: str, usual: float | None) -> float:
-    """Seconds since a GPU computed or sent; since it was seen first, where it never did.
+    """Seconds since a GPU last computed or sent data, or since it was first seen.
 
-    `effort`: a metric that shows how much it does, of which `usual` is at work, where that is known.
+    `effort`: a metric of its activity, with the value `usual` at work, if known.
     """
     rests, sent = view.limit(f"{_TABLE}.pipe_percent"), view.limit(f"{_TABLE}.sent")
     bounds = [(pipe, rests) for pipe in PIPES]
@@ -47,33 +47,33 @@ def waits_s(view: View, gpu: Gpu, effort: str, usual: float | None) -> float:
 
 
 def still_s(view: View, team: Team, late: Sequence[Trainer]) -> float:
-    """For how long the others have done nothing, and nobody read or wrote, as far as it was watched."""
+    """Seconds for which the late ranks have been idle without any I/O, as far as tracked."""
     return min((*_late_s(view, late), *_moved_s(view, team, late)), default=BACK_S)
 
 
 def idle(view: View, one: Trainer) -> bool:
-    """Whether a rank does nothing that shows: neither on its GPU, nor on a CPU but for what a stuck call costs."""
+    """Whether a rank is idle on its GPU and on CPUs, except for the cost of a stuck call."""
     return view.below(one.duty, f"{_TABLE}.idle") and (blocked(one) or view.below(one.cores, f"{_TABLE}.idle_cores"))
 
 
 def quiet(view: View, team: Team, late: Sequence[Trainer]) -> bool:
-    """Whether no rank reads or writes, nor the machine for them.
+    """Whether neither the ranks nor the machine for them do any I/O.
 
-    Who syncs a file or closes it writes nothing itself: the kernel empties the page cache, to a disk or a server.
+    A process in fsync or close writes nothing itself: the kernel flushes the page cache to a disk or server.
     """
     most, machine = view.limit(f"{_TABLE}.moved_bytes_per_s"), view.limit(f"{_TABLE}.machine_bytes_per_s")
     moved = [value for one in team.ranks for value in (one.read_chars, one.write_chars)]
     if not all(value is not None and value <= most for value in moved):
         return False
     if any(one.read_bytes is not None and one.read_bytes > most for one in team.ranks):
-        return False  # files that it has mapped: no call reads them
+        return False  # mapped files are read without calls
     rates = [(view.mean("host", name), machine) for name in _OF_HOST]
     rates += [(view.mean(key, "write_bytes_per_s"), bound) for key, bound in _servers(view, late)]
     return all(rate is None or rate <= bound for rate, bound in rates)
 
 
 def asks_a_server(view: View, team: Team) -> bool:
-    """Whether a program that serves is at work on this machine: a rank that sleeps may wait for what it writes."""
+    """Whether an active server program runs on this machine: a sleeping rank may wait for its output."""
     return any(
         plays_a_part(one) and one not in team.ranks and one.process.uid == team.ranks[0].process.uid
         and (one.duty or 0.0) > view.limit(f"{_TABLE}.idle")
@@ -82,7 +82,7 @@ def asks_a_server(view: View, team: Team) -> bool:
 
 
 def _servers(view: View, late: Sequence[Trainer]) -> Iterator[tuple[str, float]]:
-    """Network mounts, to which a rank that is blocked in the kernel may write slowly: a full page cache, a close."""
+    """Network mounts to which a rank blocked in the kernel may write slowly: a full page cache, a close."""
     if any(map(blocked, late)):
         bound = view.limit(f"{_TABLE}.server_bytes_per_s")
         yield from ((f"mount {mount.path}", bound) for mount in view.frame.host.mounts if mount.network)
@@ -119,9 +119,7 @@ def _since_above(values: Sequence[float | None], bound: float) -> float:
 
 
 def _since_more(values: Sequence[float | None], bound: float, least_s: float) -> float:
-    """Seconds since the mean was above a bound, over `least_s` or whatever more has passed: a moment alone counts
-    little.
-    """
+    """Seconds since the mean over at least `least_s` was above a bound: a single moment counts little."""
     added = 0.0
     for age, value in enumerate(reversed(values)):
         added += value or 0.0
@@ -131,17 +129,17 @@ def _since_more(values: Sequence[float | None], bound: float, least_s: float) ->
 
 
 def _watched(values: Sequence[float | None]) -> float:
-    """Seconds since the first value that is known."""
+    """Seconds since the first known value."""
     return FINE_S * next((len(values) - place for place, value in enumerate(values) if value is not None), 0)
 
 
 _USUAL_S, _LOOK_S = 900.0, 60.0
-_EFFORT = ("power_watts", "dram_percent", "memory_busy_percent")  # of these the first that is known tells how much
-_RAS_SINCE = (2, 7)  # the first PyTorch whose NCCL answers: 2.24 and later [NCCL user guide, RAS]
+_EFFORT = ("power_watts", "dram_percent", "memory_busy_percent")  # of these metrics the first known one decides
+_RAS_SINCE = (2, 7)  # first PyTorch whose NCCL supports RAS: 2.24 and later [NCCL user guide, RAS]
 
 
 class _Times(NamedTuple):
-    """Seconds since ranks began to wait, and since anything at all moved; 0 where something does."""
+    """Seconds since ranks began to wait, and since any progress; 0 if there is some."""
 
     waits_s: float
     still_s: float
@@ -161,7 +159,7 @@ class _Times(NamedTuple):
     needs=("busy_percent", "tensor_percent or power_watts"),
 )
 def collective_wait(view: View) -> Iterator[Finding]:
-    """Fully busy with next to no work and nothing sent: a GPU whose NCCL kernels spin until another rank comes."""
+    """Fully busy with next to no work or traffic: NCCL kernels that spin until another rank arrives."""
     for team in teams(view):
         if not any(view.knows(one, "duty") and view.above(one.duty, "near") for one in team.ranks):
             view.notes(team.job).clear()
@@ -174,11 +172,11 @@ def collective_wait(view: View) -> Iterator[Finding]:
 
 
 def _waits(view: View, one: Trainer, stopped: bool) -> bool:
-    """Whether all its GPUs do no more than wait; `stopped`: a rank does nothing at all, so that no step can end."""
+    """Whether all its GPUs only wait; `stopped`: a rank is completely idle, so no step can end."""
     if not view.above(one.duty, "near") or (one.tensor is None and not view.knows(one, "power_share")):
         return False
     works = view.limit("works_percent")
-    if any((getattr(gpu, pipe) or 0.0) > works for gpu in one.gpus for pipe in PIPES):  # what is cheap comes first
+    if any((getattr(gpu, pipe) or 0.0) > works for gpu in one.gpus for pipe in PIPES):  # cheap tests first
         return False
     return all(
         _evenly(view, one, gpu) and _spins(view, one, gpu, stopped) and not _worked(view, gpu) for gpu in one.gpus
@@ -186,14 +184,14 @@ def _waits(view: View, one: Trainer, stopped: bool) -> bool:
 
 
 def _evenly(view: View, one: Trainer, gpu: Gpu) -> bool:
-    """Whether it is as busy in every sample of the window: of what was before, nothing tells how it is now."""
+    """Whether it is equally busy in every sample of the window: earlier samples say nothing about now."""
     card = one.cards.get(gpu.uuid)
     samples = card.lately(view.limit("window_s")) if card else []
     return len(samples) < 2 or view.below(pstdev(samples), "sigma")
 
 
 def _worked(view: View, gpu: Gpu) -> bool:
-    """Whether it computed in any second of the window, however short that was."""
+    """Whether it computed in any second of the window, however briefly."""
     works = view.limit("works_percent")
     return any(view.window(gpu, pipe).share_above(works) for pipe in PIPES)
 
@@ -218,7 +216,7 @@ def _spins(view: View, one: Trainer, gpu: Gpu, stopped: bool) -> bool:
 
 
 def _sent(view: View, gpu: Gpu) -> float | None:
-    """How much of its links a GPU uses (0-1); None where nobody counts that."""
+    """Link use of a GPU (0-1); None if not counted."""
     links = (
         ("nvlink_tx_bytes_per_s", "nvlink_rx_bytes_per_s", gpu.nvlink_max_bytes_per_s),
         ("pcie_tx_bytes_per_s", "pcie_rx_bytes_per_s", capacity(gpu)),
@@ -228,20 +226,20 @@ def _sent(view: View, gpu: Gpu) -> float | None:
 
 
 def _less_than_usual(view: View, one: Trainer, gpu: Gpu) -> bool:
-    """Whether it draws much less than when it worked: a job of small kernels looks like waiting, but always did."""
+    """Whether it draws much less than at work: a job of small kernels looks like waiting, but always did."""
     metric, usual = _effort(view, one, gpu)
     now = view.mean(gpu, metric) if metric else None
     return usual is not None and now is not None and view.below(now / usual, "usual")
 
 
 def _effort(view: View, one: Trainer, gpu: Gpu) -> tuple[str, float | None]:
-    """What tells how much a GPU does, and how much that was at work."""
+    """The metric that shows a GPU's activity, and its value at work."""
     metric = next((metric for metric in _EFFORT if view.mean(gpu, metric) is not None), "")
     return metric, _usual(view, one, gpu, metric) if metric else None
 
 
 def _usual(view: View, one: Trainer, gpu: Gpu, metric: str = "power_watts") -> float | None:
-    """What a GPU shows while this trainer works, as far as that was seen: the most that a quarter of an hour showed."""
+    """A GPU's value while this trainer works: the maximum over a quarter of an hour, if seen."""
     about = f"{metric} {gpu.uuid}"
     known, now_s = view.notes(one).setdefault(about, (-_LOOK_S, 0.0)), view.frame.mono_s
     if now_s - known[0] >= _LOOK_S:
@@ -252,7 +250,7 @@ def _usual(view: View, one: Trainer, gpu: Gpu, metric: str = "power_watts") -> f
 
 
 def _times(view: View, team: Team, waiting: Sequence[Trainer]) -> _Times:
-    """Since when they wait, from the history: what is noted here goes on from there."""
+    """Since when they wait, from the history first, then from the notes of this rule."""
     notes, now_s = view.notes(team.job), view.frame.mono_s
     if not waiting:
         notes.clear()
@@ -273,10 +271,9 @@ def _times(view: View, team: Team, waiting: Sequence[Trainer]) -> _Times:
 
 
 def _hangs(view: View, team: Team, late: Sequence[Trainer], still_s: float) -> bool:
-    """Whether it stood still for longer than what a healthy job does.
+    """Whether it stood still for longer than a healthy job does.
 
-    Not whenever all ranks of this machine stand still, as one could think: a rank elsewhere, which nobody sees from
-    here, may evaluate or save.
+    Idle ranks on this machine alone do not prove a hang: a rank on another machine may evaluate or save.
     """
     if team.elsewhere or (team.world is None and not late):
         return False
@@ -284,8 +281,11 @@ def _hangs(view: View, team: Team, late: Sequence[Trainer], still_s: float) -> b
 
 
 def _long_s(view: View, team: Team, late: Sequence[Trainer]) -> float:
-    """How long that is. A rank that sleeps soundly in a healthy job waits for a server that writes texts; one that uses
-    a little CPU may still do something, until torch's own watchdog ends the job."""
+    """Seconds after which it counts as a hang.
+
+    A sleeping rank of a healthy job waits for a text generation server; one with some CPU use may still be working,
+    until torch's watchdog ends the job.
+    """
     stuck = all(blocked(one) for one in late)
     sound = all(blocked(one) or view.below(one.cores, "asleep_cores") for one in late)
     return view.limit("hang_s" if stuck or (sound and not asks_a_server(view, team)) else "asleep_s")

@@ -1,4 +1,4 @@
-"""Rules about one model on several GPUs: DataParallel, and stages of which one works at a time."""
+"""Rules on one model over several GPUs: DataParallel, and stages of which one works at a time."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class _Card(NamedTuple):
     partly=("world_size",),
 )
 def dataparallel(view: View) -> Iterator[Finding]:
-    """The first GPU has more to do or more to hold, the others are all alike, and they work at the same time.
+    """The first GPU has more work or memory, the others are alike, and all work at the same time.
 
-    A model cut in pieces looks otherwise: its pieces differ, or work one after the other.
+    Stages of a split model differ from each other, or work one after the other.
     """
     for trainer in view.trainers():
         others = trainer.ranked or trainer.process.talks or len(trainer.job.ranks if trainer.job else ()) > 1
@@ -55,7 +55,7 @@ def dataparallel(view: View) -> Iterator[Finding]:
 
 
 def _cards(view: View, trainer: Trainer) -> list[_Card]:
-    """Those it works on, the first one first: a context that was only opened, or a parked tensor, is no work."""
+    """GPUs it works on, the first one first: a mere context or a parked tensor does not count."""
     seconds = min(view.limit("window_s"), max(1.0, trainer.phase_s))
     held = {share.uuid: share.vram_bytes for share in trainer.process.gpus}
     found = []
@@ -69,7 +69,7 @@ def _cards(view: View, trainer: Trainer) -> list[_Card]:
 
 
 def _together(view: View, cards: Sequence[_Card]) -> bool:
-    """Whether they work at the same time, and all but the first do the same."""
+    """Whether they work at the same time, all but the first equally."""
     others = cards[1:]
     busy, held = [card.busy for card in others], [card.held for card in others if card.held]
     same = max(busy) - min(busy) <= view.limit("alike")
@@ -82,7 +82,7 @@ def _busier(view: View, cards: Sequence[_Card]) -> bool:
 
 
 def _fuller(view: View, cards: Sequence[_Card]) -> bool | None:
-    """Whether the first holds more than any other; None where nobody tells who holds what."""
+    """Whether the first holds more than any other; None if memory per process is unknown."""
     held = [card.held for card in cards]
     if None in held or not all(held):
         return None
@@ -143,9 +143,9 @@ def _dataparallel_finding(view: View, trainer: Trainer, cards: Sequence[_Card], 
     needs=("busy_percent",),
 )
 def model_parallel(view: View) -> Iterator[Finding]:
-    """Busy in turns, so that their shares add up to one GPU's: naive model parallelism, as of device_map="auto".
+    """GPUs busy in turns, with shares that add up to one GPU: naive model parallelism, as with device_map="auto".
 
-    It is no fault of the input: the GPUs that wait have nothing to do before their turn.
+    The input is not at fault: waiting GPUs have no work before their turn.
     """
     for trainer in view.trainers():
         if len(trainer.gpus) > 1 and not view.knows(trainer, "duty"):

@@ -1,4 +1,4 @@
-"""A rule about jobs on several machines that wait for the network between them."""
+"""A rule on multi-machine jobs limited by the network between them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LESS = (
          command="FullyShardedDataParallel(..., forward_prefetch=True, limit_all_gathers=True)"),
 )  # fmt: skip
 
-_EFA = ("rdmap", "efa_")  # how udev, and before it the kernel, calls adapters of AWS
+_EFA = ("rdmap", "efa_")  # names of AWS adapters by udev, and before it by the kernel
 _PLUGIN = Step(
     text="NCCL reaches EFA by the plugin aws-ofi-nccl only: have it in LD_LIBRARY_PATH",
     command="export FI_PROVIDER=efa",
@@ -48,7 +48,7 @@ _DEVICES = Step(
     of_host=True,
 )
 def network_bound(view: View) -> Iterator[Finding]:
-    """A link that is full both ways, as when gradients are exchanged; or TCP beside an InfiniBand that does nothing."""
+    """A link saturated in both directions, as in a gradient exchange; or TCP traffic beside idle InfiniBand."""
     for team in teams(view):
         if team.world is not None and not team.elsewhere:
             continue
@@ -73,29 +73,29 @@ def network_bound(view: View) -> Iterator[Finding]:
 
 
 def _links(view: View) -> list[Network]:
-    """Whatever may lead to another machine."""
+    """Links that may lead to another machine."""
     return [link for link in view.frame.host.networks if link.up is not False and link.name != "lo"]
 
 
 def _rates(view: View, link: Network) -> tuple[float, float]:
-    """Sent and received."""
+    """Bytes/s sent and received."""
     key = f"net {link.name}"
     return view.mean(key, "send_bytes_per_s") or 0.0, view.mean(key, "receive_bytes_per_s") or 0.0
 
 
 def _counted(link: Network) -> bool:
-    """Whether anybody counts what goes over it: else it only looks idle."""
+    """Whether its traffic is counted: otherwise it only looks idle."""
     return link.send_bytes_per_s is not None and link.receive_bytes_per_s is not None
 
 
 def _both_ways(view: View, link: Network) -> bool:
-    """An exchange goes both ways; a data set only comes, a checkpoint only goes."""
+    """A gradient exchange uses both directions; a data set only arrives, a checkpoint only leaves."""
     sent, received = _rates(view, link)
     return min(sent, received) >= view.limit("both_ways") * max(sent, received) > 0
 
 
 def _full(view: View, links: Sequence[Network]) -> Network | None:
-    """The fullest of those that are full most of the time, and both ways."""
+    """The fullest of the links that are saturated most of the time in both directions."""
     full = [
         link for link in links if view.above(_share(view, link), "samples") and link.speed_bytes_per_s
         and _both_ways(view, link)
@@ -104,7 +104,7 @@ def _full(view: View, links: Sequence[Network]) -> Network | None:
 
 
 def _share(view: View, link: Network) -> float | None:
-    """The share of the samples in which a link is nearly full, one way or the other."""
+    """Share of samples in which a link is nearly saturated in either direction."""
     if not link.speed_bytes_per_s or max(_rates(view, link)) < 0.5 * view.limit("full") * link.speed_bytes_per_s:
         return None
     bound, key = view.limit("full") * link.speed_bytes_per_s, f"net {link.name}"
@@ -113,7 +113,7 @@ def _share(view: View, link: Network) -> float | None:
 
 
 def _idle_ports(view: View, links: Sequence[Network]) -> list[Network]:
-    """The InfiniBand ports, where not one of them is used."""
+    """The InfiniBand ports, if none of them is used."""
     ports = [link for link in links if link.kind == "infiniband" and link.speed_bytes_per_s]
     if not all(map(_counted, ports)):
         return []
@@ -134,7 +134,7 @@ def _carrier(view: View, links: Sequence[Network]) -> Network | None:
 
 
 def _severity(view: View, team: Team) -> Severity:
-    """Links that are full while every GPU works hard hide behind the computation."""
+    """By GPU load: if every GPU works hard, communication is hidden behind computation."""
     shares = [one.power_share for one in team.ranks]
     works = all(share is not None and share >= view.limit("gpu-bound-healthy.power_share") for share in shares)
     return "info" if works else "warn"
@@ -145,12 +145,12 @@ def _gbits(rate: float | None) -> str:
 
 
 def _in_gbits(rate: float) -> float:
-    """As links are sold, and as the texts have it."""
+    """Gbit/s, the unit in which links are sold."""
     return 8 * rate / 1e9
 
 
 def _carried(view: View, link: Network, decided: float, limit: float) -> Evidence:
-    """`decided`: the rate that was held against `limit`, both in bytes a second."""
+    """`decided`: the rate compared with `limit`, both in bytes/s."""
     sent, received = _rates(view, link)
     top = f" of {_gbits(link.speed_bytes_per_s)}" if link.speed_bytes_per_s else ""
     share = _share(view, link)
@@ -164,7 +164,7 @@ def _carried(view: View, link: Network, decided: float, limit: float) -> Evidenc
 
 
 def _strain(view: View, link: Network) -> Iterator[Evidence]:
-    """Signs that more was to be sent than went through."""
+    """Signs of more traffic than the link could carry."""
     waited = link.send_wait_percent
     if waited is not None and waited >= view.limit("send_wait_percent"):
         text = f"{link.name} had data and could not send {waited:.0f} % of the time"
@@ -220,7 +220,7 @@ def _over_tcp(view: View, team: Team, carrier: Network, idle: Sequence[Network])
 
 
 def _chosen(adapters: Sequence[str], efa: bool) -> tuple[Step, ...]:
-    """What NCCL took, and how it takes these adapters."""
+    """How to see NCCL's choice, and how to make it use these adapters."""
     named = Step(
         text="remove NCCL_IB_DISABLE=1, and name the adapters",
         command=f"unset NCCL_IB_DISABLE; export NCCL_IB_HCA={quote(','.join(adapters))}",

@@ -1,4 +1,4 @@
-"""A rule about one rank for which all others wait."""
+"""A rule on one rank that all others wait for."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from gputop.history import Window
 from gputop.labels import amount
 from gputop.model import Identity
 
-_OVER_S = 45.0  # some steps, of whatever length
+_OVER_S = 45.0  # some steps, of any length
 _LEAST = 20  # values
-_LOW, _HIGH = 0.10, 0.95  # percentiles between which a signal moves
-_WORKS = 2.0  # points of 100: a signal that never gets so far shows no work
+_LOW, _HIGH = 0.10, 0.95  # percentiles that bound a signal's range
+_WORKS = 2.0  # percentage points: a signal with a smaller range shows no work
 
 
 class Spins(NamedTuple):
-    """How a signal of work moves in the steps of one rank; `share` is of the time, in which it does less than most."""
+    """Range of an activity signal over the steps of one rank; `share` (0-1) of the time it is in the lower half."""
 
     signal: str
     share: float  # 0-1
@@ -36,16 +36,16 @@ class Spins(NamedTuple):
 
 
 def spins(view: View, team: Team) -> list[list[Spins]]:
-    """Of all ranks by each signal that all of them have: the same step of the same work, so the rest is waiting.
+    """For each signal that all ranks have, the ranges of all ranks: work is equal, so the rest is waiting.
 
-    A rank that works through the whole step has as much of it on the average as those that work more and then wait.
+    A rank that works through the whole step has the same average as those that work more and then wait.
     """
     found = [[_by(name, values) for values in rows] for name, rows in _signals(view, team)]
     return [[one for one in ranks if one is not None] for ranks in found if None not in ranks]
 
 
 def _signals(view: View, team: Team) -> list[tuple[str, list[Sequence[float]]]]:
-    """Tensor cores and power by the second, and power as finely as the driver samples it."""
+    """Tensor activity and power per second, and power at the driver's sampling rate."""
     tensor = [_joined(view, one, "tensor_percent") for one in team.ranks]
     power = [_above_idle(one, _joined(view, one, "power_watts")) for one in team.ranks]
     fine = [_above_idle(one, _powers(one)) for one in team.ranks]
@@ -53,18 +53,18 @@ def _signals(view: View, team: Team) -> list[tuple[str, list[Sequence[float]]]]:
 
 
 def _joined(view: View, one: Trainer, metric: str) -> Sequence[float]:
-    """Of the first GPU that it works on: its others are in step with that."""
+    """From the first GPU it works on: the others are in step with it."""
     return view.window(one.works_on[0], metric, _OVER_S).values if one.works_on else ()
 
 
 def _powers(one: Trainer) -> Sequence[float]:
-    """What the same GPU drew, as finely as the driver samples it; nothing where it does not."""
+    """Power of that GPU at the driver's sampling rate; empty if unavailable."""
     card = one.cards.get(one.works_on[0].uuid) if one.works_on else None
     return list(card.powers) if card else ()
 
 
 def _above_idle(one: Trainer, watts: Sequence[float]) -> Sequence[float]:
-    """Percent of what lies between idle and the limit."""
+    """Percent of the range between idle power and limit."""
     if not one.works_on or not watts:
         return ()
     gpu = one.works_on[0]
@@ -89,7 +89,7 @@ _ALIKE = Step(text="give each rank samples that cost as much, or more loaders")
 
 def _own_cpus(view: View, one: Trainer) -> Step:
     each = max(1, int(share_of_cpus(view, one)))
-    # ranks may have been given parts of the machine already: each counts within its own
+    # ranks may already be confined to parts of the machine: each counts within its own
     at = f"at = {each} * int(os.environ['LOCAL_RANK']) % len(cpus)"
     return Step(
         text=f"give each rank {amount(each, 'CPU')} of its own, before the DataLoader is made",
@@ -102,7 +102,7 @@ def _profile(view: View, one: Trainer) -> Step:
 
 
 _Help = Callable[[View, Trainer], Step]
-# what may delay a rank: a feature, from where on it does, how that reads, and what helps
+# causes of a late rank: feature, limit, format, and remedy
 _REASONS: tuple[tuple[str, float, str, str, _Help], ...] = (
     ("loader_blocked", 0.2, "whose loaders wait for storage", "its loaders wait for storage", lambda *_: _FASTER_DISK),
     ("loader_cpu", 0.8, "whose loaders are too slow", "its loaders use of a core", lambda *_: _ALIKE),
@@ -111,15 +111,15 @@ _REASONS: tuple[tuple[str, float, str, str, _Help], ...] = (
 )
 _UNKNOWN = "which is late with its work"
 _LEAST_TENSOR = 0.02
-_NAMED = 8  # ranks that are listed by their numbers
-_NORMAL = 0.6745  # of a normal distribution lies this many standard deviations around its median
+_NAMED = 8  # ranks listed by number
+_NORMAL = 0.6745  # standard deviations from the median, in a normal distribution
 
 
 Measure = Callable[[Trainer], float | None]
 
 
 class _Late(NamedTuple):
-    """The rank that waits least, how much of their time the others wait for it, and how it shows."""
+    """The rank that waits least, the share of time the others wait for it, and the signs."""
 
     one: Trainer
     effect: float  # 0-1
@@ -141,9 +141,9 @@ class _Late(NamedTuple):
     needs=("busy_percent",),
 )
 def straggler(view: View) -> Iterator[Finding]:
-    """Ranks step together, so the slowest sets the pace: it is the one that waits least.
+    """Ranks run in step, so the slowest sets the pace: it is the one that waits least.
 
-    Pipeline stages differ for good reason, so do different cards: neither is compared.
+    Pipeline stages and different GPU models differ for good reason, and are not compared.
     """
     for team in teams(view):
         if len(team.ranks) < 2 or len(team.ranks) < len(team.job.ranks) or not _comparable(view, team):
@@ -157,7 +157,7 @@ def straggler(view: View) -> Iterator[Finding]:
 
 
 def _comparable(view: View, team: Team) -> bool:
-    """The same cards with much the same on them: stages of a pipeline hold different parts of a model."""
+    """Whether all have the same GPU model with similar memory: pipeline stages hold different parts of a model."""
     if len({tuple(gpu.name for gpu in one.works_on) for one in team.ranks}) > 1:
         return False
     held = [sum(share.vram_bytes or 0 for share in one.process.gpus) for one in team.ranks]
@@ -165,7 +165,7 @@ def _comparable(view: View, team: Team) -> bool:
 
 
 def _odd(view: View, team: Team, value: Measure, sign: int) -> tuple[Trainer, float] | None:
-    """The one rank that is far from the others, above (1) or below (-1), and their median; None for none or several."""
+    """The one outlier above (1) or below (-1) the others, and their median; None for none or several."""
     values = [value(one) for one in team.ranks]
     known = [number for number in values if number is not None]
     if len(known) < len(values):
@@ -174,14 +174,14 @@ def _odd(view: View, team: Team, value: Measure, sign: int) -> tuple[Trainer, fl
     others = known[:place] + known[place + 1 :]
     middle = median(others)
     apart = median(abs(number - middle) for number in others)
-    least = view.limit("apart") * max(abs(middle), 1e-9)  # a few percent of difference are nothing
+    least = view.limit("apart") * max(abs(middle), 1e-9)  # differences of a few percent mean nothing
     far, next_far = sign * (known[place] - middle), max(sign * (number - middle) for number in others)
     alone = 2 * next_far <= far
     return (team.ranks[place], middle) if alone and view.above(_NORMAL * far / max(apart, least), "score") else None
 
 
 def _measured(view: View, team: Team) -> _Late | None:
-    """By the step meters inside all of them: steps take the same time, and one waits for data in each."""
+    """By the step meters of all ranks: equal step times, and one waits for data in each."""
     late = step_report.late_rank([one.process for one in team.ranks])
     if late is None or not view.above(late.share, "effect"):
         return None
@@ -202,7 +202,7 @@ def _measured(view: View, team: Team) -> _Late | None:
 
 
 def _slow_clock(view: View, team: Team, waits: _Late | None) -> _Late | None:
-    """Its clock is low, it never pauses, and it gets no more done: the others must wait while it computes."""
+    """Low clock, no pauses, and no more work done: the others wait while it computes."""
     found = _odd(view, team, lambda one: one.clock_share, -1)
     if found is None:
         return None
@@ -234,7 +234,7 @@ def _slow_clock(view: View, team: Team, waits: _Late | None) -> _Late | None:
 
 
 def _free(one: Trainer, others: Sequence[Trainer], effect: float) -> bool:
-    """Whether it gets less done than the others, so that nobody waits: in step, a slow unit is active for longer."""
+    """Whether it does less work than the others, so that nobody waits: in step, a slow unit is active for longer."""
     tensor = [other.tensor for other in others if other.tensor is not None]
     if one.tensor is None or len(tensor) < len(others) or not median(tensor):
         return False
@@ -242,7 +242,7 @@ def _free(one: Trainer, others: Sequence[Trainer], effect: float) -> bool:
 
 
 def _starved(view: View, team: Team) -> _Late | None:
-    """Its GPU has pauses while those of the others are busy without one: they spin until it comes."""
+    """Its GPU has pauses while the others are always busy: they spin until it arrives."""
     found = _odd(view, team, lambda one: one.duty, -1)
     if found is None:
         return None
@@ -263,13 +263,13 @@ def _starved(view: View, team: Team) -> _Late | None:
 
 
 def _in_step(view: View, team: Team, one: Trainer, others: Sequence[Trainer]) -> bool:
-    """Whether it gets as much done as the others, although its GPU is busy for less of the time."""
+    """Whether it does as much work as the others although its GPU is busy for less of the time."""
     work = _measure(team)
     done = [value for other in others if (value := work(other)) is not None]
     mine = work(one)
     if mine is None or not done or not median(done):
         return False
-    # who spins for the rest of the time draws a little more for it
+    # spinning for the rest of the time adds a little power
     spin = view.limit("spins") * (median(other.duty or 0.0 for other in others) - (one.duty or 0.0))
     usual = median(done)
     least = usual - max(0.0, spin) if work is _power else usual
@@ -277,9 +277,9 @@ def _in_step(view: View, team: Team, one: Trainer, others: Sequence[Trainer]) ->
 
 
 def _more_work(view: View, team: Team) -> _Late | None:
-    """All are busy without a pause, and one does more than the others: those spin for the rest of the time.
+    """All are busy without pauses, and one does more work: the others spin for the rest of the time.
 
-    With as much work in each step a slow GPU has as much of its tensor cores in use; power shows who spins.
+    With equal work per step a slow GPU has equal tensor activity; power shows the spinning ones.
     """
     measures = (_measure(team), _power)
     found = next(((work, odd) for work in measures if (odd := _odd(view, team, work, 1)) is not None), None)
@@ -324,7 +324,7 @@ def _slow_gpu(view: View, one: Trainer) -> tuple[Step, ...]:
 
 
 def _alternates(view: View, team: Team) -> _Late | None:
-    """All are busy without a pause; the others work and then spin, in turn, while one works through the whole step."""
+    """All are busy without pauses; the others work, then spin, while one works through the whole step."""
     if not all(_never_waits(view, one) for one in team.ranks):
         return None
     for found in spins(view, team):
@@ -363,7 +363,7 @@ def _moves(team: Team, one: Trainer, mine: Spins, others: Sequence[Spins]) -> It
 
 
 def _exchanges(view: View, team: Team, one: Trainer) -> bool:
-    """Whether it sends as much as the others, where links tell: who is in step with them must."""
+    """Whether it sends as much as the others, if links report it: ranks in step must."""
     sent = [other.nvlink for other in team.ranks if other is not one and other.nvlink is not None]
     if one.nvlink is None or len(sent) < len(team.ranks) - 1 or not median(sent):
         return True
@@ -371,9 +371,9 @@ def _exchanges(view: View, team: Team, one: Trainer) -> bool:
 
 
 def _measure(team: Team) -> Measure:
-    """How much of its chip a rank uses: its tensor cores, where every card tells and they are used, else its power.
+    """The activity measure of ranks: tensor cores if every GPU reports them and they are used, else power.
 
-    Where that is unknown too, as on a vGPU or a MIG instance: its memory traffic.
+    If power is unknown, as on a vGPU or MIG instance: memory traffic.
     """
     tensor = [one.tensor for one in team.ranks if one.tensor is not None]
     if len(tensor) == len(team.ranks) and max(tensor) >= _LEAST_TENSOR:
@@ -413,7 +413,7 @@ def _never_waits(view: View, one: Trainer) -> bool:
 def _before_its_gpu(
     view: View, one: Trainer, others: Sequence[Trainer]
 ) -> tuple[str, tuple[Evidence, ...], tuple[Step, ...]]:
-    """What a rank whose GPU pauses does before it computes, that the others do not."""
+    """What a rank with GPU pauses does before it computes, unlike the others."""
     look = stack(view, one.process, "see what its main thread does")
     for metric, least, why, text, help in _REASONS:
         mine, usual = getattr(one, metric) or 0.0, median(getattr(other, metric) or 0.0 for other in others)

@@ -1,4 +1,4 @@
-"""What rules about ranks have in common: who works together, what each does now, and how one is called."""
+"""Shared by the rules on ranks: the ranks of a job, the activity of each, and their names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gputop.diagnose.view import View
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Job
 
-_BUSY, _MOVES_BYTES_PER_S = 0.5, 5e6  # cores, and what is worth a word
+_BUSY, _MOVES_BYTES_PER_S = 0.5, 5e6  # cores, from which use is reported
 
 
 @frozen_dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Team:
 
     job: Job
     ranks: tuple[Trainer, ...]
-    world: int | None  # ranks everywhere; None where no environment could be read
+    world: int | None  # total ranks; None if no environment is readable
 
     @property
     def elsewhere(self) -> bool:
@@ -26,22 +26,22 @@ class Team:
         return self.world is not None and self.world > len(self.job.ranks)
 
     def name(self, one: Trainer) -> str:
-        """A rank as people call it: by its number and its GPUs."""
+        """Display name of a rank: its number and GPUs."""
         cards = ", ".join(gpu.index for gpu in one.gpus)
         return f"rank {self.number(one)} (GPU {cards})" if cards else f"rank {self.number(one)}"
 
     def number(self, one: Trainer) -> int:
-        """Its rank; its place here where its environment, which says so, may not be read."""
+        """Its rank; its position here if its environment is not readable."""
         return one.process.rank if one.process.rank is not None else self.ranks.index(one)
 
 
 def teams(view: View) -> Iterator[Team]:
-    """Jobs whose ranks talk to each other: by their threads, or by a launcher that is for nothing else.
+    """Jobs with communicating ranks, by their threads or by a launcher with no other purpose.
 
-    Numbers alone do not tell: Slurm and MPI give them to programs that have nothing to do with each other.
+    Rank numbers alone prove nothing: Slurm and MPI give them to independent programs.
     """
     for job in view.jobs():
-        # one that was never seen at work is a rank too: it may hang since before anybody looked
+        # one never seen at work counts, too: it may have hung before the monitor started
         ranks = tuple(one for one in view.ranks(job) if one.settled and not one.peers)
         worlds = [one.process.world_size for one in ranks if one.process.world_size is not None]
         world = max(worlds, default=None)
@@ -68,7 +68,7 @@ def does(one: Trainer) -> str:
 
 
 def blocked(one: Trainer) -> bool:
-    """Whether it hangs in the kernel."""
+    """Whether it is blocked in the kernel."""
     return one.process.state == "D" and (one.process.blocked_percent or 0.0) >= 90
 
 

@@ -1,4 +1,4 @@
-"""What to do about slow storage, with the paths and numbers of this machine."""
+"""Steps against slow storage, with the paths and numbers of this machine."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from gputop.diagnose.view import View
 from gputop.model import Mount
 from gputop.units import size
 
-_LEAST_FREE = 20e9  # bytes: less holds no data set
+_LEAST_FREE = 20e9  # bytes: too small for a data set
 _SOLID = ("nvme", "vd", "xvd", "sd")
 
 
 def staged(view: View, source: Source | None) -> Iterator[Step]:
-    """Copy the data to a local disk that has room for it."""
+    """Copy the data to a local disk with enough space."""
     room = view.once(("room", source and source.name), partial(_room, view, source))
     if room is None:
         if source is None or not source.name.startswith("nvme"):
@@ -37,7 +37,7 @@ def staged(view: View, source: Source | None) -> Iterator[Step]:
 
 
 def staged_from(view: View, path: str | None) -> Iterator[Step]:
-    """The same of data below a path; None where nobody knows which."""
+    """The same for data below a path; None if that is unknown."""
     room, below = local_room(view), f"{quote(path.rstrip('/'))}/" if path else ""
     if room is None:
         yield Step(text="copy the data to a local NVMe disk first")
@@ -48,20 +48,20 @@ def staged_from(view: View, path: str | None) -> Iterator[Step]:
 
 
 def local_room(view: View) -> str | None:
-    """Where the local file system with most room is mounted."""
+    """Mount point of the local file system with most free space."""
     room = view.once(("room", None), partial(_room, view, None))
     return room.path if room else None
 
 
 def _room(view: View, source: Source | None) -> Mount | None:
-    """The local file system with most room that does not lie on the disk that is full."""
+    """The local file system with most free space that is not on the saturated disk."""
     full = source.name if isinstance(source, Drive) else None
     slow = {disk.name for disk in view.frame.host.disks if disk.rotational or disk.name == full}
     mounts = [
         mount
         for mount in view.frame.host.mounts
         if not mount.network
-        and mount.path != "/"  # where exactly is for nobody else to say
+        and mount.path != "/"  # the exact location is up to the user
         and (mount.free_bytes or 0) >= _LEAST_FREE
         and mount.device.rpartition("/")[2].startswith(_SOLID)
         and not any(on(mount, name) for name in slow)
@@ -70,7 +70,7 @@ def _room(view: View, source: Source | None) -> Mount | None:
 
 
 def on(mount: Mount, disk: str) -> bool:
-    """Whether a file system lies on a disk, or on a partition of it."""
+    """Whether a file system is on a disk, or on one of its partitions."""
     device = mount.device.rpartition("/")[2]
     return device == disk or (device.startswith(disk) and device[len(disk) :].lstrip("p").isdigit())
 
@@ -80,7 +80,7 @@ SMALLER = Step(text="read less: images and text in a compressed form, only the c
 
 
 def more_loaders(view: View, trainer: Trainer) -> Iterator[Step]:
-    """Loaders that wait need no CPU: more of them keep a device busy that is not. A server has none."""
+    """Waiting loaders need no CPU: more of them keep an unsaturated device busy. A server has no such limit."""
     if serves(trainer) or not torchlike(trainer):
         return
     wanted = num_workers.waiting(trainer.loaders, share_of_cpus(view, trainer))
@@ -92,14 +92,14 @@ def more_loaders(view: View, trainer: Trainer) -> Iterator[Step]:
 
 
 def cache(view: View) -> Iterator[Step]:
-    """What memory could hold."""
+    """Caching in memory."""
     free = view.frame.host.memory_available_bytes
     if free is not None:
         yield Step(text=f"data that fit into the page cache are read once: {size(free)} of memory are available for it")
 
 
 def look(view: View) -> Step:
-    """See for oneself, where the data come from: iostat knows only disks of this machine."""
+    """Inspect it directly, by where the data come from: iostat covers local disks only."""
     source = sources.source(view)
     if isinstance(source, sources.Server):
         if source.file_system.startswith("nfs"):

@@ -1,4 +1,4 @@
-"""A rule about training that stops while a checkpoint is written."""
+"""A rule on training that stops while a checkpoint is written."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from gputop.model import Missing, Process
 from gputop.optional_sums import added
 from gputop.units import ago, size
 
-_MOST_S = 900.0  # that the history keeps by the second
-_FOLLOWS_S = 60.0  # after a pause, in which what it began may still be written in the background
-_BEFORE_S = 30.0  # before a pause, for what it writes all the time
-_GOES_ON = 0.3  # of the rate in the pause, at which it still is
+_MOST_S = 900.0  # kept by the history per second
+_FOLLOWS_S = 60.0  # after a pause, in which writeback of what it began may continue
+_BEFORE_S = 30.0  # before a pause, for its usual write rate
+_GOES_ON = 0.3  # of the rate in the pause, above which writeback continues
 _LEAST_S, _LEAST_AFTER_S = 1.5, 5.0  # of that, to know it; of what comes after it instead
-_ROOM = 0.25  # of the time between two pauses, in which writes may belong to one of them
+_ROOM = 0.25  # of the interval between two pauses, in which writes count toward one of them
 
 
 @frozen_dataclass(frozen=True, slots=True)
 class Written:
-    """Bytes in each of the last seconds, up to `now_s`; `lag_s`: how far from a pause a write may be counted."""
+    """Bytes per second up to `now_s`; `lag_s`: how far from a pause a write may count toward it."""
 
     bytes: Sequence[float | None]
     now_s: float
@@ -38,7 +38,7 @@ class Written:
 
     @classmethod
     def of(cls, view: View, trainer: Trainer, pause_s: float, lag_s: float) -> Written:
-        """What its job wrote since a while before a pause; the whole machine where that is hidden."""
+        """Writes of its job since shortly before a pause; of the whole machine if those are hidden."""
         now_s = view.frame.mono_s
         seconds = math.ceil(min(_MOST_S, now_s - pause_s + lag_s + _BEFORE_S))
         about = trainer.process.job or trainer.identity
@@ -46,7 +46,7 @@ class Written:
         return cls(found, now_s, lag_s)
 
     def settle(self, before: Pause | None, one: Pause, after: Pause | None) -> None:
-        """Take in what was written because of a pause, also in the background after it, and what was before it."""
+        """Record what was written because of a pause, including writeback after it, and the rate before it."""
         earlier_s = self.lag_s if before is None else min(self.lag_s, _ROOM * (one.start_s - before.end_s))
         later_s = self.lag_s if after is None else min(self.lag_s, _ROOM * (after.start_s - one.end_s))
         first_s, last_s = one.start_s - earlier_s, one.end_s + later_s
@@ -61,10 +61,10 @@ class Written:
         one.written, _ = self._sum(first_s, last_s)
         until_s = min(self.now_s, last_s + _FOLLOWS_S, math.inf if after is None else after.start_s - later_s)
         more, goes_on_s = self._background(last_s, until_s, _GOES_ON * one.written / (last_s - first_s), one.between)
-        if goes_on_s + 1.0 <= until_s:  # it ended: else it writes all the time
+        if goes_on_s + 1.0 <= until_s:  # it ended: otherwise it writes all the time
             one.written, last_s = one.written + more, goes_on_s
         one.written_s = last_s
-        if one.between is None:  # nobody looked before it: what is written after it tells
+        if one.between is None:  # no data before it: the rate after it is used
             total, known_s = self._sum(last_s, self.now_s if after is None else after.start_s - later_s)
             one.between = total / known_s if known_s >= _LEAST_AFTER_S else None
         one.written = max(0.0, one.written - (one.between or 0.0) * (last_s - first_s))
@@ -72,14 +72,14 @@ class Written:
         one.settled = one.ended and (over or after is not None)
 
     def _background(self, from_s: float, until_s: float, rate: float, between: float | None) -> tuple[float, float]:
-        """What is still written from then on without a pause, and until when: faster than before, and that fast."""
+        """Bytes of writeback after a pause, and its end: faster than before, and near the rate of the pause."""
         total, enough = 0.0, max(rate, 2 * (between or 0.0), 1.0)
         while from_s + 1.0 <= until_s and (more := self._sum(from_s, from_s + 1.0)[0]) >= enough:
             total, from_s = total + more, from_s + 1.0
         return total, from_s
 
     def _sum(self, from_s: float, until_s: float) -> tuple[float, float]:
-        """What was written between two times, and in how many seconds of these that is known."""
+        """Bytes written between two times, and the seconds of these that are known."""
         start_s, total, known_s = self.now_s - len(self.bytes), 0.0, 0.0
         for place in range(max(0, math.floor(from_s - start_s)), min(len(self.bytes), math.ceil(until_s - start_s))):
             value = self.bytes[place]
@@ -90,7 +90,7 @@ class Written:
 
 
 def hidden(trainer: Trainer) -> bool:
-    """Whether this user may not see what it writes."""
+    """Whether this user may not see its writes."""
     return trainer.write_chars is None and any(one.metric == "write_chars_per_s" for one in trainer.missing)
 
 
@@ -104,7 +104,7 @@ def _by_second(view: View, trainer: Trainer, seconds: int) -> Sequence[float | N
 
 
 def _beside(view: View, trainer: Trainer) -> Sequence[Process]:
-    """Processes of its job that are in no trainer's tree: one that writes checkpoints may have left its parent."""
+    """Processes of its job outside any trainer's tree: a checkpoint writer may be detached."""
     job = trainer.process.job
     if job is None:
         return ()
@@ -113,10 +113,10 @@ def _beside(view: View, trainer: Trainer) -> Sequence[Process]:
 
 
 def _to_files(view: View, key: Key, alone: Key, seconds: int) -> Sequence[float | None]:
-    """What was written to files: to storage, or more than its processes may have read from each other.
+    """Bytes written to files: to storage, or more than its processes may have read from each other.
 
-    Not all file systems count what is for storage, and a start of workers sends them much through pipes. `alone`: the
-    process itself, which tells of storage where what it started is not known yet.
+    Not all file systems count storage writes, and starting workers receive much through pipes. `alone`: the process
+    itself, whose storage writes count while its children are unknown.
     """
     stored, chars, read = (
         view.history.values(key, f"{kind}_per_s", seconds) for kind in ("write_bytes", "write_chars", "read_chars")
@@ -133,18 +133,18 @@ def _most(kept: float | None, wrote: float, got: float | None) -> float:
     return max(kept or 0.0, wrote - (got or 0.0))
 
 
-_COST = 0.01  # share of the time that nobody minds
-_ALIKE = 2.0  # times as long or as short: pauses of another kind
-_LATEST = 12  # saves, by which distance and length are judged: how often it saves may change
+_COST = 0.01  # share of time that does not matter
+_ALIKE = 2.0  # factor in length: beyond it, pauses are of another kind
+_LATEST = 12  # saves that determine interval and length: the frequency may change
 _HIDDEN = "what a process writes is shown to its owner"
 
 
 class Saves(NamedTuple):
-    """Checkpoints that a trainer waited for, and what they come to."""
+    """Checkpoints that a trainer waited for, and their cost."""
 
     pauses: Sequence[Pause]
-    every_s: float  # distance, mean
-    idle_s: float  # GPU time lost in each, mean
+    every_s: float  # mean interval
+    idle_s: float  # mean GPU time lost in each
     share: float  # of GPU time
 
 
@@ -162,7 +162,7 @@ class Saves(NamedTuple):
     lasting=True,
 )
 def checkpoint_stall(view: View) -> Iterator[Finding]:
-    """The GPUs stop again and again, and each time a checkpoint's worth of bytes is written because of that."""
+    """The GPUs stop again and again, each time with a checkpoint's worth of bytes written because of it."""
     for trainer in view.trainers():
         if not trainer.gpus:
             continue
@@ -178,7 +178,7 @@ def checkpoint_stall(view: View) -> Iterator[Finding]:
 
 
 def settle(view: View, trainer: Trainer, pauses: Pauses) -> None:
-    """Work out what its job wrote because of each pause, until that is final, and whether it saved."""
+    """Determine what its job wrote because of each pause, until that is final, and whether it saved."""
     lag_s = view.limit("checkpoint-stall.lag_s")
     open_ones = [place for place, one in enumerate(pauses.known) if not one.settled]
     if not open_ones:
@@ -196,7 +196,7 @@ def settle(view: View, trainer: Trainer, pauses: Pauses) -> None:
 
 
 def saved(view: View, one: Pause) -> bool:
-    """Whether a checkpoint was written in a pause: a lot, and far more than is written all the time anyway."""
+    """Whether a checkpoint was written in a pause: many bytes, far beyond the usual rate."""
     if one.between is None or one.written < view.limit("checkpoint-stall.written_bytes"):
         return False
     usual = one.between * one.length_s
@@ -204,7 +204,7 @@ def saved(view: View, one: Pause) -> bool:
 
 
 def _saves(view: View, pauses: Pauses, long: Sequence[Pause]) -> Saves | None:
-    """Those that recur: two are enough, as what was written speaks for itself, and more must come evenly."""
+    """Recurring saves: two suffice, as the writes are clear evidence; more must be evenly spaced."""
     saves = [one for one in long if one.cause == "save" and one.settled][-_LATEST:]
     if len(saves) < view.limit("saves"):
         return None
@@ -218,12 +218,12 @@ def _saves(view: View, pauses: Pauses, long: Sequence[Pause]) -> Saves | None:
         and usual_s / _ALIKE <= one.length_s <= usual_s * _ALIKE
     ]
     if len(saves) < view.limit("share") * (len(saves) + len(others)):
-        return None  # it pauses for another reason, and writes meanwhile by chance
+        return None  # it pauses for another reason, and the writes are a coincidence
     if view.frame.mono_s - saves[-1].start_s > view.limit("missed") * every_s:
         return None
     idle_s, early = mean(one.saving_s for one in saves), len(saves) <= view.limit("saves")
     share = min(1.0, idle_s / every_s)
-    if early:  # how often they come is not sure yet: what they took of all that was seen is
+    if early:  # their interval is not certain yet: the share is of the whole time tracked
         share = min(share, sum(one.saving_s for one in saves) / pauses.watched_s(view.limit("window_s")))
     elif not _regular(view, saves):
         return None
@@ -231,7 +231,7 @@ def _saves(view: View, pauses: Pauses, long: Sequence[Pause]) -> Saves | None:
 
 
 def _regular(view: View, pauses: Sequence[Pause]) -> bool:
-    """Whether they come at even distances."""
+    """Whether they are evenly spaced."""
     gaps = [after.start_s - before.start_s for before, after in pairwise(pauses)]
     return view.below(pstdev(gaps) / mean(gaps), "variation")
 

@@ -1,4 +1,4 @@
-"""A rule about places that are nearly full: /dev/shm, and the file system that takes the checkpoints."""
+"""A rule on nearly full storage: /dev/shm, and the file system for checkpoints."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from gputop.model import Host, Mount, Process
 from gputop.units import ago, roughly, size
 
 _MOST = 0.5  # of the checkpoint must have gone there
-_LATELY_S = 120.0  # in which one has ended that is not taken in yet
+_LATELY_S = 120.0  # in which one has ended that is not recorded yet
 
 
 class Target(NamedTuple):
@@ -38,11 +38,11 @@ class Target(NamedTuple):
 
 
 def target(view: View, trainer: Trainer) -> Target | None:
-    """It, as long as it is mounted; None where none was seen, or nothing tells where it went."""
+    """The checkpoints' file system, while mounted; None if no checkpoint was seen, or its location is unknown."""
     pauses, notes = view.pauses(trainer), view.notes(trainer)
     settle(view, trainer, pauses)
     newest = _newest(view, pauses, notes.get("start_s", -math.inf))
-    if newest is not None and newest.written:  # a save of unknown size does not say how many more fit
+    if newest is not None and newest.written:  # a save of unknown size does not show how many more fit
         notes["start_s"] = newest.start_s
         path = _path(view, newest)
         if path is not None:
@@ -52,20 +52,20 @@ def target(view: View, trainer: Trainer) -> Target | None:
 
 
 def _newest(view: View, pauses: Pauses, after_s: float) -> Pause | None:
-    """The last checkpoint that is written, of those that began after a time: work may have paused again since."""
+    """The last finished checkpoint of those that began after a time: work may have paused since."""
     now_s = view.frame.mono_s
     lately = takewhile(lambda one: one.start_s > after_s and one.end_s > now_s - _LATELY_S, reversed(pauses.known))
     return next((one for one in lately if one.settled and one.cause == "save"), None)
 
 
 def _path(view: View, one: Pause) -> str | None:
-    """The file server or the disk that was written to most since the pause began."""
+    """The file server or disk with most writes since the pause began."""
     seconds = view.frame.mono_s - one.start_s + 1
     host = view.frame.host
     found = {m.path: _written(view, f"mount {m.path}", seconds) for m in host.mounts if m.network}
     for disk in host.disks:
         mounts = [mount for mount in host.mounts if on(mount, disk.name)]
-        if len(mounts) == 1:  # of several on one disk nobody knows which
+        if len(mounts) == 1:  # ambiguous among several on one disk
             found[mounts[0].path] = _written(view, f"disk {disk.name}", seconds)
     path = max(found, key=lambda one: found[one], default=None)
     return path if path is not None and found[path] >= _MOST * one.written else None
@@ -75,17 +75,17 @@ def _written(view: View, key: str, seconds: float) -> float:
     return sum(value or 0.0 for value in view.history.values(key, "write_bytes_per_s", seconds))
 
 
-_KEPT_S = 900.0  # as long as what a trainer writes is kept by the second
-_FREED = 0.3  # of what was taken, that was freed meanwhile: old files are deleted as new ones come
-_SLOWER = 0.5  # of the rate of the first half, that the second has: less is a burst that ends
-_PAUSES = 2.0  # usual distances without another drop, after which it is over
+_KEPT_S = 900.0  # as long as a trainer's writes are kept per second
+_FREED = 0.3  # of the space used, freed again: old files are deleted as new ones come
+_SLOWER = 0.5  # of the rate of the first half, kept in the second: less is a burst that ends
+_PAUSES = 2.0  # usual intervals without another drop, after which it is over
 
 _Changes = deque[tuple[float, float]]  # when it was seen, and free bytes since then
 
 
 @frozen_dataclass(frozen=True, slots=True)
 class Filling:
-    """A file system whose free space falls: in how many drops, by how many bytes, over how many seconds."""
+    """A file system with falling free space: number of drops, bytes, and seconds."""
 
     mount: Mount
     drops: int
@@ -96,7 +96,7 @@ class Filling:
 
     @property
     def per_s(self) -> float:
-        """Bytes a second."""
+        """Bytes/s."""
         return self.taken / self.seconds
 
     @property
@@ -106,7 +106,7 @@ class Filling:
 
 
 def follow(view: View) -> Mapping[str, _Changes]:
-    """Take in how much is free on every mount at this look: when it changed, by the path of the mount."""
+    """Record the free space of every mount; return its changes by mount path."""
     notes, now_s = view.notes(view.frame.host), view.frame.mono_s
     before: Mapping[str, _Changes] = notes.get("free", {})
     after = {one.path: before.get(one.path, deque()) for one in view.frame.host.mounts if one.free_bytes is not None}
@@ -123,7 +123,7 @@ def follow(view: View) -> Mapping[str, _Changes]:
 
 
 def filling(view: View, trainer: Trainer, changes: Mapping[str, _Changes]) -> Filling | None:
-    """The file system that this trainer fills within ten minutes, by several drops of its free space."""
+    """The file system that this trainer fills within ten minutes, after several drops of its free space."""
     found = [one for mount in view.frame.host.mounts if (one := _falls(view, mount, changes.get(mount.path)))]
     mine = [one for one in found if _writes(view, trainer, one) >= view.limit("exhaustion.share") * one.taken]
     return min(mine, key=lambda one: one.left_s, default=None)
@@ -153,13 +153,13 @@ def _falls(view: View, mount: Mount, changes: _Changes | None) -> Filling | None
 
 
 def _writes(view: View, trainer: Trainer, one: Filling) -> float:
-    """Bytes that it wrote since the first drop; in a page cache they may have waited for a while."""
+    """Bytes it wrote since the first drop, and shortly before: the page cache delays them."""
     seconds = view.frame.mono_s - one.since_s + 1
     names = ("write_chars_per_s", "write_bytes_per_s")
     return max(sum(value or 0.0 for value in view.history.values(trainer.key, name, seconds)) for name in names)
 
 
-_STORES = ("raylet", "plasma_store", "ray::", "gcs_server")  # they keep objects in shared memory on purpose
+_STORES = ("raylet", "plasma_store", "ray::", "gcs_server")  # they keep objects in shared memory by design
 _GIB = 1024.0**3
 _GOOD_SIZE = 16 * _GIB
 _DOCKER = 64 * 1024.0**2
@@ -180,14 +180,14 @@ _LEFT = Step(text="see who left files there", command="ls -lS /dev/shm")
     alone=True,
 )
 def shm_nearly_full(view: View) -> Iterator[Finding]:
-    """Loaders hand over batches in /dev/shm: when it is full they die. A checkpoint that does not fit is lost."""
+    """Loaders pass batches through /dev/shm and die when it is full; a checkpoint that does not fit is lost."""
     host = view.host()
     if host.shm_total_bytes and view.vectors():
         yield from _judged(view, host, float(host.shm_total_bytes), "host")
     changes = follow(view)
     for trainer in view.trainers(cold=True):
         process = trainer.process
-        own = process.shm_total_bytes not in (None, 0, host.shm_total_bytes)  # another one than the machine's
+        own = process.shm_total_bytes not in (None, 0, host.shm_total_bytes)  # not the machine's
         if process.container and process.shm_total_bytes is None:
             told = any(one.metric == "shm_total_bytes" for one in process.missing)
             view.knows(process, "shm_total_bytes", "shm_used_bytes", unlock=None if told else _INSIDE)
@@ -203,7 +203,7 @@ def shm_nearly_full(view: View) -> Iterator[Finding]:
 
 
 def _judged(view: View, thing: Host | Trainer, total: float, about: Key) -> Iterator[Finding]:
-    """By the most that was in use lately: batches come and go, and loaders with each epoch."""
+    """By the recent maximum: batches come and go, and loaders with each epoch."""
     used = view.history.known(about, "shm_used_bytes", view.limit("growth_s"))
     if not total or not used:
         return
@@ -215,9 +215,9 @@ def _judged(view: View, thing: Host | Trainer, total: float, about: Key) -> Iter
     nearly = view.above(peak / total, "used")
     if not nearly and full_in_s is None:
         return
-    # NCCL has its segments there; Slurm numbers programs, too, that have nothing to do with each other
+    # NCCL has segments there; Slurm also gives ranks to independent programs
     ranks = any(one.ranked and _in_step(one) for one in _users(view, thing))
-    calm = not (loaders or ranks) or (ample and full_in_s is None)  # nobody there will miss what is not left
+    calm = not (loaders or ranks) or (ample and full_in_s is None)  # no process there is affected
     severity: Severity = "info" if calm else "warn"
     if not calm and (soon_s is not None or (not ample and peak / total >= view.limit("crit_used"))):
         severity = "crit"
@@ -241,7 +241,7 @@ def _judged(view: View, thing: Host | Trainer, total: float, about: Key) -> Iter
 def _evidence(
     view: View, peak: float, total: float, loaders: int, full_in_s: float | None, limit: str, soon: bool
 ) -> Iterator[Evidence]:
-    """`limit`: the name of the one that decided."""
+    """`limit`: name of the limit that decided."""
     usual = ", what Docker gives by default" if total == _DOCKER else ""
     hands = f", with {amount(loaders, 'loader')}" if loaders else ""
     text = f"{size(peak)} of {size(total)} in use{usual}{hands}"
@@ -257,7 +257,7 @@ def _owner(store: Process | None) -> Iterator[Evidence]:
 
 
 def _loaders(view: View, thing: Host | Trainer) -> int:
-    """Those that hand over their batches there, as far as it shows."""
+    """Number of loaders that pass batches through it, as far as visible."""
     return sum(one.loaders for one in _users(view, thing))
 
 
@@ -266,7 +266,7 @@ def _in_step(one: Trainer) -> bool:
 
 
 def _users(view: View, thing: Host | Trainer) -> Sequence[Trainer]:
-    """Trainers whose /dev/shm it is: of a container that hides its own nobody knows that it is the machine's."""
+    """Trainers that use this /dev/shm: in a container with a hidden one it may not be the machine's."""
     if isinstance(thing, Trainer):
         return (thing,)
     theirs = ((one, one.process.shm_total_bytes, one.process.container) for one in view.vectors())
@@ -274,7 +274,7 @@ def _users(view: View, thing: Host | Trainer) -> Sequence[Trainer]:
 
 
 def _full_in(view: View, total: float, used: Sequence[float]) -> float | None:
-    """Seconds until it is full, where it is half full and fills steadily: the first batches of a run do not."""
+    """Seconds until full, if it is half full and grows steadily; the first batches of a run level off."""
     third = len(used) // 3
     if third < view.limit("growth_s") / 6 or used[-1] < view.limit("growing_used") * total:
         return None
@@ -287,7 +287,7 @@ def _full_in(view: View, total: float, used: Sequence[float]) -> float | None:
 
 
 def _soon(view: View, thing: Host | Trainer, left: float, about: Key) -> float | None:
-    """Seconds until it is full, where it fills steadily within minutes; not while files are copied there on purpose."""
+    """Seconds until full, if within minutes at a steady rate; None while files are copied there on purpose."""
     users = _users(view, thing)
     idle = not any(works(view, one) for one in users)
     found = projection(view, lambda s: view.history.values(about, "shm_used_bytes", s), left, idle=idle)
@@ -300,7 +300,7 @@ def _soon(view: View, thing: Host | Trainer, left: float, about: Key) -> float |
 
 
 def _store(view: View) -> Process | None:
-    """A program that is known to keep its objects in shared memory."""
+    """A program that keeps its objects in shared memory by design."""
     processes = view.frame.processes
     return view.once("store", lambda: next((one for one in processes if one.name.startswith(_STORES)), None))
 
@@ -325,7 +325,7 @@ def _steps(view: View, thing: Host | Trainer, total: float) -> Iterator[Step]:
 
 
 def _more(view: View, thing: Host | Trainer, total: float) -> int | None:
-    """GiB: twice as much and no little, as far as half the memory there is allows; None where that is no more."""
+    """GiB to set: double, at least a minimum and at most half of memory; None if that is no more."""
     host, path = view.frame.host, thing.process.cgroup if isinstance(thing, Trainer) else None
     limits = [group.memory_limit_bytes for group in view.frame.cgroups if path and group.path == path]
     memory = min((one for one in (host.memory_total_bytes, *limits) if one), default=None)
@@ -336,9 +336,9 @@ def _more(view: View, thing: Host | Trainer, total: float) -> int | None:
 
 
 def _no_room(view: View, trainer: Trainer, place: Target) -> Iterator[Finding]:
-    """The next checkpoints must fit beside the last one, which nobody deletes before they are there.
+    """The next checkpoints must fit beside the last one, which is deleted only afterwards.
 
-    A small share of a large file system still is much room: it counts only where few checkpoints fit.
+    A small share of a large file system is still much space: it matters only if few checkpoints fit.
     """
     mount, last = place
     free, total = mount.free_bytes, mount.total_bytes
@@ -374,7 +374,7 @@ def _no_room(view: View, trainer: Trainer, place: Target) -> Iterator[Finding]:
 
 
 def _soon_full(view: View, trainer: Trainer, found: Filling) -> Finding:
-    """What it writes fills the file system within minutes: the next checkpoints are lost, however many fit now."""
+    """Its writes fill the file system within minutes: the next checkpoints are lost, however many fit now."""
     urgent_s = view.limit("exhaustion.urgent_s")
     of = f"{size(found.left)} of {size(found.mount.total_bytes)} free"
     return view.found(
@@ -402,7 +402,7 @@ def _soon_full(view: View, trainer: Trainer, found: Filling) -> Finding:
 
 
 def _who_takes_it(mount: Mount) -> Step:
-    """A look at every file is no load where they are on a disk of this machine; a server has to serve it to all."""
+    """Find large files; a full scan is cheap on a local disk, but loads a shared server."""
     if mount.file_system == "lustre":
         command = f"lfs quota -h {quote(mount.path)}"
         return Step(text="see how much of it is yours, and what you may have", command=command)

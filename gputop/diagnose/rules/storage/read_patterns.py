@@ -1,4 +1,4 @@
-"""Rules about what is read: for the first time, beside a cold page cache, or in a great many small files."""
+"""Rules on read patterns: first reads beside a cold page cache, and many small files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _THIRD = 3
     needs=("memory_cached_bytes", "memory_available_bytes", "memory_total_bytes", "read_bytes_per_s"),
 )
 def cold_cache(view: View) -> Iterator[Finding]:
-    """It waits for storage, but what it reads stays in memory: the first epoch says nothing about the next."""
+    """It waits for storage, but its data stay in memory: the next epoch will be faster than the first."""
     for trainer in view.trainers():
         if not waits(view, trainer):
             continue
@@ -54,13 +54,13 @@ def cold_cache(view: View) -> Iterator[Finding]:
 
 
 def _room(view: View) -> bool:
-    """Whether memory could take more."""
+    """Whether memory could cache more."""
     available, total = view.frame.host.memory_available_bytes, view.frame.host.memory_total_bytes
     return bool(total) and view.above((available or 0) / (total or 1), "available")
 
 
 def _cached(view: View, seconds: float) -> tuple[float, float, float] | None:
-    """Page cache at the beginning and at the end of what is known of the last seconds, and how many these are."""
+    """Page cache at the start and end of the known part of the window, and its length in seconds."""
 
     def work() -> tuple[float, float, float] | None:
         known = view.history.known("host", "memory_cached_bytes", seconds)
@@ -85,12 +85,12 @@ def _filling(view: View, trainer: Trainer) -> Iterator[Evidence]:
 
 
 def _fallen(view: View, trainer: Trainer) -> Iterator[Evidence]:
-    """Later: it still fills, and fewer and fewer reads of this job reach the storage."""
+    """Later: the cache still grows, and fewer of the job's reads reach storage."""
     seconds = min(view.limit("window_s"), trainer.context_s or 0.0)
     grown = _cached(view, seconds) if seconds >= view.limit("kept_s") else None
     if grown is None or grown[1] <= grown[0]:
         return
-    # the kernel counts what a file server gives for nobody
+    # the kernel attributes file server reads to no process
     reads = _reads(view, trainer, seconds) or _reads(view, "host", seconds)
     if 2 * COARSE_S * len(reads) < seconds:  # too little of it is known
         return
@@ -106,18 +106,18 @@ def _fallen(view: View, trainer: Trainer) -> Iterator[Evidence]:
 
 
 def _reads(view: View, thing: Trainer | str, seconds: float) -> list[float]:
-    """Bytes a second from storage, each the mean of a coarse slot that lies in these seconds; none where all are 0."""
+    """Bytes/s from storage as coarse means over these seconds; empty if all are 0."""
     past = view.past(thing, "read_bytes_per_s", seconds - 1.5 * COARSE_S)
     known = [mean for mean in past if mean is not None]
     return known if any(known) else []
 
 
 class Reads(NamedTuple):
-    """How a trainer reads: bytes of a call, calls a second; None where only the device tells."""
+    """Read pattern of a trainer: bytes per call, calls/s; None if only the device is known."""
 
     mean: float | None
     calls: float | None
-    request: float | None  # bytes of what the device is asked for at once
+    request: float | None  # bytes per device request
     requests: float | None
 
 
@@ -135,7 +135,7 @@ class Reads(NamedTuple):
     partly=("read_chars_per_s", "read_calls_per_s"),
 )
 def io_small_files(view: View) -> Iterator[Finding]:
-    """It waits for storage, and what it asks for is small: the number of requests is the limit, not the bytes."""
+    """It waits for storage and its requests are small: their number is the limit, not the bytes."""
     for trainer in view.trainers():
         why = waits(view, trainer)
         reads = small(view, trainer) if why else None
@@ -160,9 +160,9 @@ def io_small_files(view: View) -> Iterator[Finding]:
 
 
 def small(view: View, trainer: Trainer) -> Reads | None:
-    """How it reads, where that is in small pieces.
+    """Its read pattern, if small.
 
-    Small calls alone are none: read one after the other from a large file, the kernel asks for much at once.
+    Small calls alone are not: for sequential reads of a large file the kernel requests much at once.
     """
     source = sources.source(view)
     request, requests = (source.request, source.reads) if source else (None, None)
@@ -178,7 +178,7 @@ def small(view: View, trainer: Trainer) -> Reads | None:
 
 
 def _unseen(view: View) -> bool:
-    """Whether no device tells what it is asked for: then only the calls could."""
+    """Whether no device reports its request sizes: only the calls show them then."""
     source = sources.source(view)
     return source is None or source.request is None
 

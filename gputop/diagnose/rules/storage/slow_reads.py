@@ -1,4 +1,4 @@
-"""Rules about data that arrive slowly: from any storage, and from file servers and what behaves like one."""
+"""Rules on slow reads: from any storage, and from network and FUSE file systems."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ from gputop.model import Mount
     partly=("blocked_percent", "io_wait_percent", "read_bytes_per_s", "read_chars_per_s", "io_pressure"),
 )
 def io_bound(view: View) -> Iterator[Finding]:
-    """GPU and CPU both have little to do, and two signs say that it waits for storage, one of them its own.
+    """GPU and CPUs have little to do, and two signs show that it waits for storage, one of them its own.
 
-    Where small files or a file server are why, the rules for these take its place.
+    For small files or a file server, the more specific rules report it.
     """
     for trainer in view.trainers():
         if not view.knows(trainer, "duty", "cores", "allowed") or not idles(view, trainer):
@@ -81,7 +81,7 @@ def io_bound(view: View) -> Iterator[Finding]:
 
 
 def _swapped(view: View, trainer: Trainer) -> Iterator[Evidence]:
-    """What it writes, where that is so much beside what the process itself reads that no data set explains it."""
+    """Evidence of swapped tensors: writes too large beside its own reads for a data set."""
     reads, loaders = trainer.read_bytes or 0.0, trainer.loaders
     own = view.mean(trainer.process, "read_bytes_per_s", WINDOW_S) if loaders else reads
     writes, least = view.mean(trainer, "write_bytes_per_s", WINDOW_S) or 0.0, view.limit("io-bound.states_bytes_per_s")
@@ -92,7 +92,7 @@ def _swapped(view: View, trainer: Trainer) -> Iterator[Evidence]:
 
 
 def _of_states(view: View) -> Iterator[Step]:
-    """For weights and optimizer states that do not fit into memory; a data set has no part in it."""
+    """For weights and optimizer states that do not fit into memory; a data set plays no role."""
     yield Step(text="states are swapped to NVMe: offload to CPU memory what fits there (offload_optimizer.device: cpu)")
     yield Step(text="offload fewer of them: optimizer states only, no weights; or share them among more GPUs")
     yield Step(text="more drives, striped: they add up")
@@ -111,9 +111,9 @@ def _storage_steps(view: View, trainer: Trainer) -> Iterator[Step]:
 
 
 _TABLE = "network-fs-bound"
-_SOME = 0.1  # of looks: less says nothing of what pages are waited for
+_SOME = 0.1  # of samples: below, the reason for page waits is unknown
 
-# how programs of FUSE are told to keep what they have read; by how they are called in /proc/mounts
+# cache options of FUSE programs, by their type in /proc/mounts
 _CACHES = {
     "s3fs": "s3fs BUCKET {path} -o use_cache={folder}",
     "gcsfuse": "gcsfuse --cache-dir={folder} --file-cache-max-size-mb=-1 BUCKET {path}",
@@ -126,28 +126,28 @@ _CACHES = {
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
-    """What readers wait for, and how much of their time."""
+    """What readers wait for, and the share of their time."""
 
-    wait: Wait | None  # None: a page of a file, from where by elimination only
+    wait: Wait | None  # None: a page of a file, with its origin found only by elimination
     function: str
-    share: float  # of the time of each reader, 0-1
-    mounts: tuple[Mount, ...]  # those it may be; none where it is mounted out of sight, as in a container
+    share: float  # of each reader's time, 0-1
+    mounts: tuple[Mount, ...]  # candidates; empty if mounted out of sight, as in a container
 
     @property
     def mount(self) -> Mount | None:
-        """The one it is, if there is one only."""
+        """The mount, if there is only one candidate."""
         return self.mounts[0] if len(self.mounts) == 1 else None
 
     @property
     def name(self) -> str:
-        """`/bucket`, or which kind of file system it is."""
+        """`/bucket`, or the kind of file system."""
         if self.mount is not None:
             return self.mount.path
         return f"a file system of {self.wait.value}" if self.wait else "a network file system"
 
 
 def latency(view: View, trainer: Trainer) -> Latency | None:
-    """What file system the readers of a trainer are seen to wait for; None where none is, or it is not for long."""
+    """The file system that a trainer's readers wait for; None if there is none, or only briefly."""
     seen = sleeping_threads(view, trainer)
     most = seen.most(*MOUNTED_AS)
     pages = seen.shares.get(Wait.PAGE, 0.0) if _no_disk(view) else 0.0
@@ -162,7 +162,7 @@ def latency(view: View, trainer: Trainer) -> Latency | None:
 
 
 def _by_elimination(view: View, trainer: Trainer, function: str | None, pages: float) -> Latency | None:
-    """Readers wait for pages that no local disk and no server that counts gives, and one mount is left."""
+    """Readers wait for pages that no local disk and no counting server delivers, and one mount is left."""
     share = max(pages, blocked(view, trainer) or 0.0)
     mounts = sources.silent_mounts(view)
     takes = sources.job_takes(view, trainer)
@@ -174,7 +174,7 @@ def _by_elimination(view: View, trainer: Trainer, function: str | None, pages: f
 
 
 def _no_disk(view: View) -> bool:
-    """Whether no local disk is read from so much that it may be what a page comes from."""
+    """Whether no local disk is read so much that pages may come from it."""
     drive = sources.main_drive(view)
     if drive is None or drive.read is None:
         return nobody_reads(view)
@@ -188,13 +188,13 @@ def _mounted(view: View, trainer: Trainer, wait: Wait) -> tuple[Mount, ...]:
 
 
 def _named(trainer: Trainer, mounts: Sequence[Mount]) -> tuple[Mount, ...]:
-    """Those that its command line names, if it names any: data are mostly given as a path."""
+    """The mounts named on its command line, if any: data are usually given as a path."""
     named = [one for one in mounts if any(f"{one.path}/" in f"{word}/" for word in trainer.process.command)]
     return tuple(named or mounts)
 
 
 def evidence(view: View, trainer: Trainer, found: Latency) -> Iterator[Evidence]:
-    """Where they sleep, what they read meanwhile, how long a read takes, and that the link is not why."""
+    """Where readers sleep, how much they read, the time per read, and that the link is not the cause."""
     readers = trainer.loaders or 1
     who = amount(trainer.loaders, "loader") if trainer.loaders else "the main thread"
     what = f" ({found.wait.value})" if found.wait else ""
@@ -222,7 +222,7 @@ def evidence(view: View, trainer: Trainer, found: Latency) -> Iterator[Evidence]
 
 
 def steps(view: View, trainer: Trainer, found: Latency) -> Iterator[Step]:
-    """Have more reads in flight, read less often, or read from nearer."""
+    """More reads in flight, fewer reads, or reads from a nearer place."""
     mount = found.mount
     yield from advice.more_loaders(view, trainer)
     yield from advice.staged_from(view, mount.path if mount else None)
@@ -256,7 +256,7 @@ def _cached(view: View, mount: Mount) -> Step | None:
     partly=("read_chars_per_s",),
 )
 def network_fs_bound(view: View) -> Iterator[Finding]:
-    """GPU and CPU have little to do, the job is who reads from a file server, and that or the way to it is slow."""
+    """GPU and CPUs have little to do, the job reads from a file server, and that or its network path is slow."""
     for trainer in view.trainers():
         if not view.knows(trainer, "duty", "cores", "allowed") or not idles(view, trainer):
             continue
@@ -288,12 +288,12 @@ def network_fs_bound(view: View) -> Iterator[Finding]:
 
 
 def _unnamed(slow: Latency | None) -> str:
-    """A file system that counts nothing: by its path where its client is seen to keep readers waiting."""
+    """Name of a file system without counters: its path, if its client is seen to keep readers waiting."""
     return slow.name if slow is not None and slow.wait is not None else "a network file system"
 
 
 def _slow(view: View, trainer: Trainer, slow: Latency, severity: Severity) -> Finding:
-    """Each read takes long, though neither the link nor a counter of the file system says so."""
+    """Each read takes long, while neither the link nor a counter of the file system shows why."""
     why = tuple(evidence(view, trainer, slow))
     remember(view, trainer, why)
     served(view, trainer, yes=True)
@@ -310,7 +310,7 @@ def _slow(view: View, trainer: Trainer, slow: Latency, severity: Severity) -> Fi
 
 
 def _served(view: View, trainer: Trainer) -> tuple[Evidence, ...]:
-    """Why a file server is what an idle trainer waits for; nothing where it is not."""
+    """Why an idle trainer waits for a file server; empty if it does not."""
     server, link = sources.server(view), _full_link(view)
     if server is not None and _from(view, trainer, server):
         troubles = tuple(_troubles(view, server, link))
@@ -330,9 +330,9 @@ def _served(view: View, trainer: Trainer) -> tuple[Evidence, ...]:
 
 
 def _from_mounts(view: View, trainer: Trainer) -> bool:
-    """Whether what comes in is from mounts that do not count: it reads so much that nobody sends it through a pipe.
+    """Whether its input comes from mounts without counters: too much data for a pipe.
 
-    A program such as curl, which it has started, gets data from anywhere, and hands them over that way.
+    A child such as curl can fetch data from anywhere, and passes it on through a pipe.
     """
     link, takes = sources.link(view), sources.job_takes(view, trainer)
     return link is not None and takes is not None and view.above(takes / link.receive, "network-fs-bound.share")
@@ -344,7 +344,7 @@ def _reads_there(view: View) -> bool:
 
 
 def _from(view: View, trainer: Trainer, server: Server) -> bool:
-    """Whether it is this job that reads from there, and more than from any disk."""
+    """Whether this job is the reader of that server, and reads more from it than from any disk."""
     if not server.read or not view.above(server.read, "network-fs-bound.least_bytes_per_s"):
         return False
     chars = sources.job_takes(view, trainer)
@@ -357,7 +357,7 @@ def _from(view: View, trainer: Trainer, server: Server) -> bool:
 
 
 def _nothing_else(view: View, trainer: Trainer) -> bool:
-    """Where what it reads is hidden: whether it is blocked, and there is nothing else to be blocked by."""
+    """With hidden reads: whether it is blocked, and nothing else can block it."""
     disk = sources.main_drive(view)
     if disk is None or disk.read is None or disk.busy is None or sources.silent_mounts(view):
         return False
@@ -367,7 +367,7 @@ def _nothing_else(view: View, trainer: Trainer) -> bool:
 
 
 def _waits(view: View, trainer: Trainer, server: Server | None) -> bool:
-    """Whether who reads is blocked, or has no work for a CPU: all but NFS let it wait in a state like any other."""
+    """Whether its readers are blocked, or have no CPU work: only NFS waits have a state of their own."""
     if view.above(blocked(view, trainer), "storage.blocked"):
         return True
     share = trainer.loader_cpu if trainer.loaders else trainer.main
@@ -420,11 +420,11 @@ def _of_link(view: View, link: Link) -> Evidence:
 
 
 def _server_steps(view: View, server: Server | None, mounted: bool) -> tuple[Step, ...]:
-    """`mounted`: whether files are what is read; streams have their shards already."""
+    """`mounted`: files are read; streams already use shards."""
     steps = [*advice.staged(view, server)]
     if server is not None and server.file_system.startswith("nfs"):
         device, name = quote(server.device), quote(server.name)
-        # all mounts of a server share the connections of the first, and it is not mounted twice in the same place
+        # all mounts of a server share the first one's connections, and it is not mounted twice at the same place
         more = Step(
             text="more connections to the server, and larger reads: mount it anew once nobody uses any mount of it",
             command=f"sudo umount {name} && sudo mount -o nconnect=8,rsize=1048576 {device} {name}",

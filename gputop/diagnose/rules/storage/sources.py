@@ -1,4 +1,4 @@
-"""What data come from: disk, file server and link, and signs that a trainer waits for them."""
+"""Data sources: disks, file servers and links, and signs that a trainer waits for them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from gputop.labels import amount
 from gputop.model import Missing, Mount
 
 WINDOW_S = 30.0
-_LONG_S = 900.0  # in which a disk shows what it is capable of
-_CALM = 0.1  # share of that time in which it has least to do
+_LONG_S = 900.0  # in which a disk shows its peak rate
+_CALM = 0.1  # share of that time with the least load
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A disk or a mount; means over half a minute, bytes and reads a second, None where unknown."""
+    """A disk or a mount; means over half a minute, bytes/s and reads/s, None if unknown."""
 
     name: str
     read: float | None
@@ -30,7 +30,7 @@ class Source:
 
     @property
     def request(self) -> float | None:
-        """Mean bytes of what it is asked for at once."""
+        """Mean request size in bytes."""
         return self.read / self.reads if self.read is not None and self.reads else None
 
 
@@ -40,13 +40,13 @@ class Drive(Source):
 
     busy: float | None  # percent
     await_s: float | None
-    usual_s: float | None  # what a request takes when there is little to do
-    best: float | None  # most bytes a second it was seen to give
-    parallel: bool = False  # flash that serves many requests at once: busy all the time is not saturated
+    usual_s: float | None  # request time under light load
+    best: float | None  # highest rate seen, in bytes/s
+    parallel: bool = False  # flash that serves many requests at once: 100 % busy is not saturated
 
     @property
     def in_flight(self) -> float | None:
-        """Reads in flight, mean: by Little's law their rate times the time of one."""
+        """Mean reads in flight, by Little's law: rate × time per read."""
         return self.reads * self.await_s if self.reads is not None and self.await_s is not None else None
 
 
@@ -58,7 +58,7 @@ class Server(Source):
     device: str
     rtt_s: float | None
     queue_s: float | None
-    resent: float | None  # requests a second
+    resent: float | None  # requests/s
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,12 +66,12 @@ class Link:
     """A network interface."""
 
     name: str
-    receive: float  # bytes a second
+    receive: float  # bytes/s
     speed: float
 
 
 def main_drive(view: View) -> Drive | None:
-    """The disk that is read from most."""
+    """The disk with the highest read rate."""
     return view.once("drive", partial(_drive, view))
 
 
@@ -98,7 +98,7 @@ def _calm(values: Sequence[float]) -> float | None:
 
 
 def saturated(view: View, disk: Drive | None) -> bool:
-    """Whether a disk can take no more: its queue is full, or requests take much longer than when it is calm."""
+    """Whether a disk is saturated: its queue is full, or requests take much longer than under light load."""
     if disk is None:
         return False
     times = disk.await_s / disk.usual_s if disk.await_s is not None and disk.usual_s else None
@@ -107,10 +107,10 @@ def saturated(view: View, disk: Drive | None) -> bool:
 
 
 def full(view: View, disk: Drive | None) -> bool:
-    """Whether requests keep a disk busy, so that more of them at a time would only wait.
+    """Whether a disk is busy with requests, so that more of them would only queue.
 
-    iostat's %util says only that some request was in flight. A disk that serves many at once is full when its queue is
-    deep as well [iostat(1)]; nobody can tell where the queue is not known.
+    iostat's %util only shows that some request was in flight. A disk that serves many at once is full only with a deep
+    queue [iostat(1)]; unknown without the queue length.
     """
     if disk is None or not view.above(disk.busy, "storage.disk_percent"):
         return False
@@ -118,7 +118,7 @@ def full(view: View, disk: Drive | None) -> bool:
 
 
 def server(view: View) -> Server | None:
-    """The mount of a network file system that is read from most, of those that tell."""
+    """The network mount with the highest read rate, of those with counters."""
     return view.once("server", partial(_server, view))
 
 
@@ -142,7 +142,7 @@ def _server(view: View) -> Server | None:
 
 
 def link(view: View) -> Link | None:
-    """The network interface that receives the largest share of what it could."""
+    """The network interface that receives the largest share of its capacity."""
     return view.once("link", partial(_link, view))
 
 
@@ -157,13 +157,13 @@ def _link(view: View) -> Link | None:
 
 
 def silent_mounts(view: View) -> tuple[Mount, ...]:
-    """Mounts of network file systems that do not count what is read from them: Ceph, FUSE, SMB."""
+    """Network file systems without read counters: Ceph, FUSE, SMB."""
     mounts = view.frame.host.mounts
     return tuple(one for one in mounts if one.network and one.read_bytes_per_s is None and one.path != "/")
 
 
 def any_served(view: View) -> bool:
-    """Whether somebody reads from a file server that counts, or much comes in where one is mounted that does not."""
+    """Whether any process reads from a counting file server, or much arrives where a silent one is mounted."""
     known = server(view)
     if known is not None and (known.read or 0.0) >= view.limit("network-fs-bound.least_bytes_per_s"):
         return True
@@ -172,23 +172,23 @@ def any_served(view: View) -> bool:
 
 
 def source(view: View) -> Source | None:
-    """Where most comes from: the disk or the file server."""
+    """The disk or file server with the highest read rate."""
     known = [one for one in (main_drive(view), server(view)) if one is not None and one.read is not None]
     return max(known, key=lambda one: one.read or 0.0, default=None)
 
 
 def job_reads(view: View, trainer: Trainer) -> float | None:
-    """Bytes a second that the whole job of a trainer reads from storage, page cache excluded."""
+    """Bytes/s that a trainer's whole job reads from storage, without the page cache."""
     return _of_job(view, trainer, "read_bytes")
 
 
 def job_chars(view: View, trainer: Trainer) -> float | None:
-    """The same through system calls, page cache included."""
+    """The same through system calls, with the page cache."""
     return _of_job(view, trainer, "read_chars")
 
 
 def job_takes(view: View, trainer: Trainer) -> float | None:
-    """The same less what its processes send each other, as `curl` does to who started it."""
+    """The same without data its processes send each other, as `curl` does to its parent."""
     return _of_job(view, trainer, "taken")
 
 
@@ -200,26 +200,26 @@ def _of_job(view: View, trainer: Trainer, name: str) -> float | None:
     return view.once((name, trainer.process.job or trainer.identity), work)
 
 
-_SERVED_LOOKS = 2.5  # two, and some more
+_SERVED_LOOKS = 2.5  # two and a little more
 _ENOUGH = 2
-_IN_DRIVER = ("nv", "_nv", "uvm", "os_acquire", "rm_")  # kernel functions of the GPU driver: no storage at all
+_IN_DRIVER = ("nv", "_nv", "uvm", "os_acquire", "rm_")  # kernel functions of the GPU driver: not storage
 _NO_PRESSURE = "pressure of storage needs a kernel with PSI: boot with psi=1"
 
 
 class Signs(NamedTuple):
-    """What speaks for storage. One sign of its own is needed: that a disk is busy does not say for whom."""
+    """Signs of waiting for storage. One of its own is required: a busy disk does not show for which process."""
 
     own: tuple[Evidence, ...]
     around: tuple[Evidence, ...]
 
     @property
     def enough(self) -> bool:
-        """Whether they are a verdict."""
+        """Whether they suffice for a verdict."""
         return bool(self.own) and len(self.own) + len(self.around) >= _ENOUGH
 
 
 def idles(view: View, trainer: Trainer) -> bool:
-    """Whether GPU and CPUs both have little to do, and neither writing nor swapping is why."""
+    """Whether GPU and CPUs both have little to do, and neither writing nor swapping is the cause."""
     if view.by_share(trainer.lost) is None or not starved(view, trainer):
         return False
     if not view.below(trainer.saturation, "storage.saturation") or blocked_in_driver(trainer):
@@ -241,12 +241,12 @@ def _swaps(view: View) -> bool:
 
 
 def blocked_in_driver(trainer: Trainer) -> bool:
-    """Whether what blocks it is a call of the GPU driver; loaders make none."""
+    """Whether it is blocked in a GPU driver call; loaders make none."""
     return not trainer.loaders and (trainer.process.waiting_in or "").startswith(_IN_DRIVER)
 
 
 def blocked(view: View, trainer: Trainer) -> float | None:
-    """Share of time that who reads is blocked: the loaders, or the trainer without any."""
+    """Share of time that readers are blocked: the loaders, or the trainer without any."""
     if trainer.loaders:
         return trainer.loader_blocked
     percent = view.mean(trainer.process, "blocked_percent", WINDOW_S)
@@ -254,7 +254,7 @@ def blocked(view: View, trainer: Trainer) -> float | None:
 
 
 def delayed(view: View, trainer: Trainer) -> float | None:
-    """The same, as the kernel counts it where it does."""
+    """The same from the kernel's delay accounting, where enabled."""
     if trainer.loaders:
         return trainer.loader_delayed
     percent = view.mean(trainer.process, "io_wait_percent", WINDOW_S)
@@ -262,23 +262,23 @@ def delayed(view: View, trainer: Trainer) -> float | None:
 
 
 def waiters(trainer: Trainer) -> str:
-    """Who reads, and waits."""
+    """The readers that wait, as text."""
     verb = "wait" if trainer.loaders > 1 else "waits"
     return f"{amount(trainer.loaders, 'loader') if trainer.loaders else 'it'} {verb}"
 
 
 def signs(view: View, trainer: Trainer) -> Signs:
-    """All there are."""
+    """All signs."""
     return Signs(tuple(_own(view, trainer)), tuple(_around(view)))
 
 
 def remember(view: View, trainer: Trainer, why: tuple[Evidence, ...]) -> None:
-    """Tell the rules that come later in this tick that a trainer waits for storage, and why that is so."""
+    """Record for later rules of this evaluation that a trainer waits for storage, with the evidence."""
     view.once(("storage", trainer.identity), lambda: why)
 
 
 def served(view: View, trainer: Trainer, yes: bool = False) -> bool:
-    """Whether a file server was why at the last look, or is now: then what a disk would show is not worked out."""
+    """Whether a file server was the cause at the last evaluation, or is now (`yes`): disks are skipped then."""
     notes, now_s = view.notes(trainer, of="network-fs-bound"), view.frame.mono_s
     if yes:
         notes["served_s"] = now_s
@@ -287,18 +287,18 @@ def served(view: View, trainer: Trainer, yes: bool = False) -> bool:
 
 
 def either(view: View) -> bool:
-    """Whether a file server may be what somebody waits for, as no disk is at its limit."""
+    """Whether a process may wait for a file server, as no disk is at its limit."""
     return any_served(view) and not saturated(view, main_drive(view))
 
 
 def waits(view: View, trainer: Trainer) -> tuple[Evidence, ...]:
-    """Why one of the rules before this one said so; nothing where none did."""
+    """Evidence recorded by an earlier rule of this evaluation; empty if there is none."""
     nothing: tuple[Evidence, ...] = ()
     return view.once(("storage", trainer.identity), lambda: nothing)
 
 
 def unknown(view: View, trainer: Trainer) -> tuple[Missing, ...]:
-    """The signs that cannot be seen."""
+    """The signs that are not visible."""
     found = [one for one in trainer.missing if one.metric in ("io_wait_percent", "read_bytes_per_s")]
     if view.mean("host", "io_pressure", WINDOW_S) is None:
         found.append(Missing(metric="io_pressure", reason="absent", unlock=_NO_PRESSURE))
@@ -323,7 +323,7 @@ def _own(view: View, trainer: Trainer) -> Iterator[Evidence]:
 
 
 def _fills(view: View, trainer: Trainer, share: float | None) -> Iterator[Evidence]:
-    """It is the one that reads from a disk that can no more; loaders that never wait contradict that."""
+    """It is the reader of a saturated disk; loaders that never wait contradict that."""
     reads, total = job_reads(view, trainer), view.mean("host", "read_bytes_per_s", WINDOW_S)
     part = reads / total if reads is not None and total else None
     idle = share is not None and share < view.limit("storage.hardly_blocked")
@@ -357,6 +357,6 @@ def _around(view: View) -> Iterator[Evidence]:
 
 
 def moved(bytes_per_s: float | None) -> str:
-    """A rate in words."""
+    """A rate as text."""
     rate = bytes_per_s or 0.0
     return f"{rate / 1e9:.2f} GB/s" if rate >= 1e9 else f"{rate / 1e6:.{0 if rate >= 1e7 else 1}f} MB/s"

@@ -1,4 +1,4 @@
-"""Rules about GPUs that are not used at all, and about programs that do not get to use them."""
+"""Rules on unused GPUs, and on programs that cannot use theirs."""
 
 from gputop.diagnose.rules.usage import idle_gpu, unused_gpu
 

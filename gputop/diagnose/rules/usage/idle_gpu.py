@@ -1,4 +1,4 @@
-"""Rules about a program that does not compute on its GPU: it works on the CPU, or takes long to begin."""
+"""Rules on programs that do not compute on their GPU: they run on the CPU, or start slowly."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gputop.diagnose.view import View
 from gputop.labels import amount
 from gputop.model import Gpu, Missing, Process
 
-# what to ask of the framework, and what to do by its answer; any but PyTorch takes the GPUs that it sees by itself
+# how to query the framework, and what to do about the answer; all but PyTorch use every visible GPU by default
 _ASKED = {
     "torch": (
         Step(
@@ -60,7 +60,7 @@ _ASKED = {
     partly=("busy_percent",),
 )
 def no_cuda_context(view: View) -> Iterator[Finding]:
-    """It trains, its CPUs are busy, and no GPU's driver knows it or any process below it."""
+    """It trains with busy CPUs, and no GPU driver knows it or any of its children."""
     gpus = [gpu for gpu in view.frame.gpus if gpu.condition == "ok"]
     for trainer in view.trainers(cold=True) if gpus else ():
         if any(process.gpus for process in trainer.tree) or trainer.context_s is not None or trainer.compiling:
@@ -80,7 +80,7 @@ def no_cuda_context(view: View) -> Iterator[Finding]:
 
 
 def _unsure(view: View, gpus: list[Gpu]) -> Missing | None:
-    """Why the driver might not name this process if it had a context: None where it would."""
+    """Why the driver might not name this process despite a context: None if it would."""
     for unseen in ("foreign", "hidden"):
         if any(process.unseen == unseen for process in view.frame.processes):
             return Missing(metric="gpus", reason="denied", unlock=why_unseen(view, unseen))
@@ -95,15 +95,16 @@ def _unsure(view: View, gpus: list[Gpu]) -> Missing | None:
         if (nameless and all(share.vram_bytes is not None for share in named)) or (at_work and not named):
             return untold(view, gpu)
         if percent is None and gpu.vram_used_bytes is None:
-            return Missing(metric="busy_percent", reason="unsupported")  # there may be one that nobody sees
+            return Missing(metric="busy_percent", reason="unsupported")  # an invisible one is possible
     return None
 
 
 def _prepares(view: View, trainer: Trainer) -> bool:
-    """Whether it may still prepare its data.
+    """Whether it may still prepare data.
 
-    Only loaders say that it trains, others than these work for it, it has none yet and is young, or files pass through
-    it and it is not old. Young is less for a pool of threads that computes, and reads and writes nothing.
+    It may if nothing but its loaders suggests training, if children other than loaders work for it, while it is young,
+    and a while longer if it reads or writes files. It is young for less time with loaders, or with a thread pool that
+    computes without I/O.
     """
     age_s, own = trainer.process.age_s or 0.0, trainer.own
     loaders = trainer.loaders * (trainer.loader_cpu or 0.0)
@@ -117,7 +118,7 @@ def _prepares(view: View, trainer: Trainer) -> bool:
 
 
 def _computes(view: View, trainer: Trainer) -> bool:
-    """Whether threads of the trainer itself keep its CPUs busy, with nothing that goes through files."""
+    """Whether its own threads keep its CPUs busy, without file I/O."""
     full = trainer.allowed is not None and (trainer.own or 0.0) >= view.limit("full") * trainer.allowed
     pool = view.above(trainer.compute_threads, "pool")
     known = trainer.read_chars is not None and trainer.write_chars is not None
@@ -125,7 +126,7 @@ def _computes(view: View, trainer: Trainer) -> bool:
 
 
 def _moves(view: View, trainer: Trainer, seconds: str, limit: str) -> bool:
-    """Whether so much goes through files that it may be a pass over its data."""
+    """Whether file I/O is large enough for a pass over its data."""
     moved = (view.mean(trainer, name, view.limit(seconds)) for name in ("read_chars_per_s", "write_chars_per_s"))
     return any(view.against.above(one, limit) for one in moved)
 
@@ -139,7 +140,7 @@ def _without_context(gpus: int, busiest: float | None) -> str:
 
 def _on_the_cpu(view: View, trainer: Trainer, gpus: list[Gpu]) -> Finding:
     hidden, prepares = trainer.process.visible_gpus in ("", "-1"), _prepares(view, trainer)
-    left_s = view.limit("age_s") - (trainer.process.age_s or 0.0)  # until more can be said
+    left_s = view.limit("age_s") - (trainer.process.age_s or 0.0)  # until more is known
     cores, allowed = trainer.cores or 0.0, trainer.allowed or view.frame.host.cpus_total
     of = f"{cores:.1f} of {amount(allowed, 'CPU core')}" if allowed else f"{cores:.1f} CPU cores"
     means = [mean for gpu in gpus if (mean := view.mean(gpu, "busy_percent")) is not None]
@@ -180,7 +181,7 @@ def _headline(*, starts: bool, prepares: bool) -> str:
 
 
 def _named(view: View, process: Process) -> Step:
-    """Its environment is for its user: a shell that redirects it reads as whoever typed that, sudo or not."""
+    """Its environment is readable for its user only: a shell redirection runs as the user even with sudo."""
     file, root = f"/proc/{process.pid}/environ", closed(view, process)
     read = f"sudo cat {file} | tr '\\0' '\\n'" if root else f"tr '\\0' '\\n' <{file}"
     text, command = "does CUDA_VISIBLE_DEVICES name GPUs?", f"{read} | grep CUDA_VISIBLE"
@@ -188,7 +189,7 @@ def _named(view: View, process: Process) -> Step:
 
 
 class Phase(NamedTuple):
-    """What a program does before its first step, as far as it shows."""
+    """What a program does before its first step, as far as visible."""
 
     doing: str
     evidence: Evidence
@@ -221,9 +222,9 @@ def slow_start(view: View) -> Iterator[Finding]:
             continue
         without = not any(process.gpus for process in trainer.tree)
         if without and any(gpu.unlisted for gpu in view.gpus()):
-            continue  # it may well be on one of these
+            continue  # it may be on one of these
         if without and (trainer.cores is None or computes(view, trainer)):
-            continue  # it trains on the CPU, which is told elsewhere
+            continue  # it trains on the CPU, which another rule reports
         if not without and not view.knows(trainer, "duty"):
             continue
         severity: Severity = "warn" if age_s >= view.limit("warn_s") else "info"
@@ -244,7 +245,7 @@ def slow_start(view: View) -> Iterator[Finding]:
 
 
 def _seen_from_start(view: View, trainer: Trainer) -> bool:
-    """Whether nothing was missed: seen young, or without the thread that torch starts with the first backward pass."""
+    """Whether its start was seen: first seen young, or without the thread of torch's first backward pass."""
     notes, names = view.notes(trainer), [name for name, _ in trainer.process.thread_names]
     first_s = notes.setdefault("first_s", trainer.process.age_s or 0.0)
     named = any(name.startswith(("pt_nccl", "pt_tcpstore", "pt_data_pin", "cuda")) for name in names)
@@ -313,9 +314,9 @@ _RANKS = (
     needs=("busy_percent", "cpu_percent"),
 )
 def gpu_idle_cpu_busy(view: View) -> Iterator[Finding]:
-    """A context that has worked before, no work for a minute, and a core or more at work on something else."""
+    """A context that has worked before, no GPU work for a minute, and at least one busy CPU core."""
     from gputop.diagnose.rules.feed.main_thread_loading import (
-        loads_itself,  # late: it asks this package what a program is
+        loads_itself,  # imported late: it imports this package
     )
 
     for trainer in view.trainers():
@@ -327,13 +328,13 @@ def gpu_idle_cpu_busy(view: View) -> Iterator[Finding]:
         busy, cores = view.mean(trainer, "busy_percent"), view.mean(trainer, "cores")
         writes = (trainer.write_chars or 0.0) >= view.limit("writes_bytes_per_s")
         if (loading(trainer) or loads_itself(view, trainer)) and not rests(view, trainer):
-            continue  # a little work, and somebody works hard for the next: it waits for its input
+            continue  # a little GPU work beside busy CPUs: it waits for its input
         if calm and not writes and view.below(busy, "busy_percent") and view.above(cores, "cores"):
             yield _elsewhere(view, trainer, busy or 0.0, cores or 0.0)
 
 
 def _same_loaders(view: View, trainer: Trainer) -> bool:
-    """Whether its loaders are those of a while ago: new ones mean the end of an epoch, or an evaluation."""
+    """Whether its loaders are unchanged: new ones mean the end of an epoch, or an evaluation."""
     notes, now_s = view.notes(trainer), view.frame.mono_s
     if notes.get("loaders") != trainer.team:
         notes["changed_s"] = now_s if "loaders" in notes else -view.limit("window_s") + now_s
@@ -342,7 +343,7 @@ def _same_loaders(view: View, trainer: Trainer) -> bool:
 
 
 class _Doing(NamedTuple):
-    """What it may be doing instead: how bad that is, in words, and what to do about it."""
+    """What it may be doing instead: severity, headline and steps."""
 
     severity: Severity
     headline: str
@@ -352,7 +353,7 @@ class _Doing(NamedTuple):
 
 
 def _doing(view: View, trainer: Trainer) -> _Doing:
-    """Only who has worked before, reads little and does no work at all is seen to do something else."""
+    """Its activity: only if it worked before, reads little and has no GPU work, it certainly does something else."""
     works = view.mean(trainer, "worked") or 0.0
     if works >= view.limit("works"):
         each = Evidence(text=f"some work in {100 * works:.0f} % of the seconds", value=100 * works, unit="%")

@@ -1,4 +1,4 @@
-"""Rules about GPUs that a job cannot use, for its build of PyTorch, or has and does not use."""
+"""Rules on GPUs that a job cannot use with its PyTorch build, or leaves unused."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from gputop.model import Gpu, Job, Missing
 
 Version = tuple[int, int]
 
-# The first CUDA whose compiler knows a compute capability; kernels of the same major number run too, just not as well.
-# CUDA release notes; sheffield_hpc#1890, pytorch#90761 (9.0), pytorch#167244 (10.0, 12.0), pytorch#52288 (8.6).
+# The first CUDA whose compiler knows a compute capability; kernels of the same major number run too, but slower. CUDA
+# release notes; sheffield_hpc#1890, pytorch#90761 (9.0), pytorch#167244 (10.0, 12.0), pytorch#52288 (8.6).
 _NEEDS: dict[int, Version] = {8: (11, 0), 9: (11, 8), 10: (12, 8), 12: (12, 8)}
 _LIKES: dict[Version, Version] = {(8, 6): (11, 1), (8, 9): (11, 8)}
-# Wheels for this CUDA and later begin with this capability; those for CUDA 12 of some releases with an older one.
-# pytorch RELEASE.md; pytorch#145792 (2.7), pytorch#157968 (2.8), pytorch#172352 (2.11).
+# Oldest capability in wheels for this CUDA and later; those for CUDA 12 of some releases start lower. pytorch
+# RELEASE.md; pytorch#145792 (2.7), pytorch#157968 (2.8), pytorch#172352 (2.11).
 _DROPS_AT, _BEGIN_WITH = (12, 8), (7, 5)
 _VOLTA, _WITH_VOLTA = (7, 0), ((2, 8), (2, 9), (2, 10))
-# when releases came out, in years: github.com/pytorch/pytorch/releases
+# release dates as fractional years: github.com/pytorch/pytorch/releases
 _RELEASED = {
     (1, 7): 2020.8, (1, 8): 2021.2, (1, 9): 2021.5, (1, 10): 2021.8, (1, 11): 2022.2, (1, 12): 2022.5,
     (1, 13): 2022.8, (2, 0): 2023.2, (2, 1): 2023.75, (2, 2): 2024.1, (2, 3): 2024.3, (2, 4): 2024.55,
     (2, 5): 2024.8, (2, 6): 2025.1, (2, 7): 2025.3, (2, 8): 2025.6, (2, 9): 2025.8,
 }  # fmt: skip
 _AMPERE = 8
-_OF_PYPI = (13, 0)  # since PyTorch 2.11 what pip installs needs a driver for this CUDA: pytorch#177975
+_OF_PYPI = (13, 0)  # since PyTorch 2.11 the wheel from pip needs a driver for this CUDA: pytorch#177975
 _YEAR_S, _EPOCH = 365.25 * 86400, 1970
 _HIDDEN = "what a process has loaded is shown to its owner"
 _INSTALL = Step(text="install a build for this GPU and driver as https://pytorch.org/get-started says")
 
 
 class Misfit(NamedTuple):
-    """How a build does not fit."""
+    """Why a build does not fit."""
 
     severity: Severity
     text: str  # follows the program's name
@@ -60,7 +60,7 @@ class Misfit(NamedTuple):
     lasting=True,
 )
 def stack_vs_gpu(view: View) -> Iterator[Finding]:
-    """The CUDA it was built with against the compute capability, both ways; and how old it is."""
+    """The build's CUDA version against the compute capability, in both directions, and its age."""
     for trainer in view.trainers(cold=True):
         process = trainer.process
         if not trainer.gpus:
@@ -77,7 +77,7 @@ def stack_vs_gpu(view: View) -> Iterator[Finding]:
 
 
 def _misfit(view: View, trainer: Trainer, gpu: Gpu) -> Misfit | None:
-    """What is worst about its build on one GPU."""
+    """The worst misfit of its build on one GPU."""
     process, capability = trainer.process, gpu.compute_capability or (0, 0)
     cuda = pytorch.release(process.torch_cuda)
     built = f"PyTorch {process.torch_version} is built with CUDA {process.torch_cuda}"
@@ -99,14 +99,14 @@ def _misfit(view: View, trainer: Trainer, gpu: Gpu) -> Misfit | None:
 
 
 def _begins_with(version: str, cuda: Version) -> Version | None:
-    """The oldest compute capability that a wheel has kernels for, where that is known to matter."""
+    """The oldest compute capability that a wheel has kernels for, if it is known to matter."""
     if "+cu" not in version or cuda < _DROPS_AT:
         return None
     return _VOLTA if cuda[0] == _DROPS_AT[0] and pytorch.release(version) in _WITH_VOLTA else _BEGIN_WITH
 
 
 def _aged(view: View, trainer: Trainer, capability: Version) -> Misfit | None:
-    """A release that is years old, on a GPU for which much was done since."""
+    """A release that is years old, on a GPU that has gained much support since."""
     version = trainer.process.torch_version
     released = _RELEASED.get(pytorch.release(version) or (0, 0))
     if released is None or capability[0] < _AMPERE:
@@ -180,7 +180,7 @@ def gpu_unused_in_job(view: View) -> Iterator[Finding]:
 
 
 def _held(view: View, trainers: Sequence[Trainer]) -> list[Gpu]:
-    """GPUs with a context of the job that holds memory, and those that its environment surely gives to it alone."""
+    """GPUs on which a context of the job holds memory, and those that its environment certainly assigns to it alone."""
     share = view.limit("held_share")
     found: dict[str, Gpu] = {}
     for trainer in trainers:
@@ -196,7 +196,7 @@ def _held(view: View, trainers: Sequence[Trainer]) -> list[Gpu]:
 
 
 def _hidden(view: View, trainers: Sequence[Trainer]) -> Missing | None:
-    """That nobody may see which GPUs it was given, where there are some without a tenant."""
+    """Missing visibility of the GPUs it was given, if some have no process."""
     if all(view.tenants(gpu) for gpu in view.frame.gpus):
         return None
     denied = (one for trainer in trainers for one in trainer.process.missing if one.reason == "denied")
@@ -208,10 +208,10 @@ def _fresh(gpu: Gpu) -> bool:
 
 
 def _idle_s(view: View, job: Job, held: Sequence[Gpu]) -> Mapping[str, float]:
-    """For how long GPUs that a job holds have done nothing while we looked, by their uuids; none that works."""
+    """Idle seconds of a job's GPUs while watched, by uuid; without those that work."""
     notes, now_s = view.notes(job), view.frame.mono_s
     before: Mapping[str, float] = notes.get("since_s", {})
-    # one that does not answer for a moment goes on as it was
+    # one that does not respond for a moment keeps its state
     idle = [gpu.uuid for gpu in held if (gpu.uuid in before or _fresh(gpu)) and not _worked(view, gpu)]
     notes["since_s"] = since_s = {uuid: before.get(uuid, now_s) for uuid in idle}
     return {uuid: now_s - began_s for uuid, began_s in since_s.items()}
