@@ -83,7 +83,7 @@ class Monitor:
 
     def leaving(self, rule: str) -> tuple[float, Mapping[str, tuple[float, float]]]:
         """For how long a finding must not hold to leave; by name the limits it is held against, and for leaving."""
-        return self._engine.leaving(rule) if self._engine else (0.0, {})
+        return self._engine.clearing(rule) if self._engine else (0.0, {})
 
     def updates(self) -> Iterator[Update]:
         """Updates until the source ends or `stop` is called; the source's own past comes first, into history only."""
@@ -137,13 +137,13 @@ class Monitor:
         From any thread. A profile of stacks, a trace (the view with its verdicts), or facts as notes of a program.
         What the same witness said of the process before is replaced. `recorded` says that it was not measured now.
         """
-        self._told.tell(process, said, recorded=recorded)
+        self._told.record(process, said, recorded=recorded)
 
     def _remember(self, seen: Frame) -> Frame:
         seen = self._through(seen) if self._through else seen
         if self._unjudged == math.inf:
             return seen if self._raw else plausible(seen)
-        frame = plausible(self._told.into(seen))  # of a recording, too: rules, history and screen see the same
+        frame = plausible(self._told.attach(seen))  # of a recording, too: rules, history and screen see the same
         if frame.mono_s < self._newest_s:  # only what is recorded goes back in time
             self.history.rewind(frame.mono_s)
             self._departures = JobEndings()

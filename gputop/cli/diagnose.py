@@ -85,7 +85,7 @@ class DiagnosisSink:
 
     def take(self, update: Update) -> None:
         """One more."""
-        from gputop.diagnose.finding import POSSIBLE, told_apart
+        from gputop.diagnose.finding import POSSIBLE, subject_key
         from gputop.finding_text import sentence
 
         now_s = update.frame.mono_s
@@ -100,7 +100,7 @@ class DiagnosisSink:
             self.without_gpus = None
         for finding in update.findings:
             if finding.severity != "info" and finding.confidence >= POSSIBLE:
-                key = finding.rule, told_apart(finding.subject)
+                key = finding.rule, subject_key(finding.subject)
                 known = self.seen.get(key)
                 # the first look of the rules stands for a moment before it, too
                 since_s = known[2] if known else max(0.0, now_s - self.first_s - finding.since_s)
@@ -108,14 +108,14 @@ class DiagnosisSink:
 
     def gone(self) -> tuple[ResolvedFinding, ...]:
         """What was found and is no more, the oldest first."""
-        from gputop.diagnose.subject_overlap import goes_on
+        from gputop.diagnose.subject_overlap import persists
         from gputop.export.diagnosis import ResolvedFinding
 
         now = self.last.findings if self.last else ()
         return tuple(
             ResolvedFinding(finding=finding, sentence=said, from_s=from_s, to_s=to_s)
             for finding, said, from_s, to_s in self.seen.values()
-            if not goes_on(finding, now)
+            if not persists(finding, now)
         )
 
 

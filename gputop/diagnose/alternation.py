@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 
 from gputop.diagnose.finding import Evidence
-from gputop.diagnose.starvation import oversubscribed, waits_for_cpu
+from gputop.diagnose.starvation import is_oversubscribed, waits_for_cpu
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.diagnose.wchan import Wait, sleeping_threads
@@ -21,7 +21,7 @@ _WINDOW_S = 30.0
 _LEAST = 8  # value pairs needed for a correlation
 
 
-def by_turns(view: View, trainer: Trainer) -> bool:
+def alternates(view: View, trainer: Trainer) -> bool:
     """Whether the main thread works while its GPU is idle, for nearly all of that time, and sleeps while it is busy."""
     main, duty = trainer.main, trainer.duty
     if main is None or duty is None or trainer.loaders or trainer.peers:
@@ -30,15 +30,15 @@ def by_turns(view: View, trainer: Trainer) -> bool:
         return False  # the GPU may be busier than the substitute says
     if not view.above(main + duty, f"{_TABLE}.least") or not view.below(main + duty, f"{_TABLE}.most"):
         return False
-    if main < view.limit(f"{_TABLE}.explains") * trainer.lost or not _alone(view, trainer):
+    if main < view.limit(f"{_TABLE}.explains") * trainer.lost or not _only_main_thread_works(view, trainer):
         return False
     seen = _correlation(view, trainer)
     if seen is not None and seen >= view.limit(f"{_TABLE}.together"):
         return False  # both work at the same time, then both wait
-    if oversubscribed(view, trainer) or waits_for_cpu(view, trainer) or _sleeps_elsewhere(view, trainer):
+    if is_oversubscribed(view, trainer) or waits_for_cpu(view, trainer) or _waits_for_io(view, trainer):
         return False
     apart = seen is not None and seen <= view.limit(f"{_TABLE}.apart")
-    return apart or not _may_receive(view, trainer)
+    return apart or not _may_receive_data(view, trainer)
 
 
 def evidence(view: View, trainer: Trainer) -> Evidence:
@@ -49,20 +49,20 @@ def evidence(view: View, trainer: Trainer) -> Evidence:
     return Evidence(text=f"{text}: they alternate ({least:.0f}-{most:.0f} %)", value=main + duty, unit="%", limit=least)
 
 
-def works_while_busy(view: View, trainer: Trainer) -> bool:
+def high_activity_while_busy(view: View, trainer: Trainer) -> bool:
     """Whether much of the chip works while its GPU is busy: a large kernel does not wait for the next launch.
 
     False if the GPU has no metric for it, as is `little_while_busy`.
     """
-    return _while_busy(view, trainer) is True
+    return _activity_while_busy(view, trainer) is True
 
 
-def little_while_busy(view: View, trainer: Trainer) -> bool:
+def low_activity_while_busy(view: View, trainer: Trainer) -> bool:
     """Whether little of the chip works while its GPU is busy: small kernels, each of which waits for its launch."""
-    return _while_busy(view, trainer) is False
+    return _activity_while_busy(view, trainer) is False
 
 
-def _while_busy(view: View, trainer: Trainer) -> bool | None:
+def _activity_while_busy(view: View, trainer: Trainer) -> bool | None:
     if not trainer.duty:
         return None
     if trainer.sm is not None:
@@ -74,12 +74,12 @@ def _while_busy(view: View, trainer: Trainer) -> bool | None:
     return None
 
 
-def _alone(view: View, trainer: Trainer) -> bool:
+def _only_main_thread_works(view: View, trainer: Trainer) -> bool:
     """Whether no other thread and no child process works for the trainer: the main thread might wait for those."""
     return trainer.cores is not None and trainer.cores - (trainer.main or 0.0) <= view.limit(f"{_TABLE}.others")
 
 
-def _sleeps_elsewhere(view: View, trainer: Trainer) -> bool:
+def _waits_for_io(view: View, trainer: Trainer) -> bool:
     """Whether the main thread is seen to wait for storage, a socket, a pipe or a child."""
     blocked = view.mean(trainer.process, "blocked_percent", _WINDOW_S)
     delayed = view.mean(trainer.process, "io_wait_percent", _WINDOW_S)
@@ -87,11 +87,11 @@ def _sleeps_elsewhere(view: View, trainer: Trainer) -> bool:
         return True
     if max(blocked or 0.0, delayed or 0.0) >= 100 * view.limit("starved.blocked"):
         return True
-    most = sleeping_threads(view, trainer).most(*Wait)
+    most = sleeping_threads(view, trainer).most_frequent(*Wait)
     return most is not None and most[1] >= view.limit(f"{_TABLE}.elsewhere")
 
 
-def _may_receive(view: View, trainer: Trainer) -> bool:
+def _may_receive_data(view: View, trainer: Trainer) -> bool:
     """Whether the trainer may receive data over the network.
 
     A spinning thread is as busy as its GPU, so half of the apparent alternation may be waiting. A thread that is seen
@@ -101,7 +101,7 @@ def _may_receive(view: View, trainer: Trainer) -> bool:
     received = view.mean("host", "receive_bytes_per_s", _WINDOW_S) or 0.0
     work = (trainer.main or 0.0) - (trainer.duty or 0.0)  # the working share if the thread spins
     spins = (trainer.main or 0.0) >= view.limit(f"{_TABLE}.spins") * (trainer.duty or 0.0)
-    reads = (trainer.taken or 0.0) >= view.limit("loader-in-main.read_bytes_per_s")
+    reads = (trainer.input_rate or 0.0) >= view.limit("loader-in-main.read_bytes_per_s")
     doubt = spins and work < trainer.lost / 2 and not reads and not sleeping_threads(view, trainer).seen
     return received >= view.limit("starved.quiet_bytes_per_s" if doubt else "starved.receives_bytes_per_s")
 

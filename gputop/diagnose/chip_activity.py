@@ -9,18 +9,18 @@ from gputop.diagnose.finding import Evidence
 from gputop.diagnose.trainer import Trainer
 from gputop.model import Gpu
 
-TENSOR_TOP, DRAM_TOP = 0.93, 0.8  # reachable in practice [DCGM]
+TENSOR_PEAK, DRAM_PEAK = 0.93, 0.8  # reachable in practice [DCGM]
 BY_UNITS = "only Hopper and newer tell what their units do (GPM); a torch trace tells it on every card"
 
 
-def tensor_of_top(trainer: Trainer) -> float | None:
+def tensor_share(trainer: Trainer) -> float | None:
     """Tensor core activity as a share (0-1) of what is reachable in practice."""
-    return None if trainer.tensor is None else trainer.tensor / TENSOR_TOP
+    return None if trainer.tensor is None else trainer.tensor / TENSOR_PEAK
 
 
-def dram_of_top(trainer: Trainer) -> float | None:
+def dram_share(trainer: Trainer) -> float | None:
     """Memory bandwidth as a share (0-1) of what is reachable in practice."""
-    return None if trainer.dram is None else trainer.dram / DRAM_TOP
+    return None if trainer.dram is None else trainer.dram / DRAM_PEAK
 
 
 def partitioned(trainer: Trainer) -> bool:
@@ -28,13 +28,13 @@ def partitioned(trainer: Trainer) -> bool:
     return any(gpu.parent_uuid is not None or gpu.mig_mode for gpu in trainer.gpus)
 
 
-def capacity(gpu: Gpu) -> float | None:
+def pcie_capacity(gpu: Gpu) -> float | None:
     """PCIe bandwidth in bytes/s per direction; None if the link's width or speed is unknown."""
     lane, width = gpu.pcie_lane_bytes_per_s, gpu.pcie_width
     return lane * width if lane and width else None
 
 
-def at_work(
+def unit_activity(
     trainer: Trainer, *, memory: bool = True, limits: Mapping[str, float] = MappingProxyType({})
 ) -> Iterator[Evidence]:
     """Activity of the chip's units, where known; `memory` adds memory bandwidth.

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from gputop import num_workers
-from gputop.diagnose.starvation import fed, used
+from gputop.diagnose.starvation import has_work, is_fed
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.model import Process, Role
@@ -22,7 +22,7 @@ def affinity(process: Process) -> frozenset[int]:
     return cpus_of(process.affinity)
 
 
-def reach(trainer: Trainer) -> frozenset[int]:
+def reachable_cpus(trainer: Trainer) -> frozenset[int]:
     """CPUs that a trainer or its loaders may run on: either may be pinned while the other is not."""
     own = trainer.process.affinity
     if own is None:
@@ -31,7 +31,7 @@ def reach(trainer: Trainer) -> frozenset[int]:
     return affinity(trainer.process).union(*map(cpus_of, others))
 
 
-class Part(NamedTuple):
+class CpuLimit(NamedTuple):
     """CPUs a process may run on (empty if unknown), how many it may use, and the owner of that quota."""
 
     cpus: frozenset[int]
@@ -39,12 +39,12 @@ class Part(NamedTuple):
     group: Hashable
 
 
-def part(process: Process) -> Part:
+def cpu_limit(process: Process) -> CpuLimit:
     """The CPUs of one process. Processes of one container or control group share one quota."""
-    return Part(affinity(process), process.allowed_cpus, process.container or process.cgroup or process.identity)
+    return CpuLimit(affinity(process), process.allowed_cpus, process.container or process.cgroup or process.identity)
 
 
-def united_cpus(parts: Sequence[Part], total: int | None) -> float | None:
+def united_cpus(parts: Sequence[CpuLimit], total: int | None) -> float | None:
     """CPUs that processes share on a machine of `total`: the union of their CPUs, or the sum of their quotas."""
     sets = [one.cpus for one in parts]
     union = len(frozenset().union(*sets)) if all(sets) else total
@@ -58,21 +58,21 @@ def united_cpus(parts: Sequence[Part], total: int | None) -> float | None:
     return min(float(union), sum(quotas.values()))
 
 
-class Share(NamedTuple):
+class CpuShare(NamedTuple):
     """A trainer's CPUs if they are divided equally: how many, of how many, and shared with which trainers."""
 
     cpus: float
     total: float
-    who: Sequence[Trainer]
+    sharers: Sequence[Trainer]
 
 
-def share(view: View, trainer: Trainer) -> Share:
+def cpu_share(view: View, trainer: Trainer) -> CpuShare:
     """The smaller of two shares: among the ranks of its job on this machine, or among all that train on its CPUs."""
-    allowed, mates = trainer.allowed or 1.0, sharing(view, trainer)
-    total = len(reach(trainer)) or view.frame.host.cpus_total
-    beside = _beside(view, trainer)
+    allowed, mates = trainer.allowed or 1.0, sharers(view, trainer)
+    total = len(reachable_cpus(trainer)) or view.frame.host.cpus_total
+    beside = _trainers_on_cpus(view, trainer)
     cpus = least_share(allowed, len(mates), total, len(beside))
-    return Share(cpus, total, beside) if total and cpus < allowed / len(mates) else Share(cpus, allowed, mates)
+    return CpuShare(cpus, total, beside) if total and cpus < allowed / len(mates) else CpuShare(cpus, allowed, mates)
 
 
 def least_share(allowed: float, sharers: int, total: int | None, beside: int) -> float:
@@ -81,35 +81,35 @@ def least_share(allowed: float, sharers: int, total: int | None, beside: int) ->
     return min(own, total / beside) if total else own
 
 
-def share_of_cpus(view: View, trainer: Trainer) -> float:
+def equal_share(view: View, trainer: Trainer) -> float:
     """CPUs per rank of its job on this machine, if all that train on the same CPUs get as many."""
-    return share(view, trainer).cpus
+    return cpu_share(view, trainer).cpus
 
 
-def has_room(view: View, trainer: Trainer) -> bool:
+def fits_another_loader(view: View, trainer: Trainer) -> bool:
     """Whether one more loader fits into its CPUs; a trainer with CPUs of its own has what it leaves unused."""
-    mine = share(view, trainer)
-    if len(mine.who) > 1:
+    mine = cpu_share(view, trainer)
+    if len(mine.sharers) > 1:
         return num_workers.most(mine.cpus) > trainer.loaders
     return view.above(mine.total - (trainer.cores or 0.0), "starved-cpu-idle.spare")
 
 
-def unused(view: View, trainer: Trainer) -> float | None:
+def unused_cpus(view: View, trainer: Trainer) -> float | None:
     """Idle CPUs among those it may use, of the machine and of its quota; None if unknown."""
-    free = idle(view)
-    return None if free is None else max(0.0, min(free, _left(view, trainer)))
+    free = idle_host_cpus(view)
+    return None if free is None else max(0.0, min(free, _unused_by_sharers(view, trainer)))
 
 
 def idle_cpus(view: View, trainer: Trainer) -> float | None:
     """Idle CPUs for this trainer, if all waiting trainers on the same CPUs get as many."""
-    free = idle(view)
+    free = idle_host_cpus(view)
     if free is None:
         return None
-    rivals, sharers = (
-        sum(one is trainer or not fed(view, one) for one in some)
-        for some in (_beside(view, trainer), sharing(view, trainer))
+    rivals, sharing = (
+        sum(one is trainer or not is_fed(view, one) for one in some)
+        for some in (_trainers_on_cpus(view, trainer), sharers(view, trainer))
     )
-    return least_idle(free, rivals, _left(view, trainer), sharers)
+    return least_idle(free, rivals, _unused_by_sharers(view, trainer), sharing)
 
 
 def least_idle(free: float, rivals: int, left: float, sharers: int) -> float:
@@ -117,24 +117,24 @@ def least_idle(free: float, rivals: int, left: float, sharers: int) -> float:
     return max(0.0, min(free / rivals, left / sharers))
 
 
-def idle(view: View) -> float | None:
+def idle_host_cpus(view: View) -> float | None:
     """Idle CPUs of the machine; None if unknown."""
-    return idle_of(view.frame.host.cpus_total, view.mean("host", "cpu_percent"))
+    return idle_count(view.frame.host.cpus_total, view.mean("host", "cpu_percent"))
 
 
-def idle_of(total: int | None, used_percent: float | None) -> float | None:
+def idle_count(total: int | None, used_percent: float | None) -> float | None:
     """Idle CPUs for a CPU count and a utilization."""
     return None if not total or used_percent is None else max(0.0, 1 - used_percent / 100) * total
 
 
-def _left(view: View, trainer: Trainer) -> float:
+def _unused_by_sharers(view: View, trainer: Trainer) -> float:
     """CPUs that its sharers leave unused; infinite if their number is unknown."""
     if trainer.allowed is None:
         return math.inf
-    return trainer.allowed - sum(one.cores or 0.0 for one in sharing(view, trainer))
+    return trainer.allowed - sum(one.cores or 0.0 for one in sharers(view, trainer))
 
 
-def full(view: View) -> bool:
+def cpus_saturated(view: View) -> bool:
     """Whether all CPUs of the machine are busy, whichever process uses them."""
     return view.above(view.mean("host", "cpu_percent"), "starved-cpu-saturated.host_percent")
 
@@ -144,21 +144,27 @@ def fitting_threads(cpus: float) -> int:
     return max(1, math.floor(cpus))
 
 
-def rests(view: View, trainer: Trainer) -> bool:
+def gpus_idle(view: View, trainer: Trainer) -> bool:
     """Whether its GPUs have no work, as those of an idle notebook: it needs no CPUs then."""
-    return trainer.duty is not None and not used(view, trainer)
+    return trainer.duty is not None and not has_work(view, trainer)
 
 
-def _beside(view: View, trainer: Trainer) -> Sequence[Trainer]:
+def _trainers_on_cpus(view: View, trainer: Trainer) -> Sequence[Trainer]:
     """Trainers on the same CPUs, itself included."""
-    own = reach(trainer)
-    return [one for one in view.vectors() if one is trainer or (not rests(view, one) and meet(own, reach(one)))]
+    own = reachable_cpus(trainer)
+    return [
+        one
+        for one in view.vectors()
+        if one is trainer or (not gpus_idle(view, one) and overlap(own, reachable_cpus(one)))
+    ]
 
 
-def sharing(view: View, trainer: Trainer) -> Sequence[Trainer]:
+def sharers(view: View, trainer: Trainer) -> Sequence[Trainer]:
     """Trainers that share its CPUs or quota, itself included."""
     mates = {mate.key for mate in view.mates(trainer)}
-    return [one for one in _beside(view, trainer) if shares_quota(trainer.process, one.process, one.key in mates)]
+    return [
+        one for one in _trainers_on_cpus(view, trainer) if shares_quota(trainer.process, one.process, one.key in mates)
+    ]
 
 
 def shares_quota(some: Process, other: Process, mates: bool) -> bool:
@@ -166,9 +172,9 @@ def shares_quota(some: Process, other: Process, mates: bool) -> bool:
 
     Ranks in separate containers have separate quotas.
     """
-    return (mates and some.container == other.container) or part(some).group == part(other).group
+    return (mates and some.container == other.container) or cpu_limit(some).group == cpu_limit(other).group
 
 
-def meet(some: frozenset[int], others: frozenset[int]) -> bool:
+def overlap(some: frozenset[int], others: frozenset[int]) -> bool:
     """Whether two sets of CPUs overlap; True if either is unknown."""
     return not some or not others or not some.isdisjoint(others)

@@ -12,10 +12,10 @@ from gputop.diagnose.contention import Contention, contention
 from gputop.diagnose.engine_state import EngineState
 from gputop.diagnose.finding import Abstained, Class, Finding
 from gputop.diagnose.limits import Limits, Tables
-from gputop.diagnose.merge import fold, together
+from gputop.diagnose.merge import merge_abstentions, merge_findings
 from gputop.diagnose.rule import Rule
 from gputop.diagnose.steadying import OFF_FACTOR, Steadying, crit_after
-from gputop.diagnose.verify import verified
+from gputop.diagnose.verify import with_verification
 from gputop.diagnose.view import View, subject_of
 from gputop.diagnose.workload_class import Answers, classes
 from gputop.frozen_dataclass import frozen_dataclass
@@ -87,18 +87,18 @@ class Engine:
 
     def remember(self, frame: Frame, history: History) -> None:
         """Take in a frame that the history has just taken in; cheap, and required for every frame."""
-        self._remembered.add(self._as_seen(frame), history)
+        self._remembered.add(self._cleaned(frame), history)
 
-    def _as_seen(self, frame: Frame) -> Frame:
+    def _cleaned(self, frame: Frame) -> Frame:
         """The frame without impossible values, and with substitutes for metrics that a GPU does not have."""
         if self._seen is None or self._seen[0] is not frame:
             self._seen = frame, self._remembered.substitutes.fill(plausible(frame))
         return self._seen[1]
 
-    def leaving(self, rule: str) -> tuple[float, dict[str, tuple[float, float]]]:
+    def clearing(self, rule: str) -> tuple[float, dict[str, tuple[float, float]]]:
         """Seconds a finding must not hold before it clears, and by name its limits for appearing and for clearing."""
         numbers = self._tables[rule]
-        return OFF_FACTOR * numbers["on_s"][0], numbers.leaving()
+        return OFF_FACTOR * numbers["on_s"][0], numbers.clearing()
 
     @property
     def verdict(self) -> Verdict:
@@ -112,7 +112,7 @@ class Engine:
         since_s = self._pace_s if self._judged_s is None else frame.mono_s - self._judged_s
         if self._judged_s is not None and since_s < every_s - _SLACK_S:
             return self._verdict
-        self._judged_s, frame = frame.mono_s, self._as_seen(frame)
+        self._judged_s, frame = frame.mono_s, self._cleaned(frame)
         self._remembered.describe(frame.mono_s, since_s)
         stands_for_s = min(since_s, max(_LONGEST_S, _UNEVEN * self._pace_s))
         self._pace_s = since_s
@@ -121,40 +121,43 @@ class Engine:
         found: list[tuple[Finding, float]] = []
         for rule in sorted(_every_rule(), key=lambda rule: not rule.first):
             but = view.evaluating if rule.of_phase else ()
-            view.turn_to(rule.id, rule.state, on_screen.get(rule.id, ()), needs=rule.needs, but=but)
-            found += self._asked(rule, view)
+            view.start_rule(rule.id, rule.state, on_screen.get(rule.id, ()), needs=rule.needs, but=but)
+            found += self._run(rule, view)
         if not frame.gpus:
             view.abstained += without_gpus(frame, _every_rule())
         self._steady.restart(self._remembered.restarted, frame.mono_s, stands_for_s)
         self._remembered.restarted.clear()
-        self._verdict = self._said(view, self._steady.take(found, frame.mono_s, stands_for_s, view.evaluating))
+        shown = self._steady.update(found, frame.mono_s, stands_for_s, view.evaluating)
+        self._verdict = self._build_verdict(view, shown)
         return self._verdict
 
-    def _asked(self, rule: Rule, view: View) -> list[tuple[Finding, float]]:
+    def _run(self, rule: Rule, view: View) -> list[tuple[Finding, float]]:
         """Findings of one rule, each with its on-window."""
         on_s, _ = self._tables[rule.id]["on_s"]
         try:
             fed = self._tables.limits["engine"]["metered_fed"]
-            found = [one for one in rule.judge(view) if not testimony.denied(one, rule.confirmed_by, view.frame, fed)]
-            return [(self._surer(rule, finding, view.frame), on_s) for finding in found]
+            found = [
+                one for one in rule.judge(view) if not testimony.contradicted(one, rule.confirmed_by, view.frame, fed)
+            ]
+            return [(self._with_confidence(rule, finding, view.frame), on_s) for finding in found]
         except Exception as error:  # an error in one rule must not stop the others, nor the monitor
             view.abstain(view.frame.host, unlock=f"{BROKEN} ({type(error).__name__}: {error}): please report it")
             return []
 
-    def _said(self, view: View, shown: Sequence[Finding]) -> Verdict:
+    def _build_verdict(self, view: View, shown: Sequence[Finding]) -> Verdict:
         """The verdict of this evaluation; `shown` are the findings on the screen."""
         from gputop.diagnose.job_states import Candidate, host_state, job_states  # imported late, as the rules are
 
         frame = view.frame
-        shown = [one for one in shown if not _ended(one, frame)]
-        folded = fold(shown, frame, self._remembered.tenants, self._tables.limits)
-        findings = tuple(verified(one, frame) for one in folded)
+        shown = [one for one in shown if not _has_ended(one, frame)]
+        folded = merge_findings(shown, frame, self._remembered.tenants, self._tables.limits)
+        findings = tuple(with_verification(one, frame) for one in folded)
         classes = self._classes(view, shown)
-        view.turn_to("job-states")
-        coming = [Candidate(*one) for one in self._steady.coming(frame.mono_s)]
+        view.start_rule("job-states")
+        coming = [Candidate(*one) for one in self._steady.pending(frame.mono_s)]
         return Verdict(
             findings=findings,
-            abstained=tuple(together(view.abstained)),
+            abstained=tuple(merge_abstentions(view.abstained)),
             classes=classes,
             jobs=job_states(view, findings, coming),
             host=host_state(view, findings),
@@ -167,11 +170,13 @@ class Engine:
     def _crit_s(self, rule: str) -> float:
         return crit_after(rule, self._tables.limits)
 
-    def _surer(self, rule: Rule, finding: Finding, frame: Frame) -> Finding:
+    def _with_confidence(self, rule: Rule, finding: Finding, frame: Frame) -> Finding:
         limits = self._tables.limits["engine"]
         about = [process for one in finding.subject.processes if (process := frame.by_identity.get(one)) is not None]
         measured = (
-            fact for process in about for fact in testimony.measured(process, limits["metered_wait"], frame.wall_s)
+            fact
+            for process in about
+            for fact in testimony.measured_facts(process, limits["metered_wait"], frame.wall_s)
         )
         return testimony.confirmed(finding, rule.confirmed_by, (*frame.facts, *measured), limits["told_share"])
 
@@ -179,11 +184,11 @@ class Engine:
         if view.frame.mono_s - self._classed_s < _CLASSES_EVERY_S:
             return self._verdict.classes
         self._classed_s = view.frame.mono_s
-        view.turn_to("classes")
+        view.start_rule("classes")
         return tuple(classes(view, Answers(shown, view.abstained)))
 
 
-def _ended(finding: Finding, frame: Frame) -> bool:
+def _has_ended(finding: Finding, frame: Frame) -> bool:
     """Whether all processes of a finding have ended: nothing is left to act on."""
     subject = finding.subject
     about = subject.processes if subject.kind in ("process", "job") else ()

@@ -10,8 +10,8 @@ from typing import Any
 from gputop.diagnose import neighbours
 from gputop.diagnose.gpu_tracker import FRESH_S, GpuTracker
 from gputop.diagnose.gpu_turns import Turns, turns
-from gputop.diagnose.job_tree import TREE, added_up, compiles, key, members
-from gputop.diagnose.pauses import pieces
+from gputop.diagnose.job_tree import TREE, is_compiling, key, members, tree_sums
+from gputop.diagnose.pauses import busy_spans
 from gputop.diagnose.phases import PhaseChange, TrainerPhases, any_work
 from gputop.diagnose.running_means import Followed, Sums
 from gputop.diagnose.substitutes import Substitutes
@@ -48,7 +48,7 @@ class EngineState:
     trainers: dict[Identity, TrainerPhases] = field(default_factory=dict)
     trees: dict[Identity, list[Process]] = field(default_factory=dict)
     tenants: dict[str, list[Process]] = field(default_factory=dict)  # processes that compute on each GPU
-    drawing: frozenset[str] = frozenset()  # GPUs with graphics processes: a desktop always works a little
+    graphics_gpus: frozenset[str] = frozenset()  # GPUs with graphics processes: a desktop always works a little
     notes: dict[tuple[str, Key], Note] = field(default_factory=dict)
     restarted: dict[Identity, PhaseChange] = field(
         default_factory=dict
@@ -82,12 +82,12 @@ class EngineState:
                 self.cards.setdefault(gpu.uuid, GpuTracker()).add(gpu, frame.mono_s)
                 followed.append((gpu.uuid, GPU.names, GPU.values(gpu)))
         if frame.processes:
-            self.trees, self.tenants, self.drawing = members(frame), _tenants(frame), _drawing(frame)
-            self.uses = neighbours.added_up(frame.processes, frame.mono_s, self.uses)
+            self.trees, self.tenants, self.graphics_gpus = members(frame), _tenants(frame), _graphics_gpus(frame)
+            self.uses = neighbours.group_uses(frame.processes, frame.mono_s, self.uses)
             history.put(neighbours.USE, list(self.uses), [(row.cores, row.moved) for row in self.uses.values()])
             busy = {identity: self._busy(frame, tree[0], stands_for_s) for identity, tree in self.trees.items()}
             rows = {
-                key(one): TREE.values(added_up(tree, busy[one], self.trainers[one].touched))
+                key(one): TREE.values(tree_sums(tree, busy[one], self.trainers[one].touched))
                 for one, tree in self.trees.items()
             }
             history.put(TREE, list(rows), rows.values())
@@ -119,7 +119,7 @@ class EngineState:
         """Update the phase of each trainer; `busy` is its GPU utilization in percent."""
         for identity, percent in busy.items():
             known = self._known(now_s, self.trees[identity][0])
-            if compiles(self.trees[identity]):
+            if is_compiling(self.trees[identity]):
                 known.compiled_s = now_s
             if percent is not None:
                 self._follow(identity, now_s, percent, stands_for_s)
@@ -169,7 +169,7 @@ class EngineState:
         if alone and len(uuids) > 1 and busy <= _TURNS_MOST and all(uuid in self.cards for uuid in uuids):
             series = {uuid: self.cards[uuid].series for uuid in uuids}
             alone = len(group) == 1
-            short = alone and _in_pieces(self.trees[group[0]][0])
+            short = alone and _model_is_split(self.trees[group[0]][0])
             found = turns(series, before=before is not None, alone=alone, may_be_short=short)
             if found is None and before is not None and min(map(len, series.values())) < _TURNS_LEAST:
                 return  # too few samples since the series restarted to reject it
@@ -200,22 +200,22 @@ class EngineState:
             # a substitute is measured per GPU: a process that shares it is idle for at least the common gaps
             alone = len(self.tenants.get(share.uuid, ())) <= 1 or share.uuid in self.substitutes.of
             values[share.uuid] = gpu.busy_percent if alone else share.busy_percent
-            touches.append(share.busy_percent if share.uuid in self.drawing else values[share.uuid])
+            touches.append(share.busy_percent if share.uuid in self.graphics_gpus else values[share.uuid])
             own = own and alone
         known = self._known(frame.mono_s, trainer)
         known.touched = any_work(touches)
-        if known.work(values, stands_for_s):
+        if known.record_work(values, stands_for_s):
             known.begin(frame.mono_s)  # earlier means are of more GPUs
             self.restarted[trainer.identity] = PhaseChange(frame.mono_s)
         if known.turns is not None:
-            mean, gpus = _together(frame, known.turns), []
+            mean, gpus = _summed_busy(frame, known.turns), []
         else:
             counted = known.works_on or values.keys()
             added = total([value for uuid, value in values.items() if value is None or uuid in counted])
             mean = added / len(counted) if values and added is not None else None
             gpus = [frame.by_uuid[uuid] for uuid in values if uuid in counted] if own else []
-        for piece in pieces(gpus, mean, known.pauses.seen_s, frame.mono_s, stands_for_s):
-            known.pauses.take(piece)
+        for piece in busy_spans(gpus, mean, known.pauses.seen_s, frame.mono_s, stands_for_s):
+            known.pauses.add(piece)
         return mean
 
     def _known(self, now_s: float, trainer: Process) -> TrainerPhases:
@@ -237,7 +237,7 @@ class EngineState:
     def _follow(self, identity: Identity, now_s: float, busy: float, stands_for_s: float) -> None:
         known = self.trainers[identity]
         gap = bool(known.recent) and _is_gap(now_s - known.recent[-1][0], stands_for_s)
-        turn = known.look(now_s, busy, stands_for_s, gap)
+        turn = known.update(now_s, busy, stands_for_s, gap)
         if turn is not None:
             self.restarted[identity] = turn
             self.begin(identity, turn.at_s)
@@ -250,14 +250,14 @@ class EngineState:
                 self.cards[share.uuid].restart()
 
 
-def _together(frame: Frame, turns: Turns) -> float | None:
+def _summed_busy(frame: Frame, turns: Turns) -> float | None:
     """Summed utilization of GPUs of which one works at a time; None if one reports none."""
     gpus = [frame.by_uuid.get(uuid) for uuid in turns.uuids]
     added = total([None if gpu is None else gpu.busy_percent for gpu in gpus])
     return None if added is None else min(100.0, added)
 
 
-def _in_pieces(trainer: Process) -> bool:
+def _model_is_split(trainer: Process) -> bool:
     """Whether a process with several GPUs probably has one model split across them, rather than replicas.
 
     With nn.DataParallel the first GPU holds more; other frameworks keep replicas.
@@ -272,7 +272,7 @@ def _is_gap(since_s: float, step_s: float) -> bool:
     return since_s > 2 * step_s + 1
 
 
-def _drawing(frame: Frame) -> frozenset[str]:
+def _graphics_gpus(frame: Frame) -> frozenset[str]:
     shares = (share for process in frame.processes for share in process.gpus)
     return frozenset([share.uuid for share in shares if share.kind == "graphics"])
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gputop.diagnose.estimators import rise
-from gputop.diagnose.starvation import used
+from gputop.diagnose.starvation import has_work
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.frozen_dataclass import frozen_dataclass
@@ -51,13 +51,13 @@ def projection(view: View, used: Series, left: float | None, idle: bool = False)
     return None
 
 
-def works(view: View, trainer: Trainer) -> bool:
+def in_steps(view: View, trainer: Trainer) -> bool:
     """Whether it runs training steps: its GPU works, and did before. False for a GPU without utilization."""
     if not trainer.gpus:
         return False
     if trainer.duty is None:
         return trainer.settled
-    return used(view, trainer) and trainer.work_s >= view.limit("exhaustion.work_s")
+    return has_work(view, trainer) and trainer.work_s >= view.limit("exhaustion.work_s")
 
 
 class Pool(NamedTuple):
@@ -92,7 +92,7 @@ def pool(view: View, group: Cgroup | None) -> Pool | None:
     return None
 
 
-class Taken(NamedTuple):
+class TreeGrowth(NamedTuple):
     """Growth of a trainer's processes in bytes: in all, in its loaders; and what the growing ones read."""
 
     total: float
@@ -100,7 +100,7 @@ class Taken(NamedTuple):
     read: float
 
 
-class _Look(NamedTuple):
+class _Sample(NamedTuple):
     at_s: float
     held: Mapping[Identity, float]  # memory that a process does not share with others
     read: Mapping[Identity, float]  # bytes/s
@@ -113,19 +113,19 @@ def own_bytes(process: Process) -> float | None:
     return None if process.pss_bytes is None else float(process.pss_bytes)
 
 
-def _looks(view: View, notes: dict[str, Any]) -> deque[_Look]:
+def _samples(view: View, notes: dict[str, Any]) -> deque[_Sample]:
     """Record what each trainer's processes hold and read now; return the samples of the longest window."""
-    looks: deque[_Look] = notes.setdefault("looks", deque())
+    looks: deque[_Sample] = notes.setdefault("looks", deque())
     processes = [one for trainer in view.vectors() for one in trainer.tree]
     held = {one.identity: own for one in processes if (own := own_bytes(one)) is not None}
     read = {one.identity: max(one.read_bytes_per_s or 0.0, one.read_chars_per_s or 0.0) for one in processes}
-    looks.append(_Look(view.frame.mono_s, held, read))
+    looks.append(_Sample(view.frame.mono_s, held, read))
     while looks[0].at_s < view.frame.mono_s - view.limit("exhaustion.long_s"):
         looks.popleft()
     return looks
 
 
-def taken(looks: Sequence[_Look], trainer: Trainer, seconds: float) -> Taken:
+def tree_growth(looks: Sequence[_Sample], trainer: Trainer, seconds: float) -> TreeGrowth:
     """Growth of its processes over that time, each since its first sample: a fork begins with what it shares."""
     newest = looks[-1]
     within = [one for one in looks if one.at_s >= newest.at_s - seconds]
@@ -139,45 +139,45 @@ def taken(looks: Sequence[_Look], trainer: Trainer, seconds: float) -> Taken:
         if grown > 0 and len(within) > 1:
             rates = [one.read.get(identity, 0.0) for one in within]
             read += sum(rates) / len(rates) * (within[-1].at_s - within[0].at_s)
-    return Taken(total, loaders, read)
+    return TreeGrowth(total, loaders, read)
 
 
-class Urgent(NamedTuple):
+class Exhaustion(NamedTuple):
     """A trainer that soon exhausts the memory it may use."""
 
     trainer: Trainer
     pool: Pool
     projection: Projection
-    taken: Taken
+    growth: TreeGrowth
     in_steps: bool  # its GPU works
     keeps_data: bool  # it reads about as much as it grows by: the growth may end with the data
 
 
-def urgent(view: View, groups: Mapping[str, Cgroup], notes: dict[str, Any]) -> Iterator[Urgent]:
+def exhaustions(view: View, groups: Mapping[str, Cgroup], notes: dict[str, Any]) -> Iterator[Exhaustion]:
     """Trainers whose memory is exhausted within ten minutes, each with the limit reached first."""
-    looks, host = _looks(view, notes), pool(view, None)
+    looks, host = _samples(view, notes), pool(view, None)
     projected: dict[tuple[str | None, bool], Projection | None] = {}
     for trainer in view.vectors():
         path = trainer.process.cgroup if trainer.process.cgroup in groups else None
-        in_steps = works(view, trainer)
+        training = in_steps(view, trainer)
         found: list[tuple[Pool, Projection]] = []
         for where, bounds in ((path, pool(view, groups[path]) if path else None), (None, host)):
             if bounds is None:
                 continue
-            asked = where, not in_steps
+            asked = where, not training
             if asked not in projected:
-                projected[asked] = projection(view, bounds.used, bounds.left, idle=not in_steps)
+                projected[asked] = projection(view, bounds.used, bounds.left, idle=not training)
             if (one := projected[asked]) is not None:
                 found.append((bounds, one))
         for bounds, one in sorted(found, key=lambda each: each[1].left_s)[:1]:
-            its = taken(looks, trainer, one.window_s)
+            its = tree_growth(looks, trainer, one.window_s)
             if its.total >= view.limit("exhaustion.share") * one.grown:
                 ratio = its.read / its.total
                 keeps = view.limit("exhaustion.kept_least") <= ratio <= view.limit("exhaustion.kept_most")
-                yield Urgent(trainer, bounds, one, its, in_steps, keeps)
+                yield Exhaustion(trainer, bounds, one, its, training, keeps)
 
 
-class Elsewhere(NamedTuple):
+class OtherExhaustion(NamedTuple):
     """Machine memory soon exhausted by other processes, and the one that grows most, if visible."""
 
     pool: Pool
@@ -186,7 +186,7 @@ class Elsewhere(NamedTuple):
     grown: float  # by that process, since it is tracked
 
 
-def elsewhere(view: View, found: Sequence[Urgent], notes: dict[str, Any]) -> Elsewhere | None:
+def other_exhaustion(view: View, found: Sequence[Exhaustion], notes: dict[str, Any]) -> OtherExhaustion | None:
     """Exhaustion by other processes. It may be a load that ends, so it must outlast one."""
     bounds = pool(view, None)
     soon = projection(view, bounds.used, bounds.left, idle=True) if bounds is not None and view.vectors() else None
@@ -206,6 +206,6 @@ def elsewhere(view: View, found: Sequence[Urgent], notes: dict[str, Any]) -> Els
     largest = max(grown, key=lambda one: grown[one], default=None)
     least = view.limit("exhaustion.share") * soon.per_s * (view.frame.mono_s - since_s)
     if largest is None or grown[largest] < least:
-        return Elsewhere(bounds, soon, None, 0.0)
+        return OtherExhaustion(bounds, soon, None, 0.0)
     process = next(one for one in view.frame.processes if one.identity == largest)
-    return Elsewhere(bounds, soon, process, grown[largest])
+    return OtherExhaustion(bounds, soon, process, grown[largest])

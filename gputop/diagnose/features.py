@@ -8,7 +8,7 @@ from typing import Any
 
 from gputop.diagnose.engine_state import EngineState
 from gputop.diagnose.finding import Subject
-from gputop.diagnose.gpu_tracker import GpuTracker, highest_mhz
+from gputop.diagnose.gpu_tracker import GpuTracker, reference_mhz
 from gputop.diagnose.gpu_turns import Turns
 from gputop.diagnose.job_tree import key
 from gputop.diagnose.phases import TrainerPhases
@@ -83,22 +83,24 @@ def trainer(
         works_on=at_work,
         peers=_peers(past, at_work, process),
         settled=settled,
-        warm=settled and (known.worked or _mute(gpus)),
+        warm=settled and (known.worked or _never_reports(gpus)),
         context_s=age_s,
-        **_of_phase(frame.mono_s, known),
+        **_phase_features(frame.mono_s, known),
         missing=sum((one.missing for one in tree[:2]), ()) + sum((gpu.missing for gpu in gpus), ()),
         duty=None if busy is None else busy / 100,
-        **_of_card(known.turns or (past.cards.get(at_work[0].uuid) if at_work else None)),
-        allowed=_allowed(tree),
+        **_rhythm_features(known.turns or (past.cards.get(at_work[0].uuid) if at_work else None)),
+        allowed=_allowed_cpus(tree),
         loaders=len(team),
         team=team,
         switches=switches / own if switches is not None and own else None,
-        **_of_tree(sums),
-        **_of_gpus(past, _counted(frame, known, at_work), lambda uuid: means(uuid, seconds, WINDOW_S), known.turns),
+        **_tree_features(sums),
+        **_gpu_features(
+            past, _measured_gpus(frame, known, at_work), lambda uuid: means(uuid, seconds, WINDOW_S), known.turns
+        ),
     )
 
 
-def _allowed(tree: Sequence[Process]) -> float | None:
+def _allowed_cpus(tree: Sequence[Process]) -> float | None:
     """CPUs that it and its loaders may use: either may be pinned while the other is not."""
     trainer = tree[0]
     own, known = cpus_of(trainer.affinity), trainer.allowed_cpus
@@ -110,7 +112,7 @@ def _allowed(tree: Sequence[Process]) -> float | None:
     return min([float(len(own.union(*(cpus for cpus, _ in sets)))), *quotas])
 
 
-def _of_phase(now_s: float, known: TrainerPhases) -> dict[str, Any]:
+def _phase_features(now_s: float, known: TrainerPhases) -> dict[str, Any]:
     """Its current phase, and the length of it."""
     return {
         "compiling": now_s - known.compiled_s < _COMPILED_S,
@@ -121,7 +123,7 @@ def _of_phase(now_s: float, known: TrainerPhases) -> dict[str, Any]:
     }
 
 
-def _of_card(card: GpuTracker | Turns | None) -> dict[str, Any]:
+def _rhythm_features(card: GpuTracker | Turns | None) -> dict[str, Any]:
     """Rhythm of the first GPU it works on, or of the sum of GPUs that work in turns."""
     if card is None:
         return {"shape": None, "period": None, "spacing_s": 1.0}
@@ -139,17 +141,17 @@ def _peers(past: EngineState, gpus: Sequence[Gpu], process: Process) -> int:
     return len(theirs - {process.pid})
 
 
-def _of_tree(sums: Means) -> dict[str, Any]:
+def _tree_features(sums: Means) -> dict[str, Any]:
     """Means over its process tree."""
     return {name: sums.get(metric) for name, metric in _TREE_MEANS.items()}
 
 
-def _counted(frame: Frame, known: TrainerPhases, at_work: Sequence[Gpu]) -> Sequence[Gpu]:
+def _measured_gpus(frame: Frame, known: TrainerPhases, at_work: Sequence[Gpu]) -> Sequence[Gpu]:
     """The GPUs that its metrics describe: for ranks that work in turns, all of the job."""
     return at_work if known.turns is None else [gpu for gpu in frame.gpus if gpu.uuid in known.turns.uuids]
 
 
-def _of_gpus(
+def _gpu_features(
     past: EngineState, gpus: Sequence[Gpu], of: Callable[[str], Means], in_turns: Turns | None
 ) -> dict[str, Any]:
     """Means over GPUs; `of` gives those of one uuid. GPUs that work in turns are summed."""
@@ -169,7 +171,7 @@ def _of_gpus(
     return values
 
 
-def _mute(gpus: Sequence[Gpu]) -> bool:
+def _never_reports(gpus: Sequence[Gpu]) -> bool:
     """Whether none of its GPUs ever reports utilization, as MIG instances: rules on it abstain with that reason."""
     return bool(gpus) and all(any(one.metric == "busy_percent" for one in gpu.missing) for gpu in gpus)
 
@@ -201,7 +203,7 @@ def _power_share(past: EngineState, gpu: Gpu, means: Means) -> float | None:
 
 
 def _clock_share(past: EngineState, gpu: Gpu, of: Callable[[str], Means]) -> float | None:
-    clock, highest = of(gpu.uuid).get("sm_clock_mhz"), highest_mhz(gpu)
+    clock, highest = of(gpu.uuid).get("sm_clock_mhz"), reference_mhz(gpu)
     if clock is None and gpu.parent_uuid in past.highest_mhz:  # a MIG instance runs at the clock of its card
         clock, highest = of(gpu.parent_uuid).get("sm_clock_mhz"), past.highest_mhz[gpu.parent_uuid]
     return clock / highest if clock is not None and highest else None

@@ -30,7 +30,7 @@ class Subject:
         return self.jobs if self.job is None else (self.job,)
 
 
-def told_apart(subject: Subject) -> object:
+def subject_key(subject: Subject) -> object:
     """Identity of a subject over time: the GPUs of a process may change, and so may the users of a machine."""
     kind = subject.kind
     of = {"process": subject.processes, "job": subject.job or subject.jobs, "gpu": subject.gpus}

@@ -39,25 +39,25 @@ def _advertised(name: str) -> float | None:
 
 
 @lru_cache(maxsize=256)
-def reaches_its_highest(name: str) -> bool:
+def reaches_max_clock(name: str) -> bool:
     """Whether a GPU of this name reaches its maximum clock under load."""
     return _BEYOND_REACH.search(name) is None
 
 
 def advertised_mhz(gpu: Gpu) -> float | None:
     """Boost clock from the data sheet for a GPU whose maximum clock is not informative; None if unknown."""
-    found = None if reaches_its_highest(gpu.name) else _advertised(gpu.name)
+    found = None if reaches_max_clock(gpu.name) else _advertised(gpu.name)
     return found if found is None or gpu.sm_clock_max_mhz is None else min(found, gpu.sm_clock_max_mhz)
 
 
-def at_work_mhz(gpu: Gpu) -> float | None:
+def sustained_mhz(gpu: Gpu) -> float | None:
     """SM clock in MHz that it holds under load when nothing throttles it; None if unknown."""
-    if gpu.boost_clock_max_mhz or reaches_its_highest(gpu.name):
+    if gpu.boost_clock_max_mhz or reaches_max_clock(gpu.name):
         return gpu.boost_clock_max_mhz or gpu.sm_clock_max_mhz
     return advertised_mhz(gpu)
 
 
-def highest_mhz(gpu: Gpu) -> float | None:
+def reference_mhz(gpu: Gpu) -> float | None:
     """Reference for clock shares: the data sheet's boost clock where the maximum clock is not informative."""
     return (None if gpu.boost_clock_max_mhz else advertised_mhz(gpu)) or gpu.sm_clock_max_mhz
 
@@ -126,7 +126,7 @@ class GpuTracker:
         """Samples with their times, oldest first."""
         return list(zip(self._times, self._samples, strict=True))
 
-    def lately(self, seconds: float) -> list[float]:
+    def recent(self, seconds: float) -> list[float]:
         """Samples of the last `seconds`, oldest first."""
         return list(self._samples)[-max(1, round(seconds / self.spacing_s)) :]
 

@@ -66,7 +66,7 @@ def turns(samples: Mapping[str, Series], *, before: bool, alone: bool, may_be_sh
     over = sum(value > _WHOLE[1] for value in sums) / len(sums) <= (_OVER_LEAVES if before else _OVER)
     apart = _overlap(columns, shares, sums) <= (_OVERLAP_LEAVES if before else _OVERLAP)
     seen = apart or (alone and over and all(sorted(column)[int(0.97 * len(rows))] >= 100 * _PEAK for column in columns))
-    if not seen and not (may_be_short and over and _short(shares, sums)):
+    if not seen and not (may_be_short and over and _fits_short_turns(shares, sums)):
         return None
     spacing_s = median(later - earlier for (earlier, _), (later, _) in pairwise(rows))
     busy = [min(100.0, 100 * value) for value in sums]
@@ -75,7 +75,7 @@ def turns(samples: Mapping[str, Series], *, before: bool, alone: bool, may_be_sh
     return Turns(uuids=tuple(known), shares=shares, seen=seen, shape=spread, period=rhythm, spacing_s=spacing_s)
 
 
-def _short(shares: Sequence[float], sums: Sequence[float]) -> bool:
+def _fits_short_turns(shares: Sequence[float], sums: Sequence[float]) -> bool:
     """Whether turns shorter than a sample are plausible: similar shares, a sum that is often one GPU's full time."""
     whole = sum(_WHOLE[0] <= value <= _WHOLE[1] for value in sums) / len(sums)
     return whole >= _OFTEN and max(shares) <= _ALIKE * min(shares)

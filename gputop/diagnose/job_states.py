@@ -9,8 +9,8 @@ from gputop import units
 from gputop.diagnose.finding import Abstained, Finding
 from gputop.diagnose.program_kind import serves, trains
 from gputop.diagnose.rule import RULES, Level
-from gputop.diagnose.starvation import fed, used
-from gputop.diagnose.state import JUDGING, JobState, RankState, Word, found, trouble, worst
+from gputop.diagnose.starvation import has_work, is_fed
+from gputop.diagnose.state import JUDGING, JobState, RankState, Word, found_state, needs_action, worst
 from gputop.diagnose.subject_overlap import names
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
@@ -33,7 +33,7 @@ def unjudged(view: View) -> Iterator[tuple[Gpu, Missing]]:
     for gpu in view.gpus():
         there = [one for one in view.tenants(gpu) if one.unseen != "exited"]
         busy = gpu_at_work(view, gpu)
-        reasons = [_lacks(view, gpu, one, of.get(one.identity), busy) for one in there]
+        reasons = [_why_unjudged(view, gpu, one, of.get(one.identity), busy) for one in there]
         if untold := nameless_user(view, gpu):
             reasons = [untold]
         if reasons and None not in reasons:
@@ -51,7 +51,7 @@ def nameless_user(view: View, gpu: Gpu) -> Missing | None:
         return None
     # at work now as well: a process that has just ended is no longer listed
     now = (gpu.busy_percent or 0.0) >= view.limit("no-cuda-context.nameless_percent")
-    return untold(view, gpu) if now and gpu_at_work(view, gpu) else None
+    return unnamed(view, gpu) if now and gpu_at_work(view, gpu) else None
 
 
 def why_unseen(view: View, unseen: str) -> str:
@@ -59,7 +59,7 @@ def why_unseen(view: View, unseen: str) -> str:
     return view.unlock(_HIDDEN, sudo=as_root()) if unseen == "hidden" else _FOREIGN
 
 
-def _lacks(view: View, gpu: Gpu, process: Process, trainer: Trainer | None, busy: bool) -> Missing | None:
+def _why_unjudged(view: View, gpu: Gpu, process: Process, trainer: Trainer | None, busy: bool) -> Missing | None:
     """Why a process on a GPU cannot be judged; None if it can, or if there is nothing to judge."""
     if process.unseen is not None:
         return Missing(metric="gpus", reason="denied", unlock=why_unseen(view, process.unseen))
@@ -76,7 +76,7 @@ def _lacks(view: View, gpu: Gpu, process: Process, trainer: Trainer | None, busy
     return Missing(metric="busy_percent", reason="absent", unlock=since)
 
 
-def untold(view: View, gpu: Gpu) -> Missing:
+def unnamed(view: View, gpu: Gpu) -> Missing:
     """Why the driver names no process on a GPU, or may omit one: it cannot, or its PIDs are those of the host.
 
     Running on the host helps only if this PID namespace is not the driver's.
@@ -90,7 +90,7 @@ def untold(view: View, gpu: Gpu) -> Missing:
     )
 
 
-def loose(view: View, findings: Sequence[Finding], judged: set[str]) -> Iterator[JobState]:
+def jobless_states(view: View, findings: Sequence[Finding], judged: set[str]) -> Iterator[JobState]:
     """States of GPU processes outside any visible job, similar ones grouped."""
     seen = {one.identity for trainer in view.vectors() for one in trainer.tree}
     groups: dict[tuple[str, tuple[str, ...], str | None], list[Process]] = {}
@@ -100,9 +100,9 @@ def loose(view: View, findings: Sequence[Finding], judged: set[str]) -> Iterator
             groups.setdefault((process.unseen or "", gpus, process.user), []).append(process)
     for (_, gpus, user), alike in groups.items():
         first, identities = alike[0], {one.identity for one in alike}
-        state, why, due = _stranger(view, first, gpus, judged)
+        state, why, due = _jobless_state(view, first, gpus, judged)
         # the state of its GPU says nothing about the speed of the process
-        bad = found([one for one in findings if names(one.subject, identities, ())])
+        bad = found_state([one for one in findings if names(one.subject, identities, ())])
         name = script(first) or f"PID {first.pid}"
         yield JobState(
             key=f"{first.pid}.{first.started_ticks}",
@@ -116,7 +116,7 @@ def loose(view: View, findings: Sequence[Finding], judged: set[str]) -> Iterator
         )
 
 
-def _stranger(view: View, process: Process, gpus: Sequence[str], judged: set[str]) -> tuple[Word, str, bool]:
+def _jobless_state(view: View, process: Process, gpus: Sequence[str], judged: set[str]) -> tuple[Word, str, bool]:
     """Why a process without a job has no verdict, and whether one is due: not beside a job that is judged."""
     alone = not judged.intersection(gpus)
     if process.unseen == "exited":
@@ -127,15 +127,15 @@ def _stranger(view: View, process: Process, gpus: Sequence[str], judged: set[str
     return "unknown", "no training job: neither its libraries nor its processes are those of one", alone and at_work
 
 
-def nameless(view: View) -> Iterator[JobState]:
+def unattributed_states(view: View) -> Iterator[JobState]:
     """States of busy GPUs for which the driver names no process."""
     for gpu in view.gpus():
         if (missing := nameless_user(view, gpu)) is not None:
-            why = _why(view, gpu, missing.unlock or "")
+            why = _unattributed_reason(view, gpu, missing.unlock or "")
             yield JobState(key=gpu.uuid, name=f"GPU {gpu.index}", gpus=(gpu.uuid,), state="unknown", why=why)
 
 
-def _why(view: View, gpu: Gpu, unlock: str) -> str:
+def _unattributed_reason(view: View, gpu: Gpu, unlock: str) -> str:
     busy = view.mean(gpu, "busy_percent")
     return unlock if busy is None else f"GPU busy {busy:.0f} %, {unlock}"
 
@@ -167,31 +167,31 @@ def job_states(view: View, findings: Sequence[Finding], candidates: Sequence[Can
 
     `findings` are shown; `candidates` hold but are not shown yet.
     """
-    jobs = tuple(_job(view, job, view.ranks(job), findings, candidates) for job in view.frame.jobs)
+    jobs = tuple(_job_state(view, job, view.ranks(job), findings, candidates) for job in view.frame.jobs)
     judged = {uuid for one in jobs for uuid in one.gpus}
-    return (*jobs, *loose(view, findings, judged), *nameless(view))
+    return (*jobs, *jobless_states(view, findings, judged), *unattributed_states(view))
 
 
 def host_state(view: View, findings: Sequence[Finding]) -> JobState:
     """The state of the machine itself."""
     host, cpu = view.frame.host, view.mean("host", "cpu_percent", 30.0)
     clock = _Clock(view.watched_s, view.limit("engine.judged_s"))
-    bad = worst(one for one in findings if trouble(one) and (one.subject.kind == "host" or _runs_out(one)))
+    bad = worst(one for one in findings if needs_action(one) and (one.subject.kind == "host" or _runs_out(one)))
     cpus = f" of {amount(host.cpus_total, 'CPU')}" if host.cpus_total else ""
 
-    def so(state: Word, why: str, left_s: float | None = None) -> JobState:
+    def state_of(state: Word, why: str, left_s: float | None = None) -> JobState:
         return JobState(key="host", name=view.frame.hostname, state=state, why=why, judged_in_s=left_s, due=False)
 
     if bad is not None:
-        return so("found", bad.headline)
-    if full := _full(view):
-        return so("found", full)
+        return state_of("found", bad.headline)
+    if full := _cpu_note(view):
+        return state_of("found", full)
     if clock.left_s > 0:
         so_far = "CPU" if cpu is None else f"CPU {cpu:.0f} %{cpus} so far"
-        return so("judging", f"{so_far}, {clock.passed_s:.0f} of {clock.of_s:.0f} s", clock.left_s)
+        return state_of("judging", f"{so_far}, {clock.passed_s:.0f} of {clock.of_s:.0f} s", clock.left_s)
     if cpu is None:
-        return so("unknown", "CPU use cannot be read")
-    return so("healthy", f"CPU {cpu:.0f} %{cpus} in use, no rule found a problem")
+        return state_of("unknown", "CPU use cannot be read")
+    return state_of("healthy", f"CPU {cpu:.0f} %{cpus} in use, no rule found a problem")
 
 
 def _runs_out(finding: Finding) -> bool:
@@ -199,7 +199,7 @@ def _runs_out(finding: Finding) -> bool:
     return finding.severity == "crit" and finding.rule in ("host-memory-leak", "shm-nearly-full")
 
 
-def _full(view: View) -> str:
+def _cpu_note(view: View) -> str:
     """A note that all CPUs of the machine are busy; empty if they are not, or if unknown."""
     host, cpu = view.frame.host, view.mean("host", "cpu_percent", 30.0)
     if cpu is None or cpu < CPU_PERCENT:
@@ -208,16 +208,18 @@ def _full(view: View) -> str:
     return f"CPU saturated: {cpu:.0f} %{cpus} in use (high ≥ {CPU_PERCENT:.0f} %)"
 
 
-def _job(
+def _job_state(
     view: View, job: Job, ranks: Sequence[Trainer], findings: Sequence[Finding], candidates: Sequence[Candidate]
 ) -> JobState:
     identities = {rank.identity for rank in ranks} | {*job.ranks}
     gpus = tuple(dict.fromkeys(uuid for rank in ranks for uuid in rank.uuids))
-    about = [one for one in findings if _about(one, job.key, identities, gpus)]
+    about = [one for one in findings if _applies(one, job.key, identities, gpus)]
     unseen = [] if ranks else [RankState("unknown", "its training processes cannot be seen")]
-    seen = found(about) or _together(unseen or [_rank(view, rank, job, about, candidates) for rank in ranks])
+    seen = found_state(about) or _combined(
+        unseen or [_rank_state(view, rank, job, about, candidates) for rank in ranks]
+    )
     if seen.state == "unknown" and seen.due:  # a problem of the machine explains it as far as anything does
-        seen = found([one for one in findings if one.subject.kind == "host" and trouble(one)]) or seen
+        seen = found_state([one for one in findings if one.subject.kind == "host" and needs_action(one)]) or seen
     return JobState(
         key=job.key,
         name=job.name,
@@ -231,7 +233,7 @@ def _job(
     )
 
 
-def _about(finding: Finding, job: str, identities: set[Identity], gpus: Sequence[str]) -> bool:
+def _applies(finding: Finding, job: str, identities: set[Identity], gpus: Sequence[str]) -> bool:
     """Whether a finding applies to a job: its own, of its processes or GPUs, or of the machine if it names them."""
     subject = finding.subject
     if subject.kind == "host" and not subject.processes:
@@ -242,7 +244,7 @@ def _about(finding: Finding, job: str, identities: set[Identity], gpus: Sequence
 _ORDER: tuple[Word, ...] = ("judging", "unknown", "healthy")
 
 
-def _together(ranks: Sequence[RankState]) -> RankState:
+def _combined(ranks: Sequence[RankState]) -> RankState:
     """One state for all ranks of a job: judging while any rank is, healthy only if all are."""
     first = min(ranks, key=lambda one: (_ORDER.index(one.state), not one.due, -(one.left_s or 0.0)))
     same = sum(one.state == first.state for one in ranks)
@@ -250,16 +252,16 @@ def _together(ranks: Sequence[RankState]) -> RankState:
     return first._replace(why=f"{some}{first.why}", due=any(one.due for one in ranks))
 
 
-def _rank(
+def _rank_state(
     view: View, trainer: Trainer, job: Job, about: Sequence[Finding], candidates: Sequence[Candidate]
 ) -> RankState:
-    if well := _healthy(view, trainer, about):
+    if well := _healthy_reason(view, trainer, about):
         return RankState("healthy", well)
     clock = _clock(view, trainer)
-    use = _use(view, trainer)
+    use = _use_text(view, trainer)
     early = next((one for one in about if one.state == JUDGING and not one.healthy), None)
-    left_s = max(clock.left_s, _pending(trainer, job, candidates) if clock.passed_s < 2 * clock.of_s else 0.0)
-    if clock.left_s == 0 and used(view, trainer) and _contradicted(view, trainer, 100 * view.limit("starved.duty")):
+    left_s = max(clock.left_s, _pending_s(trainer, job, candidates) if clock.passed_s < 2 * clock.of_s else 0.0)
+    if clock.left_s == 0 and has_work(view, trainer) and _contradicted(view, trainer, 100 * view.limit("starved.duty")):
         # it waits: the fallback rule reports it if no other rule has found a cause by then
         left_s = max(left_s, clock.of_s + view.limit("starved-cause-unknown.after_s") - clock.passed_s)
     if serves(trainer):
@@ -268,12 +270,12 @@ def _rank(
         return RankState("judging", f"{early.headline}, {clock.passed_s:.0f} of {clock.of_s:.0f} s", left_s)
     if left_s > 0:
         waits = f"{clock.passed_s:.0f} of {clock.of_s:.0f} s" if clock.left_s > 0 else f"{left_s:.0f} s to go"
-        so_far = " so far" if trainer.gpus and not trainer.mute else ""
+        so_far = " so far" if trainer.gpus and not trainer.never_reports_busy else ""
         return RankState("judging", f"{use}{so_far}, {waits}", left_s)
-    return _unknown(view, trainer, use)
+    return _unknown_state(view, trainer, use)
 
 
-def _healthy(view: View, trainer: Trainer, about: Sequence[Finding]) -> str | None:
+def _healthy_reason(view: View, trainer: Trainer, about: Sequence[Finding]) -> str | None:
     """What a healthy rule says of it, or said of the same work, unless something contradicts that."""
     notes = view.notes(trainer)
     said: str | None = next((one.headline for one in about if one.healthy and _covers(one, trainer)), None)
@@ -296,9 +298,9 @@ def _covers(finding: Finding, trainer: Trainer) -> bool:
 
 def _contradicted(view: View, trainer: Trainer, limit_percent: float) -> bool:
     """Whether its GPUs are less busy than a healthy verdict allows, or their utilization is unknown."""
-    busy = _busy(view, trainer)
+    busy = _busy_percent(view, trainer)
     if busy is None:
-        return not trainer.mute
+        return not trainer.never_reports_busy
     least = trainer.duty_by is not None and trainer.duty_by.lower_bound  # it may be busier than that
     return not least and busy < limit_percent
 
@@ -314,29 +316,29 @@ def _clock(view: View, trainer: Trainer) -> _Clock:
     return max(clocks, key=lambda one: one.of_s - one.passed_s)
 
 
-def _pending(trainer: Trainer, job: Job, candidates: Sequence[Candidate]) -> float:
+def _pending_s(trainer: Trainer, job: Job, candidates: Sequence[Candidate]) -> float:
     """Seconds until a finding that holds now is shown, if it persists."""
-    mine = [one.left_s for one in candidates if _about(one.finding, job.key, {trainer.identity}, trainer.uuids)]
+    mine = [one.left_s for one in candidates if _applies(one.finding, job.key, {trainer.identity}, trainer.uuids)]
     return max(mine, default=0.0)
 
 
-def _busy(view: View, trainer: Trainer) -> float | None:
+def _busy_percent(view: View, trainer: Trainer) -> float | None:
     """GPU busy in percent over the last minute of its phase."""
     return view.mean(trainer, "busy_percent", max(1.0, min(_LONG_S, trainer.seen_s)))
 
 
-def _use(view: View, trainer: Trainer) -> str:
+def _use_text(view: View, trainer: Trainer) -> str:
     """What its GPUs do, in a few words."""
     if not trainer.gpus:
         cores = "" if trainer.cores is None else f", {trainer.cores:.1f} CPU cores in use"
         return f"no GPU in use{cores}"
-    busy = _busy(view, trainer)
+    busy = _busy_percent(view, trainer)
     if busy is None:
-        return "GPU use cannot be read" if trainer.mute else "GPU not measured"
+        return "GPU use cannot be read" if trainer.never_reports_busy else "GPU not measured"
     return trainer.reading(busy)
 
 
-def _unknown(view: View, trainer: Trainer, use: str) -> RankState:
+def _unknown_state(view: View, trainer: Trainer, use: str) -> RankState:
     """Why there is no verdict after the time for one, and what would allow one."""
     if not trainer.gpus:
         return RankState("unknown", "no training job on a GPU" if any(view.gpus()) else "no GPU to measure", due=False)
@@ -345,25 +347,25 @@ def _unknown(view: View, trainer: Trainer, use: str) -> RankState:
     idle = view.mean(trainer, "busy_percent", _LONG_S)
     if idle is not None and idle < 1 and (trainer.cores or 0.0) < view.limit("job-states.idle_cores"):
         return RankState("unknown", f"idle: {use}, nothing runs", due=False)
-    if lacking := _lacking(view, trainer):
+    if lacking := _main_abstention(view, trainer):
         metrics = ", ".join(dict.fromkeys(missing.metric for missing in lacking.missing))
         reasons = ", ".join(dict.fromkeys(missing.reason for missing in lacking.missing))
         unlock = f": {lacking.unlock}" if lacking.unlock else ""
-        lacks = f"{metrics} is {reasons}" if trainer.mute else f"{use}, cannot read {metrics} ({reasons})"
+        lacks = f"{metrics} is {reasons}" if trainer.never_reports_busy else f"{use}, cannot read {metrics} ({reasons})"
         return RankState("unknown", f"{lacks}{unlock}")
     pid = trainer.process.pid
     healthy = f"healthy ≥ {view.limit('gpu-bound-healthy.busy_percent'):.0f} %"
-    but = f", but {full}" if (full := _full(view)) else ""
+    but = f", but {full}" if (full := _cpu_note(view)) else ""
     look = f"gputop profile {pid} shows where its time goes"
     return RankState("unknown", f"{use} ({healthy}), no rule names a cause{but}: {look}")
 
 
-def _lacking(view: View, trainer: Trainer) -> Abstained | None:
+def _main_abstention(view: View, trainer: Trainer) -> Abstained | None:
     """The most useful abstention about its pace: one that a permission or a setting would lift comes first.
 
     For a GPU that is always busy: the abstention of the rule that would call it healthy.
     """
-    well = Level.HEALTHY if fed(view, trainer) else None
+    well = Level.HEALTHY if is_fed(view, trainer) else None
     about = [
         one
         for one in view.abstained

@@ -87,7 +87,7 @@ def members(frame: Frame) -> dict[Identity, list[Process]]:
     return {tree[0].identity: tree for tree in trees.values()}
 
 
-def added_up(processes: Sequence[Process], busy: float | None, worked: bool | None = None) -> Tree:
+def tree_sums(processes: Sequence[Process], busy: float | None, worked: bool | None = None) -> Tree:
     """The tree at this moment; `busy`: GPU busy in percent, `worked`: whether its GPUs did any work at all."""
     trainer = processes[0]
     loaders: list[Process] = []
@@ -100,26 +100,26 @@ def added_up(processes: Sequence[Process], busy: float | None, worked: bool | No
         busy_percent=busy,
         worked=None if worked is None else float(worked),
         vram_bytes=total([share.vram_bytes for share in trainer.gpus]),
-        cores=_part(total([process.cpu_percent for process in processes])),
-        main=_main(trainer),
+        cores=_share(total([process.cpu_percent for process in processes])),
+        main=_main_cores(trainer),
         loaders=float(len(loaders)),
         loader_cpu=sum(cpu) / len(cpu) / 100 if cpu else None,
         loader_low=min(cpu) / 100 if cpu else None,
-        loader_blocked=_part(mean(blocked)),
-        loader_delayed=_part(mean(delayed)),
-        loader_wait=_part(mean(waits)),
-        main_wait=_part(trainer.main_run_wait_percent),
-        run_wait=_part(trainer.run_wait_percent),
+        loader_blocked=_share(mean(blocked)),
+        loader_delayed=_share(mean(delayed)),
+        loader_wait=_share(mean(waits)),
+        main_wait=_share(trainer.main_run_wait_percent),
+        run_wait=_share(trainer.run_wait_percent),
         compute_threads=total([process.busy_threads for process in others]),
-        own=_part(trainer.cpu_percent),
+        own=_share(trainer.cpu_percent),
         switches=trainer.voluntary_switches_per_s,
-        throttled=_part(trainer.throttled_percent),
+        throttled=_share(trainer.throttled_percent),
         loader_pss_bytes=total(held),
         **dict(zip(_SUMMED, map(total, zip(*map(_summed, processes), strict=True)), strict=True)),
     )
 
 
-def compiles(processes: Sequence[Process]) -> bool:
+def is_compiling(processes: Sequence[Process]) -> bool:
     """Whether torch.compile or a JIT runs for the trainer."""
     for one in processes:
         if one.cpu_percent is None:
@@ -135,11 +135,11 @@ def _is_worker(process: Process) -> bool:
     return process.role is not _LOADER and any(_WORKER in word for word in process.command[:_WORDS])
 
 
-def _main(trainer: Process) -> float | None:
+def _main_cores(trainer: Process) -> float | None:
     """Cores used by its main thread and its backward threads: the main thread sleeps while those launch kernels."""
     percent = trainer.main_thread_percent
     return None if percent is None else min(1.0, (percent + (trainer.backward_percent or 0.0)) / 100)
 
 
-def _part(percent: float | None) -> float | None:
+def _share(percent: float | None) -> float | None:
     return None if percent is None else percent / 100

@@ -27,10 +27,10 @@ class Numbers(dict[str, tuple[float, float]]):
     def __missing__(self, name: str) -> tuple[float, float]:
         other, dot, inner = name.partition(".")
         table, short = (self._limits[other], inner) if dot else (self._table, name)
-        found = self[name] = (table[short], lenient(table, short))
+        found = self[name] = (table[short], leniency(table, short))
         return found
 
-    def leaving(self) -> dict[str, tuple[float, float]]:
+    def clearing(self) -> dict[str, tuple[float, float]]:
         """By table and name: each limit that values were compared with, and the limit for clearing."""
         # a rule refers to its own numbers by name, and to shared ones by table and name
         found = {}
@@ -52,7 +52,7 @@ class Tables(dict[str, Numbers]):
         return found
 
 
-def lenient(table: Table, name: str) -> float:
+def leniency(table: Table, name: str) -> float:
     """How far behind a limit a finding still holds: up to `NAME_exit` if the table has one, else 10 % or 5 points.
 
     At most half of the limit, so that a finding with a tiny limit can clear.

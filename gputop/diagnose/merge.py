@@ -11,14 +11,14 @@ from gputop.diagnose.finding import Abstained, Evidence, Finding, Severity, Step
 from gputop.diagnose.limits import Limits, Table
 from gputop.diagnose.rule import RULES, Level
 from gputop.diagnose.steadying import RANKS, crit_after
-from gputop.diagnose.subject_overlap import concerns
+from gputop.diagnose.subject_overlap import applies_to
 from gputop.model import Frame, Job, Process
 
 _NAMED = 4  # jobs in the evidence
 _GAIN = re.compile(r"[\d.]+ times as fast|[\d.]+x faster|[\d.]+× faster")  # of the same step, with the gain of each
 
 
-def alike(findings: Iterable[Finding], jobs: Mapping[str, Job]) -> list[Finding]:
+def merge_experiments(findings: Iterable[Finding], jobs: Mapping[str, Job]) -> list[Finding]:
     """The findings in order, with those of one user's jobs joined if text and advice are the same.
 
     Measured values may differ: the finding with the largest loss represents all. A finding with different advice stays
@@ -27,11 +27,11 @@ def alike(findings: Iterable[Finding], jobs: Mapping[str, Job]) -> list[Finding]
     groups: dict[object, list[Finding]] = {}
     for place, finding in enumerate(findings):
         job = finding.subject.job
-        groups.setdefault(place if job is None or job not in jobs else _says(finding), []).append(finding)
+        groups.setdefault(place if job is None or job not in jobs else _signature(finding), []).append(finding)
     return [group[0] if len(group) == 1 else _joined_experiments(group, jobs) for group in groups.values()]
 
 
-def _says(finding: Finding) -> object:
+def _signature(finding: Finding) -> object:
     """All that must be equal to join; steps that differ only in a PID are equal."""
     pids = "|".join(str(identity.pid) for identity in finding.subject.processes)
     pid = re.compile(rf"\b(?:{pids})\b") if pids else None
@@ -75,19 +75,19 @@ _REPLACES = ("conda ", "pip ")  # software that other programs may use as well
 _Group = tuple[str, object]  # a job, a process without one, a GPU without either, or the host
 
 
-def fold(findings: Sequence[Finding], frame: Frame, tenants: Tenants, limits: Limits) -> list[Finding]:
+def merge_findings(findings: Sequence[Finding], frame: Frame, tenants: Tenants, limits: Limits) -> list[Finding]:
     """The findings as shown, the most urgent first."""
     groups: dict[_Group, list[Finding]] = {}
-    for finding in _together(findings, frame, tenants):
+    for finding in _merge_ranks(findings, frame, tenants):
         groups.setdefault(_group(finding.subject, tenants), []).append(finding)
     host = groups.pop(("host", None), [])
     told = []
     for group in groups.values():
         members = {identity for finding in group for identity in finding.subject.processes}
-        told += _told(group, [one for one in host if concerns(one.subject, members, ())], limits)
+        told += _resolved_group(group, [one for one in host if applies_to(one.subject, members, ())], limits)
     used = {cause for finding in told for cause in finding.causes}
-    told += _alone([finding for finding in host if finding.rule not in used])
-    return sorted(alike(told, {job.key: job for job in frame.jobs}), key=_urgency)
+    told += _host_group([finding for finding in host if finding.rule not in used])
+    return sorted(merge_experiments(told, {job.key: job for job in frame.jobs}), key=_urgency)
 
 
 def _urgency(finding: Finding) -> tuple[object, ...]:
@@ -96,7 +96,7 @@ def _urgency(finding: Finding) -> tuple[object, ...]:
     return not finding.primary, -RANKS[finding.severity], of_itself, _order(finding)
 
 
-def _together(findings: Sequence[Finding], frame: Frame, tenants: Tenants) -> list[Finding]:
+def _merge_ranks(findings: Sequence[Finding], frame: Frame, tenants: Tenants) -> list[Finding]:
     """Join equal findings on ranks or GPUs of one job into one finding on the job, represented by the worst."""
     same: dict[tuple[str, str, object, str], list[Finding]] = {}
     for finding in findings:
@@ -124,13 +124,13 @@ def _joined_ranks(same: list[Finding], job: str, ranks: int, frame: Frame) -> Fi
         worst,
         subject=replace(worst.subject, kind="job", gpus=tuple(gpus), processes=tuple(processes), job=job),
         evidence=(*worst.evidence, many),
-        steps=worst.steps if processes else _for_all(worst, same, frame),
+        steps=worst.steps if processes else _steps_for_all(worst, same, frame),
         since_s=max(finding.since_s for finding in same),
         lost_share=sum(shares) / len(shares) if shares else None,
     )
 
 
-def _for_all(worst: Finding, same: Sequence[Finding], frame: Frame) -> tuple[Step, ...]:
+def _steps_for_all(worst: Finding, same: Sequence[Finding], frame: Frame) -> tuple[Step, ...]:
     """The steps of one GPU with commands that name all GPUs; each needs what the worst one needs."""
     card = frame.by_uuid.get(worst.subject.gpus[0])
     if card is None:
@@ -157,12 +157,12 @@ def _group(subject: Subject, tenants: Tenants) -> _Group:
     return ("process", subject.processes[0]) if subject.processes else ("host", None)
 
 
-def _told(group: list[Finding], host: list[Finding], limits: Limits) -> list[Finding]:
+def _resolved_group(group: list[Finding], host: list[Finding], limits: Limits) -> list[Finding]:
     """Resolve one group: causes merged, primary marked."""
     numbers = limits["engine"]
     slight: list[Finding] = []
     known = any(_explains(finding) for finding in (*group, *host))
-    group = [finding for finding in _settled(group, host) if not (known and RULES[finding.rule].last)]
+    group = [finding for finding in _without_superseded(group, host) if not (known and RULES[finding.rule].last)]
     starved = [finding for finding in group if RULES[finding.rule].level is Level.STARVED]
     causes = [finding for finding in group if RULES[finding.rule].level is Level.CAUSE]
     # an informational finding on the machine explains nothing about a job
@@ -172,19 +172,19 @@ def _told(group: list[Finding], host: list[Finding], limits: Limits) -> list[Fin
         most: Severity = "crit" if first.since_s >= crit_after(first.rule, limits) else "warn"
         # a host that runs out of memory is critical, however briefly a GPU has waited
         causes = [one for one in causes if most == "crit" or one.severity != "crit" or RULES[one.rule].of_phase]
-        slight = [cause for cause in causes if _slight(cause, first, numbers["because"])]
+        slight = [cause for cause in causes if _explains_little(cause, first, numbers["because"])]
         causes = sorted((cause for cause in causes if cause not in slight), key=_order)
         group = [finding for finding in group if finding not in starved and finding not in causes]
-        group += [_because(first, causes, most) if causes else first, *others]
+        group += [_with_causes(first, causes, most) if causes else first, *others]
     group.sort(key=_order)
     troubles = [one for one in group if one.severity != "info" and not one.healthy and _may_lead(one, numbers)]
-    group = [finding for finding in group if not (finding.healthy and _disproved(finding, troubles))]
+    group = [finding for finding in group if not (finding.healthy and _contradicted(finding, troubles))]
     leads = [finding for finding in group if _may_lead(finding, numbers) and finding not in slight]
-    lead = next((finding for finding in leads if not _remark(finding)), leads[0] if leads else None)
+    lead = next((finding for finding in leads if not _is_remark(finding)), leads[0] if leads else None)
     return [replace(finding, primary=True) if finding is lead else finding for finding in group]
 
 
-def _settled(group: list[Finding], host: list[Finding]) -> list[Finding]:
+def _without_superseded(group: list[Finding], host: list[Finding]) -> list[Finding]:
     """Drop what another rule explains better; lower to info what cannot be judged yet."""
     rules = {finding.rule for finding in group}
     better = {other for rule in rules for other in RULES[rule].instead_of}
@@ -192,13 +192,13 @@ def _settled(group: list[Finding], host: list[Finding]) -> list[Finding]:
     early = frozenset[str]().union(*(_TOO_EARLY[rule] for rule in rules & _TOO_EARLY.keys()))
     dropped = [one for one in group if one.rule in better and _level(one) is not Level.HARDWARE]
     return [
-        replace(finding, severity="info") if finding.rule in early else _with_what_it_explains(finding, dropped)
+        replace(finding, severity="info") if finding.rule in early else _with_explained(finding, dropped)
         for finding in group
         if finding not in dropped
     ]
 
 
-def _with_what_it_explains(finding: Finding, dropped: Sequence[Finding]) -> Finding:
+def _with_explained(finding: Finding, dropped: Sequence[Finding]) -> Finding:
     """Add a profile to what was inferred from outside; evidence and steps of the profile come first."""
     explained = [one for one in dropped if one.rule in RULES[finding.rule].instead_of]
     if finding.grade != "profile" or not explained:
@@ -208,18 +208,18 @@ def _with_what_it_explains(finding: Finding, dropped: Sequence[Finding]) -> Find
     return replace(
         finding,
         evidence=tuple(dict.fromkeys(item for part in parts for item in part.evidence)),
-        steps=tuple(dict.fromkeys(step for part in parts for step in part.steps if not _looks_inside(step))),
+        steps=tuple(dict.fromkeys(step for part in parts for step in part.steps if not _takes_profile(step))),
         since_s=max(part.since_s for part in parts),
         lost_share=max(losses) if losses else finding.lost_share,
     )
 
 
-def _looks_inside(step: Step) -> bool:
+def _takes_profile(step: Step) -> bool:
     """Whether a step is to take a profile, which exists already."""
     return step.action in ("stack", "profile", "torch")
 
 
-def _disproved(well: Finding, troubles: Sequence[Finding]) -> bool:
+def _contradicted(well: Finding, troubles: Sequence[Finding]) -> bool:
     """Whether problems contradict a healthy finding.
 
     Ranks step together, so a problem of one is a problem of all. A healthy finding on GPUs alone stays for each GPU
@@ -242,14 +242,14 @@ def _explains(finding: Finding) -> bool:
     return certain and rule.level <= Level.RANKS
 
 
-def _slight(cause: Finding, starved: Finding, part: float) -> bool:
+def _explains_little(cause: Finding, starved: Finding, part: float) -> bool:
     """Whether a cause explains little of the loss: it stays separate, and another finding leads."""
     if cause.lost_share is None or starved.lost_share is None:
         return False
     return cause.lost_share < part * starved.lost_share
 
 
-def _because(starved: Finding, causes: list[Finding], most: Severity) -> Finding:
+def _with_causes(starved: Finding, causes: list[Finding], most: Severity) -> Finding:
     """Starvation and its cause as one finding; the steps of the cause come first, unless it is a mere suspicion.
 
     `most`: highest severity shown, however severe the cause was on its own.
@@ -257,10 +257,11 @@ def _because(starved: Finding, causes: list[Finding], most: Severity) -> Finding
     worst = max((starved, *causes), key=lambda finding: RANKS[finding.severity])
     certain = causes[0].severity != "info"
     parts = [*causes, starved] if certain else [starved, *causes]
+    joint, subject = ", because" if certain else ";", _cause_subject(starved, causes[0])
     return replace(
         starved,
         severity=min(worst.severity, most, key=lambda severity: RANKS[severity]),
-        headline=f"{starved.headline}{', because' if certain else ';'} {_who(starved, causes[0])} {causes[0].headline}",
+        headline=f"{starved.headline}{joint} {subject} {causes[0].headline}",
         evidence=tuple(dict.fromkeys(item for part in parts for item in part.evidence)),
         steps=_cheapest_first(dict.fromkeys(step for part in parts for step in part.steps)),
         causes=(*starved.causes, *(cause.rule for cause in causes)),
@@ -284,14 +285,14 @@ def _effort(step: Step) -> int:
     return 2 if step.destroys or command.startswith(_REPLACES) else 1
 
 
-def _who(starved: Finding, cause: Finding) -> str:
+def _cause_subject(starved: Finding, cause: Finding) -> str:
     """Name of the subject that the headline of a cause refers to."""
     if cause.subject.kind == "host":
         return "the machine"
     return "it" if cause.subject.kind == starved.subject.kind else f"one {cause.subject.kind}"
 
 
-def _alone(host: list[Finding]) -> list[Finding]:
+def _host_group(host: list[Finding]) -> list[Finding]:
     """Findings on the machine that are not reported as a job's cause: the worst problem leads."""
     host = sorted(host, key=_order)
     lead = next((one for one in host if one.severity != "info" and RULES[one.rule].level is not Level.NEVER), None)
@@ -310,7 +311,7 @@ def _may_lead(finding: Finding, numbers: Table) -> bool:
     return level is not Level.NEVER and not (level is Level.CAUSE and finding.severity == "info")
 
 
-def _remark(finding: Finding) -> bool:
+def _is_remark(finding: Finding) -> bool:
     """Whether it is informational, without a measured cost: it leads only where nothing else does."""
     return finding.severity == "info" and not finding.healthy and finding.lost_share is None
 
@@ -319,7 +320,7 @@ def _order(finding: Finding) -> tuple[int, int, float, int]:
     return _level(finding), -RANKS[finding.severity], -finding.confidence, RULES[finding.rule].place
 
 
-def together(abstained: Iterable[Abstained]) -> list[Abstained]:
+def merge_abstentions(abstained: Iterable[Abstained]) -> list[Abstained]:
     """Join abstentions of one rule for the same reason."""
     found: dict[object, Abstained] = {}
     for one in abstained:

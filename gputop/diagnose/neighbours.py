@@ -12,23 +12,25 @@ from gputop.history import Track
 from gputop.model import Frame, Identity, Process, Unit, metric
 
 
-def strangers(frame: Frame, trainer: Process) -> Iterator[Process]:
+def unrelated(frame: Frame, trainer: Process) -> Iterator[Process]:
     """Processes that are not of the trainer's job, cannot be, and did not start it."""
     by_pid = {process.pid: process for process in frame.processes if process.unseen is None}
-    above = list(_line(by_pid, trainer))
+    above = list(_ancestors(by_pid, trainer))
     started = {one.identity for one in above}
-    shells = {one.identity for one in _starters(above, trainer)} if trainer.group is not None else set()
+    shells = {one.identity for one in _certain_ancestors(above, trainer)} if trainer.group is not None else set()
     # in a pipe with it, or in one script; a launcher may put its ranks into separate groups
     together = {None, *(one.group for one in (trainer, *above))}
     for process in by_pid.values():
         if process.identity in started:
             continue
         apart = process.job is None and process.group not in together
-        if _claimed(process, trainer) or (apart and _another_command(_line(by_pid, process), trainer, shells)):
+        if _belongs_elsewhere(process, trainer) or (
+            apart and _another_command(_ancestors(by_pid, process), trainer, shells)
+        ):
             yield process
 
 
-def _starters(above: Sequence[Process], trainer: Process) -> Iterator[Process]:
+def _certain_ancestors(above: Sequence[Process], trainer: Process) -> Iterator[Process]:
     """Ancestors of a trainer that certainly started what runs below them.
 
     The first process of a container or control group may have adopted orphans of others.
@@ -38,7 +40,7 @@ def _starters(above: Sequence[Process], trainer: Process) -> Iterator[Process]:
             yield one
 
 
-def _claimed(process: Process, trainer: Process) -> bool:
+def _belongs_elsewhere(process: Process, trainer: Process) -> bool:
     """Whether it belongs to another job, user or control group."""
     if process.job is not None:
         return process.job != trainer.job
@@ -55,7 +57,7 @@ def _another_command(above: Iterable[Process], trainer: Process, shells: Collect
     return False
 
 
-def _line(by_pid: Mapping[int, Process], process: Process) -> Iterator[Process]:
+def _ancestors(by_pid: Mapping[int, Process], process: Process) -> Iterator[Process]:
     """The ancestors of a process, its parent first."""
     for _ in range(DEEPEST):
         parent = by_pid.get(process.parent_pid)
@@ -85,7 +87,7 @@ class GroupUse:
 USE = Track(GroupUse, coarse=True, mortal=True)
 
 
-def group(process: Process) -> str:
+def group_key(process: Process) -> str:
     """The group that a process counts toward, as the history keeps it."""
     return f"use {process.job or f'{process.uid} {process.cgroup}'}"
 
@@ -99,7 +101,7 @@ def cores(process: Process) -> float:
     return process.cpu_time_s / max(1.0, process.age_s)
 
 
-def moved(process: Process) -> float:
+def moved_bytes_per_s(process: Process) -> float:
     """Storage I/O in bytes/s, as far as known."""
     return (process.read_bytes_per_s or 0.0) + (process.write_bytes_per_s or 0.0)
 
@@ -112,15 +114,15 @@ class GroupRow(NamedTuple):
     used_s: float
 
 
-def added_up(processes: Iterable[Process], now_s: float, before: Mapping[str, GroupRow]) -> dict[str, GroupRow]:
+def group_uses(processes: Iterable[Process], now_s: float, before: Mapping[str, GroupRow]) -> dict[str, GroupRow]:
     """Every group that uses something, or did recently."""
     sums: dict[str, list[float]] = {}
     for process in processes:
         if process.unseen is not None:
             continue
-        used, bytes_per_s = cores(process), moved(process)
+        used, bytes_per_s = cores(process), moved_bytes_per_s(process)
         if used or bytes_per_s:
-            row = sums.setdefault(group(process), [0.0, 0.0])
+            row = sums.setdefault(group_key(process), [0.0, 0.0])
             row[0] += used
             row[1] += bytes_per_s
     found = {}

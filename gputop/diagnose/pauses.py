@@ -35,7 +35,7 @@ _LONGEST_S = 2.5  # that one sample stands for
 Cause = Literal["save", "workers", "evaluation"]
 
 
-class Piece(NamedTuple):
+class BusySpan(NamedTuple):
     """GPU busy of a trainer over a short interval, in percent; None if unknown."""
 
     start_s: float
@@ -103,12 +103,12 @@ class Pauses:
     _run_s: float = 0.0  # of the work since the last pause or gap between steps
     _usual_run_s: float = math.inf
     _open: bool = False  # whether the newest is ongoing
-    _blip: list[Piece] = field(default_factory=list)  # work since its last idle interval
-    _idle: list[Piece] = field(default_factory=list)  # intervals of the newest pause while it is short
-    _edge: Piece | None = None  # the interval before: a pause may have begun in it
-    _work: deque[Piece] = field(default_factory=deque)  # recent work between pauses
+    _blip: list[BusySpan] = field(default_factory=list)  # work since its last idle interval
+    _idle: list[BusySpan] = field(default_factory=list)  # intervals of the newest pause while it is short
+    _edge: BusySpan | None = None  # the interval before: a pause may have begun in it
+    _work: deque[BusySpan] = field(default_factory=deque)  # recent work between pauses
 
-    def take(self, piece: Piece) -> None:
+    def add(self, piece: BusySpan) -> None:
         """Take in the interval after the last one."""
         self.first_s = piece.start_s if self.first_s is None else self.first_s
         self.seen_s = piece.end_s
@@ -117,12 +117,12 @@ class Pauses:
                 self._close()
             self._edge = None
         elif piece.percent < max(self.idle_percent, self.share * self.usual):
-            self._pause(piece, piece.percent)
+            self._add_idle(piece, piece.percent)
         else:
-            self._works(piece, piece.percent)
+            self._add_work(piece, piece.percent)
 
     @property
-    def now(self) -> Pause | None:
+    def current(self) -> Pause | None:
         """The ongoing pause, if any."""
         return self.known[-1] if self._open and self.known[-1].length_s >= self.least_s else None
 
@@ -131,7 +131,7 @@ class Pauses:
         newest = takewhile(lambda one: one.end_s > from_s, reversed(self.known))
         return [one for one in newest if one.ended or one.length_s >= self.least_s][::-1]
 
-    def lately(self, seconds: float) -> list[Pause]:
+    def recent(self, seconds: float) -> list[Pause]:
         """Pauses of the last seconds."""
         return self.since((self.seen_s or 0.0) - seconds)
 
@@ -155,12 +155,12 @@ class Pauses:
         square = sum(length_s * (percent - mean) ** 2 for length_s, percent in found) / known_s
         return mean, math.sqrt(square), known_s
 
-    def _pause(self, piece: Piece, percent: float) -> None:
+    def _add_idle(self, piece: BusySpan, percent: float) -> None:
         if not self.begun:
             return
         if not self._open:
             self._open, edge = True, self._edge
-            edge_s = (edge.end_s - edge.start_s) * self._part(edge.percent or 0.0) if edge else 0.0
+            edge_s = (edge.end_s - edge.start_s) * self._lost_share(edge.percent or 0.0) if edge else 0.0
             self.known.append(Pause(piece.start_s, piece.start_s, idle_s=edge_s))
         last = self.known[-1]
         for blip in self._blip:  # it was short
@@ -168,13 +168,13 @@ class Pauses:
         unseen_s = 0.0 if self._blip else max(0.0, piece.start_s - last.end_s)
         length_s = piece.end_s - piece.start_s
         last.end_s = piece.end_s
-        last.idle_s += unseen_s + length_s * self._part(percent)
+        last.idle_s += unseen_s + length_s * self._lost_share(percent)
         last.busy_s += length_s * percent / 100
         self._blip.clear()
         if last.length_s < self.least_s:
             self._idle.append(piece)
 
-    def _works(self, piece: Piece, percent: float) -> None:
+    def _add_work(self, piece: BusySpan, percent: float) -> None:
         length_s = piece.end_s - piece.start_s
         self._worked_s += length_s
         self.begun = self.begun or self._worked_s >= _LEAST_WORK_S
@@ -186,7 +186,7 @@ class Pauses:
             return
         last = self.known[-1]
         if not self._blip:
-            last.idle_s += length_s * self._part(percent)  # of an interval in which it ended
+            last.idle_s += length_s * self._lost_share(percent)  # of an interval in which it ended
         self._blip.append(piece)
         most_s = min(_BLIP_S, _BLIP_SHARE * last.length_s, _BLIP_OF_RUN * self._usual_run_s)
         if piece.end_s - self._blip[0].start_s > most_s:
@@ -211,7 +211,7 @@ class Pauses:
         self._open, self._edge = False, None
         self._blip, self._idle = [], []
 
-    def _learn(self, piece: Piece) -> None:
+    def _learn(self, piece: BusySpan) -> None:
         """Update the usual level between pauses."""
         length_s, percent = piece.end_s - piece.start_s, piece.percent or 0.0
         self._work.append(piece)
@@ -221,12 +221,14 @@ class Pauses:
             known_s = min(_WORK_S, max(length_s, self._worked_s))
             self.usual += (percent - self.usual) * min(1.0, length_s / known_s)
 
-    def _part(self, percent: float) -> float:
+    def _lost_share(self, percent: float) -> float:
         """The lost share (0-1) of an interval with this utilization."""
         return max(0.0, 1 - percent / self.usual) if self.usual else 0.0
 
 
-def pieces(gpus: Sequence[Gpu], percent: float | None, newest_s: float | None, now_s: float, s: float) -> list[Piece]:
+def busy_spans(
+    gpus: Sequence[Gpu], percent: float | None, newest_s: float | None, now_s: float, s: float
+) -> list[BusySpan]:
     """Utilization of these GPUs since `newest_s`, by driver samples if all have them, else `percent` over `s` seconds.
 
     Several GPUs are averaged at the sample times of the first one.
@@ -235,11 +237,13 @@ def pieces(gpus: Sequence[Gpu], percent: float | None, newest_s: float | None, n
         percent, gpus = None, ()
     if percent is None or not gpus or not all(gpu.busy_samples for gpu in gpus):
         start_s = now_s - s if newest_s is None else max(now_s - s, newest_s)
-        return [Piece(start_s, now_s, percent)] if now_s - start_s > _UNSURE_S else []
+        return [BusySpan(start_s, now_s, percent)] if now_s - start_s > _UNSURE_S else []
     return list(_sampled([gpu.busy_samples for gpu in gpus], newest_s, now_s))
 
 
-def _sampled(samples: Sequence[Sequence[tuple[float, float]]], newest_s: float | None, now_s: float) -> Iterator[Piece]:
+def _sampled(
+    samples: Sequence[Sequence[tuple[float, float]]], newest_s: float | None, now_s: float
+) -> Iterator[BusySpan]:
     since_s = -math.inf if newest_s is None else newest_s + _UNSURE_S
     first, *others = samples
     apart_s = (first[0][0] - first[-1][0]) / (len(first) - 1) if len(first) > 1 else 1.0
@@ -252,5 +256,5 @@ def _sampled(samples: Sequence[Sequence[tuple[float, float]]], newest_s: float |
             start_s = end_s - apart_s
         for one, when in zip(others, times, strict=True):
             value += one[min(bisect_left(when, end_s - apart_s / 2), len(one) - 1)][1]
-        yield Piece(start_s, end_s, value / len(samples))
+        yield BusySpan(start_s, end_s, value / len(samples))
         start_s = end_s

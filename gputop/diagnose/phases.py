@@ -31,17 +31,17 @@ class PhaseChange(NamedTuple):
 
     at_s: float
     before: float | None = None
-    now: float | None = None
+    after: float | None = None
 
     @property
-    def fed(self) -> bool:
+    def stops_waiting(self) -> bool:
         """Whether its GPUs no longer wait after it."""
-        return self.now is not None and self.now >= _FED_PERCENT
+        return self.after is not None and self.after >= _FED_PERCENT
 
     @property
-    def down(self) -> bool:
+    def is_less(self) -> bool:
         """Whether its GPUs are less busy after it."""
-        return None not in (self.before, self.now) and self.now < self.before  # type: ignore[operator]
+        return None not in (self.before, self.after) and self.after < self.before  # type: ignore[operator]
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class TrainerPhases:
     # time of each turn, and whether it was to less work
     swings: deque[tuple[float, bool]] = field(default_factory=lambda: deque(maxlen=_SWINGS_KEPT))
 
-    def work(self, values: Mapping[str, float | None], seconds: float) -> bool:
+    def record_work(self, values: Mapping[str, float | None], seconds: float) -> bool:
         """Record how busy its GPUs are; return whether it leaves one of them unused from now on."""
         busy = [uuid for uuid, value in values.items() if (value or 0.0) >= _WORK_PERCENT]
         self.work_s += min(seconds, _LEFT_S / _LEFT_LOOKS) if busy else 0.0  # while all wait, none counts as unused
@@ -88,7 +88,7 @@ class TrainerPhases:
         self.mean = mean + (percent - mean) * seconds / self.seconds
         self.square += ((percent - self.mean) ** 2 - self.square) * seconds / self.seconds
 
-    def feed(self, now_s: float) -> None:
+    def record_waits(self, now_s: float) -> None:
         """Track the turns of its work to more and to less, and whether its GPUs wait, by the mean over some seconds."""
         newest = [percent for when, percent, _ in self.recent if when > now_s - _FED_MEAN_S] or [self.recent[-1][1]]
         mean, down = _mean(newest), bool(self.swings) and self.swings[-1][1]
@@ -120,7 +120,7 @@ class TrainerPhases:
     def alternates(self, turn: PhaseChange, now_s: float) -> bool:
         """Whether such changes recur every minute or so: they are its rhythm, and start no phase."""
         until_s = now_s - _PHASE_S - _FED_MEAN_S / 2  # anything later is this change itself
-        earlier = [when for when, down in self.swings if down == turn.down and now_s - _SWINGS_S < when < until_s]
+        earlier = [when for when, down in self.swings if down == turn.is_less and now_s - _SWINGS_S < when < until_s]
         return len(earlier) >= _SWINGS
 
     def begin(self, at_s: float) -> None:
@@ -128,7 +128,7 @@ class TrainerPhases:
         self.phase_s, self.seconds, self.mean, self.square = at_s, 0.0, None, 0.0
         self.recent.clear()
 
-    def look(self, now_s: float, busy: float, stands_for_s: float, gap: bool) -> PhaseChange | None:
+    def update(self, now_s: float, busy: float, stands_for_s: float, gap: bool) -> PhaseChange | None:
         """Record how busy its GPUs are, in percent; return the change if a phase began, as after any gap."""
         self.worked = self.worked or busy > 0
         self.watched_s = now_s if gap else self.watched_s
@@ -136,10 +136,10 @@ class TrainerPhases:
         while recent and (gap or (len(recent) >= _PHASE_LOOKS and recent[0][0] <= now_s - _PHASE_S)):
             self.learn(*recent.popleft()[1:])
         recent.append((now_s, busy, stands_for_s))
-        self.feed(now_s)
-        return self._turned(now_s)
+        self.record_waits(now_s)
+        return self._change(now_s)
 
-    def _turned(self, now_s: float) -> PhaseChange | None:
+    def _change(self, now_s: float) -> PhaseChange | None:
         """Whether its work has changed: its GPUs no longer wait, or do much more or less."""
         if self.mean is None or self.seconds < _PHASE_S or now_s - self.phase_s < _PHASE_LEAST_S:
             return None
@@ -150,9 +150,9 @@ class TrainerPhases:
         turn = PhaseChange(_edge(self.recent, self.mean, _mean(third)), self.mean, _mean(third))
         if self.fed_s is not None and self.recovered(now_s):
             return turn._replace(at_s=self.fed_s)
-        return turn if self._moved(self.mean) and not self.alternates(turn, now_s) else None
+        return turn if self._shifted(self.mean) and not self.alternates(turn, now_s) else None
 
-    def _moved(self, before: float) -> bool:
+    def _shifted(self, before: float) -> bool:
         """Whether GPU busy has moved by 30 points for ten seconds, beyond chance."""
         # several frames per second may repeat one value of the driver
         chance = _SURE * math.sqrt(self.square / min(len(self.recent), _PHASE_S))

@@ -26,7 +26,7 @@ _PASSES = re.compile(
 _SERVES = re.compile(
     r"vllm|sglang|triton|ollama|llama[_\-.]?(?:cpp|server)|text-generation|uvicorn|gunicorn|serv", re.I
 )
-_PLAYS_A_PART = re.compile(r"actor|rollout|eval|valid|infer|generat|reward|play|demo", re.I)
+_AUXILIARY = re.compile(r"actor|rollout|eval|valid|infer|generat|reward|play|demo", re.I)
 _NOTEBOOK = re.compile("ipykernel|jupyter")
 _SOME_CORES = 0.2  # a smaller share of a core is insignificant
 _WORDS = 6  # words of a command line that count: the rest are arguments
@@ -35,15 +35,15 @@ _WORDS = 6  # words of a command line that count: the rest are arguments
 def trains(trainer: Trainer) -> bool:
     """Whether it is a training run rather than data preparation: by loaders, by ranks, or by name."""
     command = trainer.process.command
-    if _says(command, _PREPARES) or _says(_script(command), _PASSES):
+    if _matches(command, _PREPARES) or _matches(_script(command), _PASSES):
         return False
-    return trainer.loaders > 0 or called_so(trainer)
+    return trainer.loaders > 0 or clearly_trains(trainer)
 
 
-def called_so(trainer: Trainer) -> bool:
+def clearly_trains(trainer: Trainer) -> bool:
     """Whether more than its loaders suggests training: programs that only read data have loaders too."""
     command = trainer.process.command
-    return (trainer.process.world_size or 0) > 1 or (_says(command, _TRAINS) and not _is_server(command))
+    return (trainer.process.world_size or 0) > 1 or (_matches(command, _TRAINS) and not _is_server(command))
 
 
 def serves(trainer: Trainer) -> bool:
@@ -51,26 +51,26 @@ def serves(trainer: Trainer) -> bool:
     command = trainer.process.command
     if trainer.loaders:
         return False
-    return _is_server(command) or (_says(command, _SERVES) and not _says(command, _TRAINS))
+    return _is_server(command) or (_matches(command, _SERVES) and not _matches(command, _TRAINS))
 
 
-def plays_a_part(trainer: Trainer) -> bool:
+def is_auxiliary(trainer: Trainer) -> bool:
     """Whether it may leave its GPU idle for long by design: evaluation, or a reinforcement learning actor."""
-    return serves(trainer) or _says(trainer.process.command, _PLAYS_A_PART)
+    return serves(trainer) or _matches(trainer.process.command, _AUXILIARY)
 
 
-def torchlike(trainer: Trainer) -> bool:
+def may_use_torch(trainer: Trainer) -> bool:
     """Whether it may use PyTorch: torch is among its libraries, or those are unknown."""
     return not trainer.process.libraries or "torch" in trainer.process.libraries
 
 
-def notebook(trainer: Trainer) -> bool:
+def is_notebook(trainer: Trainer) -> bool:
     """Whether it is an interactive session."""
     known = trainer.job is not None and trainer.job.launcher == "notebook"
-    return known or _says(trainer.process.command, _NOTEBOOK)
+    return known or _matches(trainer.process.command, _NOTEBOOK)
 
 
-def computes(view: View, trainer: Trainer) -> bool:
+def uses_cpu(view: View, trainer: Trainer) -> bool:
     """Whether it uses a CPU core, or nearly all of the fraction of one that it may use."""
     least = view.limit("no-cuda-context.full") * (trainer.allowed or math.inf)
     return view.above(trainer.cores, "no-cuda-context.cores") or (trainer.cores or 0.0) >= max(_SOME_CORES, least)
@@ -79,7 +79,7 @@ def computes(view: View, trainer: Trainer) -> bool:
 def _is_server(command: tuple[str, ...]) -> bool:
     """Whether the program or its subcommand is a server, whatever model it serves."""
     program = _program(command)
-    return _says(program, _SERVES) and not _says(program, _TRAINS)
+    return _matches(program, _SERVES) and not _matches(program, _TRAINS)
 
 
 def _program(command: tuple[str, ...]) -> tuple[str, ...]:
@@ -94,12 +94,12 @@ def _script(command: tuple[str, ...]) -> tuple[str, ...]:
     return command[:1] + tuple(word for word in command[1:_WORDS] if word[:1] != "-")[:1]
 
 
-def _says(command: tuple[str, ...], what: re.Pattern[str]) -> bool:
+def _matches(command: tuple[str, ...], what: re.Pattern[str]) -> bool:
     """Whether a program, script or module name matches; the last component of a path counts."""
-    return _said(command[:_WORDS], what)
+    return _matches_words(command[:_WORDS], what)
 
 
 @lru_cache(maxsize=1024)  # many rules ask this at every evaluation; first words only: a command may be long
-def _said(command: tuple[str, ...], what: re.Pattern[str]) -> bool:
+def _matches_words(command: tuple[str, ...], what: re.Pattern[str]) -> bool:
     words = (word.rpartition("/")[2] for word in command if word[:2] != "--")
     return any(what.search(word) for word in words)

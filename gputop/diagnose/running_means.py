@@ -46,7 +46,7 @@ class Means:
         return (self._end.totals[at] - self._start.totals[at]) / known_s if known_s > self._least_s else None
 
 
-_NOBODY = Means(_Place(0, {}, 0.0), _Row(array("d"), array("d")), _Row(array("d"), array("d")), 0.0)
+_UNTRACKED = Means(_Place(0, {}, 0.0), _Row(array("d"), array("d")), _Row(array("d"), array("d")), 0.0)
 
 
 class Sums:
@@ -69,7 +69,7 @@ class Sums:
             self._times, self._rows = [now_s - stands_for_s], [_Row(array("d"), array("d"))]
         values: list[float | None] = [None] * len(self._rows[-1].totals)
         for key, names, row in of:
-            place = self._places.get(key) or self._seated(key, names, values)
+            place = self._places.get(key) or self._place(key, names, values)
             values[place.first : place.first + len(row)] = row
         totals, known = self._rows[-1]
         pairs = zip(totals, values, strict=True)
@@ -82,7 +82,7 @@ class Sums:
             old = bisect_right(self._times, now_s - KEPT_S) - 1
             del self._times[:old], self._rows[:old]
 
-    def _seated(self, key: Hashable, names: Mapping[str, int], values: list[float | None]) -> _Place:
+    def _place(self, key: Hashable, names: Mapping[str, int], values: list[float | None]) -> _Place:
         """Columns for a new subject: reused ones, or new ones at the end of the last row."""
         width, free = len(names), self._free.get(len(names))
         if free:
@@ -105,7 +105,7 @@ class Sums:
         """Means over the last `seconds`; None if less than `least_s` of them is known."""
         place = self._places.get(key)
         if place is None:
-            return _NOBODY
+            return _UNTRACKED
         since_s = max(self._times[-1] - seconds, place.since_s)
         first = max(0, bisect_right(self._times, since_s + 1e-6) - 1)
         return Means(place, self._rows[first], self._rows[-1], least_s)

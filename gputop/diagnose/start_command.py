@@ -16,12 +16,12 @@ _PYTHON = re.compile(r"(?:.*/)?(?:python|pypy)[\d.]*t?(?:-dbg)?", re.DOTALL)
 _TAKES_VALUE = re.compile(r"(?:-[a-zA-Z]*?([mcWX])|--check-hash-based-pycs)(.*)", re.DOTALL)
 
 
-def started(process: Process) -> str:
+def start_command(process: Process) -> str:
     """Its command line quoted for a shell, truncated if long; a typical one if unknown."""
-    return _typed(_words(process), least=2)
+    return _shell_line(_words(process), least=2)
 
 
-def starts_all(process: Process, job: Job | None) -> bool:
+def is_whole_command(process: Process, job: Job | None) -> bool:
     """Whether its command line alone starts the program; a launcher or notebook starts more."""
     if not process.command or (process.world_size or 1) > 1:
         return False
@@ -31,11 +31,11 @@ def starts_all(process: Process, job: Job | None) -> bool:
     return first and len(job.ranks) <= 1 and job.launcher in (None, "python")
 
 
-def started_for_each_gpu(process: Process, count: int) -> str:
+def torchrun_command(process: Process, count: int) -> str:
     """The command that runs the same program with `count` ranks on this machine."""
     program = _program(_words(process))
     words = ("torchrun", f"--nproc_per_node={count}", *program)
-    return _typed(words, least=4 if program[0].startswith("-") else 3)
+    return _shell_line(words, least=4 if program[0].startswith("-") else 3)
 
 
 def _words(process: Process) -> tuple[str, ...]:
@@ -45,7 +45,7 @@ def _words(process: Process) -> tuple[str, ...]:
     return redact_argv(words) or _USUAL
 
 
-def _typed(words: Sequence[str], least: int) -> str:
+def _shell_line(words: Sequence[str], least: int) -> str:
     """Truncate between two words, after the `least` words that identify the program."""
     quoted = [shlex.quote(word) for word in words]
     kept = len(quoted)

@@ -18,14 +18,14 @@ _LEAST_S = 5.0  # of the window, between pauses
 _NAMED = "pt_data_w"  # torch's thread name of a loader, from 2.5 on
 
 
-def used(view: View, trainer: Trainer) -> bool:
+def has_work(view: View, trainer: Trainer) -> bool:
     """Whether its GPUs have work: much, or a little at every sample, as fast GPUs that wait for batches."""
-    return at_work(
+    return shows_work(
         trainer.duty, trainer.touched, trainer.loaders, trainer.cores, lambda name: view.limit(f"starved.{name}")
     )
 
 
-def at_work(
+def shows_work(
     duty: float | None, touched: float | None, loaders: int, cores: float | None, limit: Callable[[str], float]
 ) -> bool:
     """The same from plain values: utilization, share of samples with any work, and CPU use.
@@ -38,17 +38,17 @@ def at_work(
     return works and duty > 0 and (touched or 0.0) >= limit("again")
 
 
-def begins(view: View, trainer: Trainer) -> bool:
+def is_starting(view: View, trainer: Trainer) -> bool:
     """Whether it may still compile or prepare data: its context is young, and it has hardly worked."""
     young = (trainer.context_s or 0.0) < view.limit("gpu-idle-cpu-busy.begins_s")
     return young and trainer.work_s < view.limit("gpu-idle-cpu-busy.begun_s")
 
 
-def starved(view: View, trainer: Trainer) -> bool:
+def is_starved(view: View, trainer: Trainer) -> bool:
     """Whether its GPUs are idle between steps, by the mean: samples may hide the gaps."""
-    if trainer.compiling or not used(view, trainer):
+    if trainer.compiling or not has_work(view, trainer):
         return False
-    return view.below(duty_between(view, trainer), "starved.duty") and not shared(view, trainer)
+    return view.below(duty_between(view, trainer), "starved.duty") and not is_shared(view, trainer)
 
 
 def duty_between(view: View, trainer: Trainer) -> float | None:
@@ -68,20 +68,20 @@ def duty_between(view: View, trainer: Trainer) -> float | None:
     return (trainer.duty * seconds - sum(length_s * busy for length_s, busy in shares)) / left_s
 
 
-def starving(view: View, trainer: Trainer, *, lenient: bool) -> bool:
+def is_starved_at(view: View, trainer: Trainer, *, lenient: bool) -> bool:
     """The same outside a rule, for callers with their own hysteresis: `lenient` if starved at the last evaluation."""
-    if trainer.compiling or trainer.duty is None or not used(view, trainer):
+    if trainer.compiling or trainer.duty is None or not has_work(view, trainer):
         return False
-    return trainer.duty <= view.limit("starved.duty", 1 if lenient else 0) and not shared(view, trainer)
+    return trainer.duty <= view.limit("starved.duty", 1 if lenient else 0) and not is_shared(view, trainer)
 
 
-def gaps(view: View, trainer: Trainer) -> bool:
+def has_gaps(view: View, trainer: Trainer) -> bool:
     """Whether samples show its GPUs idle; gaps shorter than a sample do not show."""
     seen = trainer.shape is not None and trainer.shape.empty >= view.limit("starved.empty")
-    return seen and not trainer.flat
+    return seen and not trainer.has_no_gaps
 
 
-def shared(view: View, trainer: Trainer) -> bool:
+def is_shared(view: View, trainer: Trainer) -> bool:
     """Whether other processes keep its GPUs busy: they are not idle, whatever its own share."""
     if not trainer.peers:
         return False
@@ -89,49 +89,49 @@ def shared(view: View, trainer: Trainer) -> bool:
     return any(mean is None or mean / 100 > view.limit("starved.duty") for mean in means)
 
 
-def told_to_load(view: View, trainer: Trainer) -> bool:
+def known_to_load(view: View, trainer: Trainer) -> bool:
     """Whether a stack, a trace or the program reported that its main thread loads data."""
-    return told_of(view, trainer, "loads-in-main")
+    return has_fact(view, trainer, "loads-in-main")
 
 
-def told_of(view: View, trainer: Trainer, name: str) -> bool:
+def has_fact(view: View, trainer: Trainer, name: str) -> bool:
     """Whether a stack, a trace or the program reported this over more than a moment."""
-    fact = view.told(trainer, name)
+    fact = view.fact(trainer, name)
     return fact is not None and (fact.witness != "stack" or (fact.share or 0.0) >= view.limit("engine.told_share"))
 
 
-def lone(trainer: Trainer) -> bool:
+def is_single(trainer: Trainer) -> bool:
     """Whether it runs alone on one GPU: otherwise its main thread and GPUs may wait for each other's work."""
-    several = trainer.ranked or (trainer.job is not None and len(trainer.job.ranks) > 1)
+    several = trainer.is_rank or (trainer.job is not None and len(trainer.job.ranks) > 1)
     return not several and len(trainer.works_on) <= 1
 
 
-def oversubscribed(view: View, trainer: Trainer) -> bool:
+def is_oversubscribed(view: View, trainer: Trainer) -> bool:
     """Whether its threads compete for its CPUs: a busy CPU then says nothing about the amount of work."""
-    threads, room = trainer.compute_threads, trainer.room
+    threads, room = trainer.compute_threads, trainer.thread_budget
     many = threads is not None and room is not None and threads > view.limit("starved.threads") * room
     return many and (trainer.run_wait or 0.0) >= view.limit("starved.run_wait")
 
 
-def loading(trainer: Trainer) -> bool:
+def mostly_loads(trainer: Trainer) -> bool:
     """Whether it has loaders that use most of its CPU time, with their children."""
     used = trainer.cores or 0.0
     theirs = trainer.loaders * (trainer.loader_cpu or 0.0) if trainer.own is None else used - trainer.own
     return trainer.loaders > 0 and theirs >= used / 2
 
 
-def throttled(view: View, trainer: Trainer) -> bool:
+def is_throttled(view: View, trainer: Trainer) -> bool:
     """Whether its CPU quota is exhausted, or other virtual machines take its CPU time."""
     steal = view.mean("host", "steal_percent") or 0.0
-    return runs_out(view, trainer) or steal > view.limit("starved.steal_percent")
+    return quota_exhausted(view, trainer) or steal > view.limit("starved.steal_percent")
 
 
-def runs_out(view: View, trainer: Trainer) -> bool:
+def quota_exhausted(view: View, trainer: Trainer) -> bool:
     """Whether its CPU quota is used up before the end of a period."""
     return (trainer.throttled or 0.0) >= view.limit("starved.throttled")
 
 
-def waiting(ratio: float | None, cores: float | None) -> float:
+def waiting_threads(ratio: float | None, cores: float | None) -> float:
     """Mean number of threads waiting for a CPU, given `cores` in use and the wait per runnable time `ratio`.
 
     A thread that rarely runs may wait half of that time at no cost.
@@ -139,7 +139,7 @@ def waiting(ratio: float | None, cores: float | None) -> float:
     return (cores or 0.0) * (ratio or 0.0) / max(0.01, 1 - (ratio or 0.0))
 
 
-def stolen(view: View, trainer: Trainer) -> bool:
+def has_steal(view: View, trainer: Trainer) -> bool:
     """Whether steal time may cause the delay: a sleeping trainer has no CPU time to lose."""
     steal, used = view.mean("host", "steal_percent") or 0.0, view.mean("host", "cpu_percent") or 100.0
     return (trainer.cores or 0.0) * steal / max(1.0, used) >= view.limit("starved.waiting") * trainer.lost
@@ -153,14 +153,15 @@ def waits_for_cpu(view: View, trainer: Trainer) -> bool:
         (trainer.main_wait, trainer.main),
     )
     least = view.limit("starved.waiting") * trainer.lost
-    if throttled(view, trainer) and (runs_out(view, trainer) or stolen(view, trainer)):
+    if is_throttled(view, trainer) and (quota_exhausted(view, trainer) or has_steal(view, trainer)):
         return True
     return any(
-        (ratio or 0.0) >= view.limit("starved.run_wait") and waiting(ratio, used) >= least for ratio, used in waits
+        (ratio or 0.0) >= view.limit("starved.run_wait") and waiting_threads(ratio, used) >= least
+        for ratio, used in waits
     )
 
 
-def nobody_reads(view: View) -> bool:
+def storage_idle(view: View) -> bool:
     """Whether no disk or file server transfers much for any process; visible without privileges."""
     reads = view.mean("host", "read_bytes_per_s", 30)
     return reads is not None and reads < view.limit("starved.reads_bytes_per_s")
@@ -181,14 +182,14 @@ def waits_for_network(view: View) -> bool:
     return (view.mean("host", "receive_bytes_per_s", 30) or 0.0) >= view.limit("starved.receives_bytes_per_s")
 
 
-def busy(view: View, trainer: Trainer, limit: str = "starved.duty") -> Evidence:
+def busy_evidence(view: View, trainer: Trainer, limit: str = "starved.duty") -> Evidence:
     """GPU busy and the rhythm of the steps, as evidence."""
     how, shape = "", trainer.shape
     if (trainer.duty or 0.0) < view.limit("starved.least") and trainer.touched is not None:
         how = f", with some work in {100 * trainer.touched:.0f} % of the seconds"
-    elif shape and not trainer.flat:
+    elif shape and not trainer.has_no_gaps:
         how = f" in steps of {trainer.step_s:.1f} s" if trainer.step_s else " in steps too short to measure"
-        how += f", empty {100 * shape.empty:.0f} % of the time" if gaps(view, trainer) else ""
+        how += f", empty {100 * shape.empty:.0f} % of the time" if has_gaps(view, trainer) else ""
     elif shape and shape.high - shape.low <= 50:
         how = ", evenly: its steps are too short to see"
     duty = 100 * (trainer.duty or 0.0)
@@ -197,43 +198,43 @@ def busy(view: View, trainer: Trainer, limit: str = "starved.duty") -> Evidence:
     return Evidence(text=text, value=duty, unit="%", limit=100 * view.limit(limit))
 
 
-def cores(view: View, trainer: Trainer, limit: str | None = "saturation") -> Evidence:
+def cores_evidence(view: View, trainer: Trainer, limit: str | None = "saturation") -> Evidence:
     """CPU use against the CPUs it may use; `limit` is a share of them, None if another number decided."""
     used, allowed = trainer.cores or 0.0, trainer.allowed or 0.0
-    by = " by one rank" if trainer.ranked else ""  # the job's row on the screen is their sum
+    by = " by one rank" if trainer.is_rank else ""  # the job's row on the screen is their sum
     text = f"{used:.1f} of {amount(allowed, 'CPU core')} in use{by}"
     most = None if limit is None else view.limit(limit) * allowed
     return Evidence(text=text, value=used, unit="cores", limit=most)
 
 
-def guessed(trainer: Trainer) -> bool:
+def loaders_uncertain(trainer: Trainer) -> bool:
     """Whether its loaders are identified by parentage alone: forked environment simulators look the same."""
     return any(one.role is Role.LOADER and not one.name.startswith(_NAMED) for one in trainer.tree)
 
 
-def workers(trainer: Trainer) -> str:
+def loaders_text(trainer: Trainer) -> str:
     """`8 loaders`, or what else they may be."""
     unsure = f"{amount(trainer.loaders, 'worker process')} (loaders, or environments)"
-    return unsure if guessed(trainer) else amount(trainer.loaders, "loader")
+    return unsure if loaders_uncertain(trainer) else amount(trainer.loaders, "loader")
 
 
-def each_loader(trainer: Trainer) -> str:
+def per_loader_text(trainer: Trainer) -> str:
     """`8 loaders, each` or `1 loader,`, before a value per loader."""
-    what = "worker process" if guessed(trainer) else "loader"
+    what = "worker process" if loaders_uncertain(trainer) else "loader"
     return f"{amount(trainer.loaders, what)},{' each' if trainer.loaders > 1 else ''}"
 
 
-def at_most(trainer: Trainer, most: float = math.inf) -> str:
+def upper_bound(trainer: Trainer, most: float = math.inf) -> str:
     """The upper bound of the gain; `most` is a further bound, such as the advised number of loaders."""
     return labels.at_most(1 - trainer.duty, most) if trainer.duty else "faster"
 
 
-def spread(values: Sequence[float], unit: str = "%") -> str:
+def range_text(values: Sequence[float], unit: str = "%") -> str:
     """Range of values: `12-31 %`, or `97 %` if they are equal."""
     least, most = f"{min(values):.0f}", f"{max(values):.0f}"
     return f"{least} {unit}" if least == most else f"{least}-{most} {unit}"
 
 
-def fed(view: View, trainer: Trainer) -> bool:
+def is_fed(view: View, trainer: Trainer) -> bool:
     """Whether its GPUs are busy anyway: CPU problems then cost nothing."""
     return trainer.duty is not None and 100 * trainer.duty >= view.limit("gpu-bound-healthy.busy_percent")

@@ -44,7 +44,7 @@ class RankState(NamedTuple):
     due: bool = True
 
 
-def trouble(finding: Finding) -> bool:
+def needs_action(finding: Finding) -> bool:
     """Whether the finding calls for action."""
     return finding.severity != "info" and not finding.healthy and finding.confidence >= POSSIBLE
 
@@ -58,9 +58,9 @@ def worst(findings: Iterable[Finding]) -> Finding | None:
     return max(findings, key=weight, default=None)
 
 
-def found(about: Sequence[Finding]) -> RankState | None:
+def found_state(about: Sequence[Finding]) -> RankState | None:
     """The found state of a job: a warning, a loss, or a leading finding that does not say it is healthy."""
-    one = worst(each for each in about if trouble(each))
+    one = worst(each for each in about if needs_action(each))
     if one is None:
         remarks = [each for each in about if not each.healthy and each.state != JUDGING and each.confidence >= POSSIBLE]
         one = worst(each for each in remarks if each.primary or (each.lost_share or 0.0) >= _LOST)

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from gputop.diagnose.finding import Evidence, Finding, Severity, told_apart
+from gputop.diagnose.finding import Evidence, Finding, Severity, subject_key
 from gputop.diagnose.limits import DEFAULTS, Limits
 from gputop.diagnose.phases import PhaseChange
 from gputop.diagnose.rule import RULES, Level
@@ -20,7 +20,7 @@ _STALE_S = 6.0  # seconds without holding after which a shown finding marks its 
 _TO_JUDGE = 0.5  # of its window that a rule must know of a phase
 _MORE_LOOKS = 3  # after that, in which the same finding may return
 _EVALUATES = "measured while it trained: not judged during the evaluation"
-_TAKEN_BACK, _WITHIN_S = 2, 240.0  # withdrawn and shown again so often recently: alternating phases are its rhythm
+_WITHDRAWALS, _WITHIN_S = 2, 240.0  # withdrawn and shown again so often recently: alternating phases are its rhythm
 RANKS: dict[Severity, int] = {"info": 0, "warn": 1, "crit": 2}
 _BY_RANK: tuple[Severity, ...] = ("info", "warn", "crit")
 
@@ -42,7 +42,7 @@ class Candidate:
     paused_s: float = 0.0  # seconds not judged because its trainer was in another phase
     doubt_s: float | None = None  # deadline to hold again for a finding of an earlier phase
 
-    def held(self, on_s: float, rank: int) -> bool:
+    def held_for(self, on_s: float, rank: int) -> bool:
         """Whether it was at least this severe for most of the on-window."""
         return sum(seconds for _, seconds, as_bad in self.hits if as_bad >= rank) >= HELD_SHARE * on_s - 1e-6
 
@@ -57,7 +57,7 @@ class Candidate:
         self.paused_s += seconds
         self.doubt_s = None
 
-    def leave(self) -> None:
+    def clear(self) -> None:
         """Remove it from the screen."""
         self.shown_s = self.doubt_s = None
         self.hits.clear()
@@ -84,7 +84,7 @@ class Steadying:
                 found.setdefault(rule, set()).add(about)
         return found
 
-    def coming(self, now_s: float) -> list[tuple[Finding, float]]:
+    def pending(self, now_s: float) -> list[tuple[Finding, float]]:
         """Findings that held at the last evaluation but are not shown, each with the seconds until they can be."""
         return [
             (one.newest, max(0.0, HELD_SHARE * one.on_s - sum(seconds for _, seconds, _ in one.hits)))
@@ -92,12 +92,12 @@ class Steadying:
             if one.shown_s is None and one.last_s == now_s
         ]
 
-    def take(
+    def update(
         self,
         found: Iterable[tuple[Finding, float]],
         now_s: float,
         stands_for_s: float,
-        aside: Collection[Identity] = (),
+        unjudged: Collection[Identity] = (),
     ) -> list[Finding]:
         """Take in what holds now, each with its on-window; return what is to be shown, the oldest first.
 
@@ -105,20 +105,20 @@ class Steadying:
         """
         for finding, on_s in found:
             one = self._known.setdefault(
-                (finding.rule, told_apart(finding.subject)), Candidate(on_s, finding, first_s=now_s - stands_for_s)
+                (finding.rule, subject_key(finding.subject)), Candidate(on_s, finding, first_s=now_s - stands_for_s)
             )
             one.newest, one.last_s = finding, now_s
             one.began_s = None if finding.onset_s is None else now_s - finding.onset_s
             one.hits.append((now_s, stands_for_s, RANKS[finding.severity]))
         shown = []
         for key, one in list(self._known.items()):
-            if aside and one.shown_s is not None and _of_phase(one.newest) and _only(one.newest, aside):
+            if unjudged and one.shown_s is not None and _of_phase(one.newest) and _is_only_about(one.newest, unjudged):
                 one.pause(stands_for_s)
-                shown.append(_told(one, now_s))
+                shown.append(_as_shown(one, now_s))
                 continue
             self._step(key, one, now_s, max(one.on_s, _LEAST_LOOKS * stands_for_s))
             if one.shown_s is not None:
-                shown.append(_told(one, now_s))
+                shown.append(_as_shown(one, now_s))
             elif not one.hits:
                 del self._known[key]
         return sorted(shown, key=lambda finding: -finding.since_s)
@@ -138,21 +138,21 @@ class Steadying:
             if one.shown_s is None:
                 one.hits.clear()
             elif _of_phase(one.newest) and self._alternates(key, now_s):
-                self._take_back(key, now_s)
+                self._withdraw(key, now_s)
             elif _of_phase(one.newest):
                 judged_s = max(turn.at_s for turn in turned) + _TO_JUDGE * self._window_s(one.newest.rule)
-                impossible = any(_impossible(one.newest, turn) for turn in turned)
+                impossible = any(_contradicts(one.newest, turn) for turn in turned)
                 one.doubt_s = now_s if impossible else max(now_s, judged_s) + _MORE_LOOKS * stands_for_s
 
-    def _take_back(self, key: tuple[str, object], now_s: float) -> None:
+    def _withdraw(self, key: tuple[str, object], now_s: float) -> None:
         """Note that a phase change withdrew it, or put it in doubt."""
         recent = {about: when for about, when in self._taken_back.items() if when[-1] > now_s - _WITHIN_S}
-        recent.setdefault(key, deque(maxlen=_TAKEN_BACK)).append(now_s)
+        recent.setdefault(key, deque(maxlen=_WITHDRAWALS)).append(now_s)
         self._taken_back = recent
 
     def _alternates(self, key: tuple[str, object], now_s: float) -> bool:
         before = self._taken_back.get(key, ())
-        return sum(when > now_s - _WITHIN_S for when in before) >= _TAKEN_BACK
+        return sum(when > now_s - _WITHIN_S for when in before) >= _WITHDRAWALS
 
     def _step(self, key: tuple[str, object], one: Candidate, now_s: float, on_s: float) -> None:
         while one.hits and one.hits[0][0] <= now_s - on_s:
@@ -160,21 +160,21 @@ class Steadying:
         if one.shown_s is None:
             if one.hits:
                 one.first_s = max(one.first_s, one.hits[0][0] - one.hits[0][1])
-            if one.last_s == now_s and one.held(on_s, 0):
+            if one.last_s == now_s and one.held_for(on_s, 0):
                 one.shown_s = one.moved_s = one.higher_s = now_s
-                one.rank = max(rank for rank in RANKS.values() if one.held(on_s, rank))
-                one.rank = min(one.rank, self._most(one, now_s))
+                one.rank = max(rank for rank in RANKS.values() if one.held_for(on_s, rank))
+                one.rank = min(one.rank, self._rank_limit(one, now_s))
         elif one.doubt_s is not None and one.last_s < now_s >= one.doubt_s:
-            self._take_back(key, now_s)
-            one.leave()
+            self._withdraw(key, now_s)
+            one.clear()
         elif now_s - one.last_s >= OFF_FACTOR * one.on_s and now_s - one.shown_s >= LEAST_SHOWN_S:
-            one.leave()
+            one.clear()
         else:
             if one.last_s == now_s:
                 one.doubt_s, one.paused_s = None, 0.0
             self._move(one, RANKS[one.newest.severity], now_s, on_s)
 
-    def _most(self, one: Candidate, now_s: float) -> int:
+    def _rank_limit(self, one: Candidate, now_s: float) -> int:
         """The highest severity allowed: a new finding is not critical yet."""
         return RANKS["crit" if now_s - one.first_s >= self._crit_s(one.newest.rule) else "warn"]
 
@@ -182,7 +182,7 @@ class Steadying:
         """Raise severity by at most one level per on-window held; lower it if unseen for the off-window."""
         if one.last_s == now_s and wanted >= one.rank:
             one.higher_s = now_s
-        higher = one.rank + 1 <= self._most(one, now_s) and one.held(on_s, one.rank + 1)
+        higher = one.rank + 1 <= self._rank_limit(one, now_s) and one.held_for(on_s, one.rank + 1)
         if higher and now_s - one.moved_s >= one.on_s:
             one.rank, one.moved_s = one.rank + 1, now_s
         elif wanted < one.rank and now_s - one.higher_s >= OFF_FACTOR * one.on_s:
@@ -202,7 +202,7 @@ def _since(one: Candidate) -> float:
     return one.first_s if one.began_s is None else one.began_s
 
 
-def _told(one: Candidate, now_s: float) -> Finding:
+def _as_shown(one: Candidate, now_s: float) -> Finding:
     """The finding as shown; outdated evidence says so first."""
     finding = replace(one.newest, severity=_BY_RANK[one.rank], since_s=max(0.0, now_s - _since(one)))
     if one.paused_s:
@@ -214,7 +214,7 @@ def _told(one: Candidate, now_s: float) -> Finding:
     return replace(finding, evidence=(stale, *finding.evidence))
 
 
-def _only(finding: Finding, trainers: Collection[Identity]) -> bool:
+def _is_only_about(finding: Finding, trainers: Collection[Identity]) -> bool:
     """Whether it is only about these trainers."""
     processes = finding.subject.processes
     return bool(processes) and finding.subject.kind != "host" and all(one in trainers for one in processes)
@@ -224,9 +224,9 @@ def _of_phase(finding: Finding) -> bool:
     return finding.rule in RULES and RULES[finding.rule].of_phase
 
 
-def _impossible(finding: Finding, turn: PhaseChange) -> bool:
+def _contradicts(finding: Finding, turn: PhaseChange) -> bool:
     """Whether it contradicts the GPU activity of a phase: they no longer wait, or are less busy."""
     level = RULES[finding.rule].level
     if level is Level.STARVED or (finding.lost_share and level is not Level.RANKS):
-        return turn.fed
-    return level in (Level.HEALTHY, Level.EFFICIENCY) and turn.down
+        return turn.stops_waiting
+    return level in (Level.HEALTHY, Level.EFFICIENCY) and turn.is_less

@@ -8,9 +8,9 @@ from shlex import quote
 from typing import Literal
 
 from gputop import num_workers
-from gputop.diagnose.cpu_budget import idle_cpus, share_of_cpus
+from gputop.diagnose.cpu_budget import equal_share, idle_cpus
 from gputop.diagnose.finding import Step
-from gputop.diagnose.program_kind import torchlike
+from gputop.diagnose.program_kind import may_use_torch
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.invocation import as_root
@@ -19,20 +19,20 @@ from gputop.model import Gpu, Process
 
 def stack(view: View, process: Process, text: str) -> Step:
     """Dump the stacks of its threads."""
-    return _inside(view, process, text, "stack")
+    return _inspection(view, process, text, "stack")
 
 
 def stacks_of_job(view: View, process: Process, text: str) -> Step:
     """Compare the stacks of all ranks of its job."""
-    return _inside(view, process, text, "stack", "--job")
+    return _inspection(view, process, text, "stack", "--job")
 
 
 def profile(view: View, process: Process, text: str) -> Step:
     """Profile it over some seconds."""
-    return _inside(view, process, text, "profile")
+    return _inspection(view, process, text, "profile")
 
 
-def closed(view: View, process: Process) -> bool:
+def only_root_may_inspect(view: View, process: Process) -> bool:
     """Whether only root may inspect it: another user owns it, or the kernel denied part of it.
 
     Further restrictions (ptrace_scope) are not in a frame: the commands report these, and what lifts them.
@@ -44,8 +44,8 @@ def closed(view: View, process: Process) -> bool:
     return foreign or any(missing.reason == "denied" for missing in process.missing)
 
 
-def _inside(view: View, process: Process, text: str, how: Literal["stack", "profile"], *flags: str) -> Step:
-    words, root = (how, *flags, str(process.pid)), closed(view, process)
+def _inspection(view: View, process: Process, text: str, how: Literal["stack", "profile"], *flags: str) -> Step:
+    words, root = (how, *flags, str(process.pid)), only_root_may_inspect(view, process)
     command = as_root(*words) if root else f"gputop {' '.join(words)}"
     return Step(text=text, command=command, action=how, needs_root=root)
 
@@ -56,7 +56,7 @@ _PODMAN = re.compile(r"/libpod[-/](?:\w+-)?[0-9a-f]{12}")
 _OF_A_USER = re.compile(r"/user@\d+\.service/")
 
 
-def widened(view: View, process: Process, text: str, setting: str, in_kubernetes: str) -> Step:
+def raise_container_limit(view: View, process: Process, text: str, setting: str, in_kubernetes: str) -> Step:
     """Raise a container limit: `setting` is an option of Docker and Podman; in Kubernetes it is the pod's manifest."""
     group, container = process.cgroup or "", quote(process.container or "")
     if "kubepods" in group:
@@ -68,7 +68,7 @@ def widened(view: View, process: Process, text: str, setting: str, in_kubernetes
     if not _OF_A_USER.search(group):
         return Step(text=text, command=f"sudo {command}", needs_root=True)
     # root and other users have a separate instance that does not know it
-    if view.frame.viewer_uid == 0 or closed(view, process):
+    if view.frame.viewer_uid == 0 or only_root_may_inspect(view, process):
         return Step(text=f"{text}, which is for its user to do")
     return Step(text=text, command=command)
 
@@ -80,22 +80,22 @@ _OTHERS = {
 }
 
 
-def pins(trainer: Trainer) -> bool:
+def pins_memory(trainer: Trainer) -> bool:
     """Whether it is seen to pin memory; such a thread may be invisible, or have another name."""
     return any(name == "pt_data_pin" for name, _ in trainer.process.thread_names)
 
 
-def settings(trainer: Trainer) -> str:
+def loader_settings(trainer: Trainer) -> str:
     """Loader settings that help besides the number of workers."""
-    return "persistent_workers=True" if pins(trainer) else "pin_memory=True, persistent_workers=True"
+    return "persistent_workers=True" if pins_memory(trainer) else "pin_memory=True, persistent_workers=True"
 
 
-def aside(view: View, trainer: Trainer, text: str, *, more: str = "") -> Step:
+def use_workers(view: View, trainer: Trainer, text: str, *, more: str = "") -> Step:
     """Load data in worker processes, if CPUs are available; `more`: further DataLoader options."""
     loaders = first_loaders(view, trainer)
     if not loaders:
         return Step(text="no CPU is idle for loaders: give the job more CPUs, or do less for each sample")
-    if torchlike(trainer):
+    if may_use_torch(trainer):
         return Step(text=text, command=f"DataLoader(..., num_workers={loaders}{more})")
     command = next((_OTHERS[name] for name in _OTHERS if name in trainer.process.libraries), None)
     return Step(text=text, command=command and command.format(loaders))
@@ -103,33 +103,33 @@ def aside(view: View, trainer: Trainer, text: str, *, more: str = "") -> Step:
 
 def first_loaders(view: View, trainer: Trainer) -> int:
     """Workers to start with if there are none: at most the idle CPUs, 0 below half a CPU."""
-    return num_workers.first(share_of_cpus(view, trainer), idle_cpus(view, trainer))
+    return num_workers.first(equal_share(view, trainer), idle_cpus(view, trainer))
 
 
 _SHORT = len("GPU-12345678")  # enough of a uuid for CUDA if no other GPU starts with it
 
 
-def counts_its_own(process: Process) -> bool:
+def renumbers_gpus(process: Process) -> bool:
     """Whether the process may number its GPUs differently: containers and Slurm jobs count from 0."""
     return process.container is not None or process.slurm_job is not None
 
 
-def given(view: View, process: Process) -> list[Gpu]:
+def visible_gpus(view: View, process: Process) -> list[Gpu]:
     """GPUs that its CUDA_VISIBLE_DEVICES certainly names."""
     listed = [name.strip() for name in (process.visible_gpus or "").split(",") if name.strip()]
-    by_index = view.once("gpus by index", lambda: _by_index(view))
+    by_index = view.cached("gpus by index", lambda: _by_index(view))
     if all(name.startswith("GPU-") for name in listed):
         return [gpu for gpu in view.frame.gpus if any(gpu.uuid.startswith(name) for name in listed)]
     everywhere = len(listed) == len(by_index) and set(listed) == set(by_index)
     held = (view.frame.by_uuid.get(share.uuid) for share in process.gpus if share.kind != "graphics")
     fits = {gpu.index for gpu in held if gpu is not None} <= set(listed)
-    certain = fits and set(listed) <= set(by_index) and (everywhere or not counts_its_own(process))
+    certain = fits and set(listed) <= set(by_index) and (everywhere or not renumbers_gpus(process))
     return [by_index[name] for name in listed] if certain else []
 
 
-def names(view: View, gpus: Sequence[Gpu], users: Iterable[Process]) -> str:
+def cuda_visible_devices(view: View, gpus: Sequence[Gpu], users: Iterable[Process]) -> str:
     """Value of CUDA_VISIBLE_DEVICES for these GPUs: indices if they are valid in the program, else uuids."""
-    by_uuid = any(map(counts_its_own, users)) or any(gpu.parent_uuid for gpu in gpus)
+    by_uuid = any(map(renumbers_gpus, users)) or any(gpu.parent_uuid for gpu in gpus)
     return ",".join(quote(_uuid(view, gpu) if by_uuid else gpu.index) for gpu in gpus)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from gputop.diagnose.finding import Finding, Subject, told_apart
+from gputop.diagnose.finding import Finding, Subject, subject_key
 from gputop.model import Identity
 
 
-def concerns(
+def applies_to(
     subject: Subject, processes: Collection[Identity], gpus: Collection[str], jobs: Collection[str | None] = ()
 ) -> bool:
     """Whether a finding on the subject applies to any of these; on the machine, to those it names, else to all.
@@ -27,19 +27,19 @@ def names(subject: Subject, processes: Collection[Identity], gpus: Collection[st
     return any(uuid in gpus for uuid in subject.gpus)
 
 
-def goes_on(finding: Finding, findings: Iterable[Finding]) -> bool:
+def persists(finding: Finding, findings: Iterable[Finding]) -> bool:
     """Whether it persists: itself, as a cause, with more or fewer subjects, or below a warning."""
-    return any(_is(finding, now) or _explains(finding, now) for now in findings)
+    return any(_is_same_finding(finding, now) or _explains(finding, now) for now in findings)
 
 
-def _is(finding: Finding, now: Finding) -> bool:
-    return finding.rule == now.rule and _same(finding.subject, now.subject)
+def _is_same_finding(finding: Finding, now: Finding) -> bool:
+    return finding.rule == now.rule and _same_subject(finding.subject, now.subject)
 
 
-def _same(one: Subject, other: Subject) -> bool:
+def _same_subject(one: Subject, other: Subject) -> bool:
     # either may be about GPUs alone: the other's processes do not matter then
     return (
-        told_apart(one) == told_apart(other)
+        subject_key(one) == subject_key(other)
         or names(one, other.processes, other.gpus)
         or names(other, one.processes, one.gpus)
     )
@@ -48,4 +48,4 @@ def _same(one: Subject, other: Subject) -> bool:
 def _explains(finding: Finding, now: Finding) -> bool:
     """Whether it is merged into this one: a rank may hold up another of its job."""
     whose = now.subject
-    return finding.rule in now.causes and concerns(finding.subject, whose.processes, whose.gpus, (whose.job,))
+    return finding.rule in now.causes and applies_to(finding.subject, whose.processes, whose.gpus, (whose.job,))

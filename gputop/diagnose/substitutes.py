@@ -79,7 +79,7 @@ class Substitutes:
             self._reports.add(gpu.uuid)
             self.of.pop(gpu.uuid, None)
             return gpu
-        why = _why(gpu)
+        why = _lasting_reason(gpu)
         if why is None and gpu.uuid in self._reports:
             return gpu
         chosen = self.of.get(gpu.uuid)
@@ -87,7 +87,7 @@ class Substitutes:
         for substitute, percent in _ladder(frame, gpu, why or "utilization not reported"):
             if percent is not None:
                 self.of[gpu.uuid], self._known_s[gpu.uuid] = substitute, frame.mono_s
-                return _with(gpu, percent)
+                return _with_busy(gpu, percent)
             if waits and chosen is not None and chosen.metric == substitute.metric:
                 return gpu  # silent for a moment: switching would look like a step in utilization
         return gpu
@@ -99,17 +99,17 @@ class Substitutes:
         known = [one.busy_percent for one in gpus if one.parent_uuid == gpu.uuid and one.busy_percent is not None]
         if not known:
             return gpu
-        why = _why(gpu) or "no utilization on MIG"
+        why = _lasting_reason(gpu) or "no utilization on MIG"
         self.of[gpu.uuid] = Substitute("busy_percent", "busiest MIG instance", "GPM", why, lower_bound=True)
-        return _with(gpu, max(known))
+        return _with_busy(gpu, max(known))
 
 
-def _with(gpu: Gpu, percent: float) -> Gpu:
+def _with_busy(gpu: Gpu, percent: float) -> Gpu:
     missing = tuple(one for one in gpu.missing if one.metric != "busy_percent")
     return replace(gpu, busy_percent=percent, missing=missing)
 
 
-def _why(gpu: Gpu) -> str | None:
+def _lasting_reason(gpu: Gpu) -> str | None:
     """Why utilization is permanently unavailable; None if no such reason is known."""
     said = next((one for one in gpu.missing if one.metric == "busy_percent" and one.reason in _FOR_GOOD), None)
     if gpu.parent_uuid is not None or gpu.mig_mode:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Said = Profile | Trace | Iterable[Fact]
 
-MOST_SURE, SURER = 0.98, 0.15
+CONFIDENCE_LIMIT, CONFIDENCE_GAIN = 0.98, 0.15
 KEPT_S = 900.0
 MOST = 256  # facts; the newest stay
 LOADS_IN_MAIN, WAITS_FOR_DATA = "loads-in-main", "waits-for-data"
@@ -34,7 +34,7 @@ class Testimony:
         self._kept: dict[tuple[Identity, Witness], tuple[float, tuple[Fact, ...]]] = {}
         self._newest_s = -math.inf
 
-    def tell(self, process: Identity, said: Said, *, recorded: bool = False) -> None:
+    def record(self, process: Identity, said: Said, *, recorded: bool = False) -> None:
         """Take in what was seen inside a process; thread-safe. It replaces earlier facts of the same kind of source.
 
         `recorded` facts come with a demo, and say so. Facts from stacks have the names of `profile.parts.PARTS`, those
@@ -46,16 +46,16 @@ class Testimony:
 
         witness: Witness = "stack" if isinstance(said, Profile) else "trace" if isinstance(said, Trace) else "notes"
         if isinstance(said, Profile):
-            facts = tuple(_stacks(process, said))
+            facts = tuple(_stack_facts(process, said))
         elif isinstance(said, Trace):
-            facts = tuple(_trace(process, said))
+            facts = tuple(_trace_facts(process, said))
         else:
             facts = tuple(replace(fact, process=process, witness="notes", age_s=0.0) for fact in said)
         if recorded:
             facts = tuple(replace(fact, text=f"{fact.text.rstrip('.')} {_RECORDED}") for fact in facts)
         self._arrived.append((process, witness, facts))
 
-    def into(self, frame: Frame) -> Frame:
+    def attach(self, frame: Frame) -> Frame:
         """The frame with all facts so far; those of a recorded frame stay unless newer ones replace them."""
         if frame.mono_s < self._newest_s:
             self._kept.clear()  # a recording was rewound
@@ -72,12 +72,12 @@ class Testimony:
         return replace(frame, facts=(*brought, *told)[-MOST:])
 
 
-def bare(fact: Fact) -> str:
+def claim(fact: Fact) -> str:
     """The claim of a fact as part of a sentence, without its source."""
     return fact.text.removeprefix(_A_TRACE_SAYS).rstrip(".")
 
 
-def measured(process: Process, least: float, now_s: float) -> Iterator[Fact]:
+def measured_facts(process: Process, least: float, now_s: float) -> Iterator[Fact]:
     """What the step meter of a process reports, if at least this share of a step waits for data."""
     wait, step_s = process.data_wait_percent, process.step_s
     if wait is None or step_s is None or wait < 100 * least:
@@ -91,7 +91,7 @@ def measured(process: Process, least: float, now_s: float) -> Iterator[Fact]:
         yield Fact(process=process.identity, witness="meter", name=name, text=text, share=wait / 100)
 
 
-def denied(finding: Finding, by: tuple[str, ...], frame: Frame, most: float) -> bool:
+def contradicted(finding: Finding, by: tuple[str, ...], frame: Frame, most: float) -> bool:
     """Whether it claims that steps wait for data while the step meters of all its processes report less than `most`."""
     if WAITS_FOR_DATA not in by:
         return False
@@ -110,7 +110,7 @@ def confirmed(finding: Finding, by: tuple[str, ...], facts: Iterable[Fact], leas
             seen = Evidence(text=fact.text, value=share, unit="" if share is None else "%")
             return replace(
                 finding,
-                confidence=max(finding.confidence, min(MOST_SURE, finding.confidence + SURER)),
+                confidence=max(finding.confidence, min(CONFIDENCE_LIMIT, finding.confidence + CONFIDENCE_GAIN)),
                 grade="profile",
                 # next to the decisive evidence: whoever took the profile looks for its result
                 evidence=(*finding.evidence[:1], seen, *finding.evidence[1:]),
@@ -118,7 +118,7 @@ def confirmed(finding: Finding, by: tuple[str, ...], facts: Iterable[Fact], leas
     return finding
 
 
-def _stacks(process: Identity, profile: Profile) -> Iterator[Fact]:
+def _stack_facts(process: Identity, profile: Profile) -> Iterator[Fact]:
     from gputop.profile.training_parts import LINALG, loaders, main, share, shares
 
     if not profile.stacks:
@@ -134,7 +134,7 @@ def _stacks(process: Identity, profile: Profile) -> Iterator[Fact]:
         yield Fact(process=process, witness="stack", name=LINALG.name, text=text, share=some)
 
 
-def _trace(process: Identity, trace: Trace) -> Iterator[Fact]:
+def _trace_facts(process: Identity, trace: Trace) -> Iterator[Fact]:
     for verdict in trace.verdicts:
         name = verdict.rule.partition(" ")[2]
         if verdict.severity != "info" or verdict.healthy:

@@ -89,7 +89,7 @@ class Trainer:
         return f"GPU busy {percent:.0f} %" if self.duty_by is None else self.duty_by.reading(percent)
 
     @property
-    def mute(self) -> bool:
+    def never_reports_busy(self) -> bool:
         """Whether none of its GPUs ever reports utilization, and nothing substitutes it."""
         silent = all(any(one.metric == "busy_percent" for one in gpu.missing) for gpu in self.gpus)
         return bool(self.gpus) and self.duty_by is None and silent
@@ -100,14 +100,14 @@ class Trainer:
         return self.cores / self.allowed if self.cores is not None and self.allowed else None
 
     @property
-    def taken(self) -> float | None:
+    def input_rate(self) -> float | None:
         """Bytes/s read from files and other programs, without traffic between its own processes."""
         if self.read_chars is None or self.write_chars is None:
             return None
         return max(self.read_bytes or 0.0, self.read_chars - self.write_chars)
 
     @property
-    def ranked(self) -> bool | None:
+    def is_rank(self) -> bool | None:
         """Whether it is one of several ranks; None if the environment, which has the number, is not readable.
 
         Its thread names may show it then: these are readable for all users.
@@ -120,7 +120,7 @@ class Trainer:
         return None if any(one.metric == "world_size" for one in self.process.missing) else False
 
     @property
-    def room(self) -> float | None:
+    def thread_budget(self) -> float | None:
         """Number of threads that its CPUs can run: at least one, however small the quota."""
         return max(1.0, self.allowed) if self.allowed is not None else None
 
@@ -130,7 +130,7 @@ class Trainer:
         return 0.0 if self.duty is None else max(0.0, 1 - self.duty)
 
     @property
-    def flat(self) -> bool:
+    def has_no_gaps(self) -> bool:
         """Whether no gaps show between its steps: they are too short, or there are none.
 
         A period without a swing does not count: it appears by chance where steps are shorter than two samples.
@@ -145,7 +145,7 @@ class Trainer:
 
         Steps shorter than two and a half samples appear two or three times as long, but with a smaller swing.
         """
-        if self.flat or self.period is None or self.shape is None:
+        if self.has_no_gaps or self.period is None or self.shape is None:
             return None
         whole = 100 * swing(self.shape.mean / 100, self.period.seconds / self.spacing_s)
         return self.period.seconds if self.shape.high - self.shape.low >= _SWING_SHARE * whole else None

@@ -34,7 +34,7 @@ EXPERIMENTS: Mapping[str, _Experiment] = {
 }  # fmt: skip
 
 
-def verified(finding: Finding, frame: Frame) -> Finding:
+def with_verification(finding: Finding, frame: Frame) -> Finding:
     """The finding with the step that verifies it, if its rule has one and there is a process to measure."""
     experiment = EXPERIMENTS.get(finding.rule)
     process = _process(finding, frame) if experiment and not finding.healthy else None

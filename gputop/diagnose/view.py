@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 from gputop import labels
 from gputop.diagnose import features
 from gputop.diagnose.engine_state import EngineState
-from gputop.diagnose.finding import Abstained, Evidence, Finding, Grade, Severity, Step, Subject, told_apart
+from gputop.diagnose.finding import Abstained, Evidence, Finding, Grade, Severity, Step, Subject, subject_key
 from gputop.diagnose.limits import Tables
 from gputop.diagnose.pauses import Pauses
 from gputop.diagnose.running_means import KEPT_S, Means
@@ -54,7 +54,7 @@ class Subjects:
         # 1 while the subject has a shown finding: its limits are lenient; -1 inside `against`
         self._lenient = 0
 
-    def named(self, thing: Thing) -> Subject:
+    def subject_of(self, thing: Thing) -> Subject:
         """The subject of a finding on this object, with its current display name."""
         subject = subject_of(thing)
         process = thing.process if isinstance(thing, Trainer) else thing if isinstance(thing, Process) else None
@@ -62,15 +62,15 @@ class Subjects:
         if job is None and process is None:
             return subject
         user = (job.user if job else None) or (process.user if process else None)
-        name = self.called(process) if process else job.name if job else None
+        name = self.display_name(process) if process else job.name if job else None
         return replace(subject, name=name, user=user)
 
-    def called(self, process: Process) -> str:
+    def display_name(self, process: Process) -> str:
         """Display name of a process: its job, else its program."""
         job = self._jobs.get(process.job or "")
         return job.name if job else labels.script(process)
 
-    def turn_to(
+    def start_rule(
         self,
         rule: str,
         state: str = "",
@@ -91,21 +91,21 @@ class Subjects:
         """GPUs that respond; `silent` adds the others."""
         for gpu in self.frame.gpus:
             if silent or (gpu.condition == "ok" and gpu.age_s == 0):
-                yield self._at(gpu)
+                yield self._current(gpu)
 
     def trainers(self, *, cold: bool = False) -> Iterator[Trainer]:
         """Trainers after startup; `cold` adds those still starting, or without a GPU."""
         found = (one for one in self.vectors() if (cold or one.warm) and one.identity not in self._but)
-        return map(self._at, found) if self._shown else found  # usually nothing is shown: leniency stays 0
+        return map(self._current, found) if self._shown else found  # usually nothing is shown: leniency stays 0
 
     def jobs(self) -> Iterator[Job]:
         """Jobs; `ranks(job)` are their trainers."""
         for job in self.frame.jobs:
-            yield self._at(job)
+            yield self._current(job)
 
     def host(self) -> Host:
         """The machine itself, as the subject."""
-        host: Host = self._at(self.frame.host)
+        host: Host = self._current(self.frame.host)
         return host
 
     def vectors(self) -> tuple[Trainer, ...]:
@@ -138,8 +138,8 @@ class Subjects:
         """Processes that compute on a GPU."""
         return tuple(self._remembered.tenants.get(gpu.uuid, ()))
 
-    def _at(self, thing: Any) -> Any:
-        self._lenient = 1 if self._shown and told_apart(subject_of(thing)) in self._shown else 0
+    def _current(self, thing: Any) -> Any:
+        self._lenient = 1 if self._shown and subject_key(subject_of(thing)) in self._shown else 0
         return thing
 
     def _means(self, about: Key, seconds: float, wanted_s: float) -> Means:
@@ -232,7 +232,7 @@ class Numbers(Subjects):
             means = self._means(*asked)
         return means.get(metric)
 
-    def told(self, thing: Trainer | Process, *names: str) -> Fact | None:
+    def fact(self, thing: Trainer | Process, *names: str) -> Fact | None:
         """The first of these facts reported recently for a process by a stack, a trace or the program itself."""
         of = thing.identity
         return next((fact for fact in self.frame.facts if fact.process == of and fact.name in names), None)
@@ -294,7 +294,7 @@ ORIGIN = {
     "run_wait": "run_wait_percent", "main_wait": "main_run_wait_percent", "compute_threads": "busy_threads",
     "switches": "voluntary_switches_per_s", "throttled": "throttled_percent", "read_bytes": "read_bytes_per_s",
     "read_chars": "read_chars_per_s", "read_calls": "read_calls_per_s", "write_chars": "write_chars_per_s",
-    "ranked": "world_size",
+    "is_rank": "world_size",
 }  # fmt: skip
 
 
@@ -316,7 +316,7 @@ class View(Numbers):
         self.evaluating: set[Identity] = set()  # trainers in a recurring phase, which is not judged
         self._once: dict[Hashable, Any] = {}
 
-    def once(self, about: Hashable, work: Callable[[], _T]) -> _T:
+    def cached(self, about: Hashable, work: Callable[[], _T]) -> _T:
         """A value shared by several rules, computed by the first. It must not depend on a rule's limits."""
         if about not in self._once:
             self._once[about] = work()
@@ -327,7 +327,7 @@ class View(Numbers):
         """Notes of this or another rule on a subject, kept between evaluations; the caller changes them in place."""
         return self._remembered.note(of or self._rule, self._key(thing), self.frame.mono_s)
 
-    def looks(self, thing: Thing, seen: _T, about: str = "") -> deque[tuple[float, _T]]:
+    def record(self, thing: Thing, seen: _T, about: str = "") -> deque[tuple[float, _T]]:
         """What this rule saw of a subject over its window, this evaluation last: (time, value).
 
         `about` separates several series of one subject.
@@ -367,7 +367,7 @@ class View(Numbers):
         """Record that this rule cannot judge a subject, and what would allow it."""
         unlock = unlock or next((one.unlock for one in missing if one.unlock), None)
         self.abstained.append(
-            Abstained(rule=self._rule, subject=self.named(thing), missing=tuple(missing), unlock=unlock)
+            Abstained(rule=self._rule, subject=self.subject_of(thing), missing=tuple(missing), unlock=unlock)
         )
 
     def unlock(self, what: str, sudo: str = "run gputop as the same user, or with sudo") -> str:
@@ -417,7 +417,7 @@ class View(Numbers):
         `onset_s`: seconds since the cause began, for rules with long windows. `gpus`: uuids of the affected GPUs of a
         job or machine; `processes`: affected processes of the machine.
         """
-        subject = self.named(thing)
+        subject = self.subject_of(thing)
         substitute = self.substitute(thing) if self._by_busy else None
         if substitute:
             if not any(substitute.name in one.text for one in evidence):

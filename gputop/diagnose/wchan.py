@@ -56,7 +56,7 @@ _FUNCTIONS: dict[Wait, tuple[str, ...]] = {
     Wait.PIPE: ("pipe_read", "pipe_wait", "anon_pipe_read", "fifo_"),
     Wait.CHILD: ("do_wait", "kernel_wait4"),
 }  # fmt: skip
-_SERVED_BY_US = "fuse_dev_"  # an idle FUSE daemon
+_IDLE_DAEMON = "fuse_dev_"  # an idle FUSE daemon
 # prefixes of file system types in /proc/mounts whose clients sleep in these functions
 MOUNTED_AS: dict[Wait, tuple[str, ...]] = {
     Wait.FUSE: ("fuse", "virtiofs", "glusterfs"),
@@ -72,9 +72,9 @@ MOUNTED_AS: dict[Wait, tuple[str, ...]] = {
 
 
 @lru_cache(maxsize=1024)
-def wait(function: str | None) -> Wait | None:
+def wait_of(function: str | None) -> Wait | None:
     """What a thread waits for in this kernel function; None if it says nothing."""
-    if not function or function.startswith(_SERVED_BY_US):
+    if not function or function.startswith(_IDLE_DAEMON):
         return None
     return next((one for one, names in _FUNCTIONS.items() if function.startswith(names)), None)
 
@@ -87,7 +87,7 @@ class SleepingThreads:
     functions: dict[Wait, str]  # the most frequent function of each
     seen: bool  # whether any function is visible at all
 
-    def most(self, *of: Wait) -> tuple[Wait, float] | None:
+    def most_frequent(self, *of: Wait) -> tuple[Wait, float] | None:
         """The most frequent of these waits, and its share of samples."""
         known = [(self.shares[one], one) for one in of if self.shares.get(one)]
         if not known:
@@ -101,10 +101,10 @@ _Look = tuple[float, int, Counter[str]]  # (time, number of processes, waits of 
 
 def sleeping_threads(view: View, trainer: Trainer) -> SleepingThreads:
     """Sleep states of its loaders, or of its main thread if there are none. Call it at each evaluation."""
-    return view.once(("asleep", trainer.identity), lambda: _asleep(view, trainer))
+    return view.cached(("asleep", trainer.identity), lambda: _sleep_shares(view, trainer))
 
 
-def _asleep(view: View, trainer: Trainer) -> SleepingThreads:
+def _sleep_shares(view: View, trainer: Trainer) -> SleepingThreads:
     looks: deque[_Look] = view.notes(trainer, of=_NOTES).setdefault("looks", deque())
     now_s = view.frame.mono_s
     readers: list[Process] = [one for one in trainer.tree if one.role is Role.LOADER] or [trainer.process]
@@ -117,7 +117,7 @@ def _asleep(view: View, trainer: Trainer) -> SleepingThreads:
     shares: Counter[Wait] = Counter()
     most: dict[Wait, str] = {}
     for function, count in functions.most_common():
-        if (one := wait(function)) is not None:
+        if (one := wait_of(function)) is not None:
             shares[one] += count
             most.setdefault(one, function)
     return SleepingThreads(

@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from gputop import units
-from gputop.diagnose.chip_activity import dram_of_top, partitioned, tensor_of_top
+from gputop.diagnose.chip_activity import dram_share, partitioned, tensor_share
 from gputop.diagnose.contention import contention
 from gputop.diagnose.finding import Abstained, Class, Finding, Subject
-from gputop.diagnose.starvation import gaps, oversubscribed, starved, used
-from gputop.diagnose.subject_overlap import concerns
+from gputop.diagnose.starvation import has_gaps, has_work, is_oversubscribed, is_starved
+from gputop.diagnose.subject_overlap import applies_to
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 
@@ -39,17 +39,17 @@ class Answers:
 
     def _answer(self, trainer: Trainer, rule: str) -> str:
         for finding in self._findings:
-            if finding.rule == rule and _decides(finding.subject, trainer):
+            if finding.rule == rule and _answers(finding.subject, trainer):
                 return ", ".join(("yes", *(item.text for item in finding.evidence[:1])))
         for silent in self._abstained:
-            if silent.rule == rule and _decides(silent.subject, trainer):
+            if silent.rule == rule and _answers(silent.subject, trainer):
                 return "not known" + "".join(f", no {missing.metric}" for missing in silent.missing[:1])
         return _NO
 
 
-def _decides(subject: Subject, trainer: Trainer) -> bool:
+def _answers(subject: Subject, trainer: Trainer) -> bool:
     # questions about the machine have one answer for all; findings on other ranks are not its own
-    return subject.kind == "host" or concerns(subject, (trainer.identity,), trainer.uuids)
+    return subject.kind == "host" or applies_to(subject, (trainer.identity,), trainer.uuids)
 
 
 # why it waits, and for which rank of a job, in the order of the checks
@@ -58,86 +58,88 @@ _STORAGE = ("network-fs-bound", "io-bound", "io-small-files")
 _RANKS = ("collective-wait", "network-bound", "straggler")
 
 
-def flow(view: View, trainer: Trainer, answers: Answers) -> Iterator[Asked]:
+def questions(view: View, trainer: Trainer, answers: Answers) -> Iterator[Asked]:
     """Questions about a trainer that precede its class; unknown values are reported as such."""
     duty = trainer.duty
-    works = used(view, trainer)
+    works = has_work(view, trainer)
     yield "is its GPU used?", "not known" if duty is None else f"{'yes' if works else 'no'}, {duty:.0%} busy"
     if duty is None or not works:
         return
     enough = view.limit("gpu-bound-healthy.busy_percent") / 100
-    yield _asked("is it busy nine tenths of the time?", duty, enough, "{:.0%}")
-    yield from _work(view, trainer) if duty >= enough else _wait(view, trainer, answers)
-    if trainer.ranked is None:
+    yield _limit_answer("is it busy nine tenths of the time?", duty, enough, "{:.0%}")
+    yield from _busy_questions(view, trainer) if duty >= enough else _wait_questions(view, trainer, answers)
+    if trainer.is_rank is None:
         yield "is it one of several ranks?", "not known, no world_size"
-    elif trainer.ranked:
+    elif trainer.is_rank:
         yield from (answers.of(trainer, rule) for rule in _RANKS)
     if duty < enough:
-        yield "do others take its CPUs or its disk?", _others(view, trainer)
+        yield "do others take its CPUs or its disk?", _neighbour_answer(view, trainer)
         yield from (answers.of(trainer, rule) for rule in _WHY)
 
 
-def _work(view: View, trainer: Trainer) -> Iterator[Asked]:
+def _busy_questions(view: View, trainer: Trainer) -> Iterator[Asked]:
     """Questions for a busy GPU: what kind of work?"""
     table = "gpu-bound-healthy."
     known = trainer.tensor is not None or trainer.dram is not None or trainer.sm is not None
     best = "{:.0%} of the best there is"
-    yield _asked("do its tensor cores work?", tensor_of_top(trainer), view.limit(f"{table}tensor"), best)
-    yield _asked("is its memory near its limit?", dram_of_top(trainer), view.limit(f"{table}dram"), best)
-    yield _asked("do its multiprocessors work?", trainer.sm, view.limit(f"{table}sm"), "{:.0%}")
+    yield _limit_answer("do its tensor cores work?", tensor_share(trainer), view.limit(f"{table}tensor"), best)
+    yield _limit_answer("is its memory near its limit?", dram_share(trainer), view.limit(f"{table}dram"), best)
+    yield _limit_answer("do its multiprocessors work?", trainer.sm, view.limit(f"{table}sm"), "{:.0%}")
     if not known:
         power = view.limit(f"{table}power_share")
-        yield _asked("does it draw as much power as work needs?", trainer.power_share, power, "{:.0%}")
+        yield _limit_answer("does it draw as much power as work needs?", trainer.power_share, power, "{:.0%}")
 
 
-def _wait(view: View, trainer: Trainer, answers: Answers) -> Iterator[Asked]:
+def _wait_questions(view: View, trainer: Trainer, answers: Answers) -> Iterator[Asked]:
     """Questions for a waiting GPU: waiting for what, and why?"""
-    yield _asked("is the main thread busy?", trainer.main, view.limit("loader-in-main.main"), "{:.2f} of a core")
+    yield _limit_answer("is the main thread busy?", trainer.main, view.limit("loader-in-main.main"), "{:.2f} of a core")
     yield "does it have loaders?", f"yes, {trainer.loaders}" if trainer.loaders else "no"
     if trainer.loaders:
         loaders = view.limit("starved-cpu-idle.loader_cpu")
-        yield _asked("are they busy?", trainer.loader_cpu, loaders, "each {:.2f} of a core")
+        yield _limit_answer("are they busy?", trainer.loader_cpu, loaders, "each {:.2f} of a core")
         storage = view.limit("starved-cpu-idle.blocked")
-        yield _asked("do they wait for storage?", trainer.loader_blocked, storage, "{:.0%} of them")
+        yield _limit_answer("do they wait for storage?", trainer.loader_blocked, storage, "{:.0%} of them")
         if (trainer.loader_blocked or 0.0) >= storage:
             yield from (answers.of(trainer, rule) for rule in _STORAGE)
     limit, cpus = view.limit("starved-cpu-saturated.saturation"), units.cpus(trainer.allowed or 0.0)
-    yield _asked("are all its CPUs busy?", trainer.saturation, limit, f"{{:.0%}} of {cpus}")
+    yield _limit_answer("are all its CPUs busy?", trainer.saturation, limit, f"{{:.0%}} of {cpus}")
     full, how = view.limit("starved-cpu-saturated.host_percent"), "{:.0f} % of its CPUs in use"
-    yield _asked("is the machine full?", view.mean("host", "cpu_percent"), full, how)
-    yield "are there more threads than CPUs?", _threads(view, trainer)
+    yield _limit_answer("is the machine full?", view.mean("host", "cpu_percent"), full, how)
+    yield "are there more threads than CPUs?", _thread_answer(view, trainer)
     if (crowd := contention(view).pools) is not None:
         how = f"{{:.1f}} times: {crowd.threads:.0f} of {len(crowd.trainers)} on {crowd.cpus or 0:.0f}"
         many = crowd.threads / crowd.cpus if crowd.cpus else None
-        yield _asked("do all trainers together have more?", many, view.limit("threads-host.threads"), how)
-    yield _asked("does its CPU quota run out?", trainer.throttled, view.limit("starved.throttled"), "{:.0%} of periods")
+        yield _limit_answer("do all trainers together have more?", many, view.limit("threads-host.threads"), how)
+    yield _limit_answer(
+        "does its CPU quota run out?", trainer.throttled, view.limit("starved.throttled"), "{:.0%} of periods"
+    )
     if (steal := view.mean("host", "steal_percent")) is not None:
         limit = view.limit("starved.steal_percent")
-        yield _asked("do other virtual machines take its CPUs?", steal, limit, "{:.0f} % of them")
+        yield _limit_answer("do other virtual machines take its CPUs?", steal, limit, "{:.0f} % of them")
 
 
-def _others(view: View, trainer: Trainer) -> str:
+def _neighbour_answer(view: View, trainer: Trainer) -> str:
     """The answer of the neighbour rule and of the experiments page."""
     now = contention(view)
     said = [
-        f"{100 * one.taken / one.total:.0f} % of {'all CPUs' if one.resource == 'cpu' else 'all I/O'}"
-        for one in now.of(trainer.identity)
+        f"{100 * one.used_by_others / one.total:.0f} % of {'all CPUs' if one.resource == 'cpu' else 'all I/O'}"
+        for one in now.shortages_of(trainer.identity)
     ]
     if said:
         return ", ".join(("yes", *said))
     return "not known" if trainer.identity in now.unknown | now.hidden | now.uncounted else "no"
 
 
-def _threads(view: View, trainer: Trainer) -> str:
+def _thread_answer(view: View, trainer: Trainer) -> str:
     """Whether it has more threads than CPUs, and they wait for CPUs."""
     threads, allowed = trainer.compute_threads, trainer.allowed
     if threads is None or allowed is None or trainer.run_wait is None:
         return "not known"
     how = f"{threads:.0f} on {units.cpus(allowed)}, which waited {trainer.run_wait:.0%} of their runnable time"
-    return f"{'yes' if oversubscribed(view, trainer) else 'no'}, {how}"
+    return f"{'yes' if is_oversubscribed(view, trainer) else 'no'}, {how}"
 
 
-def _asked(question: str, value: float | None, limit: float, how: str) -> Asked:
+def _limit_answer(question: str, value: float | None, limit: float, how: str) -> Asked:
     """Whether a value reaches a limit."""
     if value is None:
         return question, "not known"
@@ -154,7 +156,7 @@ class Regime(NamedTuple):
     numbers: Mapping[str, float]
 
     @property
-    def told(self) -> tuple[tuple[str, str], ...]:
+    def rows(self) -> tuple[tuple[str, str], ...]:
         """The question with its answer, and the numbers in one line."""
         shares = ", ".join(f"{share:.0%}" for share in self.numbers.values())
         return (QUESTION, self.name or "not known"), (", ".join(self.numbers), shares)
@@ -172,9 +174,9 @@ def regime(view: View, trainer: Trainer) -> Regime:
 
 def _units(view: View, trainer: Trainer) -> str | None:
     table = "gpu-bound-healthy."
-    compute = (tensor_of_top(trainer) or 0.0) >= view.limit(f"{table}compute")
+    compute = (tensor_share(trainer) or 0.0) >= view.limit(f"{table}compute")
     compute = compute or (trainer.fp32 or 0.0) >= view.limit(f"{table}fp32")
-    memory = (dram_of_top(trainer) or 0.0) >= view.limit(f"{table}dram")
+    memory = (dram_share(trainer) or 0.0) >= view.limit(f"{table}dram")
     if compute and memory:
         return "compute- and memory-bound"
     return "compute-bound" if compute else "memory-bound" if memory else None
@@ -207,7 +209,7 @@ def _numbers(trainer: Trainer) -> Iterator[tuple[str, float]]:
 
 
 UNDECIDED = "undecided"
-_IN_VAIN = ("busy-not-effective", "collective-wait")  # rules on GPUs that are busy with low activity
+_INEFFECTIVE = ("busy-not-effective", "collective-wait")  # rules on GPUs that are busy with low activity
 _SHARE, _POINTS, _CORES = "{:.0%}", "{:.0f} points", "{:.1f} cores"
 Limit = Callable[[str], float]  # a number of this table of thresholds.toml by name
 
@@ -222,7 +224,7 @@ class Answer(NamedTuple):
     how: str = ""  # format of the value; empty for a question without a number
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         """The value and its limit."""
         return f"{self.how.format(self.value)} (limit {self.how.format(self.limit)})" if self.how else ""
 
@@ -261,7 +263,7 @@ def truth(question: str, value: bool) -> Answer:
     return Answer(question, 1.0 if value else -1.0)
 
 
-def either(*answers: Sequence[Answer]) -> list[Answer]:
+def nearest(*answers: Sequence[Answer]) -> list[Answer]:
     """The chain of questions nearest to yes."""
     return list(max(answers, key=_margin))
 
@@ -273,7 +275,7 @@ def candidates(facts: Facts, limit: Limit) -> dict[str, list[Answer]]:
     rest, most = max(0.0, facts.cores - 1.0), limit("cpu_low") * facts.allowed
     cpu_low = at_most("are the CPUs idle, but for one core?", rest, most, _CORES)
     gpu_low = at_most("is the GPU idle half of the time?", duty, limit("gpu_low"))
-    pulses = _pulses(facts, limit)
+    pulses = _has_pulses(facts, limit)
     work = []
     if facts.power_share is not None:
         work.append(at_most("does it draw little power?", facts.power_share, limit("power_share")))
@@ -282,7 +284,7 @@ def candidates(facts: Facts, limit: Limit) -> dict[str, list[Answer]]:
             at_most("do few of its SMs work?", facts.sm, limit("sm")),
             at_most("are tensor cores idle?", facts.tensor, limit("tensor")),
         ]
-    unsteady = either(
+    unsteady = nearest(
         [at_least("does it vary?", facts.sigma, limit("varies"), _POINTS)],
         [at_least("does it swing?", facts.peak - facts.low, limit("swings"), _POINTS)],
     )
@@ -305,9 +307,9 @@ def candidates(facts: Facts, limit: Limit) -> dict[str, list[Answer]]:
     }  # fmt: skip
 
 
-def _pulses(facts: Facts, limit: Limit) -> list[Answer]:
+def _has_pulses(facts: Facts, limit: Limit) -> list[Answer]:
     """Whether the GPU idles between steps, as samples show or busy loaders imply."""
-    return either(
+    return nearest(
         [
             truth("are its gaps long enough to see?", facts.slow_steps),
             at_least("does it peak?", facts.peak / 100, limit("peak")),
@@ -324,29 +326,29 @@ def _pulses(facts: Facts, limit: Limit) -> list[Answer]:
 
 def decide(pid: int, facts: Facts, limit: Limit) -> Class:
     """The class with the largest margin; undecided if none fits, with the two nearest."""
-    ranked = sorted(candidates(facts, limit).items(), key=lambda found: _far(found[1]))
+    ranked = sorted(candidates(facts, limit).items(), key=lambda found: _distance(found[1]))
     name, answers = ranked[0]
     margin = _margin(answers)
     if margin >= limit("margin"):
-        return Class(pid=pid, name=name, margin=margin, path=tuple(map(_told, answers)))
+        return Class(pid=pid, name=name, margin=margin, path=tuple(map(_row, answers)))
     near = tuple((f"nearest: {other}", _failed(asked)) for other, asked in ranked[:2])
     return Class(pid=pid, name=UNDECIDED, margin=margin, path=near)
 
 
-def _far(answers: Sequence[Answer]) -> tuple[float, int]:
+def _distance(answers: Sequence[Answer]) -> tuple[float, int]:
     """Distance of a class from fitting, then the number of questions it fails."""
     return -_margin(answers), sum(answer.slack < 0 for answer in answers)
 
 
-def _told(answer: Answer) -> tuple[str, str]:
+def _row(answer: Answer) -> tuple[str, str]:
     word = "yes" if answer.slack >= 0 else "no"
-    return answer.question, f"{word}, {answer.said}" if answer.said else word
+    return answer.question, f"{word}, {answer.text}" if answer.text else word
 
 
 def _failed(answers: Iterable[Answer]) -> str:
     """The questions that a class fails."""
     worst = min(answers, key=lambda answer: answer.slack)
-    return f"{worst.question} {_told(worst)[1]}"
+    return f"{worst.question} {_row(worst)[1]}"
 
 
 def confidence(margin: float) -> float:
@@ -360,7 +362,7 @@ def classes(view: View, answers: Answers) -> Iterator[Class]:
         facts = None if trainer.peers or trainer.compiling else _facts(view, trainer, answers)
         if facts is not None:
             found, bound = decide(trainer.process.pid, facts, view.limit), regime(view, trainer)
-            yield replace(found, regime=bound.name, path=(*flow(view, trainer, answers), *bound.told, *found.path))
+            yield replace(found, regime=bound.name, path=(*questions(view, trainer, answers), *bound.rows, *found.path))
 
 
 def _facts(view: View, trainer: Trainer, answers: Answers) -> Facts | None:
@@ -375,12 +377,12 @@ def _facts(view: View, trainer: Trainer, answers: Answers) -> Facts | None:
         low=shape.low,
         peak=shape.high,
         empty=shape.empty,
-        slow_steps=gaps(view, trainer),
+        slow_steps=has_gaps(view, trainer),
         cores=cores,
         allowed=trainer.allowed,
         loaders_busy=loaders_busy,
-        waits_for_loaders=loaders_busy and (trainer.main or 0.0) <= view.limit("main") and starved(view, trainer),
-        effective=all(answers.denies(trainer, rule) for rule in _IN_VAIN),
+        waits_for_loaders=loaders_busy and (trainer.main or 0.0) <= view.limit("main") and is_starved(view, trainer),
+        effective=all(answers.denies(trainer, rule) for rule in _INEFFECTIVE),
         power_share=trainer.power_share,
         sm=trainer.sm,
         tensor=trainer.tensor,

@@ -11,7 +11,7 @@ from gputop import __version__, finding_text, labels, step_report, thresholds, u
 from gputop.diagnose import Abstained, Class, Evidence, Finding, Severity, Step, Subject
 from gputop.diagnose.finding import POSSIBLE
 from gputop.diagnose.further_reading import choice, guides
-from gputop.diagnose.subject_overlap import concerns
+from gputop.diagnose.subject_overlap import applies_to
 from gputop.diagnose.workload_class import confidence
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Identity
@@ -352,7 +352,7 @@ def about(found: Diagnosis, pid: int) -> Diagnosis:
     gpus = {share.uuid for process in frame.processes if process.identity in mine for share in process.gpus}
 
     def its(subject: Subject) -> bool:
-        return concerns(subject, mine, gpus, jobs)
+        return applies_to(subject, mine, gpus, jobs)
 
     pids = {identity.pid for identity in mine}
     update = replace(

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from gputop.diagnose import Finding
 from gputop.diagnose.finding import POSSIBLE
-from gputop.diagnose.state import JobState, trouble
+from gputop.diagnose.state import JobState, needs_action
 from gputop.diagnose.subject_overlap import names
 from gputop.model import Frame, Identity, Job, Process
 from gputop.monitor import Update
@@ -231,7 +231,7 @@ def _about(finding: Finding, job: Job, ranks: Sequence[Process]) -> bool:
 
 def _leading(about: Sequence[Finding]) -> Finding | None:
     """The one that is kept of all that is shown of a job."""
-    shown = [one for one in about if trouble(one)]
+    shown = [one for one in about if needs_action(one)]
     return next((one for one in shown if one.primary), next(iter(shown), None))
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from gputop.diagnose import Evidence, Finding, Severity, Subject
 from gputop.diagnose.engine import BROKEN, Engine
-from gputop.diagnose.limits import lenient
-from gputop.diagnose.merge import fold, together
+from gputop.diagnose.limits import leniency
+from gputop.diagnose.merge import merge_abstentions, merge_findings
 from gputop.diagnose.phases import PhaseChange
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.rules import RULES
@@ -38,9 +38,9 @@ def of_process(name: str, identity: Identity = A, job: str | None = "j", **more:
 def test_a_change_of_phase_begins_anew_what_is_not_shown() -> None:
     steady = Steadying()
     for second in range(20):
-        steady.take([(of_process("starved-cpu-idle"), 30.0)], second + 1.0, 1.0)
+        steady.update([(of_process("starved-cpu-idle"), 30.0)], second + 1.0, 1.0)
     steady.restart({A: PhaseChange(10.0)}, 20.0, 1.0)
-    shown = [steady.take([(of_process("starved-cpu-idle"), 30.0)], 21.0 + second, 1.0) for second in range(24)]
+    shown = [steady.update([(of_process("starved-cpu-idle"), 30.0)], 21.0 + second, 1.0) for second in range(24)]
     assert [bool(one) for one in shown] == [False] * 23 + [True]
 
 
@@ -50,8 +50,8 @@ def test_a_change_of_phase_begins_anew_what_is_not_shown() -> None:
      ("margin", -5, 0.5), ("nothing", 0, 0)],
 )  # fmt: skip
 def test_how_much_more_lenient(name: str, limit: float, slack: float) -> None:
-    assert lenient({name: limit}, name) == pytest.approx(slack)
-    assert lenient({name: limit, f"{name}_exit": limit + 7}, name) == 7
+    assert leniency({name: limit}, name) == pytest.approx(slack)
+    assert leniency({name: limit, f"{name}_exit": limit + 7}, name) == 7
 
 
 def frame(ranks: int = 2, job: str = "j") -> Frame:
@@ -61,7 +61,7 @@ def frame(ranks: int = 2, job: str = "j") -> Frame:
 
 
 def told(*findings: Finding, tenants: dict[str, list[Process]] | None = None) -> list[Finding]:
-    return fold(findings, frame(), tenants or {}, LIMITS)
+    return merge_findings(findings, frame(), tenants or {}, LIMITS)
 
 
 def test_ranks_with_the_same_finding_are_one_of_the_job() -> None:
@@ -156,7 +156,7 @@ def test_abstentions_for_the_same_reason_are_one() -> None:
     (one,) = [silent for silent in said.abstained if silent.rule == "power"]
     assert one.missing == (Missing(metric="throttled_power_percent", reason="absent"),)
     other = replace(one, subject=Subject(kind="gpu", gpus=("H",)))
-    assert together([one, other, one]) == [replace(one, subject=Subject(kind="gpu", gpus=("G", "H")))]
+    assert merge_abstentions([one, other, one]) == [replace(one, subject=Subject(kind="gpu", gpus=("G", "H")))]
 
 
 def test_history_means_know_gaps() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gputop.diagnose.neighbours import strangers
+from gputop.diagnose.neighbours import unrelated
 from gputop.model import Process
 from tests.scripted_jobs import frame
 
@@ -45,7 +45,7 @@ OTHER = process(6000, 5001, group=6000)
     ],
 )
 def test_strangers(other: Process, is_one: bool) -> None:
-    found = list(strangers(frame(loose=(*AROUND, other)), TRAINER))
+    found = list(unrelated(frame(loose=(*AROUND, other)), TRAINER))
     assert (other in found) == is_one
     assert not {FIRST, SHELL, TRAINER} & set(found), "who started it, and itself"
 
@@ -55,11 +55,11 @@ def test_what_a_script_starts_beside_a_launcher_is_no_stranger_to_its_ranks() ->
     launcher = process(7002, 7000, group=7000, job="k")
     rank = process(7003, 7002, group=7003, job="k")  # in a session of its own, as torchrun has it
     server = process(7001, 7000, group=7000)
-    found = list(strangers(frame(loose=(*AROUND, script, launcher, rank, server, OTHER)), rank))
+    found = list(unrelated(frame(loose=(*AROUND, script, launcher, rank, server, OTHER)), rank))
     assert server not in found
     assert OTHER in found
 
 
 def test_a_pid_of_another_machine_hides_nobody() -> None:
     foreign = process(5001, 0, started_ticks=9, unseen="foreign")
-    assert OTHER in strangers(frame(loose=(*AROUND, OTHER, foreign)), TRAINER)
+    assert OTHER in unrelated(frame(loose=(*AROUND, OTHER, foreign)), TRAINER)

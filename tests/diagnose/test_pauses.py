@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from gputop.diagnose.pauses import Pause, Pauses, Piece, pieces
+from gputop.diagnose.pauses import BusySpan, Pause, Pauses, busy_spans
 from gputop.model import Gpu
 
 WINDOW_S = 1 / 6
@@ -18,7 +18,7 @@ def stepped(busy: Callable[[float], float], until_s: float, step_s: float = WIND
     for number in range(round(until_s / step_s)):
         start_s = number * step_s
         parts = [busy(start_s + step_s * (part + 0.5) / 50) for part in range(50)]
-        pauses.take(Piece(start_s, start_s + step_s, sum(parts) / 50))
+        pauses.add(BusySpan(start_s, start_s + step_s, sum(parts) / 50))
     return pauses
 
 
@@ -73,14 +73,14 @@ def test_seconds_in_which_nobody_looked_do_not_split_a_pause(unseen: int, length
     pauses = Pauses()
     values = [97.0] * 30 + [0.0] * 8 + [None] * unseen + [0.0] * (12 - unseen) + [97.0] * 30
     for second, percent in enumerate(values):
-        pauses.take(Piece(second, second + 1.0, percent))
+        pauses.add(BusySpan(second, second + 1.0, percent))
     assert [round(one.idle_s) for one in pauses.known] == lengths
 
 
 def test_evaluation_phases_are_found_at_another_level() -> None:
     phases = Pauses(share=0.75, least_s=5.0)
     for second in range(300):
-        phases.take(Piece(second, second + 1.0, 45.0 if second % 100 >= 80 else 97.0))
+        phases.add(BusySpan(second, second + 1.0, 45.0 if second % 100 >= 80 else 97.0))
     assert [round(one.length_s) for one in ended(phases)] == [20, 20]
     assert phases.known[0].percent == pytest.approx(45.0)
 
@@ -92,11 +92,11 @@ def samples(newest_ago_s: float, values: Iterable[float]) -> tuple[tuple[float, 
 
 def test_each_sample_is_taken_once_though_frames_repeat_it() -> None:
     newest_s: float | None = None
-    taken: list[Piece] = []
+    taken: list[BusySpan] = []
     for second in range(1, 20):
         last = 6 * second - 1  # the number of the newest sample
         gpu = Gpu(uuid="G", index="0", name="H100", busy_samples=samples(0.1, range(max(0, last - 30), last + 1)))
-        taken += pieces([gpu], 50.0, newest_s, 1000.0 + second, 1.0)
+        taken += busy_spans([gpu], 50.0, newest_s, 1000.0 + second, 1.0)
         newest_s = taken[-1].end_s
     assert [piece.percent for piece in taken] == list(range(6 * 19))
     assert all(piece.end_s - piece.start_s == pytest.approx(WINDOW_S) for piece in taken)
@@ -107,7 +107,7 @@ def test_several_gpus_are_taken_together_and_old_values_for_none() -> None:
         Gpu(uuid=f"G{n}", index=f"{n}", name="H100", busy_samples=samples(0.02 * n, [100.0, 0.0 if n else 100.0]))
         for n in range(4)
     ]
-    assert [piece.percent for piece in pieces(gpus, 50.0, None, 1000.0, 1.0)] == [100.0, 25.0]
+    assert [piece.percent for piece in busy_spans(gpus, 50.0, None, 1000.0, 1.0)] == [100.0, 25.0]
     old = Gpu(uuid="G", index="0", name="H100", busy_samples=samples(0.1, [0.0]), age_s=4.0)
-    assert [piece.percent for piece in pieces([old], 50.0, 999.0, 1000.0, 1.0)] == [None]
-    assert pieces([], 50.0, 1000.0, 1000.0, 1.0) == []
+    assert [piece.percent for piece in busy_spans([old], 50.0, 999.0, 1000.0, 1.0)] == [None]
+    assert busy_spans([], 50.0, 1000.0, 1000.0, 1.0) == []

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from gputop.diagnose import Finding, Step, Subject
-from gputop.diagnose.merge import fold
+from gputop.diagnose.merge import merge_findings
 from gputop.model import Frame, Gpu, GpuShare, Host, Identity, Job, Process, Xid
 from gputop.ui.advice.states import states
 from tests.rule_cases import GPU, HOST, LIMITS, LOADER, TRAINER, after, found
@@ -148,7 +148,7 @@ def test_but_only_where_it_names_the_card() -> None:
     gpus = tuple(card(n) for n in range(2))
     frame = Frame(wall_s=0, mono_s=0, hostname="h", host=Host(), gpus=gpus)
     tenants = {f"G{n}": [Process(pid=1, started_ticks=1, job="j")] for n in range(2)}
-    (one,) = fold([held(0, "watch -i 00 -n 0 -i 0"), held(1, "watch")], frame, tenants, LIMITS)
+    (one,) = merge_findings([held(0, "watch -i 00 -n 0 -i 0"), held(1, "watch")], frame, tenants, LIMITS)
     assert one.steps[0].command == "watch -i 00 -n 0 -i 0,1"
 
 
@@ -163,5 +163,5 @@ def test_a_number_that_somebody_made_up_breaks_nothing() -> None:
         )
         for n in range(2)
     ]  # fmt: skip
-    (one,) = fold(held, frame, tenants, LIMITS)
+    (one,) = merge_findings(held, frame, tenants, LIMITS)
     assert one.steps[0].command == "nvidia-smi -i '\\1','\\2' -pl 700"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gputop.diagnose import Finding
-from gputop.diagnose.cpu_budget import Part, united_cpus
+from gputop.diagnose.cpu_budget import CpuLimit, united_cpus
 from gputop.diagnose.finding import Subject
 from gputop.export.diagnosis import subject as as_told
 from gputop.model import Frame
@@ -119,15 +119,15 @@ def test_too_few_loaders_is_not_said_of_who_has_used_up_its_quota() -> None:
 @pytest.mark.parametrize(
     ("parts", "total", "cpus"),
     [
-        ([Part(EVERY, 8.0, "a")] * 4, 64, 8.0),
-        ([Part(EVERY, 8.0, "a"), Part(EVERY, 6.0, "b")], 64, 14.0),
-        ([Part(EVERY, 48.0, "a"), Part(EVERY, 48.0, "b")], 64, 64.0),
-        ([Part(EVERY, 8.0, "a"), Part(EVERY, 64.0, "b")], 64, 64.0),  # one of them may use all
-        ([Part(frozenset({0, 1}), 2.0, "a"), Part(frozenset({2, 3}), 2.0, "b")], 64, 4.0),
-        ([Part(frozenset(), 8.0, "a")], 64, 8.0),
-        ([Part(frozenset(), None, "a")], 64, 64.0),
-        ([Part(frozenset(), 8.0, "a")], None, None),
+        ([CpuLimit(EVERY, 8.0, "a")] * 4, 64, 8.0),
+        ([CpuLimit(EVERY, 8.0, "a"), CpuLimit(EVERY, 6.0, "b")], 64, 14.0),
+        ([CpuLimit(EVERY, 48.0, "a"), CpuLimit(EVERY, 48.0, "b")], 64, 64.0),
+        ([CpuLimit(EVERY, 8.0, "a"), CpuLimit(EVERY, 64.0, "b")], 64, 64.0),  # one of them may use all
+        ([CpuLimit(frozenset({0, 1}), 2.0, "a"), CpuLimit(frozenset({2, 3}), 2.0, "b")], 64, 4.0),
+        ([CpuLimit(frozenset(), 8.0, "a")], 64, 8.0),
+        ([CpuLimit(frozenset(), None, "a")], 64, 64.0),
+        ([CpuLimit(frozenset(), 8.0, "a")], None, None),
     ],
 )
-def test_cpus_that_are_shared(parts: list[Part], total: int | None, cpus: float | None) -> None:
+def test_cpus_that_are_shared(parts: list[CpuLimit], total: int | None, cpus: float | None) -> None:
     assert united_cpus(parts, total) == cpus

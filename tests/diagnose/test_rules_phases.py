@@ -11,7 +11,7 @@ import pytest
 
 from gputop.diagnose import Finding, Subject
 from gputop.diagnose.engine import Verdict
-from gputop.diagnose.merge import fold
+from gputop.diagnose.merge import merge_findings
 from gputop.diagnose.phases import PhaseChange
 from gputop.diagnose.rule import RULES, Level
 from gputop.diagnose.steadying import Steadying, crit_after
@@ -117,7 +117,7 @@ def shown_then(finding: Finding, turn: PhaseChange, *, again: bool = False) -> l
         if second == 61:
             steady.restart({Identity(1, 1): turn}, float(second), 1.0)
         holds = second <= 60 or (again and second >= 70)
-        if steady.take([(finding, 30.0)] if holds else [], float(second), 1.0):
+        if steady.update([(finding, 30.0)] if holds else [], float(second), 1.0):
             here.append(second - 61.0)
     return [t for t in here if t >= 0]
 
@@ -153,13 +153,13 @@ def test_a_finding_that_comes_back_after_every_phase_stays() -> None:
         if second % 40 == 0:
             steady.restart({Identity(1, 1): PhaseChange(second - 10.0, 30.0, 95.0)}, float(second), 1.0)
         holds = second % 40 >= 10
-        shown.append(bool(steady.take([(of_trainer("starved-cpu-idle"), 20.0)] if holds else [], float(second), 1.0)))
+        shown.append(bool(steady.update([(of_trainer("starved-cpu-idle"), 20.0)] if holds else [], float(second), 1.0)))
     assert sum(before and not now for before, now in pairwise(shown)) == 2
     assert all(shown[200:])
 
 
 def folded(*findings: Finding) -> list[Finding]:
-    return fold(findings, Frame(wall_s=0, mono_s=0, hostname="h", host=Host()), {}, LIMITS)
+    return merge_findings(findings, Frame(wall_s=0, mono_s=0, hostname="h", host=Host()), {}, LIMITS)
 
 
 def test_a_cause_makes_nothing_critical_that_has_only_begun() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gputop.diagnose import Finding
-from gputop.diagnose.wchan import MOUNTED_AS, Wait, wait
+from gputop.diagnose.wchan import MOUNTED_AS, Wait, wait_of
 from gputop.model import Disk, Mount, Network
 from tests.diagnose.test_rules_feed import changed, few
 from tests.diagnose.test_rules_feed_unseen import unexplained
@@ -135,7 +135,7 @@ def test_where_readers_sleep_is_the_clue_of_a_cause_that_is_unknown() -> None:
     ],
 )  # fmt: skip
 def test_what_a_kernel_function_waits_for(function: str | None, kind: Wait | None) -> None:
-    assert wait(function) is kind
+    assert wait_of(function) is kind
     assert kind in MOUNTED_AS or kind in (None, Wait.PAGE, Wait.SOCKET, Wait.PIPE, Wait.CHILD)
 
 
@@ -153,4 +153,4 @@ def test_a_real_process_that_reads_a_pipe_sleeps_where_the_table_says() -> None:
         cat.stdin.close()
     if function in ("", "0"):
         pytest.skip("this kernel does not show where a process sleeps")
-    assert wait(function) is Wait.PIPE
+    assert wait_of(function) is Wait.PIPE

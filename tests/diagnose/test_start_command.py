@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gputop.diagnose.start_command import started, started_for_each_gpu, starts_all
+from gputop.diagnose.start_command import is_whole_command, start_command, torchrun_command
 from gputop.model import Identity, Job, Process
 
 
@@ -21,12 +21,12 @@ from gputop.model import Identity, Job, Process
     ],
 )
 def test_it_is_what_a_shell_takes(command: tuple[str, ...], typed: str) -> None:
-    assert started(Process(pid=1, started_ticks=1, command=command)) == typed
+    assert start_command(Process(pid=1, started_ticks=1, command=command)) == typed
 
 
 def test_the_end_of_a_long_one_is_left_out_between_words() -> None:
     words = ("python", "train.py", *(f"--option-{number}=value" for number in range(40)))
-    typed = shlex.split(started(Process(pid=1, started_ticks=1, command=words)))
+    typed = shlex.split(start_command(Process(pid=1, started_ticks=1, command=words)))
     assert typed[-1] == "..."
     assert tuple(typed[:-1]) == words[: len(typed) - 1]
     assert len(typed) > 4
@@ -51,12 +51,12 @@ def test_the_end_of_a_long_one_is_left_out_between_words() -> None:
 )
 def test_ranks_are_started_without_the_interpreter_and_its_options(command: tuple[str, ...], typed: str) -> None:
     process = Process(pid=1, started_ticks=1, command=command)
-    assert started_for_each_gpu(process, 4) == f"torchrun --nproc_per_node=4 {typed}"
+    assert torchrun_command(process, 4) == f"torchrun --nproc_per_node=4 {typed}"
 
 
 def test_ranks_of_a_long_command_are_cut_between_words() -> None:
     words = ("python", "-u", "train.py", *(f"--option-{number}=value" for number in range(40)))
-    typed = shlex.split(started_for_each_gpu(Process(pid=1, started_ticks=1, command=words), 2))
+    typed = shlex.split(torchrun_command(Process(pid=1, started_ticks=1, command=words), 2))
     assert typed[-1] == "..."
     assert tuple(typed[2:-1]) == words[2 : len(typed) - 1]
     assert len(typed) > 5
@@ -71,7 +71,7 @@ SECRET = "sk-" + 20 * "a7"
 def test_a_secret_is_masked(secret: tuple[str, ...]) -> None:
     for words in (("python", "train.py", *secret), (" ".join(("python", "train.py", *secret)),)):
         process = Process(pid=1, started_ticks=1, command=words)
-        for typed in (started(process), started_for_each_gpu(process, 2)):
+        for typed in (start_command(process), torchrun_command(process, 2)):
             assert "train.py" in typed
             assert "***" in typed
             assert SECRET not in typed
@@ -99,4 +99,4 @@ def test_a_rank_or_a_kernel_of_a_notebook_is_not_started_by_its_own_command(
     job: dict[str, Any] | None, dials: dict[str, Any], alone: bool
 ) -> None:
     process = Process(**{"pid": 1, "started_ticks": 1, "command": ("python", "train.py"), **dials})
-    assert starts_all(process, job and Job(key="j", name="j", **job)) == alone
+    assert is_whole_command(process, job and Job(key="j", name="j", **job)) == alone

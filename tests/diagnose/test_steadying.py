@@ -28,7 +28,7 @@ class Steadied:
         for second in range(seconds):
             self.now_s += 1
             yes = holds if isinstance(holds, bool) else holds(second)
-            self.last = self.steady.take([(finding(severity), self.on_s)] if yes else [], self.now_s, 1.0)
+            self.last = self.steady.update([(finding(severity), self.on_s)] if yes else [], self.now_s, 1.0)
             shown += [self.now_s] if self.last else []
         return shown
 
@@ -89,8 +89,8 @@ def test_one_bad_second_makes_nothing_worse() -> None:
 def test_what_its_rule_knows_to_have_begun_earlier_lasts_since_then() -> None:
     steady = Steadying()
     for second in range(1, 31):
-        shown = steady.take([(finding("warn", 100.0 + second), 20.0)], second, 1.0)
+        shown = steady.update([(finding("warn", 100.0 + second), 20.0)], second, 1.0)
     assert shown[0].since_s == 130
     for second in range(31, 41):  # it goes on while it is not found for a moment
-        shown = steady.take([], second, 1.0)
+        shown = steady.update([], second, 1.0)
     assert shown[0].since_s == 140

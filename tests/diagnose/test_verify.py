@@ -12,7 +12,7 @@ import pytest
 from gputop import cli
 from gputop.diagnose import Finding, Step, Subject
 from gputop.diagnose.rules import RULES
-from gputop.diagnose.verify import EXPERIMENTS, verified
+from gputop.diagnose.verify import EXPERIMENTS, with_verification
 from gputop.export.diagnosis import Diagnosis, as_json, page
 from gputop.lab import results
 from gputop.report import text
@@ -27,7 +27,7 @@ RANK = server().jobs[0].ranks[0]
 
 def of(rule: str, subject: Subject | None = None, **change: Any) -> Finding:
     subject = subject or found().subject
-    return verified(found(rule=rule, subject=subject, **change), server())
+    return with_verification(found(rule=rule, subject=subject, **change), server())
 
 
 def test_every_experiment_is_of_a_rule_and_a_command_there_is() -> None:
@@ -63,7 +63,7 @@ def test_it_is_for_a_process_that_is_there() -> None:
     assert (of("gmem-nearly-full", job).verify or Step(text="")).command == f"gputop maxbatch --from {RANK.pid}"
     holder = next(one for one in shown.processes if any(share.uuid == gpu.gpus[0] for share in one.gpus))
     trains = replace(shown, processes=tuple(replace(one, role=shown.by_identity[RANK].role) for one in shown.processes))
-    held = verified(found(rule="gmem-nearly-full", subject=gpu), trains).verify
+    held = with_verification(found(rule="gmem-nearly-full", subject=gpu), trains).verify
     assert held is not None
     assert held.command == f"gputop maxbatch --from {holder.pid}"
     assert of("gmem-nearly-full", Subject(kind="host")).verify is None

@@ -70,7 +70,7 @@ def test_every_rule_has_room_for_its_limits(width: int) -> None:
 def test_a_limit_is_one_whether_a_rule_or_what_serves_several_asks_for_it() -> None:
     numbers = Tables({"starved-cpu-idle": {"loader_cpu": 0.8}, "starved": {"duty": 0.8}})["starved-cpu-idle"]
     numbers.held |= {"loader_cpu": 1, "starved.duty": -1, "starved-cpu-idle.loader_cpu": 1}
-    assert numbers.leaving() == {
+    assert numbers.clearing() == {
         "starved-cpu-idle.loader_cpu": pytest.approx((0.8, 0.72)),
         "starved.duty": pytest.approx((0.8, 0.88)),
     }

@@ -7,7 +7,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 
 from gputop import num_workers, units
 from gputop.diagnose.contention import Contention
-from gputop.diagnose.cpu_budget import fitting_threads, part, united_cpus
+from gputop.diagnose.cpu_budget import cpu_limit, fitting_threads, united_cpus
 from gputop.diagnose.experiments.loads import (
     Experiment,
     Fit,
@@ -56,11 +56,12 @@ def _taken_from(scene: Scene, load: Load) -> Iterator[Slower]:
     """Consumers found by the rules, over all its trainers, each once."""
     worst: dict[tuple[Resource, str], Slower] = {}
     for trainer in load.trainers:
-        for one in scene.contention.of(trainer.identity):
+        for one in scene.contention.shortages_of(trainer.identity):
             least = scene.limits["neighbour"]["named"]
-            small = [taker for taker in one.takers if taker.share < least]
+            small = [taker for taker in one.consumers if taker.share < least]
             told = [
-                (taker.name, taker.command.user, taker.job, taker.share) for taker in one.takers[: -len(small) or None]
+                (taker.name, taker.command.user, taker.job, taker.share)
+                for taker in one.consumers[: -len(small) or None]
             ]
             if small:
                 told.append((amount(len(small), "smaller program"), None, None, sum(taker.share for taker in small)))
@@ -97,7 +98,7 @@ def _taken(
 def room(frame: Frame, loads: Sequence[Load]) -> int | None:
     """Number of CPUs the experiments share, by affinity and quota; None if unknown."""
     total = frame.host.cpus_total
-    cpus = united_cpus([part(one) for load in loads for one in load.trainers], total) if loads else total
+    cpus = united_cpus([cpu_limit(one) for load in loads for one in load.trainers], total) if loads else total
     return None if not cpus else max(1, math.floor(cpus))
 
 

@@ -7,11 +7,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, Protocol
 
 from gputop import optional_sums
-from gputop.diagnose.cpu_budget import affinity, idle_of, least_idle, least_share, meet, part, shares_quota, united_cpus
+from gputop.diagnose.cpu_budget import (
+    affinity,
+    cpu_limit,
+    idle_count,
+    least_idle,
+    least_share,
+    overlap,
+    shares_quota,
+    united_cpus,
+)
 from gputop.diagnose.job_tree import key, members
 from gputop.diagnose.limits import Limits
 from gputop.diagnose.rules.cpu.threads import pool
-from gputop.diagnose.starvation import at_work
+from gputop.diagnose.starvation import shows_work
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Gpu, Identity, Job, Process, Role
 
@@ -155,7 +164,7 @@ def _load(frame: Frame, past: Past, job: Job, trees: tuple[tuple[Process, ...], 
         trees=trees,
         gpus=tuple(gpu for gpu in frame.gpus if gpu.uuid in uuids),
         cpus=_cpus(trainers),
-        allowed=united_cpus([part(one) for one in trainers], frame.host.cpus_total),
+        allowed=united_cpus([cpu_limit(one) for one in trainers], frame.host.cpus_total),
         asked=_asked(trainers),
         busy_percent=optional_sums.mean([mean(past, about, "busy_percent") for about in keys]),
         cores=optional_sums.total(mean(past, about, "cores") for about in keys),
@@ -228,7 +237,7 @@ def own_shares(
     seats = [_seat(past, load, one) for load in loads for one in load.trainers]
     scene = _Scene(
         cpus=frame.host.cpus_total,
-        free=idle_of(frame.host.cpus_total, mean(past, "host", "cpu_percent")),
+        free=idle_count(frame.host.cpus_total, mean(past, "host", "cpu_percent")),
         working=[seat for seat in seats if seat.duty is None or _works(seat, limits["starved"])],
         programs=programs,
         fed=limits["gpu-bound-healthy"]["busy_percent"] / 100,
@@ -250,12 +259,12 @@ def _seat(past: Past, load: Load, process: Process) -> _Seat:
 
 
 def _works(seat: _Seat, table: Mapping[str, float]) -> bool:
-    return at_work(seat.duty, seat.touched, seat.load.loaders, seat.cores, table.__getitem__)
+    return shows_work(seat.duty, seat.touched, seat.load.loaders, seat.cores, table.__getitem__)
 
 
 def _own(scene: _Scene, seat: _Seat) -> OwnShare:
     here, allowed = affinity(seat.process), seat.process.allowed_cpus
-    beside = [one for one in scene.working if one is seat or meet(here, affinity(one.process))]
+    beside = [one for one in scene.working if one is seat or overlap(here, affinity(one.process))]
     sharers = [one for one in beside if shares_quota(seat.process, one.process, one.load is seat.load)]
     total, all_beside = len(here) or scene.cpus, len(beside) + scene.programs
     left = (allowed or math.inf) - sum(one.cores for one in sharers)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from gputop import num_workers
 from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.rule import Level, rule
-from gputop.diagnose.testimony import LOADS_IN_MAIN, bare
+from gputop.diagnose.testimony import LOADS_IN_MAIN, claim
 from gputop.diagnose.view import View
 from gputop.model import Fact
 
@@ -63,7 +63,7 @@ def seen_inside(view: View) -> Iterator[Finding]:
         yield view.found(
             process,
             "warn",
-            f"was {how}: {bare(worst)}",
+            f"was {how}: {claim(worst)}",
             evidence=tuple(_as_evidence(view, fact) for fact in others),
             steps=(
                 *(Step(text=step) for step in dict.fromkeys(one.step for one in remedies)),

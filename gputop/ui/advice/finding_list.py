@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from gputop.diagnose import Finding, Step
-from gputop.diagnose.finding import POSSIBLE, told_apart
+from gputop.diagnose.finding import POSSIBLE, subject_key
 from gputop.diagnose.steadying import RANKS
 from gputop.monitor import Update
 
@@ -16,7 +16,7 @@ Key = tuple[str, object]  # the rule, and what tells its subject from others
 
 def key(finding: Finding) -> Key:
     """What it is called while it lasts."""
-    return finding.rule, told_apart(finding.subject)
+    return finding.rule, subject_key(finding.subject)
 
 
 def urgency(finding: Finding) -> tuple[bool, int, bool]:

@@ -9,7 +9,7 @@ from typing import Literal
 from gputop import finding_text, units
 from gputop.diagnose import Finding
 from gputop.diagnose.finding import POSSIBLE
-from gputop.diagnose.subject_overlap import goes_on
+from gputop.diagnose.subject_overlap import persists
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Identity, Process, Role
 from gputop.monitor import Update
@@ -132,11 +132,11 @@ class ResolvedFindings:
             if (name := key(finding)) not in silent and (finding.confidence >= POSSIBLE or name in self._cases)
         }
         gone = [case for name, case in self._cases.items() if name not in bad]
-        fresh = [_over(case, now_s, frame, past) for case in gone if not goes_on(case.finding, update.findings)]
+        fresh = [_over(case, now_s, frame, past) for case in gone if not persists(case.finding, update.findings)]
         recent = [
             _over(one.case, one.at_s, frame, past) if one.became and not one.changes else one
             for one in self.cleared
-            if now_s - one.at_s < TOLD_S and not goes_on(one.finding, update.findings)
+            if now_s - one.at_s < TOLD_S and not persists(one.finding, update.findings)
         ]
         self.cleared = (*fresh, *recent)
         # the numbers are those of when it was seen first, its words the newest

@@ -8,12 +8,12 @@ from functools import partial
 from shlex import quote
 
 from gputop import num_workers, units
-from gputop.diagnose.cpu_budget import affinity, fitting_threads, idle, sharing
+from gputop.diagnose.cpu_budget import affinity, fitting_threads, idle_host_cpus, sharers
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
-from gputop.diagnose.program_kind import torchlike
+from gputop.diagnose.program_kind import may_use_torch
 from gputop.diagnose.rule import Level, rule
-from gputop.diagnose.starvation import fed, waiting
-from gputop.diagnose.steps import closed, widened
+from gputop.diagnose.starvation import is_fed, waiting_threads
+from gputop.diagnose.steps import only_root_may_inspect, raise_container_limit
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.frozen_dataclass import frozen_dataclass
@@ -63,7 +63,7 @@ def _of(view: View, trainer: Trainer, cpus: frozenset[int], processes: Sequence[
     crowded = view.above(_busy(view, cpus), f"{_TABLE}.crowded")
     if not crowded and not view.above((trainer.cores or 0.0) / len(cpus), f"{_TABLE}.full"):
         return None  # all of its processes together do not fill them
-    figures = [view.once(("pinned", one.identity), partial(_figures, view, one)) for one in processes]
+    figures = [view.cached(("pinned", one.identity), partial(_figures, view, one)) for one in processes]
     used = sum(cores for cores, _, _ in figures)
     waits = [late for _, late, _ in figures if late is not None]
     late = sum(waits) if len(waits) == len(figures) else None
@@ -75,9 +75,9 @@ def _of(view: View, trainer: Trainer, cpus: frozenset[int], processes: Sequence[
     # one thread on one CPU has all that it can use
     if runnable < len(cpus) or runnable < 2:
         return None
-    if fed(view, trainer) and (late or 0.0) < view.limit(f"{_TABLE}.late"):
+    if is_fed(view, trainer) and (late or 0.0) < view.limit(f"{_TABLE}.late"):
         return None
-    outside, total = idle(view), view.frame.host.cpus_total or 0
+    outside, total = idle_host_cpus(view), view.frame.host.cpus_total or 0
     if outside is None:
         if total < 4 * len(cpus):
             return None
@@ -99,7 +99,7 @@ def _figures(view: View, one: Process) -> tuple[float, float | None, int]:
     """Cores in use, threads waiting for a CPU, runnable threads: means where known."""
     used = view.mean(one, "cpu_percent", _WINDOW_S) or 0.0
     ratio = view.mean(one, "run_wait_percent", _WINDOW_S)
-    late = None if ratio is None else waiting(ratio / 100, used / 100)
+    late = None if ratio is None else waiting_threads(ratio / 100, used / 100)
     wants = used / 100 + (late or 0.0) >= 0.1
     return used / 100, late, max(round(view.mean(one, "busy_threads", _WINDOW_S) or 0.0), int(wants))
 
@@ -110,7 +110,7 @@ def _busy(view: View, cpus: frozenset[int]) -> float | None:
     known = [cores[cpu] for cpu in cpus if cpu < len(cores)]
     if not known or None in known:
         return None
-    looks = view.looks(view.host(), sum(one or 0.0 for one in known) / len(known), units.ranges(tuple(sorted(cpus))))
+    looks = view.record(view.host(), sum(one or 0.0 for one in known) / len(known), units.ranges(tuple(sorted(cpus))))
     return sum(busy for _, busy in looks) / len(looks) / 100
 
 
@@ -171,7 +171,7 @@ def steps(view: View, trainer: Trainer, held: Pinned) -> Iterator[Step]:
 
 
 def _widen(view: View, trainer: Trainer, held: Pinned, text: str, cpus: str) -> Step:
-    pid, root = trainer.process.pid, closed(view, trainer.process)
+    pid, root = trainer.process.pid, only_root_may_inspect(view, trainer.process)
     move = f"{'sudo ' if root else ''}taskset -acp {cpus}"
     own = [str(pid)] if held.trainer else []
     pids = [*own, f"$(pgrep -P {pid})"] if held.loaders else own
@@ -187,7 +187,9 @@ def _by_cpuset(view: View, process: Process, group: Cgroup | None, total: int) -
     """Steps for the owner of the cpuset."""
     every = f"0-{total - 1}"
     if process.container:
-        yield widened(view, process, "Widen the cpuset of its container", f"--cpuset-cpus={every}", "more CPUs")
+        yield raise_container_limit(
+            view, process, "Widen the cpuset of its container", f"--cpuset-cpus={every}", "more CPUs"
+        )
     elif group is not None:
         unit = group.path.rpartition("/")[2]
         known = unit.endswith((".service", ".scope", ".slice"))
@@ -243,7 +245,7 @@ def _waiting(view: View, group: Cgroup | None) -> float | None:
 def _throttled(view: View, trainer: Trainer, group: Cgroup | None, waiting: float | None) -> Finding:
     allowed, share = trainer.allowed or 1.0, trainer.throttled or 0.0
     quota = group.cpu_quota if group and group.cpu_quota else allowed
-    ranks = len(sharing(view, trainer))
+    ranks = len(sharers(view, trainer))
     spun = _spun(view, trainer)
     severity: Severity = "crit" if view.above(share, "crit_throttled") and spun is None else "warn"
     evidence = [
@@ -265,7 +267,7 @@ def _throttled(view: View, trainer: Trainer, group: Cgroup | None, waiting: floa
     more, fewer = _raise(view, trainer, quota, ranks), _within(trainer, quota, ranks)
     return view.found(
         trainer,
-        "info" if fed(view, trainer) else severity,
+        "info" if is_fed(view, trainer) else severity,
         f"is held to {amount(quota, 'CPU')} by its quota",
         evidence=tuple(evidence),
         steps=(*more, *fewer) if spun is None else (*fewer, *more),  # fewer threads may be enough
@@ -280,7 +282,7 @@ def _spun(view: View, trainer: Trainer) -> float | None:
 
     The quota suffices for the work then: the threads are the cause, and use it up.
     """
-    own, main, threads, room = trainer.own, trainer.main, trainer.compute_threads, trainer.room
+    own, main, threads, room = trainer.own, trainer.main, trainer.compute_threads, trainer.thread_budget
     if not own or main is None or threads is None or room is None or trainer.switches is None:
         return None
     spins = trainer.switches < view.limit("threads-process.switches")
@@ -292,7 +294,7 @@ def _spun(view: View, trainer: Trainer) -> float | None:
 def _raise(view: View, trainer: Trainer, quota: float, ranks: int) -> Iterator[Step]:
     """Steps to double the quota, as far as the machine has the CPUs."""
     process, total = trainer.process, view.frame.host.cpus_total or 0
-    wanted = max(int(quota) + 1, min(2 * math.ceil(quota), int(quota + (idle(view) or 0.0))))
+    wanted = max(int(quota) + 1, min(2 * math.ceil(quota), int(quota + (idle_host_cpus(view) or 0.0))))
     wanted = min(wanted, len(affinity(process)) or total)
     # one launcher is one task, whatever it starts
     tasks = 1 if trainer.job and trainer.job.steps else ranks
@@ -303,7 +305,7 @@ def _raise(view: View, trainer: Trainer, quota: float, ranks: int) -> Iterator[S
         yield Step(text=f"ask Slurm for {amount(each, 'CPU')} a task", command=f"#SBATCH --cpus-per-task={each}")
     elif process.container:
         text = f"give its container {amount(wanted, 'CPU')}"
-        yield widened(view, process, text, f"--cpus {wanted}", f"resources.limits.cpu: {wanted}")
+        yield raise_container_limit(view, process, text, f"--cpus {wanted}", f"resources.limits.cpu: {wanted}")
     else:
         group = process.cgroup or "its group"
         yield Step(text=f"give it {amount(wanted, 'CPU')}: raise CPUQuota of its unit, or cpu.max of {group}")
@@ -311,7 +313,7 @@ def _raise(view: View, trainer: Trainer, quota: float, ranks: int) -> Iterator[S
 
 def _within(trainer: Trainer, quota: float, ranks: int) -> Iterator[Step]:
     """Steps for loaders and threads that fit into the quota."""
-    few, torch = fitting_threads(quota / ranks), torchlike(trainer)
+    few, torch = fitting_threads(quota / ranks), may_use_torch(trainer)
     loaders, whose = num_workers.most(few), " a rank" if ranks > 1 else ""
     if trainer.loaders > loaders:
         yield Step(
@@ -329,7 +331,7 @@ def _pinned(view: View, trainer: Trainer, few: Pinned) -> Finding:
     severity = "warn" if trainer.duty is None else view.by_share(trainer.lost)
     return view.found(
         trainer,
-        "info" if severity is None or fed(view, trainer) else severity,
+        "info" if severity is None or is_fed(view, trainer) else severity,
         headline(few, trainer, total),
         evidence=tuple(evidence(view, few)),
         steps=tuple(steps(view, trainer, few)),

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gputop import units
-from gputop.diagnose.contention import Contended, Onset, Taker, contention, onset
+from gputop.diagnose.contention import Consumer, Onset, Shortage, contention, find_onset
 from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.neighbours import cores
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.rules.cpu.placement import apart, bound, usable
-from gputop.diagnose.starvation import busy, starved, stolen
+from gputop.diagnose.starvation import busy_evidence, has_steal, is_starved
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.labels import amount
@@ -40,8 +40,8 @@ def neighbour(view: View) -> Iterator[Finding]:
     for trainer in view.trainers():
         if not view.knows(trainer, "duty"):
             continue
-        steal = view.above(view.mean("host", "steal_percent"), "steal_percent") and stolen(view, trainer)
-        if steal and starved(view, trainer):
+        steal = view.above(view.mean("host", "steal_percent"), "steal_percent") and has_steal(view, trainer)
+        if steal and is_starved(view, trainer):
             yield _stolen(view, trainer)
             continue
         if trainer.identity in now.unknown:
@@ -51,18 +51,18 @@ def neighbour(view: View) -> Iterator[Finding]:
         if trainer.identity in now.hidden:
             unlock = view.unlock(_HIDDEN, sudo="sudo gputop shows who uses the disk")
             view.abstain(trainer, Missing(metric="read_bytes_per_s", reason="denied", unlock=unlock))
-        for one in list(now.of(trainer.identity))[:1]:
-            takers = now.beside(one)
+        for one in list(now.shortages_of(trainer.identity))[:1]:
+            takers = now.competitors(one)
             taken = sum(taker.used for taker in takers)
             if takers and taken > one.own and view.above(taken / one.total, "share"):
                 yield _found(view, trainer, one, takers, taken)
 
 
-def _found(view: View, trainer: Trainer, one: Contended, takers: Sequence[Taker], taken: float) -> Finding:
+def _found(view: View, trainer: Trainer, one: Shortage, takers: Sequence[Consumer], taken: float) -> Finding:
     """The largest consumer is named alone if most is its use; many small ones are summed."""
     largest, what = takers[0], "the CPUs" if one.resource == "cpu" else "the disk"
     alone = largest.used >= view.limit("largest") * taken
-    began = onset(view, trainer, one, takers[:1] if alone else takers)
+    began = find_onset(view, trainer, one, takers[:1] if alone else takers)
     by = _who(trainer, largest) if alone else "others"
     slowed = began is not None and began.slowed(view.limit("fell"))
     own = _owned(trainer, largest)
@@ -71,7 +71,7 @@ def _found(view: View, trainer: Trainer, one: Contended, takers: Sequence[Taker]
         trainer,
         "warn",
         f"shares {what} with {who} most",
-        evidence=(*_evidence(view, trainer, one, takers, taken), *_began(began, one, by), busy(view, trainer)),
+        evidence=(*_evidence(view, trainer, one, takers, taken), *_began(began, one, by), busy_evidence(view, trainer)),
         steps=(
             Step(text="run heavy jobs on different machines, or one after the other"),
             _nice(view, largest) if own else _ask(largest),
@@ -83,7 +83,7 @@ def _found(view: View, trainer: Trainer, one: Contended, takers: Sequence[Taker]
 
 
 def _evidence(
-    view: View, trainer: Trainer, one: Contended, takers: Sequence[Taker], taken: float
+    view: View, trainer: Trainer, one: Shortage, takers: Sequence[Consumer], taken: float
 ) -> Iterator[Evidence]:
     cpu, wait = one.resource == "cpu", 100 * one.wait
     limit = view.limit("share") * one.total
@@ -118,7 +118,7 @@ def _evidence(
         yield Evidence(text=f"loaders of this job wait for it {wait:.0f} % of their time", value=wait, unit="%")
 
 
-def _began(began: Onset | None, one: Contended, by: str) -> Iterator[Evidence]:
+def _began(began: Onset | None, one: Shortage, by: str) -> Iterator[Evidence]:
     """When their use rose, from the history rather than process ages, and how the GPU changed."""
     if began is None:
         return
@@ -131,11 +131,11 @@ def _began(began: Onset | None, one: Contended, by: str) -> Iterator[Evidence]:
         yield Evidence(text=text, value=began.busy_after, unit="%")
 
 
-def _owned(trainer: Trainer, taker: Taker) -> bool:
+def _owned(trainer: Trainer, taker: Consumer) -> bool:
     return taker.command.uid is not None and taker.command.uid == trainer.process.uid
 
 
-def _who(trainer: Trainer, taker: Taker) -> str:
+def _who(trainer: Trainer, taker: Consumer) -> str:
     """Label of a consumer; for other users only the user and the program."""
     process = taker.command
     if _owned(trainer, taker):
@@ -143,7 +143,7 @@ def _who(trainer: Trainer, taker: Taker) -> str:
     return f"{taker.name} of user {process.user}" if process.user else taker.name
 
 
-def _nice(view: View, taker: Taker) -> Step:
+def _nice(view: View, taker: Consumer) -> Step:
     """Lower the priority: of the process group, if processes are too short-lived to list."""
     lasting = [one for one in taker.processes if one.age_s is None or one.age_s >= view.limit("lived_s")]
     brief = sum(map(cores, taker.processes)) > 2 * sum(map(cores, lasting))
@@ -155,13 +155,13 @@ def _nice(view: View, taker: Taker) -> Step:
     return Step(text="let it have what is left over", command=f"renice -n 19 -p {pids}; ionice -c 3 -p {pids}")
 
 
-def _ask(taker: Taker) -> Step:
+def _ask(taker: Consumer) -> Step:
     """Ask the owner, without a command: only the owner could run it."""
     owner = f"user {taker.command.user}" if taker.command.user else "its owner"
     return Step(text=f"ask {owner} to let it have what is left over: renice -n 19, ionice -c 3")
 
 
-def _apart(view: View, trainer: Trainer, other: Taker, own: bool) -> Iterator[Step]:
+def _apart(view: View, trainer: Trainer, other: Consumer, own: bool) -> Iterator[Step]:
     """Give half of its CPUs to it exclusively: both must move, and only its owner can move the other."""
     every = usable(view, trainer)
     for mine in apart(view, [trainer], len(every) // 2) if len(every) > 1 else ():
@@ -187,7 +187,7 @@ def _stolen(view: View, trainer: Trainer) -> Finding:
                 unit="%",
                 limit=view.limit("steal_percent"),
             ),
-            busy(view, trainer),
+            busy_evidence(view, trainer),
         ),
         steps=(Step(text="move to a host, or an instance type, with CPUs of its own (dedicated, not burstable)"),),
         confidence=0.65,

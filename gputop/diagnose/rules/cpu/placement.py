@@ -9,8 +9,8 @@ from gputop import units
 from gputop.diagnose.cpu_budget import affinity
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.rule import Level, rule
-from gputop.diagnose.start_command import started, starts_all
-from gputop.diagnose.steps import closed, widened
+from gputop.diagnose.start_command import is_whole_command, start_command
+from gputop.diagnose.steps import only_root_may_inspect, raise_container_limit
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.model import Host, Identity, Process
@@ -151,14 +151,14 @@ def bound(view: View, trainer: Trainer, text: str, cpus: str, by: str | None = N
 
     A program with a launcher is moved while it runs, with its loaders: its own command line would not start the same.
     """
-    if starts_all(trainer.process, trainer.job):
-        return Step(text=text, command=f"{by or f'taskset -c {cpus}'} {started(trainer.process)}")
+    if is_whole_command(trainer.process, trainer.job):
+        return Step(text=text, command=f"{by or f'taskset -c {cpus}'} {start_command(trainer.process)}")
     return moved(view, trainer, f"{text}, as it runs", cpus)
 
 
 def moved(view: View, trainer: Trainer, text: str, cpus: str) -> Step:
     """Move the running process and its loaders to these CPUs."""
-    pid, root = trainer.process.pid, closed(view, trainer.process)
+    pid, root = trainer.process.pid, only_root_may_inspect(view, trainer.process)
     move = f"{'sudo ' if root else ''}taskset -acp {cpus}"
     command = f"for p in {pid} $(pgrep -P {pid}); do {move} $p; done" if trainer.loaders else f"{move} {pid}"
     return Step(text=text, command=command, needs_root=root)
@@ -196,7 +196,7 @@ def _far_share(view: View, trainer: Trainer, near: frozenset[int]) -> float | No
     """Share of CPU time on far CPUs over the window: the last CPU of each process, weighted by its CPU time."""
     known = [(process.last_cpu, process.cpu_percent) for process in trainer.tree if process.cpu_percent]
     far = sum(cpu for last, cpu in known if last is not None and last not in near)
-    looks = view.looks(trainer, (far, sum(cpu for last, cpu in known if last is not None)))
+    looks = view.record(trainer, (far, sum(cpu for last, cpu in known if last is not None)))
     if view.frame.mono_s - looks[0][0] < view.limit("window_s") / 2:
         return None
     total = sum(all_cpu for _, (_, all_cpu) in looks)
@@ -256,7 +256,9 @@ def _nearer(view: View, trainer: Trainer, near: frozenset[int], node: int | None
         else:
             some = units.ranges(tuple(sorted(near)[: len(allowed)]))
             text = "give its container CPUs near its GPU"
-            yield widened(view, process, text, f"--cpuset-cpus={some}", "a policy of the topology manager")
+            yield raise_container_limit(
+                view, process, text, f"--cpuset-cpus={some}", "a policy of the topology manager"
+            )
         return
     cpus = quote(trainer.works_on[0].local_cpus or "")
     pin = f"--cpunodebind={node} --membind={node}" if node is not None else f"--physcpubind={cpus}"

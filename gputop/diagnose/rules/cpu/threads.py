@@ -6,13 +6,21 @@ from collections.abc import Collection, Iterator, Sequence
 
 from gputop import numpy_blas as mkl
 from gputop import units
-from gputop.diagnose.contention import ThreadCrowd, contention, waited
-from gputop.diagnose.cpu_budget import affinity, fitting_threads, rests, share_of_cpus
+from gputop.diagnose.contention import ThreadCrowd, contention, crowd_wait
+from gputop.diagnose.cpu_budget import affinity, equal_share, fitting_threads, gpus_idle
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.rules.cpu.limits import pinned
 from gputop.diagnose.rules.cpu.placement import apart, bound
-from gputop.diagnose.starvation import busy, cores, each_loader, fed, spread, starved, waiting
+from gputop.diagnose.starvation import (
+    busy_evidence,
+    cores_evidence,
+    is_fed,
+    is_starved,
+    per_loader_text,
+    range_text,
+    waiting_threads,
+)
 from gputop.diagnose.steps import stack
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
@@ -36,7 +44,7 @@ _HIDDEN = "the libraries of a process are shown to its owner"
 def openblas_on_intel(view: View) -> Iterator[Finding]:
     """NumPy from pip uses OpenBLAS: a mere suspicion, raised only for busy thread pools beside a waiting GPU."""
     for trainer in view.trainers():
-        if not view.knows(trainer, "duty", "cores", "allowed") or not starved(view, trainer):
+        if not view.knows(trainer, "duty", "cores", "allowed") or not is_starved(view, trainer):
             continue
         model = view.frame.host.cpu_model
         if not view.above(trainer.saturation, "saturation") or (model is not None and not mkl.intel(model)):
@@ -74,7 +82,7 @@ def _pools(view: View, trainer: Trainer) -> bool:
 
 def _wanted(trainer: Trainer) -> float:
     """Cores that a loader uses or waits for."""
-    return (trainer.loader_cpu or 0.0) + waiting(trainer.loader_wait, trainer.loader_cpu)
+    return (trainer.loader_cpu or 0.0) + waiting_threads(trainer.loader_wait, trainer.loader_cpu)
 
 
 def _suspect(view: View, trainer: Trainer, model: str) -> Finding:
@@ -82,7 +90,7 @@ def _suspect(view: View, trainer: Trainer, model: str) -> Finding:
         each, short = trainer.loader_cpu or 0.0, not view.above(trainer.loader_cpu, "loader_cores")
         much = f"wants {_wanted(trainer):.1f} cores and gets {each:.1f}" if short else f"{each:.1f} cores"
         several = "they compute" if trainer.loaders > 1 else "it computes"
-        text = f"{each_loader(trainer)} {much}: {several} with several threads"
+        text = f"{per_loader_text(trainer)} {much}: {several} with several threads"
         value, limit = (_wanted(trainer), "loader_wanted") if short else (each, "loader_cores")
         at_work = Evidence(text=text, value=value, unit="cores", limit=view.limit(limit))
     else:
@@ -95,8 +103,8 @@ def _suspect(view: View, trainer: Trainer, model: str) -> Finding:
         evidence=(
             Evidence(text=f"OpenBLAS and no MKL is loaded, on {model}"),
             at_work,
-            cores(view, trainer),
-            busy(view, trainer),
+            cores_evidence(view, trainer),
+            busy_evidence(view, trainer),
         ),
         steps=(
             Step(text="Start one BLAS thread per loader process, to see what it costs", command=mkl.UNTIL_THEN),
@@ -136,7 +144,7 @@ def threads_process(view: View) -> Iterator[Finding]:
     for trainer in view.trainers():
         if not view.knows(trainer, "allowed", "compute_threads", "run_wait", "switches", "own"):
             continue
-        room = trainer.room or 1.0
+        room = trainer.thread_budget or 1.0
         wanted = view.mean(trainer.process, "busy_threads")
         waits = view.above(trainer.run_wait, "run_wait")
         if view.above(None if wanted is None else wanted / room, "threads"):
@@ -152,9 +160,9 @@ def threads_process(view: View) -> Iterator[Finding]:
 
 
 def _in_the_way(view: View, trainer: Trainer, wanted: float, size: int | None, certain: bool) -> Finding:
-    allowed, room = trainer.allowed or 1.0, trainer.room or 1.0
+    allowed, room = trainer.allowed or 1.0, trainer.thread_budget or 1.0
     waited = 100 * (trainer.run_wait or 0.0)
-    each = fitting_threads(share_of_cpus(view, trainer))
+    each = fitting_threads(equal_share(view, trainer))
     seen = len(affinity(trainer.process))
     evidence = [
         Evidence(
@@ -178,7 +186,7 @@ def _in_the_way(view: View, trainer: Trainer, wanted: float, size: int | None, c
         evidence.append(Evidence(text=text, value=seen))
     return view.found(
         trainer,
-        "warn" if certain and not fed(view, trainer) else "info",
+        "warn" if certain and not is_fed(view, trainer) else "info",
         f"runs {max(wanted, 0 if certain else size or 0):.0f} compute threads on {amount(allowed, 'CPU')}",
         evidence=tuple(evidence),
         steps=limit_threads(each, by_itself=_sets_them(trainer, each)),
@@ -241,7 +249,7 @@ def threads_host(view: View) -> Iterator[Finding]:
     if crowd.cpus is None:
         view.cpus()  # records the abstention
         return
-    share = waited(crowd)
+    share = crowd_wait(crowd)
     host = view.host()
     # the limit it is compared with is part of the evidence, too
     view.above(view.mean("host", "cpu_pressure"), "pressure_percent")
@@ -269,7 +277,7 @@ def _shares(view: View, trainer: Trainer, crowd: ThreadCrowd) -> bool:
         return True
     here, theirs = affinity(trainer.process), [affinity(one.process) for one in crowd.trainers]
     meets = not here or any(not cpus or here & cpus for cpus in theirs)
-    return meets and not rests(view, trainer)
+    return meets and not gpus_idle(view, trainer)
 
 
 def _severity(view: View, trainers: Sequence[Trainer]) -> Severity:
@@ -302,7 +310,7 @@ def _experiments(
     duties = [100 * trainer.duty for trainer in pools if trainer.duty is not None]
     if duties:
         yield Evidence(
-            text=f"GPUs busy {spread(duties)}", value=min(duties), unit="%", limit=100 * view.limit("starved.duty")
+            text=f"GPUs busy {range_text(duties)}", value=min(duties), unit="%", limit=100 * view.limit("starved.duty")
         )
     if all(trainer.process.libraries and trainer.process.omp_threads is None for trainer in pools):
         yield Evidence(text=f"OMP_NUM_THREADS is unset in all {len(pools)}")

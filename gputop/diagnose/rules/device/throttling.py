@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from shlex import quote
 
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
-from gputop.diagnose.gpu_tracker import at_work_mhz
+from gputop.diagnose.gpu_tracker import sustained_mhz
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.view import View, idle_watts
 from gputop.model import Gpu
@@ -21,12 +21,12 @@ _LEAST_BUSY, _ALWAYS_BUSY = 5.0, 90.0  # percent: below, its power while busy is
 def slowed(view: View, gpu: Gpu) -> float | None:
     """Share (0-1) of its sustained clock that a GPU has lost; None if unknown."""
     clock = view.mean(gpu, "sm_clock_mhz")
-    highest = at_work_mhz(gpu)
+    highest = sustained_mhz(gpu)
     return max(0.0, 1 - clock / highest) if clock is not None and highest else None
 
 
 def _clocks(gpu: Gpu, clock: float | None, lost: float | None, limit: float | None = None) -> Iterator[Evidence]:
-    highest = at_work_mhz(gpu)
+    highest = sustained_mhz(gpu)
     if clock is not None and highest and lost is not None:
         text = f"SM clock {clock:.0f} of {highest:.0f} MHz ({-100 * lost or 0:.0f} %)"
         yield Evidence(text=text, value=clock, unit="MHz", limit=limit)
@@ -295,7 +295,7 @@ def clocks_low(view: View) -> Iterator[Finding]:
     for gpu in view.gpus():
         if not view.knows(gpu, "busy_percent", "sm_clock_mhz", "throttle_reasons"):
             continue
-        clock, highest = view.mean(gpu, "sm_clock_mhz"), at_work_mhz(gpu)
+        clock, highest = view.mean(gpu, "sm_clock_mhz"), sustained_mhz(gpu)
         if highest is None and not view.knows(gpu, "boost_clock_max_mhz"):
             continue
         share = clock / highest if clock is not None and highest else None

@@ -11,10 +11,10 @@ from statistics import mean, pstdev
 from typing import NamedTuple
 
 from gputop import num_workers
-from gputop.diagnose.cpu_budget import share_of_cpus
+from gputop.diagnose.cpu_budget import equal_share
 from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.job_tree import key
-from gputop.diagnose.program_kind import notebook, serves
+from gputop.diagnose.program_kind import is_notebook, serves
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.steps import stack
 from gputop.diagnose.trainer import Trainer
@@ -153,7 +153,7 @@ def evaluation_phase(view: View) -> Iterator[Finding]:
     While one lasts, no rule judges the trainer.
     """
     for trainer in view.trainers():
-        if trainer.peers or notebook(trainer) or serves(trainer):
+        if trainer.peers or is_notebook(trainer) or serves(trainer):
             view.notes(trainer).clear()  # others contribute to GPU busy
             continue
         view.knows(trainer, "duty")
@@ -252,7 +252,7 @@ def _expected(view: View, phases: Sequence[DipContext], dip: Dip) -> bool:
 
 def _workers(view: View, trainer: Trainer) -> Iterator[Step]:
     """More loaders for evaluation: the training loaders are idle, so CPUs are free."""
-    if wanted := num_workers.first(share_of_cpus(view, trainer)):
+    if wanted := num_workers.first(equal_share(view, trainer)):
         command = f"DataLoader(val, num_workers={wanted}, persistent_workers=True)"
         yield Step(text="Give the validation loader workers that stay", command=command)
 

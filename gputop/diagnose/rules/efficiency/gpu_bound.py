@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from gputop.diagnose.chip_activity import BY_UNITS, DRAM_TOP, at_work, dram_of_top, duty, partitioned, tensor_of_top
+from gputop.diagnose.chip_activity import (
+    BY_UNITS,
+    DRAM_PEAK,
+    dram_share,
+    duty,
+    partitioned,
+    tensor_share,
+    unit_activity,
+)
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.gpu_tracker import KEPT
 from gputop.diagnose.pauses import Pause, Pauses
-from gputop.diagnose.program_kind import serves, torchlike
+from gputop.diagnose.program_kind import may_use_torch, serves
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
@@ -38,12 +46,12 @@ def mem_bw_bound(view: View) -> Iterator[Finding]:
         if not view.knows(trainer, "duty") or busy is None or trainer.peers or serves(trainer):
             continue
         if view.above(busy, "busy_percent"):
-            moves = view.above(dram_of_top(trainer), "dram") and view.knows(trainer, "tensor")
-            by_units = moves and view.below(tensor_of_top(trainer), "tensor")
+            moves = view.above(dram_share(trainer), "dram") and view.knows(trainer, "tensor")
+            by_units = moves and view.below(tensor_share(trainer), "tensor")
             if by_units or (trainer.dram is None and _by_proxy(view, trainer)):
                 yield _bound(view, trainer, busy, by_units)
         elif view.below(busy, "idle_percent"):
-            moves = view.above(dram_of_top(trainer), "dram")
+            moves = view.above(dram_share(trainer), "dram")
             if moves or (trainer.dram is None and _in_use(view, trainer)):
                 yield _copies(view, trainer, busy)
 
@@ -79,7 +87,7 @@ def _bound(view: View, trainer: Trainer, busy: float, by_units: bool) -> Finding
         trainer,
         "info",
         "is bound by the bandwidth of its GPU's memory",
-        evidence=(_traffic(view, trainer), duty(trainer, busy), *at_work(trainer, memory=False)),
+        evidence=(_traffic(view, trainer), duty(trainer, busy), *unit_activity(trainer, memory=False)),
         steps=tuple(_fewer_bytes(trainer)),
         confidence=0.8 if by_units else 0.5,
     )
@@ -87,7 +95,7 @@ def _bound(view: View, trainer: Trainer, busy: float, by_units: bool) -> Finding
 
 def _fewer_bytes(trainer: Trainer) -> Iterator[Step]:
     """Steps that reduce memory traffic, in the terms of the framework if it is known."""
-    fuse, torch = "fuse elementwise operations, so that less goes through memory", torchlike(trainer)
+    fuse, torch = "fuse elementwise operations, so that less goes through memory", may_use_torch(trainer)
     if torch:
         yield Step(text=fuse, command="model = torch.compile(model)")
         yield Step(text="a fused optimizer", command="torch.optim.AdamW(model.parameters(), fused=True)")
@@ -135,7 +143,7 @@ _BIGGER = (
 def gpu_bound_healthy(view: View) -> Iterator[Finding]:
     """Busy without gaps, and a second signal confirms effective work."""
     for trainer in view.trainers():
-        paused = view.pauses(trainer).now
+        paused = view.pauses(trainer).current
         if paused is not None and paused.length_s >= view.limit("pause_s"):
             continue
         busy, sigma = _between(view, trainer)
@@ -159,7 +167,7 @@ def gpu_bound_healthy(view: View) -> Iterator[Finding]:
             f"keeps its GPU busy: {kind}",
             evidence=(
                 duty(trainer, busy, view.limit("busy_percent")),
-                *at_work(trainer, limits={"memory busy": view.limit("memory_busy")}),
+                *unit_activity(trainer, limits={"memory busy": view.limit("memory_busy")}),
                 *cost,
             ),
             steps=_BIGGER,
@@ -186,7 +194,7 @@ def _between(view: View, trainer: Trainer) -> tuple[float | None, float | None]:
 
 def _counted(view: View, trainer: Trainer, seconds: float) -> list[Pause]:
     """Its pauses, without the gaps between steps."""
-    return [one for one in view.pauses(trainer).lately(seconds) if one.idle_s >= view.limit("checkpoint-stall.idle_s")]
+    return [one for one in view.pauses(trainer).recent(seconds) if one.idle_s >= view.limit("checkpoint-stall.idle_s")]
 
 
 def _cost(view: View, trainer: Trainer) -> tuple[Evidence, ...]:
@@ -229,7 +237,7 @@ def _kind(view: View, trainer: Trainer) -> str | None:
         known = view.knows(trainer, "power_share", "clock_share")
         by_power = view.above(trainer.power_share, "power_share") and view.above(trainer.clock_share, "clock_share")
         return "its power says that it works" if known and by_power else None
-    tensor, dram = tensor_of_top(trainer) or 0.0, dram_of_top(trainer) or 0.0
+    tensor, dram = tensor_share(trainer) or 0.0, dram_share(trainer) or 0.0
     in_fp32 = (trainer.fp32 or 0.0) >= view.limit("fp32") and (trainer.tensor or 0.0) < view.limit("no_tensor")
     by_memory = view.above(dram, "dram")
     if in_fp32 or (by_memory and tensor < view.limit("little_tensor")):
@@ -305,7 +313,7 @@ def _in_fp32(view: View, trainer: Trainer, busy: float, severity: Severity) -> F
 
 
 def _steps(trainer: Trainer) -> Iterator[Step]:
-    torch, libraries = torchlike(trainer), trainer.process.libraries
+    torch, libraries = may_use_torch(trainer), trainer.process.libraries
     others = next((_OTHERS[name] for name in _OTHERS if name in libraries), None)
     tf32, half = _TORCH if torch else others or (None, None)
     if torch or others:
@@ -348,9 +356,9 @@ def busy_not_effective(view: View) -> Iterator[Finding]:
         proxy = trainer.sm is None and not partitioned(trainer) and _draws_little(view, trainer)
         if units is None and not proxy:
             continue
-        if not view.knows(trainer, "ranked"):
+        if not view.knows(trainer, "is_rank"):
             continue
-        if trainer.ranked and not view.told(trainer, "small-grids"):
+        if trainer.is_rank and not view.fact(trainer, "small-grids"):
             view.abstain(trainer, Missing(metric="facts", reason="absent", unlock=_RANKS))
             continue
         yield view.found(
@@ -359,7 +367,7 @@ def busy_not_effective(view: View) -> Iterator[Finding]:
             "keeps its GPU busy with little of it at work",
             evidence=(
                 duty(trainer, busy, view.limit("busy_percent")),
-                *at_work(trainer, limits=_decided(view, units)),
+                *unit_activity(trainer, limits=_decided(view, units)),
                 *_clock(view, trainer),
             ),
             steps=_STEPS,
@@ -371,7 +379,7 @@ def _severity(view: View, trainer: Trainer) -> Severity | None:
     """Severity by unit metrics: None if they are unavailable, or show enough activity."""
     if trainer.sm is not None and trainer.sm < view.limit("few_sm"):
         return "warn"
-    tensor, dram = trainer.tensor, dram_of_top(trainer)
+    tensor, dram = trainer.tensor, dram_share(trainer)
     little = view.below(trainer.sm, "sm") and view.below(tensor, "tensor") and view.below(dram, "dram")
     return "info" if little else None
 
@@ -381,7 +389,7 @@ def _decided(view: View, severity: Severity | None) -> dict[str, float]:
     if severity == "warn":
         return {"SMs": view.limit("few_sm")}
     limits = {"SMs": view.limit("sm"), "tensor cores": view.limit("tensor")}
-    return limits | {"memory bandwidth": DRAM_TOP * view.limit("dram")} if severity else {}
+    return limits | {"memory bandwidth": DRAM_PEAK * view.limit("dram")} if severity else {}
 
 
 def _draws_little(view: View, trainer: Trainer) -> bool:

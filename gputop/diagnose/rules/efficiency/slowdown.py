@@ -8,11 +8,11 @@ from dataclasses import replace
 from statistics import median
 from typing import NamedTuple
 
-from gputop.diagnose.contention import takers
+from gputop.diagnose.contention import consumers_beside
 from gputop.diagnose.estimators import change_point
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.neighbours import CORES
-from gputop.diagnose.program_kind import notebook, plays_a_part, serves
+from gputop.diagnose.program_kind import is_auxiliary, is_notebook, serves
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.steps import profile, stack
 from gputop.diagnose.trainer import Trainer
@@ -88,7 +88,7 @@ def _found(view: View, trainer: Trainer, steps: Sequence[float | None]) -> Findi
     change = _change(view, trainer, steps, known_s)
     if change is None or not view.above(change.slower, "slower") or _starts_anew(trainer, change.ago_s):
         return None
-    if change.what == "its GPU" and (plays_a_part(trainer) or notebook(trainer)):
+    if change.what == "its GPU" and (is_auxiliary(trainer) or is_notebook(trainer)):
         return None  # it only has less work
     meanwhile = tuple(_meanwhile(view, trainer, change.ago_s))
     evidence, vouched = tuple(item for item, _ in meanwhile), any(vouches for _, vouches in meanwhile)
@@ -194,7 +194,7 @@ def _came(view: View, trainer: Trainer, ago_s: float) -> Iterator[Evidence]:
     if not total:
         return
     count, rose = max(1, round(ago_s / _STEP_S)), []
-    for one in takers(view, trainer, "cpu", float(total)):
+    for one in consumers_beside(view, trainer, "cpu", float(total)):
         values = [value or 0.0 for value in _past(view, one.group, CORES, _KEPT * _STEP_S)]
         before, after = values[-3 * count : -count - 1], values[-count + 1 :]
         if len(before) >= 4 and len(after) >= 4:

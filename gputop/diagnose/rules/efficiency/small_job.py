@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gputop import units
-from gputop.diagnose.chip_activity import at_work, duty, partitioned
+from gputop.diagnose.chip_activity import duty, partitioned, unit_activity
 from gputop.diagnose.finding import Evidence, Finding, Step
-from gputop.diagnose.program_kind import notebook, serves
+from gputop.diagnose.program_kind import is_notebook, serves
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
@@ -51,7 +51,7 @@ def small_job(view: View) -> Iterator[Finding]:
             continue
         if trainer.memory_busy is None and not view.knows(trainer, "power_share"):
             continue
-        if not view.above(trainer.duty, "least") or partitioned(trainer) or notebook(trainer) or serves(trainer):
+        if not view.above(trainer.duty, "least") or partitioned(trainer) or is_notebook(trainer) or serves(trainer):
             continue
         if _held(trainer) is None:
             view.abstain(trainer, Missing(metric="vram_bytes", reason="unsupported"))
@@ -88,7 +88,7 @@ def _little(view: View, trainer: Trainer, busy: float) -> Finding:
                      limit=view.limit("for_s")),
             Evidence(text=f"holds {held:.0f} % of its memory", value=held, unit="%", limit=100 * view.limit("vram")),
             Evidence(text=f"uses {cpus:.0f} % of its CPUs", value=cpus, unit="%", limit=100 * view.limit("saturation")),
-            *at_work(trainer),
+            *unit_activity(trainer),
         ),
         steps=(
             Step(text=f"run about {several} like it on this GPU at once, with MPS between them",

@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gputop.diagnose.alternation import by_turns, little_while_busy
+from gputop.diagnose.alternation import alternates, low_activity_while_busy
 from gputop.diagnose.alternation import evidence as together
-from gputop.diagnose.chip_activity import BY_UNITS, at_work, capacity
+from gputop.diagnose.chip_activity import BY_UNITS, pcie_capacity, unit_activity
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
-from gputop.diagnose.program_kind import serves, torchlike
+from gputop.diagnose.program_kind import may_use_torch, serves
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.starvation import (
     EITHER,
-    at_most,
-    busy,
-    each_loader,
-    gaps,
-    lone,
-    oversubscribed,
-    shared,
-    told_of,
-    told_to_load,
-    used,
+    busy_evidence,
+    has_fact,
+    has_gaps,
+    has_work,
+    is_oversubscribed,
+    is_shared,
+    is_single,
+    known_to_load,
+    per_loader_text,
+    upper_bound,
     waits_for_cpu,
     waits_for_storage,
 )
-from gputop.diagnose.steps import aside, pins, stack
+from gputop.diagnose.steps import pins_memory, stack, use_workers
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.labels import amount
@@ -92,11 +92,11 @@ def sync_log_stall(view: View) -> Iterator[Finding]:
             # with too few known seconds, occasional writes look continuous
             view.abstain(trainer, Missing(metric="write_chars_per_s", reason="stale", unlock=_MORE_OFTEN))
             continue
-        if not used(view, trainer) or not _loads_little(view, trainer):
+        if not has_work(view, trainer) or not _loads_little(view, trainer):
             continue
         if not view.knows(trainer, "write_chars") or (trainer.main or 0.0) < view.limit("main") * trainer.lost:
             continue
-        if _paused(view, trainer) > view.limit("pauses") or waits_for_cpu(view, trainer) or shared(view, trainer):
+        if _paused(view, trainer) > view.limit("pauses") or waits_for_cpu(view, trainer) or is_shared(view, trainer):
             continue
         if writes(view, trainer):
             yield _stops(view, trainer)
@@ -107,7 +107,7 @@ def _paused(view: View, trainer: Trainer) -> float:
     busy = view.window(trainer, "busy_percent")
     idle = 1 - (busy.share_above(view.limit("pause_percent")) or 0.0)
     seconds = min(view.limit("window_s"), trainer.phase_s)
-    long = [one.length_s for one in view.pauses(trainer).lately(seconds) if one.length_s >= _PAUSE_S]
+    long = [one.length_s for one in view.pauses(trainer).recent(seconds) if one.length_s >= _PAUSE_S]
     return max(idle, sum(long) / max(1.0, seconds))
 
 
@@ -130,7 +130,7 @@ def _stops(view: View, trainer: Trainer) -> Finding:
         "warn",
         "stops to write, perhaps logs or pictures at every step",
         evidence=(
-            busy(view, trainer, "duty"),
+            busy_evidence(view, trainer, "duty"),
             Evidence(text=f"its process writes {written / 1e6:.1f} MB/s in {calls:.0f} calls a second", value=written,
                      unit="B/s", limit=view.limit("write_bytes_per_s")),
             Evidence(text=f"main thread {main:.0f} % of a core; {idle}", value=main, unit="%"),
@@ -177,7 +177,7 @@ def _both_ways(view: View, trainer: Trainer) -> bool:
 def _full(view: View, trainer: Trainer) -> bool:
     """Whether one of its links is near its limit for half of the time or more."""
     for gpu in trainer.works_on:
-        most = capacity(gpu)
+        most = pcie_capacity(gpu)
         if most is None or (view.mean(gpu, "pcie_rx_bytes_per_s", 30) or 0.0) < 0.25 * most:
             continue
         near = view.window(gpu, "pcie_rx_bytes_per_s", 30).share_above(view.limit(f"{_TRANSFERS_TABLE}.link") * most)
@@ -194,7 +194,7 @@ def _copies(view: View, trainer: Trainer) -> bool:
     if trainer.loaders and not view.below(trainer.loader_cpu, f"{_TRANSFERS_TABLE}.loader_cpu"):
         return False
     always = view.below(trainer.sm, f"{_TRANSFERS_TABLE}.sm") and view.above(trainer.main, f"{_TRANSFERS_TABLE}.main")
-    return always or by_turns(view, trainer)
+    return always or alternates(view, trainer)
 
 
 @rule(
@@ -214,27 +214,27 @@ def h2d_transfer_bound(view: View) -> Iterator[Finding]:
     for trainer in view.trainers():
         if serves(trainer) or not view.knows(trainer, "duty", "pcie_rx") or not view.below(trainer.duty, "duty"):
             continue
-        if not used(view, trainer):
+        if not has_work(view, trainer):
             continue
         if not _down(view, trainer):
             if _much(view, trainer) and view.knows(trainer, "main") and view.above(trainer.main, "main"):
                 view.knows(trainer, "sm", unlock=BY_UNITS)  # without it, copying looks like computing
             continue
-        if not waits_for_cpu(view, trainer) and not waits_for_storage(view, trainer) and not shared(view, trainer):
+        if not waits_for_cpu(view, trainer) and not waits_for_storage(view, trainer) and not is_shared(view, trainer):
             yield _waits(view, trainer)
 
 
 def _waits(view: View, trainer: Trainer) -> Finding:
     gpu, full = trainer.works_on[0], _full(view, trainer)
-    most, main = capacity(gpu), 100 * (trainer.main or 0.0)
+    most, main = pcie_capacity(gpu), 100 * (trainer.main or 0.0)
     of = f" of {most / 1e9:.1f}" if most else ""
     evidence = [
         Evidence(
             text=f"PCIe to the GPU {(trainer.pcie_rx or 0) / 1e9:.1f}{of} GB/s", value=trainer.pcie_rx, unit="B/s",
             limit=view.limit("link") * most if most and full else view.limit("bytes_per_s"),
         ),
-        busy(view, trainer, "duty"),
-        *at_work(trainer, limits={} if full else {"SMs": view.limit("sm")}),
+        busy_evidence(view, trainer, "duty"),
+        *unit_activity(trainer, limits={} if full else {"SMs": view.limit("sm")}),
     ]  # fmt: skip
     if not full:
         limit = 100 * view.limit("main")
@@ -257,9 +257,9 @@ def _waits(view: View, trainer: Trainer) -> Finding:
 
 def _states(view: View, trainer: Trainer) -> bool:
     """Whether it has no input to send, as far as known: no loaders, and no reads."""
-    reads = trainer.taken
+    reads = trainer.input_rate
     quiet = reads is not None and reads < view.limit("loader-in-main.read_bytes_per_s")
-    return quiet and not trainer.loaders and not pins(trainer)
+    return quiet and not trainer.loaders and not pins_memory(trainer)
 
 
 def _pageable(view: View, trainer: Trainer, full: bool) -> bool:
@@ -273,14 +273,14 @@ def _of_states(trainer: Trainer, pageable: bool) -> Iterator[Step]:
     Offloading frameworks use pinned memory, which saturates the link (an H200: 55 GB/s); from pageable memory a thread
     copies 9 GB/s on any link.
     """
-    command = f"x = x.pin_memory(); {_COPY}" if torchlike(trainer) else None
+    command = f"x = x.pin_memory(); {_COPY}" if may_use_torch(trainer) else None
     if pageable:
         yield Step(
             text="copy from pinned memory: from pageable memory one thread copies 10 GB/s at most, whatever the link "
             "carries; or keep what fits on the GPU",
             command=command,
         )
-    yield Step(text=f"weights or optimizer states in host memory: offload less of them: {at_most(trainer)}")
+    yield Step(text=f"weights or optimizer states in host memory: offload less of them: {upper_bound(trainer)}")
     yield Step(text="offloaded all the same: a larger batch, so that there is more to compute for each copy")
     if not pageable:
         yield Step(
@@ -290,13 +290,13 @@ def _of_states(trainer: Trainer, pageable: bool) -> Iterator[Step]:
 
 
 def _of_batches(trainer: Trainer) -> Iterator[Step]:
-    torch = torchlike(trainer)
-    if pins(trainer):
+    torch = may_use_torch(trainer)
+    if pins_memory(trainer):
         yield Step(text="copy without waiting", command=_COPY)
     else:
         command = f"DataLoader(..., pin_memory=True); {_COPY}" if torch else None
         yield Step(text="copy from pinned memory, which it is not seen to do", command=command)
-    yield Step(text=f"copy the next batch while this one computes, in a stream of its own: {at_most(trainer)}")
+    yield Step(text=f"copy the next batch while this one computes, in a stream of its own: {upper_bound(trainer)}")
     yield Step(text="send bytes and make floats of them on the GPU: uint8 images are a quarter of fp32")
 
 
@@ -331,16 +331,21 @@ def overhead_bound(view: View) -> Iterator[Finding]:
             continue
         if not view.above(trainer.duty, "least_duty"):
             continue
-        turns = not view.above(trainer.main, "main") and by_turns(view, trainer)
+        turns = not view.above(trainer.main, "main") and alternates(view, trainer)
         if turns:
-            small = not gaps(view, trainer) and little_while_busy(view, trainer)
+            small = not has_gaps(view, trainer) and low_activity_while_busy(view, trainer)
         else:
             small = view.above(trainer.main, "main") and _even(view, trainer) and _works_little(view, trainer)
-        if not small or not _loads_nothing(view, trainer) or view.once(("loads", trainer.identity), lambda: False):
+        if not small or not _loads_nothing(view, trainer) or view.cached(("loads", trainer.identity), lambda: False):
             continue
-        if oversubscribed(view, trainer) or waits_for_cpu(view, trainer) or shared(view, trainer) or serves(trainer):
+        if (
+            is_oversubscribed(view, trainer)
+            or waits_for_cpu(view, trainer)
+            or is_shared(view, trainer)
+            or serves(trainer)
+        ):
             continue
-        if not lone(trainer) and not _sure(view, trainer):
+        if not is_single(trainer) and not _sure(view, trainer):
             continue  # its main thread may spin until others are done
         severity, against = view.by_share(trainer.lost), view.against
         if severity is not None and not writes(against, trainer) and not transfers(against, trainer):
@@ -355,14 +360,14 @@ def _held_up(view: View, trainer: Trainer, severity: Severity, turns: bool) -> F
         severity if sure or severity != "crit" else "warn",
         "is held up by its main thread: the GPU waits for kernels to be launched" if sure else EITHER,
         evidence=(
-            busy(view, trainer, "duty"),
+            busy_evidence(view, trainer, "duty"),
             together(view, trainer)
             if turns
             else Evidence(
                 text=f"main thread {main:.0f} % of a core", value=main, unit="%", limit=100 * view.limit("main")
             ),
             _loaders(view, trainer),
-            *at_work(trainer),
+            *unit_activity(trainer),
         ),
         steps=(*_fewer(trainer), stack(view, trainer.process, _SURE))
         if sure
@@ -374,24 +379,24 @@ def _held_up(view: View, trainer: Trainer, severity: Severity, turns: bool) -> F
 
 def _sure(view: View, trainer: Trainer) -> bool:
     """Whether it certainly launches kernels: without loaders it may load from memory, or simulate."""
-    return trainer.loaders > 0 or told_of(view, trainer, "launch-bound")
+    return trainer.loaders > 0 or has_fact(view, trainer, "launch-bound")
 
 
 def _which(view: View, trainer: Trainer) -> tuple[Step, ...]:
     """Steps to tell the two cases apart, and remedies for the other one."""
     look = stack(view, trainer.process, "see where its main thread is: in the model, in its data, or in a simulation")
-    apart = aside(view, trainer, "in its data: load in processes of their own")
-    return look, apart if torchlike(trainer) else replace(apart, command=None)
+    apart = use_workers(view, trainer, "in its data: load in processes of their own")
+    return look, apart if may_use_torch(trainer) else replace(apart, command=None)
 
 
 def _fewer(trainer: Trainer, where: str = "") -> tuple[Step, ...]:
     """Steps for fewer launches, in its framework."""
-    libraries = ("torch",) if torchlike(trainer) else trainer.process.libraries
+    libraries = ("torch",) if may_use_torch(trainer) else trainer.process.libraries
     framework = next((name for name in _AT_ONCE if name in libraries), "")
     how, command = _AT_ONCE.get(framework, ("with CUDA graphs", None))
     python = "a fused optimizer; no Python loops over tensors; fewer .item() and .cpu()"
     return (
-        Step(text=f"{where}launch many kernels at once, {how}: {at_most(trainer)}", command=command),
+        Step(text=f"{where}launch many kernels at once, {how}: {upper_bound(trainer)}", command=command),
         Step(text="double the batch: if samples a second double too, this was it"),
         Step(text=python if framework == "torch" else "no loops over arrays; fetch fewer values from the GPU"),
     )
@@ -403,7 +408,7 @@ def _even(view: View, trainer: Trainer) -> bool:
     For a GPU busy a tenth of the time, samples below 5 % are not empty; those of an even series are similar.
     """
     shape = trainer.shape
-    if shape is None or not trainer.flat or not view.below(shape.sigma, "sigma"):
+    if shape is None or not trainer.has_no_gaps or not view.below(shape.sigma, "sigma"):
         return False
     return view.below(shape.empty, "empty") or (shape.mean > 0 and view.below(shape.sigma / shape.mean, "varies"))
 
@@ -411,7 +416,7 @@ def _even(view: View, trainer: Trainer) -> bool:
 def _loads_nothing(view: View, trainer: Trainer) -> bool:
     if trainer.loaders:
         return view.knows(trainer, "loader_cpu") and view.below(trainer.loader_cpu, "loader_cpu")
-    if told_to_load(view, trainer):
+    if known_to_load(view, trainer):
         return False
     return view.knows(trainer, "read_chars") and trainer.read_chars < view.limit("loader-in-main.read_bytes_per_s")  # type: ignore[operator]
 
@@ -432,5 +437,5 @@ def _loaders(view: View, trainer: Trainer) -> Evidence:
     if not trainer.loaders:
         return Evidence(text="no loaders, and it reads nothing", value=trainer.read_chars, unit="B/s")
     each = 100 * (trainer.loader_cpu or 0.0)
-    text = f"{each_loader(trainer)} {each:.0f} % of a core, not fully used"
+    text = f"{per_loader_text(trainer)} {each:.0f} % of a core, not fully used"
     return Evidence(text=text, value=each, unit="%", limit=100 * view.limit("loader_cpu"))

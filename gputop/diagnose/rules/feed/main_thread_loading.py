@@ -9,16 +9,25 @@ from statistics import mean, pstdev
 from typing import NamedTuple
 
 from gputop import labels
-from gputop.diagnose.alternation import by_turns, works_while_busy
+from gputop.diagnose.alternation import alternates, high_activity_while_busy
 from gputop.diagnose.alternation import evidence as together
-from gputop.diagnose.cpu_budget import unused
+from gputop.diagnose.cpu_budget import unused_cpus
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.pauses import Pause
-from gputop.diagnose.program_kind import notebook, plays_a_part, serves, torchlike
+from gputop.diagnose.program_kind import is_auxiliary, is_notebook, may_use_torch, serves
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.rules.efficiency.waits import transfers, writes
-from gputop.diagnose.starvation import at_most, begins, busy, gaps, lone, shared, starved, told_to_load
-from gputop.diagnose.steps import aside, first_loaders, settings, stack
+from gputop.diagnose.starvation import (
+    busy_evidence,
+    has_gaps,
+    is_shared,
+    is_single,
+    is_starting,
+    is_starved,
+    known_to_load,
+    upper_bound,
+)
+from gputop.diagnose.steps import first_loaders, loader_settings, stack, use_workers
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View, past_seconds
 from gputop.labels import amount
@@ -46,11 +55,11 @@ def spells(view: View, trainer: Trainer) -> Spells | None:
 
     A smaller share may be evaluation, which another rule covers.
     """
-    if trainer.loaders or trainer.compiling or not lone(trainer) or shared(view, trainer):
+    if trainer.loaders or trainer.compiling or not is_single(trainer) or is_shared(view, trainer):
         return None
-    if serves(trainer) or notebook(trainer) or plays_a_part(trainer):
+    if serves(trainer) or is_notebook(trainer) or is_auxiliary(trainer):
         return None
-    long = [one for one in view.pauses(trainer).lately(view.limit(f"{_TABLE}.spells_s")) if _long(view, one)]
+    long = [one for one in view.pauses(trainer).recent(view.limit(f"{_TABLE}.spells_s")) if _long(view, one)]
     if len(long) < view.limit(f"{_TABLE}.spells"):
         return None
     every_s = mean(after.start_s - before.start_s for before, after in pairwise(long))
@@ -92,21 +101,23 @@ def loader_in_main(view: View) -> Iterator[Finding]:
     """
     for trainer in view.trainers():
         if found := spells(view, trainer):
-            view.once(("loads", trainer.identity), lambda: True)
+            view.cached(("loads", trainer.identity), lambda: True)
             yield _by_spells(view, trainer, found)
             continue
         if trainer.loaders or serves(trainer) or not view.knows(trainer, "duty", "main", "cores"):
             continue
         severity = view.by_share(trainer.lost)
-        if severity is None or not starved(view, trainer):
+        if severity is None or not is_starved(view, trainer):
             continue
-        data = _reads(view, trainer) or told_to_load(view, trainer)
+        data = _reads(view, trainer) or known_to_load(view, trainer)
         if busy_alone(view, trainer):
             itself = loads_itself(view, trainer)
             if data or itself or _long_gaps(view, trainer):
-                view.once(("loads", trainer.identity), lambda: True)  # and does not wait for launches
+                view.cached(("loads", trainer.identity), lambda: True)  # and does not wait for launches
                 yield _alone(view, trainer, severity, turns=False)
-        elif _takes_turns(view, trainer) and (data or gaps(view, trainer) or works_while_busy(view, trainer)):
+        elif _takes_turns(view, trainer) and (
+            data or has_gaps(view, trainer) or high_activity_while_busy(view, trainer)
+        ):
             yield _alone(view, trainer, severity, turns=True)
 
 
@@ -123,22 +134,26 @@ def loads_itself(view: View, trainer: Trainer) -> bool:
     Excluded: new trainers may compile, notebooks and evaluations pause at will, ranks wait for others, and copies or
     writes may take the time.
     """
-    if not busy_alone(view, trainer) or not view.below(trainer.duty, "loader-in-main.launches") or not lone(trainer):
+    if (
+        not busy_alone(view, trainer)
+        or not view.below(trainer.duty, "loader-in-main.launches")
+        or not is_single(trainer)
+    ):
         return False
     steady = (trainer.touched or 0.0) >= view.limit("loader-in-main.steady")
-    if notebook(trainer) or plays_a_part(trainer) or (begins(view, trainer) and not steady):
+    if is_notebook(trainer) or is_auxiliary(trainer) or (is_starting(view, trainer) and not steady):
         return False
     return not writes(view.against, trainer) and not transfers(view.against, trainer)
 
 
 def _long_gaps(view: View, trainer: Trainer) -> bool:
     """Whether its GPU is idle for much longer than kernel launches take."""
-    return trainer.shape is not None and not trainer.flat and view.above(trainer.shape.empty, "empty")
+    return trainer.shape is not None and not trainer.has_no_gaps and view.above(trainer.shape.empty, "empty")
 
 
 def _takes_turns(view: View, trainer: Trainer) -> bool:
     """Whether its main thread works whenever its GPU does not, without writes or copies as that work."""
-    if not by_turns(view, trainer):
+    if not alternates(view, trainer):
         return False
     return not writes(view.against, trainer) and not transfers(view.against, trainer)
 
@@ -150,17 +165,19 @@ _TOLD = " (num_workers=0)"  # as a PyTorch DataLoader is
 
 def _alone(view: View, trainer: Trainer, severity: Severity, turns: bool) -> Finding:
     """If it also reads, it loads; otherwise its data may be in memory, or it may simulate an environment."""
-    sure = (trainer.taken is None and not turns) or _reads(view, trainer) or told_to_load(view, trainer)
-    torch = torchlike(trainer)
-    times = at_most(trainer, max(2, first_loaders(view, trainer)))
-    loaders = aside(view, trainer, f"load in processes of their own: {times}", more=f", {settings(trainer)}")
+    sure = (trainer.input_rate is None and not turns) or _reads(view, trainer) or known_to_load(view, trainer)
+    torch = may_use_torch(trainer)
+    times = upper_bound(trainer, max(2, first_loaders(view, trainer)))
+    loaders = use_workers(
+        view, trainer, f"load in processes of their own: {times}", more=f", {loader_settings(trainer)}"
+    )
     look = (stack(view, trainer.process, "see what its main thread does"),) if _python(trainer) else ()
     elsewhere = replace(loaders, text=f"{'in the DataLoader' if torch else 'if that is its input'}: {loaders.text}")
-    main, left = 100 * (trainer.main or 0.0), unused(view, trainer)
+    main, left = 100 * (trainer.main or 0.0), unused_cpus(view, trainer)
     idle = "" if left is None or not trainer.allowed else f", {left:.0f} of {amount(trainer.allowed, 'core')} idle"
     read = Evidence(
-        text=f"it reads {(trainer.taken or 0) / 1e6:.0f} MB/s itself",
-        value=trainer.taken,
+        text=f"it reads {(trainer.input_rate or 0) / 1e6:.0f} MB/s itself",
+        value=trainer.input_rate,
         unit="B/s",
         limit=view.limit("read_bytes_per_s"),
     )
@@ -169,7 +186,7 @@ def _alone(view: View, trainer: Trainer, severity: Severity, turns: bool) -> Fin
         "warn" if severity == "crit" else severity,
         (_ITSELF if sure else _PERHAPS).format(_TOLD if torch else ""),
         evidence=(
-            busy(view, trainer),
+            busy_evidence(view, trainer),
             together(view, trainer)
             if turns
             else Evidence(
@@ -181,7 +198,7 @@ def _alone(view: View, trainer: Trainer, severity: Severity, turns: bool) -> Fin
             *((read,) if _reads(view, trainer) else ()),
         ),
         steps=(loaders, *look) if sure else (*look, elsewhere),
-        confidence=view.confidence(0.5 if not sure else 0.6 if turns else 0.7, trainer.taken),
+        confidence=view.confidence(0.5 if not sure else 0.6 if turns else 0.7, trainer.input_rate),
         lost_share=trainer.lost,
     )
 
@@ -190,7 +207,7 @@ def _by_spells(view: View, trainer: Trainer, found: Spells) -> Finding:
     """It may be simulation, evaluation or data preparation: from outside these look the same."""
     each, every = ago(round(found.length_s)), ago(round(found.every_s))
     bound = labels.at_most(found.share) if found.share < 1 else "faster"
-    prepare = aside(view, trainer, f"prepares data: load in processes of their own, {settings(trainer)}")
+    prepare = use_workers(view, trainer, f"prepares data: load in processes of their own, {loader_settings(trainer)}")
     return view.found(
         trainer,
         "warn",  # it may have to be so
@@ -221,7 +238,7 @@ def _by_spells(view: View, trainer: Trainer, found: Spells) -> Finding:
 
 
 def _reads(view: View, trainer: Trainer) -> bool:
-    return view.above(trainer.taken, "read_bytes_per_s")
+    return view.above(trainer.input_rate, "read_bytes_per_s")
 
 
 def _python(trainer: Trainer) -> bool:

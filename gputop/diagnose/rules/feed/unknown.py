@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from gputop.diagnose.alternation import by_turns
+from gputop.diagnose.alternation import alternates
 from gputop.diagnose.finding import Abstained, Evidence, Finding, Severity, Step
-from gputop.diagnose.program_kind import notebook, plays_a_part, torchlike, trains
+from gputop.diagnose.program_kind import is_auxiliary, is_notebook, may_use_torch, trains
 from gputop.diagnose.rule import RULES, Level, rule
 from gputop.diagnose.rules.efficiency.small_job import small
-from gputop.diagnose.starvation import EITHER, busy, lone, starved, waiting
-from gputop.diagnose.steps import aside, profile, stack
+from gputop.diagnose.starvation import EITHER, busy_evidence, is_single, is_starved, waiting_threads
+from gputop.diagnose.steps import profile, stack, use_workers
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.diagnose.wchan import Wait, sleeping_threads
@@ -67,7 +67,7 @@ def starved_cause_unknown(view: View) -> Iterator[Finding]:
         notes, now_s = view.notes(trainer), view.frame.mono_s
         if not view.knows(trainer, "duty"):
             continue  # in the first seconds of a phase: it may wait as before
-        if not starved(view, trainer):
+        if not is_starved(view, trainer):
             notes.pop("since_s", None)
             continue
         if trainer.duty_by and trainer.duty_by.lower_bound:
@@ -76,7 +76,7 @@ def starved_cause_unknown(view: View) -> Iterator[Finding]:
         if now_s - notes.setdefault("since_s", now_s) < view.limit("after_s"):
             continue
         severity = view.by_share(trainer.lost)
-        if severity is None or notebook(trainer) or plays_a_part(trainer) or small(view.against, trainer):
+        if severity is None or is_notebook(trainer) or is_auxiliary(trainer) or small(view.against, trainer):
             continue
         if not trains(trainer):
             severity = "info"  # it may wait for its users
@@ -95,7 +95,7 @@ def _waits(view: View, trainer: Trainer, severity: Severity) -> Finding:
         trainer,
         severity,
         EITHER if either else told,
-        evidence=(busy(view, trainer), *_open(causes), *_silent(hidden), *_closed(causes)),
+        evidence=(busy_evidence(view, trainer), *_open(causes), *_silent(hidden), *_closed(causes)),
         steps=(*_unlocks(hidden), *_keys(view, trainer, either)),
         confidence=0.6 if trains(trainer) else 0.4,
         lost_share=trainer.lost,
@@ -106,7 +106,9 @@ def _either(view: View, trainer: Trainer) -> bool:
     """Whether one thread does all the work, only for its own GPU."""
     busy_main = trainer.main is not None and trainer.main >= view.limit("loader-in-main.main")
     one_core = trainer.cores is not None and trainer.cores <= view.limit("loader-in-main.cores")
-    return ((busy_main and one_core) or by_turns(view.against, trainer)) and not trainer.loaders and lone(trainer)
+    return (
+        ((busy_main and one_core) or alternates(view.against, trainer)) and not trainer.loaders and is_single(trainer)
+    )
 
 
 def _hidden(view: View, trainer: Trainer) -> Iterator[Abstained]:
@@ -149,7 +151,7 @@ def _causes(view: View, trainer: Trainer) -> Iterator[Cause]:
         each = f"{'each of ' if trainer.loaders > 1 else ''}its {amount(trainer.loaders, 'loader')} {{}} of a core"
         yield share(each, trainer.loader_cpu, "starved-cpu-idle.loader_cpu")
         yield share("its loaders blocked on storage {}", trainer.loader_blocked, "starved.blocked")
-    queue = waiting(trainer.run_wait, trainer.own)
+    queue = waiting_threads(trainer.run_wait, trainer.own)
     known = None if trainer.run_wait is None else 100 * min(1.0, queue)
     least = 100 * view.limit("starved.waiting") * trainer.lost
     yield Cause("one of its threads waited for a CPU {} of the elapsed time", known, least)
@@ -160,7 +162,7 @@ def _causes(view: View, trainer: Trainer) -> Iterator[Cause]:
     yield Cause("pressure of storage {}", view.mean("host", "io_pressure"), view.limit("starved.io_percent"))
     reads, receives = view.limit("starved.reads_bytes_per_s"), view.limit("starved.quiet_bytes_per_s")
     yield Cause("it reads {} from storage", trainer.read_bytes, reads, "B/s")
-    yield Cause("it reads {} in all, page cache included", trainer.taken, reads, "B/s")
+    yield Cause("it reads {} in all, page cache included", trainer.input_rate, reads, "B/s")
     yield Cause("the network receives {}", view.mean("host", "receive_bytes_per_s"), receives, "B/s")
 
 
@@ -183,7 +185,7 @@ def _by_design(view: View, trainer: Trainer) -> Iterator[Cause]:
     if received is not None and sent is not None:
         rates = f"PCIe {received / 1e9:.1f}/{sent / 1e9:.1f} GB/s both ways: states or weights in host memory?"
         yield Cause(rates, min(received, sent), view.limit("both_ways_bytes_per_s"), "B/s")
-    if not lone(trainer):
+    if not is_single(trainer):
         yield Cause("it waits for other ranks or stages", 1.0, 1.0, "")
 
 
@@ -204,8 +206,8 @@ def _keys(view: View, trainer: Trainer, either: bool) -> Iterator[Step]:
     yield stack(view, trainer.process, "see what its main thread waits for")
     yield profile(view, trainer.process, "then where its time goes, over some seconds")
     if either:
-        apart = aside(view, trainer, "in its data: load in processes of their own")
+        apart = use_workers(view, trainer, "in its data: load in processes of their own")
         fewer = Step(text="in the model: fewer and larger kernels", command="model = torch.compile(model)")
-        yield from (one if torchlike(trainer) else replace(one, command=None) for one in (apart, fewer))
+        yield from (one if may_use_torch(trainer) else replace(one, command=None) for one in (apart, fewer))
     elif trainer.loaders:
         yield Step(text="in the loader's queue: look at the loaders in the same way")

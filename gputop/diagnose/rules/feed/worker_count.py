@@ -8,32 +8,41 @@ from typing import NamedTuple
 
 from gputop import num_workers, units
 from gputop.diagnose.contention import contention
-from gputop.diagnose.cpu_budget import Share, affinity, full, has_room, idle_cpus, part, share, united_cpus
+from gputop.diagnose.cpu_budget import (
+    CpuShare,
+    affinity,
+    cpu_limit,
+    cpu_share,
+    cpus_saturated,
+    fits_another_loader,
+    idle_cpus,
+    united_cpus,
+)
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
-from gputop.diagnose.program_kind import serves, torchlike
+from gputop.diagnose.program_kind import may_use_torch, serves
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.rules.cpu.limits import pinned
 from gputop.diagnose.rules.cpu.threads import several_threads, slow
 from gputop.diagnose.rules.storage.sources import signs
 from gputop.diagnose.starvation import (
-    at_most,
-    busy,
-    cores,
-    each_loader,
-    fed,
-    guessed,
-    loading,
-    oversubscribed,
-    runs_out,
-    shared,
-    starved,
-    throttled,
-    told_to_load,
+    busy_evidence,
+    cores_evidence,
+    is_fed,
+    is_oversubscribed,
+    is_shared,
+    is_starved,
+    is_throttled,
+    known_to_load,
+    loaders_text,
+    loaders_uncertain,
+    mostly_loads,
+    per_loader_text,
+    quota_exhausted,
+    upper_bound,
     waits_for_network,
     waits_for_storage,
-    workers,
 )
-from gputop.diagnose.steps import settings, stack
+from gputop.diagnose.steps import loader_settings, stack
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.labels import amount
@@ -86,17 +95,17 @@ def by_turns(view: View, trainer: Trainer) -> bool:
     )
 
 
-def in_use(mine: Share) -> Evidence:
+def in_use(mine: CpuShare) -> Evidence:
     """CPUs in use by all that share them: its own use says little."""
-    known = [one.cores for one in mine.who if one.cores is not None]  # unknown for a new one
-    used, at_least = sum(known), "at least " if len(known) < len(mine.who) else ""
-    text = f"{at_least}{used:.1f} of {amount(mine.total, 'CPU core')} in use by {_whose(mine.who)}"
+    known = [one.cores for one in mine.sharers if one.cores is not None]  # unknown for a new one
+    used, at_least = sum(known), "at least " if len(known) < len(mine.sharers) else ""
+    text = f"{at_least}{used:.1f} of {amount(mine.total, 'CPU core')} in use by {_whose(mine.sharers)}"
     return Evidence(text=text, value=used, unit="cores")
 
 
-def on_share(trainer: Trainer, mine: Share) -> Evidence:
+def on_share(trainer: Trainer, mine: CpuShare) -> Evidence:
     """Its loaders, and how many fit into its share."""
-    what = "worker process" if guessed(trainer) else "loader"
+    what = "worker process" if loaders_uncertain(trainer) else "loader"
     text = f"{amount(trainer.loaders, what)} on its share of {amount(round(mine.cpus, 1), 'CPU')}"
     most = num_workers.most(mine.cpus)
     return Evidence(text=f"{text}, which has room for {most}", value=trainer.loaders, unit="loaders", limit=most)
@@ -109,15 +118,15 @@ def _own(view: View, trainer: Trainer) -> Filled | None:
     many = trainer.loaders >= max(1.0, enough) and view.above(trainer.loader_cpu, "starved-cpu-saturated.loader_cpu")
     saturated = view.above(trainer.saturation, limit) and _loads(view, trainer)
     if saturated and (not many or (trainer.saturation or 0.0) >= view.limit(limit)):
-        return Filled(cores(view, trainer, limit))
+        return Filled(cores_evidence(view, trainer, limit))
     text = f"{amount(trainer.loaders, 'loader')} on {amount(trainer.allowed or 0.0, 'CPU')}"
     number = Evidence(text=text, value=trainer.loaders, unit="loaders", limit=enough)
-    return Filled(cores(view, trainer, None), (number,)) if many else None
+    return Filled(cores_evidence(view, trainer, None), (number,)) if many else None
 
 
 def _machine(view: View, trainer: Trainer) -> Filled | None:
     """All CPUs of the machine are busy with its input, or with that of several trainers including it."""
-    if not full(view) or (total := view.cpus()) is None:
+    if not cpus_saturated(view) or (total := view.cpus()) is None:
         return None
     percent = view.mean("host", "cpu_percent") or 100.0
     if not (crowd := _crowd(view, trainer, percent / 100 * total, total)):
@@ -128,9 +137,9 @@ def _machine(view: View, trainer: Trainer) -> Filled | None:
         text=f"{text}: {amount(loaders, 'loader')}", value=percent, unit="%",
         limit=view.limit("starved-cpu-saturated.host_percent"),
     )  # fmt: skip
-    what = "those" if guessed(crowd[0]) else "the loaders"
+    what = "those" if loaders_uncertain(crowd[0]) else "the loaders"
     how = f": the CPUs of the machine are full with {what} of {_whose(crowd)}" if len(crowd) > 1 else ""
-    return Filled(cores(view, trainer, None), (busy,), how, last=(_FEWER,) if _jobs(crowd) > 1 else ())
+    return Filled(cores_evidence(view, trainer, None), (busy,), how, last=(_FEWER,) if _jobs(crowd) > 1 else ())
 
 
 def _shared(view: View, trainer: Trainer) -> Filled | None:
@@ -138,23 +147,23 @@ def _shared(view: View, trainer: Trainer) -> Filled | None:
 
     A trainer with exclusive CPUs is judged by what they have left.
     """
-    if not limited(view, trainer, "starved-cpu-idle.") or has_room(view.against, trainer):
+    if not limited(view, trainer, "starved-cpu-idle.") or fits_another_loader(view.against, trainer):
         return None
-    mine = share(view, trainer)
-    if len(mine.who) > 1:
+    mine = cpu_share(view, trainer)
+    if len(mine.sharers) > 1:
         how = ": it has as many loaders as its share of the CPUs allows"
         return Filled(in_use(mine), (on_share(trainer, mine),), how, first=(_MORE,))
     least = view.limit("starved-cpu-idle.spare")
     left = mine.total - (trainer.cores or 0.0)
     text = f"{max(0.0, left):.1f} of a core left for one more"
-    return Filled(cores(view, trainer, None), (Evidence(text=text, value=left, unit="cores", limit=least),))
+    return Filled(cores_evidence(view, trainer, None), (Evidence(text=text, value=left, unit="cores", limit=least),))
 
 
 def _loads(view: View, trainer: Trainer) -> bool:
     """Whether its CPUs are busy with input: an optimizer on the CPU saturates them, one thread a single CPU."""
     if trainer.loaders:
-        return loading(trainer)
-    reads = view.above(trainer.taken, "loader-in-main.read_bytes_per_s") or told_to_load(view, trainer)
+        return mostly_loads(trainer)
+    reads = view.above(trainer.input_rate, "loader-in-main.read_bytes_per_s") or known_to_load(view, trainer)
     return reads and view.above(trainer.cores, "loader-in-main.cores")
 
 
@@ -207,30 +216,30 @@ _IF = "if they are loaders: "
 def starved_cpu_saturated(view: View) -> Iterator[Finding]:
     """The GPU waits while loaders saturate every CPU it may use, or its share of the CPUs has no room for more."""
     for trainer in view.trainers():
-        if not view.knows(trainer, "duty", "cores", "allowed") or not starved(view, trainer) or serves(trainer):
+        if not view.knows(trainer, "duty", "cores", "allowed") or not is_starved(view, trainer) or serves(trainer):
             continue
         full_with, severity = filled(view, trainer), view.by_share(trainer.lost)
         if full_with is None:
             continue
-        view.once(("filled", trainer.identity), lambda: True)
-        if severity is not None and not oversubscribed(view, trainer) and not throttled(view, trainer):
+        view.cached(("filled", trainer.identity), lambda: True)
+        if severity is not None and not is_oversubscribed(view, trainer) and not is_throttled(view, trainer):
             yield _too_slow(view, trainer, severity, full_with)
 
 
 def _too_slow(view: View, trainer: Trainer, severity: Severity, full_with: Filled) -> Finding:
     using = {name for process in trainer.tree for name in process.libraries}
-    several, unsure = several_threads(view, trainer), guessed(trainer)
+    several, unsure = several_threads(view, trainer), loaders_uncertain(trainer)
     sure = trainer.loaders >= 1 and view.above(trainer.loader_cpu, "loader_cpu")
     return view.found(
         trainer,
         "warn" if unsure and severity == "crit" else severity,
-        f"waits for CPU work {f'of its {workers(trainer)}' if unsure else 'on its input'}{full_with.how}",
-        evidence=(busy(view, trainer), full_with.cores, *_loaders(view, trainer), *full_with.more),
+        f"waits for CPU work {f'of its {loaders_text(trainer)}' if unsure else 'on its input'}{full_with.how}",
+        evidence=(busy_evidence(view, trainer), full_with.cores, *_loaders(view, trainer), *full_with.more),
         steps=(
             *_look(view, trainer, unsure),
             *full_with.first,
             *(_one_thread(view, trainer, using) if several else ()),
-            Step(text=f"{_IF if unsure else ''}do less for each sample, {at_most(trainer)}: {_ON_THE_GPU}"),
+            Step(text=f"{_IF if unsure else ''}do less for each sample, {upper_bound(trainer)}: {_ON_THE_GPU}"),
             *(_LESS_WORK[:-1] if full_with.first or pinned(view.against, trainer) else _LESS_WORK),
             *full_with.last,
         ),
@@ -278,11 +287,11 @@ def starved_cpu_idle(view: View) -> Iterator[Finding]:
         if not busy_loaders or not view.below(trainer.saturation, "saturation"):
             continue
         severity = view.by_share(trainer.lost)
-        if severity is None or not starved(view, trainer) or runs_out(view, trainer):
+        if severity is None or not is_starved(view, trainer) or quota_exhausted(view, trainer):
             continue
-        if view.cpus() is None or not view.knows(view.frame.host, "cpu_percent") or full(view.against):
+        if view.cpus() is None or not view.knows(view.frame.host, "cpu_percent") or cpus_saturated(view.against):
             continue
-        if view.once(("filled", trainer.identity), lambda: False) or not has_room(view, trainer):
+        if view.cached(("filled", trainer.identity), lambda: False) or not fits_another_loader(view, trainer):
             continue  # the previous rule covers it
         if view.above(spare := idle_cpus(view, trainer), "spare"):
             yield _too_few(view, trainer, severity, spare or 0.0)
@@ -290,20 +299,20 @@ def starved_cpu_idle(view: View) -> Iterator[Finding]:
 
 def _too_few(view: View, trainer: Trainer, severity: Severity, spare: float) -> Finding:
     """`spare`: CPUs of the machine it may take besides its own."""
-    mine = share(view, trainer)
+    mine = cpu_share(view, trainer)
     more = trainer.loaders + max(1, math.floor(spare))
     wanted = min(num_workers.fitting(trainer.loaders * view.limit("more") / (trainer.duty or 1.0), mine.cpus), more)
     # a fraction of an exclusive CPU is room for one loader, although the trainer may need it
     wanted = max(wanted, trainer.loaders + 1)
-    unsure, torch, together = guessed(trainer), torchlike(trainer), len(mine.who) > 1
-    times = at_most(trainer, wanted / trainer.loaders)
-    command = f"DataLoader(..., num_workers={wanted}, {settings(trainer)}, prefetch_factor=4)"
-    used = (in_use(mine), on_share(trainer, mine)) if together else (cores(view, trainer),)
+    unsure, torch, together = loaders_uncertain(trainer), may_use_torch(trainer), len(mine.sharers) > 1
+    times = upper_bound(trainer, wanted / trainer.loaders)
+    command = f"DataLoader(..., num_workers={wanted}, {loader_settings(trainer)}, prefetch_factor=4)"
+    used = (in_use(mine), on_share(trainer, mine)) if together else (cores_evidence(view, trainer),)
     return view.found(
         trainer,
         "warn" if unsure and severity == "crit" else severity,
-        f"waits for its {workers(trainer)}: too few of them{', perhaps' if unsure else ''}",
-        evidence=(busy(view, trainer), *_loaders(view, trainer), *used),
+        f"waits for its {loaders_text(trainer)}: too few of them{', perhaps' if unsure else ''}",
+        evidence=(busy_evidence(view, trainer), *_loaders(view, trainer), *used),
         steps=(
             *_look(view, trainer, unsure),
             Step(
@@ -320,7 +329,7 @@ def _too_few(view: View, trainer: Trainer, severity: Severity, spare: float) -> 
 def _loaders(view: View, trainer: Trainer) -> Iterator[Evidence]:
     if trainer.loaders and trainer.loader_cpu is not None:
         each, waits = 100 * trainer.loader_cpu, trainer.loader_blocked or 0.0
-        text = f"{each_loader(trainer)} {each:.0f} % of a core"
+        text = f"{per_loader_text(trainer)} {each:.0f} % of a core"
         if waits >= view.limit("starved.blocked"):
             text += f" + blocked on storage {100 * waits:.0f} % = {each + 100 * waits:.0f} % of its time"
         yield Evidence(text=text, value=each, unit="%", limit=100 * view.limit("loader_cpu"))
@@ -342,7 +351,7 @@ def workers_oversized(view: View) -> Iterator[Finding]:
             continue
         asleep = view.against.below(trainer.loader_cpu, "asleep")
         # sleeping loaders may wait for data
-        if shared(view, trainer) or (asleep and (not fed(view, trainer) or _wait(view, trainer))):
+        if is_shared(view, trainer) or (asleep and (not is_fed(view, trainer) or _wait(view, trainer))):
             continue
         ranks = view.mates(trainer)
         total, cpus = sum(rank.loaders for rank in ranks), math.inf
@@ -375,7 +384,7 @@ def _wait(view: View, trainer: Trainer) -> bool:
 
 def _cpus(view: View, ranks: Sequence[Trainer]) -> float | None:
     """CPUs that the ranks of a job share; if unknown, this rule abstains."""
-    return united_cpus([part(rank.process) for rank in ranks], view.frame.host.cpus_total) or view.cpus()
+    return united_cpus([cpu_limit(rank.process) for rank in ranks], view.frame.host.cpus_total) or view.cpus()
 
 
 def _too_many(view: View, trainer: Trainer, ranks: Sequence[Trainer], total: int, cpus: float) -> Finding:
@@ -388,7 +397,7 @@ def _too_many(view: View, trainer: Trainer, ranks: Sequence[Trainer], total: int
         evidence.append(Evidence(text=f"PyTorch sees {seen} CPUs and does not warn: a quota leaves {few}"))
     return view.found(
         trainer,
-        "info" if fed(view, trainer) else "warn",
+        "info" if is_fed(view, trainer) else "warn",
         f"runs {total} loaders on {amount(cpus, 'CPU')}",
         evidence=tuple(evidence),
         steps=tuple(_fewer(wanted, max(rank.loaders for rank in ranks))),
@@ -459,7 +468,7 @@ def _of_all_jobs(view: View) -> Iterator[Finding]:
     text = f"{total} loaders of {len(jobs)} jobs on {cpus} CPUs, each {100 * mean:.0f} % of a core"
     yield view.found(
         host,
-        "info" if all(fed(view, trainer) for trainer in busy) else "warn",
+        "info" if all(is_fed(view, trainer) for trainer in busy) else "warn",
         f"runs {total} loaders on {cpus} CPUs",
         evidence=(Evidence(text=text, value=total, unit="loaders", limit=float(cpus)),),
         steps=(_shared_out(num_workers.most(cpus / len(busy)), max(trainer.loaders for trainer in busy)),),

@@ -14,16 +14,16 @@ from gputop.diagnose.rules.cpu.limits import pinned
 from gputop.diagnose.rules.storage import sources
 from gputop.diagnose.rules.storage.slow_reads import latency
 from gputop.diagnose.starvation import (
-    at_most,
-    busy,
-    guessed,
-    nobody_reads,
-    shared,
-    starved,
+    busy_evidence,
+    is_shared,
+    is_starved,
+    loaders_text,
+    loaders_uncertain,
+    storage_idle,
+    upper_bound,
     waits_for_cpu,
     waits_for_network,
     waits_for_storage,
-    workers,
 )
 from gputop.diagnose.steps import stack
 from gputop.diagnose.trainer import Trainer
@@ -51,7 +51,7 @@ def head_of_line(view: View) -> Iterator[Finding]:
         ):
             continue
         asleep = view.below(trainer.loader_cpu, "loader_cpu") and view.below(trainer.main, "main")
-        if not asleep or not view.below(trainer.saturation, "saturation") or not starved(view, trainer):
+        if not asleep or not view.below(trainer.saturation, "saturation") or not is_starved(view, trainer):
             continue
         loaders = [process for process in trainer.tree if process.role is Role.LOADER]
         young = any((process.age_s or 0.0) < view.limit("window_s") for process in loaders)
@@ -70,7 +70,7 @@ def _may_be_served(view: View, trainer: Trainer) -> bool:
     """
     if (trainer.read_chars or 0.0) < view.limit("starved.reads_bytes_per_s"):
         return False
-    return bool(sources.silent_mounts(view)) or not nobody_reads(view)
+    return bool(sources.silent_mounts(view)) or not storage_idle(view)
 
 
 def _may_fetch(view: View, trainer: Trainer) -> bool:
@@ -86,7 +86,7 @@ def _held_up(view: View, trainer: Trainer, loaders: list[Process], severity: str
         100 * (value or 0.0) for value in (trainer.loader_cpu, trainer.main, trainer.loader_blocked)
     )  # fmt: skip
     evidence = [
-        busy(view, trainer),
+        busy_evidence(view, trainer),
         Evidence(
             text=f"its {trainer.loaders} loaders use {each:.0f} % of a core each and are blocked on storage "
             f"{blocked:.0f} % of the time",
@@ -102,7 +102,7 @@ def _held_up(view: View, trainer: Trainer, loaders: list[Process], severity: str
         one, percent = slow
         evidence.insert(1, Evidence(text=f"loader {one.pid} uses {percent:.0f} % of a core", value=percent, unit="%"))
         steps: tuple[Step, ...] = (
-            Step(text=f"split the data evenly among the loaders: {at_most(trainer)}"),
+            Step(text=f"split the data evenly among the loaders: {upper_bound(trainer)}"),
             look,
             *_STEPS,
         )
@@ -111,7 +111,7 @@ def _held_up(view: View, trainer: Trainer, loaders: list[Process], severity: str
     return view.found(
         trainer,
         "warn" if severity == "crit" else severity,  # type: ignore[arg-type]
-        f"waits for one of its {workers(trainer)}"
+        f"waits for one of its {loaders_text(trainer)}"
         if slow
         else _asleep(view, trainer) + (_or_fetched(view, trainer) if fetches else ""),
         evidence=tuple(evidence),
@@ -131,13 +131,13 @@ def _or_fetched(view: View, trainer: Trainer) -> str:
 
 def _asleep(view: View, trainer: Trainer) -> str:
     asleep = (trainer.loader_cpu or 0.0) <= view.limit("workers-oversized.asleep")
-    whom = f"its {workers(trainer)}" if guessed(trainer) else "loaders"
+    whom = f"its {loaders_text(trainer)}" if loaders_uncertain(trainer) else "loaders"
     return f"waits for {whom} that {'mostly' if asleep else 'often'} sleep: single slow samples may hold up the rest"
 
 
 def _reads(view: View, trainer: Trainer) -> float | None:
     """Bytes/s from storage: its own counters are visible to its owner, those of the machine to all."""
-    return 0.0 if trainer.read_bytes is None and nobody_reads(view) else trainer.read_bytes
+    return 0.0 if trainer.read_bytes is None and storage_idle(view) else trainer.read_bytes
 
 
 _STEPS = (
@@ -257,7 +257,7 @@ def worker_respawn(view: View) -> Iterator[Finding]:
         teams.weigh(pauses)
         since_s = view.frame.mono_s - view.limit("window_s")
         starts = [one for one in teams.starts if one.from_s >= since_s]
-        if len(starts) >= view.limit("times") and view.knows(trainer, "duty") and not shared(view, trainer):
+        if len(starts) >= view.limit("times") and view.knows(trainer, "duty") and not is_shared(view, trainer):
             yield from _again(view, trainer, starts, pauses)
 
 

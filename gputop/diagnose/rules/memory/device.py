@@ -9,7 +9,7 @@ from gputop import pytorch, units
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.rules.memory.leaks import usable
-from gputop.diagnose.steps import counts_its_own, given, names
+from gputop.diagnose.steps import cuda_visible_devices, renumbers_gpus, visible_gpus
 from gputop.diagnose.view import View
 from gputop.model import Frame, Gpu, GpuShare, Identity, Missing, Process
 
@@ -18,7 +18,7 @@ Held = Sequence[tuple[Process, GpuShare]]
 
 def holders(view: View) -> Mapping[str, Held]:
     """Processes named by the driver by GPU, each once; graphics contexts count only without a compute one."""
-    return view.once("holders", lambda: _holders(view.frame))
+    return view.cached("holders", lambda: _holders(view.frame))
 
 
 def _holders(frame: Frame) -> Mapping[str, Held]:
@@ -220,10 +220,10 @@ def _elsewhere(view: View, active: Sequence[Process]) -> Step:
     if not free:
         return Step(text="let one wait for the other, or agree on who uses which GPU: none of this machine is free")
     for process in active:
-        may = [one for one in given(view, process) if one in free] if counts_its_own(process) else free
+        may = [one for one in visible_gpus(view, process) if one in free] if renumbers_gpus(process) else free
         if may:
-            who = named(process) if any(map(counts_its_own, active)) else "one of them"
-            command = f"export CUDA_VISIBLE_DEVICES={names(view, may[:1], [process])}"
+            who = named(process) if any(map(renumbers_gpus, active)) else "one of them"
+            command = f"export CUDA_VISIBLE_DEVICES={cuda_visible_devices(view, may[:1], [process])}"
             return Step(text=f"start {who} on another GPU: {_are_free(may)}", command=command)
     return Step(text=f"start one of them on another GPU, if it was given one: {_are_free(free)} on this machine")
 

@@ -8,8 +8,8 @@ from gputop import num_workers, units
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.rules.storage.sources import blocked, waiters
-from gputop.diagnose.starvation import starved
-from gputop.diagnose.steps import widened
+from gputop.diagnose.starvation import is_starved
+from gputop.diagnose.steps import raise_container_limit
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.labels import amount
@@ -37,7 +37,7 @@ def memory_pressure(view: View) -> Iterator[Finding]:
     yield from short
     if not short:
         for trainer in view.trainers():
-            if starved(view, trainer) and _reads_again(view, trainer):
+            if is_starved(view, trainer) and _reads_again(view, trainer):
                 yield _thrash(view, trainer)
     groups = {group.path: group for group in view.frame.cgroups if group.memory_limit_bytes}
     for trainer in view.trainers(cold=True):
@@ -200,7 +200,7 @@ def _raise(view: View, trainer: Trainer, limit: int) -> Step:
         return Step(text=f"ask Slurm for {wanted}G", command=f"#SBATCH --mem={wanted}G")
     if process.container:
         text, setting = f"give its container {wanted}G, if the machine has them", f"--memory {wanted}g"
-        return widened(
+        return raise_container_limit(
             view, process, text, f"{setting} --memory-swap {wanted}g", f"resources.limits.memory: {wanted}Gi"
         )
     return Step(text=f"raise MemoryMax of its unit, or memory.max of {process.cgroup or 'its group'}, to {wanted}G")

@@ -8,7 +8,15 @@ from typing import NamedTuple
 
 from gputop import units
 from gputop.diagnose.estimators import leak
-from gputop.diagnose.exhaustion import Elsewhere, Projection, Urgent, elsewhere, projection, urgent, works
+from gputop.diagnose.exhaustion import (
+    Exhaustion,
+    OtherExhaustion,
+    Projection,
+    exhaustions,
+    in_steps,
+    other_exhaustion,
+    projection,
+)
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
@@ -182,7 +190,7 @@ def _filling(view: View) -> dict[str, tuple[Gpu, Projection]]:
 def _takes(view: View, trainer: Trainer, cards: dict[str, tuple[Gpu, Projection]]) -> tuple[Gpu, Projection] | None:
     """The first of its GPUs to fill up, if this trainer fills it, and not during startup."""
     mine = sorted((cards[uuid] for uuid in trainer.uuids if uuid in cards), key=lambda one: one[1].left_s)
-    if not mine or not works(view, trainer) or trainer.compiling:
+    if not mine or not in_steps(view, trainer) or trainer.compiling:
         return None
     gpu, found = mine[0]
     if trainer.peers:  # memory per GPU is only known in total
@@ -270,8 +278,8 @@ def host_memory_leak(view: View) -> Iterator[Finding]:
     """Steady growth of the program with its loaders, which reduces what the machine or its limit has left."""
     groups = {group.path: group for group in view.frame.cgroups}
     notes = view.notes(view.frame.host)
-    soon = {one.trainer.identity: one for one in urgent(view, groups, notes)}
-    if (others := elsewhere(view, list(soon.values()), notes)) is not None:
+    soon = {one.trainer.identity: one for one in exhaustions(view, groups, notes)}
+    if (others := other_exhaustion(view, list(soon.values()), notes)) is not None:
         yield _others(view, others)
     grown = growing(view, "pss_bytes", lambda trainer: room.total if (room := _room(view, trainer, groups)) else None)
     for trainer in view.trainers(cold=True):
@@ -296,22 +304,22 @@ def host_memory_leak(view: View) -> Iterator[Finding]:
                 yield _host(view, trainer, growth, room, left_s, severity, read)
 
 
-def _soon(view: View, found: Urgent) -> Finding:
+def _soon(view: View, found: Exhaustion) -> Finding:
     """Minutes are left: critical, unless it may be a load that ends before."""
     trainer, left_s, per_s = found.trainer, found.projection.left_s, found.projection.per_s
-    in_loaders = trainer.loaders > 0 and found.taken.loaders >= view.limit("loaders_share") * found.taken.total
+    in_loaders = trainer.loaders > 0 and found.growth.loaders >= view.limit("loaders_share") * found.growth.total
     sure = (found.in_steps or not trainer.gpus) and not found.keeps_data
     nearly = found.pool.left <= view.limit("exhaustion.nearly") * found.pool.total
     where = f", in its {amount(trainer.loaders, 'loader')}" if in_loaders else ""
     caches = ", or caches its data" if found.keeps_data else ""
     evidence = [*_projected(view, found.projection, f"{found.pool.of} ({units.size(found.pool.total)})")]
-    own = f"its own processes grew by {units.size(found.taken.total)} of that"
-    loaders = f", its loaders by {units.size(found.taken.loaders)}" if trainer.loaders else ""
+    own = f"its own processes grew by {units.size(found.growth.total)} of that"
+    loaders = f", its loaders by {units.size(found.growth.loaders)}" if trainer.loaders else ""
     least = view.limit("exhaustion.share") * found.projection.grown
-    evidence.append(Evidence(text=own + loaders, value=found.taken.total, unit="B", limit=least))
+    evidence.append(Evidence(text=own + loaders, value=found.growth.total, unit="B", limit=least))
     if found.keeps_data:
-        text = f"they read {units.size(found.taken.read)} in that time"
-        evidence.append(Evidence(text=text, value=found.taken.read, unit="B"))
+        text = f"they read {units.size(found.growth.read)} in that time"
+        evidence.append(Evidence(text=text, value=found.growth.read, unit="B"))
     if not found.in_steps and trainer.gpus:
         evidence.append(Evidence(text="its GPU does not work: it may still load its data"))
     room = MemoryLimit(found.pool.total, found.pool.left, found.pool.of)
@@ -320,12 +328,12 @@ def _soon(view: View, found: Urgent) -> Finding:
         "crit" if sure or nearly else "warn",
         f"runs out of host memory in about {units.roughly(left_s)}: it grows by {units.size(per_s)}/s{where}{caches}",
         evidence=tuple(evidence),
-        steps=(*_cached(room, found.taken.read if found.keeps_data else None), *(_LOADERS if in_loaders else _MAIN)),
+        steps=(*_cached(room, found.growth.read if found.keeps_data else None), *(_LOADERS if in_loaders else _MAIN)),
         confidence=0.75 if sure else 0.6,
     )
 
 
-def _others(view: View, found: Elsewhere) -> Finding:
+def _others(view: View, found: OtherExhaustion) -> Finding:
     """No trainer uses it, but all trainers lose their work if the kernel starts killing."""
     process, nearly = found.process, found.pool.left <= view.limit("exhaustion.nearly") * found.pool.total
     text = "none of the visible processes grows as much: a file system in memory, or another container"

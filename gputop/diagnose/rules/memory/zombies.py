@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from gputop import units
 from gputop.diagnose.finding import Evidence, Finding, Step
-from gputop.diagnose.job_states import untold
-from gputop.diagnose.program_kind import notebook, serves, trains
+from gputop.diagnose.job_states import unnamed
+from gputop.diagnose.program_kind import is_notebook, serves, trains
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.rules.memory.device import Held as Named
 from gputop.diagnose.rules.memory.device import holders, named
@@ -86,7 +86,7 @@ def _held(view: View, process: Process, share: GpuShare, idle: Mapping[Identity,
 
 def _forgotten(view: View, process: Process) -> bool:
     """Whether it should not be idle for so long: other programs may wait for requests."""
-    return any(one.identity == process.identity and (notebook(one) or trains(one)) for one in view.vectors())
+    return any(one.identity == process.identity and (is_notebook(one) or trains(one)) for one in view.vectors())
 
 
 def _orphan(view: View, process: Process) -> bool:
@@ -144,7 +144,7 @@ def _nobodys(view: View, gpu: Gpu, named_here: Named) -> HeldForNothing | None:
     if busy is None or busy >= view.limit("busy_percent"):
         return None
     if gpu.unlisted or any("cuda" in process.libraries and not process.gpus for process in view.frame.processes):
-        view.abstain(gpu, untold(view, gpu))  # it may belong to that process
+        view.abstain(gpu, unnamed(view, gpu))  # it may belong to that process
         return None
     orphans = [one for one in view.frame.processes if _orphan(view, one)]
     perhaps = f"; perhaps of {named(orphans[0])}, a loader whose trainer is gone" if orphans else ""
@@ -190,7 +190,7 @@ def _own(view: View, process: Process) -> bool:
 
 def _wake(view: View, process: Process) -> Iterator[Step]:
     owner = process.user or "its owner"
-    if any(one.identity == process.identity and notebook(one) for one in view.vectors()):
+    if any(one.identity == process.identity and is_notebook(one) for one in view.vectors()):
         yield Step(text=f"ask {owner} to shut its kernel down (Kernel, Shut Down): closing the tab leaves it running")
         yield Step(text="or, in a cell, to give back what is not needed", command="del model; torch.cuda.empty_cache()")
     elif _own(view, process):

@@ -7,12 +7,12 @@ from statistics import pstdev
 from typing import NamedTuple
 
 from gputop import pytorch
-from gputop.diagnose.chip_activity import capacity
+from gputop.diagnose.chip_activity import pcie_capacity
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
-from gputop.diagnose.program_kind import plays_a_part
+from gputop.diagnose.program_kind import is_auxiliary
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.rules.ranks.team import Team, blocked, does, listed, teams
-from gputop.diagnose.starvation import spread
+from gputop.diagnose.starvation import range_text
 from gputop.diagnose.steps import stack, stacks_of_job
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
@@ -38,7 +38,7 @@ def waits_s(view: View, gpu: Gpu, effort: str, usual: float | None) -> float:
     rests, sent = view.limit(f"{_TABLE}.pipe_percent"), view.limit(f"{_TABLE}.sent")
     bounds = [(pipe, rests) for pipe in PIPES]
     bounds.append(("dram_percent", DRAM_TOP * view.limit(f"{_TABLE}.dram_percent")))
-    for name, top in (("nvlink", gpu.nvlink_max_bytes_per_s), ("pcie", capacity(gpu))):
+    for name, top in (("nvlink", gpu.nvlink_max_bytes_per_s), ("pcie", pcie_capacity(gpu))):
         bounds += [(f"{name}_{way}_bytes_per_s", sent * top) for way in ("tx", "rx") if top]
     if usual is not None:
         bounds.append((effort, view.limit(f"{_TABLE}.usual") * usual))
@@ -75,7 +75,7 @@ def quiet(view: View, team: Team, late: Sequence[Trainer]) -> bool:
 def asks_a_server(view: View, team: Team) -> bool:
     """Whether an active server program runs on this machine: a sleeping rank may wait for its output."""
     return any(
-        plays_a_part(one) and one not in team.ranks and one.process.uid == team.ranks[0].process.uid
+        is_auxiliary(one) and one not in team.ranks and one.process.uid == team.ranks[0].process.uid
         and (one.duty or 0.0) > view.limit(f"{_TABLE}.idle")
         for one in view.vectors()
     )  # fmt: skip
@@ -186,7 +186,7 @@ def _waits(view: View, one: Trainer, stopped: bool) -> bool:
 def _evenly(view: View, one: Trainer, gpu: Gpu) -> bool:
     """Whether it is equally busy in every sample of the window: earlier samples say nothing about now."""
     card = one.cards.get(gpu.uuid)
-    samples = card.lately(view.limit("window_s")) if card else []
+    samples = card.recent(view.limit("window_s")) if card else []
     return len(samples) < 2 or view.below(pstdev(samples), "sigma")
 
 
@@ -219,7 +219,7 @@ def _sent(view: View, gpu: Gpu) -> float | None:
     """Link use of a GPU (0-1); None if not counted."""
     links = (
         ("nvlink_tx_bytes_per_s", "nvlink_rx_bytes_per_s", gpu.nvlink_max_bytes_per_s),
-        ("pcie_tx_bytes_per_s", "pcie_rx_bytes_per_s", capacity(gpu)),
+        ("pcie_tx_bytes_per_s", "pcie_rx_bytes_per_s", pcie_capacity(gpu)),
     )
     used = [rate / top for *names, top in links if top for name in names if (rate := view.mean(gpu, name)) is not None]
     return max(used, default=None)
@@ -325,7 +325,7 @@ def _evidence(
     watts = [value for gpu in gpus if (value := view.mean(gpu, "power_watts")) is not None]
     usual = [value for one, gpu in pairs if (value := _usual(view, one, gpu)) is not None]
     if watts and usual and view.below(max(watts) / max(usual), "usual"):
-        text = f"but at {spread(watts, 'W')}, {max(usual):.0f} W at work"
+        text = f"but at {range_text(watts, 'W')}, {max(usual):.0f} W at work"
         yield Evidence(text=text, value=max(watts), unit="W", limit=view.limit("usual") * max(usual))
     tensor = [value for gpu in gpus if (value := view.mean(gpu, "tensor_percent")) is not None]
     if tensor:

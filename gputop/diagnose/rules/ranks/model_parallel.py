@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.gpu_turns import Turns
-from gputop.diagnose.program_kind import plays_a_part
+from gputop.diagnose.program_kind import is_auxiliary
 from gputop.diagnose.rule import Level, rule
-from gputop.diagnose.start_command import started_for_each_gpu
+from gputop.diagnose.start_command import torchrun_command
 from gputop.diagnose.steps import stack
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
@@ -41,8 +41,8 @@ def dataparallel(view: View) -> Iterator[Finding]:
     Stages of a split model differ from each other, or work one after the other.
     """
     for trainer in view.trainers():
-        others = trainer.ranked or trainer.process.talks or len(trainer.job.ranks if trainer.job else ()) > 1
-        if len(trainer.gpus) < 2 or trainer.peers or trainer.turns or others or plays_a_part(trainer):
+        others = trainer.is_rank or trainer.process.talks or len(trainer.job.ranks if trainer.job else ()) > 1
+        if len(trainer.gpus) < 2 or trainer.peers or trainer.turns or others or is_auxiliary(trainer):
             continue
         libraries = trainer.process.libraries
         if not view.knows(trainer, "duty") or (libraries and "torch" not in libraries):
@@ -50,7 +50,7 @@ def dataparallel(view: View) -> Iterator[Finding]:
         cards = _cards(view, trainer)
         if len(cards) > 1 and _together(view, cards):
             busier, fuller = _busier(view, cards), _fuller(view, cards)
-            if (busier or fuller) and view.knows(trainer, "ranked"):
+            if (busier or fuller) and view.knows(trainer, "is_rank"):
                 yield _dataparallel_finding(view, trainer, cards, certain=bool(busier and fuller))
 
 
@@ -113,7 +113,7 @@ def _dataparallel_finding(view: View, trainer: Trainer, cards: Sequence[_Card], 
         steps=(
             Step(
                 text="use DistributedDataParallel: one process for each GPU",
-                command=started_for_each_gpu(trainer.process, count),
+                command=torchrun_command(trainer.process, count),
             ),
             Step(
                 text="in the program, after init_process_group and torch.cuda.set_device(local_rank)",

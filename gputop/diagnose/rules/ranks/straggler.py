@@ -8,12 +8,12 @@ from statistics import median
 from typing import NamedTuple
 
 from gputop import step_report
-from gputop.diagnose.cpu_budget import share_of_cpus
+from gputop.diagnose.cpu_budget import equal_share
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
-from gputop.diagnose.gpu_tracker import highest_mhz
+from gputop.diagnose.gpu_tracker import reference_mhz
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.rules.ranks.team import Team, does, teams
-from gputop.diagnose.steps import names, profile, stack
+from gputop.diagnose.steps import cuda_visible_devices, profile, stack
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.history import Window
@@ -88,7 +88,7 @@ _ALIKE = Step(text="give each rank samples that cost as much, or more loaders")
 
 
 def _own_cpus(view: View, one: Trainer) -> Step:
-    each = max(1, int(share_of_cpus(view, one)))
+    each = max(1, int(equal_share(view, one)))
     # ranks may already be confined to parts of the machine: each counts within its own
     at = f"at = {each} * int(os.environ['LOCAL_RANK']) % len(cpus)"
     return Step(
@@ -215,7 +215,7 @@ def _slow_clock(view: View, team: Team, waits: _Late | None) -> _Late | None:
     if not seen and _free(one, others, effect):
         return None
     gpu = one.works_on[0]
-    clock, highest = view.mean(gpu, "sm_clock_mhz") or 0.0, highest_mhz(gpu) or 0.0
+    clock, highest = view.mean(gpu, "sm_clock_mhz") or 0.0, reference_mhz(gpu) or 0.0
     reason = ", ".join(sorted((gpu.throttle_reasons or frozenset()) - {"idle"}))
     because = f" ({reason})" if reason else ""
     evidence = Evidence(
@@ -430,7 +430,7 @@ def _before_its_gpu(
 def _without(view: View, team: Team, one: Trainer) -> str:
     left = {gpu.uuid for gpu in one.works_on}
     kept = [gpu for other in team.ranks for gpu in other.works_on if gpu.uuid not in left]
-    return names(view, kept, [rank.process for rank in team.ranks])
+    return cuda_visible_devices(view, kept, [rank.process for rank in team.ranks])
 
 
 def _told(view: View, team: Team, late: _Late, measured: _Late | None) -> Finding:

@@ -7,12 +7,12 @@ from functools import partial
 from shlex import quote
 
 from gputop import num_workers
-from gputop.diagnose.cpu_budget import share_of_cpus
+from gputop.diagnose.cpu_budget import equal_share
 from gputop.diagnose.finding import Step
-from gputop.diagnose.program_kind import serves, torchlike
+from gputop.diagnose.program_kind import may_use_torch, serves
 from gputop.diagnose.rules.storage import sources
 from gputop.diagnose.rules.storage.sources import Drive, Source
-from gputop.diagnose.steps import settings
+from gputop.diagnose.steps import loader_settings
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.model import Mount
@@ -24,7 +24,7 @@ _SOLID = ("nvme", "vd", "xvd", "sd")
 
 def staged(view: View, source: Source | None) -> Iterator[Step]:
     """Copy the data to a local disk with enough space."""
-    room = view.once(("room", source and source.name), partial(_room, view, source))
+    room = view.cached(("room", source and source.name), partial(_room, view, source))
     if room is None:
         if source is None or not source.name.startswith("nvme"):
             yield Step(text="copy the data to a local NVMe disk first")
@@ -49,7 +49,7 @@ def staged_from(view: View, path: str | None) -> Iterator[Step]:
 
 def local_room(view: View) -> str | None:
     """Mount point of the local file system with most free space."""
-    room = view.once(("room", None), partial(_room, view, None))
+    room = view.cached(("room", None), partial(_room, view, None))
     return room.path if room else None
 
 
@@ -81,13 +81,13 @@ SMALLER = Step(text="read less: images and text in a compressed form, only the c
 
 def more_loaders(view: View, trainer: Trainer) -> Iterator[Step]:
     """Waiting loaders need no CPU: more of them keep an unsaturated device busy. A server has no such limit."""
-    if serves(trainer) or not torchlike(trainer):
+    if serves(trainer) or not may_use_torch(trainer):
         return
-    wanted = num_workers.waiting(trainer.loaders, share_of_cpus(view, trainer))
+    wanted = num_workers.waiting(trainer.loaders, equal_share(view, trainer))
     if wanted > trainer.loaders:
         yield Step(
             text="more loaders: they wait, so they need no CPU",
-            command=f"DataLoader(..., num_workers={wanted}, {settings(trainer)}, prefetch_factor=4)",
+            command=f"DataLoader(..., num_workers={wanted}, {loader_settings(trainer)}, prefetch_factor=4)",
         )
 
 

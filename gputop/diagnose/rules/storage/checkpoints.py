@@ -42,7 +42,7 @@ class Written:
         now_s = view.frame.mono_s
         seconds = math.ceil(min(_MOST_S, now_s - pause_s + lag_s + _BEFORE_S))
         about = trainer.process.job or trainer.identity
-        found = view.once(("written", about, seconds), lambda: _by_second(view, trainer, seconds))
+        found = view.cached(("written", about, seconds), lambda: _by_second(view, trainer, seconds))
         return cls(found, now_s, lag_s)
 
     def settle(self, before: Pause | None, one: Pause, after: Pause | None) -> None:
@@ -169,7 +169,7 @@ def checkpoint_stall(view: View) -> Iterator[Finding]:
         view.knows(trainer, "duty")
         pauses = view.pauses(trainer)
         settle(view, trainer, pauses)
-        long = [one for one in pauses.lately(view.limit("window_s")) if one.idle_s >= view.limit("idle_s")]
+        long = [one for one in pauses.recent(view.limit("window_s")) if one.idle_s >= view.limit("idle_s")]
         found = _saves(view, pauses, long)
         if found is not None:
             yield _found(view, trainer, found)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from gputop import num_workers
 from gputop.diagnose.estimators import slope
-from gputop.diagnose.exhaustion import projection, works
+from gputop.diagnose.exhaustion import in_steps, projection
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
 from gputop.diagnose.pauses import Pause, Pauses
 from gputop.diagnose.rule import Level, rule
@@ -208,7 +208,7 @@ def _judged(view: View, thing: Host | Trainer, total: float, about: Key) -> Iter
     if not total or not used:
         return
     peak = max(used[-int(view.limit("window_s")) :])
-    loaders = max(number for _, number in view.looks(thing, _loaders(view, thing)))
+    loaders = max(number for _, number in view.record(thing, _loaders(view, thing)))
     store, ample = _store(view), view.against.above(total - peak, "ample_bytes")
     soon_s = _soon(view, thing, total - used[-1], about)
     full_in_s = _full_in(view, total, used) if soon_s is None else soon_s
@@ -216,7 +216,7 @@ def _judged(view: View, thing: Host | Trainer, total: float, about: Key) -> Iter
     if not nearly and full_in_s is None:
         return
     # NCCL has segments there; Slurm also gives ranks to independent programs
-    ranks = any(one.ranked and _in_step(one) for one in _users(view, thing))
+    ranks = any(one.is_rank and _in_step(one) for one in _users(view, thing))
     calm = not (loaders or ranks) or (ample and full_in_s is None)  # no process there is affected
     severity: Severity = "info" if calm else "warn"
     if not calm and (soon_s is not None or (not ample and peak / total >= view.limit("crit_used"))):
@@ -289,7 +289,7 @@ def _full_in(view: View, total: float, used: Sequence[float]) -> float | None:
 def _soon(view: View, thing: Host | Trainer, left: float, about: Key) -> float | None:
     """Seconds until full, if within minutes at a steady rate; None while files are copied there on purpose."""
     users = _users(view, thing)
-    idle = not any(works(view, one) for one in users)
+    idle = not any(in_steps(view, one) for one in users)
     found = projection(view, lambda s: view.history.values(about, "shm_used_bytes", s), left, idle=idle)
     if found is None:
         return None
@@ -302,7 +302,7 @@ def _soon(view: View, thing: Host | Trainer, left: float, about: Key) -> float |
 def _store(view: View) -> Process | None:
     """A program that keeps its objects in shared memory by design."""
     processes = view.frame.processes
-    return view.once("store", lambda: next((one for one in processes if one.name.startswith(_STORES)), None))
+    return view.cached("store", lambda: next((one for one in processes if one.name.startswith(_STORES)), None))
 
 
 def _steps(view: View, thing: Host | Trainer, total: float) -> Iterator[Step]:
@@ -379,7 +379,7 @@ def _soon_full(view: View, trainer: Trainer, found: Filling) -> Finding:
     of = f"{size(found.left)} of {size(found.mount.total_bytes)} free"
     return view.found(
         trainer,
-        "crit" if works(view, trainer) or not trainer.gpus else "warn",
+        "crit" if in_steps(view, trainer) or not trainer.gpus else "warn",
         f"fills {found.mount.path} in about {roughly(found.left_s)}: it writes {size(found.per_s)}/s there",
         evidence=(
             Evidence(

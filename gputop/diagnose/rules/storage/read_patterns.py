@@ -9,7 +9,7 @@ from gputop.diagnose.finding import Evidence, Finding, Step
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.rules.storage import advice, sources
 from gputop.diagnose.rules.storage.sources import moved, waits
-from gputop.diagnose.starvation import busy, cores
+from gputop.diagnose.starvation import busy_evidence, cores_evidence
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.history import COARSE_S
@@ -66,7 +66,7 @@ def _cached(view: View, seconds: float) -> tuple[float, float, float] | None:
         known = view.history.known("host", "memory_cached_bytes", seconds)
         return (known[0], known[-1], len(known) - 1.0) if len(known) > 1 else None
 
-    return view.once(("cached", seconds), work)
+    return view.cached(("cached", seconds), work)
 
 
 def _filling(view: View, trainer: Trainer) -> Iterator[Evidence]:
@@ -150,8 +150,8 @@ def io_small_files(view: View) -> Iterator[Finding]:
                 evidence=(
                     _told(view, trainer, reads),
                     *why,
-                    busy(view, trainer),
-                    cores(view, trainer, "storage.saturation"),
+                    busy_evidence(view, trainer),
+                    cores_evidence(view, trainer, "storage.saturation"),
                 ),
                 steps=tuple(_steps(view, trainer)),
                 confidence=0.75 if reads.mean is not None else 0.5,

@@ -23,7 +23,7 @@ from gputop.diagnose.rules.storage.sources import (
     unknown,
     waiters,
 )
-from gputop.diagnose.starvation import busy, cores, nobody_reads, waiting
+from gputop.diagnose.starvation import busy_evidence, cores_evidence, storage_idle, waiting_threads
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.diagnose.wchan import MOUNTED_AS, Wait, sleeping_threads
@@ -69,8 +69,8 @@ def io_bound(view: View) -> Iterator[Finding]:
                     *found.own,
                     *found.around,
                     *states,
-                    busy(view, trainer),
-                    cores(view, trainer, "storage.saturation"),
+                    busy_evidence(view, trainer),
+                    cores_evidence(view, trainer, "storage.saturation"),
                 ),
                 steps=tuple(_of_states(view) if states else _storage_steps(view, trainer)),
                 confidence=view.confidence(0.75, view.mean("host", "io_pressure"), trainer.read_bytes),
@@ -149,7 +149,7 @@ class Latency:
 def latency(view: View, trainer: Trainer) -> Latency | None:
     """The file system that a trainer's readers wait for; None if there is none, or only briefly."""
     seen = sleeping_threads(view, trainer)
-    most = seen.most(*MOUNTED_AS)
+    most = seen.most_frequent(*MOUNTED_AS)
     pages = seen.shares.get(Wait.PAGE, 0.0) if _no_disk(view) else 0.0
     if most is not None and most[1] >= _SOME:
         wait, share = most
@@ -166,7 +166,7 @@ def _by_elimination(view: View, trainer: Trainer, function: str | None, pages: f
     share = max(pages, blocked(view, trainer) or 0.0)
     mounts = sources.silent_mounts(view)
     takes = sources.job_takes(view, trainer)
-    if not mounts or not _no_disk(view) or not nobody_reads(view) or not view.above(share, "storage.blocked"):
+    if not mounts or not _no_disk(view) or not storage_idle(view) or not view.above(share, "storage.blocked"):
         return None
     if not view.above(takes, f"{_TABLE}.least_bytes_per_s"):
         return None
@@ -177,7 +177,7 @@ def _no_disk(view: View) -> bool:
     """Whether no local disk is read so much that pages may come from it."""
     drive = sources.main_drive(view)
     if drive is None or drive.read is None:
-        return nobody_reads(view)
+        return storage_idle(view)
     rests = drive.busy is None or drive.busy < view.limit("storage.best_busy_percent")
     return rests and drive.read < view.limit(f"{_TABLE}.least_bytes_per_s")
 
@@ -206,7 +206,7 @@ def evidence(view: View, trainer: Trainer, found: Latency) -> Iterator[Evidence]
         unit="%",
         limit=limit,
     )
-    chars, calls = trainer.taken, trainer.read_calls
+    chars, calls = trainer.input_rate, trainer.read_calls
     if chars is not None:
         mounts = " or ".join(f"{one.path} ({one.file_system})" for one in found.mounts[:3])
         size = f", {chars / calls / 1e3:.0f} kB a read" if calls else ""
@@ -278,8 +278,8 @@ def network_fs_bound(view: View) -> Iterator[Finding]:
                 trainer,
                 severity if mounted or severity != "crit" else "warn",
                 f"waits for {server.name if server else unnamed}",
-                evidence=(*why, busy(view, trainer), cores(view, trainer, "storage.saturation")),
-                steps=view.once(
+                evidence=(*why, busy_evidence(view, trainer), cores_evidence(view, trainer, "storage.saturation")),
+                steps=view.cached(
                     ("steps of a file server", server, mounted), partial(_server_steps, view, server, mounted)
                 ),
                 confidence=view.confidence(0.75 if mounted else 0.6, blocked(view, trainer), trainer.read_chars),
@@ -302,7 +302,7 @@ def _slow(view: View, trainer: Trainer, slow: Latency, severity: Severity) -> Fi
         trainer,
         severity if sure or severity != "crit" else "warn",
         f"waits for {slow.name}: latency-bound reads",
-        evidence=(*why, busy(view, trainer), cores(view, trainer, "storage.saturation")),
+        evidence=(*why, busy_evidence(view, trainer), cores_evidence(view, trainer, "storage.saturation")),
         steps=tuple(steps(view, trainer, slow)),
         confidence=view.confidence(0.75 if sure and slow.mounts else 0.6, trainer.read_chars),
         lost_share=trainer.lost,
@@ -371,7 +371,7 @@ def _waits(view: View, trainer: Trainer, server: Server | None) -> bool:
     if view.above(blocked(view, trainer), "storage.blocked"):
         return True
     share = trainer.loader_cpu if trainer.loaders else trainer.main
-    ready = waiting(trainer.loader_wait if trainer.loaders else trainer.main_wait, share)
+    ready = waiting_threads(trainer.loader_wait if trainer.loaders else trainer.main_wait, share)
     asleep = view.below(share, "network-fs-bound.cpu") and ready < view.limit("network-fs-bound.run_wait")
     return asleep and not (server is not None and server.file_system.startswith("nfs"))
 

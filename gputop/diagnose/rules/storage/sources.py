@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from gputop.diagnose.finding import Evidence
-from gputop.diagnose.starvation import starved
+from gputop.diagnose.starvation import is_starved
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.frozen_dataclass import frozen_dataclass
@@ -72,7 +72,7 @@ class Link:
 
 def main_drive(view: View) -> Drive | None:
     """The disk with the highest read rate."""
-    return view.once("drive", partial(_drive, view))
+    return view.cached("drive", partial(_drive, view))
 
 
 def _drive(view: View) -> Drive | None:
@@ -119,7 +119,7 @@ def full(view: View, disk: Drive | None) -> bool:
 
 def server(view: View) -> Server | None:
     """The network mount with the highest read rate, of those with counters."""
-    return view.once("server", partial(_server, view))
+    return view.cached("server", partial(_server, view))
 
 
 def _server(view: View) -> Server | None:
@@ -143,7 +143,7 @@ def _server(view: View) -> Server | None:
 
 def link(view: View) -> Link | None:
     """The network interface that receives the largest share of its capacity."""
-    return view.once("link", partial(_link, view))
+    return view.cached("link", partial(_link, view))
 
 
 def _link(view: View) -> Link | None:
@@ -189,7 +189,7 @@ def job_chars(view: View, trainer: Trainer) -> float | None:
 
 def job_takes(view: View, trainer: Trainer) -> float | None:
     """The same without data its processes send each other, as `curl` does to its parent."""
-    return _of_job(view, trainer, "taken")
+    return _of_job(view, trainer, "input_rate")
 
 
 def _of_job(view: View, trainer: Trainer, name: str) -> float | None:
@@ -197,7 +197,7 @@ def _of_job(view: View, trainer: Trainer, name: str) -> float | None:
         known = [getattr(one, name) for one in view.mates(trainer)]
         return None if None in known else sum(known)
 
-    return view.once((name, trainer.process.job or trainer.identity), work)
+    return view.cached((name, trainer.process.job or trainer.identity), work)
 
 
 _SERVED_LOOKS = 2.5  # two and a little more
@@ -220,11 +220,11 @@ class Signs(NamedTuple):
 
 def idles(view: View, trainer: Trainer) -> bool:
     """Whether GPU and CPUs both have little to do, and neither writing nor swapping is the cause."""
-    if view.by_share(trainer.lost) is None or not starved(view, trainer):
+    if view.by_share(trainer.lost) is None or not is_starved(view, trainer):
         return False
     if not view.below(trainer.saturation, "storage.saturation") or blocked_in_driver(trainer):
         return False
-    return not _writes(view, trainer) and not view.once("swaps", partial(_swaps, view))
+    return not _writes(view, trainer) and not view.cached("swaps", partial(_swaps, view))
 
 
 def _writes(view: View, trainer: Trainer) -> bool:
@@ -274,7 +274,7 @@ def signs(view: View, trainer: Trainer) -> Signs:
 
 def remember(view: View, trainer: Trainer, why: tuple[Evidence, ...]) -> None:
     """Record for later rules of this evaluation that a trainer waits for storage, with the evidence."""
-    view.once(("storage", trainer.identity), lambda: why)
+    view.cached(("storage", trainer.identity), lambda: why)
 
 
 def served(view: View, trainer: Trainer, yes: bool = False) -> bool:
@@ -294,7 +294,7 @@ def either(view: View) -> bool:
 def waits(view: View, trainer: Trainer) -> tuple[Evidence, ...]:
     """Evidence recorded by an earlier rule of this evaluation; empty if there is none."""
     nothing: tuple[Evidence, ...] = ()
-    return view.once(("storage", trainer.identity), lambda: nothing)
+    return view.cached(("storage", trainer.identity), lambda: nothing)
 
 
 def unknown(view: View, trainer: Trainer) -> tuple[Missing, ...]:

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gputop import units
-from gputop.diagnose.cpu_budget import rests
+from gputop.diagnose.cpu_budget import gpus_idle
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
-from gputop.diagnose.job_states import untold, why_unseen
-from gputop.diagnose.program_kind import called_so, computes, notebook, plays_a_part, serves, trains
+from gputop.diagnose.job_states import unnamed, why_unseen
+from gputop.diagnose.program_kind import clearly_trains, is_auxiliary, is_notebook, serves, trains, uses_cpu
 from gputop.diagnose.rule import Level, rule
-from gputop.diagnose.starvation import begins, loading
-from gputop.diagnose.steps import closed, profile, stack
+from gputop.diagnose.starvation import is_starting, mostly_loads
+from gputop.diagnose.steps import only_root_may_inspect, profile, stack
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.labels import amount
@@ -66,12 +66,12 @@ def no_cuda_context(view: View) -> Iterator[Finding]:
         if any(process.gpus for process in trainer.tree) or trainer.context_s is not None or trainer.compiling:
             continue
         old = (trainer.process.age_s or 0.0) >= view.limit("early_s")
-        if not old or not trains(trainer) or notebook(trainer) or serves(trainer):
+        if not old or not trains(trainer) or is_notebook(trainer) or serves(trainer):
             continue
         if not view.knows(trainer, "cores"):
             continue
         loads = view.above(trainer.read_chars, "loads_bytes_per_s") and view.below(trainer.cores, "loads_cores")
-        if loads or not computes(view, trainer):
+        if loads or not uses_cpu(view, trainer):
             continue
         if unsure := _unsure(view, gpus):
             view.abstain(trainer, unsure)
@@ -86,14 +86,14 @@ def _unsure(view: View, gpus: list[Gpu]) -> Missing | None:
             return Missing(metric="gpus", reason="denied", unlock=why_unseen(view, unseen))
     for gpu in gpus:
         if gpu.unlisted:
-            return untold(view, gpu)
+            return unnamed(view, gpu)
         named = [share for process in view.frame.processes for share in process.gpus if share.uuid == gpu.uuid]
         held = sum(share.vram_bytes or 0 for share in named)
         nameless = gpu.vram_used_bytes is not None and gpu.vram_used_bytes - held >= view.limit("nameless_bytes")
         percent = view.mean(gpu, "busy_percent")
         at_work = percent is not None and percent >= view.limit("nameless_percent")
         if (nameless and all(share.vram_bytes is not None for share in named)) or (at_work and not named):
-            return untold(view, gpu)
+            return unnamed(view, gpu)
         if percent is None and gpu.vram_used_bytes is None:
             return Missing(metric="busy_percent", reason="unsupported")  # an invisible one is possible
     return None
@@ -109,7 +109,7 @@ def _prepares(view: View, trainer: Trainer) -> bool:
     age_s, own = trainer.process.age_s or 0.0, trainer.own
     loaders = trainer.loaders * (trainer.loader_cpu or 0.0)
     helped = own is not None and (trainer.cores or 0.0) - own - loaders >= own
-    if helped or not called_so(trainer):
+    if helped or not clearly_trains(trainer):
         return True
     sure = trainer.loaders > 0 or _computes(view, trainer)
     if age_s < view.limit("age_s" if sure else "sure_s"):
@@ -182,7 +182,7 @@ def _headline(*, starts: bool, prepares: bool) -> str:
 
 def _named(view: View, process: Process) -> Step:
     """Its environment is readable for its user only: a shell redirection runs as the user even with sudo."""
-    file, root = f"/proc/{process.pid}/environ", closed(view, process)
+    file, root = f"/proc/{process.pid}/environ", only_root_may_inspect(view, process)
     read = f"sudo cat {file} | tr '\\0' '\\n'" if root else f"tr '\\0' '\\n' <{file}"
     text, command = "does CUDA_VISIBLE_DEVICES name GPUs?", f"{read} | grep CUDA_VISIBLE"
     return Step(text=text, command=command, needs_root=root)
@@ -218,12 +218,12 @@ def slow_start(view: View) -> Iterator[Finding]:
             view.notes(trainer)["worked"] = True
         if view.notes(trainer).get("worked") or not fresh or age_s < view.limit("info_s"):
             continue
-        if not trains(trainer) or notebook(trainer) or serves(trainer):
+        if not trains(trainer) or is_notebook(trainer) or serves(trainer):
             continue
         without = not any(process.gpus for process in trainer.tree)
         if without and any(gpu.unlisted for gpu in view.gpus()):
             continue  # it may be on one of these
-        if without and (trainer.cores is None or computes(view, trainer)):
+        if without and (trainer.cores is None or uses_cpu(view, trainer)):
             continue  # it trains on the CPU, which another rule reports
         if not without and not view.knows(trainer, "duty"):
             continue
@@ -279,7 +279,7 @@ def _phase(view: View, trainer: Trainer) -> Phase:
 
 
 def _files(view: View, process: Process) -> tuple[Step, ...]:
-    trace, root = f"strace -f -e trace=openat -p {process.pid}", closed(view, process)
+    trace, root = f"strace -f -e trace=openat -p {process.pid}", only_root_may_inspect(view, process)
     return (
         Step(text="thousands of small files over the network: put the Python environment on a local disk"),
         Step(text="see which files it opens", command=f"sudo {trace}" if root else trace, needs_root=root),
@@ -321,13 +321,13 @@ def gpu_idle_cpu_busy(view: View) -> Iterator[Finding]:
 
     for trainer in view.trainers():
         calm = _same_loaders(view, trainer)
-        if not trainer.gpus or trainer.compiling or notebook(trainer) or plays_a_part(trainer):
+        if not trainer.gpus or trainer.compiling or is_notebook(trainer) or is_auxiliary(trainer):
             continue
         if not view.knows(trainer, "duty", "cores"):
             continue
         busy, cores = view.mean(trainer, "busy_percent"), view.mean(trainer, "cores")
         writes = (trainer.write_chars or 0.0) >= view.limit("writes_bytes_per_s")
-        if (loading(trainer) or loads_itself(view, trainer)) and not rests(view, trainer):
+        if (mostly_loads(trainer) or loads_itself(view, trainer)) and not gpus_idle(view, trainer):
             continue  # a little GPU work beside busy CPUs: it waits for its input
         if calm and not writes and view.below(busy, "busy_percent") and view.above(cores, "cores"):
             yield _elsewhere(view, trainer, busy or 0.0, cores or 0.0)
@@ -362,7 +362,7 @@ def _doing(view: View, trainer: Trainer) -> _Doing:
         read, limit = trainer.read_chars or 0.0, view.limit("loads_bytes_per_s")
         reads = Evidence(text=f"reads {read / 1e6:.0f} MB/s", value=read, unit="B/s", limit=limit)
         return _Doing("info", "does not use its GPU while it loads weights or data", 0.6, (reads,), LOADS)
-    if begins(view, trainer):
+    if is_starting(view, trainer):
         return _Doing("info", "does not use its GPU yet: it may compile or prepare its data", 0.6, (), _FIRST)
     return _Doing("warn", "runs, but not on its GPU", 0.7, (), (_REASONS,))
 

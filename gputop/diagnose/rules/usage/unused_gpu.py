@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from gputop import pytorch, units
 from gputop.diagnose.finding import Evidence, Finding, Severity, Step
-from gputop.diagnose.program_kind import notebook, plays_a_part
+from gputop.diagnose.program_kind import is_auxiliary, is_notebook
 from gputop.diagnose.rule import Level, rule
-from gputop.diagnose.start_command import started_for_each_gpu
-from gputop.diagnose.starvation import spread
-from gputop.diagnose.steps import given, names
+from gputop.diagnose.start_command import torchrun_command
+from gputop.diagnose.starvation import range_text
+from gputop.diagnose.steps import cuda_visible_devices, visible_gpus
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.labels import plural
@@ -166,7 +166,7 @@ def gpu_unused_in_job(view: View) -> Iterator[Finding]:
     """No work for some time on some of its GPUs, while it works on others."""
     for job in view.jobs():
         trainers = view.ranks(job)
-        if not trainers or any(plays_a_part(one) or notebook(one) for one in trainers):
+        if not trainers or any(is_auxiliary(one) or is_notebook(one) for one in trainers):
             view.notes(job).clear()
             continue
         held = _held(view, trainers)
@@ -189,7 +189,7 @@ def _held(view: View, trainers: Sequence[Trainer]) -> list[Gpu]:
             known = gpu is not None and one.vram_bytes is not None and gpu.vram_total_bytes
             if gpu is not None and known and (one.vram_bytes or 0) >= share * (gpu.vram_total_bytes or 0):
                 found[gpu.uuid] = gpu
-        for gpu in given(view, trainer.process):
+        for gpu in visible_gpus(view, trainer.process):
             if not view.tenants(gpu):
                 found[gpu.uuid] = gpu
     return list(found.values()) if len(found) > 1 else []
@@ -234,7 +234,7 @@ def _unused(
     idle, total = [gpu.index for gpu, _ in unused], len(held)
     others = [gpu for gpu in held if gpu.index not in idle]
     busy = {gpu.index: mean for gpu in others if (mean := view.mean(gpu, "busy_percent", 60)) is not None}
-    kept = names(view, others, [trainer.process for trainer in trainers])
+    kept = cuda_visible_devices(view, others, [trainer.process for trainer in trainers])
     return view.found(
         job,
         severity,
@@ -246,12 +246,12 @@ def _unused(
                 unit="s",
                 limit=view.limit("info_s"),
             ),
-            Evidence(text=f"{_cards([*busy])} busy {spread([*busy.values()])}", value=min(busy.values()), unit="%"),
+            Evidence(text=f"{_cards([*busy])} busy {range_text([*busy.values()])}", value=min(busy.values()), unit="%"),
         ),
         steps=(
             Step(
                 text="Start one DDP rank per GPU; batch size and num_workers are per rank",
-                command=started_for_each_gpu(trainers[0].process, total),
+                command=torchrun_command(trainers[0].process, total),
             ),
             Step(text="or leave them to others", command=f"export CUDA_VISIBLE_DEVICES={kept}"),
         ),
