@@ -1,14 +1,14 @@
-"""What can be done to processes. Each is an `Action`, declared in a module of its own.
+"""Actions on processes. Each is an `Action`, declared in its own module.
 
-A screen does this, none of it waits:
+A screen uses them as follows; nothing blocks:
 
-    why = action.why_not(process, rights)     # None, or the line that stands beside a grey key
-    hold = Handles(frame, process, rights)       # when a dialog opens: frozen by pidfd, pid, start time and uid
-    run = action.run(hold, options, tell)     # a daemon thread; tell(run) is called there at each change
-    run.line, run.result, run.cancel()        # progress, the end (None until then), give up
-    hold.close()                              # when the dialog closes; a run keeps what it needs
+    why = action.why_not(process, rights)    # None, or the reason shown beside a disabled key
+    hold = Handles(frame, process, rights)   # when a dialog opens: frozen by pidfd, PID, start time and uid
+    run = action.run(hold, options, tell)    # a daemon thread; it calls tell(run) at each change
+    run.line, run.result, run.cancel()       # progress, result (None until the end), cancel
+    hold.close()                             # when the dialog closes; a run keeps what it needs
 
-`signals`, `renice`, `spy` and `tracing` have them, and say what their options are and what else their dialogs can ask.
+`signals`, `renice`, `pyspy` and `torch_trace` define them with their options and further queries for their dialogs.
 """
 
 from gputop.actions.action import Action, Result, Run

@@ -1,4 +1,4 @@
-"""What every action is: a title, a reason why it cannot be done now, and a run that says how it goes."""
+"""The interface of an action: a title, a reason why it is unavailable, and a run that reports its progress."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ Options = TypeVar("Options", contravariant=True)
 
 @frozen_dataclass(frozen=True, kw_only=True)
 class Result:
-    """How it ended. `text` is one line and says it all; `lines` say more, one thing each. Both are clean."""
+    """The result of a run. `text` is a complete line; `lines` add details, one each. Both are sanitized."""
 
     text: str
     good: bool
     lines: tuple[str, ...] = ()
-    recorded: bool = False  # it was not measured now: a demo brings it
+    recorded: bool = False  # not measured now, but part of a demo
 
 
 class Run:
-    """An action under way in a daemon thread of its own; nobody has to wait for it.
+    """A running action in its own daemon thread.
 
-    `line` is the newest line of progress, `result` is None until the end. `tell(run)` is called in that thread when
-    either changes: it must only pass the word on (in a Textual screen: `self.post_message`).
+    `line` is the latest progress line; `result` is None until the end. `tell(run)` is called in that thread when either
+    changes and must only forward the event (in a Textual screen: `self.post_message`).
     """
 
     def __init__(self, title: str, work: Callable[[Run], Result], tell: Callable[[Run], object]) -> None:
@@ -40,31 +40,34 @@ class Run:
         self._dropped = False
 
     def start(self) -> Run:
-        """Begin."""
+        """Start the thread."""
         Thread(target=self._go, name=f"action: {self.title}", daemon=True).start()
         return self
 
     def cancel(self, *, keep: bool = True) -> None:
-        """Ask it to end soon; it still tells its result. What was done stays done; what was recorded only to `keep`."""
+        """Ask it to end soon; it still reports its result.
+
+        Completed work stays; a recording is kept only with `keep`.
+        """
         self._dropped = self._dropped or not keep
         self._stop.set()
 
     @property
     def cancelled(self) -> bool:
-        """Whether it was asked to end."""
+        """Whether cancellation was requested."""
         return self._stop.is_set()
 
     @property
     def dropped(self) -> bool:
-        """Whether it was asked to end and nobody wants what it has."""
+        """Whether it was cancelled and its recording is not wanted."""
         return self._dropped
 
     def pause(self, seconds: float) -> bool:
-        """For the work: wait so long, or until cancelled; whether it was."""
+        """For the work: wait this long, or until cancelled; return whether it was."""
         return self._stop.wait(seconds)
 
     def say(self, line: str) -> None:
-        """For the work: a new line of progress."""
+        """For the work: set a new progress line."""
         if line != self.line:
             self.line = line
             self._tell(self)
@@ -73,7 +76,7 @@ class Run:
         try:
             self.result = self._work(self)
         except BaseException as error:
-            # the screen must not wait for ever; the details are the business of threading.excepthook
+            # the screen must not wait forever; threading.excepthook reports the details
             self.result = Result(text=f"{self.title}: internal error ({type(error).__name__})", good=False)
             self._tell(self)
             raise
@@ -81,7 +84,7 @@ class Run:
 
 
 def begin(title: str, hold: Handles, work: Callable[[Run], Result], tell: Callable[[Run], object]) -> Run:
-    """A run that keeps the hold open until it has ended."""
+    """A run that keeps the handles open until it has ended."""
     hold.keep()
 
     def kept(run: Run) -> Result:
@@ -94,7 +97,7 @@ def begin(title: str, hold: Handles, work: Callable[[Run], Result], tell: Callab
 
 
 class Action(Protocol[Options]):
-    """One thing that can be done to processes. It has no state."""
+    """One action on processes. Stateless."""
 
     @property
     def id(self) -> str:
@@ -102,10 +105,10 @@ class Action(Protocol[Options]):
 
     @property
     def title(self) -> str:
-        """What a person calls it."""
+        """Its display name."""
 
     def why_not(self, process: Process, rights: Rights) -> str | None:
-        """Why it cannot be done to this process now, as one line; None if it can. Asks the kernel: about 0.1 ms."""
+        """Why it is unavailable for this process, in one line; None if available. Queries the kernel: about 0.1 ms."""
 
     def run(self, hold: Handles, options: Options, tell: Callable[[Run], object]) -> Run:
-        """Begin to do it to what the hold has; returns at once."""
+        """Start the action on the processes of the handles; returns at once."""

@@ -1,7 +1,7 @@
-"""What a dialog is about, frozen when it opens: a process, its loaders, its whole job, each with its own handle.
+"""The subject of a dialog, frozen when it opens: a process, its loaders, its job, each with its own handle.
 
-A list that is sorted anew, a process that ends, a pid that is used again: nothing changes what is held. Loaders that
-are born later are not in it; they end with their trainer.
+Re-sorting, ended processes and reused PIDs do not change it. Loaders started later are not included; they end with
+their trainer.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from gputop.actions.target import Refusal, Rights, Target, aim, carrying
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Identity, Job, Process, Role
 
-FREE_DESCRIPTORS = 256  # kept for everything else that gputop reads
+FREE_DESCRIPTORS = 256  # file descriptors kept free for the rest of gputop
 
 
 class Scope(str, Enum):
-    """Who is meant."""
+    """The processes that an action applies to."""
 
     PROCESS = "process"
     LOADERS = "loaders"  # the process and its loaders
-    JOB = "job"  # everybody in its job, the launcher first, each before its children
-    TAGGED = "tagged"  # not it, but those that a person has tagged
+    JOB = "job"  # all processes of its job, the launcher first, each before its children
+    TAGGED = "tagged"  # the processes the user has tagged instead
 
 
 _NOBODY = {
@@ -37,7 +37,7 @@ _NOBODY = {
 
 @frozen_dataclass(frozen=True, slots=True)
 class Reach:
-    """One scope: what it adds, in words (`its 8 loaders`), and who is meant. `why_not` is why it cannot be chosen."""
+    """One scope: what it adds, as text (`its 8 loaders`), and its processes. `why_not`: why it is unavailable."""
 
     scope: Scope
     title: str
@@ -48,14 +48,14 @@ class Reach:
 class Handles:
     """The frozen subject of one dialog.
 
-    `frame` and `process` are as they were, `tagged` are those who can be meant instead. `reaches` has the scopes that
-    differ from the process alone; `refusal` says why the process itself cannot be held. Close it when the dialog
-    closes; a run that goes on keeps it open itself.
+    `frame` and `process` are as they were; `tagged` are alternatives. `reaches` has the scopes that differ from the
+    process alone; `refusal` says why the process itself cannot be held. Close it with the dialog; a run keeps it open
+    as long as it needs.
     """
 
     def __init__(self, frame: Frame, process: Process, rights: Rights, tagged: Sequence[Process] = ()) -> None:
         self.frame, self.process = frame, process
-        self.leader: Process | None = None  # what was chosen, where `process` is a rank that it only leads
+        self.leader: Process | None = None  # the chosen process, if `process` is a rank that it only launches
         self._held: dict[Identity, Target | Refusal] = {}
         self._carriers = carrying()
         self._keepers, self._lock = 1, Lock()
@@ -64,24 +64,24 @@ class Handles:
         self.reaches = tuple(self._take(reach, rights) for reach in (*reaches(frame, process), *_tagged(tagged)))
 
     def who(self, scope: Scope) -> tuple[Process, ...]:
-        """The processes of a scope, the launcher first; none if it cannot be chosen."""
+        """The processes of a scope, the launcher first; empty if it is unavailable."""
         if scope is Scope.PROCESS:
             return (self.process,)
         return next((reach.processes for reach in self.reaches if reach.scope is scope and not reach.why_not), ())
 
     def why_not(self, scope: Scope) -> str | None:
-        """Why a scope cannot be chosen; None if it can."""
+        """Why a scope is unavailable; None if it is available."""
         if self.who(scope):
             return None
         why = (reach.why_not for reach in self.reaches if reach.scope is scope)
         return next(why, _NOBODY.get(scope))
 
     def held(self, scope: Scope) -> list[Target | Refusal]:
-        """The handle of each of these, or why there is none."""
+        """The handle of each process of a scope, or why there is none."""
         return [self._held[process.identity] for process in self.who(scope)]
 
     def spared(self, scope: Scope) -> dict[int, str]:
-        """Those of a scope that nothing can be done to, by pid, and why. Asks the kernel; nothing is sent."""
+        """Processes of a scope that cannot be acted on, by PID, with the reason. Queries the kernel; sends nothing."""
         found: dict[int, str] = {}
         for held in self.held(scope):
             why = held.text if isinstance(held, Refusal) else "it has ended" if held.ended() else held.denied()
@@ -90,17 +90,17 @@ class Handles:
         return found
 
     def cautions(self, scope: Scope) -> tuple[str, ...]:
-        """Why a person must insist, as by typing the pid: one line for each that carries gputop, and for no pidfds."""
+        """Why the user must type the PID to confirm: one line per process that runs gputop, and for missing pidfds."""
         targets = [held for held in self.held(scope) if isinstance(held, Target) and held.caution]
         return tuple(dict.fromkeys(f"{target.pid}: {target.caution}" for target in targets))
 
     def keep(self) -> None:
-        """One more who must close it before its handles are let go."""
+        """Add one more owner who must close it before the handles are released."""
         with self._lock:
             self._keepers += 1
 
     def close(self) -> None:
-        """Let go of all handles, once everybody who keeps it has said so."""
+        """Release all handles once every owner has closed it."""
         with self._lock:
             self._keepers -= 1
             if self._keepers:
@@ -121,7 +121,7 @@ class Handles:
 
 
 def reaches(frame: Frame, process: Process) -> tuple[Reach, ...]:
-    """The scopes beyond the process itself that exist, the smaller first. Pure."""
+    """The scopes beyond the process itself, the smaller first. Pure."""
     job = next((job for job in frame.jobs if job.key == process.job), None)
     if job is None:
         return ()
@@ -137,9 +137,9 @@ def reaches(frame: Frame, process: Process) -> tuple[Reach, ...]:
 
 
 def led(frame: Frame, process: Process) -> tuple[Process, ...]:
-    """The ranks that a process only leads, as their launcher, a script, `uv run`; none of what leads several jobs.
+    """The ranks that a process only launches, as a launcher, script or `uv run` does; empty if it leads several jobs.
 
-    A rank, what works for one, and what stands beside them lead none. Pure.
+    A rank, its helpers and processes beside it lead none. Pure.
     """
     if process.role in (Role.TRAINER, Role.LOADER) or process.unseen is not None:
         return ()
@@ -167,11 +167,11 @@ def _tagged(processes: Sequence[Process]) -> tuple[Reach, ...]:
 
 
 def loaders_of(process: Process, members: tuple[Process, ...]) -> tuple[Process, ...]:
-    """Its loaders among the members of its job, also those that a server of its multiprocessing forked for it."""
+    """Its loaders among the members of its job, including those forked for it by a multiprocessing fork server."""
     if process.role is not Role.TRAINER:
         return ()
     below, found = {process.pid}, []
-    for member in members:  # each stands before its children
+    for member in members:  # each comes before its children
         if member.parent_pid in below and member.role is not Role.TRAINER:
             below.add(member.pid)
             if member.role is Role.LOADER:

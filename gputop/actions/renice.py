@@ -1,12 +1,12 @@
-"""Niceness: all threads of a process, since Linux keeps it for each thread (setpriority(2), "C library/kernel").
+"""Niceness of all threads of a process: Linux keeps it per thread (setpriority(2), "C library/kernel").
 
-setpriority has no pidfd form. So the process is checked by its pidfd before and after; a thread is checked after its
-turn, and if its number belongs to somebody else by then, that one gets back what it had.
+setpriority has no pidfd form. The process is checked by its pidfd before and after; a thread is checked after the
+change, and if its id has passed to another process by then, the former value is restored.
 
     hold = Handles(frame, process, rights)
     run = RENICE.run(hold, Niceness(10, Scope.LOADERS), tell)
-    run.result.text                            # 9 processes have nice 10
-    RENICE.run(hold, Niceness(1, relative=True), tell)   # one step, as a key does it
+    run.result.text                                           # 9 processes have nice 10
+    RENICE.run(hold, Niceness(1, relative=True), tell)        # one step, as a key does it
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Process
 
 LOWEST, HIGHEST = -20, 19
-_ONE_AT_A_TIME = Lock()  # a key that is pressed three times makes three steps
-_PASSES = 5  # threads that are born meanwhile have the niceness of who made them, old or new
+_ONE_AT_A_TIME = Lock()  # three key presses make three steps
+_PASSES = 5  # threads created during the change inherit the old or the new value
 
 
 @frozen_dataclass(frozen=True, slots=True)
 class Niceness:
-    """What a person decided: -20 is served first, 19 last; below what it has now needs root."""
+    """The chosen niceness: -20 is highest priority, 19 lowest; lowering it needs root."""
 
     nice: int
     scope: Scope = Scope.PROCESS
-    insists: bool = False  # typed the pid although there are cautions
-    relative: bool = False  # `nice` is added to what each has when its turn comes, as far as it goes
+    insists: bool = False  # typed the PID despite cautions
+    relative: bool = False  # `nice` is added to each current value, within the limits
 
 
 @frozen_dataclass(frozen=True, kw_only=True)
 class Reniced(Result):
-    """What came of it, with an outcome for each process."""
+    """The result, with an outcome per process."""
 
     outcomes: tuple[Outcome, ...] = ()
 
@@ -56,7 +56,7 @@ class Renice:
         return untouchable(process, rights)
 
     def run(self, hold: Handles, options: Niceness, tell: Callable[[Run], object]) -> Run:
-        """Give everybody in the scope this niceness; it is done when `run.result` is there."""
+        """Set the niceness of every process in the scope; finished when `run.result` is set."""
         return begin(f"nice {_said(options)} for {hold.process.pid}", hold, lambda _: _renice(hold, options), tell)
 
 
@@ -94,7 +94,7 @@ def _said(options: Niceness) -> str:
 
 
 def _set(target: Target, options: Niceness) -> int:
-    """What it has then."""
+    """Set the niceness; return the value in effect."""
     _alive(target)
     nice = options.nice
     if options.relative:
@@ -107,15 +107,15 @@ def _set(target: Target, options: Niceness) -> int:
 
 
 def set_thread(target: Target, thread: int, nice: int) -> bool:
-    """Give one thread of a process this niceness, or give back what it had if it turns out to be of another.
+    """Set the niceness of one thread, or restore it if the thread turns out to be of another process.
 
-    Whether it had another before. OSError says why it cannot be, Declined that only root may lower it.
+    Returns whether it changed. Raises OSError with the reason, Declined if only root may lower it.
     """
     try:
         before = os.getpriority(os.PRIO_PROCESS, thread)
         if target.ended():
             return False
-        os.setpriority(os.PRIO_PROCESS, thread, nice)  # of who has it already, too: whether we may, the kernel says
+        os.setpriority(os.PRIO_PROCESS, thread, nice)  # even if it is unchanged: the kernel checks permission
     except ProcessLookupError:
         return False
     except PermissionError as error:
@@ -128,7 +128,7 @@ def set_thread(target: Target, thread: int, nice: int) -> bool:
 
 
 def _undo(thread: int, before: int) -> None:
-    """The number may have passed to a thread of somebody else meanwhile: it gets back what it had."""
+    """Restore a thread whose id may have passed to another process."""
     try:
         os.setpriority(os.PRIO_PROCESS, thread, before)
     except OSError:

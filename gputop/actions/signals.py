@@ -1,4 +1,4 @@
-"""Signals: which there are, what one will do to a training job, how it is sent, and what came of it."""
+"""Signals: the choices, their effects on a training job, sending, and the outcome."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ _NOT_YET: dict[Goal, tuple[str, str]] = {
 
 
 class Watch:
-    """Looks at these processes from now on. `left` are those not yet where they should be."""
+    """Tracks processes until they reach a goal. `left` are those not there yet."""
 
     def __init__(self, targets: Sequence[Target], goal: Goal) -> None:
         self.left = list(targets)
         self._all, self._goal = list(targets), goal
         self._began_s = time.monotonic()
-        self._last_s = 0.0  # when the last of them got there
+        self._last_s = 0.0  # time at which the last one reached it
 
     def passed_s(self) -> float:
-        """Seconds since the beginning."""
+        """Seconds since the start."""
         return time.monotonic() - self._began_s
 
     def look(self) -> None:
-        """Wait a moment, or until one of them ends, and see who is where it should be."""
+        """Wait briefly, or until one of them ends, and update `left`."""
         pidfd.ended([target.fd for target in self.left if target.fd is not None], _EVERY_S)
         still = [target for target in self.left if not self._there(target)]
         if len(still) < len(self.left):
@@ -65,7 +65,7 @@ class Watch:
         return f"{who} {words_for[self._goal][many]}{'' if self._goal != 'end' and not self.left else seconds}"
 
     def told(self, sent: str) -> str:
-        """The same where they were expected to go on: `USR1 sent to 41207`."""
+        """The same where the process is expected to continue: `USR1 sent to 41207`."""
         gone = [target for target in self._all if target not in self.left]
         if gone:
             return f"{sent}: {self._who(gone)} ended within {max(self._last_s, 0.1):.1f} s"
@@ -85,7 +85,7 @@ class Watch:
         return (target.state() == "T") is (self._goal == "freeze")
 
 
-Effect = Literal["interrupt", "end", "kill", "freeze", "none"]  # what a signal does to who does not handle it
+Effect = Literal["interrupt", "end", "kill", "freeze", "none"]  # effect on a process that does not handle the signal
 
 _WORD = {"interrupt": "stopping", "end": "ending", "kill": "killing", "freeze": "freezing"}
 # what a launcher does when one of its ranks ends: torch.distributed.elastic, deepspeed.launcher.launch, mpirun(1)
@@ -99,11 +99,14 @@ _ON_LOSS = {
     "slurm": "if it was started by srun --kill-on-bad-exit, Slurm ends them",
     "ray": "Ray may notice first: then it ends them, or starts the job anew",
 }
-_PASS_ON = set(_ON_LOSS) - {"slurm", "ray"}  # asked to end, they first end their ranks; a script may just end
+_PASS_ON = set(_ON_LOSS) - {
+    "slurm",
+    "ray",
+}  # on termination they first end their ranks; a script may just end
 
 
 def consequences(frame: Frame, chosen: Collection[Identity], effect: Effect) -> tuple[str, ...]:
-    """One sentence for each thing that will happen to others if these get a signal of this effect; worst first."""
+    """One sentence per effect on other processes if these receive such a signal; the worst first."""
     if effect == "none":
         return ()
     picked = [process for process in frame.processes if process.identity in chosen]
@@ -149,9 +152,9 @@ def _notebook(effect: Effect) -> str:
 
 
 def elsewhere(job: Job, ranks: Sequence[Process]) -> int:
-    """How many ranks of the job are not among these, as on other machines; as far as its ranks were told how many.
+    """Number of ranks of the job not among these, as on other machines, if the ranks know the total.
 
-    Slurm and MPI tell that to programs, too, that have nothing to do with each other: these have no threads to talk.
+    Slurm and MPI also set it for independent programs, which have no communication threads.
     """
     if not job.steps and not all(rank.talks or not rank.thread_names for rank in ranks):
         return 0
@@ -176,7 +179,7 @@ def _where(ranks: list[Process]) -> str:
 
 
 def _then(job: Job, effect: Effect) -> Iterator[str]:
-    """What comes of ranks that hang."""
+    """What follows if ranks hang."""
     if effect == "freeze":
         yield "the timeout (often 10 min) then ends the job, also if it was only frozen for a look"
     elif job.launcher in _ON_LOSS:
@@ -227,18 +230,18 @@ def _loaders(frame: Frame, job: Job, mine: list[Process], effect: Effect) -> Ite
 
 
 WATCH_S = 10.0
-LOOK_S = 2.0  # how long it takes to see whether a process survives a signal that it handles
+LOOK_S = 2.0  # seconds to see whether a process survives a signal that it handles
 
 
 @frozen_dataclass(frozen=True, slots=True)
 class Choice:
-    """One signal that is offered, and what it does to a training job."""
+    """One signal on offer, and its effect on a training job."""
 
     name: str
     text: str
     effect: Effect
-    confirm: bool = False  # ask a second time
-    brief: str = ""  # the same where the text does not fit
+    confirm: bool = False  # ask for confirmation
+    brief: str = ""  # short form of the text
 
     @property
     def number(self) -> int:
@@ -270,18 +273,18 @@ BY_NAME = {choice.name: choice for choice in CHOICES}
 
 @frozen_dataclass(frozen=True, slots=True)
 class Order:
-    """What a person decided in the dialog."""
+    """The user's choices in the dialog."""
 
     choice: Choice
     scope: Scope = Scope.PROCESS
-    confirmed: bool = False  # said yes a second time, for KILL
-    insists: bool = False  # typed the pid although there are cautions
+    confirmed: bool = False  # confirmed KILL
+    insists: bool = False  # typed the PID despite cautions
     watch_s: float = WATCH_S
 
 
 @frozen_dataclass(frozen=True, kw_only=True)
 class Signalled(Result):
-    """What came of a signal: an outcome for each process, and who is still there though it should have ended."""
+    """The result: an outcome per process, and the PIDs that should have ended but have not."""
 
     outcomes: tuple[Outcome, ...] = ()
     still: tuple[int, ...] = ()
@@ -294,11 +297,11 @@ class Signal:
     title = "Signal"
 
     def why_not(self, process: Process, rights: Rights) -> str | None:
-        """Why nothing can be sent to it: read-only, pid 1, a kernel thread, not verified, ended, somebody else's."""
+        """Why nothing can be sent: read-only, PID 1, a kernel thread, not verified, ended, another user's."""
         return untouchable(process, rights)
 
     def run(self, hold: Handles, options: Order, tell: Callable[[Run], object]) -> Run:
-        """Send it to everybody in the scope, then watch until they have ended, stopped or gone on."""
+        """Send it to every process in the scope, then track them until they have ended, stopped or continued."""
         title = f"{options.choice.name} to {hold.process.pid}"
         return begin(title, hold, lambda run: _send(hold, options, run), tell)
 
@@ -307,7 +310,7 @@ SIGNAL = Signal()
 
 
 def warnings(hold: Handles, scope: Scope, choice: Choice) -> tuple[str, ...]:
-    """What a person should know before sending: who else is hit, and who will not do what is asked. Reads /proc."""
+    """Warnings before sending: other affected processes, and processes that will not react as expected. Reads /proc."""
     said = list(_reactions(hold, scope, choice))
     chosen = {process.identity for process in hold.who(scope)}
     return (*consequences(hold.frame, chosen, choice.effect), *said)
@@ -316,7 +319,7 @@ def warnings(hold: Handles, scope: Scope, choice: Choice) -> tuple[str, ...]:
 def _reactions(hold: Handles, scope: Scope, choice: Choice) -> Iterator[str]:
     targets = [held for held in hold.held(scope) if isinstance(held, Target)]
     trainers = [target for target in targets if target.process.role is Role.TRAINER]
-    # a loader does as its trainer does, but for a message that it was never told of
+    # a loader reacts as its trainer does, except to a message it was not set up for
     asked = targets if choice.effect == "none" else trainers or targets[:1]
     found: dict[str, list[int]] = {}
     for target in asked:
@@ -346,7 +349,7 @@ def _send(hold: Handles, order: Order, run: Run) -> Signalled:
         return Signalled(text=f"nothing sent: {why}", good=False)
     held = hold.held(order.scope)
     if choice.name == "CONT":
-        held.reverse()  # a launcher that wakes before its ranks might take them for dead
+        held.reverse()  # a launcher that continues before its ranks might consider them dead
     outcomes = tuple(attempt(one, order.insists, "nothing sent", lambda it: it.signal(choice.number)) for one in held)
     done = {outcome.pid for outcome in outcomes if outcome.kind == "done"}
     watch = Watch([one for one in held if isinstance(one, Target) and one.pid in done], _goal(choice))
@@ -378,7 +381,7 @@ def _goal(choice: Choice) -> Goal:
 
 
 def _only_tells(hold: Handles, choice: Choice) -> bool:
-    """Whether it is a message, after which the process is expected to go on."""
+    """Whether it is a mere message, after which the process is expected to continue."""
     notebook = any(job.key == hold.process.job and job.launcher == "notebook" for job in hold.frame.jobs)
     return choice.name == "USR1" or (choice.effect == "interrupt" and notebook)
 

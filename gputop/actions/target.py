@@ -1,4 +1,4 @@
-"""A process that an action holds on to through a pidfd, so that nothing is done to a later process with its pid."""
+"""A process held through a pidfd, so that an action never reaches a later process with the same PID."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from gputop.safe.text import clean, redact_argv
 
 
 def command(process: Process) -> str:
-    """Its command line, by which later ones are told to be of the same program."""
+    """Its command line, used to recognize later runs of the same program."""
     return " ".join(redact_argv(process.command)) or process.name
 
 
 def typed(process: Process) -> str:
-    """Its command line as a shell takes it, secrets masked; empty where it is not known."""
+    """Its command line quoted for a shell, secrets masked; empty if unknown."""
     return clean(shlex.join(redact_argv(process.command)), 1 << 20)
 
 
 def described(process: Process) -> dict[str, Any]:
-    """Who it was."""
+    """Identifying data of a process, for storage."""
     return {
         "pid": process.pid,
         "started_ticks": process.started_ticks,
@@ -48,19 +48,19 @@ class Rights:
     """What this gputop may do at all."""
 
     readonly: bool = False
-    looks: bool = False  # for what changes nothing: allowed with --readonly, and on pid 1
+    looks: bool = False  # read-only access: allowed with --readonly, and on PID 1
     elsewhere: str | None = None  # where the processes are if not on this machine: "a demo", "a recording"
 
     @property
     def why_not(self) -> str | None:
-        """Why nothing may be done to any process; None if something may."""
+        """Why no process can be acted on; None if some can."""
         if self.elsewhere is not None:
             return f"these are processes of {self.elsewhere}, not of this machine"
         return "gputop was started with --readonly" if self.readonly and not self.looks else None
 
     @property
     def inside(self) -> Rights:
-        """Those of what records inside a process and keeps a file: pid 1 of a container may be the job, too."""
+        """Rights for recording inside a process and storing a file: PID 1 of a container may be the job."""
         return self if self.readonly else replace(self, looks=True)
 
 
@@ -68,7 +68,7 @@ Reaction = Literal["caught", "ignored", "default"]
 
 
 class Refusal(NamedTuple):
-    """Why a process cannot be held on to."""
+    """Why a process cannot be held."""
 
     pid: int
     text: str
@@ -76,11 +76,11 @@ class Refusal(NamedTuple):
 
 
 class Declined(Exception):
-    """It cannot be done to this process; the text says why."""
+    """The action is not possible on this process; the text says why."""
 
 
 class Outcome(NamedTuple):
-    """What became of one attempt. `text` is for people, `nothing sent to 41207: it has ended`; empty if all is well."""
+    """Outcome for one process. `text` is shown: `nothing sent to 41207: it has ended`; empty on success."""
 
     pid: int
     kind: Literal["done", "gone", "denied", "refused"]
@@ -89,9 +89,9 @@ class Outcome(NamedTuple):
 
 @dataclass(slots=True)
 class Target:
-    """One process, frozen: `process` is the row as it was, `fd` its pidfd, or None where there are none.
+    """One process, frozen: `process` is the row as it was, `fd` its pidfd, or None without pidfd support.
 
-    `caution` is why it is spared unless a person insists: it carries gputop, or there are no pidfds here.
+    `caution`: why the user must confirm explicitly: it runs gputop, or there are no pidfds here.
     """
 
     process: Process
@@ -101,11 +101,11 @@ class Target:
 
     @property
     def pid(self) -> int:
-        """Its pid, valid for as long as it has not ended."""
+        """Its PID, valid until it has ended."""
         return self.process.pid
 
     def ended(self) -> bool:
-        """Whether it has ended, with all of its threads; its parent may not have noticed yet."""
+        """Whether it has ended with all its threads; its parent may not have reaped it yet."""
         if self.fd is not None and not self.closed:
             return bool(pidfd.ended((self.fd,)))
         stat = read_stat(self.pid)
@@ -113,12 +113,12 @@ class Target:
         return other or (stat is not None and stat.state in "ZX" and (stat.threads or 0) <= 1)
 
     def state(self) -> str | None:
-        """Its state now, as in /proc: R S D T Z; None when it has ended."""
+        """Its state in /proc: R S D T Z; None if it has ended."""
         stat = read_stat(self.pid)
         return None if stat is None or self.ended() else stat.state
 
     def signal(self, number: int) -> None:
-        """Send this signal to it and to nothing else. OSError says why not: ProcessLookupError, PermissionError."""
+        """Send this signal to this process only. Raises OSError: ProcessLookupError, PermissionError."""
         if self.closed or self.ended():
             raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
         if self.fd is not None:
@@ -129,7 +129,7 @@ class Target:
             raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
 
     def denied(self) -> str | None:
-        """Whose it is, if the kernel would not let us signal it; nothing is sent."""
+        """The owner, if the kernel would not let us signal it; sends nothing."""
         try:
             self.signal(0)
         except PermissionError:
@@ -139,12 +139,12 @@ class Target:
         return None
 
     def owner(self) -> str:
-        """Why it is not ours to touch."""
+        """Why we may not touch it: its owner."""
         user = self.process.user or f"uid {self.process.uid}"
         return f"it belongs to {user}: only {'root' if self.process.uid == 0 else f'{user} or root'} may do that"
 
     def reaction(self, number: int) -> Reaction | None:
-        """What it has arranged for a signal of this number; None if that cannot be read."""
+        """Its disposition for this signal; None if unreadable."""
         try:
             with open(f"/proc/{self.pid}/status", "rb") as file:  # SigIgn and SigCgt of proc_pid_status(5)
                 fields = dict(line.split(b":\t", 1) for line in file if line.startswith((b"SigIgn:", b"SigCgt:")))
@@ -156,7 +156,7 @@ class Target:
         return "caught" if caught else "ignored" if ignored else "default"
 
     def close(self) -> None:
-        """Let go of it; after that it counts as ended for `signal`."""
+        """Release it; `signal` considers it ended from then on."""
         if not self.closed:
             self.closed = True
             if self.fd is not None:
@@ -164,9 +164,9 @@ class Target:
 
 
 def attempt(held: Target | Refusal, insists: bool, nothing: str, act: Callable[[Target], None]) -> Outcome:
-    """Do something to one process, and what came of it; `nothing` begins the sentence if nothing did: `nothing sent`.
+    """Run `act` on one process; `nothing` begins the text if it had no effect: `nothing sent`.
 
-    `insists`: a person has read the caution and wants it all the same.
+    `insists`: the user has read the caution and confirmed.
     """
 
     def failed(kind: Literal["gone", "denied", "refused"], why: str) -> Outcome:
@@ -198,7 +198,7 @@ _UNSEEN = {
 
 
 def aim(process: Process, rights: Rights, carriers: Mapping[int, str] | None = None) -> Target | Refusal:
-    """Take hold of a process, or say why not. `carriers` are those of `carrying()`, to be asked once for many."""
+    """Open a handle on a process, or say why not. `carriers` is the result of `carrying()`, shared by many calls."""
     pid = process.pid
     never = rights.why_not or _never(process, rights)
     if never is not None:
@@ -224,7 +224,7 @@ def aim(process: Process, rights: Rights, carriers: Mapping[int, str] | None = N
 
 
 def untouchable(process: Process, rights: Rights) -> str | None:
-    """Why nothing can be done to it: read-only, pid 1, a kernel thread, not verified, ended, somebody else's."""
+    """Why no action is possible: read-only, PID 1, a kernel thread, not verified, ended, another user's."""
     target = aim(process, rights, {})
     if isinstance(target, Refusal):
         return target.text
@@ -235,7 +235,7 @@ def untouchable(process: Process, rights: Rights) -> str | None:
 
 
 def carrying() -> dict[int, str]:
-    """The processes that gputop itself lives by, each with the words for it."""
+    """The processes that gputop itself depends on, each with its description."""
     found = {os.getpid(): "this is gputop itself"}
     parent = read_stat(os.getpid())
     while parent is not None and parent.parent_pid and len(found) < _DEEPEST:
@@ -246,14 +246,14 @@ def carrying() -> dict[int, str]:
 
 
 def _works(fd: int, pid: int) -> bool:
-    """Whether signals through pidfds get anywhere: a filter may let them be opened and no more."""
+    """Whether signals through pidfds work: a seccomp filter may allow opening them and nothing more."""
     try:
         pidfd.send(fd, 0)
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.ENOSYS):
             return True
         try:
-            os.kill(pid, 0)  # nothing is sent: if this is allowed, it was the way that was not
+            os.kill(pid, 0)  # sends nothing: if this is allowed, the pidfd call was filtered
         except OSError:
             return error.errno != errno.ENOSYS
         return False
@@ -261,7 +261,7 @@ def _works(fd: int, pid: int) -> bool:
 
 
 def _never(process: Process, rights: Rights) -> str | None:
-    """Why such a process is never touched, whatever a person says."""
+    """Why such a process is never acted on, whatever the user confirms."""
     if process.pid <= 0:
         return f"pid {process.pid} is no process but a group of them"
     if process.pid == 1 and not rights.looks:
@@ -272,7 +272,7 @@ def _never(process: Process, rights: Rights) -> str | None:
 
 
 def _mistaken(target: Target) -> Refusal | None:
-    """Why what was opened is not the process of the row, or nothing that can be acted on."""
+    """Why the opened process is not the one of the row, or cannot be acted on."""
     process = target.process
     stat, uid = read_stat(target.pid), _uid(target.pid)
     if target.ended() or stat is None or uid is None:
@@ -294,7 +294,7 @@ def _ended(target: Target, stat: Stat | None) -> tuple[str, bool]:
 
 
 def _trouble(error: OSError) -> str:
-    if error.errno in (errno.EINVAL, errno.ENOENT):  # older kernels and newer ones
+    if error.errno in (errno.EINVAL, errno.ENOENT):  # older and newer kernels
         return "it is a thread, not a process"
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return "no file descriptor left to hold on to it (ulimit -n)"

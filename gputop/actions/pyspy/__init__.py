@@ -1,4 +1,4 @@
-"""What py-spy can tell of a process that runs: its stacks now, a profile of some seconds."""
+"""py-spy: the stacks of a running process, and profiles over some seconds."""
 
 from gputop.actions.pyspy.record import PROFILE, ProfileResult, Sampling, senseless
 from gputop.actions.pyspy.stacks import STACK, Asked, Shown, StackResult

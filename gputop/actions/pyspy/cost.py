@@ -1,8 +1,7 @@
-"""What it costs a process to be watched, measured on that process: how long it is paused, what it waits, its pace.
+"""Cost of profiling, measured on the profiled process: time paused, run-queue wait, and pace.
 
-Its pace is what it does in a second, by CPU time and by how often its main thread waits for something: both grow with
-the steps of a training loop. A job has phases of its own, so the pace counts only where it was the same before and
-after.
+The pace is its CPU time per second and the rate at which its main thread waits: both grow with the steps of a training
+loop. A job has phases of its own, so the pace counts only if it was the same before and after.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from collections.abc import Callable
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.safe.identity import parse_stat
 
-LOOK_S = 0.02  # between two looks at whether it is paused
-WINDOW_S = 2.0  # the guard judges by the last of these seconds
-MOST_COST = 0.2  # of its time; beyond, the profile is ended early
-_SAME = 0.15  # paces that differ by less are the same
+LOOK_S = 0.02  # between two checks for a pause
+WINDOW_S = 2.0  # seconds that the guard judges by
+MOST_COST = 0.2  # of its time; above, the profile is ended early
+_SAME = 0.15  # paces that differ by less are equal
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
-_LEAST_TICKS, _LEAST_SWITCHES = 20, 20  # fewer say nothing about a pace
+_LEAST_TICKS, _LEAST_SWITCHES = 20, 20  # fewer give no pace
 
 
 @frozen_dataclass(frozen=True, slots=True)
@@ -30,14 +29,14 @@ class Reading:
 
     at_s: float
     cpu_s: float  # of all its threads
-    switches: int  # its main thread waited so often
-    waited_s: float  # its main thread, for a CPU
-    paused: bool  # its main thread is held by a tracer now
+    switches: int  # waits of its main thread
+    waited_s: float  # run-queue wait of its main thread
+    paused: bool  # its main thread is stopped by a tracer now
 
 
 @frozen_dataclass(frozen=True, slots=True)
 class Cost:
-    """What it cost: parts of its time, 0 to 1. None is unknown, or its pace was not the same before and after."""
+    """The cost as shares of its time (0-1). None: unknown, or its pace was not the same before and after."""
 
     paused: float
     waited: float | None
@@ -54,7 +53,7 @@ class Cost:
 
 
 def remembered(meta: object) -> Cost | None:
-    """A cost that was written down with a profile; None of what is none."""
+    """The cost stored with a profile; None if there is none."""
     if not isinstance(meta, dict):
         return None
     paused, waited, slowed = (_number(meta.get(name)) for name in ("paused", "waited", "slowed"))
@@ -66,7 +65,7 @@ def _number(value: object) -> float | None:
 
 
 def read(pid: int) -> Reading | None:
-    """The counters of a process now; None if it has ended or they cannot be read."""
+    """Current counters of a process; None if it has ended or they are unreadable."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             stat = parse_stat(file.read(4096))
@@ -86,7 +85,7 @@ def read(pid: int) -> Reading | None:
 
 
 class Meter:
-    """Looks at a process before, while and after it is watched."""
+    """Samples a process before, during and after profiling."""
 
     def __init__(self, read: Callable[[], Reading | None]) -> None:
         self._read = read
@@ -99,11 +98,11 @@ class Meter:
         self._took = (0.0, 0.0)
 
     def before(self) -> None:
-        """A look while nothing is done to it yet."""
+        """Sample before profiling."""
         self._add(self._before)
 
     def during(self, took_s: float) -> None:
-        """A look while it is watched; `took_s` is the CPU time that the watching has taken so far."""
+        """Sample during profiling; `took_s`: CPU seconds used by the profiler so far."""
         now = self._read()
         if now is None:
             return
@@ -116,11 +115,11 @@ class Meter:
             self._recent.popleft()
 
     def after(self) -> None:
-        """A look when it is over."""
+        """Sample after profiling."""
         self._add(self._after)
 
     def too_much(self) -> str | None:
-        """Why to end it early: what it has cost in the last seconds; None if it may go on."""
+        """Why to end early: the cost over the last seconds; None if it may continue."""
         recent = [look for look, _ in self._recent]
         if not recent or recent[-1].at_s - recent[0].at_s < 0.8 * WINDOW_S:
             return None
@@ -133,7 +132,7 @@ class Meter:
         return None
 
     def cost(self) -> Cost:
-        """What it has cost so far."""
+        """The cost so far."""
         during = [look for look in (self._first, self._last) if look]
         return Cost(
             paused=self._paused / self._looks if self._looks else 0.0,
@@ -142,14 +141,14 @@ class Meter:
         )
 
     def _longer(self, during: list[Reading], took_s: float) -> float | None:
-        """How much longer it waited for a CPU than before: no longer than the watching had one, whoever else came."""
+        """Additional run-queue wait (share of time), at most the profiler's CPU time: other causes do not count."""
         waited, usual = _waited(during), _waited(self._before)
         if waited is None or usual is None:
             return None
         return max(0.0, min(waited - usual, took_s / (during[-1].at_s - during[0].at_s)))
 
     def _slowed(self, during: list[Reading]) -> float | None:
-        measures = [_cpu] if self._paused else [_switching, _cpu]  # to be paused is a switch, too
+        measures = [_cpu] if self._paused else [_switching, _cpu]  # a pause is a context switch, too
         for measure in measures:
             old, mid, new = measure(self._before), measure(during), measure(self._after)
             if old and new and mid is not None and abs(old - new) <= _SAME * max(old, new):
@@ -163,21 +162,21 @@ class Meter:
 
 
 def _cpu(looks: list[Reading]) -> float | None:
-    """CPU seconds a second."""
+    """CPU seconds per second."""
     if len(looks) < 2 or looks[-1].cpu_s - looks[0].cpu_s < _LEAST_TICKS * _TICK_S:
         return None
     return (looks[-1].cpu_s - looks[0].cpu_s) / (looks[-1].at_s - looks[0].at_s)
 
 
 def _switching(looks: list[Reading]) -> float | None:
-    """Waits a second."""
+    """Waits per second."""
     if len(looks) < 2 or looks[-1].switches - looks[0].switches < _LEAST_SWITCHES:
         return None
     return (looks[-1].switches - looks[0].switches) / (looks[-1].at_s - looks[0].at_s)
 
 
 def _waited(looks: list[Reading]) -> float | None:
-    """The part of the time that its main thread waited for a CPU."""
+    """Share of time that its main thread waited for a CPU."""
     if len(looks) < 2 or looks[-1].at_s <= looks[0].at_s:
         return None
     return (looks[-1].waited_s - looks[0].waited_s) / (looks[-1].at_s - looks[0].at_s)

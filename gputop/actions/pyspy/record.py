@@ -1,4 +1,4 @@
-"""A profile of some seconds: sampled by py-spy, kept without secrets, with a page that explains it."""
+"""Record a profile over some seconds with py-spy, store it without secrets, with a report."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ _PLACE = re.compile(r":(\d+)\)$")
 
 
 def lines(profile: Profile, pid: int, uid: int | None) -> dict[str, str]:
-    """Frame to the text of its line, of the most sampled ones, as the process sees its files; secrets masked.
+    """Source lines of the most sampled frames, as the process sees its files; secrets masked.
 
-    Root is shown no file that the user of the process could not read either: the process chose the path.
+    Root reads only files that the user of the process could read: the process chose the path.
     """
     found: dict[str, str] = {}
     files: dict[str, list[bytes]] = {}
@@ -62,7 +62,7 @@ def lines(profile: Profile, pid: int, uid: int | None) -> dict[str, str]:
 def _lines(path: str, uid: int | None) -> list[bytes]:
     try:
         return within(path, _read, path, uid)
-    except OSError:  # it does not answer
+    except OSError:  # no response
         return []
 
 
@@ -79,7 +79,7 @@ def _read(path: str, uid: int | None) -> list[bytes]:
         return file.read(MOST_BYTES).split(b"\n")
 
 
-MOST_ERRORS = 0.2  # of the samples; more make a profile doubtful
+MOST_ERRORS = 0.2  # of the samples; more make a profile unreliable
 _COMMAND = re.compile(r"process \d+:")
 
 
@@ -90,8 +90,8 @@ class About:
     process: Process
     at_s: float  # wall clock
     seconds: float
-    rate: int  # samples a second
-    how: str  # what was chosen beyond the usual; empty
+    rate: int  # samples/s
+    how: str  # non-default options; may be empty
     threads: int
     processes: int
 
@@ -105,7 +105,7 @@ class About:
 
 @frozen_dataclass(frozen=True, slots=True)
 class Recorded:
-    """A recording that is kept."""
+    """A stored recording."""
 
     kept: StoredProfile
     profile: Profile
@@ -113,7 +113,7 @@ class Recorded:
 
 
 def keep(about: About, raw: bytes, *, samples: int, errors: int, cost: Cost, notes: Sequence[str]) -> Recorded:
-    """Write everything down; Refused says why it cannot be."""
+    """Store everything; Refused says why it cannot be stored."""
     text = without_secrets(raw)
     profile = parse(text)
     process = about.process
@@ -148,7 +148,7 @@ def keep(about: About, raw: bytes, *, samples: int, errors: int, cost: Cost, not
 
 
 def without_secrets(raw: bytes) -> str:
-    """A speedscope file of py-spy, where the command lines that it names processes by may hold a password."""
+    """py-spy's speedscope file without passwords in the command lines that name its processes."""
     try:
         data: Any = json.loads(raw)
         for frame in data["shared"]["frames"]:
@@ -160,32 +160,32 @@ def without_secrets(raw: bytes) -> str:
 
 
 SHORTEST_S, LONGEST_S = 0.5, 600.0
-SLOWEST, FASTEST = 10, 100  # samples a second
-MOST_RATE = 1000  # that can be asked for
-_THREAD_SAMPLES = 2000  # a second, of all threads together: what was measured to cost nothing
-_PAUSED_SAMPLES = 400  # the same where each sample pauses the process
+SLOWEST, FASTEST = 10, 100  # samples/s
+MOST_RATE = 1000  # highest rate accepted
+_THREAD_SAMPLES = 2000  # samples/s over all threads: measured to be free of cost
+_PAUSED_SAMPLES = 400  # the same if each sample pauses the process
 MOST_THREADS, MOST_PAUSED_THREADS = 4000, 400
-_NUMBERED = (3, 11)  # since then Python notes the kernel's number of each thread
-_PATIENCE_S = 30.0  # after the time is over
-_PACE_S = 1.0  # the pace of a process is looked at for so long before and after
+_NUMBERED = (3, 11)  # Python records the kernel's thread id since this version
+_PATIENCE_S = 30.0  # after the recording time
+_PACE_S = 1.0  # seconds before and after, to measure the pace
 _TELL_S = 0.2
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """What a person chose."""
+    """Options of a recording."""
 
     seconds: float = 10.0
-    rate: int | None = None  # samples a second; None: as many as the number of threads allows
-    children: bool = True  # its loaders and other children too
-    waiting: bool = True  # threads that wait, too; without them it is not seen what the process waits for
-    gil: bool = False  # only threads that hold the lock of the interpreter: what Python itself does
-    native: bool = False  # C and C++ frames too; pauses the process for each sample
+    rate: int | None = None  # samples/s; None: as many as the number of threads allows
+    children: bool = True  # its loaders and other children, too
+    waiting: bool = True  # waiting threads, too; without them, what the process waits for is not visible
+    gil: bool = False  # only threads that hold the GIL: what Python itself does
+    native: bool = False  # C and C++ frames, too; pauses the process for each sample
 
 
 @frozen_dataclass(frozen=True, kw_only=True)
 class ProfileResult(Result):
-    """What was recorded, where it is kept, and what it says."""
+    """What was recorded, where it is stored, and its report."""
 
     kept: StoredProfile | None = None
     profile: Profile | None = None
@@ -200,7 +200,7 @@ class Record:
     title = "Profile"
 
     def rights(self, rights: Rights) -> Rights:
-        """What its hold is made with."""
+        """Rights for its handles."""
         return rights.inside
 
     def why_not(self, process: Process, rights: Rights) -> str | None:
@@ -209,7 +209,7 @@ class Record:
         return barred.line if barred else None
 
     def barred(self, process: Process, rights: Rights) -> Barred | None:
-        """The same, with what would change it apart."""
+        """The same, with the remedy as a separate field."""
         return unreadable(process, self.rights(rights), self.id)
 
     def run(self, hold: Handles, options: Sampling, tell: Callable[[Run], object]) -> Run:
@@ -221,10 +221,10 @@ PROFILE = Record()
 
 
 def threads(frame: Frame, process: Process, children: bool) -> tuple[int, int]:
-    """How many threads would be sampled, in how many processes."""
+    """Number of threads and of processes to sample."""
     below, pids = {process.pid}, [process.pid]
     if children:
-        serve = {one.pid for one in frame.processes if SERVICE.search(" ".join(one.command))}  # and what those fork
+        serve = {one.pid for one in frame.processes if SERVICE.search(" ".join(one.command))}  # and their children
         parents = {
             one.pid: one.parent_pid
             for one in frame.processes
@@ -241,7 +241,7 @@ def threads(frame: Frame, process: Process, children: bool) -> tuple[int, int]:
 
 
 def rate(sampling: Sampling, count: int) -> int:
-    """Samples a second for so many threads."""
+    """Samples/s for this number of threads."""
     if sampling.rate is not None:
         return sampling.rate
     if sampling.native:
@@ -250,7 +250,7 @@ def rate(sampling: Sampling, count: int) -> int:
 
 
 class _Unable(Exception):
-    """Nothing is recorded."""
+    """Nothing can be recorded."""
 
     def __init__(self, barred: Barred) -> None:
         super().__init__(barred.text)
@@ -282,7 +282,7 @@ def _record(hold: Handles, sampling: Sampling, run: Run) -> ProfileResult:
 
 
 def senseless(sampling: Sampling) -> str | None:
-    """Why nothing can be recorded so, whatever the process; None if it can."""
+    """Why these options cannot record anything; None if they can."""
     if not SHORTEST_S <= sampling.seconds <= LONGEST_S:
         return f"a profile takes {SHORTEST_S} s to {LONGEST_S / 60:.0f} minutes"
     if sampling.rate is not None and not 1 <= sampling.rate <= MOST_RATE:
@@ -291,7 +291,7 @@ def senseless(sampling: Sampling) -> str | None:
 
 
 def _check(target: Target, sampling: Sampling, count: int, processes: int) -> None:
-    """Everything that can be known to go wrong before anybody waits for it."""
+    """Check everything that can fail before the user waits for it."""
     if why := senseless(sampling):
         raise _Unable(Barred(why))
     most = MOST_PAUSED_THREADS if sampling.native else MOST_THREADS
@@ -340,10 +340,10 @@ def _recorded(
 
 
 def _guessed(target: Target, sampling: Sampling) -> list[str]:
-    """What py-spy cannot measure: up to Python 3.10 it knows no thread by its number, and takes all for running."""
+    """Caveats of py-spy: up to Python 3.10 it identifies no threads, and considers all of them running."""
     if sampling.waiting or sampling.gil:
         return []
-    from gputop.actions.torch_trace.routes import python_version  # late: few ask for this
+    from gputop.actions.torch_trace.routes import python_version  # imported late: rarely needed
 
     version = python_version(target.pid)
     if version is None or version >= _NUMBERED:
@@ -352,7 +352,7 @@ def _guessed(target: Target, sampling: Sampling) -> list[str]:
 
 
 def _watch(spy: Child, meter: Meter, about: About, run: Run) -> str | None:
-    """Wait for its end, or bring it about; why it ended early, unless a person wanted that."""
+    """Wait for the end, or bring it about; return why it ended early, unless the user asked for that."""
     began_s = told_s = time.monotonic()
     while spy.running():
         if run.pause(LOOK_S):
@@ -363,7 +363,7 @@ def _watch(spy: Child, meter: Meter, about: About, run: Run) -> str | None:
             spy.stop()
             return f"ended after {time.monotonic() - began_s:.1f} s: {why}; a lower --rate is gentler"
         now_s = time.monotonic()
-        if about.seconds % 1 and now_s - began_s >= about.seconds:  # py-spy knows whole seconds only
+        if about.seconds % 1 and now_s - began_s >= about.seconds:  # py-spy accepts whole seconds only
             spy.stop()
             return None
         if now_s - told_s >= _TELL_S:
@@ -380,8 +380,10 @@ def _progress(passed_s: float, about: About, spy: Child, meter: Meter) -> str:
 
 
 def _left(target: Target, stops: bool) -> list[str]:
-    """The process as it is left: nobody holds it. Where py-spy `stops` it for its samples and left it so, it is set
-    going again; who else is stopped was stopped by somebody."""
+    """Ensure that the process runs on, and report its state.
+
+    A process that py-spy (`stops`) left stopped is continued; others were stopped by somebody else and stay stopped.
+    """
     if target.ended():
         return ["the process ended meanwhile"]
     notes = []
@@ -394,11 +396,11 @@ def _left(target: Target, stops: bool) -> list[str]:
 
 
 def arguments(sampling: Sampling, hertz: int) -> list[str]:
-    """Those of py-spy, but for the process and the file."""
+    """Arguments of py-spy, without the process and the file."""
     chosen = ["record", "--format", "speedscope", "--full-filenames", "--threads", "--rate", str(hertz)]
     chosen += ["--duration", str(math.ceil(sampling.seconds))]
     chosen += ["--native"] if sampling.native else ["--nonblocking"]
-    # without --idle who waits gives no sample: the verdict is blind
+    # without --idle, waiting threads give no samples, and the report cannot see waits
     chosen += ["--gil"] if sampling.gil else ["--idle"] if sampling.waiting else []
     return [*chosen, *(["--subprocesses"] if sampling.children else [])]
 

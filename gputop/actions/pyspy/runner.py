@@ -1,4 +1,4 @@
-"""py-spy as a child process: where it is found, its own session, a deadline, and its end in words."""
+"""py-spy as a child process: location, own session, deadline, and its outcome as text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAME = "py-spy"
 
 
 def find() -> str | Barred:
-    """The absolute path of py-spy, or why none is run."""
+    """The absolute path of py-spy, or why it cannot be run."""
     try:
         return programs.find(NAME, os.environ.get("PATH", programs.PATH), first=os.path.dirname(sys.executable))
     except programs.NotFound as why:
@@ -33,17 +33,17 @@ def find() -> str | Barred:
         return Barred(str(why), "sudo python3 -m pip install py-spy" if os.geteuid() == 0 else None)
 
 
-MOST_BYTES = 256 << 20  # of a file that it writes
-MOST_PRINTED = 32 << 20  # of the stacks of one moment
-MOST_SAID = 4 << 20  # of what it prints beside
+MOST_BYTES = 256 << 20  # of the file it writes
+MOST_PRINTED = 32 << 20  # of one stack dump
+MOST_SAID = 4 << 20  # of its other output
 _NO_PYTHON = "is no Python program that py-spy can read"
 _TELLING = re.compile(r"^(Error: |Permission Denied)")
 _COUNTS = re.compile(r"Samples: (\d+) Errors: (\d+)")
-_WRITES_S, _ENDS_S = 10.0, 1.0  # after SIGINT, where it writes what it has; else, and after SIGTERM
+_WRITES_S, _ENDS_S = 10.0, 1.0  # after SIGINT, on which it writes its data; otherwise, and after SIGTERM
 
 
 def start(program: str, pid: int, arguments: Sequence[str], *, seconds: float, to_file: bool) -> Child | Barred:
-    """Run py-spy on a process for at most so long; what it finds goes to standard output, or `to_file`."""
+    """Run py-spy on a process with a deadline; its data go to standard output, or `to_file`."""
     try:
         out, said = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115  closed by close()
     except OSError as error:
@@ -64,14 +64,14 @@ def start(program: str, pid: int, arguments: Sequence[str], *, seconds: float, t
 
 
 def _unstarted(program: str, pid: int, error: OSError | programs.ProgramError) -> Barred:
-    if isinstance(error, PermissionError):  # root's own folder, as a rule, and the user of the target is to run it
+    if isinstance(error, PermissionError):  # usually root's own folder, while the target's user is to run it
         return Barred(f"the user of process {pid} may not run {program}: install py-spy where everybody may read it")
     why = error.strerror if isinstance(error, OSError) else str(error)
     return Barred(f"{program} does not run here: {why}")
 
 
 class Child:
-    """A run of py-spy; close it in the end."""
+    """A run of py-spy; must be closed."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Child:
         self._late = False
 
     def running(self) -> bool:
-        """Whether it goes on; one that is past its deadline is ended."""
+        """Whether it runs; ends it after its deadline."""
         if self._process.poll() is not None:
             return False
         if time.monotonic() > self._until_s:
@@ -96,7 +96,7 @@ class Child:
         return self._process.poll() is None
 
     def stop(self) -> None:
-        """End it now: politely, so that it writes what it has; it may take seconds where it does not answer."""
+        """End it: first by a signal on which it writes its data; takes seconds if it does not respond."""
         for number, wait_s in ((signal.SIGINT, self._patience_s), (signal.SIGTERM, _ENDS_S)):
             self._signal(number)
             try:
@@ -108,10 +108,10 @@ class Child:
         try:
             self._process.wait(_ENDS_S)
         except programs.Timeout:
-            pass  # it hangs in the kernel: `trouble` says so
+            pass  # it is blocked in the kernel: `trouble` reports that
 
     def wait(self) -> None:
-        """Until it has ended, at the latest at its deadline."""
+        """Wait until it has ended, at most until its deadline."""
         try:
             self._process.wait(max(0.0, self._until_s - time.monotonic()))
         except programs.Timeout:
@@ -119,33 +119,33 @@ class Child:
             self.stop()
 
     def said(self) -> list[str]:
-        """What it has printed so far beside its findings, clean, a line each."""
+        """Lines of its other output so far, sanitized."""
         return [
             clean(line)
             for line in _content(self._said, MOST_SAID).decode("utf-8", "replace").replace("\r", "\n").split("\n")
         ]
 
     def errors(self) -> int:
-        """Samples that have failed so far."""
+        """Number of failed samples so far."""
         return sum("Failed to get stack trace" in line for line in self.said())
 
     def counts(self) -> tuple[int, int]:
-        """Samples and failed ones of a recording that has ended, as it says itself."""
+        """Samples and failed samples of a finished recording, as py-spy reports them."""
         found = next((match for line in self.said() if (match := _COUNTS.search(line))), None)
         return (int(found[1]), int(found[2])) if found else (0, self.errors())
 
     def cpu_s(self) -> float:
-        """CPU time that it has used so far; 0 once it has ended."""
+        """CPU seconds used so far; 0 after its end."""
         stat = read_stat(self._process.pid)
         ticks = (stat.user_ticks or 0) + (stat.system_ticks or 0) if stat else 0
         return ticks / os.sysconf("SC_CLK_TCK")
 
     def output(self) -> bytes:
-        """What it found; empty if nothing."""
+        """Its data; empty if there are none."""
         return _content(self._out, MOST_BYTES)
 
     def trouble(self) -> Barred | None:
-        """Why there is no result, once it has ended; None if there is one."""
+        """Why there is no result after its end; None if there is one."""
         code = self._process.returncode
         if self._late:
             return Barred(f"py-spy did not end in time and was ended: process {self.pid} may be stuck in the kernel")
@@ -161,20 +161,20 @@ class Child:
         return _meaning(line, self.pid) or Barred(f"py-spy: {line.removeprefix('Error: ') or f'exit code {code}'}")
 
     def close(self) -> None:
-        """Let go of its files."""
+        """Close its files."""
         self._out.close()
         self._said.close()
 
     def _signal(self, number: int) -> None:
         try:
             if self._process.poll() is None:
-                os.killpg(self._process.pid, number)  # it is not collected yet: the number is its own
+                os.killpg(self._process.pid, number)  # not reaped yet: the PID is still its own
         except (ProcessLookupError, PermissionError):
             pass
 
 
 def may_be_native(trouble: Barred) -> bool:
-    """Whether py-spy itself has failed, and may not without native frames: it unwinds none across PID namespaces."""
+    """Whether py-spy itself failed, perhaps due to native frames, which it cannot unwind across PID namespaces."""
     return trouble.text.startswith("py-spy: ") or _NO_PYTHON in trouble.text
 
 
@@ -210,7 +210,7 @@ def _content(file: IO[bytes], most: int) -> bytes:
 
 
 def _to_become(pid: int) -> tuple[int, int] | None:
-    """Whose rights are enough to read a process, by uid and gid, where we are root and it is somebody else's."""
+    """uid and gid sufficient to read a process, if gputop runs as root and another user owns it."""
     if os.geteuid() != 0 or not ptrace_access.by_its_user(pid):
         return None
     try:
@@ -221,9 +221,9 @@ def _to_become(pid: int) -> tuple[int, int] | None:
 
 
 def _meaning(line: str, pid: int) -> Barred | None:
-    """What the lines mean that it ends with when it fails."""
+    """The reason for a failure from py-spy's last lines."""
     stat = read_stat(pid)
-    gone = stat is None or stat.state in "ZX"  # then py-spy finds no Python there
+    gone = stat is None or stat.state in "ZX"  # py-spy finds no Python there
     unread = line.startswith("Error: Failed to get process executable name") or os.strerror(errno.ESRCH) in line
     no_python = line.startswith(("Error: Failed to find python version", "Error: No python processes found"))
     if unread or (no_python and gone):

@@ -1,4 +1,4 @@
-"""Stacks: where every thread of a process is now, of its loaders too, or of all ranks of its job."""
+"""Stacks of all threads of a process, of its loaders, or of all ranks of its job."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gputop.safe.files import Refused
 from gputop.safe.ptrace_access import Barred
 from gputop.safe.text import decode
 
-# where glibc keeps the number of a thread, from its pthread_t on: x86-64 and aarch64
+# offset of the thread id in glibc's pthread structure: x86-64 and aarch64
 _TID_AT = (720, 208)
 _INT = 4
 
@@ -30,13 +30,13 @@ _INT = 4
 class Task:
     """One thread as /proc shows it."""
 
-    tid: int  # as we see it
-    state: str  # R runs or is ready to, S sleeps, D waits in the kernel, T is stopped
+    tid: int  # in our PID namespace
+    state: str  # R running or runnable, S sleeping, D blocked in the kernel, T stopped
     name: str
 
 
 def tasks(pid: int, proc: str = "/proc") -> dict[int, Task]:
-    """The threads of a process by their number in its own PID namespace, which is the one it knows itself by."""
+    """The threads of a process by thread id in its own PID namespace, as the process knows them."""
     found: dict[int, Task] = {}
     try:
         tids = os.listdir(f"{proc}/{pid}/task")
@@ -58,9 +58,9 @@ def tasks(pid: int, proc: str = "/proc") -> dict[int, Task]:
 def measured(
     threads: Sequence[ThreadStack], pid: int, before: Mapping[int, Task], after: Mapping[int, Task], proc: str = "/proc"
 ) -> tuple[ThreadStack, ...]:
-    """The stacks with what the kernel says of each thread, the main one first. What it does not tell is unknown.
+    """The stacks with each thread's kernel state, the main one first; unknown states stay None.
 
-    A thread waits if it waited before its stack was read and after.
+    A thread waits if it waited both before and after its stack was read.
     """
     found = []
     for thread in threads:
@@ -87,7 +87,7 @@ def measured(
 
 
 def _numbered(thread: ThreadStack, pid: int, known: Mapping[int, Task], proc: str) -> int | None:
-    """The number of a thread of which Python knows the pthread_t only; None where that leads to no thread of it."""
+    """Thread id for a known pthread_t; None if that leads to no thread of the process."""
     if thread.handle is None:
         return None
     try:
@@ -107,9 +107,9 @@ def _numbered(thread: ThreadStack, pid: int, known: Mapping[int, Task], proc: st
 
 
 def ran(pid: int, proc: str = "/proc") -> Ran | None:
-    """How often the main thread of a process has gone to sleep so far, and the CPU time it has used.
+    """Voluntary context switches and CPU time of a process's main thread so far.
 
-    Only voluntary switches count: one that spins is preempted as often as the scheduler likes.
+    Involuntary switches do not count: a spinning thread is preempted at the scheduler's will.
     """
     folder = f"{proc}/{pid}/task/{pid}"
     try:
@@ -126,7 +126,7 @@ def ran(pid: int, proc: str = "/proc") -> Ran | None:
 
 
 def since(pid: int, before: Ran | None) -> Ran | None:
-    """What was added to that since then."""
+    """The increase since `before`."""
     now = ran(pid)
     if before is None or now is None:
         return None
@@ -135,7 +135,7 @@ def since(pid: int, before: Ran | None) -> Ran | None:
 
 
 def added(spans: Sequence[Ran | None]) -> Ran | None:
-    """That of several spans together; None where one of them is unknown."""
+    """The sum over several spans; None if one is unknown."""
     known = [span for span in spans if span is not None]
     cpu = [span.cpu_s for span in known if span.cpu_s is not None]
     if not known or len(known) < len(spans):
@@ -143,12 +143,11 @@ def added(spans: Sequence[Ran | None]) -> Ran | None:
     return Ran(sum(span.wakes for span in known), sum(cpu) if len(cpu) == len(known) else None)
 
 
-AT_ONCE = 16  # processes that are looked at together
-SECOND_S = 1.0  # ranks of a job are looked at for so long: one that stands still is told by all looks but the first
-# after these parts of that time: a step that mostly waits in one line is easily caught there twice, and one that takes
-# as long as the time between two looks is caught there each time
+AT_ONCE = 16  # processes read at the same time
+SECOND_S = 1.0  # seconds over which ranks are sampled: a hung one is the same in all samples but the first
+# sample times as fractions of that: irregular, so that neither a long wait nor a periodic step coincides with all
 _PARTS = (0.23, 0.45, 0.32)
-_SETTLES_S = 0.1  # after a look with native frames, which stops every thread and wakes it: that is no work of its own
+_SETTLES_S = 0.1  # after a sample with native frames, which wakes every thread: no activity of its own
 _LONGEST_S = 15.0
 _TRIES = 4  # a stack that changes while it is read without a pause may be unreadable
 
@@ -157,25 +156,25 @@ _Meant = tuple[Process, Target | Refusal]
 
 @frozen_dataclass(frozen=True, slots=True)
 class Asked:
-    """What a person wants to see."""
+    """Options of a stack dump."""
 
-    scope: Scope = Scope.PROCESS  # LOADERS: its loaders too; JOB: all ranks of its job, several times; TAGGED: those
-    native: bool = False  # C and C++ frames too; pauses each process for a third of a second
+    scope: Scope = Scope.PROCESS  # LOADERS: with its loaders; JOB: all ranks of its job, several times; TAGGED
+    native: bool = False  # C and C++ frames, too; pauses each process for a third of a second
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """The threads of one process, the main one first, or why they cannot be seen."""
+    """The threads of one process, the main one first, or why they cannot be read."""
 
     process: Process
     threads: tuple[ThreadStack, ...] = ()
     barred: Barred | None = None
-    without: str | None = None  # why native frames that were asked for are missing
+    without: str | None = None  # why requested native frames are missing
 
 
 @frozen_dataclass(frozen=True, kw_only=True)
 class StackResult(Result):
-    """What was seen, in the order of the job; `ranks` compares its ranks where the whole job was asked for."""
+    """The stacks in the order of the job; `ranks` compares its ranks if the whole job was requested."""
 
     processes: tuple[Shown, ...] = ()
     ranks: Ranks | None = None
@@ -188,20 +187,20 @@ class Stack:
     title = "Stacks"
 
     def rights(self, rights: Rights) -> Rights:
-        """What its hold is made with: looking is allowed with --readonly, and on pid 1."""
+        """Rights for its handles: reading is allowed with --readonly, and on PID 1."""
         return replace(rights, looks=True)
 
     def why_not(self, process: Process, rights: Rights) -> str | None:
-        """Why its stacks cannot be read: not on this machine, ended, somebody else's, forbidden, no py-spy."""
+        """Why its stacks cannot be read: on another machine, ended, another user's, forbidden, no py-spy."""
         barred = self.barred(process, rights)
         return barred.line if barred else None
 
     def barred(self, process: Process, rights: Rights) -> Barred | None:
-        """The same, with what would change it apart."""
+        """The same, with the remedy as a separate field."""
         return unreadable(process, self.rights(rights), self.id)
 
     def run(self, hold: Handles, options: Asked, tell: Callable[[Run], object]) -> Run:
-        """Look; the result is a StackResult."""
+        """Read the stacks; the result is a StackResult."""
         return begin(f"stacks of {hold.process.pid}", hold, lambda run: _look(hold, options, run), tell)
 
 
@@ -209,7 +208,7 @@ STACK = Stack()
 
 
 def unreadable(process: Process, rights: Rights, command: str) -> Barred | None:
-    """Why py-spy can do nothing with a process: it is not ours to touch, py-spy is missing, or barred."""
+    """Why py-spy cannot read a process: no permission, py-spy missing, or another obstacle."""
     why = untouchable(process, rights)
     if why is not None:
         return Barred(why)
@@ -218,7 +217,7 @@ def unreadable(process: Process, rights: Rights, command: str) -> Barred | None:
 
 
 def cannot(pid: int, command: str, *, pausing: bool = False) -> Barred | None:
-    """Why py-spy cannot read this process, as the kernel says; None if it can. `pausing`: it is to be stopped, too."""
+    """Why the kernel lets py-spy not read this process; None if it does. `pausing`: it must be stopped, too."""
     barred = ptrace_access.barred(pid, command)
     if barred is None and pausing and (tracer := ptrace_access.tracer(pid)) is not None:
         return Barred(f"process {pid} is traced by {tracer[1]} ({tracer[0]}), and only one may: try without --native")
@@ -258,9 +257,9 @@ def _look(hold: Handles, asked: Asked, run: Run) -> StackResult:
 def _compared(
     meant: Sequence[_Meant], shown: tuple[Shown, ...], asked: Asked, program: str, run: Run
 ) -> tuple[tuple[Shown, ...], Ranks | None]:
-    """The ranks looked at again for a second, the last look, and what all looks say of them."""
+    """Sample the ranks again for a second; return the last sample, and the comparison of all samples."""
     looks, spans = [shown], []
-    for part in (1.0,) if asked.native else _PARTS:  # with native frames each look pauses them
+    for part in (1.0,) if asked.native else _PARTS:  # with native frames each sample pauses them
         if asked.native and run.pause(_SETTLES_S):
             break
         before = [ran(process.pid) for process, _ in meant]
@@ -277,7 +276,7 @@ def _compared(
 
 
 def _meant(hold: Handles, scope: Scope) -> tuple[list[_Meant], bool]:
-    """Whose stacks are read, and whether they are ranks, to be compared: of a job, and of several that are tagged."""
+    """The processes to read, and whether they are ranks to compare: of a job, or several tagged ones."""
     everybody = list(zip(hold.who(scope), hold.held(scope), strict=True))
     ranks = [one for one in everybody if one[0].role is Role.TRAINER]
     if scope is Scope.JOB or (scope is Scope.TAGGED and len(ranks) > 1):
@@ -311,7 +310,7 @@ def _shown(meant: Sequence[_Meant], asked: Asked, program: str, run: Run) -> tup
         read = _read([held for _, held in some], asked, program, run)
         without: dict[int, str] = {}
         again = [held for _, held in some if asked.native and _failed(read[held.pid])]
-        if again and not run.cancelled:  # py-spy may fail on the native frames alone, as across PID namespaces
+        if again and not run.cancelled:  # native frames alone may fail, as across PID namespaces
             plain = _read(again, replace(asked, native=False), program, run)
             for pid, got in plain.items():
                 if not isinstance(got, Barred):
@@ -336,7 +335,7 @@ def _text(got: tuple[ThreadStack, ...] | Barred) -> str:
 def _read(
     held: Sequence[Target | Refusal], asked: Asked, program: str, run: Run
 ) -> dict[int, tuple[ThreadStack, ...] | Barred]:
-    """The stacks of some processes, read at the same time, again where one could not be read."""
+    """The stacks of several processes, read at the same time, retried where one could not be read."""
     found: dict[int, tuple[ThreadStack, ...] | Barred] = {}
     left: list[Target] = []
     for one in held:

@@ -1,4 +1,4 @@
-"""What the agent in a process says of it, as facts for the rules and for people: loaders, model, precision, memory."""
+"""Facts from the agent in a process, for rules and users: loaders, model, precision, memory."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from gputop.agent_client import AgentLost, NoAgent, connect
 from gputop.model import Fact, Identity, Process
 from gputop.safe.text import clean
 
-_MOST_MARKS = 8  # names of them
-_RESERVED_FACTOR = 1.5  # more than this times what is allocated is cache
+_MOST_MARKS = 8  # names listed
+_RESERVED_FACTOR = 1.5  # reserved memory above this multiple of the allocated is cache
 _Object = Mapping[str, Any]
 
 
 def notes(process: Process, rights: Rights, *, everything: bool = False) -> tuple[Fact, ...]:
-    """What is so in a process, by its agent; nothing where it has none. Some 10 ms, in the thread of the caller.
+    """Facts about a process from its agent; empty without an agent. Takes some 10 ms in the caller's thread.
 
-    `everything` also finds what no frame leads to; it may hold up the process for half a second: ask a person.
+    `everything` also searches objects that no frame references; this may pause the process for half a second: ask the
+    user.
     """
     target = aim(process, rights, {})
     if isinstance(target, Refusal):
@@ -40,7 +41,7 @@ def notes(process: Process, rights: Rights, *, everything: bool = False) -> tupl
 
 
 def told(process: Identity, said: object) -> tuple[Fact, ...]:
-    """The facts in an answer; what makes no sense in it is left out."""
+    """The facts in an answer; invalid parts are skipped."""
     if not isinstance(said, dict):
         return ()
     found = (*_loaders(said), *_models(said), *_precision(said), *_memory(said), *_threads(said))
@@ -48,7 +49,7 @@ def told(process: Identity, said: object) -> tuple[Fact, ...]:
 
 
 def marked(process: Identity, said: object) -> tuple[Fact, ...]:
-    """What the program noted by `gputop.mark`: of each name the newest number, and how many there were."""
+    """Values noted by `gputop.mark`: the latest of each name, and their count."""
     newest: dict[str, tuple[float, float, int]] = {}
     for entry in said if isinstance(said, list) else ():
         if isinstance(entry, list) and len(entry) == 3 and all(_is_number(entry[place]) for place in (0, 2)):
@@ -146,7 +147,7 @@ def _objects(value: object) -> list[_Object]:
 
 
 def _largest(value: object) -> str:
-    """The key with the largest number: the type most parameters have."""
+    """The key with the largest value: the type of most parameters."""
     if not isinstance(value, dict):
         return "?"
     return str(max(value, key=lambda key: _whole(value[key]) or 0, default="?"))[:40]

@@ -1,4 +1,4 @@
-"""One or several processes traced at once by their agents, all from the same step on; the slowest decides how long."""
+"""Trace several processes at once through their agents, from a common step on; the slowest sets the duration."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ MOST_STEPS = 100
 
 @frozen_dataclass(frozen=True, kw_only=True)
 class Order:
-    """A trace of some steps. `confirmed` has the risks that a person has been told of and takes: see `Traced.risk`."""
+    """A trace of some steps. `confirmed` has the risks that the user has accepted: see `Traced.risk`."""
 
-    scope: Scope = Scope.JOB  # PROCESS: only this one; JOB: all ranks of its job at once; TAGGED: those at once
+    scope: Scope = Scope.JOB  # PROCESS: this one; JOB: all ranks of its job at once; TAGGED: the tagged ones at once
     steps: int = 3  # 1 to MOST_STEPS
     shapes: bool = False
     stacks: bool = False
@@ -40,22 +40,21 @@ class Order:
 
 @frozen_dataclass(frozen=True, kw_only=True)
 class Traced(Result):
-    """What was traced: `views` are the traces, read, in the order of `files`; `processes` those they are of.
+    """The result: `views` are the parsed traces in the order of `files`; `processes` are their processes.
 
-    `risk` names what a person must be told before it can be done, and `text` tells it: run it again with that in
-    `confirmed`.
+    `risk` names what the user must accept first, and `text` explains it: run again with it in `confirmed`.
     """
 
     files: tuple[str, ...] = ()
     views: tuple[View, ...] = ()
     processes: tuple[Process, ...] = ()
-    notes: tuple[Fact, ...] = ()  # what the programs say of themselves, for `Monitor.tell`
+    notes: tuple[Fact, ...] = ()  # facts reported by the programs, for `Monitor.tell`
     risk: str | None = None
 
 
-TOGETHER_S = 0.3  # from asking the first rank to the moment from which all may begin
+TOGETHER_S = 0.3  # from the first request to the common start
 _LOOK_S = 0.1
-_SLACK_S = 32.0  # for a step that must end first, and for the writing
+_SLACK_S = 32.0  # for a pending step to end, and for writing
 _NOTES_S = 1.0
 _CUDA_GRAPHS = "cuda-graphs"
 
@@ -75,7 +74,7 @@ _WHY = {
 
 
 class ProcessCapture:
-    """One process that is being traced: `told` is what was said at the end, `problem` why there is no trace."""
+    """One process being traced: `told` is its final report, `problem` why there is no trace."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -85,19 +84,19 @@ class ProcessCapture:
         self.risk: str | None = None
         self.notes: tuple[Fact, ...] = ()
         self.how = ""
-        self.root = root(target.pid)  # of its files; while it lives
+        self.root = root(target.pid)  # of its files, while it lives
 
     def fail(self, why: str) -> None:
-        """There will be no trace."""
+        """Record that there will be no trace."""
         self.problem, self.state = self.problem or clean(why, 400), "failed"
 
     def took_ms(self, what: str) -> float:
-        """Milliseconds that a part of it took, as was said at the end; 0 where it did not."""
+        """Milliseconds of a part of the capture, from the final report; 0 if absent."""
         return _number((self.told or {}).get(what))
 
 
 class Asked(ProcessCapture):
-    """One whose agent does it."""
+    """A process traced by its agent."""
 
     def __init__(self, target: Target, order: Order) -> None:
         super().__init__(target)
@@ -110,7 +109,7 @@ class Asked(ProcessCapture):
             self.fail(str(why) or "there is no agent in it")
 
     def ask(self, order: Order, at: float | None) -> None:
-        """Ask for the steps."""
+        """Request the steps."""
         if self.agent is None:
             return
         fields = {"steps": order.steps, "shapes": order.shapes, "stacks": order.stacks, "memory": order.memory}
@@ -121,7 +120,7 @@ class Asked(ProcessCapture):
             self.fail(str(why))
 
     def look(self) -> None:
-        """Take what its agent says."""
+        """Read the agent's messages."""
         if self.agent is None:
             return
         try:
@@ -132,18 +131,18 @@ class Asked(ProcessCapture):
                 self.fail(str(why))
 
     def fail(self, why: str) -> None:
-        """There will be no trace."""
+        """Record that there will be no trace."""
         super().fail(why)
         self.let_go()
 
     def let_go(self) -> None:
-        """Close the connection; what has not ended, ends."""
+        """Close the connection; unfinished work ends."""
         if self.agent is not None:
             self.agent.close()
             self.agent = None
 
     def _ask_notes(self) -> None:
-        """While we are there: it costs some milliseconds."""
+        """Request the notes, too: it costs some milliseconds."""
         assert self.agent is not None
         try:
             process = self.target.process.identity
@@ -167,7 +166,7 @@ class Asked(ProcessCapture):
 
 
 def capture(targets: Sequence[Target], order: Order, run: Run) -> list[ProcessCapture]:
-    """Trace these at once, until each is done or has failed; cancelled, none is left waiting."""
+    """Trace these at once until each is done or has failed; after a cancel none is left waiting."""
     shots = [Asked(target, order) for target in targets]
     together = sum(shot.agent is not None for shot in shots) > 1
     at = time.time() + TOGETHER_S if together else None

@@ -1,4 +1,4 @@
-"""Kineto's own daemon endpoint, served for one trace to jobs that were started with it, and only where that is safe."""
+"""Kineto's daemon endpoint, served for one trace to jobs started for it, and only where that is safe."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from gputop.safe.text import decode
 NAME = "dynolog"
 LONGEST = 1 << 14  # bytes of a request: 4,000 ancestors
 _HEADER = struct.Struct("=Q32s")
-_REQUEST = struct.Struct("=iiq")  # what may be asked for, so many pids, the job; the pids
+_REQUEST = struct.Struct("=iiq")  # flags, number of PIDs, job; the PIDs
 _ACTIVITIES = 2
 
 
 class Malformed(Exception):
-    """Nothing that Kineto sends when it asks for work."""
+    """Not a valid work request of Kineto."""
 
 
 def asks(message: bytes) -> bool:
-    """Whether this asks for work and a trace may be asked for now: not while another profiler runs. Malformed."""
+    """Whether this requests work and a trace may start now: not while another profiler runs. Raises Malformed."""
     if len(message) < _HEADER.size + _REQUEST.size or len(message) > LONGEST:
         raise Malformed
     size, word = _HEADER.unpack_from(message)
@@ -47,15 +47,15 @@ def asks(message: bytes) -> bool:
 
 
 def reply(wish: str) -> bytes:
-    """A trace that is asked for."""
+    """The reply that requests a trace."""
     return _HEADER.pack(len(wish), b"req") + wish.encode("ascii")
 
 
 def wish(path: str, at_s: float, seconds: float, warm_up_s: int) -> str:
-    """A trace of so many seconds from a Unix time on.
+    """Configuration of a trace over `seconds` from a Unix time on.
 
-    Not of so many steps: that waits in the process for its next step, however late that comes, cannot be taken back,
-    and records without end if the steps end before their number is full.
+    Not over a number of steps: that waits in the process for its next step, however late, cannot be withdrawn, and
+    records without end if too few steps follow.
     """
     return (
         f"ACTIVITIES_LOG_FILE={path}\n"
@@ -70,7 +70,7 @@ _CLIENT = re.compile(r"dynoconfigclient[0-9a-f-]{1,60}")
 
 
 class Poll(NamedTuple):
-    """A process that asks for work, and whether a trace may be asked of it now."""
+    """A process that asks for work, and whether it can be traced now."""
 
     pid: int
     ready: bool
@@ -78,7 +78,7 @@ class Poll(NamedTuple):
 
 
 class Endpoint:
-    """Bound as exactly FOLDER/dynolog; the folder must be safe. Refused where it is served already."""
+    """The socket FOLDER/dynolog; the folder must be safe. Refused if another process serves it."""
 
     def __init__(self, folder: str) -> None:
         self._folder, self.path = folder, f"{folder}/{NAME}"
@@ -94,11 +94,11 @@ class Endpoint:
             raise Refused(f"{self.path}: {error.strerror}") from None
 
     def fileno(self) -> int:
-        """For who waits for several."""
+        """File descriptor for polling."""
         return self._socket.fileno()
 
     def heard(self) -> Poll | None:
-        """Who asks, when something can be read; None if that is nobody whom we answer."""
+        """The next request when something is readable; None if its sender must not be answered."""
         try:
             message, said, flags, address = self._socket.recvmsg(LONGEST + 1, socket.CMSG_SPACE(_CREDENTIALS.size))
             pid, uid = _sender(said)
@@ -109,7 +109,7 @@ class Endpoint:
             return None
 
     def answer(self, poll: Poll, wish: str) -> bool:
-        """Ask a process for a trace; whether it could be told."""
+        """Request a trace from a process; return whether the message was delivered."""
         try:
             self._socket.sendto(reply(wish), socket.MSG_DONTWAIT, poll.address)
         except OSError:
@@ -117,7 +117,7 @@ class Endpoint:
         return True
 
     def close(self) -> None:
-        """Nobody serves it any more."""
+        """Close and remove the endpoint."""
         self._socket.close()
         with contextlib.suppress(OSError):
             os.unlink(self.path)
@@ -132,7 +132,7 @@ def _socket() -> socket.socket:
 
 
 def _sender(said: list[tuple[int, int, bytes]]) -> tuple[int, int]:
-    """The pid and the uid of who sent it, as the kernel has them."""
+    """PID and uid of the sender, from the kernel."""
     for level, kind, data in said:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS) and len(data) >= _CREDENTIALS.size:
             pid, uid, _ = _CREDENTIALS.unpack_from(data)
@@ -141,7 +141,7 @@ def _sender(said: list[tuple[int, int, bytes]]) -> tuple[int, int]:
 
 
 def _swept_socket(folder: str) -> None:
-    """Remove the sockets of processes that have ended, and of a daemon that has; Kineto leaves its own there."""
+    """Remove sockets of ended processes and daemons; Kineto leaves its own behind."""
     for name in os.listdir(folder):
         if name == NAME or _CLIENT.fullmatch(name):
             with _socket() as looking, contextlib.suppress(OSError):
@@ -151,22 +151,22 @@ def _swept_socket(folder: str) -> None:
 
 SINCE = (2, 14)
 FOLDER, TRACES = "KINETO_IPC_SOCKET_DIR", "KINETO_ONDEMAND_TRACE_DIR"
-_LONGEST = 107  # bytes of the name of a socket, unix(7)
+_LONGEST = 107  # bytes of a socket name, unix(7)
 _TORCH = re.compile(rb"(/[^\n]*/torch)/_C\.[^/\n]*\.so( \(deleted\))?\n")
 _VERSION = re.compile(rb"^__version__ = '([A-Za-z0-9.+_-]{1,60})'$", re.MULTILINE)
 _RELEASE = re.compile(r"(\d+)\.(\d+)(?:\.\d+)*(?:\+[a-z0-9.]+)?")  # not 2.14.0a0+gitabc, not 2.14.0.dev20260601
-_PLAIN = re.compile(r"[A-Za-z0-9._/-]+")  # what Kineto reads as one value of a setting
+_PLAIN = re.compile(r"[A-Za-z0-9._/-]+")  # what Kineto parses as one value of a setting
 
 
 class Torch(NamedTuple):
-    """The torch that a process has mapped: what it says of itself, and whether it has the fixes."""
+    """The torch mapped by a process: its version, and whether it has the fixes."""
 
     version: str
     fixed: bool
 
 
 def barred(process: Process, environment: Mapping[str, str], start: str) -> Barred | None:
-    """Why the endpoint of this process is not served, None if it may be; `start` is how to start it next time."""
+    """Why the endpoint is not served for this process, None if it may be; `start`: command to start it next time."""
     why = _why(process, environment)
     if why is None:
         return None
@@ -174,12 +174,12 @@ def barred(process: Process, environment: Mapping[str, str], start: str) -> Barr
 
 
 def safe(folder: str, uid: int | None) -> bool:
-    """Whether nobody but this user can have a name there, and the name is the one that Kineto uses for it."""
+    """Whether only this user can create names in the folder, and its path is the one that Kineto uses."""
     if not os.path.isabs(folder) or folder.endswith("/") or "//" in folder:
         return False
     try:
         return within(folder, _private, folder, uid)
-    except OSError:  # or it does not answer
+    except OSError:  # or no response
         return False
 
 
@@ -191,9 +191,9 @@ def _private(folder: str, uid: int | None) -> bool:
 
 
 def output(environment: Mapping[str, str]) -> str:
-    """The folder that its Kineto writes to, made if needed; elsewhere than /tmp only what it was started with.
+    """The folder that its Kineto writes to, created if needed; outside /tmp only as configured at its start.
 
-    Refused where that is not a private folder of ours. Newer ones write nothing outside it, without a word.
+    Refused unless it is our own private folder. Newer versions silently write nothing elsewhere.
     """
     own = environment.get(TRACES, "").removesuffix("/")
     if own:
@@ -210,7 +210,7 @@ def output(environment: Mapping[str, str]) -> str:
 
 
 def torch_of(pid: int) -> Torch | None:
-    """By the file that its mapped torch is described in; None where that cannot be told. Imports nothing."""
+    """Version data from the files of its mapped torch, without importing it; None if unknown."""
     found = set(_TORCH.findall(mapped(pid)))
     if len(found) != 1:
         return None
@@ -232,12 +232,12 @@ def _beginning(path: bytes) -> bytes:
 
 
 def has_cuda(pid: int) -> bool:
-    """Whether it has the driver loaded."""
+    """Whether it has loaded the CUDA driver."""
     return b"/libcuda.so" in mapped(pid)
 
 
 def fixed(version: str) -> bool:
-    """Whether a torch of this version has the fixes; what is no release may have been made before them."""
+    """Whether this torch version has the fixes; a pre-release may predate them."""
     release = _RELEASE.fullmatch(version)
     return release is not None and (int(release[1]), int(release[2])) >= SINCE
 
@@ -264,9 +264,9 @@ def _why(process: Process, environment: Mapping[str, str]) -> str | None:
 RISK = "kineto"
 LONGEST_S = 2.0
 WARM_UP_S = 1  # for CUPTI
-_ALONE_S, _TOGETHER_S = 3.0, 9.0  # from the first reply to the warm-up: a tick of 1 s of Kineto's; the polls of others
-_LATEST_S = 2.1  # before the recording a rank must have been told: its ticks
-_POLL_S = 11.0  # two polls, and one that was lost
+_ALONE_S, _TOGETHER_S = 3.0, 9.0  # from the first reply to the warm-up: Kineto's tick of 1 s; polls of the others
+_LATEST_S = 2.1  # a rank must know this long before the recording: its ticks
+_POLL_S = 11.0  # two polls, and one lost
 _WRITTEN_S = 30.0
 _LOOK_S = 0.1
 _OLD_S = 600.0
@@ -282,17 +282,17 @@ _UNWRITTEN = "the process took the request but wrote no trace: its standard erro
 
 
 def span_s(order: Order) -> float:
-    """How long is recorded, in seconds: one for three steps, at most two. How long a step takes is not known."""
+    """Seconds to record: one for three steps, at most two. The step time is unknown."""
     return min(max(order.steps / 3, 1.0), LONGEST_S)
 
 
 def risk(pid: int, order: Order) -> str:
-    """What a person must know of before."""
+    """The risk that the user must accept."""
     return _RISKY.format(pid=pid, span=span_s(order)) + (_RISKY_GPU if has_cuda(pid) else "")
 
 
 class Wanted(ProcessCapture):
-    """One process that is to be asked: `asked` until it is told, then `recording`."""
+    """One process to be asked: state `asked` until the request is delivered, then `recording`."""
 
     def __init__(self, target: Target, order: Order) -> None:
         super().__init__(target)
@@ -311,11 +311,11 @@ class Wanted(ProcessCapture):
 
     @property
     def pending(self) -> bool:
-        """Whether there is something to wait for."""
+        """Whether its trace is still expected."""
         return self.state in ("asked", "recording")
 
     def tell(self, endpoint: Endpoint, poll: Poll, at_s: float) -> None:
-        """Ask it for its trace, if it can be asked now."""
+        """Request its trace if it is ready."""
         self.busy = not poll.ready
         if self.state != "asked" or self.busy or self.target.ended():
             return
@@ -325,7 +325,7 @@ class Wanted(ProcessCapture):
             self.state, self.at_s = "recording", at_s
 
     def look(self, waited_s: float) -> None:
-        """Whether its trace is there, or will never be."""
+        """Check whether its trace is there, or will never be."""
         if self.state == "asked" and waited_s > self._patience_s:
             self.fail(BUSY if self.busy else _SILENT)
         elif self.state == "recording":
@@ -337,12 +337,12 @@ class Wanted(ProcessCapture):
             self.fail("it has ended")
 
     def give_up(self) -> None:
-        """Nobody waits any more; what it was asked for ends by itself, and its file is swept later."""
+        """Stop waiting; a requested trace ends by itself, and its file is removed later."""
         left_s = self.at_s + self.span_s - time.time()
         self.fail(f"cancelled; it records for {left_s:.0f} s more, for nobody" if left_s > 0 else "cancelled")
 
     def _written(self) -> str | None:
-        """Kineto renames the whole file; the number in its name is the pid that the process has for itself."""
+        """Path of the finished file, which Kineto renames when complete; it contains the PID in its own namespace."""
         with contextlib.suppress(OSError):
             for name in os.listdir(self._out):
                 if name.startswith(f"{self._stem}_") and name.endswith(".json"):
@@ -351,7 +351,7 @@ class Wanted(ProcessCapture):
 
 
 def captured(targets: Sequence[Target], order: Order, run: Run) -> list[ProcessCapture]:
-    """Trace these, all from the same moment on; nothing stays asked for that has not begun by then."""
+    """Trace these from a common moment on; no request outlives that moment."""
     shots = [Wanted(target, order) for target in targets]
     endpoints: dict[str, Endpoint] = {}
     try:
@@ -387,7 +387,7 @@ def _serve(shots: Sequence[Wanted], endpoints: dict[str, Endpoint], run: Run) ->
 
 
 def _begun_s(shots: Sequence[Wanted]) -> float:
-    """From which Unix time on they record; 0 while none has been asked."""
+    """Unix time of the common start; 0 if none has been asked."""
     return max(shot.at_s for shot in shots)
 
 
@@ -407,7 +407,7 @@ def _line(shots: Sequence[Wanted], passed_s: float) -> str:
 
 
 def _swept_folder(folder: str) -> None:
-    """Remove traces that nobody fetched."""
+    """Remove traces that were never collected."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if _LEFT.fullmatch(entry.name) and time.time() - entry.stat(follow_symlinks=False).st_mtime > _OLD_S:

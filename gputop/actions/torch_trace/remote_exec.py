@@ -1,8 +1,8 @@
-"""The agent put into a process that nobody prepared: sys.remote_exec of Python 3.14, PEP 768.
+"""Inject the agent into an unprepared process: sys.remote_exec of Python 3.14, PEP 768.
 
-The process runs our script when its main thread next runs Python, which may be much later: the script itself looks at
-its pid and at a deadline, and then does nothing. It must not be removed before it ran, or the process prints an error;
-it removes itself, and what is left over is swept once its process is gone.
+The process runs the script when its main thread next runs Python, possibly much later: the script checks its PID and a
+deadline, and does nothing after that. It must exist until it has run, or the process prints an error; it removes
+itself, and leftovers are removed once their process has ended.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from gputop.safe.text import decode
 SINCE = (3, 14)
 RISK = "remote-exec"
 DEADLINE_S = 10.0
-_NAMESPACES = ("mnt", "pid", "user")  # what of a container keeps its programs in
+_NAMESPACES = ("mnt", "pid", "user")  # roots of a container's programs
 _CALL = "import sys; sys.remote_exec(int(sys.argv[1]), sys.argv[2])"
 _LEFT = re.compile(r"remote-(\d+)-(\d+)-[0-9a-f]+\.py")
-# it runs in a module that is not its own: literal paths, no __file__
+# it runs in a foreign module: literal paths, no __file__
 _SCRIPT = """\
 def _gputop():
     import os, sys, time
@@ -60,7 +60,7 @@ del _gputop
 
 
 def barred(process: Process, environment: Mapping[str, str], start: str) -> Barred | None:
-    """Why it cannot be done to this process, None if it can; `start` is how to start it next time."""
+    """Why injection into this process is impossible, None if possible; `start`: command to start it next time."""
     pid = process.pid
     if process.uid != os.geteuid():
         who = process.user or f"uid {process.uid}"
@@ -71,7 +71,7 @@ def barred(process: Process, environment: Mapping[str, str], start: str) -> Barr
 
 
 def _apart(pid: int, start: str) -> Barred | None:
-    """Its own program is what is run to ask it: that of a container would run out here, with our rights."""
+    """Whether it is in a container: its interpreter, needed for the request, would run on the host with our rights."""
     try:
         if all(ours(pid, namespace) for namespace in _NAMESPACES):
             return None
@@ -83,12 +83,12 @@ def _apart(pid: int, start: str) -> Barred | None:
 
 
 def script(pid: int, agent: str, path: str, ack: str, deadline: float) -> str:
-    """What the process is asked to run, once, until a Unix time."""
+    """The code that the process runs once, before a Unix time."""
     return _SCRIPT.format(pid=pid, agent=agent, script=path, ack=ack, deadline=deadline)
 
 
 def inject(target: Target, run: Run) -> str | None:
-    """Put the agent into a process and wait until it is there; why it is not, None if it is."""
+    """Inject the agent and wait until it responds; return why it did not, None on success."""
     try:
         folder = runtime_folder()
     except Refused as refused:
@@ -113,7 +113,7 @@ def _inject(target: Target, folder: Folder, run: Run) -> str | None:
         return "it has ended"
     why = _call(target.pid, path)
     if why is not None:
-        folder.remove(name)  # nothing was asked of the process
+        folder.remove(name)  # nothing was requested from the process
         return why
     while time.time() < deadline + 0.5:
         run.say(f"waiting for the main thread of {target.pid} to run Python")
@@ -128,17 +128,17 @@ def _inject(target: Target, folder: Folder, run: Run) -> str | None:
 
 
 def sweep(folder: Folder) -> None:
-    """Remove scripts whose process is gone."""
+    """Remove scripts of ended processes."""
     for name in folder.sizes():
         if (found := _LEFT.fullmatch(name)) and not os.path.exists(f"/proc/{found[1]}"):
             folder.remove(name)
 
 
 def _call(pid: int, path: str) -> str | None:
-    """Ask by the process's own interpreter: only the same version may; why it cannot, None if it was asked."""
+    """Make the request with the process's own interpreter, as versions must match; return why it failed."""
     try:
         call = [f"/proc/{pid}/exe", "-I", "-S", "-c", _CALL, str(pid), path]
-        # aside: on a dead mount not even the start of a program comes back
+        # in a separate thread: on a dead mount, even starting a program may block forever
         code, said = within(call[0], lambda: programs.output(call, DEADLINE_S, {}, errors=True), seconds=DEADLINE_S + 2)
     except programs.NotRun as why:
         return str(why)

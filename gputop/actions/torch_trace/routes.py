@@ -1,4 +1,4 @@
-"""By which way a process can be traced, and if by none: exactly why, and the command that makes it possible."""
+"""How a process can be traced, and if it cannot: the exact reason, and the command that makes it possible."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from gputop.model import Frame, Process, Role
 from gputop.safe.ptrace_access import Barred
 
 _PYTHON = re.compile(rb"/(?:lib)?python(3\.\d+)")
-# by what of it is mapped: the profiler of a framework that is not torch, which gputop explain can read
+# by mapped library: other frameworks' profilers, whose traces gputop explain can read
 _OTHERS = (
     ("TensorFlow", re.compile(rb"/libtensorflow|/_pywrap_tensorflow"), "tf.profiler.experimental.Profile('logs')"),
     ("JAX", re.compile(rb"/jaxlib/"), "jax.profiler.trace('logs')"),
 )
 _TORCH = b"/libtorch"
-_INJECT = "/gputop/inject"  # what gputop run puts on PYTHONPATH, of whichever gputop it was
-_LONGEST = 400  # characters of a command that anybody reads
+_INJECT = "/gputop/inject"  # added to PYTHONPATH by gputop run, of any installation
+_LONGEST = 400  # characters of a command shown
 
 
 class Route(Enum):
-    """The ways, the best first."""
+    """The ways to trace a process, best first."""
 
     AGENT = "agent"
-    REMOTE = "remote"  # our agent, put there by sys.remote_exec
-    KINETO = "kineto"  # Kineto's own daemon, which we are for one trace
+    REMOTE = "remote"  # our agent, injected by sys.remote_exec
+    KINETO = "kineto"  # Kineto's daemon protocol, served by us for one trace
 
 
 def route(process: Process, frame: Frame | None = None) -> Route | Barred:
-    """The best way into this process. Reads /proc; about 1 ms. In a frame it is known how its job was started."""
+    """The best way to trace this process. Reads /proc; about 1 ms. The frame tells how its job was started."""
     try:
         if process.started_ticks and agent.present(process.pid, process.started_ticks, process.uid):
             return Route.AGENT
-    except agent.NoAgent as silent:  # nothing else is tried on a process whose agent may listen there
+    except agent.NoAgent as silent:  # no other way is tried on a process that may already run an agent
         return Barred(f"{process.pid} cannot be traced: {silent}")
     said = agent.environment(process.pid)
     version = python_version(process.pid)
@@ -57,7 +57,7 @@ def route(process: Process, frame: Frame | None = None) -> Route | Barred:
 
 
 def start(process: Process, frame: Frame | None = None) -> str:
-    """The command that starts it so that it can be traced: that of its launcher, where a launcher started it."""
+    """The command that starts it ready for tracing: its launcher's, if it has one."""
     job = next((job for job in frame.jobs if job.key == process.job), None) if frame else None
     leader = frame.by_identity.get(job.members[0]) if frame and job and job.members else None
     line = typed(leader if leader and leader.role is Role.LAUNCHER else process)
@@ -65,7 +65,7 @@ def start(process: Process, frame: Frame | None = None) -> str:
 
 
 def python_version(pid: int) -> tuple[int, int] | None:
-    """The version of its Python, by what it has mapped or by the name of its program; None if it is none."""
+    """Version of its Python, from its mapped files or program name; None if it is not Python."""
     try:
         found = _PYTHON.search(agent.mapped(pid))
         found = found or _PYTHON.search(os.fsencode(os.readlink(f"/proc/{pid}/exe")))
@@ -78,7 +78,7 @@ def python_version(pid: int) -> tuple[int, int] | None:
 
 
 def _other(pid: int) -> Barred | None:
-    """Of a process that trains without torch, how it is traced."""
+    """How to trace a process that trains without torch."""
     mapped = agent.mapped(pid)
     for name, library, profiler in () if _TORCH in mapped else _OTHERS:
         if library.search(mapped):

@@ -1,4 +1,4 @@
-"""A trace of some steps, recorded by torch's own profiler in the process, of all ranks at once, and brought home."""
+"""Record some steps of all ranks at once with torch's profiler in the processes, and collect the traces."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,120}\.json")
 _MOST_BYTES = 1 << 30
 _CHUNK = 1 << 20
-_CHUNK_S = 10.0  # for each part of it: a file server may be slow
+_CHUNK_S = 10.0  # for each part: a file server may be slow
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_LEVEL = 3  # a trace packs to a tenth with any
+_LEVEL = 3  # a trace compresses to a tenth at any level
 
 
 def brought(process: Process, shots: Sequence[ProcessCapture]) -> tuple[StoredProfile, dict[str, ProcessCapture]]:
-    """Keep the traces of these under the name of a process: where, and which file is whose. Refused if they cannot be.
+    """Store the traces under the name of a process; return the location and each file's source. Refused on failure.
 
-    What the programs wrote is removed.
+    The programs' own files are removed.
     """
     names = {_file(shot.target.process, len(shots) > 1): shot for shot in shots}
     packed = {name: _packed(shot) for name, shot in names.items()}
@@ -60,9 +60,9 @@ def _file(process: Process, several: bool) -> str:
 
 
 def _packed(shot: ProcessCapture) -> bytes:
-    """The file that a process wrote, packed, and gone from there.
+    """The file that a process wrote, compressed and then removed there.
 
-    The path is what the process says: nothing but a plain file of its own user, in a folder of that user, is touched.
+    The path comes from the process: only a regular file of its user, in a folder of that user, is touched.
     """
     path, uid = str((shot.told or {}).get("out", "")), shot.target.process.uid
     where, base = os.path.split(path)
@@ -71,7 +71,7 @@ def _packed(shot: ProcessCapture) -> bytes:
     packed = io.BytesIO()
     try:
         source = within(path, _opened, shot.root + where, base, uid, seconds=_CHUNK_S)
-        file = open(source, "rb")  # noqa: SIM115  a thread may never come back from it: it is not closed then
+        file = open(source, "rb")  # # noqa: SIM115 its thread may block forever: then it is not closed
         with gzip.GzipFile("", "wb", _LEVEL, packed) as written:
             while data := within(path, file.read, _CHUNK, seconds=_CHUNK_S):
                 written.write(data)
@@ -83,7 +83,7 @@ def _packed(shot: ProcessCapture) -> bytes:
 
 
 def _opened(folder: str, name: str, uid: int | None) -> int:
-    """The file, open to be read; Refused where it is not a plain one of this user, in a folder of that user."""
+    """The file opened for reading; Refused unless it is a regular file of this user, in a folder of that user."""
     there = os.open(folder, _FOLDER)
     try:
         source = files.opened(name, folder=there, links=False)
@@ -114,7 +114,7 @@ _REMOTE_TEXT = (
     " nothing else in it is changed"
 )
 
-# it cannot be taken off again: torch does not with CUDA graphs, and a job may make some at any time
+# irreversible: torch never detaches CUPTI while CUDA graphs exist, and a job may create some at any time
 AFTERWARDS = "CUPTI stays attached to the job: on an H200 steps of 1.56 ms took 1.66 to 1.92 ms after a trace"
 
 
@@ -125,16 +125,16 @@ class Trace:
     title = "Trace"
 
     def rights(self, rights: Rights) -> Rights:
-        """What its hold is made with."""
+        """Rights for its handles."""
         return rights.inside
 
     def why_not(self, process: Process, rights: Rights) -> str | None:
-        """Why it cannot be traced, and the command that makes it possible next time; None if it can."""
+        """Why it cannot be traced, with the command that makes it possible next time; None if it can."""
         barred = self.barred(process, rights)
         return barred.line if barred else None
 
     def barred(self, process: Process, rights: Rights, frame: Frame | None = None) -> Barred | None:
-        """The same, with what would change it apart; in a frame that is the command of its job."""
+        """The same, with the remedy as a separate field; with a frame, the command is that of its job."""
         target = aim(process, self.rights(rights), {})
         if isinstance(target, Refusal):
             return Barred(target.text)
@@ -150,7 +150,7 @@ class Trace:
         return found if isinstance(found, Barred) else None
 
     def run(self, hold: Handles, options: Order, tell: Callable[[Run], object]) -> Run:
-        """Begin to record; returns at once."""
+        """Start recording; returns at once."""
         return begin(f"trace of {hold.process.pid}", hold, lambda run: _trace(hold, options, run), tell)
 
 
@@ -158,8 +158,7 @@ TRACE = Trace()
 
 
 def meant(hold: Handles, order: Order) -> tuple[Process, ...]:
-    """Whom an order means: the ranks of the job, those that are tagged, or the process alone; of a launcher its ranks
-    in any case."""
+    """The processes of an order: all ranks, the tagged ones, or the process itself (for a launcher, its ranks)."""
     if order.scope is Scope.TAGGED:
         tagged = hold.who(Scope.TAGGED)
         return tuple(process for process in tagged if process.role is Role.TRAINER) or tagged
@@ -196,7 +195,7 @@ def _trace(hold: Handles, order: Order, run: Run) -> Result:
 
 
 def _prepared(target: Target, frame: Frame, order: Order, run: Run) -> Traced | Route:
-    """Have an agent in it, or find another way; else say why there is none."""
+    """Ensure it has an agent, or find another way; otherwise say why there is none."""
     if (why := target.denied()) is not None:
         return Traced(text=f"nothing traced: {target.pid}: {why}", good=False)
     found = route(target.process, frame)
@@ -214,8 +213,8 @@ def _prepared(target: Target, frame: Frame, order: Order, run: Run) -> Traced | 
 
 
 def _brought(hold: Handles, order: Order, shots: Sequence[ProcessCapture]) -> Traced:
-    """The traces of those that have one, read; what went wrong with the others."""
-    # late: few looks at a screen end in a trace
+    """The parsed traces of those that have one; the problems of the others."""
+    # imported late: few screens end in a trace
     from gputop.trace import signatures  # noqa: F401
     from gputop.trace.read import read
     from gputop.trace.verdict import View
@@ -251,7 +250,7 @@ def _brought(hold: Handles, order: Order, shots: Sequence[ProcessCapture]) -> Tr
 
 
 def afterwards(views: Sequence[View]) -> tuple[str, ...]:
-    """What a trace of a GPU costs once it is over."""
+    """Lasting cost of a GPU trace."""
     return (AFTERWARDS,) if any(view.found.of_gpu for view in views) else ()
 
 
