@@ -1,4 +1,4 @@
-"""Profiles of py-spy and others as trees of stacks: read, ranked, compared, drawn, told in words."""
+"""Profiles of py-spy and others as stack trees: parsing, ranking, comparison, drawing, reports."""
 
 from gputop.profile.files import is_json, parse
 from gputop.profile.flame import flame

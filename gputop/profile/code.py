@@ -1,4 +1,4 @@
-"""A place in a program: which function, in which file, whose code it is."""
+"""A code location: function, file, and whether it is the user's code."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from gputop.frozen_dataclass import frozen_dataclass
 from gputop.safe.text import clean
 
 LONGEST = 300  # characters of a name
-# what comes with Python or is installed into it, with what notebooks and compilers make up, and our agent, which may be
-# no installed one; the rest is the user's
+# paths of Python itself and of installed packages, names made up by notebooks and compilers, and our agent, which may
+# not be installed; the rest is the user's
 _INSTALLED = re.compile(
     r"/(?:site|dist)-packages/|/gputop/(?:agent|inject)/|/lib(?:64)?/python\d|/[^/]+\.so(?:\.\d+)*$|^<(?!ipython-input|stdin)"
 )
@@ -17,15 +17,15 @@ _INSTALLED = re.compile(
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One frame: a function that was called and not yet left. Clean text."""
+    """One frame: an active function call. Sanitized text."""
 
     name: str
-    file: str = ""  # the whole path, in the mount namespace of its process
+    file: str = ""  # the full path in the mount namespace of its process
     line: int | None = None
 
     @property
     def text(self) -> str:
-        """`_get_data (dataloader.py:1284)`, as frames are named everywhere."""
+        """`_get_data (dataloader.py:1284)`, the form of frames everywhere."""
         return frame(self.name, self.file, self.line)
 
     @property
@@ -35,7 +35,7 @@ class Call:
 
 
 def frame(name: str, file: str, line: int | None) -> str:
-    """The name of a frame: function, last part of the file, line."""
+    """The name of a frame: function, file name, line."""
     if not file or "(" in name:
         return name
     place = clean(file.rpartition("/")[2], LONGEST // 2)
@@ -43,6 +43,6 @@ def frame(name: str, file: str, line: int | None) -> str:
 
 
 def is_own(file: str) -> bool:
-    """Whether a file is the user's own code, not Python's nor an installed package's; only whole paths can be told."""
+    """Whether a file is the user's own code, not Python's or an installed package's; decided for full paths only."""
     known = file.startswith(("/", "<")) or "ipykernel" in file
     return known and not _INSTALLED.search(file)

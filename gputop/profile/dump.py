@@ -1,4 +1,4 @@
-"""Where every thread of a process is at one moment, as `py-spy dump --json` prints it."""
+"""Stacks of all threads of a process at one moment, as printed by `py-spy dump --json`."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _STATES = {"D": "waits in the kernel", "T": "stopped", "t": "stopped by a debugg
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadStack:
-    """One thread: where it is, the innermost call first."""
+    """One thread and its calls, the innermost first."""
 
     tid: int | None
     name: str
     main: bool = False
-    active: bool | None = None  # on a CPU or ready to run; None where that was not measured
-    gil: bool = False  # it holds the lock of the interpreter
+    active: bool | None = None  # running or runnable; None if not measured
+    gil: bool = False  # it holds the GIL
     state: str | None = None  # as in /proc: R S D T
     handle: int | None = None  # its pthread_t
     calls: tuple[Call, ...] = ()
-    cut: int = 0  # calls further out that are not kept
+    cut: int = 0  # outer calls not kept
 
     @property
     def doing(self) -> str:
@@ -42,14 +42,14 @@ class ThreadStack:
 
     @property
     def own(self) -> Call | None:
-        """The innermost call of the user's own code; None where only libraries are on the stack."""
+        """The innermost call of the user's own code; None if only libraries are on the stack."""
         return next((call for call in self.calls if call.own), None)
 
 
 def parse(text: str, pid: int) -> tuple[ThreadStack, ...]:
-    """The threads of a process, the main one first. Refused says in one line why it is none of py-spy's.
+    """The threads of a process, the main one first. Refused says in one line why it is not py-spy output.
 
-    Whether a thread runs is not taken from py-spy, which calls one active that it knows nothing of.
+    Thread states are not taken from py-spy, which calls a thread active if it knows nothing about it.
     """
     try:
         threads = [_thread(entry, pid) for entry in json.loads(text)[:MOST_THREADS]]
@@ -84,16 +84,16 @@ def _call(entry: Any) -> Call:
 
 
 def look(threads: Sequence[ThreadStack]) -> Profile:
-    """What one look at the main thread is worth: a profile of a single sample; of none where it was not seen."""
+    """The main thread's stack as a profile of one sample; empty if it was not seen."""
     return Profile((tuple(call.text for call in reversed(thread.calls)), 1.0) for thread in threads[:1] if thread.main)
 
 
-_NAMED = 6  # threads in the same place that are named
-_ROWS = 40  # calls of a stack that are printed
+_NAMED = 6  # threads listed per location
+_ROWS = 40  # calls printed per stack
 
 
 def grouped(threads: Sequence[ThreadStack]) -> list[list[ThreadStack]]:
-    """Threads that are in the same place together; the main one and the one that runs Python are alone."""
+    """Threads grouped by location; the main one and the GIL holder are separate."""
     groups: dict[object, list[ThreadStack]] = {}
     for thread in threads:
         alone = thread.main or thread.gil or None
@@ -102,7 +102,7 @@ def grouped(threads: Sequence[ThreadStack]) -> list[list[ThreadStack]]:
 
 
 def lines(threads: Sequence[ThreadStack], *, most: int = _ROWS) -> Iterator[str]:
-    """A head for each group of threads, below it the calls, the innermost first; `>` stands before the user's own."""
+    """A heading for each group of threads, then the calls, the innermost first; `>` marks the user's own."""
     for group in grouped(threads):
         first = group[0]
         yield f"  {_named(group)}: {first.doing if first.calls else 'no Python in it'}"

@@ -1,4 +1,4 @@
-"""Reads a profile: collapsed stacks, as flamegraph.pl and py-spy's raw format have them, or a speedscope file."""
+"""Parse profiles: collapsed stacks as of flamegraph.pl and py-spy's raw format, or speedscope files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gputop.safe.files import Refused
 from gputop.safe.text import clean
 
 MOST_FRAMES = 200_000
-# how py-spy names a thread in speedscope; the frames it puts outside of all others; how we name a thread
+# py-spy's thread names in speedscope; its frames outside all others; our thread names
 _PY_SPY = re.compile(r'(?:Process (\d+) )?Thread (\S+)(?: "(.*)")?', re.DOTALL)
 _PROCESS, _THREAD = re.compile(r"process (\d+):"), re.compile(r"thread \((\S+)\)(?:: ?(.*))?", re.DOTALL)
 SERVICE = re.compile(r"\bmultiprocessing\.(resource_tracker|forkserver) import")  # in a command line
@@ -21,19 +21,19 @@ _OURS = re.compile(r"(.*) \((\d+)(?: of (\d+))?\)", re.DOTALL)
 _JSON = re.compile(r'[\ufeff\s]*(?:\{\s*(?:"[^"\n]*(?:"\s*:|\Z)|\}\s*\Z|\Z)|\[\s*(?:\{|\]\s*\Z|\Z))')
 _CELL = re.compile(
     r"[-\d.:/ TZ]*\d[-\d.:/ TZ]*(?: ?(?:%|MiB|W|MHz|C))?|\[?N/A\]?|"
-)  # of a CSV: a number, a time, nothing
+)  # CSV cells: a number, a time, or empty
 _MILLISECONDS = {"seconds": 1e3, "milliseconds": 1.0, "microseconds": 1e-3, "nanoseconds": 1e-6}
 
 
 def is_json(text: str) -> bool:
-    """Whether a file that begins so is JSON: the name of a thread or a function may begin with a bracket, too."""
+    """Whether a file with this beginning is JSON: a thread or function name may start with a bracket, too."""
     return _JSON.match(text) is not None
 
 
 def parse(text: str) -> Profile:
-    """A profile from the text of a file; Refused says in one line why it is none."""
+    """A profile from the text of a file; Refused says in one line why it is not one."""
     if not is_json(text):
-        return _raw(text.split("\n"))  # a name may hold any other end of a line
+        return _raw(text.split("\n"))  # a name may contain any other line separator
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
@@ -56,7 +56,7 @@ def _raw(lines: Iterable[str]) -> Profile:
             "it seems to be a CSV without the line that names its columns: nvidia-smi --query-gpu=... --format=csv "
             "writes one"
         )
-    if strange >= len(profile.stacks):  # any text has lines that end in a number
+    if strange >= len(profile.stacks):  # any text may have lines ending in a number
         raise Refused(
             "it is neither a torch trace, a profile of py-spy, a table of torch.profiler, nvidia-smi -q or its CSV, "
             "a memory snapshot, nor a log with a known error"
@@ -67,7 +67,7 @@ def _raw(lines: Iterable[str]) -> Profile:
 
 
 def _is_cells(line: str) -> bool:
-    """Whether a line is cells of a CSV, half of them numbers or times; a frame of C++ may have commas, too."""
+    """Whether a line is CSV cells, half of them numbers or times; a C++ frame may contain commas, too."""
     if ";" in line or line.count(",") < 2:
         return False
     cells = [cell.strip() for cell in line.split(",")]
@@ -105,7 +105,7 @@ def _speedscope(data: Any) -> Profile:
 
 
 def _named(profile: Profile, pid: str | None, tid: str, name: str) -> str:
-    """The name that stands in front of the stacks of a thread, as `Profile.threads` has it."""
+    """The thread name in front of its stacks, as in `Profile.threads`."""
     thread = Thread(int(pid) if pid else None, clean(tid, 32), clean(name, LONGEST))
     of = f" of {thread.pid}" if thread.pid is not None and thread.tid != pid else ""
     text = f"{thread.name} ({thread.tid}{of})" if thread.tid else thread.name
@@ -114,7 +114,7 @@ def _named(profile: Profile, pid: str | None, tid: str, name: str) -> str:
 
 
 def _told_apart(names: tuple[str, ...], profile: Profile) -> tuple[str, ...]:
-    """A collapsed stack with the name of its thread in front, where one of ours or of py-spy's is there."""
+    """A collapsed stack with its thread's name in front, if it starts with one of ours or of py-spy's."""
     process = _PROCESS.match(names[0])
     rest = names[1:] if process else names
     if rest and (thread := _THREAD.fullmatch(rest[0])):
@@ -132,9 +132,9 @@ def _is_root(name: str) -> bool:
 
 
 def _serves(places: Sequence[str]) -> bool:
-    """Whether a stack is one of multiprocessing's own processes, which the program did not ask for and that only wait.
+    """Whether a stack belongs to a helper process of multiprocessing, which only waits.
 
-    What a fork server forked has its command line, too, and a stack that goes on.
+    Processes forked by a fork server have its command line, but a longer stack.
     """
     if not places or not _PROCESS.match(places[0]) or not (service := SERVICE.search(places[0])):
         return False
@@ -152,7 +152,7 @@ def _frame(entry: Any, files: dict[str, str]) -> str:
 
 
 def _samples(entry: Any) -> Iterator[tuple[list[int], float]]:
-    """The stacks of one thread with their samples, or milliseconds where they weigh unlike much."""
+    """The stacks of one thread with their samples, or milliseconds if weights differ much."""
     scale = _MILLISECONDS.get(entry.get("unit"), 1.0)
     if entry["type"] == "sampled":
         weights = entry.get("weights") or [1] * len(entry["samples"])

@@ -1,4 +1,4 @@
-"""A flame graph of a profile as SVG: one file, no script, no reference to anything outside."""
+"""A flame graph of a profile as SVG: one file without scripts or external references."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from gputop.profile.stacks import Node, Profile
 WIDTH = 1200
 ROW = 17
 _LETTER = 6.6  # width of a character at 11 px
-_SMALLEST = 0.3  # px; what is narrower cannot be seen
+_SMALLEST = 0.3  # px; narrower boxes are invisible
 _COLOURS = ("#e4a95b", "#e8b872", "#dd9a4f", "#e6c07f", "#d88f52", "#edc98a")
 
 
 def flame(profile: Profile, title: str = "") -> str:
-    """The picture: width is samples, the root stands on top, the full name appears when one points at a frame."""
+    """The SVG: width is samples, the root is on top, hovering shows the full name."""
     root = profile.tree()
     boxes = list(_boxes(root, 0.0, WIDTH / root.count if root.count else 0.0, 0))
     height = ROW * (2 + max((depth for _, _, _, depth in boxes), default=0)) + 24
@@ -38,9 +38,9 @@ def flame(profile: Profile, title: str = "") -> str:
 
 
 def _boxes(root: Node, left: float, scale: float, depth: int) -> Iterator[tuple[Node, float, float, int]]:
-    """Every node that can be seen: where it begins, how wide, how deep."""
+    """Every visible node with its left edge, width and depth."""
     waiting = [(root, left, depth)]
-    while waiting:  # a stack may be deeper than Python may call
+    while waiting:  # a stack may be deeper than Python's recursion limit
         node, left, depth = waiting.pop()
         width = node.count * scale
         if width < _SMALLEST:
@@ -61,7 +61,7 @@ def _label(name: str, left: float, width: float, top: int) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text for XML 1.0; frames are clean already, a title may not be."""
+    """Text for XML 1.0; frames are sanitized already, a title may not be."""
     return escape("".join(ch if ch.isprintable() else "\ufffd" for ch in text))
 
 

@@ -1,4 +1,4 @@
-"""The ranks of a job side by side: where each main thread is, which one stands still, and the phases of each."""
+"""Compare the ranks of a job: main thread positions, the one that hangs, and phases."""
 
 from __future__ import annotations
 
@@ -18,64 +18,64 @@ _COLLECTIVE = re.compile(r"/(?:distributed_c10d|comm/comm|process_group)\.py$")
 _SYNCHRONIZES = re.compile(r"(?:^|\.)(?:barrier|all_?reduce|all_?gather\w*|reduce_scatter\w*|broadcast\w*)$")
 _IN_A_COLLECTIVE = next(part.frame for part in PARTS if part.name == "collectives")
 _SETS_UP = "distributed_c10d.py"  # not all of it synchronizes
-INSIDE = "may wait in a collective inside backward: --native shows it"  # where DDP waits, and no Python frame says so
-_NAMED = 4  # ranks that are named
+INSIDE = "may wait in a collective inside backward: --native shows it"  # where DDP waits, unseen in Python frames
+_NAMED = 4  # ranks listed
 _BACKWARD = "_engine_run_backward"
-_WAKES = 2  # from which a main thread enters and leaves its waits: a single one may be a timeout
-_WORK_S = 200e-6  # of CPU for each of them; a poll takes less: it looks, and sleeps again
-_SURE = 3  # looks, from which a rank that is apart at each of them is so where all go on
-# where a CPU spins until its GPU or other ranks are done
+_WAKES = 2  # wakeups from which a main thread is active: a single one may be a timeout
+_WORK_S = 200e-6  # of CPU per wakeup; polling takes less: it checks, and sleeps again
+_SURE = 3  # samples; a rank that differs in each of these is odd even if all make progress
+# calls in which a CPU spins until its GPU or other ranks are done
 _SPINS = re.compile(r"^(?:cu|cuda)(?:Stream|Event|Ctx|Device)Synchronize|^cuMemcpy|^nccl[A-Z]|spin|libcuda\.so")
 
 
 @frozen_dataclass(frozen=True, slots=True)
 class Ran:
-    """What the kernel counts of a main thread, between looks: while it is looked at, that may wake it."""
+    """Kernel counters of a main thread between samples; sampling itself may wake it."""
 
     wakes: int  # voluntary context switches
-    cpu_s: float | None  # on a CPU; None where the kernel does not count it
+    cpu_s: float | None  # CPU seconds; None if not counted
 
     @property
     def works(self) -> bool:
-        """Whether it leaves its waits, and does something before the next: it moves, wherever it is seen."""
+        """Whether it leaves its waits to do work: it makes progress wherever it is seen."""
         return self.wakes >= _WAKES and self.cpu_s is not None and self.cpu_s >= _WORK_S * self.wakes
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where one rank is."""
+    """The position of one rank."""
 
     label: str
-    inner: Call | None = None  # the innermost call; None where its stack could not be read
+    inner: Call | None = None  # the innermost call; None if its stack could not be read
     own: Call | None = None  # the innermost call of the user's own code
-    collective: Call | None = None  # the outermost call in a collective
-    moves: bool | None = None  # it was elsewhere a moment before, or woke to work; None where that is not known
-    computes: bool = False  # it ran at every look, outside of a collective: one line may take longer than a second
-    woke: int = 0  # how often it left a wait meanwhile, outside of a collective: it may poll there
-    held: bool = False  # it waits in the backward pass; in a collective there or for its GPU is not seen
+    collective: Call | None = None  # the outermost call of a collective
+    moves: bool | None = None  # it was elsewhere a moment before, or woke to work; None if unknown
+    computes: bool = False  # running in every sample, outside collectives: one line may take longer than a second
+    woke: int = 0  # wakeups outside collectives: it may be polling
+    held: bool = False  # it waits in the backward pass; whether in a collective or for its GPU is not visible
     odd: bool = False  # it is not where the others are
 
 
 @frozen_dataclass(frozen=True, slots=True)
 class Ranks:
-    """All of them, and what that means in a sentence."""
+    """All positions, and their meaning in a sentence."""
 
     places: tuple[Place, ...]
     text: str
 
     @property
     def odd(self) -> tuple[Place, ...]:
-        """Those that are not where the others are."""
+        """The ranks that are not where the others are."""
         return tuple(place for place in self.places if place.odd)
 
 
 def compare(
     labels: Sequence[str], *looks: Sequence[Sequence[ThreadStack]], ran: Sequence[Ran | None] | None = None
 ) -> Ranks:
-    """Looks at the threads of each rank within a second, the newest last, and what their main threads did between them.
+    """Compare samples of each rank's threads within a second, newest last, and main-thread activity between them.
 
-    In a hang nobody moves, and all but one are together. Equal stacks alone are no hang: a step that mostly waits in
-    one line is caught there each time.
+    In a hang no rank moves, and all but one are at the same position. Equal stacks alone are no hang: a step that
+    mostly waits in one line is seen there each time.
     """
     seen = [[_main(threads) for threads in look] for look in looks]
     stacks, counted = seen[-1], ran or [None] * len(labels)
@@ -85,7 +85,7 @@ def compare(
         for place, calls in enumerate(stacks)
     ]
     odd = _odd(stacks, held)
-    for look in seen[:-1]:  # ranks that go on pass each other: only one that is apart at every look is odd
+    for look in seen[:-1]:  # ranks in progress overtake each other: only one that differs in every sample is odd
         odd &= _odd(look, held) | {place for place, calls in enumerate(look) if not calls}
     if len(looks) < _SURE and all(moves for moves, calls in zip(moved, stacks, strict=True) if calls):
         odd = set()
@@ -107,7 +107,7 @@ def compare(
 
 
 def _moved(befores: Sequence[tuple[Call, ...]], calls: tuple[Call, ...], ran: Ran | None) -> bool | None:
-    """Whether a main thread was elsewhere, or left its wait to work; None where no earlier stack could be read."""
+    """Whether a main thread moved, or left its wait to work; None without an earlier stack."""
     earlier = [before for before in befores if before]
     if ran is not None and ran.works:
         return True
@@ -115,7 +115,7 @@ def _moved(befores: Sequence[tuple[Call, ...]], calls: tuple[Call, ...], ran: Ra
 
 
 def _spins(calls: Sequence[Call]) -> bool:
-    """Whether native frames show that it only waits, on a CPU."""
+    """Whether native frames show that it only spins."""
     return any(_SPINS.search(call.name) or _SPINS.search(call.file) for call in calls if not call.file.endswith(".py"))
 
 
@@ -124,19 +124,19 @@ def _main(threads: Sequence[ThreadStack]) -> tuple[Call, ...]:
 
 
 def _held(threads: Sequence[ThreadStack]) -> bool:
-    """Whether its main thread waits for the backward pass, in which DDP waits for other ranks on threads of its own."""
+    """Whether its main thread waits for the backward pass, where DDP's own threads wait for other ranks."""
     return not _runs(threads) and any(call.name == _BACKWARD for call in _main(threads))
 
 
 def waits_inside(threads: Sequence[ThreadStack]) -> bool:
-    """Whether its main thread waits in the backward pass for what no frame tells: its GPU, or other ranks."""
+    """Whether its main thread waits in the backward pass without a frame that says for what: GPU or other ranks."""
     calls = _main(threads)
     seen = bool(calls) and (_collective(calls) is not None or _native(calls))
     return _held(threads) and not seen
 
 
 def _native(calls: Sequence[Call]) -> bool:
-    """Whether there are frames of C and C++."""
+    """Whether there are C or C++ frames."""
     return any(not call.file.endswith(".py") and "::" in call.name for call in calls)
 
 
@@ -155,13 +155,16 @@ def _synchronizes(call: Call) -> bool:
 
 
 def _odd(stacks: Sequence[tuple[Call, ...]], held: set[int]) -> set[int]:
-    """Those outside of a collective that others are in; else those apart from a majority that is together; else those
-    that are not held in the backward pass, where others are all the time."""
+    """Indices of odd ranks.
+
+    Those outside a collective that others are in; else those apart from a majority at one position; else those not
+    waiting in the backward pass while others always are.
+    """
     seen = [place for place, calls in enumerate(stacks) if calls]
     waiting = {place for place in seen if _collective(stacks[place])}
     if waiting and len(waiting) < len(seen):
         return set(seen) - waiting
-    # lines differ in a loop; functions do where ranks are apart
+    # lines vary in a loop; functions vary where ranks are apart
     kinds = {place: tuple((call.name, call.file) for call in stacks[place]) for place in seen}
     if not kinds:
         return set()
@@ -195,12 +198,12 @@ def _words(places: Sequence[Place]) -> list[str]:
 
 
 def _movement(seen: Sequence[Place]) -> str:
-    """Who moved, and whether that is a hang."""
+    """Which ranks moved, and whether that is a hang."""
     still = [place for place in seen if place.moves is False]
     busy = [place for place in still if place.computes]
     woke = [place for place in still if place.woke >= _WAKES and not place.computes]
     if busy and len(still) == len(seen):
-        each = len(busy) == len(seen) > 1  # then no other waits for one that computes
+        each = len(busy) == len(seen) > 1  # no other rank waits for a computing one then
         one, more = ("computes", "compute or spin in a wait" if each else "compute")
         all_the_time = f"{_names(busy)} {one if len(busy) == 1 else more} all the time"
         wait = ", and the others may wait for that" if len(busy) < len(seen) else ""
@@ -233,15 +236,15 @@ def _names(places: Sequence[Place]) -> str:
     return ", ".join(place.label for place in places)
 
 
-_APART = 0.20  # of the samples: collectives take this much less in the rank that the others wait for
-_WAITS = 0.10  # of the samples, from which waiting in collectives is worth a sentence
+_APART = 0.20  # of the samples: the late rank spends this much less in collectives
+_WAITS = 0.10  # of the samples, from which collective waits are reported
 _TITLES = {"comms": "collectives"}
 
-Ranked = tuple[str, int, Profile]  # label, pid, what was recorded
+Ranked = tuple[str, int, Profile]  # label, PID, profile
 
 
 def page(ranks: Sequence[Ranked]) -> Page:
-    """What they say together."""
+    """The joint report on all ranks."""
     found = [phases(main(profile)) for _, _, profile in ranks]
     rows = []
     for (label, pid, profile), shares in zip(ranks, found, strict=True):
@@ -258,14 +261,14 @@ def page(ranks: Sequence[Ranked]) -> Page:
 
 
 def _cell(shares: Mapping[str, float], phase: str) -> str:
-    """The share of a phase; unknown of collectives where none was seen, but backward may hide one."""
+    """The share of a phase; unknown for collectives if none was seen, as backward may hide them."""
     if phase == "comms" and phase not in shares and shares.get("backward", 0.0) >= _WAITS:
         return UNKNOWN
     return f"{100 * shares.get(phase, 0.0):.1f}%"
 
 
 def _said(labels: Sequence[str], found: Sequence[Mapping[str, float]]) -> str:
-    """The ranks that wait in collectives, and the one that does not; DDP waits for other ranks inside of backward."""
+    """The ranks that wait in collectives, and the one that does not; DDP waits inside backward."""
     waits = [shares.get("comms", 0.0) for shares in found]
     least, most = min(waits), max(waits)
     if most >= _WAITS:
@@ -285,7 +288,7 @@ def _said(labels: Sequence[str], found: Sequence[Mapping[str, float]]) -> str:
 
 
 def _late(labels: Sequence[str], shares: Sequence[float]) -> str:
-    """`rank 1 spends 3%`: those whose share is far below that of others; empty where none is."""
+    """`rank 1 spends 3%`: ranks with a share far below the others; empty if there are none."""
     least = min(shares)
     late = [label for label, share in zip(labels, shares, strict=True) if share <= least + _APART / 2]
     if max(shares) - least < _APART or len(late) == len(labels):

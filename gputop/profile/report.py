@@ -1,4 +1,4 @@
-"""A profile told as a page: where the main thread is, in words, then the user's own code, functions, loaders."""
+"""The report on a profile: activity of the main thread, then the user's code, functions, loaders."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from gputop.severity import by_lost_share
 
 _ROWS = 15
 _OWN_ROWS = 8
-_SHARE = 0.10  # of the samples, from which a part is worth a point
-_TOLD = 0.05  # of the samples; smaller parts are not worth a word
+_SHARE = 0.10  # of the samples, from which a part is a separate item
+_TOLD = 0.05  # of the samples; smaller parts are omitted
 _IDLE = "waiting for the trainer to ask for a batch"
 
 
 def page(profile: Profile, name: str, *, about: str = "") -> Page:
-    """What one profile says."""
+    """The report on one profile."""
     first, others = main(profile), loaders(profile)
     if any(worker(stack) is not None for stack in first.stacks):
         return _of_loader(profile, first, name, about)
@@ -41,7 +41,7 @@ def page(profile: Profile, name: str, *, about: str = "") -> Page:
 
 
 def _of_loader(profile: Profile, first: Profile, name: str, about: str) -> Page:
-    """What one profile of a DataLoader worker says: it has no step, and is no main process that loads data itself."""
+    """The report on a DataLoader worker, which has no steps and is no main process that loads data."""
     cut = Profile((stack[worker(stack) or 0 :], count) for stack, count in first.stacks.items())
     cut.files, cut.lines = first.files, first.lines
     tables = [
@@ -77,7 +77,7 @@ def _words(first: Profile, others: Profile) -> Iterator[str]:
 
 
 def _of_others(others: Profile, subject: str = "Its other processes wait") -> Iterator[str]:
-    """What the loaders do; those that wait for work are said to wait."""
+    """Activity of the loaders, including waiting for work."""
     idle = sum(count for stack, count in others.stacks.items() if _waits(stack))
     busy = Profile((stack, count) for stack, count in others.stacks.items() if not _waits(stack))
     busy.files = others.files
@@ -90,7 +90,7 @@ def _of_others(others: Profile, subject: str = "Its other processes wait") -> It
 
 
 def _waits(stack: tuple[str, ...]) -> bool:
-    """Whether a loader waits for an index to load, as in torch's `_worker_loop`: `index_queue.get(timeout)`."""
+    """Whether a loader waits for an index, as in torch's `_worker_loop`: `index_queue.get(timeout)`."""
     loop = worker(stack)
     return loop is not None and "get (queues.py" in "".join(stack[loop + 1 : loop + 2])
 
@@ -162,7 +162,7 @@ def _threads(profile: Profile) -> tuple[tuple[str, str], ...]:
 
 
 def compared(before: Profile, after: Profile, names: tuple[str, str]) -> Page:
-    """What changed from one profile to another, in shares of their samples."""
+    """The differences between two profiles, as shares of their samples."""
     rows = diff(main(before), main(after))[:_ROWS]
     words = "The same functions take the same shares."
     if rows:
@@ -178,7 +178,7 @@ def compared(before: Profile, after: Profile, names: tuple[str, str]) -> Page:
 
 
 def as_json(profile: Profile, name: str) -> dict[str, object]:
-    """One profile as numbers: counts of samples by function, shares of known parts and phases."""
+    """One profile as numbers: sample counts by function, shares of known parts and phases."""
     first = main(profile)
     top = first.by_function().top()[:100]
     return {

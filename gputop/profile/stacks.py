@@ -1,4 +1,4 @@
-"""A profile as samples by stack: grown to a tree, ranked by function, compared, written as collapsed stacks."""
+"""A profile as samples by stack: tree, function ranking, comparison, collapsed stacks."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _LINE = re.compile(r":\d+\)$")
 
 @frozen_dataclass(frozen=True, slots=True)
 class Thread:
-    """A thread that was sampled."""
+    """A sampled thread."""
 
-    pid: int | None  # where more than one process was sampled, or it is known anyway
+    pid: int | None  # if several processes were sampled, or if known anyway
     tid: str
     name: str
 
@@ -32,7 +32,7 @@ class Thread:
 
 @frozen_dataclass(frozen=True, slots=True)
 class Function:
-    """A frame of any depth: samples in which it was innermost, and samples in which it was anywhere."""
+    """A frame at any depth: samples with it innermost, and samples with it anywhere."""
 
     name: str
     self_count: float
@@ -40,36 +40,36 @@ class Function:
 
 
 class Node:
-    """One frame under all that led to it."""
+    """One frame below its callers."""
 
     __slots__ = ("children", "count", "name")
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.count = 0.0  # samples in it or in what it called
+        self.count = 0.0  # samples in it or its callees
         self.children: dict[str, Node] = {}
 
 
 class Profile:
-    """Samples by stack. Frames are clean text, outermost first.
+    """Samples by stack. Frames are sanitized text, outermost first.
 
-    `threads` are those that were told apart: each of its stacks then begins with the name it has here. `files` has the
-    whole path of a frame's file where it is known, `lines` the text of its line.
+    `threads` are the identified ones: their stacks begin with the name given here. `files` has the full path of a
+    frame's file if known, `lines` the text of its line.
     """
 
     def __init__(self, stacks: Iterable[tuple[tuple[str, ...], float]] = ()) -> None:
         self.stacks: dict[tuple[str, ...], float] = {}
         self.notes: list[str] = []
-        self.problems: list[str] = []  # what of the file was not read
+        self.problems: list[str] = []  # parts of the file that were not read
         self.threads: dict[str, Thread] = {}
         self.files: dict[str, str] = {}
         self.lines: dict[str, str] = {}
-        self.pid: int | None = None  # the process it is about, where it is known
+        self.pid: int | None = None  # the main process, if known
         for stack, count in stacks:
             self.add(stack, count)
 
     def add(self, stack: tuple[str, ...], count: float) -> None:
-        """So many more samples of one stack; what is deeper or more than we keep is cut, and a note says so."""
+        """Add samples of one stack; beyond the limits it is truncated, and a note says so."""
         if not 0 < count < 1e15:
             return
         if stack not in self.stacks and len(self.stacks) >= MOST_STACKS:
@@ -82,31 +82,31 @@ class Profile:
 
     @property
     def total(self) -> float:
-        """All samples."""
+        """Number of samples."""
         return sum(self.stacks.values(), 0.0)
 
     @property
     def subject(self) -> int | None:
-        """The process it is about: the one it was told to be, else the oldest; None where processes have no names."""
+        """The main process: the one specified, else the oldest; None if processes are not identified."""
         known = {thread.pid for thread in self.threads.values() if thread.pid is not None}
         return self.pid if self.pid in known else min(known, default=None)
 
     def only(self, wanted: Callable[[Thread], bool]) -> Profile:
-        """Those threads alone, their stacks without the threads' names."""
+        """Stacks of the wanted threads, without their names."""
         names = {name for name, thread in self.threads.items() if wanted(thread)}
         found = Profile((stack[1:], count) for stack, count in self.stacks.items() if stack[0] in names and stack[1:])
         found.files, found.lines = self.files, self.lines
         return found
 
     def by_function(self) -> Profile:
-        """The same without the numbers of lines."""
+        """The same without line numbers."""
         found = Profile((tuple(_LINE.sub(")", name) for name in stack), count) for stack, count in self.stacks.items())
         found.files = {_LINE.sub(")", name): file for name, file in self.files.items()}
         found.threads, found.notes, found.problems = self.threads, self.notes, self.problems
         return found
 
     def own(self) -> Profile:
-        """The same as far as the innermost frame of the user's own code; samples outside of it are left out."""
+        """Stacks up to the innermost frame of the user's own code; without samples outside it."""
         mine = {name for name, file in self.files.items() if is_own(file)}
         found = Profile()
         for stack, count in self.stacks.items():
@@ -117,7 +117,7 @@ class Profile:
         return found
 
     def top(self) -> list[Function]:
-        """Every function, most samples of its own first; one that calls itself counts once a stack."""
+        """Functions by own samples; a recursive one counts once per stack."""
         own, anywhere = defaultdict[str, float](float), defaultdict[str, float](float)
         for stack, count in self.stacks.items():
             own[stack[-1]] += count
@@ -127,7 +127,7 @@ class Profile:
         return sorted(functions, key=lambda each: (-each.self_count, -each.total_count, each.name))
 
     def tree(self) -> Node:
-        """All stacks grown together at what they begin with."""
+        """All stacks merged by common prefixes."""
         root = Node("all")
         for stack, count in self.stacks.items():
             root.count += count
@@ -138,7 +138,7 @@ class Profile:
         return root
 
     def collapsed(self) -> str:
-        """The stacks as text, a line each, as flamegraph.pl and inferno read them."""
+        """The stacks as text, one per line, in the format of flamegraph.pl and inferno."""
         lines = (
             f"{';'.join(name.replace(';', ':') for name in stack)} {max(1, round(count))}"
             for stack, count in sorted(self.stacks.items())
@@ -151,9 +151,9 @@ class Profile:
 
 
 def diff(before: Profile, after: Profile) -> list[tuple[str, float, float]]:
-    """Functions whose share of the samples changed: name, share before, share after; the largest change first.
+    """Functions with a changed share of samples: name, before, after; the largest change first.
 
-    Shares are 0 to 1 of all samples in which the function was anywhere: two profiles need not be as long.
+    Shares (0-1) are of all samples with the function anywhere: the profiles may differ in length.
     """
     old, new = (
         {each.name: each.total_count / profile.total for each in profile.by_function().top()}

@@ -1,6 +1,6 @@
-"""The profiles that were taken: a private folder each, with what it is about, so that later ones can be compared.
+"""Stored profiles: a private folder each, with metadata, for later comparison.
 
-They lie in the state folder, `profiles/20261120-143207-41207/`: when it began and of which process.
+They are in the state folder as `profiles/20261120-143207-41207/`: start time and PID.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gputop.safe.text import clean
 
 FOLDER = "profiles"
 SPEEDSCOPE, COLLAPSED, FLAME, META = "flame.speedscope.json", "stacks.txt", "flame.svg", "meta.json"
-LEAST_FREE_BYTES = 64 << 20  # a profile is not begun that may not fit
+LEAST_FREE_BYTES = 64 << 20  # a profile that may not fit is not started
 MOST_BYTES = 256 << 20
 _MOST_META = 1 << 20
 _MOST_LISTED = 1000
@@ -27,7 +27,7 @@ _TRIES = 100
 
 @frozen_dataclass(frozen=True, slots=True)
 class StoredProfile:
-    """One that was taken. `meta` is what was written about it; a file that is not ours may hold anything."""
+    """One stored profile. `meta` is its metadata; a foreign file may contain anything."""
 
     path: str
     name: str
@@ -35,17 +35,17 @@ class StoredProfile:
 
     @property
     def pid(self) -> int | None:
-        """The process it is about."""
+        """PID of its process."""
         return self._number("pid")
 
     @property
     def started_ticks(self) -> int | None:
-        """When that process started, which tells it from a later one with the same pid."""
+        """Start time of that process in ticks, which distinguishes it from later ones with the same PID."""
         return self._number("started_ticks")
 
     @property
     def title(self) -> str:
-        """One line: when, of what, how long."""
+        """One line: when, of which process, how long."""
         meta = self.meta
         at = meta.get("at_s")
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) if isinstance(at, (int, float)) else self.name
@@ -58,7 +58,7 @@ class StoredProfile:
         return clean("  ".join(part for part in parts if part))
 
     def open(self) -> Profile:
-        """Its samples; Refused where they cannot be read any more."""
+        """Its samples; Refused if they can no longer be read."""
         folder = in_state_folder(FOLDER)
         try:
             one = folder.inner(self.name)
@@ -80,21 +80,21 @@ class StoredProfile:
 
 
 def _texts(value: object) -> dict[str, str]:
-    """Texts by name; nothing of what is none."""
+    """Texts by name; empty if invalid."""
     if not isinstance(value, dict):
         return {}
     return {clean(name): clean(text) for name, text in value.items() if isinstance(text, str)}
 
 
 def place() -> str:
-    """The folder that they lie in; Refused where there can be none."""
+    """The folder of all profiles; Refused if there can be none."""
     folder = in_state_folder(FOLDER)
     folder.close()
     return folder.path
 
 
 def ready() -> None:
-    """Make sure that a profile could be kept now; Refused says why not, before anybody's time is spent on it."""
+    """Check that a profile can be stored, before the user waits for one; Refused says why not."""
     folder = in_state_folder(FOLDER)
     try:
         free = folder.free_bytes()
@@ -105,7 +105,7 @@ def ready() -> None:
 
 
 def keep(meta: Mapping[str, Any], files: Mapping[str, bytes]) -> StoredProfile:
-    """A new folder with these files, what it is about last; Refused, and nothing left of it, if the disk says no."""
+    """Store files in a new folder, metadata last; on a disk error Refused, with nothing left behind."""
     folder = in_state_folder(FOLDER)
     try:
         stem = f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(meta['at_s']))}-{meta['pid']}"
@@ -126,7 +126,7 @@ def keep(meta: Mapping[str, Any], files: Mapping[str, bytes]) -> StoredProfile:
 
 
 def history(pid: int | None = None, started_ticks: int | None = None) -> list[StoredProfile]:
-    """What was taken, the newest first: all, or of a pid, or of one process only. Refused if nothing is kept at all."""
+    """Stored profiles, newest first: all, of a PID, or of one process. Refused if nothing can be stored."""
     return [
         each
         for each in _all()
@@ -135,7 +135,7 @@ def history(pid: int | None = None, started_ticks: int | None = None) -> list[St
 
 
 def alike(command: str) -> list[StoredProfile]:
-    """What was taken of the same command line, the newest first: older runs to compare with."""
+    """Stored profiles of the same command line, newest first: earlier runs to compare with."""
     return [each for each in _all() if each.meta.get("command") == command]
 
 

@@ -1,4 +1,4 @@
-"""What a training program spends its time on, told from the functions on its stacks: whose they are, what waits."""
+"""Classify the samples of a training program by the functions on its stacks."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from gputop.profile.stacks import Profile
 
 
 class Part(NamedTuple):
-    """One known part. A stack belongs to the first part in the list below that one of its frames fits."""
+    """One known part. A stack belongs to the first part listed below that matches one of its frames."""
 
     name: str  # of a fact, for the rules
     text: str  # after `its main thread is `
-    frame: re.Pattern[str]  # of a frame as it is named: Class.function (file.py:12)
+    frame: re.Pattern[str]  # of a frame's name: Class.function (file.py:12)
     phase: str = ""  # of a step: data, forward, backward, optimizer, comms
-    line: re.Pattern[str] | None = None  # of the innermost line, where its text is known: what is called there is C
+    line: re.Pattern[str] | None = None  # of the innermost line's text, if known: a call into C
 
 
 _NEVER = re.compile(r"(?!)")
-# in the text of an innermost line: the waits that Python itself has go on in frames of their own
+# in the text of an innermost line; Python's own waits have separate frames
 _WAITS_FOR_RANKS = re.compile(r"\.wait\(")
 _READS_BACK = re.compile(r"\.(?:item|cpu|tolist|numpy|synchronize)\(\s*\)|\bprint\(")
 
@@ -33,9 +33,9 @@ def _part(
     line: re.Pattern[str] | None = None,
     native: str = "",
 ) -> Part:
-    """`frames` are pairs of a function and its file; a function may have a class in front of it.
+    """`frames` are pairs of function and file; a function may be qualified by its class.
 
-    `native` are functions of C and C++ as they begin, whatever file they are in.
+    `native`: prefixes of C and C++ functions, in any file.
     """
     either = "|".join(rf"(?:{function}) \((?:[^)]*/)?(?:{file})(?::\d+)?\)$" for function, file in frames)
     frame = rf"(?:^|\.)(?:{either})"
@@ -101,13 +101,13 @@ PHASES = ("data", "forward", "backward", "optimizer", "comms")
 
 
 def main(profile: Profile) -> Profile:
-    """The main thread of the process it is about, where threads are told apart; else all of it."""
+    """The main thread of the profiled process, if threads are identified; else everything."""
     found = profile.only(lambda thread: thread.main and thread.pid in (None, profile.subject))
     return found if found.stacks else profile
 
 
 def loaders(profile: Profile) -> Profile:
-    """The main threads of its other processes, loaders as a rule: without what led to the fork."""
+    """The main threads of its other processes, usually loaders, without the frames before the fork."""
     found = profile.only(lambda thread: thread.main and thread.pid not in (None, profile.subject))
     cut = Profile((stack[worker(stack) or 0 :], count) for stack, count in found.stacks.items())
     cut.files, cut.lines = found.files, found.lines
@@ -115,18 +115,18 @@ def loaders(profile: Profile) -> Profile:
 
 
 def worker(stack: tuple[str, ...]) -> int | None:
-    """Where a loader's own work begins in a stack."""
+    """Index in a stack where a loader's own work begins."""
     return next((place for place, name in enumerate(stack) if name.startswith("_worker_loop (")), None)
 
 
 def share(profile: Profile, part: Part) -> float:
-    """Of all samples, those that have a frame of this part on the stack, 0 to 1."""
+    """Share (0-1) of samples with a frame of this part."""
     hit = sum(count for stack, count in profile.stacks.items() if any(map(part.frame.search, stack)))
     return hit / profile.total if hit else 0.0
 
 
 def shares(profile: Profile) -> dict[Part, float]:
-    """Of all samples, those of each part, 0 to 1, the largest first; together never more than 1."""
+    """Shares (0-1) of samples by part, the largest first; their sum is at most 1."""
     counts = dict.fromkeys(PARTS, 0.0)
     known: dict[str, int] = {}
     for stack, count in profile.stacks.items():
@@ -140,14 +140,14 @@ def shares(profile: Profile) -> dict[Part, float]:
 
 
 def phases(profile: Profile) -> dict[str, float]:
-    """Of all samples, those of each phase of a step; a phase that no name tells is missing."""
+    """Shares of samples by phase of a step; without phases that no name identifies."""
     found = shares(profile)
     sums = {phase: sum(share for part, share in found.items() if part.phase == phase) for phase in PHASES}
     return {phase: share for phase, share in sums.items() if share}
 
 
 def _place(name: str, known: dict[str, int]) -> int:
-    """The first part that a frame fits."""
+    """Index of the first part that matches a frame."""
     place = known.get(name)
     if place is None:
         fits = (place for place, part in enumerate(PARTS) if part.frame.search(name))
@@ -158,7 +158,7 @@ def _place(name: str, known: dict[str, int]) -> int:
 Kind = Literal["waits", "own", "library"]
 
 _WAITING_PARTS = tuple(part.frame for part in PARTS if part.name in ("waits-for-data", "collectives"))
-# what blocks, in Python's own library and in torch: function and file
+# blocking functions of Python's library and of torch: function and file
 _BLOCKS = re.compile(
     r"(?:^|\.)(?:wait|wait_for|acquire|_wait_for_tstate_lock|join|get|recv|_recv|recv_bytes|poll|_poll|select|accept"
     r"|sleep|synchronize|readinto) \((?:threading|queues?|connection|selectors|popen_fork|socket|subprocess|synchronize"
@@ -167,7 +167,7 @@ _BLOCKS = re.compile(
 
 
 def kind(frame: str, files: dict[str, str]) -> Kind:
-    """Of a frame as profiles name it; `files` has the whole path of its file where that is known."""
+    """Kind of a frame by its name; `files` has the full path of its file if known."""
     if _BLOCKS.search(frame) or any(pattern.search(frame) for pattern in _WAITING_PARTS):
         return "waits"
     return "own" if is_own(files.get(frame, "")) else "library"

@@ -1,1 +1,1 @@
-"""Traces that torch.profiler and Kineto write: reading them, where their time goes, what that means, what changed."""
+"""Traces of torch.profiler and Kineto: parsing, time breakdown, signatures, comparison."""

@@ -1,6 +1,6 @@
-"""Where the time of a trace goes, after HolisticTraceAnalysis: busy, compute, communication, and what idles why.
+"""Time breakdown of a trace, after HolisticTraceAnalysis: busy, compute, communication, and the reasons for idle time.
 
-Shares are of the window, 0 to 1, of the GPU that is used most; all of them rest on unions of spans.
+Shares (0-1) are of the window of the most used GPU; all rest on unions of spans.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gputop.trace.names import Kind, Mark
 from gputop.trace.read import Trace
 from gputop.trace.steps import OURS, Window, window
 
-_SAMPLE = 50_000  # durations that a median is taken of
+_SAMPLE = 50_000  # durations used for a median
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,59 +35,59 @@ class Named:
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Breakdown:
-    """One GPU of one trace. A share is None where nothing says it."""
+    """One GPU of one trace. Shares are None if unknown."""
 
     window: Window
     device: int  # -1: no GPU was traced
-    devices: int  # GPUs that did something
+    devices: int  # active GPUs
     busy: Spans
     compute: Spans
     comm: Spans
     to_device: Spans  # copies from the host
-    gaps: Spans  # when nothing ran
-    kernels: tuple[Named, ...]  # longest first, copies too
+    gaps: Spans  # intervals without activity
+    kernels: tuple[Named, ...]  # longest first, including copies
     kernel_count: int  # without copies and memsets
-    median_us: float | None  # of the kernels' durations
-    filled: float | None  # blocks for every SM, of the window's time
-    occupancy: float | None  # estimated, of the kernels' time
+    median_us: float | None  # of kernel durations
+    filled: float | None  # share of the window with blocks for every SM
+    occupancy: float | None  # estimated, over kernel time
     idle: Idle
     launching: Launching
-    launch_of: array[int]  # by activity: its call; -1 where unknown
+    launch_of: array[int]  # by activity: its launch call; -1 if unknown
     inside: Sequence[int]  # activities of the window, by start
 
     @property
     def of_gpu(self) -> bool:
-        """Whether a GPU was traced: without one, what only a GPU has is unknown."""
+        """Whether a GPU was traced: without one, GPU values are unknown."""
         return self.device >= 0
 
     def share(self, spans: Spans | float) -> float:
-        """A time as a part of the window."""
+        """A time as a share of the window."""
         taken = spans.total if isinstance(spans, Spans) else spans
         return min(1.0, taken / self.window.span_us) if self.window.span_us > 0 else 0.0
 
     @property
     def overlap(self) -> float | None:
-        """What of the communication is hidden behind computation; None without communication."""
+        """Share of communication hidden behind computation; None without communication."""
         return self.comm.shared(self.compute).total / self.comm.total if self.comm.total else None
 
     @property
     def exposed(self) -> float:
-        """Communication that nothing hides, of the window."""
+        """Communication not hidden, as a share of the window."""
         return self.share(self.comm.total - self.comm.shared(self.compute).total)
 
     @property
     def per_step(self) -> float | None:
-        """Kernels a step; None without steps."""
+        """Kernels per step; None without steps."""
         return self.kernel_count / len(self.window.steps) if self.window.steps else None
 
     @property
     def compute_us(self) -> float:
-        """Time summed over kernels that compute: what parts of it are held against."""
+        """Total time of compute kernels: reference for shares of them."""
         return sum(entry.took_us for entry in self.kernels if entry.kind == Kind.COMPUTE)
 
 
 def devices(trace: Trace, seen: Window | None = None) -> tuple[int, ...]:
-    """The GPUs that did something in the window, the one that worked longest first; of two alike the first of them."""
+    """The GPUs active in the window, by busy time; the lower index first if equal."""
     activity, took = trace.activity, dict[int, float]()
     seen = seen or window(trace.host, activity, trace.calls)
     for index, device in enumerate(activity.device):
@@ -97,7 +97,7 @@ def devices(trace: Trace, seen: Window | None = None) -> tuple[int, ...]:
 
 
 def breakdown(trace: Trace, device: int | None = None) -> Breakdown:
-    """The breakdown of a GPU, by default of the one that a trace is most about; without any its spans are empty."""
+    """The breakdown of a GPU, by default the main one of the trace; its spans are empty without a GPU."""
     activity, seen = trace.activity, window(trace.host, trace.activity, trace.calls)
     busiest = devices(trace, seen)
     if device is None:
@@ -134,7 +134,7 @@ def breakdown(trace: Trace, device: int | None = None) -> Breakdown:
 
 
 def _inside(trace: Trace, device: int, seen: Window, launch_of: Sequence[int]) -> array[int]:
-    """The activities of a device that touch the window, by start; of those that begin together the first launched."""
+    """The activities of a device that touch the window, by start, then by launch."""
     start, took, devices = trace.activity.start, trace.activity.took, trace.activity.device
     names, calls = trace.activity.names.texts, trace.calls
 
@@ -167,7 +167,7 @@ def _named(trace: Trace, inside: Sequence[int], seen: Window) -> tuple[Named, ..
 
 
 def _kernels(trace: Trace, inside: Sequence[int], seen: Window) -> tuple[int, float | None, float | None, float | None]:
-    """Of the kernels: how many, their median duration, how they fill the GPU, their occupancy."""
+    """Of the kernels: number, median duration, SM fill, occupancy."""
     activity = trace.activity
     real = (Kind.COMPUTE, Kind.COMM)
     count, full_us, known_us, warm_us, warm = 0, 0.0, 0.0, 0.0, 0.0
@@ -194,45 +194,45 @@ def _kernels(trace: Trace, inside: Sequence[int], seen: Window) -> tuple[int, fl
 
 
 def inside_us(activity: Activity, index: int, seen: Window) -> float:
-    """How long something ran on a GPU within the window: it may have begun before, or end after."""
+    """GPU time of an activity within the window, in microseconds."""
     start, end = seen.clip(activity.start[index], activity.took[index])
     return max(0.0, end - start)
 
 
 def all_host_spans(trace: Trace, mark: Mark) -> Spans:
-    """What the spans of one kind cover on the CPU, in the whole trace."""
+    """CPU time covered by spans of one kind, over the whole trace."""
     if mark == Mark.BACKWARD:
         return trace.host.backward
     return Spans(sorted((start, start + took) for start, took, _ in trace.host.spans[mark]))
 
 
 def host_spans(trace: Trace, mark: Mark, seen: Window) -> Spans:
-    """What of the window the spans of one kind cover on the CPU."""
+    """CPU time within the window covered by spans of one kind."""
     return all_host_spans(trace, mark).within(seen.start, seen.end)
 
 
-_LOADS_US = 20_000.0  # the first launch of a kernel that takes so long loads its code
-_FIRST, _FEW = 1, 2  # the number of a step that may be the first of a program, and how many may set things up
-_LATE = 0.5  # of the time: a program that is ready later shows nothing else
-TOLD = 0.05  # of the time: of less it is not said that the program starts
-_IDLE, _MOST = 0.05, 0.5  # of the time, of the idle time: what explains less of it is not all that is seen
+_LOADS_US = 20_000.0  # a first launch of this length loads the kernel's code
+_FIRST, _FEW = 1, 2  # highest step number that may be a program's first, and number of steps that may be setup
+_LATE = 0.5  # of the time: a program ready later shows nothing else
+TOLD = 0.05  # of the time: below, startup is not mentioned
+_IDLE, _MOST = 0.05, 0.5  # of the time and of the idle time: below, startup does not dominate
 
 
 @frozen_dataclass(frozen=True, slots=True)
 class StartUp:
-    """What of a trace is the start of the program: idle time of the GPU; without one the time itself."""
+    """Program startup in a trace: GPU idle time, or CPU time without a GPU."""
 
     spans: Spans
-    alone: bool  # it is most of what is seen, and of the idle time: nothing is concluded
+    alone: bool  # most of the window and of the idle time: no conclusions are drawn
 
     @property
     def ready_us(self) -> float:
-        """When it is over: what is copied before that are weights."""
+        """The end of startup: earlier copies are weights."""
         return self.spans.ends[-1] if len(self.spans) else -inf
 
 
 def beginning(trace: Trace, found: Breakdown) -> StartUp:
-    """What is done once, in first steps or where no step is marked; nothing where steps went before."""
+    """One-time work in the first steps, or without marked steps; empty if steps preceded the trace."""
     start, seen = StartUp(_starting(trace, found), alone=False), found.window
     idle, once = found.share(found.gaps), found.share(start.spans)
     late = start.ready_us - seen.start >= _LATE * seen.span_us
@@ -240,9 +240,9 @@ def beginning(trace: Trace, found: Breakdown) -> StartUp:
 
 
 def _starting(trace: Trace, found: Breakdown) -> Spans:
-    """Gaps for what is done once, in first steps or where no step is marked; none where steps went before.
+    """Gaps due to one-time work in the first steps, or without marked steps; empty if steps preceded.
 
-    Without a GPU the time in which code is compiled.
+    Without a GPU: the time spent compiling.
     """
     seen, calls, host, names = found.window, trace.calls, trace.host, trace.activity.name
     if seen.steps and (

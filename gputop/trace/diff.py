@@ -1,4 +1,4 @@
-"""What changed from one trace to another: the step, where its time goes, the kernels and operators behind it."""
+"""Differences between two traces: step time, breakdown, and the kernels and operators behind them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gputop.trace.breakdown import Breakdown
 from gputop.trace.names import Kind
 from gputop.trace.verdict import View, memory_peak
 
-_NOTHING = 0.01  # of a step; smaller changes are not told
+_NOTHING = 0.01  # of a step; smaller changes are omitted
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,30 +24,30 @@ class Change:
 
     @property
     def ratio(self) -> float | None:
-        """After over before; None where one of them is nothing."""
+        """After divided by before; None if either is zero or unknown."""
         return self.after / self.before if self.before and self.after is not None else None
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Diff:
-    """Two traces held against each other, everything a step."""
+    """Two traces compared; all values are per step."""
 
     numbers: tuple[Change, ...]
-    phases: tuple[Change, ...]  # time of the CPU a step, the largest change first
-    kernels: tuple[Change, ...]  # time a step
-    operators: tuple[Change, ...]  # own time on the CPU a step
-    gone: tuple[str, ...]  # rules that spoke before only
-    come: tuple[str, ...]  # rules that speak now only
-    stay: tuple[str, ...]  # rules that spoke before and speak now
+    phases: tuple[Change, ...]  # CPU time per step, largest change first
+    kernels: tuple[Change, ...]  # time per step
+    operators: tuple[Change, ...]  # own CPU time per step
+    gone: tuple[str, ...]  # signatures found only before
+    come: tuple[str, ...]  # signatures found only after
+    stay: tuple[str, ...]  # signatures found in both
 
     @property
     def step(self) -> Change:
-        """The time of a step."""
+        """The step time."""
         return self.numbers[0]
 
 
 def diff(before: View, after: View) -> Diff:
-    """From one trace to the other. Kernels are told apart by name: another shape may have another name."""
+    """Compare two traces. Kernels are matched by name: another shape may have another name."""
     views = (before, after)
     rules = [{verdict.rule for verdict in view.verdicts if verdict.severity != "info"} for view in views]
     return Diff(
@@ -77,14 +77,14 @@ _GPU: tuple[tuple[str, str, Callable[[Breakdown], float | None]], ...] = (
 
 
 def _gpu(before: View, after: View) -> Iterator[Change]:
-    """What a GPU did, which a trace of the CPU alone does not know."""
+    """GPU values, unknown in a CPU-only trace."""
     for name, unit, of in _GPU:
         a, b = (of(view.found) if view.found.of_gpu else None for view in (before, after))
         yield from _known(name, unit, a, b)
 
 
 def _known(name: str, unit: str, before: float | None, after: float | None) -> Iterator[Change]:
-    """A change, where one of the two traces has anything of it."""
+    """A change, if either trace has the value."""
     if before or after:
         yield Change(name=name, before=before, after=after, unit=unit)
 

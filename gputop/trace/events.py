@@ -1,4 +1,4 @@
-"""The events of a Chrome trace from pieces of its text, thousands at a time, in flat memory."""
+"""Decode the events of a Chrome trace from pieces of text, thousands at a time, in constant memory."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from gputop.trace.names import UNQUOTED
 from gputop.trace.text import Text
 
 PATHS, NUMBERS, CONTROLS, QUOTES = "paths of Windows", "nan, inf", "tabs and line ends in names", "quotes in names"
-COMMAS = "commas"  # between events, or entries of the head: missing, or more than one
+COMMAS = "commas"  # between events, or entries of the header: missing, or more than one
 _BARE = re.compile(
     r"(?<=[:,\[\s])(?!-?(?-i:NaN|Infinity)\b)([-+]?)(nan|inf(?:inity)?)(?:\([a-z0-9]*\))?(?=\s*[,\]}])", re.IGNORECASE
 )
 _ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\')
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _CONTROL = re.compile(r"[\x01-\x1f]")
-_KEY = re.compile(r'"\s*:')  # in a name: the end of that is missing, and it goes on in the next event
+_KEY = re.compile(r'"\s*:')  # in a name: its end is missing, and it continues in the next event
 _AFTER = re.compile(r"\s*(?:[,\]]|$)")  # what follows an event
-_MOST_QUOTES = 100  # in one event
+_MOST_QUOTES = 100  # per event
 _MOST_CHARS = 1 << 16  # of such an event
 
-Found = dict[str, int]  # how many of each kind
+Found = dict[str, int]  # number of each kind
 lenient = json.JSONDecoder(strict=False).raw_decode
 
 
 def mend(part: str) -> tuple[str, Found]:
-    """The text with bare words and wrong escapes put right, and how many.
+    """The text with bare words and invalid escapes repaired, and the number of repairs.
 
-    Old files of Kineto have N/A without quotes, which is known and not counted.
+    Old Kineto files contain N/A without quotes; this is known and not counted.
     """
     part = UNQUOTED.sub("null", part)
     paths = 0
@@ -51,24 +51,24 @@ def mend(part: str) -> tuple[str, Found]:
 
 
 def controls(part: str) -> Found:
-    """How many strings of a text hold characters that JSON wants escaped; the text is JSON but for that."""
+    """Number of strings with unescaped control characters; the text is JSON otherwise."""
     return {CONTROLS: sum(1 for text in _STRING.finditer(part) if _CONTROL.search(text[0]))}
 
 
 def mended_event(text: str, at: int) -> tuple[Any, int, Found] | None:
-    """The event that begins here, though raw tabs, line ends or quotes are in its strings; where it ends, what it had.
+    """The event that starts here despite raw tabs, line breaks or quotes in its strings; its end, and its defects.
 
-    None where that does not put it right, or only by taking a part of the next event for a name.
+    None if it cannot be repaired, or only by taking part of the next event as a name.
     """
     part = text[at : at + _MOST_CHARS]
-    places: list[int] = []  # where a quote is escaped now, in the text with the others escaped
+    places: list[int] = []  # where a quote is now escaped, in the text with the others escaped
     while len(places) <= _MOST_QUOTES:
         try:
             value, end = lenient(part)
             wrong = [] if _AFTER.match(part, end) else [_quote_before(part, end)]
         except json.JSONDecodeError as error:
             value, end, wrong = None, 0, _quotes(part, error)
-        except (RecursionError, ValueError):  # too deep, or a number too long to be read
+        except (RecursionError, ValueError):  # nested too deeply, or an overlong number
             return None
         if wrong and wrong[0] >= 0:
             for place in reversed(wrong):
@@ -86,13 +86,13 @@ def mended_event(text: str, at: int) -> tuple[Any, int, Found] | None:
 
 
 def _quotes(part: str, error: json.JSONDecodeError) -> list[int]:
-    """The quotes that ended a string too early, or began one within another, by what the decoder stumbled over."""
+    """Quotes that ended a string too early or started one within another, by the decoder's error."""
     close = _quote_before(part, error.pos)
     if close < 0 or part[close + 1 : error.pos].strip(" \t\r\n,"):
         return []
     if error.msg.startswith(("Expecting ',' delimiter", "Expecting property name")):
         return [close]
-    if error.msg.startswith("Expecting ':' delimiter"):  # what it took for a key belongs to the value before
+    if error.msg.startswith("Expecting ':' delimiter"):  # the supposed key is part of the value before
         begin = _quote_before(part, close)
         before = _quote_before(part, begin)
         if before >= 0 and not part[before + 1 : begin].strip(" \t\r\n,"):
@@ -101,7 +101,7 @@ def _quotes(part: str, error: json.JSONDecodeError) -> list[int]:
 
 
 def _quote_before(part: str, at: int) -> int:
-    """The last quote before a place that no backslash escapes; -1 where there is none."""
+    """The last unescaped quote before a position; -1 if there is none."""
     while (at := part.rfind('"', 0, max(at, 0))) >= 0:
         if (at - len(part[:at].rstrip("\\"))) % 2 == 0:
             return at
@@ -109,7 +109,7 @@ def _quote_before(part: str, at: int) -> int:
 
 
 def _escaped(part: str) -> tuple[str, int]:
-    """Backslashes that escape nothing stand for themselves: a path of Windows."""
+    """Escape backslashes that escape nothing, as in Windows paths."""
     wrong = 0
 
     def better(found: re.Match[str]) -> str:
@@ -128,47 +128,47 @@ def _json_number(found: re.Match[str]) -> str:
 
 
 MOST_EVENTS = 50_000_000
-MOST_DAMAGE = 1_000  # places; who has more has made it up
-MOST_LOST = 1 << 26  # characters between events, in all: a hole of the disk, or no trace at all
-MOST_VALUE = 1 << 22  # characters of one entry of the head: thousands of ranks are listed there
+MOST_DAMAGE = 1_000  # decimal places; more are invented
+MOST_LOST = 1 << 26  # characters between events, in total: a hole in the file, or no trace at all
+MOST_VALUE = 1 << 22  # characters of one header entry: thousands of ranks are listed there
 MOST_EVENT = 1 << 18
 NOTHING = object()
 HEAD = frozenset({"baseTimeNanoseconds", "deviceProperties", "distributedInfo", "traceName", "with_stack"})
 _STRETCH = 1 << 18
-_FEW, _MANY = 64, 4096  # events read one by one before a stretch is tried again: more where that failed again
-EARLY = ("read up to there", "the rest is not read")  # how notes end that say that not all was read
-DAMAGED = "skipped"  # how the note ends that says that something in between was not read
+_FEW, _MANY = 64, 4096  # events decoded one by one before a stretch is tried again: more after repeated failure
+EARLY = ("read up to there", "the rest is not read")  # end of notes on incomplete reading
+DAMAGED = "skipped"  # end of the note on an omission in the middle
 _SPACE = re.compile(r"[\s,\ufeff]*")
 _EVENT = re.compile(r'\{\s*"(?:ph|name|cat|pid|ts)"')
 _END = re.compile(r"\}\s*(?=\])")  # of the list of events
 
 
 class NoTrace(Exception):
-    """Text that is no trace; says what it is instead."""
+    """The text is not a trace; the message says what it is instead."""
 
 
 class Events:
-    """Batches of events. What stands before and after them is in `head`, what went wrong in `notes`."""
+    """Batches of events. Everything outside the list is in `head`, problems are in `notes`."""
 
     def __init__(self, pieces: Iterator[str]) -> None:
         self.head: dict[str, Any] = {}
         self.notes: list[str] = []
         self.damaged = 0
-        self._lost = 0  # characters that were passed over
-        self.repaired: Counter[str] = Counter()  # values that are not JSON, as other programs write them, by kind
-        self.ended = False  # the text has its end
-        self.full = False  # it has more events than are read
+        self._lost = 0  # characters skipped
+        self.repaired: Counter[str] = Counter()  # invalid JSON values written by other programs, by kind
+        self.ended = False  # the text is complete
+        self.full = False  # more events than are read
         self._pieces = pieces
         self._text = ""
         self._at = 0
         self._over = False  # no more pieces
         self._few_events = _FEW
-        self._begun = False  # an event was read, so that a comma is before the next one
-        self._passed = 0  # commas that were passed over
+        self._begun = False  # an event was read, so a comma precedes the next one
+        self._passed = 0  # commas skipped
         self._decode = json.JSONDecoder().raw_decode
 
     def batches(self) -> Iterator[list[Any]]:
-        """Lists of decoded events; NoTrace if the text has no list of events."""
+        """Lists of decoded events; raises NoTrace if the text has no event list."""
         first = self._peek()
         if first == "[":
             self._at += 1
@@ -222,7 +222,7 @@ class Events:
             raise NoTrace("it has no traceEvents")
 
     def _listed(self) -> Iterator[list[Any]]:
-        """The events up to the end of their list; `ended` says whether it was there."""
+        """The events up to the end of their list; `ended` says whether it was found."""
         count = 0
         while True:
             self._fill(_STRETCH)
@@ -239,7 +239,7 @@ class Events:
                 return
 
     def _stretch(self) -> list[Any]:
-        """As much as looks like whole events, as one list; empty where it is not."""
+        """A stretch of apparently complete events as one list; empty if it cannot be decoded."""
         text = self._text
         last = text.rfind('"ph"', self._at, self._at + _STRETCH)
         begin = text.rfind("{", self._at, last) if last > 0 else -1
@@ -264,7 +264,7 @@ class Events:
         return batch or []
 
     def _few(self) -> list[Any]:
-        """A few events one by one, past what is damaged."""
+        """A few events one by one, skipping damage."""
         batch: list[Any] = []
         while len(batch) < self._few_events:
             self._passed = 0
@@ -285,12 +285,12 @@ class Events:
         return batch
 
     def _separated(self, commas: int) -> None:
-        """An event after so many commas: one belongs between two events, none before the first."""
+        """Check the commas before an event: one between two events, none before the first."""
         self.repaired[COMMAS] += commas != self._begun
         self._begun = True
 
     def _resume(self) -> bool:
-        """Go on at the next event after a damaged place; False where there is none."""
+        """Continue at the next event after damage; False if there is none."""
         found, began = _EVENT.search(self._text, self._at + 1), self._at
         if not found:
             end = _END.search(self._text, self._at) if self._over else None
@@ -299,18 +299,18 @@ class Events:
             self.damaged += end is not None or not self._over
             return (end is not None or not self._over) and not self._hopeless
         self.damaged += 1
-        self._begun = False  # what stands between is said to be damaged
+        self._begun = False  # what is in between is reported as damaged
         self._at = found.start()
         self._lost += self._at - began
         return not self._hopeless
 
     @property
     def _hopeless(self) -> bool:
-        """Whether to stop looking for something that is whole."""
+        """Whether to stop searching for a complete event."""
         return self.damaged >= MOST_DAMAGE or self._lost > MOST_LOST
 
     def _value(self, limit: int) -> Any:
-        """The value that begins here, of so many characters at most; NOTHING where there is none that is whole."""
+        """The value that starts here, up to `limit` characters; NOTHING if there is no complete one."""
         self._peek()
         mended = False
         while True:
@@ -340,7 +340,7 @@ class Events:
                 self.repaired.update(found)
 
     def _peek(self) -> str:
-        """The next character that is no white space and no comma; empty at the end of the text, or of patience."""
+        """The next character that is neither white space nor a comma; empty at the end of the text or of the limit."""
         blank = 0
         while blank <= MOST_LOST:
             blank -= self._at
@@ -356,7 +356,7 @@ class Events:
         return ""
 
     def _fill(self, wanted: int) -> None:
-        """Have so many characters ahead, if the text has them."""
+        """Have this many characters buffered, if the text has them."""
         if len(self._text) - self._at >= wanted:
             return
         parts = [self._text[self._at :]]
@@ -372,7 +372,7 @@ class Events:
 
 
 def _loads(part: str, *, strict: bool = True) -> list[Any] | None:
-    if not strict and "\0" in part:  # a hole of the disk
+    if not strict and "\0" in part:  # a hole in the file
         return None
     try:
         batch = json.loads(f"[{part}]", strict=strict)
@@ -381,22 +381,22 @@ def _loads(part: str, *, strict: bool = True) -> list[Any] | None:
     return batch if isinstance(batch, list) else None
 
 
-LARGE_BYTES = 8 << 20  # below, starting a process costs more than it wins
+LARGE_BYTES = 8 << 20  # below, starting a process costs more than it saves
 _LARGE_PACKED_BYTES = 1 << 20
-_AHEAD_BYTES = 1 << 20  # that process may be so far ahead of us; as much as a user may have in a pipe
-_LENGTH = 4  # bytes of a number before each message, which is marshalled: only our own process writes there
-# without what a user's environment or folder would put before the standard library
+_AHEAD_BYTES = 1 << 20  # how far that process may read ahead; a user's pipe limit
+_LENGTH = 4  # bytes of the length before each marshalled message: only our own process writes there
+# exclude from sys.path what a user's environment or folder would put before the standard library
 _START = "import sys; sys.path.append(sys.argv[1]); from gputop.trace.events import tell; tell(sys.argv[2])"
 
 
 def decoded(text: Text) -> Events | Beside:
-    """The events of a file, from a process of their own where that is faster."""
+    """The events of a file, decoded in a separate process where that is faster."""
     large = text.size_bytes >= (_LARGE_PACKED_BYTES if text.packed else LARGE_BYTES)
     return Beside(text) if large and (os.cpu_count() or 1) > 1 else Events(text.pieces())
 
 
 class Beside:
-    """What `Events` has, read elsewhere; how far that is, and what is wrong with the text, is told to the text."""
+    """The interface of `Events` over a separate process; progress and problems are passed on to the text."""
 
     def __init__(self, text: Text) -> None:
         self.head: dict[str, Any] = {}
@@ -404,18 +404,18 @@ class Beside:
         self._text = text
 
     def batches(self) -> Iterator[list[Any]]:
-        """Lists of decoded events; NoTrace if the text has no list of events."""
+        """Lists of decoded events; raises NoTrace if the text has no event list."""
         package = str(Path(gputop.__file__).parents[1])
         command = [sys.executable, "-I", "-c", _START, package, f"/dev/fd/{self._text.fd}"]
         nothing, pipe = programs.DEVNULL, programs.PIPE
         with programs.start(command, stdin=nothing, stdout=pipe, stderr=nothing, pass_fds=(self._text.fd,)) as reader:
             assert reader.stdout is not None
-            with suppress(OSError):  # all pipes of a user together have a limit
+            with suppress(OSError):  # all pipes of a user share one limit
                 fcntl.fcntl(reader.stdout, fcntl.F_SETPIPE_SZ, _AHEAD_BYTES)
             try:
                 yield from self._batches(reader.stdout)
             finally:
-                reader.kill()  # whoever listened may have had enough
+                reader.kill()  # the reader may have stopped
 
     def _batches(self, pipe: IO[bytes]) -> Iterator[list[Any]]:
         while length := pipe.read(_LENGTH):
@@ -432,7 +432,7 @@ class Beside:
 
 
 def tell(path: str) -> None:
-    """The other side: decode a file and write its batches, then what went wrong, to standard output."""
+    """The other end: decode a file and write its batches, then its problems, to standard output."""
     text, no_trace = Text(path), None
     events = Events(text.pieces())
     try:

@@ -1,4 +1,4 @@
-"""What ran on the GPUs of a trace, and the calls that sent it there, as arrays: a million kernels are 40 MB."""
+"""GPU activities of a trace and the calls that launched them, as arrays: a million kernels take 40 MB."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 from gputop.trace.names import Call, Names, call, kind
 
-MOST = 1_500_000  # kernels and copies; as many launches
+MOST = 1_500_000  # kernels and copies; the same number of launches
 MOST_DEVICES = 1_024
 MOST_CAPTURES = 100_000
-LOW_ID = 0xFFFF  # of the ids of threads and streams so much is kept
-LOW = 0xFFFFFFFF  # ids are 32 bits wide; what is more has been made up
+LOW_ID = 0xFFFF  # bits kept of thread and stream ids
+LOW = 0xFFFFFFFF  # ids are 32 bits wide; larger ones are invented
 
 
 def duration(event: dict[str, Any]) -> float:
-    """The duration of an event in microseconds; ValueError unless it is a sane number."""
+    """The duration of an event in microseconds; ValueError unless it is plausible."""
     raw = event["dur"]
     value: float = float(raw) if isinstance(raw, str) else raw
     if not 0 <= value < 1e12:
@@ -24,30 +24,30 @@ def duration(event: dict[str, Any]) -> float:
 
 
 def whole(value: Any) -> int | None:
-    """A whole number, of an event that may have it as text; None where it is none."""
+    """An integer, possibly given as text; None otherwise."""
     if type(value) is int:
         return value
     return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20 else None
 
 
 class Activity:
-    """Kernels, copies and memsets: start and duration in microseconds, name, stream, the ids of launch and op."""
+    """Kernels, copies and memsets: start and duration in microseconds, name, stream, ids of launch and operator."""
 
     def __init__(self) -> None:
         self.names = Names(kind)
         self.start, self.took = array("d"), array("d")
         self.name, self.stream, self.device = array("I"), array("H"), array("H")
         self.launch_id, self.op_id = array("I"), array("I")
-        self.filling = array("f")  # blocks per SM where known, at most 1; else -1
+        self.filling = array("f")  # blocks per SM if known, at most 1; else -1
         self.occupancy = array("b")  # percent, estimated by Kineto; else -1
-        self.size = array("f")  # bytes that a copy moves; 0 where nothing says it
-        self.dropped = self.texts = 0  # events that do not fit; those whose GPU, stream or launch is text
+        self.size = array("f")  # bytes copied; 0 if unknown
+        self.dropped = self.texts = 0  # invalid events; events with a GPU, stream or launch given as text
 
     def __len__(self) -> int:
         return len(self.start)
 
     def take(self, event: dict[str, Any], start: float) -> None:
-        """One event of a GPU that begins at a time of ours."""
+        """Add a GPU event with a start time in our time base."""
         given = event.get("args")
         args: dict[str, Any] = given if isinstance(given, dict) else {}
         took, name = duration(event), self.names.number(event["name"])
@@ -77,19 +77,19 @@ class Activity:
 
 
 class Calls:
-    """Calls into the CUDA runtime and driver: those that launch, wait or allocate each, the others only counted."""
+    """CUDA runtime and driver calls: launches, waits and allocations individually, others only counted."""
 
     def __init__(self) -> None:
         self.names = Names(call)
         self.count, self.took_us = array("Q"), array("d")  # by name
         self.start, self.took = array("d"), array("f")  # of launches
         self.id, self.thread, self.name = array("I"), array("H"), array("I")
-        self.captures: list[tuple[float, bool]] = []  # when the recording of a graph begins (True) or ends
+        self.captures: list[tuple[float, bool]] = []  # time at which a graph capture begins (True) or ends
         self.wait_start, self.wait_took = array("d"), array("d")
         self.made_at = array("d")  # of calls that allocate or free
         self.made_took = array("d")
-        self.load_at, self.load_took = array("d"), array("d")  # when code is loaded, a context made
-        self.profile_at, self.profile_took = array("d"), array("d")  # when CUPTI is at work itself
+        self.load_at, self.load_took = array("d"), array("d")  # code loading and context creation
+        self.profile_at, self.profile_took = array("d"), array("d")  # overhead of CUPTI itself
         self.dropped = 0
         self._spans = {
             Call.WAIT: (self.wait_start, self.wait_took),
@@ -99,7 +99,7 @@ class Calls:
         }
 
     def take(self, event: dict[str, Any], start: float) -> None:
-        """One call that begins at a time of ours."""
+        """Add a call with a start time in our time base."""
         took, name = duration(event), self.names.number(event["name"])
         thread = event.get("tid")
         while len(self.count) <= name:

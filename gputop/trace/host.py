@@ -1,7 +1,7 @@
-"""What ran on the CPU of a trace: operators, annotations and Python functions, folded while they arrive.
+"""CPU activity of a trace: operators, annotations and Python functions, aggregated as they arrive.
 
-Kineto writes the spans of a thread in the order of their starts, so that one stack a thread gives self times. Of spans
-that begin together the longer one comes first, then the step, then the lower id: a file in another order is sorted.
+Kineto writes the spans of a thread by start time, so one stack per thread gives self times. Of spans with equal starts
+the longer one comes first, then the step, then the lower id: a file in another order is sorted.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ MOST_OUTER = 100_000
 
 
 class Outer:
-    """Starts and durations in microseconds, in the order in which they came; the shortest go first."""
+    """The outermost spans: starts and durations in microseconds in file order; the shortest are dropped first."""
 
     def __init__(self) -> None:
         self.start, self.took = array("d"), array("f")
         self.name, self.thread = array("I"), array("H")
-        self.shortest_us = 0.0  # what is shorter is not here
+        self.shortest_us = 0.0  # shorter ones are dropped
 
     def __len__(self) -> int:
         return len(self.start)
 
     def add(self, thread: int, start: float, took: float, name: int) -> None:
-        """One more."""
+        """Add a span."""
         if took < self.shortest_us:
             return
         self.start.append(start)
@@ -43,7 +43,7 @@ class Outer:
             self._thin()
 
     def _thin(self) -> None:
-        """Leave out the shorter half."""
+        """Drop the shorter half."""
         self.shortest_us = max(sorted(self.took)[len(self.took) // 2], 2 * self.shortest_us)
         kept = [place for place, took in enumerate(self.took) if took > self.shortest_us]
         self.start = array("d", (self.start[place] for place in kept))
@@ -52,14 +52,14 @@ class Outer:
         self.took = array("f", (self.took[place] for place in kept))
 
 
-MOST_PATHS = 60_000  # call paths; what is called below one that has no room is its own time
+MOST_PATHS = 60_000  # call paths; below one without space, time counts as its own
 NAME_BITS = 17  # more than there are names
 
 
 class Nesting:
-    """Call paths as numbers: the parent of each, its name, and its own time in microseconds.
+    """Call paths as numbers: parent, name and self time (microseconds) of each.
 
-    `known` has the path of a call by its parent and name, as one number.
+    `known` maps parent and name, combined into one number, to a path.
     """
 
     def __init__(self) -> None:
@@ -71,20 +71,20 @@ class Nesting:
         return len(self.name)
 
     def root(self) -> int:
-        """A new tree; its name says nothing."""
+        """A new tree; its name has no meaning."""
         return self._new(-1, 0)
 
     def add(self, parent: int, name: int) -> int:
-        """The path of one more call, which is not known yet; the parent's own where there is no room for another."""
+        """The path of a call that is not known yet; the parent's own if there is no space."""
         if len(self.name) >= MOST_PATHS:
             return parent
         found = self.known[parent << NAME_BITS | name] = self._new(parent, name)
         return found
 
     def totals(self) -> array[float]:
-        """The time of each path with all that was called in it."""
+        """Total time of each path, including its callees."""
         totals = array("d", self.self_us)
-        for path in range(len(totals) - 1, -1, -1):  # a parent is older than its children
+        for path in range(len(totals) - 1, -1, -1):  # a parent precedes its children
             if self.parent[path] >= 0:
                 totals[self.parent[path]] += totals[path]
         return totals
@@ -98,25 +98,25 @@ class Nesting:
 
 MOST_SHAPES = 20_000
 LONGEST_SHAPE = 600
-MOST_OPS = 1_500_000  # whose GPU time can be told apart by shape
+MOST_OPS = 1_500_000  # shapes distinguished for GPU time
 MOST_SPANS = 200_000  # of one kind
 MOST_THREADS = 4_096
-# what an event of a shape that nobody foresaw raises
+# raised by an event of an unexpected structure
 ODD = (TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError)
 MOST_REGIONS = 200  # names
 MOST_KEPT = 10_000_000  # spans that can be sorted, of 33 bytes each
-# what says where steps end, and the phases that launch kernels: kept whole though only a part of them is counted
+# step ends, and the phases that launch kernels: kept in full even if only a part of the trace counts
 _KEPT = (Mark.STEP, Mark.OPTIMIZER, Mark.DATA, Mark.ZERO_GRAD, Mark.BACKWARD, Mark.FORWARD)
-_ROUNDED_US = 1.0  # spans within each other may end so far apart
+_ROUNDED_US = 1.0  # tolerance between the ends of nested spans
 _BREATH_US = 50.0  # between two functions of one backward pass, or two operators
-Span = tuple[float, float, int]  # start, duration, name; of what is kept by its name the thread
+Span = tuple[float, float, int]  # start, duration, name; the thread instead of the name for spans kept by name
 Shape = tuple[int, str, str]  # name of the operator, dims of its inputs, their types
 
 
 class Thread:
-    """One thread: what was seen of it, and its spans that are open, innermost last.
+    """One thread: totals, and its stack of open spans.
 
-    Its Python functions are a thread of their own: Kineto writes them after its operators.
+    Its Python functions form a separate thread: Kineto writes them after its operators.
     """
 
     __slots__ = (
@@ -128,20 +128,20 @@ class Thread:
         self.pid, self.tid, self.python = key
         self.number = number
         self.root = root  # of its call paths
-        self.base: list[Any] = [0, 0.0, math.inf, 0.0, Mark.NONE, root, 0]  # what is around all of its spans
+        self.base: list[Any] = [0, 0.0, math.inf, 0.0, Mark.NONE, root, 0]  # the parent of all its spans
         self.covered_us = 0.0  # in any span
-        self.marks = 0  # steps, batches and optimizer steps: the thread that trains has them
+        self.marks = 0  # steps, batches and optimizer steps: these identify the training thread
         self.functions = 0  # of the backward pass
-        self.open: list[list[Any]] = []  # name, start, end, time in spans within, meaning, call path, spans around
-        self.last = -math.inf  # start of the span before
+        self.open: list[list[Any]] = []  # name, start, end, time in children, meaning, call path, enclosing spans
+        self.last = -math.inf  # start of the previous span
         self.last_took, self.last_event = 0.0, dict[str, Any]()
-        self.fresh = False  # the operator before made numbers
+        self.fresh = False  # the previous operator created numbers
         self.backward = Spans()
-        self.computing = Spans()  # in operators of ATen, whatever is around them
+        self.computing = Spans()  # in ATen operators, whatever encloses them
 
 
 def _id(event: dict[str, Any]) -> int:
-    """The number that tells which of two spans was entered first; 0 is none."""
+    """The number that orders spans by entry; 0 is none."""
     args = event.get("args")
     if not isinstance(args, dict):
         return 0
@@ -163,7 +163,7 @@ class SpanStore:
     def add(
         self, thread: int, start: float, took: float, name: int, number: int, *, annotation: bool, region: bool
     ) -> None:
-        """One more."""
+        """Add a span."""
         self.thread.append(thread)
         self.start.append(start)
         self.took.append(took)
@@ -173,7 +173,7 @@ class SpanStore:
         self.region.append(region)
 
     def sorted(self, inner: Callable[..., tuple[Any, ...]]) -> Iterator[int]:
-        """Their places by start; of those of a thread that begin together the outermost first."""
+        """Indices by start; of one thread's spans with equal starts the outermost first."""
 
         def rank(at: int) -> tuple[Any, ...]:
             within = inner(self.name[at], self.id[at], annotation=bool(self.annotation[at]))
@@ -185,52 +185,52 @@ class SpanStore:
 
 
 class Host:
-    """Times by name, and the spans that mean something."""
+    """Times by name, and the spans with a meaning."""
 
     def __init__(self) -> None:
         self.names = Names(mark)
         self.count, self.total_us, self.self_us = array("Q"), array("d"), array("d")  # by name
         self.python = array("b")  # by name: 1 for Python functions
-        self._computes = array("b")  # by name: 1 for operators of ATen, forward and backward
-        self._compiles = array("b")  # by name: 1 for the parts of torch.compile
-        self._may_be_region = array("b")  # by name: an annotation of it is the program's own (record_function)
-        self._may_be_old_region = array("b")  # the same of a span of old Kineto, which has them among operators
+        self._computes = array("b")  # by name: 1 for ATen operators, forward and backward
+        self._compiles = array("b")  # by name: 1 for parts of torch.compile
+        self._may_be_region = array("b")  # by name: an annotation of it comes from the program (record_function)
+        self._may_be_old_region = array("b")  # the same for old Kineto, where these are among the operators
         self.spans: dict[int, list[Span]] = {kind: [] for kind in Mark}
         self.backward = Spans()
         self.op_id, self.op_shape = array("I"), array("I")
         self.shapes: list[Shape] = []
-        self.reads, self.read_took = array("d"), array("d")  # when the host asked for one number of the GPU
-        self.once_at, self.once_took = array("d"), array("d")  # when something was compiled
-        self.made = Spans()  # copies of what was just made on the CPU
+        self.reads, self.read_took = array("d"), array("d")  # reads of a single number from the GPU
+        self.once_at, self.once_took = array("d"), array("d")  # compilations
+        self.made = Spans()  # copies of data just created on the CPU
         self._made_at, self._made_took = array("d"), array("d")
-        self.zeroed = self.nan_checks = self.functions = 0  # gradients set to zero; checks; functions of backward
+        self.zeroed = self.nan_checks = self.functions = 0  # gradient zeroing; checks; backward functions
         self.disorder = self.dropped = 0
         self.first_start, self.last_end = math.inf, -math.inf
         self.nesting, self.outer = Nesting(), Outer()
-        self.python_spans = Outer()  # when each Python function ran, those that took longest
-        self.regions: dict[int, list[Span]] = {}  # what the program named itself, each with the thread that was in it
+        self.python_spans = Outer()  # spans of Python functions, the longest ones
+        self.regions: dict[int, list[Span]] = {}  # annotations of the program, each with its thread
         self.thread_names: dict[tuple[Any, Any], str] = {}
         self._threads: dict[tuple[Any, Any, int], Thread] = {}
-        self._within = (-math.inf, math.inf)  # spans are counted for what of them lies in there
-        self._kept: SpanStore | None = None  # to be sorted, if it must be
+        self._within = (-math.inf, math.inf)  # only the part of spans within it counts
+        self._kept: SpanStore | None = None  # for sorting, if required
         self._shapes: dict[Shape | int, int] = {}  # an operator without dims by its name alone
-        self._step = -1  # the name that all steps have in call paths
+        self._step = -1  # the common name of all steps in call paths
 
     def only(self, start: float, end: float) -> None:
-        """Count what lies between these times and nothing else; where steps end is taken in all the same."""
+        """Restrict the totals to this interval; step ends outside it are still recorded."""
         self._within = start, end
 
     @property
     def counted(self) -> tuple[float, float] | None:
-        """The time in which spans are counted, where it is a part of the trace."""
+        """The interval that counts, if it is only a part of the trace."""
         return None if math.isinf(self._within[0]) else self._within
 
     def keep(self) -> None:
-        """Take spans in any order: they are kept and sorted."""
+        """Accept spans in any order: they are stored and sorted."""
         self._kept = SpanStore()
 
     def take(self, event: dict[str, Any], start: float) -> None:
-        """One span that begins at a time of ours."""
+        """Add a span with a start time in our time base."""
         took, name, kind = duration(event), self.names.number(event["name"]), event.get("cat")
         python = kind == "python_function"
         if len(self.count) <= name:
@@ -262,16 +262,16 @@ class Host:
             self._shape(event.get("args"), name)
 
     def _rank(self, took: float, name: int | None, event: dict[str, Any]) -> tuple[Any, ...]:
-        """What comes first of spans of a thread that begin together."""
+        """Sort key for spans of a thread with equal starts."""
         number = self.names.number(event["name"]) if name is None else name
         return (-took, *self._inner(number, _id(event), annotation=event.get("cat") == "user_annotation"))
 
     def _inner(self, name: int, number: int, *, annotation: bool) -> tuple[Any, ...]:
-        """Which of spans with the same times is around the others: the step, then what was entered first."""
+        """Sort key for nested spans with equal times: the step, then the order of entry."""
         return self.names.meanings[name] != Mark.STEP, number, not annotation, self.names.texts[name]
 
     def _fold(self, thread: Thread, start: float, took: float, name: int, *, region: bool) -> None:
-        """The next span of a thread."""
+        """Process the next span of a thread."""
         meaning = self.names.meanings[name]
         if self._compiles[name] and len(self.once_at) < MOST_SPANS:
             self.once_at.append(start)
@@ -305,14 +305,14 @@ class Host:
         self.total_us[name] += took
 
     def _open(self, thread: Thread, name: int, start: float, end: float, meaning: int) -> None:
-        """A span within those that are open, or beside them."""
+        """Open a span inside the open ones, or after them."""
         opened = thread.open
         if opened:
             above = opened[-1]
             until = above[2]
             above[3] += (end if end < until else until) - start
             if until + _ROUNDED_US < end:
-                # a step may begin before the last call of the one before it has ended, and is no part of that
+                # a step may begin before the last call of the previous one has ended, and is not part of it
                 above = next((each for each in reversed(opened) if each[2] + _ROUNDED_US >= end), thread.base)
         else:
             above = thread.base
@@ -333,7 +333,7 @@ class Host:
         opened.append([name, start, end, 0.0, meaning, at, around])
 
     def drop_steps_without_length(self) -> int:
-        """Leave out steps whose length vanishes in the numbers of a time far from the first event; how many."""
+        """Drop steps with no length left by rounding, far from the first event; return their number."""
         steps = self.spans[Mark.STEP]
         self.spans[Mark.STEP] = [(start, took, name) for start, took, name in steps if start + took > start]
         return len(steps) - len(self.spans[Mark.STEP])
@@ -344,12 +344,12 @@ class Host:
         return tuple(self._threads.values())
 
     def take_name(self, event: dict[str, Any]) -> None:
-        """The name of a thread."""
+        """Record a thread's name."""
         if len(self.thread_names) < MOST_THREADS:
             self.thread_names[event.get("pid"), event.get("tid")] = clean(str(event["args"]["name"]), 80)
 
     def finish(self) -> None:
-        """Close what is open: no more spans come."""
+        """Close all open spans at the end."""
         kept, self._kept = self._kept, None
         threads = self.threads
         for at in kept.sorted(self._inner) if kept else ():
@@ -384,7 +384,7 @@ class Host:
         self._may_be_old_region.append(is_region(text, meaning, old=True))
 
     def _beyond(self, thread: Thread, meaning: int, span: Span, *, region: bool) -> None:
-        """A phase or a region that is not all in what is counted: kernels that it launched may run in there."""
+        """Keep a phase or region that is partly outside the interval: its kernels may run inside."""
         start, took, name = span
         if region:
             self._region(name, start, took, thread)
@@ -409,7 +409,7 @@ class Host:
             self.nesting.self_us[path] += own
 
     def _mark(self, meaning: int, span: Span, thread: Thread) -> None:
-        """What one span means beyond its time."""
+        """Record the meaning of a span beyond its time."""
         start, took, _ = span
         if meaning in (Mark.STEP, Mark.DATA, Mark.OPTIMIZER):
             thread.marks += 1
@@ -439,7 +439,7 @@ class Host:
         thread.fresh = meaning in (Mark.ZERO, Mark.CREATE)
 
     def _shape(self, args: Any, name: int) -> None:
-        """Remember an operator and the shapes of its inputs by its id, for the kernels that name it."""
+        """Store an operator's input shapes by id, for the kernels that refer to it."""
         if not isinstance(args, dict):
             return
         number = args.get("External id", args.get("external id"))

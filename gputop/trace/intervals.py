@@ -1,6 +1,6 @@
-"""Spans of time as two arrays, starts and ends: their union, what two of them share, what lies between.
+"""Time spans as two arrays, starts and ends: unions, intersections, gaps.
 
-A breakdown rests on unions, never on summed durations: kernels on two streams at once are one busy GPU.
+A breakdown rests on unions, not summed durations: simultaneous kernels on two streams are one busy GPU.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 
-_RUN = 1 << 16  # keys sorted at once: a list of floats needs eight times the memory of an array
+_RUN = 1 << 16  # keys sorted at once: a list of floats takes eight times the memory of an array
 
 
 def order(keys: Sequence[float]) -> Sequence[int]:
-    """The indices of the keys in ascending order, stable; in little memory however many there are."""
+    """Indices of the keys in ascending order, stable; in little memory for any number."""
     if all(keys[index - 1] <= keys[index] for index in range(1, len(keys))):
         return range(len(keys))
     runs = [
@@ -25,12 +25,12 @@ def order(keys: Sequence[float]) -> Sequence[int]:
 
 
 def join(wanted: Sequence[int], keys: Sequence[int], times: Sequence[float] = ()) -> array[int]:
-    """For each wanted key the index of the entry of `keys` that equals it, else -1; 0 equals nothing.
+    """For each wanted key the index of the equal entry of `keys`, else -1; 0 matches nothing.
 
-    Of several the one with the latest time, without times the last.
+    Of several matches the one with the latest time, or the last one without times.
     """
     found = array("i", [-1]) * len(wanted)
-    if not found:  # a trace without a GPU has a million keys that nobody wants
+    if not found:  # a trace without a GPU has a million keys without a match
         return found
     ranked = iter(order(keys))
     at = next(ranked, None)
@@ -52,7 +52,7 @@ class Spans:
     __slots__ = ("ends", "starts")
 
     def __init__(self, spans: Iterable[tuple[float, float]] = ()) -> None:
-        """The union of spans that come in the order of their starts."""
+        """The union of spans ordered by start."""
         self.starts, self.ends = array("d"), array("d")
         for start, end in spans:
             self.add(start, end)
@@ -64,7 +64,7 @@ class Spans:
         return zip(self.starts, self.ends, strict=True)
 
     def add(self, start: float, end: float, within: float = 0.0) -> None:
-        """One more; it begins no earlier than those before. With `within` one that begins so soon after is one."""
+        """Add a span that starts no earlier than the previous ones; `within`: largest gap to merge."""
         if end <= start:
             return
         if self.ends and start <= self.ends[-1] + within:
@@ -75,25 +75,25 @@ class Spans:
 
     @property
     def total(self) -> float:
-        """The time they cover."""
+        """Total time covered."""
         return sum(self.ends, 0.0) - sum(self.starts, 0.0)
 
     def within(self, start: float, end: float) -> Spans:
-        """What of them lies in a window."""
+        """The part within a window."""
         first, last = bisect_right(self.ends, start), bisect_left(self.starts, end)
         cut = zip(self.starts[first:last], self.ends[first:last], strict=True)
         return Spans((max(a, start), min(b, end)) for a, b in cut)
 
     def shared(self, other: Spans) -> Spans:
-        """What both cover."""
+        """The intersection of both."""
         return Spans(self._shared(other))
 
     def gaps(self, start: float, end: float) -> Spans:
-        """What of a window none covers."""
+        """The uncovered parts of a window."""
         return Spans(self._gaps(start, end))
 
     def holds(self, time: float) -> bool:
-        """Whether one of them covers a time."""
+        """Whether a span covers a time."""
         place = bisect_right(self.starts, time) - 1
         return place >= 0 and time < self.ends[place]
 

@@ -1,6 +1,6 @@
-"""What ran when, lane by lane: the phases of the main thread, other threads, the streams of the GPU. For a timeline.
+"""Timeline lanes: phases of the main thread, other threads, streams of the GPU.
 
-A lane may have a million spans; what it covers of any stretch of time is told from sums, not by going through them.
+A lane may have a million spans; coverage of an interval comes from cumulative sums, not iteration.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from gputop.trace.threads import TracedThread, traced_threads
 from gputop.trace.verdict import View
 
 MOST_THREADS = 12
-_SAMPLE = 200  # spans that a name is made of
-_JOINED_US = 50.0  # operators so close are one forward pass
+_SAMPLE = 200  # spans that determine a name
+_JOINED_US = 50.0  # operators this close belong to one forward pass
 _FAMILIES = (
     ("attn", re.compile(r"flash|fmha|attention|_attn", re.IGNORECASE)),
     ("gemm", re.compile(r"gemm|gemv|cutlass|nvjet|gmma|cijk_|xmma", re.IGNORECASE)),
@@ -37,7 +37,7 @@ Ran = tuple[float, float, int]  # start, end, name
 
 
 class Track:
-    """Spans of one kind, disjoint, with what they cover up to each of them."""
+    """Disjoint spans of one kind, with cumulative coverage."""
 
     def __init__(self, kind: str, spans: Spans, name: Callable[[float, float], str]) -> None:
         self.kind, self.spans, self.name = kind, spans, name
@@ -45,7 +45,7 @@ class Track:
         self._sums = array("d", accumulate(took, initial=0.0))
 
     def covered(self, start: float, end: float) -> float:
-        """How much of a stretch of time they cover, in microseconds."""
+        """Covered microseconds of an interval."""
         starts, ends = self.spans.starts, self.spans.ends
         first, last = bisect_right(ends, start), bisect_left(starts, end)
         if first >= last:
@@ -54,7 +54,7 @@ class Track:
         return whole - max(0.0, start - starts[first]) - max(0.0, ends[last - 1] - end)
 
     def within(self, start: float, end: float) -> tuple[int, float, float]:
-        """How many of them touch a stretch, where the first of these begins and the last ends."""
+        """Number of spans that touch an interval, start of the first and end of the last."""
         first, last = bisect_right(self.spans.ends, start), bisect_left(self.spans.starts, end)
         if first >= last:
             return 0, start, end
@@ -63,7 +63,7 @@ class Track:
 
 @frozen_dataclass(frozen=True)
 class Lane:
-    """A line of the timeline: at any time what covers most of it is shown. `area`: how much is covered is shown."""
+    """A line of the timeline showing the dominant span at each time; `area`: show coverage."""
 
     title: str
     tracks: Sequence[Track]
@@ -73,7 +73,7 @@ class Lane:
 
 @frozen_dataclass(frozen=True)
 class Lanes:
-    """All of them; `gaps` are when the GPU stands still, or without one the main thread."""
+    """All lanes; `gaps` are idle intervals of the GPU, or of the main thread without one."""
 
     start: float
     end: float
@@ -85,7 +85,7 @@ class Lanes:
 
 
 def lanes(view: View) -> Lanes:
-    """The lanes of a trace, within its window."""
+    """The lanes of a trace within its window."""
     found = view.found
     window, threads, outer = found.window, traced_threads(view.trace.host), _outer(view)
     main = _main(view, outer.get(threads[0].number, [])) if threads else None
@@ -108,7 +108,7 @@ def lanes(view: View) -> Lanes:
 
 
 def _main(view: View, outer: Sequence[Ran]) -> Lane:
-    """Its phases; what is in none of them but runs operators is the forward pass."""
+    """Its phases; operators in none of them are the forward pass."""
     marks = (
         ("data", Mark.DATA, "DataLoader.__next__"),
         ("backward", Mark.BACKWARD, "backward"),
@@ -131,7 +131,7 @@ def _main(view: View, outer: Sequence[Ran]) -> Lane:
 
 
 def _thread(view: View, thread: TracedThread, outer: Sequence[Ran]) -> Lane:
-    """What another thread did, by its outermost spans."""
+    """Activity of another thread, by its outermost spans."""
     spans = Spans((start, end) for start, end, _ in outer)
     kind = "backward" if thread.functions else "thread"
     name = _constant("backward") if thread.functions else _named(view, outer, thread.name)
@@ -139,7 +139,7 @@ def _thread(view: View, thread: TracedThread, outer: Sequence[Ran]) -> Lane:
 
 
 def _outer(view: View) -> dict[int, list[Ran]]:
-    """The outermost spans of each thread by their start."""
+    """The outermost spans of each thread by start."""
     outer, found = view.trace.host.outer, dict[int, list[Ran]]()
     for number, start, took, name in zip(outer.thread, outer.start, outer.took, outer.name, strict=True):
         found.setdefault(number, []).append((start, start + took, name))
@@ -153,7 +153,7 @@ def _constant(text: str) -> Callable[[float, float], str]:
 
 
 def _named(view: View, rows: Sequence[Ran], default: str) -> Callable[[float, float], str]:
-    """What a stretch is called: what takes most of it, where that is an annotation; else the default."""
+    """Name of an interval: its dominant span if that is an annotation; else the default."""
     starts = array("d", (start for start, _, _ in rows))
     texts = view.trace.host.names.texts
 
@@ -175,7 +175,7 @@ def _named(view: View, rows: Sequence[Ran], default: str) -> Callable[[float, fl
 
 
 def _gpu(view: View) -> list[Lane]:
-    """What the GPU computes, communicates, copies; within the window."""
+    """GPU compute, communication and copies within the window."""
     rows = (("GPU compute", "compute", (Kind.COMPUTE,)), ("GPU comm", "comm", (Kind.COMM,)),
             ("GPU copy", "copy", (Kind.TO_DEVICE, Kind.TO_HOST, Kind.COPY, Kind.SET)))  # fmt: skip
     found, activity = view.found, view.trace.activity
@@ -192,7 +192,7 @@ def _gpu(view: View) -> list[Lane]:
 
 
 def _kernels(view: View, inside: Sequence[int]) -> Callable[[float, float], str]:
-    """The two kinds of kernels that take most of a stretch."""
+    """The two kinds of kernels with most time in an interval."""
     activity = view.trace.activity
     starts = array("d", (activity.start[index] for index in inside))
 
@@ -209,7 +209,7 @@ def _kernels(view: View, inside: Sequence[int]) -> Callable[[float, float], str]
 
 
 def family(name: str) -> str:
-    """What a kernel or a copy is in a word: gemm, attn, all_reduce, HtoD."""
+    """A kernel or copy in one word: gemm, attn, all_reduce, HtoD."""
     if match := _COLLECTIVE.search(name):
         return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", match[1]).lower()
     if name.startswith(("Memcpy", "Memset")):

@@ -1,7 +1,7 @@
-"""How far the CPU is ahead of the GPU: launch delay, depth of the queue, and why the GPU stands still.
+"""How far the CPU runs ahead of the GPU: launch delay, queue depth, and causes of idle time.
 
-Formulas of HolisticTraceAnalysis. Its kernel-to-kernel delay is 30 in a unit that its manual and its code give
-differently; here it is 5 microseconds.
+Formulas of HolisticTraceAnalysis. Its kernel-to-kernel delay is 30 in a unit that its manual and code disagree about;
+here it is 5 microseconds.
 """
 
 from __future__ import annotations
@@ -16,51 +16,51 @@ from gputop.trace.intervals import Spans, order
 from gputop.trace.names import Kind
 from gputop.trace.read import Trace
 
-NEXT_KERNEL_US = 5.0  # two kernels in a row are never closer than this by much
-LAUNCH_US = 20.0  # from the end of a launch call to its kernel, where nothing was queued before it
+NEXT_KERNEL_US = 5.0  # consecutive kernels are never much closer
+LAUNCH_US = 20.0  # from the end of a launch call to its kernel with an empty queue
 _SAMPLE = 50_000
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Idle:
-    """Why nothing ran, in microseconds of the window."""
+    """Causes of idle time within the window, in microseconds."""
 
-    host_us: float  # the next kernel was not launched yet, or its launch call had not ended
-    kernel_us: float  # the pause between two kernels
-    other_us: float  # launched and not begun, though nothing ran: it waited for an event, a process, code to be loaded
+    host_us: float  # the next kernel was not launched yet, or its launch call had not returned
+    kernel_us: float  # between two kernels
+    other_us: float  # launched but not started while nothing ran: waiting for an event, a process, or code loading
     unknown_us: float  # the launch of the next kernel is not in the trace
-    stream_host_us: float  # the host wait of HolisticTraceAnalysis: of the stream that computes most
+    stream_host_us: float  # host wait by HolisticTraceAnalysis: of the stream with most computation
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """A gap in what a GPU does, and what the CPU had launched then."""
+    """A gap in GPU activity, and the launches around it."""
 
     start: float
     end: float
-    since: float  # when the last launch before it had ended; its start where that is not known
-    until: float  # when the launch of what ends it began
-    index: int  # of what ends it; -1 where nothing does
-    call: int  # that launched this; -1 where it is not known
-    host_us: float  # how much of it passed until the launch had ended
+    since: float  # end of the last launch before it; its start if that is unknown
+    until: float  # start of the launch of the activity that ends it
+    index: int  # of the activity that ends it; -1 if there is none
+    call: int  # its launch call; -1 if unknown
+    host_us: float  # time until the launch had returned
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Launching:
-    """From a launch to its kernel; None where no launch is known."""
+    """From launch to kernel; None if no launch is known."""
 
     delay_p50_us: float | None
     delay_p90_us: float | None
-    depth_p50: int | None  # launched and not yet begun, when a kernel begins
+    depth_p50: int | None  # launched but not started, at the start of a kernel
     depth_max: int | None
-    known: int  # kernels whose launch is known
+    known: int  # kernels with a known launch
 
 
 def idle(trace: Trace, inside: Sequence[int], launch_of: Sequence[int], gaps: Spans) -> Idle:
-    """Why the gaps are there, by the launch of what ends each of them.
+    """Causes of the gaps, by the launch of the activity that ends each.
 
-    A kernel may begin when its launch call has ended: the first launch of a kernel loads its code, for 300 ms and more.
-    After the last kernel nothing was launched any more.
+    A kernel can start when its launch call has returned: a first launch loads code, for 300 ms and more. No launches
+    follow the last kernel.
     """
     host = kernel = other = unknown = 0.0
     for pause in pauses(trace, inside, launch_of, gaps):
@@ -82,9 +82,9 @@ def idle(trace: Trace, inside: Sequence[int], launch_of: Sequence[int], gaps: Sp
 
 
 def stopped(trace: Trace, inside: Sequence[int], launch_of: Sequence[int], gaps: Spans, stops: Spans) -> float:
-    """Idle time that would go if the CPU did not stop: of each gap no more than the time that it stopped.
+    """Idle time avoided if the CPU did not stop, at most the stop time per gap.
 
-    Only stops between the last launch before the gap and the launch that ends it make that one late.
+    Only stops between the last launch before the gap and the launch that ends it delay the latter.
     """
     return sum(
         min(pause.host_us, stops.within(pause.since, pause.until).total)
@@ -93,7 +93,7 @@ def stopped(trace: Trace, inside: Sequence[int], launch_of: Sequence[int], gaps:
 
 
 def pauses(trace: Trace, inside: Sequence[int], launch_of: Sequence[int], gaps: Spans) -> Iterator[Pause]:
-    """Each gap with the launches around it. After the last kernel nothing was launched any more."""
+    """Each gap with the launches around it. No launches follow the last kernel."""
     calls, begins, place, launched = trace.calls, trace.activity.start, 0, -inf
     for start, end in gaps:
         while place < len(inside) and begins[inside[place]] < end:
@@ -113,7 +113,7 @@ def pauses(trace: Trace, inside: Sequence[int], launch_of: Sequence[int], gaps: 
 
 
 def _stream_host(trace: Trace, inside: Sequence[int], launch_of: Sequence[int]) -> float:
-    """Idle time of the stream that computes most in which the next kernel was not yet launched."""
+    """Idle time of the stream with most computation while its next kernel was not launched."""
     activity, calls = trace.activity, trace.calls
     computes = Counter[int]()
     for index in inside:
@@ -132,7 +132,7 @@ def _stream_host(trace: Trace, inside: Sequence[int], launch_of: Sequence[int]) 
 
 
 def launching(trace: Trace, inside: Sequence[int], launch_of: Sequence[int]) -> Launching:
-    """Delays and depth over the kernels whose launch is known."""
+    """Delays and queue depth over kernels with a known launch."""
     activity, calls, kinds = trace.activity, trace.calls, trace.activity.names.meanings
     known = array("I", (index for index in inside if launch_of[index] >= 0))
     kernels = array("I", (index for index in known if kinds[activity.name[index]] == Kind.COMPUTE))

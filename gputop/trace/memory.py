@@ -1,4 +1,4 @@
-"""The device memory of a trace as PyTorch's allocator saw it, thinned where there is too much of it."""
+"""Device memory over time as PyTorch's allocator reports it, thinned if long."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _CUDA = 1
 
 
 class Series:
-    """Bytes over time of one device, thinned; the highest values are exact."""
+    """Bytes over time of one device, thinned; maxima are exact."""
 
     def __init__(self) -> None:
         self.at = array("d")
         self.allocated, self.reserved = array("q"), array("q")
-        self.most_allocated, self.most_reserved = array("q"), array("q")  # since the time before, up to each time
+        self.most_allocated, self.most_reserved = array("q"), array("q")  # maximum since the previous time
         self.peak_bytes = self.peak_reserved_bytes = 0
         self._every, self._skipped = 1, 0
         self._most = 0, 0  # since the last time
         self._last = 0.0, 0, 0
 
     def add(self, at: float, allocated: int, reserved: int) -> None:
-        """One more."""
+        """Add a sample."""
         self.peak_bytes = max(self.peak_bytes, allocated)
         self.peak_reserved_bytes = max(self.peak_reserved_bytes, reserved)
         self._most = max(self._most[0], allocated), max(self._most[1], reserved)
@@ -36,7 +36,7 @@ class Series:
             self._keep()
 
     def finish(self) -> None:
-        """The last one is kept too."""
+        """Keep the last sample, too."""
         if self._skipped:
             self._keep()
 
@@ -59,22 +59,22 @@ class Series:
 
 
 class Memory:
-    """Allocated and reserved bytes over time of one device, of several that with the highest peak.
+    """Allocated and reserved bytes over time; with several devices, of the one with the highest peak.
 
-    The highest values since the time before stand beside each: the peak of any stretch is exact.
+    Each time stores the maximum since the previous one: the peak of any interval is exact.
     """
 
     def __init__(self) -> None:
         self.at = array("d")  # microseconds
         self.allocated, self.reserved = array("q"), array("q")
-        self.most_allocated, self.most_reserved = array("q"), array("q")  # since the time before, up to each time
+        self.most_allocated, self.most_reserved = array("q"), array("q")  # maximum since the previous time
         self.peak_bytes = self.peak_reserved_bytes = 0
-        self.device = -1  # the one that these are of; -1 before any
+        self.device = -1  # the device; -1 if none yet
         self.untotalled = 0  # events without totals, of Kineto before 2022
         self._devices: dict[int, Series] = {}
 
     def take(self, event: dict[str, Any], at: float) -> None:
-        """One allocation or release at a time of ours."""
+        """Add an allocation or release at a time in our time base."""
         args = event["args"]
         if args.get("Device Type") != _CUDA:
             return
@@ -90,7 +90,7 @@ class Memory:
             self._devices.setdefault(device, Series()).add(at, allocated, reserved)
 
     def finish(self) -> None:
-        """All events are there: they are put in the order of their times."""
+        """Sort the samples once all events are read."""
         if not self._devices:
             return
         self.device, found = max(self._devices.items(), key=lambda one: (one[1].peak_bytes, -one[0]))
@@ -108,7 +108,7 @@ class Memory:
         return len(self.at)
 
     def peak(self, start: float, end: float) -> tuple[int, int]:
-        """The most that was allocated and reserved in a stretch of time, with what stood when it began."""
+        """Maximum allocated and reserved bytes over an interval, including its initial level."""
         first, last = bisect_left(self.at, start), bisect_right(self.at, end)
         before = max(0, first - 1)
         allocated = *self.allocated[before:first], *self.most_allocated[first:last], 0
@@ -116,6 +116,6 @@ class Memory:
         return max(allocated), max(reserved)
 
     def standing(self, at: float) -> int | None:
-        """What was allocated at a time; None before anything is known."""
+        """Allocated bytes at a time; None before the first sample."""
         place = bisect_right(self.at, at) - 1
         return self.allocated[place] if place >= 0 else None

@@ -1,7 +1,7 @@
-"""What the names in a trace mean: which kernels are communication, matrix products, on tensor cores; which calls wait.
+"""Classify names in a trace: communication kernels, matrix products, tensor cores; waiting calls.
 
-Names of kernels and calls as torch, Kineto and the CUDA libraries write them; the patterns for communication and
-copies are those of HolisticTraceAnalysis, the tensor-core list is that of the TensorBoard plugin and what came later.
+Names are those of torch, Kineto and the CUDA libraries. Patterns for communication and copies are from
+HolisticTraceAnalysis, the tensor-core list from the TensorBoard plugin with later additions.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from enum import IntEnum
 
 from gputop.safe.text import clean
 
-UNQUOTED = re.compile(r"(?<=[:,\[\s])N/A(?=\s*[,\]}])")  # old files have it without quotes
+UNQUOTED = re.compile(r"(?<=[:,\[\s])N/A(?=\s*[,\]}])")  # unquoted in old files
 
-LONGEST = 256  # characters of a name that are kept; C++ templates go on for thousands
+LONGEST = 256  # characters kept of a name; C++ templates run to thousands
 MOST = 50_000
 MOST_CHARS = 8 << 20  # of all names
 MORE = "(other names)"
 
 
 class Kind(IntEnum):
-    """What a stretch of time on a GPU is."""
+    """What a GPU activity is."""
 
     COMPUTE = 0
     COMM = 1
@@ -32,7 +32,7 @@ class Kind(IntEnum):
 
 
 class Mark(IntEnum):
-    """What a span on the CPU means for the breakdown."""
+    """What a CPU span means for the breakdown."""
 
     NONE = 0
     STEP = 1
@@ -50,27 +50,27 @@ class Mark(IntEnum):
 
 
 class Call(IntEnum):
-    """What a call into the CUDA runtime or driver does."""
+    """What a CUDA runtime or driver call does."""
 
     OTHER = 0
     LAUNCH = 1
     WAIT = 2
     ALLOCATE = 3
-    CAPTURE = 4  # begins or ends the recording of a graph: what is launched meanwhile does not run
-    LOAD = 5  # loads code, makes a context: once for each
-    PROFILE = 6  # the profiler's own: CUPTI makes a buffer for what a thread launches first
+    CAPTURE = 4  # starts or ends a graph capture: launches in between do not run
+    LOAD = 5  # loads code, creates a context: once each
+    PROFILE = 6  # the profiler's own: CUPTI creates a buffer at a thread's first launch
 
 
-# NCCL and what others move tensors between GPUs with: DeepEP, pplx-kernels (a2a_), NVSHMEM, PyTorch's symmetric memory
-# (one_shot, two_shot, multimem, barrier, signals), the all-reduces of vLLM, SGLang, aiter, TensorRT-LLM and FlashInfer
-# (cross_device_reduce, quickreduce, Lamport), MSCCL and MSCCL++, oneCCL, Transformer Engine's user buffers
+# NCCL and other libraries that move tensors between GPUs: DeepEP, pplx-kernels (a2a_), NVSHMEM, PyTorch's symmetric
+# memory (one_shot, two_shot, multimem, barrier, signals), the all-reduces of vLLM, SGLang, aiter, TensorRT-LLM and
+# FlashInfer (cross_device_reduce, quickreduce, Lamport), MSCCL and MSCCL++, oneCCL, Transformer Engine's user buffers
 COMM = re.compile(
     r"^(?:nccl|rccl)|(?:nccl|rccl)(?:Dev)?Kernel|\bdeep_ep::|\bep::int(?:er|ra)node|\bpplx::|\ba2a_|nvshmem|multimem_|"
     r"symmetric_memory::|\bbarrier_kernel|(?:put|wait)_signal_kernel|cross_device_(?:reduce|store)|quickreduce|lamport|"
     r"mscclpp|msccl|\boneccl|\bccl_|userbuffers_|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|(?:one|two)_?shot",
     re.IGNORECASE,
 )
-# Inductor names a kernel by the operators that it fuses: one that waits for an all-gather moves nothing between GPUs
+# Inductor names a kernel after the operators it fuses: one that waits for an all-gather transfers nothing itself
 _INDUCTOR = re.compile(r"^triton_(?:[a-z]{2,12}_)?fused_")
 SETS = re.compile(r"^(?:hip)?Memset", re.IGNORECASE)
 COPIES = re.compile(r"^(?:hip)?Memcpy|^dma", re.IGNORECASE)
@@ -83,7 +83,7 @@ TENSOR = re.compile(
     r"nvjet|sm(?:80|90|100)_xmma|flash_|fmha|cutlass.*(?:tensorop|sm90)"
 )
 FULL_PRECISION = re.compile(r"sgemm|scudnn|simt", re.IGNORECASE)
-STREAMING = re.compile(r"elementwise|reduce|norm|softmax|copy", re.IGNORECASE)  # bound by memory, not by arithmetic
+STREAMING = re.compile(r"elementwise|reduce|norm|softmax|copy", re.IGNORECASE)  # memory-bound rather than compute-bound
 CAST = re.compile(r"float16(?:tofloat32)?_copy_kernel|(?:Load|Store)WithCast|float8_copy_kernel")
 COPY = "aten::copy_"
 CASTING = frozenset({"aten::to", "aten::_to_copy", COPY})  # each calls the next one
@@ -102,18 +102,18 @@ _OPERATORS = {
     "aten::nonzero": Mark.READ,
     "aten::isnan": Mark.NAN_CHECK,
 }
-# what the process groups of torch call a collective, in a span on the CPU
+# torch process groups' names for collectives, in CPU spans
 RECORDED = ("nccl:", "gloo:", "mpi:", "ucc:", "xccl:", "hccl:")
-# and operators that are one: of torch's dispatcher, of the bindings of oneCCL; on a CPU they last as long as it does
+# collective operators: of torch's dispatcher, of oneCCL's bindings; on a CPU they last as long as the collective
 EXCHANGES = ("c10d::", "oneccl", "torch_ccl::", "ccl::")
-# operators of ATen; a backward function with a number is one, those without are a program's own and may communicate
+# ATen operators; a backward function with a number is one, those without belong to a program and may communicate
 COMPUTES = re.compile(r"aten::|(?:autograd::engine::evaluate_function: )?\w+Backward\d+$")
-# the last two: what CUPTI counts as overhead
+# the last two: counted by CUPTI as overhead
 _LOAD = re.compile(
     r"^(?:cu|cuda|hip)(?:Module|Library)(?:Load|Get)|^cuInit$|PrimaryCtxRetain$|^cuCtxCreate|"
     r"(?:Module|Function) Loading"
 )
-COMPILES = "(dynamo_timed)"  # how spans of torch.compile end
+COMPILES = "(dynamo_timed)"  # suffixes of torch.compile spans
 _PROFILE = re.compile(r"Activity Buffer Request|Instrumentation")  # the same
 _LAUNCH = re.compile(r"launch|memcpy|memset", re.IGNORECASE)
 _WAIT = re.compile(r"Synchronize$|^(?:cuda|hip)Memcpy$")
@@ -122,7 +122,7 @@ _ALLOCATE = re.compile(r"^(?:cuda|hip)(?:Malloc|Free)$|^cuMem(?:Create|Map|Unmap
 
 
 def kind(name: str) -> Kind:
-    """What a kernel, copy or memset is, by its name."""
+    """The kind of a kernel, copy or memset by name."""
     if COMM.search(name) and not _INDUCTOR.match(name):
         return Kind.COMM
     if COPIES.search(name):
@@ -131,7 +131,7 @@ def kind(name: str) -> Kind:
 
 
 def mark(name: str) -> Mark:
-    """What a span on the CPU is for, by its name."""
+    """The meaning of a CPU span by name."""
     if name.startswith("aten::"):
         return _OPERATORS.get(name, Mark.NONE)
     if STEP.match(name):
@@ -151,16 +151,16 @@ def mark(name: str) -> Mark:
 
 
 _EVERY_TRACE = re.compile(r"PyTorch Profiler|ProfilerStep|gputop\.")
-# old Kineto has regions among operators: what has no namespace, and is no function of autograd, is one
+# old Kineto has regions among the operators: those without a namespace that are no autograd functions
 _OPERATOR = re.compile(r"::|Backward\d*$|^<|^[A-Z]\w*$|^(?:detach|contiguous|resolve_(?:conj|neg)|split|chunk)_?$")
 _INDEX = re.compile(r"(?<=\S) \d+$")
 
 
 def is_region(name: str, meaning: int, *, old: bool = False) -> bool:
-    """Whether an annotation is a region (record_function) of the program or of a library that it uses.
+    """Whether an annotation is a region (record_function) of the program or a library.
 
-    Not what torch writes into every trace: steps, the optimizer's hooks, the DataLoader, collectives. In an `old` trace
-    operators are of the same category.
+    Not those torch adds to every trace: steps, optimizer hooks, DataLoader, collectives. In an `old` trace operators
+    have the same category.
     """
     if old and _OPERATOR.search(name):
         return False
@@ -168,9 +168,9 @@ def is_region(name: str, meaning: int, *, old: bool = False) -> bool:
 
 
 def region(name: str) -> str:
-    """The name of a region as one reads it: torchrec writes `## forward ##`, Lightning `[pl][profile]forward`.
+    """The display name of a region: torchrec writes `## forward ##`, Lightning `[pl][profile]forward`.
 
-    torchrec counts its batches there: `## copy_batch_to_gpu 7 ##` is the same region each time.
+    torchrec numbers its batches there: `## copy_batch_to_gpu 7 ##` is always the same region.
     """
     text = name.removeprefix("[pl][profile]").removeprefix("[pl][module]")
     if text.startswith("##"):
@@ -179,7 +179,7 @@ def region(name: str) -> str:
 
 
 def call(name: str) -> Call:
-    """What a call into the runtime does, by its name."""
+    """What a runtime call does, by its name."""
     if _WAIT.search(name):
         return Call.WAIT
     if _LOAD.search(name):
@@ -197,7 +197,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]{4,16}(?=>)")  # of `<built-in method item
 
 
 class Names:
-    """Names as small numbers, clean and cut, each with its meaning worked out once."""
+    """Names as small numbers, sanitized and truncated, each classified once."""
 
     def __init__(self, meaning: Callable[[str], int]) -> None:
         self.texts: list[str] = []
@@ -207,14 +207,14 @@ class Names:
         self._chars = 0
 
     def number(self, raw: str) -> int:
-        """The number of a name from outside; TypeError if it is no text."""
+        """The number of a raw name; TypeError if it is no text."""
         found = self._numbers.get(raw)
         return self._new(raw) if found is None else found
 
     def _new(self, raw: str) -> int:
         if not isinstance(raw, str):
             raise TypeError("a name is text")
-        if " at 0x" in raw and (bare := _ADDRESS.sub("", raw)) != raw:  # one function, whatever it is called on
+        if " at 0x" in raw and (bare := _ADDRESS.sub("", raw)) != raw:  # the same function on any object
             number = self.number(bare)
             if len(self._numbers) < 2 * MOST:
                 self._numbers[raw] = number

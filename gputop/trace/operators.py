@@ -1,4 +1,4 @@
-"""The operators of a trace: their own time on the CPU, and the GPU time of the kernels they launched, by shape."""
+"""Operators of a trace: CPU self time, and GPU time of their kernels by input shape."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ BETWEEN = "steps, in no operator"
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """An operator, annotation or Python function of one name, over the whole trace."""
+    """All operators, annotations or Python functions of one name, over the whole trace."""
 
     name: str
     count: int
     total_us: float
-    self_us: float  # without what it called
+    self_us: float  # without callees
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Shaped:
-    """The kernels that an operator launched for inputs of one shape, within the window."""
+    """Kernels launched by an operator for one input shape, within the window."""
 
     name: str
-    dims: str  # as torch writes them: [[8, 128], [128]]; empty where the trace has none
+    dims: str  # in torch's notation: [[8, 128], [128]]; empty if not recorded
     types: str
-    kernel: str  # the longest of its kernels
+    kernel: str  # its longest kernel
     kind: Kind  # of that kernel
     gpu_us: float
 
 
 def operators(trace: Trace, most: int, *, python: bool = False) -> tuple[Operator, ...]:
-    """Those with the most time of their own."""
+    """The operators with most self time."""
     host = trace.host
-    times: dict[str, list[float]] = {}  # own, total, count; all steps are one row
+    times: dict[str, list[float]] = {}  # self, total, count; all steps are one row
     for name, us in enumerate(host.self_us):
         if us and bool(host.python[name]) == python:
             text = BETWEEN if host.names.meanings[name] == Mark.STEP else host.names.texts[name]
@@ -54,7 +54,7 @@ def operators(trace: Trace, most: int, *, python: bool = False) -> tuple[Operato
 
 
 def shaped(trace: Trace, found: Breakdown) -> tuple[Shaped, ...]:
-    """Operators and shapes by GPU time, longest first; kernels whose operator is not known are left out."""
+    """Operators and shapes by GPU time, longest first; without kernels of an unknown operator."""
     activity, host = trace.activity, trace.host
     op_of = join(array("I", (activity.op_id[index] for index in found.inside)), host.op_id)
     took: dict[int, float] = {}

@@ -1,6 +1,6 @@
-"""Spans that are written as two events, one that begins and one that ends: B and E of a thread, b and e of an id.
+"""Spans written as two events, begin and end: B and E of a thread, b and e of an id.
 
-Which end belongs to which beginning is told from their times: the file may have them in any order.
+Ends are matched to begins by time: the file may have them in any order.
 """
 
 from __future__ import annotations
@@ -9,22 +9,22 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
-MOST = 300_000  # events that are kept
+MOST = 300_000  # events kept
 PHASES = frozenset("BEbe")
 _BEGINS = frozenset("Bb")
 
-ASYNC = " async"  # of a thread: its spans that may overlap
+ASYNC = " async"  # per thread: its spans that may overlap
 
-Half = tuple[float, int, dict[str, Any]]  # time, place in the file, event
+Half = tuple[float, int, dict[str, Any]]  # time, position in the file, event
 
 
 class Pairs:
-    """The events of such spans, until all of them are there."""
+    """Events of such spans, collected until all are there."""
 
     def __init__(self) -> None:
-        self.count = 0  # spans that have both
-        self.dropped = 0  # events beyond what is kept
-        self.single: list[dict[str, Any]] = []  # events without their other half
+        self.count = 0  # complete spans
+        self.dropped = 0  # events beyond the limit
+        self.single: list[dict[str, Any]] = []  # unmatched events
         self._kept: dict[tuple[Any, ...], list[Half]] = {}
         self._events = 0
 
@@ -32,7 +32,7 @@ class Pairs:
         return self._events
 
     def take(self, event: dict[str, Any]) -> None:
-        """One of the two; ValueError or TypeError if it has no usable time."""
+        """Add a begin or end event; ValueError or TypeError if it has no usable time."""
         time = float(event["ts"])
         if not abs(time) < 1e18:
             raise ValueError("a time out of range")
@@ -48,7 +48,7 @@ class Pairs:
         self._kept.setdefault(key, []).append((time, self._events, event))
 
     def spans(self) -> Iterator[dict[str, Any]]:
-        """All spans as complete events; what is left is in `single`. Once."""
+        """All spans as complete events; leaves the rest in `single`. Call once."""
         for key, halves in self._kept.items():
             halves.sort(key=lambda half: half[:2])
             opened: list[Half] = []
@@ -60,7 +60,7 @@ class Pairs:
         self._kept.clear()
 
     def _closed(self, opened: list[Half], together: list[Half]) -> Iterator[tuple[Half, Half]]:
-        """What ends at one time. Where ends have names, those of spans begun before come first."""
+        """Match events of equal time: named ends of earlier spans first."""
         if all(isinstance(event.get("name"), str) for _, _, event in together):
             before = {event.get("name") for _, _, event in opened}
             together.sort(key=lambda half: 1 if half[2]["ph"] in _BEGINS else 0 if half[2]["name"] in before else 2)
@@ -76,7 +76,7 @@ class Pairs:
 
 
 def _place(opened: list[Half], end: dict[str, Any]) -> int | None:
-    """Which of the open spans an end is of: the innermost of its name, or without a name the innermost."""
+    """Index of the open span that an end belongs to: the innermost of its name, or without a name the innermost."""
     if not opened:
         return None
     if end.get("name") is None:
@@ -86,7 +86,7 @@ def _place(opened: list[Half], end: dict[str, Any]) -> int | None:
 
 
 def _complete(begin: Half, end: Half, *, apart: bool) -> dict[str, Any]:
-    """Both as one event; operators of an id may overlap others of their thread: they get a thread of their own."""
+    """Both as one complete event; operators of an id may overlap others of their thread and get a separate one."""
     event = begin[2]
     args, more = event.get("args"), end[2].get("args")
     known = {**(args if isinstance(args, dict) else {}), **(more if isinstance(more, dict) else {})}

@@ -1,4 +1,4 @@
-"""Reads a trace of torch.profiler or TensorFlow: one pass over its events, of which little is kept."""
+"""Read a trace of torch.profiler or TensorFlow in one pass over its events, keeping little."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from gputop.trace.steps import window
 from gputop.trace.tensorflow import Planes
 from gputop.trace.text import Text
 
-_LATEST_LAUNCHES = 100  # launches from which the queue at the end of the trace is known
+_LATEST_LAUNCHES = 100  # launches that show the queue at the end of the trace
 
 
 def without_kernel(activity: Activity, calls: Calls, last_us: float, begin: float, end: float) -> tuple[int, int]:
-    """Of the launches between two times: how many lack their kernel or copy, and how many there are.
+    """Number of launches between two times that lack their kernel or copy, and number of all.
 
     `last_us` is the end of the trace.
     """
     kernel_of = join(calls.id, activity.launch_id, activity.start)
     matched = Counter(calls.name[place] for place, index in enumerate(kernel_of) if index >= 0)
     texts, kinds = calls.names.texts, activity.names.meanings
-    # without correlation ids nothing is known; without a single kernel every launch of one counts
+    # nothing is known without correlation ids; without any kernel, every kernel launch counts
     bare = bool(matched) and not any(kinds[name] in (Kind.COMPUTE, Kind.COMM) for name in set(activity.name))
     counted = {
         name
@@ -61,7 +61,7 @@ def without_kernel(activity: Activity, calls: Calls, last_us: float, begin: floa
 
 
 def _captured(calls: Calls) -> Spans:
-    """When launches were recorded into a graph instead of run."""
+    """Intervals of graph captures, in which launches do not run."""
     spans, since = Spans(), None
     for at, begins in sorted(calls.captures):
         if begins:
@@ -77,7 +77,7 @@ def _captured(calls: Calls) -> Spans:
 def _pending_from(
     activity: Activity, calls: Calls, kernel_of: array[int], in_order: Sequence[int], last_us: float
 ) -> float:
-    """From when on a launch may still be queued, or its kernel not over, at the end of the trace."""
+    """Time from which a launch may still be queued, or its kernel running, at the end of the trace."""
     known = (place for place in reversed(in_order) if kernel_of[place] >= 0)
     longest = 0.0
     for place in islice(known, _LATEST_LAUNCHES):
@@ -87,7 +87,7 @@ def _pending_from(
 
 
 def _of_another(calls: Calls, kernel_of: array[int], in_order: Sequence[int], at: int) -> bool:
-    """Whether it is the driver's half of a call into the runtime, or the reverse: the kernel names only one of both."""
+    """Whether it is the driver part of a runtime call, or the reverse: the kernel refers to only one of both."""
     place = in_order[at]
     start, end = calls.start[place], calls.start[place] + calls.took[place]
     for beside in (at - 1, at + 1):
@@ -103,19 +103,19 @@ def _of_another(calls: Calls, kernel_of: array[int], in_order: Sequence[int], at
     return False
 
 
-_LATEST = 1e18  # microseconds; what is later has been made up
+_LATEST = 1e18  # microseconds; later times are invented
 _GPU = ("kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset")
 _CALLS = ("cuda_runtime", "cuda_driver", "Runtime", "hip_runtime", "xpu_runtime", "overhead")
 _SPANS = ("cpu_op", "user_annotation", "python_function", "Operator", "Operation")
-_FLOWS = frozenset("stfMC")  # arrows and counters may bear the category of what they are about
-# accelerators of other kinds, in categories and names of processes; the runtime calls of some are called so too
+_FLOWS = frozenset("stfMC")  # flow arrows and counters may have the category of their subject
+# other accelerators, by category and process name; some share the names of runtime calls
 _ELSEWHERE = re.compile(
     r"(?<![a-z])(?:mtia|hpu|xpu|npu|tpu|mps|ipu|mlu|privateuse(?:one)?|glow|gaudi|habana|synapse|ascend|cann|neuron(?:core)?|"
     r"trainium|inferentia|cambricon|musa|device:(?!cpu)\w+)(?![a-z])",
     re.IGNORECASE,
 )
 _A_GPU = re.compile(r"(?<![a-z])gpu(?![a-z])", re.IGNORECASE)
-# what Kineto writes besides: of the CPU, or drawn once more
+# Kineto's other categories: of the CPU, or duplicates
 _KNOWN = frozenset(
     (
         "gpu_user_annotation", "cuda_sync", "cuda_event", "cuda_profiler_range", "trace", "fwdbwd", "ac2g",
@@ -123,21 +123,21 @@ _KNOWN = frozenset(
         "gpu_pm_counter", "hip_driver", "xpu_driver",
     )
 )  # fmt: skip
-_ONNX_RUNTIME = frozenset(("Session", "Node"))  # its categories; that of its kernels is called as in old Kineto
+_ONNX_RUNTIME = frozenset(("Session", "Node"))  # its categories; kernels have the one of old Kineto
 _MOST_RECORDINGS = 100
 _MOST_KINDS = 1000
 _MOST_PROCESSES = 10_000
-_BEYOND = 0.02  # of the time that a GPU was seen: so much of the CPU beside it is told, where no step is marked
-_PAIRED = 10  # spans of two events, from which they are what a file is made of
-_MOST_ODD = 0.01  # of the spans of the CPU: where more are left out, nothing is concluded from the others
-_MOST_LOST = 0.02  # of the launches: where more have no kernel, how busy the GPU was is not known
+_BEYOND = 0.02  # of the time a GPU was active: shorter CPU time beside it is reported where no step is marked
+_PAIRED = 10  # spans of two events, from which a file consists of them
+_MOST_ODD = 0.01  # of CPU spans: above, no conclusions are drawn from the rest
+_MOST_LOST = 0.02  # of launches: if more lack a kernel, GPU busy is unknown
 _MOST_READS = 4  # of one file
-_GRID_US = 2.0**32  # times are counted from a multiple of it, so that the first event of the file changes nothing
+_GRID_US = 2.0**32  # times count from a multiple of it, independent of the first event of the file
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """A GPU as the head of a trace describes it; 0 is unknown."""
+    """A GPU as described in the trace header; 0 is unknown."""
 
     index: int
     name: str
@@ -146,7 +146,7 @@ class Device:
 
 
 class Trace:
-    """What one file says. Times are microseconds since a time shortly before its events."""
+    """The contents of one file. Times are microseconds since shortly before the first event."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -154,33 +154,33 @@ class Trace:
         self.activity, self.calls, self.host, self.memory = Activity(), Calls(), Host(), Memory()
         self.devices: tuple[Device, ...] = ()
         self.rank: int | None = None
-        self.ranks: int | None = None  # how many there are
+        self.ranks: int | None = None  # number of each
         self.backend = ""
-        self.origin_us: float | None = None  # what times count from, on the clock of the machine
-        self.base_ns = 0  # what that clock counts from
+        self.origin_us: float | None = None  # zero of the times on the machine's clock
+        self.base_ns = 0  # epoch of that clock
         self.events = self.odd = 0
         self.notes: list[str] = []
-        self.problems: list[str] = []  # what was repaired or left out: said before anything else
-        self.whole = True  # all was read: where not, nothing is concluded from what is missing
-        self.several = False  # it holds more than one recording
-        self.missing = False  # something of the CPU was left out
-        self.foreign = False  # nothing in it is of a program that is known
-        self.elsewhere = False  # something ran on an accelerator of another kind, which is not read
+        self.problems: list[str] = []  # repairs and omissions: reported first
+        self.whole = True  # completely read: otherwise nothing is concluded from what is missing
+        self.several = False  # contains more than one recording
+        self.missing = False  # some CPU events were omitted
+        self.foreign = False  # nothing in it is from a known program
+        self.elsewhere = False  # another kind of accelerator was used, which is not read
         self.planes = Planes()
-        self.late = False  # names of processes came after what they are the names of
+        self.late = False  # process names came after the events they apply to
         self._pairs = Pairs()
-        self._texts = 0  # times that are written as text
-        self._bare = False  # there was an event without a category
-        self._odd_gpu = 0  # events left out that may have been of a GPU
-        self._recorded: list[tuple[float, float]] = []  # when Kineto began and ended to record
-        self._others: Counter[tuple[str, Any]] = Counter()  # category and process of events that are not taken
+        self._texts = 0  # times given as text
+        self._bare = False  # an event without a category was seen
+        self._odd_gpu = 0  # omitted events that may have been of a GPU
+        self._recorded: list[tuple[float, float]] = []  # start and end of Kineto's recording
+        self._others: Counter[tuple[str, Any]] = Counter()  # category and process of events not used
         self._processes: dict[Any, list[str]] = {}  # their names and labels
         self._takers = dict.fromkeys(_GPU, self.activity.take)
         self._takers |= dict.fromkeys(_CALLS, self.calls.take)
         self._takers |= dict.fromkeys(_SPANS, self.host.take)
 
     def take(self, batch: list[Any]) -> None:
-        """Events as they come; what is none is counted."""
+        """Add events; invalid ones are counted."""
         span, takers = self._span, self._takers
         self.events += len(batch)
         for event in filter(None, batch):  # TensorFlow ends with an empty one
@@ -200,7 +200,7 @@ class Trace:
                 self._left_out(event)
 
     def finish(self, head: dict[str, Any], notes: list[str]) -> None:
-        """All events are there: the head of the file, and what went wrong."""
+        """Complete the trace with the file's header and the reader's notes."""
         for event in self._pairs.spans():
             try:
                 self._span(event)
@@ -219,7 +219,7 @@ class Trace:
             self.notes.append("its memory events are of an old Kineto, without totals: they are not shown")
 
     def _span(self, event: dict[str, Any]) -> None:
-        """A whole span, of whatever it is."""
+        """Add a complete span of any kind."""
         if "cat" not in event:
             self._bare = True
             if self.planes.gpus:
@@ -231,7 +231,7 @@ class Trace:
             self._other(event)
 
     def _name(self, event: dict[str, Any]) -> None:
-        """The name or the labels of a process, the name of a thread."""
+        """Record the name or labels of a process, or a thread's name."""
         name, pid = event["name"], event.get("pid")
         if name == "process_name" or name == "thread_name":
             known = bool(self.planes)
@@ -244,14 +244,14 @@ class Trace:
             self._processes.setdefault(pid, []).append(str(text))
 
     def _left_out(self, event: Any) -> None:
-        """An event without sense: unless it says that it is of the CPU, it may have been of a GPU."""
+        """Record an invalid event: it may have been of a GPU unless it is marked as CPU."""
         self.odd += 1
         kind = event.get("cat") if isinstance(event, dict) else None
         of_cpu = isinstance(kind, str) and (kind in _CALLS or kind in _SPANS or kind.lower() in _KNOWN)
         self._odd_gpu += not of_cpu
 
     def _whose(self) -> None:
-        """Which program wrote it, and whether its accelerator is one that is read."""
+        """Determine the program that wrote it, and whether its accelerator is supported."""
         found = len(self.activity) or self.host.count or self.calls.count
         others = self._elsewhere()
         if not self.host.count and not self.calls.count and any(kind in _ONNX_RUNTIME for kind, _ in self._others):
@@ -276,14 +276,14 @@ class Trace:
             self._unknown()
 
     def _recordings(self) -> None:
-        """Whether a file was put together of several: what lies between them is no idle time."""
+        """Detect a file concatenated from several recordings: the time between them is not idle time."""
         again, ended = False, inf
         for start, took in sorted(self._recorded):
             again |= start >= ended
             ended = max(start + took, ended if ended < inf else -inf)
         known, ended = set[int](), inf
         for start, took, name in () if self.planes else sorted(self.host.spans[Mark.STEP]):
-            again |= name in known and start > ended  # the same number once more, after a pause
+            again |= name in known and start > ended  # the same number again, after a pause
             ended = max(start + took, ended if ended < inf else -inf)
             known.add(name)
         if again:
@@ -291,7 +291,7 @@ class Trace:
             self.problems.append("it holds more than one recording: what lies between them would look like idle time")
 
     def _unknown(self) -> None:
-        """A trace without a GPU: whether one was at work all the same."""
+        """For a trace without a GPU: whether one was active anyway."""
         kinds = {kind for kind, _ in self._others if kind.lower() not in _KNOWN}
         if kinds:
             self.elsewhere = True
@@ -304,7 +304,7 @@ class Trace:
             self.problems.append(f"{_count(launched, 'launch', 'es')} and no kernel in it: what the GPU did is missing")
 
     def _elsewhere(self) -> list[str]:
-        """Categories and processes of accelerators that are not read."""
+        """Categories and processes of unsupported accelerators."""
         kinds = {kind for kind, _ in self._others if _ELSEWHERE.search(kind) and kind.lower() not in _KNOWN}
         if len(self.activity):
             return sorted(kind for kind in kinds if not kind.lower().endswith(("runtime", "driver")))
@@ -318,7 +318,7 @@ class Trace:
         return sorted(kinds) or sorted(names)
 
     def _lost(self) -> None:
-        """What was repaired or left out, and whether anything can be concluded from the rest."""
+        """Report repairs and omissions, and whether the rest allows conclusions."""
         if vanished := self.host.drop_steps_without_length():
             self.problems.append(f"{_count(vanished, 'step')} without a length left out")
         if self._texts:
@@ -350,7 +350,7 @@ class Trace:
             self.problems.append("it has more CPU spans than fit: only the first are looked at; trace fewer steps")
 
     def _kernels_missing(self) -> None:
-        """Launches whose kernel is not there: the profiler lost some of what the GPU did."""
+        """Detect launches without kernels: the profiler lost some GPU activity."""
         if not self.whole or not len(self.activity) or not len(self.calls.start) or self.planes:
             return
         seen = window(self.host, self.activity, self.calls)
@@ -412,11 +412,11 @@ def _device(entry: dict[str, Any]) -> Device:
 
 
 def read(path: str, progress: Callable[[float], None] | None = None) -> Trace:
-    """The trace in a file, plain or packed; Refused says in one line why it is none.
+    """The trace in a file, plain or compressed; Refused says in one line why it is not one.
 
-    `progress` is told the share that is read, 0 to 1; what it raises ends the reading. A file is read once more where
-    its spans are out of order, to sort them; where names come after what they name; and where something lies outside of
-    its steps, to leave that out.
+    `progress` is called with the share read (0-1); an exception from it ends reading. The file is read again if spans
+    are out of order (to sort them), if names follow the events they apply to, or if there is activity outside the steps
+    (to exclude it).
     """
     name = clean(Path(path).name, 200)
     trace = _read(path, progress, Trace(name))
@@ -433,7 +433,7 @@ def read(path: str, progress: Callable[[float], None] | None = None) -> Trace:
         if named:
             again.planes = trace.planes
             again.planes.again()
-        if beyond is not None and not (named and not before[1]):  # of other events the steps may be others
+        if beyond is not None and not (named and not before[1]):  # without the other events the steps may differ
             again.host.only(*beyond)
         elif beyond is not None:
             beyond = None
@@ -442,9 +442,9 @@ def read(path: str, progress: Callable[[float], None] | None = None) -> Trace:
 
 
 def _beyond(trace: Trace) -> tuple[float, float] | None:
-    """The window of a trace, where some of the CPU lies before or after it: all tables are of the same time."""
+    """The window of a trace with CPU activity before or after it, so that all tables cover the same time."""
     seen, host = window(trace.host, trace.activity, trace.calls), trace.host
-    most = 0.0 if seen.steps else _BEYOND * seen.span_us if trace.whole else inf  # what is missing may lie there
+    most = 0.0 if seen.steps else _BEYOND * seen.span_us if trace.whole else inf  # missing events may be there
     if host.first_start >= seen.start - most and host.last_end <= seen.end + most:
         return None
     return seen.start, seen.end

@@ -1,4 +1,4 @@
-"""A trace told as a page: one sentence on where the time goes, what the signatures say, then the numbers."""
+"""The report on a trace: a sentence on where the time goes, the signatures found, then the numbers."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _NUMBER, _PART = re.compile(r"\d+(?:\.\d+)?"), re.compile(r" in \d+% of that tim
 _ROWS = 8
 _STEPS = 12
 _REGIONS = 16
-_SAME = 0.03  # two steps that differ by less are as long
-_ALIKE = 0.5  # of what the rank loses that loses most: each of the others at least, where it is said of all
-_SUMMED = 0.05  # of the window; smaller parts are not worth a clause
+_SAME = 0.03  # step times that differ by less are equal
+_ALIKE = 0.5  # of the largest loss of a rank: least loss of all others for a finding on all ranks
+_SUMMED = 0.05  # of the window; smaller parts are not mentioned
 
 
 def page(view: View) -> Page:
-    """Everything that one trace says."""
+    """The whole report on one trace."""
     shared = {verdict.rule for verdict in common(view.ranks)}
     found, said = view.found, tuple(one for one in said_of(view) if not one.all_ranks and one.rule not in shared)
     others = tuple(_of_others(view, said))
@@ -41,7 +41,7 @@ def page(view: View) -> Page:
 
 
 def _of_others(view: View, said: Sequence[Verdict]) -> Iterator[Verdict]:
-    """What is so of other GPUs of the trace than the one that is told of, and not of that one."""
+    """Findings on other GPUs of the trace that do not apply to the reported one."""
     known = {(verdict.rule, verdict.headline) for verdict in said}
     for other in view.gpus if view.trace.whole else ():
         if other.device != view.found.device:
@@ -51,7 +51,7 @@ def _of_others(view: View, said: Sequence[Verdict]) -> Iterator[Verdict]:
 
 
 def _first(view: View) -> Iterator[str]:
-    """What was repaired or left out, and what is not said because of it."""
+    """Repairs and omissions, and what is left out because of them."""
     trace = view.trace
     for problem in trace.problems:
         yield f"{problem[:1].upper()}{problem[1:]}."
@@ -65,7 +65,7 @@ def _first(view: View) -> Iterator[str]:
 
 
 def beginning(view: View) -> Iterator[str]:
-    """What of a trace is the start of the program, and what is not said because of it."""
+    """Program startup in the trace, and what is left out because of it."""
     seen = view.found.window
     if view.start.alone:
         yield (
@@ -86,7 +86,7 @@ def beginning(view: View) -> Iterator[str]:
 
 
 def ahead(view: View) -> Iterator[str]:
-    """Where the steps are over for the CPU long before they are for the GPU."""
+    """Notes on CPU steps that end long before the GPU's."""
     seen = view.found.window
     if seen.after_us:
         yield (
@@ -123,7 +123,7 @@ def ranks(views: Sequence[View]) -> Page:
 
 
 def _collectives(view: View) -> float:
-    """How much of the time a rank is in collectives: its GPU or, without one, its CPU where nothing else runs."""
+    """Share of a rank's time in collectives: of its GPU, or without one of its otherwise idle CPU."""
     found = view.found
     if found.of_gpu:
         return found.share(found.comm)
@@ -131,7 +131,7 @@ def _collectives(view: View) -> float:
 
 
 def common(views: Sequence[View]) -> tuple[Verdict, ...]:
-    """What every rank of a job shows: told once, by the rank that loses most; nothing of a trace by itself."""
+    """Findings on every rank of a job, once, for the rank with the largest loss; none that a trace shows by itself."""
     if len(views) < 2:
         return ()
     found = []
@@ -140,11 +140,11 @@ def common(views: Sequence[View]) -> tuple[Verdict, ...]:
         if verdict.all_ranks or verdict.healthy or len(same) < len(views):
             continue
         if len({_NUMBER.sub("#", _PART.sub("", one.headline)) for one in same}) > 1:
-            continue  # each has a cause of its own
+            continue  # each has a separate cause
         worst = max(same, key=lambda one: one.lost_share or 0.0)
         least, most = (pick(one.lost_share or 0.0 for one in same) for pick in (min, max))
         if least < _ALIKE * most:
-            continue  # it is the trouble of some
+            continue  # it is a problem of some
         spread = f" ({least:.0%} to {most:.0%})" if most - least >= _SAME else ""
         found.append(replace(worst, headline=f"In all {len(views)} ranks{spread}: {worst.headline}"))
     return tuple(found)
@@ -157,7 +157,7 @@ def _not_compared(before: View, after: View) -> Page:
 
 
 def compared(before: View, after: View) -> Page:
-    """What changed from one trace to another, everything a step; nothing where one of them was read in part."""
+    """The differences between two traces, per step; empty if either was read in part."""
     if not (before.trace.whole and after.trace.whole):
         return _not_compared(before, after)
     found = diff(before, after)
@@ -229,7 +229,7 @@ def _value(value: float | None, unit: str) -> str:
 
 
 def about(view: View) -> str:
-    """What was traced: GPU, rank, steps, how long."""
+    """What was traced: GPU, rank, steps, duration."""
     if not view.trace.whole:
         return "read in part" if view.trace.host.count or len(view.trace.activity) else ""
     trace, seen = view.trace, view.found.window
@@ -257,12 +257,12 @@ def took(us: float | None) -> str:
 
 
 def share(value: float | None) -> str:
-    """A part as percent."""
+    """A share in percent."""
     return units.UNKNOWN if value is None else f"{100 * value:.1f}%"
 
 
 def point(verdict: Verdict) -> Point:
-    """A verdict as a point of a page."""
+    """A finding as an item of the report."""
     facts = [fact(number) for number in verdict.numbers]
     if verdict.lost_share and verdict.lost_share >= 0.01:
         facts.append(f"can win at most {verdict.lost_share:.0%} of the time")
@@ -283,7 +283,7 @@ def fact(number: Number) -> str:
 
 
 def _plain(value: float) -> str:
-    """Three digits, without an exponent: 0.25, 12.3, 50000."""
+    """Three digits without an exponent: 0.25, 12.3, 50000."""
     return f"{value:.3g}" if abs(value) < 999.5 else f"{value:.0f}"
 
 
@@ -384,7 +384,7 @@ def _gpu(us: float) -> str:
 
 
 def _regions(view: View) -> Table:
-    """What the program named itself, as phases: those that take most, in the order in which they began."""
+    """The program's own regions as phases: the longest ones, by first start."""
     part, every = view.found.share, view.regions
     longest = sorted(every, key=lambda one: (-one.host_us, one.name))[:_REGIONS]
     rows = (
@@ -407,14 +407,14 @@ def _steps(view: View) -> Table:
 
 
 def _of_gpu(table: Table, view: View, columns: int) -> Table:
-    """Without what only a GPU has, where none was traced: columns from this place on."""
+    """Without GPU columns (from this index on) if no GPU was traced."""
     if view.found.of_gpu:
         return table
     return Table(table.title, table.head[:columns], tuple(row[:columns] for row in table.rows))
 
 
 def short(name: str) -> str:
-    """The name of a kernel without what all of them have, so that what tells them apart fits."""
+    """A kernel name without common prefixes, so that the distinctive part fits."""
     for everywhere in ("void ", "at::native::", "(anonymous namespace)::", "at::cuda::"):
         name = name.replace(everywhere, "")
     return name

@@ -1,4 +1,4 @@
-"""What a step is made of: its phases, the regions that the program names itself (record_function), one row a step."""
+"""Contents of a step: phases, the program's own regions (record_function), one row per step."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _MARKED = (
     ("optimizer", Mark.OPTIMIZER),
     ("zero_grad", Mark.ZERO_GRAD),
 )
-_PHASE, _MOST_PHASES = 0.05, 8  # of the window: a region of the program that takes so long is a phase, of so many
-_AROUND = 0.1  # of a region: where so much of it is in other phases, it only stands around them
-_NO_REGION = 0.001  # of the window; a region that takes less is no phase
+_PHASE, _MOST_PHASES = 0.05, 8  # of the window: a longer region of the program is a phase, up to this number
+_AROUND = 0.1  # of a region: covered by other phases to this share, it only encloses them
+_NO_REGION = 0.001  # of the window; a shorter region is no phase
 FORWARD = "forward and the rest"
 COMMUNICATION = "communication"
-_ON_CPU = ("gloo:", "mpi:", "ucc:")  # collectives whose spans are their whole time: those of NCCL only launch them
+_ON_CPU = ("gloo:", "mpi:", "ucc:")  # collectives whose spans are their whole duration: those of NCCL only launch them
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """A part of the steps: the time of the CPU in it, and the time of the GPU in what it launched."""
+    """A part of the steps: its CPU time, and the GPU time of what it launched."""
 
     name: str
-    host_us: float | None  # None for what is no phase of the CPU
+    host_us: float | None  # None for a phase without CPU time
     gpu_us: float
 
 
@@ -42,18 +42,18 @@ class Row:
 
     number: int
     took_us: float
-    busy: float  # shares of the step, 0 to 1
+    busy: float  # shares of the step (0-1)
     data: float
-    kernels: int  # launched in it, or else begun
+    kernels: int  # launched in it, or else started
 
 
 def phases(trace: Trace, found: Breakdown) -> tuple[Phase, ...]:
-    """The phases of the window, those that are there."""
+    """The phases present in the window."""
     seen = found.window
     spans = [(name, host_spans(trace, mark, seen)) for name, mark in _MARKED]
-    begun = [(name, all_host_spans(trace, mark)) for name, mark in _MARKED]  # launched before what runs in the window
+    begun = [(name, all_host_spans(trace, mark)) for name, mark in _MARKED]  # launched before activities in the window
     talking = _exposed(trace, _collectives(trace, found))
-    apart = talking.gaps(seen.start, seen.end)  # no time is in two phases
+    apart = talking.gaps(seen.start, seen.end)  # each time belongs to one phase
     spans = [*((name, part.shared(apart)) for name, part in spans), (COMMUNICATION, talking)]
     regions = _regions(trace)
     own = _named(regions, found, Spans(sorted(span for _, part in spans for span in part)))
@@ -80,9 +80,9 @@ def phases(trace: Trace, found: Breakdown) -> tuple[Phase, ...]:
 
 
 def _regions(trace: Trace) -> dict[str, Spans]:
-    """When the threads that train were in what the program names itself, the shortest first.
+    """Spans of the program's own regions on training threads, the shortest first.
 
-    What it calls forward is the forward pass.
+    A region named forward is the forward pass.
     """
     host, threads, entered = trace.host, _training(trace), dict[str, list[tuple[float, float]]]()
     for name, each in host.regions.items():
@@ -94,7 +94,7 @@ def _regions(trace: Trace) -> dict[str, Spans]:
 
 
 def _named(regions: dict[str, Spans], found: Breakdown, known: Spans) -> dict[str, Spans]:
-    """What of regions lies outside of the phases that are known: of those within each other the innermost counts."""
+    """Parts of regions outside the known phases: of nested ones the innermost counts."""
     seen, taken, made = found.window, known, dict[str, Spans]()
     for name, spans in regions.items():
         part = spans.within(seen.start, seen.end)
@@ -107,12 +107,12 @@ def _named(regions: dict[str, Spans], found: Breakdown, known: Spans) -> dict[st
 
 
 def _training(trace: Trace) -> set[int]:
-    """The threads that train: the main one, and those of the backward pass."""
+    """The training threads: the main one, and those of the backward pass."""
     return {one.number for place, one in enumerate(seen_threads(trace.host)) if not place or one.functions}
 
 
 def _collectives(trace: Trace, found: Breakdown) -> Spans:
-    """When the CPU itself exchanges tensors with other ranks; where no GPU was traced, all its time in collectives."""
+    """CPU time exchanging tensors with other ranks; without a GPU, all its time in collectives."""
     seen, texts = found.window, trace.host.names.texts
     names = _ON_CPU if found.of_gpu else (*RECORDED, *EXCHANGES)
     spans = (
@@ -122,7 +122,7 @@ def _collectives(trace: Trace, found: Breakdown) -> Spans:
 
 
 def _exposed(trace: Trace, talking: Spans) -> Spans:
-    """What of the collectives no computation on the threads that train hides."""
+    """Collective time not hidden by computation on the training threads."""
     if not len(talking):
         return talking
     training = _training(trace)
@@ -159,7 +159,7 @@ def rows(trace: Trace, found: Breakdown) -> tuple[Row, ...]:
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Region:
-    """One name: how often it was entered in the window, the time of the CPU in it, of the GPU in what it launched."""
+    """One name: entries in the window, its CPU time, and the GPU time of what it launched."""
 
     name: str
     count: int
@@ -169,7 +169,7 @@ class Region:
 
 
 def regions(trace: Trace, found: Breakdown) -> tuple[Region, ...]:
-    """The regions of the window, by when they first began; work launched in several counts in each."""
+    """The regions of the window by first start; work launched inside several counts for each."""
     seen, host, activity = found.window, trace.host, trace.activity
     launched = [
         (trace.calls.start[call] if call >= 0 else activity.start[index], inside_us(activity, index, seen))
@@ -192,5 +192,5 @@ def regions(trace: Trace, found: Breakdown) -> tuple[Region, ...]:
 
 
 def communication_us(found: Iterable[Phase]) -> float:
-    """How long the CPU is in collectives where nothing else runs."""
+    """CPU time in collectives while nothing else runs."""
     return sum(phase.host_us or 0.0 for phase in found if phase.name == COMMUNICATION)

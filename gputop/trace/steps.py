@@ -1,4 +1,4 @@
-"""The steps of a trace: where each begins and ends on the CPU, and the window they make."""
+"""The steps of a trace: begin and end of each on the CPU, and the window they form."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from gputop.trace.intervals import Spans, union
 from gputop.trace.names import STEP, Kind, Mark, region
 
 OURS = "gputop.step#"
-_CUT = 0.5  # a step at the edge of what was recorded is cut where it is shorter than this part of any other
-_LONGER = 1.5  # times as long as those after them are steps in which a program starts
-_MUCH_LONGER, _ENOUGH, _OWN = 2.5, 3, 0.5  # than the others, of so many: most of that is the profiler's own start
-_EDGE = 0.01  # of a step: what begins so soon after the first event begins with it
-_ALIKE, _FEWER = 0.05, 0.10  # steps that launch as many kernels differ by so much; a cut one has so many less
-_UNSEEN = 0.02  # of all steps: what was not seen of the GPU before its first kernel and is longer does not count
-_MANY = 20  # kernels a step, from which their number says something
-_SOME = 5  # launches in each of the others, from which a shorter step at the edge with none of them is cut
-_FIRST_KERNELS = 100  # kernels by which the queue at the beginning is judged
+_CUT = 0.5  # of any other step: a shorter first or last step was cut
+_LONGER = 1.5  # multiple of later steps, from which a step is startup
+_MUCH_LONGER, _ENOUGH, _OWN = 2.5, 3, 0.5  # than the others, of so many: most of that is profiler startup
+_EDGE = 0.01  # of a step: one that begins this soon after the first event begins with it
+_ALIKE, _FEWER = 0.05, 0.10  # variation of kernel counts between steps; a cut one has this share less
+_UNSEEN = 0.02  # of all steps: a longer unseen time before the first kernel does not count
+_MANY = 20  # kernels per step from which their number is meaningful
+_SOME = 5  # launches in each other step, from which a shorter one at the edge without any was cut
+_FIRST_KERNELS = 100  # kernels that show the initial queue
 _FEWEST_KERNELS = 5
-_QUEUED_US = 1000.0  # from launch to kernel: a GPU with nothing before it begins within microseconds
-_DELAYED_ALIKE = 0.5  # of the first kernel's delay; where those after it have less, that one waited for something else
-_BUSY_SINCE = 0.8  # of the time of those kernels: a GPU that works off a queue does nothing else
-_AFTER = 0.5  # of the steps: where the GPU falls behind by so much in them, what it works off after them counts
+_QUEUED_US = 1000.0  # from launch to kernel: an idle GPU starts within microseconds
+_DELAYED_ALIKE = 0.5  # of the first kernel's delay: if later ones have less, it waited for something else
+_BUSY_SINCE = 0.8  # of the time of those kernels: a GPU that drains a queue does nothing else
+_AFTER = 0.5  # of the steps: a GPU this far behind within them makes the time after them count
 _PARTS = (Mark.DATA, Mark.FORWARD, Mark.BACKWARD, Mark.OPTIMIZER, Mark.ZERO_GRAD)
 
 
 @frozen_dataclass(frozen=True, slots=True)
 class Step:
-    """One step: its number as the program counts, its start and end in microseconds of the trace."""
+    """One step: its number in the program, start and end in microseconds of the trace."""
 
     number: int
     start: float
@@ -43,38 +43,38 @@ class Step:
 
 @frozen_dataclass(frozen=True, slots=True)
 class Window:
-    """What of a trace is looked at: its whole steps, or the time its GPUs were seen."""
+    """The analyzed part of a trace: its complete steps, or the time of GPU activity."""
 
     start: float
     end: float
     steps: tuple[Step, ...]
-    named: str  # what says where a step ends; empty if nothing does
+    named: str  # what marks the end of a step; empty if nothing does
     begun: int = 0  # steps before them in which the program starts
-    profiler_us: float = 0.0  # how long the step before them took, in which the profiler starts
+    profiler_us: float = 0.0  # duration of the step before them in which the profiler starts
 
     @property
     def after_us(self) -> float:
-        """How long the GPU still works on them after the last one."""
+        """GPU time on them after the last one ended, in microseconds."""
         return self.end - max(step.end for step in self.steps) if self.steps else 0.0
 
     @property
     def span_us(self) -> float:
-        """How long it is."""
+        """Its length in microseconds."""
         return self.end - self.start
 
     def clip(self, start: float, took: float) -> tuple[float, float]:
-        """Start and end of what of a span lies in it: the end before the start where nothing does."""
+        """Start and end of the part of a span inside it: the end precedes the start if there is none."""
         return max(start, self.start), min(start + took, self.end)
 
 
 def window(host: Host, activity: Activity, calls: Calls) -> Window:
-    """The whole steps of a trace; without any the span of its GPUs, else of its annotations."""
+    """The complete steps of a trace; without steps, the span of its GPUs, else of its annotations."""
     steps, named = _steps(host)
     begun = _starting(host, calls, steps)
     profiler_us = 0.0
     if not begun and _profiler_starts(calls, steps):
         profiler_us, steps = _length(steps[0]), steps[1:]
-    if host.counted:  # it was read once more for these steps only
+    if host.counted:  # the file was read again for these steps only
         begin, stop = host.counted
         steps = tuple(step for step in steps if step.start >= begin and step.end <= stop) or steps
     else:
@@ -88,7 +88,7 @@ def window(host: Host, activity: Activity, calls: Calls) -> Window:
         return Window(begin, end, steps, named, begun, profiler_us)
     if len(activity):
         ends = (start + took for start, took in zip(activity.start, activity.took, strict=True))
-        # what the program names may lie before the first kernel or after the last: data that are loaded, a checkpoint
+        # annotated work may precede the first kernel or follow the last: data loading, a checkpoint
         own = [*chain.from_iterable(host.regions.values()), *host.spans[Mark.DATA]]
         first = min(chain(activity.start, (start for start, _, _ in own))) if unseen is None else unseen
         return Window(first, max(chain(ends, (start + took for start, took, _ in own))), (), "")
@@ -97,7 +97,7 @@ def window(host: Host, activity: Activity, calls: Calls) -> Window:
 
 
 def _seen(steps: tuple[Step, ...], unseen: float) -> tuple[tuple[Step, ...], float]:
-    """The steps in all of which the GPU was seen, and the start of the window."""
+    """The steps with GPU activity seen throughout, and the start of the window."""
     begin, end = steps[0].start, steps[-1].end
     if unseen - begin <= _UNSEEN * (end - begin) or unseen >= end:
         return steps, begin
@@ -106,9 +106,9 @@ def _seen(steps: tuple[Step, ...], unseen: float) -> tuple[tuple[Step, ...], flo
 
 
 def _worked_until(activity: Activity, calls: Calls, begin: float, end: float) -> float:
-    """The end of a window of steps; where the GPU worked off most of them after the last one, when it had done so.
+    """The end of a window of steps; if the GPU did most of them after the last one, the end of that work.
 
-    A CPU that nothing holds back launches a few steps within milliseconds: their marks say nothing of the GPU then.
+    A CPU that never waits launches a few steps within milliseconds: their marks say nothing about the GPU.
     """
     ends = (start + took for start, took in zip(activity.start, activity.took, strict=True))
     if max(ends, default=end) - end < _AFTER * (end - begin):
@@ -118,11 +118,11 @@ def _worked_until(activity: Activity, calls: Calls, begin: float, end: float) ->
     first = min((activity.start[place] for place in own), default=begin)
     last = max((activity.start[place] + activity.took[place] for place in own), default=end)
     least = _AFTER * (end - begin)
-    return last if first - begin < least <= last - end - (first - begin) else end  # not of a queue that was full before
+    return last if first - begin < least <= last - end - (first - begin) else end  # not of a queue filled earlier
 
 
 def _starting(host: Host, calls: Calls, steps: Sequence[Step]) -> int:
-    """How many of the first steps start the program: they alone allocate, load or compile, and are longer."""
+    """Number of first steps that start the program: longer, with one-time allocation, loading or compilation."""
     once = sorted(chain(calls.made_at, calls.load_at, host.once_at))
     made = [bisect_left(once, step.end) - bisect_left(once, step.start) for step in steps]
     for count in range(max((len(steps) - 1) // 2, len(steps) == 2), 0, -1):
@@ -135,7 +135,7 @@ def _starting(host: Host, calls: Calls, steps: Sequence[Step]) -> int:
 
 
 def much_longer(steps: Sequence[Step]) -> float | None:
-    """The median of the steps after the first one, where that is several times as long; None elsewhere."""
+    """The median of the steps after the first, if the first is several times as long; else None."""
     if len(steps) < _ENOUGH:
         return None
     usual = median(_length(step) for step in steps[1:])
@@ -143,7 +143,7 @@ def much_longer(steps: Sequence[Step]) -> float | None:
 
 
 def _profiler_starts(calls: Calls, steps: Sequence[Step]) -> bool:
-    """Whether the first step is that much longer because CUPTI makes its buffers in it: 3 ms each, for each thread."""
+    """Whether the first step is long because CUPTI creates its buffers: 3 ms each, per thread."""
     usual = much_longer(steps)
     if usual is None or not len(calls.profile_at):
         return False
@@ -154,7 +154,7 @@ def _profiler_starts(calls: Calls, steps: Sequence[Step]) -> bool:
 
 
 def _whole(host: Host, calls: Calls, steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Without the first and the last step, where the recording began or ended within them."""
+    """Without the first and last step if the recording cut them."""
     if len(steps) < 2:
         return steps
     parts = _parts(host, calls, steps)
@@ -167,17 +167,17 @@ def _whole(host: Host, calls: Calls, steps: tuple[Step, ...]) -> tuple[Step, ...
 
 @frozen_dataclass(frozen=True, slots=True)
 class Parts:
-    """What a step is made of: where each of its phases and regions first begins, and how much it launches."""
+    """Contents of a step: first start of each phase and region, and number of launches."""
 
     begin: dict[str, float]
     launched: int
 
 
 def _cut(host: Host, steps: Sequence[Step], parts: Sequence[Parts], place: int, others: range) -> bool:
-    """Whether a step at one end of the trace was cut, by what the others have at that end.
+    """Whether a step at the edge of the trace was cut, by comparison with the others there.
 
-    One that was cut lacks what the others begin with, or end with. Without phases it is shorter than any of them or
-    launches less, and it begins with the first event or ends with the last. On a busy machine a whole one may be short.
+    A cut step lacks the start or end of the others. Without phases it is shorter than any of them or launches less, and
+    touches the first or last event. On a busy machine a complete one may be short.
     """
     step, first = steps[place], place == 0
     common = set[str].intersection(*(set(parts[other].begin) for other in others))
@@ -202,7 +202,7 @@ def _cut(host: Host, steps: Sequence[Step], parts: Sequence[Parts], place: int, 
 
 
 def _parts(host: Host, calls: Calls, steps: Sequence[Step]) -> list[Parts]:
-    """The parts of each step; steps come by their start and do not overlap by much."""
+    """The contents of each step; steps are ordered by start and hardly overlap."""
     starts = [step.start for step in steps]
     begin: list[dict[str, float]] = [{} for _ in steps]
     launched = [0] * len(steps)
@@ -221,7 +221,7 @@ def _parts(host: Host, calls: Calls, steps: Sequence[Step]) -> list[Parts]:
             if not around and at + took > step.start:
                 since = max(0.0, at - step.start)
                 begin[place][name] = min(begin[place].get(name, since), since)
-    # what is launched; without a GPU the outermost operators, where all of them are known
+    # launches; without a GPU the outermost operators, if all are known
     for at in calls.start or (() if host.outer.shortest_us else host.outer.start):
         if (place := within(at)) >= 0:
             launched[place] += 1
@@ -233,7 +233,7 @@ def _length(step: Step) -> float:
 
 
 def _steps(host: Host) -> tuple[tuple[Step, ...], str]:
-    """Steps by the first of: our annotation, the profiler's, the ends of the optimizer's steps."""
+    """Steps by the first available: our annotation, the profiler's, ends of optimizer steps."""
     named = [(start, took, host.names.texts[name]) for start, took, name in host.spans[Mark.STEP]]
     ours = [span for span in named if span[2].startswith(OURS)]
     found, by = [], ""
@@ -250,9 +250,9 @@ def _steps(host: Host) -> tuple[tuple[Step, ...], str]:
 
 
 def _unseen_until(activity: Activity, calls: Calls) -> float | None:
-    """Until when the GPU ran work that is not in the trace; None where it was not behind when the trace began.
+    """Time until which the GPU ran work launched before the trace; None if it was not behind.
 
-    Its first kernel begins long after its launch, as those after it do, and from then on it never stands still.
+    Its first kernel starts long after its launch, as later ones do, and it is never idle from then on.
     """
     kinds = activity.names.meanings
     kernels = (place for place, name in enumerate(activity.name) if kinds[name] in (Kind.COMPUTE, Kind.COMM))

@@ -1,4 +1,4 @@
-"""A trace as one JSON object: the verdicts as `gputop diagnose --json` has its findings, and the numbers."""
+"""A trace as JSON: findings in the format of `gputop diagnose --json`, and the numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CURVE = 500  # points of the memory curve
 
 
 def as_json(view: View) -> dict[str, Any]:
-    """One trace. Times are milliseconds, shares 0 to 1; null is unknown, as most is of one that was read in part."""
+    """One trace. Times are milliseconds, shares 0-1; null is unknown, as mostly in a partly read trace."""
     trace, found = view.trace, view.found
     return {
         "kind": "trace",
@@ -74,7 +74,7 @@ def _regions(view: View) -> list[dict[str, Any]]:
 
 
 def _steps(view: View) -> list[dict[str, Any]]:
-    """What a GPU did in them is null where none was traced."""
+    """GPU values are null if no GPU was traced."""
     gpu = view.found.of_gpu
     return [
         {
@@ -89,7 +89,7 @@ def _steps(view: View) -> list[dict[str, Any]]:
 
 
 def compared(before: View, after: View) -> dict[str, Any]:
-    """What changed between two traces, times in microseconds a step; nothing where one of them was read in part."""
+    """Differences between two traces, times in microseconds per step; empty if either was read in part."""
     whole = before.trace.whole and after.trace.whole
     if not whole:
         return {"kind": "diff", "before": before.trace.name, "after": after.trace.name, "whole": False}
@@ -113,7 +113,7 @@ def compared(before: View, after: View) -> dict[str, Any]:
 
 
 def finding(verdict: Verdict) -> dict[str, Any]:
-    """A verdict with the names that a finding has."""
+    """A verdict with the field names of a finding."""
     return {
         "rule": verdict.rule,
         "severity": verdict.severity,
@@ -177,10 +177,9 @@ def _memory(view: View) -> dict[str, Any] | None:
 
 
 def apart(views: Sequence[View]) -> str | None:
-    """Why they are not, in words that follow the names of the files; None where they may be.
+    """Why these are not ranks of one job, as a continuation of the file names; None if they may be.
 
-    torch.profiler writes rank and world size into a trace; what an older version wrote has collectives, at least in
-    the trace of one rank.
+    torch.profiler writes rank and world size; older traces have collectives, at least in one rank.
     """
     known = [view.trace.rank for view in views if view.trace.rank is not None]
     silent = [view for view in views if view.trace.rank is None and not _communicates(view)]
@@ -194,5 +193,5 @@ def apart(views: Sequence[View]) -> str | None:
 
 
 def _communicates(view: View) -> bool:
-    """Whether the GPU, or the CPU for it, talks to other ranks."""
+    """Whether the GPU, or the CPU for it, communicates with other ranks."""
     return bool(len(view.found.comm) or len(view.host(Mark.COMM)))

@@ -1,7 +1,7 @@
-"""Traces that TensorFlow and JAX write, in the words of Kineto as far as both know the same things.
+"""Traces of TensorFlow and JAX, converted to Kineto's events where both have equivalents.
 
-Their events have no category: only the names of processes and threads identify them. Where these come after the
-events, the file is read once more.
+Their events have no category: only process and thread names identify them. If these come after the events, the file is
+read again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ STEP = "TensorFlow step"
 
 
 class Planes:
-    """Which GPU, stream or host the processes and threads of a trace are; empty for a trace of torch."""
+    """The GPU, stream or host of each process and thread of a trace; empty for a torch trace."""
 
     def __init__(self) -> None:
         self.gpus: dict[Any, int] = {}  # by pid
@@ -36,7 +36,7 @@ class Planes:
         return bool(self.gpus)
 
     def name(self, event: dict[str, Any]) -> None:
-        """A process or a thread gets its name."""
+        """Record the name of a process or thread."""
         text, pid = str(event["args"]["name"]), event.get("pid")
         if event["name"] == "process_name":
             if (found := _GPU.match(text)) and int(found[1]) < MOST_DEVICES and len(self.gpus) < MOST_DEVICES:
@@ -51,7 +51,7 @@ class Planes:
             self._thread(pid, event.get("tid"), text)
 
     def again(self) -> None:
-        """The file is read once more: all names are known."""
+        """Prepare for another pass: all names are known."""
         self._steps = 0
 
     def _thread(self, pid: Any, tid: Any, text: str) -> None:
@@ -63,7 +63,7 @@ class Planes:
             self._threads[pid, tid] = -1
 
     def told(self, event: dict[str, Any]) -> dict[str, Any] | None:
-        """An event as Kineto would have written it; None of what repeats others, or that it does not know."""
+        """An event in Kineto's form; None for duplicates and unknown ones."""
         pid = event.get("pid")
         if pid in self._hosts:
             return self._called(event)
@@ -73,7 +73,7 @@ class Planes:
         return self._step(event) if stream < 0 else self._ran(event, self.gpus[pid], stream)
 
     def _ran(self, event: dict[str, Any], gpu: int, stream: int) -> dict[str, Any]:
-        """A kernel, a copy or a memset."""
+        """A kernel, copy or memset."""
         name, args = event["name"], event.get("args") or {}
         known: dict[str, Any] = {"device": gpu, "stream": stream, "correlation": _id(args)}
         cat = "kernel"
@@ -85,7 +85,7 @@ class Planes:
         return {**event, "cat": cat, "name": name, "args": known}
 
     def _called(self, event: dict[str, Any]) -> dict[str, Any]:
-        """A span on the CPU; what launches bears the name of what it launches."""
+        """A CPU span; a launch has the name of what it launches."""
         args = event.get("args") or {}
         if "correlation_id" not in args:
             return {**event, "cat": "cpu_op", "args": {}}
@@ -101,6 +101,6 @@ class Planes:
 
 
 def _id(args: dict[str, Any]) -> int:
-    """The number that a launch and its kernel share; 0 is none."""
+    """The id shared by a launch and its kernel; 0 is none."""
     text = str(args.get("correlation_id", ""))
     return int(text) if text.isdecimal() and len(text) < 16 else 0

@@ -1,4 +1,4 @@
-"""The text of a trace file, plain or packed, in pieces and within bounds."""
+"""The text of a trace file, plain or compressed, in pieces and within limits."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from gputop.safe.bounded_gzip import Bomb, Unpacker
 from gputop.safe.files import Refused
 
 MOST_FILE = 4 * 2**30
-_MOST_BYTES = 8 * 2**30  # unpacked
+_MOST_BYTES = 8 * 2**30  # uncompressed
 _CHUNK = 1 << 16
 _MAGIC = b"\x1f\x8b"
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),  # begins like that of UTF-16
-    (codecs.BOM_UTF16_LE, "utf-16"),  # what `>` of Windows PowerShell writes
+    (codecs.BOM_UTF32_LE, "utf-32"),  # starts like that of UTF-16
+    (codecs.BOM_UTF16_LE, "utf-16"),  # written by `>` in Windows PowerShell
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-_ENOUGH = 64  # bytes that tell how text is encoded
+_ENOUGH = 64  # bytes that identify the encoding
 
 
 def encoding(beginning: bytes) -> str:
-    """How a text is encoded that begins so, with a byte order mark or without."""
+    """The encoding of a text by its first bytes, with or without a byte order mark."""
     for mark, name in _MARKS:
         if beginning.startswith(mark):
             return name
     even, odd = beginning[: 2 * _ENOUGH : 2], beginning[1 : 2 * _ENOUGH : 2]
     if len(odd) < 4 or (0 in even and 0 in odd):
         return "utf-8"
-    # every second byte of plain English is zero in UTF-16
+    # every second byte of English text in UTF-16 is zero
     return (
         "utf-16-le"
         if 10 * odd.count(0) >= 9 * len(odd)
@@ -44,12 +44,12 @@ def encoding(beginning: bytes) -> str:
 
 
 class Text:
-    """An open file as text; what is wrong with it is in `notes`, what was read up to there stays good."""
+    """An open file as text; problems are in `notes`, and what was read before them stays valid."""
 
     def __init__(self, path: str) -> None:
-        """Refused says in one line why a file is not read."""
+        """Open a file; Refused says in one line why it is not read."""
         try:
-            # a pipe without a writer would block us here for ever
+            # a pipe without a writer would block forever
             self.fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not a file name"
@@ -71,7 +71,7 @@ class Text:
         self.read_bytes = 0
 
     def close(self) -> None:
-        """Lets go of the file."""
+        """Close the file."""
         os.close(self.fd)
 
     @property
@@ -80,9 +80,9 @@ class Text:
         return os.pread(self.fd, len(_MAGIC), 0) == _MAGIC
 
     def beginning(self) -> str:
-        """Some of the first characters: what kind of file it is. The text still begins at its beginning.
+        """The first characters, to identify the kind of file; reading still starts at the beginning.
 
-        What is wrong with a file without any is left in `notes`.
+        If there are none, `notes` has the reason.
         """
         first = next(self.pieces(), "")
         os.lseek(self.fd, 0, os.SEEK_SET)
@@ -92,7 +92,7 @@ class Text:
         return first[:4096]
 
     def whole(self, limit: int) -> str:
-        """All of it, where it is not more than so many characters; Refused where it is."""
+        """The whole text if it has at most `limit` characters; Refused otherwise."""
         parts, size = [], 0
         for piece in self.pieces():
             parts.append(piece)
@@ -102,15 +102,15 @@ class Text:
         return "".join(parts)
 
     def _skip(self, most: int) -> bool:
-        """Pass over what lies before so many last bytes of a plain file, which may have a hole of many gigabytes."""
-        ahead = (self.size_bytes - most) // 4 * 4  # a character of any encoding begins there, or its rest is replaced
+        """Skip all but the last `most` bytes of a plain file, which may have a hole of many gigabytes."""
+        ahead = (self.size_bytes - most) // 4 * 4  # a character boundary in any encoding, or the rest is replaced
         if ahead <= 0 or self.packed:
             return False
         os.lseek(self.fd, ahead, os.SEEK_SET)
         return True
 
     def last(self, limit: int) -> bytes:
-        """Its last bytes, unpacked: all of them where there are no more. The text still begins at its beginning."""
+        """Its last bytes, uncompressed, at most `limit`. Reading still starts at the beginning."""
         self._skip(2 * limit)
         kept = bytearray()
         for data in self._bytes():
@@ -122,7 +122,7 @@ class Text:
         return bytes(kept[-limit:])
 
     def tail(self, limit: int) -> tuple[str, bool]:
-        """Its last characters, and whether there are more before them. The text still begins at its beginning."""
+        """Its last characters, and whether more precede them. Reading still starts at the beginning."""
         begins = os.pread(self.fd, 2 * _ENOUGH, 0)
         parts, size, more = deque[str](), 0, self._skip(8 * limit)
         for piece in self._decoded(begins) if more else self.pieces():
@@ -136,9 +136,9 @@ class Text:
         return "".join(parts)[-limit:], more or size > limit
 
     def _decoded(self, begins: bytes) -> Iterator[str]:
-        """The text from here on, in the encoding of a file that begins so."""
+        """The text from here on, in the encoding of a file with this beginning."""
         name = encoding(begins)
-        if name in ("utf-16", "utf-32"):  # which order of bytes the mark says, which is not here
+        if name in ("utf-16", "utf-32"):  # the byte order given by the mark, which is not here
             name += "-be" if begins.startswith(codecs.BOM_UTF16_BE) else "-le"
         decode = codecs.getincrementaldecoder(name.removesuffix("-sig"))("replace").decode
         yield from filter(None, map(decode, self._bytes()))
@@ -161,7 +161,7 @@ class Text:
         first = self._read()
         if not first.startswith(_MAGIC):
             given = 0
-            while first and given <= _MOST_BYTES:  # a file may grow while it is read
+            while first and given <= _MOST_BYTES:  # the file may grow meanwhile
                 yield first
                 given += len(first)
                 first = self._read()

@@ -1,4 +1,4 @@
-"""The threads of a trace: which of them trains, what each does, its call paths as a tree."""
+"""The threads of a trace: the training thread, the activity of each, its call paths as a tree."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from gputop.trace.pairs import ASYNC
 _STDLIB_FILE = re.compile(r"[\w<>-]+\.py")
 _PYTHON = re.compile(r"(.+)\((\d+)\): (.+)", re.DOTALL)
 _BUILT_IN = re.compile(r"<built-in (?:function|method) (\S+?)(?: of .*)?>", re.DOTALL)
-_LAUNCHES = 0.1  # of all kernels: what launches fewer, as a thread that copies batches, holds nothing up
-STEP = "step"  # all steps are one call path
+_LAUNCHES = 0.1  # of all kernels: a thread that launches fewer, as one that copies batches, delays nothing
+STEP = "step"  # all steps share one call path
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class TracedThread:
-    """One thread with something in it."""
+    """One thread with activity."""
 
     number: int  # in `Host.outer`
-    name: str  # main, autograd, or as the kernel names it
+    name: str  # main, autograd, or the kernel's name for it
     tid: str
     covered_us: float  # in any span
     functions: int  # of the backward pass
     root: int  # of its call paths
-    python: int | None  # the same of its Python functions, where they were recorded
+    python: int | None  # the same for its Python functions, if recorded
 
 
 def traced_threads(host: Host) -> tuple[TracedThread, ...]:
-    """The one that trains first, then those of the backward pass, then the busiest."""
+    """The training thread first, then those of the backward pass, then by activity."""
     threads = [thread for thread in host.threads if thread.covered_us > 0 and not thread.python]
     python = {(thread.pid, thread.tid): thread.root for thread in host.threads if thread.python}
     main = max(threads, key=lambda one: (one.marks, one.tid == one.pid, one.covered_us, str(one.tid)), default=None)
@@ -61,9 +61,9 @@ def traced_threads(host: Host) -> tuple[TracedThread, ...]:
 
 
 def launching(host: Host, launches: Iterable[int]) -> set[int]:
-    """The numbers of the threads that launch, the one that trains among them; each has another for Python functions.
+    """Numbers of the launching threads, including the training one; Python functions are a second thread each.
 
-    `launches` are the ids of threads as calls into the driver have them, one for each kernel.
+    `launches`: thread id of each kernel's launch call.
     """
     count = Counter(launches)
     ids = {tid for tid, many in count.items() if many >= _LAUNCHES * count.total()}
@@ -77,12 +77,12 @@ def launching(host: Host, launches: Iterable[int]) -> set[int]:
 
 
 def _tid(tid: Any) -> str:
-    """The id of a thread, of what overlaps on it, too."""
+    """The thread id, also for overlapping operators."""
     return str(tid).removesuffix(ASYNC)
 
 
 def trees(host: Host) -> dict[int, Node]:
-    """The call paths of every thread by its root, counted in microseconds; what takes none is left out."""
+    """The call paths of every thread by root, in microseconds; without those that take no time."""
     nesting, names = host.nesting, host.names
     totals = nesting.totals()
     nodes: dict[int, Node] = {}
@@ -102,9 +102,9 @@ def trees(host: Host) -> dict[int, Node]:
 
 
 def is_own_call(name: str, stdlib: frozenset[str]) -> bool:
-    """Whether a Python function of a trace is the user's own: `train.py(30): step`. torch cuts what it imports from.
+    """Whether a Python function of a trace is the user's own: `train.py(30): step`. torch shortens imported paths.
 
-    `stdlib` are the names of Python's own modules.
+    `stdlib`: names of Python's standard modules.
     """
     match = _PYTHON.fullmatch(name)
     if match is None:
@@ -116,9 +116,9 @@ def is_own_call(name: str, stdlib: frozenset[str]) -> bool:
 
 
 def called(name: str) -> str:
-    """A Python function of a trace as module.function: `image_transforms.py(12): normalize`; another name as it is.
+    """A Python function of a trace as module.function: `image_transforms.py(12): normalize`; other names unchanged.
 
-    Of a function that is built in the name alone: `<built-in function sleep>`.
+    For a built-in function its name alone: `<built-in function sleep>`.
     """
     if built_in := _BUILT_IN.fullmatch(name):
         return built_in[1]

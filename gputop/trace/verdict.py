@@ -1,6 +1,6 @@
-"""What a signature says of a trace, and how one is declared.
+"""Verdicts of signatures on a trace, and the declaration of a signature.
 
-The types are this layer's own: `diagnose` may import `trace`, not the other way round, and makes findings of them.
+The types belong to this layer: `diagnose` may import `trace`, not the reverse, and converts them to findings.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from gputop.trace.operators import Shaped, shaped
 from gputop.trace.read import Trace
 from gputop.trace.step_phases import Phase, Region, Row, phases, regions, rows
 
-# two quantities: nothing runs at all and the next kernel is not launched; the same of the stream that computes most
+# two measures: nothing runs at all while the next kernel is not launched; the same for the busiest compute stream
 GPU_WAITS = "GPU idle, waits for a launch, of the time"
 STREAM_WAITS = "busiest compute stream waits for a launch, of the time"
-_EXPLAINED = 0.5  # of the time that a catch-all is about: a warning that costs so much says why
+_EXPLAINED = 0.5  # of the time a fallback covers: a warning with this cost explains it
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Number:
-    """One number a verdict rests on, with the limit it was held against."""
+    """One number a verdict rests on, with the limit it is compared with."""
 
     text: str
     value: float
@@ -38,43 +38,43 @@ class Number:
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """One thing a trace shows. `lost_share` is the most that could be won, 0 to 1 of the time, where it is known."""
+    """One observation in a trace. `lost_share` is the largest possible gain as a share of time (0-1), if known."""
 
     severity: Severity
     headline: str
     numbers: tuple[Number, ...] = ()
-    steps: tuple[str, ...] = ()  # what to do, best first
+    steps: tuple[str, ...] = ()  # advice, best first
     lost_share: float | None = None
-    idle: bool = False  # what could be won is time in which the GPU idles
+    idle: bool = False  # the possible gain is GPU idle time
     healthy: bool = False
-    all_ranks: bool = False  # it is about the job, not about the rank whose trace says it
-    rule: str = ""  # filled in by what runs the signatures
+    all_ranks: bool = False  # about the job rather than the rank of this trace
+    rule: str = ""  # set by the caller of the signatures
 
 
 class View:
-    """A trace and what was worked out from it, each when first asked for."""
+    """A trace with derived results, each computed on first access."""
 
     def __init__(self, trace: Trace, device: int | None = None) -> None:
         self.trace = trace
         self.device = device  # None: the GPU with most activity
-        self.all_ranks = True  # none of the files of the job was left out
-        self.ranks: Sequence[View] = (self,)  # the traces of the other ranks of the job too, where they are known
+        self.all_ranks = True  # no file of the job was omitted
+        self.ranks: Sequence[View] = (self,)  # the traces of the other ranks, if known
 
     @cached_property
     def found(self) -> Breakdown:
-        """Where the time goes."""
+        """The time breakdown."""
         return breakdown(self.trace, self.device)
 
     @cached_property
     def start(self) -> StartUp:
-        """What of it is the start of the program."""
+        """Program startup in it."""
         return beginning(self.trace, self.found)
 
     @cached_property
     def gpus(self) -> tuple[View, ...]:
-        """Each GPU of a trace that has several, by its index; empty where there is one, or none.
+        """A view of each GPU by index if there are several; otherwise empty.
 
-        One that did nothing in the window is among them, where it did something before or after.
+        Includes GPUs active only before or after the window.
         """
         found = sorted(set(self.trace.activity.device))
         return tuple(View(self.trace, device) for device in found) if len(found) > 1 else ()
@@ -91,7 +91,7 @@ class View:
 
     @cached_property
     def regions(self) -> tuple[Region, ...]:
-        """What the program named itself."""
+        """The program's own regions."""
         return regions(self.trace, self.found)
 
     @cached_property
@@ -101,7 +101,7 @@ class View:
 
     @cached_property
     def verdicts(self) -> tuple[Verdict, ...]:
-        """What all signatures say, the worst first."""
+        """Verdicts of all signatures, the worst first."""
         return judged(self)
 
     @property
@@ -112,32 +112,32 @@ class View:
 
     @property
     def steps(self) -> int:
-        """How many whole steps there are; 1 where nothing says it, so that a count a step is a count."""
+        """Number of complete steps; 1 if unknown, so that a count per step is a total."""
         return max(1, len(self.found.window.steps))
 
     def host(self, mark: Mark) -> Spans:
-        """What of the window the CPU spends on something."""
+        """CPU spans of this meaning within the window."""
         return host_spans(self.trace, mark, self.found.window)
 
     def inside(self, times: Sequence[float]) -> int:
-        """How many of some times lie in the window."""
+        """Number of these times within the window."""
         seen = self.found.window
         return sum(seen.start <= time < seen.end for time in times)
 
 
 def stopped(view: View, stops: Spans) -> float:
-    """How long the GPU idles because the CPU stops, in microseconds."""
+    """GPU idle time because the CPU stops, in microseconds."""
     found = view.found
     return launches.stopped(view.trace, found.inside, found.launch_of, found.gaps, stops)
 
 
 def memory_peak(view: View) -> tuple[int, int]:
-    """The most memory that was allocated and reserved in the steps; without any in the whole trace."""
+    """Peak allocated and reserved bytes in the steps; without steps, in the whole trace."""
     memory, seen = view.trace.memory, view.found.window
     return memory.peak(seen.start, seen.end) if seen.steps else memory.peak(-inf, inf)
 
 
-# one of several GPUs: whether it was meant to work then is not known
+# one of several GPUs: it is unknown whether it was meant to work then
 _NO_WORK = Verdict(
     severity="warn",
     headline="nothing ran on it in this time; it did before or after.",
@@ -150,14 +150,14 @@ Judge = Callable[[View, Limits], Iterator[Verdict]]
 
 @frozen_dataclass(frozen=True, slots=True)
 class Signature:
-    """One declared signature: its id, its name, its question, its numbers."""
+    """One declared signature."""
 
     id: str
     name: str
     question: str
     limits: Limits
-    gpu: bool  # it says nothing of a trace without a GPU
-    last: bool  # a catch-all: it speaks where no warning explains most of the idle time that it is about
+    gpu: bool  # needs a GPU in the trace
+    last: bool  # a fallback: reported if no warning explains most of the idle time that it covers
     judge: Judge = field(repr=False)
 
 
@@ -167,7 +167,7 @@ SIGNATURES: dict[str, Signature] = {}
 def signature(
     id: str, name: str, question: str, *, gpu: bool = True, last: bool = False, **limits: float
 ) -> Callable[[Judge], Judge]:
-    """Declares a signature: a function of a view and its limits, which yields verdicts with their advice."""
+    """Declare a signature: a function of a view and its limits that yields verdicts with advice."""
 
     def declared(judge: Judge) -> Judge:
         assert id not in SIGNATURES, f"{id} is declared twice"
@@ -178,10 +178,10 @@ def signature(
 
 
 def judged(view: View) -> tuple[Verdict, ...]:
-    """What all signatures say of a trace, the worst first; what costs most first among those as bad.
+    """Verdicts of all signatures on a trace, the worst first, then by cost.
 
-    Nothing of one that was read in part: kernels are written last, and what is missing may say the opposite. Nothing of
-    the start of a program, either.
+    None on a partly read trace: kernels are written last, and the missing part may say the opposite. None on program
+    startup, either.
     """
     if not view.trace.whole or view.start.alone:
         return ()
@@ -200,14 +200,14 @@ def judged(view: View) -> tuple[Verdict, ...]:
 
 
 def said_of(view: View) -> tuple[Verdict, ...]:
-    """What is said of a trace beside the others of its job: no GPU and no rank is well beside one that is not."""
+    """Verdicts on a trace within its job: no GPU or rank is called healthy beside one that is not."""
     if any(_warned(one.verdicts) for rank in view.ranks for one in (rank, *rank.gpus)):
         return tuple(verdict for verdict in view.verdicts if not verdict.healthy)
     return view.verdicts
 
 
 def _explained(verdict: Verdict, said: Sequence[Verdict]) -> bool:
-    """Whether a warning about this very trace accounts for most of the idle time that a catch-all is about."""
+    """Whether a warning on this trace accounts for most of the idle time that a fallback covers."""
     known = (one.lost_share or 0.0 for one in said if one.idle and one.severity != "info" and not one.all_ranks)
     return verdict.idle and max(known, default=0.0) >= _EXPLAINED * (verdict.lost_share or 0.0)
 

@@ -1,6 +1,6 @@
-"""The signatures T00 to T27: what a trace looks like when something is wrong, and what to do about it.
+"""The signatures T00 to T27: patterns of problems in a trace, with advice.
 
-One decorated function each, grouped by where the time goes. Importing this declares them all.
+One decorated function each, grouped by where the time goes. Importing this declares all.
 """
 
 from gputop.trace.signatures import copies, host, idle, kernels, memory, ranks

@@ -1,4 +1,4 @@
-"""Copies: from pageable memory, in the way of kernels, of what could be made on the GPU; a GPU that only copies."""
+"""Copies: from pageable memory, unhidden by kernels, avoidable by creating data on the GPU; GPUs that only copy."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from gputop.trace.intervals import Spans
 from gputop.trace.names import PAGEABLE, Kind
 from gputop.trace.verdict import Limits, Number, Verdict, View, signature
 
-_ENDS = re.compile(r"\((\w+) -> (\w+)\)")  # what kind of memory it copies from and to
-_ROUTES = 3  # that a headline names
+_ENDS = re.compile(r"\((\w+) -> (\w+)\)")  # source and destination memory kinds
+_ROUTES = 3  # named in a headline
 _PIN = "DataLoader(pin_memory=True) and batch.to(device, non_blocking=True): the one is no use without the other."
 
 
 @frozen_dataclass(frozen=True, slots=True)
 class _Route:
-    """What is copied from one kind of memory to another: when, and how much where that is known."""
+    """Copies from one kind of memory to another: when, and how much if known."""
 
     text: str
     spans: Spans
@@ -29,7 +29,7 @@ class _Route:
 
 @signature("T05", "pageable-copies", "Are batches copied from pageable memory?", step_mb=1.0, part=0.5, least_mb=0.1)
 def pageable(view: View, limit: Limits) -> Iterator[Verdict]:
-    """The driver copies pageable memory twice, and the CPU waits meanwhile; some kB are a number read or set."""
+    """The driver copies pageable memory twice while the CPU waits; a few kB are just a number read or set."""
     activity, kinds = view.trace.activity, view.trace.activity.names.meanings
     slow_mb = all_mb = 0.0
     for index in view.found.inside:
@@ -73,7 +73,7 @@ def in_the_way(view: View, limit: Limits) -> Iterator[Verdict]:
 
 @signature("T26", "only-copies", "Does the GPU copy and compute nothing?")
 def only_copies(view: View, _: Limits) -> Iterator[Verdict]:
-    """No kernel ran: what it does instead."""
+    """No kernel ran: what the GPU does instead."""
     found = view.found
     if found.kernel_count or not len(found.busy):
         return
@@ -99,7 +99,7 @@ def only_copies(view: View, _: Limits) -> Iterator[Verdict]:
 
 @signature("T17", "made-on-cpu", "Are tensors made on the CPU and then copied?", per_step=1)
 def made_on_cpu(view: View, limit: Limits) -> Iterator[Verdict]:
-    """torch.zeros(...).to("cuda"): a fill on the CPU, then aten::to with a copy (PyTorch's ExtraCUDACopy pattern)."""
+    """torch.zeros(...).to("cuda"): a CPU fill, then aten::to with a copy (PyTorch's ExtraCUDACopy pattern)."""
     found, activity, made = view.found, view.trace.activity, view.trace.host.made
     copies = sum(
         1
@@ -120,7 +120,7 @@ def made_on_cpu(view: View, limit: Limits) -> Iterator[Verdict]:
 
 
 def _routes(view: View) -> Iterator[_Route]:
-    """All that is copied or set in the window, by where from and where to."""
+    """Copies and memsets in the window, by source and destination."""
     activity, seen = view.trace.activity, view.found.window
     spans, moved = dict[str, Spans](), dict[str, float]()
     for index in view.found.inside:
@@ -133,7 +133,7 @@ def _routes(view: View) -> Iterator[_Route]:
 
 
 def _route(name: str, kind: int) -> str:
-    """Where a copy goes, by its name: `Memcpy HtoD (Pinned -> Device)`."""
+    """The route in a copy's name: `Memcpy HtoD (Pinned -> Device)`."""
     ends = _ENDS.search(name)
     host = f" ({ends[1 if kind == Kind.TO_DEVICE else 2].lower()} memory)" if ends else ""
     if kind == Kind.TO_DEVICE:
@@ -146,7 +146,7 @@ def _route(name: str, kind: int) -> str:
 
 
 def _moved(view: View, index: int) -> float:
-    """The bytes that a copy moves within the window."""
+    """Bytes that a copy moves within the window."""
     activity = view.trace.activity
     took = activity.took[index]
     return activity.size[index] * (inside_us(activity, index, view.found.window) / took if took else 1.0)

@@ -1,4 +1,4 @@
-"""The GPU waits for the CPU: launches, input, synchronisation, the optimizer, checks."""
+"""The GPU waits for the CPU: launches, input, synchronization, optimizer, checks."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from gputop.trace.verdict import GPU_WAITS, STREAM_WAITS, Limits, Number, Verdic
     lost=0.20,
 )
 def launch_bound(view: View, limit: Limits) -> Iterator[Verdict]:
-    """Hundreds of small kernels and an empty queue; small kernels alone are in every trace.
+    """Hundreds of small kernels with an empty queue; small kernels alone are in every trace.
 
-    A gap of many milliseconds is not one between two launches, whatever stands at its ends.
+    A gap of many milliseconds is not launch overhead, whatever surrounds it.
     """
     found = view.found
     wait, delay, middle = found.share(found.idle.stream_host_us), found.launching.delay_p50_us, found.median_us
@@ -103,10 +103,10 @@ def input_bound(view: View, limit: Limits) -> Iterator[Verdict]:
     blocked=0.30,
 )
 def sync(view: View, limit: Limits) -> Iterator[Verdict]:
-    """Waiting is harmless while the GPU stays busy: it counts only with idle time behind it."""
+    """Synchronization with idle time: waiting is harmless while the GPU is busy."""
     found, calls = view.found, view.trace.calls
     host = view.trace.host
-    # a number is read by a copy that waits, without a call that says so
+    # a number is read by a blocking copy, without a synchronization call
     waits = union(calls.wait_start + host.reads, calls.wait_took + host.read_took)
     waits = waits.within(found.window.start, found.window.end)
     reads = view.inside(host.reads) / view.steps
@@ -144,9 +144,9 @@ def sync(view: View, limit: Limits) -> Iterator[Verdict]:
 
 @signature("T10", "unfused-optimizer", "Does the optimizer launch many small kernels?", share=0.10, kernels=50)
 def unfused_optimizer(view: View, limit: Limits) -> Iterator[Verdict]:
-    """One kernel a parameter and operation, where one fused kernel would do.
+    """One kernel per parameter and operation where one fused kernel would do.
 
-    It costs what the GPU works for it, and what it idles meanwhile: a CPU that is ahead loses nothing.
+    The cost is its GPU time plus the idle time in it: a CPU that runs ahead loses nothing.
     """
     found, activity, spans = view.found, view.trace.activity, view.host(Mark.OPTIMIZER)
     if not len(spans):
@@ -178,7 +178,7 @@ def unfused_optimizer(view: View, limit: Limits) -> Iterator[Verdict]:
 
 @signature("T14", "anomaly-mode", "Is every gradient checked for NaN?", gpu=False, part=0.5, functions=10)
 def anomaly_mode(view: View, limit: Limits) -> Iterator[Verdict]:
-    """torch.autograd.detect_anomaly checks what each backward function returns."""
+    """torch.autograd.detect_anomaly checks the result of each backward function."""
     host = view.trace.host
     if host.functions < limit["functions"] or host.nan_checks < limit["part"] * host.functions:
         return

@@ -1,4 +1,4 @@
-"""What is said where nothing else is: the GPU idles, or the CPU communicates, and what the CPU was in meanwhile."""
+"""Fallbacks: an idle GPU or CPU communication without a specific signature, with the concurrent CPU activity."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gputop.trace.verdict import GPU_WAITS, Limits, Number, Verdict, View, signa
 
 LOOK = "Look at what the CPU does there: gputop stack PID, or a trace with_stack=True."
 _CHUNKS = 30  # as in NVIDIA's gpu_time_util
-_ALL = 0.95  # of a time: what is so of less is not said of all of it
+_ALL = 0.95  # of a time: below, a statement does not apply to all of it
 _MEANWHILE = (
     (Mark.DATA, "the loop waits for its DataLoader"),
     (Mark.OPTIMIZER, "the optimizer runs on the CPU"),
@@ -28,7 +28,7 @@ _MEANWHILE = (
 
 @signature("T00", "healthy", "Is the GPU kept busy, with work queued ahead?", busy=0.90, host_wait=0.05, delay_us=1000)
 def healthy(view: View, limit: Limits) -> Iterator[Verdict]:
-    """The ideal profile: kernels packed, the CPU ahead."""
+    """The ideal profile: kernels back to back, the CPU ahead."""
     found = view.found
     busy, host_wait = found.share(found.busy), found.share(found.idle.stream_host_us)
     delay = found.launching.delay_p50_us
@@ -47,7 +47,7 @@ def healthy(view: View, limit: Limits) -> Iterator[Verdict]:
 
 @signature("T22", "gaps", "Does the GPU stand still for long?", gap_ms=500, chunk=0.5, chunks=3, busy=0.6)
 def gaps(view: View, limit: Limits) -> Iterator[Verdict]:
-    """One long gap, or several parts of a mostly busy trace with little work (nsys gpu_gaps, gpu_time_util)."""
+    """One long gap, or several stretches of a mostly busy trace with little work (nsys gpu_gaps, gpu_time_util)."""
     found = view.found
     gaps = [(end - start, start, end) for start, end in found.gaps if not view.start.spans.holds(start)]
     longest = max(gaps, default=(0.0, 0.0, 0.0))
@@ -60,7 +60,7 @@ def gaps(view: View, limit: Limits) -> Iterator[Verdict]:
             numbers=(Number(text="longest gap", value=longest[0] / 1000, unit="ms", limit=limit["gap_ms"]),),
             steps=(LOOK,),
             lost_share=found.share(sum(took for took, _, _ in gaps if took >= least_us)),
-            idle=bool(cause),  # else what names what the CPU was in says more
+            idle=bool(cause),  # otherwise naming the CPU activity says more
         )
         return
     seen = found.window
@@ -84,7 +84,7 @@ def gaps(view: View, limit: Limits) -> Iterator[Verdict]:
 
 
 def meanwhile(view: View, gaps: Spans) -> str:
-    """What the CPU does in most of some gaps, as the end of a sentence."""
+    """CPU activity during most of the gaps, as the end of a sentence."""
     shares = [(gaps.shared(view.host(mark)).total, text) for mark, text in _MEANWHILE]
     calls = view.trace.calls
     shares.append((gaps.shared(union(calls.wait_start, calls.wait_took)).total, "the CPU waits for the GPU"))
@@ -94,13 +94,13 @@ def meanwhile(view: View, gaps: Spans) -> str:
 
 
 def part_of(us: float, total_us: float) -> str:
-    """How much of some time is meant, in words before what is so then; empty where that is all of it."""
+    """The share of a time, as words before a statement on it; empty for all of it."""
     share = us / total_us
     return "" if share >= _ALL else f"in {share:.0%} of that time "
 
 
 _DEPENDENCY = "Check what the next kernel waits for: stream events, copies or kernels of other streams and processes."
-# names of work that prepares data, and of work that is called so too
+# names of data preparation, and of other work with the same name
 _DATA = re.compile(
     r"data|batch|collate|transform|augment|decode|preproc|tokeni[sz]|image|crop|resiz|normali[sz]|fetch|sampl|load|read",
     re.IGNORECASE,
@@ -110,7 +110,7 @@ _NO_DATA = re.compile(
     r"to_(?:gpu|device|cuda)|copy|generat|all_?reduce|all_?gather|broadcast|barrier",
     re.IGNORECASE,
 )
-# the same of a phase that a program names: of a step without a GPU it would be loss
+# the same for phases named by a program: of a step without a GPU it would be the loss
 _INPUT = re.compile(r"(?<!meta)data(?!parallel|class)|augment|collate|fetch|preproc|(?<!pay)load", re.IGNORECASE)
 _NO_INPUT = re.compile(
     r"forward|backward|model|optim|eval|valid|train|step|loss|updat|state_dict|checkpoint|ckpt|save|generat|weight|parallel",
@@ -121,32 +121,32 @@ _NEXT = re.compile(r"(?:.*/)?torch/utils/data/dataloader\.py\(\d+\): __next__")
 _LOADER = ", waiting for its DataLoader"
 _ALL_OF_IT = (", calling", _LOADER)
 _FEED = "Raise num_workers while CPUs are idle, else make samples cheaper: gputop doctor gives the number."
-_MOST_OF = 0.5  # of the idle time: what covers it is where the CPU was
+_MOST_OF = 0.5  # of the idle time: spans that cover it show where the CPU was
 
 
 @signature("T24", "idle", "Does the GPU idle, whatever the reason?", last=True, idle=0.20)
 def idle(view: View, limit: Limits) -> Iterator[Verdict]:
-    """A fifth of the time and more, which no other signature explains."""
+    """At least a fifth of the time idle without another signature to explain it."""
     found, begun = view.found, view.start.spans
     gaps = found.gaps
-    if found.share(begun) >= TOLD:  # that much of it is said to be the start of the program
+    if found.share(begun) >= TOLD:  # this much of it is reported as startup
         gaps = gaps.shared(begun.gaps(found.window.start, found.window.end))
     share = found.share(gaps)
     if share < limit["idle"]:
         return
     steps: tuple[str, ...] = (_DEPENDENCY,)
-    if 2 * found.idle.other_us > found.gaps.total:  # the CPU is ahead: nothing it does is the reason
+    if 2 * found.idle.other_us > found.gaps.total:  # the CPU is ahead: none of its work is the cause
         part = part_of(found.idle.other_us, found.gaps.total)
         cause = f"; {part}its next kernel was launched and waited to begin"
     else:
         where, inner, us = _where(view, gaps)
-        took = f" ({_a_step(view, us)})"  # of what it calls only where that is all of it
+        took = f" ({_a_step(view, us)})"  # its callees only if they cover all of it
         told = f"{inner}{took}" if inner.startswith(_ALL_OF_IT) else f"{took}{inner}"
         cause = f"; most of it the CPU was in `{where}`{told}" if where else ""
         cause = cause or meanwhile(view, gaps)
         steps = (_FEED,) if inner == _LOADER else (*_cheaper(where), LOOK)
     numbers = [Number(text="GPU idle, of the time", value=100 * share, unit="%", limit=100 * limit["idle"])]
-    if found.launching.known:  # else what it waits for is not known
+    if found.launching.known:  # otherwise it is unknown what it waits for
         numbers.append(Number(text=GPU_WAITS, value=100 * found.share(found.idle.host_us), unit="%"))
     yield Verdict(
         severity=by_lost_share(share),
@@ -186,9 +186,9 @@ def cpu_communication(view: View, limit: Limits) -> Iterator[Verdict]:
     share=0.20,
 )
 def cpu_region(view: View, limit: Limits) -> Iterator[Verdict]:
-    """What the program names itself, in a trace of the CPU alone: how much of it is in no operator and no other name.
+    """Regions of the program in a CPU-only trace: time outside operators and other regions.
 
-    Where the name says that it prepares data, what operators do there counts, too.
+    If the name indicates data preparation, operators inside count as well.
     """
     host = view.trace.host
     if view.found.of_gpu or view.trace.elsewhere:
@@ -222,14 +222,14 @@ def _input(name: str) -> bool:
 
 
 def _cheaper(where: str) -> Iterator[str]:
-    """What to do about the program's own code; a loader worker can do only what prepares data."""
+    """Advice on the program's own code; for a loader worker, only on data preparation."""
     if where and "::" not in where:
         data = _DATA.search(where) and not _NO_DATA.search(where)
         yield f"Make `{where}` cheaper, or let a loader worker do it." if data else f"Make `{where}` cheaper."
 
 
 def _a_step(view: View, us: float) -> str:
-    """`74 ms a step`; of a window without several steps the whole."""
+    """`74 ms a step`; the total for a window without several steps."""
     steps = len(view.found.window.steps)
     return f"{_ms(us / steps)} ms a step" if steps > 1 else f"{_ms(us)} ms"
 
@@ -239,10 +239,10 @@ def _ms(us: float) -> str:
 
 
 def _where(view: View, gaps: Spans) -> tuple[str, str, float]:
-    """The most specific name whose spans cover most of the gaps, what it calls there, and for how many microseconds.
+    """The most specific name that covers most of the gaps, its callee there, and the microseconds.
 
-    The program's own function or region leads; `, calling `time.sleep`` is what it spent that time in, if it was one
-    thing. Empty without one.
+    The program's own function or region leads; `, calling `time.sleep`` is the single callee that took that time. Empty
+    if there is none.
     """
     host, threads = view.trace.host, _launching(view)
     texts, stdlib = host.names.texts, frozenset(sys.stdlib_module_names)
@@ -262,7 +262,7 @@ def _where(view: View, gaps: Spans) -> tuple[str, str, float]:
 
 
 def _launching(view: View) -> set[int]:
-    """The threads for which the GPU waits: those that launch its kernels."""
+    """The threads the GPU waits for: those that launch its kernels."""
     found, calls, names = view.found, view.trace.calls, view.trace.activity
     kernels = (index for index in found.inside if names.names.meanings[names.name[index]] in (Kind.COMPUTE, Kind.COMM))
     known = (found.launch_of[index] for index in kernels)
@@ -270,7 +270,7 @@ def _launching(view: View) -> set[int]:
 
 
 def _inner(view: View, gaps: Spans, python: dict[int, Spans], own: set[int], total: float, us: float) -> str:
-    """What a function of the program calls while the GPU idles: the DataLoader, else the innermost of a library."""
+    """The callee of a program function while the GPU is idle: the DataLoader, else the innermost library call."""
     texts = view.trace.host.names.texts
     spans = {name: of for name, of in python.items() if name not in own}
     if _covers_most(gaps, {name: of for name, of in spans.items() if _NEXT.fullmatch(texts[name])}):
@@ -282,13 +282,13 @@ def _inner(view: View, gaps: Spans, python: dict[int, Spans], own: set[int], tot
 
 
 def _covers_most(gaps: Spans, known: dict[int, Spans]) -> tuple[float, int, float] | None:
-    """Of the names that cover most of the gaps the one that runs least: in all, which, and within the gaps."""
+    """Of the names that cover most of the gaps the one with least total time: total, name, time within the gaps."""
     covered = ((spans.total, name, gaps.shared(spans).total) for name, spans in known.items())
     return min((one for one in covered if one[2] >= _MOST_OF * gaps.total > 0), default=None)
 
 
 def _spans(kept: Outer, threads: set[int]) -> dict[int, Spans]:
-    """When what ran on these threads did, by name: the union of its spans."""
+    """The union of spans by name, of these threads."""
     found: dict[int, list[tuple[float, float]]] = {}
     for start, took, name, thread in zip(kept.start, kept.took, kept.name, kept.thread, strict=True):
         if thread in threads:

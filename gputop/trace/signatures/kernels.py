@@ -1,4 +1,4 @@
-"""What the kernels themselves are: few that dominate, full precision, bound by memory, too small a grid, layout."""
+"""Kernel properties: a dominant few, full precision, memory-bound, small grids, memory layout."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from gputop.trace.names import CAST, CASTING, COPY, FULL_PRECISION, GEMM, LAYOUT
 from gputop.trace.operators import Shaped
 from gputop.trace.verdict import Limits, Number, Verdict, View, signature
 
-_FLOATS = ("bfloat16", "float8", "half", "double", "float")  # as Kineto writes them, in small letters
+_FLOATS = ("bfloat16", "float8", "half", "double", "float")  # Kineto's names in lower case
 
 
 @signature("T23", "casts", "Is time spent on casts between float types?", gpu=False, share=0.15)
 def casts(view: View, limit: Limits) -> Iterator[Verdict]:
-    """Kernels that copy from one float type to another; without a GPU the operators that do, by their time."""
+    """Kernels that convert between float types; without a GPU, the operators that do, by time."""
     found, of_gpu = view.found, view.found.of_gpu
     share = _on_gpu(view) if of_gpu else _on_cpu(view)
     if share < limit["share"]:
@@ -36,7 +36,7 @@ def casts(view: View, limit: Limits) -> Iterator[Verdict]:
 
 
 def _on_gpu(view: View) -> float:
-    """Share of the compute time: by the types of the operator where shapes were recorded, else by kernel names."""
+    """Share of compute time: by operator types if shapes were recorded, else by kernel names."""
     found = view.found
     if not found.compute_us:
         return 0.0
@@ -50,15 +50,15 @@ def _on_gpu(view: View) -> float:
 
 
 def _changes(types: str) -> bool:
-    """Whether the first two inputs are of two float types, as aten::copy_ has them: where to, and what."""
+    """Whether the first two inputs have different float types, as destination and source of aten::copy_."""
     named = [next((kind for kind in _FLOATS if kind in part.lower()), "") for part in types.split(",")[:2]]
     return len(named) == 2 and all(named) and named[0] != named[1]
 
 
 def _on_cpu(view: View) -> float:
-    """Share of the window that the outermost of these operators take, where no device is there to move to.
+    """Share of the window in outermost conversion operators, without a device to copy to.
 
-    A copy alone is no cast: aten::addmm begins with one of its bias, and so does much else.
+    A copy alone is no conversion: aten::addmm starts with one of its bias, as many others do.
     """
     host, span_us = view.trace.host, view.found.window.span_us
     times = {name: us for name, us in zip(host.names.texts, host.total_us, strict=False) if name in CASTING - {COPY}}
@@ -66,12 +66,12 @@ def _on_cpu(view: View) -> float:
 
 
 _MATRIX = re.compile(r"\[([0-9, ]+)\]")
-_BY_TYPE = (("Half", 8), ("BFloat16", 8), ("Float8", 16), ("char", 16))  # what dims must be a multiple of
+_BY_TYPE = (("Half", 8), ("BFloat16", 8), ("Float8", 16), ("char", 16))  # required multiples of dims
 
 
 @signature("T01", "few-operators", "Do a few kernels take most of the time?", share=0.60, top=3, others=10)
 def few_operators(view: View, limit: Limits) -> Iterator[Verdict]:
-    """Where to look first; shapes that keep the tensor cores from being used are named."""
+    """Where to look first; shapes that prevent tensor core use are named."""
     found = view.found
     compute = [entry for entry in found.kernels if entry.kind == Kind.COMPUTE]
     top = compute[: int(limit["top"])]
@@ -96,7 +96,7 @@ def few_operators(view: View, limit: Limits) -> Iterator[Verdict]:
 
 
 def _misaligned(entry: Shaped) -> str:
-    """What is wrong with the dims of a matrix product for the type it has; empty if nothing."""
+    """The misaligned dims of a matrix product for its type; empty if there are none."""
     needed = next((size for name, size in _BY_TYPE if name in entry.types), 0)
     if not needed or not GEMM.search(entry.kernel):
         return ""
@@ -108,7 +108,7 @@ def _misaligned(entry: Shaped) -> str:
 
 
 def _compute_share(view: View, names: re.Pattern[str], but: re.Pattern[str] | None = None) -> float:
-    """What of the time of all compute kernels those of such names take, 0 to 1."""
+    """Share (0-1) of compute kernel time in kernels with such names."""
     found = view.found
     took = sum(
         entry.took_us
@@ -120,7 +120,7 @@ def _compute_share(view: View, names: re.Pattern[str], but: re.Pattern[str] | No
 
 @signature("T04", "full-precision", "Do matrix products run in full precision?", share=0.20)
 def full_precision(view: View, limit: Limits) -> Iterator[Verdict]:
-    """Names of fp32 kernels, and none that runs on tensor cores."""
+    """Names of fp32 kernels, and none on tensor cores."""
     gemm = _compute_share(view, GEMM)
     if not gemm:
         return
@@ -155,7 +155,7 @@ def full_precision(view: View, limit: Limits) -> Iterator[Verdict]:
     busy=0.8,
 )
 def memory_bound(view: View, limit: Limits) -> Iterator[Verdict]:
-    """Elementwise kernels, reductions, norms, softmax and copies read and write as much as they compute."""
+    """Elementwise kernels, reductions, norms, softmax and copies move as much data as they compute."""
     share = _compute_share(view, STREAMING, but=GEMM)
     if share < limit["share"]:
         return
@@ -173,7 +173,7 @@ def memory_bound(view: View, limit: Limits) -> Iterator[Verdict]:
 
 @signature("T15", "small-grids", "Are the kernels too small for the GPU?", filled=0.40, busy=0.80)
 def small_grids(view: View, limit: Limits) -> Iterator[Verdict]:
-    """Estimated SM efficiency of the TensorBoard plugin: blocks for each SM, at most 1, weighted by time."""
+    """Estimated SM efficiency of the TensorBoard plugin: blocks per SM, at most 1, weighted by time."""
     found = view.found
     busy = found.share(found.compute)
     if found.filled is None or busy < limit["busy"] or found.filled >= limit["filled"]:
@@ -192,7 +192,7 @@ def small_grids(view: View, limit: Limits) -> Iterator[Verdict]:
 
 @signature("T19", "layout", "Is time spent on changing the layout of images?", share=0.05)
 def layout(view: View, limit: Limits) -> Iterator[Verdict]:
-    """Tensor cores want NHWC: cuDNN converts NCHW before and after."""
+    """Tensor cores need NHWC: cuDNN converts NCHW before and after."""
     share = _compute_share(view, LAYOUT)
     if share < limit["share"]:
         return

@@ -1,4 +1,4 @@
-"""Device memory: growth from step to step, the limit, an allocator that asks the driver again and again."""
+"""Device memory: growth from step to step, the limit, repeated driver allocations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gputop.trace.verdict import Limits, Number, Verdict, View, memory_peak, sig
 
 @signature("T09", "memory-growth", "Does allocated memory grow from step to step?", steps=3, growth=0.01)
 def growth(view: View, limit: Limits) -> Iterator[Verdict]:
-    """What is allocated at the end of each step, larger each time."""
+    """Allocation at the end of each step keeps growing."""
     memory = view.trace.memory
     ends = []
     for step in view.found.window.steps:
@@ -42,7 +42,7 @@ def growth(view: View, limit: Limits) -> Iterator[Verdict]:
 
 @signature("T16", "allocator-churn", "Is memory asked of the driver in every step?", per_step=1, time=0.01)
 def churn(view: View, limit: Limits) -> Iterator[Verdict]:
-    """After two steps the cache should have all that is needed."""
+    """After two steps the cache should have everything needed."""
     steps, calls = view.found.window.steps, view.trace.calls
     if len(steps) < 3:
         return
@@ -72,7 +72,7 @@ def churn(view: View, limit: Limits) -> Iterator[Verdict]:
 
 @signature("T21", "memory-limit", "Is device memory nearly full?", share=0.90)
 def memory_limit(view: View, limit: Limits) -> Iterator[Verdict]:
-    """The most that was allocated, of what the GPU has."""
+    """Peak allocation relative to the GPU's memory."""
     memory = view.trace.memory
     total = next((entry.memory_bytes for entry in view.trace.devices if entry.index == memory.device), 0)
     peak, _ = memory_peak(view)

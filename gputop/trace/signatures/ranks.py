@@ -1,4 +1,4 @@
-"""Several GPUs: communication that nothing hides, old ways to spread a model, a rank that is late."""
+"""Several GPUs: exposed communication, outdated parallelism, a late rank."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gputop.trace.verdict import Limits, Number, Verdict, View, signature
 
 @signature("T08", "exposed-communication", "Does communication stand in the way?", share=0.10, overlap=0.50)
 def exposed(view: View, limit: Limits) -> Iterator[Verdict]:
-    """Communication while nothing computes; that it is exposed does not prove that it is what held the step up."""
+    """Communication while nothing computes; exposure does not prove that it delayed the step."""
     found = view.found
     share, overlap = found.exposed, found.overlap
     if share < limit["share"] or overlap is None:
@@ -42,7 +42,7 @@ def data_parallel(view: View, limit: Limits) -> Iterator[Verdict]:
         for number, name in enumerate(host.names.texts)
         if name.endswith("DataParallel.forward") and "Distributed" not in name
     ]
-    # of a region it is known when it ran: before the steps it says nothing of them
+    # a region has a time: before the steps it says nothing about them
     outside = all(
         number in host.regions
         and not any(at < window.end and at + took > window.start for at, took, _ in host.regions[number])
@@ -60,10 +60,10 @@ def data_parallel(view: View, limit: Limits) -> Iterator[Verdict]:
 
 @signature("T13", "gloo", "Is the communication of GPUs done by the CPU?", share=0.01)
 def gloo(view: View, limit: Limits) -> Iterator[Verdict]:
-    """Gloo moves tensors of a GPU through the memory of the CPU."""
+    """Gloo moves GPU tensors through CPU memory."""
     names = view.trace.host.names.texts
     spoken = any(name.startswith("gloo:") for name in names) and not len(view.found.comm)
-    spoken = spoken and view.found.share(view.host(Mark.COMM)) >= limit["share"]  # a barrier at the start is none
+    spoken = spoken and view.found.share(view.host(Mark.COMM)) >= limit["share"]  # not a mere barrier at the start
     if not spoken and not (view.trace.backend == "gloo" and (view.trace.ranks or 1) > 1):
         return
     yield Verdict(
@@ -75,7 +75,7 @@ def gloo(view: View, limit: Limits) -> Iterator[Verdict]:
 
 @signature("T20", "straggler", "Is one rank late in every step?", gpu=False, spread=0.10, steps=2)
 def straggler(view: View, limit: Limits) -> Iterator[Verdict]:
-    """Collectives end together: who is in them shortest came last. Durations need no common clock."""
+    """Collectives end together: the rank with the least time in them came last. Durations need no common clock."""
     if len(view.ranks) < 2 or view.ranks[0] is not view:
         return
     if not all(each.trace.whole and each.all_ranks for each in view.ranks):
@@ -105,6 +105,6 @@ def straggler(view: View, limit: Limits) -> Iterator[Verdict]:
 
 
 def _waits(view: View) -> list[float]:
-    """The time in collectives, a step: of the GPU, or without one of the CPU (gloo)."""
+    """Time per step in collectives: of the GPU, or without one of the CPU (gloo)."""
     comm = view.found.comm if len(view.trace.activity) else view.host(Mark.COMM)
     return [comm.within(step.start, step.end).total for step in view.found.window.steps] if len(comm) else []
