@@ -10,7 +10,7 @@ from gputop import thresholds
 from gputop.profile import parse, report
 from gputop.severity import LOST, by_lost_share
 from gputop.trace.read import read
-from gputop.trace.verdict import View, judged
+from gputop.trace.verdict import View, all_verdicts
 from tests.rule_cases import Machine, found
 from tests.trace.test_trace_signatures import waiting
 
@@ -38,7 +38,7 @@ def test_waiting_for_loaders_is_as_urgent_in_every_view(lost: int, severity: str
     )
     of_rule = found(machine.verdict(300), "starved-cpu-idle")
     trace = View(read(waiting(lost, "MultiProcessing").write(tmp_path / "made.json")))
-    of_trace = next(one for one in judged(trace) if one.rule == "T03 input-bound")
+    of_trace = next(one for one in all_verdicts(trace) if one.rule == "T03 input-bound")
     stacks = (
         f"process 1:train.py;MainThread;train (train.py:9);__next__ (torch/utils/data/dataloader.py:1);"
         f"_next_data (torch/utils/data/dataloader.py:2);get (queue.py:3) {lost}\n"

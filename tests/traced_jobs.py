@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gputop.actions import Rights
-from gputop.actions.target import Target, aim
+from gputop.actions.target import Target, open_target
 from gputop.agent_client import Agent, connect
 from gputop.cli import run
 from tests.process_watch import ROOT, running
@@ -50,7 +50,7 @@ class Job:
         self.child.stdin.flush()
 
     def target(self) -> Target:
-        found = aim(row(self.pid), Rights(), {})
+        found = open_target(row(self.pid), Rights(), {})
         assert isinstance(found, Target)
         return found
 

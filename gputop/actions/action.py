@@ -41,7 +41,7 @@ class Run:
 
     def start(self) -> Run:
         """Start the thread."""
-        Thread(target=self._go, name=f"action: {self.title}", daemon=True).start()
+        Thread(target=self._work_to_end, name=f"action: {self.title}", daemon=True).start()
         return self
 
     def cancel(self, *, keep: bool = True) -> None:
@@ -58,7 +58,7 @@ class Run:
         return self._stop.is_set()
 
     @property
-    def dropped(self) -> bool:
+    def discarded(self) -> bool:
         """Whether it was cancelled and its recording is not wanted."""
         return self._dropped
 
@@ -72,7 +72,7 @@ class Run:
             self.line = line
             self._tell(self)
 
-    def _go(self) -> None:
+    def _work_to_end(self) -> None:
         try:
             self.result = self._work(self)
         except BaseException as error:
@@ -83,7 +83,7 @@ class Run:
         self._tell(self)
 
 
-def begin(title: str, hold: Handles, work: Callable[[Run], Result], tell: Callable[[Run], object]) -> Run:
+def start_run(title: str, hold: Handles, work: Callable[[Run], Result], tell: Callable[[Run], object]) -> Run:
     """A run that keeps the handles open until it has ended."""
     hold.keep()
 

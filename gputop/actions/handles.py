@@ -12,7 +12,7 @@ from enum import Enum
 from threading import Lock
 
 from gputop import labels
-from gputop.actions.target import Refusal, Rights, Target, aim, carrying
+from gputop.actions.target import Refusal, Rights, Target, open_target, own_processes
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Identity, Job, Process, Role
 
@@ -28,7 +28,7 @@ class Scope(str, Enum):
     TAGGED = "tagged"  # the processes the user has tagged instead
 
 
-_NOBODY = {
+_NO_PROCESSES = {
     Scope.LOADERS: "it has no loaders",
     Scope.JOB: "it is alone in its job, or in none",
     Scope.TAGGED: "nobody is tagged",
@@ -57,9 +57,9 @@ class Handles:
         self.frame, self.process = frame, process
         self.leader: Process | None = None  # the chosen process, if `process` is a rank that it only launches
         self._held: dict[Identity, Target | Refusal] = {}
-        self._carriers = carrying()
+        self._carriers = own_processes()
         self._keepers, self._lock = 1, Lock()
-        first = self._held[process.identity] = aim(process, rights, self._carriers)
+        first = self._held[process.identity] = open_target(process, rights, self._carriers)
         self.refusal = first.text if isinstance(first, Refusal) else None
         self.reaches = tuple(self._take(reach, rights) for reach in (*reaches(frame, process), *_tagged(tagged)))
 
@@ -74,7 +74,7 @@ class Handles:
         if self.who(scope):
             return None
         why = (reach.why_not for reach in self.reaches if reach.scope is scope)
-        return next(why, _NOBODY.get(scope))
+        return next(why, _NO_PROCESSES.get(scope))
 
     def held(self, scope: Scope) -> list[Target | Refusal]:
         """The handle of each process of a scope, or why there is none."""
@@ -116,7 +116,7 @@ class Handles:
             amount = labels.amount(len(reach.processes), "process")
             return Reach(reach.scope, reach.title, reach.processes, f"{amount}: more than ulimit -n lets gputop hold")
         for process in new:
-            self._held[process.identity] = aim(process, rights, self._carriers)
+            self._held[process.identity] = open_target(process, rights, self._carriers)
         return reach
 
 
@@ -132,7 +132,7 @@ def reaches(frame: Frame, process: Process) -> tuple[Reach, ...]:
     if loaders:
         found.append(Reach(Scope.LOADERS, f"its {labels.amount(len(loaders), 'loader')}", (process, *loaders)))
     if len(members) > 1 + len(loaders) or process not in members[:1]:
-        found.append(Reach(Scope.JOB, f"the whole job: {_made_of(job, members)}", members))
+        found.append(Reach(Scope.JOB, f"the whole job: {_member_counts(job, members)}", members))
     return tuple(found)
 
 
@@ -179,7 +179,7 @@ def loaders_of(process: Process, members: tuple[Process, ...]) -> tuple[Process,
     return tuple(found)
 
 
-def _made_of(job: Job, members: tuple[Process, ...]) -> str:
+def _member_counts(job: Job, members: tuple[Process, ...]) -> str:
     """`4 ranks, 32 loaders, torchrun`."""
     loaders = sum(member.role is Role.LOADER for member in members)
     launchers = sum(member.role is Role.LAUNCHER for member in members)

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from threading import Lock
 
 from gputop import labels
-from gputop.actions.action import Result, Run, begin
+from gputop.actions.action import Result, Run, start_run
 from gputop.actions.handles import Handles, Scope
 from gputop.actions.target import Declined, Outcome, Rights, Target, attempt, untouchable
 from gputop.frozen_dataclass import frozen_dataclass
@@ -39,7 +39,7 @@ class Niceness:
 
 
 @frozen_dataclass(frozen=True, kw_only=True)
-class Reniced(Result):
+class ReniceResult(Result):
     """The result, with an outcome per process."""
 
     outcomes: tuple[Outcome, ...] = ()
@@ -57,17 +57,19 @@ class Renice:
 
     def run(self, hold: Handles, options: Niceness, tell: Callable[[Run], object]) -> Run:
         """Set the niceness of every process in the scope; finished when `run.result` is set."""
-        return begin(f"nice {_said(options)} for {hold.process.pid}", hold, lambda _: _renice(hold, options), tell)
+        return start_run(
+            f"nice {_options_text(options)} for {hold.process.pid}", hold, lambda _: _renice(hold, options), tell
+        )
 
 
 RENICE = Renice()
 
 
-def _renice(hold: Handles, options: Niceness) -> Reniced:
+def _renice(hold: Handles, options: Niceness) -> ReniceResult:
     if not options.relative and not LOWEST <= options.nice <= HIGHEST:
-        return Reniced(text=f"nothing changed: nice goes from {LOWEST} to {HIGHEST}", good=False)
+        return ReniceResult(text=f"nothing changed: nice goes from {LOWEST} to {HIGHEST}", good=False)
     if why := hold.why_not(options.scope):
-        return Reniced(text=f"nothing changed: {why}", good=False)
+        return ReniceResult(text=f"nothing changed: {why}", good=False)
     held = hold.held(options.scope)
     given: set[int] = set()
     with _ONE_AT_A_TIME:
@@ -77,7 +79,7 @@ def _renice(hold: Handles, options: Niceness) -> Reniced:
     done = [outcome.pid for outcome in outcomes if outcome.kind == "done"]
     said = tuple(outcome.text for outcome in outcomes if outcome.text)
     missed = len(held) - len(done)
-    nice = given.pop() if len(given) == 1 else _said(options)
+    nice = given.pop() if len(given) == 1 else _options_text(options)
     if not done:
         text = said[0] if missed == 1 else f"no change to any of {labels.amount(missed, 'process')}"
     elif len(held) == 1:
@@ -86,10 +88,10 @@ def _renice(hold: Handles, options: Niceness) -> Reniced:
         text = f"{labels.amount(len(done), 'process')} {'has' if len(done) == 1 else 'have'} nice {nice}"
     if done and missed:
         text += f"; {labels.amount(missed, 'process')} left out"
-    return Reniced(text=text, good=not missed, lines=said, outcomes=outcomes)
+    return ReniceResult(text=text, good=not missed, lines=said, outcomes=outcomes)
 
 
-def _said(options: Niceness) -> str:
+def _options_text(options: Niceness) -> str:
     return f"{options.nice:+d}" if options.relative else str(options.nice)
 
 
@@ -123,11 +125,11 @@ def set_thread(target: Target, thread: int, nice: int) -> bool:
             raise Declined("only root may give it a lower niceness") from error
         raise
     if not os.path.exists(f"/proc/{target.pid}/task/{thread}") or target.ended():
-        _undo(thread, before)
+        _restore(thread, before)
     return before != nice
 
 
-def _undo(thread: int, before: int) -> None:
+def _restore(thread: int, before: int) -> None:
     """Restore a thread whose id may have passed to another process."""
     try:
         os.setpriority(os.PRIO_PROCESS, thread, before)

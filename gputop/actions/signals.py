@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Literal
 
 from gputop import labels, units
-from gputop.actions.action import Result, Run, begin
+from gputop.actions.action import Result, Run, start_run
 from gputop.actions.handles import Handles, Scope
 from gputop.actions.target import Outcome, Rights, Target, attempt, untouchable
 from gputop.frozen_dataclass import frozen_dataclass
@@ -30,7 +30,7 @@ _NOT_YET: dict[Goal, tuple[str, str]] = {
 }
 
 
-class Watch:
+class Tracker:
     """Tracks processes until they reach a goal. `left` are those not there yet."""
 
     def __init__(self, targets: Sequence[Target], goal: Goal) -> None:
@@ -43,10 +43,10 @@ class Watch:
         """Seconds since the start."""
         return time.monotonic() - self._began_s
 
-    def look(self) -> None:
+    def update(self) -> None:
         """Wait briefly, or until one of them ends, and update `left`."""
         pidfd.ended([target.fd for target in self.left if target.fd is not None], _EVERY_S)
-        still = [target for target in self.left if not self._there(target)]
+        still = [target for target in self.left if not self._reached(target)]
         if len(still) < len(self.left):
             self._last_s = self.passed_s()
         self.left = still
@@ -60,24 +60,24 @@ class Watch:
         """`41207 ended after 3.2 s`, `41207 is still there after 10 s`, `3 of 41 processes are still there ...`."""
         words_for = _NOT_YET if self.left else _REACHED
         some = self.left or self._all
-        who, many = self._who(some), len(some) > 1
+        who, many = self._names(some), len(some) > 1
         seconds = f" after {self.passed_s():.0f} s" if self.left else f" after {self._last_s:.1f} s"
         return f"{who} {words_for[self._goal][many]}{'' if self._goal != 'end' and not self.left else seconds}"
 
-    def told(self, sent: str) -> str:
+    def sent_text(self, sent: str) -> str:
         """The same where the process is expected to continue: `USR1 sent to 41207`."""
         gone = [target for target in self._all if target not in self.left]
         if gone:
-            return f"{sent}: {self._who(gone)} ended within {max(self._last_s, 0.1):.1f} s"
-        return f"{sent} to {self._who(self._all)}"
+            return f"{sent}: {self._names(gone)} ended within {max(self._last_s, 0.1):.1f} s"
+        return f"{sent} to {self._names(self._all)}"
 
-    def _who(self, some: Sequence[Target]) -> str:
+    def _names(self, some: Sequence[Target]) -> str:
         if len(some) == 1 == len(self._all):
             return str(some[0].pid)
         everybody = labels.amount(len(self._all), "process")
         return everybody if len(some) == len(self._all) else f"{len(some)} of {everybody}"
 
-    def _there(self, target: Target) -> bool:
+    def _reached(self, target: Target) -> bool:
         if target.ended():
             return True
         if self._goal == "end":
@@ -114,7 +114,7 @@ def consequences(frame: Frame, chosen: Collection[Identity], effect: Effect) -> 
     for job in frame.jobs:
         mine = [process for process in picked if process.job == job.key]
         if mine:
-            said += _of_job(frame, job, mine, effect)
+            said += _job_effects(frame, job, mine, effect)
     if effect == "freeze":
         held = sum(share.vram_bytes or 0 for process in picked for share in process.gpus)
         if held:
@@ -122,28 +122,28 @@ def consequences(frame: Frame, chosen: Collection[Identity], effect: Effect) -> 
     return tuple(said)
 
 
-def _of_job(frame: Frame, job: Job, mine: list[Process], effect: Effect) -> Iterator[str]:
+def _job_effects(frame: Frame, job: Job, mine: list[Process], effect: Effect) -> Iterator[str]:
     hit = {process.identity for process in mine}
     ranks = [frame.by_identity[rank] for rank in job.ranks if rank in frame.by_identity]
     lost = [rank for rank in ranks if rank.identity in hit]
     left = [rank for rank in ranks if rank.identity not in hit]
     if job.launcher == "notebook" and lost:
-        yield _notebook(effect)
+        yield _notebook_effect(effect)
         return
     far = elsewhere(job, ranks)
     if lost and (left or far):
         yield f"{_WORD[effect]} {_amount(len(lost))} will hang {_others(len(left), far)} {_where(ranks)}"
-        yield from _then(job, effect)
+        yield from _hang_effect(job, effect)
     elif left and any(process.role is Role.LAUNCHER for process in mine):
-        yield _launcher(job, left, effect)
+        yield _launcher_effect(job, left, effect)
         if far and effect in ("interrupt", "end") and job.launcher in _PASS_ON:
             yield f"that will hang {_others(0, far)} {_where(ranks)}"
-    yield from _loaders(frame, job, mine, effect)
+    yield from _loader_effects(frame, job, mine, effect)
     if lost and not left and job.slurm_job and effect != "freeze":
         yield f"Slurm will count job {job.slurm_job} as failed: scancel {job.slurm_job} ends it in order"
 
 
-def _notebook(effect: Effect) -> str:
+def _notebook_effect(effect: Effect) -> str:
     if effect == "interrupt":
         return "the notebook's running cell stops; its variables and GPU memory stay"
     if effect == "freeze":
@@ -178,7 +178,7 @@ def _where(ranks: list[Process]) -> str:
     return f"{'in NCCL' if any(rank.gpus for rank in ranks) else 'in their next collective'} until their timeout"
 
 
-def _then(job: Job, effect: Effect) -> Iterator[str]:
+def _hang_effect(job: Job, effect: Effect) -> Iterator[str]:
     """What follows if ranks hang."""
     if effect == "freeze":
         yield "the timeout (often 10 min) then ends the job, also if it was only frozen for a look"
@@ -186,7 +186,7 @@ def _then(job: Job, effect: Effect) -> Iterator[str]:
         yield _ON_LOSS[job.launcher]
 
 
-def _launcher(job: Job, left: list[Process], effect: Effect) -> str:
+def _launcher_effect(job: Job, left: list[Process], effect: Effect) -> str:
     name, ranks = job.launcher or "the launcher", labels.amount(len(left), "rank")
     if effect == "freeze":
         return f"its {ranks} train on; while it is frozen nobody notices if one of them fails"
@@ -199,7 +199,7 @@ def _launcher(job: Job, left: list[Process], effect: Effect) -> str:
     return f"its {ranks} may stay behind{memory}: choose the whole job"
 
 
-def _loaders(frame: Frame, job: Job, mine: list[Process], effect: Effect) -> Iterator[str]:
+def _loader_effects(frame: Frame, job: Job, mine: list[Process], effect: Effect) -> Iterator[str]:
     hit = {process.identity for process in mine}
     members = [frame.by_identity[member] for member in job.members if member in frame.by_identity]
     trainers = {process.pid: process for process in members if process.role is Role.TRAINER}
@@ -303,7 +303,7 @@ class Signal:
     def run(self, hold: Handles, options: Order, tell: Callable[[Run], object]) -> Run:
         """Send it to every process in the scope, then track them until they have ended, stopped or continued."""
         title = f"{options.choice.name} to {hold.process.pid}"
-        return begin(title, hold, lambda run: _send(hold, options, run), tell)
+        return start_run(title, hold, lambda run: _send(hold, options, run), tell)
 
 
 SIGNAL = Signal()
@@ -352,17 +352,17 @@ def _send(hold: Handles, order: Order, run: Run) -> Signalled:
         held.reverse()  # a launcher that continues before its ranks might consider them dead
     outcomes = tuple(attempt(one, order.insists, "nothing sent", lambda it: it.signal(choice.number)) for one in held)
     done = {outcome.pid for outcome in outcomes if outcome.kind == "done"}
-    watch = Watch([one for one in held if isinstance(one, Target) and one.pid in done], _goal(choice))
-    only_tells = _only_tells(hold, choice)
+    watch = Tracker([one for one in held if isinstance(one, Target) and one.pid in done], _goal(choice))
+    only_tells = _is_message(hold, choice)
     limit_s = min(LOOK_S, order.watch_s) if only_tells else order.watch_s
     while watch.left and watch.passed_s() < limit_s and not run.cancelled:
         run.say(watch.progress(f"{choice.name} sent"))
-        watch.look()
+        watch.update()
     said = tuple(outcome.text for outcome in outcomes if outcome.text)
     if not done:
-        return Signalled(text=_none(outcomes), good=False, lines=said, outcomes=outcomes)
+        return Signalled(text=_nothing_sent(outcomes), good=False, lines=said, outcomes=outcomes)
     message = only_tells or (run.cancelled and watch.left)
-    text = watch.told(f"{choice.name} sent") if message else watch.text()
+    text = watch.sent_text(f"{choice.name} sent") if message else watch.text()
     still = () if message else tuple(target.pid for target in watch.left)
     if run.cancelled and watch.left:
         text += "; not watched to the end"
@@ -380,13 +380,13 @@ def _goal(choice: Choice) -> Goal:
     return "freeze" if choice.effect == "freeze" else "thaw" if choice.name == "CONT" else "end"
 
 
-def _only_tells(hold: Handles, choice: Choice) -> bool:
+def _is_message(hold: Handles, choice: Choice) -> bool:
     """Whether it is a mere message, after which the process is expected to continue."""
     notebook = any(job.key == hold.process.job and job.launcher == "notebook" for job in hold.frame.jobs)
     return choice.name == "USR1" or (choice.effect == "interrupt" and notebook)
 
 
-def _none(outcomes: tuple[Outcome, ...]) -> str:
+def _nothing_sent(outcomes: tuple[Outcome, ...]) -> str:
     if len(outcomes) == 1:
         return outcomes[0].text
     return f"nothing sent to any of {labels.amount(len(outcomes), 'process')}"

@@ -27,7 +27,7 @@ def typed(process: Process) -> str:
     return clean(shlex.join(redact_argv(process.command)), 1 << 20)
 
 
-def described(process: Process) -> dict[str, Any]:
+def identity_fields(process: Process) -> dict[str, Any]:
     """Identifying data of a process, for storage."""
     return {
         "pid": process.pid,
@@ -48,7 +48,7 @@ class Rights:
     """What this gputop may do at all."""
 
     readonly: bool = False
-    looks: bool = False  # read-only access: allowed with --readonly, and on PID 1
+    reads_only: bool = False  # read-only access: allowed with --readonly, and on PID 1
     elsewhere: str | None = None  # where the processes are if not on this machine: "a demo", "a recording"
 
     @property
@@ -56,12 +56,12 @@ class Rights:
         """Why no process can be acted on; None if some can."""
         if self.elsewhere is not None:
             return f"these are processes of {self.elsewhere}, not of this machine"
-        return "gputop was started with --readonly" if self.readonly and not self.looks else None
+        return "gputop was started with --readonly" if self.readonly and not self.reads_only else None
 
     @property
-    def inside(self) -> Rights:
+    def for_recording(self) -> Rights:
         """Rights for recording inside a process and storing a file: PID 1 of a container may be the job."""
-        return self if self.readonly else replace(self, looks=True)
+        return self if self.readonly else replace(self, reads_only=True)
 
 
 Reaction = Literal["caught", "ignored", "default"]
@@ -197,10 +197,10 @@ _UNSEEN = {
 }
 
 
-def aim(process: Process, rights: Rights, carriers: Mapping[int, str] | None = None) -> Target | Refusal:
+def open_target(process: Process, rights: Rights, carriers: Mapping[int, str] | None = None) -> Target | Refusal:
     """Open a handle on a process, or say why not. `carriers` is the result of `carrying()`, shared by many calls."""
     pid = process.pid
-    never = rights.why_not or _never(process, rights)
+    never = rights.why_not or _why_never(process, rights)
     if never is not None:
         return Refusal(pid, never)
     try:
@@ -209,14 +209,14 @@ def aim(process: Process, rights: Rights, carriers: Mapping[int, str] | None = N
         if error.errno == errno.ESRCH:
             return Refusal(pid, "it has ended", gone=True)
         if error.errno not in (errno.ENOSYS, errno.EPERM):
-            return Refusal(pid, _trouble(error))
+            return Refusal(pid, _error_text(error))
         fd = None
-    if fd is not None and not _works(fd, pid):
+    if fd is not None and not _pidfd_works(fd, pid):
         os.close(fd)
         fd = None
-    caution = (carrying() if carriers is None else carriers).get(pid)
+    caution = (own_processes() if carriers is None else carriers).get(pid)
     target = Target(process, fd, caution or (BY_PID if fd is None else None))
-    refusal = _mistaken(target)
+    refusal = _mismatch(target)
     if refusal is not None:
         target.close()
         return refusal
@@ -225,16 +225,16 @@ def aim(process: Process, rights: Rights, carriers: Mapping[int, str] | None = N
 
 def untouchable(process: Process, rights: Rights) -> str | None:
     """Why no action is possible: read-only, PID 1, a kernel thread, not verified, ended, another user's."""
-    target = aim(process, rights, {})
+    target = open_target(process, rights, {})
     if isinstance(target, Refusal):
         return target.text
     try:
-        return None if rights.looks else target.denied()
+        return None if rights.reads_only else target.denied()
     finally:
         target.close()
 
 
-def carrying() -> dict[int, str]:
+def own_processes() -> dict[int, str]:
     """The processes that gputop itself depends on, each with its description."""
     found = {os.getpid(): "this is gputop itself"}
     parent = read_stat(os.getpid())
@@ -245,7 +245,7 @@ def carrying() -> dict[int, str]:
     return found
 
 
-def _works(fd: int, pid: int) -> bool:
+def _pidfd_works(fd: int, pid: int) -> bool:
     """Whether signals through pidfds work: a seccomp filter may allow opening them and nothing more."""
     try:
         pidfd.send(fd, 0)
@@ -260,23 +260,23 @@ def _works(fd: int, pid: int) -> bool:
     return True
 
 
-def _never(process: Process, rights: Rights) -> str | None:
+def _why_never(process: Process, rights: Rights) -> str | None:
     """Why such a process is never acted on, whatever the user confirms."""
     if process.pid <= 0:
         return f"pid {process.pid} is no process but a group of them"
-    if process.pid == 1 and not rights.looks:
+    if process.pid == 1 and not rights.reads_only:
         return "pid 1 keeps the machine or the container alive: end that from outside"
     if process.unseen is not None:
         return _UNSEEN[process.unseen]
     return None if process.verified else _UNSEEN["foreign"]
 
 
-def _mistaken(target: Target) -> Refusal | None:
+def _mismatch(target: Target) -> Refusal | None:
     """Why the opened process is not the one of the row, or cannot be acted on."""
     process = target.process
     stat, uid = read_stat(target.pid), _uid(target.pid)
     if target.ended() or stat is None or uid is None:
-        return Refusal(target.pid, *_ended(target, stat))
+        return Refusal(target.pid, *_end_state(target, stat))
     if stat.started_ticks != process.started_ticks:
         return Refusal(target.pid, "it has ended; another process has its pid now", gone=True)
     if stat.kernel_thread:
@@ -286,14 +286,14 @@ def _mistaken(target: Target) -> Refusal | None:
     return None
 
 
-def _ended(target: Target, stat: Stat | None) -> tuple[str, bool]:
+def _end_state(target: Target, stat: Stat | None) -> tuple[str, bool]:
     if stat is not None and stat.started_ticks == target.process.started_ticks and stat.state == "Z":
         return f"it has ended; its parent {stat.parent_pid} has not collected it yet", True
     gone = target.ended()
     return ("it has ended" if gone else "/proc hides it: who it is cannot be checked"), gone
 
 
-def _trouble(error: OSError) -> str:
+def _error_text(error: OSError) -> str:
     if error.errno in (errno.EINVAL, errno.ENOENT):  # older and newer kernels
         return "it is a thread, not a process"
     if error.errno in (errno.EMFILE, errno.ENFILE):

@@ -148,7 +148,7 @@ def _stack_arguments(parser: argparse.ArgumentParser) -> None:
 def profile(args: argparse.Namespace, settings: Settings) -> int:
     """Record a process for some seconds, keep it, and print what it says."""
     from gputop.actions import handles
-    from gputop.actions.pyspy import PROFILE, ProfileResult, Sampling, senseless
+    from gputop.actions.pyspy import PROFILE, ProfileResult, Sampling, invalid_options
     from gputop.profile import report
     from gputop.report import markdown, text
 
@@ -157,7 +157,7 @@ def profile(args: argparse.Namespace, settings: Settings) -> int:
     if args.pid is None:
         raise Failure("which process? gputop profile PID; --list names what was taken", USAGE)
     chosen = Sampling(seconds=args.seconds, rate=args.rate, children=not args.alone, gil=args.gil, native=args.native)
-    if why := senseless(chosen):
+    if why := invalid_options(chosen):
         raise Failure(why, USAGE)
     frame, process, rights = aimed(args, settings)
     led = () if args.launcher else handles.led(frame, process) or beside(frame, args.pid)

@@ -116,11 +116,11 @@ def _reason(name: str, refused: str) -> str:
 
 def _differences(pairs: Sequence[tuple[Opened, Opened]], names: list[str]) -> list[Page]:
     """What changed, a page for each pair; before them all ranks side by side."""
-    from gputop.trace.report import compared_ranks
+    from gputop.trace.report import compare_ranks
     from gputop.trace.verdict import View
 
     ranks = [(a, b) for a, b in pairs if isinstance(a, View) and isinstance(b, View)]
-    return [*([compared_ranks(ranks)] if len(ranks) > 1 else []), *(_compared(pair, names) for pair in pairs)]
+    return [*([compare_ranks(ranks)] if len(ranks) > 1 else []), *(_compared(pair, names) for pair in pairs)]
 
 
 def _pairs(
@@ -252,9 +252,9 @@ def _opened(name: str) -> Opened:
 
 def _apart(traces: list[View], left_out: LeftOut) -> str | None:
     """Why several traces are not those of ranks of one job; where they may be, they know of each other from now on."""
-    from gputop.trace.summary import apart
+    from gputop.trace.summary import why_not_one_job
 
-    why = apart(traces) if len(traces) > 1 else None
+    why = why_not_one_job(traces) if len(traces) > 1 else None
     if why is None:
         for view in traces:
             view.ranks = traces
@@ -313,7 +313,7 @@ def _compared(opened: tuple[Opened, Opened], names: list[str]) -> Page:
 
 def _changes(opened: Sequence[Opened], names: list[str]) -> list[dict[str, Any]]:
     from gputop.profile import Profile, diff
-    from gputop.trace.summary import compared
+    from gputop.trace.summary import compare
     from gputop.trace.verdict import View
 
     before, after = opened
@@ -322,7 +322,7 @@ def _changes(opened: Sequence[Opened], names: list[str]) -> list[dict[str, Any]]
         return [{"kind": "diff", "before": names[0], "after": names[1], "functions": rows}]
     assert isinstance(before, View)
     assert isinstance(after, View)
-    return [compared(before, after)]
+    return [compare(before, after)]
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:

@@ -120,7 +120,7 @@ def _seen(args: argparse.Namespace, settings: Settings) -> ProcessFacts:
             arguments=found.arguments,
             variables=dict(_variables(said)),
         ),
-        **_inside(process, replace(rights, looks=True)),
+        **_inside(process, replace(rights, reads_only=True)),
     )
 
 
@@ -156,10 +156,10 @@ def _variables(said: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 def _inside(process: Process, rights: Rights) -> dict[str, Any]:
     """What only its agent knows."""
-    from gputop.actions.target import Refusal, aim
+    from gputop.actions.target import Refusal, open_target
     from gputop.agent_client import AgentLost, NoAgent, connect
 
-    target = aim(process, rights, {})
+    target = open_target(process, rights, {})
     if isinstance(target, Refusal):
         return {"agent": target.text}
     try:

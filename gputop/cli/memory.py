@@ -193,7 +193,7 @@ def memory(args: argparse.Namespace, settings: Settings) -> int:
         return _trained(args, settings)
     args.pid = int(args.factory)
     frame, process, rights = aimed(args, settings)
-    return _running(args, settings, frame, ranked(frame, process), replace(rights, looks=True))
+    return _running(args, settings, frame, ranked(frame, process), replace(rights, reads_only=True))
 
 
 def _trained(args: argparse.Namespace, settings: Settings) -> int:
@@ -285,10 +285,10 @@ def _sampled(
     result: dict[str, Any],
 ) -> Iterator[Watched]:
     """Sample it, the better way first; why it is the worse one goes into the result."""
-    from gputop.actions.target import Refusal, aim
+    from gputop.actions.target import Refusal, open_target
     from gputop.agent_client import NoAgent, connect
 
-    target = aim(process, rights, {})
+    target = open_target(process, rights, {})
     if isinstance(target, Refusal):
         if rights.elsewhere is None:
             raise Failure(f"{process.pid}: {target.text}")
@@ -342,10 +342,10 @@ def _from_outside(
 
 def _unlock(process: Process, frame: Frame, why: str) -> str:
     """Why there is no agent, and what would put one there."""
-    from gputop.actions.torch_trace.routes import start
+    from gputop.actions.torch_trace.routes import start_command
 
     none = f"No agent in {process.pid}" + (f" ({why})" if why else "")
-    return f"{none}: start it with `{start(process, frame)}` and ask again."
+    return f"{none}: start it with `{start_command(process, frame)}` and ask again."
 
 
 def _print(args: argparse.Namespace, settings: Settings, result: dict[str, Any]) -> None:

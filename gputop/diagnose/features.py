@@ -68,7 +68,7 @@ def trainer(
     settled = age_s is not None and age_s >= warm_s
     about, uuids = key(identity), tuple(gpu.uuid for gpu in gpus)
     at_work = tuple(gpu for gpu in gpus if gpu.uuid in known.works_on) or gpus
-    sums = means(about, seconds, WINDOW_S)
+    sums, measured = means(about, seconds, WINDOW_S), _measured_gpus(frame, known, at_work)
     busy, switches, own = sums.get("busy_percent"), sums.get("switches"), sums.get("own")
     team = frozenset(one.identity for one in tree if one.role is Role.LOADER)
     return Trainer(
@@ -94,9 +94,7 @@ def trainer(
         team=team,
         switches=switches / own if switches is not None and own else None,
         **_tree_features(sums),
-        **_gpu_features(
-            past, _measured_gpus(frame, known, at_work), lambda uuid: means(uuid, seconds, WINDOW_S), known.turns
-        ),
+        **_gpu_features(past, measured, lambda uuid: means(uuid, seconds, WINDOW_S), known.turns),
     )
 
 

@@ -48,7 +48,7 @@ def _raw(lines: Iterable[str]) -> Profile:
         stack, _, count = line.rstrip("\r").rpartition(" ")
         if stack and count.isascii() and count.isdigit() and len(count) < 16:
             names = tuple(clean(name, LONGEST) for name in stack.split(";")[: MOST_DEPTH + 1])
-            profile.add(_told_apart(names, profile), int(count))
+            profile.add(_with_thread(names, profile), int(count))
         else:
             strange += bool(line.strip())
     if 2 * cells > len(profile.stacks) + strange:
@@ -89,7 +89,7 @@ def _speedscope(data: Any) -> Profile:
                 first = (_named(profile, None, "", str(each["name"])),)
             for stack, weight in _samples(each):
                 places = tuple(frames[index] for index in stack[: MOST_DEPTH + 3] if index >= 0)
-                if of_several and _serves(places):
+                if of_several and _is_helper(places):
                     served.update(first)
                     continue
                 names = tuple(place for place in places if not (found and _is_root(place)))
@@ -113,7 +113,7 @@ def _named(profile: Profile, pid: str | None, tid: str, name: str) -> str:
     return text
 
 
-def _told_apart(names: tuple[str, ...], profile: Profile) -> tuple[str, ...]:
+def _with_thread(names: tuple[str, ...], profile: Profile) -> tuple[str, ...]:
     """A collapsed stack with its thread's name in front, if it starts with one of ours or of py-spy's."""
     process = _PROCESS.match(names[0])
     rest = names[1:] if process else names
@@ -131,7 +131,7 @@ def _is_root(name: str) -> bool:
     return _PROCESS.match(name) is not None or _THREAD.fullmatch(name) is not None
 
 
-def _serves(places: Sequence[str]) -> bool:
+def _is_helper(places: Sequence[str]) -> bool:
     """Whether a stack belongs to a helper process of multiprocessing, which only waits.
 
     Processes forked by a fork server have its command line, but a longer stack.

@@ -29,14 +29,14 @@ _SPINS = re.compile(r"^(?:cu|cuda)(?:Stream|Event|Ctx|Device)Synchronize|^cuMemc
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Ran:
+class Activity:
     """Kernel counters of a main thread between samples; sampling itself may wake it."""
 
     wakes: int  # voluntary context switches
     cpu_s: float | None  # CPU seconds; None if not counted
 
     @property
-    def works(self) -> bool:
+    def makes_progress(self) -> bool:
         """Whether it leaves its waits to do work: it makes progress wherever it is seen."""
         return self.wakes >= _WAKES and self.cpu_s is not None and self.cpu_s >= _WORK_S * self.wakes
 
@@ -70,7 +70,7 @@ class Ranks:
 
 
 def compare(
-    labels: Sequence[str], *looks: Sequence[Sequence[ThreadStack]], ran: Sequence[Ran | None] | None = None
+    labels: Sequence[str], *looks: Sequence[Sequence[ThreadStack]], ran: Sequence[Activity | None] | None = None
 ) -> Ranks:
     """Compare samples of each rank's threads within a second, newest last, and main-thread activity between them.
 
@@ -79,14 +79,14 @@ def compare(
     """
     seen = [[_main(threads) for threads in look] for look in looks]
     stacks, counted = seen[-1], ran or [None] * len(labels)
-    held = {place for place in range(len(labels)) if all(_held(look[place]) for look in looks)}
+    held = {place for place in range(len(labels)) if all(_waits_in_backward(look[place]) for look in looks)}
     moved = [
-        _moved([look[place] for look in seen[:-1]], calls, counted[place]) if calls else None
+        _has_moved([look[place] for look in seen[:-1]], calls, counted[place]) if calls else None
         for place, calls in enumerate(stacks)
     ]
-    odd = _odd(stacks, held)
+    odd = _odd_ranks(stacks, held)
     for look in seen[:-1]:  # ranks in progress overtake each other: only one that differs in every sample is odd
-        odd &= _odd(look, held) | {place for place, calls in enumerate(look) if not calls}
+        odd &= _odd_ranks(look, held) | {place for place, calls in enumerate(look) if not calls}
     if len(looks) < _SURE and all(moves for moves, calls in zip(moved, stacks, strict=True) if calls):
         odd = set()
     places = tuple(
@@ -103,13 +103,13 @@ def compare(
         )
         for place, (label, calls, counts) in enumerate(zip(labels, stacks, counted, strict=True))
     )
-    return Ranks(places, " ".join(_words(places)))
+    return Ranks(places, " ".join(_descriptions(places)))
 
 
-def _moved(befores: Sequence[tuple[Call, ...]], calls: tuple[Call, ...], ran: Ran | None) -> bool | None:
+def _has_moved(befores: Sequence[tuple[Call, ...]], calls: tuple[Call, ...], ran: Activity | None) -> bool | None:
     """Whether a main thread moved, or left its wait to work; None without an earlier stack."""
     earlier = [before for before in befores if before]
-    if ran is not None and ran.works:
+    if ran is not None and ran.makes_progress:
         return True
     return any(before != calls for before in earlier) if earlier else None
 
@@ -123,7 +123,7 @@ def _main(threads: Sequence[ThreadStack]) -> tuple[Call, ...]:
     return threads[0].calls if threads and threads[0].main else ()
 
 
-def _held(threads: Sequence[ThreadStack]) -> bool:
+def _waits_in_backward(threads: Sequence[ThreadStack]) -> bool:
     """Whether its main thread waits for the backward pass, where DDP's own threads wait for other ranks."""
     return not _runs(threads) and any(call.name == _BACKWARD for call in _main(threads))
 
@@ -132,7 +132,7 @@ def waits_inside(threads: Sequence[ThreadStack]) -> bool:
     """Whether its main thread waits in the backward pass without a frame that says for what: GPU or other ranks."""
     calls = _main(threads)
     seen = bool(calls) and (_collective(calls) is not None or _native(calls))
-    return _held(threads) and not seen
+    return _waits_in_backward(threads) and not seen
 
 
 def _native(calls: Sequence[Call]) -> bool:
@@ -154,7 +154,7 @@ def _synchronizes(call: Call) -> bool:
     return not call.file.endswith(_SETS_UP) and _IN_A_COLLECTIVE.search(call.text) is not None
 
 
-def _odd(stacks: Sequence[tuple[Call, ...]], held: set[int]) -> set[int]:
+def _odd_ranks(stacks: Sequence[tuple[Call, ...]], held: set[int]) -> set[int]:
     """Indices of odd ranks.
 
     Those outside a collective that others are in; else those apart from a majority at one position; else those not
@@ -174,7 +174,7 @@ def _odd(stacks: Sequence[tuple[Call, ...]], held: set[int]) -> set[int]:
     return set(seen) - held if held else set()
 
 
-def _words(places: Sequence[Place]) -> list[str]:
+def _descriptions(places: Sequence[Place]) -> list[str]:
     seen = [place for place in places if place.inner]
     odd, said = [place for place in seen if place.odd], list[str]()
     if not seen:
@@ -185,9 +185,11 @@ def _words(places: Sequence[Place]) -> list[str]:
         wait = "waits in" if len(others) == 1 else "wait in"
         rest = f"{_names(others)} {wait if others[0].collective else ('is' if len(others) == 1 else 'are')}"
         be = "is" if len(odd) == 1 else "are"
-        said.append(f"{_names(odd)} {be} {where} {rest}: {', '.join(dict.fromkeys(_at(place) for place in odd))}.")
-    elif len({_at(place) for place in seen}) == 1 and len(seen) > 1:
-        said.append(f"All {len(seen)} ranks are in {_at(seen[0])}.")
+        said.append(
+            f"{_names(odd)} {be} {where} {rest}: {', '.join(dict.fromkeys(_position_text(place) for place in odd))}."
+        )
+    elif len({_position_text(place) for place in seen}) == 1 and len(seen) > 1:
+        said.append(f"All {len(seen)} ranks are in {_position_text(seen[0])}.")
     else:
         said.append("The ranks are in different places, none of them apart from a majority.")
     said.append(_movement(seen))
@@ -225,7 +227,7 @@ def _movement(seen: Sequence[Place]) -> str:
     return f"{_names(moved)} moved in a second; whether the others did is not known."
 
 
-def _at(place: Place) -> str:
+def _position_text(place: Place) -> str:
     call = place.collective or place.own or place.inner
     return call.text if call else ""
 
@@ -248,14 +250,14 @@ def page(ranks: Sequence[Ranked]) -> Page:
     found = [phases(main(profile)) for _, _, profile in ranks]
     rows = []
     for (label, pid, profile), shares in zip(ranks, found, strict=True):
-        own = main(profile).own().by_function().top()
+        own = main(profile).own_code().by_function().top()
         cells = (_cell(shares, phase) for phase in PHASES)
         rows.append((label, str(pid), *cells, own[0].name if own else ""))
     head = ("", "pid", *(_TITLES.get(phase, phase) for phase in PHASES), "own code")
     labels = [label for label, _, _ in ranks]
     return Page(
         title=f"{len(ranks)} ranks, profiled at once",
-        words=(_said(labels, found),),
+        words=(_collective_text(labels, found),),
         tables=(Table("Ranks", head, tuple(rows)),),
     )
 
@@ -267,17 +269,17 @@ def _cell(shares: Mapping[str, float], phase: str) -> str:
     return f"{100 * shares.get(phase, 0.0):.1f}%"
 
 
-def _said(labels: Sequence[str], found: Sequence[Mapping[str, float]]) -> str:
+def _collective_text(labels: Sequence[str], found: Sequence[Mapping[str, float]]) -> str:
     """The ranks that wait in collectives, and the one that does not; DDP waits inside backward."""
     waits = [shares.get("comms", 0.0) for shares in found]
     least, most = min(waits), max(waits)
     if most >= _WAITS:
-        late = _late(labels, waits)
+        late = _late_ranks(labels, waits)
         if not late:
             return f"All ranks spend {least:.0%} to {most:.0%} of the time in collectives: none of them stands out."
         return f"{late} of the time in collectives, the others up to {most:.0%}: they wait for what it does."
     backward = [shares.get("backward", 0.0) for shares in found]
-    if late := _late(labels, backward):
+    if late := _late_ranks(labels, backward):
         return (
             f"{late} of the time in backward, the others up to {max(backward):.0%}:"
             " there they may wait for it in an all-reduce, which --native shows."
@@ -287,7 +289,7 @@ def _said(labels: Sequence[str], found: Sequence[Mapping[str, float]]) -> str:
     return f"No rank is seen to wait in collectives for {_WAITS:.0%} of the time."
 
 
-def _late(labels: Sequence[str], shares: Sequence[float]) -> str:
+def _late_ranks(labels: Sequence[str], shares: Sequence[float]) -> str:
     """`rank 1 spends 3%`: ranks with a share far below the others; empty if there are none."""
     least = min(shares)
     late = [label for label, share in zip(labels, shares, strict=True) if share <= least + _APART / 2]

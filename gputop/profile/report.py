@@ -21,11 +21,11 @@ def page(profile: Profile, name: str, *, about: str = "") -> Page:
     """The report on one profile."""
     first, others = main(profile), loaders(profile)
     if any(worker(stack) is not None for stack in first.stacks):
-        return _of_loader(profile, first, name, about)
+        return _loader_page(profile, first, name, about)
     seen = {part.name: (part.text, share) for part, share in shares(first).items()}
     tables = [
         Table("Parts of the main thread", ("part", "share"), _percents(each for each in seen.values() if each[1])),
-        Table("Your own code, innermost", ("line", "share"), _percents(_tops(first.own(), first.total))),
+        Table("Your own code, innermost", ("line", "share"), _percents(_tops(first.own_code(), first.total))),
         Table("Functions", ("name", "own", "total"), _functions(first.by_function())),
         Table("Its other processes: functions", ("name", "own", "total"), _functions(others.by_function())),
         Table("Threads", ("name", "samples"), _threads(profile)),
@@ -40,19 +40,19 @@ def page(profile: Profile, name: str, *, about: str = "") -> Page:
     )
 
 
-def _of_loader(profile: Profile, first: Profile, name: str, about: str) -> Page:
+def _loader_page(profile: Profile, first: Profile, name: str, about: str) -> Page:
     """The report on a DataLoader worker, which has no steps and is no main process that loads data."""
     cut = Profile((stack[worker(stack) or 0 :], count) for stack, count in first.stacks.items())
     cut.files, cut.lines = first.files, first.lines
     tables = [
-        Table("Your own code, innermost", ("line", "share"), _percents(_tops(first.own(), first.total))),
+        Table("Your own code, innermost", ("line", "share"), _percents(_tops(first.own_code(), first.total))),
         Table("Functions", ("name", "own", "total"), _functions(cut.by_function())),
         Table("Threads", ("name", "samples"), _threads(profile)),
     ]
     return Page(
         title=name,
         about=about or _about(profile, first),
-        words=(*_problems(profile), "It is a DataLoader worker.", *_of_others(cut, "It waits")),
+        words=(*_problems(profile), "It is a DataLoader worker.", *_loaders_text(cut, "It waits")),
         tables=tuple(table for table in tables if table.rows),
         notes=tuple(profile.notes),
     )
@@ -67,8 +67,8 @@ def _words(first: Profile, others: Profile) -> Iterator[str]:
     top = first.by_function().top()
     yield f"Most samples are in {top[0].name}: {top[0].self_count / first.total:.0%}."
     if others.stacks:
-        yield from _of_others(others)
-    own = first.own().by_function().top()
+        yield from _loaders_text(others)
+    own = first.own_code().by_function().top()
     if own and own[0].name != top[0].name:
         yield f"Of your own code, most are in what {own[0].name} does: {own[0].self_count / first.total:.0%}."
     parts = [f"{phase} {share:.0%}" for phase, share in phases(first).items() if share >= _TOLD]
@@ -76,7 +76,7 @@ def _words(first: Profile, others: Profile) -> Iterator[str]:
         yield f"A step is made of: {', '.join(parts)}."
 
 
-def _of_others(others: Profile, subject: str = "Its other processes wait") -> Iterator[str]:
+def _loaders_text(others: Profile, subject: str = "Its other processes wait") -> Iterator[str]:
     """Activity of the loaders, including waiting for work."""
     idle = sum(count for stack, count in others.stacks.items() if _waits(stack))
     busy = Profile((stack, count) for stack, count in others.stacks.items() if not _waits(stack))
@@ -85,7 +85,7 @@ def _of_others(others: Profile, subject: str = "Its other processes wait") -> It
     if not busy.stacks:
         yield f"{text}."
         return
-    own = busy.own().by_function().top() or busy.by_function().top()
+    own = busy.own_code().by_function().top() or busy.by_function().top()
     yield f"{text}; of the rest, most is in what {own[0].name} does: {own[0].self_count / busy.total:.0%}."
 
 

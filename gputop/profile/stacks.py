@@ -105,7 +105,7 @@ class Profile:
         found.threads, found.notes, found.problems = self.threads, self.notes, self.problems
         return found
 
-    def own(self) -> Profile:
+    def own_code(self) -> Profile:
         """Stacks up to the innermost frame of the user's own code; without samples outside it."""
         mine = {name for name, file in self.files.items() if is_own(file)}
         found = Profile()

@@ -93,7 +93,7 @@ def place() -> str:
     return folder.path
 
 
-def ready() -> None:
+def check_space() -> None:
     """Check that a profile can be stored, before the user waits for one; Refused says why not."""
     folder = in_state_folder(FOLDER)
     try:

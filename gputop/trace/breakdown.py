@@ -18,7 +18,7 @@ from gputop.trace.intervals import Spans, join, order, union
 from gputop.trace.launches import Idle, Launching, idle, launching, pauses
 from gputop.trace.names import Kind, Mark
 from gputop.trace.read import Trace
-from gputop.trace.steps import OURS, Window, window
+from gputop.trace.steps import GPUTOP_STEP, Window, window
 
 _SAMPLE = 50_000  # durations used for a median
 
@@ -103,7 +103,7 @@ def breakdown(trace: Trace, device: int | None = None) -> Breakdown:
     if device is None:
         device = busiest[0] if busiest else min(activity.device, default=-1)
     launch_of = join(activity.launch_id, trace.calls.id, trace.calls.start)
-    kept = _inside(trace, device, seen, launch_of)
+    kept = _activities_in(trace, device, seen, launch_of)
     spans = {kind: Spans() for kind in Kind}
     busy, kinds = Spans(), activity.names.meanings
     for index in kept:
@@ -121,7 +121,7 @@ def breakdown(trace: Trace, device: int | None = None) -> Breakdown:
         comm=spans[Kind.COMM],
         to_device=spans[Kind.TO_DEVICE],
         gaps=gaps,
-        kernels=_named(trace, kept, seen),
+        kernels=_kernel_groups(trace, kept, seen),
         kernel_count=count,
         median_us=median_us,
         filled=filled,
@@ -133,7 +133,7 @@ def breakdown(trace: Trace, device: int | None = None) -> Breakdown:
     )
 
 
-def _inside(trace: Trace, device: int, seen: Window, launch_of: Sequence[int]) -> array[int]:
+def _activities_in(trace: Trace, device: int, seen: Window, launch_of: Sequence[int]) -> array[int]:
     """The activities of a device that touch the window, by start, then by launch."""
     start, took, devices = trace.activity.start, trace.activity.took, trace.activity.device
     names, calls = trace.activity.names.texts, trace.calls
@@ -155,7 +155,7 @@ def _inside(trace: Trace, device: int, seen: Window, launch_of: Sequence[int]) -
     return kept
 
 
-def _named(trace: Trace, inside: Sequence[int], seen: Window) -> tuple[Named, ...]:
+def _kernel_groups(trace: Trace, inside: Sequence[int], seen: Window) -> tuple[Named, ...]:
     activity, count, took = trace.activity, Counter[int](), dict[int, float]()
     for index in inside:
         name = activity.name[index]
@@ -231,7 +231,7 @@ class StartUp:
         return self.spans.ends[-1] if len(self.spans) else -inf
 
 
-def beginning(trace: Trace, found: Breakdown) -> StartUp:
+def startup(trace: Trace, found: Breakdown) -> StartUp:
     """One-time work in the first steps, or without marked steps; empty if steps preceded the trace."""
     start, seen = StartUp(_starting(trace, found), alone=False), found.window
     idle, once = found.share(found.gaps), found.share(start.spans)
@@ -246,7 +246,7 @@ def _starting(trace: Trace, found: Breakdown) -> Spans:
     """
     seen, calls, host, names = found.window, trace.calls, trace.host, trace.activity.name
     if seen.steps and (
-        seen.steps[0].number > _FIRST or len(seen.steps) > _FEW or seen.begun or seen.named.startswith(OURS)
+        seen.steps[0].number > _FIRST or len(seen.steps) > _FEW or seen.begun or seen.named.startswith(GPUTOP_STEP)
     ):
         return Spans()
     if not found.of_gpu:

@@ -36,9 +36,9 @@ class Diff:
     phases: tuple[Change, ...]  # CPU time per step, largest change first
     kernels: tuple[Change, ...]  # time per step
     operators: tuple[Change, ...]  # own CPU time per step
-    gone: tuple[str, ...]  # signatures found only before
-    come: tuple[str, ...]  # signatures found only after
-    stay: tuple[str, ...]  # signatures found in both
+    removed_rules: tuple[str, ...]  # signatures found only before
+    added_rules: tuple[str, ...]  # signatures found only after
+    kept_rules: tuple[str, ...]  # signatures found in both
 
     @property
     def step(self) -> Change:
@@ -59,9 +59,9 @@ def diff(before: View, after: View) -> Diff:
         phases=_changes(_phases(before), _phases(after), _step(after)),
         kernels=_changes(_kernels(before), _kernels(after), _step(after)),
         operators=_changes(_operators(before), _operators(after), _step(after)),
-        gone=tuple(sorted(rules[0] - rules[1])),
-        come=tuple(sorted(rules[1] - rules[0])),
-        stay=tuple(sorted(rules[1] & rules[0])),
+        removed_rules=tuple(sorted(rules[0] - rules[1])),
+        added_rules=tuple(sorted(rules[1] - rules[0])),
+        kept_rules=tuple(sorted(rules[1] & rules[0])),
     )
 
 

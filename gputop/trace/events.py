@@ -34,10 +34,10 @@ _MOST_QUOTES = 100  # per event
 _MOST_CHARS = 1 << 16  # of such an event
 
 Found = dict[str, int]  # number of each kind
-lenient = json.JSONDecoder(strict=False).raw_decode
+decode_lenient = json.JSONDecoder(strict=False).raw_decode
 
 
-def mend(part: str) -> tuple[str, Found]:
+def repair(part: str) -> tuple[str, Found]:
     """The text with bare words and invalid escapes repaired, and the number of repairs.
 
     Old Kineto files contain N/A without quotes; this is known and not counted.
@@ -55,7 +55,7 @@ def controls(part: str) -> Found:
     return {CONTROLS: sum(1 for text in _STRING.finditer(part) if _CONTROL.search(text[0]))}
 
 
-def mended_event(text: str, at: int) -> tuple[Any, int, Found] | None:
+def repaired_event(text: str, at: int) -> tuple[Any, int, Found] | None:
     """The event that starts here despite raw tabs, line breaks or quotes in its strings; its end, and its defects.
 
     None if it cannot be repaired, or only by taking part of the next event as a name.
@@ -64,7 +64,7 @@ def mended_event(text: str, at: int) -> tuple[Any, int, Found] | None:
     places: list[int] = []  # where a quote is now escaped, in the text with the others escaped
     while len(places) <= _MOST_QUOTES:
         try:
-            value, end = lenient(part)
+            value, end = decode_lenient(part)
             wrong = [] if _AFTER.match(part, end) else [_quote_before(part, end)]
         except json.JSONDecodeError as error:
             value, end, wrong = None, 0, _quotes(part, error)
@@ -178,7 +178,7 @@ class Events:
             yield from self._keyed()
         else:
             raise NoTrace("it is not JSON" if first else "it is empty")
-        if self._hopeless:
+        if self._gives_up:
             self.notes.append("it is too damaged: the rest is not read")
         elif not self.ended:
             self.notes.append("the file is cut: read up to there")
@@ -228,10 +228,10 @@ class Events:
             self._fill(_STRETCH)
             batch = self._stretch()
             if not batch:
-                batch = self._few()
+                batch = self._one_by_one()
             yield batch
             count += len(batch)
-            if self.ended or (self._over and self._at >= len(self._text)) or self._hopeless:
+            if self.ended or (self._over and self._at >= len(self._text)) or self._gives_up:
                 return
             if count >= MOST_EVENTS:
                 self.notes.append(f"it has more than {MOST_EVENTS:,} events: the rest is not read")
@@ -250,20 +250,20 @@ class Events:
         part = text[begin : end + 1]
         batch = _loads(part)
         if batch is None:
-            mended, found = mend(part)
+            mended, found = repair(part)
             batch = _loads(mended) if mended != part else None
             if batch is None and (batch := _loads(mended, strict=False)):
                 found |= controls(mended)
             if batch:
                 self.repaired.update(found)
         if batch:
-            self._separated(text.count(",", self._at, begin))
+            self._check_commas(text.count(",", self._at, begin))
             self._at, self._few_events = end + 1, _FEW
         else:
             self._few_events = min(2 * self._few_events, _MANY)
         return batch or []
 
-    def _few(self) -> list[Any]:
+    def _one_by_one(self) -> list[Any]:
         """A few events one by one, skipping damage."""
         batch: list[Any] = []
         while len(batch) < self._few_events:
@@ -278,13 +278,13 @@ class Events:
                 break
             event = self._value(MOST_EVENT)
             if event is not NOTHING:
-                self._separated(self._passed)
+                self._check_commas(self._passed)
                 batch.append(event)
             elif not self._resume():
                 break
         return batch
 
-    def _separated(self, commas: int) -> None:
+    def _check_commas(self, commas: int) -> None:
         """Check the commas before an event: one between two events, none before the first."""
         self.repaired[COMMAS] += commas != self._begun
         self._begun = True
@@ -297,15 +297,15 @@ class Events:
             self._at = end.end() if end else len(self._text)
             self._lost += self._at - began
             self.damaged += end is not None or not self._over
-            return (end is not None or not self._over) and not self._hopeless
+            return (end is not None or not self._over) and not self._gives_up
         self.damaged += 1
         self._begun = False  # what is in between is reported as damaged
         self._at = found.start()
         self._lost += self._at - began
-        return not self._hopeless
+        return not self._gives_up
 
     @property
-    def _hopeless(self) -> bool:
+    def _gives_up(self) -> bool:
         """Whether to stop searching for a complete event."""
         return self.damaged >= MOST_DAMAGE or self._lost > MOST_LOST
 
@@ -324,7 +324,7 @@ class Events:
             ahead = len(self._text) - self._at
             if not self._over and ahead < limit:
                 self._fill(2 * ahead + 1)
-            elif raw := mended_event(self._text, self._at):
+            elif raw := repaired_event(self._text, self._at):
                 value, self._at, found = raw
                 self.repaired.update(found)
                 return value
@@ -333,7 +333,7 @@ class Events:
             else:
                 mended = True
                 rest = self._text[self._at :]
-                better, found = mend(rest)
+                better, found = repair(rest)
                 if better == rest:
                     return NOTHING
                 self._text, self._at = better, 0
@@ -386,16 +386,18 @@ _LARGE_PACKED_BYTES = 1 << 20
 _AHEAD_BYTES = 1 << 20  # how far that process may read ahead; a user's pipe limit
 _LENGTH = 4  # bytes of the length before each marshalled message: only our own process writes there
 # exclude from sys.path what a user's environment or folder would put before the standard library
-_START = "import sys; sys.path.append(sys.argv[1]); from gputop.trace.events import tell; tell(sys.argv[2])"
+_START = (
+    "import sys; sys.path.append(sys.argv[1]); from gputop.trace.events import write_events; write_events(sys.argv[2])"
+)
 
 
-def decoded(text: Text) -> Events | Beside:
+def decoded(text: Text) -> Events | ProcessEvents:
     """The events of a file, decoded in a separate process where that is faster."""
     large = text.size_bytes >= (_LARGE_PACKED_BYTES if text.packed else LARGE_BYTES)
-    return Beside(text) if large and (os.cpu_count() or 1) > 1 else Events(text.pieces())
+    return ProcessEvents(text) if large and (os.cpu_count() or 1) > 1 else Events(text.pieces())
 
 
-class Beside:
+class ProcessEvents:
     """The interface of `Events` over a separate process; progress and problems are passed on to the text."""
 
     def __init__(self, text: Text) -> None:
@@ -431,7 +433,7 @@ class Beside:
         raise Refused(f"{self._text.path}: the process that decodes it was ended: there may be too little memory")
 
 
-def tell(path: str) -> None:
+def write_events(path: str) -> None:
     """The other end: decode a file and write its batches, then its problems, to standard output."""
     text, no_trace = Text(path), None
     events = Events(text.pieces())

@@ -46,7 +46,7 @@ class Activity:
     def __len__(self) -> int:
         return len(self.start)
 
-    def take(self, event: dict[str, Any], start: float) -> None:
+    def add(self, event: dict[str, Any], start: float) -> None:
         """Add a GPU event with a start time in our time base."""
         given = event.get("args")
         args: dict[str, Any] = given if isinstance(given, dict) else {}
@@ -98,7 +98,7 @@ class Calls:
             Call.PROFILE: (self.profile_at, self.profile_took),
         }
 
-    def take(self, event: dict[str, Any], start: float) -> None:
+    def add(self, event: dict[str, Any], start: float) -> None:
         """Add a call with a start time in our time base."""
         took, name = duration(event), self.names.number(event["name"])
         thread = event.get("tid")

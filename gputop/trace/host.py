@@ -20,7 +20,7 @@ from gputop.trace.names import COMPILES, COMPUTES, Mark, Names, is_region, mark
 MOST_OUTER = 100_000
 
 
-class Outer:
+class OutermostSpans:
     """The outermost spans: starts and durations in microseconds in file order; the shortest are dropped first."""
 
     def __init__(self) -> None:
@@ -40,9 +40,9 @@ class Outer:
         self.name.append(name)
         self.thread.append(thread)
         if len(self.start) >= MOST_OUTER:
-            self._thin()
+            self._drop_short()
 
-    def _thin(self) -> None:
+    def _drop_short(self) -> None:
         """Drop the shorter half."""
         self.shortest_us = max(sorted(self.took)[len(self.took) // 2], 2 * self.shortest_us)
         kept = [place for place, took in enumerate(self.took) if took > self.shortest_us]
@@ -206,8 +206,8 @@ class Host:
         self.zeroed = self.nan_checks = self.functions = 0  # gradient zeroing; checks; backward functions
         self.disorder = self.dropped = 0
         self.first_start, self.last_end = math.inf, -math.inf
-        self.nesting, self.outer = Nesting(), Outer()
-        self.python_spans = Outer()  # spans of Python functions, the longest ones
+        self.nesting, self.outer = Nesting(), OutermostSpans()
+        self.python_spans = OutermostSpans()  # spans of Python functions, the longest ones
         self.regions: dict[int, list[Span]] = {}  # annotations of the program, each with its thread
         self.thread_names: dict[tuple[Any, Any], str] = {}
         self._threads: dict[tuple[Any, Any, int], Thread] = {}
@@ -216,7 +216,7 @@ class Host:
         self._shapes: dict[Shape | int, int] = {}  # an operator without dims by its name alone
         self._step = -1  # the common name of all steps in call paths
 
-    def only(self, start: float, end: float) -> None:
+    def restrict(self, start: float, end: float) -> None:
         """Restrict the totals to this interval; step ends outside it are still recorded."""
         self._within = start, end
 
@@ -225,11 +225,11 @@ class Host:
         """The interval that counts, if it is only a part of the trace."""
         return None if math.isinf(self._within[0]) else self._within
 
-    def keep(self) -> None:
+    def store_unsorted(self) -> None:
         """Accept spans in any order: they are stored and sorted."""
         self._kept = SpanStore()
 
-    def take(self, event: dict[str, Any], start: float) -> None:
+    def add(self, event: dict[str, Any], start: float) -> None:
         """Add a span with a start time in our time base."""
         took, name, kind = duration(event), self.names.number(event["name"]), event.get("cat")
         python = kind == "python_function"
@@ -281,7 +281,7 @@ class Host:
         if start < begin or start + took > stop:
             took, start = min(start + took, stop) - max(start, begin), max(start, begin)
             if meaning in _KEPT or region:
-                self._beyond(thread, meaning, (*whole, name), region=region)
+                self._keep_outside(thread, meaning, (*whole, name), region=region)
                 meaning, region = Mark.NONE, False
             if took <= 0:
                 return
@@ -343,7 +343,7 @@ class Host:
         """Every thread, by its number."""
         return tuple(self._threads.values())
 
-    def take_name(self, event: dict[str, Any]) -> None:
+    def add_name(self, event: dict[str, Any]) -> None:
         """Record a thread's name."""
         if len(self.thread_names) < MOST_THREADS:
             self.thread_names[event.get("pid"), event.get("tid")] = clean(str(event["args"]["name"]), 80)
@@ -383,7 +383,7 @@ class Host:
         self._may_be_region.append(is_region(text, meaning))
         self._may_be_old_region.append(is_region(text, meaning, old=True))
 
-    def _beyond(self, thread: Thread, meaning: int, span: Span, *, region: bool) -> None:
+    def _keep_outside(self, thread: Thread, meaning: int, span: Span, *, region: bool) -> None:
         """Keep a phase or region that is partly outside the interval: its kernels may run inside."""
         start, took, name = span
         if region:

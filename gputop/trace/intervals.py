@@ -92,7 +92,7 @@ class Spans:
         """The uncovered parts of a window."""
         return Spans(self._gaps(start, end))
 
-    def holds(self, time: float) -> bool:
+    def covers(self, time: float) -> bool:
         """Whether a span covers a time."""
         place = bisect_right(self.starts, time) - 1
         return place >= 0 and time < self.ends[place]

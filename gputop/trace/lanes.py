@@ -33,7 +33,7 @@ _FAMILIES = (
 )
 _COLLECTIVE = re.compile(r"(?:nccl|rccl)\w*?Kernel_?([A-Za-z]+)", re.IGNORECASE)
 
-Ran = tuple[float, float, int]  # start, end, name
+OuterSpan = tuple[float, float, int]  # start, end, name
 
 
 class Track:
@@ -107,7 +107,7 @@ def lanes(view: View) -> Lanes:
     )
 
 
-def _main(view: View, outer: Sequence[Ran]) -> Lane:
+def _main(view: View, outer: Sequence[OuterSpan]) -> Lane:
     """Its phases; operators in none of them are the forward pass."""
     marks = (
         ("data", Mark.DATA, "DataLoader.__next__"),
@@ -130,7 +130,7 @@ def _main(view: View, outer: Sequence[Ran]) -> Lane:
     return Lane("main", tracks)
 
 
-def _thread(view: View, thread: TracedThread, outer: Sequence[Ran]) -> Lane:
+def _thread(view: View, thread: TracedThread, outer: Sequence[OuterSpan]) -> Lane:
     """Activity of another thread, by its outermost spans."""
     spans = Spans((start, end) for start, end, _ in outer)
     kind = "backward" if thread.functions else "thread"
@@ -138,9 +138,9 @@ def _thread(view: View, thread: TracedThread, outer: Sequence[Ran]) -> Lane:
     return Lane(thread.name, (Track(kind, spans, name),))
 
 
-def _outer(view: View) -> dict[int, list[Ran]]:
+def _outer(view: View) -> dict[int, list[OuterSpan]]:
     """The outermost spans of each thread by start."""
-    outer, found = view.trace.host.outer, dict[int, list[Ran]]()
+    outer, found = view.trace.host.outer, dict[int, list[OuterSpan]]()
     for number, start, took, name in zip(outer.thread, outer.start, outer.took, outer.name, strict=True):
         found.setdefault(number, []).append((start, start + took, name))
     for rows in found.values():
@@ -152,7 +152,7 @@ def _constant(text: str) -> Callable[[float, float], str]:
     return lambda *_: text
 
 
-def _named(view: View, rows: Sequence[Ran], default: str) -> Callable[[float, float], str]:
+def _named(view: View, rows: Sequence[OuterSpan], default: str) -> Callable[[float, float], str]:
     """Name of an interval: its dominant span if that is an annotation; else the default."""
     starts = array("d", (start for start, _, _ in rows))
     texts = view.trace.host.names.texts

@@ -81,7 +81,7 @@ def idle(trace: Trace, inside: Sequence[int], launch_of: Sequence[int], gaps: Sp
     )
 
 
-def stopped(trace: Trace, inside: Sequence[int], launch_of: Sequence[int], gaps: Spans, stops: Spans) -> float:
+def stop_idle_us(trace: Trace, inside: Sequence[int], launch_of: Sequence[int], gaps: Spans, stops: Spans) -> float:
     """Idle time avoided if the CPU did not stop, at most the stop time per gap.
 
     Only stops between the last launch before the gap and the launch that ends it delay the latter.

@@ -73,7 +73,7 @@ class Memory:
         self.untotalled = 0  # events without totals, of Kineto before 2022
         self._devices: dict[int, Series] = {}
 
-    def take(self, event: dict[str, Any], at: float) -> None:
+    def add(self, event: dict[str, Any], at: float) -> None:
         """Add an allocation or release at a time in our time base."""
         args = event["args"]
         if args.get("Device Type") != _CUDA:
@@ -115,7 +115,7 @@ class Memory:
         reserved = *self.reserved[before:first], *self.most_reserved[first:last], 0
         return max(allocated), max(reserved)
 
-    def standing(self, at: float) -> int | None:
+    def allocated_at(self, at: float) -> int | None:
         """Allocated bytes at a time; None before the first sample."""
         place = bisect_right(self.at, at) - 1
         return self.allocated[place] if place >= 0 else None

@@ -25,7 +25,7 @@ class Operator:
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Shaped:
+class OperatorShape:
     """Kernels launched by an operator for one input shape, within the window."""
 
     name: str
@@ -53,7 +53,7 @@ def operators(trace: Trace, most: int, *, python: bool = False) -> tuple[Operato
     )
 
 
-def shaped(trace: Trace, found: Breakdown) -> tuple[Shaped, ...]:
+def operator_shapes(trace: Trace, found: Breakdown) -> tuple[OperatorShape, ...]:
     """Operators and shapes by GPU time, longest first; without kernels of an unknown operator."""
     activity, host = trace.activity, trace.host
     op_of = join(array("I", (activity.op_id[index] for index in found.inside)), host.op_id)
@@ -69,7 +69,7 @@ def shaped(trace: Trace, found: Breakdown) -> tuple[Shaped, ...]:
         name, dims, types = host.shapes[shape]
         kernel = longest[shape][2]
         rows.append(
-            Shaped(
+            OperatorShape(
                 name=host.names.texts[name],
                 dims=dims,
                 types=types,

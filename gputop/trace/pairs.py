@@ -31,7 +31,7 @@ class Pairs:
     def __len__(self) -> int:
         return self._events
 
-    def take(self, event: dict[str, Any]) -> None:
+    def add(self, event: dict[str, Any]) -> None:
         """Add a begin or end event; ValueError or TypeError if it has no usable time."""
         time = float(event["ts"])
         if not abs(time) < 1e18:

@@ -54,7 +54,7 @@ def without_kernel(activity: Activity, calls: Calls, last_us: float, begin: floa
             continue
         if kernel_of[place] >= 0:
             launches += 1
-        elif start < until and not captured.holds(start) and not _of_another(calls, kernel_of, in_order, at):
+        elif start < until and not captured.covers(start) and not _is_other_half(calls, kernel_of, in_order, at):
             launches += 1
             lost += 1
     return lost, launches
@@ -86,7 +86,7 @@ def _pending_from(
     return last_us - longest
 
 
-def _of_another(calls: Calls, kernel_of: array[int], in_order: Sequence[int], at: int) -> bool:
+def _is_other_half(calls: Calls, kernel_of: array[int], in_order: Sequence[int], at: int) -> bool:
     """Whether it is the driver part of a runtime call, or the reverse: the kernel refers to only one of both."""
     place = in_order[at]
     start, end = calls.start[place], calls.start[place] + calls.took[place]
@@ -175,11 +175,11 @@ class Trace:
         self._recorded: list[tuple[float, float]] = []  # start and end of Kineto's recording
         self._others: Counter[tuple[str, Any]] = Counter()  # category and process of events not used
         self._processes: dict[Any, list[str]] = {}  # their names and labels
-        self._takers = dict.fromkeys(_GPU, self.activity.take)
-        self._takers |= dict.fromkeys(_CALLS, self.calls.take)
-        self._takers |= dict.fromkeys(_SPANS, self.host.take)
+        self._takers = dict.fromkeys(_GPU, self.activity.add)
+        self._takers |= dict.fromkeys(_CALLS, self.calls.add)
+        self._takers |= dict.fromkeys(_SPANS, self.host.add)
 
-    def take(self, batch: list[Any]) -> None:
+    def add(self, batch: list[Any]) -> None:
         """Add events; invalid ones are counted."""
         span, takers = self._span, self._takers
         self.events += len(batch)
@@ -189,15 +189,15 @@ class Trace:
                 if kind == "X":
                     span(event)
                 elif kind == "i" and event["name"] == "[memory]":
-                    self.memory.take(event, self._since(event["ts"]))
+                    self.memory.add(event, self._since(event["ts"]))
                 elif kind == "M":
                     self._name(event)
                 elif kind in PHASES:
-                    self._pairs.take(event)
+                    self._pairs.add(event)
                 elif kind not in _FLOWS and event.get("cat") in takers:
                     raise ValueError("a form of events that is not known")
             except ODD:
-                self._left_out(event)
+                self._add_invalid(event)
 
     def finish(self, head: dict[str, Any], notes: list[str]) -> None:
         """Complete the trace with the file's header and the reader's notes."""
@@ -205,15 +205,15 @@ class Trace:
             try:
                 self._span(event)
             except ODD:
-                self._left_out(event)
+                self._add_invalid(event)
         self.host.finish()
         self.memory.finish()
         self._head(head)
         self.problems += notes
         self.whole = not any(note.endswith((*EARLY, DAMAGED)) for note in notes)
-        self._whose()
+        self._find_program()
         self._recordings()
-        self._lost()
+        self._report_losses()
         self._kernels_missing()
         if self.memory.untotalled:
             self.notes.append("its memory events are of an old Kineto, without totals: they are not shown")
@@ -223,7 +223,7 @@ class Trace:
         if "cat" not in event:
             self._bare = True
             if self.planes.gpus:
-                event = self.planes.told(event) or event
+                event = self.planes.converted(event) or event
         taker = self._takers.get(event.get("cat", ""))
         if taker:
             taker(event, self._since(event["ts"]))
@@ -238,22 +238,22 @@ class Trace:
             self.planes.name(event)
             self.late |= self._bare and (known or bool(self.planes))
         if name == "thread_name":
-            self.host.take_name(event)
+            self.host.add_name(event)
         elif name in ("process_name", "process_labels") and len(self._processes) < _MOST_PROCESSES:
             text = event["args"]["name" if name == "process_name" else "labels"]
             self._processes.setdefault(pid, []).append(str(text))
 
-    def _left_out(self, event: Any) -> None:
+    def _add_invalid(self, event: Any) -> None:
         """Record an invalid event: it may have been of a GPU unless it is marked as CPU."""
         self.odd += 1
         kind = event.get("cat") if isinstance(event, dict) else None
         of_cpu = isinstance(kind, str) and (kind in _CALLS or kind in _SPANS or kind.lower() in _KNOWN)
         self._odd_gpu += not of_cpu
 
-    def _whose(self) -> None:
+    def _find_program(self) -> None:
         """Determine the program that wrote it, and whether its accelerator is supported."""
         found = len(self.activity) or self.host.count or self.calls.count
-        others = self._elsewhere()
+        others = self._other_accelerators()
         if not self.host.count and not self.calls.count and any(kind in _ONNX_RUNTIME for kind, _ in self._others):
             self.whole, self.foreign = False, True
             self.problems.append("nothing in it is of torch.profiler: ONNX Runtime wrote it")
@@ -273,7 +273,7 @@ class Trace:
             told = "only the CPU is told of" if self.elsewhere else "only the CPU and the GPUs are told of"
             self.problems.append(f"what ran on this accelerator is not read ({', '.join(others[:3])}): {told}")
         elif found and not len(self.activity):
-            self._unknown()
+            self._check_missing_gpu()
 
     def _recordings(self) -> None:
         """Detect a file concatenated from several recordings: the time between them is not idle time."""
@@ -290,7 +290,7 @@ class Trace:
             self.whole, self.several = False, True
             self.problems.append("it holds more than one recording: what lies between them would look like idle time")
 
-    def _unknown(self) -> None:
+    def _check_missing_gpu(self) -> None:
         """For a trace without a GPU: whether one was active anyway."""
         kinds = {kind for kind, _ in self._others if kind.lower() not in _KNOWN}
         if kinds:
@@ -303,7 +303,7 @@ class Trace:
             self.elsewhere = True
             self.problems.append(f"{_count(launched, 'launch', 'es')} and no kernel in it: what the GPU did is missing")
 
-    def _elsewhere(self) -> list[str]:
+    def _other_accelerators(self) -> list[str]:
         """Categories and processes of unsupported accelerators."""
         kinds = {kind for kind, _ in self._others if _ELSEWHERE.search(kind) and kind.lower() not in _KNOWN}
         if len(self.activity):
@@ -317,7 +317,7 @@ class Trace:
         }
         return sorted(kinds) or sorted(names)
 
-    def _lost(self) -> None:
+    def _report_losses(self) -> None:
         """Report repairs and omissions, and whether the rest allows conclusions."""
         if vanished := self.host.drop_steps_without_length():
             self.problems.append(f"{_count(vanished, 'step')} without a length left out")
@@ -334,7 +334,7 @@ class Trace:
                 f"{_count(len(pairs.single), 'begin or end event')} left out: the other half is missing"
             )
             for event in pairs.single:
-                self._left_out(event)
+                self._add_invalid(event)
             self.odd -= len(pairs.single)
         if self.odd:
             self.problems.append(f"{_count(self.odd, 'event')} left out: no sense in them")
@@ -424,24 +424,24 @@ def read(path: str, progress: Callable[[float], None] | None = None) -> Trace:
     for _ in range(_MOST_READS - 1):
         before = sort, named, beyond
         sort, named = sort or trace.host.disorder > 0, named or (trace.late and bool(trace.planes))
-        beyond = beyond or _beyond(trace)
+        beyond = beyond or _restricted_window(trace)
         if (sort, named, beyond) == before:
             break
         again = Trace(name)
         if sort:
-            again.host.keep()
+            again.host.store_unsorted()
         if named:
             again.planes = trace.planes
-            again.planes.again()
+            again.planes.restart()
         if beyond is not None and not (named and not before[1]):  # without the other events the steps may differ
-            again.host.only(*beyond)
+            again.host.restrict(*beyond)
         elif beyond is not None:
             beyond = None
         trace = _read(path, progress, again)
     return trace
 
 
-def _beyond(trace: Trace) -> tuple[float, float] | None:
+def _restricted_window(trace: Trace) -> tuple[float, float] | None:
     """The window of a trace with CPU activity before or after it, so that all tables cover the same time."""
     seen, host = window(trace.host, trace.activity, trace.calls), trace.host
     most = 0.0 if seen.steps else _BEYOND * seen.span_us if trace.whole else inf  # missing events may be there
@@ -455,7 +455,7 @@ def _read(path: str, progress: Callable[[float], None] | None, trace: Trace) -> 
     try:
         events = decoded(text)
         for batch in events.batches():
-            trace.take(batch)
+            trace.add(batch)
             if progress:
                 progress(min(1.0, text.read_bytes / text.size_bytes))
         trace.size_bytes = text.size_bytes

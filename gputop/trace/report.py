@@ -27,20 +27,20 @@ _SUMMED = 0.05  # of the window; smaller parts are not mentioned
 
 def page(view: View) -> Page:
     """The whole report on one trace."""
-    shared = {verdict.rule for verdict in common(view.ranks)}
+    shared = {verdict.rule for verdict in common_verdicts(view.ranks)}
     found, said = view.found, tuple(one for one in said_of(view) if not one.all_ranks and one.rule not in shared)
-    others = tuple(_of_others(view, said))
+    others = tuple(_other_gpu_verdicts(view, said))
     return Page(
         title=view.trace.name,
-        about=about(view),
-        words=(*_first(view), *(_words(view, (*said, *others), shared) if view.trace.whole else ())),
+        about=about_text(view),
+        words=(*_first_notes(view), *(_words(view, (*said, *others), shared) if view.trace.whole else ())),
         points=(*map(point, said), *map(point, others)),
         tables=tuple(table for table in _tables(view, found) if table.rows),
         notes=tuple(view.trace.notes),
     )
 
 
-def _of_others(view: View, said: Sequence[Verdict]) -> Iterator[Verdict]:
+def _other_gpu_verdicts(view: View, said: Sequence[Verdict]) -> Iterator[Verdict]:
     """Findings on other GPUs of the trace that do not apply to the reported one."""
     known = {(verdict.rule, verdict.headline) for verdict in said}
     for other in view.gpus if view.trace.whole else ():
@@ -50,7 +50,7 @@ def _of_others(view: View, said: Sequence[Verdict]) -> Iterator[Verdict]:
                     yield replace(verdict, headline=f"GPU {other.device}: {verdict.headline}")
 
 
-def _first(view: View) -> Iterator[str]:
+def _first_notes(view: View) -> Iterator[str]:
     """Repairs and omissions, and what is left out because of them."""
     trace = view.trace
     for problem in trace.problems:
@@ -64,16 +64,16 @@ def _first(view: View) -> Iterator[str]:
         )
 
 
-def beginning(view: View) -> Iterator[str]:
+def startup_notes(view: View) -> Iterator[str]:
     """Program startup in the trace, and what is left out because of it."""
     seen = view.found.window
-    if view.start.alone:
+    if view.startup.alone:
         yield (
             "The program starts in this time: memory is allocated, code is loaded or compiled once. Nothing is "
             "concluded from it; record later steps, as with schedule(wait=1, warmup=2, active=5)."
         )
-    elif view.found.of_gpu and view.found.share(view.start.spans) >= TOLD:
-        part = view.found.share(view.start.spans)
+    elif view.found.of_gpu and view.found.share(view.startup.spans) >= TOLD:
+        part = view.found.share(view.startup.spans)
         yield f"{part:.0%} of the time it idles because the program starts: memory is allocated, code is loaded."
     elif seen.begun:
         first = "The first step is" if seen.begun == 1 else f"The first {seen.begun} steps are"
@@ -85,7 +85,7 @@ def beginning(view: View) -> Iterator[str]:
         yield f"The first step takes {took(first_us)}, the median of the others is {took(usual)}: it is counted."
 
 
-def ahead(view: View) -> Iterator[str]:
+def cpu_ahead_notes(view: View) -> Iterator[str]:
     """Notes on CPU steps that end long before the GPU's."""
     seen = view.found.window
     if seen.after_us:
@@ -113,7 +113,7 @@ def ranks(views: Sequence[View]) -> Page:
     parts = [view.trace.name for view in views if not view.trace.whole]
     words = (f"Read in part, and not compared: {', '.join(parts)}.",) if parts else ()
     head = ("rank", "step", "GPU busy", "in collectives", "waits for data")
-    of_all = [*(one for one in views[0].verdicts if one.all_ranks), *common(views)]
+    of_all = [*(one for one in views[0].verdicts if one.all_ranks), *common_verdicts(views)]
     return Page(
         title=f"{len(views)} ranks",
         words=words,
@@ -130,7 +130,7 @@ def _collectives(view: View) -> float:
     return found.share(communication_us(view.phases))
 
 
-def common(views: Sequence[View]) -> tuple[Verdict, ...]:
+def common_verdicts(views: Sequence[View]) -> tuple[Verdict, ...]:
     """Findings on every rank of a job, once, for the rank with the largest loss; none that a trace shows by itself."""
     if len(views) < 2:
         return ()
@@ -152,7 +152,7 @@ def common(views: Sequence[View]) -> tuple[Verdict, ...]:
 
 def _not_compared(before: View, after: View) -> Page:
     why = "They are not compared: what is missing in one would look like a change."
-    words = (*_first(before), *_first(after), why)
+    words = (*_first_notes(before), *_first_notes(after), why)
     return Page(title=f"{before.trace.name} → {after.trace.name}", words=words)
 
 
@@ -169,9 +169,9 @@ def compared(before: View, after: View) -> Page:
         words.append(f"A step is {factor:.2f} times as {'fast' if faster else 'long'}: {change}.")
     else:
         words.append(f"A step takes as long as before: {took(step.after)}.")
-    words += [f"No longer: {', '.join(found.gone)}."] * bool(found.gone)
-    words += [f"New: {', '.join(found.come)}."] * bool(found.come)
-    words += [f"As before: {', '.join(found.stay)}."] * bool(found.stay)
+    words += [f"No longer: {', '.join(found.removed_rules)}."] * bool(found.removed_rules)
+    words += [f"New: {', '.join(found.added_rules)}."] * bool(found.added_rules)
+    words += [f"As before: {', '.join(found.kept_rules)}."] * bool(found.kept_rules)
     if found.kernels:
         most = found.kernels[0]
         change = f"{took(most.before)}, now {took(most.after)}"
@@ -191,14 +191,14 @@ def compared(before: View, after: View) -> Page:
     ]
     return Page(
         title=f"{before.trace.name} → {after.trace.name}",
-        about=f"{about(before)} → {about(after)}",
+        about=f"{about_text(before)} → {about_text(after)}",
         words=tuple(words),
         tables=tuple(table for table in tables if table.rows),
         notes=(*before.trace.problems, *after.trace.problems, *before.trace.notes, *after.trace.notes),
     )
 
 
-def compared_ranks(pairs: Sequence[tuple[View, View]]) -> Page:
+def compare_ranks(pairs: Sequence[tuple[View, View]]) -> Page:
     """The ranks of a job before and after, side by side."""
     rows, steps = [], list[tuple[float, float]]()
     for before, after in pairs:
@@ -228,7 +228,7 @@ def _value(value: float | None, unit: str) -> str:
     return {"us": took, "share": share}.get(unit, units.count)(value)
 
 
-def about(view: View) -> str:
+def about_text(view: View) -> str:
     """What was traced: GPU, rank, steps, duration."""
     if not view.trace.whole:
         return "read in part" if view.trace.host.count or len(view.trace.activity) else ""
@@ -311,11 +311,11 @@ def _words(view: View, said: tuple[Verdict, ...], shared: set[str]) -> Iterator[
     also = [verdict for verdict in view.verdicts if verdict.rule in shared and verdict.severity != "info"]
     for verdict in also:
         yield f"In this rank too, as in all {len(view.ranks)}: {verdict.headline}"
-    yield from beginning(view)
-    yield from ahead(view)
-    if view.trace.missing or view.start.alone:
+    yield from startup_notes(view)
+    yield from cpu_ahead_notes(view)
+    if view.trace.missing or view.startup.alone:
         return
-    idles = view.found.of_gpu and view.found.share(view.start.spans) >= TOLD
+    idles = view.found.of_gpu and view.found.share(view.startup.spans) >= TOLD
     if not idles and not also and not any(verdict.severity != "info" or verdict.healthy for verdict in said):
         yield f"No known trouble stands out{' in this rank by itself' if len(view.ranks) > 1 else ''}."
 
@@ -455,7 +455,7 @@ def _memory(view: View) -> Iterator[tuple[str, str]]:
     memory = view.trace.memory
     if len(memory):
         allocated, reserved = memory_peak(view)
-        at_end = memory.standing(view.found.window.end) if view.found.window.steps else memory.allocated[-1]
+        at_end = memory.allocated_at(view.found.window.end) if view.found.window.steps else memory.allocated[-1]
         yield "most allocated", f"{units.size(allocated)}B"
         yield "most reserved", f"{units.size(reserved)}B"
         yield "allocated at the end", units.UNKNOWN if at_end is None else f"{units.size(at_end)}B"

@@ -52,7 +52,7 @@ def phases(trace: Trace, found: Breakdown) -> tuple[Phase, ...]:
     seen = found.window
     spans = [(name, host_spans(trace, mark, seen)) for name, mark in _MARKED]
     begun = [(name, all_host_spans(trace, mark)) for name, mark in _MARKED]  # launched before activities in the window
-    talking = _exposed(trace, _collectives(trace, found))
+    talking = _exposed_collectives(trace, _collectives(trace, found))
     apart = talking.gaps(seen.start, seen.end)  # each time belongs to one phase
     spans = [*((name, part.shared(apart)) for name, part in spans), (COMMUNICATION, talking)]
     regions = _regions(trace)
@@ -69,7 +69,7 @@ def phases(trace: Trace, found: Breakdown) -> tuple[Phase, ...]:
         elif kind == Kind.TO_DEVICE:
             where = "copies from the CPU"
         else:
-            where = next((name for name, part in begun if part.holds(at)), FORWARD)
+            where = next((name for name, part in begun if part.covers(at)), FORWARD)
         gpu[where] += inside_us(activity, index, seen)
     covered = Spans(sorted(span for _, part in spans for span in part)).total
     host = {FORWARD: seen.span_us - covered}
@@ -121,7 +121,7 @@ def _collectives(trace: Trace, found: Breakdown) -> Spans:
     return Spans(sorted(spans)).within(seen.start, seen.end)
 
 
-def _exposed(trace: Trace, talking: Spans) -> Spans:
+def _exposed_collectives(trace: Trace, talking: Spans) -> Spans:
     """Collective time not hidden by computation on the training threads."""
     if not len(talking):
         return talking
@@ -186,7 +186,7 @@ def regions(trace: Trace, found: Breakdown) -> tuple[Region, ...]:
         spans = begun.within(seen.start, seen.end)
         if found.share(spans) >= _NO_REGION:
             count = sum(start < seen.end and end > seen.start for start, end in inside)
-            gpu_us = sum(took for at, took in launched if begun.holds(at))
+            gpu_us = sum(took for at, took in launched if begun.covers(at))
             made.append(Region(name=text, count=count, host_us=spans.total, gpu_us=gpu_us, spans=spans))
     return tuple(sorted(made, key=lambda one: (one.spans.starts[0], one.name)))
 

@@ -14,7 +14,7 @@ from gputop.trace.host import Host
 from gputop.trace.intervals import Spans, union
 from gputop.trace.names import STEP, Kind, Mark, region
 
-OURS = "gputop.step#"
+GPUTOP_STEP = "gputop.step#"
 _CUT = 0.5  # of any other step: a shorter first or last step was cut
 _LONGER = 1.5  # multiple of later steps, from which a step is startup
 _MUCH_LONGER, _ENOUGH, _OWN = 2.5, 3, 0.5  # than the others, of so many: most of that is profiler startup
@@ -157,23 +157,23 @@ def _whole(host: Host, calls: Calls, steps: tuple[Step, ...]) -> tuple[Step, ...
     """Without the first and last step if the recording cut them."""
     if len(steps) < 2:
         return steps
-    parts = _parts(host, calls, steps)
+    parts = _step_contents(host, calls, steps)
     end = len(steps) - 1
-    first = _cut(host, steps, parts, 0, range(1, max(2, end)))
-    last = _cut(host, steps, parts, end, range(first and end > 1, end))
+    first = _was_cut(host, steps, parts, 0, range(1, max(2, end)))
+    last = _was_cut(host, steps, parts, end, range(first and end > 1, end))
     kept = steps[first : len(steps) - last]
     return kept or steps
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Parts:
+class StepContents:
     """Contents of a step: first start of each phase and region, and number of launches."""
 
     begin: dict[str, float]
     launched: int
 
 
-def _cut(host: Host, steps: Sequence[Step], parts: Sequence[Parts], place: int, others: range) -> bool:
+def _was_cut(host: Host, steps: Sequence[Step], parts: Sequence[StepContents], place: int, others: range) -> bool:
     """Whether a step at the edge of the trace was cut, by comparison with the others there.
 
     A cut step lacks the start or end of the others. Without phases it is shorter than any of them or launches less, and
@@ -201,7 +201,7 @@ def _cut(host: Host, steps: Sequence[Step], parts: Sequence[Parts], place: int, 
     return steady and parts[place].launched < (1 - _FEWER) * min(counts)
 
 
-def _parts(host: Host, calls: Calls, steps: Sequence[Step]) -> list[Parts]:
+def _step_contents(host: Host, calls: Calls, steps: Sequence[Step]) -> list[StepContents]:
     """The contents of each step; steps are ordered by start and hardly overlap."""
     starts = [step.start for step in steps]
     begin: list[dict[str, float]] = [{} for _ in steps]
@@ -225,7 +225,7 @@ def _parts(host: Host, calls: Calls, steps: Sequence[Step]) -> list[Parts]:
     for at in calls.start or (() if host.outer.shortest_us else host.outer.start):
         if (place := within(at)) >= 0:
             launched[place] += 1
-    return [Parts(*each) for each in zip(begin, launched, strict=True)]
+    return [StepContents(*each) for each in zip(begin, launched, strict=True)]
 
 
 def _length(step: Step) -> float:
@@ -235,7 +235,7 @@ def _length(step: Step) -> float:
 def _steps(host: Host) -> tuple[tuple[Step, ...], str]:
     """Steps by the first available: our annotation, the profiler's, ends of optimizer steps."""
     named = [(start, took, host.names.texts[name]) for start, took, name in host.spans[Mark.STEP]]
-    ours = [span for span in named if span[2].startswith(OURS)]
+    ours = [span for span in named if span[2].startswith(GPUTOP_STEP)]
     found, by = [], ""
     for start, took, text in sorted(ours or named):
         match = STEP.match(text)

@@ -9,7 +9,7 @@ from typing import Any
 from gputop.trace.diff import Change, diff
 from gputop.trace.names import Mark
 from gputop.trace.operators import operators
-from gputop.trace.report import beginning
+from gputop.trace.report import startup_notes
 from gputop.trace.verdict import Verdict, View, memory_peak, said_of
 
 _ROWS = 20
@@ -47,7 +47,7 @@ def as_json(view: View) -> dict[str, Any]:
         ],
         "memory": _memory(view),
         "whole": trace.whole,
-        "notes": [*trace.problems, *(beginning(view) if trace.whole else ()), *trace.notes],
+        "notes": [*trace.problems, *(startup_notes(view) if trace.whole else ()), *trace.notes],
     }
 
 
@@ -88,7 +88,7 @@ def _steps(view: View) -> list[dict[str, Any]]:
     ]
 
 
-def compared(before: View, after: View) -> dict[str, Any]:
+def compare(before: View, after: View) -> dict[str, Any]:
     """Differences between two traces, times in microseconds per step; empty if either was read in part."""
     whole = before.trace.whole and after.trace.whole
     if not whole:
@@ -106,9 +106,9 @@ def compared(before: View, after: View) -> dict[str, Any]:
         "phases": rows(found.phases),
         "kernels": rows(found.kernels[:_ROWS]),
         "operators": rows(found.operators[:_ROWS]),
-        "gone": list(found.gone),
-        "come": list(found.come),
-        "stay": list(found.stay),
+        "gone": list(found.removed_rules),
+        "come": list(found.added_rules),
+        "stay": list(found.kept_rules),
     }
 
 
@@ -176,7 +176,7 @@ def _memory(view: View) -> dict[str, Any] | None:
     }
 
 
-def apart(views: Sequence[View]) -> str | None:
+def why_not_one_job(views: Sequence[View]) -> str | None:
     """Why these are not ranks of one job, as a continuation of the file names; None if they may be.
 
     torch.profiler writes rank and world size; older traces have collectives, at least in one rank.

@@ -50,7 +50,7 @@ class Planes:
             self._names[pid, event.get("tid")] = text
             self._thread(pid, event.get("tid"), text)
 
-    def again(self) -> None:
+    def restart(self) -> None:
         """Prepare for another pass: all names are known."""
         self._steps = 0
 
@@ -62,17 +62,17 @@ class Planes:
         elif text == _STEPS:
             self._threads[pid, tid] = -1
 
-    def told(self, event: dict[str, Any]) -> dict[str, Any] | None:
+    def converted(self, event: dict[str, Any]) -> dict[str, Any] | None:
         """An event in Kineto's form; None for duplicates and unknown ones."""
         pid = event.get("pid")
         if pid in self._hosts:
-            return self._called(event)
+            return self._call(event)
         stream = self._threads.get((pid, event.get("tid")))
         if stream is None:
             return None
-        return self._step(event) if stream < 0 else self._ran(event, self.gpus[pid], stream)
+        return self._step(event) if stream < 0 else self._activity(event, self.gpus[pid], stream)
 
-    def _ran(self, event: dict[str, Any], gpu: int, stream: int) -> dict[str, Any]:
+    def _activity(self, event: dict[str, Any], gpu: int, stream: int) -> dict[str, Any]:
         """A kernel, copy or memset."""
         name, args = event["name"], event.get("args") or {}
         known: dict[str, Any] = {"device": gpu, "stream": stream, "correlation": _id(args)}
@@ -84,7 +84,7 @@ class Planes:
                 known["bytes"] = int(size[1])
         return {**event, "cat": cat, "name": name, "args": known}
 
-    def _called(self, event: dict[str, Any]) -> dict[str, Any]:
+    def _call(self, event: dict[str, Any]) -> dict[str, Any]:
         """A CPU span; a launch has the name of what it launches."""
         args = event.get("args") or {}
         if "correlation_id" not in args:

@@ -60,7 +60,7 @@ def traced_threads(host: Host) -> tuple[TracedThread, ...]:
     return tuple(rows)
 
 
-def launching(host: Host, launches: Iterable[int]) -> set[int]:
+def launching_threads(host: Host, launches: Iterable[int]) -> set[int]:
     """Numbers of the launching threads, including the training one; Python functions are a second thread each.
 
     `launches`: thread id of each kernel's launch call.
@@ -115,7 +115,7 @@ def is_own_call(name: str, stdlib: frozenset[str]) -> bool:
     return _STDLIB_FILE.fullmatch(file) is not None and file[0] != "<" and file[:-3] not in stdlib
 
 
-def called(name: str) -> str:
+def function_name(name: str) -> str:
     """A Python function of a trace as module.function: `image_transforms.py(12): normalize`; other names unchanged.
 
     For a built-in function its name alone: `<built-in function sleep>`.

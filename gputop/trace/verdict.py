@@ -13,10 +13,10 @@ from math import inf
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.severity import Severity as Severity
 from gputop.trace import launches
-from gputop.trace.breakdown import Breakdown, StartUp, beginning, breakdown, host_spans
+from gputop.trace.breakdown import Breakdown, StartUp, breakdown, host_spans, startup
 from gputop.trace.intervals import Spans
 from gputop.trace.names import Mark
-from gputop.trace.operators import Shaped, shaped
+from gputop.trace.operators import OperatorShape, operator_shapes
 from gputop.trace.read import Trace
 from gputop.trace.step_phases import Phase, Region, Row, phases, regions, rows
 
@@ -66,9 +66,9 @@ class View:
         return breakdown(self.trace, self.device)
 
     @cached_property
-    def start(self) -> StartUp:
+    def startup(self) -> StartUp:
         """Program startup in it."""
-        return beginning(self.trace, self.found)
+        return startup(self.trace, self.found)
 
     @cached_property
     def gpus(self) -> tuple[View, ...]:
@@ -80,9 +80,9 @@ class View:
         return tuple(View(self.trace, device) for device in found) if len(found) > 1 else ()
 
     @cached_property
-    def shaped(self) -> tuple[Shaped, ...]:
+    def shaped(self) -> tuple[OperatorShape, ...]:
         """Operators and shapes by GPU time."""
-        return shaped(self.trace, self.found)
+        return operator_shapes(self.trace, self.found)
 
     @cached_property
     def phases(self) -> tuple[Phase, ...]:
@@ -102,7 +102,7 @@ class View:
     @cached_property
     def verdicts(self) -> tuple[Verdict, ...]:
         """Verdicts of all signatures, the worst first."""
-        return judged(self)
+        return all_verdicts(self)
 
     @property
     def loads_itself(self) -> bool:
@@ -128,7 +128,7 @@ class View:
 def stopped(view: View, stops: Spans) -> float:
     """GPU idle time because the CPU stops, in microseconds."""
     found = view.found
-    return launches.stopped(view.trace, found.inside, found.launch_of, found.gaps, stops)
+    return launches.stop_idle_us(view.trace, found.inside, found.launch_of, found.gaps, stops)
 
 
 def memory_peak(view: View) -> tuple[int, int]:
@@ -177,13 +177,13 @@ def signature(
     return declared
 
 
-def judged(view: View) -> tuple[Verdict, ...]:
+def all_verdicts(view: View) -> tuple[Verdict, ...]:
     """Verdicts of all signatures on a trace, the worst first, then by cost.
 
     None on a partly read trace: kernels are written last, and the missing part may say the opposite. None on program
     startup, either.
     """
-    if not view.trace.whole or view.start.alone:
+    if not view.trace.whole or view.startup.alone:
         return ()
     if view.device is not None and not view.found.inside:
         return (_NO_WORK,)
@@ -192,8 +192,8 @@ def judged(view: View) -> tuple[Verdict, ...]:
         if entry.gpu and not len(view.trace.activity):
             continue
         found = [replace(verdict, rule=f"{entry.id} {entry.name}") for verdict in entry.judge(view, entry.limits)]
-        said += [verdict for verdict in found if not (entry.last and _explained(verdict, said))]
-    if _warned(said):
+        said += [verdict for verdict in found if not (entry.last and _is_explained(verdict, said))]
+    if _has_warning(said):
         said = [verdict for verdict in said if not verdict.healthy]
     rank = {"crit": 0, "warn": 1, "info": 2}
     return tuple(sorted(said, key=lambda verdict: (rank[verdict.severity], -(verdict.lost_share or 0), verdict.rule)))
@@ -201,16 +201,16 @@ def judged(view: View) -> tuple[Verdict, ...]:
 
 def said_of(view: View) -> tuple[Verdict, ...]:
     """Verdicts on a trace within its job: no GPU or rank is called healthy beside one that is not."""
-    if any(_warned(one.verdicts) for rank in view.ranks for one in (rank, *rank.gpus)):
+    if any(_has_warning(one.verdicts) for rank in view.ranks for one in (rank, *rank.gpus)):
         return tuple(verdict for verdict in view.verdicts if not verdict.healthy)
     return view.verdicts
 
 
-def _explained(verdict: Verdict, said: Sequence[Verdict]) -> bool:
+def _is_explained(verdict: Verdict, said: Sequence[Verdict]) -> bool:
     """Whether a warning on this trace accounts for most of the idle time that a fallback covers."""
     known = (one.lost_share or 0.0 for one in said if one.idle and one.severity != "info" and not one.all_ranks)
     return verdict.idle and max(known, default=0.0) >= _EXPLAINED * (verdict.lost_share or 0.0)
 
 
-def _warned(said: Sequence[Verdict]) -> bool:
+def _has_warning(said: Sequence[Verdict]) -> bool:
     return any(verdict.severity != "info" for verdict in said)

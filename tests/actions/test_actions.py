@@ -12,7 +12,7 @@ import pytest
 from gputop.actions import Handles, Result, Rights, Run, Scope
 from gputop.actions.renice import RENICE, Niceness, set_thread
 from gputop.actions.signals import BY_NAME, SIGNAL, Order
-from gputop.actions.target import Target, aim
+from gputop.actions.target import Target, open_target
 from gputop.safe import pidfd
 from tests.process_watch import isolated
 from tests.real_processes import born_as, finished, hold, job, kill, moment, program, row, unharmed, until
@@ -65,7 +65,7 @@ def test_a05_a_thread_whose_number_is_of_another_gets_its_niceness_back() -> Non
     if os.geteuid() != 0:
         pytest.skip("not covered: needs root to lower niceness")
     with program(THREADS) as (pid, _), program(THREADS) as (other, _):
-        target = aim(row(pid), Rights())
+        target = open_target(row(pid), Rights())
         assert isinstance(target, Target)
         assert set_thread(target, pid, 4)
         assert not set_thread(target, pid, 4)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from gputop.actions.torch_trace import TRACE, Order, Traced, kineto
-from gputop.actions.torch_trace.kineto import Endpoint, fixed
+from gputop.actions.torch_trace.kineto import Endpoint, has_fixes
 from gputop.safe.files import Refused
 from tests import traces
 from tests.process_watch import root_only, running
@@ -49,16 +49,16 @@ def traced(pid: int, **wanted: Any) -> Traced:
 
 
 def test_a19_only_what_kineto_sends_is_understood() -> None:
-    assert kineto.asks(POLL)
-    assert not kineto.asks(POLL.replace(b"\x03\0\0\0\x05", b"\x01\0\0\0\x05"))  # another profiler runs
-    wish = kineto.wish("/tmp/gputop-0/traces/a.json", 1795344160.0234, 1.0, 1)
+    assert kineto.wants_work(POLL)
+    assert not kineto.wants_work(POLL.replace(b"\x03\0\0\0\x05", b"\x01\0\0\0\x05"))  # another profiler runs
+    wish = kineto.trace_config("/tmp/gputop-0/traces/a.json", 1795344160.0234, 1.0, 1)
     assert wish.splitlines() == [
         "ACTIVITIES_LOG_FILE=/tmp/gputop-0/traces/a.json",
         "PROFILE_START_TIME=1795344160023",
         "ACTIVITIES_DURATION_MSECS=1000",
         "ACTIVITIES_WARMUP_PERIOD_SECS=1",
     ]
-    said = kineto.reply(wish)
+    said = kineto.trace_reply(wish)
     assert said[:40] == len(wish).to_bytes(8, "little") + b"req" + bytes(29)
     assert said[40:] == wish.encode()
     rng = random.Random(7)
@@ -67,7 +67,7 @@ def test_a19_only_what_kineto_sends_is_understood() -> None:
         if bad and rng.random() < 0.5:
             bad[rng.randrange(len(bad))] ^= 1 << rng.randrange(8)
         with pytest.raises(kineto.Malformed):
-            kineto.asks(bytes(bad))
+            kineto.wants_work(bytes(bad))
 
 
 def test_a19_it_is_asked_once_after_a_word_and_nobody_else_is(folder: str) -> None:
@@ -143,7 +143,7 @@ def test_a19_another_user_is_not_heard(folder: str) -> None:
     for uid, heard in ((0, True), (65534, False)):
         with running(sys.executable, "-S", "-c", SENDER, folder, str(uid), POLL.hex()) as child:
             assert child.wait(20) == 0
-            poll = endpoint.heard()
+            poll = endpoint.next_poll()
             assert (poll is not None and (poll.pid, poll.ready) == (child.pid, True)) is heard
     endpoint.close()
 
@@ -151,7 +151,7 @@ def test_a19_another_user_is_not_heard(folder: str) -> None:
 @pytest.fixture(scope="module")
 def python() -> str:
     here = metadata.version("torch")
-    found = sys.executable if fixed(here) else interpreter("python3.14", "torch")
+    found = sys.executable if has_fixes(here) else interpreter("python3.14", "torch")
     if found is None:
         pytest.skip(f"not covered: torch {here} is older than 2.14, and no python3.14 has a newer one")
     return found

@@ -189,7 +189,7 @@ def test_a16_a_folder_that_is_a_link_is_not_used(tmp_path: Path, monkeypatch: py
     (tmp_path / "gputop").mkdir(mode=0o700)
     (tmp_path / "gputop/profiles").symlink_to("/etc")
     with pytest.raises(Refused, match="is a link or no folder"):
-        store.ready()
+        store.check_space()
     with program(SPINS) as (pid, _):
         result = finished(PROFILE, hold(row(pid)), Sampling(seconds=1))
         assert not result.good
@@ -248,13 +248,13 @@ def looks(from_s: float, to_s: float, *, cpu: float = 1.0, waits: float = 0.0, p
 
 def test_the_guard_ends_what_costs_too_much_and_nothing_else() -> None:
     before, after = looks(0, 1), looks(5, 6)
-    assert metered(before, looks(1, 2, paused=True)).too_much() is None  # too short to be sure
-    paused = metered(before, looks(1, 5, paused=True)).too_much()
+    assert metered(before, looks(1, 2, paused=True)).excess() is None  # too short to be sure
+    paused = metered(before, looks(1, 5, paused=True)).excess()
     assert paused is not None
     assert paused.startswith("it was paused ")
-    assert metered(before, looks(1, 5, waits=0.5)).too_much() == "it waited 50% of the time longer for a CPU"
-    assert metered(before, looks(1, 5, waits=0.5), cpu=0.1).too_much() is None  # somebody else has come
-    assert metered(before, looks(1, 5, cpu=0.2)).too_much() is None  # a job has phases of its own
+    assert metered(before, looks(1, 5, waits=0.5)).excess() == "it waited 50% of the time longer for a CPU"
+    assert metered(before, looks(1, 5, waits=0.5), cpu=0.1).excess() is None  # somebody else has come
+    assert metered(before, looks(1, 5, cpu=0.2)).excess() is None  # a job has phases of its own
     assert metered(before, looks(1, 5), after).cost().text == "cost 0%"
     slower = metered(before, [Reading(1, 1.0, 100, 0.0, False), Reading(5, 4.6, 460, 0.0, False)], after).cost()
     assert slower.slowed == pytest.approx(0.1)

@@ -14,12 +14,12 @@ import pytest
 
 from gputop.actions import Rights, Scope
 from gputop.actions.pyspy import STACK, Asked, StackResult
-from gputop.actions.pyspy.stacks import Shown, Task, cannot, measured
+from gputop.actions.pyspy.stacks import Shown, Task, kernel_refusal, with_kernel_states
 from gputop.cli.attach import _text
 from gputop.model import Process, Role
 from gputop.profile.code import Call
 from gputop.profile.dump import ThreadStack, lines
-from gputop.profile.ranks import Ran, compare
+from gputop.profile.ranks import Activity, compare
 from gputop.safe import ptrace_access
 from tests.hostile import SECRETS, STRINGS
 from tests.process_watch import isolated, need_namespaces, open_folder, root_only, running
@@ -133,7 +133,7 @@ def test_where_py_spy_fails_on_native_frames_python_ones_are_shown() -> None:
 def test_what_the_kernel_does_not_say_of_a_thread_is_unknown() -> None:
     known = ThreadStack(tid=7, name="MainThread", main=True)
     lost = ThreadStack(tid=None, name="worker", handle=1)
-    found = measured((lost, known), 7, {}, {7: Task(7, "D", "python")})
+    found = with_kernel_states((lost, known), 7, {}, {7: Task(7, "D", "python")})
     assert [(thread.name, thread.doing) for thread in found] == [
         ("MainThread", "waits in the kernel"),
         ("worker", "state unknown"),
@@ -185,11 +185,11 @@ def test_ranks_that_wake_in_one_line_are_not_said_to_hang() -> None:
     """A step that mostly sleeps in one line is caught there at each look."""
 
     sleeps = [rank(call("sleep")), rank(call("sleep"))]
-    polls = [Ran(0, 0.0), Ran(4, 0.0001)]
+    polls = [Activity(0, 0.0), Activity(4, 0.0001)]
     found = compare(["rank 0", "rank 1"], sleeps, sleeps, ran=polls)
     assert "hang" not in found.text
     assert found.text.endswith("in a second, but rank 1 ran 4 times: the job goes on, or polls.")
-    for still in ([Ran(0, 0.0), Ran(1, 0.001)], [None, None]):
+    for still in ([Activity(0, 0.0), Activity(1, 0.001)], [None, None]):
         assert "may hang" in compare(["rank 0", "rank 1"], sleeps, sleeps, ran=still).text
 
 
@@ -197,11 +197,11 @@ def test_ranks_that_leave_their_waits_to_work_move_wherever_they_are_seen() -> N
     """Each step ends in the same wait, also in a collective: what the kernel counts tells that steps are made."""
     reduces = rank(Call(name="c10d::Reducer::finalize_backward", file="libtorch_cpu.so"), call("step"))
     look, labels = [reduces, reduces], ["rank 0", "rank 1"]
-    found = compare(labels, look, look, ran=[Ran(12, 0.02), Ran(6, 0.01)])
+    found = compare(labels, look, look, ran=[Activity(12, 0.02), Activity(6, 0.01)])
     assert [place.moves for place in found.places] == [True, True]
     assert found.text.endswith("All of them moved in a second: the job goes on.")
     # NCCL polls in a blocking wait a hundred times a second; preempted while it spins, it leaves no wait
-    for counts in (Ran(100, 0.004), Ran(0, 1.0), Ran(1, 0.9)):
+    for counts in (Activity(100, 0.004), Activity(0, 1.0), Activity(1, 0.9)):
         assert compare(labels, look, look, ran=[counts, counts]).text.endswith("the job may hang.")
 
 
@@ -209,15 +209,15 @@ def test_a_rank_that_passes_another_is_not_odd() -> None:
     first, second = rank(call("forward")), rank(call("read"))
     labels = ["rank 0", "rank 1", "rank 2"]
     passes = ([first, first, second], [second, first, first], [first, first, second])
-    assert compare(labels, *passes, ran=[Ran(9, 0.1)] * 3).odd == ()
-    assert [one.label for one in compare(labels, *passes[::2], passes[0], ran=[Ran(9, 0.1)] * 3).odd] == ["rank 2"]
-    assert compare(labels, *passes[::2], ran=[Ran(9, 0.1)] * 3).odd == (), "twice may be by chance"
+    assert compare(labels, *passes, ran=[Activity(9, 0.1)] * 3).odd == ()
+    assert [one.label for one in compare(labels, *passes[::2], passes[0], ran=[Activity(9, 0.1)] * 3).odd] == ["rank 2"]
+    assert compare(labels, *passes[::2], ran=[Activity(9, 0.1)] * 3).odd == (), "twice may be by chance"
 
 
 def test_a_spin_in_a_wait_for_the_gpu_is_no_work() -> None:
     spins = rank(Call(name="cudaStreamSynchronize", file="libcudart.so.12"), call("step"), runs=True)
     look = [spins, spins]
-    assert compare(["a", "b"], look, look, ran=[Ran(0, 1.0)] * 2).text.endswith("the job may hang.")
+    assert compare(["a", "b"], look, look, ran=[Activity(0, 1.0)] * 2).text.endswith("the job may hang.")
     unseen = [rank(call("step"), runs=True)] * 2
     assert compare(["a", "b"], unseen, unseen).text.endswith("but a, b compute or spin in a wait all the time.")
 
@@ -364,7 +364,7 @@ print(1, flush=True); time.sleep(60)
     with program(WORKS) as (pid, _), program(seize, str(pid)) as (debugger, (held,)):
         if not held:
             pytest.skip("not covered: this kernel lets nobody trace")
-        barred = cannot(pid, "stack", pausing=True)
+        barred = kernel_refusal(pid, "stack", pausing=True)
         assert barred is not None
         assert barred.text.startswith(f"process {pid} is traced by python")
         assert f"({debugger})" in barred.text

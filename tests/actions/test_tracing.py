@@ -17,8 +17,8 @@ import pytest
 from gputop.actions import Rights
 from gputop.actions.pyspy import PROFILE, STACK
 from gputop.actions.torch_trace import TRACE, Order, Traced
-from gputop.actions.torch_trace.kineto import fixed, torch_of
-from gputop.actions.torch_trace.trace import AFTERWARDS, afterwards
+from gputop.actions.torch_trace.kineto import has_fixes, torch_of
+from gputop.actions.torch_trace.trace import AFTERWARDS, lasting_cost
 from gputop.model import GpuShare, Role
 from gputop.safe.text import MASK
 from gputop.trace.read import read
@@ -106,7 +106,7 @@ def test_the_exact_reason_and_what_helps(training: Job, folder: str) -> None:
         assert barred is not None
         assert barred.unlock == "gputop run -- torchrun train.py 'a b'"
     other_frameworks(folder)
-    assert torch_of(training.pid) == (metadata.version("torch"), fixed(metadata.version("torch")))
+    assert torch_of(training.pid) == (metadata.version("torch"), has_fixes(metadata.version("torch")))
     assert "there is no process" in trace(folder, "999999999").stderr
     for action in (TRACE, PROFILE, STACK):  # in a container it may be the job
         assert "alive" not in (action.why_not(row(1), Rights()) or "")
@@ -177,7 +177,7 @@ def test_what_a_trace_of_a_gpu_costs_afterwards_is_said(tmp_path: Path) -> None:
     gpu = View(read(busy(2).write(tmp_path / "gpu.json")))
     cpu = Made()
     cpu.host("aten::mm", 0, 100)
-    assert afterwards([View(read(cpu.write(tmp_path / "cpu.json"))), gpu]) == (AFTERWARDS,)
-    assert afterwards([View(read(str(tmp_path / "cpu.json")))]) == ()
+    assert lasting_cost([View(read(cpu.write(tmp_path / "cpu.json"))), gpu]) == (AFTERWARDS,)
+    assert lasting_cost([View(read(str(tmp_path / "cpu.json")))]) == ()
     for gpus, said in (((), "only while it records"), ((GpuShare(uuid="GPU-1"),), "small steps afterwards")):
         assert said in slower(hold(row(os.getpid(), gpus=gpus)))

@@ -18,7 +18,7 @@ import pytest
 from gputop.actions import Scope
 from gputop.actions.target import Target
 from gputop.actions.torch_trace import TRACE, Order, remote_exec
-from gputop.actions.torch_trace.agent_facts import marked, told
+from gputop.actions.torch_trace.agent_facts import facts_of, mark_facts
 from gputop.actions.torch_trace.routes import Route, python_version, route
 from gputop.agent_client import NoAgent, connect
 from gputop.safe.ptrace_access import Barred
@@ -225,14 +225,18 @@ def test_a09_notes_of_a_hostile_program_are_clean_or_left_out() -> None:
         ],
         "threads": {"intra": float("nan")},
     }
-    facts = told(row(os.getpid()).identity, said)
+    facts = facts_of(row(os.getpid()).identity, said)
     assert {fact.name for fact in facts} == {
         "loader", "loads-in-main", "unpinned", "model", "dataparallel", "no-tf32", "allocator", "allocator-cache",
         "allocator-retries",
     }  # fmt: skip
     assert all(fact.witness == "notes" and fact.text.isprintable() for fact in facts)
     noted = [[1.0, "\x1b[2Jloss", 3], [2.0, "\x1b[2Jloss", 0.5], [2.0, "n", float("nan")], "x", [1, 2], [True, "b", 1]]
-    (mark,) = marked(row(os.getpid()).identity, noted)
+    (mark,) = mark_facts(row(os.getpid()).identity, noted)
     assert mark.text.startswith("it noted ␛[2Jloss = 0.5, ")
     assert mark.text.endswith(", the last of 2")
-    assert told(row(os.getpid()).identity, ["x"]) == told(row(os.getpid()).identity, {"loaders": {}, "models": 3}) == ()
+    assert (
+        facts_of(row(os.getpid()).identity, ["x"])
+        == facts_of(row(os.getpid()).identity, {"loaders": {}, "models": 3})
+        == ()
+    )

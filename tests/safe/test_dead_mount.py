@@ -16,7 +16,7 @@ import pytest
 from gputop import agent_client as agent
 from gputop.actions import Rights
 from gputop.actions.pyspy import record
-from gputop.actions.target import Target, aim
+from gputop.actions.target import Target, open_target
 from gputop.actions.torch_trace import TRACE, kineto
 from gputop.safe import deadline
 from gputop.safe.deadline import NoAnswer, within
@@ -51,7 +51,7 @@ def test_a_runtime_folder_on_a_dead_mount_is_said(dead: Path, monkeypatch: pytes
         barred = TRACE.barred(row(child.pid), Rights())
         assert barred is not None
         assert barred.text.startswith(f"{child.pid} cannot be traced: {dead}/run does not answer (dead mount?)")
-        target = aim(row(child.pid), Rights(), {})
+        target = open_target(row(child.pid), Rights(), {})
         assert isinstance(target, Target)
         with pytest.raises(agent.NoAgent, match="does not answer"):
             agent.connect(target)
@@ -117,7 +117,7 @@ def until_stuck(pid: int) -> None:
 
 def test_a_socket_folder_and_sources_on_a_dead_mount(dead: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deadline, "DEADLINE_S", 0.2)
-    assert not kineto.safe(str(dead / "kineto"), os.geteuid())
+    assert not kineto.is_safe_folder(str(dead / "kineto"), os.geteuid())
     assert record._lines(f"{dead}/train.py", os.geteuid()) == []
 
 

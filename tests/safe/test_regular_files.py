@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.actions.pyspy.record import lines
+from gputop.actions.pyspy.record import source_lines
 from gputop.collect.proc.builds import Builds
 from gputop.doctor.machine import text
 from gputop.profile import Profile
@@ -60,7 +60,7 @@ def from_sources(path: Path) -> dict[str, str]:
     frame = f"train ({path.name}:1)"
     profile = Profile([((frame,), 5.0)])
     profile.files[frame] = str(path)
-    return lines(profile, os.getpid(), os.geteuid())
+    return source_lines(profile, os.getpid(), os.geteuid())
 
 
 def test_plain_files_are_read_through_links_and_from_folders(tmp_path: Path) -> None:

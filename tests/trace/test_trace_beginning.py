@@ -109,7 +109,7 @@ def test_without_marked_steps_the_start_is_no_fault_of_the_rest(
 ) -> None:
     """20 steps after it; idle time of the steps themselves is told all the same."""
     view = viewed(then(beginning(), 20, marked=False, busy_ms=busy_ms), tmp_path)
-    idle = view.found.share(view.found.gaps) - view.found.share(view.start.spans)
+    idle = view.found.share(view.found.gaps) - view.found.share(view.startup.spans)
     assert [verdict.rule for verdict in view.verdicts] == rules
     if rules:
         assert view.verdicts[0].lost_share == pytest.approx(idle)
@@ -152,7 +152,7 @@ def test_a_step_in_which_all_is_compiled_is_left_out(tmp_path: Path, gpu: bool) 
     assert any(word.startswith("The first step is left out") for word in page(view).words)
     again = viewed(compiled(500, 400, 450, 420, compiles=4, gpu=gpu), tmp_path)
     assert [step.number for step in again.found.window.steps] == [0, 1, 2, 3]
-    assert not again.start.alone
+    assert not again.startup.alone
 
 
 @pytest.mark.parametrize("gpu", [False, True])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gputop.safe.files import Refused
-from gputop.trace.events import LARGE_BYTES, Beside, Events, NoTrace, decoded
+from gputop.trace.events import LARGE_BYTES, Events, NoTrace, ProcessEvents, decoded
 from gputop.trace.text import Text
 from tests.traces import GEMM, Made
 
@@ -25,7 +25,7 @@ def whole() -> bytes:
     return made.text().encode("utf-8", "surrogatepass")
 
 
-def seen(events: Events | Beside, text: Text) -> object:
+def seen(events: Events | ProcessEvents, text: Text) -> object:
     """All that it says."""
     try:
         return [event for batch in events.batches() for event in batch], events.head, events.notes, text.notes
@@ -53,7 +53,7 @@ def test_f06_it_says_the_same(made: Callable[[], bytes], tmp_path: Path) -> None
     path = tmp_path / "trace.json"
     path.write_bytes(made())
     here, there = Text(str(path)), Text(str(path))
-    assert seen(Beside(there), there) == seen(Events(here.pieces()), here)
+    assert seen(ProcessEvents(there), there) == seen(Events(here.pieces()), here)
     assert there.read_bytes == here.read_bytes
 
 
@@ -78,7 +78,7 @@ def large(tmp_path: Path) -> Text:
 
 def test_who_has_had_enough_leaves_no_process(large: Text) -> None:
     before, events = children(), decoded(large)
-    assert isinstance(events, Beside)
+    assert isinstance(events, ProcessEvents)
     batches = events.batches()
     next(batches)
     assert len(children() - before) == 1

@@ -11,7 +11,7 @@ from gputop.trace import report
 from gputop.trace.names import Kind, kind
 from gputop.trace.read import read
 from gputop.trace.signatures import SIGNATURES
-from gputop.trace.verdict import Verdict, View, judged
+from gputop.trace.verdict import Verdict, View, all_verdicts
 from tests import traces
 from tests.traces import ADD, BACKWARD, FP32, GEMM, NCCL, PAGEABLE, PINNED, REST, Made, busy, recipe, starved
 
@@ -23,7 +23,7 @@ CAST = (
 
 def said(made: Made, path: Path) -> dict[str, Verdict]:
     """What is said of a trace, by id."""
-    return {verdict.rule.split()[0]: verdict for verdict in judged(View(read(made.write(path / "made.json"))))}
+    return {verdict.rule.split()[0]: verdict for verdict in all_verdicts(View(read(made.write(path / "made.json"))))}
 
 
 def mixed(*shares: tuple[str, float], **args: object) -> Made:
@@ -333,7 +333,7 @@ def test_the_start_of_a_program_hides_no_idle_time(tmp_path: Path) -> None:
     path = made.write(tmp_path / "start.json")
     found = View(read(path))
     assert found.found.share(found.found.gaps) == pytest.approx(0.22, abs=0.001)
-    assert found.found.share(found.start.spans) == pytest.approx(0.04, abs=0.001)
+    assert found.found.share(found.startup.spans) == pytest.approx(0.04, abs=0.001)
     assert "No known trouble" not in " ".join(report.page(found).words)
 
 
@@ -552,7 +552,7 @@ def test_the_rank_that_waits_least_is_late(late_ms: float, fires: bool, tmp_path
         views.append(View(read(made.write(tmp_path / f"{rank}.json.gz"))))
     for view in views:
         view.ranks = views
-    verdicts = [verdict for view in views for verdict in judged(view) if verdict.rule.startswith("T20")]
+    verdicts = [verdict for view in views for verdict in all_verdicts(view) if verdict.rule.startswith("T20")]
     assert [verdict.headline.startswith("Rank 2 is late") for verdict in verdicts] == [True] * fires
 
 

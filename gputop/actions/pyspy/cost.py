@@ -118,7 +118,7 @@ class Meter:
         """Sample after profiling."""
         self._add(self._after)
 
-    def too_much(self) -> str | None:
+    def excess(self) -> str | None:
         """Why to end early: the cost over the last seconds; None if it may continue."""
         recent = [look for look, _ in self._recent]
         if not recent or recent[-1].at_s - recent[0].at_s < 0.8 * WINDOW_S:
@@ -126,7 +126,7 @@ class Meter:
         paused = sum(look.paused for look in recent) / len(recent)
         if paused > MOST_COST:
             return f"it was paused {paused:.0%} of the time"
-        longer = self._longer(recent, self._recent[-1][1] - self._recent[0][1])
+        longer = self._longer_wait(recent, self._recent[-1][1] - self._recent[0][1])
         if longer is not None and longer > MOST_COST:
             return f"it waited {longer:.0%} of the time longer for a CPU"
         return None
@@ -136,19 +136,19 @@ class Meter:
         during = [look for look in (self._first, self._last) if look]
         return Cost(
             paused=self._paused / self._looks if self._looks else 0.0,
-            waited=self._longer(during, self._took[1] - self._took[0]),
-            slowed=self._slowed(during),
+            waited=self._longer_wait(during, self._took[1] - self._took[0]),
+            slowed=self._slowdown(during),
         )
 
-    def _longer(self, during: list[Reading], took_s: float) -> float | None:
+    def _longer_wait(self, during: list[Reading], took_s: float) -> float | None:
         """Additional run-queue wait (share of time), at most the profiler's CPU time: other causes do not count."""
-        waited, usual = _waited(during), _waited(self._before)
+        waited, usual = _wait_share(during), _wait_share(self._before)
         if waited is None or usual is None:
             return None
         return max(0.0, min(waited - usual, took_s / (during[-1].at_s - during[0].at_s)))
 
-    def _slowed(self, during: list[Reading]) -> float | None:
-        measures = [_cpu] if self._paused else [_switching, _cpu]  # a pause is a context switch, too
+    def _slowdown(self, during: list[Reading]) -> float | None:
+        measures = [_cpu_rate] if self._paused else [_wait_rate, _cpu_rate]  # a pause is a context switch, too
         for measure in measures:
             old, mid, new = measure(self._before), measure(during), measure(self._after)
             if old and new and mid is not None and abs(old - new) <= _SAME * max(old, new):
@@ -161,21 +161,21 @@ class Meter:
             looks[1:] = [now]  # the first and the newest
 
 
-def _cpu(looks: list[Reading]) -> float | None:
+def _cpu_rate(looks: list[Reading]) -> float | None:
     """CPU seconds per second."""
     if len(looks) < 2 or looks[-1].cpu_s - looks[0].cpu_s < _LEAST_TICKS * _TICK_S:
         return None
     return (looks[-1].cpu_s - looks[0].cpu_s) / (looks[-1].at_s - looks[0].at_s)
 
 
-def _switching(looks: list[Reading]) -> float | None:
+def _wait_rate(looks: list[Reading]) -> float | None:
     """Waits per second."""
     if len(looks) < 2 or looks[-1].switches - looks[0].switches < _LEAST_SWITCHES:
         return None
     return (looks[-1].switches - looks[0].switches) / (looks[-1].at_s - looks[0].at_s)
 
 
-def _waited(looks: list[Reading]) -> float | None:
+def _wait_share(looks: list[Reading]) -> float | None:
     """Share of time that its main thread waited for a CPU."""
     if len(looks) < 2 or looks[-1].at_s <= looks[0].at_s:
         return None

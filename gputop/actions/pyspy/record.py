@@ -15,13 +15,13 @@ from functools import partial
 from typing import Any
 
 from gputop import labels, units
-from gputop.actions.action import Result, Run, begin
+from gputop.actions.action import Result, Run, start_run
 from gputop.actions.handles import Handles, Scope
 from gputop.actions.pyspy import runner
 from gputop.actions.pyspy.cost import LOOK_S, Cost, Meter, read
 from gputop.actions.pyspy.runner import Child, find
-from gputop.actions.pyspy.stacks import cannot, unreadable
-from gputop.actions.target import Refusal, Rights, Target, described
+from gputop.actions.pyspy.stacks import kernel_refusal, why_unreadable
+from gputop.actions.target import Refusal, Rights, Target, identity_fields
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Process
 from gputop.profile import flame, parse, report, store
@@ -40,14 +40,14 @@ MOST_LINES, MOST_BYTES, LONGEST = 40, 4 << 20, 100
 _PLACE = re.compile(r":(\d+)\)$")
 
 
-def lines(profile: Profile, pid: int, uid: int | None) -> dict[str, str]:
+def source_lines(profile: Profile, pid: int, uid: int | None) -> dict[str, str]:
     """Source lines of the most sampled frames, as the process sees its files; secrets masked.
 
     Root reads only files that the user of the process could read: the process chose the path.
     """
     found: dict[str, str] = {}
     files: dict[str, list[bytes]] = {}
-    for each in profile.own().top()[:MOST_LINES]:
+    for each in profile.own_code().top()[:MOST_LINES]:
         place, file = _PLACE.search(each.name), profile.files.get(each.name)
         if not place or not file or not each.self_count:
             continue
@@ -84,14 +84,14 @@ _COMMAND = re.compile(r"process \d+:")
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class About:
+class RecordingInfo:
     """What was recorded, and how."""
 
     process: Process
     at_s: float  # wall clock
     seconds: float
     rate: int  # samples/s
-    how: str  # non-default options; may be empty
+    options: str  # non-default options; may be empty
     threads: int
     processes: int
 
@@ -100,11 +100,11 @@ class About:
         """`10 s at 100 Hz, 12 threads in 5 processes`."""
         where = f" in {labels.amount(self.processes, 'process')}" if self.processes > 1 else ""
         what = f"{units.ago(self.seconds)} at {self.rate} Hz, {labels.amount(self.threads, 'thread')}{where}"
-        return f"{what}, {self.how}" if self.how else what
+        return f"{what}, {self.options}" if self.options else what
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Recorded:
+class Recording:
     """A stored recording."""
 
     kept: StoredProfile
@@ -112,14 +112,14 @@ class Recorded:
     page: Page
 
 
-def keep(about: About, raw: bytes, *, samples: int, errors: int, cost: Cost, notes: Sequence[str]) -> Recorded:
+def keep(about: RecordingInfo, raw: bytes, *, samples: int, errors: int, cost: Cost, notes: Sequence[str]) -> Recording:
     """Store everything; Refused says why it cannot be stored."""
     text = without_secrets(raw)
     profile = parse(text)
     process = about.process
-    profile.pid, profile.lines = process.pid, lines(profile, process.pid, process.uid)
+    profile.pid, profile.lines = process.pid, source_lines(profile, process.pid, process.uid)
     profile.notes += notes
-    who = described(process)
+    who = identity_fields(process)
     measured = f"{samples} samples, {labels.amount(errors, 'error')}, {cost.text}"
     page = report.page(profile, f"{process.pid} {who['short'][:60]}", about=f"{about.text}; {measured}")
     meta = {
@@ -144,7 +144,7 @@ def keep(about: About, raw: bytes, *, samples: int, errors: int, cost: Cost, not
         store.COLLAPSED: profile.collapsed().encode(),
         store.FLAME: flame(profile, f"{process.pid} {who['short'][:80]}: {about.text}").encode(),
     }
-    return Recorded(store.keep(meta, files), profile, page)
+    return Recording(store.keep(meta, files), profile, page)
 
 
 def without_secrets(raw: bytes) -> str:
@@ -193,7 +193,7 @@ class ProfileResult(Result):
     cost: Cost | None = None
 
 
-class Record:
+class RecordAction:
     """The action."""
 
     id = "profile"
@@ -201,7 +201,7 @@ class Record:
 
     def rights(self, rights: Rights) -> Rights:
         """Rights for its handles."""
-        return rights.inside
+        return rights.for_recording
 
     def why_not(self, process: Process, rights: Rights) -> str | None:
         """Why it cannot be recorded: as for stacks, and with --readonly, which writes no file."""
@@ -210,14 +210,14 @@ class Record:
 
     def barred(self, process: Process, rights: Rights) -> Barred | None:
         """The same, with the remedy as a separate field."""
-        return unreadable(process, self.rights(rights), self.id)
+        return why_unreadable(process, self.rights(rights), self.id)
 
     def run(self, hold: Handles, options: Sampling, tell: Callable[[Run], object]) -> Run:
         """Record; the result is a ProfileResult."""
-        return begin(f"py-spy record {hold.process.pid}", hold, lambda run: _record(hold, options, run), tell)
+        return start_run(f"py-spy record {hold.process.pid}", hold, lambda run: _record(hold, options, run), tell)
 
 
-PROFILE = Record()
+PROFILE = RecordAction()
 
 
 def threads(frame: Frame, process: Process, children: bool) -> tuple[int, int]:
@@ -267,13 +267,13 @@ def _record(hold: Handles, sampling: Sampling, run: Run) -> ProfileResult:
         counted = threads(hold.frame, hold.process, sampling.children)
         _check(target, sampling, *counted)
         try:
-            return _recorded(program, target, sampling, counted, run)
+            return _recording(program, target, sampling, counted, run)
         except _Unable as why:
             if not sampling.native or not runner.may_be_native(why.barred) or run.cancelled or target.ended():
                 raise
             said = why.barred.text if why.barred.text.startswith("py-spy: ") else "py-spy fails on them"
         plain = replace(sampling, native=False)
-        return _recorded(program, target, plain, counted, run, f"no native frames ({said}), only Python's")
+        return _recording(program, target, plain, counted, run, f"no native frames ({said}), only Python's")
     except _Unable as why:
         unlock = (why.barred.unlock,) if why.barred.unlock else ()
         return ProfileResult(text=why.barred.text, good=False, lines=unlock)
@@ -281,7 +281,7 @@ def _record(hold: Handles, sampling: Sampling, run: Run) -> ProfileResult:
         return ProfileResult(text=f"nothing recorded: {refused}", good=False)
 
 
-def senseless(sampling: Sampling) -> str | None:
+def invalid_options(sampling: Sampling) -> str | None:
     """Why these options cannot record anything; None if they can."""
     if not SHORTEST_S <= sampling.seconds <= LONGEST_S:
         return f"a profile takes {SHORTEST_S} s to {LONGEST_S / 60:.0f} minutes"
@@ -292,7 +292,7 @@ def senseless(sampling: Sampling) -> str | None:
 
 def _check(target: Target, sampling: Sampling, count: int, processes: int) -> None:
     """Check everything that can fail before the user waits for it."""
-    if why := senseless(sampling):
+    if why := invalid_options(sampling):
         raise _Unable(Barred(why))
     most = MOST_PAUSED_THREADS if sampling.native else MOST_THREADS
     if count > most:
@@ -300,13 +300,13 @@ def _check(target: Target, sampling: Sampling, count: int, processes: int) -> No
             "leave --native out" if sampling.native else "take --alone" if processes > 1 else "gputop stack shows it"
         )
         raise _Unable(Barred(f"{count} threads are too many to sample at a bearable cost (most: {most}): {remedy}"))
-    barred = cannot(target.pid, "profile", pausing=sampling.native)
+    barred = kernel_refusal(target.pid, "profile", pausing=sampling.native)
     if barred is not None:
         raise _Unable(barred)
-    store.ready()
+    store.check_space()
 
 
-def _recorded(
+def _recording(
     program: str, target: Target, sampling: Sampling, counted: tuple[int, int], run: Run, *first: str
 ) -> ProfileResult:
     meter, pace_s = Meter(partial(read, target.pid)), min(_PACE_S, sampling.seconds / 4)
@@ -315,7 +315,9 @@ def _recorded(
     if run.pause(pace_s):
         raise _Unable(Barred("cancelled: nothing was recorded"))
     meter.before()
-    about = About(target.process, time.time(), sampling.seconds, rate(sampling, counted[0]), _how(sampling), *counted)
+    about = RecordingInfo(
+        target.process, time.time(), sampling.seconds, rate(sampling, counted[0]), _options_text(sampling), *counted
+    )
     chosen, most_s = arguments(sampling, about.rate), sampling.seconds + _PATIENCE_S
     stops = sampling.native and target.state() not in ("T", "t")
     spy = runner.start(program, target.pid, chosen, seconds=most_s, to_file=True)
@@ -323,7 +325,7 @@ def _recorded(
         raise _Unable(spy)
     try:
         early = _watch(spy, meter, about, run)
-        notes = [*first, *([early] if early else []), *_left(target, stops), *_guessed(target, sampling)]
+        notes = [*first, *([early] if early else []), *_final_state(target, stops), *_caveats(target, sampling)]
         trouble = spy.trouble()
         if trouble is not None and (run.cancelled or not spy.output()):
             raise _Unable(Barred("cancelled: nothing was recorded") if run.cancelled else trouble)
@@ -332,14 +334,14 @@ def _recorded(
             run.say("looking at its pace afterwards")
             run.pause(pace_s)
             meter.after()
-        if run.dropped:
+        if run.discarded:
             raise _Unable(Barred("dropped: nothing is kept"))
         return _result(about, spy, meter.cost(), notes)
     finally:
         spy.close()
 
 
-def _guessed(target: Target, sampling: Sampling) -> list[str]:
+def _caveats(target: Target, sampling: Sampling) -> list[str]:
     """Caveats of py-spy: up to Python 3.10 it identifies no threads, and considers all of them running."""
     if sampling.waiting or sampling.gil:
         return []
@@ -351,7 +353,7 @@ def _guessed(target: Target, sampling: Sampling) -> list[str]:
     return [f"Python {version[0]}.{version[1]}: py-spy cannot leave out threads that wait; they are in these samples"]
 
 
-def _watch(spy: Child, meter: Meter, about: About, run: Run) -> str | None:
+def _watch(spy: Child, meter: Meter, about: RecordingInfo, run: Run) -> str | None:
     """Wait for the end, or bring it about; return why it ended early, unless the user asked for that."""
     began_s = told_s = time.monotonic()
     while spy.running():
@@ -359,7 +361,7 @@ def _watch(spy: Child, meter: Meter, about: About, run: Run) -> str | None:
             spy.stop()
             return f"ended by hand after {time.monotonic() - began_s:.1f} of {about.seconds:g} s"
         meter.during(spy.cpu_s())
-        if why := meter.too_much():
+        if why := meter.excess():
             spy.stop()
             return f"ended after {time.monotonic() - began_s:.1f} s: {why}; a lower --rate is gentler"
         now_s = time.monotonic()
@@ -372,14 +374,14 @@ def _watch(spy: Child, meter: Meter, about: About, run: Run) -> str | None:
     return None
 
 
-def _progress(passed_s: float, about: About, spy: Child, meter: Meter) -> str:
+def _progress(passed_s: float, about: RecordingInfo, spy: Child, meter: Meter) -> str:
     if passed_s > about.seconds:
         return f"{about.seconds:g} s are over, waiting for py-spy to write"
     errors = labels.amount(spy.errors(), "error")
     return f"{passed_s:.1f} of {about.seconds:g} s · {about.rate} Hz · {errors} · {meter.cost().text}"
 
 
-def _left(target: Target, stops: bool) -> list[str]:
+def _final_state(target: Target, stops: bool) -> list[str]:
     """Ensure that the process runs on, and report its state.
 
     A process that py-spy (`stops`) left stopped is continued; others were stopped by somebody else and stay stopped.
@@ -405,7 +407,7 @@ def arguments(sampling: Sampling, hertz: int) -> list[str]:
     return [*chosen, *(["--subprocesses"] if sampling.children else [])]
 
 
-def _how(sampling: Sampling) -> str:
+def _options_text(sampling: Sampling) -> str:
     return ", ".join(
         text
         for chosen, text in (
@@ -418,9 +420,9 @@ def _how(sampling: Sampling) -> str:
     )
 
 
-def _result(about: About, spy: Child, cost: Cost, notes: list[str]) -> ProfileResult:
+def _result(about: RecordingInfo, spy: Child, cost: Cost, notes: list[str]) -> ProfileResult:
     samples, errors = spy.counts()
-    if any("behind in sampling" in line for line in spy.said()):
+    if any("behind in sampling" in line for line in spy.messages()):
         notes.append("py-spy could not keep up: a lower --rate is exact")
     found = keep(about, spy.output(), samples=samples, errors=errors, cost=cost, notes=notes)
     text = f"{samples} samples, {labels.amount(errors, 'error')}, {cost.text}: {found.kept.path}"

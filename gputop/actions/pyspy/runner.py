@@ -55,7 +55,7 @@ def start(program: str, pid: int, arguments: Sequence[str], *, seconds: float, t
     except (OSError, programs.ProgramError) as error:
         out.close()
         said.close()
-        return _unstarted(program, pid, error)
+        return _start_failure(program, pid, error)
     except programs.NotRun as why:
         out.close()
         said.close()
@@ -63,7 +63,7 @@ def start(program: str, pid: int, arguments: Sequence[str], *, seconds: float, t
     return Child(pid, process, (out, said), time.monotonic() + seconds, _WRITES_S if to_file else _ENDS_S)
 
 
-def _unstarted(program: str, pid: int, error: OSError | programs.ProgramError) -> Barred:
+def _start_failure(program: str, pid: int, error: OSError | programs.ProgramError) -> Barred:
     if isinstance(error, PermissionError):  # usually root's own folder, while the target's user is to run it
         return Barred(f"the user of process {pid} may not run {program}: install py-spy where everybody may read it")
     why = error.strerror if isinstance(error, OSError) else str(error)
@@ -118,7 +118,7 @@ class Child:
             self._late = True
             self.stop()
 
-    def said(self) -> list[str]:
+    def messages(self) -> list[str]:
         """Lines of its other output so far, sanitized."""
         return [
             clean(line)
@@ -127,11 +127,11 @@ class Child:
 
     def errors(self) -> int:
         """Number of failed samples so far."""
-        return sum("Failed to get stack trace" in line for line in self.said())
+        return sum("Failed to get stack trace" in line for line in self.messages())
 
     def counts(self) -> tuple[int, int]:
         """Samples and failed samples of a finished recording, as py-spy reports them."""
-        found = next((match for line in self.said() if (match := _COUNTS.search(line))), None)
+        found = next((match for line in self.messages() if (match := _COUNTS.search(line))), None)
         return (int(found[1]), int(found[2])) if found else (0, self.errors())
 
     def cpu_s(self) -> float:
@@ -153,12 +153,12 @@ class Child:
             return None
         if code is None:
             return Barred("py-spy does not end, not even by SIGKILL")
-        if code == -signal.SIGXFSZ or any("File too large" in line for line in self.said()):
+        if code == -signal.SIGXFSZ or any("File too large" in line for line in self.messages()):
             return Barred("py-spy wrote more than is read of it: take a shorter profile or a lower rate")
         if code < 0:
             return Barred(f"py-spy was ended by signal {-code} ({signal.strsignal(-code)})")
-        line = next((line for line in self.said() if _TELLING.match(line)), "")
-        return _meaning(line, self.pid) or Barred(f"py-spy: {line.removeprefix('Error: ') or f'exit code {code}'}")
+        line = next((line for line in self.messages() if _TELLING.match(line)), "")
+        return _failure(line, self.pid) or Barred(f"py-spy: {line.removeprefix('Error: ') or f'exit code {code}'}")
 
     def close(self) -> None:
         """Close its files."""
@@ -181,7 +181,7 @@ def may_be_native(trouble: Barred) -> bool:
 def _spawn(command: list[str], pid: int, files: tuple[IO[bytes], IO[bytes]], to_file: bool) -> programs.Running[bytes]:
     out, said = files
     most = MOST_BYTES if to_file else MOST_PRINTED
-    owner = _to_become(pid)
+    owner = _target_ids(pid)
     rights: dict[str, Any] = {}
     if owner is not None:
         for file in files:
@@ -209,7 +209,7 @@ def _content(file: IO[bytes], most: int) -> bytes:
     return os.pread(file.fileno(), min(os.fstat(file.fileno()).st_size, most), 0)
 
 
-def _to_become(pid: int) -> tuple[int, int] | None:
+def _target_ids(pid: int) -> tuple[int, int] | None:
     """uid and gid sufficient to read a process, if gputop runs as root and another user owns it."""
     if os.geteuid() != 0 or not ptrace_access.by_its_user(pid):
         return None
@@ -220,7 +220,7 @@ def _to_become(pid: int) -> tuple[int, int] | None:
     return (owner.st_uid, owner.st_gid) if owner.st_uid else None
 
 
-def _meaning(line: str, pid: int) -> Barred | None:
+def _failure(line: str, pid: int) -> Barred | None:
     """The reason for a failure from py-spy's last lines."""
     stat = read_stat(pid)
     gone = stat is None or stat.state in "ZX"  # py-spy finds no Python there

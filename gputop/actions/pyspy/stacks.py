@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from gputop import labels
-from gputop.actions.action import Result, Run, begin
+from gputop.actions.action import Result, Run, start_run
 from gputop.actions.handles import Handles, Scope
 from gputop.actions.pyspy import runner
 from gputop.actions.pyspy.runner import find
@@ -15,7 +15,7 @@ from gputop.actions.target import Refusal, Rights, Target, untouchable
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Process, Role
 from gputop.profile.dump import ThreadStack, parse
-from gputop.profile.ranks import INSIDE, Ran, Ranks, compare, waits_inside
+from gputop.profile.ranks import INSIDE, Activity, Ranks, compare, waits_inside
 from gputop.safe import ptrace_access
 from gputop.safe.files import Refused
 from gputop.safe.ptrace_access import Barred
@@ -55,7 +55,7 @@ def tasks(pid: int, proc: str = "/proc") -> dict[int, Task]:
     return found
 
 
-def measured(
+def with_kernel_states(
     threads: Sequence[ThreadStack], pid: int, before: Mapping[int, Task], after: Mapping[int, Task], proc: str = "/proc"
 ) -> tuple[ThreadStack, ...]:
     """The stacks with each thread's kernel state, the main one first; unknown states stay None.
@@ -64,7 +64,7 @@ def measured(
     """
     found = []
     for thread in threads:
-        inner = thread.tid if thread.tid is not None else _numbered(thread, pid, after, proc)
+        inner = thread.tid if thread.tid is not None else _thread_id(thread, pid, after, proc)
         if inner is None and thread.main:
             inner = next((number for number, task in after.items() if task.tid == pid), None)
         task = after.get(inner) if inner is not None else None
@@ -86,7 +86,7 @@ def measured(
     return tuple(sorted(found, key=lambda thread: (not thread.main, thread.tid or 0)))
 
 
-def _numbered(thread: ThreadStack, pid: int, known: Mapping[int, Task], proc: str) -> int | None:
+def _thread_id(thread: ThreadStack, pid: int, known: Mapping[int, Task], proc: str) -> int | None:
     """Thread id for a known pthread_t; None if that leads to no thread of the process."""
     if thread.handle is None:
         return None
@@ -106,7 +106,7 @@ def _numbered(thread: ThreadStack, pid: int, known: Mapping[int, Task], proc: st
     return None
 
 
-def ran(pid: int, proc: str = "/proc") -> Ran | None:
+def main_thread_activity(pid: int, proc: str = "/proc") -> Activity | None:
     """Voluntary context switches and CPU time of a process's main thread so far.
 
     Involuntary switches do not count: a spinning thread is preempted at the scheduler's will.
@@ -120,27 +120,27 @@ def ran(pid: int, proc: str = "/proc") -> Ran | None:
         return None
     try:
         with open(f"{folder}/schedstat", "rb") as file:
-            return Ran(wakes, int(file.read(128).split()[0]) / 1e9)
+            return Activity(wakes, int(file.read(128).split()[0]) / 1e9)
     except (OSError, ValueError, IndexError):
-        return Ran(wakes, None)
+        return Activity(wakes, None)
 
 
-def since(pid: int, before: Ran | None) -> Ran | None:
+def activity_since(pid: int, before: Activity | None) -> Activity | None:
     """The increase since `before`."""
-    now = ran(pid)
+    now = main_thread_activity(pid)
     if before is None or now is None:
         return None
     cpu_s = None if now.cpu_s is None or before.cpu_s is None else now.cpu_s - before.cpu_s
-    return Ran(now.wakes - before.wakes, cpu_s)
+    return Activity(now.wakes - before.wakes, cpu_s)
 
 
-def added(spans: Sequence[Ran | None]) -> Ran | None:
+def total_activity(spans: Sequence[Activity | None]) -> Activity | None:
     """The sum over several spans; None if one is unknown."""
     known = [span for span in spans if span is not None]
     cpu = [span.cpu_s for span in known if span.cpu_s is not None]
     if not known or len(known) < len(spans):
         return None
-    return Ran(sum(span.wakes for span in known), sum(cpu) if len(cpu) == len(known) else None)
+    return Activity(sum(span.wakes for span in known), sum(cpu) if len(cpu) == len(known) else None)
 
 
 AT_ONCE = 16  # processes read at the same time
@@ -188,7 +188,7 @@ class Stack:
 
     def rights(self, rights: Rights) -> Rights:
         """Rights for its handles: reading is allowed with --readonly, and on PID 1."""
-        return replace(rights, looks=True)
+        return replace(rights, reads_only=True)
 
     def why_not(self, process: Process, rights: Rights) -> str | None:
         """Why its stacks cannot be read: on another machine, ended, another user's, forbidden, no py-spy."""
@@ -197,26 +197,26 @@ class Stack:
 
     def barred(self, process: Process, rights: Rights) -> Barred | None:
         """The same, with the remedy as a separate field."""
-        return unreadable(process, self.rights(rights), self.id)
+        return why_unreadable(process, self.rights(rights), self.id)
 
     def run(self, hold: Handles, options: Asked, tell: Callable[[Run], object]) -> Run:
         """Read the stacks; the result is a StackResult."""
-        return begin(f"stacks of {hold.process.pid}", hold, lambda run: _look(hold, options, run), tell)
+        return start_run(f"stacks of {hold.process.pid}", hold, lambda run: _dump(hold, options, run), tell)
 
 
 STACK = Stack()
 
 
-def unreadable(process: Process, rights: Rights, command: str) -> Barred | None:
+def why_unreadable(process: Process, rights: Rights, command: str) -> Barred | None:
     """Why py-spy cannot read a process: no permission, py-spy missing, or another obstacle."""
     why = untouchable(process, rights)
     if why is not None:
         return Barred(why)
     program = find()
-    return program if isinstance(program, Barred) else cannot(process.pid, command)
+    return program if isinstance(program, Barred) else kernel_refusal(process.pid, command)
 
 
-def cannot(pid: int, command: str, *, pausing: bool = False) -> Barred | None:
+def kernel_refusal(pid: int, command: str, *, pausing: bool = False) -> Barred | None:
     """Why the kernel lets py-spy not read this process; None if it does. `pausing`: it must be stopped, too."""
     barred = ptrace_access.barred(pid, command)
     if barred is None and pausing and (tracer := ptrace_access.tracer(pid)) is not None:
@@ -224,18 +224,18 @@ def cannot(pid: int, command: str, *, pausing: bool = False) -> Barred | None:
     return barred
 
 
-def _look(hold: Handles, asked: Asked, run: Run) -> StackResult:
+def _dump(hold: Handles, asked: Asked, run: Run) -> StackResult:
     program = find()
     if isinstance(program, Barred):
         return StackResult(text=program.text, good=False, lines=_unlocks([program]))
     if why := hold.why_not(asked.scope):
         return StackResult(text=f"nothing to show: {why}", good=False)
-    meant, ranks_only = _meant(hold, asked.scope)
+    meant, ranks_only = _targets(hold, asked.scope)
     run.say(f"reading the stacks of {labels.amount(len(meant), 'process')}")
-    shown = _shown(meant, asked, program, run)
+    shown = _read_all(meant, asked, program, run)
     ranks = None
     if ranks_only and len(shown) > 1:
-        shown, ranks = _compared(meant, shown, asked, program, run)
+        shown, ranks = _compare_ranks(meant, shown, asked, program, run)
     barred = [one.barred for one in shown if one.barred]
     read = len(shown) - len(barred)
     if not read:
@@ -245,7 +245,7 @@ def _look(hold: Handles, asked: Asked, run: Run) -> StackResult:
     inside = [
         f"{one.process.pid} {INSIDE}"
         for one in (shown if ranks is None and not asked.native else ())
-        if one.process.role is Role.TRAINER and _of_several(hold.frame, one.process) and waits_inside(one.threads)
+        if one.process.role is Role.TRAINER and _is_rank(hold.frame, one.process) and waits_inside(one.threads)
     ]
     native = [f"{one.process.pid}: no native frames ({one.without}), only Python's" for one in shown if one.without]
     stopped = [f"{one.pid} is stopped: kill -CONT {one.pid} sets it going" for _, one in meant if _stopped(one)]
@@ -254,7 +254,7 @@ def _look(hold: Handles, asked: Asked, run: Run) -> StackResult:
     )
 
 
-def _compared(
+def _compare_ranks(
     meant: Sequence[_Meant], shown: tuple[Shown, ...], asked: Asked, program: str, run: Run
 ) -> tuple[tuple[Shown, ...], Ranks | None]:
     """Sample the ranks again for a second; return the last sample, and the comparison of all samples."""
@@ -262,20 +262,20 @@ def _compared(
     for part in (1.0,) if asked.native else _PARTS:  # with native frames each sample pauses them
         if asked.native and run.pause(_SETTLES_S):
             break
-        before = [ran(process.pid) for process, _ in meant]
+        before = [main_thread_activity(process.pid) for process, _ in meant]
         if run.pause(SECOND_S * part):
             break
-        spans.append([since(one.pid, was) for (one, _), was in zip(meant, before, strict=True)])
-        looks.append(_shown(meant, asked, program, run))
+        spans.append([activity_since(one.pid, was) for (one, _), was in zip(meant, before, strict=True)])
+        looks.append(_read_all(meant, asked, program, run))
     shown = looks[-1]
     if len(looks) > 1:
         seen = [[one.threads for one in look] for look in looks]
-        counted = [added(of_rank) for of_rank in zip(*spans, strict=True)]
+        counted = [total_activity(of_rank) for of_rank in zip(*spans, strict=True)]
         return shown, compare([_label(one.process) for one in shown], *seen, ran=counted)
     return shown, None
 
 
-def _meant(hold: Handles, scope: Scope) -> tuple[list[_Meant], bool]:
+def _targets(hold: Handles, scope: Scope) -> tuple[list[_Meant], bool]:
     """The processes to read, and whether they are ranks to compare: of a job, or several tagged ones."""
     everybody = list(zip(hold.who(scope), hold.held(scope), strict=True))
     ranks = [one for one in everybody if one[0].role is Role.TRAINER]
@@ -284,7 +284,7 @@ def _meant(hold: Handles, scope: Scope) -> tuple[list[_Meant], bool]:
     return everybody, False
 
 
-def _of_several(frame: Frame, process: Process) -> bool:
+def _is_rank(frame: Frame, process: Process) -> bool:
     """Whether it is, or may be, one of several ranks."""
     job = next((job for job in frame.jobs if job.key == process.job), None)
     return process.talks or (process.world_size or 0) > 1 or (job is not None and len(job.ranks) > 1)
@@ -303,7 +303,7 @@ def _unlocks(barred: Sequence[Barred]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one.line if many else one.unlock or "" for one in barred if many or one.unlock))
 
 
-def _shown(meant: Sequence[_Meant], asked: Asked, program: str, run: Run) -> tuple[Shown, ...]:
+def _read_all(meant: Sequence[_Meant], asked: Asked, program: str, run: Run) -> tuple[Shown, ...]:
     found: list[Shown] = []
     for first in range(0, len(meant), AT_ONCE):
         some = meant[first : first + AT_ONCE]
@@ -339,7 +339,9 @@ def _read(
     found: dict[int, tuple[ThreadStack, ...] | Barred] = {}
     left: list[Target] = []
     for one in held:
-        barred = Barred(one.text) if isinstance(one, Refusal) else cannot(one.pid, "stack", pausing=asked.native)
+        barred = (
+            Barred(one.text) if isinstance(one, Refusal) else kernel_refusal(one.pid, "stack", pausing=asked.native)
+        )
         if barred is not None:
             found[one.pid] = barred
         elif isinstance(one, Target):
@@ -370,7 +372,7 @@ def _finished(spy: runner.Child, target: Target, before: Mapping[int, Task]) -> 
         if trouble is not None:
             return trouble
         read = parse(spy.output().decode("utf-8", "replace"), target.pid)
-        return measured(read, target.pid, before, tasks(target.pid))
+        return with_kernel_states(read, target.pid, before, tasks(target.pid))
     except Refused as refused:
         return Barred(f"py-spy: {refused}")
     finally:

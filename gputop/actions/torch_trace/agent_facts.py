@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gputop import labels, units
-from gputop.actions.target import Refusal, Rights, aim
+from gputop.actions.target import Refusal, Rights, open_target
 from gputop.agent_client import AgentLost, NoAgent, connect
 from gputop.model import Fact, Identity, Process
 from gputop.safe.text import clean
@@ -24,14 +24,14 @@ def notes(process: Process, rights: Rights, *, everything: bool = False) -> tupl
     `everything` also searches objects that no frame references; this may pause the process for half a second: ask the
     user.
     """
-    target = aim(process, rights, {})
+    target = open_target(process, rights, {})
     if isinstance(target, Refusal):
         return ()
     try:
         agent = connect(target)
         try:
-            facts = told(process.identity, agent.answer("facts", all=everything).get("facts"))
-            return (*facts, *marked(process.identity, agent.answer("marks").get("marks")))
+            facts = facts_of(process.identity, agent.answer("facts", all=everything).get("facts"))
+            return (*facts, *mark_facts(process.identity, agent.answer("marks").get("marks")))
         finally:
             agent.close()
     except (NoAgent, AgentLost):
@@ -40,7 +40,7 @@ def notes(process: Process, rights: Rights, *, everything: bool = False) -> tupl
         target.close()
 
 
-def told(process: Identity, said: object) -> tuple[Fact, ...]:
+def facts_of(process: Identity, said: object) -> tuple[Fact, ...]:
     """The facts in an answer; invalid parts are skipped."""
     if not isinstance(said, dict):
         return ()
@@ -48,7 +48,7 @@ def told(process: Identity, said: object) -> tuple[Fact, ...]:
     return tuple(Fact(process=process, witness="notes", name=name, text=clean(text, 300)) for name, text in found)
 
 
-def marked(process: Identity, said: object) -> tuple[Fact, ...]:
+def mark_facts(process: Identity, said: object) -> tuple[Fact, ...]:
     """Values noted by `gputop.mark`: the latest of each name, and their count."""
     newest: dict[str, tuple[float, float, int]] = {}
     for entry in said if isinstance(said, list) else ():
@@ -62,13 +62,13 @@ def marked(process: Identity, said: object) -> tuple[Fact, ...]:
             process=process,
             witness="notes",
             name="mark",
-            text=f"it noted {name} = {value:g}{_when(now_s - at_s, count)}",
+            text=f"it noted {name} = {value:g}{_ago(now_s - at_s, count)}",
         )
         for name, (at_s, value, count) in found
     )
 
 
-def _when(passed_s: float, count: int) -> str:
+def _ago(passed_s: float, count: int) -> str:
     return f", {units.ago(max(0.0, passed_s))} ago" + (f", the last of {count}" if count > 1 else "")
 
 

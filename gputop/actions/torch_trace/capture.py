@@ -11,7 +11,7 @@ from gputop import labels
 from gputop.actions.action import Result, Run
 from gputop.actions.handles import Scope
 from gputop.actions.target import Target
-from gputop.actions.torch_trace.agent_facts import marked, told
+from gputop.actions.torch_trace.agent_facts import facts_of, mark_facts
 from gputop.agent_client import Agent, AgentLost, NoAgent, connect, root
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Fact, Process
@@ -79,7 +79,7 @@ class ProcessCapture:
     def __init__(self, target: Target) -> None:
         self.target = target
         self.state = "asked"
-        self.told: dict[str, Any] | None = None
+        self.report: dict[str, Any] | None = None
         self.problem: str | None = None
         self.risk: str | None = None
         self.notes: tuple[Fact, ...] = ()
@@ -92,10 +92,10 @@ class ProcessCapture:
 
     def took_ms(self, what: str) -> float:
         """Milliseconds of a part of the capture, from the final report; 0 if absent."""
-        return _number((self.told or {}).get(what))
+        return _number((self.report or {}).get(what))
 
 
-class Asked(ProcessCapture):
+class AgentCapture(ProcessCapture):
     """A process traced by its agent."""
 
     def __init__(self, target: Target, order: Order) -> None:
@@ -108,7 +108,7 @@ class Asked(ProcessCapture):
         except NoAgent as why:
             self.fail(str(why) or "there is no agent in it")
 
-    def ask(self, order: Order, at: float | None) -> None:
+    def request(self, order: Order, at: float | None) -> None:
         """Request the steps."""
         if self.agent is None:
             return
@@ -119,7 +119,7 @@ class Asked(ProcessCapture):
         except AgentLost as why:
             self.fail(str(why))
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Read the agent's messages."""
         if self.agent is None:
             return
@@ -127,15 +127,15 @@ class Asked(ProcessCapture):
             for each in self.agent.read():
                 self._take(each)
         except AgentLost as why:
-            if self.told is None:
+            if self.report is None:
                 self.fail(str(why))
 
     def fail(self, why: str) -> None:
         """Record that there will be no trace."""
         super().fail(why)
-        self.let_go()
+        self.close()
 
-    def let_go(self) -> None:
+    def close(self) -> None:
         """Close the connection; unfinished work ends."""
         if self.agent is not None:
             self.agent.close()
@@ -146,8 +146,8 @@ class Asked(ProcessCapture):
         assert self.agent is not None
         try:
             process = self.target.process.identity
-            self.notes = told(process, self.agent.answer("facts", _NOTES_S).get("facts"))
-            self.notes += marked(process, self.agent.answer("marks", _NOTES_S).get("marks"))
+            self.notes = facts_of(process, self.agent.answer("facts", _NOTES_S).get("facts"))
+            self.notes += mark_facts(process, self.agent.answer("marks", _NOTES_S).get("marks"))
         except AgentLost:
             pass  # it may have ended with its trace
 
@@ -157,9 +157,9 @@ class Asked(ProcessCapture):
             self.risk = code if code == _CUDA_GRAPHS else None
             self.fail(_WHY.get(code, f"the agent failed: {code} {{detail}}").format(detail=detail))
         elif said.get("state") == "done":
-            self.told, self.state = said, "done"
+            self.report, self.state = said, "done"
             self._ask_notes()
-            self.let_go()
+            self.close()
         elif said.get("state") in ("waiting", "recording"):
             self.state = str(said["state"]) if said.get("for") != "import" else "importing"
             self.step_s, self.cap_s = _number(said.get("step_s")), _number(said.get("cap_s"))
@@ -167,15 +167,15 @@ class Asked(ProcessCapture):
 
 def capture(targets: Sequence[Target], order: Order, run: Run) -> list[ProcessCapture]:
     """Trace these at once until each is done or has failed; after a cancel none is left waiting."""
-    shots = [Asked(target, order) for target in targets]
+    shots = [AgentCapture(target, order) for target in targets]
     together = sum(shot.agent is not None for shot in shots) > 1
     at = time.time() + TOGETHER_S if together else None
     for shot in shots:
-        shot.ask(order, at)
+        shot.request(order, at)
     began_s = time.monotonic()
     while waited := {shot.agent: shot for shot in shots if shot.agent is not None}:
         for agent in readable(waited, _LOOK_S):
-            waited[agent].look()
+            waited[agent].poll()
         passed_s = time.monotonic() - began_s
         run.say(_line(shots, order, passed_s))
         for shot in waited.values():
@@ -184,12 +184,12 @@ def capture(targets: Sequence[Target], order: Order, run: Run) -> list[ProcessCa
             elif shot.agent is not None and passed_s > order.wait_s + shot.cap_s + _SLACK_S:
                 shot.fail("its agent does not answer any more")
             elif shot.agent is not None and shot.target.ended():
-                shot.look()
+                shot.poll()
                 shot.fail("it has ended")
     return list(shots)
 
 
-def _line(shots: Sequence[Asked], order: Order, passed_s: float) -> str:
+def _line(shots: Sequence[AgentCapture], order: Order, passed_s: float) -> str:
     """`recording 3 steps of 210 ms · 4 of 8 ranks · 1 s`."""
     states = [shot.state for shot in shots]
     steps = labels.amount(order.steps, "step")

@@ -35,7 +35,7 @@ class Malformed(Exception):
     """Not a valid work request of Kineto."""
 
 
-def asks(message: bytes) -> bool:
+def wants_work(message: bytes) -> bool:
     """Whether this requests work and a trace may start now: not while another profiler runs. Raises Malformed."""
     if len(message) < _HEADER.size + _REQUEST.size or len(message) > LONGEST:
         raise Malformed
@@ -46,12 +46,12 @@ def asks(message: bytes) -> bool:
     return bool(mask & _ACTIVITIES)
 
 
-def reply(wish: str) -> bytes:
+def trace_reply(wish: str) -> bytes:
     """The reply that requests a trace."""
     return _HEADER.pack(len(wish), b"req") + wish.encode("ascii")
 
 
-def wish(path: str, at_s: float, seconds: float, warm_up_s: int) -> str:
+def trace_config(path: str, at_s: float, seconds: float, warm_up_s: int) -> str:
     """Configuration of a trace over `seconds` from a Unix time on.
 
     Not over a number of steps: that waits in the process for its next step, however late, cannot be withdrawn, and
@@ -85,7 +85,7 @@ class Endpoint:
         self._socket = _socket()
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-            _swept_socket(folder)
+            _remove_stale_sockets(folder)
             self._socket.bind(self.path)
         except OSError as error:
             self._socket.close()
@@ -97,21 +97,21 @@ class Endpoint:
         """File descriptor for polling."""
         return self._socket.fileno()
 
-    def heard(self) -> Poll | None:
+    def next_poll(self) -> Poll | None:
         """The next request when something is readable; None if its sender must not be answered."""
         try:
             message, said, flags, address = self._socket.recvmsg(LONGEST + 1, socket.CMSG_SPACE(_CREDENTIALS.size))
             pid, uid = _sender(said)
             if uid != os.geteuid() or flags & socket.MSG_TRUNC or not self._is_client(address):
                 return None
-            return Poll(pid, asks(message), address)
+            return Poll(pid, wants_work(message), address)
         except (OSError, Malformed):
             return None
 
     def answer(self, poll: Poll, wish: str) -> bool:
         """Request a trace from a process; return whether the message was delivered."""
         try:
-            self._socket.sendto(reply(wish), socket.MSG_DONTWAIT, poll.address)
+            self._socket.sendto(trace_reply(wish), socket.MSG_DONTWAIT, poll.address)
         except OSError:
             return False
         return True
@@ -140,7 +140,7 @@ def _sender(said: list[tuple[int, int, bytes]]) -> tuple[int, int]:
     raise Malformed
 
 
-def _swept_socket(folder: str) -> None:
+def _remove_stale_sockets(folder: str) -> None:
     """Remove sockets of ended processes and daemons; Kineto leaves its own behind."""
     for name in os.listdir(folder):
         if name == NAME or _CLIENT.fullmatch(name):
@@ -167,13 +167,13 @@ class Torch(NamedTuple):
 
 def barred(process: Process, environment: Mapping[str, str], start: str) -> Barred | None:
     """Why the endpoint is not served for this process, None if it may be; `start`: command to start it next time."""
-    why = _why(process, environment)
+    why = _why_barred(process, environment)
     if why is None:
         return None
     return Barred(f"{process.pid} takes traces only from a daemon: {why}; next time start it with", start)
 
 
-def safe(folder: str, uid: int | None) -> bool:
+def is_safe_folder(folder: str, uid: int | None) -> bool:
     """Whether only this user can create names in the folder, and its path is the one that Kineto uses."""
     if not os.path.isabs(folder) or folder.endswith("/") or "//" in folder:
         return False
@@ -197,7 +197,7 @@ def output(environment: Mapping[str, str]) -> str:
     """
     own = environment.get(TRACES, "").removesuffix("/")
     if own:
-        if not safe(own, os.geteuid()) or not _PLAIN.fullmatch(own) or ".." in own or ".json" in own:
+        if not is_safe_folder(own, os.geteuid()) or not _PLAIN.fullmatch(own) or ".." in own or ".json" in own:
             raise Refused(f"{TRACES}={own} is not a private folder of yours: not used")
         return own
     runtime = runtime_folder({})
@@ -223,7 +223,7 @@ def torch_of(pid: int) -> Torch | None:
     if said is None or deleted:  # replaced by another version since
         return None
     version = decode(said[1])
-    return Torch(version, fixed(version))
+    return Torch(version, has_fixes(version))
 
 
 def _beginning(path: bytes) -> bytes:
@@ -236,13 +236,13 @@ def has_cuda(pid: int) -> bool:
     return b"/libcuda.so" in mapped(pid)
 
 
-def fixed(version: str) -> bool:
+def has_fixes(version: str) -> bool:
     """Whether this torch version has the fixes; a pre-release may predate them."""
     release = _RELEASE.fullmatch(version)
     return release is not None and (int(release[1]), int(release[2])) >= SINCE
 
 
-def _why(process: Process, environment: Mapping[str, str]) -> str | None:
+def _why_barred(process: Process, environment: Mapping[str, str]) -> str | None:
     folder = environment.get(FOLDER, "")
     if process.uid != os.geteuid():
         return f"it belongs to {process.user or f'uid {process.uid}'}, who alone may serve it"
@@ -250,7 +250,7 @@ def _why(process: Process, environment: Mapping[str, str]) -> str | None:
         return "it listens on a name that any user could serve: not served"
     if root(process.pid):
         return "its socket folder is in a container: not served from here"
-    if not safe(folder, process.uid) or len(os.fsencode(folder)) + len("/dynolog") > _LONGEST:
+    if not is_safe_folder(folder, process.uid) or len(os.fsencode(folder)) + len("/dynolog") > _LONGEST:
         return "it uses a socket folder gputop will not serve: a reply could abort it"
     torch = torch_of(process.pid)
     least = f"{SINCE[0]}.{SINCE[1]}"
@@ -291,7 +291,7 @@ def risk(pid: int, order: Order) -> str:
     return _RISKY.format(pid=pid, span=span_s(order)) + (_RISKY_GPU if has_cuda(pid) else "")
 
 
-class Wanted(ProcessCapture):
+class KinetoCapture(ProcessCapture):
     """One process to be asked: state `asked` until the request is delivered, then `recording`."""
 
     def __init__(self, target: Target, order: Order) -> None:
@@ -305,7 +305,7 @@ class Wanted(ProcessCapture):
         self.folder = said.get(FOLDER, "")
         try:
             self._out = output(said)
-            _swept_folder(self._out)
+            _remove_stale_traces(self._out)
         except Refused as why:
             self.fail(str(why))
 
@@ -314,23 +314,23 @@ class Wanted(ProcessCapture):
         """Whether its trace is still expected."""
         return self.state in ("asked", "recording")
 
-    def tell(self, endpoint: Endpoint, poll: Poll, at_s: float) -> None:
+    def request(self, endpoint: Endpoint, poll: Poll, at_s: float) -> None:
         """Request its trace if it is ready."""
         self.busy = not poll.ready
         if self.state != "asked" or self.busy or self.target.ended():
             return
         if at_s - time.time() < WARM_UP_S + _LATEST_S:
             self.fail("it asked for work too late to begin with the others: trace it again")
-        elif endpoint.answer(poll, wish(f"{self._out}/{self._stem}.json", at_s, self.span_s, WARM_UP_S)):
+        elif endpoint.answer(poll, trace_config(f"{self._out}/{self._stem}.json", at_s, self.span_s, WARM_UP_S)):
             self.state, self.at_s = "recording", at_s
 
-    def look(self, waited_s: float) -> None:
+    def poll(self, waited_s: float) -> None:
         """Check whether its trace is there, or will never be."""
         if self.state == "asked" and waited_s > self._patience_s:
             self.fail(BUSY if self.busy else _SILENT)
         elif self.state == "recording":
             if (path := self._written()) is not None:
-                self.state, self.told = "done", {"out": path, "timed": True}
+                self.state, self.report = "done", {"out": path, "timed": True}
             elif time.time() > self.at_s + self.span_s + _WRITTEN_S:
                 self.fail(_UNWRITTEN)
         if self.pending and self.target.ended():
@@ -350,9 +350,9 @@ class Wanted(ProcessCapture):
         return None
 
 
-def captured(targets: Sequence[Target], order: Order, run: Run) -> list[ProcessCapture]:
+def capture(targets: Sequence[Target], order: Order, run: Run) -> list[ProcessCapture]:
     """Trace these from a common moment on; no request outlives that moment."""
-    shots = [Wanted(target, order) for target in targets]
+    shots = [KinetoCapture(target, order) for target in targets]
     endpoints: dict[str, Endpoint] = {}
     try:
         for shot in filter(lambda shot: shot.pending, shots):
@@ -368,30 +368,30 @@ def captured(targets: Sequence[Target], order: Order, run: Run) -> list[ProcessC
     return list(shots)
 
 
-def _serve(shots: Sequence[Wanted], endpoints: dict[str, Endpoint], run: Run) -> None:
+def _serve(shots: Sequence[KinetoCapture], endpoints: dict[str, Endpoint], run: Run) -> None:
     began_s = time.monotonic()
     ahead_s = WARM_UP_S + (_ALONE_S if len(shots) == 1 else _TOGETHER_S)
     by_pid = {shot.target.pid: shot for shot in shots}
     while waited := [shot for shot in shots if shot.pending]:
         for endpoint in readable(endpoints.values(), _LOOK_S):
-            poll = endpoint.heard()
+            poll = endpoint.next_poll()
             shot = by_pid.get(poll.pid) if poll else None
             if poll and shot and endpoints.get(shot.folder) is endpoint:
-                shot.tell(endpoint, poll, _begun_s(shots) or time.time() + ahead_s)
+                shot.request(endpoint, poll, _begun_s(shots) or time.time() + ahead_s)
         passed_s = time.monotonic() - began_s
         run.say(_line(shots, passed_s))
         for shot in waited:
-            shot.look(passed_s)
+            shot.poll(passed_s)
             if run.cancelled and shot.pending:
                 shot.give_up()
 
 
-def _begun_s(shots: Sequence[Wanted]) -> float:
+def _begun_s(shots: Sequence[KinetoCapture]) -> float:
     """Unix time of the common start; 0 if none has been asked."""
     return max(shot.at_s for shot in shots)
 
 
-def _line(shots: Sequence[Wanted], passed_s: float) -> str:
+def _line(shots: Sequence[KinetoCapture], passed_s: float) -> str:
     """`recording 1 s · 2 of 2 ranks · 6 s`."""
     at_s = _begun_s(shots)
     ready = sum(shot.state in ("recording", "done") for shot in shots)
@@ -406,7 +406,7 @@ def _line(shots: Sequence[Wanted], passed_s: float) -> str:
     return f"{what}{many} · {passed_s:.0f} s"
 
 
-def _swept_folder(folder: str) -> None:
+def _remove_stale_traces(folder: str) -> None:
     """Remove traces that were never collected."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
@@ -414,4 +414,4 @@ def _swept_folder(folder: str) -> None:
                 os.unlink(entry.path)
 
 
-__all__ = ["RISK", "barred", "captured", "risk"]
+__all__ = ["RISK", "barred", "capture", "risk"]

@@ -67,10 +67,10 @@ def barred(process: Process, environment: Mapping[str, str], start: str) -> Barr
         return Barred(f"{pid} belongs to {who}: only {who} can put the agent into it", None)
     if environment.get("PYTHON_DISABLE_REMOTE_DEBUG"):
         return Barred(f"remote debugging is switched off in {pid}", "unset PYTHON_DISABLE_REMOTE_DEBUG")
-    return ptrace_access.barred(pid, "trace") or _apart(pid, start)
+    return ptrace_access.barred(pid, "trace") or _in_container(pid, start)
 
 
-def _apart(pid: int, start: str) -> Barred | None:
+def _in_container(pid: int, start: str) -> Barred | None:
     """Whether it is in a container: its interpreter, needed for the request, would run on the host with our rights."""
     try:
         if all(ours(pid, namespace) for namespace in _NAMESPACES):
@@ -111,7 +111,7 @@ def _inject(target: Target, folder: Folder, run: Run) -> str | None:
     if target.ended():
         folder.remove(name)
         return "it has ended"
-    why = _call(target.pid, path)
+    why = _request(target.pid, path)
     if why is not None:
         folder.remove(name)  # nothing was requested from the process
         return why
@@ -134,7 +134,7 @@ def sweep(folder: Folder) -> None:
             folder.remove(name)
 
 
-def _call(pid: int, path: str) -> str | None:
+def _request(pid: int, path: str) -> str | None:
     """Make the request with the process's own interpreter, as versions must match; return why it failed."""
     try:
         call = [f"/proc/{pid}/exe", "-I", "-S", "-c", _CALL, str(pid), path]

@@ -41,11 +41,11 @@ def route(process: Process, frame: Frame | None = None) -> Route | Barred:
         return Barred(f"{process.pid} cannot be traced: {silent}")
     said = agent.environment(process.pid)
     version = python_version(process.pid)
-    if (other := _other(process.pid)) is not None:
+    if (other := _other_framework(process.pid)) is not None:
         return other
     remotely = version is not None and version >= remote_exec.SINCE
-    again = start(process, frame)
-    barred = remote_exec.barred(process, said, again) if remotely else _none(process, version, said, again)
+    again = start_command(process, frame)
+    barred = remote_exec.barred(process, said, again) if remotely else _no_route(process, version, said, again)
     if barred is None:
         return Route.REMOTE
     if said.get("KINETO_USE_DAEMON") != "1":
@@ -56,7 +56,7 @@ def route(process: Process, frame: Frame | None = None) -> Route | Barred:
     return barred if remotely else daemon
 
 
-def start(process: Process, frame: Frame | None = None) -> str:
+def start_command(process: Process, frame: Frame | None = None) -> str:
     """The command that starts it ready for tracing: its launcher's, if it has one."""
     job = next((job for job in frame.jobs if job.key == process.job), None) if frame else None
     leader = frame.by_identity.get(job.members[0]) if frame and job and job.members else None
@@ -77,7 +77,7 @@ def python_version(pid: int) -> tuple[int, int] | None:
     return int(major), int(minor)
 
 
-def _other(pid: int) -> Barred | None:
+def _other_framework(pid: int) -> Barred | None:
     """How to trace a process that trains without torch."""
     mapped = agent.mapped(pid)
     for name, library, profiler in () if _TORCH in mapped else _OTHERS:
@@ -87,7 +87,7 @@ def _other(pid: int) -> Barred | None:
     return None
 
 
-def _none(process: Process, version: tuple[int, int] | None, said: Mapping[str, str], start: str) -> Barred:
+def _no_route(process: Process, version: tuple[int, int] | None, said: Mapping[str, str], start: str) -> Barred:
     if version is None:
         return Barred(f"{process.pid} is no Python program that can be seen: nothing to trace", None)
     python = f"Python {version[0]}.{version[1]}"

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from gputop import labels
-from gputop.actions.action import Result, Run, begin
+from gputop.actions.action import Result, Run, start_run
 from gputop.actions.handles import Handles, Scope
-from gputop.actions.target import Refusal, Rights, Target, aim, described
+from gputop.actions.target import Refusal, Rights, Target, identity_fields, open_target
 from gputop.actions.torch_trace import kineto, remote_exec
 from gputop.actions.torch_trace.capture import MOST_STEPS, Order, ProcessCapture, Traced, capture
 from gputop.actions.torch_trace.routes import Route, route
@@ -37,16 +37,16 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LEVEL = 3  # a trace compresses to a tenth at any level
 
 
-def brought(process: Process, shots: Sequence[ProcessCapture]) -> tuple[StoredProfile, dict[str, ProcessCapture]]:
+def collect(process: Process, shots: Sequence[ProcessCapture]) -> tuple[StoredProfile, dict[str, ProcessCapture]]:
     """Store the traces under the name of a process; return the location and each file's source. Refused on failure.
 
     The programs' own files are removed.
     """
     names = {_file(shot.target.process, len(shots) > 1): shot for shot in shots}
-    packed = {name: _packed(shot) for name, shot in names.items()}
+    packed = {name: _compressed(shot) for name, shot in names.items()}
     meta = {
         "at_s": time.time(),
-        **described(process),
+        **identity_fields(process),
         "how": shots[0].how,
         "traces": list(packed),
         "stop_ms": max((stop for shot in shots if (stop := shot.took_ms("stop_ms"))), default=None),
@@ -59,30 +59,30 @@ def _file(process: Process, several: bool) -> str:
     return f"{name}.json.gz"
 
 
-def _packed(shot: ProcessCapture) -> bytes:
+def _compressed(shot: ProcessCapture) -> bytes:
     """The file that a process wrote, compressed and then removed there.
 
     The path comes from the process: only a regular file of its user, in a folder of that user, is touched.
     """
-    path, uid = str((shot.told or {}).get("out", "")), shot.target.process.uid
+    path, uid = str((shot.report or {}).get("out", "")), shot.target.process.uid
     where, base = os.path.split(path)
     if not os.path.isabs(path) or not _NAME.fullmatch(base):
         raise Refused(f"it names a file that is none of its own: {path[:200]}")
     packed = io.BytesIO()
     try:
-        source = within(path, _opened, shot.root + where, base, uid, seconds=_CHUNK_S)
+        source = within(path, _open, shot.root + where, base, uid, seconds=_CHUNK_S)
         file = open(source, "rb")  # # noqa: SIM115 its thread may block forever: then it is not closed
         with gzip.GzipFile("", "wb", _LEVEL, packed) as written:
             while data := within(path, file.read, _CHUNK, seconds=_CHUNK_S):
                 written.write(data)
         file.close()
-        within(path, _removed, shot.root + where, base, seconds=_CHUNK_S)
+        within(path, _remove, shot.root + where, base, seconds=_CHUNK_S)
     except OSError as error:
         raise Refused(f"{path[:200]}: {error.strerror}") from None
     return packed.getvalue()
 
 
-def _opened(folder: str, name: str, uid: int | None) -> int:
+def _open(folder: str, name: str, uid: int | None) -> int:
     """The file opened for reading; Refused unless it is a regular file of this user, in a folder of that user."""
     there = os.open(folder, _FOLDER)
     try:
@@ -101,7 +101,7 @@ def _opened(folder: str, name: str, uid: int | None) -> int:
         os.close(there)
 
 
-def _removed(folder: str, name: str) -> None:
+def _remove(folder: str, name: str) -> None:
     there = os.open(folder, _FOLDER)
     try:
         os.unlink(name, dir_fd=there)
@@ -118,7 +118,7 @@ _REMOTE_TEXT = (
 AFTERWARDS = "CUPTI stays attached to the job: on an H200 steps of 1.56 ms took 1.66 to 1.92 ms after a trace"
 
 
-class Trace:
+class TraceAction:
     """The action."""
 
     id = "trace"
@@ -126,7 +126,7 @@ class Trace:
 
     def rights(self, rights: Rights) -> Rights:
         """Rights for its handles."""
-        return rights.inside
+        return rights.for_recording
 
     def why_not(self, process: Process, rights: Rights) -> str | None:
         """Why it cannot be traced, with the command that makes it possible next time; None if it can."""
@@ -135,7 +135,7 @@ class Trace:
 
     def barred(self, process: Process, rights: Rights, frame: Frame | None = None) -> Barred | None:
         """The same, with the remedy as a separate field; with a frame, the command is that of its job."""
-        target = aim(process, self.rights(rights), {})
+        target = open_target(process, self.rights(rights), {})
         if isinstance(target, Refusal):
             return Barred(target.text)
         why = target.denied()
@@ -151,10 +151,10 @@ class Trace:
 
     def run(self, hold: Handles, options: Order, tell: Callable[[Run], object]) -> Run:
         """Start recording; returns at once."""
-        return begin(f"trace of {hold.process.pid}", hold, lambda run: _trace(hold, options, run), tell)
+        return start_run(f"trace of {hold.process.pid}", hold, lambda run: _trace(hold, options, run), tell)
 
 
-TRACE = Trace()
+TRACE = TraceAction()
 
 
 def meant(hold: Handles, order: Order) -> tuple[Process, ...]:
@@ -179,22 +179,22 @@ def _trace(hold: Handles, order: Order, run: Run) -> Result:
         one = held[process.pid]
         if isinstance(one, Refusal):
             return Traced(text=f"nothing traced: {process.pid}: {one.text}", good=False)
-        way = _prepared(one, hold.frame, order, run)
+        way = _prepare(one, hold.frame, order, run)
         if isinstance(way, Traced):
             return way
         ways[one.pid] = way
         targets.append(one)
     served = [one for one in targets if ways[one.pid] is Route.KINETO]
-    shots = kineto.captured(served, order, run) if served else []
+    shots = kineto.capture(served, order, run) if served else []
     shots += capture([one for one in targets if one not in served], order, run)
     risky = next((shot for shot in shots if shot.risk), None)
     if risky is not None:
         return Traced(text=f"{risky.target.pid}: {risky.problem}", good=False, risk=risky.risk)
     run.say("reading what was recorded")
-    return _brought(hold, order, shots)
+    return _collected(hold, order, shots)
 
 
-def _prepared(target: Target, frame: Frame, order: Order, run: Run) -> Traced | Route:
+def _prepare(target: Target, frame: Frame, order: Order, run: Run) -> Traced | Route:
     """Ensure it has an agent, or find another way; otherwise say why there is none."""
     if (why := target.denied()) is not None:
         return Traced(text=f"nothing traced: {target.pid}: {why}", good=False)
@@ -212,19 +212,19 @@ def _prepared(target: Target, frame: Frame, order: Order, run: Run) -> Traced | 
     return found
 
 
-def _brought(hold: Handles, order: Order, shots: Sequence[ProcessCapture]) -> Traced:
+def _collected(hold: Handles, order: Order, shots: Sequence[ProcessCapture]) -> Traced:
     """The parsed traces of those that have one; the problems of the others."""
     # imported late: few screens end in a trace
     from gputop.trace import signatures  # noqa: F401
     from gputop.trace.read import read
     from gputop.trace.verdict import View
 
-    done = [shot for shot in shots if shot.told is not None]
-    problems = [f"{shot.target.pid}: {shot.problem}" for shot in shots if shot.told is None]
+    done = [shot for shot in shots if shot.report is not None]
+    problems = [f"{shot.target.pid}: {shot.problem}" for shot in shots if shot.report is None]
     if not done:
         return Traced(text=f"nothing traced: {problems[0]}", good=False, lines=tuple(problems[1:]))
     try:
-        where, names = brought(hold.process, done)
+        where, names = collect(hold.process, done)
     except Refused as refused:
         return Traced(text=f"traced, but not kept: {refused}", good=False)
     views: dict[str, View] = {}
@@ -237,9 +237,9 @@ def _brought(hold: Handles, order: Order, shots: Sequence[ProcessCapture]) -> Tr
         return Traced(text=f"nothing traced: {problems[0]}", good=False, lines=tuple(problems[1:]))
     for view in views.values():
         view.ranks = tuple(views.values())
-    lines = (*_remarks(done, order), *afterwards(tuple(views.values())), *problems)
+    lines = (*_remarks(done, order), *lasting_cost(tuple(views.values())), *problems)
     return Traced(
-        text=_told(tuple(views.values()), done),
+        text=_summary(tuple(views.values()), done),
         good=not problems,
         lines=lines,
         files=tuple(f"{where.path}/{name}" for name in views),
@@ -249,12 +249,12 @@ def _brought(hold: Handles, order: Order, shots: Sequence[ProcessCapture]) -> Tr
     )
 
 
-def afterwards(views: Sequence[View]) -> tuple[str, ...]:
+def lasting_cost(views: Sequence[View]) -> tuple[str, ...]:
     """Lasting cost of a GPU trace."""
     return (AFTERWARDS,) if any(view.found.of_gpu for view in views) else ()
 
 
-def _told(views: Sequence[View], done: Sequence[ProcessCapture]) -> str:
+def _summary(views: Sequence[View], done: Sequence[ProcessCapture]) -> str:
     """`3 steps of 2 ranks traced: DataLoader wait`."""
     steps = labels.amount(max(view.steps for view in views), "step")
     who = f" of {len(views)} ranks" if len(views) > 1 else f" of {done[0].target.pid}"
@@ -265,7 +265,7 @@ def _told(views: Sequence[View], done: Sequence[ProcessCapture]) -> str:
 def _remarks(done: Sequence[ProcessCapture], order: Order) -> tuple[str, ...]:
     said = []
     for shot in done:
-        told = shot.told or {}
+        told = shot.report or {}
         if told.get("preempted") is True:
             said.append(f"{shot.target.pid}: it began to profile itself or to fork: recorded up to there")
         elif told.get("cut") is True:

@@ -34,7 +34,7 @@ def pageable(view: View, limit: Limits) -> Iterator[Verdict]:
     slow_mb = all_mb = 0.0
     for index in view.found.inside:
         name = activity.name[index]
-        if kinds[name] == Kind.TO_DEVICE and activity.start[index] >= view.start.ready_us:
+        if kinds[name] == Kind.TO_DEVICE and activity.start[index] >= view.startup.ready_us:
             moved_mb = _moved(view, index) / 1e6 / view.steps
             all_mb += moved_mb
             slow_mb += moved_mb if PAGEABLE.search(activity.names.texts[name]) else 0.0
@@ -53,7 +53,7 @@ def pageable(view: View, limit: Limits) -> Iterator[Verdict]:
 
 
 @signature("T07", "copies-in-the-way", "Do copies to the GPU stand in the way of kernels?", share=0.05)
-def in_the_way(view: View, limit: Limits) -> Iterator[Verdict]:
+def exposed_copies(view: View, limit: Limits) -> Iterator[Verdict]:
     """Copies while nothing computes."""
     found = view.found
     alone = found.share(found.to_device.total - found.to_device.shared(found.compute).total)
@@ -105,9 +105,9 @@ def made_on_cpu(view: View, limit: Limits) -> Iterator[Verdict]:
         1
         for index in found.inside
         if activity.names.meanings[activity.name[index]] == Kind.TO_DEVICE
-        and activity.start[index] >= view.start.ready_us
+        and activity.start[index] >= view.startup.ready_us
         and found.launch_of[index] >= 0
-        and made.holds(view.trace.calls.start[found.launch_of[index]])
+        and made.covers(view.trace.calls.start[found.launch_of[index]])
     )
     if copies / view.steps < limit["per_step"]:
         return

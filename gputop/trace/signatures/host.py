@@ -155,7 +155,7 @@ def unfused_optimizer(view: View, limit: Limits) -> Iterator[Verdict]:
     for index in found.inside:
         call = found.launch_of[index]
         if call >= 0 and activity.names.meanings[activity.name[index]] == Kind.COMPUTE:
-            if not spans.holds(view.trace.calls.start[call]):
+            if not spans.covers(view.trace.calls.start[call]):
                 continue
             if FUSED.search(activity.names.texts[activity.name[index]]):
                 return

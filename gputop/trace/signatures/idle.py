@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 from gputop.severity import by_lost_share
 from gputop.trace.breakdown import TOLD
-from gputop.trace.host import Outer
+from gputop.trace.host import OutermostSpans
 from gputop.trace.intervals import Spans, union
 from gputop.trace.names import Kind, Mark, region
 from gputop.trace.step_phases import communication_us
-from gputop.trace.threads import called, is_own_call, launching
+from gputop.trace.threads import function_name, is_own_call, launching_threads
 from gputop.trace.verdict import GPU_WAITS, Limits, Number, Verdict, View, signature
 
 LOOK = "Look at what the CPU does there: gputop stack PID, or a trace with_stack=True."
@@ -49,11 +49,11 @@ def healthy(view: View, limit: Limits) -> Iterator[Verdict]:
 def gaps(view: View, limit: Limits) -> Iterator[Verdict]:
     """One long gap, or several stretches of a mostly busy trace with little work (nsys gpu_gaps, gpu_time_util)."""
     found = view.found
-    gaps = [(end - start, start, end) for start, end in found.gaps if not view.start.spans.holds(start)]
+    gaps = [(end - start, start, end) for start, end in found.gaps if not view.startup.spans.covers(start)]
     longest = max(gaps, default=(0.0, 0.0, 0.0))
     least_us = 1000 * limit["gap_ms"]
     if longest[0] >= least_us:
-        cause = meanwhile(view, Spans([longest[1:]]))
+        cause = cpu_activity(view, Spans([longest[1:]]))
         yield Verdict(
             severity="warn",
             headline=f"The GPU stands still for {longest[0] / 1e6:.2f} s at once{cause}.",
@@ -69,21 +69,21 @@ def gaps(view: View, limit: Limits) -> Iterator[Verdict]:
     slack = [
         (start, end)
         for start, end in parts
-        if found.busy.within(start, end).total + view.start.spans.within(start, end).total < limit["chunk"] * width
+        if found.busy.within(start, end).total + view.startup.spans.within(start, end).total < limit["chunk"] * width
     ]
     if len(slack) >= limit["chunks"] and found.share(found.busy) >= limit["busy"]:
         where = found.gaps.shared(Spans(slack))
         yield Verdict(
             severity="info",
             headline=f"In {len(slack)} of {_CHUNKS} parts of the trace the GPU is busy for less than half of the "
-            f"time{meanwhile(view, where)}.",
+            f"time{cpu_activity(view, where)}.",
             numbers=(Number(text="parts less than half busy", value=len(slack), limit=limit["chunks"]),),
             steps=(LOOK,),
             lost_share=found.share(where),
         )
 
 
-def meanwhile(view: View, gaps: Spans) -> str:
+def cpu_activity(view: View, gaps: Spans) -> str:
     """CPU activity during most of the gaps, as the end of a sentence."""
     shares = [(gaps.shared(view.host(mark)).total, text) for mark, text in _MEANWHILE]
     calls = view.trace.calls
@@ -127,7 +127,7 @@ _MOST_OF = 0.5  # of the idle time: spans that cover it show where the CPU was
 @signature("T24", "idle", "Does the GPU idle, whatever the reason?", last=True, idle=0.20)
 def idle(view: View, limit: Limits) -> Iterator[Verdict]:
     """At least a fifth of the time idle without another signature to explain it."""
-    found, begun = view.found, view.start.spans
+    found, begun = view.found, view.startup.spans
     gaps = found.gaps
     if found.share(begun) >= TOLD:  # this much of it is reported as startup
         gaps = gaps.shared(begun.gaps(found.window.start, found.window.end))
@@ -139,12 +139,12 @@ def idle(view: View, limit: Limits) -> Iterator[Verdict]:
         part = part_of(found.idle.other_us, found.gaps.total)
         cause = f"; {part}its next kernel was launched and waited to begin"
     else:
-        where, inner, us = _where(view, gaps)
+        where, inner, us = _cpu_location(view, gaps)
         took = f" ({_a_step(view, us)})"  # its callees only if they cover all of it
         told = f"{inner}{took}" if inner.startswith(_ALL_OF_IT) else f"{took}{inner}"
         cause = f"; most of it the CPU was in `{where}`{told}" if where else ""
-        cause = cause or meanwhile(view, gaps)
-        steps = (_FEED,) if inner == _LOADER else (*_cheaper(where), LOOK)
+        cause = cause or cpu_activity(view, gaps)
+        steps = (_FEED,) if inner == _LOADER else (*_advice(where), LOOK)
     numbers = [Number(text="GPU idle, of the time", value=100 * share, unit="%", limit=100 * limit["idle"])]
     if found.launching.known:  # otherwise it is unknown what it waits for
         numbers.append(Number(text=GPU_WAITS, value=100 * found.share(found.idle.host_us), unit="%"))
@@ -212,7 +212,7 @@ def cpu_region(view: View, limit: Limits) -> Iterator[Verdict]:
         severity=by_lost_share(share, "warn"),
         headline=f"{of} {share:.0%} of the time: the CPU is in `{name}` ({_a_step(view, us)}).",
         numbers=(Number(text=f"in `{name}`, of the time", value=100 * share, unit="%", limit=100 * limit["share"]),),
-        steps=(*_cheaper(name), LOOK),
+        steps=(*_advice(name), LOOK),
         lost_share=share,
     )
 
@@ -221,7 +221,7 @@ def _input(name: str) -> bool:
     return bool(_INPUT.search(name) and not _NO_INPUT.search(name))
 
 
-def _cheaper(where: str) -> Iterator[str]:
+def _advice(where: str) -> Iterator[str]:
     """Advice on the program's own code; for a loader worker, only on data preparation."""
     if where and "::" not in where:
         data = _DATA.search(where) and not _NO_DATA.search(where)
@@ -238,7 +238,7 @@ def _ms(us: float) -> str:
     return f"{us / 1000:.3g}" if us < 1e6 else f"{us / 1000:.0f}"
 
 
-def _where(view: View, gaps: Spans) -> tuple[str, str, float]:
+def _cpu_location(view: View, gaps: Spans) -> tuple[str, str, float]:
     """The most specific name that covers most of the gaps, its callee there, and the microseconds.
 
     The program's own function or region leads; `, calling `time.sleep`` is the single callee that took that time. Empty
@@ -258,7 +258,11 @@ def _where(view: View, gaps: Spans) -> tuple[str, str, float]:
     if (most := _covers_most(gaps, known)) is None:
         return "", "", 0.0
     total, name, inside = most
-    return called(region(texts[name])), _inner(view, gaps, python, own, total, inside) if name in own else "", inside
+    return (
+        function_name(region(texts[name])),
+        _callee(view, gaps, python, own, total, inside) if name in own else "",
+        inside,
+    )
 
 
 def _launching(view: View) -> set[int]:
@@ -266,10 +270,10 @@ def _launching(view: View) -> set[int]:
     found, calls, names = view.found, view.trace.calls, view.trace.activity
     kernels = (index for index in found.inside if names.names.meanings[names.name[index]] in (Kind.COMPUTE, Kind.COMM))
     known = (found.launch_of[index] for index in kernels)
-    return launching(view.trace.host, (calls.thread[call] for call in known if call >= 0))
+    return launching_threads(view.trace.host, (calls.thread[call] for call in known if call >= 0))
 
 
-def _inner(view: View, gaps: Spans, python: dict[int, Spans], own: set[int], total: float, us: float) -> str:
+def _callee(view: View, gaps: Spans, python: dict[int, Spans], own: set[int], total: float, us: float) -> str:
     """The callee of a program function while the GPU is idle: the DataLoader, else the innermost library call."""
     texts = view.trace.host.names.texts
     spans = {name: of for name, of in python.items() if name not in own}
@@ -278,7 +282,7 @@ def _inner(view: View, gaps: Spans, python: dict[int, Spans], own: set[int], tot
     leaf = _covers_most(gaps, spans)
     if not leaf or leaf[0] >= total:
         return ""
-    return f", {part_of(leaf[2], us)}calling `{called(texts[leaf[1]])}`"
+    return f", {part_of(leaf[2], us)}calling `{function_name(texts[leaf[1]])}`"
 
 
 def _covers_most(gaps: Spans, known: dict[int, Spans]) -> tuple[float, int, float] | None:
@@ -287,7 +291,7 @@ def _covers_most(gaps: Spans, known: dict[int, Spans]) -> tuple[float, int, floa
     return min((one for one in covered if one[2] >= _MOST_OF * gaps.total > 0), default=None)
 
 
-def _spans(kept: Outer, threads: set[int]) -> dict[int, Spans]:
+def _spans(kept: OutermostSpans, threads: set[int]) -> dict[int, Spans]:
     """The union of spans by name, of these threads."""
     found: dict[int, list[tuple[float, float]]] = {}
     for start, took, name, thread in zip(kept.start, kept.took, kept.name, kept.thread, strict=True):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gputop.severity import by_lost_share
 from gputop.trace.names import CAST, CASTING, COPY, FULL_PRECISION, GEMM, LAYOUT, STREAMING, TENSOR, Kind
-from gputop.trace.operators import Shaped
+from gputop.trace.operators import OperatorShape
 from gputop.trace.verdict import Limits, Number, Verdict, View, signature
 
 _FLOATS = ("bfloat16", "float8", "half", "double", "float")  # Kineto's names in lower case
@@ -95,7 +95,7 @@ def few_operators(view: View, limit: Limits) -> Iterator[Verdict]:
     )
 
 
-def _misaligned(entry: Shaped) -> str:
+def _misaligned(entry: OperatorShape) -> str:
     """The misaligned dims of a matrix product for its type; empty if there are none."""
     needed = next((size for name, size in _BY_TYPE if name in entry.types), 0)
     if not needed or not GEMM.search(entry.kernel):
