@@ -1,4 +1,4 @@
-"""The commands that look into a process that runs: its stacks, a profile of some seconds, a trace of its steps."""
+"""Commands that inspect a running process: its stacks, a profile, a trace of its steps."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def stack(args: argparse.Namespace, settings: Settings) -> int:
-    """Print where the threads of a process are now."""
+    """Print the current stacks of a process's threads."""
     from gputop.actions import Scope
     from gputop.actions.handles import led, reaches
     from gputop.actions.pyspy import STACK, Asked, StackResult
@@ -39,7 +39,7 @@ def stack(args: argparse.Namespace, settings: Settings) -> int:
         raise Failure(why)
     if args.native and settings.readonly:
         raise Failure("--readonly changes no process, and --native pauses it: leave one out")
-    launches = process.role is Role.LAUNCHER and not args.workers  # its own stacks stand behind those of its ranks
+    launches = process.role is Role.LAUNCHER and not args.workers  # its own stacks follow those of its ranks
     leads = launches or (not args.workers and bool(led(frame, process) or beside(frame, args.pid)))
     scope = Scope.JOB if args.job or leads else Scope.LOADERS if args.workers else Scope.PROCESS
     if scope is Scope.JOB and not any(reach.scope is scope for reach in reaches(frame, process)):
@@ -93,7 +93,7 @@ def _page(result: StackResult, ranks: Ranks) -> Page:
             place.collective.text if place.collective else place.inner.text if place.inner else "not read",
             place.own.text if place.own else "",
         )
-        for place, shown in zip(ranks.places, result.processes, strict=False)  # behind them may be the launcher
+        for place, shown in zip(ranks.places, result.processes, strict=False)  # the launcher may follow them
     )
     table = Table("Ranks", ("", "pid", "moves", "in", "own code"), rows)
     return Page(title=f"{len(rows)} ranks, looked at for a second", words=(ranks.text,), tables=(table,))
@@ -146,7 +146,7 @@ def _stack_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def profile(args: argparse.Namespace, settings: Settings) -> int:
-    """Record a process for some seconds, keep it, and print what it says."""
+    """Profile a process, store the profile, and print the report."""
     from gputop.actions import handles
     from gputop.actions.pyspy import PROFILE, ProfileResult, Sampling, invalid_options
     from gputop.profile import report
@@ -185,11 +185,11 @@ def profile(args: argparse.Namespace, settings: Settings) -> int:
     return code
 
 
-_MOST_RANKS = 16  # that are recorded at once
+_MOST_RANKS = 16  # profiled at once
 
 
 def _ranks(args: argparse.Namespace, frame: Frame, process: Process, led: tuple[Process, ...]) -> tuple[Process, ...]:
-    """The ranks of the job of a process, those that are recorded; none where it is in no job."""
+    """The ranks of a process's job to profile; empty if it is in no job."""
     if led:
         itself = "" if process in led else f" (--launcher: {process.pid})"
         pid = args.pid if process in led else process.pid
@@ -212,7 +212,7 @@ def _profile_ranks(
     rights: Rights,
     chosen: Sampling,
 ) -> int:
-    """Record all ranks at once, keep each, and print first what they say together."""
+    """Profile all ranks at once, store each, and print their joint report first."""
     from gputop.actions.pyspy import PROFILE, ProfileResult
 
     for process in ranks:
@@ -234,7 +234,7 @@ def _profile_ranks(
 def _print_ranks(
     args: argparse.Namespace, settings: Settings, done: Sequence[tuple[Process, Page, StoredProfile, Profile]]
 ) -> None:
-    """What the ranks say together, then each of them, and where it is kept."""
+    """Print the joint report, then each rank's, and where it is stored."""
     from gputop.profile import ranks, report
     from gputop.report import markdown, text
 
@@ -255,7 +255,7 @@ def _print_ranks(
 
 
 def _files(kept: StoredProfile) -> None:
-    """Where it is, and what opens it."""
+    """Print where a profile is stored, and what opens it."""
     from gputop.profile.store import COLLAPSED, FLAME, SPEEDSCOPE
 
     sys.stdout.write(f"\n{kept.path}/\n")
@@ -268,7 +268,7 @@ def _files(kept: StoredProfile) -> None:
 
 
 def _list(args: argparse.Namespace) -> int:
-    """What was taken, of a process or at all, the newest first."""
+    """List stored profiles, of a process or all, newest first."""
     from gputop.profile import store
     from gputop.safe.files import Refused
 
@@ -304,7 +304,7 @@ def _profile_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def trace(args: argparse.Namespace, settings: Settings) -> int:
-    """Record some steps of a process, of all ranks of its job at once; then explain them."""
+    """Trace some steps of all ranks of a process's job at once, then explain them."""
     from gputop.actions import Scope
     from gputop.actions.torch_trace import TRACE, Order, Traced
     from gputop.actions.torch_trace.capture import MOST_STEPS

@@ -1,4 +1,4 @@
-"""What is wrong, why, and what to do about it: the rules' findings after looking for some time."""
+"""gputop diagnose: the findings of the rules after sampling for some time."""
 
 from __future__ import annotations
 
@@ -35,30 +35,30 @@ if TYPE_CHECKING:
 
 UNMEASURED = 3
 LIVE_S = 60.0
-LONGER_S = 90.0  # it goes on for so long while a job is being judged: as long as the rules need for one that just began
-DRIVER_S = 5.0  # a first look waits so long for a driver that opens slowly
-ACTIONS = ("stack", "profile", "trace")  # of steps, that a command of the same name takes
+LONGER_S = 90.0  # extra seconds while a job is being judged: as long as the rules need for a new one
+DRIVER_S = 5.0  # seconds the first frame waits for a driver that opens slowly
+ACTIONS = ("stack", "profile", "trace")  # of the steps of a command with the same name
 
 
 @dataclass
 class DiagnosisSink:
-    """A sink that keeps the last update, and what was found and is no more."""
+    """A sink that keeps the last update, and findings that have cleared."""
 
     updates: int = 0
-    looked_s: float = 0.0  # when the first of them was
-    first_s: float = 0.0  # since when the rules judge: the past of a source comes before what it shows
-    judged: Callable[[], float | None] = lambda: None  # that, of a monitor
+    looked_s: float = 0.0  # time of the first update
+    first_s: float = 0.0  # time since which the rules judge: a source may provide earlier history
+    judged: Callable[[], float | None] = lambda: None  # the same from a monitor
     last: Update | None = None
     seen: dict[Any, tuple[Finding, str, float, float]] = field(default_factory=dict)
-    without_gpus: Callable[[], None] | None = None  # called once, where there is none: only the machine is judged
-    pid: int | None = None  # only this process counts
-    goes_on: bool = False  # and that it does is said
-    compared: Callable[[], str] = lambda: ""  # a script whose run is still compared with an earlier one
+    without_gpus: Callable[[], None] | None = None  # called once if there is no GPU: only the machine is judged
+    pid: int | None = None  # restricts the report to this process
+    goes_on: bool = False  # the extension has been announced
+    compared: Callable[[], str] = lambda: ""  # a script whose run is still being compared with an earlier one
     problem: str | None = None
     missed: int = 0
 
     def longer(self, over_s: float) -> bool:
-        """Whether to go on after the time that was asked for: while a job is still being judged, or compared."""
+        """Whether to continue after the requested time: while a job is still being judged or compared."""
         from gputop import finding_text
 
         jobs = self.last.jobs if self.last else ()
@@ -84,7 +84,7 @@ class DiagnosisSink:
         return one.key in of or any(identity.pid == self.pid for identity in one.processes)
 
     def take(self, update: Update) -> None:
-        """One more."""
+        """Take in an update."""
         from gputop.diagnose.finding import POSSIBLE, subject_key
         from gputop.finding_text import sentence
 
@@ -102,12 +102,12 @@ class DiagnosisSink:
             if finding.severity != "info" and finding.confidence >= POSSIBLE:
                 key = finding.rule, subject_key(finding.subject)
                 known = self.seen.get(key)
-                # the first look of the rules stands for a moment before it, too
+                # the rules' first evaluation covers the moment before it, too
                 since_s = known[2] if known else max(0.0, now_s - self.first_s - finding.since_s)
                 self.seen[key] = (finding, sentence(finding, update.frame), since_s, now_s - self.first_s)
 
     def gone(self) -> tuple[ResolvedFinding, ...]:
-        """What was found and is no more, the oldest first."""
+        """Findings that have cleared, oldest first."""
         from gputop.diagnose.subject_overlap import persists
         from gputop.export.diagnosis import ResolvedFinding
 
@@ -120,7 +120,7 @@ class DiagnosisSink:
 
 
 def diagnose(args: argparse.Namespace, settings: Settings) -> int:
-    """Look, then print what the rules say; the exit code tells how bad it is, or that nothing could be measured."""
+    """Sample, then print the findings; the exit code is the severity, or says that nothing could be measured."""
     from gputop.finding_text import LEAST_S
     from gputop.monitor import Monitor
     from gputop.proven import follow as follow_fixes
@@ -156,19 +156,19 @@ def diagnose(args: argparse.Namespace, settings: Settings) -> int:
     try:
         _print(found, args, settings)
         sys.stdout.flush()
-    except OSError as error:  # as an exit code, 1 is a warning
+    except OSError as error:  # exit code 1 means a warning
         raise unwritten(error, UNMEASURED) from None
     return ended or _code(found)
 
 
 def _say_no_gpu(seconds: float | None) -> None:
-    """What can still be found, before somebody waits for it."""
+    """Announce what can still be found without a GPU, before the user waits."""
     so_long = "" if seconds is None else f", for {seconds:.0f} s"
     sys.stderr.write(f"gputop: there is no GPU to look at: only the rules about the machine itself go on{so_long}\n")
 
 
 def _found(look: DiagnosisSink, label: str, pid: int | None, proofs: Proofs | None) -> Diagnosis:
-    """What it comes to, about all or about one process."""
+    """The diagnosis of everything or of one process."""
     from gputop.export.diagnosis import Diagnosis, about
     from gputop.export.format import redacted
 
@@ -192,7 +192,7 @@ def _found(look: DiagnosisSink, label: str, pid: int | None, proofs: Proofs | No
 
 
 def _meant(frame: Frame, pid: int) -> int:
-    """The process that stands for the job: of a script that started one job, the first process of that."""
+    """The process to report on: for a script that started one job, the first process of that job."""
     from gputop.collect.jobs.family import jobs_of
 
     process = next(process for process in frame.processes if process.pid == pid)
@@ -215,7 +215,7 @@ def _print(found: Diagnosis, args: argparse.Namespace, settings: Settings) -> No
 
 
 def _code(found: Diagnosis) -> int:
-    """How bad it is; 0 takes a verdict on each job that is seen, and time enough for one."""
+    """The severity as exit code; 0 requires a verdict on every visible job, and enough time for one."""
     if found.code:
         return found.code
     for reason in found.reasons:

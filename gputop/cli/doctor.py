@@ -1,4 +1,4 @@
-"""What works on this machine, and what would unlock the rest."""
+"""gputop doctor: what works on this machine, and what would unlock the rest."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def doctor(args: argparse.Namespace, settings: Settings) -> int:
-    """Print the report; what is limited is no failure, a check that breaks is."""
+    """Print the report; a limitation is no failure, a broken check is."""
     from gputop.doctor import Machine, as_json, examine, render
 
     if args.pid is not None and not Path(f"/proc/{args.pid}").is_dir():

@@ -1,9 +1,9 @@
-"""What every experiment of the lab has on the command line: options, one child after the other, and the kept result.
+"""Shared command line of the lab's experiments: options, sequential child processes, stored result.
 
-A command declares one `Experiment`: its name, its program beside gputop/lab, and its page. It makes `Asked`, which
-reads the factory and the Python from the options, and calls `run` with a function that asks for one measurement after
-the other: `asked(title, request)` is a child of its own. What that function puts into `result` is printed and kept,
-also where it ends early: in trouble, which is one line and exit code 1, or by Ctrl+C, which ends the children.
+A command declares one `Experiment`: its name, its program beside gputop/lab, and its report. It creates `Asked`, which
+takes the factory and the Python from the options, and calls `run` with a function that requests measurements:
+`asked(title, request)` is a separate child. What that function puts into `result` is printed and stored, even if it
+ends early: on an error, which is one line and exit code 1, or on Ctrl+C, which ends the children.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ if TYPE_CHECKING:
     from gputop.lab.child import NotMeasured
     from gputop.report import Page
 
-_LONGEST = 400  # characters of what a child says
+_LONGEST = 400  # characters of a child's message
 _BAR = 12  # cells
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """One kind of measurement: what it is called, the program that makes it, and how its result is shown."""
+    """One kind of measurement: its name, its program, and the presentation of its result."""
 
-    kind: str  # its command, and of its results
-    program: str  # beside the modules of the lab
-    example: str  # of the function, five lines, for --help
-    unit: str  # what is counted while it runs: "batches"; a request has their number under this name
-    rows: str  # the key of a result without which there is nothing to print
+    kind: str  # name of its command and of its results
+    program: str  # file name beside the modules of the lab
+    example: str  # the function in five lines, for --help
+    unit: str  # what progress counts: "batches"; the request has the total under this name
+    rows: str  # key of the result without which nothing is printed
     page: Callable[[Mapping[str, Any]], Page]
-    extra: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict  # what --json says besides
+    extra: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict  # additional fields of --json
 
     def says(self, result: Mapping[str, Any]) -> str:
-        """What came of it, in one line: the point of its page, with the line of code to write if that is all of it."""
+        """The result in one line: the report's item, with the code line to write if that is the whole advice."""
         from gputop.report import Do
 
         point = next(iter(self.page(result).points), None)
@@ -59,15 +59,15 @@ class Experiment:
 
 
 class Asked:
-    """Asks a child for one measurement after the other, and shows on a terminal how far it is."""
+    """Runs one child per measurement, and shows progress on a terminal."""
 
     def __init__(self, experiment: Experiment, args: argparse.Namespace) -> None:
         self.experiment, self.args = experiment, args
         self.factory, self.python = _wanted(experiment, args)
-        self.request: dict[str, Any] = {}  # what every child is asked, too
-        self.rounds: int | None = None  # children in all, if known; a request may say how many are left
-        self.heard: Callable[[Mapping[str, Any]], object] = bool  # gets what a child says before it is done
-        self.title, self.ready = "the first setting", False  # whether the function has made what is measured
+        self.request: dict[str, Any] = {}  # fields of every request
+        self.rounds: int | None = None  # total children, if known; a request may give the number left
+        self.heard: Callable[[Mapping[str, Any]], object] = bool  # called with a child's messages before the final one
+        self.title, self.ready = "the first setting", False  # whether the user's function has returned
         program = Path(__file__).parents[1] / "lab" / experiment.program
         self._command = [self.python, str(program)]
         self._count, self._took_s, self._done = 0, 0.0, 0
@@ -89,10 +89,10 @@ class Asked:
                 ready.update(line)
                 self.ready = True
             self.heard(line)
-            self._done = int(line.get("done") or self._done)  # what is timed besides has no number
+            self._done = int(line.get("done") or self._done)  # unnumbered additional measurement
             self._show(title, self._done, whole, time.monotonic() - begin)
 
-        quiet = self._count > 0 and not self.args.verbose  # the same warnings once are enough
+        quiet = self._count > 0 and not self.args.verbose  # show the same warnings once
         try:
             answer = ask(self._command, full, self.args.timeout, hear, quiet=quiet)
         finally:
@@ -100,7 +100,7 @@ class Asked:
         return {**answer, "ready": ready}
 
     def _show(self, title: str, done: int, whole: int, took_s: float) -> None:
-        """One line that is written over: the setting, how many are done, their rate and the time left."""
+        """Rewrite the progress line: setting, number done, rate, time left."""
         if not self._tty:
             return
         from gputop.units import ago
@@ -117,19 +117,22 @@ class Asked:
         sys.stderr.flush()
 
     def clear(self) -> None:
-        """Take the line away."""
+        """Erase the progress line."""
         if self._tty:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
 
     @property
     def at(self) -> str:
-        """Where an error belongs: to the setting, or to the function while that has made nothing."""
+        """Where an error belongs: to the setting, or to the function until that has returned."""
         return self.title if self.ready else clean(self.factory.name)
 
 
 def run(asked: Asked, settings: Settings, facts: Mapping[str, Any], measure: Callable[[dict[str, Any]], None]) -> int:
-    """Measure, print what was reached, and keep it. `facts` of the host are in the result from the beginning."""
+    """Measure, print and store the result, even a partial one.
+
+    `facts`: data on the host, in the result from the start.
+    """
     from gputop.lab.child import NotMeasured
 
     experiment, factory = asked.experiment, asked.factory
@@ -137,7 +140,7 @@ def run(asked: Asked, settings: Settings, facts: Mapping[str, Any], measure: Cal
     result |= {"args": list(factory.args), "python": asked.python, "of": _identity(asked.args.from_pid), **facts}
     trouble: NotMeasured | None = None
     code = OK
-    terminal.on_ending(interrupt)  # or what a child hangs in would outlive us
+    terminal.on_ending(interrupt)  # or the object that hangs in a child would outlive us
     try:
         measure(result)
     except NotMeasured as error:
@@ -161,13 +164,13 @@ def run(asked: Asked, settings: Settings, facts: Mapping[str, Any], measure: Cal
 
 
 def _identity(pid: int | None) -> list[int | None] | None:
-    """Pid and start of the process whose settings were taken over: the finding about it shows what came of it."""
+    """PID and start of the process that provided the settings: the finding on it shows this result."""
     stat = None if pid is None else read_stat(pid)
     return None if stat is None else [pid, stat.started_ticks]
 
 
 def last(experiment: Experiment, args: argparse.Namespace, settings: Settings) -> int:
-    """Print the newest result again; with a function, the newest of that one."""
+    """Print the latest stored result; with a function, the latest of that one."""
     from gputop.lab import results
     from gputop.safe.files import Refused
 
@@ -186,7 +189,7 @@ def last(experiment: Experiment, args: argparse.Namespace, settings: Settings) -
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl+C, a hangup, or a request to end."""
+    """Ctrl+C, a hangup, or a termination request."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -194,7 +197,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 def interrupt(number: int, frame: object) -> None:  # noqa: ARG001
-    """Take a signal that ends us."""
+    """Signal handler that raises Interrupted."""
     raise Interrupted(number)
 
 
@@ -220,7 +223,7 @@ def _print(experiment: Experiment, args: argparse.Namespace, settings: Settings,
 
 
 def _keep(experiment: Experiment, settings: Settings, result: Mapping[str, Any]) -> None:
-    """Save it for --last; that it is not saved is no failure."""
+    """Store it for --last; failing to store it is no error."""
     from gputop.lab import results
     from gputop.safe.files import Refused
 
@@ -233,14 +236,14 @@ def _keep(experiment: Experiment, settings: Settings, result: Mapping[str, Any])
 
 
 def whole_number(text: str) -> int:
-    """A whole number from 1 on."""
+    """An integer of at least 1."""
     if not text.isdecimal() or not 1 <= int(text) <= 10**6:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
     return int(text)
 
 
 def arguments(parser: argparse.ArgumentParser, experiment: Experiment, returns: str, *, pid: str = "") -> None:
-    """The options of every experiment; `returns` says what the function has to give, `pid` what a pid does instead."""
+    """The options of every experiment; `returns`: what the function must return, `pid`: effect of a PID instead."""
     assert isinstance(parser, Parser)
     parser.keeps_tail(experiment.example)
     metavar, other = ("PID|FACTORY", f"{pid}; or ") if pid else ("FACTORY", "")

@@ -1,4 +1,4 @@
-"""What a trace, a profile or a pasted text says, in plain words first; what changed between two of them."""
+"""gputop explain: reports on traces, profiles and pasted texts, and differences between two."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STANDARD_INPUT = "standard input"
 
 
 def explain(args: argparse.Namespace, settings: Settings) -> int:
-    """Print what the files say; several traces may be the ranks of one job."""
+    """Print reports on the files; several traces may be ranks of one job."""
     from gputop.paste import pasted
     from gputop.report import markdown, text
     from gputop.safe.files import Refused
@@ -72,11 +72,11 @@ def explain(args: argparse.Namespace, settings: Settings) -> int:
 
 
 _UNKNOWN = "it is neither a torch trace"
-LeftOut = list[tuple[str, str]]  # files that are none of what can be read, and why
+LeftOut = list[tuple[str, str]]  # unreadable files, and why
 
 
 def _all(names: Sequence[str], folders: set[str], *, compare: bool) -> tuple[list[Opened], LeftOut]:
-    """What is in each file; of several those that can be read, of a folder the traces. Refused where none can."""
+    """The contents of each file; of several, the readable ones, of a folder the traces. Refused if none is readable."""
     from gputop.safe.files import Refused
     from gputop.trace.verdict import View
 
@@ -106,7 +106,7 @@ def _all(names: Sequence[str], folders: set[str], *, compare: bool) -> tuple[lis
 
 
 def _reason(name: str, refused: str) -> str:
-    """Why a file is left out, without its name and what to do about it."""
+    """Why a file is left out, without its name and the advice."""
     shown = STANDARD_INPUT if name == "-" else name
     if _UNKNOWN in refused:
         return "it is of no known kind"
@@ -115,7 +115,7 @@ def _reason(name: str, refused: str) -> str:
 
 
 def _differences(pairs: Sequence[tuple[Opened, Opened]], names: list[str]) -> list[Page]:
-    """What changed, a page for each pair; before them all ranks side by side."""
+    """A page of differences for each pair, preceded by one on all ranks."""
     from gputop.trace.report import compare_ranks
     from gputop.trace.verdict import View
 
@@ -126,9 +126,9 @@ def _differences(pairs: Sequence[tuple[Opened, Opened]], names: list[str]) -> li
 def _pairs(
     opened: Sequence[Opened], first: int, sides: Sequence[str], left_out: LeftOut
 ) -> list[tuple[Opened, Opened]]:
-    """What is compared: one file with one, or each rank with the same rank; so many are of the first side.
+    """The pairs to compare: two files, or equal ranks; `first`: number of files on the first side.
 
-    Failure where they do not match.
+    Raises Failure if they do not match.
     """
     from gputop.trace.verdict import View
 
@@ -156,7 +156,7 @@ def _pairs(
 
 
 def _code(opened: Sequence[Opened]) -> int:
-    """Whether something of the files was repaired or left out."""
+    """Exit code: whether parts of the files were repaired or omitted."""
     from gputop.trace.verdict import View
 
     return FAILED if any((each.trace if isinstance(each, View) else each).problems for each in opened) else OK
@@ -169,7 +169,7 @@ def _pasted(opened: Sequence[Opened]) -> bool:
 
 
 def _listed(name: str) -> list[str]:
-    """The file itself; of a folder the traces in it, as of the ranks of a job. Refused where it has none."""
+    """The file itself; for a folder the traces in it, as ranks of one job. Refused if it has none."""
     from gputop.safe.files import Refused
 
     folder = Path(name)
@@ -187,7 +187,7 @@ def _listed(name: str) -> list[str]:
 
 
 def _named(files: list[str]) -> list[str]:
-    """Names of files as they are told: each with as many of its folders as tell it from the others."""
+    """Display names of files: each with as many parent folders as distinguish it."""
     paths = [Path(STANDARD_INPUT if name == "-" else name) for name in files]
     deepest = max(len(path.parts) for path in paths)
     tells = (depth for depth in range(1, deepest) if len({path.parts[-depth:] for path in paths}) == len(paths))
@@ -198,7 +198,7 @@ def _named(files: list[str]) -> list[str]:
 
 
 def _from_input() -> Opened:
-    """What standard input holds; a trace is read from a file."""
+    """The contents of standard input; traces must be files."""
     from gputop.safe.files import Refused
 
     with NamedTemporaryFile(prefix="gputop-") as kept:
@@ -216,7 +216,7 @@ def _from_input() -> Opened:
 
 
 def _opened(name: str) -> Opened:
-    """What is in a file: a trace, a profile, or what people paste."""
+    """The contents of a file: a trace, a profile, or a pasted text."""
     from gputop.paste import recognise
     from gputop.profile import is_json, parse
     from gputop.safe.files import Refused
@@ -232,7 +232,7 @@ def _opened(name: str) -> Opened:
             try:
                 return View(read(name))
             except Refused:
-                if (found := recognise(text)) is None:  # a log may be of JSON, too
+                if (found := recognise(text)) is None:  # a log may be JSON, too
                     raise
                 return found
         if not begins and text.notes:
@@ -251,7 +251,7 @@ def _opened(name: str) -> Opened:
 
 
 def _apart(traces: list[View], left_out: LeftOut) -> str | None:
-    """Why several traces are not those of ranks of one job; where they may be, they know of each other from now on."""
+    """Why several traces are not ranks of one job; None, and linked to each other, if they may be."""
     from gputop.trace.summary import why_not_one_job
 
     why = why_not_one_job(traces) if len(traces) > 1 else None
@@ -263,12 +263,12 @@ def _apart(traces: list[View], left_out: LeftOut) -> str | None:
 
 
 def _may_be_rank(reason: str) -> bool:
-    """Whether a file that was left out may have been the trace of one more rank: one that is empty or cut."""
+    """Whether an omitted file may have been another rank's trace: one that is empty or truncated."""
     return not any(text in reason for text in ("no traceEvents", "not JSON", "torch.profiler", "no trace", "no known"))
 
 
 def _together(traces: list[View], why: str | None) -> list[Page]:
-    """The page about all of several traces: as ranks, or why they are none."""
+    """The page on several traces: as ranks, or why they are not."""
     from gputop.report import Page
     from gputop.trace.report import ranks
 

@@ -1,7 +1,7 @@
-"""What a training that runs tells for an experiment: its Python, folder, script, variables, DataLoader and model.
+"""Settings for an experiment from a running training: Python, folder, script, variables, DataLoader, model.
 
-All of it is read from /proc and, where there is one, from its agent. The function that makes what is measured cannot be
-seen in a process: those of its script that may be it are named, else one is sketched.
+All of it is read from /proc and, if present, its agent. The function that creates what is measured is not visible in a
+process: candidates in its script are named, or one is sketched.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ VARIABLES = (
     "MKL_NUM_THREADS", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "TORCH_HOME", "HF_HOME", "HF_DATASETS_CACHE",
     "HF_DATASETS_OFFLINE", "HF_HUB_OFFLINE", "TOKENIZERS_PARALLELISM",
 )  # fmt: skip
-MAKERS = ("make", "build", "model", "create", "setup")  # in names of functions that make a model with its data
+MAKERS = ("make", "build", "model", "create", "setup")  # in names of functions that create a model with its data
 SKETCH = """\
 def make():
     model = {model}(...)  # as the training makes them
@@ -42,18 +42,18 @@ def make():
 _UNSEEN = "which function makes what is measured cannot be seen"
 _INJECT = "/gputop/inject"
 _SCRIPT_BYTES = 1 << 20
-_NAMED = 4  # functions
+_NAMED = 4  # functions listed
 _PLACES_S = 5.0  # for the folders that a process names
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessFacts:
-    """What was seen of a process; None where it was not."""
+    """What is known of a process; None for what is not."""
 
     pid: int
     python: str | None
     folder: str | None
-    file: str | None  # its script, as it was called
+    file: str | None  # its script as given on the command line
     module: str | None
     arguments: tuple[str, ...]
     variables: Mapping[str, str]
@@ -64,16 +64,16 @@ class ProcessFacts:
 
     @property
     def place(self) -> str:
-        """Where a function of it is: before the colon."""
+        """Where a function of it is: the part before the colon."""
         return self.file or self.module or "train.py"
 
 
 def filled(
     args: argparse.Namespace, settings: Settings, kind: str, words: tuple[str, ...], sketch: str
 ) -> ProcessFacts | None:
-    """Take over what a process tells, where one was named; Failure, after a sketch, where no function was.
+    """Take over the settings of a named process; if no function was named, print a sketch and raise Failure.
 
-    `words` are in the names of functions that may be meant, `sketch` is one where there is none.
+    `words` appear in names of candidate functions; `sketch` is printed if there is none.
     """
     if args.from_pid is None:
         return None
@@ -101,7 +101,7 @@ def _seen(args: argparse.Namespace, settings: Settings) -> ProcessFacts:
     if rights.elsewhere is not None:
         raise Failure(f"--from {args.pid}: it is a process of {rights.elsewhere}, not of this machine", USAGE)
     process = ranked(frame, process)
-    if process.uid != os.geteuid():  # its interpreter and its files would run with our rights
+    if process.uid != os.geteuid():  # its interpreter and files would run with our rights
         raise Failure(f"--from {process.pid}: it is a process of {process.user or 'another user'}: run it as that user")
     if root(process.pid):
         raise Failure(f"--from {process.pid}: it runs in a container: run gputop in that container")
@@ -125,7 +125,7 @@ def _seen(args: argparse.Namespace, settings: Settings) -> ProcessFacts:
 
 
 def _places(process: Process, said: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """Its interpreter, by the name that it was started by: that of a virtual environment is a link; and its folder."""
+    """Its interpreter as it was started (a virtual environment's is a link), and its folder."""
     from gputop.safe import programs
 
     folder: str | None = None
@@ -145,7 +145,7 @@ def _places(process: Process, said: Mapping[str, str]) -> tuple[str | None, str 
 
 
 def _variables(said: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Those that decide what is imported, and what is measured; no others, which may be secrets."""
+    """Variables that determine imports and measurements; others may be secrets."""
     for name in VARIABLES:
         value = said.get(name)
         if value is not None and name == "PYTHONPATH":
@@ -155,7 +155,7 @@ def _variables(said: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _inside(process: Process, rights: Rights) -> dict[str, Any]:
-    """What only its agent knows."""
+    """Values known only to its agent."""
     from gputop.actions.target import Refusal, open_target
     from gputop.agent_client import AgentLost, NoAgent, connect
 
@@ -182,7 +182,7 @@ def _inside(process: Process, rights: Rights) -> dict[str, Any]:
 
 
 def _said(seen: ProcessFacts) -> Iterator[str]:
-    """A line for what is taken over, one for what the agent knows, one for each thing that is not known."""
+    """One line for the settings taken over, one for the agent's, one for each unknown."""
     what = seen.file or (f"module {seen.module}" if seen.module else None)
     known = (("Python", seen.python), ("folder", seen.folder), ("script", what))
     yield ", ".join(f"{name} {clean(value, 300)}" for name, value in known if value) or "nothing is known of it"
@@ -203,7 +203,7 @@ def _said(seen: ProcessFacts) -> Iterator[str]:
 
 
 def _sketched(seen: ProcessFacts, kind: str, words: tuple[str, ...], sketch: str) -> None:
-    """Name the functions of its script that may be meant, else print one; then say that there was none."""
+    """Name candidate functions of its script, or print a sketch; then say that none was given."""
     tree = _parsed(seen)
     may = list(_functions(tree, words)) if tree is not None else []
     for name in may[:_NAMED]:
@@ -223,7 +223,7 @@ def _sketched(seen: ProcessFacts, kind: str, words: tuple[str, ...], sketch: str
 
 
 def _parsed(seen: ProcessFacts) -> ast.Module | None:
-    """Its script, read and never run; None where it cannot be."""
+    """Its script, parsed but never run; None if unreadable."""
     from gputop.safe.deadline import NoAnswer, within
 
     if seen.file is None or seen.folder is None:
@@ -241,7 +241,7 @@ def _read(path: str) -> bytes:
 
 
 def _functions(tree: ast.Module, words: tuple[str, ...]) -> Iterator[str]:
-    """Functions that need no arguments and are called after what is measured."""
+    """Functions without required arguments, named like what is measured."""
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and any(word in node.name.lower() for word in words):
             given = node.args
@@ -251,7 +251,7 @@ def _functions(tree: ast.Module, words: tuple[str, ...]) -> Iterator[str]:
 
 
 def _guarded(tree: ast.Module) -> bool:
-    """Whether to import it starts nothing, as far as that shows."""
+    """Whether importing it appears to start nothing."""
     return any(isinstance(node, ast.If) and "__name__" in ast.unparse(node.test) for node in tree.body)
 
 
@@ -264,7 +264,7 @@ def _whole(value: object) -> int | None:
 
 
 def process_id(text: str) -> int:
-    """A pid."""
+    """A PID."""
     if not text.isdecimal() or not 0 < int(text) <= 1 << 22:
         raise argparse.ArgumentTypeError(f"{text!r} is no pid")
     return int(text)

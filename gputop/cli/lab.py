@@ -1,4 +1,4 @@
-"""The commands of the lab: precisions, the DataLoader and the largest batch, measured in the user's own Python."""
+"""Commands of the lab: precisions, DataLoader and largest batch, measured in the user's own Python."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _precision_page(result: Mapping[str, Any]) -> Page:
 
 
 def _verdict(result: Mapping[str, Any]) -> dict[str, Any]:
-    """The verdict, and each precision below its ceilings."""
+    """The verdict, and each precision relative to its ceilings."""
     from gputop.lab.precision import spots, verdict
 
     points = {
@@ -61,7 +61,7 @@ LAB = Experiment(
 
 
 def lab(args: argparse.Namespace, settings: Settings) -> int:
-    """Run each precision in turns, then two batch sizes, then the ceilings."""
+    """Run the precisions in turns, then two batch sizes, then the ceilings."""
     from gputop.cli.from_process import MAKERS, SKETCH, filled
     from gputop.lab.precision import Plan, compare
 
@@ -107,7 +107,7 @@ def _lab_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 _MOST_WORKERS = 1024
-_SETTINGS = 5  # measured after the numbers of workers, for the time that is left
+_SETTINGS = 5  # measured after the worker counts, for the remaining time
 _LOADER_EXAMPLE = """\
 def make_loader():                       # in train.py: gputop loader train.py:make_loader
     data = ImageFolder("/data/train")
@@ -124,7 +124,7 @@ def _loader_page(result: Mapping[str, Any]) -> Page:
 
 
 def _advice(result: Mapping[str, Any]) -> dict[str, Any]:
-    """The line to write, where all was measured."""
+    """The code line to write, if everything was measured."""
     from gputop.lab.loader import line, per_rank, plan_of
 
     if "recommended" not in result or result.get("ended"):
@@ -166,7 +166,7 @@ def loader(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _host(settings: Settings) -> tuple[int, int]:
-    """CPUs that may be used here, and how many ranks share them, as `gputop doctor` counts them."""
+    """Usable CPUs, and the number of ranks that share them, as counted by `gputop doctor`."""
     from gputop.doctor.machine import Machine
     from gputop.doctor.share import share
 
@@ -178,7 +178,7 @@ def _host(settings: Settings) -> tuple[int, int]:
 
 
 def _counts(text: str) -> tuple[int, ...]:
-    """Numbers of workers, with commas."""
+    """Comma-separated numbers of workers."""
     parts = text.split(",")
     if not all(part.strip().isdecimal() and int(part) <= _MOST_WORKERS for part in parts):
         raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers of workers: write 0,4,8")
@@ -204,8 +204,8 @@ def _loader_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-_DRIVER_S = 5.0  # the longest wait for the driver, which says what else runs on a GPU
-_UNSEEN_BYTES = 1 << 30  # of memory in use, from which somebody uses a GPU whose processes cannot be seen
+_DRIVER_S = 5.0  # longest wait for the driver, which reports other GPU processes
+_UNSEEN_BYTES = 1 << 30  # of memory in use: above, an invisible process uses the GPU
 _MAXBATCH_EXAMPLE = """\
 def make():                              # in train.py: gputop maxbatch train.py:make
     model = torchvision.models.resnet18()
@@ -232,7 +232,7 @@ MAXBATCH = Experiment(
 
 
 def maxbatch(args: argparse.Namespace, settings: Settings) -> int:
-    """Look what else runs on the GPU, then try one batch after the other."""
+    """Check for other processes on the GPU, then try one batch size after the other."""
     from gputop.cli.from_process import MAKERS, SKETCH, filled
     from gputop.lab.batch_size import Plan, search
 
@@ -255,7 +255,7 @@ def maxbatch(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _alone(args: argparse.Namespace, settings: Settings, uuid: str | None) -> None:
-    """Failure where something else runs on the GPU: it would fail for memory that this search takes."""
+    """Raise Failure if anything else runs on the GPU: the search takes its memory."""
     from gputop.cli.sources import open_source
 
     source = open_source(getattr(args, "source", "live"), settings, patience_s=_DRIVER_S)
@@ -263,13 +263,13 @@ def _alone(args: argparse.Namespace, settings: Settings, uuid: str | None) -> No
     frames = source.frames(stop)
     frame = next(frames)
     stop.set()
-    next(frames, None)  # it lets go of the driver
+    next(frames, None)  # releases the driver
     if why := in_use(frame.gpus, frame.processes, uuid):
         raise Failure(f"{why}: nothing was tried; --beside-others tries all the same")
 
 
 def in_use(gpus: Sequence[Gpu], processes: Sequence[Process], uuid: str | None) -> str | None:
-    """Why a GPU is not ours alone, or not known to be; None where it is. Without its uuid every GPU counts."""
+    """Why a GPU is in use, or not known to be free; None if it is free. Without a uuid every GPU counts."""
     found = [gpu for gpu in gpus if uuid in (None, gpu.uuid)]
     if not found:
         return "the driver does not say what else runs on the GPU"
@@ -292,7 +292,7 @@ def in_use(gpus: Sequence[Gpu], processes: Sequence[Process], uuid: str | None) 
 
 
 def _shape(text: str) -> tuple[int, ...]:
-    """Sizes with commas."""
+    """Comma-separated sizes."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and 0 < int(part) <= 10**9 for part in parts):
         raise argparse.ArgumentTypeError(f"{text!r} is no shape of a sample: write 3,224,224")

@@ -1,4 +1,4 @@
-"""The command that says what holds memory in a training, whether it grows, and what to do about it."""
+"""gputop memory: what holds memory in a training, whether it grows, and what to do about it."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 
 
 _APART_S = 0.1
-_ANSWERS_S = 30.0  # a census of many tensors, and the rest that the agent takes after it
-_STEPS_S = 600.0  # the longest wait for a number of steps
+_ANSWERS_S = 30.0  # for a census of many tensors, and the agent's pause after it
+_STEPS_S = 600.0  # longest wait for a number of steps
 _BETWEEN = 4  # samples between two censuses
-_LATEST_S = 60.0  # the longest wait for samples enough, where less time was asked for
+_LATEST_S = 60.0  # longest wait for enough samples if less time was requested
 _STATUS = {"rss": b"VmRSS", "peak": b"VmHWM", "shared": b"RssShmem", "anonymous": b"RssAnon"}
 
 
 class Watched(Samples):
-    """The samples of a process that runs."""
+    """Memory samples of a running process."""
 
     def __init__(self, process: Process, frame: Frame) -> None:
         super().__init__()
@@ -49,11 +49,11 @@ class Watched(Samples):
         self._began_s, self._first_s = time.monotonic(), frame.mono_s
 
     def hear(self, said: Any) -> None:
-        """What its agent says."""
+        """Take in a message of its agent."""
         self.take(said, status(self._process.pid), time.monotonic() - self._began_s)
 
     def look(self, process: Process, frame: Frame, *, live: bool) -> None:
-        """What shows from outside."""
+        """Take in what is visible from outside."""
         self.seconds = time.monotonic() - self._began_s if live else frame.mono_s - self._first_s
         self._process, self._frame = process, frame
         for share in process.gpus:
@@ -63,20 +63,20 @@ class Watched(Samples):
         self.take_host(status(process.pid) if live else {"rss": process.rss_bytes})
 
     def result(self) -> dict[str, Any]:
-        """All of it, as one plain object."""
+        """All samples as one plain object."""
         return {**super().result(), "driver": list(_by_driver(self._process, self._frame))}
 
 
 def inside(
     agent: Agent, target: Target, watched: Watched, seconds: float, steps: int | None, *, tensors: bool
 ) -> Iterator[Watched]:
-    """Ask the agent again and again, for so many seconds or steps; each time what there is."""
+    """Poll the agent for some seconds or steps; yields after each sample."""
     began_s, censuses, since = time.monotonic(), 0, 0
     limit_s = seconds if steps is None else _STEPS_S
     while True:
         passed_s = time.monotonic() - began_s
         done = min(1.0, passed_s / limit_s) if steps is None else min(1.0, (watched.steps or 0) / steps)
-        # at the beginning, at the end, and in between; the agent rests after each
+        # at the start, at the end, and in between; the agent pauses after each
         census = tensors and done >= censuses / CENSUSES and (since >= _BETWEEN or not censuses)
         said = agent.answer("memory", _ANSWERS_S, tensors=census)
         if "error" in said:
@@ -96,7 +96,7 @@ def inside(
 
 
 def outside(source: Source, watched: Watched, process: Process, seconds: float, *, live: bool) -> Iterator[Watched]:
-    """Look at it for so many seconds; each time what there is."""
+    """Sample from outside for some seconds; yields after each sample."""
     first_s: float | None = None
     for frame in source.frames(Event()):
         first_s = frame.mono_s if first_s is None else first_s
@@ -110,7 +110,7 @@ def outside(source: Source, watched: Watched, process: Process, seconds: float, 
 
 
 def show(watched: Watched, passed: float, whole: float, unit: str) -> None:
-    """One line of a terminal that is written over."""
+    """Rewrite the progress line of a terminal."""
     if sys.stderr.isatty():
         steps = "" if watched.steps is None or unit == "steps" else f", {watched.steps} steps"
         sys.stderr.write(f"\r\x1b[Ksampling memory: {min(passed, whole):.0f} of {whole:.0f} {unit}{steps}")
@@ -118,14 +118,14 @@ def show(watched: Watched, passed: float, whole: float, unit: str) -> None:
 
 
 def clear() -> None:
-    """Take the line away."""
+    """Erase the progress line."""
     if sys.stderr.isatty():
         sys.stderr.write("\r\x1b[K")
         sys.stderr.flush()
 
 
 def status(pid: int) -> dict[str, int | None]:
-    """What the kernel says of the memory of a process, in bytes; None where it does not."""
+    """The kernel's memory values of a process in bytes; None for missing ones."""
     found: dict[str, int | None] = dict.fromkeys(_STATUS)
     try:
         raw = slurp(f"/proc/{pid}/status", 1 << 14)
@@ -184,7 +184,7 @@ MEMORY = Experiment(
 
 
 def memory(args: argparse.Namespace, settings: Settings) -> int:
-    """Sample the memory of a process, or that of training steps of a function; then say what it comes to."""
+    """Sample the memory of a process, or of a function's training steps; then print the report."""
     if args.last:
         return experiment.last(MEMORY, args, settings)
     if args.factory is None and args.from_pid is None:
@@ -197,7 +197,7 @@ def memory(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _trained(args: argparse.Namespace, settings: Settings) -> int:
-    """Take steps in a child, each told as it ends."""
+    """Run steps in a child, which reports each as it ends."""
     from gputop.cli.from_process import MAKERS, SKETCH, filled
     from gputop.lab.memory import CENSUSES
 
@@ -228,7 +228,7 @@ def _trained(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _sites(file: Path, steps: int) -> list[dict[str, Any]] | None:
-    """The lines that hold device memory, by PyTorch's own snapshot; what is kept of each step is `kept`."""
+    """Source lines that hold device memory, from PyTorch's snapshot; `kept`: memory kept per step."""
     from gputop.paste.memory_snapshot import read
     from gputop.safe.files import Refused
 
@@ -247,7 +247,7 @@ def _sites(file: Path, steps: int) -> list[dict[str, Any]] | None:
 
 
 def _running(args: argparse.Namespace, settings: Settings, frame: Frame, process: Process, rights: Rights) -> int:
-    """By the agent in it, where there is one; Ctrl+C ends it, and what was sampled is told."""
+    """Sample through its agent if it has one; Ctrl+C ends sampling, and the samples so far are reported."""
     from gputop import labels
     from gputop.agent_client import AgentLost
     from gputop.safe.text import clean
@@ -284,7 +284,7 @@ def _sampled(
     watched: Watched,
     result: dict[str, Any],
 ) -> Iterator[Watched]:
-    """Sample it, the better way first; why it is the worse one goes into the result."""
+    """Sample by the better available method; the reason for the worse one goes into the result."""
     from gputop.actions.target import Refusal, open_target
     from gputop.agent_client import NoAgent, connect
 
@@ -341,7 +341,7 @@ def _from_outside(
 
 
 def _unlock(process: Process, frame: Frame, why: str) -> str:
-    """Why there is no agent, and what would put one there."""
+    """Why there is no agent, and what would start one."""
     from gputop.actions.torch_trace.routes import start_command
 
     none = f"No agent in {process.pid}" + (f" ({why})" if why else "")

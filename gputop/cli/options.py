@@ -1,4 +1,4 @@
-"""What every command line has: one line for what is wrong, the flags that go everywhere, what a command is."""
+"""Shared by all commands: one-line failures, common flags, the declaration of a command."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from gputop.config import Settings
     from gputop.model import Frame
 
-OK, FAILED, USAGE, BROKEN = 0, 1, 64, 70  # the last two as in sysexits.h: wrong usage, a mistake of ours
+OK, FAILED, USAGE, BROKEN = 0, 1, 64, 70  # the last two as in sysexits.h: wrong usage, internal error
 
 
-_NEAR = 0.6  # how alike two words are of which one may be meant for the other
+_NEAR = 0.6  # similarity from which one word may be a misspelling of another
 
 
 class Failure(Exception):
-    """A clear failure: one line that says what, why and what to do, and the exit code."""
+    """A failure to report: one line with what, why and what to do, and the exit code."""
 
     def __init__(self, text: str, code: int = FAILED) -> None:
         super().__init__(text)
@@ -33,22 +33,22 @@ class Failure(Exception):
 
 
 def unwritten(error: OSError, code: int = FAILED) -> Failure:
-    """That a disk is full; what is left to be written goes nowhere, or it would be tried again at exit."""
+    """A failed write, such as a full disk; discards further output, which would be retried at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return Failure(f"not everything could be written: {error.strerror}", code)
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with one line for wrong usage, and our exit code for it; a flag is spelled out: another may come."""
+    """argparse with one-line usage errors and our exit code; options cannot be abbreviated, as new ones may follow."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
         self._tail = False
 
     def keeps_tail(self, example: str) -> None:
-        """What stands after `--` is another program's: a list called `tail`, which argparse would mix with ours.
+        """Keep everything after `--` as a list called `tail`, which argparse would mix with our arguments.
 
-        `example` stands below all options, as it is.
+        `example` is shown verbatim below all options.
         """
         self._tail = True
         self.set_defaults(tail=[])
@@ -56,7 +56,7 @@ class Parser(argparse.ArgumentParser):
         self.epilog = f"{example}\nWhat stands after -- goes to the function: {self.prog} FACTORY -- ARGS"
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """A misspelled option is told first: argparse would take its value for a command."""
+        """Report a misspelled option first: argparse would take its value for a command."""
         given = list(sys.argv[1:] if args is None else args)
         tail: list[str] = []
         if self._tail and "--" in given:
@@ -69,11 +69,11 @@ class Parser(argparse.ArgumentParser):
         return found, unknown
 
     def _check_options(self, args: Sequence[str]) -> None:
-        """Look at the options that are this parser's: those before a command, or before what another program gets."""
+        """Check the options of this parser: those before a command or another program's arguments."""
         positional = next((action for action in self._actions if not action.option_strings), None)
         ends = positional is not None and positional.nargs in (argparse.PARSER, argparse.REMAINDER)
         known = self._option_string_actions
-        takes = False  # the next word is the value of an option
+        takes = False  # the next word is the option's value
         for word in args:
             if word == "--":
                 return
@@ -89,7 +89,7 @@ class Parser(argparse.ArgumentParser):
             takes = action is not None and action.nargs != 0 and not has_value
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """A command that there is not: the nearest, an option that is called so, or those to begin with."""
+        """An unknown command: suggest the nearest, an option of that name, or the first ones."""
         choices = action.choices
         if not isinstance(action, argparse._SubParsersAction) or not choices or value in choices:
             super()._check_value(action, value)
@@ -103,27 +103,27 @@ class Parser(argparse.ArgumentParser):
         self.error(f"there is no command {value!r}: {ways}")
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong and where help is; exit 64."""
-        # a glob puts the names of other people's files on the command line
+        """Print the error and where to find help; exit with 64."""
+        # a glob puts foreign file names on the command line
         see = "" if message.endswith("--help?") else f"; see {self.prog} --help"
         sys.stderr.write(f"gputop: {clean(message)}{see}\n")
         raise SystemExit(USAGE)
 
 
-FILES = {"bash": "_shtab_compgen_files", "zsh": "_files", "tcsh": "f"}  # what each shell completes a file's name with
+FILES = {"bash": "_shtab_compgen_files", "zsh": "_files", "tcsh": "f"}  # file name completion of each shell
 
 
 def file(parser: argparse._ActionsContainer, *names: str, metavar: str, help: str, nargs: str | None = None) -> None:
-    """An argument that is a file's name, for the shells too."""
+    """An argument that is a file name, also for shell completion."""
     action = parser.add_argument(*names, metavar=metavar, help=help, nargs=nargs)
     setattr(action, "complete", FILES)  # noqa: B010  the type lacks it
 
 
 class Suggestions:
-    """What a shell offers for an argument; that a name is none of them is said by the command, in better words."""
+    """Shell completions for an argument; unknown values are rejected by the command with a better message."""
 
     def __init__(self, find: Callable[[], Iterable[str]]) -> None:
-        self._find = find  # late: only the completions need them
+        self._find = find  # called late: only completions need it
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._find())
@@ -133,32 +133,32 @@ class Suggestions:
 
 
 def encoding() -> str:
-    """The encoding of who reads standard output."""
+    """The encoding of standard output."""
     return output.understood(sys.stdout.encoding, os.environ)
 
 
 def plain(settings: Settings) -> bool:
-    """Whether standard output gets ASCII only."""
+    """Whether standard output must be ASCII."""
     return output.plain(settings.ascii, encoding())
 
 
 def json_flag(parser: argparse.ArgumentParser) -> None:
-    """`--json`, as every command with a report has it."""
+    """Add `--json`, shared by all commands with a report."""
     parser.add_argument("--json", dest="as_json", action="store_true", help="as one JSON object")
 
 
 def no_commands(parser: argparse._ActionsContainer) -> None:
-    """`--no-commands`, as every command has it that writes command lines: for what leaves the house."""
+    """Add `--no-commands`, shared by commands that write command lines: for output that leaves the machine."""
     parser.add_argument(
         "--no-commands",
         action="store_true",
-        default=argparse.SUPPRESS,  # or it would be lost before the name of a command
+        default=argparse.SUPPRESS,  # or it would be lost before the command's name
         help="the name of a process in place of its command line",
     )
 
 
 def only_names(args: argparse.Namespace) -> Callable[[Frame], Frame] | None:
-    """What a frame goes through before anything else has it, if command lines were not wanted."""
+    """A filter that removes command lines from every frame, if requested."""
     if not getattr(args, "no_commands", False):
         return None
     from gputop.export.format import without_commands
@@ -174,17 +174,17 @@ def duration(text: str) -> float:
 
 
 def lasting(text: str) -> float:
-    """A duration in which something can happen."""
+    """A positive duration."""
     if not (seconds := duration(text)):
         raise argparse.ArgumentTypeError(f"{text!r} is no time at all: use more, as in 60s")
     return seconds
 
 
-INTERVAL = "1"  # seconds, where a command has no other
+INTERVAL = "1"  # default in seconds
 
 
 def common(interval: str = INTERVAL) -> Parser:
-    """The flags that every command takes, before or after its name; `interval` is what help says that one is."""
+    """Flags that every command takes, before or after its name; `interval` is the default shown by help."""
     common = Parser(add_help=False, argument_default=argparse.SUPPRESS)
     group = common.add_argument_group("everywhere")
     file(group, "--source", metavar="live|demo:NAME|FILE|-", help="where the numbers come from")
@@ -204,16 +204,16 @@ def common(interval: str = INTERVAL) -> Parser:
 
 
 def _nothing(parser: argparse.ArgumentParser) -> None:
-    """A command that takes no more than the flags that go everywhere."""
+    """A command without further arguments."""
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One command: its words on the command line and what it does. What it needs is imported when it runs."""
+    """One command: its name, help and function. Its dependencies are imported when it runs."""
 
     name: str
     help: str
-    run: Callable[[argparse.Namespace, Settings], int]  # the exit code
+    run: Callable[[argparse.Namespace, Settings], int]  # returns the exit code
     arguments: Callable[[argparse.ArgumentParser], None] = _nothing
-    interval: str = INTERVAL  # seconds between samples if nobody says so
-    screen: bool = False  # it opens the full-screen monitor; the others print
+    interval: str = INTERVAL  # default seconds between samples
+    screen: bool = False  # opens the full-screen monitor; others print

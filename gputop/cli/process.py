@@ -1,4 +1,4 @@
-"""A process named on the command line: found, held as the screen does it, and acted on."""
+"""A process named on the command line: look it up, hold it as the screen does, and act on it."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from gputop.profile.code import Call
 
 
-_WINDOW_S = 0.5  # over which CPU time is compared
+_WINDOW_S = 0.5  # seconds over which CPU time is compared
 _WAITS_S = 0.02  # of CPU in that time: a process that uses less only waits
-_TRIES = 5  # such times, where nothing has used any
-_MOST = 256  # descendants that are read
+_TRIES = 5  # repetitions if none has used any
+_MOST = 256  # descendants read
 _TORCH = b"/libtorch"
 _JOINS = (("join", "multiprocessing/process.py"), ("join", "multiprocessing/spawn.py"), ("_wait", "/subprocess.py"))
 
@@ -36,7 +36,7 @@ Cpu = Callable[[Sequence[int]], dict[int, float]]
 
 
 class ProgramsBelow(NamedTuple):
-    """The programs below a process that do its work, the busiest first; those of which it cannot be told."""
+    """Programs below a process that do its work, the busiest first; and those that perhaps do."""
 
     work: tuple[Process, ...] = ()
     perhaps: tuple[Process, ...] = ()
@@ -45,11 +45,10 @@ class ProgramsBelow(NamedTuple):
 def workers(
     frame: Frame, process: Process, cpu: Cpu | None = None, joining: Callable[[], bool] = lambda: False
 ) -> ProgramsBelow:
-    """What of the programs below a process does its work; none where it does that itself.
+    """The programs below a process that do its work; empty if it does that itself.
 
-    A process on a GPU, and one with torch that works, is a trainer itself. One with torch that waits may train as
-    well, fed by its children: they do the work where their agents have seen them make steps, or where it is seen
-    `joining` them.
+    A process on a GPU, or an active one with torch, is a trainer itself. A waiting one with torch may train as well,
+    fed by its children: these do the work if their agents have seen training steps, or if it is seen `joining` them.
     """
     from gputop.actions.torch_trace.routes import python_version
     from gputop.agent_client import mapped
@@ -58,12 +57,12 @@ def workers(
     if process.gpus or process.unseen is not None:
         return ProgramsBelow()
     tree = Tree({one.pid: one.parent_pid for one in frame.processes if one.unseen is None})
-    # what runs gputop, as a login shell, is no job of its own
+    # the parent of gputop, such as a login shell, is no job
     ours = {os.getpid(), *tree.above(os.getpid()), *tree.below([os.getpid()])}
     below = tree.below([process.pid]) - ours
     by_pid = {one.pid: one for one in frame.processes if one.pid in below}
     own = python_version(process.pid) is not None
-    trains = own and _TORCH in mapped(process.pid)  # else what its children do is no loading for it
+    trains = own and _TORCH in mapped(process.pid)  # otherwise its children's work is not loading for it
     programs = _programs(by_pid)
     steps = [one for one in programs if trains and runs_for(process, one) and _makes_steps(one)]
     programs = steps or [one for one in programs if not (trains and one.role is Role.LOADER)]
@@ -78,20 +77,20 @@ def workers(
             return ProgramsBelow()
         if not (steps or chosen == busy[:1] or joining()):
             return ProgramsBelow(perhaps=tuple(chosen))
-        if busy and not steps:  # beside them may be one that only holds a queue
+        if busy and not steps:  # among them may be one that only holds a queue
             chosen = [one for one in chosen if measured.get(one.pid, 0.0) > 0]
     outer = [one for one in chosen if {other.pid for other in chosen}.isdisjoint(tree.above(one.pid))]
     return ProgramsBelow(tuple(sorted(outer, key=lambda one: -measured.get(one.pid, 0.0))))
 
 
 def _programs(below: Mapping[int, Process]) -> list[Process]:
-    """Those that run Python, the lowest pid first; no loaders, and nothing of multiprocessing's own."""
+    """Python programs, the lowest PID first; without loaders and multiprocessing's helpers."""
     from gputop.actions.torch_trace.routes import python_version
     from gputop.collect.jobs.ancestry import LOADER
     from gputop.collect.jobs.launchers import is_service
 
     def serves(one: Process) -> bool:
-        # what a fork server forked has its command line
+        # a process forked by a fork server has that server's command line
         return is_service(one) and not ((parent := below.get(one.parent_pid)) and is_service(parent))
 
     return [
@@ -102,14 +101,14 @@ def _programs(below: Mapping[int, Process]) -> list[Process]:
 
 
 def runs_for(process: Process, child: Process) -> bool:
-    """Whether a child runs a function of a process, as multiprocessing has it: forked, or spawned for that."""
+    """Whether a child runs a function of a process through multiprocessing: forked, or spawned for that."""
     from gputop.collect.jobs.launchers import is_service, is_spawned
 
     return is_spawned(child) or is_service(child) or (bool(child.command) and child.command == process.command)
 
 
 def started_by(frame: Frame, process: Process) -> Process:
-    """The outermost process that this one runs a function for; itself where it runs a program of its own."""
+    """The outermost process that this one runs a function for; itself if it runs its own program."""
     from gputop.collect.jobs.launchers import is_python
 
     by_pid = {one.pid: one for one in frame.processes if one.unseen is None}
@@ -122,13 +121,13 @@ def started_by(frame: Frame, process: Process) -> Process:
 
 
 def joins(calls: Sequence[Call]) -> bool:
-    """Whether a main thread waits for processes to end, other than for its loaders at the end of an epoch."""
+    """Whether a main thread waits for processes to end, other than its loaders at the end of an epoch."""
     waits = any(call.name.endswith(name) and call.file.endswith(file) for call in calls for name, file in _JOINS)
     return waits and not any(call.file.endswith("/dataloader.py") for call in calls)
 
 
 def _makes_steps(process: Process) -> bool:
-    """Whether an agent listens in what multiprocessing started: there it begins at the first step of an optimizer."""
+    """Whether an agent runs in a multiprocessing child: it starts there at the first optimizer step."""
     from gputop.agent_client import NoAgent, present
 
     try:
@@ -138,7 +137,7 @@ def _makes_steps(process: Process) -> bool:
 
 
 def _has_loaders(below: Mapping[int, Process]) -> bool:
-    """Whether what is above all these has DataLoader workers of its own, not only those of its children."""
+    """Whether the common ancestor has DataLoader workers itself, not only through its children."""
     from gputop.collect.jobs.ancestry import LOADER
     from gputop.collect.jobs.launchers import is_service
 
@@ -150,7 +149,7 @@ def _has_loaders(below: Mapping[int, Process]) -> bool:
 
 
 def _measured(pids: Sequence[int], cpu: Cpu, tries: int) -> dict[int, float]:
-    """What each uses; once more where neither of the first two did: on a busy machine it had no turn."""
+    """CPU use of each; measured again if neither of the first two used any, as on a busy machine."""
     for _ in range(tries):
         measured = cpu(pids)
         if any(measured.get(pid, 0.0) >= _WAITS_S for pid in pids[:2]):
@@ -159,7 +158,7 @@ def _measured(pids: Sequence[int], cpu: Cpu, tries: int) -> dict[int, float]:
 
 
 def used(pids: Sequence[int]) -> dict[int, float]:
-    """CPU seconds that each uses in a moment."""
+    """CPU seconds that each uses within a moment."""
     before = _used(pids)
     time.sleep(_WINDOW_S)
     return {pid: cpu_s - before[pid] for pid, cpu_s in _used(pids).items() if pid in before}
@@ -176,18 +175,18 @@ def _used(pids: Collection[int]) -> dict[int, float]:
 T = TypeVar("T")
 
 _ANSWERS_S = 15
-_ENDS_S = 20.0  # after Ctrl+C: py-spy may take half of it to write what it has
-_LOOKS = 6  # on a busy machine a command line is read after the first
+_ENDS_S = 20.0  # after Ctrl+C: py-spy may need half of it to write its data
+_LOOKS = 6  # on a busy machine a command line is read after the first frame
 _APART_S = 0.5
-_READS_S = 5.0  # a stack is read in less
-_NAMED = 6  # jobs that are named
+_READS_S = 5.0  # upper bound for reading a stack
+_NAMED = 6  # jobs listed
 
 
 def aimed(args: argparse.Namespace, settings: Settings) -> tuple[Frame, Process, Rights]:
-    """The process that the pid of the command line means, the frame it is in, and what may be done.
+    """The process meant by the PID on the command line, its frame, and what may be done.
 
-    It may be any process of a job. One that is in none, as a shell script or `uv run` that started one, stands for
-    the job below it, or for the one program there that does its work.
+    It may be any process of a job. One outside a job, as a shell script or `uv run` that started one, stands for the
+    job below it, or for the one program there that does its work.
     """
     from gputop.actions import Rights
     from gputop.collect.jobs.family import family, recognized
@@ -223,10 +222,10 @@ def aimed(args: argparse.Namespace, settings: Settings) -> tuple[Frame, Process,
 
 
 def _meant(frame: Frame, pid: int, working: Callable[[Frame, Process], Sequence[Process]] | None = None) -> Process:
-    """The process with this pid, or the first one of the job that it started.
+    """The process with this PID, or the first one of the job that it started.
 
-    `working` finds programs below a process: one that does not look like a job may be one all the same, and so may
-    one of the same script that has not begun to work.
+    `working` finds programs below a process: one that does not look like a job may be one, and so may another process
+    of the same script that has not begun to work.
     """
     from gputop import labels
     from gputop.collect.jobs.ancestry import Tree
@@ -263,7 +262,7 @@ def beside(frame: Frame, pid: int) -> tuple[Process, ...]:
 
 
 def _several(pid: int, what: str, found: Sequence[tuple[int, str]]) -> Failure:
-    """A process that started several of which one is meant: their pids and names."""
+    """Failure for a process that started several candidates: their PIDs and names."""
     named = ", ".join(f"{one} ({name})" for one, name in found[:_NAMED])
     more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
     return Failure(f"{pid} started {what}: name one of {named}{more}")
@@ -274,15 +273,15 @@ def _working(frame: Frame, process: Process) -> Sequence[Process]:
 
 
 def _below(frame: Frame, process: Process, joining: Callable[[], bool] = lambda: False) -> ProgramsBelow:
-    """The programs below a process that do its work; a read of what they map may hang."""
+    """The programs below a process that do its work; reading their mapped files may hang."""
 
     return answered(process, partial(workers, joining=joining), frame, process)
 
 
 def _worker(frame: Frame, process: Process, rights: Rights) -> tuple[Frame, Process]:
-    """The program that does the work of a process in no job: the one below it, as of a script, or itself.
+    """The program that does the work of a process outside a job: the one below it, as for a script, or itself.
 
-    Where the only rank of a job, or one that all others stem from, just waits for its children, those are the ranks.
+    If the only rank of a job, or a common ancestor of all others, just waits for its children, those are the ranks.
     """
     from gputop import labels
     from gputop.collect.jobs.family import first_of, handed_on
@@ -319,7 +318,7 @@ def _pids(processes: Sequence[Process]) -> str:
 
 
 def _joins(frame: Frame, process: Process, rights: Rights) -> bool:
-    """Whether the main thread of a process just waits for others to end; False where its stack cannot be read."""
+    """Whether the main thread of a process just waits for others to end; False if its stack is unreadable."""
     from gputop.actions import Handles
     from gputop.actions.pyspy import STACK, Asked, StackResult
 
@@ -339,7 +338,7 @@ def _joins(frame: Frame, process: Process, rights: Rights) -> bool:
 
 
 def ranked(frame: Frame, process: Process) -> Process:
-    """The process of a job that stands for what it works for: of a DataLoader worker its rank, else itself."""
+    """The process that this one works for: its rank for a DataLoader worker, else itself."""
     from gputop.collect.jobs.family import rank_of
     from gputop.model import Role
 
@@ -357,7 +356,7 @@ def ranked(frame: Frame, process: Process) -> Process:
 
 
 def _fed(frame: Frame, process: Process) -> Process:
-    """Of a DataLoader worker in no job the program that it loads for, which does not look like a trainer."""
+    """For a DataLoader worker outside a job, the program it loads for, which does not look like a trainer."""
     from gputop.actions.torch_trace.routes import python_version
     from gputop.collect.jobs.ancestry import LOADER
     from gputop.collect.jobs.launchers import is_service
@@ -373,7 +372,7 @@ def _fed(frame: Frame, process: Process) -> Process:
 
 
 def answered(process: Process, ask: Callable[..., T], *arguments: Any) -> T:
-    """What may be done to a process, asked aside: where it hangs, so does a read of what it maps, beyond Ctrl+C."""
+    """The result of `ask`, called in a separate thread: reading a hung process may block beyond Ctrl+C."""
     from gputop.safe.deadline import NoAnswer, within
 
     try:
@@ -383,10 +382,9 @@ def answered(process: Process, ask: Callable[..., T], *arguments: Any) -> T:
 
 
 def followed(action: Action[Any], frame: Frame, process: Process, rights: Rights, options: Any) -> tuple[Result, int]:
-    """Run an action to its end, with its progress on a terminal; the result and the exit code.
+    """Run an action to its end with progress on a terminal; return the result and the exit code.
 
-    Ctrl+C, SIGTERM and SIGHUP cancel it, and what it has is kept; a second one does not wait for that, and nobody
-    waits for it longer than some seconds.
+    Ctrl+C, SIGTERM and SIGHUP cancel it and keep what it has; a second one, or some seconds, end the wait.
     """
     results, code = together(action, frame, (process,), rights, options)
     return results[0], code
@@ -395,7 +393,7 @@ def followed(action: Action[Any], frame: Frame, process: Process, rights: Rights
 def together(
     action: Action[Any], frame: Frame, processes: Sequence[Process], rights: Rights, options: Any
 ) -> tuple[list[Result], int]:
-    """The same on several processes at once; a result for each."""
+    """The same on several processes at once; one result each."""
     from gputop.actions import Handles
 
     arrived: SimpleQueue[Run | int] = SimpleQueue()
@@ -427,7 +425,7 @@ def together(
 
 
 def _say(line: str) -> None:
-    """The progress, in one line of a terminal that is written over; nothing elsewhere."""
+    """Rewrite the progress line of a terminal; nothing elsewhere."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[K{line}")
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""Fixes that were measured: what an earlier run's finding advised, and how fast the script is since."""
+"""gputop proven: measured effects of fixes that earlier findings advised."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VERSION = 1
 
 
 def proven(args: argparse.Namespace, settings: Settings) -> int:
-    """List what is kept, say how good predictions were, or forget all of it."""
+    """List the stored records, report how good predictions were, or delete all."""
     from gputop.proven.report import as_json, page, score
     from gputop.proven.store import Store
     from gputop.report import text

@@ -1,4 +1,4 @@
-"""The commands that write what is seen to a file, and the one that shows it again."""
+"""Commands that record to a file, and the one that replays it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOG = "log every GPU to a CSV file"
 
 
 def record(args: argparse.Namespace, settings: Settings) -> int:
-    """Record to a file or to standard output, until the time is over or somebody ends it."""
+    """Record to a file or standard output until the time is over or a signal arrives."""
     from gputop.record.recorder import Recorder
 
     streamed = args.file == "-"
@@ -50,7 +50,7 @@ def record(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def log(args: argparse.Namespace, settings: Settings) -> int:
-    """Log to a CSV file or to standard output, until the time is over or somebody ends it."""
+    """Log to a CSV file or standard output until the time is over or a signal arrives."""
     from gputop.export.log import Log
 
     if settings.readonly and args.file != "-":
@@ -62,7 +62,7 @@ def log(args: argparse.Namespace, settings: Settings) -> int:
         written = Log(args.file)
     except Refused as refused:
         raise Failure(str(refused)) from None
-    # a recording has frames of its own; what is live was asked for them this often
+    # a recording has its own frames; a live source is sampled at this interval
     code = follow(monitor, written, args.seconds, settings.interval_s if is_recorded(_spec(args)) else 0.0)
     if written.problem:
         raise Failure(f"{written.problem}; {written.name} lacks {amount(written.missed, 'look')}")
@@ -75,7 +75,7 @@ def replay(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _same(one: str, other: str) -> bool:
-    """Whether two names are of one file; of what is not there, or may not be looked at, whoever opens it tells."""
+    """Whether two names refer to one file; opening it reports one that is missing or inaccessible."""
     try:
         return Path(one).samefile(other)
     except OSError:
@@ -92,7 +92,7 @@ def _opened(args: argparse.Namespace, settings: Settings, *, raw: bool = False) 
 
     source = open_source(_spec(args), settings, pace=not is_recorded(_spec(args)))
     source.interest = Interest(extended=True)
-    # rules judge a recording when it is opened, and so is told what cannot be: newer ones then apply to it, too
+    # a recording is judged when it is opened, with the rules of today
     return Monitor(source, unjudged=math.inf, through=only_names(args), raw=raw)
 
 

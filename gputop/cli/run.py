@@ -1,4 +1,4 @@
-"""The commands that prepare jobs for traces, by their environment alone."""
+"""Commands that prepare jobs for tracing through environment variables alone."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ INJECT = str(Path(__file__).resolve().parents[1] / "inject")
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
-METER = "GPUTOP_METER"  # 0: without the step meter
-WATCH_NAN = "GPUTOP_WATCH_NAN"  # 1: a loss that is no finite number is an event
+METER = "GPUTOP_METER"  # 0: no step meter
+WATCH_NAN = "GPUTOP_WATCH_NAN"  # 1: a non-finite loss is an event
 
 
 def agent_settings(
     environ: Mapping[str, str], threads: int | None = None, *, meter: bool = True, watch_nan: bool = False
 ) -> dict[str, str]:
-    """The variables to set: our folder first on PYTHONPATH, the threads of the numeric libraries, what is measured."""
+    """The variables to set: our folder first on PYTHONPATH, threads of numeric libraries, what to measure."""
     path = environ.get("PYTHONPATH", "")
     entries = path.split(os.pathsep)
     wanted = {} if INJECT in entries else {"PYTHONPATH": f"{INJECT}{os.pathsep}{path}" if path else INJECT}
@@ -38,7 +38,7 @@ def agent_settings(
 
 
 def lines(threads: int | None = None, *, meter: bool = True) -> list[str]:
-    """The same as lines of a shell profile or of a Slurm prolog; an empty PYTHONPATH gets no empty part."""
+    """The same as lines for a shell profile or a Slurm prolog; an empty PYTHONPATH adds no empty entry."""
     quoted = "".join(f"\\{each}" if each in '\\"$`' else each for each in INJECT)
     told = [f'export PYTHONPATH="{quoted}${{PYTHONPATH:+:$PYTHONPATH}}"']
     told += [f"export {name}={threads}" for name in THREADS] if threads else []
@@ -46,18 +46,18 @@ def lines(threads: int | None = None, *, meter: bool = True) -> list[str]:
 
 
 def usable() -> str | None:
-    """Why our folder cannot stand on PYTHONPATH; None if it can."""
+    """Why our folder cannot be on PYTHONPATH; None if it can."""
     if os.pathsep in INJECT:
         return f"gputop is installed in a folder with a {os.pathsep} in its name, which PYTHONPATH cannot hold"
     return None
 
 
-_NOT_FOUND, _NOT_RUN = 127, 126  # as the shells say it
+_NOT_FOUND, _NOT_RUN = 127, 126  # as shells do
 _MOST_THREADS = 4096
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:  # noqa: ARG001
-    """Become the command: its pid, its signals, its output and its exit code are its own."""
+    """Replace this process by the command: PID, signals, output and exit code are the command's."""
 
     argv = args.argv[1:] if args.argv[:1] == ["--"] else args.argv
     if not argv:
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:  # noqa: ARG001
     told = " ".join(f"{name}={shlex.quote(value)}" for name, value in chosen.items())
     sys.stderr.write(f"gputop: starts {argv[0]} with {told or 'what is set already'}\n")
     sys.stderr.flush()
-    # a Python ignores it, and what is ignored stays so across exec
+    # Python ignores it, and exec would keep that
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     _become(argv, {**os.environ, **chosen})
 

@@ -1,4 +1,4 @@
-"""The commands that print training code with every performance setting in place."""
+"""Commands that print training code with every performance setting in place."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def scaffold(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a new file, whole or not at all."""
+    """Write a new file completely or not at all."""
     name = clean(str(path))
     try:
         opened = path.open("x", encoding="utf-8")
@@ -51,7 +51,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def recipe(args: argparse.Namespace, settings: Settings) -> int:
-    """Every part of the script and what it is for, or one of them in full."""
+    """Print every part of the script with its purpose, or one of them in full."""
     from gputop.lab.recipes import recipes, with_workers
 
     found = recipes()
@@ -68,7 +68,7 @@ def recipe(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _workers(settings: Settings) -> int:
-    """DataLoader workers to start with on this host, as `gputop doctor` says."""
+    """Initial number of DataLoader workers on this host, as in `gputop doctor`."""
     from gputop.doctor import Machine
     from gputop.doctor.share import share
 

@@ -1,4 +1,4 @@
-"""The commands that open the full-screen monitor, or print what it shows and exit."""
+"""Commands that open the full-screen monitor, or print its contents and exit."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def monitor(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def show(source: Source, settings: Settings) -> int:
-    """The monitor on a source; Failure where there is no terminal."""
+    """The monitor on a source; Failure without a terminal."""
     from gputop.safe import terminal
 
     if problem := terminal.problem():
         raise Failure(f"{problem}; `gputop --once` prints one table instead", USAGE)
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a pipe to a child that ends is no end of the screen
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a broken pipe to a child must not end the screen
     _calm(os.environ)
     from gputop.ui.start import run
 
@@ -39,7 +39,7 @@ def show(source: Source, settings: Settings) -> int:
 
 
 def _calm(environ: MutableMapping[str, str]) -> None:
-    """Textual reads its settings when it is imported. Root does not take them from whoever called sudo."""
+    """Remove Textual's variables before it is imported: root ignores those of the user of sudo."""
     if os.geteuid() == 0:
         for name in [name for name in environ if name.startswith("TEXTUAL")]:
             del environ[name]
@@ -48,7 +48,7 @@ def _calm(environ: MutableMapping[str, str]) -> None:
 
 
 def demo(args: argparse.Namespace, settings: Settings) -> int:
-    """The monitor on a simulated server, or the list of them."""
+    """The monitor on a simulated server, or the list of scenarios."""
     if args.list:
         from gputop.demo import SCENARIOS
 
@@ -78,27 +78,25 @@ def _scenarios() -> Iterable[str]:
     return SCENARIOS
 
 
-_WHOLE = ("json", "jsonl")  # the formats that hold every metric
-PATIENCE_S = 5.0  # a table without the GPUs of a driver that takes seconds to open would say that there are none
+_WHOLE = ("json", "jsonl")  # formats with every metric
+PATIENCE_S = 5.0  # a table without GPUs, while the driver is still opening, would be wrong
 
 
 def snapshot(args: argparse.Namespace, settings: Settings) -> int:
-    """Print what the screen would show, `count` times; what is wrong with the driver goes to standard error."""
+    """Print the screen's contents `count` times; driver problems go to standard error."""
     if args.count < 1:
         raise Failure(f"--count {args.count} prints nothing: use 1 or more", USAGE)
     from gputop.monitor import Monitor
     from gputop.source import Interest
 
-    arrived: Queue[Update | Exception | None] = Queue(
-        maxsize=8
-    )  # a reader that stalls stops the source, not the machine
+    arrived: Queue[Update | Exception | None] = Queue(maxsize=8)  # a slow reader pauses the source, not the machine
     spec = getattr(args, "source", "live")
     source = open_source(spec, settings, pace=not is_recorded(spec), patience_s=PATIENCE_S)
     source.interest = Interest(extended=args.format in _WHOLE)
-    unjudged = 0 if args.format == "json" else math.inf  # nothing else has what the rules say
+    unjudged = 0 if args.format == "json" else math.inf  # other formats do not contain the findings
     monitor = Monitor(source, settings.thresholds, unjudged=unjudged, through=only_names(args))
     monitor.start(arrived.put, arrived.put)
-    # late: the source has its first look meanwhile
+    # imported late: the source takes its first sample in the meantime
     from gputop.export.formats import FORMATS
 
     write = FORMATS[args.format](sys.stdout, ascii=plain(settings))
@@ -113,7 +111,7 @@ def snapshot(args: argparse.Namespace, settings: Settings) -> int:
         write(update)
         sys.stdout.flush()
         if number == args.count:
-            if damaged := update.frame.note("recording-damaged"):  # what comes later was not asked for
+            if damaged := update.frame.note("recording-damaged"):  # later frames were not requested
                 sys.stderr.write(f"gputop: {damaged.text}\n")
             return OK
     say_damage(source)

@@ -1,4 +1,4 @@
-"""The source that a --source spelling names, and following it for some time with a sink that takes what comes."""
+"""Open the source of a --source option, and follow it with a sink."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def open_source(spec: str, settings: Settings, *, pace: bool = True, patience_s: float | None = None) -> Source:
-    """The source a --source spelling names. Without pace what is not live runs to its end as fast as it can.
+    """The source of a --source option. Without pace a source that is not live runs as fast as possible.
 
-    `patience_s` is how long a first frame waits for a driver that is slow to open; else not for long.
+    `patience_s`: how long the first frame waits for a driver that is slow to open.
     """
     if spec == "live":
         from gputop.collect.live import DRIVER_PATIENCE_S, Live
@@ -50,12 +50,12 @@ def open_source(spec: str, settings: Settings, *, pace: bool = True, patience_s:
 
 
 def is_recorded(spec: str) -> bool:
-    """Whether a --source spelling names a recording: a file, or - for standard input."""
-    return spec == "-" or "/" in spec or os.path.exists(spec)  # noqa: PTH110  Path raises where a folder is closed
+    """Whether a --source option names a recording: a file, or - for standard input."""
+    return spec == "-" or "/" in spec or os.path.exists(spec)  # # noqa: PTH110 Path raises for an inaccessible folder
 
 
 def open_recording(spec: str, *, pace: bool) -> Source:
-    """A recorded file, or - for a stream on standard input; with pace the keyboard then is the terminal's."""
+    """A recorded file, or - for a stream on standard input; with pace the keyboard is read from the terminal."""
     from gputop.safe.files import Refused
 
     try:
@@ -76,7 +76,7 @@ def open_recording(spec: str, *, pace: bool) -> Source:
 
 
 def uncollected(error: Exception) -> Exception:
-    """What to raise for what ended a source: a failure if the machine or the file said no, else the mistake itself."""
+    """The exception for the end of a source: a Failure if machine or file caused it, else the error itself."""
     from gputop.record.parse import Newer
     from gputop.safe.files import Refused
 
@@ -85,7 +85,7 @@ def uncollected(error: Exception) -> Exception:
 
 
 def say_damage(source: Source) -> None:
-    """Say on standard error what of a recording could not be read: what was made of it may be less than was seen."""
+    """Report on standard error which parts of a recording were unreadable: results may be incomplete."""
     from gputop.source import Recorded
 
     if isinstance(source, Recorded) and source.damage:
@@ -93,31 +93,31 @@ def say_damage(source: Source) -> None:
 
 
 def _keyboard() -> None:
-    """Standard input was a pipe: from here on it is the terminal, if there is one."""
+    """Reconnect standard input, so far a pipe, to the terminal if there is one."""
     try:
         terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:
-        return  # the screen says that there is none
+        return  # the screen reports that there is none
     os.dup2(terminal, 0)
     os.close(terminal)
 
 
-_NOTICE_S = 0.5  # how soon it is said that the disk is full
+_NOTICE_S = 0.5  # delay until a full disk is reported
 
 
 class Sink(Protocol):
-    """What writes updates down."""
+    """A consumer of updates."""
 
     @property
     def problem(self) -> str | None:
-        """Why nothing is written now."""
+        """Why nothing can be written now."""
 
     @property
     def missed(self) -> int:
-        """How many updates are not in the file."""
+        """Number of updates missing from the file."""
 
     def take(self, update: Update) -> None:
-        """Write an update down, now or soon."""
+        """Write an update, now or soon."""
 
 
 def follow(
@@ -127,9 +127,9 @@ def follow(
     apart_s: float = 0.0,
     longer: Callable[[float], bool] = lambda _: False,
 ) -> int:
-    """Feed a sink for so many seconds of its source, or until it ends or a signal comes; the exit code.
+    """Feed a sink for some seconds, or until the source ends or a signal arrives; returns the exit code.
 
-    `longer` is asked once they are over, with the seconds since then: whether to go on for another frame.
+    `longer` is asked after that time, with the seconds since then: whether to continue for another frame.
     """
     over: SimpleQueue[int | Exception | None] = SimpleQueue()
     on_ending(lambda number, _: over.put(128 + number))
@@ -163,7 +163,7 @@ def follow(
 
 
 def _watched(over: SimpleQueue[int | Exception | None], problem: Callable[[], str | None]) -> int | Exception | None:
-    """Wait for the end; what goes wrong meanwhile is said once, and that it goes on."""
+    """Wait for the end; a problem in between is reported once, and when it is over."""
     said: str | None = None
     while True:
         try:

@@ -1,7 +1,7 @@
-"""The largest batch that trains: doubled until it does not fit, then halved in between, and what to train with.
+"""Find the largest batch that trains: doubled until it does not fit, then bisected; and recommend a size.
 
-Each try is a process of its own. Too large is what runs out of memory, in CUDA or on the CPU, and what the kernel
-kills or the C++ library aborts for it.
+Each try is a separate process. A batch is too large if CUDA or the CPU runs out of memory, or if the kernel or the C++
+library ends the process for it.
 """
 
 from __future__ import annotations
@@ -17,29 +17,31 @@ from gputop.report import Do, Page, Point, Table
 from gputop.safe.text import clean
 
 START, STEPS = 8, 3
-MOST = 1 << 17  # samples, beyond which nothing is tried
+MOST = 1 << 17  # samples; larger batches are not tried
 FINE = 32  # the search ends at a thirty-second of the batch
-MARGIN = 0.10  # of the memory at the largest batch, left free
-ENOUGH = 0.95  # of the best samples a second, which a smaller batch may reach
-MULTIPLE = 8  # Tensor Cores want multiples of it
-PUBLISHED = 0.4  # times the largest batch without gradients, in a published snippet whose comment says "80 % of max"
+MARGIN = 0.10  # of the memory at the largest batch, to be left free
+ENOUGH = 0.95  # of the best samples/s, sufficient for a smaller batch
+MULTIPLE = 8  # Tensor Cores need multiples of it
+PUBLISHED = (
+    0.4  # multiple of the largest batch without gradients, in a published snippet whose comment says "80 % of max"
+)
 TOO_LARGE = ("memory", "killed", "aborted")
 
-Ask = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]  # a title and a request, for the child's answer
+Ask = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]  # maps a title and a request to the child's answer
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is to be tried."""
+    """What to try."""
 
     start: int = START
     inference: bool = False
-    shape: tuple[int, ...] | None = None  # of one sample, where the function gives only a model
+    shape: tuple[int, ...] | None = None  # of one sample, if the function returns only a model
     steps: int = STEPS
 
 
 def search(ask: Ask, plan: Plan, result: dict[str, Any]) -> None:
-    """Find the largest batch; every try is in `tries` as soon as it is made, whatever comes after."""
+    """Find the largest batch; each try is added to `tries` at once, so that a failure keeps earlier ones."""
     low, size = 0, plan.start
     high: int | None = None
     while high is None or high - low > max(1, low // FINE):
@@ -84,8 +86,7 @@ def _try(ask: Ask, plan: Plan, size: int, left: int | None, result: dict[str, An
 
 
 def curve(fitting: Sequence[Mapping[str, Any]]) -> tuple[float, float] | None:
-    """Bytes without any sample, and bytes a sample, of the smallest and the largest batch; None where they do not
-    grow."""
+    """Bytes without samples, and bytes per sample, from the smallest and largest batch; None without growth."""
     ranked = sorted(fitting, key=lambda one: one["batch"])
     first, last = ranked[0], ranked[-1]
     if last["batch"] == first["batch"] or last["peak_bytes"] <= first["peak_bytes"]:
@@ -95,7 +96,7 @@ def curve(fitting: Sequence[Mapping[str, Any]]) -> tuple[float, float] | None:
 
 
 def recommended(fitting: Sequence[Mapping[str, Any]]) -> int:
-    """The largest batch that leaves the margin free, by the measured curve; a multiple of 8 where it has 8."""
+    """The largest batch that leaves the margin free, by the measured curve; rounded to 8 if at least 8."""
     last = max(fitting, key=lambda one: one["batch"])
     size: float = last["batch"] * (1 - MARGIN)
     if (found := curve(fitting)) is not None:
@@ -105,13 +106,13 @@ def recommended(fitting: Sequence[Mapping[str, Any]]) -> int:
 
 
 def enough(fitting: Sequence[Mapping[str, Any]]) -> int:
-    """The smallest batch that is about as fast as the fastest."""
+    """The smallest batch about as fast as the fastest."""
     best = max(one["samples_per_s"] for one in fitting)
     return int(min(one["batch"] for one in fitting if one["samples_per_s"] >= ENOUGH * best))
 
 
 def page(result: Mapping[str, Any]) -> Page:
-    """All that was tried, whole or in part."""
+    """The report on all tries, complete or partial."""
     done = "largest" in result and not result.get("ended")
     return Page(
         title=_title(result),
@@ -143,7 +144,7 @@ def _tries(result: Mapping[str, Any]) -> Table:
 
 
 def _words(result: Mapping[str, Any]) -> Iterator[str]:
-    """Whole sentences: the largest batch, what stopped it, the memory of a sample, the throughput."""
+    """Sentences on the largest batch, its limit, memory per sample, and throughput."""
     fitting = [one for one in result["tries"] if one["fits"]]
     if not fitting:
         return

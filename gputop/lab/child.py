@@ -1,6 +1,6 @@
-"""A child in the user's Python: started in a session of its own, heard on a pipe, and ended with all it started.
+"""A child process in the user's Python: own session, messages on a pipe, ended with all its children.
 
-What it says is in child_request.py, which each of them imports.
+The protocol is in child_request.py, which each of them imports.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ from gputop.units import decimal
 
 MOST_LINE = 64 << 20
 _SLICE_MS = 100
-_LEAVES_S, _TERMINATES_S = 5.0, 2.0  # how long it may take to end by itself, and after SIGTERM
-_LONGEST = 400  # characters of what it says of an error
+_LEAVES_S, _TERMINATES_S = 5.0, 2.0  # time to end by itself, and after SIGTERM
+_LONGEST = 400  # characters of an error message
 
 Hear = Callable[[Mapping[str, Any]], None]
 
 
 class NotMeasured(Exception):
-    """Why nothing was measured: one line, the whole traceback where there is one, and the cause where it is one that
-    an experiment goes on from: "memory" where there was too little, "killed", "aborted", or "hung"."""
+    """Why nothing was measured: one line, the traceback if any, and the cause.
+
+    An experiment continues after the causes "memory" (out of memory), "killed", "aborted" and "hung".
+    """
 
     def __init__(self, text: str, trace: str = "", cause: str = "") -> None:
         super().__init__(clean(text, _LONGEST))
@@ -41,9 +43,9 @@ class NotMeasured(Exception):
 def ask(
     command: list[str], request: Mapping[str, Any], timeout_s: float, hear: Hear, *, quiet: bool = False
 ) -> dict[str, Any]:
-    """What the child says at the end, after each line before was heard; NotMeasured where it fails or says nothing.
+    """The child's final message, after `hear` was called with each earlier one; NotMeasured if it fails or is silent.
 
-    Its standard output goes to our standard error, so that what we print stays clean; `quiet` drops both.
+    Its standard output goes to our standard error, so that ours stays clean; `quiet` drops both.
     """
     reader, writer = os.pipe()
     try:
@@ -78,7 +80,7 @@ def ask(
 
 
 def _lines(reader: int, process: programs.Running[bytes], timeout_s: float) -> Iterator[dict[str, Any]]:
-    """Each object that the child writes, until it has ended; NotMeasured where it is silent for too long."""
+    """Each object that the child writes, until it has ended; NotMeasured if it is silent for too long."""
     poll = select.poll()
     poll.register(reader, select.POLLIN)
     pending, heard_s, patience_s = b"", time.monotonic(), timeout_s
@@ -95,7 +97,7 @@ def _lines(reader: int, process: programs.Running[bytes], timeout_s: float) -> I
                 yield said
             if not data or len(pending) > MOST_LINE:
                 return
-        elif ended:  # what it started may hold the pipe open
+        elif ended:  # its children may hold the pipe open
             return
         elif time.monotonic() - heard_s > patience_s:
             text = f"hung: no answer for {patience_s:g} s; ended with its workers; --timeout waits longer"
@@ -113,7 +115,7 @@ def _object(line: bytes) -> dict[str, Any]:
 
 
 def _exited(process: programs.Running[bytes]) -> bool:
-    """Whether it has ended; it is not reaped, so that its process group keeps its number."""
+    """Whether it has ended; it is not reaped, so that its process group id stays reserved."""
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
 
 
@@ -126,7 +128,7 @@ def _exit(process: programs.Running[bytes]) -> int:
 
 
 def _end(process: programs.Running[bytes], leaves_s: float) -> None:
-    """End it with all that it started: its process group is its own."""
+    """End it and all its children through its process group."""
     for number, patience_s in ((None, leaves_s), (signal.SIGTERM, _TERMINATES_S), (signal.SIGKILL, 0.0)):
         if number is not None:
             with contextlib.suppress(ProcessLookupError):
@@ -138,7 +140,7 @@ def _end(process: programs.Running[bytes], leaves_s: float) -> None:
 
 
 def _raised(line: Mapping[str, Any]) -> NotMeasured:
-    """What it raised, in one line; what torch says of a killed worker, with what to do."""
+    """The child's exception in one line; for torch's message on a killed worker, with advice."""
     text, where = str(line.get("text", "")), str(line.get("where", ""))
     trace = str(line.get("trace", ""))
     if "shared memory" in text or "Bus error" in text or "No space left on device" in text:
@@ -152,7 +154,7 @@ def _raised(line: Mapping[str, Any]) -> NotMeasured:
 
 
 def _out_of_memory(text: str) -> str:
-    """Shorter than torch says it, which counts its own pools, too."""
+    """A shorter form of torch's message, which lists its own pools."""
     words = "CUDA out of memory" if "CUDA" in text else "out of memory"
     wanted = re.search(r"tried to allocate ([\d.]+ \w+)", text, re.IGNORECASE)
     if wanted is None:
@@ -186,7 +188,7 @@ def _gone(code: int) -> NotMeasured:
 
 
 def _shm() -> str:
-    """How much of /dev/shm is left."""
+    """Free space of /dev/shm."""
     try:
         found = os.statvfs(Path("/dev/shm"))
     except OSError:

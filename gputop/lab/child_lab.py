@@ -1,7 +1,7 @@
-"""Times training steps in one precision, in the user's own Python: standard library and torch, Python 3.8 and later.
+"""Time training steps in one precision, in the user's own Python: standard library and torch, Python 3.8 and later.
 
 It is started by path, as child_request.py says. One process makes one run: nothing that torch caches, compiles or
-allocates reaches the next one. What child_model.py says is what the user's function may return.
+allocates reaches the next one. child_model.py documents what the user's function may return.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # it may be abse
 import child_model
 from child_request import SHORT, Wrong, make, run
 
-COMPILES_S = 900.0  # the longest wait for a compilation
+COMPILES_S = 900.0  # longest wait for a compilation
 ALONE_STEPS, ALONE_S = 20, 3.0  # of the last batch without its loader, or as many as fit into that time
 PAIRS, PAIRS_S = 60, 6.0  # steps of both batch sizes, or as many as fit into that time
 CEILING_S = 0.5  # for each one
-COPIED_BYTES = 256 << 20  # more than a cache holds
+COPIED_BYTES = 256 << 20  # larger than any cache
 COPIED_BYTES_CPU = 64 << 20
 TF32_SINCE = (8, 0)  # compute capability
 WIDEST = {"cuda": 8192, "cpu": 2048}  # of the square matrices
@@ -45,7 +45,7 @@ def answer(pipe, torch, request):
 
 
 def about(torch, training, batch):
-    """What was made, for the report."""
+    """Description of the created objects, for the report."""
     name, capability = None, None
     if training.device.type == "cuda":
         name = torch.cuda.get_device_name(training.device)
@@ -114,12 +114,12 @@ class Precision:
         return self.torch.autocast(self.training.device.type, dtype=self.dtype)
 
     def scale(self):
-        """By what the loss is multiplied now."""
+        """The current loss scale."""
         return self.scaler.get_scale() if self.scaler is not None else None
 
 
 def scaler(torch, device):
-    """The GradScaler of this torch; the old one does nothing without CUDA."""
+    """The GradScaler of this torch; the old one has no effect without CUDA."""
     if hasattr(torch, "amp") and hasattr(torch.amp, "GradScaler"):
         return torch.amp.GradScaler(device)
     if device != "cuda":
@@ -128,7 +128,7 @@ def scaler(torch, device):
 
 
 def no_tf32(torch, device):
-    """Why TF32 would be plain fp32 here; empty where it would not. torch takes the setting on any machine."""
+    """Why TF32 would be plain fp32 here; empty if it would not. torch accepts the setting on any machine."""
     if device.type != "cuda":
         return "TF32 is a mode of the Tensor Cores of a GPU, and the model is on the CPU"
     capability = torch.cuda.get_device_capability(device)
@@ -138,7 +138,7 @@ def no_tf32(torch, device):
 
 
 def measured(pipe, training, precision, first, batches, request):
-    """The steps as the training does them, then the same batch again and again without its loader."""
+    """The steps of the training loop, then repeated steps on one batch without the loader."""
     found, last = loop(pipe, training, precision, first, batches, request)
     found.update(child_model.peaks(training.torch, training.device))  # of the training's own steps only
     found["breaks"] = breaks() if precision.compiled else None
@@ -150,7 +150,7 @@ def measured(pipe, training, precision, first, batches, request):
 
 
 def loop(pipe, training, precision, batch, batches, request):
-    """The loop of a training with a clock: what it took after the warm-up, and its last batch."""
+    """A timed training loop: step times after the warm-up, and its last batch."""
     torch, steps, warmup = training.torch, request["steps"], request["warmup"]
     loss, scale, samples, warm, waited_s, begin = None, None, 0, [], 0.0, time.perf_counter()
     for number in range(steps):
@@ -186,15 +186,14 @@ def loop(pipe, training, precision, batch, batches, request):
 
 
 def skipped(before, after):
-    """Steps in which the GradScaler left the optimizer out: with each it halves its scale, which it doubles only after
-    thousands; None without one."""
+    """Steps skipped by the GradScaler: each halves its scale, which doubles only after thousands; None without one."""
     if before is None or not after:
         return None
     return max(0, round(math.log(before / after, 2)))
 
 
 def guarded(precision, batch):
-    """One step; what torch.compile raises says that it is torch.compile."""
+    """One step; an exception from torch.compile is marked as such."""
     if not precision.compiled:
         return precision.step(batch)
     try:
@@ -211,7 +210,7 @@ def guarded(precision, batch):
 
 
 def alone(pipe, training, precision, batch):
-    """Seconds of each step on a batch that is there already, synchronised."""
+    """Seconds of each step on a batch already in place, synchronized."""
     times, begin = [], time.perf_counter()
     for number in range(ALONE_STEPS + 1):
         before = time.perf_counter()
@@ -227,7 +226,7 @@ def alone(pipe, training, precision, batch):
 
 
 def sizes(pipe, training, precision, batch):
-    """Step times of the batch and of one of twice its size, one after the other: what slows both changes no ratio."""
+    """Step times of the batch and of one twice as large, alternating: disturbances affect both."""
     size = child_model.size_of(batch)
     if not size:
         raise Wrong("the batch has no size: its first tensor has no dimension of samples")
@@ -238,7 +237,7 @@ def sizes(pipe, training, precision, batch):
             before = time.perf_counter()
             precision.step(one)
             training.synchronize()
-            if number > 1:  # warm by then
+            if number > 1:  # warmed up by then
                 took.append(time.perf_counter() - before)
         pipe.progress(None)
         if len(times[0]) >= 5 and time.perf_counter() - begin > PAIRS_S:
@@ -247,7 +246,7 @@ def sizes(pipe, training, precision, batch):
 
 
 def number_of(loss):
-    """The last loss, if it is one number; None also where it is not finite, which JSON has no word for."""
+    """The last loss if it is a single number; None if it is not finite, which JSON cannot express."""
     try:
         value = float(loss.detach() if hasattr(loss, "detach") else loss)
     except (TypeError, ValueError, RuntimeError):
@@ -256,7 +255,7 @@ def number_of(loss):
 
 
 def breaks():
-    """How often torch.compile had to leave the graph; None where this torch does not say."""
+    """Number of graph breaks in torch.compile; None if this torch does not report it."""
     try:
         from torch._dynamo.utils import counters
 
@@ -266,7 +265,7 @@ def breaks():
 
 
 def counted(training, precision, batch):
-    """Floating-point operations of one step, and the bytes that its operations read and write; None if unknown."""
+    """Floating-point operations of one step, and bytes its operations read and write; None if unknown."""
     found = {"flops": None, "bytes": None, "uncounted": None}
     try:
         from torch.utils._python_dispatch import TorchDispatchMode
@@ -290,7 +289,7 @@ def counted(training, precision, batch):
 
 
 def traffic_mode(mode):
-    """A mode that adds up what each operation reads and writes, as if no cache held anything."""
+    """A mode that adds up what each operation reads and writes, as if there were no cache."""
 
     class Traffic(mode):
         def __init__(self):
@@ -307,8 +306,7 @@ def traffic_mode(mode):
 
 
 def moved_bytes(name, given, made):
-    """Bytes of one operation: its inputs and its results; a view moves none, and what is written in place counts
-    once read and once written."""
+    """Bytes of one operation: inputs and results; 0 for a view; in-place results count as one read and one write."""
     if name.startswith(("aten.empty", "aten.new_empty", "aten.detach")) or not made:
         return 0
     mutates = name.partition(".")[2].partition(".")[0].endswith("_") or ".out" in name or "_foreach" in name
@@ -319,7 +317,7 @@ def moved_bytes(name, given, made):
 
 
 def place(tensor):
-    """Where the memory of a tensor begins."""
+    """Address of a tensor's memory."""
     try:
         return tensor.untyped_storage().data_ptr()
     except Exception:
@@ -327,7 +325,7 @@ def place(tensor):
 
 
 def span(tensor):
-    """Bytes of a tensor; what is expanded is there only once."""
+    """Bytes of a tensor; expanded dimensions count once."""
     try:
         return min(tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes())
     except Exception:
@@ -335,7 +333,7 @@ def span(tensor):
 
 
 def ceilings(pipe, torch, kinds):
-    """What the device can do at most: a matrix product in each precision, and a copy."""
+    """Peak performance of the device: a matrix product in each precision, and a copy."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     found = {"flops": {}, "bytes_per_s": None}
     for kind in kinds:
@@ -349,7 +347,7 @@ def ceilings(pipe, torch, kinds):
 
 
 def matmul(pipe, torch, device, kind):
-    """FLOP/s of square matrices, as wide as a device of this kind needs, or as fit into the time."""
+    """FLOP/s of square matrices of the width suited to the device, or fitting into the time."""
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(kind, torch.float32)
     if kind == "tf32":
         torch.set_float32_matmul_precision("high")
@@ -369,7 +367,7 @@ def matmul(pipe, torch, device, kind):
 
 
 def shortest(pipe, torch, device, work):
-    """The shortest time of some work, done again and again."""
+    """The shortest time of repeated runs of `work`."""
     best, begin, count = math.inf, time.perf_counter(), 0
     while count < 4 or time.perf_counter() - begin < CEILING_S / 4:
         before = time.perf_counter()

@@ -1,7 +1,7 @@
-"""Times a DataLoader in the user's own Python: standard library and torch only, Python 3.8 and later.
+"""Time a DataLoader in the user's own Python: standard library and torch only, Python 3.8 and later.
 
 It is started by path, as child_request.py says, and needs no gputop. One process times one setting: a cache, an open
-file or a CUDA context that the user's code makes never reaches the next setting.
+file or a CUDA context of the user's code never reaches the next setting.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # it may be abse
 from child_model import training
 from child_request import SEED, Wrong, make, run
 
-SLOW = 2.0  # times the median, from which a batch is slow
-SLOW_S = 0.001  # and at least so much longer: below that it is the machine
-SLOWEST = 3  # slow batches that are named
-MOST_SAMPLES = 256  # of one batch, timed one by one
+SLOW = 2.0  # multiple of the median from which a batch is slow
+SLOW_S = 0.001  # and at least this much longer: less is noise
+SLOWEST = 3  # slow batches listed
+MOST_SAMPLES = 256  # of one batch, timed individually
 MOST_EPOCHS = 1000
 
 
 class Order:
-    """A sampler that notes what it gives out; with a limit its epoch ends early."""
+    """A sampler that records its indices; with a limit its epoch ends early."""
 
     def __init__(self, sampler):
         self.sampler = sampler
@@ -43,7 +43,7 @@ class Order:
 
 
 def answer(pipe, torch, request):
-    """Make the loader and do what is asked."""
+    """Create the loader and run the request."""
     begin = time.perf_counter()
     loader, step = parts(torch, make(request), request)
     pipe.say("ready", **about(torch, loader, step, time.perf_counter() - begin))
@@ -54,7 +54,7 @@ def answer(pipe, torch, request):
 
 
 def parts(torch, made, request):
-    """The loader and the step, of whatever the function returned."""
+    """The loader and the step from the user's function."""
     data, module = torch.utils.data, torch.nn.Module
     loader, step = made, None
     if isinstance(made, (tuple, list)) and 2 <= len(made) <= 4 and isinstance(made[0], module):
@@ -81,7 +81,7 @@ def parts(torch, made, request):
 
 
 def trained(torch, made, request):
-    """A training step of a model as gputop lab makes it; nothing of it is made before it is asked for."""
+    """A training step of a model as in gputop lab; nothing is created before its first use."""
     of_model = []
 
     def step(batch):
@@ -93,14 +93,14 @@ def trained(torch, made, request):
 
 
 def about(torch, loader, step, took_s):
-    """What was made, for the report and for the line that gputop prints."""
+    """Description of the created objects, for the report and for the line that gputop prints."""
     data = torch.utils.data
     iterable = isinstance(loader.dataset, data.IterableDataset)
     simple = type(loader.batch_sampler) is data.BatchSampler
     sampler = type(loader.sampler)
     try:
         length = len(loader)
-    except Exception:  # an IterableDataset need not have one, and the user's may do anything
+    except Exception:  # an IterableDataset may lack one, and the user's may do anything
         length = None
     return {
         "python": "%d.%d.%d" % sys.version_info[:3],
@@ -124,7 +124,7 @@ def about(torch, loader, step, took_s):
 
 
 def rebuilt(torch, loader, request):
-    """The same loader with the settings that are asked for, and the order in which it gives out samples, if any."""
+    """The same loader with the requested settings, and its recording sampler, if any."""
     data, order = torch.utils.data, None
     same = {name: getattr(loader, name) for name in ("collate_fn", "worker_init_fn", "generator")}
     if isinstance(loader.dataset, data.IterableDataset):
@@ -140,7 +140,7 @@ def rebuilt(torch, loader, request):
 
 
 def measure(pipe, torch, loader, step, request):
-    """Time batches, after one of each worker; then the first batch of one more epoch, if it is asked for."""
+    """Time batches after one warm-up batch per worker; then the first batch of another epoch, if requested."""
     loader, order = rebuilt(torch, loader, request)
     timing = Timing(pipe, torch, loader, step, request)
     if order is not None and request.get("epochs"):
@@ -163,7 +163,7 @@ def measure(pipe, torch, loader, step, request):
 
 
 class Timing:
-    """The loop of a training, with a clock."""
+    """A timed training loop."""
 
     def __init__(self, pipe, torch, loader, step, request):
         self.pipe, self.torch, self.loader, self.step = pipe, torch, loader, step
@@ -175,7 +175,7 @@ class Timing:
         self.iterator = iter(())
 
     def run(self):
-        """Epoch after epoch, until there are enough."""
+        """Run epochs until there are enough batches."""
         while len(self.times) < self.batches and self.epochs < MOST_EPOCHS:
             got = self.epoch()
             if not got:
@@ -189,7 +189,7 @@ class Timing:
             self.epochs += 1
 
     def epoch(self):
-        """One of them, or as much as is needed; how many batches it gave."""
+        """Run one epoch, or as much as needed; return its number of batches."""
         got = 0
         for took_s, batch in self.timed():
             if self.first_s is None:
@@ -210,7 +210,7 @@ class Timing:
         return got
 
     def timed(self):
-        """Each batch with the seconds that it took to come."""
+        """Each batch with the seconds it took to arrive."""
         self.close()
         self.torch.manual_seed(SEED)
         begin = time.perf_counter()
@@ -227,7 +227,7 @@ class Timing:
             begin = time.perf_counter()
 
     def again(self):
-        """Seconds to the first batch of one more epoch; None where this one does not end soon."""
+        """Seconds to the first batch of another epoch; None if the present one does not end soon."""
         for _ in range(self.batches):
             try:
                 next(self.iterator)
@@ -246,7 +246,7 @@ class Timing:
             self.torch.cuda.synchronize()
 
     def close(self):
-        """Let the workers go, unless they are to stay."""
+        """Stop the workers, unless they are persistent."""
         if not getattr(self.loader, "persistent_workers", False):
             self.iterator = iter(())
 
@@ -261,7 +261,7 @@ def moved(batch):
 
 
 def slow(timing, order, request):
-    """The slowest batches: their numbers, and their samples where the sampler can be followed."""
+    """The slowest batches: their numbers, and their samples if the sampler can be recorded."""
     times = timing.times
     middle = sorted(times)[len(times) // 2]
     ranked = sorted(range(len(times)), key=lambda at: -times[at])[:SLOWEST]
@@ -278,7 +278,7 @@ def slow(timing, order, request):
 
 
 def plain(indices):
-    """Indices as whole numbers, or nothing."""
+    """Indices as integers, or None."""
     if indices is None:
         return None
     try:
@@ -288,7 +288,7 @@ def plain(indices):
 
 
 def samples(pipe, dataset, batches):
-    """Each sample of some batches, loaded alone and twice: what is slow only once is the machine, not the sample."""
+    """Samples of some batches, each loaded alone and twice: slow once is noise, not the sample."""
     found = []
     for indices in batches:
         times = []
@@ -305,7 +305,7 @@ def samples(pipe, dataset, batches):
 
 
 def read_bytes(torch):
-    """Bytes that this process and its workers had from a disk; None where the kernel does not say."""
+    """Bytes this process and its workers read from disk; None if the kernel does not report it."""
     found_any, total = False, 0
     for pid in [os.getpid()] + [child.pid for child in torch.multiprocessing.active_children()]:
         try:

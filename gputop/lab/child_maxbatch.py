@@ -1,7 +1,7 @@
-"""Tries one batch size in the user's own Python: standard library and torch only, Python 3.8 and later.
+"""Try one batch size in the user's own Python: standard library and torch only, Python 3.8 and later.
 
-It is started by path, as child_request.py says. One process makes one try, so that what does not fit leaves nothing
-behind: no fragment in torch's pools, no half-made graph. What child_model.py says is what the function may return.
+It is started by path, as child_request.py says. One process makes one try, so that a failed one leaves nothing behind:
+no fragments in torch's pools, no partial graph. child_model.py documents what the function may return.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # it may be abse
 import child_model
 from child_request import make, run
 
-LEFT = 0.1  # of the memory that is available to a CPU's try, for all others on the machine
-CGROUPS = (  # version 2 and 1: the folder, the limit, and what is used
+LEFT = 0.1  # of the memory available to a try on the CPU, left for others on the machine
+CGROUPS = (  # control groups v2 and v1: folder, limit, and use
     ("/sys/fs/cgroup", "memory.max", "memory.current"),
     ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
 )
 
 
 def answer(pipe, torch, request):
-    """Say what the device is, or make some steps with one batch size."""
+    """Describe the device, or run some steps with one batch size."""
     if request["mode"] == "device":
         pipe.say("ready")
         pipe.say("done", **device(torch))
@@ -37,7 +37,7 @@ def answer(pipe, torch, request):
 
 
 def device(torch):
-    """The GPU that the steps will run on, by the names that its driver knows; no memory of it is taken."""
+    """The GPU of the steps, by its driver's identifiers; allocates no memory on it."""
     if not torch.cuda.is_available():
         return {"device": "cpu", "uuid": None, "name": None}
     properties = torch.cuda.get_device_properties(0)
@@ -46,7 +46,7 @@ def device(torch):
 
 
 def tried(pipe, torch, training, batch, request):
-    """Some whole training steps, or forward passes: the first makes the optimizer's state, the next have it, too."""
+    """Some complete training steps, or forward passes: the first creates the optimizer state, the next include it."""
     inference, times = request["inference"], []
     placed = training.placed(batch)
     if inference and training.model is not None:
@@ -67,7 +67,7 @@ def tried(pipe, torch, training, batch, request):
 
 
 def die_first():
-    """Where the machine runs out of memory, this process is to be killed and no other."""
+    """Make this process the first to be killed if the machine runs out of memory."""
     try:
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write("1000")
@@ -76,7 +76,7 @@ def die_first():
 
 
 def confined():
-    """Let this process have only what is available, so that nobody else is short of it: how many bytes, or None."""
+    """Limit this process to available memory, so that others do not run short: the limit in bytes, or None."""
     try:
         import resource
 
@@ -97,7 +97,7 @@ def confined():
 
 
 def available():
-    """Bytes that can be had without swapping, and within each control group that limits them; None if unknown."""
+    """Bytes available without swapping and within each limiting control group; None if unknown."""
     found = [number_in("/proc/meminfo", r"^MemAvailable:\s+(\d+) kB", 1024)]
     try:
         with open("/proc/self/cgroup") as file:
@@ -123,17 +123,17 @@ def available():
 
 
 def data_bytes():
-    """What counts towards RLIMIT_DATA now."""
+    """Bytes that count toward RLIMIT_DATA now."""
     return status_bytes("VmData")
 
 
 def status_bytes(name):
-    """A line of this process's status, in bytes; 0 where there is none."""
+    """A line of this process's status, in bytes; 0 if absent."""
     return number_in("/proc/self/status", r"^%s:\s+(\d+) kB" % name, 1024) or 0
 
 
 def number_in(path, pattern, factor=1):
-    """The number that a file has in such a line; None where there is none."""
+    """The number in a matching line of a file; None if absent."""
     try:
         with open(path) as file:
             found = re.search(pattern, file.read(), re.MULTILINE)

@@ -1,7 +1,7 @@
-"""Takes training steps in the user's own Python and tells what memory each of them leaves behind.
+"""Run training steps in the user's own Python and report the memory each of them leaves behind.
 
 Standard library and torch only, Python 3.8 and later. It is started by path, as child_request.py says, and needs no
-gputop. Where CUDA is, PyTorch notes which line allocates what; a snapshot of that goes into the file `snapshot`.
+gputop. With CUDA, PyTorch records the line of each allocation; a snapshot of that goes into the file `snapshot`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # it may be abse
 from child_model import training
 from child_request import SAY_S, make, run
 
-EVENTS = 100_000  # of the allocator that are noted
+EVENTS = 100_000  # allocator events recorded
 HISTORY = "_record_memory_history"
 
 
 def answer(pipe, torch, request):
-    """Make the training, take the steps; each is told as it ends, so that what there is stays whatever comes."""
+    """Create the training and run the steps; each is reported at once, so that a failure keeps earlier ones."""
     noted = torch.cuda.is_available() and note(torch)
     work = training(torch, make(request), request)
     memory = sibling("agent", "memory.py")
@@ -47,7 +47,7 @@ def answer(pipe, torch, request):
 
 
 def note(torch):
-    """Have PyTorch note its allocations with the line of each; whether it can."""
+    """Make PyTorch record its allocations with source lines; return whether it can."""
     begin = getattr(torch.cuda.memory, HISTORY, None)
     if begin is None:
         return False
@@ -59,7 +59,7 @@ def note(torch):
 
 
 def host():
-    """Bytes of this process in memory: all, the most ever, shared, and those of no file; None where nobody says."""
+    """Bytes of this process in memory: total, maximum, shared, and anonymous; None if not reported."""
     names = {"VmRSS": "rss", "VmHWM": "peak", "RssShmem": "shared", "RssAnon": "anonymous"}
     found = dict.fromkeys(names.values())
     try:
@@ -74,7 +74,7 @@ def host():
 
 
 def sibling(*path):
-    """A module of gputop that imports no other, by its file."""
+    """A module of gputop without imports of its own, loaded by file."""
     from importlib.util import module_from_spec, spec_from_file_location
 
     file = os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, *path)

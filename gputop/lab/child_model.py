@@ -17,12 +17,12 @@ from collections.abc import Mapping
 from child_request import Wrong
 
 CHOSEN = "%s, chosen by gputop"
-LEARNING_RATE = 1e-4  # of the optimizer that is chosen: what is learned does not matter, its time does
+LEARNING_RATE = 1e-4  # of the default optimizer: the result does not matter, only its time
 DATA = ("loader", "dataset", "batch")
 
 
 class Training:
-    """One training step, of a model that is known or of the user's own step."""
+    """One training step of a known model, or the user's own step."""
 
     def __init__(self, torch, model, data, loss=None, optimizer=None, step=None, request=None):
         self.torch, self.model, self.step_of_user = torch, model, step
@@ -38,7 +38,7 @@ class Training:
             self.settle()
 
     def settle(self):
-        """The model on its device, and an optimizer for its parameters where the function made none."""
+        """Move the model to its device, and create an optimizer for its parameters if the function returned none."""
         self.model.to(self.device)  # in place: an optimizer keeps its parameters
         trained = [one for one in self.model.parameters() if one.requires_grad]
         if self.optimizer is None and trained:
@@ -46,7 +46,7 @@ class Training:
             self.optimizer_name = CHOSEN % "AdamW"
 
     def batches(self):
-        """Batch after batch, epoch after epoch; the first epoch must give one."""
+        """Batches over all epochs; the first epoch must yield one."""
         if self.loader is None:
             while True:
                 yield self.batch
@@ -59,7 +59,7 @@ class Training:
                 raise Wrong("the loader gives no batch")
 
     def placed(self, batch):
-        """A batch where the model is; the user's own step moves it itself."""
+        """A batch on the model's device; the user's own step moves it itself."""
         return batch if self.step_of_user else moved(batch, self.device)
 
     def run(self, batch, autocast=None, scaler=None):
@@ -102,7 +102,7 @@ class Training:
 
 
 class Nothing:
-    """A context that does nothing."""
+    """A context without effect."""
 
     def __enter__(self):
         return None
@@ -112,7 +112,7 @@ class Nothing:
 
 
 def training(torch, made, request):
-    """The training of what the function returned; Wrong says in one line what it has to return."""
+    """The training from what the function returned; Wrong says in one line what it must return."""
     module = torch.nn.Module
     if isinstance(made, (tuple, list)) and made and isinstance(made[0], module) and len(made) <= 4:
         if len(made) == 1:
@@ -143,7 +143,7 @@ def training(torch, made, request):
 
 
 def alone(torch, model, request):
-    """A model without data: only where its shape is given."""
+    """A model without data: requires its sample shape."""
     shape = request.get("shape")
     if not shape:
         raise Wrong("%s returned a model without data: return model, loader" % request["function"])
@@ -151,7 +151,7 @@ def alone(torch, model, request):
 
 
 def checked(loss, optimizer, request):
-    """What has a wrong type is said before anything runs."""
+    """Check types before anything runs."""
     if loss is not None and not callable(loss):
         raise Wrong("the loss that %s returned is %s, no function" % (request["function"], type(loss).__name__))
     if optimizer is not None and not (hasattr(optimizer, "step") and hasattr(optimizer, "zero_grad")):
@@ -160,7 +160,7 @@ def checked(loss, optimizer, request):
 
 
 def of_outputs(loss_fn):
-    """A loss of outputs and targets as a loss of model and batch."""
+    """Convert a loss of outputs and targets to one of model and batch."""
     if loss_fn is None:
         return None
 
@@ -172,7 +172,7 @@ def of_outputs(loss_fn):
 
 
 def called(model, batch):
-    """What the model gives for a batch, and its target if it has one: (inputs, target), a dict, or inputs alone."""
+    """The model's output for a batch, and the target if there is one: (inputs, target), a dict, or inputs alone."""
     if isinstance(batch, Mapping):
         return model(**batch), None
     if isinstance(batch, (tuple, list)) and len(batch) >= 2:
@@ -181,7 +181,7 @@ def called(model, batch):
 
 
 def chosen(torch, output, target):
-    """A loss where the function gave none: the model's own, else the usual one for such targets; and its name."""
+    """A default loss, and its name: the model's own, else the usual one for such targets."""
     own = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
     if own is not None:
         return own, "the model's own"
@@ -234,7 +234,7 @@ def tensors(batch):
 
 
 def mapped(batch, change):
-    """A batch with each of its tensors changed."""
+    """A batch with `change` applied to each of its tensors."""
     if hasattr(batch, "element_size") and hasattr(batch, "dim"):
         return change(batch)
     if isinstance(batch, Mapping):
@@ -252,13 +252,13 @@ def moved(batch, device):
 
 
 def size_of(batch):
-    """Samples in a batch: the first dimension of its first tensor; None where there is none."""
+    """Number of samples: the first dimension of its first tensor; None if there is none."""
     found = tensors(batch)
     return int(found[0].shape[0]) if found and found[0].dim() else None
 
 
 def resized(batch, size):
-    """A batch of another size: its samples again and again, or the first ones of them."""
+    """A batch resized by repeating or truncating its samples."""
     old = size_of(batch)
     if not old:
         raise Wrong("the batch has no size: its first tensor has no dimension of samples")
@@ -275,7 +275,7 @@ def resized(batch, size):
 
 
 def peaks(torch, device):
-    """The most memory that was in use: what CUDA allocated, or what this process had in memory."""
+    """Peak memory: what CUDA allocated, or the process's resident memory."""
     if device.type == "cuda":
         return {
             "peak_bytes": torch.cuda.max_memory_allocated(device),
@@ -287,7 +287,7 @@ def peaks(torch, device):
 
 
 def module_of(torch, step):
-    """The model that the user's step trains, where it can be seen: in its closure, its object or its globals."""
+    """The model trained by the user's step, if found in its closure, object or globals."""
     found = []
     owner = getattr(step, "__self__", None)
     if owner is not None:

@@ -31,7 +31,7 @@ SEED = 0
 SAY_S = 0.2  # seconds between two progress lines
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 FRAME = re.compile(r'^\s+File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
-# what torch and the C library say where memory is short, in whatever class of exception
+# messages of torch and the C library on memory shortage, in any class of exception
 SHORT = re.compile(
     r"out of memory|can('t|not) allocate memory|not enough memory|std::bad_alloc|_alloc_failed", re.IGNORECASE
 )
@@ -40,11 +40,11 @@ sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != F
 
 
 class Wrong(Exception):
-    """What the user can put right, in one line."""
+    """An error the user can fix, in one line."""
 
 
 class Pipe:
-    """The way to gputop; without a reader there is nobody to measure for."""
+    """The pipe to gputop; without a reader the process ends."""
 
     def __init__(self, fd):
         os.set_inheritable(fd, False)
@@ -59,13 +59,13 @@ class Pipe:
         self.said_s = time.perf_counter()
 
     def progress(self, done):
-        """How many batches or steps are done, from time to time."""
+        """Report the number of batches or steps done, at intervals."""
         if time.perf_counter() - self.said_s >= SAY_S:
             self.say("progress", done=done)
 
 
 def run(answer):
-    """Answer the one request, `answer(pipe, torch, request)`; the exit code tells nothing that the pipe does not."""
+    """Process the single request with `answer(pipe, torch, request)`; the exit code adds nothing to the pipe."""
     pipe, request = Pipe(int(sys.argv[1])), json.loads(sys.argv[2])
     die_with_parent()
     try:
@@ -91,7 +91,7 @@ def die_with_parent():
 
 
 def seeded():
-    """torch, with the seed that every run has."""
+    """torch with the common seed of all runs."""
     try:
         import torch
         import torch.utils.data
@@ -107,7 +107,7 @@ def seeded():
 
 
 def failure(error, trace):
-    """What was raised, and the last place in its traceback that is the user's own."""
+    """The exception, and the last place in its traceback in the user's own code."""
     library = os.path.dirname(os.__file__)
     frames = [frame for frame in FRAME.findall(trace) if not ours(frame[0]) and "<" not in frame[0]]
     own = [frame for frame in frames if not frame[0].startswith(library) and "-packages" not in frame[0]]
@@ -116,7 +116,7 @@ def failure(error, trace):
     where = "%s:%s in %s" % last[0] if last else ""
     said = str(error).strip().splitlines()
     text = "%s: %s" % (type(error).__name__, said[0]) if said else type(error).__name__
-    if any(line.startswith("Original Traceback") for line in said):  # of a worker; torch raises the whole text again
+    if any(line.startswith("Original Traceback") for line in said):  # of a worker; torch repeats the whole text
         raised = [line for line in said if re.match(r"[A-Za-z_][\w.]*(: |$)", line)]
         text = (raised or said)[-1]
     short = isinstance(error, MemoryError) or SHORT.search(str(error)) is not None
@@ -130,7 +130,7 @@ def ours(path):
 
 
 def make(request):
-    """What the user's function returns."""
+    """The result of the user's function."""
     function = find(request)
     args = request["args"]
     try:
@@ -148,7 +148,7 @@ def make(request):
 
 
 def find(request):
-    """The user's function; their file or module is imported as Python itself would start it."""
+    """The user's function; its file or module is imported as Python itself would start it."""
     file, module, name = request["file"], request["module"], request["function"]
     sys.argv = [file or module] + request["args"]
     if file:
@@ -175,7 +175,7 @@ def find(request):
 
 
 def imported_file(path):
-    """A file as a module under its own name, which is what workers that do not fork look for."""
+    """Import a file under its own module name, which workers that do not fork look up."""
     from importlib.util import module_from_spec, spec_from_file_location
 
     name = os.path.splitext(os.path.basename(path))[0]

@@ -1,4 +1,4 @@
-"""The function that makes what is measured, and the Python it runs in: the user's own."""
+"""The user's function that creates what is measured, and the Python to run it in."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXAMPLE = "train.py:make_loader or mypackage.data:make_loader"
 
 @frozen_dataclass(frozen=True, slots=True)
 class Factory:
-    """`file.py:function` or `module:function`, and what stands after `--`."""
+    """`file.py:function` or `module:function`, and the arguments after `--`."""
 
     file: str | None
     module: str | None
@@ -28,16 +28,16 @@ class Factory:
 
     @property
     def name(self) -> str:
-        """As it is spelled."""
+        """Its spelling on the command line."""
         return f"{self.file or self.module}:{self.function}"
 
     def request(self) -> dict[str, Any]:
-        """What a child needs to find it."""
+        """Fields a child needs to find it."""
         return {"file": self.file, "module": self.module, "function": self.function, "args": list(self.args)}
 
 
 def factory(text: str, args: tuple[str, ...] = ()) -> Factory:
-    """The factory of this spelling; ValueError says in one line what is wrong with it."""
+    """The factory of this spelling; ValueError with one line if it is invalid."""
     where, colon, function = text.rpartition(":")
     if not colon or not where or not all(part.isidentifier() for part in function.split(".")):
         raise ValueError(f"{text!r} names no function: write {EXAMPLE}")
@@ -52,9 +52,9 @@ def factory(text: str, args: tuple[str, ...] = ()) -> Factory:
 
 
 def interpreter(chosen: str | None, environ: Mapping[str, str]) -> str:
-    """The Python to measure in: the chosen one; ours if it has torch; else the first one with torch that a shell finds.
+    """The Python to measure in: the chosen one; ours if it has torch; else the first on PATH with torch.
 
-    ValueError where there is none.
+    ValueError if there is none.
     """
     if chosen is not None:
         return _chosen(os.path.expanduser(chosen), environ)
@@ -85,9 +85,9 @@ def _chosen(path: str, environ: Mapping[str, str]) -> str:
 
 
 def _no_python(path: str) -> str:
-    """Why a program runs no code of Python; empty where it does, or takes too long to tell.
+    """Why a program does not run Python code; empty if it does, or takes too long.
 
-    Started with a file of ours, it would say in its own words what it makes of that, and nothing of --python.
+    With one of our files as argument its own error message would not mention --python.
     """
     try:
         process = programs.start_chosen(
@@ -105,7 +105,7 @@ def _no_python(path: str) -> str:
 
 
 def _has_torch(python: str) -> bool:
-    """Asked where the user is: what a shim starts may depend on the folder."""
+    """Checked in the user's folder: a shim may depend on it."""
     try:
         process = programs.start(
             [python, "-c", PROBE], stdin=programs.DEVNULL, stdout=programs.DEVNULL, stderr=programs.DEVNULL

@@ -1,4 +1,4 @@
-"""How fast a DataLoader gives batches, by workers and settings, and what to write in its line."""
+"""DataLoader throughput by workers and settings, and the recommended DataLoader line."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from gputop.safe.text import clean
 
 WORKERS = (0, 2, 4, 8, 12)
 BATCHES = 50
-BATCH_SIZE = 64  # of a Dataset that comes without a loader
-LEAST_GAIN = 0.05  # below which more workers are not worth their memory
+BATCH_SIZE = 64  # of a Dataset without a loader
+LEAST_GAIN = 0.05  # gain below which more workers are not worth their memory
 STEP_BATCHES = 20  # for the time of a step
 SLOW_SAMPLE = 5.0  # times the median of a sample
-SLOW_SHARE = 0.25  # of its batch, which a sample has to take to make it slow
+SLOW_SHARE = 0.25  # share of its batch from which a sample is slow
 
 SAME, AHEAD, STAYS = "as above", f"prefetch_factor={num_workers.PREFETCH}", "persistent_workers=True"
 ANY_ORDER, COPIED, PINNED = "in_order=False", "copied to the GPU", "copied, pin_memory=True"
 
-Ask = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]  # a title and a request, for the child's answer
+Ask = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]  # maps a title and a request to the child's answer
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is to be measured; `workers` is None for the usual numbers, as far as there are CPUs for them."""
+    """What to measure; `workers` is None for the default counts, within the CPUs."""
 
     cpus: int
     jobs: int = 1  # that share them
     workers: tuple[int, ...] | None = None
     batches: int = BATCHES
-    own: int | None = None  # workers of the training that runs
+    own: int | None = None  # workers of the running training
 
     @property
     def counts(self) -> list[int]:
-        """Numbers of workers, in the order in which they are measured."""
+        """Numbers of workers in measuring order."""
         if self.workers is not None:
             return sorted(set(self.workers))
         return sorted({min(count, self.cpus) for count in WORKERS} | ({self.own} if self.own is not None else set()))
 
 
 def sweep(ask: Ask, plan: Plan, result: dict[str, Any]) -> None:
-    """Measure all of a plan; whatever `ask` raises leaves in the result what was measured before."""
+    """Measure the whole plan; an exception from `ask` leaves earlier results in `result`."""
     rows: list[dict[str, Any]] = result.setdefault("workers", [])
     slowest: list[Mapping[str, Any]] = []
     pending = plan.counts
@@ -65,10 +65,10 @@ def sweep(ask: Ask, plan: Plan, result: dict[str, Any]) -> None:
 
 
 def knee(rows: Sequence[Mapping[str, Any]], step_s: float | None = None) -> int:
-    """The first number of workers after which the next one gains less than 5 %; with a step, of the training.
+    """The first number of workers after which the next one gains less than 5 %; with a step, for training.
 
-    A single worker loads no faster than none, so the search begins with the first workers; none is the knee only where
-    that is faster than the workers found.
+    One worker loads no faster than none, so the search begins with the first positive counts; 0 is the result only if
+    it is faster than what is found.
     """
     best = next((row for row in rows if row["num_workers"]), rows[0])
     for row in rows[rows.index(best) + 1 :]:
@@ -80,7 +80,7 @@ def knee(rows: Sequence[Mapping[str, Any]], step_s: float | None = None) -> int:
 
 
 def cycle_s(row: Mapping[str, Any], step_s: float | None) -> float:
-    """Seconds from one batch to the next: without workers the step waits for the loader, with some they overlap."""
+    """Seconds per batch: without workers loading and step add up, with workers they overlap."""
     load_s = float(row["mean_s"])
     if step_s is None:
         return load_s
@@ -88,12 +88,12 @@ def cycle_s(row: Mapping[str, Any], step_s: float | None) -> float:
 
 
 def waits(row: Mapping[str, Any], step_s: float) -> float:
-    """The share of the time in which the model waits for a batch."""
+    """Share of time the model waits for a batch."""
     return 1 - step_s / max(cycle_s(row, step_s), 1e-9)
 
 
 def per_rank(plan: Plan, count: int) -> int:
-    """As many of the recommended workers as there are CPUs for, where several ranks share them."""
+    """The recommended workers, limited by the CPUs that several ranks share."""
     return num_workers.fitting(count, plan.cpus / plan.jobs) if count and plan.jobs > 1 else count
 
 
@@ -124,7 +124,7 @@ def _timed(answer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value below which this share of them is, between the two nearest."""
+    """The value with this share of values below it, interpolated."""
     ranked = sorted(values)
     at = share * (len(ranked) - 1)
     low = int(at)
@@ -151,7 +151,7 @@ def _with_step(ask: Ask, plan: Plan, result: dict[str, Any]) -> int:
 
 
 def _time_options(ask: Ask, plan: Plan, count: int, result: dict[str, Any]) -> None:
-    """Each other setting alone; `noise` is what equal runs differ."""
+    """Each other setting alone; `noise` is the difference between equal runs."""
     options: list[dict[str, Any]] = result.setdefault("options", [])
     made = result["made"]
 
@@ -166,7 +166,9 @@ def _time_options(ask: Ask, plan: Plan, count: int, result: dict[str, Any]) -> N
         result["noise"] = _spread(rates)
         for title, request in _alone(plan, count, in_order=made["has_in_order"]):
             row = measured(title, request)
-            if gains(max(rates), row["batches_per_s"]):  # once may be chance: both again, and the worse counts
+            if gains(
+                max(rates), row["batches_per_s"]
+            ):  # a single result may be chance: repeat both, and keep the worse one
                 row = min(row, measured(title, request), key=_batches_per_s)
                 rates.append(measured(SAME, plain)["batches_per_s"])
                 result["noise"] = _spread(rates)
@@ -193,7 +195,7 @@ def _spread(rates: Sequence[float]) -> float:
 
 
 def _name(ask: Ask, result: dict[str, Any], slowest: Sequence[Mapping[str, Any]]) -> None:
-    """The slow batches of the first setting, and which of their samples are slow when they are loaded alone."""
+    """The slow batches of the first setting, and which of their samples are slow alone."""
     result["slow_batches"] = [dict(one) for one in slowest]
     followed = [one["indices"] for one in slowest if one["indices"]]
     if not followed or result["made"]["iterable"]:
@@ -210,7 +212,7 @@ def _name(ask: Ask, result: dict[str, Any], slowest: Sequence[Mapping[str, Any]]
 
 
 def line(result: Mapping[str, Any], count: int) -> str:
-    """The DataLoader(...) for this host."""
+    """The DataLoader(...) line for this host."""
     made, options = result["made"], {row["setting"]: row for row in result.get("options", ())}
     parts = ["dataset"]
     if made["own_batches"]:
@@ -231,38 +233,38 @@ def line(result: Mapping[str, Any], count: int) -> str:
 
 
 def helps(row: Mapping[str, Any] | None) -> bool:
-    """Whether a setting was faster than all equal runs without it, each time."""
+    """Whether a setting was faster than every equal run without it, each time."""
     return row is not None and row.get("gain", 0.0) >= LEAST_GAIN
 
 
 def wanted_sooner(result: Mapping[str, Any]) -> bool:
-    """Whether batches that come faster are of use: not where the step was measured, and waits for none."""
+    """Whether faster batches help: not if the step was measured and waits for none."""
     with_step = result.get("with_step")
     return not with_step or float(with_step["waits"]) >= LEAST_GAIN
 
 
 def faster_epochs(options: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Whether the first batch of a second epoch comes sooner from workers that stay."""
+    """Whether persistent workers deliver the first batch of a second epoch sooner."""
     plain, stays = options.get(SAME), options.get(STAYS)
     if not plain or not stays or plain["again_s"] is None or stays["again_s"] is None:
         return False
     return float(stays["again_s"]) * (1 + LEAST_GAIN) < float(plain["again_s"])
 
 
-# batches a second by workers of a loader that is bound by its CPU work, 64 images a batch, on a 16-core machine
+# batches/s by workers of a CPU-bound loader, 64 images per batch, on a 16-core machine
 TYPICAL = {0: 22.1, 2: 53.5, 4: 107.5, 8: 196.1, 12: 200.0}
-_COLD = 0.5  # of what the first setting read, below which the others read from memory
+_COLD = 0.5  # of the first setting's reads: below, the others read from the page cache
 _COLD_BYTES = 16 << 20
 _NAMED = 5  # slow samples
 
 
 def plan_of(result: Mapping[str, Any]) -> Plan:
-    """The host that was measured."""
+    """The plan of a stored result."""
     return Plan(cpus=int(result["cpus"]), jobs=int(result["jobs"]))
 
 
 def page(result: Mapping[str, Any]) -> Page:
-    """All that was measured, whole or in part."""
+    """The report on all measurements, complete or partial."""
     rows = result.get("workers") or []
     if not rows:
         return Page(title=f"{clean(result['factory'])}: nothing was measured", heading="What it says")
@@ -331,7 +333,7 @@ def _option_tables(result: Mapping[str, Any]) -> Iterator[Table]:
 
 
 def _words(result: Mapping[str, Any]) -> Iterator[str]:
-    """Whole sentences: the knee, what the loader as it was made loses, the step, the settings."""
+    """Sentences on the knee, the loss of the present loader, the step, and the settings."""
     rows, count, step_s = result["workers"], result["recommended"], result.get("step_s")
     by_count = {row["num_workers"]: row for row in rows}
     best, own = by_count[count], by_count.get(result["made"]["workers"])
@@ -389,7 +391,7 @@ def _effects(result: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _slow(result: Mapping[str, Any]) -> Iterator[str]:
-    """Slow samples by their index, or why they have no name."""
+    """Slow samples by index, or why they are not identified."""
     batches, samples = result.get("slow_batches") or [], result.get("slow_samples")
     if not batches:
         return

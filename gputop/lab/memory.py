@@ -1,4 +1,4 @@
-"""Memory of a training over time: samples as they come, whether it grows from step to step, and how sure that is."""
+"""Memory of a training over time: samples, growth per step, and its confidence."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from gputop.safe.text import clean
 PARTS = 8
 LEAST_POINTS = 2 * PARTS
 LEAST_STEPS = LEAST_POINTS
-LEAST_BYTES = 1 << 20  # by which it has to grow: less is what allocators round to
-LEAST_TENSOR_BYTES = 64 << 10  # the same, of a CUDA allocator, which counts exactly
-LASTS = 0.3  # of the whole growth's slope, which the second half has to have: what levels off was a warm-up
-A_STEP = 0.5  # more tensors of a kind, each step, for a kind that piles up
-CENSUSES = 4  # of live tensors that it takes to say so
+LEAST_BYTES = 1 << 20  # least growth: less is allocator rounding
+LEAST_TENSOR_BYTES = 64 << 10  # the same for a CUDA allocator, which is exact
+LASTS = 0.3  # of the total slope, required of the second half: growth that levels off was warm-up
+A_STEP = 0.5  # additional tensors of a kind per step for accumulation
+CENSUSES = 4  # of live tensors, needed to detect it
 _SPREAD = 1.4826  # from the median deviation to the standard one
 
-# after which step; the kinds that were told; of no other kind are there more
+# step; kinds reported; other kinds have no more tensors
 Census = tuple[float | None, Sequence[Mapping[str, Any]], int]
-Points = Sequence[tuple[float, float]]  # a step or a second, and bytes
+Points = Sequence[tuple[float, float]]  # (step or second, bytes)
 
 
 def growth(points: Points, least: float = LEAST_BYTES) -> dict[str, Any]:
-    """First, last and most; the growth each step, with its uncertainty; whether it grows, None where nobody can say."""
+    """First, last and maximum; growth per step with uncertainty; whether it grows, None if undecided."""
     values = [value for _, value in points]
     found: dict[str, Any] = {"first": None, "last": None, "most": None, "each": None, "noise": None, "grows": None}
     if not values:
@@ -47,7 +47,7 @@ def growth(points: Points, least: float = LEAST_BYTES) -> dict[str, Any]:
 
 
 def _lows(points: Points) -> list[tuple[float, float]]:
-    """The least of each part of the samples, with its step; none where they are too few for that."""
+    """The minimum of each part of the samples, with its step; empty for too few samples."""
     if len(points) < LEAST_POINTS:
         return []
     edges = [len(points) * part // PARTS for part in range(PARTS + 1)]
@@ -55,16 +55,16 @@ def _lows(points: Points) -> list[tuple[float, float]]:
 
 
 def _slope(points: Points) -> float:
-    """The median slope of all pairs, which no single one can move."""
+    """The median slope of all pairs, robust against outliers."""
     slopes = [(later - before) / (at - since) for (since, before), (at, later) in combinations(points, 2) if at > since]
     return median(slopes) if slopes else 0.0
 
 
 def grown(censuses: Sequence[Census]) -> list[dict[str, Any]]:
-    """The live tensors of the last census, each with how many more of its kind there are than at the first.
+    """Live tensors of the last census, each with the increase of its kind since the first.
 
-    A kind that piles up `grows`: from each census to the next by one in two steps or more. Once is not enough: in the
-    middle of a step there are more of some kinds. None where there are too few censuses.
+    A kind `grows` if each census has at least one more per two steps. A single increase is not enough: within a step
+    some kinds are more numerous. None with too few censuses.
     """
     if not censuses:
         return []
@@ -88,34 +88,34 @@ def _kind_key(one: Mapping[str, Any]) -> tuple[Any, ...]:
     return one["type"], one["dtype"], tuple(one["shape"]), one["device"], one["graph"]
 
 
-TIME_S = 30.0  # without steps it takes so long to see whether memory grows
+TIME_S = 30.0  # seconds needed to see growth without steps
 _MOST = 1 << 60
 _DEVICE = ("allocated", "peak_allocated", "reserved", "peak_reserved", "inactive_split", "segments", "retries", "ooms")
 _HOST = ("rss", "peak", "shared", "anonymous")
 
 
 class Samples:
-    """What was sampled so far. `peaks`: each sample's peaks are those of one step."""
+    """Samples so far. `peaks`: the peaks of each sample are of one step."""
 
     def __init__(self, *, peaks: bool = False) -> None:
-        self.count = 0  # that a training gave itself
+        self.count = 0  # reported by the training itself
         self.seconds = 0.0
         self._peaks = peaks
         self._host: dict[str, int | None] = dict.fromkeys(_HOST)
         self._series: dict[tuple[str, str, int | None], list[tuple[float, int | None, float]]] = {}
         self._devices: dict[int, dict[str, Any]] = {}
-        self._most: dict[int, tuple[int, int]] = {}  # of each device: most that was allocated, and what was split then
+        self._most: dict[int, tuple[int, int]] = {}  # per device: maximum allocated, and split blocks at that time
         self._steps: list[int] = []
         self._censuses: list[Census] = []
         self._facts: dict[str, Any] = {"torch": None, "cuda": None, "untold": None}
 
     @property
     def steps(self) -> int | None:
-        """Optimizer steps since the first sample; None where nobody counts them."""
+        """Optimizer steps since the first sample; None if not counted."""
         return self._steps[-1] - self._steps[0] if self._steps else None
 
     def take(self, said: Mapping[str, Any], host: Mapping[str, Any], seconds: float) -> None:
-        """What a training says of PyTorch, and the kernel of its process at the same moment."""
+        """Add what a training reports about PyTorch, and the kernel about its process at that moment."""
         self.seconds, self.count = seconds, self.count + 1
         step = whole(said.get("steps"))
         self._steps += [] if step is None else [step]
@@ -139,7 +139,7 @@ class Samples:
             self._censuses.append((step, told, whole(said.get("others")) or 0))
 
     def take_host(self, host: Mapping[str, Any], step: int | None = None) -> None:
-        """What the kernel says of the process."""
+        """Add the kernel's values of the process."""
         found = {name: whole(host.get(name)) for name in _HOST}
         if found["rss"] is not None:
             self._host = found
@@ -147,15 +147,15 @@ class Samples:
             self._add("host", "host", None, found["anonymous"], step)
 
     def take_driver(self, gpu: int | str, value: int) -> None:
-        """What the driver says that the process holds of a GPU."""
+        """Add the process's memory on a GPU as reported by the driver."""
         self._add("driver", f"GPU {gpu}", None, value, None)
 
     def _add(self, kind: str, name: str, device: int | None, value: int, step: int | None) -> None:
         self._series.setdefault((kind, name, device), []).append((self.seconds, step, float(value)))
 
     def result(self) -> dict[str, Any]:
-        """All of it, as one plain object."""
-        steps = self.steps if self._steps and self._steps[-1] else None  # a server that answers makes none
+        """All samples as one plain object."""
+        steps = self.steps if self._steps and self._steps[-1] else None  # an answering server has none
         judged = self.seconds >= TIME_S if steps is None else steps >= LEAST_STEPS
         rows = []
         for (kind, name, device), series in self._series.items():
@@ -175,7 +175,7 @@ class Samples:
 
 
 def _kind_row(one: Mapping[str, Any]) -> dict[str, Any] | None:
-    """A kind of tensors that makes sense."""
+    """A kind of tensors, validated."""
     count, size, shape = whole(one.get("count")), whole(one.get("bytes")), one.get("shape")
     if count is None or size is None or not isinstance(shape, list) or type(one.get("graph")) is not bool:
         return None
@@ -191,7 +191,7 @@ def _objects(value: object) -> list[Mapping[str, Any]]:
 
 
 def whole(value: object) -> int | None:
-    """A number of bytes or of things; None where it is none."""
+    """A nonnegative integer; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         return None
     return int(value) if 0 <= value < _MOST else None

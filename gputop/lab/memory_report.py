@@ -1,4 +1,4 @@
-"""What the measurement of memory says: how much is held, by whom, whether it grows, and what to do about it."""
+"""The report on memory: how much is held, by which kind, whether it grows, and what to do about it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gputop.report import Do, Page, Point, Table
 from gputop.safe.text import clean
 
 _LIMIT = Limits("paste-memory")
-_CACHE = 1.5  # times the peak of what was allocated, from which on what is reserved is mostly cache
+_CACHE = 1.5  # times the allocated peak, from which reserved memory is mostly cache
 _CACHE_BYTES = 256 << 20
 _ROWS = 8  # kinds of tensors
 _KEEP_NUMBERS = Do(
@@ -23,7 +23,7 @@ _DETACH = "Detach a tensor that must be kept: x.detach().cpu()."
 
 
 def of_steps(result: Mapping[str, Any]) -> dict[str, Any]:
-    """What the samples of training steps come to, after those of the warm-up."""
+    """Results from training steps after the warm-up."""
     samples, made = Samples(peaks=True), result["made"]
     for row in result["samples"]:
         if row["step"] >= result["warmup"]:
@@ -36,7 +36,7 @@ def of_steps(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def page(result: Mapping[str, Any]) -> Page:
-    """All that was measured, whole or in part."""
+    """The report on all measurements, complete or partial."""
     points = (*_growth(result), *_piled(result), *_allocator(result))
     return Page(
         title=_title(result),
@@ -111,7 +111,7 @@ def _signed(value: float | None, a_step: bool) -> str:
 
 
 def _words(result: Mapping[str, Any]) -> Iterator[str]:
-    """Whether memory grows, where no point says that it does."""
+    """Whether memory grows, if no item says that it does."""
     if any(one["grows"] for one in result["rows"]):
         return
     if any(one["grows"] is None for one in result["rows"]) or not result["rows"]:
@@ -126,7 +126,7 @@ def _words(result: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _growth(result: Mapping[str, Any]) -> Iterator[Point]:
-    """One point for each kind of memory that grows; what is reserved for what grows is no other."""
+    """One item per growing kind of memory; growth of reserved memory due to it is not separate."""
     a_step = result["steps"] is not None
     growing = [one for one in result["rows"] if one["grows"]]
     allocated = {one["device"] for one in growing if one["kind"] == "allocated"}
@@ -159,7 +159,7 @@ _NAMES = {
 
 
 def _line(result: Mapping[str, Any], one: Mapping[str, Any]) -> Iterator[str]:
-    """Which line allocated most of what was not freed."""
+    """The line that allocated most of what was not freed."""
     kept = [site for site in result.get("sites") or () if site["kept"] and one["device"] == site["gpu"]]
     if kept:
         yield f"kept: {units.size(kept[0]['bytes'])} in {kept[0]['blocks']} blocks of {clean(kept[0]['where'], 60)}"
@@ -188,7 +188,7 @@ def _advice(result: Mapping[str, Any], one: Mapping[str, Any]) -> Iterator[str |
 
 
 def _piled(result: Mapping[str, Any]) -> Iterator[Point]:
-    """Tensors that become more with each step: with their graph, or large together; losses first, as the cause."""
+    """Accumulating tensors: with their graph, or large in total; losses first, as the cause."""
     piled = [one for one in result.get("tensors") or () if one["grows"] and (one["graph"] or _more(one) >= LEAST_BYTES)]
     if not piled:
         return
@@ -209,12 +209,12 @@ def _is_loss(one: Mapping[str, Any]) -> bool:
 
 
 def _more(one: Mapping[str, Any]) -> float:
-    """Bytes of those that were added."""
+    """Bytes of those added."""
     return float(one["bytes"] / max(1, one["count"]) * one["more"])
 
 
 def _allocator(result: Mapping[str, Any]) -> Iterator[Point]:
-    """Cache, fragmentation, and what was tried again, of each device."""
+    """Cache, fragmentation and retries of each device."""
     for one in result["devices"]:
         gpu, reserved, peak, split = f"cuda:{one['device']}", one["reserved"], one["peak_allocated"], one["split"]
         if split >= _LIMIT["split"] * max(1, reserved):

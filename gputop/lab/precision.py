@@ -1,8 +1,8 @@
-"""The same training in several precisions: fp32, bf16, bf16 with torch.compile, on request TF32 and fp16.
+"""One training in several precisions: fp32, bf16, bf16 with torch.compile, optionally TF32 and fp16.
 
-Each run is a process of its own, and the precisions take turns, so that a machine that changes meanwhile changes for
-all of them; what equal runs differ is the spread, and no verdict is given that it could turn round. What is measured
-goes into one plain object as it comes: what was reached is kept whatever happens.
+Each run is a separate process, and the precisions take turns, so that changes of the machine affect all; the difference
+of equal runs is the spread, and no verdict is given within it. Results go into one plain object at once: a failure
+keeps earlier ones.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from gputop.lab.loader import percentile
 STEPS, WARMUP, REPEATS = 55, 5, 3
 FP32, BF16, FP16, TF32, COMPILED = "fp32", "bf16", "fp16", "tf32", "bf16+compile"
 LEAST_PRECISION = 0.20  # gain of bf16, fp16 or TF32 over fp32 below which precision is not the limit
-LEAST_COMPILE = 0.10  # gain of torch.compile below which there was nothing left to fuse
+LEAST_COMPILE = 0.10  # gain of torch.compile below which little was left to fuse
 BF16_SINCE = (8, 0)  # compute capability with Tensor Cores for bf16
-WAITS = 0.20  # share of a step's time that it waits for data, from which the loader comes first
-SAME_TIME, TWICE_TIME = 1.3, 1.7  # times a batch, of one twice as large: overhead below, work above
-LEAST_PAIRS, STEADY = 10, 1.25  # of both batch sizes, and how far apart the quartiles of one may be
-MADE = (  # what of a child's first answer is kept
+WAITS = 0.20  # share of a step spent waiting for data, from which the loader comes first
+SAME_TIME, TWICE_TIME = 1.3, 1.7  # time ratio of a batch twice as large: overhead-bound below, work-bound above
+LEAST_PAIRS, STEADY = 10, 1.25  # of both batch sizes, and largest quartile distance of one
+MADE = (  # kept from a child's first answer
     "torch", "device", "device_name", "capability", "cpus", "tf32", "batch_size", "loads", "workers", "optimizer",
     "own_step", "parameters",
 )  # fmt: skip
-SIZES, CEILINGS = "two batch sizes", "ceilings"  # what is measured after the runs
+SIZES, CEILINGS = "two batch sizes", "ceilings"  # measured after the runs
 
-Ask = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]  # a title and a request, for the child's answer
+Ask = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]  # maps a title and a request to the child's answer
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is to be measured."""
+    """What to measure."""
 
     steps: int = STEPS
     warmup: int = WARMUP
@@ -45,33 +45,33 @@ class Plan:
 
     @property
     def kinds(self) -> list[str]:
-        """The precisions, in the order in which they take turns."""
+        """The precisions in the order of their turns."""
         return [FP32, *([TF32] if self.tf32 else []), BF16, *([FP16] if self.fp16 else []), COMPILED]
 
     @property
     def children(self) -> int:
-        """How many processes that takes."""
+        """Number of child processes."""
         return self.repeats * len(self.kinds) + 2
 
 
 class Gain(NamedTuple):
-    """By how much one setting is faster than another: at least, in the middle, and at most, of their equal runs."""
+    """Speed ratio of two settings over equal runs: minimum, median, maximum."""
 
     low: float
     middle: float
     high: float
-    once: bool = False  # one run of each: by how much equal runs differ is unknown
+    once: bool = False  # one run of each: the spread is unknown
 
     def decided(self, least: float) -> bool | None:
-        """Whether it is so large; None where equal runs differ too much to say, or none were made."""
+        """Whether it reaches `least`; None if the spread is too large to say, or unknown."""
         return None if self.once else True if self.low >= least else False if self.high < least else None
 
 
 def compare(ask: Ask, plan: Plan, result: dict[str, Any]) -> None:
-    """Measure all of a plan; whatever `ask` raises leaves in the result what was measured before.
+    """Measure the whole plan; an exception from `ask` leaves earlier results in `result`.
 
-    A precision that fails is noted in `failed`, and the others go on; the first one of all must not fail, unless it
-    lacks memory, which another may need less of.
+    A failing precision is recorded in `failed` and the others continue; the first one must succeed, unless it lacks
+    memory, which another may need less of.
     """
     runs: dict[str, list[dict[str, Any]]] = result.setdefault("runs", {})
     failed: dict[str, str] = result.setdefault("failed", {})
@@ -86,7 +86,7 @@ def compare(ask: Ask, plan: Plan, result: dict[str, Any]) -> None:
                 if not runs and trouble.cause != "memory":
                     raise
                 failed[kind] = str(trouble)
-                if kind == BF16 and trouble.cause != "memory":  # compiled it would do the same, after a long wait
+                if kind == BF16 and trouble.cause != "memory":  # compiled it would fail again, after a long wait
                     failed.setdefault(COMPILED, "bf16 fails")
                 continue
             result.setdefault("made", {key: answer["ready"][key] for key in MADE})
@@ -97,7 +97,7 @@ def compare(ask: Ask, plan: Plan, result: dict[str, Any]) -> None:
 
 
 def _after(ask: Ask, plan: Plan, result: dict[str, Any]) -> None:
-    """The two batch sizes and the ceilings; neither is worth losing the runs for."""
+    """The two batch sizes and the ceilings; their failure keeps the runs."""
     runs = result["runs"]
     kind = next((each for each in (BF16, FP32) if each in runs and each not in result["failed"]), next(iter(runs)))
     same = {"steps": plan.steps, "warmup": plan.warmup}
@@ -137,30 +137,30 @@ def _timed(answer: Mapping[str, Any], *, compiled: bool) -> dict[str, Any]:
 
 
 def ratio(answer: Mapping[str, Any]) -> Gain:
-    """The time of a batch of twice the size, times that of the batch, pair by pair: the quartiles."""
+    """Time ratio of a batch twice as large, pair by pair: the quartiles."""
     pairs = [twice / max(once, 1e-9) for once, twice in zip(answer["once_s"], answer["twice_s"], strict=True)]
     return Gain(percentile(pairs, 0.25), median(pairs), percentile(pairs, 0.75))
 
 
 def steady(times: Sequence[float]) -> bool:
-    """Whether steps of one batch size are so alike that two sizes can be told apart by them."""
+    """Whether the steps of one batch size vary little enough to compare two sizes."""
     return len(times) >= LEAST_PAIRS and percentile(times, 0.75) < STEADY * percentile(times, 0.25)
 
 
 def middle(rows: Sequence[Mapping[str, Any]], key: str) -> float | None:
-    """The median of what is known of it."""
+    """The median of known values."""
     known = [row[key] for row in rows if row.get(key) is not None]
     return median(known) if known else None
 
 
 def spread(rows: Sequence[Mapping[str, Any]]) -> float | None:
-    """What equal runs differ: the fastest over the slowest; None of a single one."""
+    """Speed ratio of the fastest to the slowest equal run; None for a single one."""
     rates = [row["steps_per_s"] for row in rows]
     return max(rates) / min(rates) - 1 if len(rates) > 1 else None
 
 
 def gain(result: Mapping[str, Any], before: str, after: str) -> Gain | None:
-    """By how much the one precision is faster than the other; None where either was not measured."""
+    """Speed ratio of two precisions; None if either was not measured."""
     old, new = result["runs"].get(before), result["runs"].get(after)
     if not old or not new:
         return None
@@ -170,33 +170,33 @@ def gain(result: Mapping[str, Any], before: str, after: str) -> Gain | None:
 
 
 def waits(rows: Sequence[Mapping[str, Any]]) -> Gain:
-    """The share of a step's time in which it waits for its batch: what it takes longer than with one at hand.
+    """Share of a step spent waiting for its batch: the extra time over a batch at hand.
 
-    No more than it took until a batch was there: what steps take longer for another reason is no wait for data.
+    At most the time until a batch was there: other delays are no wait for data.
     """
     shares = [min(longer(row), row["waited_s"] / (row["step_s"] * row["steps"])) for row in rows]
     return Gain(min(shares), median(shares), max(shares))
 
 
 def longer(row: Mapping[str, Any]) -> float:
-    """The share of a step's time that it takes longer than with a batch at hand, for whatever reason."""
+    """Share of a step beyond its time with a batch at hand, for any reason."""
     return max(0.0, 1 - float(row["alone_s"] / row["step_s"]))
 
 
 def half(result: Mapping[str, Any]) -> str:
-    """The half precision that is judged: bf16, or fp16 where only that was measured, or has Tensor Cores."""
+    """The half precision to judge: bf16, or fp16 if only that was measured or has Tensor Cores."""
     runs = result["runs"]
     return FP16 if FP16 in runs and (BF16 not in runs or not bf16_cores(result)) else BF16
 
 
 def bf16_cores(result: Mapping[str, Any]) -> bool:
-    """Whether bf16 has Tensor Cores on this device, as far as it says."""
+    """Whether bf16 has Tensor Cores on this device, as far as known."""
     capability = result["made"]["capability"]
     return not capability or tuple(capability) >= BF16_SINCE
 
 
 def verdict(result: Mapping[str, Any]) -> dict[str, Any]:
-    """What the numbers say, by fixed thresholds; None for each that equal runs differ too much for."""
+    """Verdicts by fixed thresholds; None for each within the spread."""
     runs = result["runs"]
     first = FP32 if FP32 in runs else next(iter(runs))
     waiting = waits(runs[first]) if result["made"]["loads"] else None
@@ -218,8 +218,8 @@ def verdict(result: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-WIDTH, HEIGHT = 78, 12  # cells of the picture, with its axis
-_AXIS = 12  # cells of the numbers at the left
+WIDTH, HEIGHT = 78, 12  # cells of the plot, with its axis
+_AXIS = 12  # cells of the labels at the left
 _NEAR = 0.5  # of its roof, from which a step is bound by it
 
 
@@ -231,25 +231,25 @@ class Spot:
     flops: float  # of a step
     flops_per_s: float  # of the step alone, without waits for data
     ceiling: float | None  # FLOP/s of a matrix product in this precision
-    intensity: float | None  # FLOP a byte; None for a compiled step, whose bytes cannot be counted
+    intensity: float | None  # FLOP per byte; None for a compiled step, whose bytes cannot be counted
     bandwidth: float | None  # bytes/s of a copy
     overhead: bool = False  # whether two batch sizes take the same time
 
     @property
     def utilization(self) -> float | None:
-        """The share of the measured matrix product's FLOP/s: the MFU."""
+        """FLOP/s relative to the measured matrix product: the MFU."""
         return self.flops_per_s / self.ceiling if self.ceiling else None
 
     @property
     def roof(self) -> float | None:
-        """The FLOP/s that its intensity allows at most."""
+        """The maximum FLOP/s at its intensity."""
         if not self.ceiling or not self.bandwidth or self.intensity is None:
             return None
         return min(self.ceiling, self.bandwidth * self.intensity)
 
     @property
     def bound(self) -> str | None:
-        """What limits it: compute, memory bandwidth, or overhead; None where it is near no roof, or that is unknown."""
+        """Its limit: compute, memory bandwidth, or overhead; None if it is near no roof, or unknown."""
         if self.overhead:
             return "overhead"
         if self.roof is None or self.flops_per_s < _NEAR * self.roof:
@@ -258,7 +258,7 @@ class Spot:
 
 
 def spots(result: Mapping[str, Any]) -> list[Spot]:
-    """Every precision whose operations were counted; a compiled step has those of the same step uncompiled."""
+    """Every precision with counted operations; a compiled step has those of the uncompiled one."""
     ceilings = result.get("ceilings") or {}
     overhead = verdict(result)["overhead_bound"] is True
     found = []
@@ -283,7 +283,7 @@ def spots(result: Mapping[str, Any]) -> list[Spot]:
 
 
 def rate(value: float) -> str:
-    """FLOP/s in words: 312 TFLOP/s, 45.1 GFLOP/s."""
+    """FLOP/s as text: 312 TFLOP/s, 45.1 GFLOP/s."""
     for limit, unit in ((1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1e6, "MFLOP/s")):
         if value >= limit:
             return f"{value / limit:.3g} {unit}" if value < 999.5 * limit else f"{value / limit:.0f} {unit}"
@@ -291,12 +291,12 @@ def rate(value: float) -> str:
 
 
 def bandwidth(value: float) -> str:
-    """Bytes a second of a memory, in words: 1.5 TB/s, 46 GB/s."""
+    """Memory bandwidth as text: 1.5 TB/s, 46 GB/s."""
     return f"{value / 1e12:.3g} TB/s" if value >= 999.5e9 else f"{value / 1e9:.3g} GB/s"
 
 
 def picture(found: Sequence[Spot]) -> tuple[str, ...]:
-    """The roofline, both axes logarithmic: a roof for each precision, and a letter for each step."""
+    """The roofline plot on logarithmic axes: a roof per precision, and a letter per step."""
     placed = [spot for spot in found if spot.roof is not None and spot.intensity]
     if not placed:
         return ()
@@ -327,7 +327,7 @@ class _Scale:
         self.step = (math.log(high) - self.low) / (cells - 1)
 
     def cell(self, value: float) -> int:
-        """The cell of a value, the nearest where it lies outside."""
+        """The cell of a value, clamped to the axis."""
         return max(0, min(self.cells - 1, round((math.log(value) - self.low) / self.step)))
 
     def value(self, cell: int) -> float:
@@ -336,7 +336,7 @@ class _Scale:
 
 
 def _roof(cells: list[list[str]], across: _Scale, up: _Scale, roof: float, slope: float) -> None:
-    """Up with the bandwidth, then flat with the ceiling."""
+    """Draw a roof: bandwidth slope, then flat at the ceiling."""
     flat, before = HEIGHT - 1 - up.cell(roof), None
     for column in range(across.cells):
         reached = slope * across.value(column)
@@ -351,7 +351,7 @@ def _roof(cells: list[list[str]], across: _Scale, up: _Scale, roof: float, slope
 
 
 def _framed(cells: list[list[str]], across: _Scale, up: _Scale, roofs: Sequence[float]) -> Iterator[str]:
-    """The cells with their axes: the ceilings and the lowest value at the left, powers of ten below."""
+    """The cells with axes: ceilings and the lowest value at the left, powers of ten below."""
     names = {HEIGHT - 1 - up.cell(roof): rate(roof) for roof in sorted(roofs)}
     names.setdefault(HEIGHT - 1, rate(up.value(0)))
     for number, row in enumerate(cells):

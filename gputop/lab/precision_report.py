@@ -1,4 +1,4 @@
-"""What the comparison of precisions says: a table of runs, the roofline, the verdict, and what to do."""
+"""The report on precisions: a table of runs, the roofline, the verdict, and what to do."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _NAMES = {COMPILED: "bf16 + compile", FP32: "fp32", BF16: "bf16", TF32: "TF32", 
 
 
 def page(result: Mapping[str, Any]) -> Page:
-    """All that was measured, whole or in part."""
+    """The report on all measurements, complete or partial."""
     found = spots(result)
     done = not result.get("ended")
     return Page(
@@ -56,7 +56,7 @@ def page(result: Mapping[str, Any]) -> Page:
 
 
 def name_of(kind: str) -> str:
-    """A precision as a table has it."""
+    """Name of a precision in tables."""
     return _NAMES.get(kind, clean(kind))
 
 
@@ -76,7 +76,7 @@ def _share(value: float | None) -> str:
 
 
 def _runs(result: Mapping[str, Any]) -> Table:
-    """One row for each precision: the medians of its equal runs."""
+    """One row per precision: medians of its equal runs."""
     runs = result["runs"]
     counts = all(row["samples_per_s"] for rows in runs.values() for row in rows)
     key, title = ("samples_per_s", "SAMPLES/s") if counts else ("steps_per_s", "STEPS/s")
@@ -122,7 +122,7 @@ def _efficiency(found: Sequence[Spot]) -> Iterator[Table]:
 
 
 def _faster(one: Gain, least: float) -> str:
-    """A gain with what it is held against, and by how much equal runs move it."""
+    """A gain with its limit and the spread."""
     word = f"{100 * abs(one.middle):.0f} % {'faster' if one.middle >= 0 else 'slower'}"
     if one.once:
         return f"{word} (one run of each; large from {100 * least:.0f} %)"
@@ -131,7 +131,7 @@ def _faster(one: Gain, least: float) -> str:
 
 
 def _words(result: Mapping[str, Any], found: Sequence[Spot]) -> Iterator[str]:
-    """Whole sentences: waits for data, each gain, the two batch sizes, the letters of the roofline."""
+    """Sentences on waits for data, gains, the two batch sizes, and the letters of the roofline."""
     made, runs = result["made"], result["runs"]
     first = FP32 if FP32 in runs else next(iter(runs))
     if made["loads"]:
@@ -245,7 +245,7 @@ def _precision(says: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[P
 
 
 def _no_half(says: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[Point]:
-    """Where half precision gains little, or that is not decided: TF32, or that precision is not the limit."""
+    """If half precision gains little or the result is undecided: TF32, or precision is not the limit."""
     name, tf32 = name_of(says["precision"]), gain(result, FP32, TF32)
     large = f"(large from {100 * LEAST_PRECISION:.0f} %)"
     if tf32 is not None and tf32.decided(LEAST_PRECISION):
@@ -316,7 +316,7 @@ def _notes(result: Mapping[str, Any], found: Sequence[Spot]) -> Iterator[str]:
 
 
 def _counts(result: Mapping[str, Any], found: Sequence[Spot]) -> Iterator[str]:
-    """What the numbers of the roofline are."""
+    """Meaning of the roofline's numbers."""
     reasons = {row["uncounted"] for rows in result["runs"].values() for row in rows if row.get("uncounted")}
     for reason in sorted(reasons):
         yield clean(reason[:1].upper() + reason[1:]) + "."

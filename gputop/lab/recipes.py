@@ -1,8 +1,8 @@
-"""The training script of `gputop scaffold`, whole, and its parts that `gputop recipe` prints alone.
+"""The training script of `gputop scaffold`, and its parts as printed by `gputop recipe`.
 
-Both are cut from one file, train.py beside this one. A comment `# [NAME] what it is for` begins a part, which ends
-before a blank line or another such comment at its own indentation. Parts of one name make one recipe, and the text of
-the first says what it is for.
+Both come from one file, train.py beside this one. A comment `# [NAME] purpose` starts a part, which ends before a blank
+line or another such comment at its own indentation. Parts of one name form one recipe; the text of the first is its
+purpose.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WORKERS = re.compile(r"^WORKERS = \d+", re.MULTILINE)
 
 @frozen_dataclass(frozen=True, slots=True)
 class Recipe:
-    """One setting with all it takes: what it is for, and its code with the imports that it needs."""
+    """One setting: its purpose, and its code with the imports it needs."""
 
     name: str
     text: str
@@ -36,7 +36,7 @@ def script() -> str:
 
 
 def recipes() -> dict[str, Recipe]:
-    """Every recipe by its name, in the order of the script."""
+    """Every recipe by name, in the order of the script."""
     whole = script()
     texts: dict[str, str] = {}
     parts: dict[str, list[str]] = {}
@@ -48,7 +48,7 @@ def recipes() -> dict[str, Recipe]:
 
 
 def with_workers(code: str, workers: Callable[[], int]) -> str:
-    """Code whose default for DataLoader workers, if it has one, is the number for this host."""
+    """Code with its default for DataLoader workers, if any, replaced by the number for this host."""
     return _WORKERS.sub(lambda _: f"WORKERS = {workers()}", code)
 
 
@@ -73,7 +73,7 @@ def _inside(lines: Sequence[str], indent: str) -> Iterator[str]:
 
 
 def _with_imports(parts: Sequence[str], imports: Sequence[ast.Import | ast.ImportFrom]) -> str:
-    """The parts after the imports of what they name: the standard library's, then the others."""
+    """The parts after the imports they use: the standard library's, then the others."""
     named = {node.id for part in parts for node in ast.walk(ast.parse(part)) if isinstance(node, ast.Name)}
     groups: tuple[list[str], list[str]] = ([], [])
     for node in imports:

@@ -1,4 +1,4 @@
-"""Results of the lab: one private file each, in the state folder, the newest printed again on request."""
+"""Stored results of the lab: one private file each in the state folder; the latest can be printed again."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ FOLDER = "lab"
 KEPT = 100  # of each kind
 _MOST_BYTES = 16 << 20
 _TRIES = 100
-_LOOKED_AT = 8  # the newest, for one of a process
-_LONGEST = 200  # characters of what a result says
+_LOOKED_AT = 8  # newest ones searched for one of a process
+_LONGEST = 200  # characters of a summary
 
 
 def keep(kind: str, result: Mapping[str, Any]) -> str:
-    """Write a new file, mode 0600, and drop the oldest beyond a hundred; its path. Refused if the disk says no."""
+    """Write a new file with mode 0600, and drop the oldest beyond a hundred; return its path.
+
+    Refused on a disk error.
+    """
     folder = in_state_folder(FOLDER)
     try:
         stem = f"{kind}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(result['at_s']))}"
@@ -40,9 +43,9 @@ def keep(kind: str, result: Mapping[str, Any]) -> str:
 
 
 def last(kind: str, factory: str | None = None) -> dict[str, Any] | None:
-    """The newest that can be read, of this function if one is named; None where there is none, and no folder is made.
+    """The latest readable result, of this function if given; None if there is none; creates no folder.
 
-    Refused where nothing is kept at all.
+    Refused if nothing can be stored at all.
     """
     if not os.path.isdir(os.path.join(state_place(), "gputop", FOLDER)):
         return None
@@ -59,16 +62,16 @@ def last(kind: str, factory: str | None = None) -> dict[str, Any] | None:
 
 
 class Result(NamedTuple):
-    """What a kept result says, in one line, and how long ago it was measured."""
+    """The summary of a stored result in one line, and its age."""
 
     text: str
     age_s: float
 
 
 def of(process: Identity, command: str, now_s: float) -> Result | None:
-    """The newest whole result that the command of a finding made with the settings of this process; None without one.
+    """The latest complete result of a finding's command with the settings of this process; None without one.
 
-    `command`: as the finding gives it, such as `gputop loader --from 41207`. Refused where nothing is kept at all.
+    `command`: as in the finding, such as `gputop loader --from 41207`. Refused if nothing can be stored at all.
     """
     kind = command.split()[1]
     folder = in_state_folder(FOLDER)
