@@ -1,6 +1,6 @@
-"""The agent in a process, as a client: found in a private folder of its user, verified by the kernel, talked to.
+"""Client of the agent in a process: found in its user's private folder, verified through the kernel.
 
-What it says is as hostile as anything of that process: every text is cleaned, every number checked.
+Its messages are untrusted, like everything from that process: texts are sanitized, numbers checked.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from gputop.safe.identity import ours
 from gputop.safe.text import clean, decode
 
 _LONGEST = 8 << 20  # bytes of an answer
-_MAPS_BYTES = 4 << 20  # of what a process has mapped
+_MAPS_BYTES = 4 << 20  # of a process's mapped files
 _CONNECT_S = 2.0
-_FOLDER_S = 8.0  # for a folder of its: to list it, to connect with patience, to be greeted
+_FOLDER_S = 8.0  # for its folder: listing, connecting with retries, greeting
 _SILENT = "does not answer (dead mount?): whether an agent listens there cannot be told"
 _FOLDERS = ("GPUTOP_RUNTIME_DIR", "XDG_RUNTIME_DIR")
 _MOST_NAMES = 4096  # of sockets in one folder
@@ -41,18 +41,18 @@ class _Process(Protocol):
 
 
 class HeldProcess(Protocol):
-    """A process that is held on to, so that whoever answers for it can be told from a later one with its pid."""
+    """A held process, so that the process behind the socket can be told from a later one with its PID."""
 
     @property
     def pid(self) -> int: ...
     @property
     def process(self) -> _Process: ...
     def ended(self) -> bool:
-        """Whether it has."""
+        """Whether it has ended."""
 
 
 class NoAgent(Exception):
-    """There is none that may be talked to; the text says why if there is more to say than that."""
+    """There is no trusted agent; the text gives further reasons, if any."""
 
 
 class _Unfit(Exception):
@@ -60,11 +60,11 @@ class _Unfit(Exception):
 
 
 class AgentLost(Exception):
-    """It has gone, or says what no agent says."""
+    """It is gone, or sent an invalid message."""
 
 
 class Agent:
-    """A connection. `hello` is how it introduced itself."""
+    """A connection. `hello` is its greeting."""
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
@@ -72,33 +72,33 @@ class Agent:
         self.hello = next(self.wait(_CONNECT_S), {})
 
     def fileno(self) -> int:
-        """For who waits for several."""
+        """File descriptor for polling."""
         return self._socket.fileno()
 
     def ask(self, op: str, **fields: Any) -> None:
         """Send a request."""
         try:
-            # a command dies of SIGPIPE, as a pipe into `head` wants it
+            # commands die of SIGPIPE, as a pipe into `head` needs
             self._socket.sendall(json.dumps({"op": op, **fields}).encode() + b"\n", socket.MSG_NOSIGNAL)
         except OSError as error:
             raise AgentLost(f"the agent does not listen: {error.strerror}") from None
 
     def answer(self, op: str, seconds: float = 5.0, **fields: Any) -> dict[str, Any]:
-        """Ask what is answered at once."""
+        """Send a request and return the immediate answer."""
         self.ask(op, **fields)
         for told in self.wait(seconds):
             return told
         raise AgentLost("the agent does not answer: its program does not let other threads run")
 
     def wait(self, seconds: float) -> Iterator[dict[str, Any]]:
-        """What it says within so many seconds, as it comes."""
+        """Its messages within this time, as they arrive."""
         deadline_s = time.monotonic() + seconds
         while (left_s := deadline_s - time.monotonic()) > 0:
             if readable([self._socket], left_s):
                 yield from self.read()
 
     def read(self) -> list[dict[str, Any]]:
-        """What it has said; call when something can be read. Lost at the end."""
+        """Its available messages; call when readable. Raises AgentLost at the end."""
         try:
             data = self._socket.recv(1 << 16)
         except OSError as error:
@@ -111,15 +111,15 @@ class Agent:
         return [_object(line) for line in whole]
 
     def close(self) -> None:
-        """Let go; what it does for us ends."""
+        """Close the connection; work for us ends."""
         self._socket.close()
 
-    def __del__(self) -> None:  # of a reader whose thread never came back to close it
+    def __del__(self) -> None:  # of a reader whose thread never returned to close it
         self._socket.close()
 
 
 def connect(target: HeldProcess) -> Agent:
-    """The agent of this process and of no other; NoAgent where there is none that can be trusted."""
+    """The agent of exactly this process; NoAgent if there is no trusted one."""
     pid, uid = target.pid, target.process.uid
     name = f"agent-{_inner_pid(pid)}-{target.process.started_ticks}.sock"
     why = ""
@@ -137,7 +137,7 @@ def connect(target: HeldProcess) -> Agent:
 
 
 def _listening(target: HeldProcess, folder: str, name: str) -> Agent | None:
-    """The agent that listens in a folder that the process names; None where none does. The folder may never answer."""
+    """The agent listening in a folder named by the process; None if there is none. The folder may never respond."""
     try:
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
@@ -156,9 +156,9 @@ def _listening(target: HeldProcess, folder: str, name: str) -> Agent | None:
 
 
 def present(pid: int, started_ticks: int, uid: int | None) -> bool:
-    """Whether the socket of an agent of this process seems to be there. Cheap: nothing is opened.
+    """Whether this process appears to have an agent socket. Cheap: opens nothing.
 
-    NoAgent where it cannot be told, as a folder that the process names does not answer.
+    NoAgent if unknown, as when a folder named by the process does not respond.
     """
     name = f"agent-{_inner_pid(pid)}-{started_ticks}.sock"
     silent = ""
@@ -174,9 +174,9 @@ def present(pid: int, started_ticks: int, uid: int | None) -> bool:
 
 
 def listening() -> frozenset[tuple[int, int]]:
-    """Pid and start of each process of this user whose agent has a socket here; root sees those of all users.
+    """PID and start of each process of this user with an agent socket here; for root, of all users.
 
-    Only folders are listed: neither a process nor its environment is read. A name proves nothing, `connect` does.
+    Only lists folders: reads neither processes nor environments. A name proves nothing, `connect` does.
     """
     own = os.geteuid()
     runtime, session = (os.environ.get(name, "") for name in _FOLDERS)
@@ -195,7 +195,7 @@ def _named(folder: str) -> set[tuple[int, int]]:
 
 
 def environment(pid: int) -> dict[str, str]:
-    """What a process was started with; nothing where it is hidden from us."""
+    """The initial environment of a process; empty if unreadable."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             entries = file.read(4 << 20).split(b"\0")
@@ -205,7 +205,7 @@ def environment(pid: int) -> dict[str, str]:
 
 
 def mapped(pid: int) -> bytes:
-    """What it has mapped, as /proc/PID/maps tells it; nothing where that may not be read."""
+    """Its mappings from /proc/PID/maps; empty if unreadable."""
     try:
         with open(f"/proc/{pid}/maps", "rb") as file:
             return file.read(_MAPS_BYTES)
@@ -214,7 +214,7 @@ def mapped(pid: int) -> bytes:
 
 
 def root(pid: int) -> str:
-    """What stands before its paths: nothing, or the root of its container."""
+    """Prefix of its paths: empty, or the root of its container."""
     try:
         return "" if ours(pid, "mnt") else f"/proc/{pid}/root"
     except OSError:
@@ -225,7 +225,7 @@ def _greeted(target: HeldProcess, folder: int, name: str) -> Agent:
     connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     connected.settimeout(_CONNECT_S)
     try:
-        _connected(connected, f"/proc/self/fd/{folder}/{name}")  # however long the path of the folder is
+        _connected(connected, f"/proc/self/fd/{folder}/{name}")  # for any length of the folder's path
         pid, uid, _ = struct.unpack("3i", connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         if (pid, uid) != (target.pid, target.process.uid):
             raise NoAgent(f"who listens on its socket is process {pid} of uid {uid}: not used")
@@ -250,7 +250,7 @@ def _greeted(target: HeldProcess, folder: int, name: str) -> Agent:
 
 
 def _connected(connecting: socket.socket, path: str) -> None:
-    """As connect(2), but with patience where many others wait to be served."""
+    """As connect(2), but with retries while many others wait."""
     deadline_s = time.monotonic() + _CONNECT_S
     while True:
         try:
@@ -263,7 +263,7 @@ def _connected(connecting: socket.socket, path: str) -> None:
 
 
 def _swept(folder: int, name: str) -> None:
-    """Remove a socket that nobody listens on any more, if it is ours."""
+    """Remove a socket of ours that nobody listens on any more."""
     try:
         if os.fstat(folder).st_uid == os.geteuid():
             os.unlink(name, dir_fd=folder)
@@ -272,7 +272,7 @@ def _swept(folder: int, name: str) -> None:
 
 
 def _folders(pid: int, uid: int | None) -> Iterator[str]:
-    """Where an agent of this process may listen, as seen from here."""
+    """Possible locations of its agent's socket, as seen from here."""
     base, said = root(pid), environment(pid)
     runtime, session = (said.get(name) or os.environ.get(name, "") for name in _FOLDERS)
     if os.path.isabs(runtime):
@@ -283,7 +283,7 @@ def _folders(pid: int, uid: int | None) -> Iterator[str]:
 
 
 def _inner_pid(pid: int) -> int:
-    """The pid that it has in its own namespace: the last of NSpid."""
+    """Its PID in its own namespace: the last of NSpid."""
     try:
         with open(f"/proc/{pid}/status", "rb") as file:
             for line in file:

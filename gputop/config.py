@@ -1,4 +1,4 @@
-"""Settings: defaults, overruled by the file, it by GPUTOP_* variables, they by flags."""
+"""Settings: defaults, overridden by the file, GPUTOP_* variables and flags, in this order."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from typing import Any
 from gputop import toml, units
 from gputop.frozen_dataclass import frozen_dataclass
 
-VERSION = 1  # of the file; a later one is not guessed at
+VERSION = 1  # of the file; later ones are not interpreted
 _WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
-_NAMED = 3  # how many problems the warning names; the rest it counts
+_NAMED = 3  # problems named in the warning; the rest are counted
 _LONGEST = 200
 _MENTIONS = re.compile(rb"(?:^|[\r\n])[ \t]*[\"']?readonly[\"']?[ \t]*=")  # and is no comment
-_MARKS = bytes.maketrans(b"", b""), b"\0\xef\xbb\xbf\xfe\xff"  # zeros of UTF-16, and what stands before a text
+_MARKS = bytes.maketrans(b"", b""), b"\0\xef\xbb\xbf\xfe\xff"  # zeros of UTF-16, and byte order marks
 _SEE = "see `gputop docs configuration`"
 
 Read = Callable[[str], "bytes | None"]  # None: there is no such file; an exception says in one line why it is refused
 Choices = Callable[[], tuple[str, ...]]  # the words that a setting may be
 Keys = tuple[tuple[str, tuple[str, ...]], ...]  # other keys, by the id of what they do
 Thresholds = Mapping[str, Mapping[str, float]]  # the numbers of the rules
-Adopt = Callable[[object], "tuple[Thresholds | None, list[str]]"]  # of the file of this name; what of it is not used
-# of a table: the keys, what of it is not used, and who has lost a key to another
+Adopt = Callable[[object], "tuple[Thresholds | None, list[str]]"]  # of the file of this name; unused entries
+# of a table: the keys, unused entries, and actions that lost a key to another
 Remap = Callable[[object], "tuple[Mapping[str, tuple[str, ...]], list[str], list[str]]"]
 
 
@@ -50,18 +50,18 @@ def _setting(
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where the settings of this run come from, for who wants to change them."""
+    """Where the settings of this run come from."""
 
-    path: str | None = None  # of the file, which need not be there
-    trouble: str = ""  # why nothing of the file is used: then it is not written either
-    unused: str = ""  # what of it and of the environment is not used, as one line
-    given: frozenset[str] = frozenset()  # keys that somebody chose, wherever
-    overruled: Mapping[str, str] = field(default_factory=dict)  # by key: the flag or variable that overrules the file
+    path: str | None = None  # of the file, which may be missing
+    trouble: str = ""  # why the file is not used: then it is not written either
+    unused: str = ""  # unused entries of file and environment, in one line
+    given: frozenset[str] = frozenset()  # keys that were set anywhere
+    overruled: Mapping[str, str] = field(default_factory=dict)  # by key: the flag or variable that overrides the file
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What was chosen. The text beside each setting is its page in the manual."""
+    """The settings in effect. The text beside each setting is its page in the manual."""
 
     interval_s: float = _setting(1.0, "time between two looks", key="interval", low=0.25, high=3600)
     nvml: bool = _setting(
@@ -91,10 +91,10 @@ class Settings:
         True, "keep findings about your jobs for 30 days, and measure at the next run what a fix has gained", later=True
     )
 
-    keys: Keys = ()  # the table [keys]: what differs from the declared ones
+    keys: Keys = ()  # the table [keys]: differences from the declared ones
     thresholds: Thresholds | None = field(
         default=None, compare=False
-    )  # of the file that `thresholds` names; None: as shipped
+    )  # of the file named by `thresholds`; None: as shipped
     origin: Origin = field(default_factory=Origin, compare=False)
 
 
@@ -109,8 +109,8 @@ class Setting:
     choose: Choices
     low: float
     high: float
-    later: bool  # a change means something at the next start only
-    several: bool  # some of the choices, in an order; none of them: auto
+    later: bool  # a change takes effect at the next start
+    several: bool  # several of the choices, in order; empty: auto
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -119,12 +119,12 @@ class Setting:
 
     @property
     def variable(self) -> str:
-        """Its name in the environment."""
+        """Its environment variable."""
         return f"GPUTOP_{self.key.upper()}"
 
     @property
     def allowed(self) -> str:
-        """What it may be, in words."""
+        """Its allowed values, as text."""
         if isinstance(self.default, float):
             return f"{self.low:g} to {self.high:g} seconds"
         words = self.choices or ("true", "false")
@@ -133,7 +133,7 @@ class Setting:
         return f"{', '.join(words[:-1])} or {words[-1]}"
 
     def value(self, given: object) -> Any:
-        """What was given, as a value of this setting; ValueError says what it may be."""
+        """A given value converted to this setting's type; ValueError lists the allowed ones."""
         found: Any
         if self.several:
             found = _several(given, self.choices)
@@ -154,15 +154,15 @@ SETTINGS = tuple(
     if f.metadata
 )
 BY_KEY = {setting.key: setting for setting in SETTINGS}
-FLAGS = frozenset(BY_KEY)  # what the command line may overrule, by the names it has there
+FLAGS = frozenset(BY_KEY)  # settings the command line may override, by their names there
 
 
 def default_path(environ: Mapping[str, str]) -> str | None:
-    """Where the file is looked for; None where neither XDG_CONFIG_HOME nor HOME says."""
+    """Default location of the file; None without XDG_CONFIG_HOME and HOME."""
     base = Path(environ.get("XDG_CONFIG_HOME", ""))
-    if not base.is_absolute():  # as the XDG specification has it
+    if not base.is_absolute():  # per the XDG specification
         home = Path(environ.get("HOME", ""))
-        if _no_folder(home):  # as services and containers have it: HOME=/dev/null
+        if _no_folder(home):  # services and containers: HOME=/dev/null
             return None
         base = home / ".config"
     return str(base / "gputop" / "config.toml") if base.is_absolute() else None
@@ -171,7 +171,7 @@ def default_path(environ: Mapping[str, str]) -> str | None:
 def _no_folder(place: Path) -> bool:
     try:
         return place.exists() and not place.is_dir()
-    except OSError:  # a name that is too long, or below a folder that we may not read
+    except OSError:  # an overlong name, or one below an unreadable folder
         return False
 
 
@@ -183,11 +183,10 @@ def load(
     remap: Remap = lambda _: ({}, [], []),
     adopt: Adopt = lambda _: (None, []),
 ) -> tuple[Settings, tuple[str, ...]]:
-    """The settings, and a line for what of the file and the environment is not used and why, one for keys given away.
+    """The settings, and a line for each unused entry of file and environment, and for each reassigned key.
 
-    `path` is a file that a person named; the usual one need not be there. `remap` knows what keys there are,
-    `adopt` the numbers of the rules.
-    ValueError for a flag that cannot be, and where it cannot be told whether nothing may be changed: `readonly`.
+    `path` is a file named by the user; the default one may be missing. `remap` validates keys, `adopt` the numbers of
+    the rules. ValueError for an invalid flag, and if `readonly` cannot be determined.
     """
     at = path or default_path(environ)
     found = _of_file(at, path is not None, read, remap, adopt) if at else _Found()
@@ -216,16 +215,16 @@ def load(
 
 @dataclass(slots=True)
 class _Found:
-    """What the file says: settings, what of it is not used, keys given away."""
+    """Contents of the file: settings, unused entries, reassigned keys."""
 
     chosen: dict[str, Any] = field(default_factory=dict)
     unused: list[str] = field(default_factory=list)
     clashes: list[str] = field(default_factory=list)
     trouble: str = ""
-    doubt: str = ""  # why it is not known whether it wants nothing to be changed
+    doubt: str = ""  # why it is unknown whether it sets `readonly`
 
     def problems(self, at: str | None) -> list[str]:
-        """What is not used, with the file's name once."""
+        """Unused entries, with the file's name once."""
         why = _brief(self.unused)
         return [why if at is None or at in why else f"{why} ({at})"] if self.unused else []
 
@@ -242,10 +241,10 @@ def _of_file(at: str, named: bool, read: Read, remap: Remap, adopt: Adopt) -> _F
         numbers, not_numbers = adopt(table.pop("thresholds")) if "thresholds" in table else (None, [])
         found.chosen["thresholds"] = numbers
         found.unused = _take(table, "{0.key}", found.chosen) + not_keys + not_numbers
-    except Exception as error:  # a refusal of the reader, or what a parser makes of bytes that are none of its kind
+    except Exception as error:  # a refusal of the reader, or a parser's error on invalid bytes
         found.trouble = " ".join(str(error).split())[:_LONGEST] or type(error).__name__
         found.unused = [found.trouble]
-    if raw is None:  # it is there, and was not read: who may only look must not get hands by that
+    if raw is None:  # it exists but was not read: that must not enable actions it may forbid
         found.chosen["readonly"] = True
         found.unused = [f"{found.trouble}; as it may say readonly, nothing is changed without GPUTOP_READONLY=off"]
     elif "readonly" not in found.chosen and ("readonly" in table or _MENTIONS.search(raw.translate(*_MARKS))):
@@ -255,7 +254,7 @@ def _of_file(at: str, named: bool, read: Read, remap: Remap, adopt: Adopt) -> _F
 
 
 def _doubt(given: Mapping[str, object], called: str) -> str:
-    """Why what was given for `readonly` is not understood; empty where it is, or where nothing was given."""
+    """Why the value of `readonly` is not understood; empty if it is, or if there is none."""
     setting = BY_KEY["readonly"]
     try:
         setting.value(given.get("readonly", setting.default))
@@ -265,9 +264,9 @@ def _doubt(given: Mapping[str, object], called: str) -> str:
 
 
 def store(path: str, setting: Setting, value: Any, read: Read, write: Callable[[str, bytes], None]) -> None:
-    """Put one setting into the file, whatever else it says; an exception in one line where that cannot be.
+    """Write one setting into the file and keep everything else; raises an exception with one line on failure.
 
-    A default is only written over something else.
+    A default is written only over an existing value.
     """
     raw = read(path)
     table = _table(raw, wanted=False)
@@ -280,12 +279,12 @@ def store(path: str, setting: Setting, value: Any, read: Read, write: Callable[[
 
 
 def spelled(value: Any) -> Any:
-    """A value as it stands in the file."""
+    """A value as written in the file."""
     return (list(value) or "auto") if isinstance(value, tuple) else value
 
 
 def _take(given: Mapping[str, object], called: str, chosen: dict[str, Any]) -> list[str]:
-    """Put what is a setting into `chosen`; what is none is returned, in words."""
+    """Add valid settings to `chosen`; return a text for each invalid entry."""
     problems = []
     for key, value in given.items():
         setting = BY_KEY.get(key)
@@ -300,7 +299,7 @@ def _take(given: Mapping[str, object], called: str, chosen: dict[str, Any]) -> l
 
 
 def _table(raw: bytes | None, wanted: bool) -> dict[str, object]:
-    """What a file says; ValueError when it cannot be used."""
+    """The contents of a file; ValueError if unusable."""
     if raw is None:
         if wanted:
             raise ValueError("there is no such file")
@@ -322,13 +321,13 @@ def _plain(line: str) -> str:
 
 
 def _choice(given: object, choices: tuple[str, ...]) -> str | None:
-    # in TOML one writes on and off as true and false
+    # in TOML on and off are true and false
     word = ("on" if given else "off") if isinstance(given, bool) else given
     return word if isinstance(word, str) and word in choices else None
 
 
 def _several(given: object, choices: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Names in an order, each once, with what is always there; none for auto."""
+    """Names in order, each once, with the mandatory ones; empty for auto."""
     words = given.replace(",", " ").split() if isinstance(given, str) else given
     if words == ["auto"]:
         return ()

@@ -1,10 +1,10 @@
-"""Where the command begins: before anything else is imported, the job's PYTHONPATH is put behind what is installed.
+"""Entry point: orders sys.path before any other import, so that a job's PYTHONPATH cannot replace modules.
 
-A job's folder may hold a `dataclasses.py` or a `psutil.py` of its own. Who relies on PYTHONPATH to find gputop still
-finds it and what was installed with it, but never in place of the standard library.
+A job's folder may contain its own `dataclasses.py` or `psutil.py`. If PYTHONPATH provides gputop, it is still found
+with its dependencies, but never in place of the standard library.
 """
 
-# no annotations from __future__: that is a module too
+# no `from __future__ import annotations`: that is a module, too
 import os
 import sys
 
@@ -14,8 +14,8 @@ def main() -> int:
     _put_behind()
     import signal
 
-    # while modules are read Ctrl+C ends the process itself: as an exception it would print a traceback, or be lost in
-    # a callback of the import machinery, which ignores what is raised there
+    # during imports Ctrl+C ends the process directly: as an exception it would print a traceback, or be swallowed by a
+    # callback of the import machinery
     interrupts = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if interrupts:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -27,9 +27,9 @@ def main() -> int:
 
 
 def _put_behind() -> None:
-    """Order the folders that modules are looked for in: Python's own, gputop's, what is installed, what is the job's.
+    """Order sys.path: Python's own folders, gputop's, installed packages, the job's.
 
-    The job's are those of PYTHONPATH and the first one: the current folder, or that of the script.
+    The job's are those of PYTHONPATH and the first entry: the current folder, or the script's.
     """
     jobs = set() if sys.flags.ignore_environment else {_whole(part) for part in _path().split(os.pathsep)}
     if sys.path and not getattr(sys.flags, "safe_path", False):
@@ -48,10 +48,10 @@ def _put_behind() -> None:
             python.append(entry)
         else:
             installed.append(entry)
-    if home in jobs:  # before what is installed: what came with this gputop fits it
+    if home in jobs:  # before installed packages: dependencies shipped with this gputop fit it
         installed.sort(key=lambda entry: _whole(entry) != home)
     sys.path[:] = [*python, *installed, *rest]
-    for name, module in list(sys.modules.items()):  # a sitecustomize may have imported the job's already
+    for name, module in list(sys.modules.items()):  # a sitecustomize may have imported the job's module already
         file = getattr(module, "__file__", None)
         if name in sys.stdlib_module_names and file and os.path.dirname(os.path.abspath(file)) in jobs:
             del sys.modules[name]

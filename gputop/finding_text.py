@@ -1,4 +1,4 @@
-"""A finding in words: whom it is about, how sure it is, what it costs. The same on the screen and on paper."""
+"""A finding as text: subject, confidence, cost. The same on the screen and in reports."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from gputop.safe.text import clean
 if TYPE_CHECKING:
     from gputop.diagnose.state import JobState
 
-LEAST_S = 40.0  # a rule looks back on half a minute, and what it says must hold for as long
+LEAST_S = 40.0  # rules use half a minute of data, and findings must hold for as long
 NO_JOB = "no job is running on the GPUs"
-STATES = ("found", "judging", "unknown", "healthy")  # what asks for attention first
+STATES = ("found", "judging", "unknown", "healthy")  # what needs attention first
 _NUMBER = re.compile(r"(?<![\w.])(-?\d+(?:,\d{3})*(?:\.\d+)?)(?: ?(?:%|(?:cores|GB/s|MB/s|C|W|MHz)\b))?")
-_LONGER = re.compile(r"[\w.]\d")  # behind what looks like a number: a version or a name
+_LONGER = re.compile(r"[\w.]\d")  # after an apparent number: a version or a name
 _TIMED = re.compile(r"\b(?:for|over|every|about) \d+[smhd]\b|\b\d+[smhd] ago\b")
 _AGO = re.compile(r"\d[smhd] ago$")
 _RATES = {"1/s": "a second", "1/min": "a minute"}
 _LONGEST = 40  # characters of a name
-_ASKED = 512  # a screen asks every second, and the rules say something else now and then
+_ASKED = 512  # the screen asks every second, and rules change their text now and then
 
 
 class Part(NamedTuple):
-    """A piece of a sentence; what is strong is the number it rests on."""
+    """A part of a sentence; the strong one is the decisive number."""
 
     text: str
     strong: bool = False
 
 
 def whom(about: Subject, frame: Frame) -> str:
-    """The name of a subject: a job, a rank of it, a program, GPUs, or the machine. Who has ended keeps it."""
+    """The name of a subject: a job, a rank, a program, GPUs, or the machine. Ended ones keep their name."""
     if about.kind == "host":
         return clean(frame.hostname, _LONGEST)
     if about.jobs:
@@ -52,7 +52,7 @@ def whom(about: Subject, frame: Frame) -> str:
 
 
 def program(identity: Identity, frame: Frame) -> str:
-    """What a process is called: by its job and rank, else by what it runs."""
+    """Display name of a process: job and rank, else its program."""
     process = frame.by_identity.get(identity)
     if process is None:
         return f"process {identity.pid}"
@@ -68,7 +68,7 @@ def _job(key: str | None, frame: Frame) -> Job | None:
 
 
 def whose(about: Subject, frame: Frame) -> str:
-    """What tells it from others of its name: the user, the process, its GPUs; of a GPU, who computes on it."""
+    """What distinguishes it from others of its name: user, process, GPUs; for a GPU, the processes on it."""
     if about.kind == "host":
         return ""
     if about.kind == "gpu":
@@ -90,26 +90,26 @@ def _uses(process: Process, uuids: Sequence[str]) -> bool:
 
 
 def gpus(uuids: Sequence[str], frame: Frame) -> str:
-    """GPUs by their numbers: `GPU 0-3`; nothing where there are none. One that left keeps its uuid."""
+    """GPUs by number: `GPU 0-3`; empty if there are none. A departed one keeps its uuid."""
     found = frame.by_uuid
     names = [found[uuid].index if uuid in found else clean(uuid, 12) for uuid in uuids]
     return f"GPU {labels.numbers(names)}" if names else ""
 
 
 def titled(one: JobState, frame: Frame) -> str:
-    """The name of a job, or of another user of GPUs, with what tells it from others of this name."""
+    """The name of a job, or of another GPU user, with what distinguishes it."""
     numbered = gpus(one.gpus, frame)
     aside = ", ".join(part for part in (clean(one.user or "", _LONGEST), numbered) if part and part != one.name)
     return f"{clean(one.name, _LONGEST)}{f' ({aside})' if aside else ''}"
 
 
 def standing(one: JobState, frame: Frame) -> str:
-    """The state of a job and why, as one line."""
+    """The state of a job and its reason in one line."""
     return f"{titled(one, frame)}: {one.state}: {clean(one.why)}"
 
 
 def counted(jobs: Sequence[JobState]) -> str:
-    """How many jobs are in which state: `2 jobs healthy`, `3 jobs: 1 healthy, 2 judging`."""
+    """Number of jobs per state: `2 jobs healthy`, `3 jobs: 1 healthy, 2 judging`."""
     due = [one for one in jobs if one.due]
     if not due:
         return NO_JOB
@@ -120,45 +120,45 @@ def counted(jobs: Sequence[JobState]) -> str:
 
 
 def severity(finding: Finding) -> str:
-    """How bad it is, in a word as long as its badge."""
+    """The severity as a word of the badge's length."""
     return finding.severity.upper()
 
 
 def headline(finding: Finding) -> str:
-    """What it says of its subject, whose name comes before it."""
+    """The text that follows the subject's name."""
     return clean(finding.headline)
 
 
 def sentence(finding: Finding, frame: Frame) -> str:
-    """Whom it is about, and what it says of them."""
+    """Subject and headline."""
     return f"{named(finding.subject, frame)} {headline(finding)}"
 
 
 def named(about: Subject, frame: Frame) -> str:
-    """The name of a subject with what tells it from others of this name."""
+    """The name of a subject with what distinguishes it."""
     aside = whose(about, frame)
     return f"{whom(about, frame)}{f' ({aside})' if aside else ''}"
 
 
 def lasting(finding: Finding, so_long: str) -> str:
-    """For how long it has been so; nothing of what is well, what happened once, and beside a headline with a time."""
+    """How long it has lasted; empty for healthy findings, single events, and headlines with a time."""
     once = any(_AGO.search(item.text) for item in finding.evidence[:1])
     return "" if finding.healthy or once or _TIMED.search(finding.headline) else f", for {so_long}"
 
 
 def sure(confidence: float) -> str:
-    """How sure it is, in a word: likely, possible, or a mere suspicion."""
+    """The confidence in a word: likely, possible, or a mere suspicion."""
     return "likely" if confidence >= LIKELY else "possible" if confidence >= POSSIBLE else "a suspicion"
 
 
 def grade(finding: Finding) -> str:
-    """What it rests on."""
+    """The basis of a finding."""
     said = {"driver": "told by driver or kernel", "correlation": "seen from outside", "profile": "seen in a profile"}
     return said[finding.grade]
 
 
 def cost(finding: Finding) -> str:
-    """What it takes from the GPU, and what can be had back at most; nothing where that is not known."""
+    """Its cost in GPU time, and the largest gain; empty if unknown."""
     lost = finding.lost_share
     if lost is None or finding.healthy or not 0.01 <= lost <= 1:
         return ""
@@ -168,7 +168,7 @@ def cost(finding: Finding) -> str:
 
 @lru_cache(maxsize=_ASKED)
 def limit(item: Evidence) -> str:
-    """The limit it was held against, with its unit; nothing where there is none, or its text names it."""
+    """The limit of the evidence with its unit; empty if there is none, or if the text has it."""
     if item.limit is None:
         return ""
     if item.unit == "B":
@@ -184,7 +184,7 @@ def limit(item: Evidence) -> str:
 
 
 def _spoken(unit: str, number: str) -> str:
-    """A unit as it is said: 1000 a second, 1 core."""
+    """A unit in a sentence: 1000 a second, 1 core."""
     counted = unit in ("cores", "loaders", "threads", "years")
     return unit[:-1] if counted and number == "1" else _RATES.get(unit, unit)
 
@@ -195,7 +195,7 @@ def _said_once(limit: str, item: Evidence) -> str:
 
 
 def _size(amount: float) -> str:
-    """A threshold as it is written, in steps of a thousand (64 kB, 100 MB); what was worked out as sizes are told."""
+    """A size in decimal units (64 kB, 100 MB), as limits are written; computed ones in binary units."""
     for step, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if amount >= step and amount % step == 0:
             return f"{amount / step:.0f} {name}"
@@ -203,7 +203,7 @@ def _size(amount: float) -> str:
 
 
 def _per_second(rate: float) -> str:
-    """Bytes a second in the steps that the texts of the rules have: 1.04 GB/s, 50 MB/s, 1.5 MB/s, 20 kB/s."""
+    """Bytes/s in the units of the rules' texts: 1.04 GB/s, 50 MB/s, 1.5 MB/s, 20 kB/s."""
     for step, name in ((1e9, "GB/s"), (1e6, "MB/s")):
         if rate >= step:
             return f"{rate / step:.{2 if step == 1e9 else 0 if rate >= 1e7 else 1}f} {name}"
@@ -212,7 +212,7 @@ def _per_second(rate: float) -> str:
 
 @lru_cache(maxsize=_ASKED)
 def parts(item: Evidence) -> Sequence[Part]:
-    """Its text; the number that it rests on is strong, with its unit."""
+    """Its text, with the decisive number and its unit marked strong."""
     text = clean(item.text)
     if item.value is None:
         return (Part(text),)
@@ -226,12 +226,12 @@ def parts(item: Evidence) -> Sequence[Part]:
 
 
 def _numbers(text: str) -> list[re.Match[str]]:
-    """Those it names, the first last."""
+    """The numbers in a text, the first one last."""
     return [found for found in _NUMBER.finditer(text) if not _LONGER.match(text, found.end(1))][::-1]
 
 
 def warnings(step: Step) -> str:
-    """What somebody must know before doing it."""
+    """What the user must know before taking a step."""
     said = [*(["needs root"] if step.needs_root else []), *(["ends or deletes something"] if step.destroys else [])]
     return ", ".join(said)
 
@@ -242,13 +242,13 @@ def command(finding: Finding) -> str | None:
 
 
 def question(rule: str) -> str:
-    """What a rule asks; its id where there is no such rule any more."""
-    # late: they are loaded by who has asked them
+    """The question of a rule; its id if the rule no longer exists."""
+    # imported late: rules are loaded on demand
     from gputop.diagnose.rules import RULES
 
     return RULES[rule].question if rule in RULES else rule
 
 
 def lacks(silent: Abstained) -> str:
-    """What a rule lacked, and why it had not got it."""
+    """What a rule lacked, and why."""
     return ", ".join(f"{one.metric} ({one.reason})" for one in silent.missing)

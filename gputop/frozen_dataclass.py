@@ -1,9 +1,8 @@
-"""How values are declared: compared by their fields, and frozen to the type checker only.
+"""Value types: compared by field, frozen for the type checker only.
 
-A dataclass that freezes, compares, hashes and shows itself compiles seven functions when its module is imported, which
-for all of gputop takes as long as Textual does, and one that is frozen at run time takes four times as long to make.
-Here only `__init__` is compiled; the others are the same for all. What would change a value in place does not pass
-the type checker.
+A dataclass with freezing, comparison, hashing and repr compiles seven functions at import, which for all of gputop
+takes as long as importing Textual; freezing at run time makes construction four times as slow. Here only `__init__` is
+compiled; the rest is shared. The type checker rejects assignments.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ else:
     from operator import attrgetter
 
     def frozen_dataclass(*, frozen, slots=False, kw_only=False):
-        """A dataclass whose values are told apart by their fields."""
+        """A dataclass whose values are compared by field."""
         assert frozen, "what changes is a dataclass"
 
         def declare(plain):

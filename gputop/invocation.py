@@ -1,4 +1,4 @@
-"""How this program was started, for commands that a person is to type."""
+"""How this program was started, for commands that the user is to type."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import shlex
 import sys
 from pathlib import Path
 
-# where every sudo looks for a name; what pipx, uv and `pip install --user` install lies elsewhere, and so, for some
-# systems, does /usr/local/bin
+# where every sudo finds programs; pipx, uv and `pip install --user` install elsewhere, as on some systems does
+# /usr/local/bin
 _KNOWN_TO_SUDO = frozenset({"/usr/bin", "/bin", "/usr/sbin", "/sbin"})
-# as it was at the start: a relative path is of the folder of then
+# at the start: a relative path refers to the folder at that time
 _STARTED = str(Path(sys.argv[0]).absolute()) if "/" in sys.argv[0] else sys.argv[0]
 
 
 def as_root(*arguments: str, started: str | None = None, python: str | None = None) -> str:
-    """`sudo gputop doctor`, or with the path of this very program where sudo would not find it by its name.
+    """`sudo gputop doctor`, or with this program's path if sudo would not find it by name.
 
-    `started` and `python` are what this process was started as, sys.argv[0] and sys.executable.
+    `started` and `python` are sys.argv[0] and sys.executable of this process.
     """
     started = _STARTED if started is None else started
     python = sys.executable if python is None else python

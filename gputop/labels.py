@@ -1,4 +1,4 @@
-"""What a line of the table says in words: a process's role and command, a job's composition."""
+"""Labels of table rows: role and command of a process, composition of a job."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import PurePosixPath
 from gputop import units
 from gputop.model import Job, Process, Role
 
-MOST = 400  # characters of a command that are worth carrying to a screen
+MOST = 400  # characters of a command passed to a screen
 _UNSEEN = {"exited": "exited (driver still lists)", "hidden": "hidden (other user)"}
 
 
 def command(process: Process, number: int | None = None, folded: int = 0) -> str:
-    """Role, rank and command line of a process; `number` counts the loaders of a rank, `folded` those not shown."""
+    """Role, rank and command line of a process; `number` counts the loaders of a rank, `folded` the hidden ones."""
     if process.unseen == "foreign":
         return f"host PID {process.pid} (other namespace)"
     if process.unseen:
@@ -28,13 +28,13 @@ def command(process: Process, number: int | None = None, folded: int = 0) -> str
 
 
 def searched(process: Process) -> str:
-    """All that is found by: what it shows, its name, its whole command line. A loader has that of its trainer."""
+    """Searchable text: label, name and full command line. A loader has its trainer's command."""
     own = () if process.role is Role.LOADER else (" ".join(process.command),)
     return "\n".join((command(process), process.name, *own))
 
 
 def loaders(name: str, first: int | None, last: int | None) -> str:
-    """Loaders by their thread's name and number: `loader pt_data_worker 2-7`."""
+    """Loaders by thread name and number: `loader pt_data_worker 2-7`."""
     if first is None:
         return f"loader {name}"
     return f"loader {name} {first}" if first == last else f"loader {name} {first}-{last}"
@@ -43,9 +43,9 @@ def loaders(name: str, first: int | None, last: int | None) -> str:
 def job(
     job: Job, ranks: Sequence[Process], loaders: int, others: int, *, sampled: int = 0, of: int | None = None
 ) -> str:
-    """What a job is made of: `torchrun · 4 ranks · 32 loaders`; of many `1 rank · 8,000 children, sampled`.
+    """Composition of a job: `torchrun · 4 ranks · 32 loaders`; if large, `1 rank · 8,000 children, sampled`.
 
-    Where only some `of` its ranks are shown: `torchrun · 1 of 4 ranks · 8 loaders`.
+    If only some `of` its ranks are shown: `torchrun · 1 of 4 ranks · 8 loaders`.
     """
     parts = [] if job.launcher in (None, "python") else [str(job.launcher)]
     numbered = sum(rank.rank is not None for rank in ranks)
@@ -68,7 +68,7 @@ def amount(number: float, noun: str) -> str:
 
 
 def script(process: Process) -> str:
-    """What it runs, as people call it: the script, else the module, else the program."""
+    """Display name of its program: the script, else the module, else the executable."""
     for before, argument in zip(process.command, process.command[1:], strict=False):
         if argument.endswith(".py") or before == "-m":
             return PurePosixPath(argument).name
@@ -76,29 +76,29 @@ def script(process: Process) -> str:
 
 
 def plural(number: float, noun: str) -> str:
-    """`rank` of one, else `ranks`."""
+    """`rank` for one, else `ranks`."""
     return noun if units.cpus(number) == "1" else f"{noun}{'es' if noun.endswith('s') else 's'}"
 
 
 def numbers(names: Sequence[str]) -> str:
-    """Numbers of GPUs in few cells: 0-3,5; as they are where some are no whole numbers, as instances have."""
+    """GPU numbers in few cells: 0-3,5; unchanged if some are not integers, as for MIG instances."""
     return units.ranges(tuple(map(int, names))) if all(map(str.isdecimal, names)) else ",".join(names)
 
 
 def at_most(lost_share: float, most: float = math.inf) -> str:
-    """What can be had back of a share that is lost, below 1: a bound and no promise. `most`: another one, in times."""
+    """The gain possible for a lost share below 1: an upper bound, no promise. `most`: another bound, as a factor."""
     times = min(1 / (1 - lost_share), most)
     return f"at most {times:.{0 if times >= 10 else 1}f} times as fast"
 
 
 def holding(vram_bytes: float | None, idle_s: float) -> str:
-    """What is said of a job whose GPUs do nothing: `holds 2.1G, idle 2h 11m`."""
+    """Label of a job with idle GPUs: `holds 2.1G, idle 2h 11m`."""
     held = "" if vram_bytes is None else f"holds {units.size(vram_bytes)}, "
     return f"{held}idle {units.ago(idle_s)}"
 
 
 def line(process: Process, aside: str = "") -> str:
-    """The command line without the program's path and the interpreter's version; an aside follows the script."""
+    """The command line without program path and interpreter version; `aside` is inserted after the script."""
     if not any(process.command):
         return f"[{process.name}] {aside}".rstrip()
     program = process.command[0].rsplit("/", 1)[-1] or process.command[0]

@@ -1,4 +1,4 @@
-"""The job that left the GPUs last: whose it was, when it ended, for how long and how busy it ran."""
+"""The job that last left the GPUs: owner, end time, duration and utilization."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from gputop.model import Frame, Identity, Job, Process
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class LastJob:
-    """A job that is gone, as it was when it was last seen."""
+    """A job that is gone, as last seen."""
 
     name: str
     user: str | None
-    wall_s: float  # when it was missed
+    wall_s: float  # when it was first missing
     ran_s: float | None
-    busy_percent: float | None  # of its GPUs, mean over the time it was watched
+    busy_percent: float | None  # of its GPUs, mean while it was watched
 
 
 class _Run:
@@ -29,7 +29,7 @@ class _Run:
         self._busy, self._looks = 0.0, 0
 
     def seen(self, job: Job, ranks: Sequence[Process]) -> None:
-        """One more look at it."""
+        """Add a sample."""
         self._job, self.ranks = job, frozenset(rank.identity for rank in ranks)
         self._ran_s = max((rank.age_s for rank in ranks if rank.age_s is not None), default=None)
         busy = [share.busy_percent for rank in ranks for share in rank.gpus if share.busy_percent is not None]
@@ -37,7 +37,7 @@ class _Run:
             self._busy, self._looks = self._busy + sum(busy) / len(busy), self._looks + 1
 
     def ended(self, wall_s: float) -> LastJob | None:
-        """What is left to say of it."""
+        """Its summary, if there is anything to report."""
         if not self._job:
             return None
         mean = self._busy / self._looks if self._looks else None
@@ -45,14 +45,14 @@ class _Run:
 
 
 class JobEndings:
-    """Watches jobs come and go; `last` is the one that left last."""
+    """Tracks the end of jobs; `last` is the most recent one."""
 
     def __init__(self) -> None:
         self.last: LastJob | None = None
         self._runs: dict[str, _Run] = {}
 
     def add(self, frame: Frame) -> None:
-        """Take in a frame. A rank that lives on without its GPU, as while the driver does not answer, has not ended."""
+        """Add a frame. A rank without its GPU, as while the driver does not respond, has not ended."""
         ranks: dict[str, list[Process]] = {}
         for process in frame.processes:
             if process.job and process.gpus:

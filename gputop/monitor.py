@@ -1,4 +1,4 @@
-"""The spine: a source's frames go into the history, through the rules, and out as updates."""
+"""The central loop: frames of a source go into the history, through the rules, and out as updates."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """A frame and what the rules say of it: what every sink gets."""
+    """A frame with its diagnosis: the input of every sink."""
 
     frame: Frame
     findings: tuple[Finding, ...] = ()
@@ -39,11 +39,11 @@ class Update:
     last_job: LastJob | None = None
 
 
-_PAST_S = 5.0  # the past of a source is judged at longer steps: it is there before the first screen
+_PAST_S = 5.0  # earlier history of a source is judged at longer steps, to be ready before the first screen
 
 
 class Monitor:
-    """Pulls a source dry, in the caller's thread or in its own."""
+    """Reads a source to its end, in the caller's thread or its own."""
 
     def __init__(
         self,
@@ -54,41 +54,41 @@ class Monitor:
         through: Callable[[Frame], Frame] | None = None,
         raw: bool = False,
     ) -> None:
-        """`limits` are the numbers of the rules, by default as shipped.
+        """`limits`: numbers of the rules, by default as shipped.
 
-        Frames go `through` a function before anything else has them: what it takes out nobody sees, the rules neither.
+        `through` filters every frame first: what it removes is hidden from everything, including the rules.
 
-        `unjudged` frames go out before the rules are asked: 1 for who shows the first one soon, infinity for who does
-        not show what they say: then nothing of a frame is remembered either.
+        `unjudged`: number of frames published before the first evaluation: 1 to show the first one soon, infinity if
+        findings are not used: then nothing is remembered, either.
 
-        A value that cannot be is unknown to whoever gets an update. Only a recording is `raw`: who reads it decides.
+        Impossible values are unknown in updates, except with `raw`, for recording: the reader decides.
         """
         self.source = source
         self.history = History()
-        self.sinks: tuple[Callable[[Update], None], ...] = ()  # also get every update; swapped whole, by anybody
+        self.sinks: tuple[Callable[[Update], None], ...] = ()  # receive every update; replaced atomically
         self._limits, self._unjudged, self._through, self._raw = limits, unjudged, through, raw
         self._departures = JobEndings()
         self._told = Testimony()
         self._engine: Engine | None = None
         self._newest_s = -math.inf
-        self.judged_s: float | None = None  # mono time of the first frame that the rules know, of the past too
+        self.judged_s: float | None = None  # mono time of the first frame known to the rules, including the past
         self._stop = Event()
 
     @cached_property
     def limits(self) -> thresholds.Thresholds:
-        """The numbers of the rules; read when they are first asked for."""
-        from gputop import thresholds  # late, as the rules are
+        """The numbers of the rules, read on first access."""
+        from gputop import thresholds  # imported late, as the rules are
 
         return self._limits or thresholds.shipped()
 
     def leaving(self, rule: str) -> tuple[float, Mapping[str, tuple[float, float]]]:
-        """For how long a finding must not hold to leave; by name the limits it is held against, and for leaving."""
+        """Seconds a finding must not hold before it clears, and by name its limits for appearing and for clearing."""
         return self._engine.clearing(rule) if self._engine else (0.0, {})
 
     def updates(self) -> Iterator[Update]:
-        """Updates until the source ends or `stop` is called; the source's own past comes first, into history only."""
+        """Updates until the source ends or `stop` is called; the source's own past first fills the history."""
         if self._unjudged < math.inf:
-            from gputop.diagnose.engine import Engine  # late: a table of numbers does without
+            from gputop.diagnose.engine import Engine  # imported late: not needed for a table of numbers
 
             self._engine = Engine(lambda: self.limits)
         while True:
@@ -124,18 +124,18 @@ class Monitor:
         )
 
     def _goes_on(self) -> bool:
-        """Whether the source has more to show after it ended: another place of a recording, or another server."""
+        """Whether the source continues after its end: at another position, or with another server."""
         if isinstance(self.source, Staged) and self.source.staging:
             self.history.rewind(0.0)
-            self._newest_s = math.inf  # whatever comes is of another time
+            self._newest_s = math.inf  # the next frames are of another time
             return True
         return isinstance(self.source, Seekable) and self.source.seeking
 
     def tell(self, process: Identity, said: Said, *, recorded: bool = False) -> None:
-        """Have the rules know what was seen inside a process, from the next frame on and for a quarter of an hour.
+        """Pass what was seen inside a process to the rules, from the next frame on, for a quarter of an hour.
 
-        From any thread. A profile of stacks, a trace (the view with its verdicts), or facts as notes of a program.
-        What the same witness said of the process before is replaced. `recorded` says that it was not measured now.
+        Thread-safe. A profile, a trace (the view with its verdicts), or facts as notes of a program. Earlier facts of
+        the same kind are replaced. `recorded`: not measured now.
         """
         self._told.record(process, said, recorded=recorded)
 
@@ -143,8 +143,8 @@ class Monitor:
         seen = self._through(seen) if self._through else seen
         if self._unjudged == math.inf:
             return seen if self._raw else plausible(seen)
-        frame = plausible(self._told.attach(seen))  # of a recording, too: rules, history and screen see the same
-        if frame.mono_s < self._newest_s:  # only what is recorded goes back in time
+        frame = plausible(self._told.attach(seen))  # also for a recording: rules, history and screen must agree
+        if frame.mono_s < self._newest_s:  # only a recording goes back in time
             self.history.rewind(frame.mono_s)
             self._departures = JobEndings()
             self.judged_s = None
@@ -160,13 +160,13 @@ class Monitor:
         return frame
 
     def start(self, publish: Callable[[Update], None], ended: Callable[[Exception | None], None]) -> None:
-        """Run in a daemon thread: nothing ever waits for it, because it may wait for a driver that does not answer."""
+        """Run in a daemon thread: nobody waits for it, because it may wait for a driver that does not respond."""
 
         def run() -> None:
             try:
                 for update in self.updates():
                     publish(update)
-            except Exception as error:  # the screen stays and says so
+            except Exception as error:  # the screen stays and shows it
                 ended(error)
             else:
                 ended(None)

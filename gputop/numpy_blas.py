@@ -1,6 +1,6 @@
-"""How NumPy comes to MKL on an Intel CPU: one place for the rule that sees OpenBLAS at work and for the doctor.
+"""How to switch NumPy to MKL on an Intel CPU: shared by the OpenBLAS rule and the doctor.
 
-Wheels from pip always bring OpenBLAS. Conda has both, and some mirrors of its own channel OpenBLAS only.
+Wheels from pip always contain OpenBLAS. Conda has both, and some mirrors of its own channel OpenBLAS only.
 """
 
 from __future__ import annotations
@@ -13,5 +13,5 @@ UNTIL_THEN = "export OPENBLAS_NUM_THREADS=1"
 
 
 def intel(cpu: str) -> bool:
-    """Whether that is one of Intel's, by its vendor or its model: on others MKL is no gain."""
+    """Whether a CPU is Intel's, by vendor or model: on others MKL is no gain."""
     return "Intel" in cpu

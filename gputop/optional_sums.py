@@ -1,4 +1,4 @@
-"""Sums and means of values of which some may be unknown."""
+"""Sums and means of values that may be unknown."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def total(values: Iterable[float | None]) -> float | None:
-    """The sum; None where a part of it is unknown, 0 of nothing."""
+    """The sum; None if any value is unknown, 0 if empty."""
     try:
         return sum(values, 0.0)  # type: ignore[type-var]
     except TypeError:
@@ -14,12 +14,12 @@ def total(values: Iterable[float | None]) -> float | None:
 
 
 def added(values: Iterable[float | None]) -> float | None:
-    """The sum of what is known; None where nothing is."""
+    """The sum of known values; None if there are none."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None
 
 
 def mean(values: Iterable[float | None]) -> float | None:
-    """The mean of what is known; None where nothing is."""
+    """The mean of known values; None if there are none."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None

@@ -112,17 +112,17 @@ def one(process: Process, frame: Frame) -> Figures:
 
 
 def io_percent(process: Process) -> float | None:
-    """Time blocked on storage: measured where delay accounting is on, else the share of looks in state D."""
+    """Time blocked on storage: measured with delay accounting, else the share of samples in state D."""
     return process.blocked_percent if process.io_wait_percent is None else process.io_wait_percent
 
 
 def io_estimated(process: Process) -> bool:
-    """Whether that is such a share of looks: an estimate."""
+    """Whether that is such an estimate."""
     return process.io_wait_percent is None and process.blocked_percent is not None
 
 
 def waited(processes: Iterable[Process]) -> float | None:
-    """Time waited for a CPU, of waiting and running, over all of them: each counts by the time it wanted to run."""
+    """Run-queue wait relative to waiting and running, over all of them."""
     wait = run = 0.0
     known = False
     for process in processes:
@@ -138,7 +138,7 @@ def waited(processes: Iterable[Process]) -> float | None:
 
 
 def add(values: Iterable[float | None]) -> int | None:
-    """The sum of what is known, rounded; None when nothing is."""
+    """The rounded sum of known values; None if there are none."""
     total = added(values)
     return None if total is None else round(total)
 
@@ -148,7 +148,7 @@ def _highest(values: Iterable[float | None]) -> float | None:
 
 
 def same(values: Iterable[Plain | None]) -> Plain | None:
-    """The value that all have; None when they differ, or one is unknown."""
+    """The common value; None if they differ, or one is unknown."""
     found = set(values)
     return found.pop() if len(found) == 1 else None
 
@@ -158,7 +158,7 @@ def _urgency(state: str) -> int:
 
 
 def _worst_io(processes: Iterable[Process]) -> float | None:
-    """The highest of the means by role: loaders that wait for the disk must not vanish among ranks that do not."""
+    """The highest mean by role: loaders that wait for the disk must not vanish among ranks that do not."""
     by_role: dict[Role, list[float | None]] = {}
     for process in processes:
         by_role.setdefault(process.role, []).append(io_percent(process))

@@ -1,4 +1,4 @@
-"""What PyTorch calls its settings, and which of its wheels fit a driver and its GPUs: both change with its release."""
+"""PyTorch's names of settings, and wheels that fit a driver and its GPUs: both depend on its release."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DETECT_ANOMALY = "with torch.autograd.detect_anomaly(): loss = model(x); loss.ba
 # 2.9 and 2.10 accept PYTORCH_ALLOC_CONF and ignore expandable_segments in it; the older name works in every release
 # [pytorch#183387: false in 2.9.1, true in 2.11]
 _ALLOCATOR_SINCE = (2, 11)
-# the flight recorder serves every backend since then [torchtitan#1748; torch 2.9 FlightRecorder.hpp]
+# the flight recorder supports every backend from this release [torchtitan#1748; torch 2.9 FlightRecorder.hpp]
 _RECORDER_SINCE = (2, 9)
 # Wheels of CUDA 13 and of 12.8 have no kernels before Turing, those of CUDA 12.6 none for Blackwell.
 # pytorch RELEASE.md; pytorch#145792, pytorch#157968
@@ -21,22 +21,22 @@ _TURING, _BLACKWELL = (7, 5), (10, 0)
 
 
 def release(version: str | None) -> Release | None:
-    """Major and minor of a version such as 2.7.0+cu126; None where there is none."""
+    """Major and minor of a version such as 2.7.0+cu126; None if invalid."""
     found = re.match(r"(\d{1,3})\.(\d{1,3})", version or "", re.ASCII)
     return (int(found[1]), int(found[2])) if found else None
 
 
 def allocator(setting: str, version: str | None = None) -> str:
-    """The line of a shell that sets an option of the caching allocator, under the name that this release obeys."""
+    """The shell line that sets an option of the caching allocator, under the name for this release."""
     known = release(version)
     name = "PYTORCH_ALLOC_CONF" if known and known >= _ALLOCATOR_SINCE else "PYTORCH_CUDA_ALLOC_CONF"
     return f"export {name}={setting}"
 
 
 def flight_recorder(version: str | None = None) -> str:
-    """The line of a shell that lets each rank note its collectives, and write them down when one of them times out.
+    """The shell line that lets each rank record its collectives, and write them on a timeout.
 
-    Without a version the older names, which later releases read too.
+    Without a version the older names, which later releases accept, too.
     """
     known = release(version)
     new = known is not None and known >= _RECORDER_SINCE
@@ -46,9 +46,9 @@ def flight_recorder(version: str | None = None) -> str:
 
 
 def wheels(driver_cuda: str | None, capabilities: Iterable[Release] = ()) -> str | None:
-    """The index of wheels that run on a driver for this CUDA, on all GPUs of these compute capabilities.
+    """The index of wheels for a driver with this CUDA, and for GPUs of these compute capabilities.
 
-    None where the driver's CUDA is not known. A driver runs every build for its own major version of CUDA.
+    None if the driver's CUDA is unknown. A driver runs every build for its own major version of CUDA.
     """
     cuda = release(driver_cuda)
     if cuda is None:
@@ -66,9 +66,9 @@ def wheels(driver_cuda: str | None, capabilities: Iterable[Release] = ()) -> str
 
 
 def reinstall(driver_cuda: str | None, capabilities: Iterable[Release] = ()) -> str | None:
-    """The commands that replace a PyTorch by one that fits; None where nobody knows what fits.
+    """The commands that replace PyTorch by a fitting build; None if unknown.
 
-    pip takes an installed torch of the same release for good, whatever it was built for: it is removed first.
+    pip keeps an installed torch of the same release, whatever its build: it is removed first.
     """
     index = wheels(driver_cuda, capabilities)
     return index and f"pip uninstall -y torch && pip install torch --index-url {index}"
@@ -87,6 +87,6 @@ def build(source: str) -> tuple[str | None, str | None]:
 
 
 def names_loaders(version: str | None) -> bool:
-    """Whether its DataLoader names its workers, so that other children are none [pytorch/pytorch#128448]."""
+    """Whether its DataLoader names its workers, so that unnamed children are none [pytorch/pytorch#128448]."""
     number = _NUMBER.match(version or "")
     return number is not None and (int(number[1]), int(number[2])) >= _NAMES_LOADERS

@@ -1,4 +1,4 @@
-"""A page that explains a file: what it says in words first, then tables of numbers; as text or as Markdown."""
+"""A report page: text first, then tables; rendered as text or Markdown."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gputop.safe.text import to_ascii
 WIDTH = 100
 _LONGEST = 58  # characters of the first cell of a row, as text
 _SIGNS = {"crit": "▲ CRIT", "warn": "! WARN", "info": "- INFO", "fine": "- OK"}
-_ACTIVE = re.compile(r"([\\`*_\[\]<>|#&~!])")  # what Markdown would obey
-_LINKS = re.compile(r"@|(?<=\w):(?=//)|(?<=\bwww)\.", re.IGNORECASE)  # what forges make mentions and links of
+_ACTIVE = re.compile(r"([\\`*_\[\]<>|#&~!])")  # characters that Markdown interprets
+_LINKS = re.compile(r"@|(?<=\w):(?=//)|(?<=\bwww)\.", re.IGNORECASE)  # forges turn these into mentions and links
 
 
 class Do(NamedTuple):
-    """A step that is a command, or a line of code, to be copied as it is."""
+    """A step with a command or a line of code, to be copied verbatim."""
 
     text: str
     command: str
@@ -26,20 +26,20 @@ class Do(NamedTuple):
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One thing a file says: how bad it is, the numbers it rests on, what to do about it."""
+    """One item: severity, the numbers it rests on, what to do about it."""
 
     severity: Literal["crit", "warn", "info", "fine"]
     text: str
     facts: tuple[str, ...] = ()
     steps: tuple[str | Do, ...] = ()
-    source: str = ""  # the rule that says it
-    choice: str = ""  # why it is so here where others say otherwise, in Markdown only
-    reading: tuple[tuple[str, str], ...] = ()  # pages that others wrote: title and address, in Markdown only
+    source: str = ""  # the rule it comes from
+    choice: str = ""  # why gputop differs from other advice, in Markdown only
+    reading: tuple[tuple[str, str], ...] = ()  # external pages: title and address, in Markdown only
 
 
 @frozen_dataclass(frozen=True, slots=True)
 class Table:
-    """A table: the first column is a name, the others are short; `spoken`: there is one other, of words."""
+    """A table: the first column is a name, the others are short; `spoken`: a single further column of text."""
 
     title: str
     head: tuple[str, ...]
@@ -49,21 +49,21 @@ class Table:
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """What a file is, what it says, its numbers, and what is wrong with it."""
+    """The contents of a report."""
 
     title: str
     about: str = ""
-    before: tuple[Table, ...] = ()  # what stands above all words
-    drawing: tuple[str, ...] = ()  # a picture of characters, below those
-    heading: str = "What it says"  # above the words and the points
-    words: tuple[str, ...] = ()  # whole sentences
+    before: tuple[Table, ...] = ()  # above all text
+    drawing: tuple[str, ...] = ()  # character graphics, below those
+    heading: str = "What it says"  # above text and items
+    words: tuple[str, ...] = ()  # complete sentences
     points: tuple[Point, ...] = ()
     tables: tuple[Table, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 def text(page: Page, *, ascii: bool = False) -> str:
-    """The page for a terminal, 100 columns wide; with `ascii` nothing but ASCII."""
+    """The page for a terminal, 100 columns wide; with `ascii` in ASCII only."""
     made = "\n".join(_text(page)) + "\n"
     if not ascii:
         return made
@@ -71,7 +71,7 @@ def text(page: Page, *, ascii: bool = False) -> str:
 
 
 def markdown(page: Page) -> str:
-    """The page as Markdown, to paste into an issue; nothing in a name is obeyed."""
+    """The page as Markdown, for an issue; names are escaped."""
     return "\n".join(_markdown(page)) + "\n"
 
 
@@ -99,7 +99,7 @@ def _text(page: Page) -> Iterator[str]:
         for step in point.steps:
             yield from _wrapped(" " * 10 + f"→ {step if isinstance(step, str) else step.text}", " " * 12)
             if isinstance(step, Do):
-                yield " " * 12 + step.command  # whole, however wide: it is copied
+                yield " " * 12 + step.command  # unwrapped at any width: it is copied
     for table in page.tables:
         yield ""
         yield from _said(table) if table.spoken else _aligned(table)
@@ -126,7 +126,7 @@ def _aligned(table: Table) -> Iterator[str]:
 
 
 def _said(table: Table) -> Iterator[str]:
-    """Each row begins with its name; its words stand below each other."""
+    """Each row begins with its name; its texts are below each other."""
     yield table.title
     name = max((len(row[0]) for row in table.rows), default=0)
     for first, words in table.rows:
@@ -138,7 +138,7 @@ def _escaped(words: str) -> str:
 
 
 def _code(words: str) -> str:
-    """As code, whatever is in it."""
+    """As code, whatever it contains."""
     fence = "`" * (1 + max(map(len, re.findall("`+", words)), default=0))
     return f"{fence} {words} {fence}" if words[:1] == "`" or words[-1:] == "`" else f"{fence}{words}{fence}"
 

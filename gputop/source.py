@@ -1,4 +1,4 @@
-"""Where frames come from: the protocol that live, demo and recording speak."""
+"""The interface of frame sources: live, demo and recording."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ from gputop.model import PARTS, Detail, Frame, Identity, Missing, Part
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Interest:
-    """What somebody looks at, so that costly signals are read only where they are seen."""
+    """What is on the screen, so that costly metrics are read only where they are visible."""
 
-    pids: frozenset[int] = frozenset()  # processes that are open or selected
-    sight: frozenset[int] = frozenset()  # those on the screen in columns that not every process is read for
-    families: frozenset[int] = frozenset()  # processes whose whole command is looked at, to find the job they are of
-    every_process: bool = False  # the whole list is on screen, not only GPU kin
+    pids: frozenset[int] = frozenset()  # opened or selected processes
+    sight: frozenset[int] = frozenset()  # processes on the screen with columns that are read on demand
+    families: frozenset[int] = frozenset()  # processes whose full command is needed, to find their job
+    every_process: bool = False  # the whole list is on screen, not only GPU processes and their relatives
     extended: bool = False  # metrics of the extended tier: what is written down has all there are
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What somebody wants to see of one process. Secrets are shown one by one, and only while they are asked for."""
+    """The wanted details of one process. Secrets are shown individually, and only while requested."""
 
     parts: Collection[Part] = PARTS
-    revealed: frozenset[str] = frozenset()  # names of the variables whose values are shown whole
-    others_environment: bool = False  # root only: show that of another user's process, as asked for by a key
+    revealed: frozenset[str] = frozenset()  # names of variables whose values are shown in full
+    others_environment: bool = False  # root only: show another user's process, after a key press
 
 
 EVERYTHING = Wish()
-# what stands in a Detail for root that did not ask for it: the key that does belongs beside it
+# shown in a Detail to root before that key press, with the key
 OTHERS_ENVIRONMENT = Missing(metric="environment", reason="denied", unlock="it belongs to another user: ask by its key")
-RECORDED = "a recording"  # whose processes those of one are
+RECORDED = "a recording"  # the container of a process's own processes
 UNRECORDED = Missing(metric="details", reason="absent", unlock="recordings hold no details")
 
 
 class Source(Protocol):
-    """A stream of frames. Paces itself unless it was opened without pace; ends by itself, or when `stop` is set."""
+    """A stream of frames. Paces itself unless opened without pace; ends by itself, or when `stop` is set."""
 
     label: str  # "live", "demo healthy", the file's name
-    elsewhere: str | None  # what its processes belong to if not to this machine, "a demo": then nobody may touch a pid
-    interval_s: float  # wanted time between frames; may be set while running
-    interest: Interest  # set by who looks; ignored by a recording
+    elsewhere: str | None  # origin of its processes if not this machine, "a demo": then no PID may be acted on
+    interval_s: float  # wanted time between frames; may be set at any time
+    interest: Interest  # set by the consumer; ignored by a recording
 
     def past(self) -> Iterable[Frame]:
-        """Frames from before the first one, for the history; none for a live machine."""
+        """Frames before the first one, for the history; none for a live machine."""
         ...
 
     def frames(self, stop: Event) -> Iterator[Frame]:
@@ -54,77 +54,77 @@ class Source(Protocol):
         ...
 
     def inspect(self, identity: Identity, wish: Wish = EVERYTHING) -> Detail | Missing:
-        """The newest details of a process: never waits, and asking is what keeps them coming.
+        """The newest details of a process: never blocks; requesting keeps them coming.
 
-        Ask again at every frame while it is on screen; parts of it that have not been read yet are `stale`. A Missing
-        instead: the process has ended or was never there (`lost`), or this source has no details (`absent`).
+        Request it at every frame while it is on screen; unread parts are `stale`. A Missing instead: the process has
+        ended or never existed (`lost`), or this source has no details (`absent`).
         """
         ...
 
 
 @runtime_checkable
 class Remembering(Protocol):
-    """What a source has besides when it knows of a time that is too long ago for the rules to be asked about it."""
+    """A source with history beyond the time that the rules need."""
 
     def long_past(self) -> Iterable[Frame]:
-        """Frames from before those of `past`, one every 15 s, with what the charts of hours show of the GPUs."""
+        """Frames before those of `past`, one every 15 s, with the GPU metrics of long charts."""
         ...
 
 
 @runtime_checkable
 class Releasable(Protocol):
-    """What a source has besides when it holds the driver and can let go of it. Any thread may ask and set."""
+    """A source that holds the driver and can release it. Thread-safe."""
 
-    released: bool  # True: nothing is held, so that an administrator can reset a GPU; False takes it again
+    released: bool  # True: nothing is held, so that an administrator can reset a GPU; False reopens it
 
 
 @runtime_checkable
 class Recorded(Protocol):
-    """What a source has besides when it is read from somewhere, and may be cut or damaged there."""
+    """A source read from a file or stream, which may be truncated or damaged."""
 
     @property
     def damage(self) -> str:
-        """What is wrong with what was read so far, in one line; empty if nothing is."""
+        """Damage found so far, in one line; empty if there is none."""
         ...
 
 
 @runtime_checkable
 class Rehearsed(Protocol):
-    """A source whose processes are simulated, and that has recorded results of profilers instead: a demo."""
+    """A source with simulated processes and recorded profiler results: a demo."""
 
     def rehearsed(
         self, identity: Identity, tool: Literal["profile", "stack", "trace"], amount: float = 0
     ) -> str | None:
-        """What the tool would write of a process, as it writes it; None where it cannot be used. From any thread.
+        """The tool's output for a process; None if the tool is unavailable. Thread-safe.
 
-        `amount`: seconds of a profile, steps of a trace, or how many looks before the last one stacks are; 0: as usual.
-        Empty where it would wait for the end of a step in vain.
+        `amount`: seconds of a profile, steps of a trace, or number of stack samples before the last one; 0: default.
+        Empty if it would wait in vain for the end of a step.
         """
         ...
 
 
 @runtime_checkable
 class Staged(Protocol):
-    """What a source has besides when it can play something else: simulated servers. Any thread may ask and set."""
+    """A source that can switch to another simulated server. Thread-safe."""
 
-    scenes: Mapping[str, str]  # by name, a line about each
+    scenes: Mapping[str, str]  # by name, one line each
 
     def stage(self, name: str) -> None:
-        """Play another one from its opening on, returning at once; KeyError when there is none of this name.
+        """Switch to another one from its start, returning at once; KeyError if unknown.
 
-        `frames` ends, and `past` and `frames` are to be called anew, after all that was before is forgotten.
+        `frames` ends; the caller drops all earlier state, and calls `past` and `frames` again.
         """
         ...
 
     @property
     def staging(self) -> bool:
-        """Whether `frames` ended, or will end, because of that, and has not begun anew."""
+        """Whether `frames` ends because of that, and has not restarted."""
         ...
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """Something that happened in a recording, for the bar that shows where one is."""
+    """An event in a recording, for the replay bar."""
 
     at_s: float  # seconds after the first frame
     text: str
@@ -133,51 +133,51 @@ class Mark:
 
 @runtime_checkable
 class Seekable(Protocol):
-    """What a source has besides when one can go back in it. Positions are seconds after its first frame.
+    """A seekable source. Positions are seconds after its first frame.
 
-    Positions only grow, whatever the clocks did when it was recorded. Any thread may ask and set.
+    Positions only grow, whatever the clocks did while recording. Thread-safe.
     """
 
-    speed: float  # times as fast as it was; 0 holds it, and everything else still works
+    speed: float  # relative to recorded speed; 0 pauses, and everything else still works
 
     @property
     def position_s(self) -> float:
-        """Where it is: the frame yielded last, or where `seek` is going."""
+        """The position of the last frame yielded, or the target of `seek`."""
         ...
 
     @property
     def going(self) -> bool:
-        """Whether the frame of that position is still to come."""
+        """Whether the frame of that position is still pending."""
         ...
 
     @property
     def length_s(self) -> float:
-        """Position of the last frame as far as is known; grows while the file is looked through."""
+        """Position of the last known frame; grows while the file is indexed."""
         ...
 
     @property
     def complete(self) -> bool:
-        """Whether length, span and marks are those of the whole recording."""
+        """Whether length, span and marks cover the whole recording."""
         ...
 
     @property
     def span(self) -> tuple[float, float]:
-        """Wall-clock time of the first and of the last frame, as far as is known."""
+        """Wall-clock time of the first and last known frame."""
         ...
 
     @property
     def marks(self) -> tuple[Mark, ...]:
-        """What happened, the oldest first, as far as is known."""
+        """Known events, oldest first."""
         ...
 
     def seek(self, position_s: float) -> None:
-        """Go there, returning at once; before the start is the start, behind the end is the end.
+        """Seek to a position, clamped to the recording; returns at once.
 
-        `frames` ends, and `past` and `frames` are to be called anew: `seeking` says so.
+        `frames` ends, and `past` and `frames` must be called again: `seeking` says so.
         """
         ...
 
     @property
     def seeking(self) -> bool:
-        """Whether `frames` ended, or will end, because of a `seek`, and has not begun anew."""
+        """Whether `frames` ends because of a `seek`, and has not restarted."""
         ...

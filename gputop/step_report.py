@@ -1,4 +1,4 @@
-"""What step meters say of a process or of a job, and what its program noted, in words."""
+"""Step meter values and noted numbers of a process or job, as text."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ from gputop import units
 from gputop.labels import amount
 from gputop.model import Job, Noted, Process
 
-WINDOW_S = 30.0  # of the steps that are counted
-_AGREE = 0.1  # ranks whose steps differ by less are in step
-_ALONE = 0.5  # of the wait of the late rank, that no other one may exceed
+WINDOW_S = 30.0  # of the counted steps
+_AGREE = 0.1  # ranks whose step times differ by less are in step
+_ALONE = 0.5  # of the late rank's wait: limit for all others
 _OFTEN = 0.5  # of the steps, from which a rank is late in each step
 _PHASES = {
     "data": "waited for data",
     "optimizer": "slow in the optimizer",
     "rest": "slow in forward, backward or other code",
 }
-_NOTES = 4  # that are named in a line
+_NOTES = 4  # named in one line
 
 
 class LateRank(NamedTuple):
-    """The rank that waits for its data in each step, while all others wait for it."""
+    """The rank that waits for data in each step while all others wait for it."""
 
     process: Process
     wait_s: float
-    others_s: float  # the median of the others
+    others_s: float  # median of the others
     step_s: float
 
     @property
     def share(self) -> float:
-        """Of a step, that its wait is longer than theirs."""
+        """The excess of its wait as a share of a step."""
         return (self.wait_s - self.others_s) / self.step_s
 
 
 def waits_s(process: Process) -> float | None:
-    """How long a step waits for data."""
+    """Seconds a step waits for data."""
     wait, step_s = process.data_wait_percent, process.step_s
     return None if wait is None or step_s is None else step_s * wait / 100
 
 
 def late_rank(ranks: Sequence[Process]) -> LateRank | None:
-    """The one rank that waits for data while all take the same time for a step; None where none, or several, do so.
+    """The one rank that waits for data while all have the same step time; None if there is none, or several.
 
-    Gradients are summed in each step, so the others must wait for it. Where a wait is not measured, nothing is said.
+    Gradients are summed in each step, so the others must wait for it. None if a wait is not measured.
     """
     waits = [(wait_s, one.step_s, one) for one in ranks if (wait_s := waits_s(one)) is not None and one.step_s]
     if len(waits) < 2 or len(waits) < len(ranks):
@@ -78,20 +78,20 @@ def said_of_late(late: LateRank, number: int | None, count: int) -> str:
 
 
 def slow(process: Process, now_s: float) -> str:
-    """How many of the last steps were slow, and what took so long: 3 of 120 steps took over 2 × the median."""
+    """Number of slow recent steps, and the cause: 3 of 120 steps took over 2 × the median."""
     count, of = process.slow_step_count, process.step_window
     if not count or not of:
         return ""
     known = [one for one in process.slow_steps if now_s - one.wall_s <= WINDOW_S]
     by = {name: sum(one.phase == name for one in known) for name in _PHASES}
     parts = ", ".join(f"{number} {_PHASES[name]}" for name, number in by.items() if number)
-    # only the newest are told singly
+    # only the newest are listed individually
     whose = f": {parts}" if len(known) == count else f"; of the newest {len(known)}: {parts}" if known else ""
     return f"{count} of {amount(of, 'step')} took over 2 × the median{whose}"
 
 
 def number(one: Noted) -> str:
-    """A number as it was noted: loss 0.5321, grad_norm not finite."""
+    """A noted number: loss 0.5321, grad_norm not finite."""
     if not one.finite:
         return f"{one.name} not finite"
     value = "over 1e15" if one.value is None else f"{one.value:.6g}"
@@ -99,8 +99,8 @@ def number(one: Noted) -> str:
 
 
 def noted(process: Process, now_s: float) -> str:
-    """What was noted last, the newest first: loss 0.5321, lr 0.01 at step 1204, epoch 3 12s ago."""
-    newest = sorted(process.noted, key=lambda one: -round(one.wall_s, 1))  # of one call as they stand in it
+    """The latest notes, newest first: loss 0.5321, lr 0.01 at step 1204, epoch 3 12s ago."""
+    newest = sorted(process.noted, key=lambda one: -round(one.wall_s, 1))  # notes of one call stay in order
     moments = [one for one in newest if one.moment][:1]
     shown = [*[one for one in newest if not one.moment][: _NOTES - len(moments)], *moments]
     parts = []
@@ -112,7 +112,7 @@ def noted(process: Process, now_s: float) -> str:
 
 
 def pace(process: Process) -> str:
-    """A step in numbers: 310ms a step, 40 % waits for data, 16.1 samples/s."""
+    """Step timing: 310ms a step, 40 % waits for data, 16.1 samples/s."""
     if process.step_s is None:
         return ""
     parts = [f"{units.took(process.step_s)} a step"]
@@ -124,7 +124,7 @@ def pace(process: Process) -> str:
 
 
 def of_job(job: Job, processes: Sequence[Process], now_s: float, least: float) -> Iterator[str]:
-    """What the meters of the ranks of a job say. `least`: share of a step from which a late rank is told."""
+    """Step meter lines for the ranks of a job. `least`: share of a step from which a late rank is reported."""
     metered = [one for one in processes if one.step_s is not None]
     if not metered:
         return

@@ -1,4 +1,4 @@
-"""The numbers of the rules, as the package ships them and with what a site sets instead."""
+"""The numbers of the rules, as shipped and with a site's overrides."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Thresholds = Mapping[str, Mapping[str, float]]
 
 
 class Number(NamedTuple):
-    """One threshold as it is written: what it is about, and where it comes from, in its comment."""
+    """One threshold as written, with its meaning and source from the comment."""
 
     name: str
     value: float
@@ -23,13 +23,13 @@ class Number(NamedTuple):
 
 
 _TIMES = ("on_s", "window_s")  # of every rule
-_LONGEST_S = 4 * 3600  # as long as anything is remembered
+_LONGEST_S = 4 * 3600  # the time span of the history
 _TABLE = re.compile(r"^\[([\w-]+)\]", re.MULTILINE)
 _NUMBER = re.compile(r"^(\w+)\s*=\s*(\S+)[ \t]*(?:#[ \t]*(.*))?$", re.MULTILINE)
 
 
 def written() -> dict[str, tuple[Number, ...]]:
-    """The same tables with their comments, for the manual."""
+    """The tables with their comments, for the manual."""
     _, *parts = _TABLE.split(_raw().decode())
     return {
         name: tuple(Number(found[1], float(found[2]), (found[3] or "").strip()) for found in _NUMBER.finditer(text))
@@ -47,7 +47,7 @@ def _raw() -> bytes:
 
 
 def merged(site: Mapping[str, object]) -> tuple[Thresholds, list[str]]:
-    """The tables with a site's numbers in them, and what of those is not used, in words."""
+    """The tables with a site's overrides, and a text for each unused entry."""
     tables, unused = shipped(), []
     for name, values in site.items():
         if name not in tables or not isinstance(values, dict):
@@ -68,7 +68,7 @@ def merged(site: Mapping[str, object]) -> tuple[Thresholds, list[str]]:
 
 
 def _set(table: dict[str, float], key: str, value: float, values: Mapping[str, object]) -> None:
-    """Put a site's number in; the limit for leaving stays as far from it as it was, unless the site says that too."""
+    """Apply a site's number; the limit for clearing keeps its distance, unless the site sets that, too."""
     leaving = f"{key}_exit"
     if leaving in table and leaving not in values:
         moved = table[leaving] + value - table[key]
@@ -77,7 +77,7 @@ def _set(table: dict[str, float], key: str, value: float, values: Mapping[str, o
 
 
 def site(path: object, read: Callable[[str], bytes | None]) -> tuple[Thresholds | None, list[str]]:
-    """The same of a site's file; nothing, and why, where it cannot be used."""
+    """The same for a site's file; None, and the reason, if it is unusable."""
     if not isinstance(path, str) or not Path(path).is_absolute():
         return None, ["thresholds must be the whole path of a file, from / on"]
     try:
@@ -86,5 +86,5 @@ def site(path: object, read: Callable[[str], bytes | None]) -> tuple[Thresholds 
             return None, [f"thresholds: there is no file {path}"]
         tables, unused = merged(toml.parse(raw))
         return tables, [f"in {path}: {unused[0]}", *unused[1:]] if unused else []
-    except Exception as error:  # a refusal of the reader, or what a parser makes of bytes that are none of its kind
+    except Exception as error:  # a refusal of the reader, or a parser's error on invalid bytes
         return None, [f"thresholds in {path}: {' '.join(str(error).split()) or type(error).__name__}"]

@@ -1,4 +1,4 @@
-"""TOML: read, and one value of it changed with everything else, comments included, left as it is."""
+"""TOML: parsing, and changing one value while everything else, including comments, stays."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _VALUE = r"""("[^"\n]*"|'[^'\n]*'|\[[^\[\]#\n]*\]|[^\s#"'\[{]+)"""
 
 
 def parse(raw: bytes) -> dict[str, object]:
-    """What a file says; ValueError in one line when it is no TOML."""
-    # only imported where there is a file to read
+    """The contents of a file; ValueError in one line if it is invalid."""
+    # imported only if there is a file to read
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -26,7 +26,7 @@ def parse(raw: bytes) -> dict[str, object]:
 
 
 def written(value: object) -> str:
-    """A plain value, or a list of such, as one writes it in the file."""
+    """A plain value, or a list of such, in TOML syntax."""
     if isinstance(value, list):
         return f"[{', '.join(map(written, value))}]"
     if isinstance(value, bool):
@@ -35,7 +35,7 @@ def written(value: object) -> str:
 
 
 def edited(raw: bytes, key: str, value: bool | float | str | list[str]) -> bytes:
-    """The file with one value above its first table set; ValueError where that cannot be done by changing one line."""
+    """The file with one top-level value set; ValueError if that takes more than changing one line."""
     before = parse(raw)
     lines = raw.decode().splitlines(keepends=True)
     top = next((place for place, line in enumerate(lines) if _HEAD.match(line)), len(lines))
@@ -53,7 +53,7 @@ def edited(raw: bytes, key: str, value: bool | float | str | list[str]) -> bytes
 
 
 def _insert(lines: list[str], top: int, line: str) -> None:
-    """Below the last value; comments and blank lines above a table belong to it."""
+    """Insert below the last value; comments and blank lines above a table belong to it."""
     end = "\r\n" if lines and lines[0].endswith("\r\n") else "\n"
     while top and top < len(lines) and lines[top - 1].lstrip()[:1] in ("", "#"):
         top -= 1

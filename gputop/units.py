@@ -1,4 +1,4 @@
-"""Numbers to short text and back: 66.1G, 1.9G/s, 6m 12s."""
+"""Numbers as short text and back: 66.1G, 1.9G/s, 6m 12s."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def decimal(value: float) -> str:
 
 
 def rate(value: float | None) -> str:
-    """Bytes a second for a column whose title says /s: 0, 58M, 1.9G; below 1 KiB a second counts as 0."""
+    """Bytes/s for a column with /s in its title: 0, 58M, 1.9G; below 1 KiB/s counts as 0."""
     if value is None:
         return UNKNOWN
     if value < 1024:
@@ -58,7 +58,7 @@ def percent(value: float | None) -> str:
 
 
 def cpus(number: float) -> str:
-    """CPUs that a process has, with a decimal where a quota cuts one: 8, 0.5."""
+    """A number of CPUs, with a decimal for a fractional quota: 8, 0.5."""
     return f"{number:.1f}".removesuffix(".0")
 
 
@@ -75,7 +75,7 @@ def clock(seconds: float | None) -> str:
 
 
 def took(seconds: float | None) -> str:
-    """How long something takes, in five cells: 380us, 4.2ms, 45ms, 1.25s, 45.2s, 310s."""
+    """A duration in five cells: 380us, 4.2ms, 45ms, 1.25s, 45.2s, 310s."""
     if seconds is None:
         return UNKNOWN
     if seconds < 0.0009995:
@@ -86,7 +86,7 @@ def took(seconds: float | None) -> str:
 
 
 def ago(seconds: float | None) -> str:
-    """Elapsed time in words short enough for a state: 7s, 6m 12s, 2h 11m, 3d 4h."""
+    """Elapsed time for a state: 7s, 6m 12s, 2h 11m, 3d 4h."""
     if seconds is None:
         return UNKNOWN
     whole = int(seconds)
@@ -98,7 +98,7 @@ def ago(seconds: float | None) -> str:
 
 
 def roughly(seconds: float) -> str:
-    """Elapsed time so roughly that it seldom changes: 40s, 6m, 2h 10m."""
+    """Elapsed time, rounded so that it rarely changes: 40s, 6m, 2h 10m."""
     step = 10 if seconds < 60 else 60 if seconds < 3600 else 600
     return ago(seconds - seconds % step)
 
@@ -112,7 +112,7 @@ def duration(text: str) -> float:
 
 
 def ranges(numbers: tuple[int, ...]) -> str:
-    """Whole numbers as a list of ranges: (0, 1, 2, 5) is 0-2,5."""
+    """Integers as a list of ranges: (0, 1, 2, 5) is 0-2,5."""
     parts: list[list[int]] = []
     for number in sorted(set(numbers)):
         if parts and number == parts[-1][-1] + 1:
@@ -123,7 +123,7 @@ def ranges(numbers: tuple[int, ...]) -> str:
 
 
 def listed(text: str) -> tuple[int, ...]:
-    """The numbers of a list of ranges: 0-2,5 is (0, 1, 2, 5); ValueError when it is none, or of a million and more."""
+    """The integers of a list of ranges: 0-2,5 is (0, 1, 2, 5); ValueError if invalid, or for a million and more."""
     found: list[int] = []
     for part in text.strip().split(","):
         first, _, last = part.partition("-")
@@ -136,7 +136,7 @@ def listed(text: str) -> tuple[int, ...]:
 
 @lru_cache(maxsize=256)
 def cpus_of(text: str | None) -> frozenset[int]:
-    """The CPUs of a list as the kernel writes them, 0-7,64-71; none where there is none, or it makes no sense."""
+    """The CPUs of a kernel CPU list, 0-7,64-71; empty if missing or invalid."""
     try:
         return frozenset(listed(text)) if text else frozenset()
     except ValueError:

@@ -11,10 +11,7 @@ from gputop.model import Frame, Identity, Process, Role, Unit, metric
 from gputop.optional_sums import mean, total
 
 _P, _N, _R = Unit.PERCENT, Unit.COUNT, Unit.BYTES_PER_S
-_TRAINER, _LOADER = (
-    Role.TRAINER,
-    Role.LOADER,
-)  # a constant: checked for every process at every frame
+_TRAINER, _LOADER = Role.TRAINER, Role.LOADER  # constants: checked for every process at every frame
 _COMPILERS = ("ptxas", "cicc", "nvcc", "cc1plus", "inductor", "triton")
 _BRIEF = ("ptxas", "cicc", "nvcc")  # they are short-lived: one without a CPU time yet has just started
 _WORKER = "compile_worker"  # of torch.compile: by name a Python like any other

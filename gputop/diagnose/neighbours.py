@@ -67,10 +67,7 @@ def _ancestors(by_pid: Mapping[int, Process], process: Process) -> Iterator[Proc
         process = parent
 
 
-_LEAST_CORES, _LEAST_BYTES = (
-    0.05,
-    1e5,
-)  # less slows nobody down, and this keeps most groups out of the history
+_LEAST_CORES, _LEAST_BYTES = 0.05, 1e5  # less is harmless; keeps most groups out of the history
 _KEPT_S = 60.0  # after that
 _BRIEF_S = 3.0  # seconds of age up to which a process's use since start counts as its current use
 CORES, MOVED = "group_cores", "group_moved_bytes_per_s"

@@ -18,10 +18,7 @@ from gputop.model import Gpu
 
 IDLE_PERCENT = 10.0  # GPU busy: below is no work
 LEAST_S = 0.3  # a shorter pause is a gap between steps; two samples
-_BLIP_S, _BLIP_SHARE = (
-    1.0,
-    0.25,
-)  # work that ends no pause: at most so long, at most this share of the pause before it,
+_BLIP_S, _BLIP_SHARE = 1.0, 0.25  # work that ends no pause: at most so long, at most this share of the pause before it,
 _BLIP_OF_RUN = 0.5  # and at most this share of the usual work between pauses
 _RUN_WEIGHT = 0.25  # of the newest of these work periods
 _UNSEEN_S = 5.0  # seconds of unknown utilization within a pause

@@ -1,4 +1,4 @@
-"""What works on this machine and what does not, with the one command that unlocks each: `gputop doctor`."""
+"""gputop doctor: what works on this machine, what does not, and the command that unlocks each."""
 
 from __future__ import annotations
 

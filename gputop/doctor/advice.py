@@ -1,4 +1,4 @@
-"""Where to begin on this machine: the DataLoader line, and the sweep that finds what is best."""
+"""Initial settings for this machine: the DataLoader line, and the sweep that finds the best one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gputop.num_workers import MOST_FIRST, PREFETCH
 
 @check("loader", "With how many workers should a DataLoader start?")
 def loader(machine: Machine) -> Iterator[Line]:
-    """min(8, allowed CPUs // 2 // jobs): the guides differ (all cores but a few, 4-8, half), so start low and sweep."""
+    """min(8, allowed CPUs // 2 // jobs): guides differ (all cores but a few, 4-8, half), so start low and sweep."""
     got = share(machine)
     value = {
         "num_workers": got.workers,
@@ -32,7 +32,7 @@ def loader(machine: Machine) -> Iterator[Line]:
 
 
 def _line(got: Share, *, pinned: bool) -> str:
-    """The call; what needs workers or a GPU is left out where there is none, since PyTorch objects."""
+    """The DataLoader call, without options that need workers or a GPU if there are none: PyTorch rejects them."""
     parts = [f"num_workers={got.workers}"]
     if pinned:
         parts.append("pin_memory=True")
@@ -42,7 +42,7 @@ def _line(got: Share, *, pinned: bool) -> str:
 
 
 def _sweep(got: Share) -> tuple[int, ...]:
-    """Around the start, never more than the CPUs of a job."""
+    """Worker counts around the initial one, at most the CPUs of a job."""
     most = max(1, got.allowed // got.jobs)
     start = max(1, got.workers)
     return tuple(sorted({0, max(1, start // 2), start, min(most, start * 3 // 2), min(most, start * 2)}))

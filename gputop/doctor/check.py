@@ -1,4 +1,4 @@
-"""A check: one question about this machine, and the lines that answer it. Declared once, where it is answered."""
+"""A check: one question about this machine and the lines that answer it, declared together."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STATUSES: Mapping[Status, str] = {
     "missing": "does not work",
     "unknown": "could not be told",
 }
-GROUPS: Mapping[str, str] = {  # a group is a module of this package; this is their order
+GROUPS: Mapping[str, str] = {  # a group is a module of this package, in this order
     "driver": "NVIDIA driver",
     "kernel": "What the kernel tells",
     "container": "Container and limits",
@@ -30,7 +30,7 @@ GROUPS: Mapping[str, str] = {  # a group is a module of this package; this is th
 
 @frozen_dataclass(frozen=True, slots=True)
 class Line:
-    """What works and what does not, the one command that unlocks it, and the numbers behind it (units in names)."""
+    """What works or does not, the command that unlocks it, and the numbers behind it (units in names)."""
 
     status: Status
     what: str
@@ -43,7 +43,7 @@ Answer = Callable[[Machine], Iterable[Line]]
 
 @frozen_dataclass(frozen=True, slots=True)
 class Check:
-    """A question, a short name for it, and the function that answers."""
+    """A question, its short name, and the function that answers it."""
 
     name: str
     question: str
@@ -55,7 +55,7 @@ _declared: list[Check] = []
 
 
 def check(name: str, question: str) -> Callable[[Answer], Answer]:
-    """Declares the function as the answer to a question; its module is its group."""
+    """Declare a function as the answer to a question; its module is its group."""
 
     def declare(answer: Answer) -> Answer:
         _declared.append(Check(name, question, answer.__module__.rpartition(".")[2], answer))
@@ -65,6 +65,6 @@ def check(name: str, question: str) -> Callable[[Answer], Answer]:
 
 
 def checks() -> tuple[Check, ...]:
-    """Every check that is declared, by group."""
+    """Every declared check, by group."""
     order = list(GROUPS)
     return tuple(sorted(_declared, key=lambda check: order.index(check.group)))

@@ -1,4 +1,4 @@
-"""Where this runs: container, PID namespace, and what its control group leaves of CPUs, memory and shared memory."""
+"""The environment: container, PID namespace, and the control group's limits on CPUs, memory and shared memory."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from gputop.doctor.share import Share, share, shared_memory
 from gputop.safe.identity import initial_pid_namespace
 
 _GIB = 1 << 30
-_DOCKER_SHM = 64 << 20  # bytes a container gets if nobody asks for more
+_DOCKER_SHM = 64 << 20  # bytes of /dev/shm in a container by default
 
 
 @check("container", "Is this a container?")
 def container(machine: Machine) -> Iterator[Line]:
-    """By its usual marks."""
+    """Container detection by the usual signs."""
     kinds = (
         ("kubernetes", "KUBERNETES_SERVICE_HOST" in machine.environ),
         ("docker", machine.there("/.dockerenv")),
@@ -44,7 +44,7 @@ def container(machine: Machine) -> Iterator[Line]:
 
 @check("pids", "Can the driver's pids be matched with processes here?")
 def pids(machine: Machine) -> Iterator[Line]:
-    """The driver names pids of the host."""
+    """The driver reports host PIDs."""
     if initial_pid_namespace(machine.kernel.proc_root):
         yield Line("ok", "pids here are those that the driver reports", value={"host_pids": True})
     else:
@@ -54,7 +54,7 @@ def pids(machine: Machine) -> Iterator[Line]:
 
 @check("cpus", "How many CPUs may be used, and how many does PyTorch see?")
 def cpus(machine: Machine) -> Iterator[Line]:
-    """Affinity, which PyTorch honours, and the quota of the control group, which it does not know."""
+    """CPU affinity, which PyTorch honours, and the control group's quota, which it ignores."""
     got = share(machine)
     value = {"online": got.online, "affinity": got.affinity, "quota_cores": got.quota, "allowed": got.allowed}
     if got.quota is not None and ceil(got.quota) < got.affinity:
@@ -69,7 +69,7 @@ def cpus(machine: Machine) -> Iterator[Line]:
 
 @check("memory", "How much memory may be used?")
 def memory(machine: Machine) -> Iterator[Line]:
-    """The limit of the control group, which programs do not see."""
+    """The control group's memory limit, which programs do not see."""
     got = share(machine)
     value = {"limit_bytes": got.memory_limit, "total_bytes": got.memory_total}
     if got.memory_limit is not None and (got.memory_total is None or got.memory_limit < got.memory_total):
@@ -84,7 +84,7 @@ def memory(machine: Machine) -> Iterator[Line]:
 
 @check("shm", "Is /dev/shm large enough for DataLoader workers?")
 def shm(machine: Machine) -> Iterator[Line]:
-    """Batches travel from workers to the trainer through shared memory."""
+    """Shared memory: it carries batches from workers to the trainer."""
     got = share(machine)
     try:
         size = shared_memory(machine)
@@ -118,5 +118,5 @@ def _larger(machine: Machine, got: Share) -> str:
 
 def _more_memory(machine: Machine) -> str | None:
     if "SLURM_JOB_ID" in machine.environ:
-        return "sbatch --mem=0 JOB"  # all of the node
+        return "sbatch --mem=0 JOB"  # the node's total
     return "docker run --memory=0 IMAGE" if machine.in_container else None

@@ -1,4 +1,4 @@
-"""The NVIDIA driver: whether it answers, whether module and library are of one version, whether a GPU is missing."""
+"""The NVIDIA driver: whether it responds, whether module and library match, whether a GPU is missing."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from gputop.invocation import as_root
 
 LOG = "sudo dmesg | grep -E 'NVRM|Xid'"
 _CONTAINER = "docker run --gpus all IMAGE"
-# by the key of the note that says why it is closed: in a container, else on a host
+# remedy by reason, in a container and on a host
 _CURES: dict[str, tuple[str | None, str | None]] = {
     "no-library": (_CONTAINER, None),
     "not-loaded": (_CONTAINER, "sudo modprobe nvidia"),
-    "no-permission": (_CONTAINER, None),  # on a host by who asks
+    "no-permission": (_CONTAINER, None),  # on a host by user
     "lost-access": ("docker restart CONTAINER", LOG),
     "unknown-error": (LOG, LOG),
     "blocked": (_CONTAINER, LOG),
     "no-supported-gpu": (_CONTAINER, LOG),
     "off": ("gputop doctor", "gputop doctor"),
 }
-_TOLD_ELSEWHERE = {  # by another line, with its cure
+_TOLD_ELSEWHERE = {  # another line covers it, with the remedy
     "mismatch": "no program can use a GPU: see the next line",
     "shadowed-pynvml": "cannot be asked without nvidia-ml-py: see pynvml",
 }
@@ -34,7 +34,7 @@ _NOT_ASKED = frozenset({"off", "asleep"})
 
 @check("driver", "Does the NVIDIA driver answer?")
 def answers(machine: Machine) -> Iterator[Line]:
-    """Its version and the GPUs it lists, or why not."""
+    """Its version and GPUs, or why it does not respond."""
     facts = machine.driver.facts()
     value = {"driver": facts.version, "cuda": facts.cuda, "gpus": len(facts.cards), "gpus_on_bus": facts.in_sys}
     if facts.hanging:
@@ -57,7 +57,7 @@ def answers(machine: Machine) -> Iterator[Line]:
 
 @check("match", "Are the kernel module and the library of one version?")
 def match(machine: Machine) -> Iterator[Line]:
-    """Both versions; after an upgrade they differ until a reboot."""
+    """Versions of module and library; after an upgrade they differ until a reboot."""
     facts = machine.driver.facts()
     kernel, library = facts.kernel, facts.library
     value = {"kernel": kernel, "library": library}
@@ -74,7 +74,7 @@ def match(machine: Machine) -> Iterator[Line]:
 
 @check("gpus", "Does every GPU answer?")
 def every_gpu(machine: Machine) -> Iterator[Line]:
-    """GPUs that are listed and silent, or on the bus and not listed."""
+    """GPUs that are listed but silent, or on the bus but not listed."""
     facts = machine.driver.facts()
     silent = [index for index, card in enumerate(facts.cards) if card.name is None]
     hidden = facts.in_sys - len(facts.cards)
@@ -95,7 +95,7 @@ def every_gpu(machine: Machine) -> Iterator[Line]:
 
 
 def _closed(facts: Facts, machine: Machine) -> tuple[Status, str, str | None]:
-    """Status, text and cure of a driver that could not be opened."""
+    """Status, text and remedy of a driver that could not be opened."""
     note = facts.note
     assert note is not None
     if note.key in _NOT_ASKED:
@@ -112,12 +112,12 @@ def _closed(facts: Facts, machine: Machine) -> tuple[Status, str, str | None]:
     text = f"{labels.amount(facts.in_sys, 'NVIDIA GPU')} on the PCI bus, and no driver: libnvidia-ml.so.1 is not here"
     if machine.there("/usr/bin/ubuntu-drivers"):
         return "missing", text, "sudo ubuntu-drivers install"
-    # elsewhere the package has another name, or is in a repository that may not be there
+    # other distributions name the package differently, or have it in an optional repository
     return "missing", f"{text}; install NVIDIA's driver for this distribution", None
 
 
 def _into_path(folder: str, machine: Machine) -> str:
-    """Has the loader look in a folder: for good where it reads such files, else in this shell."""
+    """Command that adds a folder to the loader's search path: permanently if possible, else for this shell."""
     place = shlex.quote(folder)
     if machine.there("/etc/ld.so.conf.d") and not machine.in_container:
         return f"echo {place} | sudo tee /etc/ld.so.conf.d/nvidia.conf && sudo ldconfig"

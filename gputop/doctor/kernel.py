@@ -1,4 +1,4 @@
-"""What the kernel tells about processes: who may read them, pressure, delays, waits for a CPU, I/O."""
+"""Process data from the kernel: read permission, pressure, delay accounting, run-queue wait, I/O."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gputop.doctor.machine import Machine
 from gputop.safe import programs, ptrace_access
 
 _HIDING = {"1", "2", "4", "noaccess", "invisible", "ptraceable"}
-_FOR_ALL = {"4", "ptraceable"}  # from the group of the option gid= too
+_FOR_ALL = {"4", "ptraceable"}  # also via the group of the option gid=
 
 
 @check("ptrace", "Can py-spy read a process that runs?")
 def ptrace(machine: Machine) -> Iterator[Line]:
-    """The rules of ptrace(2) and Yama; with a process in question, what the kernel says about it."""
+    """The rules of ptrace(2) and Yama; for a given process, the kernel's own answer."""
     yield _one_process(machine, machine.pid) if machine.pid is not None else _in_general(machine)
 
 
@@ -81,7 +81,7 @@ def run_delay(machine: Machine) -> Iterator[Line]:
 
 @check("io", "Is it known what processes read and write?")
 def io(machine: Machine) -> Iterator[Line]:
-    """/proc/PID/io, which the kernel shows to the owner."""
+    """/proc/PID/io, visible to the owner."""
     try:
         machine.kernel.proc(f"{machine.who}/io")
     except FileNotFoundError:
@@ -125,7 +125,7 @@ def _one_process(machine: Machine, pid: int) -> Line:
         "cap_sys_ptrace": machine.may_trace_all,
     }
     try:
-        # the kernel asks the same of this as of an attach, and nothing is read
+        # the kernel checks this like an attach, and nothing is read
         os.close(os.open(f"{machine.kernel.proc_root}/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC))
         return Line("ok", f"process {pid} can be read", value={**value, "readable": True})
     except FileNotFoundError:
@@ -142,7 +142,7 @@ def _one_process(machine: Machine, pid: int) -> Line:
 
 
 def _boot_option(machine: Machine) -> str | None:
-    """How this distribution adds an option to the kernel's command line."""
+    """How this distribution adds a kernel command line option."""
     if machine.there("/usr/sbin/grubby") or machine.there("/sbin/grubby"):
         return "sudo grubby --update-kernel=ALL --args=psi=1"
     if machine.there("/usr/sbin/update-grub"):

@@ -1,4 +1,4 @@
-"""What the checks look at: this machine and one process on it, or a copy of their files."""
+"""The object of the checks: this machine and one process on it, or a copy of their files."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _LONGEST = 1 << 20
 
 @frozen_dataclass(frozen=True, kw_only=True)
 class Machine:
-    """Where files are and who asks. `pid` is the process the questions are about; without, whoever starts next."""
+    """File locations and user. `pid`: the process the questions are about; None for newly started ones."""
 
     kernel: Kernel = field(default_factory=Kernel)
-    root: str = ""  # before absolute paths outside of /proc, /sys and a home
+    root: str = ""  # prefix of absolute paths outside of /proc, /sys and home folders
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     uid: int = field(default_factory=os.geteuid)
     groups: frozenset[int] = field(default_factory=lambda: frozenset((os.getegid(), *os.getgroups())))
-    terminal: tuple[int, int] | None = None  # columns and lines of the one on standard output
+    terminal: tuple[int, int] | None = None  # columns and lines of the terminal on standard output
     encoding: str = "utf-8"  # of standard output
-    program: str = sys.executable  # the Python that gputop runs in
+    program: str = sys.executable  # the Python that runs gputop
     pid: int | None = None
     nvml: bool = True
-    driver: Driver = field(init=False)  # asked once for all checks
+    driver: Driver = field(init=False)  # queried once for all checks
 
     def __post_init__(self) -> None:
         driver = Driver(self.kernel.sys_root, self.kernel.proc_root, self.root, enabled=self.nvml)
@@ -41,7 +41,7 @@ class Machine:
 
     @cached_property
     def in_container(self) -> bool:
-        """Whether this is a container, as far as its usual marks tell."""
+        """Whether this is a container, judging by the usual signs."""
         return in_container(self.kernel.proc_root, self.environ, self.root)
 
     @cached_property
@@ -50,16 +50,16 @@ class Machine:
         return ptrace_access.traces_all(self.kernel.proc_root)
 
     def hidden(self, *arguments: str) -> ptrace_access.Barred:
-        """Why we may not read what the owner of a process may, and what unlocks it."""
+        """Why we may not read what a process's owner may, and what unlocks it."""
         return ptrace_access.hidden(*arguments, uid=self.uid, confined=self.in_container, proc=self.kernel.proc_root)
 
     @property
     def who(self) -> str:
-        """The folder of /proc of the process in question."""
+        """The /proc folder of the process in question."""
         return "self" if self.pid is None else str(self.pid)
 
     def status(self, who: str) -> dict[str, str]:
-        """The fields of /proc/WHO/status, with blanks for its tabs; OSError where it cannot be read."""
+        """The fields of /proc/WHO/status, tabs replaced by blanks; OSError if unreadable."""
         lines = self.kernel.proc(f"{who}/status").replace(b"\t", b" ").split(b"\n")
         pairs = (line.partition(b":") for line in lines)
         return {decode(key): decode(value.strip()) for key, colon, value in pairs if colon}
@@ -69,17 +69,17 @@ class Machine:
         return Path(f"{self.root}{path}").exists()
 
     def which(self, *names: str) -> str | None:
-        """The first of these programs that PATH has."""
+        """The first of these programs on PATH."""
         found = (path for name in names for path in programs.candidates(name, self.path))
         return next(filter(os.path.isabs, found), None)
 
     @property
     def path(self) -> str:
-        """Where programs are looked for."""
+        """The search path for programs."""
         return self.environ.get("PATH", programs.PATH)
 
     def said(self, *command: str, seconds: float = 3.0) -> str | None:
-        """The first line that a program prints, clean; None if it fails or takes longer; NotRun if it is not run."""
+        """The first output line of a program, sanitized; None on failure or timeout; raises NotRun if not started."""
         try:
             code, said = programs.output(command, seconds, {**self.environ, "PATH": programs.PATH})
         except (OSError, programs.ProgramError):
@@ -88,7 +88,7 @@ class Machine:
 
     @cached_property
     def settings(self) -> Mapping[str, str] | None:
-        """The environment the process was started with, or ours; None where it may not be read."""
+        """The environment the process was started with, or ours; None if unreadable."""
         if self.pid is None:
             return self.environ
         try:
@@ -100,7 +100,7 @@ class Machine:
 
 
 def text(path: Path) -> str:
-    """A small text file, as it is; nothing where it cannot be read. What is shown of it must be cleaned."""
+    """A small text file, unsanitized; empty if unreadable. Sanitize what is shown."""
     try:
         with os.fdopen(files.opened(path), "rb") as file:
             return file.read(_LONGEST).decode("utf-8", "replace")
@@ -109,7 +109,7 @@ def text(path: Path) -> str:
 
 
 def names(folder: Path) -> tuple[str, ...]:
-    """What a folder holds, sorted; nothing where it cannot be read."""
+    """Sorted names in a folder; empty if unreadable."""
     try:
         return tuple(sorted(entry.name for entry in folder.iterdir()))
     except OSError:

@@ -1,4 +1,4 @@
-"""The NVIDIA driver, asked once in a daemon thread: what it says, why it does not, or the call it hangs in."""
+"""The NVIDIA driver, queried once in a daemon thread: its data, its error, or the call that hangs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATIENCE_S = 3.0
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """One GPU of the driver's list; one that does not answer has no name."""
+    """One GPU of the driver's list; a silent one has no name."""
 
     name: str | None = None
     capability: tuple[int, int] | None = None
@@ -25,21 +25,21 @@ class Card:
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What could be learned."""
+    """What the query yielded."""
 
-    note: Note | None = None  # why it is closed
+    note: Note | None = None  # why the driver is unusable
     hanging: str | None = None  # the call that does not return
-    kernel: str | None = None  # version of the module that is loaded
+    kernel: str | None = None  # version of the loaded module
     library: str | None = None
-    folder: str | None = None  # of that library, where the loader does not look there
+    folder: str | None = None  # folder of that library, if outside the loader's search path
     version: str | None = None
-    cuda: str | None = None  # the newest CUDA it can run
+    cuda: str | None = None  # newest CUDA version it supports
     cards: tuple[Card, ...] = ()
-    in_sys: int = 0  # NVIDIA GPUs on the PCI bus, whatever the driver says
+    in_sys: int = 0  # NVIDIA GPUs on the PCI bus, independent of the driver
 
 
 class Driver:
-    """The question and, in time, its answer."""
+    """The query and its result."""
 
     def __init__(
         self, sys_root: str, proc_root: str, root: str = "", *, enabled: bool = True, patience_s: float = PATIENCE_S
@@ -52,7 +52,7 @@ class Driver:
         self._begun, self._until_s = False, 0.0
 
     def facts(self) -> Facts:
-        """What it said; the first who asks starts the thread, everybody waits for it no longer than the patience."""
+        """The result; the first call starts the thread, and every call waits at most `patience_s`."""
         with self._asked:
             if not self._begun:
                 self._begun, self._until_s = True, time.monotonic() + self._patience_s
@@ -65,7 +65,7 @@ class Driver:
     def _run(self) -> None:
         try:
             self._facts = self._ask()
-        except Exception as error:  # an answer that nobody foresaw is an answer
+        except Exception as error:  # an unexpected error is a result, too
             self._facts = Facts(note=notes.broken(f"{type(error).__name__}: {error}"))
         self._answered.set()
 
@@ -103,7 +103,7 @@ class Driver:
 
 
 def _unusable(note: Note | None) -> bool:
-    """Whether there is no library that could tell its version."""
+    """Whether there is no library to report its version."""
     return note is not None and note.key in ("no-library", "library-refused", "shadowed-pynvml")
 
 

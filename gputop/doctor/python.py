@@ -1,4 +1,4 @@
-"""The Python that jobs use, read from files alone: PyTorch, NumPy's linear algebra, threads."""
+"""The Python that jobs use, determined from files alone: PyTorch, NumPy's BLAS, threads."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ _IN_PATH = re.compile(r"python(\d+\.\d+)")
 
 @frozen_dataclass(frozen=True, slots=True)
 class Interpreter:
-    """A Python: where it is and how it was found, its version as far as known, the folders of its packages."""
+    """A Python: path, origin, version if known, package folders."""
 
     path: str
     origin: str
     version: str | None
     packages: tuple[Path, ...]
-    prefix: Path | None = None  # where conda keeps its records
-    mapped: str | None = None  # what a running process has mapped
+    prefix: Path | None = None  # location of conda's records
+    mapped: str | None = None  # mapped files of a running process
 
     def release(self, distribution: str) -> str | None:
-        """The version of an installed distribution."""
+        """Version of an installed distribution."""
         pattern = re.compile(rf"{distribution}-(\d[^-]*)(?:-py[\d.]+)?\.(?:dist|egg)-info", re.IGNORECASE)
         found = (pattern.fullmatch(name) for folder in self.packages for name in names(folder))
         return next((match[1] for match in found if match), None)
 
     def source(self, name: str) -> str:
-        """The text of a file of a package, `torch/version.py`; nothing where it is not there."""
+        """Text of a package's file, `torch/version.py`; empty if missing."""
         return next(filter(None, (text(folder / name) for folder in self.packages)), "")
 
     def listed(self, name: str) -> tuple[str, ...]:
-        """What a folder beside the packages holds, `numpy.libs`."""
+        """Names in a folder beside the packages, `numpy.libs`."""
         return tuple(entry for folder in self.packages for entry in names(folder / name))
 
 
 def in_use(machine: Machine) -> Interpreter | None:
-    """That of the process in question, else the one `python` starts here; PermissionError if it is hidden from us."""
+    """The Python of the process in question, else the one `python` starts here; PermissionError if unreadable."""
     if machine.pid is not None:
         return _of_process(machine, machine.pid)
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
@@ -74,7 +74,7 @@ def _of_program(machine: Machine, path: Path, origin: str) -> Interpreter:
 
 
 def _of_process(machine: Machine, pid: int) -> Interpreter | None:
-    """By what the process has mapped; one without packages in C has a program only."""
+    """By the process's mapped files; without C extensions, by its program."""
     proc = Path(machine.kernel.proc_root, str(pid))
     mapped = machine.kernel.proc(f"{pid}/maps").decode("utf-8", "replace")
     program = str((proc / "exe").readlink()).removesuffix(" (deleted)")
@@ -83,14 +83,14 @@ def _of_process(machine: Machine, pid: int) -> Interpreter | None:
     version = _IN_PATH.search(" ".join((name, *folders))) or _IN_PATH.search(mapped)
     if version is None and not folders and "python" not in name:
         return None
-    # the process may be in a container: its paths begin at its own root
+    # in a container its paths start at its own root
     packages = tuple(Path(f"{proc}/root{folder}") for folder in folders)
     prefix = Path(f"{proc}/root{folders[0].rpartition('/lib/')[0]}") if folders else None
     return Interpreter(program, f"process {pid}", version[1] if version else None, packages, prefix, mapped)
 
 
 def _behind_shim(machine: Machine, path: Path) -> Path:
-    """What a shim of pyenv starts, as far as its files and variables tell."""
+    """The target of a pyenv shim, as far as its files and variables show."""
     if path.parent.name != "shims":
         return path
     root = path.parent.parent
@@ -100,7 +100,7 @@ def _behind_shim(machine: Machine, path: Path) -> Path:
 
 
 def _folders(prefix: Path) -> tuple[Path, ...]:
-    """Where an installation keeps packages, Debian's own places included."""
+    """Package folders of an installation, including Debian's."""
     roots = [prefix / "lib", prefix / "lib64", *([Path("/usr/local/lib")] if prefix == Path("/usr") else [])]
     found = [
         root / name / kind
@@ -114,26 +114,26 @@ def _folders(prefix: Path) -> tuple[Path, ...]:
 
 
 def _of_user(home: str, version: str | None) -> tuple[Path, ...]:
-    """Packages that `pip install --user` put there."""
+    """Packages installed with `pip install --user`."""
     number = ".".join((version or "").split(".")[:2])
     folder = Path(home, ".local/lib", f"python{number}", "site-packages")
     return (folder,) if folder.is_absolute() and folder.is_dir() else ()
 
 
 def _version(path: Path, packages: tuple[Path, ...]) -> str | None:
-    """By the name of the program behind the links, else by that of the folder of its packages."""
+    """By the resolved program name, else by the name of the package folder."""
     found = _IN_PATH.search(path.resolve().name) or _IN_PATH.search(" ".join(map(str, packages)))
     return found[1] if found else None
 
 
 def _plain(version: str | None) -> str | None:
-    """`3.12.3.final.0` is 3.12.3."""
+    """Shorten a version: `3.12.3.final.0` is 3.12.3."""
     found = re.match(r"\d+\.\d+(\.\d+)?", version or "")
     return found[0] if found else None
 
 
 _CHOOSE = "https://pytorch.org/get-started names the command for this driver"
-# the first release whose wheels have kernels for a compute capability, by its major number: PyTorch's release notes
+# first release whose wheels have kernels for a compute capability, by its major number: PyTorch's release notes
 _FIRST_FOR = {8: (1, 7), 9: (2, 0), 10: (2, 7), 12: (2, 7)}
 _BLAS_IN_USE = re.compile(r"/lib(mkl_rt|scipy_openblas|openblas|blis)[^/\n]*\.so")
 _LOADED = re.compile(r"/numpy/[^\n]*\.so")
@@ -145,7 +145,7 @@ _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 @check("python", "Which Python do jobs use?")
 def python(machine: Machine) -> Iterator[Line]:
-    """Not ours, unless it is the same."""
+    """The jobs' Python, unless it is the same as ours."""
     found = in_use(machine)
     if found is None:
         what = "no Python" if machine.pid is None else f"process {machine.pid} is no Python"
@@ -158,7 +158,7 @@ def python(machine: Machine) -> Iterator[Line]:
 
 @check("torch", "Does its PyTorch fit the driver and the GPUs?")
 def torch(machine: Machine) -> Iterator[Line]:
-    """Its version file is read; it is not imported."""
+    """PyTorch from its version file, without importing it."""
     found = in_use(machine)
     version, cuda = _torch(found) if found else (None, None)
     value = {"version": version, "cuda": cuda}
@@ -186,7 +186,7 @@ def torch(machine: Machine) -> Iterator[Line]:
 
 @check("blas", "Which linear algebra does its NumPy use?")
 def blas(machine: Machine) -> Iterator[Line]:
-    """OpenBLAS on an Intel CPU is slower than MKL, and known to keep every core busy while the GPU waits.
+    """OpenBLAS on Intel is slower than MKL, and known to keep every core busy while the GPU waits.
 
     On any other CPU it is the right one.
     """
@@ -209,7 +209,7 @@ def blas(machine: Machine) -> Iterator[Line]:
 
 @check("threads", "How many compute threads does a job start?")
 def threads(machine: Machine) -> Iterator[Line]:
-    """OMP_NUM_THREADS and its like; unset, every process starts as many threads as it sees CPUs."""
+    """OMP_NUM_THREADS and similar variables; unset, every process starts one thread per visible CPU."""
     got, settings = share(machine), machine.settings
     if settings is None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), f"/proc/{machine.pid}/environ")
@@ -234,13 +234,13 @@ def threads(machine: Machine) -> Iterator[Line]:
 
 
 def _torch(found: Interpreter) -> tuple[str | None, str | None]:
-    """Its version and the CUDA it was built for."""
+    """PyTorch's version and the CUDA it was built for."""
     version, cuda = build(found.source("torch/version.py"))
     return version or found.release("torch"), cuda
 
 
 def _vendor(found: Interpreter) -> str | None:
-    """By what is mapped, the wheel's own libraries, conda's records, what NumPy says it was built with."""
+    """The BLAS vendor by mapped files, the wheel's own libraries, conda's records, or NumPy's build configuration."""
     if found.mapped is not None:
         mapped = set(_BLAS_IN_USE.findall(found.mapped))
         known = {name.removeprefix("scipy_").removesuffix("_rt") for name in mapped}
@@ -262,7 +262,7 @@ def _records(found: Interpreter) -> tuple[str, ...]:
 
 
 def _to_mkl(found: Interpreter) -> str:
-    """By who installed it: conda, from which channel, or pip, in an environment of conda or outside."""
+    """The command that switches to MKL, by installer: conda and its channel, or pip."""
     records = _records(found)
     if not records:
         return mkl.WITHOUT_CONDA

@@ -1,4 +1,4 @@
-"""All checks at once, each in a daemon thread of its own, and their answers as text."""
+"""All checks at once, each in a daemon thread, and the report as text and JSON."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from gputop.frozen_dataclass import frozen_dataclass
 from gputop.safe.text import clean, to_ascii
 
 VERSION = 1  # of the JSON
-PATIENCE_S = 6.0  # for all checks together; the driver alone has half of that
+PATIENCE_S = 6.0  # seconds for all checks together; the driver alone has half of that
 
 
 @frozen_dataclass(frozen=True, slots=True)
 class Result:
-    """A check and its lines. `failed` says that it is the doctor who is ill."""
+    """A check and its lines. `failed`: the check itself is broken."""
 
     check: Check
     lines: tuple[Line, ...]
@@ -30,7 +30,7 @@ class Result:
 
 @frozen_dataclass(frozen=True, slots=True)
 class Report:
-    """What all checks said, by group."""
+    """Results of all checks, by group."""
 
     host: str
     pid: int | None
@@ -39,12 +39,12 @@ class Report:
 
     @property
     def failed(self) -> bool:
-        """Whether a check broke."""
+        """Whether a check is broken."""
         return any(result.failed for result in self.results)
 
 
 class _Exam:
-    """One check under way; its thread leaves the result here."""
+    """One running check; its thread stores the result here."""
 
     def __init__(self, check: Check, machine: Machine, patience_s: float) -> None:
         self._check, self._machine = check, machine
@@ -55,7 +55,7 @@ class _Exam:
         Thread(target=self._run, name=f"doctor-{check.name}", daemon=True).start()
 
     def result(self) -> Result:
-        """What it said, or that it did not in time."""
+        """The result, or a note that it timed out."""
         if self._done.wait(max(0.0, self._until_s - time.monotonic())):
             return self._result
         return Result(self._check, (Line("unknown", f"no answer in {self._patience_s:g} s"),))
@@ -70,7 +70,7 @@ class _Exam:
             self._result = self._unknown(f"{why.text}: {error.filename or error.strerror}", why.unlock)
         except OSError as error:
             self._result = self._unknown(f"cannot be read: {error.filename}: {os.strerror(error.errno or 0)}")
-        except Exception as error:  # one broken check costs its own line
+        except Exception as error:  # a broken check costs only its own line
             self._result = replace(self._unknown(f"this check broke: {type(error).__name__}: {error}"), failed=True)
         self._done.set()
 
@@ -81,14 +81,14 @@ class _Exam:
 def examine(
     machine: Machine, hostname: str, of: Sequence[Check] | None = None, patience_s: float = PATIENCE_S
 ) -> Report:
-    """Every check on this machine; it takes no longer than the patience, whatever hangs."""
+    """Run every check on this machine; takes at most `patience_s`, whatever hangs."""
     exams = [_Exam(check, machine, patience_s) for check in (checks() if of is None else of)]
     results = tuple(exam.result() for exam in exams)
     return Report(clean(hostname, 64), machine.pid, machine.in_container, results)
 
 
 def as_json(report: Report) -> dict[str, object]:
-    """The report as `gputop doctor --json` prints it."""
+    """The report in the format of `gputop doctor --json`."""
     return {
         "version": VERSION,
         "gputop": __version__,
@@ -131,7 +131,7 @@ _WORDS: dict[Status, str] = {"ok": "ok", "limited": "--", "missing": "!!", "unkn
 
 
 def render(report: Report, *, ascii: bool = False) -> str:
-    """All of it, without colour."""
+    """The report as text without colour."""
     text = "\n".join(_all(report)) + "\n"
     return to_ascii(text) if ascii else text
 
@@ -164,6 +164,6 @@ def _answer_line(line: Line, name: str, width: int) -> Iterator[str]:
         line.what, WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
     ) or [first.rstrip()]
     if line.unlock:
-        # a long command begins further left: one that is broken cannot be copied
+        # a long command is indented less: a wrapped one cannot be copied
         indent = rest if len(rest) + 2 + len(line.unlock) <= WIDTH else " " * 6
         yield f"{indent}$ {line.unlock}"

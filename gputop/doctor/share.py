@@ -1,4 +1,4 @@
-"""What a training job may have of this machine: CPUs, memory, shared memory, and among how many it is divided."""
+"""Resources a training job may use here: CPUs, memory, shared memory, and the number of jobs that share them."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from gputop.collect.proc.proc_files import cpus
 from gputop.doctor.machine import Machine
 from gputop.frozen_dataclass import frozen_dataclass
 
-_BATCH_BYTES = 256 * 3 * 224 * 224 * 4  # 256 images of 224 x 224, as float32
+_BATCH_BYTES = 256 * 3 * 224 * 224 * 4  # 256 images of 224 x 224 as float32
 
 
 @frozen_dataclass(frozen=True, slots=True)
 class Share:
-    """CPUs as programs count them and as the kernel gives them; `jobs` is one for each GPU that may be used."""
+    """CPUs as programs count them and as the kernel grants them; `jobs`: one per usable GPU."""
 
     online: int
     affinity: int  # what PyTorch and nproc see
-    quota: float | None  # cores a control group lets the job use at a time
+    quota: float | None  # cores granted by the control group
     memory_limit: int | None  # bytes
     memory_total: int | None
     jobs: int
 
     @property
     def allowed(self) -> int:
-        """CPUs that can be used at a time: the affinity, or the quota rounded up where that is less."""
+        """Usable CPUs: the affinity, or the quota rounded up if that is less."""
         return self.affinity if self.quota is None else max(1, min(self.affinity, ceil(self.quota)))
 
     @property
     def workers(self) -> int:
-        """DataLoader workers to start with, for each job."""
+        """Initial number of DataLoader workers per job."""
         return num_workers.first(self.allowed / self.jobs)
 
     @property
     def threads(self) -> int:
-        """Compute threads for each job: allowed CPUs // jobs, at least 1."""
+        """Compute threads per job: allowed CPUs // jobs, at least 1."""
         return max(1, self.allowed // self.jobs)
 
     @property
@@ -48,12 +48,12 @@ class Share:
 
     @property
     def shm_need(self) -> int:
-        """Bytes of batches that those may hold in shared memory, for a batch of 256 images."""
+        """Bytes of shared memory for their batches, at 256 images per batch."""
         return self.shm_users * num_workers.PREFETCH * _BATCH_BYTES
 
 
 def share(machine: Machine) -> Share:
-    """The share of the process in question; OSError where the kernel does not tell."""
+    """The share of the process in question; OSError if the kernel does not report it."""
     kernel = machine.kernel
     status = machine.status(machine.who)
     seen = cpus(kernel.sys("devices/system/cpu/online").decode("ascii", "replace"))
@@ -72,18 +72,18 @@ def share(machine: Machine) -> Share:
 
 
 def gpus(machine: Machine) -> int:
-    """GPUs that a program started here would use: those of CUDA_VISIBLE_DEVICES, else all."""
+    """GPUs used by a program started here: those of CUDA_VISIBLE_DEVICES, else all."""
     visible = (machine.settings or {}).get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         facts = machine.driver.facts()
         return len(facts.cards) or facts.in_sys
     listed = [entry.strip() for entry in visible.split(",")]
-    # CUDA stops at the first that is none: -1, or nothing
+    # CUDA stops at the first invalid entry: -1, or an empty one
     return next((at for at, entry in enumerate(listed) if entry in ("", "-1")), len(listed))
 
 
 def shared_memory(machine: Machine) -> Size:
-    """The size of /dev/shm as the process in question has it; OSError where it has none."""
+    """The size of /dev/shm as the process in question sees it; OSError without one."""
     if machine.pid is None:
         return size_of(machine.kernel.shm)
     return size_of(f"{machine.kernel.proc_root}/{machine.pid}/root/dev/shm")

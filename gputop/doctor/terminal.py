@@ -1,4 +1,4 @@
-"""The terminal: size, characters, colours, and whether what is copied arrives in the clipboard."""
+"""The terminal: size, characters, colours, and access to the clipboard."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gputop.safe.terminal import ROOM_FOR_PROCESSES, without_screen
 
 @check("size", "Is the terminal large enough?")
 def size(machine: Machine) -> Iterator[Line]:
-    """Whether there is room for processes."""
+    """Whether the process table fits."""
     if machine.terminal is None:
         yield Line("unknown", "standard output is no terminal", value={"columns": None, "lines": None})
         return
@@ -38,7 +38,7 @@ def characters(machine: Machine) -> Iterator[Line]:
 
 @check("colours", "How many colours can it show?")
 def colours(machine: Machine) -> Iterator[Line]:
-    """By TERM, COLORTERM and NO_COLOR, as every program does."""
+    """By TERM, COLORTERM and NO_COLOR, as in other programs."""
     term = machine.environ.get("TERM", "")
     value = {"term": term}
     if machine.environ.get("NO_COLOR"):
@@ -57,7 +57,7 @@ def colours(machine: Machine) -> Iterator[Line]:
 
 @check("clipboard", "Does text that is copied reach your clipboard?")
 def clipboard(machine: Machine) -> Iterator[Line]:
-    """OSC 52, which multiplexers keep to themselves unless told."""
+    """OSC 52, which multiplexers block by default."""
     if "TMUX" in machine.environ:
         try:
             tmux = programs.find("tmux", machine.path)

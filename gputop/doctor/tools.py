@@ -1,4 +1,4 @@
-"""What is needed for stacks and traces: py-spy, NVIDIA's Python binding, a way to torch.profiler, a private folder."""
+"""Requirements for stacks and traces: py-spy, NVIDIA's Python binding, torch.profiler access, a private folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gputop.doctor.python import in_use
 from gputop.safe import programs, ptrace_access
 from gputop.safe.files import Refused, runtime_folder, runtime_place
 
-_PY_SPY = (0, 4)  # the oldest that reads Python 3.13
+_PY_SPY = (0, 4)  # oldest version that reads Python 3.13
 _BINDING = (13, 580)
 _REMOTE_EXEC = (3, 14)  # sys.remote_exec, PEP 768
 
@@ -48,7 +48,7 @@ def py_spy(machine: Machine) -> Iterator[Line]:
 
 @check("pynvml", "Is the module pynvml NVIDIA's?")
 def pynvml(machine: Machine) -> Iterator[Line]:
-    """Another package, or a file in the way, may have taken its name."""
+    """NVIDIA's binding: another package, or a stray file, may have taken its name."""
     try:
         spec = importlib.util.find_spec("pynvml")
     except (ImportError, ValueError):
@@ -72,7 +72,7 @@ def pynvml(machine: Machine) -> Iterator[Line]:
 
 @check("torch-trace", "Can torch.profiler be started in a job that runs?")
 def torch_trace(machine: Machine) -> Iterator[Line]:
-    """sys.remote_exec, which needs Python 3.14 and the rights of a debugger."""
+    """sys.remote_exec, which needs Python 3.14 and debugging rights."""
     found, settings = in_use(machine), machine.settings or {}
     python = found.version if found else None
     version = _numbers(python)
@@ -95,7 +95,7 @@ def torch_trace(machine: Machine) -> Iterator[Line]:
 
 @check("runtime", "Is our folder for sockets ours?")
 def runtime(machine: Machine) -> Iterator[Line]:
-    """Somebody else may sit on its name in /tmp. What is not there yet is not made."""
+    """The runtime folder, whose name in /tmp may belong to another user. Creates nothing."""
     base, name = runtime_place(machine.environ, f"{machine.root}/tmp")
     path = f"{base}/{name}"
     value = {"path": path}
@@ -111,7 +111,7 @@ def runtime(machine: Machine) -> Iterator[Line]:
 
 
 def pip(what: str) -> str:
-    """The command that does this in the environment gputop runs in."""
+    """The pip command for gputop's own environment."""
     return f"{shlex.quote(sys.executable)} -m pip {what}"
 
 
@@ -131,6 +131,6 @@ def _version(distribution: str) -> str | None:
 
 
 def _numbers(version: str | None) -> tuple[int, ...]:
-    """`py-spy 0.4.3` and `2.13.0+cpu` as numbers; nothing where there are none."""
+    """Numbers of a version: `py-spy 0.4.3`, `2.13.0+cpu`; empty if there are none."""
     found = re.search(r"\d+(?:\.\d+)+", version or "")
     return tuple(map(int, found[0].split("."))) if found else ()

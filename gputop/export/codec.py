@@ -1,4 +1,4 @@
-"""Frames as plain JSON and back: one walk over the types of the model, so a new field needs no line here."""
+"""Encode frames as plain JSON and decode them, driven by the model's types: a new field needs no line here."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gputop.safe.text import clean
 VERSION = 1
 MOST_CHARS = 64 * 1024 * 1024  # of one object; the largest real frame has a thousandth of it
 MOST_ITEMS = 200_000  # of one list
-MOST = 1e15  # of a number with a fraction; bytes and counters are whole and may be larger
+MOST = 1e15  # of a fractional number; integers such as bytes and counters may be larger
 _MOST_INT = 2**63
 
 T = TypeVar("T")
@@ -28,15 +28,15 @@ Read = Callable[[Any], Any]
 
 
 class Wrong(ValueError):
-    """A value that is not what it should be; where that is, is put in front on the way out: right ones pay nothing."""
+    """An invalid value; its location is prepended on the way out, at no cost for valid ones."""
 
     def inside(self, place: str) -> Wrong:
-        """It, as seen from one level further out."""
+        """The same error seen from one level further out."""
         return Wrong(f"{place}{self}")
 
 
 def encode(value: Any) -> Any:
-    """A value of the model as JSON would hold it: unknown fields are left out, a set is a sorted list."""
+    """A value of the model as JSON: unknown fields are omitted, a set becomes a sorted list."""
     kind: Any = type(value)
     if kind in _PLAIN:
         return value
@@ -56,9 +56,9 @@ def encode(value: Any) -> Any:
 
 
 def decode(kind: type[T], data: Any) -> T:
-    """The value that `encode` was given; ValueError says in one line what is wrong and where.
+    """The inverse of `encode`; ValueError says in one line what is wrong and where.
 
-    Keys it does not know are ignored and missing ones take their default: older and newer versions can be read.
+    Unknown keys are ignored and missing ones take their default: older and newer versions are readable.
     """
     try:
         return cast(T, _reader(cast(Any, kind))(data))
@@ -67,12 +67,12 @@ def decode(kind: type[T], data: Any) -> T:
 
 
 def dumps(data: Any) -> str:
-    """One line of ASCII, parts of the model as `said` has them; ValueError for a number that JSON does not have."""
+    """One line of ASCII, with parts of the model as in `said`; ValueError for a number JSON cannot express."""
     return _TO_TEXT(data)
 
 
 def said(part: Any) -> dict[str, Any]:
-    """What is not as it is without being said: the fields of a part of the model that have not their default."""
+    """The fields of a part of the model that differ from their defaults."""
     kind: Any = type(part)
     names, values, defaults = shape(kind)
     found = values(part)
@@ -80,7 +80,7 @@ def said(part: Any) -> dict[str, Any]:
 
 
 def _other(part: Any) -> Any:
-    """A value that JSON does not know as one that it does."""
+    """A value unknown to JSON as one that it knows."""
     return sorted(part) if isinstance(part, frozenset) else said(part)
 
 
@@ -90,13 +90,13 @@ def line(data: Mapping[str, Any]) -> str:
 
 
 def sealed(text: str) -> str:
-    """The text of an object as a line. Its last key is the CRC-32 of everything before it: damage is noticed."""
+    """The text of an object as a line. Its last key is the CRC-32 of everything before it, to detect damage."""
     text = text[:-1]
     return f'{text},"crc":"{zlib.crc32(text.encode()):08x}"}}\n'
 
 
 def loads(text: str) -> Any:
-    """What `dumps` wrote; ValueError in one line for anything else."""
+    """The inverse of `dumps`; ValueError in one line for anything else."""
     if len(text) > MOST_CHARS:
         raise ValueError(f"{len(text)} characters are more than one object may have")
     try:
@@ -113,12 +113,12 @@ def header(hostname: str) -> dict[str, Any]:
 
 
 def event(wall_s: float, mono_s: float, kind: str, text: str, severity: str = "info") -> dict[str, Any]:
-    """Something that happened at the frame before it, as a line of a stream: a gap, a finding."""
+    """An event at the preceding frame as a line of a stream: a gap, a finding."""
     return {"type": "event", "wall_s": wall_s, "mono_s": mono_s, "kind": kind, "severity": severity, "text": text}
 
 
 def frame_line(frame: Frame) -> dict[str, Any]:
-    """A frame as a line of a stream; what is as it is without being said is left out."""
+    """A frame as a line of a stream, without default values."""
     return {"type": "frame", "frame": frame}
 
 
@@ -135,7 +135,7 @@ def _names(kind: type) -> tuple[str, ...]:
 
 @cache
 def shape(kind: Any) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]], tuple[Any, ...]]:
-    """Names of the fields of a part of the model, what gets their values, and their defaults."""
+    """Field names of a model type, its constructor, and its defaults."""
     names = _names(kind)
     if not names:
         raise TypeError(f"{kind.__name__} has no place in a frame")
@@ -149,7 +149,7 @@ def _constant(word: str) -> Any:
 
 @cache
 def _reader(kind: Any) -> Read:
-    """What turns JSON into a value of this type; built once for each type."""
+    """The decoder of JSON for this type; built once per type."""
     origin = get_origin(kind)
     if origin in (Union, types.UnionType):
         read = _reader(_known(kind))
@@ -198,7 +198,7 @@ def _object(kind: Any) -> Read:
 
 
 def _known(kind: Any) -> Any:
-    """What a value that may be None is when it is not."""
+    """The type of an optional value when it is not None."""
     if get_origin(kind) not in (Union, types.UnionType):
         return kind
     inner = [part for part in get_args(kind) if part is not type(None)]

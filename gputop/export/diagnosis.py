@@ -1,4 +1,4 @@
-"""What the rules found of a source after looking at it for some time: as one object, and as a page."""
+"""The diagnosis of a source over some time, as JSON and as a report."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def finding(found: Finding, frame: Frame) -> dict[str, Any]:
-    """A finding; its GPUs by index and its processes by pid, as people name them."""
+    """A finding; its GPUs by index and its processes by PID."""
     return {
         "rule": found.rule,
         "severity": found.severity,
@@ -57,7 +57,7 @@ def abstained(silent: Abstained, frame: Frame) -> dict[str, Any]:
 
 
 def subject(about: Subject, frame: Frame) -> dict[str, Any]:
-    """What it is about; a GPU that left the frame keeps its uuid."""
+    """The subject; a GPU that left the frame keeps its uuid."""
     gpus = frame.by_uuid
     return {
         "kind": about.kind,
@@ -84,7 +84,7 @@ def _step_object(step: Step) -> dict[str, Any]:
 
 
 def job(one: JobState, frame: Frame) -> dict[str, Any]:
-    """The state of a job, or of another user of GPUs; its GPUs by index."""
+    """The state of a job, or of another GPU user; its GPUs by index."""
     gpus = frame.by_uuid
     return {
         "key": one.key,
@@ -98,7 +98,7 @@ def job(one: JobState, frame: Frame) -> dict[str, Any]:
 
 
 def host(one: JobState | None) -> dict[str, Any] | None:
-    """The state of the machine; nothing before the rules were asked."""
+    """The state of the machine; None before the first evaluation."""
     return None if one is None else {"state": one.state, "judged_in_s": one.judged_in_s, "why": redact(one.why)}
 
 
@@ -109,13 +109,13 @@ def task(found: Class) -> dict[str, Any]:
 
 
 VERSION = 1
-BLIND = "blind-spots"  # it finds what the notes say of every rule
+BLIND = "blind-spots"  # it selects from the notes of all rules
 _CODES: Mapping[Severity, int] = {"info": 0, "warn": 1, "crit": 2}
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedFinding:
-    """A finding that was there and is no more: from when to when, in seconds after the first frame."""
+    """A finding that has cleared: start and end in seconds after the first frame."""
 
     finding: Finding
     sentence: str
@@ -125,18 +125,18 @@ class ResolvedFinding:
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """The last update, and what was before it."""
+    """The last update, and what preceded it."""
 
     update: Update
     seconds: float
     label: str = "live"
-    pid: int | None = None  # all of it is about this process only
+    pid: int | None = None  # restricts everything to this process
     gone: tuple[ResolvedFinding, ...] = ()
-    fixes: tuple[tuple[Identity, Fix], ...] = ()  # what is proven, and by whom
+    fixes: tuple[tuple[Identity, Fix], ...] = ()  # measured fixes, and the processes that measured them
 
     @property
     def doubt(self) -> str:
-        """Why it cannot be said that all is well; empty where it can."""
+        """Why it is not certain that everything is healthy; empty if it is."""
         if not self.measured:
             return "no GPU could be measured"
         if self.short:
@@ -147,17 +147,17 @@ class Diagnosis:
 
     @property
     def short(self) -> bool:
-        """Whether it was looked at for too short a time; by the seconds that are told, as looks come early or late."""
+        """Whether the time was too short; by the displayed seconds, as frames come early or late."""
         return round(self.seconds) < finding_text.LEAST_S
 
     @property
     def undecided(self) -> tuple[JobState, ...]:
-        """Those that a verdict is due of, and that have none."""
+        """Jobs with a verdict due but missing."""
         return tuple(one for one in self.update.jobs if one.open)
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """The doubt in full, with what is behind it: a sentence for each reason."""
+        """The doubt in full: one sentence per reason."""
         if not self.measured:
             return (f"{self.doubt}; `gputop doctor` says why",)
         short = (f"{self.doubt}: rules look back half a minute",) if self.short else ()
@@ -165,17 +165,17 @@ class Diagnosis:
 
     @property
     def measured(self) -> bool:
-        """Whether any GPU could be."""
+        """Whether any GPU could be measured."""
         return any(gpu.condition == "ok" for gpu in self.update.frame.gpus)
 
     @property
     def code(self) -> int:
-        """The exit code: how bad the worst is of what is at least possible."""
+        """The exit code: the highest severity among findings that are at least possible."""
         return max((_CODES[found.severity] for found in _likely(self.update.findings)), default=0)
 
 
 def as_json(found: Diagnosis) -> dict[str, Any]:
-    """The object that `gputop diagnose --json` promises to keep."""
+    """The stable JSON object of `gputop diagnose --json`."""
     frame = found.update.frame
     return {
         "version": VERSION,
@@ -192,9 +192,9 @@ def as_json(found: Diagnosis) -> dict[str, Any]:
 
 
 def page(found: Diagnosis, commands: Sequence[str] = (), *, explain: bool = False) -> Page:
-    """The same to read: the primary findings first. `commands` are those of gputop that a step may name.
+    """The same as a report, primary findings first. `commands`: gputop commands that a step may name.
 
-    `explain`: what is unlikely too, every abstention, and the questions that led to the class of each process.
+    `explain` adds unlikely findings, every abstention, and the questions behind each process's class.
     """
     update, frame = found.update, found.update.frame
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(frame.wall_s))
@@ -214,7 +214,7 @@ def page(found: Diagnosis, commands: Sequence[str] = (), *, explain: bool = Fals
 
 
 def _words(shown: Sequence[Finding], found: Diagnosis) -> Iterator[str]:
-    """What is behind a doubt that the table of states does not have; that nothing was found where nothing was."""
+    """Reasons for doubt beyond the table of states; or that nothing was found."""
     doubt = found.reasons[0] if not found.measured or found.short else ""
     if not shown:
         yield f"Nothing: {doubt}." if doubt else "Nothing yet." if found.undecided else "Nothing."
@@ -223,7 +223,7 @@ def _words(shown: Sequence[Finding], found: Diagnosis) -> Iterator[str]:
 
 
 def _states(found: Diagnosis) -> Table:
-    """A line for each job, for each other user of GPUs, and for the machine."""
+    """A row for each job, each other GPU user, and the machine."""
     frame, of = found.update.frame, found.update.jobs
     rows = [(redact(finding_text.titled(one, frame)), redact(f"{one.state}: {one.why}")) for one in of]
     if not of:
@@ -234,7 +234,7 @@ def _states(found: Diagnosis) -> Table:
 
 
 def _steps(found: Diagnosis) -> Iterator[Table]:
-    """What was measured inside jobs that have step meters."""
+    """Measurements of jobs with step meters."""
     frame, least = found.update.frame, thresholds.shipped()["straggler"]["effect"]
     keys = {one.key for one in found.update.jobs}
     rows = []
@@ -247,14 +247,14 @@ def _steps(found: Diagnosis) -> Iterator[Table]:
 
 
 def _proven(found: Diagnosis) -> Iterator[Table]:
-    """What came of findings of earlier runs."""
+    """Effects of earlier runs' findings."""
     if found.fixes:
         rows = tuple((redact(fix.run.name), redact(sentence(fix))) for _, fix in found.fixes)
         yield Table("Fixes: against an earlier run of the same script", ("script", "change"), rows, spoken=True)
 
 
 def _seen(frame: Frame) -> Iterator[str]:
-    """What the driver and /proc did not show, of which nothing can be found."""
+    """What the driver and /proc did not show, and which therefore cannot be judged."""
     for note in frame.notes:
         if note.subject in ("driver", "processes"):
             yield redact(note.text)
@@ -312,7 +312,7 @@ def _earlier(found: Diagnosis) -> Iterator[str]:
 
 
 def _silence(abstained: Sequence[Abstained]) -> Iterator[str]:
-    """All abstentions in a line."""
+    """All abstentions in one line."""
     rules = list(dict.fromkeys(one.rule for one in abstained))
     if rules:
         reasons = sorted({missing.reason for one in abstained for missing in one.missing})
@@ -333,7 +333,7 @@ def _silent(found: Diagnosis) -> Iterator[str]:
 
 
 def _paths(found: Diagnosis) -> Iterator[Table]:
-    """How each process came to its class."""
+    """How each process was classified."""
     processes = {process.pid: process for process in found.update.frame.processes}
     for one in found.update.classes:
         name = redact(labels.line(processes[one.pid]))[:50] if one.pid in processes else ""
@@ -343,7 +343,7 @@ def _paths(found: Diagnosis) -> Iterator[Table]:
 
 
 def about(found: Diagnosis, pid: int) -> Diagnosis:
-    """What of it is about one process, its job, its GPUs, or the machine as far as it concerns them."""
+    """The part about one process, its job, its GPUs, and the machine as far as it affects them."""
     frame = found.update.frame
     of = [process for process in frame.processes if process.pid == pid]
     jobs = {process.job for process in of if process.job}

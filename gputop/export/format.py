@@ -1,4 +1,4 @@
-"""What an export format is, and what must not leave the machine in one."""
+"""The interface of an export format, and the removal of data that must not leave the machine."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from gputop.safe.text import redact_argv
 
 
 def redacted(frame: Frame) -> Frame:
-    """The frame with whatever looks like a secret masked in its command lines."""
+    """The frame with apparent secrets masked in its command lines."""
     return replace(frame, processes=tuple(masked(process) for process in frame.processes))
 
 
 def masked(process: Process) -> Process:
-    """A process with whatever looks like a secret masked in its command line."""
+    """A process with apparent secrets masked in its command line."""
     command = redact_argv(process.command)
     return process if command == process.command else replace(process, command=command)
 
 
 def without_commands(frame: Frame) -> Frame:
-    """The frame with the name of each process in place of its command line."""
+    """The frame with each process's name in place of its command line."""
     return replace(frame, processes=tuple(_named(process) for process in frame.processes))
 
 
@@ -36,8 +36,8 @@ Write = Callable[[Update], None]
 
 
 class Format(Protocol):
-    """Opens a format on a stream: what comes back writes one update at a time."""
+    """Opens a format on a stream; the result writes one update at a time."""
 
     def __call__(self, out: TextIO, *, ascii: bool = False) -> Write:
-        """A writer; with `ascii` it writes nothing but ASCII."""
+        """A writer; with `ascii` its output is ASCII only."""
         ...

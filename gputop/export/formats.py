@@ -1,4 +1,4 @@
-"""Updates for people and programs: one writer for each `--format`."""
+"""One writer per `--format`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ FIELDS: dict[str, Callable[[Gpu], str]] = {
 
 
 def rows(out: TextIO, *, ascii: bool = False) -> Write:
-    """The names once, then a row for each GPU of each update: percent, MiB, degrees Celsius, watts, without units."""
+    """A header, then a row per GPU and update: percent, MiB, degrees Celsius, watts, without units."""
     writer = csv.writer(out, lineterminator="\n")
     begun = False
 
@@ -66,7 +66,7 @@ def rows(out: TextIO, *, ascii: bool = False) -> Write:
 
 
 def snapshot(update: Update) -> dict[str, Any]:
-    """The object that `gputop --json` prints."""
+    """The object printed by `gputop --json`."""
     return {
         "version": codec.VERSION,
         "frame": codec.encode(redacted(update.frame)),
@@ -87,7 +87,7 @@ def objects(out: TextIO, *, ascii: bool = False) -> Write:  # noqa: ARG001
 
 
 def lines(out: TextIO, *, ascii: bool = False) -> Write:  # noqa: ARG001
-    """A header, then one line for each frame: the format of recordings and streams."""
+    """A header, then one line per frame: the format of recordings and streams."""
     begun = False
 
     def write(update: Update) -> None:

@@ -1,4 +1,4 @@
-"""A log for spreadsheets and notebooks: a row for each GPU of each update, printed or added to a file."""
+"""A CSV log for spreadsheets and notebooks: a row per GPU and update, printed or appended to a file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LONGEST_LINE = 1 << 20
 
 
 class Row(NamedTuple):
-    """What a row is of: a GPU of a frame, with the training on it, which is looked for once."""
+    """The data of a row: a GPU of a frame, and the training process on it."""
 
     frame: Frame
     gpu: Gpu
@@ -33,14 +33,14 @@ Cell = Callable[[Row], object]
 
 
 def row(frame: Frame, gpu: Gpu) -> Row:
-    """The row of a GPU, with the process on it that tells its steps, or what it notes; the first rank of several."""
+    """The row of a GPU, with the process that reports steps or notes; the first rank of several."""
     on_it = (one for one in frame.processes if any(share.uuid == gpu.uuid for share in one.gpus))
     told = [one for one in on_it if one.step_count is not None or one.noted]
     return Row(frame, gpu, min(told, key=lambda one: (one.rank or 0, one.pid), default=None))
 
 
 def _number(value: object) -> str:
-    """A number without noise; empty where it is unknown, as a table program reads it."""
+    """A number without noise; empty if unknown, the usual form in CSV."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -67,7 +67,7 @@ def _of_training(name: str) -> Cell:
 
 
 def _jobs(row: Row) -> str:
-    """The jobs that hold the GPU, by name; with a pid where others are called the same."""
+    """Names of the jobs on the GPU; with a PID if the name is not unique."""
     frame = row.frame
     held = {process.job for process in frame.processes for share in process.gpus if share.uuid == row.gpu.uuid}
     many = Counter(job.name for job in frame.jobs)
@@ -80,7 +80,7 @@ def _jobs(row: Row) -> str:
 
 
 def _noted(row: Row) -> str:
-    """The newest number of each name that the program has noted: loss=0.53 epoch=3."""
+    """The latest noted value of each name: loss=0.53 epoch=3."""
     noted = row.training.noted if row.training is not None else ()
     newest = {one.name: one for one in sorted(noted, key=lambda one: one.wall_s)}
     return " ".join(f"{clean(name)}={_number(one.value) if one.finite else 'nan'}" for name, one in newest.items())
@@ -114,13 +114,13 @@ COLUMNS: Mapping[str, Cell] = {
 class Log:
     """The file, or standard output for `-`; `take` is a sink.
 
-    Times are local with their offset, sizes MiB under the first names, else bytes.
+    Times are local with offset; sizes are MiB for the first columns, else bytes.
     """
 
     def __init__(self, path: str) -> None:
-        """Goes on with a file that has the same columns; Refused says in one line why it cannot."""
+        """Continues a file with the same columns; Refused says in one line why it cannot."""
         self.problem: str | None = None  # why the last rows could not be written
-        self.missed = 0  # updates that are not in it
+        self.missed = 0  # updates missing from it
         self.name = "standard output" if path == "-" else clean(path)
         self._file: Appended | Output = Output() if path == "-" else Appended(path)
         header = (_rows([list(COLUMNS)])).encode()
@@ -138,11 +138,11 @@ class Log:
 
     @property
     def size_bytes(self) -> int:
-        """How large the file is."""
+        """The file size."""
         return self._file.size
 
     def take(self, update: Update) -> None:
-        """Write the rows of an update, all or none of them."""
+        """Write the rows of an update, all or none."""
         frame = redacted(update.frame)
         found = [row(frame, gpu) for gpu in frame.gpus if not gpu.parent_uuid]
         rows = [[_cell(cell(one)) for cell in COLUMNS.values()] for one in found]

@@ -1,4 +1,4 @@
-"""An update as one calm table: the host, a line for each GPU, the jobs with their ranks and loaders."""
+"""An update as a text table: the host, a line per GPU, the jobs with ranks and loaders."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class TextColumn:
 
 
 def cells(text: str) -> int:
-    """How many terminal cells a text takes."""
+    """Width of a text in terminal cells."""
     if text.isascii():
         return len(text)
     return sum(_cells(ch) for ch in text)
 
 
 def cut(text: str, width: int) -> str:
-    """The text in at most that many cells, its end marked where something is left out."""
+    """The text truncated to that many cells, with a mark at its end."""
     if cells(text) <= width:
         return text
     room, kept = max(0, width - 1), []
@@ -54,7 +54,7 @@ def cut(text: str, width: int) -> str:
 def layout(columns: Sequence[TextColumn], rows: Sequence[Sequence[str]], width: int, last: int = 20) -> list[str]:
     """Lines of at most `width` cells, titles first; the last column keeps at least `last` of them and is cut.
 
-    A column in which nothing stands is not shown.
+    Empty columns are omitted.
     """
     said = [i for i in range(len(columns)) if any(row[i] for row in rows)]
     sizes = [max(cells(text) for text in (column.title, *(row[i] for row in rows))) for i, column in enumerate(columns)]
@@ -81,7 +81,7 @@ def _cells(ch: str) -> int:
     return 2 if unicodedata.east_asian_width(ch) in "WF" else 1
 
 
-MOST_COLUMNS = 2000  # as wide as no terminal is; some say that they are
+MOST_COLUMNS = 2000  # wider than any terminal; some report such sizes
 _ASCII = str.maketrans({"°": None})
 _GPUS = (
     TextColumn("GPU"),
@@ -102,7 +102,7 @@ _PROCESSES = (
 
 
 def table(out: TextIO, *, ascii: bool = False) -> Write:
-    """Each update as a table as wide as the terminal; in a pipe as wide as COLUMNS says, or 120."""
+    """Each update as a table as wide as the terminal; in a pipe as COLUMNS says, or 120."""
 
     def write(update: Update) -> None:
         text = render(update.frame, min(MOST_COLUMNS, shutil.get_terminal_size((120, 0)).columns))
@@ -121,16 +121,16 @@ def render(frame: Frame, width: int) -> str:
     elif frame.gpus:
         lines += ["", _unlisted(frame) or "no process uses a GPU"]
     for note in frame.notes:
-        if note.subject != "driver" and note.key != "recording-damaged":  # who prints says these on standard error
+        if note.subject != "driver" and note.key != "recording-damaged":  # printed on standard error by the caller
             lines += ["", *_wrapped(note.text.split(), width, " ")]
     return "\n".join(lines) + "\n"
 
 
-_UNLISTED_BYTES = 1 << 30  # more than a driver keeps for itself
+_UNLISTED_BYTES = 1 << 30  # more than a driver reserves
 
 
 def _unlisted(frame: Frame) -> str:
-    """Memory in use while the driver lists no process: `no process is listed, but GPU 1 has 42.3G in use`."""
+    """Memory in use without a listed process: `no process is listed, but GPU 1 has 42.3G in use`."""
     silent = [gpu.index for gpu in frame.gpus if gpu.unlisted]
     if silent:
         return f"the driver does not list the processes of GPU {', '.join(silent)}"

@@ -1,4 +1,4 @@
-"""The recent past of GPUs, tracked processes, disks, networks and the host: numbers with gaps, read by time."""
+"""The recent past of GPUs, tracked processes, disks, networks and the host: series with gaps, read by time."""
 
 from gputop.history.past import COARSE_S, FINE_S, FINE_SLOTS, GPU, HOST, History, Key, Track
 from gputop.history.table import Values, Window

@@ -1,4 +1,4 @@
-"""The history: of each kind of subject a table by the second, of some another one by the quarter minute."""
+"""The history: one table per kind of subject at 1 s, and for some kinds another at 15 s."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class Track:
         several: bool = False,
         also: dict[str, Callable[[Any], float | None]] | None = None,
     ):
-        """`coarse`: kept for hours too; `mortal`: forgotten soon after it is gone.
+        """`coarse`: also kept for hours; `mortal`: forgotten soon after it is gone.
 
-        `several`: a subject is one or more of them together, in percent their mean, in all else their sum.
+        `several`: a subject is one or more objects, in percent their mean, otherwise their sum.
         """
         kept = [metric.name for metric in metrics(owner) if metric.history]
         folds = [mean if metric.unit is Unit.PERCENT else added for metric in metrics(owner) if metric.history]
@@ -80,7 +80,7 @@ _SHORT_OF_MEMORY = {
 }
 GPU = Track(Gpu, coarse=True)
 PROCESS = Track(Process, mortal=True)
-SHARES = Track(GpuShare, mortal=True, several=True)  # what one process has of its GPUs
+SHARES = Track(GpuShare, mortal=True, several=True)  # a process's values on its GPUs
 HOST = Track(
     Host,
     coarse=True,
@@ -94,14 +94,14 @@ DISK, MOUNT, NETWORK = Track(Disk), Track(Mount), Track(Network)
 
 FINE_S, FINE_SLOTS = 1.0, 900
 COARSE_S, COARSE_SLOTS = 15.0, 960
-STALE_S = 3.0  # an older value is a gap: a GPU that does not answer draws no line
-FORGET_S = 60.0  # after a process is gone
+STALE_S = 3.0  # an older value is a gap: a GPU that does not respond draws no line
+FORGET_S = 60.0  # after the end of a process
 _EACH = int(COARSE_S / FINE_S)
 Keys = Sequence[Hashable]
 
 
 class _Tables(NamedTuple):
-    """Those of one kind of subject."""
+    """The tables of one kind of subject."""
 
     track: Track
     fine: Table
@@ -109,7 +109,7 @@ class _Tables(NamedTuple):
 
     @classmethod
     def of(cls, track: Track) -> _Tables:
-        """Empty ones."""
+        """Empty tables."""
 
         def table(slots: int, step_s: float) -> Table:
             return Table(len(track.names), slots, int(FORGET_S / step_s) if track.mortal else slots)
@@ -118,7 +118,7 @@ class _Tables(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """One metric: where it stands."""
+    """The location of one metric."""
 
     table: Table
     place: int
@@ -129,13 +129,13 @@ class _Found(NamedTuple):
         return self.table.column(key, self.place, int(now_s / self.step_s), count)
 
     def known(self, key: Key, seconds: float, now_s: float) -> list[float]:
-        """The last `seconds` without their gaps."""
+        """The last `seconds` without gaps."""
         count = max(1, round(seconds / self.step_s))
         return [value for value in self.last(key, count, now_s) if value == value]
 
 
 class History:
-    """What the charts and the rules look back on. Fed by the monitor, read by anybody."""
+    """The data behind charts and rules. Written by the monitor, readable by all."""
 
     def __init__(self) -> None:
         self._tables: dict[Track, _Tables] = {}
@@ -143,9 +143,9 @@ class History:
         self._hold = 1
 
     def add(self, frame: Frame, interval_s: float = 1.0, opened: Collection[int] = ()) -> None:
-        """Take in a frame. `interval_s` is the planned time between frames: a value stands for at most twice that.
+        """Add a frame. `interval_s`: planned time between frames; a value stands for at most twice that.
 
-        Of processes that are neither a job's nor on a GPU only those that are `opened`, by pid, are kept.
+        Processes outside jobs and GPUs are kept only if `opened`, by PID.
         """
         frame = plausible(frame)
         gap_s, self._now_s = frame.mono_s - self._now_s, frame.mono_s
@@ -155,7 +155,7 @@ class History:
                 self.put(track, keys, map(track.values, subjects))
 
     def put(self, track: Track, keys: Keys, values: Iterable[Values]) -> None:
-        """Take in what is known at the newest frame of all subjects of a kind."""
+        """Add the newest values of all subjects of a kind."""
         tables = self._tables.get(track)
         if tables is None:
             tables = self._tables[track] = _Tables.of(track)
@@ -166,11 +166,11 @@ class History:
 
     @property
     def newest_s(self) -> float:
-        """The monotonic time of the newest frame; minus infinity before the first."""
+        """Monotonic time of the newest frame; minus infinity before the first."""
         return self._now_s
 
     def rewind(self, mono_s: float) -> None:
-        """Forget everything after this time: a recording was taken back."""
+        """Forget everything after this time: a recording was rewound."""
         self._now_s = mono_s
         for tables in list(self._tables.values()):
             tables.fine.rewind(int(mono_s / FINE_S))
@@ -178,7 +178,7 @@ class History:
                 tables.coarse.rewind(int(mono_s / COARSE_S) - 1)
 
     def values(self, key: Key, metric: str, seconds: float, step_s: float = FINE_S) -> list[float | None]:
-        """The last `seconds` of a metric, a value each `step_s` (the mean there), oldest first, None for a gap."""
+        """The last `seconds` of a metric, one mean per `step_s`, oldest first, None for a gap."""
         count = max(1, round(seconds / step_s))
         found = self._found(key, metric, seconds)
         if found is None:
@@ -188,12 +188,12 @@ class History:
         return values if each == 1 else [Window(values[i : i + each]).mean() for i in range(0, count * each, each)]
 
     def known(self, key: Key, metric: str, seconds: float) -> Sequence[float]:
-        """The last `seconds` of a metric without its gaps, oldest first, of the last quarter of an hour at most."""
+        """The last `seconds` of a metric without gaps, oldest first, at most a quarter of an hour."""
         found = self._found(key, metric, 0.0)
         return found.known(key, seconds, self._now_s) if found else ()
 
     def mean(self, key: Key, metric: str, seconds: float, least_s: float = 0.0) -> float | None:
-        """The mean of the last `seconds`; None where less than `least_s` of them, or nothing, is known."""
+        """The mean of the last `seconds`; None if less than `least_s` of them is known."""
         found = self._found(key, metric, seconds)
         if found is None:
             return None
@@ -201,7 +201,7 @@ class History:
         return sum(values) / len(values) if values and len(values) * found.step_s >= least_s else None
 
     def window(self, key: Key, metric: str, seconds: float) -> Window:
-        """The last `seconds` of a metric, to be summed up."""
+        """The last `seconds` of a metric, for summaries."""
         return Window(self.values(key, metric, seconds))
 
     def _found(self, key: Key, metric: str, seconds: float) -> _Found | None:
@@ -219,7 +219,7 @@ def _subjects(frame: Frame, opened: Collection[int]) -> Iterable[tuple[Track, Ke
     stale = {gpu.uuid for gpu in frame.gpus if gpu.age_s > STALE_S}
     processes = [one for one in frame.processes if one.job or one.gpus or one.pid in opened]
     users = [one for one in processes if one.gpus]
-    if stale:  # what such a GPU says of a process is as old, and without it a sum would drop
+    if stale:  # such a GPU's process values are as old, and without them a sum would drop
         users = [one for one in users if stale.isdisjoint(share.uuid for share in one.gpus)]
     mounts = [mount for mount in host.mounts if mount.network]
     yield HOST, ["host"], (host,)
@@ -233,7 +233,7 @@ def _subjects(frame: Frame, opened: Collection[int]) -> Iterable[tuple[Track, Ke
 
 
 def _thin(fine: Table, coarse: Table, slot: int) -> None:
-    """The means of every coarse slot that is complete go into the coarse table."""
+    """Add the means of every complete coarse slot to the coarse table."""
     done = slot // _EACH - 1
     for each in range(max(coarse.newest + 1, done - FINE_SLOTS // _EACH), done + 1):
         last = each * _EACH + _EACH - 1
@@ -242,10 +242,10 @@ def _thin(fine: Table, coarse: Table, slot: int) -> None:
 
 
 def _means(rows: Sequence[Sequence[float]]) -> Iterator[float | None]:
-    """Those of its columns, gaps left out."""
+    """Column means, ignoring gaps."""
     for column in zip(*rows, strict=True):
         mean: float | None = sum(column) / len(column)
-        if mean != mean:  # there is a gap in it
+        if mean != mean:  # it contains a gap
             known = [value for value in column if value == value]
             mean = sum(known) / len(known) if known else None
         yield mean

@@ -1,4 +1,4 @@
-"""All subjects of one kind over time: one row of numbers a slot, in which they sit side by side; NaN is unknown."""
+"""All subjects of one kind over time: one row of numbers per slot, subjects side by side; NaN is unknown."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import NamedTuple
 
 
 class Window:
-    """The values of one metric over some time, gaps left out."""
+    """The values of one metric over some time, without gaps."""
 
     __slots__ = ("covered", "seconds", "values")
 
     def __init__(self, values: Sequence[float | None]) -> None:
-        self.seconds = values  # each slot of it, None for a gap
+        self.seconds = values  # one per slot, None for a gap
         self.values = [value for value in values if value is not None]
-        self.covered = len(self.values) / len(values) if values else 0.0  # share of the window that is known
+        self.covered = len(self.values) / len(values) if values else 0.0  # known share of the window
 
     def mean(self) -> float | None:
         """Arithmetic mean."""
         return sum(self.values) / len(self.values) if self.values else None
 
     def percentile(self, share: float) -> float | None:
-        """The value that `share` (0-1) of the values do not exceed, nearest rank."""
+        """The value that a share (0-1) of the values does not exceed, nearest rank."""
         if not self.values:
             return None
         return sorted(self.values)[max(0, math.ceil(share * len(self.values)) - 1)]
@@ -35,28 +35,28 @@ class Window:
 
 
 NAN = math.nan
-_SWEEP = 64  # slots after which what is too old is dropped
-_WASTE, _WASTE_EACH = 16, 4  # empty seats that are no reason to sit closer: some, and one for so many that are taken
+_SWEEP = 64  # slots after which expired ones are dropped
+_WASTE, _WASTE_EACH = 16, 4  # empty columns left in place: a fixed number, and one per so many in use
 
 Values = Sequence[float | None]
 
 
 @dataclass(slots=True)
 class _Stay:
-    """One subject from when it came until it left, in one seat; who leaves and comes back has two."""
+    """The presence of one subject in one column; a subject that returns gets a new one."""
 
     seat: int
     since: int
     until: int | None = None  # the first slot without it
 
     def ends_after(self, slot: int) -> bool:
-        """Whether it lasts, or lasted until later."""
+        """Whether it lasts, or lasted, beyond this slot."""
         return self.until is None or self.until > slot
 
 
 class _State(NamedTuple):
     first: int  # the oldest slot
-    rows: list[array[float]]  # one a slot without a hole; where nobody looked, all of it is unknown
+    rows: list[array[float]]  # one per slot without holes; all values are unknown where nothing was sampled
 
     @property
     def end(self) -> int:
@@ -65,10 +65,10 @@ class _State(NamedTuple):
 
 
 class Table:
-    """`width` numbers of each subject in the newest `limit` slots; who is gone is forgotten after `keep` slots.
+    """`width` numbers per subject in the newest `limit` slots; departed subjects are forgotten after `keep` slots.
 
-    One thread writes while others read: a reader first takes the state and its end. Rows are only appended to it, and
-    up to that end nothing changes any more.
+    One thread writes while others read: a reader first takes the state and its end. Rows are only appended, and nothing
+    changes before that end.
     """
 
     def __init__(self, width: int, limit: int, keep: int) -> None:
@@ -82,7 +82,7 @@ class Table:
         self._rise(slot)
 
     def _rise(self, slot: int) -> None:
-        """All leave their seats; who is still there takes one anew."""
+        """Reassign columns: all subjects leave theirs, and the present ones get new ones."""
         for stays in self._stays.values():
             if stays[-1].until is None:
                 stays[-1].until = slot
@@ -93,21 +93,21 @@ class Table:
 
     @property
     def newest(self) -> int:
-        """The newest slot; one before the first where there is none."""
+        """The newest slot; one before the first if there is none."""
         return self._state.end - 1
 
     @property
     def _room(self) -> int:
-        """Seats, taken or not."""
+        """Number of columns, used or not."""
         return len(self._seats) + len(self._vacant)
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._stays
 
     def put(self, slot: int, keys: Sequence[Hashable], rows: Iterable[Values], hold: int = 1) -> None:
-        """Write who is there, with the values of each, to a slot and to up to `hold - 1` unwritten ones before it.
+        """Write the values of all present subjects to a slot, and to up to `hold - 1` unwritten ones before it.
 
-        A slot that is written stays, though somebody came later in it: a chart that is frozen there must not change.
+        A written slot stays, even if a subject appeared later in it: a frozen chart must not change.
         """
         state, begin = self._state, slot - hold + 1
         if state.rows and slot < state.end:
@@ -122,7 +122,7 @@ class Table:
         if keys != self._keys:
             self._seat(keys, begin)
         seated: list[Values] = [self._gap] * self._room
-        for seat, row in zip(reversed(self._order), reversed(list(rows)), strict=True):  # of two alike the first stays
+        for seat, row in zip(reversed(self._order), reversed(list(rows)), strict=True):  # of duplicates the first stays
             seated[seat] = row
         numbers = array("f", [NAN if value is None else value for row in seated for value in row])
         state.rows.extend([numbers] * (slot - begin + 1))
@@ -130,7 +130,7 @@ class Table:
             self._sweep(slot)
 
     def _seat(self, keys: Sequence[Hashable], slot: int) -> None:
-        """Others are there than a slot before."""
+        """Update the columns for a changed set of subjects."""
         there = dict.fromkeys(keys)
         for key in [key for key in self._seats if key not in there]:
             self._vacant.append(self._seats.pop(key))
@@ -143,7 +143,7 @@ class Table:
         self._keys, self._order = keys, [self._seats[key] for key in keys]
 
     def _sweep(self, slot: int) -> None:
-        """Drop what is too old, and have those that are left sit closer where many have gone."""
+        """Drop expired slots, and compact the columns if many are empty."""
         self._swept = slot
         over = max(0, len(self._state.rows) - self._limit)
         self._state = _State(self._state.first + over, self._state.rows[over:])
@@ -166,11 +166,11 @@ class Table:
         self._rise(end)
 
     def keys(self, last: int, count: int) -> list[Hashable]:
-        """Whoever is there in the newest `count` slots up to `last`."""
+        """Subjects present in the newest `count` slots up to `last`."""
         return [key for key in self._stays if any(True for _ in self._parts(key, self._state, last, count))]
 
     def column(self, key: Hashable, index: int, last: int, count: int) -> list[float]:
-        """The newest `count` slots up to `last` of one number of a subject, oldest first."""
+        """One number of a subject in the newest `count` slots up to `last`, oldest first."""
         state, low = self._state, last - count + 1
         values: list[float] = []
         for stay, begin, end in self._parts(key, state, last, count):
@@ -180,7 +180,7 @@ class Table:
         return values + [NAN] * (count - len(values))
 
     def block(self, key: Hashable, last: int, count: int) -> list[array[float]]:
-        """All numbers of a subject in the newest `count` slots up to `last` in which it is there, oldest first."""
+        """All numbers of a subject where it is present in the newest `count` slots up to `last`, oldest first."""
         state, found = self._state, []
         for stay, begin, end in self._parts(key, state, last, count):
             at = stay.seat * self._width
@@ -188,7 +188,7 @@ class Table:
         return found
 
     def _parts(self, key: Hashable, state: _State, last: int, count: int) -> Iterator[tuple[_Stay, int, int]]:
-        """When a subject was there in these slots: the first of them and the one after the last, oldest first."""
+        """Presence of a subject in these slots: first slot and the one after the last, oldest first."""
         low, end = max(last - count + 1, state.first), min(last + 1, state.end)
         for stay in self._stays.get(key, ()):
             until = end if stay.until is None else min(stay.until, end)
@@ -197,7 +197,7 @@ class Table:
 
 
 def _before(stays: Sequence[_Stay], end: int) -> list[_Stay]:
-    """What of them was before a slot."""
+    """The part of them before a slot."""
     return [
         _Stay(stay.seat, stay.since, end if stay.until is None else min(stay.until, end))
         for stay in stays

@@ -22,9 +22,7 @@ FINE = 32  # the search ends at a thirty-second of the batch
 MARGIN = 0.10  # of the memory at the largest batch, to be left free
 ENOUGH = 0.95  # of the best samples/s, sufficient for a smaller batch
 MULTIPLE = 8  # Tensor Cores need multiples of it
-PUBLISHED = (
-    0.4  # multiple of the largest batch without gradients, in a published snippet whose comment says "80 % of max"
-)
+PUBLISHED = 0.4  # times the largest batch without gradients, in a snippet whose comment says "80 % of max"
 TOO_LARGE = ("memory", "killed", "aborted")
 
 Ask = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]  # maps a title and a request to the child's answer

@@ -166,9 +166,7 @@ def _time_options(ask: Ask, plan: Plan, count: int, result: dict[str, Any]) -> N
         result["noise"] = _spread(rates)
         for title, request in _alone(plan, count, in_order=made["has_in_order"]):
             row = measured(title, request)
-            if gains(
-                max(rates), row["batches_per_s"]
-            ):  # a single result may be chance: repeat both, and keep the worse one
+            if gains(max(rates), row["batches_per_s"]):  # may be chance: repeat both, and keep the worse one
                 row = min(row, measured(title, request), key=_batches_per_s)
                 rates.append(measured(SAME, plain)["batches_per_s"])
                 result["noise"] = _spread(rates)

@@ -1,4 +1,4 @@
-"""What people paste when they ask why training is slow: profiler tables, nvidia-smi, CSV, logs, memory snapshots.
+"""Reports on pasted texts: profiler tables, nvidia-smi, CSV, logs, memory snapshots.
 
 Every kind is declared here.
 """
@@ -12,22 +12,22 @@ from gputop.trace.text import Text
 
 __all__ = ["KINDS", "Kind", "Pasted", "memory_snapshot", "read", "recognise"]
 
-MOST_TEXT = 16 << 20  # characters of a text; of a longer one its end
+MOST_TEXT = 16 << 20  # characters of a text; a longer one is cut at its start
 MOST_PICKLE = 256 << 20  # bytes
 
-# those with a form of their own come first: a log may quote any of them
+# those with a distinctive form come first: a log may quote any of them
 KINDS = (operator_advice.KIND, nvidia_smi_advice.KIND, nvidia_smi_box.KIND, gpu_csv_advice.KIND, log_tail.KIND)
 
 
 def read(text: str) -> Pasted | None:
-    """What a text says; None where it is of no known kind."""
+    """The report on a text; None if its kind is unknown."""
     plain = "\n".join(lines(text))
     kind = next((kind for kind in KINDS if kind.looks_like(plain)), None)
     return kind.read(plain) if kind else None
 
 
 def recognise(file: Text) -> Pasted | None:
-    """What a file says, where it is a memory snapshot or one of these texts; Refused where it is one but unreadable."""
+    """The report on a file that is a memory snapshot or one of these texts; Refused if it is one but unreadable."""
     if memory_snapshot.looks_like(file.beginning()):
         data = file.last(MOST_PICKLE + 1)
         if len(data) > MOST_PICKLE:

@@ -1,4 +1,7 @@
-"""A CSV of GPU samples: `nvidia-smi --query-gpu=... --format=csv -l`, the source documents' logger, or `gputop log`."""
+"""CSV files of GPU samples: `nvidia-smi --query-gpu=...
+
+--format=csv -l`, the source documents' logger, `gputop log`.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ _SNAPSHOT = re.compile(
     r"\d{1,7}(?: MiB)?, \d{1,7}(?: MiB)?, \d{1,3}, (?:[\d.]{1,10}|\[N/A\])(?: W)?\r?$",
     re.MULTILINE,
 )
-# the eight columns of the source documents' gpu_snapshot(), which asks for no header
+# the eight columns of the source documents' gpu_snapshot(), which has no header
 _SNAPSHOT_HEAD = (
     "index", "name", "utilization.gpu", "utilization.memory", "memory.used", "memory.total", "temperature.gpu",
     "power.draw",
@@ -42,7 +45,7 @@ _COLUMNS = {
     "limit": ("power.limit", "enforced.power.limit", "power_limit_watts"),
     "sm_mhz": ("clocks.sm", "clocks.current.sm", "sm_clock_mhz", "clocks.gr", "clocks.current.graphics"),
     "sm_most": ("clocks.max.sm", "clocks.max.graphics", "clocks.max.gr"),
-    "heat": ("throttled_heat_percent",),  # these two of gputop log: shares of the time
+    "heat": ("throttled_heat_percent",),  # two columns of gputop log: shares of time
     "capped": ("throttled_power_percent",),
     "reasons": ("clocks_event_reasons.active", "clocks_throttle_reasons.active"),
 }
@@ -54,7 +57,7 @@ _UNIT = re.compile(r"\[(\w{1,8})\]$")
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One line: what one GPU did at one moment; None what it does not say."""
+    """One line: the values of one GPU at one moment; None if missing."""
 
     at_s: float | None
     busy: float | None
@@ -72,23 +75,23 @@ class Sample:
 
 @frozen_dataclass(frozen=True, slots=True)
 class Series:
-    """The samples of one GPU, in the order of the file."""
+    """The samples of one GPU in file order."""
 
     gpu: str
     samples: tuple[Sample, ...]
 
     def values(self, name: str) -> list[float]:
-        """What is known of a column."""
+        """Known values of a column."""
         return [value for one in self.samples if (value := getattr(one, name)) is not None]
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """All of it: series by GPU, lines left out, and whether the columns were guessed or GPUs cannot be told apart."""
+    """The file: series by GPU, invalid lines, and whether columns were guessed or GPUs are indistinguishable."""
 
     series: tuple[Series, ...]
     strange: int
-    cut: bool  # the last line is
+    cut: bool  # the last line is truncated
     guessed: bool
     mixed: bool
     columns: tuple[str, ...]
@@ -120,7 +123,7 @@ def parse(text: str) -> Log:
 
 
 def _ends_early(rows: Sequence[str]) -> bool:
-    """Whether the last line, which has no end, ends within its last cell: those of the lines before are of one form."""
+    """Whether the unterminated last line ends within its last cell: those above have one form."""
     filled = [line for line in rows[-_MOST_FORMS - 1 :] if line.strip()]
     if len(filled) < 3 or not rows[-1].strip() or len({line.count(",") for line in filled}) > 1:
         return False
@@ -129,7 +132,7 @@ def _ends_early(rows: Sequence[str]) -> bool:
 
 
 def _form(cell: str) -> str:
-    """A value without its digits; the driver always writes as many behind the point."""
+    """A value without its digits; the driver always writes the same number of decimals."""
     return re.sub(r"\d", "9", re.sub(r"(?<![.\d])\d+", "9", cell))
 
 

@@ -1,4 +1,4 @@
-"""What a CSV of GPU samples allows to say: use over time, dips and their period, power, clocks, growing memory."""
+"""The report on a GPU CSV: use over time, dips and their period, power, clocks, growing memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gputop.report import Do, Point, Table
 from gputop.severity import by_lost_share
 
 _LIMIT = Limits("paste-gpu-csv")
-_STARVED = Limits("starved")  # its duty: how busy a GPU is that is fed
+_STARVED = Limits("starved")  # its duty: utilization of a GPU that is kept busy
 
 _REASONS = {
     0x08: "hardware slowdown",
@@ -26,7 +26,7 @@ _POWER_CAP = 0x04
 
 
 class Use:
-    """How one GPU was used while it was: idle samples before the first and after the last work are left out."""
+    """Use of one GPU between its first and last work, without idle samples before and after."""
 
     def __init__(self, series: Series) -> None:
         self.gpu = series.gpu if series.gpu.startswith("GPU") else f"GPU {series.gpu}" if series.gpu else "The GPU"
@@ -39,26 +39,26 @@ class Use:
         self.worked = bool(busy)
         self.samples = series.samples[busy[0] : busy[-1] + 1] if busy else series.samples
         self.after = series.samples[busy[-1] + 1 :] if busy else ()
-        self.before = busy[0] if busy else 0  # how many there are before its first work
+        self.before = busy[0] if busy else 0  # number of samples before its first work
 
     def values(self, name: str) -> list[float]:
-        """What is known of a column in this time."""
+        """Known values of a column in this interval."""
         return [value for one in self.samples if (value := getattr(one, name)) is not None]
 
     def mean(self, name: str) -> float | None:
-        """Its mean; None where it is not known."""
+        """Its mean; None if unknown."""
         found = self.values(name)
         return sum(found) / len(found) if found else None
 
     @cached_property
     def interval_s(self) -> float | None:
-        """Between two samples, usually."""
+        """Typical seconds between two samples."""
         times = self.values("at_s")
         return median(later - earlier for earlier, later in pairwise(times) if later > earlier)
 
     @cached_property
     def dips(self) -> list[int]:
-        """The samples at which its use falls to less than half of what is usual."""
+        """Indices of samples with less than half of the usual utilization."""
         busy = [one.busy if one.busy is not None else 100.0 for one in self.samples]
         usual = median(busy) or 0.0
         low = [value < _LIMIT["dip"] * usual for value in busy]
@@ -66,7 +66,7 @@ class Use:
 
     @cached_property
     def between(self) -> float:
-        """Its mean use outside of dips."""
+        """Mean utilization outside of dips."""
         busy = self.values("busy")
         usual = median(busy) or 0.0
         high = [value for value in busy if value >= _LIMIT["dip"] * usual]
@@ -74,7 +74,7 @@ class Use:
 
     @cached_property
     def period_s(self) -> float | None:
-        """Seconds from one dip to the next, where they come at even distances."""
+        """Seconds between dips, if they are evenly spaced."""
         gaps = [later - earlier for earlier, later in pairwise(self.dips)]
         usual = median(gaps)
         if len(self.dips) < _LIMIT["dips"] or not usual or usual < 2 or self.interval_s is None:
@@ -84,7 +84,7 @@ class Use:
 
     @cached_property
     def growth_mib(self) -> float | None:
-        """How much memory grew from the second quarter to the last, if in each quarter; None where it did not."""
+        """Memory growth from the second to the last quarter, if it grew in each; else None."""
         used = self.values("used_mib")
         if len(used) < 4 * _LIMIT["samples"]:
             return None
@@ -97,7 +97,7 @@ class Use:
 
 
 def told(log: Log) -> Pasted:
-    """The samples in words, points and a table."""
+    """The samples as text, items and a table."""
     uses = [Use(series) for series in log.series]
     if not uses:
         return Pasted(
@@ -167,7 +167,7 @@ def _points(use: Use) -> Iterator[Point]:
 
 
 def _ended(use: Use) -> Iterator[Point]:
-    """Idle samples after the last work, while what it held stays held: a program that hangs, or does something else."""
+    """Idle samples after the last work with memory still held: a hang, or other work."""
     held = [one.used_mib for one in use.after if one.used_mib is not None]
     usual = median(use.values("used_mib")) or 0.0
     if (
@@ -304,7 +304,7 @@ def _memory(use: Use) -> Iterator[Point]:
         times = use.values("at_s")
         left = ""
         if total and len(times) > 1 and times[-1] > times[0]:
-            per_s = use.growth_mib / (0.5 * (times[-1] - times[0]))  # between the middles of two quarters
+            per_s = use.growth_mib / (0.5 * (times[-1] - times[0]))  # between the centres of two quarters
             left = f", full in {units.roughly(max(0.0, total - end) / per_s)} at this rate"
         yield Point(
             severity="warn",
@@ -374,7 +374,7 @@ def _numbers(use: Use) -> dict[str, Any]:
 
 
 def read(text: str) -> Pasted:
-    """What such a CSV says."""
+    """The report on such a CSV."""
     return told(parse(text))
 
 
@@ -382,5 +382,5 @@ KIND = Kind("gpu-csv", "a CSV of nvidia-smi --query-gpu", looks_like, read)
 
 
 def _healthy() -> float:
-    """How busy a GPU that is fed is, in percent."""
+    """Utilization of a GPU that is kept busy, in percent."""
     return 100 * _STARVED["duty"]

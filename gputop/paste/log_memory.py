@@ -1,4 +1,4 @@
-"""CUDA out of memory in a log: what was asked for, what was free, whether the cache is fragmented."""
+"""CUDA out-of-memory errors in a log: requested and free bytes, and whether the cache is fragmented."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _PHASES = (
     ("evaluation", re.compile(r"\b(?:eval|evaluate|validat\w+|test_step)\b")),
 )
 _BYTES = {"bytes": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40, "kb": 2**10, "mb": 2**20, "gb": 2**30}
-_BEFORE = 120  # lines of a traceback that are looked at
+_BEFORE = 120  # lines of a traceback read
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class OutOfMemory:
-    """What the message says, in bytes; None what it does not."""
+    """The values of the message in bytes; None if missing."""
 
     gpu: str | None
     tried: float | None
@@ -53,14 +53,14 @@ class OutOfMemory:
 
     @property
     def fragmented(self) -> bool:
-        """Whether what is cached and free would have held it: in one piece it was not there."""
+        """Whether the free part of the cache would have sufficed in one piece."""
         if not self.cached or not self.tried or self.cached < self.tried:
             return False
         return self.cached >= _LIMIT["cached"] * (self.cached + (self.allocated or 0.0))
 
     @property
     def elsewhere(self) -> float | None:
-        """What others hold on the GPU."""
+        """Bytes held by other processes on the GPU."""
         if self.others:
             return sum(held for _, held in self.others)
         if self.total is None or self.free is None or self.own is None:
@@ -69,7 +69,7 @@ class OutOfMemory:
 
 
 def find(text: Sequence[str]) -> Iterator[tuple[int, str, Point, dict[str, Any]]]:
-    """The first message that has numbers, else the first of all."""
+    """The first message with numbers, else the first of all."""
     found = [at for at, line in enumerate(text) if _OOM.search(line)]
     if not found:
         return
@@ -134,7 +134,7 @@ def _bytes(pattern: re.Pattern[str], message: str) -> float | None:
 
 
 def _phase(before: Sequence[str]) -> str | None:
-    """In what part of a step it was, by the traceback, innermost frames first."""
+    """The phase of a step in which it was raised, by the traceback, innermost frames first."""
     for line in reversed(before):
         for name, pattern in _PHASES:
             if pattern.search(line):

@@ -1,4 +1,4 @@
-"""NaN and infinity in a log: where a loss or a gradient norm stopped being a number, and what came before."""
+"""NaN and infinity in a log: the first non-finite loss or gradient norm, and the values before it."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _OVERFLOW = re.compile(
 )
 _MINIMUM = re.compile(r"loss scale already at minimum|minimum loss scale reached", re.IGNORECASE)
 _FINE = re.compile(r"\b(?:no nan|not nan|without nan|improved from|check(?:s|ing)?)\b", re.IGNORECASE)
-_SETTINGS = ("best", "min", "max", "clip")  # names that begin so are no measurement: the best loss begins at infinity
+_SETTINGS = ("best", "min", "max", "clip")  # prefixes of names that are no measurements
 _STEP = re.compile(r"\b(?:step|iter(?:ation)?|global_step)\b['\"]?[\s:=#\[]{0,4}(\d{1,9})", re.IGNORECASE)
-_IN_WORDS = "in words"  # a loss that is only said to be lost
-_KEPT = 32  # values of each number that are remembered
+_IN_WORDS = "in words"  # a loss that is only reported in words
+_KEPT = 32  # values remembered per number
 
 _CLIP = Do("Clip gradients before optimizer.step().", CLIP)
 _ANOMALY_STEP = Do(
@@ -46,9 +46,9 @@ _ANOMALY_STEP = Do(
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class FirstNonFinite:
-    """The first number that was none, in which line and step, and the finite values before it.
+    """The first non-finite number, its line and step, and the finite values before it.
 
-    `after` are those that came when it was a number again; empty where it was not.
+    `after`: later finite values; empty if there are none.
     """
 
     line: int
@@ -60,13 +60,13 @@ class FirstNonFinite:
 
     @property
     def grew(self) -> bool:
-        """Whether it was far above its usual value when it was lost."""
+        """Whether it was far above its usual value just before."""
         usual = median(abs(value) for value in self.before[:-1])
         return bool(usual and len(self.before) >= _LIMIT["values"] and abs(self.before[-1]) >= _LIMIT["grew"] * usual)
 
 
 def find(text: Sequence[str]) -> Iterator[tuple[int, str, Point, dict[str, Any]]]:
-    """One trouble for all of it; overflows of a loss scale only where they do not end."""
+    """One item for all; loss scale overflows only if they do not end."""
     lost, named = first_lost(text), _named(text)
     overflows = [at for at, line in enumerate(text) if _OVERFLOW.search(line)]
     stuck = [at for at, line in enumerate(text) if _MINIMUM.search(line)]
@@ -87,17 +87,17 @@ def find(text: Sequence[str]) -> Iterator[tuple[int, str, Point, dict[str, Any]]
 
 
 class _Followed:
-    """The values of each number of a log as they come, and which of them are lost."""
+    """The values of each number of a log in order, and which are non-finite."""
 
     def __init__(self) -> None:
         self.before: dict[str, list[float]] = {}
         self.lost: dict[str, FirstNonFinite] = {}  # now
-        self.back: list[FirstNonFinite] = []  # that were, and are numbers again
+        self.back: list[FirstNonFinite] = []  # formerly, and finite again
         self._after: dict[str, list[float]] = {}
-        self._at: dict[str, int | None] = {}  # the step in which each was lost last
+        self._at: dict[str, int | None] = {}  # step in which each last became non-finite
 
     def lose(self, name: str, line: int, value: str, step: int | None) -> None:
-        """It is no number in this line."""
+        """Record a non-finite number."""
         before = self.before.get(name, [])
         if name == _IN_WORDS:
             before = next((values for metric, values in self.before.items() if metric.endswith("loss")), [])
@@ -106,7 +106,7 @@ class _Followed:
         self._after[name], self._at[name] = [], step
 
     def take(self, name: str, value: float, step: int | None) -> None:
-        """It is a number; some of them, or one of a later step, end that it is lost. Other ranks may write between."""
+        """Record a finite number; several, or one of a later step, end a non-finite phase: ranks may interleave."""
         for one in [each for each in self.lost if each == name or (each == _IN_WORDS and name.endswith("loss"))]:
             after, at = self._after[one], self._at[one]
             after.append(value)
@@ -118,9 +118,9 @@ class _Followed:
 
 
 def first_lost(text: Sequence[str]) -> FirstNonFinite | None:
-    """The first loss or gradient norm that is NaN or infinite; a line that says so in words where none is logged.
+    """The first non-finite loss or gradient norm; without logged values, a line that reports one in words.
 
-    One that stays so comes before one that is a number again.
+    A lasting one has priority over one that recovers.
     """
     followed, step = _Followed(), None
     for at, line in enumerate(text):
@@ -140,7 +140,7 @@ def first_lost(text: Sequence[str]) -> FirstNonFinite | None:
 
 
 def _harmless(line: str) -> bool:
-    """Whether it only tells of a check, or of the first value that was better than infinity."""
+    """Whether it only mentions a check, or the first value better than infinity."""
     return _FINE.search(line) is not None
 
 
@@ -195,7 +195,7 @@ def _steps(lost: FirstNonFinite | None, function: str | None, scaled: bool) -> I
 
 
 def _back() -> Iterator[str | Do]:
-    """What to do about a number that is one again."""
+    """Steps for a number that has recovered."""
     yield "Check that this step was skipped: a GradScaler does, and with fp16 it is normal now and then."
     yield "Without one, skip it: if not torch.isfinite(norm): optimizer.zero_grad(); continue."
     yield "Check the batch of that step: torch.isfinite(x).all(), empty samples, labels out of range."

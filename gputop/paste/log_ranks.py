@@ -1,4 +1,4 @@
-"""Collectives that fail in a log: NCCL timeouts by rank, operation and sequence number; NCCL errors."""
+"""Failed collectives in a log: NCCL timeouts by rank, operation and sequence number; NCCL errors."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _MOST_RANKS = 100_000
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Timeout:
-    """What one rank says of the collective that it gave up."""
+    """One rank's report on the collective that timed out."""
 
     rank: int | None
-    group: str | None  # of processes: each counts its own collectives
+    group: str | None  # process group: each numbers its own collectives
     sequence: int | None
     operation: str | None
     elements: int | None
@@ -49,7 +49,7 @@ class Timeout:
 
 
 def find(text: Sequence[str]) -> Iterator[tuple[int, str, Point, dict[str, Any]]]:
-    """The timeouts of all ranks as one trouble; else the first error of NCCL."""
+    """The timeouts of all ranks as one item; else the first NCCL error."""
     at = [number for number, line in enumerate(text) if _TIMEOUT.search(line)]
     version = torch_version(text)
     if at:
@@ -63,7 +63,7 @@ def find(text: Sequence[str]) -> Iterator[tuple[int, str, Point, dict[str, Any]]
 
 
 def timeouts(text: Sequence[str], at: Sequence[int]) -> Iterator[Timeout]:
-    """One for each rank, the first it wrote; what it completed last may stand in a line of its own."""
+    """The first one of each rank; its last completed collective may be on another line."""
     done: dict[int | None, int] = {}
     for line in text:
         if found := _DONE.search(line):
@@ -93,7 +93,7 @@ def _number(pattern: re.Pattern[str], line: str) -> int | None:
 
 
 def late(told: Sequence[Timeout]) -> list[Timeout]:
-    """Those that are at an earlier collective than the others."""
+    """The ranks at an earlier collective than the others."""
     known = [one for one in told if one.sequence is not None]
     if len({one.group for one in known}) > 1:
         return []

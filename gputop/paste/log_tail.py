@@ -1,4 +1,4 @@
-"""The tail of a training log: its errors that have a known cause, the first of them first."""
+"""The end of a training log: errors with a known cause, in order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gputop.safe.text import clean
 
 
 class KnownError(NamedTuple):
-    """An error by its message, and what to do about it."""
+    """A known error by its message, with the steps to take."""
 
     name: str
     pattern: re.Pattern[str]
@@ -131,7 +131,7 @@ _KNOWN = (
 
 
 def find(text: Sequence[str]) -> Iterator[tuple[int, str, Point, dict[str, Any]]]:
-    """One trouble for each error that is in the log, at its first line; workers that /dev/shm ended count once."""
+    """One item per error in the log, at its first line; workers killed by a full /dev/shm count once."""
     found: set[str] = set()
     for known in _KNOWN:
         at = [number for number, line in enumerate(text) if known.pattern.search(line)]
@@ -145,16 +145,16 @@ def find(text: Sequence[str]) -> Iterator[tuple[int, str, Point, dict[str, Any]]
 
 
 _MOST_LINES = 200_000
-_STACK = re.compile(r".*;.* \d{1,15}$")  # a line of collapsed stacks, whatever its names are
+_STACK = re.compile(r".*;.* \d{1,15}$")  # a line of collapsed stacks, whatever its names
 _FRAME = re.compile(r'\s*File "([^"\n]{1,300})", line (\d{1,7}), in (\S{1,80})')
 _LIBRARY = re.compile(r"site-packages|dist-packages|/lib/python\d|<frozen|<string>|/torch/")
 _STEP = re.compile(r"\b(?:step|iter(?:ation)?|global_step|it)\b['\"]?[\s:=#\[]{0,4}(\d{1,9})", re.IGNORECASE)
 _MOST_FRAMES = 300  # lines of one traceback
-_QUOTED = 160  # characters of a line that are quoted
+_QUOTED = 160  # characters quoted from a line
 
 
 class LogError(NamedTuple):
-    """One trouble of a log: the line where it begins, what is said of it, its numbers."""
+    """One error of a log: first line, item, numbers."""
 
     line: int
     name: str
@@ -170,7 +170,7 @@ def _finders() -> tuple[Callable[[Sequence[str]], Iterator[tuple[int, str, Point
 
 
 def looks_like(text: str) -> bool:
-    """Whether there is a known error in it."""
+    """Whether it contains a known error."""
     return next(_troubles(_lines(text)), None) is not None
 
 
@@ -185,7 +185,7 @@ def _troubles(text: Sequence[str]) -> Iterator[LogError]:
 
 
 def read(text: str) -> Pasted:
-    """What such a log says: one point for each kind of trouble, in the order of their first lines."""
+    """The report on a log: one item per kind of error, in the order of their first lines."""
     log = _lines(text)
     found = sorted(_troubles(log), key=lambda trouble: trouble.line)
     where = _where(log, found[0].line if found else 0)
@@ -213,7 +213,7 @@ def read(text: str) -> Pasted:
 
 
 def _unfinished(log: Sequence[str]) -> bool:
-    """Whether the last traceback has no error below it."""
+    """Whether the last traceback lacks its error line."""
     filled = [line for line in log[-_MOST_FRAMES:] if line.strip()]
     start = max((at for at, line in enumerate(filled) if line.startswith("Traceback (most")), default=None)
     return start is not None and all(line.startswith(" ") for line in filled[start + 1 :])

@@ -1,4 +1,4 @@
-"""A memory snapshot of PyTorch (torch.cuda.memory._dump_snapshot): what holds GPU memory, and how it got there."""
+"""PyTorch memory snapshots (torch.cuda.memory._dump_snapshot): what holds GPU memory, and how it got there."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from gputop.safe.text import clean
 _LIMIT = Limits("paste-memory")
 
 _ROWS = 15
-_MOST_FRAMES = 128  # of a stack that are looked at
+_MOST_FRAMES = 128  # frames read of a stack
 _MOST_SEGMENTS = 1_000_000
-_MOST_BLOCKS = 4_000_000  # and events: the same list may stand in a hostile file many times
+_MOST_BLOCKS = 4_000_000  # and events: a hostile file may repeat one list many times
 _MOST_GPUS = 64
 _BEGINS = re.compile(r"\ufffd[\x02-\x05]")  # a pickle of protocol 2 to 5 as text
 _LIBRARY = re.compile(r"site-packages|dist-packages|/lib/python\d|/torch/|^<|^\?\?$|^$|\.(?:cpp|cc|cu|h|hpp|c)$")
@@ -29,29 +29,29 @@ _ACTIVE, _PENDING = "active_allocated", ("active_pending_free", "active_awaiting
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """One GPU's memory in bytes, where it was allocated, and what happened to it."""
+    """One GPU's memory in bytes, its allocation sites, and its history."""
 
     device: int
     reserved: int
     allocated: int
-    pending: int  # freed, and still used by a stream
-    split: int  # free, in segments that are partly used: only smaller requests can have it
+    pending: int  # freed, but still used by a stream
+    split: int  # free, in partly used segments: only available to smaller requests
     empty: int  # free, in whole segments
     largest: int  # the largest free block
     segments: int
-    sites: tuple[tuple[str, int, int], ...]  # where, bytes, blocks
+    sites: tuple[tuple[str, int, int], ...]  # location, bytes, blocks
     events: int
-    grown: tuple[tuple[str, int, int], ...]  # of the events: allocated and never freed
-    failed: tuple[tuple[int, int | None], ...]  # out of memory: bytes wanted, bytes free on the GPU
+    grown: tuple[tuple[str, int, int], ...]  # from the events: allocated and never freed
+    failed: tuple[tuple[int, int | None], ...]  # out of memory: bytes requested, bytes free on the GPU
 
 
 def looks_like(beginning: str) -> bool:
-    """Whether a file that begins so is a pickle."""
+    """Whether a file with this beginning is a pickle."""
     return _BEGINS.match(beginning) is not None
 
 
 def read(data: bytes) -> Pasted:
-    """What a snapshot says; Refused where it is none, or holds more than plain values."""
+    """The report on a snapshot; Refused if it is none, or contains more than plain values."""
     found = plain(data)
     segments = found.get("segments") if isinstance(found, dict) else found
     if isinstance(segments, list) and len(segments) > _MOST_SEGMENTS:
@@ -123,26 +123,26 @@ def _largest(sites: dict[str, list[int]]) -> tuple[tuple[str, int, int], ...]:
 
 
 class Places:
-    """Names the line of the program that allocated a block, each stack once; Refused after too many blocks."""
+    """Finds the program line that allocated a block, once per stack; Refused after too many blocks."""
 
     def __init__(self) -> None:
         self._known: dict[int, str] = {}
         self._left = _MOST_BLOCKS
 
     def count(self) -> None:
-        """One more block or event; Refused where there are too many."""
+        """Count a block or event; Refused if there are too many."""
         self._left -= 1
         if self._left < 0:
             raise Refused("it holds too many blocks and events: record fewer (max_entries=100000)")
 
     def of(self, block: Any) -> str:
-        """The innermost line of the program's own code; else the innermost of Python."""
+        """The innermost line of the program's own code; else the innermost Python line."""
         frames = block.get("frames")
         if not frames and isinstance(history := block.get("history"), list) and history:
             frames = history[0].get("frames") if isinstance(history[0], dict) else None
         if not isinstance(frames, list):
             return _NOWHERE
-        if id(frames) not in self._known:  # all of them stay alive meanwhile
+        if id(frames) not in self._known:  # they all stay alive meanwhile
             self._known[id(frames)] = _innermost(frames[:_MOST_FRAMES])
         return self._known[id(frames)]
 
@@ -169,7 +169,7 @@ def _place(file: str, frame: dict[Any, Any]) -> str:
 def _history(
     trace: Sequence[Any], places: Places
 ) -> tuple[tuple[tuple[str, int, int], ...], tuple[tuple[int, int | None], ...]]:
-    """What was allocated in the recorded time and never freed, by line; and each time memory ran out."""
+    """Allocations never freed in the recorded time, by line; and each out-of-memory event."""
     alive: dict[int, tuple[str, int]] = {}
     failed = []
     for event in trace:
@@ -227,7 +227,7 @@ def _points(memory: Memory) -> Iterator[Point]:
 
 
 def _cache(gpu: str, memory: Memory) -> Iterator[Point]:
-    """What PyTorch holds and nobody uses."""
+    """Memory reserved by PyTorch but unused."""
     free, reserved = memory.split + memory.empty, max(1, memory.reserved)
     if memory.split >= _LIMIT["split"] * reserved:
         yield Point(

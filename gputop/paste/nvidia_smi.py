@@ -1,4 +1,4 @@
-"""What `nvidia-smi -q` prints, read into sections: one GPU after another, as it was at one moment."""
+"""Parse `nvidia-smi -q` into sections: each GPU at one moment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SECTION = re.compile(
     r"^\s*(?:Clocks (?:Event|Throttle) Reasons|FB Memory Usage|GPU Power Readings|Power Readings)\s*$", re.M
 )
 _GPU = re.compile(r"^(?:GPU|gpu) ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*$")
-_WHOLE = re.compile(r"Product Name\s+: ", re.IGNORECASE)  # where no section was asked for by name, it is there
+_WHOLE = re.compile(r"Product Name\s+: ", re.IGNORECASE)  # present unless specific sections were requested
 _LAST = re.compile(r"(?:Compute )?Processes\b|Process ID\b", re.IGNORECASE)
 _PAIR = re.compile(r"^(\s*)(\S[^:]{0,80}?)\s*: ?(.*)$")
 _HEADER = re.compile(r"^(\s*)(\S[^:]{0,80}?)\s*$")
@@ -25,7 +25,7 @@ _UNKNOWN = ("N/A", "[N/A]", "Unknown Error", "Not Supported", "[Not Supported]",
 
 @frozen_dataclass(frozen=True, slots=True)
 class Program:
-    """A process that has memory on a GPU."""
+    """A process with memory on a GPU."""
 
     pid: int
     name: str
@@ -34,14 +34,14 @@ class Program:
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """One GPU: its values by the sections they stand in, outermost first."""
+    """One GPU: its values by section path, outermost first."""
 
     bus: str
     values: tuple[tuple[tuple[str, ...], str], ...]
     programs: tuple[Program, ...]
 
     def text(self, *path: str) -> str | None:
-        """The first value whose sections end so; None where it is not there or the driver does not know it."""
+        """The first value at the end of this path; None if missing or unknown to the driver."""
         wanted = tuple(part.lower() for part in path)
         for at, value in self.values:
             if len(at) >= len(wanted) and at[-1] == wanted[-1] and _within(at, wanted):
@@ -54,39 +54,39 @@ class Card:
         return None if found is None else number(found)
 
     def first(self, *paths: tuple[str, ...]) -> float | None:
-        """The first of several that is known: names change with the driver."""
+        """The first known one of several paths: names vary with the driver."""
         return next((value for path in paths if (value := self.number(*path)) is not None), None)
 
     def bytes(self, *path: str) -> float | None:
-        """A size in MiB as bytes."""
+        """A size in MiB, converted to bytes."""
         found = self.number(*path)
         return None if found is None else found * 2**20
 
     def says(self, *path: str) -> bool | None:
-        """Active, Enabled or Yes; None where it is not known."""
+        """Active, Enabled or Yes; None if unknown."""
         found = self.text(*path)
         return None if found is None else found in ("Active", "Enabled", "Yes")
 
     def section(self, name: str) -> Iterator[tuple[str, str]]:
-        """The values of a section, without those of sections in it."""
+        """The values of a section, without subsections."""
         for at, value in self.values:
             if len(at) >= 2 and at[-2] == name.lower():
                 yield at[-1], value
 
 
 def _within(at: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
-    """Whether the sections stand in the path in this order."""
+    """Whether the path contains the sections in this order."""
     rest = iter(at)
     return all(part in rest for part in wanted)
 
 
 def looks_like(text: str) -> bool:
-    """Whether it is the log of `nvidia-smi -q`, whole or a part that names its sections."""
+    """Whether it is output of `nvidia-smi -q`, complete or sections of it."""
     return _LOG.search(text) is not None or (_SECTION.search(text) is not None and " : " in text)
 
 
 def cut(text: str) -> bool:
-    """Whether a log of all sections ends before its last one: that has the processes of a GPU, or none."""
+    """Whether complete output ends before its last section, which lists the processes of a GPU."""
     rows = [line.strip() for line in lines(text)]
     last = max((at for at, line in enumerate(rows) if _GPU.match(line)), default=0)
     within = rows[last:]
@@ -94,12 +94,12 @@ def cut(text: str) -> bool:
 
 
 def without_end(text: str) -> str:
-    """A text that was cut, without its last line, which may be half a value."""
+    """Truncated text without its last line, which may be incomplete."""
     return text if text.endswith("\n") else text[: text.rfind("\n") + 1]
 
 
 def parse(text: str) -> tuple[dict[str, str], tuple[Card, ...]]:
-    """The head of the log, and its GPUs; a part without a GPU's name is of one GPU."""
+    """The header of the output, and its GPUs; sections without a GPU's name belong to one GPU."""
     head: dict[str, str] = {}
     cards: list[tuple[str, list[str]]] = []
     for line in lines(text):
@@ -126,7 +126,7 @@ def _card(bus: str, body: Sequence[str]) -> Card:
         if found is None:
             continue
         indent = len(found[1].expandtabs(4))
-        # a part that was pasted without its indents still has its values below their section
+        # text pasted without indentation still has values below their section
         flat = indent == 0 and pair is not None
         while stack and stack[-1][0] >= indent and not flat:
             stack.pop()

@@ -1,4 +1,4 @@
-"""What `nvidia-smi -q` allows to say of each GPU: what holds its clocks back, its health, its link, who has memory."""
+"""The report on `nvidia-smi -q` for each GPU: clock limits, health, link, memory users."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from gputop.report import Do, Point, Table
 
 CUT = "It is cut: the end of a GPU's values is missing, and of other GPUs perhaps all."
 _LIMIT = Limits("paste-nvidia-smi")
-_STARVED = Limits("starved")  # its duty: how busy a GPU is that is fed
+_STARVED = Limits("starved")  # its duty: utilization of a GPU that is kept busy
 _REASONS = ("clocks event reasons", "clocks throttle reasons")
 _POWER = ("gpu power readings", "power readings")
-# what is judged, and the sections that it stands in: one of them
+# what is judged, and the alternative sections it needs
 _JUDGED: dict[str, tuple[str, ...]] = {
     "clock event reasons": _REASONS,
     "ECC errors": ("ecc errors", "remapped rows"),
@@ -25,11 +25,11 @@ _JUDGED: dict[str, tuple[str, ...]] = {
     "memory": ("fb memory usage",),
     "PCIe link": ("gpu link info",),
 }
-_DECIDES = ("clock event reasons", "ECC errors")  # without these no GPU is called well
+_DECIDES = ("clock event reasons", "ECC errors")  # without these no GPU is called healthy
 
 
 def told(head: Mapping[str, str], cards: Sequence[Card], *, whole: bool = True) -> Pasted:
-    """The log in words, points and tables; of one that was cut nothing is said to be well."""
+    """The output as text, items and tables; truncated output is never called healthy."""
     known = [card for card in cards if card.values]
     if not known:
         return Pasted(
@@ -68,13 +68,13 @@ def told(head: Mapping[str, str], cards: Sequence[Card], *, whole: bool = True) 
 
 
 def _unread(cards: Sequence[Card]) -> list[str]:
-    """What is judged and not there, of one of the GPUs at least."""
+    """Judged values missing for at least one of the GPUs."""
     there = [{section for at, _ in card.values for section in at[:-1]} for card in cards]
     return [what for what, names in _JUDGED.items() if not all(known.intersection(names) for known in there)]
 
 
 def _nothing(unread: Sequence[str], *, whole: bool) -> Point:
-    """What is said where nothing stands out: all is well only where what decides it was read."""
+    """The item if nothing stands out: healthy only if the deciding values were present."""
     if whole and not any(what in unread for what in _DECIDES):
         return Point(severity="fine", text="No GPU is held back, and none reports a hardware fault.")
     missing = " What is missing may say otherwise." if unread else ""
@@ -123,7 +123,7 @@ def _health(name: str, card: Card) -> Iterator[Point]:
 
 
 def errors(card: Card, period: str, what: str) -> float | None:
-    """ECC errors of a kind, of all memories together; None where ECC is off."""
+    """ECC errors of a kind over all memories; None with ECC off."""
     found: list[float] = []
     for at, value in card.values:
         if period in at[:-1] and "ecc errors" in at and what in at[-1] and "threshold" not in at[-1]:
@@ -133,7 +133,7 @@ def errors(card: Card, period: str, what: str) -> float | None:
 
 
 def _reasons(card: Card) -> set[str]:
-    """What holds its clocks back now."""
+    """Active throttle reasons."""
     return {name for section in _REASONS for name, value in card.section(section) if value == "Active"}
 
 
@@ -199,7 +199,7 @@ def _temperature(name: str, card: Card) -> Iterator[Point]:
 
 
 def _near(beyond: float) -> str:
-    """How a temperature lies to its limit, by so many degrees above it."""
+    """A temperature relative to its limit, by degrees above it."""
     return "above" if beyond > 0 else "at" if beyond == 0 else "close to"
 
 
@@ -254,7 +254,7 @@ def _link(name: str, card: Card) -> Iterator[Point]:
 
 
 def _generation(card: Card) -> tuple[float | None, float | None]:
-    """Now, and what card and host can both do."""
+    """The current generation, and the one that both card and host support."""
     both = [card.number("pcie generation", name) for name in ("max", "device max", "host max")]
     return card.number("pcie generation", "current"), min((one for one in both if one), default=None)
 
@@ -344,7 +344,7 @@ def _numbers(name: str, card: Card) -> dict[str, Any]:
 
 
 def read(text: str) -> Pasted:
-    """What such a log says."""
+    """The report on such output."""
     if not cut(text):
         return told(*parse(text))
     return told(*parse(without_end(text)), whole=False).with_problems((CUT,))

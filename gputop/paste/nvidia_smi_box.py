@@ -1,4 +1,4 @@
-"""The box that plain `nvidia-smi` prints, read into the same values as `nvidia-smi -q` has, as far as it has them."""
+"""Parse the box printed by plain `nvidia-smi` into the values of `nvidia-smi -q`, as far as present."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def looks_like(text: str) -> bool:
 
 
 def parse(text: str) -> tuple[dict[str, str], tuple[Card, ...]]:
-    """Driver and CUDA, and the GPUs with their processes."""
+    """Driver and CUDA versions, and the GPUs with their processes."""
     rows = lines(text)
     title = _TITLE.search(text)
     head = {"Driver Version": clean(title[1], 40)} if title else {}
@@ -68,11 +68,11 @@ def _cards(rows: Sequence[str], programs: dict[str, list[Program]]) -> Iterator[
 
 
 def read(text: str) -> Pasted:
-    """What the box says."""
+    """The report on the box."""
     head, cards = parse(text)
     rows = [line.strip() for line in lines(text) if line.strip()]
     named = sum(_NAME.match(line) is not None for line in rows)
-    # each part ends with a rule: whatever follows in the text, the box was not cut there
+    # each part ends with a ruler: text after it does not mean the box was truncated
     inside = [line for line in rows if line.startswith(("|", "+"))]
     if inside and inside[-1].startswith("+") and named <= len(cards):
         return told(head, cards)

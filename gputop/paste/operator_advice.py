@@ -1,4 +1,4 @@
-"""What a table of torch.profiler allows to say: top operators, shares, advice; and what only a trace could tell."""
+"""The report on a torch.profiler table: top operators, shares, advice, and what only a trace would show."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gputop.severity import by_lost_share
 from gputop.trace.names import FULL_PRECISION, FUSED, GEMM, Kind, kind
 
 _LIMIT = Limits("paste-operators")
-_STARVED = Limits("starved")  # its duty: how busy a GPU is that is fed
+_STARVED = Limits("starved")  # its duty: utilization of a GPU that is kept busy
 
 _ROWS = 15
 
@@ -25,7 +25,7 @@ _RUNTIME = re.compile(
     r"^(?:cuda|cu|hip|xpu|ze|ur)[A-Z]\w+$|^(?:Instrumentation|Resource)$|"
     r"^(?:Command Buffer Full|Activity Buffer Request|Lazy Func|Runtime Triggered|Buffer Flush)"
 )
-_BACKWARD = re.compile(r"Backward\d*$|^detach_?$|^INVALID")  # a node of autograd
+_BACKWARD = re.compile(r"Backward\d*$|^detach_?$|^INVALID")  # an autograd node
 _LAUNCHES = re.compile(r"^(?:cuda|cu|hip)(?:Ext)?(?:Module)?Launch(?:Cooperative)?Kernel")
 _WAITS = re.compile(r"^(?:cuda|hip)(?:Stream|Device|Event)Synchronize$|^cu(?:Stream|Ctx|Event)Synchronize$")
 _ALLOCATES = re.compile(r"^(?:cuda|hip)(?:Malloc|Free|HostAlloc|MallocHost)$|^cuMem(?:Create|Map|Unmap|Release)$")
@@ -47,12 +47,12 @@ class Sums:
         self.rows = table.rows
 
     def cpu(self, row: Row) -> float:
-        """Time of a row and all it calls on the CPU."""
+        """Total CPU time of a row."""
         return row.cpu_total_us if row.cpu_total_us is not None else row.self_cpu_us or 0.0
 
     @cached_property
     def window(self) -> tuple[float, str] | None:
-        """What shares are taken of, and what it is called: the steps, else a region around all, else all CPU time."""
+        """The reference time of shares, and its name: the steps, else an enclosing region, else all CPU time."""
         steps = [row for row in self.rows if row.name.startswith("ProfilerStep")]
         if steps and (took := sum(map(self.cpu, steps))) > 0:
             return took, "of the steps"
@@ -65,7 +65,7 @@ class Sums:
 
     @cached_property
     def steps(self) -> int | None:
-        """How many steps there are; None where no row counts them."""
+        """Number of steps; None if no row counts them."""
         for start in ("ProfilerStep", "Optimizer.step#"):
             counts = [row.calls for row in self.rows if row.name.startswith(start) and row.calls]
             if counts:
@@ -73,28 +73,28 @@ class Sums:
         return None
 
     def share(self, us: float) -> float:
-        """Of the window, 0-1."""
+        """Share (0-1) of the window."""
         return us / self.window[0] if self.window else 0.0
 
     def own(self, pattern: re.Pattern[str]) -> tuple[float, int]:
-        """Own CPU time and calls of the rows with such names."""
+        """Own CPU time and calls of rows with matching names."""
         found = [row for row in self.rows if pattern.search(row.name)]
         return sum(row.self_cpu_us or 0.0 for row in found), sum(row.calls or 0 for row in found)
 
     @cached_property
     def kernels(self) -> list[Row]:
-        """Rows that are kernels and copies: only these have device time and no CPU time."""
+        """Rows of kernels and copies: only these have device time without CPU time."""
         return [row for row in self.rows if row.self_device_us and not self.cpu(row)]
 
     @cached_property
     def busy(self) -> float | None:
-        """At most so much of the window the GPU was busy; None where that is not to be had."""
+        """Upper bound of GPU busy as a share of the window; None if unknown."""
         total = self.table.self_device_us
         return None if total is None or not self.window or self.steps is None else total / self.window[0]
 
     @cached_property
     def listed(self) -> float | None:
-        """The part of the own CPU time that the rows stand for."""
+        """The share of own CPU time covered by the rows."""
         total = self.table.self_cpu_us
         return sum(row.self_cpu_us or 0.0 for row in self.rows) / total if total and total > 0 else None
 
@@ -108,7 +108,7 @@ def is_region(name: str) -> bool:
 
 
 def told(table: OperatorTable | None) -> Pasted:
-    """The table in words, points and smaller tables."""
+    """The table as text, items and smaller tables."""
     if table is None or not table.rows:
         return Pasted(
             kind="operator-table",
@@ -173,7 +173,7 @@ def _words(sums: Sums) -> Iterator[str]:
 
 
 def _of_regions(sums: Sums) -> Iterator[str]:
-    """The regions of the documents' recipe, and which of them dominates."""
+    """The regions of the documents' recipe, and the dominant one."""
     rows = [row for row in sums.rows if row.name.lower() in _REGIONS]
     took = sum(map(sums.cpu, rows))
     if len(rows) < 2 or took <= 0:
@@ -181,7 +181,7 @@ def _of_regions(sums: Sums) -> Iterator[str]:
     parts = ", ".join(f"{row.name} {sums.cpu(row) / took:.0%}" for row in sorted(rows, key=sums.cpu, reverse=True))
     data = sum(sums.cpu(row) for row in rows if row.name.lower().startswith("data")) / took
     compute = sum(sums.cpu(row) for row in rows if row.name.lower() in ("forward", "backward", "loss")) / took
-    held = sums.share(took)  # what they are not, no region says: data that are loaded, a pause
+    held = sums.share(took)  # no region covers data loading or pauses
     verdict = (
         f"; together {held:.0%} {_of(sums)}"
         if sums.window and held < _LIMIT["bound"]
@@ -195,7 +195,7 @@ def _of_regions(sums: Sums) -> Iterator[str]:
 
 
 def _of_python(sums: Sums) -> Iterator[str]:
-    """A table of Python functions: most of their time is that of threads that wait."""
+    """A table of Python functions: most of their time is in waiting threads."""
     python = [row for row in sums.rows if _PYTHON.search(row.name)]
     if 2 * len(python) <= len(sums.rows):
         return
@@ -290,7 +290,7 @@ def _launches(sums: Sums) -> Iterator[Point]:
 def _reads(sums: Sums) -> Iterator[Point]:
     waits, calls = sums.own(_WAITS)
     rows = [row for row in sums.rows if row.name in _READS]
-    # each of them calls the next: the largest holds the others
+    # each calls the next: the largest includes the others
     inside = max(map(sums.cpu, rows), default=0.0)
     count, share = max((row.calls or 0 for row in rows), default=0), sums.share(max(waits, inside))
     if not sums.table.device or share < _LIMIT["sync"] or (sums.busy is not None and sums.busy >= _STARVED["duty"]):
@@ -420,7 +420,7 @@ def _tables(sums: Sums) -> Iterator[Table]:
                 if row.self_device_us
             ),
         )
-    # what takes no time of the CPU is a kernel, or the other half of a region: its row of the GPU
+    # without CPU time it is a kernel, or the GPU row of a region
     known = [row for row in sums.rows if sums.cpu(row) > 0]
     regions = [row for row in known if row.name.lower() in _REGIONS or (is_region(row.name) and row.calls)]
     yield Table(
@@ -467,7 +467,7 @@ def _numbers(sums: Sums) -> dict[str, Any]:
 
 
 def time(us: float | None) -> str:
-    """Microseconds as the table writes them."""
+    """Microseconds in the format of the table."""
     if us is None:
         return "-"
     for least, unit in ((1e6, "s"), (1e3, "ms")):
@@ -489,7 +489,7 @@ def _ms(us: float | None) -> float | None:
 
 
 def read(text: str) -> Pasted:
-    """What such a table says."""
+    """The report on such a table."""
     return told(parse(text))
 
 

@@ -1,4 +1,4 @@
-"""The table that `print(prof.key_averages().table(...))` of torch.profiler prints, read into rows."""
+"""Parse the table of torch.profiler's `print(prof.key_averages().table(...))` into rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NOT_DEVICES = {"CPU"}
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One row; times in microseconds, None where the table has no such column."""
+    """One row; times in microseconds, None without such a column."""
 
     name: str
     self_cpu_us: float | None
@@ -39,15 +39,15 @@ class Row:
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorTable:
-    """The rows of one table, its totals over all rows, printed or not, and what was not understood."""
+    """The rows of one table, its totals over all rows, printed or not, and unparsed lines."""
 
     rows: tuple[Row, ...]
-    device: str | None  # CUDA, XPU, …; None without columns of one
+    device: str | None  # CUDA, XPU, …; None without device columns
     self_cpu_us: float | None
     self_device_us: float | None
     strange: int  # lines in it that are no rows
-    ended: bool  # whether its last rule is there
-    others: int  # tables in the text beside it
+    ended: bool  # whether its last ruler is there
+    others: int  # other tables in the text
 
 
 def looks_like(text: str) -> bool:
@@ -56,7 +56,7 @@ def looks_like(text: str) -> bool:
 
 
 def parse(text: str) -> OperatorTable | None:
-    """The first table with columns of a device, else the first; None where there is none."""
+    """The first table with device columns, else the first; None if there is none."""
     found = []
     for table in _tables(lines(text)):
         found.append(table)
@@ -106,7 +106,7 @@ def _tables(text: Sequence[str]) -> Iterator[OperatorTable]:
 
 
 def _cells(line: str, head: Sequence[str], rule: str) -> list[str]:
-    """The cells of a row: between two spaces and more, else where the rule above has its columns."""
+    """The cells of a row: separated by two or more spaces, else by the columns of the ruler above."""
     cells = _GAP.split(line.strip())
     if len(cells) == len(head):
         return cells

@@ -1,4 +1,4 @@
-"""What was read of a pasted text: its page, its JSON object; and the text itself, made plain lines."""
+"""The result for a pasted text: its report and JSON object; and preparation of the text as plain lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gputop.thresholds import Thresholds, shipped
 
 
 class Limits:
-    """A table of them: `limits["dip"]`."""
+    """A table of limits: `limits["dip"]`."""
 
     def __init__(self, table: str) -> None:
         self._table = table
@@ -24,7 +24,7 @@ class Limits:
 
 
 def adopt(site: Thresholds | None) -> None:
-    """Judge by the numbers of a site from here on; by ours where it has none."""
+    """Use a site's limits from here on, with ours as defaults."""
     _site.clear()
     if site is not None:
         _site.append(site)
@@ -38,11 +38,11 @@ def _tables() -> Thresholds:
     return _site[0] if _site else _shipped()
 
 
-LONGEST_LINE = 4000  # characters of a line that are looked at
-LONGEST_NAME = 120  # characters of a name that are shown
+LONGEST_LINE = 4000  # characters read of a line
+LONGEST_NAME = 120  # characters shown of a name
 
 _COLOURS = re.compile(r"\x1b\[[0-9;?]{0,32}[@-~]")
-_RANK = re.compile(r"\[(?:rank|default)?\d{1,5}\]:(?: |$)")  # what torchrun puts before each line of a rank
+_RANK = re.compile(r"\[(?:rank|default)?\d{1,5}\]:(?: |$)")  # torchrun's prefix of each line of a rank
 _ORDER = ("crit", "warn", "info", "fine")
 _TORCH = re.compile(r"(?:torch|pytorch)(?:[ _-]?version)?['\"]?[ :=v-]{1,4}(\d\.\d{1,2})", re.IGNORECASE)
 _FENCE = re.compile(r"\s*```\w*\s*$")
@@ -50,7 +50,7 @@ _FENCE = re.compile(r"\s*```\w*\s*$")
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Pasted:
-    """What one pasted text says. `problems`: what of it was not read, said before all else."""
+    """The report on one pasted text. `problems`: parts that were not read, shown first."""
 
     kind: str
     about: str
@@ -62,11 +62,11 @@ class Pasted:
     numbers: Mapping[str, Any]
 
     def with_problems(self, problems: tuple[str, ...]) -> Pasted:
-        """The same of a file that was not read whole."""
+        """The same for a file that was not read completely."""
         return replace(self, problems=(*problems, *self.problems))
 
     def page(self, name: str) -> Page:
-        """The page about it; `name` is the file's."""
+        """The page; `name` is the file's."""
         return Page(
             title=name,
             about=self.about,
@@ -99,7 +99,7 @@ class Pasted:
 
 @frozen_dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of text: what a person calls it, whether a text is one, what is read of it."""
+    """One kind of text: display name, detection, and parser."""
 
     name: str
     called: str
@@ -108,9 +108,9 @@ class Kind:
 
 
 def lines(text: str) -> list[str]:
-    """The lines of a text without colours, Markdown fences and the rank that torchrun puts before each."""
+    """The lines of a text without colours, Markdown fences and torchrun's rank prefix."""
     found = []
-    for raw in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):  # a progress bar returns to its line
+    for raw in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):  # a progress bar rewrites its line
         line = _COLOURS.sub("", raw[:LONGEST_LINE]).replace("\xa0", " ").replace("\ufeff", "")
         line = _RANK.sub("", line, count=1) if line[:1] == "[" else line
         if not _FENCE.match(line):
@@ -119,24 +119,24 @@ def lines(text: str) -> list[str]:
 
 
 def by_severity(points: Iterable[Point]) -> tuple[Point, ...]:
-    """The worst first, else in their order; nothing is said to be fine beside what is critical."""
+    """The worst first, otherwise in order; nothing is called fine beside a critical item."""
     found = sorted(points, key=lambda point: _ORDER.index(point.severity))
     crit = any(point.severity == "crit" for point in found)
     return tuple(point for point in found if not (crit and point.severity == "fine"))
 
 
 def number(text: str) -> float | None:
-    """A plain decimal number that is finite, whatever stands around it; None where there is none."""
+    """A finite decimal number, whatever surrounds it; None if there is none."""
     found = re.match(r"\s*(-?\d{1,18}(?:\.\d{1,18})?)(?![\d.])", text)
     return float(found[1]) if found else None
 
 
 def median(values: Iterable[float]) -> float | None:
-    """The middle one; None of nothing."""
+    """The median; None if empty."""
     ordered = sorted(values)
     return ordered[len(ordered) // 2] if ordered else None
 
 
 def torch_version(text: Iterable[str]) -> str | None:
-    """The version of torch that some lines name, as 2.9."""
+    """The torch version named in some lines, as 2.9."""
     return next((match[1] for line in text if (match := _TORCH.search(line))), None)

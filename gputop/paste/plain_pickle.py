@@ -1,7 +1,7 @@
-"""Reads a pickle that holds nothing but dicts, lists, tuples, strings and numbers, without the module `pickle`.
+"""Read a pickle of dicts, lists, tuples, strings and numbers only, without the module `pickle`.
 
-No class is looked up and nothing is called: an opcode that would do so ends the reading. Neither are keys other than
-strings and numbers hashed, nor numbers given as a size believed: a hostile file costs memory in proportion to itself.
+No class is looked up and nothing is called: an opcode that would do so ends reading. Only strings and numbers are
+hashed as keys, and declared sizes are not trusted: memory use is proportional to the file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NAMES = {ord(op.code): op.name for op in pickletools.opcodes}
 
 
 class Reader:
-    """The machine that a pickle is written for, with the harmless half of its instructions."""
+    """The pickle machine with the harmless half of its instructions."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -56,7 +56,7 @@ class Reader:
         )
 
     def take(self, count: int) -> bytes:
-        """So many bytes of it; ValueError where there are no more."""
+        """The next bytes; ValueError if there are too few."""
         found = self.data[self.at : self.at + count]
         if len(found) < count:
             raise ValueError("cut")
@@ -64,25 +64,25 @@ class Reader:
         return found
 
     def whole(self, size: int) -> int:
-        """An unsigned number of so many bytes."""
+        """An unsigned number of this many bytes."""
         return int.from_bytes(self.take(size), "little")
 
     def made(self, container: Any) -> None:
-        """Pushes a new container, as long as there are not too many."""
+        """Push a new container, within the limit on their number."""
         self.containers += 1
         if self.containers > MOST_CONTAINERS:
             raise Refused("it holds too many dicts and lists: record fewer events (max_entries=100000)")
         self.stack.append(container)
 
     def since_mark(self) -> list[Any]:
-        """What was pushed since the last mark, taken off the stack."""
+        """Pop everything pushed since the last mark."""
         start = self.marks.pop()
         found = self.stack[start:]
         del self.stack[start:]
         return found
 
     def last(self, count: int) -> list[Any]:
-        """The last values of the stack, taken off it."""
+        """Pop the last values."""
         if len(self.stack) < count:
             raise ValueError("damaged")
         found = self.stack[-count:]
@@ -91,7 +91,7 @@ class Reader:
 
 
 def plain(data: bytes) -> Any:
-    """The value of a pickle of plain values; Refused where there are others, or where it is damaged."""
+    """The value of a pickle of plain values; Refused if it contains others, or is damaged."""
     return Reader(data).run()
 
 

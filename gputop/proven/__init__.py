@@ -1,4 +1,4 @@
-"""Fixes that are proven: what a finding advised, and what came of it when the same script ran again."""
+"""Measured fixes: what a finding advised, and the effect when the same script ran again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def follow(monitor: Monitor, *, remember: bool, readonly: bool) -> Proofs | None:
-    """What follows the findings of a monitor; None where that was switched off, or its jobs are not of here and now."""
+    """A tracker for the findings of a monitor; None if disabled, or if its jobs are not live on this machine."""
     if not remember or monitor.source.elsewhere:
         return None
     proofs = Proofs(writes=not readonly)
@@ -22,17 +22,17 @@ def follow(monitor: Monitor, *, remember: bool, readonly: bool) -> Proofs | None
 
 
 class Told(NamedTuple):
-    """What came of a finding, in words."""
+    """The effect of a fix as text."""
 
     whole: str
-    brief: str  # the gain first: for a line that may be cut
+    brief: str  # starts with the gain: for a line that may be truncated
     faster: bool = False  # beyond the noise
 
 
 class Proofs:
-    """A sink of the monitor that follows findings and fixes. What it needs is loaded once there is a job.
+    """A sink of the monitor that tracks findings and fixes. Dependencies are loaded with the first job.
 
-    `writes`: it may keep files. Without, it still compares a run with what was kept before.
+    `writes`: it may store files. Without it, runs are still compared with stored ones.
     """
 
     def __init__(self, *, writes: bool, memory: Callable[[], Memory] | None = None) -> None:
@@ -41,7 +41,7 @@ class Proofs:
         self.problem = ""
 
     def take(self, update: Update) -> None:
-        """One more update. A mistake of ours in here ends the comparison, never the monitor."""
+        """Take in an update. An internal error ends the comparison, never the monitor."""
         if self.problem or not update.jobs:
             return
         try:
@@ -59,12 +59,12 @@ class Proofs:
 
     @property
     def running(self) -> tuple[tuple[Identity, Fix], ...]:
-        """The fixes that are proven by runs that go on, the newest first."""
+        """Fixes measured by running jobs, newest first."""
         return self._watch.proven if self._watch else ()
 
     @property
     def lines(self) -> tuple[Told, ...]:
-        """The same as a person reads it; a problem instead."""
+        """The same as text; the problem instead, if there is one."""
         if self.problem:
             return (Told(self.problem, self.problem),)
         if not self.running:
@@ -74,11 +74,11 @@ class Proofs:
         return tuple(Told(line(fix), brief(fix), is_faster(fix)) for _, fix in self.running)
 
     def finish(self) -> None:
-        """Keep what stands at the end, and wait a moment until it is written."""
+        """Store the final state, and wait a moment until it is written."""
         if self._watch:
             self._watch.finish()
 
     @property
     def pending(self) -> str:
-        """The script of a run that is still compared with an earlier one; empty where there is none."""
+        """The script of a run still being compared with an earlier one; empty if there is none."""
         return self._watch.pending if self._watch and not self.problem else ""

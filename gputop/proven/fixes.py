@@ -1,4 +1,4 @@
-"""A fix: the finding that asked for it, how fast the job was then, the value that was advised, and what came of it."""
+"""A fix: the finding behind it, the job's speed before, the advised value, and the outcome."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ _ADVISED = re.compile(
     r"\b(num_workers|OMP_NUM_THREADS|prefetch_factor|pin_memory|persistent_workers|in_order)=([A-Za-z]{1,8}|\d{1,6})\b"
 )
 _SETS_THREADS = re.compile(r"\bset_num_threads\((\d{1,6})\)")
-_SAME_BATCH = 0.1  # by which what a step takes may seem to differ
-_MOST_LOST = 0.9  # beyond it no gain is predicted, as nothing is said of it with the finding
+_SAME_BATCH = 0.1  # noise in the measured samples per step
+_MOST_LOST = 0.9  # no gain beyond this is predicted, as the finding claims none
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a later run was like, in which the cause was gone."""
+    """A later run in which the cause was gone."""
 
     at_s: float  # wall clock, as all times here
     process: Identity
     run: Run
     after: Measured
     settings: Mapping[str, float | str]
-    differs: str = ""  # why it cannot be compared
+    differs: str = ""  # why it is not comparable
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Fix:
-    """A finding that was believed, kept until the same script runs without its cause."""
+    """A confirmed finding, stored until the same script runs without its cause."""
 
     run: Run
-    process: Identity  # that it was found of
+    process: Identity  # on which it was found
     at_s: float
     rule: str
     causes: tuple[str, ...] = ()
@@ -51,35 +51,35 @@ class Fix:
     settings: Mapping[str, float | str]
     advised: Mapping[str, str]
     before: Measured
-    most: float | None = None  # the largest speedup that was predicted; the least is 1
+    most: float | None = None  # largest predicted speedup; the least is 1
     outcome: Outcome | None = None
 
     @property
     def name(self) -> str:
-        """Of its file: one for each finding of each run."""
+        """Its file name: one per finding and run."""
         told = repr((self.run.program, self.run.arguments, self.rule, *self.process)).encode()
         return f"{crc32(told):08x}{crc32(told[::-1]):08x}.json"
 
     @property
     def gain(self) -> Gain | None:
-        """What was measured; None without an outcome that can be compared."""
+        """The measured gain; None without a comparable outcome."""
         if self.outcome is None or self.outcome.differs:
             return None
         return gain(self.before, self.outcome.after)
 
     @property
     def settled(self) -> bool:
-        """Whether there is an outcome: one that cannot be compared leaves the question open."""
+        """Whether there is an outcome: one that is not comparable leaves the question open."""
         return self.outcome is not None and not self.outcome.differs
 
     def replaces(self, other: Fix) -> bool:
-        """Whether the other is the same finding of an earlier run, of which nothing came."""
+        """Whether the other is the same finding of an earlier run without an outcome."""
         same = self.run.program == other.run.program and self.run.arguments == other.run.arguments
         return same and self.rule == other.rule and self.process != other.process and not other.settled
 
 
 def advised(finding: Finding) -> dict[str, str]:
-    """The values that its steps name, the first of each: num_workers 5."""
+    """The values its steps advise, the first of each: num_workers 5."""
     found: dict[str, str] = {}
     for step in finding.steps:
         for name, value in _ADVISED.findall(step.command or ""):
@@ -90,19 +90,19 @@ def advised(finding: Finding) -> dict[str, str]:
 
 
 def predicted(finding: Finding, settings: Mapping[str, float | str]) -> float | None:
-    """The largest speedup: all that is lost, and with workers no more than there are more of them."""
+    """The largest speedup: all that is lost, limited by the factor by which workers increase."""
     lost = finding.lost_share
     if lost is None or not 0.01 <= lost <= _MOST_LOST:
         return None
     wanted, have = advised(finding).get("num_workers", ""), settings.get("num_workers")
     most = max(int(wanted) / max(1.0, have), 1.0) if wanted.isdecimal() and isinstance(have, float) else math.inf
-    # from none to one worker: the training process computes while it loads
+    # from none to one worker: the training process computes while that loads
     most = max(2.0, most) if have == 0 else most
     return min(1 / (1 - lost), most)
 
 
 def other_batch(before: Measured, after: Measured) -> str:
-    """That a step takes other samples than before, wherever that was changed; empty where it does not, or unknown."""
+    """Whether a step processes a different number of samples than before, as text; empty if not, or if unknown."""
     old, new = before.batch, after.batch
     if not old or not new or abs(new / old - 1) <= _SAME_BATCH:
         return ""
@@ -110,12 +110,12 @@ def other_batch(before: Measured, after: Measured) -> str:
 
 
 def encoded(fix: Fix) -> dict[str, Any]:
-    """As it stands in a file."""
+    """As stored in a file."""
     return {"version": VERSION, **asdict(fix)}
 
 
 def decoded(said: Any) -> Fix:
-    """What a file says; ValueError, KeyError or TypeError where that is no fix. Every text is cleaned."""
+    """The fix in a file; ValueError, KeyError or TypeError if invalid. Every text is sanitized."""
     if said["version"] != VERSION:
         raise ValueError("another version")
     outcome = said["outcome"]

@@ -1,4 +1,4 @@
-"""How fast a job is over some time: medians of blocks of ten seconds with their spread, and what was gained by them."""
+"""Speed of a job over some time: medians of ten-second blocks with their spread, and gains."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PINS = "pt_data_pin"
 
 @frozen_dataclass(frozen=True, slots=True)
 class Spread:
-    """The median of the blocks of a window, and the quarter and three quarters of them."""
+    """Median and quartiles over the blocks of a window."""
 
     median: float
     low: float
@@ -31,7 +31,7 @@ class Spread:
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """A window of one run. What was not measured is None."""
+    """A window of one run. None: not measured."""
 
     seconds: float
     busy_percent: Spread | None = None
@@ -41,19 +41,19 @@ class Measured:
 
     @property
     def batch(self) -> float | None:
-        """Samples of a step, where both are known."""
+        """Samples per step, if both rates are known."""
         return self.step_s.median * self.samples_per_s.median if self.step_s and self.samples_per_s else None
 
 
 class Gain(NamedTuple):
-    """The speedup, and whether it is beyond the noise of both windows."""
+    """The speedup, and whether it exceeds the noise of both windows."""
 
     times: float
     certain: bool
 
 
 class Sample(NamedTuple):
-    """A job at one look: the metrics in their order, and how it is set up."""
+    """A job at one sample: metrics in order, and its settings."""
 
     at_s: float
     values: tuple[float | None, ...]
@@ -61,7 +61,7 @@ class Sample(NamedTuple):
 
 
 def sample(job: Job, ranks: Sequence[Process], frame: Frame) -> Sample:
-    """A job now: ranks step together, so their step times are averaged and their samples added."""
+    """A job now: ranks run in step, so step times are averaged and samples/s added."""
     known = frame.by_identity
     loaders = sum(1 for one in job.members if one in known and known[one].role is Role.LOADER)
     first, pins = ranks[0], any(name == _PINS for name, _ in ranks[0].thread_names)
@@ -84,7 +84,7 @@ def sample(job: Job, ranks: Sequence[Process], frame: Frame) -> Sample:
 
 
 def _busy(ranks: Sequence[Process], frame: Frame) -> float | None:
-    """How busy its GPUs are; its own share of those where others compute, too."""
+    """Utilization of its GPUs; only its own share where others compute, too."""
     mine, users = {one.identity for one in ranks}, {share.uuid for one in ranks for share in one.gpus}
     shared = {
         share.uuid
@@ -101,7 +101,7 @@ def _busy(ranks: Sequence[Process], frame: Frame) -> float | None:
 
 
 def _sampled(gpu: Gpu) -> float | None:
-    """How busy a GPU is by all that the driver sampled lately: single looks miss what recurs as often as they do."""
+    """GPU busy over the driver's recent samples: single readings alias with periodic work."""
     return mean(value for _, value in gpu.busy_samples) if gpu.busy_samples else gpu.busy_percent
 
 
@@ -112,19 +112,19 @@ class Track:
         self._samples: deque[Sample] = deque(maxlen=_MOST)
 
     def add(self, one: Sample) -> None:
-        """Take in a look."""
+        """Add a sample."""
         self._samples.append(one)
         while self._samples[0].at_s < one.at_s - KEPT_S:
             self._samples.popleft()
 
     def measured(self, since_s: float) -> tuple[Measured, int]:
-        """What was measured since then, and in how many blocks."""
+        """Measurements since then, and their number of blocks."""
         rows = [one for one in self._samples if one.at_s >= since_s]
         blocks: dict[int, list[Sample]] = {}
         for one in rows:
             blocks.setdefault(int((one.at_s - rows[0].at_s) / BLOCK_S), []).append(one)
         if len(blocks) > 1 and 2 * len(blocks[max(blocks)]) < len(blocks[0]):
-            del blocks[max(blocks)]  # it has only begun
+            del blocks[max(blocks)]  # it has just begun
         spreads = {
             name: _spread([mean(one.values[place] for one in block) for block in blocks.values()])
             for place, name in enumerate(METRICS)
@@ -133,7 +133,7 @@ class Track:
         return Measured(seconds=round(seconds, 1), **spreads), len(blocks)
 
     def settings(self, since_s: float) -> dict[str, float | str]:
-        """How it was set up for most of that time."""
+        """Its settings for most of that time."""
         found: dict[str, list[Any]] = {}
         for one in self._samples:
             for name, value in one.settings.items() if one.at_s >= since_s else ():
@@ -158,7 +158,7 @@ def _spread(values: Sequence[float | None]) -> Spread | None:
 
 
 def gain(before: Measured, after: Measured) -> Gain | None:
-    """By samples a second, else by the time of a step; None where neither was measured: a busier GPU may do less."""
+    """By samples/s, else by step time; None if neither was measured: a busier GPU may do less."""
     if before.samples_per_s and after.samples_per_s:
         old, new = before.samples_per_s, after.samples_per_s
     elif before.step_s and after.step_s:

@@ -1,4 +1,4 @@
-"""Fixes in words: what was changed, how fast the job was before and is now, and what had been predicted."""
+"""Fixes as text: the change, speed before and after, and the prediction."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from gputop.proven.runs import UNSHOWN, differences
 from gputop.report import Page, Table
 
 NOT_SEEN = "cause gone, what was changed is not visible"
-_SHOWN_BY = {"num_workers": "loader", "OMP_NUM_THREADS": "threads"}  # arguments that say the same
-_LEAST_THREADS = 0.2  # by which the number of busy threads changes where that is worth a word
+_SHOWN_BY = {"num_workers": "loader", "OMP_NUM_THREADS": "threads"}  # arguments with the same meaning
+_LEAST_THREADS = 0.2  # least change in the number of busy threads worth mentioning
 
 
 class Score(NamedTuple):
-    """How good predictions were, of fixes that were measured."""
+    """Accuracy of predictions over measured fixes."""
 
     predictions: int
-    ratio: float | None  # outcome of prediction, median
+    ratio: float | None  # median ratio of outcome to prediction
     within: int  # faster, and no more than predicted
     gained: int  # faster at all
 
 
 def line(fix: Fix) -> str:
-    """The whole sentence, with the name of the script."""
+    """The full sentence with the script's name."""
     return f"{fix.run.name}: {sentence(fix)}"
 
 
 def brief(fix: Fix) -> str:
-    """The same with the gain first, and no prediction: for a line that may be cut."""
+    """The same with the gain first, without the prediction: for a line that may be truncated."""
     if fix.outcome is None or fix.gain is None:
         return line(fix)
     return f"{fix.run.name}: {_change(fix)}: {', '.join((_gained(fix.gain), *_numbers(fix.before, fix.outcome.after)))}"
 
 
 def is_faster(fix: Fix) -> bool:
-    """Whether something was gained, beyond the noise."""
+    """Whether there is a gain beyond the noise."""
     return fix.gain is not None and fix.gain.certain and fix.gain.times > 1
 
 
@@ -60,7 +60,7 @@ def _change(fix: Fix) -> str:
 
 
 def _gained(found: Gain) -> str:
-    """The speedup, where it is beyond the noise."""
+    """The speedup, if beyond the noise."""
     said = "" if found.times > 1 else ", slower"
     if not found.certain:
         said = ", no gain measured" if abs(found.times - 1) < LEAST_GAIN else ", within the noise"
@@ -68,14 +68,14 @@ def _gained(found: Gain) -> str:
 
 
 def waiting(fix: Fix) -> str:
-    """What was found, and the value to set."""
+    """The finding, and the value to set."""
     values = ", ".join(f"{name}={value}" for name, value in fix.advised.items())
     bound = f", up to {fix.most:.1f}× predicted" if fix.most else ""
     return f"{fix.headline}{f'; advised: {values}' if values else ''}{bound}"
 
 
 def changed(fix: Fix) -> list[str]:
-    """What is set otherwise than before, with the advised value where it is another one."""
+    """Changed settings, with the advised value if it is different."""
     if fix.outcome is None:
         return []
     old, new = fix.settings, fix.outcome.settings
@@ -112,7 +112,7 @@ def _numbers(before: Measured, after: Measured) -> Iterator[str]:
 
 
 def _times(before: float, after: float) -> str:
-    """Two times in one unit, by the longer: 310 → 190 ms."""
+    """Two times in the unit of the longer: 310 → 190 ms."""
     longest = max(before, after)
     if longest >= 1:
         places = 2 if longest < 10 else 1
@@ -122,7 +122,7 @@ def _times(before: float, after: float) -> str:
 
 
 def score(fixes: Iterable[Fix]) -> Score:
-    """How good the predictions of these were."""
+    """Accuracy of the predictions for these."""
     pairs = [(found, fix.most) for fix in fixes if (found := fix.gain) is not None and fix.most]
     gained = [(found, most) for found, most in pairs if found.certain and found.times > 1]
     return Score(
@@ -144,7 +144,7 @@ def scored(found: Score) -> str:
 
 
 def page(fixes: Sequence[Fix], *, stats: bool = False) -> Page:
-    """All that is kept, the newest first; with `stats` only how good predictions were."""
+    """All records, newest first; with `stats` only the accuracy of predictions."""
     if stats:
         said = scored(score(fixes))
         return Page(title="Fixes: predicted and measured speed-up", heading="How good predictions were", words=(said,))
@@ -168,7 +168,7 @@ def _when(fix: Fix) -> str:
 
 
 def as_json(fixes: Iterable[Fix]) -> list[dict[str, Any]]:
-    """Each with its sentence and what was measured, the newest first."""
+    """Each with its sentence and measurements, newest first."""
     return [shown(fix) for fix in sorted(fixes, key=_newest_s, reverse=True)]
 
 

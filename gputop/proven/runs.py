@@ -1,7 +1,7 @@
-"""What a job runs, and whether two runs can be compared: the same script, arguments, ranks and GPUs, whoever is faster.
+"""What a job runs, and whether two runs are comparable: same script, arguments, ranks and GPUs.
 
-Arguments may differ in the knobs that findings advise: loaders, threads, precision, compilation; and in where results
-go. Any other difference, such as the batch size, makes another workload of it: then nothing is claimed.
+Arguments may differ in settings that findings advise (loaders, threads, precision, compilation) and in output
+locations. Any other difference, such as the batch size, makes it another workload, for which nothing is claimed.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Job, Process
 from gputop.safe.text import clean, redact_argv
 
-_MOST_WORDS, _LONGEST = 200, 300  # arguments that are kept, and characters of each
+_MOST_WORDS, _LONGEST = 200, 300  # arguments kept, and characters of each
 _SHOWN = 40  # characters of a value
-_NOTEBOOK = "ipykernel_launcher"  # its arguments are another file each time
-_OPTION = re.compile(r"-{1,2}[A-Za-z]|[A-Za-z_+][\w.+]*=")  # also `data.workers=4`, as Hydra takes it
+_NOTEBOOK = "ipykernel_launcher"  # its arguments are a different file each time
+_OPTION = re.compile(r"-{1,2}[A-Za-z]|[A-Za-z_+][\w.+]*=")  # also `data.workers=4`, as in Hydra
 _KNOBS = {
     "loader": "workers num-workers n-workers nworkers num-data-workers data-workers loader-workers dataloader-workers "
     "dataloader-num-workers workers-per-gpu j prefetch prefetch-factor dataloader-prefetch-factor pin-memory pin-mem "
@@ -36,11 +36,11 @@ _KNOBS = {
     "logdir results-dir checkpoint-dir work-dir seed",
 }
 _KIND = {name: kind for kind, names in _KNOBS.items() for name in names.split()}
-UNSHOWN = "results"  # the kind of difference that is no change
+UNSHOWN = "results"  # differences of this kind are no change
 
 
 class Difference(NamedTuple):
-    """One argument that is not what it was."""
+    """One changed argument."""
 
     kind: str  # loader, threads, precision, compile, logging, results; empty: of the workload itself
     text: str  # batch-size 64 → 128
@@ -48,30 +48,30 @@ class Difference(NamedTuple):
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What a job runs, where, and on what."""
+    """What a job runs, where, and on which GPUs."""
 
     script: str  # its path, or -m and a module with the folder it was started in
     arguments: tuple[str, ...] = ()
     host: str
     user: str
     ranks: int = 1
-    gpus: str = ""  # how many of which
+    gpus: str = ""  # number and model
 
     @property
     def program(self) -> tuple[str, str, str]:
-        """What tells one script from another."""
+        """Key of a script."""
         return self.host, self.user, self.script
 
     @property
     def name(self) -> str:
-        """As people call it."""
+        """Display name."""
         return clean(self.script.removeprefix("-m ").partition(" in ")[0].rpartition("/")[2], _SHOWN)
 
 
 def run_of(job: Job, ranks: Sequence[Process], frame: Frame, folder: str) -> Run | None:
-    """The run of a job by its first rank, started in `folder`; None where that cannot be told from other runs.
+    """The run of a job by its first rank, started in `folder`; None if it cannot be recognized again.
 
-    Code on a command line, a notebook, a title written over the arguments: nobody knows whether that runs again.
+    Code on a command line, a notebook, a process title over the arguments: none of these identifies a later run.
     """
     words = program(redact_argv(ranks[0].command))[:_MOST_WORDS]
     user = job.user or ranks[0].user
@@ -96,7 +96,7 @@ def run_of(job: Job, ranks: Sequence[Process], frame: Frame, folder: str) -> Run
 
 
 def differences(before: Run, after: Run) -> tuple[Difference, ...]:
-    """What is not the same in two runs of one script; with an empty kind, what makes them different workloads."""
+    """Differences between two runs of one script; those of an empty kind make them different workloads."""
     old, new = options(before.arguments), options(after.arguments)
     both = ((name, old.get(name), new.get(name)) for name in {**old, **new})
     found = [_difference(name, was, now) for name, was, now in both if was != now]
@@ -108,7 +108,7 @@ def differences(before: Run, after: Run) -> tuple[Difference, ...]:
 
 
 def options(arguments: Sequence[str]) -> Mapping[str, str]:
-    """Arguments by name, as `--batch-size 64`, `--batch_size=64` and `batch_size=64` are the same; others by place."""
+    """Arguments by normalized name (`--batch-size 64`, `--batch_size=64`, `batch_size=64`), others by position."""
     found: dict[str, str] = {}
     places, waiting = 0, ""
     for word in arguments:

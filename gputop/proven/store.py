@@ -1,4 +1,4 @@
-"""Where fixes are kept: a private file for each, in the state folder; old ones go, and so do the oldest of too many."""
+"""Storage of fixes: a private file each in the state folder; old ones expire, as do the oldest beyond a limit."""
 
 from __future__ import annotations
 
@@ -18,41 +18,41 @@ FOLDER = "proven"
 KEPT_S = 30 * 86_400.0
 MOST = 200
 _MOST_BYTES = 1 << 18
-_AHEAD_S = 86_400.0  # by which a clock may have been wrong
+_AHEAD_S = 86_400.0  # possible clock error
 _PATIENCE_S = 2.0
 
 
 class Store:
-    """The folder. Several gputops share it: each file is put in its place whole, and nobody's outcome is lost."""
+    """The folder, shared by several gputop processes: files are replaced atomically, and outcomes are never lost."""
 
     def __init__(self, *, writes: bool = True, clock: Callable[[], float] = time.time) -> None:
         self._writes, self._clock = writes, clock
 
     def load(self) -> dict[str, Fix]:
-        """All that is kept, by name, the oldest first; what is no fix, too old, or too much is removed."""
+        """All stored fixes by name, oldest first; invalid, expired and excess files are removed."""
         with self._folder() as folder:
             return {} if folder is None else self._swept(folder)
 
     def put(self, fix: Fix) -> None:
-        """Keep it, in place of what it replaces. Refused where the disk says no."""
+        """Store a fix, replacing an earlier one. Refused on a disk error."""
         with self._folder() as folder:
             if folder is None or not self._writes:
                 return
             kept = self._swept(folder)
             mine = kept.get(fix.name)
             if mine and mine.outcome and not fix.outcome:
-                return  # another gputop has seen what came of it
+                return  # another gputop has stored the outcome
             for name, other in kept.items():
                 if fix.replaces(other):
                     folder.remove(name)
             folder.replace(fix.name, json.dumps(encoded(fix), allow_nan=False).encode())
 
     def forget(self) -> int:
-        """Remove all of it; how many there were."""
+        """Remove all of them; return their number."""
         with self._folder() as folder:
             names = [] if folder is None else _names(folder)
             for name in names:
-                folder.remove(name)  # type: ignore[union-attr]  # there are none without it
+                folder.remove(name)  # # type: ignore[union-attr] # none exist without it
             return len(names)
 
     def _swept(self, folder: Folder) -> dict[str, Fix]:
@@ -71,7 +71,7 @@ class Store:
 
     @contextmanager
     def _folder(self) -> Iterator[Folder | None]:
-        """Nothing is made where nothing may be written."""
+        """Creates nothing if writing is not allowed."""
         if not self._writes and not Path(state_place(), "gputop", FOLDER).is_dir():
             yield None
             return
@@ -87,29 +87,29 @@ def _names(folder: Folder) -> list[str]:
 
 
 class BackgroundStore:
-    """A store that nobody waits for: its disk may be a server that does not answer. What it says is used later."""
+    """A store in a background thread: its disk may be a server that does not respond. Results are used later."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._asked: SimpleQueue[Fix | bool] = SimpleQueue()
         self._thread: Thread | None = None
-        self._kept: dict[str, Fix] = {}  # as it was read last; swapped whole
+        self._kept: dict[str, Fix] = {}  # as last read; replaced atomically
         self._own: dict[str, Fix] = {}
         self.ready = False
 
     @property
     def fixes(self) -> dict[str, Fix]:
-        """All that are known, by name: what was read last, and what came since."""
+        """All known fixes by name: those last read, and newer ones."""
         own = self._own.values()
         kept = {name: fix for name, fix in self._kept.items() if not any(one.replaces(fix) for one in own)}
         return {**kept, **self._own}
 
     def refresh(self) -> None:
-        """Read again what other gputops may have written."""
+        """Read again what other processes may have written."""
         self._ask(True)
 
     def put(self, fix: Fix) -> None:
-        """Keep it; who asks here knows it at once."""
+        """Store a fix; it is visible here at once."""
         self._own = {name: one for name, one in self._own.items() if not fix.replaces(one)} | {fix.name: fix}
         self._ask(fix)
 
@@ -128,7 +128,7 @@ class BackgroundStore:
 
     def _work(self) -> None:
         while (asked := self._asked.get()) is not False:
-            with contextlib.suppress(Refused, OSError):  # then it is known to this gputop only
+            with contextlib.suppress(Refused, OSError):  # only this process knows it then
                 if isinstance(asked, Fix):
                     self._store.put(asked)
                 else:

@@ -1,4 +1,4 @@
-"""Follows each job: keeps what is found of it, and compares it with what was found when its script ran before."""
+"""Track each job: store its findings, and compare it with findings of earlier runs of its script."""
 
 from __future__ import annotations
 
@@ -20,38 +20,38 @@ from gputop.proven.measured import Measured, Track, sample
 from gputop.proven.report import changed
 from gputop.proven.runs import Run, differences, run_of
 
-HELD_S = 15.0  # that a finding is shown until it is believed: rules have steadied it before
-BEFORE_S, LEAST_BEFORE = 120.0, 2  # the window of it, and blocks of ten seconds
-LOOKS_BACK_S = 20.0  # a verdict is about what was before it, too
-AFTER_S, LEAST_AFTER = 30.0, 3  # that a run goes on without the cause until it is compared
-TOLD_S = 3600.0  # for so long an outcome is shown
+HELD_S = 15.0  # seconds a finding is shown before it counts: the rules have steadied it already
+BEFORE_S, LEAST_BEFORE = 120.0, 2  # its window, and blocks of ten seconds
+LOOKS_BACK_S = 20.0  # a verdict covers the time before it, too
+AFTER_S, LEAST_AFTER = 30.0, 3  # seconds a run continues without the cause before it is compared
+TOLD_S = 3600.0  # seconds an outcome is shown
 _EVERY_S = 2.0
 _FLAPS_S = 8.0  # without a finding, after which it is another one
-_RARE = 1.5  # or so many looks, where they are rare
-_AGAIN = 2.0  # a window so many times as long is worth another look
+_RARE = 1.5  # or this many samples, if they are rare
+_AGAIN = 2.0  # growth of a window that is worth another comparison
 _GAP_S = 60.0
 
 
 class Memory(Protocol):
-    """What is kept of fixes."""
+    """Storage of fixes."""
 
     @property
     def fixes(self) -> dict[str, Fix]:
-        """All of them, by name."""
+        """All of them by name."""
 
     def refresh(self) -> None:
-        """Look for what others have kept."""
+        """Read what other processes have stored."""
 
     def put(self, fix: Fix) -> None:
-        """Keep one."""
+        """Store one."""
 
     def finish(self) -> None:
-        """Wait a moment until all is kept."""
+        """Wait a moment until all is stored."""
 
 
 @dataclass(slots=True)
 class HeldFinding:
-    """A finding that is shown of a job: since when, until when, and how long the window was that is kept of it."""
+    """A finding shown for a job: first and last time, and the window length stored for it."""
 
     newest: Finding
     since_s: float
@@ -61,37 +61,37 @@ class HeldFinding:
 
 @dataclass(slots=True)
 class WatchedJob:
-    """One job that runs."""
+    """One running job."""
 
-    run: Run | None  # None where it is not ours, or cannot be told from others
-    size: tuple[int, int]  # ranks and GPUs: it may get more of both while it starts
+    run: Run | None  # None if it is another user's, or cannot be recognized again
+    size: tuple[int, int]  # ranks and GPUs: both may grow during its start
     track: Track = field(default_factory=Track)
     held: dict[str, HeldFinding] = field(default_factory=dict)  # by rule
-    clear_s: float | None = None  # since when the cause of the fix is gone
-    compared_s: float = 0.0  # how long the window was that was compared last
+    clear_s: float | None = None  # time since which the cause of the fix is gone
+    compared_s: float = 0.0  # window length of the last comparison
 
 
 class Watch:
-    """Takes one update after the other. `folder` tells where a process was started; None for whom is not ours."""
+    """Processes one update after the other. `folder` gives a process's start folder, None for other users'."""
 
     def __init__(self, memory: Memory, folder: Callable[[Process], str | None] | None = None) -> None:
         self.memory = memory
         self.proven: tuple[tuple[Identity, Fix], ...] = ()
         self._folder = folder or started_in
         self._followed: dict[Identity, WatchedJob] = {}
-        self._fixes: Mapping[str, Fix] = {}  # as they were at the beginning of this look
+        self._fixes: Mapping[str, Fix] = {}  # as of the beginning of this update
         self._last_s = -math.inf
-        self._step_s = _EVERY_S  # between the last two looks
+        self._step_s = _EVERY_S  # between the last two updates
         self._frame: Frame | None = None
 
     def take(self, update: Update) -> None:
-        """Take in an update; what is proven by the runs of now is in `proven`."""
+        """Take in an update; fixes measured by current runs are in `proven`."""
         frame = update.frame
         since_s = frame.mono_s - self._last_s
         if 0 <= since_s < _EVERY_S - 0.1:
             return
         if not 0 <= since_s <= _GAP_S:
-            self._followed = {}  # who was away does not know what was between
+            self._followed = {}  # after a gap nothing is known about the time in between
         self._step_s = min(since_s, _GAP_S)
         self._last_s, self._frame = frame.mono_s, frame
         self._fixes = self.memory.fixes
@@ -107,7 +107,7 @@ class Watch:
         self.proven = tuple(self._proven(frame))
 
     def finish(self) -> None:
-        """Nobody looks any longer: what stands at the end is what is reported, however short it was shown."""
+        """Store the final state, however briefly it was shown."""
         for process, one in self._followed.items():
             for held in one.held.values():
                 if self._frame and one.run and not held.kept_s and held.last_s == self._frame.mono_s:
@@ -116,12 +116,12 @@ class Watch:
 
     @property
     def pending(self) -> str:
-        """The script of a run that is still compared; empty where there is none."""
+        """The script of a run still being compared; empty if there is none."""
         waits = (one.run for one in self._followed.values() if one.clear_s is not None and not one.compared_s)
         return next((run.name for run in waits if run), "")
 
     def _of(self, job: Job, ranks: Sequence[Process], frame: Frame) -> WatchedJob:
-        """What is followed of a job."""
+        """The tracked state of a job."""
         first, size = ranks[0], (len(ranks), sum(len(rank.gpus) for rank in ranks))
         known = self._followed.get(first.identity)
         if known is None:
@@ -134,7 +134,7 @@ class Watch:
         return known
 
     def _keep(self, one: WatchedJob, run: Run, about: Sequence[Finding], process: Identity, frame: Frame) -> None:
-        """Keep a finding that was shown long enough, and again over longer windows."""
+        """Store a finding that was shown long enough, and again over longer windows."""
         now_s, leads = frame.mono_s, _leading(about)
         if leads is not None:
             held = one.held.get(leads.rule)
@@ -145,7 +145,7 @@ class Watch:
                 self._kept(one, run, held, process, frame)
 
     def _kept(self, one: WatchedJob, run: Run, held: HeldFinding, process: Identity, frame: Frame) -> None:
-        """Keep it if its window is long enough, and long enough for another look."""
+        """Store it if its window is long enough, and enough longer than before."""
         now_s, leads = frame.mono_s, held.newest
         length_s = min(BEFORE_S, max(leads.since_s, now_s - held.since_s))
         if length_s < _AGAIN * held.kept_s:
@@ -165,7 +165,7 @@ class Watch:
         process: Identity,
         frame: Frame,
     ) -> None:
-        """Compare a run with the one in which its script had a finding, once it goes on without that."""
+        """Compare a run without the finding with the earlier run of its script that had it."""
         fix = self._open(run, process)
         if fix is None or state is None or not _gone(fix, about) or state.state == "judging":
             one.clear_s, one.compared_s = None, 0.0
@@ -184,12 +184,12 @@ class Watch:
         differs = ", ".join(filter(None, (*others, other_batch(fix.before, after) if not others else "")))
         outcome = Outcome(at_s=frame.wall_s, process=process, run=run, after=after, settings=settings, differs=differs)
         found = replace(fix, outcome=outcome)
-        # without a healthy verdict only a change that is seen tells that it is another run than it was
+        # without a healthy verdict only a visible change shows that the run is different
         if state.state == "healthy" or changed(found):
             self.memory.put(found)
 
     def _open(self, run: Run, process: Identity) -> Fix | None:
-        """The newest fix of this script that this run may prove; of those that can be compared where there is one."""
+        """The newest fix of this script that this run may measure; a comparable one if there is any."""
         found = [
             fix
             for fix in self._fixes.values()
@@ -207,7 +207,7 @@ class Watch:
 
 
 def started_in(process: Process) -> str | None:
-    """The working folder of a process of ours, by root of any; None of others: what they do is not kept."""
+    """The working folder of our own process, or any for root; None for other users', whose activity is not stored."""
     own = os.geteuid()
     if not process.verified or process.uid is None or own not in (0, process.uid):
         return None
@@ -230,13 +230,13 @@ def _about(finding: Finding, job: Job, ranks: Sequence[Process]) -> bool:
 
 
 def _leading(about: Sequence[Finding]) -> Finding | None:
-    """The one that is kept of all that is shown of a job."""
+    """The finding to store of all shown for a job."""
     shown = [one for one in about if needs_action(one)]
     return next((one for one in shown if one.primary), next(iter(shown), None))
 
 
 def _gone(fix: Fix, about: Sequence[Finding]) -> bool:
-    """Whether nothing says any more what was found then, not even as a remark."""
+    """Whether the finding is gone completely, even as a remark."""
     said = {rule for one in about if not one.healthy and one.confidence >= POSSIBLE for rule in (one.rule, *one.causes)}
     return fix.rule not in said and not said & {*fix.causes}
 

@@ -1,4 +1,4 @@
-"""Frames as the lines of a recording: now and then a whole one, after it what changed."""
+"""Frames as lines of a recording: a complete one at intervals, changes in between."""
 
 from __future__ import annotations
 
@@ -17,41 +17,41 @@ from gputop.record.lines import Damage
 from gputop.record.parse import MOST_PROCESSES, Header, Times, frame_of, glance, loaded
 from gputop.safe.text import redact_argv
 
-WHOLE_EVERY = 60  # lines; who reads can begin at a whole frame only
-IDENTITIES = {"gpus": ("uuid",), "processes": ("pid", "started_ticks"), "jobs": ("key",)}  # what tells items apart
-_ALWAYS = ("wall_s", "mono_s")  # first, so that readers find them without reading the rest
+WHOLE_EVERY = 60  # lines; reading can start only at a complete frame
+IDENTITIES = {"gpus": ("uuid",), "processes": ("pid", "started_ticks"), "jobs": ("key",)}  # identifies items
+_ALWAYS = ("wall_s", "mono_s")  # first, so that readers find them without parsing the rest
 
 Key = str | tuple[int, int]
 _KEYS: dict[str, Callable[[Any], Key]] = {name: attrgetter(*fields) for name, fields in IDENTITIES.items()}
 
 
 class Lines:
-    """Makes the lines of one frame after the other, with secrets masked."""
+    """Produces the line of each frame, with secrets masked."""
 
     def __init__(self) -> None:
         self._before: Frame | None = None
-        self._left = 0  # lines until the next whole frame
+        self._left = 0  # lines until the next complete frame
 
     def restart(self) -> None:
-        """Begin with a whole frame: what was made last is not in the recording."""
+        """Start with a complete frame: the last line is not in the recording."""
         self._before = None
 
     def line(self, frame: Frame) -> tuple[str, bool]:
-        """The line of a frame, and whether it holds the whole of it."""
+        """The line of a frame, and whether it is complete."""
         change = _change(self._before, frame) if self._before and self._left > 0 else None
         self._before, self._left = frame, WHOLE_EVERY - 1 if change is None else self._left - 1
         return _whole(frame) if change is None else codec.line(change), change is None
 
 
 def _whole(frame: Frame) -> str:
-    """The line of a frame, process by process: the pieces of them all would take a hundred bytes for each number."""
+    """The line of a complete frame, process by process: all pieces at once would take a hundred bytes per number."""
     rest = codec.dumps(codec.frame_line(replace(frame, processes=())))[:-2]
     processes = ",".join([codec.dumps(masked(process)) for process in frame.processes])
     return codec.sealed(f'{rest},"processes":[{processes}]}}}}')
 
 
 def _change(before: Frame, frame: Frame) -> dict[str, Any] | None:
-    """What turns one frame into the other; None where only the whole can say it."""
+    """The change from one frame to the other; None if only a complete frame can express it."""
     changed = {**{name: getattr(frame, name) for name in _ALWAYS}, **_fields(before, frame)}
     if "host" in changed:
         changed["host"] = _fields(before.host, frame.host)
@@ -73,12 +73,12 @@ def _fields(before: Any, now: Any) -> dict[str, Any]:
     kind: Any = type(now)
     names, values, _ = codec.shape(kind)
     new = values(now)
-    # all in C: this is asked of every process that changed, every second
+    # all in C: called for every changed process, every second
     return dict(compress(zip(names, new, strict=True), map(ne, values(before), new)))
 
 
 def _left(before: Sequence[Any], now: Sequence[Any], key: Callable[[Any], Key]) -> list[Key] | None:
-    """Who is gone; None unless the others are where they were, who is new comes last, and nobody is there twice."""
+    """Removed items; None unless the others keep their order, new ones come last, and there are no duplicates."""
     old, new = dict.fromkeys(map(key, before)), dict.fromkeys(map(key, now))
     if len(old) < len(before) or len(new) < len(now):
         return None
@@ -90,7 +90,7 @@ def _left(before: Sequence[Any], now: Sequence[Any], key: Callable[[Any], Key]) 
 
 
 def _changed_items(before: Sequence[Any], now: Sequence[Any], name: str) -> list[dict[str, Any]]:
-    """Who is new, whole; of the others what changed, after what tells them apart."""
+    """New items in full; for the others what changed, after their identity."""
     key, identity = _KEYS[name], IDENTITIES[name]
     same, old = set(map(id, before)), {key(one): one for one in before}
     found = []
@@ -109,22 +109,22 @@ def _changed_items(before: Sequence[Any], now: Sequence[Any], name: str) -> list
 
 ItemKey = tuple[int | str, ...]
 
-MOST = 600  # lines that one whole frame may carry
-_MOST_BYTES = 8 * MOST_CHARS  # that they may have
+MOST = 600  # lines that one complete frame may carry
+_MOST_BYTES = 8 * MOST_CHARS  # bytes that they may have
 
 
 class Chain:
-    """Frames that are made of those before them; with a line that is damaged all that follow are lost."""
+    """Frames based on earlier ones; after a damaged line all following ones are lost."""
 
     def __init__(self, whole: bytes) -> None:
         self._lines = [whole]
         self._size = len(whole)
-        self._at = -1  # which frame `_frame` is
+        self._at = -1  # number of the frame in `_frame`
         self._frame: dict[str, Any] = {}
-        self._lost = MOST  # from which frame on
+        self._lost = MOST  # number of the first lost frame
 
     def add(self, line: bytes) -> int:
-        """One more line; which one it is."""
+        """Add a line; return its number."""
         self._size += len(line)
         if len(self._lines) >= MOST or self._size > _MOST_BYTES:
             raise ValueError("too much has changed since the last whole frame")
@@ -132,9 +132,9 @@ class Chain:
         return len(self._lines) - 1
 
     def frame(self, number: int) -> Mapping[str, Any] | None:
-        """A frame as JSON has it, good until the next call; the first is number 0. None if it is lost.
+        """A frame as JSON, valid until the next call; the first is number 0. None if it is lost.
 
-        ValueError says in one line why the first that is lost is.
+        For the first lost one ValueError says why in one line.
         """
         if number < self._at:
             self._at = -1
@@ -148,7 +148,7 @@ class Chain:
         return self._frame if number < self._lost else None
 
     def lose(self, number: int) -> None:
-        """What a frame says makes no sense: it is lost, and with it all that are made of it."""
+        """Declare an invalid frame lost, with all that are based on it."""
         self._lost, self._at = min(self._lost, number), -1
 
     def _go_on(self, data: Mapping[str, Any]) -> None:
@@ -159,7 +159,7 @@ class Chain:
 
 
 def _apply(frame: dict[str, Any], data: Mapping[str, Any]) -> None:
-    """Turn a frame into the next one."""
+    """Apply a change to a frame."""
     if data.get("after") != frame.get("mono_s"):
         raise ValueError("a change of another frame than the one before it")
     changed, gone = _object(data.get("frame")), _object(data.get("gone", {}))
@@ -211,7 +211,7 @@ _KEY = "recording-damaged"
 
 
 class Step(NamedTuple):
-    """One frame of a recording: the number it has among those since the last whole one."""
+    """One frame of a recording: its number since the last complete one."""
 
     time: Timeline
     chain: Chain
@@ -219,7 +219,7 @@ class Step(NamedTuple):
 
 
 def steps(lines: Iterable[bytes], time: Timeline, damage: Damage) -> Iterator[Step]:
-    """The frames of lines. After damage those up to the next whole frame are lost: nobody knows what they changed."""
+    """The frames of lines. After damage those up to the next complete frame are lost, as their base is unknown."""
     chain: Chain | None = None
     for line in lines:
         try:
@@ -242,7 +242,7 @@ def steps(lines: Iterable[bytes], time: Timeline, damage: Damage) -> Iterator[St
 
 
 def shown(step: Step, damage: Damage, *, coarse: bool = False) -> Frame | None:
-    """The frame, in time that grows and with a note if something was damaged; None if it is damaged itself."""
+    """The frame with growing time and a note on damage, if any; None if it is damaged itself."""
     try:
         data = step.chain.frame(step.number)
         frame = None if data is None else frame_of(data, coarse=coarse)
@@ -259,6 +259,6 @@ def shown(step: Step, damage: Damage, *, coarse: bool = False) -> Frame | None:
 
 
 def noted(frame: Frame, damage: Damage) -> Frame:
-    """The frame with what is said of damage as it is known now."""
+    """The frame with the current note on damage."""
     said = Note(subject="monitor", key=_KEY, text=str(damage))
     return replace(frame, notes=(*(note for note in frame.notes if note.key != _KEY), said))

@@ -1,4 +1,4 @@
-"""Where in a recording which time is: found by a thread that looks through the file once."""
+"""An index from time to file position, built by a thread that reads the file once."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from gputop.record.lines import Damage, read
 from gputop.record.parse import Event, Header, Newer, Times, glance
 from gputop.source import Mark
 
-MOST_GAP_S = 400 * 86400.0  # a longer one is no gap but nonsense
-_LAST_WALL_S = 253_402_300_799.0 - 86400  # within the year 9999, whatever the time zone
+MOST_GAP_S = 400 * 86400.0  # a longer gap is invalid
+_LAST_WALL_S = 253_402_300_799.0 - 86400  # within the year 9999 in any time zone
 
 
 @dataclass(slots=True)
 class Timeline:
-    """Follows the clocks from frame to frame. After `step` it stands at that frame.
+    """Follows the clocks from frame to frame; after `step` it is at that frame.
 
-    The monotonic clock counts, as it does not jump. After a header, which a reboot may have preceded, the wall clock
-    does; where that goes back too, a frame is one interval after the one before it.
+    The monotonic clock counts, as it does not jump. After a header, possibly due to a reboot, the wall clock does; if
+    that goes back, too, a frame is one interval after the previous one.
     """
 
     at_s: float = -1.0  # seconds after the first frame; negative before it
     wall_s: float = 0.0
-    mono_s: float = 0.0  # with what `shift` adds, it only grows
+    mono_s: float = 0.0  # with `shift` added it only grows
     _shift_s: float = 0.0
     _anew: bool = True
     _apart_s: deque[float] = field(default_factory=lambda: deque(maxlen=5))
 
     def header(self) -> None:
-        """What follows was recorded later, after a reboot perhaps."""
+        """What follows was recorded later, possibly after a reboot."""
         self._anew = True
 
     def step(self, wall_s: float, mono_s: float) -> None:
-        """The next frame, by its own clocks."""
+        """The next frame, with its own clock values."""
         known = 0 < wall_s < _LAST_WALL_S
         if self.at_s < 0:
             self.at_s, self.wall_s, self.mono_s = 0.0, wall_s if known else 0.0, mono_s
@@ -60,17 +60,17 @@ class Timeline:
         return sorted(self._apart_s)[len(self._apart_s) // 2] if self._apart_s else 1.0
 
     def copy(self) -> Timeline:
-        """As it stands now."""
+        """A copy of the current state."""
         return replace(self, _apart_s=deque(self._apart_s, maxlen=5))
 
 
 EVERY = 30  # frames between two entries
-_MOST_ENTRIES = 1 << 15  # eleven days at one a second; of a longer recording every second one is kept, and so on
+_MOST_ENTRIES = 1 << 15  # eleven days at one per second; for a longer recording every second one is kept, and so on
 _MOST_MARKS = 10_000
 
 
 class Entry(NamedTuple):
-    """A place at which reading can begin, and the time that has passed until then."""
+    """A position where reading can begin, and its time."""
 
     at_s: float
     place: int
@@ -78,7 +78,7 @@ class Entry(NamedTuple):
 
 
 class Index:
-    """Grows while its thread works; what is there is right."""
+    """Grows while its thread works; existing entries are valid."""
 
     def __init__(self, open_file: Callable[[], BinaryIO]) -> None:
         self.entries: list[Entry] = []
@@ -90,14 +90,14 @@ class Index:
         self._started = False
 
     def start(self) -> None:
-        """Look through the file, in a daemon thread; once."""
+        """Read the file in a daemon thread, once."""
         if not self._started:
             self._started = True
             Thread(target=self._run, name="index", daemon=True).start()
 
     def entry(self, at_s: float) -> Entry:
-        """The last place that is not after this time."""
-        entries = self.entries  # the thread may put fewer in their place
+        """The last entry at or before this time."""
+        entries = self.entries  # the thread may replace them by fewer
         if not entries:
             return Entry(0.0, 0, Timeline())
         return entries[max(0, bisect_right(entries, at_s, key=lambda entry: entry.at_s) - 1)]
@@ -106,7 +106,7 @@ class Index:
         try:
             with self._open() as file:
                 self._look_through(file)
-        except (OSError, Newer):  # who reads the frames says so
+        except (OSError, Newer):  # the reader of the frames reports it
             pass
         finally:
             self.complete = True
@@ -123,7 +123,7 @@ class Index:
             if place is not None and since >= every and due is None:
                 due = (place, time.copy())
             if isinstance(found, Times) and not found.whole:
-                due = None  # nobody can begin with what changed since a frame that is before it
+                due = None  # reading cannot start with a change of an earlier frame
             if isinstance(found, Header):
                 time.header()
             elif isinstance(found, Event):

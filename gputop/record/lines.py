@@ -1,4 +1,4 @@
-"""The lines of a recording, plain or packed, from any place where one can begin; damage is skipped and counted."""
+"""The lines of a recording, plain or compressed, from any valid start; damage is skipped and counted."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from gputop.safe.bounded_gzip import Bomb, Unpacker
 
 MAGIC = b"\x1f\x8b\x08"
 HEAD = MAGIC + b"\x00\x00\x00\x00\x00\x00\xff"  # no flags, no time, unknown system (RFC 1952)
-FLUSHED = b"\x00\x00\xff\xff"  # how a sync flush ends, on a whole byte (RFC 1951, 3.2.4)
+FLUSHED = b"\x00\x00\xff\xff"  # end of a sync flush, on a byte boundary (RFC 1951, 3.2.4)
 _LAST_BLOCK = b"\x03\x00"  # an empty one
-_LEVEL = 3  # a frame costs half the time of level 6 and takes a sixth more room
+_LEVEL = 3  # half the time of level 6, for a sixth more space
 
 
 def end(crc: int, size: int) -> bytes:
-    """What ends a member after any sync flush; of the text so far its CRC-32 and its size in bytes."""
+    """The end of a member after any sync flush, from CRC-32 and size of the text so far."""
     return _LAST_BLOCK + crc.to_bytes(4, "little") + (size & 0xFFFFFFFF).to_bytes(4, "little")
 
 
 class Member:
-    """One member, block by block. After each block `end` is what would end it there."""
+    """One member, block by block. After each block `end` is what would complete it."""
 
     def __init__(self) -> None:
         self.end = b""
@@ -30,7 +30,7 @@ class Member:
         self._deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
 
     def block(self, text: bytes) -> bytes:
-        """These lines as they are to be written, readable as soon as they are."""
+        """These lines compressed, readable as soon as written."""
         first = b"" if self._size else HEAD
         self._crc, self._size = zlib.crc32(text, self._crc), self._size + len(text)
         self.end = end(self._crc, self._size)
@@ -38,7 +38,7 @@ class Member:
 
 
 def begins(data: bytes, place: int) -> bool:
-    """Whether a member that holds a line begins at this place of some bytes."""
+    """Whether a member with a line begins at this position."""
     if not data.startswith(MAGIC, place):
         return False
     try:
@@ -48,50 +48,50 @@ def begins(data: bytes, place: int) -> bool:
 
 
 _CHUNK = 1 << 16
-_FIRST_MEMBER = 1 << 26  # bytes; within them the next one is looked for where the very first are damaged
-_MOST_DAMAGE = 10_000  # places; who has more has made it up
-_MOST_LOST = 1 << 28  # bytes in one place; nor is more than that looked through for what is whole
+_FIRST_MEMBER = 1 << 26  # bytes; range searched for the next one if the very first are damaged
+_MOST_DAMAGE = 10_000  # damaged places; more are invented
+_MOST_LOST = 1 << 28  # bytes per place; also the limit of a search
 _ENDLESS = "a line without end: the rest is not read"
 
 
 class Damage:
-    """What of a recording cannot be used: how often, and what it was first."""
+    """Unusable parts of a recording: number, and description of the first."""
 
     def __init__(self) -> None:
         self.count = 0
         self.first = ""
-        self.final = False  # so bad that nothing after it is looked at
+        self.final = False  # so severe that reading stops
 
     def add(self, what: str) -> None:
-        """One more."""
+        """Record a damaged place."""
         self.first = self.first or what
         self.count += 1
 
     def end(self, what: str) -> None:
-        """The last one: nothing after it is looked at."""
+        """Record the last one: reading stops."""
         self.add(what)
         self.final = True
 
     def without_frame(self, name: str) -> str:
-        """What there is to say of a recording of this name in which no frame was found."""
+        """Description of a recording without any frame."""
         return f"{name} holds no frame{f' that can be read: {self.first}' if self.count else ': nothing to show'}"
 
     def __str__(self) -> str:
-        """What there is to say of a recording that has some; empty of one that is whole."""
+        """Description of the damage; empty for an intact recording."""
         places = "1 place" if self.count == 1 else f"{self.count} places"
         return f"the recording is damaged in {places}: {self.first}" if self.count else ""
 
     @property
     def hopeless(self) -> bool:
-        """Whether to stop looking for something that is whole."""
+        """Whether to stop searching for intact parts."""
         return self.final or self.count >= _MOST_DAMAGE
 
 
-Line = tuple[int | None, bytes]  # where reading can begin so that this line comes first, if it can; the line
+Line = tuple[int | None, bytes]  # position where reading can start with this line, if possible; the line
 
 
 def read(file: BinaryIO, place: int, damage: Damage) -> Iterator[Line]:
-    """The whole lines of an open file, from a place that was given with one of them, or 0."""
+    """The complete lines of an open file, from 0 or a position returned with a line."""
     file.seek(0)
     start = file.read(len(MAGIC))
     packed = start == MAGIC or (not start.startswith(b"{") and _next(file, 1, _FIRST_MEMBER) is not None)
@@ -118,10 +118,10 @@ def _plain(file: BinaryIO, place: int, damage: Damage) -> Iterator[Line]:
 
 
 class Splitter:
-    """Text that arrives in pieces, as whole lines."""
+    """Splits incoming text into complete lines."""
 
     def __init__(self, damage: Damage) -> None:
-        self.rest: list[bytes] = []  # of a line that has not ended
+        self.rest: list[bytes] = []  # of an unfinished line
         self._size = 0
         self._damage = damage
 
@@ -163,7 +163,7 @@ def _packed(file: BinaryIO, place: int, damage: Damage) -> Iterator[Line]:
 
 
 def _member(file: BinaryIO, place: int, unpack: Unpacker, damage: Damage) -> Generator[Line, None, int | None]:
-    """The lines of one member; returns where it ends, None if it is cut or damaged."""
+    """The lines of one member; returns its end, None if it is truncated or damaged."""
     unpack.again()
     splitter = Splitter(damage)
     begin: int | None = place
@@ -190,7 +190,7 @@ def _member(file: BinaryIO, place: int, unpack: Unpacker, damage: Damage) -> Gen
 
 
 def _next(file: BinaryIO, place: int, most: int | None = None) -> int | None:
-    """Where the next member begins, from a place on; not looked for after `most` bytes of the file."""
+    """Start of the next member from a position on; searched for at most `most` bytes."""
     overlap, end = 4096, place + (_MOST_LOST if most is None else most)
     while True:
         file.seek(place)

@@ -1,4 +1,4 @@
-"""Lines of a recording: what each says, checked, because somebody may have made the file up."""
+"""Parse and validate lines of a recording, which may be forged."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ class Newer(ValueError):
 
 
 class Header(NamedTuple):
-    """What began here: a recording, or one that was gone on with."""
+    """Start of a recording, or of its continuation."""
 
     version: int
     host: str
 
 
 class Times(NamedTuple):
-    """When a frame was taken, by both clocks."""
+    """Time of a frame on both clocks."""
 
     wall_s: float
     mono_s: float
-    whole: bool  # else it is what changed since the frame before it
+    whole: bool  # otherwise a change of the previous frame
 
 
 @frozen_dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened at the frame before it."""
+    """An event at the preceding frame."""
 
     kind: str
     text: str
@@ -50,16 +50,16 @@ class Event:
 
 
 def parse(line: bytes) -> Header | Frame | Event | None:
-    """What a line says by itself, None if it says nothing so; ValueError in one line if it is damaged."""
+    """The content of a line by itself, None if it depends on others; ValueError in one line if damaged."""
     data = loaded(line)
     kind = data.get("type")
     return frame_of(data.get("frame")) if kind == "frame" else _small(kind, data)
 
 
 def frame_of(data: Any, *, coarse: bool = False) -> Frame:
-    """A frame of what JSON has of it; ValueError in one line if that is none.
+    """A frame from its JSON; ValueError in one line if invalid.
 
-    A `coarse` one has what the history keeps: processes that are in a job or on a GPU, no samples within the second.
+    A `coarse` one has what the history keeps: processes in a job or on a GPU, no sub-second samples.
     """
     frame = codec.decode(Frame, _coarse(data) if coarse else data)
     if len(frame.gpus) > MOST_GPUS or len(frame.processes) > MOST_PROCESSES:
@@ -79,7 +79,7 @@ def _coarse(frame: Any) -> Any:
 
 
 def glance(line: bytes) -> Header | Times | Event | None:
-    """As `parse`, but of a frame only its times, without a look at the rest if the line is one that we wrote."""
+    """As `parse`, but only the times of a frame, without parsing the rest of a line that we wrote."""
     if times := _OURS.match(line):
         _check(line)
         return Times(float(times[2]), float(times[3]), times[1] == b"frame")
@@ -112,7 +112,7 @@ def _small(kind: Any, data: Mapping[str, Any]) -> Header | Event | None:
 
 
 def _check(line: bytes) -> bool:
-    """Whether the line has a checksum; ValueError if it is the wrong one."""
+    """Whether the line has a checksum; ValueError if it is wrong."""
     crc = _CRC.search(line, max(0, len(line) - 40))
     if crc and zlib.crc32(line[: crc.start()]) != int(crc[1], 16):
         raise ValueError("its checksum is not that of its text")
@@ -120,7 +120,7 @@ def _check(line: bytes) -> bool:
 
 
 def loaded(line: bytes) -> Mapping[str, Any]:
-    """The object of a line; ValueError in one line if it is none, or its checksum is wrong."""
+    """The object of a line; ValueError in one line if it is none, or if its checksum is wrong."""
     checked = _check(line)
     try:
         data = codec.loads(line.decode())

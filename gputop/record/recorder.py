@@ -1,4 +1,4 @@
-"""The recorder: takes updates as any other sink does, and writes them down in a thread of its own."""
+"""The recorder: a sink that writes updates in its own thread."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from gputop.safe.files import Refused
 from gputop.safe.output import Appended, Output
 from gputop.safe.text import clean, redact
 
-_TAIL = 64 * 1024 * 1024  # in which the last member or line must begin
+_TAIL = 64 * 1024 * 1024  # range in which the last member or line must begin
 _TRIES = 64
-_MOST_ANEW = 8 * 1024 * 1024  # of text that is packed anew
+_MOST_ANEW = 8 * 1024 * 1024  # of text to recompress
 _FIRST_LINE = 64 * 1024
 _HEADER = b'{"type":"header"'
 
 
 class Target:
-    """A recording that is open for appending: whole blocks of lines, or what was there before."""
+    """A recording open for appending: blocks of complete lines."""
 
     def __init__(self, file: Appended, packed: bool) -> None:
         self._file = file
         self._packed = packed
         self._member: members.Member | None = None
-        self._unended = b""  # what ends a member that could not be ended
+        self._unended = b""  # end of a member that could not be ended
 
     @property
     def size(self) -> int:
@@ -42,11 +42,11 @@ class Target:
         return self._file.size
 
     def append(self, text: bytes, whole: bool = True) -> None:
-        """Write lines, `whole` if they hold a whole frame; OSError leaves the file as it was before."""
+        """Write lines, `whole` if they contain a complete frame; OSError leaves the file unchanged."""
         if not self._packed:
             self._file.append(text)
             return
-        if self._member and whole:  # who reads can begin at a member, and at a whole frame only
+        if self._member and whole:  # reading can start only at a member with a complete frame
             self._end()
         before = self._member.end if self._member else b""
         self._member = self._member or members.Member()
@@ -54,13 +54,13 @@ class Target:
         try:
             self._file.append(self._unended + block)
         except OSError:
-            # what the compressor remembers is not in the file: the next block begins a new member
+            # the compressor's state is not in the file: the next block begins a new member
             self._unended, self._member = self._unended or before, None
             raise
         self._unended = b""
 
     def close(self) -> None:
-        """End what is open and let go of the file; OSError if the end could not be written."""
+        """End the open member and close the file; OSError if the end could not be written."""
         try:
             self._end()
         finally:
@@ -73,9 +73,9 @@ class Target:
 
 
 def open_target(path: str) -> Target:
-    """A new file of mode 0600, or a recording of ours that is gone on with; Refused says why not and what to do.
+    """A new file of mode 0600, or a recording of ours to continue; Refused says why not and what to do.
 
-    What is new is packed if its name ends in .gz. A cut end of an older recording is mended first.
+    New files are compressed if the name ends in .gz. The truncated end of an older recording is repaired first.
     """
     file = Appended(path)
     try:
@@ -91,7 +91,7 @@ def open_target(path: str) -> Target:
 
 
 def _mended(file: Appended) -> bool:
-    """Whether a recording is packed, once its end is whole; Refused if it is none."""
+    """Whether a recording is compressed, after repairing its end; Refused if it is no recording."""
     packed = file.read(len(members.MAGIC), 0) == members.MAGIC
     if not _ours(file.read(_FIRST_LINE, 0), packed):
         raise Refused(f"{file.path} exists and is not a recording: not touched; choose another file")
@@ -107,7 +107,7 @@ def _ours(start: bytes, packed: bool) -> bool:
         except zlib.error:
             return False
     first, ended, _ = start.partition(b"\n")
-    if not ended:  # a crash may have cut the very first line
+    if not ended:  # a crash may have truncated the first line
         return _HEADER.startswith(first[: len(_HEADER)])
     try:
         return isinstance(parse(first), Header)
@@ -116,7 +116,7 @@ def _ours(start: bytes, packed: bool) -> bool:
 
 
 def _mend_line(file: Appended) -> bool:
-    """End a last line that lacks no more than its end, and let go of one that a crash cut."""
+    """Terminate a last line that lacks only its end, or remove a truncated one."""
     begin = max(0, file.size - _TAIL)
     last = file.read(file.size - begin, begin).rpartition(b"\n")[2]
     if last:
@@ -129,7 +129,7 @@ def _mend_line(file: Appended) -> bool:
 
 
 def _mend_member(file: Appended) -> bool:
-    """End a member that a crash left open after its last whole line; False if that cannot be done."""
+    """End a member that a crash left open after its last complete line; False if impossible."""
     begin = max(0, file.size - _TAIL)
     data = file.read(file.size - begin, begin)
     place = data.rfind(members.MAGIC)
@@ -142,7 +142,7 @@ def _mend_member(file: Appended) -> bool:
     ending = b""
     if not good:
         good, ending = _cut(last)
-    if not good and (lines := text[: text.rfind(b"\n") + 1]):  # whole ones, but no place at which to cut
+    if not good and (lines := text[: text.rfind(b"\n") + 1]):  # complete lines, but no position for a cut
         if len(lines) > _MOST_ANEW:
             return False
         anew = members.Member()
@@ -153,7 +153,7 @@ def _mend_member(file: Appended) -> bool:
 
 
 def _unpacked(data: bytes) -> tuple[int, bytes]:
-    """How many bytes the member at the start takes, 0 if it is cut or damaged; and the start of its text."""
+    """Length of the member at the start, 0 if truncated or damaged; and the start of its text."""
     unpack = zlib.decompressobj(31)
     try:
         text = unpack.decompress(data, _TAIL)
@@ -163,7 +163,7 @@ def _unpacked(data: bytes) -> tuple[int, bytes]:
 
 
 def _cut(data: bytes) -> tuple[int, bytes]:
-    """After how many bytes the last whole line of a cut member ends, and what ends the member there."""
+    """Length up to the last complete line of a truncated member, and the bytes that end it there."""
     place = len(data)
     for _ in range(_TRIES):
         place = data.rfind(members.FLUSHED, 0, place)
@@ -179,57 +179,57 @@ def _cut(data: bytes) -> tuple[int, bytes]:
     return 0, b""
 
 
-WAITING = 30  # updates; a disk that is slower than that loses some, and the recording says so
+WAITING = 30  # updates; a slower disk loses some, and the recording says so
 RETRY_S = 5.0  # after the disk was full
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 class Recorder:
-    """Records to a file, or to standard output for `-`. Nothing here ever waits but `close`.
+    """Records to a file, or to standard output for `-`. Only `close` ever blocks.
 
-    A recording that exists is gone on with. `path` is shown as it was given. Refused says what cannot be recorded to.
+    An existing recording is continued. `path` is shown as given. Refused says why recording is impossible.
     """
 
     def __init__(self, path: str, *, wait: bool = False, retry_s: float = RETRY_S) -> None:
-        """With `wait`, `take` waits for the disk: for a source that is not paced. `retry_s`: after it was full."""
+        """With `wait`, `take` waits for the disk: for a source without pace. `retry_s`: delay after a full disk."""
         self.path = clean(path)
-        self.frames = 0  # that are in the file
+        self.frames = 0  # in the file
         self._target: Target | Output = Output() if path == "-" else open_target(path)
         self._frames = Lines()
         self._wait, self._retry_s = wait, retry_s
-        self._arrived: Queue[tuple[Update, int] | None] = Queue(WAITING)  # with what was dropped before
+        self._arrived: Queue[tuple[Update, int] | None] = Queue(WAITING)  # with updates dropped before
         self._closing, self._closed = Event(), Event()
         self._began_s = time.monotonic()
-        self._said: frozenset[tuple[str, object]] = frozenset()  # findings that were there at the last frame
-        self._dropped = 0  # updates nothing could wait with; counted by who calls `take`
+        self._said: frozenset[tuple[str, object]] = frozenset()  # findings at the last frame
+        self._dropped = 0  # updates beyond the queue; counted by the caller of `take`
         self._failed = 0  # updates that could not be written; counted by the thread
-        self._told = 0  # of both, those that the recording says are missing
+        self._told = 0  # of both, those that the recording reports missing
         self._trouble: str | None = None
         self._again_s = 0.0
         Thread(target=self._run, name="recorder", daemon=True).start()
 
     @property
     def size_bytes(self) -> int:
-        """How large the file is."""
+        """File size in bytes."""
         return self._target.size
 
     @property
     def seconds(self) -> float:
-        """How long it has been recording."""
+        """Seconds since the start."""
         return time.monotonic() - self._began_s
 
     @property
     def missed(self) -> int:
-        """How many updates are not in the file."""
+        """Number of updates missing from the file."""
         return self._dropped + self._failed
 
     @property
     def problem(self) -> str | None:
-        """Why nothing is written now, in one line; None again when it goes on."""
+        """Why nothing is being written, in one line; None once it works again."""
         return self._trouble or ("recording falls behind: the disk is too slow" if self.missed > self._told else None)
 
     def take(self, update: Update) -> None:
-        """Have an update written, if there is room to wait for the disk; from any one thread, returns at once."""
+        """Queue an update if there is space; from one thread, returns at once."""
         if self._closing.is_set():
             return
         try:
@@ -238,7 +238,7 @@ class Recorder:
             self._dropped += 1
 
     def close(self, patience_s: float = 3.0) -> bool:
-        """Write what has arrived and end the file; False if that takes longer than this, as on a disk that hangs."""
+        """Write what has arrived and end the file; False if that takes longer, as on a hanging disk."""
         self._closing.set()
         try:
             self._arrived.put(None, timeout=patience_s)
@@ -265,7 +265,7 @@ class Recorder:
             line, whole = self._frames.line(update.frame)
             before = self._before(update.frame, missed - self._told)
             text = "".join((*before, line, *self._after(update))).encode()
-        except Exception as error:  # one frame is lost, the recording goes on
+        except Exception as error:  # one frame is lost, the recording continues
             self._failed += 1
             self._frames.restart()
             self._trouble = f"a frame could not be recorded: {clean(f'{type(error).__name__}: {error}', 200)}"

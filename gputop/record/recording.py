@@ -1,4 +1,4 @@
-"""A recorded file as a source: paced as it was, faster, or as fast as it goes; one can go anywhere in it."""
+"""A recorded file as a source: at its pace, faster, or as fast as possible; seekable."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from gputop.safe.files import Refused
 from gputop.safe.text import clean
 from gputop.source import EVERYTHING, RECORDED, UNRECORDED, Interest, Mark, Wish
 
-NEAR_S, FAR_S, FAR_STEP_S = 150.0, 900.0, 15.0  # of the past: what rules look back on, and what charts do
-_KNOWN_S = 60.0  # so much of the past is still in the history after going back
-_LONGEST_WAIT_S = 5.0  # a gap in the recording is not waited for
+NEAR_S, FAR_S, FAR_STEP_S = 150.0, 900.0, 15.0  # of the past: for the rules, and for charts
+_KNOWN_S = 60.0  # past that is still in the history after seeking back
+_LONGEST_WAIT_S = 5.0  # longer gaps in the recording are skipped
 _NOTICE_S = 0.1
 _FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NONBLOCK", "O_NOCTTY", "O_BINARY"))
-_NEAR = 0.25  # of an interval: looks are never quite on time, and a second back is to be the look before
+_NEAR = 0.25  # of an interval: frames are rarely on time, and one second back must reach the previous one
 
 
 class Recording:
-    """A file of frames. Without pace it ends after its last frame; with pace it waits there, as one may go back."""
+    """A file of frames. Without pace it ends after its last frame; with pace it waits there for a seek."""
 
     def __init__(self, path: str, *, pace: bool = True) -> None:
-        """Refused says in one line why this is no recording that can be read."""
+        """Refused says in one line why this is not a readable recording."""
         self._path = path
         self.label = clean(Path(path).name)
         self.elsewhere: str | None = RECORDED
@@ -44,54 +44,54 @@ class Recording:
         self._damage = Damage()
         self._index = Index(self._open)
         self._steps: Iterator[Step] = iter(())
-        self._file: BinaryIO | None = None  # that the steps come from
+        self._file: BinaryIO | None = None  # source of the steps
         self._now = Timeline()
-        self._since_s = 0.0  # the history has everything from this position on
-        self._top_s = 0.0  # the furthest that the history has been since
-        self._asked: deque[float] = deque(maxlen=1)  # where `seek` wants to go
-        self._heading_s: float | None = None  # where it is going
-        self._stands_s: float | None = None  # of the frame that was yielded last; None on the way to another place
+        self._since_s = 0.0  # the history is complete from this position on
+        self._top_s = 0.0  # largest position in the history since then
+        self._asked: deque[float] = deque(maxlen=1)  # target of `seek`
+        self._heading_s: float | None = None  # target being approached
+        self._stands_s: float | None = None  # of the last frame yielded; None while seeking
         self._woken = Signal()
         self._first = self._checked()
 
     @property
     def position_s(self) -> float:
-        """Where it is, or where it is going."""
+        """The current position, or the target of a seek."""
         going = self._heading_s
         return max(0.0, self._now.at_s) if going is None else going
 
     @property
     def going(self) -> bool:
-        """Whether the frame of that position is still to come."""
+        """Whether the frame of that position is still pending."""
         return self._heading_s is not None
 
     @property
     def length_s(self) -> float:
-        """Position of the last frame as far as is known."""
+        """Position of the last known frame."""
         return max(self._index.length_s, self._now.at_s, 0.0)
 
     @property
     def span(self) -> tuple[float, float]:
-        """Wall-clock time of the first and of the last frame, as far as is known."""
+        """Wall-clock time of the first and last known frame."""
         return self._first.wall_s, max(self._index.wall_s, self._now.wall_s, self._first.wall_s)
 
     @property
     def marks(self) -> tuple[Mark, ...]:
-        """What happened, the oldest first, as far as is known."""
+        """Known events, oldest first."""
         return self._index.marks
 
     @property
     def damage(self) -> str:
-        """What is wrong with what was read, in one line; empty if nothing is."""
+        """Damage found so far, in one line; empty if there is none."""
         return str(self._damage)
 
     @property
     def complete(self) -> bool:
-        """Whether length, span and marks are those of the whole file."""
+        """Whether length, span and marks cover the whole file."""
         return self._index.complete
 
     def seek(self, position_s: float) -> None:
-        """Go there; returns at once."""
+        """Seek to a position; returns at once."""
         most_s = self.length_s if self._index.complete else position_s
         self._heading_s = max(0.0, min(position_s, most_s))
         self._asked.append(self._heading_s)
@@ -103,9 +103,9 @@ class Recording:
         return bool(self._asked)
 
     def past(self) -> Iterator[Frame]:
-        """After a `seek`, what the history lacks of the time before, without processes that are in no job.
+        """After a `seek`: what the history lacks of the time before, without processes outside jobs.
 
-        What is before the new place is told again for some time, as the rules remember nothing of it.
+        Some time before the new position is repeated, as the rules have forgotten it.
         """
         if not self._asked:
             self._steps = self._from(Entry(0.0, 0, Timeline()))
@@ -120,10 +120,10 @@ class Recording:
         yield from self._approach(target_s)
 
     def frames(self, stop: Signal) -> Iterator[Frame]:
-        """Frames from where it stands."""
-        owed_s = None if self._stands_s is None else 0.0  # the first of another place is shown at once
+        """Frames from the current position on."""
+        owed_s = None if self._stands_s is None else 0.0  # the first frame after a seek is shown at once
         last: Frame | None = None
-        told = 0  # places of damage that `last` says
+        told = 0  # damaged places that `last` reports
         for step in self._steps:
             if owed_s is not None:
                 owed_s = self._waited(step.time.at_s - self._now.at_s + owed_s, stop)
@@ -140,18 +140,18 @@ class Recording:
                 yield frame
         if not self.seeking:
             self._heading_s = None
-            if last and self._pace and self._damage.count > told:  # no later frame says so
+            if last and self._pace and self._damage.count > told:  # no later frame reports it
                 yield noted(last, self._damage)
         while self._pace and not stop.is_set() and not self.seeking:
             self._woken.wait(_NOTICE_S)
             self._woken.clear()
 
     def inspect(self, identity: Identity, wish: Wish = EVERYTHING) -> Missing:  # noqa: ARG002
-        """Details are read of what somebody looks at, and are in no file."""
+        """Details are live only, and not part of a recording."""
         return UNRECORDED
 
     def _waited(self, ahead_s: float, stop: Signal) -> float:
-        """Wait for as much of recorded time; returns by how much less than nothing is left, which is owed."""
+        """Wait this much recorded time; returns the overshoot (negative remainder), which is owed."""
         if not self._pace:
             return 0.0
         ahead_s, looked_s = min(ahead_s, max(_LONGEST_WAIT_S, 3 * self.interval_s)), time.monotonic()
@@ -163,7 +163,7 @@ class Recording:
         return max(ahead_s, -_NOTICE_S * self.speed)
 
     def _reachable(self) -> float:
-        """Where a seek leads, once the index has come so far."""
+        """The target of a seek, as far as the index has come."""
         self._index.start()
         target_s = 0.0
         while True:
@@ -176,7 +176,7 @@ class Recording:
             self._woken.clear()
 
     def _approach(self, target_s: float) -> Iterator[Frame]:
-        """The past of a position, as far as the history does not have it; the frame there is the next one."""
+        """The past of a position, as far as the history lacks it; its frame comes next."""
         here_s = self._now.at_s
         near_s, far_s = target_s - NEAR_S, target_s - FAR_S
         if 0 <= here_s <= target_s <= here_s + NEAR_S:
@@ -208,7 +208,7 @@ class Recording:
         return shown(step, self._damage, coarse=coarse)
 
     def _from(self, entry: Entry) -> Iterator[Step]:
-        """Everything from a place on."""
+        """Everything from a position on."""
         self._leave()
         self._damage = damage = Damage()
         time = entry.before.copy()
@@ -217,12 +217,12 @@ class Recording:
             yield from steps((line for _, line in read(file, entry.place, damage)), time, damage)
 
     def _leave(self) -> None:
-        """Close the file of steps that nobody takes any more: not whenever they happen to be collected."""
+        """Close the file of abandoned steps now rather than at garbage collection."""
         if self._file:
             self._file.close()
 
     def _checked(self) -> Timeline:
-        """The time of the first frame of a file that can be read."""
+        """The time of the first frame, after checking that the file is readable."""
         damage = Damage()
         try:
             with self._open() as file:
@@ -246,9 +246,9 @@ class Recording:
 
 
 def _first(file: BinaryIO, damage: Damage) -> tuple[Timeline | None, bool]:
-    """The time of the first frame, if there is one; whether what can be read begins as a recording does.
+    """The time of the first frame, if any; whether the readable part begins like a recording.
 
-    A header may be lost to damage: a frame tells as well that this is a recording.
+    A damaged header may be missing: a frame also shows that this is a recording.
     """
     first, empty, headed = Timeline(), True, False
     for _, line in read(file, 0, damage):

@@ -1,6 +1,6 @@
-"""A recording that arrives on a pipe as a source: every frame as it comes, for history and rules need all of them.
+"""A recording from a pipe as a source: every frame in order, as history and rules need all.
 
-Who falls behind lets the pipe fill up: a recorder at its other end goes on, and says which frames it could not write.
+A slow reader lets the pipe fill up: the recorder at its other end continues, and reports the frames it could not write.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _USE = "use it as in gputop record - | gputop replay -"
 
 
 class Stream:
-    """Frames from a descriptor. With pace somebody looks on, and is told at the last one that it is the last."""
+    """Frames from a descriptor. With pace the last frame is marked for the user."""
 
     def __init__(self, fd: int, *, pace: bool = True) -> None:
         """Waits for the first frame; Refused says in one line why there is none."""
@@ -43,15 +43,15 @@ class Stream:
 
     @property
     def damage(self) -> str:
-        """What is wrong with what was read, in one line; empty if nothing is."""
+        """Damage found so far, in one line; empty if there is none."""
         return str(self._damage)
 
     def past(self) -> Iterator[Frame]:
-        """Nobody knows what was before."""
+        """Empty: the past is unknown."""
         return iter(())
 
     def frames(self, stop: Signal) -> Iterator[Frame]:
-        """Frames until the stream ends; who looks on then sees the last one with a note."""
+        """Frames until the stream ends; with pace the last one is repeated with a note."""
         last: Frame | None = None
         for step in self._steps:
             if stop.is_set():
@@ -67,11 +67,11 @@ class Stream:
             yield replace(last, notes=(note, *last.notes))
 
     def inspect(self, identity: Identity, wish: Wish = EVERYTHING) -> Missing:  # noqa: ARG002
-        """Details are read of what somebody looks at, and do not travel."""
+        """Details are live only, and not part of a stream."""
         return UNRECORDED
 
     def _begun(self, arriving: Iterator[Step]) -> Iterator[Step]:
-        """All from the first frame on that can be read."""
+        """Everything readable from the first frame on."""
         for step in arriving:
             if shown(step, self._damage):
                 return chain((step,), arriving)
@@ -91,7 +91,7 @@ class Stream:
         raise Refused(f"standard input is not a recording: {_USE}")
 
     def _read(self) -> Iterator[bytes]:
-        """Whole lines, plain or packed, until the stream ends."""
+        """Complete lines, plain or compressed, until the stream ends."""
         splitter, pieces = Splitter(self._damage), self._pieces()
         first = next(pieces, b"")
         unpack = Unpacker() if first.startswith(MAGIC) else None

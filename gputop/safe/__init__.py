@@ -1,1 +1,1 @@
-"""What every layer may need and must not get wrong: outside text, private files, identity, the terminal."""
+"""Security-sensitive helpers for every layer: external text, private files, process identity, the terminal."""

@@ -1,4 +1,4 @@
-"""Gzip from outside as plain bytes, piece by piece, within bounds."""
+"""Decompress untrusted gzip data piece by piece, within limits."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ import math
 import zlib
 from collections.abc import Iterator
 
-MOST_RATIO = 200  # bytes that a packed byte may hold
-_MORE = 16 * 2**20  # bytes beyond that, of all members together: a small file may be packed better
+MOST_RATIO = 200  # output bytes per input byte
+_MORE = 16 * 2**20  # bytes beyond that over all members: a small file may be compressed better
 _MOST_AT_ONCE = 1 << 22
 
 
 class Bomb(Exception):
-    """A file that unpacks to more than it may hold; says in one line what that is."""
+    """The data decompress to more than allowed; the message says so in one line."""
 
 
 class Unpacker:
-    """Packed bytes as they were, piece by piece, within bounds.
+    """Decompresses piece by piece, within limits.
 
-    Each member is held against its own size: what is good and large lends nothing to what follows it.
+    Each member has its own limit: a large valid one leaves no allowance for the next.
     """
 
     def __init__(self, most: float = math.inf) -> None:
-        """`most` is how many bytes all members may hold: for who keeps what is in them."""
+        """`most`: total bytes of all members, for callers who keep the data."""
         self._most = most
         self._left: float = _MORE
         self._taken = self._given = self._whole = 0
         self._inflate = zlib.decompressobj(31)
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """What these bytes hold, up to the end of the member; zlib.error if they are damaged, or Bomb."""
+        """The output for these bytes, up to the end of the member; raises zlib.error if damaged, or Bomb."""
         self._taken += len(data)
         text = b"..."
         while text and not self._inflate.eof:
@@ -46,11 +46,11 @@ class Unpacker:
 
     @property
     def rest(self) -> bytes | None:
-        """What comes after the member; None as long as it has not ended."""
+        """The data after the member; None until it has ended."""
         return self._inflate.unused_data if self._inflate.eof else None
 
     def again(self) -> None:
-        """Another member."""
+        """Start another member."""
         self._left -= max(0, self._given - MOST_RATIO * self._taken)
         self._taken = self._given = 0
         self._inflate = zlib.decompressobj(31)

@@ -1,4 +1,4 @@
-"""What went wrong, kept in a private file: tracebacks of any thread, and the stacks of a crash in C."""
+"""Crash reports in a private file: tracebacks of any thread, and stacks of crashes in C."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REPORTS_KEPT = 20
 
 
 class Crashes:
-    """Reports of this run: one file of mode 0600 made at the first of them, and one line each for the screen."""
+    """Reports of this run: one file of mode 0600 created with the first, and one line each for the screen."""
 
     def __init__(self, folder: Folder | None, refused: str = "") -> None:
         self.lines: list[str] = []
@@ -32,14 +32,14 @@ class Crashes:
 
     @classmethod
     def in_state_folder(cls) -> Crashes:
-        """Reports in the state folder; where that is refused only the line on the screen is left."""
+        """Reports in the state folder; if that is refused, only the line on the screen."""
         try:
             return cls(state_folder())
         except Refused as refused:
             return cls(None, str(refused))
 
     def install(self) -> None:
-        """From now on nothing is written to standard error behind the screen's back."""
+        """Redirect errors: from now on nothing is written to standard error behind the screen."""
         threading.excepthook = self._thread_failed
         sys.unraisablehook = self._unraisable
         if self._folder is None:
@@ -52,7 +52,7 @@ class Crashes:
             self._refused = clean(str(error))
 
     def report(self, error: BaseException, where: str) -> str:
-        """Writes the traceback, cleaned and redacted; returns and tells the one line for the screen."""
+        """Write the sanitized, redacted traceback; return and publish the line for the screen."""
         what = redact(clean(f"{type(error).__name__}: {error}", 200))
         with self._lock:
             path = self._write(traceback.format_exception(error), where)
@@ -66,7 +66,7 @@ class Crashes:
         return line
 
     def sweep(self) -> None:
-        """Removes empty fault files of the dead, and the oldest reports."""
+        """Remove empty fault files of ended processes, and the oldest reports."""
         folder = self._folder
         if folder is None:
             return
@@ -80,7 +80,7 @@ class Crashes:
                 folder.remove(name)
 
     def close(self) -> None:
-        """Removes the file for faults in C if there was none."""
+        """Remove the file for faults in C if there was none."""
         if self._folder is None or self._fault_fd is None:
             return
         faulthandler.disable()
@@ -113,9 +113,9 @@ class Crashes:
 
 
 def last_resort(error: BaseException, where: str, *, keep: bool = True) -> str:
-    """The one line for an error that no command expected; with `keep` its traceback goes to a file of the state folder.
+    """The line for an unexpected error of a command; with `keep` its traceback goes to a file in the state folder.
 
-    A mistake in the reporting itself never hides the error.
+    An error in the reporting itself never hides the original one.
     """
     try:
         crashes = Crashes.in_state_folder() if keep else Crashes(None, "read-only")
@@ -128,7 +128,7 @@ def last_resort(error: BaseException, where: str, *, keep: bool = True) -> str:
 
 
 def _limit(error: BaseException) -> str:
-    """Which limit of this machine it is that we ran into; empty where the mistake is ours."""
+    """Which system limit was hit; empty if the error is ours."""
     if isinstance(error, MemoryError):
         return "out of memory: see ulimit -v, and the memory limit of the container"
     if isinstance(error, RuntimeError) and "can't start new thread" in str(error):

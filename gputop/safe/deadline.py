@@ -1,7 +1,7 @@
-"""Calls on paths that another process chose, each with a deadline: what lies on a dead mount never answers.
+"""Calls with a deadline, for paths chosen by other processes: a path on a dead mount never responds.
 
-A thread inside such a call cannot be ended, and Python sees no Ctrl+C there. So the call is made in a daemon thread,
-and the caller, whose wait signals interrupt, goes on without it.
+A thread inside such a call cannot be ended, and Python sees no Ctrl+C there. The call runs in a daemon thread, and the
+caller, whose wait signals interrupt, continues without it.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _F = TypeVar("_F", bound=_File)
 
 
 def readable(files: Iterable[_F], seconds: float) -> list[_F]:
-    """Those that can be read, or have ended, within so many seconds; none if there is none until then.
+    """The files that are readable or at their end within `seconds`; empty after a timeout.
 
-    Not by select.select: it refuses numbers from 1024 on, and so many files of /proc are open where jobs have many
-    threads.
+    Not with select.select: it refuses descriptors from 1024 on, and jobs with many threads need that many files of
+    /proc.
     """
     with selectors.PollSelector() as waiting:
         by_number = {file.fileno(): file for file in files}
@@ -38,18 +38,18 @@ def readable(files: Iterable[_F], seconds: float) -> list[_F]:
 T = TypeVar("T")
 
 DEADLINE_S = 2.0
-MOST = 16  # threads that never came back; beyond that nothing is asked any more
+MOST = 16  # threads that never returned; beyond that further calls are refused
 
 
 class NoAnswer(TimeoutError):
-    """The path does not answer; an OSError, as every other reason why it cannot be used."""
+    """The path does not respond; an OSError, like any other reason why it is unusable."""
 
     def __init__(self, path: str) -> None:
         super().__init__(errno.ETIMEDOUT, "does not answer: a dead mount?", path)
 
 
 class _Call(Generic[T]):
-    """One call in its thread; `late` once nobody waits for it any more."""
+    """One call in its thread; `late` after its caller has given up."""
 
     def __init__(self, path: str, call: Callable[..., T], arguments: tuple[Any, ...]) -> None:
         self.path, self._call, self._arguments = path, call, arguments
@@ -66,7 +66,7 @@ class _Call(Generic[T]):
         with _lock:
             if self in _late:
                 _late.remove(self)
-                self.result.clear()  # a socket or a file in it is closed
+                self.result.clear()  # closes a socket or file in it
 
 
 _late: list[_Call[Any]] = []
@@ -74,9 +74,9 @@ _lock = Lock()
 
 
 def within(path: str | bytes, call: Callable[..., T], *arguments: Any, seconds: float | None = None) -> T:
-    """The result of a call that uses this path; NoAnswer where it does not come in time.
+    """The result of a call on this path; NoAnswer after the deadline.
 
-    A path that has not answered is not asked again until it does.
+    A path that has not responded is not tried again until it does.
     """
     name = os.fsdecode(path)
     with _lock:
@@ -85,7 +85,7 @@ def within(path: str | bytes, call: Callable[..., T], *arguments: Any, seconds: 
     asked = _Call(name, call, arguments)
     try:
         Thread(target=asked.run, name="deadline", daemon=True).start()
-    except RuntimeError as error:  # this user may have no more threads
+    except RuntimeError as error:  # this user's thread limit is reached
         raise OSError(errno.EAGAIN, str(error), name) from None
     until_s = time.monotonic() + (DEADLINE_S if seconds is None else seconds)
     while not asked.done.wait(max(0.0, until_s - time.monotonic())):

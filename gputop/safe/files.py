@@ -1,4 +1,4 @@
-"""Files only we can read or write: private folders, exclusive files, settings read with care."""
+"""Files accessible only to us: private folders, exclusive creation, careful reading of settings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gputop.safe.text import clean
 
 
 def opened(path: str | bytes | os.PathLike[str], *, folder: int | None = None, links: bool = True) -> int:
-    """A descriptor to read a plain file from, without waiting; OSError where it is none, or without `links` a link."""
+    """A descriptor for reading a regular file, without blocking; OSError for others, and for links without `links`."""
     looked = os.open(path, os.O_PATH | os.O_CLOEXEC | (0 if links else os.O_NOFOLLOW), dir_fd=folder)
     try:
         mode = os.fstat(looked).st_mode
@@ -33,37 +33,37 @@ _STICKY_WORLD = stat.S_ISVTX | stat.S_IWOTH
 
 
 class Refused(Exception):
-    """A folder or file that we do not use; the text is one line: what, why, what to do."""
+    """A folder or file that we refuse to use; one line: what, why, what to do."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(clean(reason))
 
 
 class Folder:
-    """A folder of mode 0700 that is ours, held open: what happens to its path later does not matter."""
+    """Our own folder of mode 0700, held open: later changes of its path have no effect."""
 
     def __init__(self, path: str, fd: int) -> None:
         self.path = path
         self._fd = fd
 
     def create(self, name: str) -> int:
-        """A descriptor of a new file of mode 0600, open for writing; Refused if the name exists or the disk says no."""
+        """A descriptor of a new file of mode 0600, open for writing; Refused if the name exists, or on a disk error."""
         return _create(self._fd, self.path, _plain(name))
 
     def write(self, name: str, data: bytes) -> None:
-        """A new file with these bytes, mode 0600; Refused, and nothing left, if the name exists or the disk says no."""
+        """Create a file with these bytes, mode 0600; Refused, with nothing left, if the name exists or on an error."""
         _write(self._fd, self.path, _plain(name), data)
 
     def replace(self, name: str, data: bytes) -> None:
-        """The file now holds these bytes, or still the old ones: never a part, never through a link."""
+        """Replace a file's contents atomically, never through a link."""
         _replace(self._fd, self.path, _plain(name), data)
 
     def remove(self, name: str) -> None:
-        """Unlinks a file; one that is not there is no error."""
+        """Remove a file; a missing one is no error."""
         _unlink(self._fd, _plain(name))
 
     def sizes(self) -> dict[str, int]:
-        """The size in bytes of every regular file here."""
+        """Sizes in bytes of the regular files."""
         found: dict[str, int] = {}
         with os.scandir(self._fd) as entries:
             for entry in entries:
@@ -75,7 +75,7 @@ class Folder:
         return found
 
     def read(self, name: str, limit: int) -> bytes | None:
-        """The bytes of a file; None if it is not there, larger than that, or no plain file of ours."""
+        """The bytes of a file; None if it is missing, larger than `limit`, or not our own regular file."""
         try:
             fd = os.open(_plain(name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=self._fd)
         except OSError:
@@ -87,31 +87,31 @@ class Folder:
             return file.read(limit)
 
     def inner(self, name: str, *, new: bool = False) -> Folder:
-        """A folder in it, made if needed, as private as it; Refused where it is not, with `new` where it exists."""
+        """A subfolder, created if needed, equally private; Refused if it is not, or with `new` if it exists."""
         return _within(self._fd, self.path, _plain(name), new=new)
 
     def remove_folder(self, name: str) -> None:
-        """Removes an empty folder; one that is not there or not empty is no error."""
+        """Remove an empty folder; a missing or nonempty one is no error."""
         with contextlib.suppress(OSError):
             os.rmdir(_plain(name), dir_fd=self._fd)
 
     def folders(self) -> list[str]:
-        """The names of the folders in it, sorted."""
+        """Sorted names of its subfolders."""
         with os.scandir(self._fd) as entries:
             return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
 
     def free_bytes(self) -> int:
-        """What its disk has left for us."""
+        """Free bytes on its disk."""
         found = os.fstatvfs(self._fd)
         return found.f_bavail * found.f_frsize
 
     def close(self) -> None:
-        """Lets go of the descriptor."""
+        """Close the descriptor."""
         os.close(self._fd)
 
 
 def state_folder(environ: Mapping[str, str] = os.environ, system: str = "/var/lib") -> Folder:
-    """$XDG_STATE_HOME/gputop, made if needed; `system` instead for root with somebody else's HOME (sudo -E)."""
+    """$XDG_STATE_HOME/gputop, created if needed; for root with another user's HOME (sudo -E), `system` instead."""
     base = state_place(environ, system)
     try:
         os.makedirs(base, mode=0o700, exist_ok=True)
@@ -121,7 +121,7 @@ def state_folder(environ: Mapping[str, str] = os.environ, system: str = "/var/li
 
 
 def state_place(environ: Mapping[str, str] = os.environ, system: str = "/var/lib") -> str:
-    """The folder that holds our state folder; nothing is made."""
+    """The parent of our state folder; creates nothing."""
     base = environ.get("XDG_STATE_HOME", "")
     if not os.path.isabs(base):
         home = environ.get("HOME", "")
@@ -135,7 +135,7 @@ def state_place(environ: Mapping[str, str] = os.environ, system: str = "/var/lib
 
 
 def in_state_folder(name: str) -> Folder:
-    """A folder in it, made if needed."""
+    """A subfolder of the state folder, created if needed."""
     state = state_folder()
     try:
         return state.inner(name)
@@ -144,13 +144,13 @@ def in_state_folder(name: str) -> Folder:
 
 
 def homely(path: str, environ: Mapping[str, str] = os.environ) -> str:
-    """A path as a person writes it, who is at home: `~/.local/state`."""
+    """A path relative to the home folder: `~/.local/state`."""
     home = environ.get("HOME", "").rstrip("/")
     return f"~{path[len(home) :]}" if home and path.startswith(f"{home}/") else path
 
 
 def runtime_place(environ: Mapping[str, str] = os.environ, shared: str = "/tmp") -> tuple[str, str]:
-    """The folder that holds our runtime folder, and its name there: $XDG_RUNTIME_DIR/gputop, else gputop-UID."""
+    """The parent of our runtime folder, and its name there: $XDG_RUNTIME_DIR/gputop, else gputop-UID."""
     base = environ.get("XDG_RUNTIME_DIR", "")
     if os.path.isabs(base):
         try:
@@ -162,14 +162,14 @@ def runtime_place(environ: Mapping[str, str] = os.environ, shared: str = "/tmp")
 
 
 def runtime_folder(environ: Mapping[str, str] = os.environ, shared: str = "/tmp") -> Folder:
-    """The runtime folder, made if needed; Refused where somebody else sits on its name."""
+    """The runtime folder, created if needed; Refused if another user has taken its name."""
     return _private(*runtime_place(environ, shared))
 
 
 def read_settings(path: str, limit: int = SETTINGS_LIMIT) -> bytes | None:
-    """The bytes of a settings file, None if there is none; Refused if too big, or no plain file of ours or root's."""
+    """The bytes of a settings file, None if missing; Refused if too large, or not a regular file of ours or root's."""
     try:
-        # a pipe without a writer would block us here for ever
+        # a pipe without a writer would block forever
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except FileNotFoundError:
         return None
@@ -189,9 +189,9 @@ def read_settings(path: str, limit: int = SETTINGS_LIMIT) -> bytes | None:
 
 
 def write_settings(path: str, data: bytes) -> None:
-    """The settings file now holds these bytes, mode 0600, in a folder that is made if needed; or Refused.
+    """Write the settings file atomically, mode 0600, in a folder created if needed; or Refused.
 
-    Never through a link, never over what is not ours, never where anybody else may write.
+    Never through a link, over another user's file, or where others may write.
     """
     base, name = os.path.split(os.path.abspath(path))
     if os.path.islink(path):

@@ -1,4 +1,4 @@
-"""Who a process is: /proc/PID/stat whatever its name contains, (pid, start ticks), namespaces, our own rights."""
+"""Process identity: robust parsing of /proc/PID/stat, (pid, start ticks), namespaces, our own privileges."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from gputop.safe.text import decode
 
-# PROC_PID_INIT_INO of include/uapi/linux/nsfs.h: the namespace whose pids the driver reports
+# PROC_PID_INIT_INO of include/uapi/linux/nsfs.h: the namespace of the PIDs that the driver reports
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 _AT_SECURE = 23
 _KERNEL_THREAD = 0x00200000
 
-# numbers of proc_pid_stat(5); the state, field 3, is the first one after the name
+# field numbers of proc_pid_stat(5); the state, field 3, is the first one after the name
 _STATE = 3
 _PARENT, _GROUP, _SESSION, _TERMINAL, _FLAGS = 4, 5, 6, 7, 9
 _MAJOR_FAULTS, _USER, _SYSTEM, _NICE, _THREADS, _STARTED = 12, 14, 15, 19, 20, 22
@@ -27,7 +27,7 @@ _PLACES = tuple(field - _STATE for field in _WANTED)
 
 
 class Stat(NamedTuple):
-    """One line of /proc/PID/stat; a field this kernel does not have is None."""
+    """One line of /proc/PID/stat; fields missing in this kernel are None."""
 
     comm: str
     state: str
@@ -48,7 +48,7 @@ class Stat(NamedTuple):
 
 
 def parse_stat(raw: bytes) -> Stat | None:
-    """The record of one stat file; None if it is not one. The name may hold spaces, parentheses and newlines."""
+    """The record of a stat file; None if invalid. The name may contain spaces, parentheses and newlines."""
     start, end = raw.find(b"("), raw.rfind(b")")
     fields = raw[end + 1 :].split()
     if not 0 <= start < end or not fields:
@@ -56,7 +56,7 @@ def parse_stat(raw: bytes) -> Stat | None:
 
     try:
         numbers: list[int | None] = [int(fields[place]) for place in _PLACES]
-    except (IndexError, ValueError):  # an old kernel, or no kernel at all: what there is
+    except (IndexError, ValueError):  # an old kernel, or an emulated one: use what is there
         numbers = [_number(fields, place) for place in _PLACES]
     parent, group, session, terminal, flags, faults, user, system, nice, threads, started, rss, cpu, io_wait = numbers
     kernel_thread = bool((flags or 0) & _KERNEL_THREAD)
@@ -74,7 +74,7 @@ def _number(fields: list[bytes], place: int) -> int | None:
 
 
 def read_stat(pid: int, proc: str = "/proc") -> Stat | None:
-    """The stat record of a process; None if it is gone or may not be read."""
+    """The stat record of a process; None if it has ended or is unreadable."""
     try:
         fd = os.open(f"{proc}/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -88,7 +88,7 @@ def read_stat(pid: int, proc: str = "/proc") -> Stat | None:
 
 
 def identity(pid: int, proc: str = "/proc") -> tuple[int, int] | None:
-    """(pid, start ticks): what stays the same for as long as it is this process, unlike the pid alone."""
+    """(pid, start ticks): unique to a process, unlike the PID alone."""
     stat = read_stat(pid, proc)
     if stat is None or stat.started_ticks is None:
         return None
@@ -96,7 +96,7 @@ def identity(pid: int, proc: str = "/proc") -> tuple[int, int] | None:
 
 
 def initial_pid_namespace(proc: str = "/proc") -> bool:
-    """Whether our pids are the driver's; if not, or if it cannot be told, its pids are unverified here."""
+    """Whether our PIDs are the driver's; if not, or if unknown, its PIDs are unverified here."""
     try:
         return os.readlink(f"{proc}/self/ns/pid") == _INITIAL_PID_NAMESPACE
     except OSError:
@@ -104,19 +104,19 @@ def initial_pid_namespace(proc: str = "/proc") -> bool:
 
 
 def ours(pid: int, namespace: str, proc: str = "/proc") -> bool:
-    """Whether a process is in our own namespace of a kind (mnt, pid, user, ...); OSError where that may not be read."""
+    """Whether a process is in our namespace of a kind (mnt, pid, user, ...); OSError if unreadable."""
     return os.readlink(f"{proc}/{pid}/ns/{namespace}") == os.readlink(f"{proc}/self/ns/{namespace}")
 
 
 def in_container(proc: str = "/proc", environ: Mapping[str, str] = os.environ, root: str = "") -> bool:
-    """Whether this is a container, as far as its usual marks tell."""
+    """Whether this is a container, judging by the usual signs."""
     marks = (f"{root}/.dockerenv", f"{root}/run/.containerenv")
     named = "container" in environ or "KUBERNETES_SERVICE_HOST" in environ
     return named or any(map(os.path.exists, marks)) or not initial_pid_namespace(proc)
 
 
 def borrowed_rights() -> str | None:
-    """Why we must not start: rights that come from the file (setuid, capabilities), not from the caller. Else None."""
+    """Why we must not start: privileges from the file (setuid, capabilities) rather than the caller; else None."""
     if os.geteuid() != os.getuid() or os.getegid() != os.getgid():
         return "gputop does not run setuid or setgid: remove the bit, or start it with sudo"
     if _secure_execution():
@@ -125,7 +125,7 @@ def borrowed_rights() -> str | None:
 
 
 def _secure_execution() -> bool:
-    # not /proc/self/auxv: in the very case that matters it belongs to root
+    # not /proc/self/auxv: in this very case it belongs to root
     try:
         getauxval = ctypes.CDLL(None).getauxval
     except (AttributeError, OSError, TypeError):

@@ -1,4 +1,4 @@
-"""Where lines go: standard output, the characters its reader understands, and files of ours that only grow."""
+"""Output: standard output, the characters its reader supports, and append-only files of ours."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from gputop.safe.files import Refused
 
 
 def plain(ascii: str, encoding: str | None) -> bool:
-    """Whether a stream of this encoding gets ASCII only; `ascii` is the setting: auto, on or off."""
+    """Whether a stream of this encoding must be ASCII; `ascii` is the setting: auto, on or off."""
     return ascii == "on" or (ascii != "off" and not _is_utf8(encoding or ""))
 
 
 def understood(encoding: str | None, environ: Mapping[str, str]) -> str:
-    """The encoding of who reads a standard stream that Python writes in this one.
+    """The encoding of the reader of a standard stream, given Python's encoding of it.
 
-    In the C locale, and in one that is not installed, Python writes UTF-8 whoever reads (PEP 538, PEP 540). A locale
-    that is named and does not say UTF-8 is believed; none named, as in most containers, says nothing.
+    In the C locale, and in one that is not installed, Python writes UTF-8 regardless (PEP 538, PEP 540). A named locale
+    without UTF-8 is trusted; an unset one, as in most containers, says nothing.
     """
     unasked = sys.flags.utf8_mode and not (environ.get("PYTHONUTF8") or environ.get("PYTHONIOENCODING"))
-    named = environ.get("LC_ALL") or environ.get("LANG") or "UTF-8"  # LC_CTYPE: Python has put its own there
+    named = environ.get("LC_ALL") or environ.get("LANG") or "UTF-8"  # LC_CTYPE: Python has set its own there
     return "ascii" if unasked and not _is_utf8(named) else encoding or "ascii"
 
 
 def _is_utf8(name: str) -> bool:
-    """Whether an encoding, or the one that a locale names, is UTF-8."""
+    """Whether an encoding, or that of a locale, is UTF-8."""
     return name.lower().replace("-", "").partition("@")[0].endswith("utf8")
 
 
 class Output:
-    """Takes all that it is given, or waits for who reads it."""
+    """Standard output with blocking writes."""
 
     def __init__(self) -> None:
-        self.size = 0  # in bytes, of what was written
+        self.size = 0  # bytes written
         self._fd = os.dup(1)
 
-    def append(self, data: bytes, whole: bool = True) -> None:  # noqa: ARG002  a packed file is told so
-        """Write all of it; OSError when nobody reads any more."""
+    def append(self, data: bytes, whole: bool = True) -> None:  # # noqa: ARG002 used for compressed files
+        """Write all of it; OSError when the reader is gone."""
         view = memoryview(data)
         while view:
             written = os.write(self._fd, view)
@@ -49,14 +49,14 @@ class Output:
             view = view[written:]
 
     def close(self) -> None:
-        """Nothing is left open but what ends with the program: others print too."""
+        """Nothing to close: others write to standard output, too."""
 
 
 _FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
 
 class Appended:
-    """A new file of mode 0600, or one that was there and is ours, locked against a second writer."""
+    """A file of mode 0600, new or already ours, locked against a second writer."""
 
     def __init__(self, path: str) -> None:
         """Refused says in one line what cannot be written to and why."""
@@ -68,22 +68,22 @@ class Appended:
         except OSError as error:
             raise Refused(f"{path}: {os.strerror(error.errno or 0)}: not written; choose another file") from None
         try:
-            self.size = _checked(path, self._fd)  # in bytes, of what is whole
+            self.size = _checked(path, self._fd)  # bytes of complete data
         except Refused:
             os.close(self._fd)
             raise
 
     def withhold(self) -> None:
-        """What was there before, and is gone on with, is from here on for nobody else's eyes: mode 0600."""
+        """Restrict an existing file that is continued to mode 0600."""
         with contextlib.suppress(OSError):  # a file system without modes
             os.fchmod(self._fd, 0o600)
 
     def read(self, size: int, place: int) -> bytes:
-        """Bytes from a place on, as many as there are; OSError if the disk says no."""
+        """Bytes from a position on, as far as there are any; OSError on a disk error."""
         return os.pread(self._fd, size, place)
 
     def append(self, data: bytes) -> None:
-        """Write all of it; OSError leaves the file as it was before."""
+        """Write all of it; OSError leaves the file unchanged."""
         done = 0
         try:
             while done < len(data):
@@ -95,12 +95,12 @@ class Appended:
         self.size += done
 
     def cut(self, size: int) -> None:
-        """Let go of everything after so many bytes: what a crash left there is not whole."""
+        """Truncate to this size: what a crash left after it is incomplete."""
         os.ftruncate(self._fd, size)
         self.size = size
 
     def cut_line(self, most: int) -> bool:
-        """Let go of a last line that does not end; False if it is longer than this."""
+        """Remove an unterminated last line; False if it is longer than `most`."""
         begin = max(0, self.size - most)
         whole = self.read(self.size - begin, begin).rfind(b"\n") + 1
         if not whole and begin:
@@ -109,7 +109,7 @@ class Appended:
         return True
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         os.close(self._fd)
 
 

@@ -1,7 +1,7 @@
-"""Handles on processes that no later process with the same pid can take over: pidfd_open(2), Linux 5.3.
+"""Process handles that are immune to PID reuse: pidfd_open(2), Linux 5.3.
 
-Called by number: Python's own `os.pidfd_open` is missing where Python was built with older kernel headers than the
-kernel it runs on has, and then the safe way would be refused on a kernel that offers it.
+Called by syscall number: `os.pidfd_open` is missing if Python was built with older kernel headers, and actions would be
+refused on a kernel that supports it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ def open_pidfd(pid: int) -> int:
 
 
 def send(fd: int, number: int) -> None:
-    """Send a signal; 0 only asks whether one could be sent. OSError: ESRCH gone, EPERM not allowed."""
+    """Send a signal; 0 only checks permission. OSError: ESRCH gone, EPERM not allowed."""
     _call(_SEND, fd, number, 0, 0)
 
 
 def ended(fds: Iterable[int], wait_s: float = 0.0) -> set[int]:
-    """Those whose process has ended, with all of its threads; waits so long for a first one."""
+    """Descriptors whose process has ended with all threads; waits up to `wait_s` for the first."""
     poll = select.poll()
     for fd in fds:
         poll.register(fd, select.POLLIN)
@@ -38,7 +38,7 @@ def _call(number: int, *arguments: int) -> int:
     result: int = _syscall()(*map(ctypes.c_long, (number, *arguments)))
     if result < 0:
         code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))  # of the right kind: PermissionError, ProcessLookupError
+        raise OSError(code, os.strerror(code))  # raises the specific class: PermissionError, ProcessLookupError
     return result
 
 

@@ -1,8 +1,9 @@
-"""The one door through which other programs are run: found on PATH or beside our Python, and only where nobody else
-could have put them there.
+"""Run other programs: the only place.
 
-A relative entry of PATH leads wherever the current folder is. A file or a folder on the way to it that others own or
-may write can be replaced by them, and then runs with our rights: with root's, where we are root.
+They are found on PATH or beside our Python, and run only if no other user could have placed or changed them.
+
+A relative entry of PATH depends on the current folder. A file, or a folder on its path, that others own or can write
+may be replaced by them, and would run with our privileges, possibly root's.
 """
 
 from __future__ import annotations
@@ -29,27 +30,27 @@ __all__ = [
     "distrusted", "find", "output", "start", "start_chosen", "unfit",
 ]  # fmt: skip
 
-PATH = os.defpath.removeprefix(":")  # of what we run: it may look for programs of its own
-_SYSTEM_GROUPS = 1000  # groups of people begin there, but for this one
+PATH = os.defpath.removeprefix(":")  # of the programs we run, which may start others
+_SYSTEM_GROUPS = 1000  # first gid of ordinary groups, with this exception
 _USERS = 100
 _MOST_LINKS = 40  # as in the kernel
 
 
 class NotRun(Exception):
-    """A program that is not run; the text is one line that says why."""
+    """A program that we refuse to run; the message says why in one line."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(clean(reason, 400))
 
 
 class NotFound(NotRun):
-    """There is none of this name."""
+    """There is no program of this name."""
 
 
 def find(name: str, path: str, *, first: str | None = None) -> str:
-    """The absolute path of a program that may be run: in the folder `first`, or in one of PATH.
+    """The absolute path of a trusted program, in the folder `first` or on PATH.
 
-    NotFound where there is none; NotRun, with the first reason, where there are only those that are not trusted.
+    NotFound if there is none; NotRun, with the first reason, if there are only untrusted ones.
     """
     why: str | None = None
     for candidate in candidates(name, path, first=first):
@@ -61,8 +62,7 @@ def find(name: str, path: str, *, first: str | None = None) -> str:
 
 
 def candidates(name: str, path: str, *, first: str | None = None) -> Iterator[str]:
-    """Where programs of this name are, in the order in which a shell would take them; an empty entry is the current
-    folder."""
+    """Paths of programs of this name in the order of a shell; an empty entry is the current folder."""
     for folder in filter(None, (first, *(entry or "." for entry in path.split(os.pathsep)))):
         place = os.path.join(folder, name)
         if os.path.isfile(place) and os.access(place, os.X_OK):
@@ -70,7 +70,7 @@ def candidates(name: str, path: str, *, first: str | None = None) -> Iterator[st
 
 
 def distrusted(program: str) -> str | None:
-    """Why a program is not run, in one line; None if nobody but root and us could have put it there."""
+    """Why a program is not run, in one line; None if only root and we could have placed it there."""
     if not os.path.isabs(program):
         return f"{program} is not run: it is in a relative entry of PATH"
     why = _unfit(program, program, _owners()) if _current(program) else unfit(program, _owners())
@@ -78,9 +78,9 @@ def distrusted(program: str) -> str | None:
 
 
 def unfit(file: str, owners: frozenset[int] = frozenset({0})) -> str | None:
-    """What is wrong with a file that somebody else than these owners could have put there, or could change.
+    """What is wrong with a file that users other than `owners` could have placed or could change.
 
-    `file` is an absolute path. It is looked at itself, with each folder above and each link on the way.
+    `file` is an absolute path. It is checked with each folder and each link on its path.
     """
     try:
         for place, shared in _way(file):
@@ -92,9 +92,9 @@ def unfit(file: str, owners: frozenset[int] = frozenset({0})) -> str | None:
 
 
 def _way(file: str) -> Iterator[tuple[str, bool]]:
-    """Each folder and link on the way to a file, and what it leads to: whoever may change one decides what is run.
+    """Each folder and link on the path of a file, with its target: write access to any of these decides what runs.
 
-    With each whether it may be as /tmp is, where everybody may add names, but only their owners take them away.
+    Each with whether it may be like /tmp, where everybody may add names but only owners remove theirs.
     """
     place, rest, links = "/", file.split("/")[::-1], 0
     yield place, True
@@ -120,22 +120,22 @@ def _way(file: str) -> Iterator[tuple[str, bool]]:
 
 
 def start(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
-    """Run a program that was found; NotRun where it is not trusted, OSError where it cannot be run."""
+    """Run a program that was found; NotRun if it is untrusted, OSError if it cannot be run."""
     _check(command[0])
     return subprocess.Popen(command, **options)
 
 
 def start_chosen(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
-    """Run a program that a person named: the choice is theirs; OSError where it cannot be run."""
+    """Run a program chosen by the user, untrusted or not; OSError if it cannot be run."""
     return subprocess.Popen(command, **options)
 
 
 def output(
     command: Sequence[str], seconds: float, environ: Mapping[str, str], *, errors: bool = False
 ) -> tuple[int, bytes]:
-    """Its exit code and what it prints, on standard output or, with `errors`, on the other one.
+    """Exit code and output of a program: standard output or, with `errors`, standard error.
 
-    Without standard input, in a session of its own, and no longer than this: Timeout.
+    Without standard input, in its own session, with a time limit: raises Timeout.
     """
     _check(command[0])
     done = subprocess.run(
@@ -153,28 +153,28 @@ def output(
 
 
 def become(argv: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
-    """Be replaced by the command that a person gave, found as a shell finds it: the choice is theirs."""
+    """Replace this process by the user's command, found as in a shell."""
     try:
         os.execvpe(argv[0], list(argv), environ)
     except OSError as error:
-        if error.errno == errno.ENOEXEC:  # a script without a first line, which every shell runs
+        if error.errno == errno.ENOEXEC:  # a script without a #! line, which every shell runs
             os.execve("/bin/sh", ["sh", *argv], environ)
         raise
 
 
 def _check(program: str) -> None:
-    if program != sys.executable and (why := distrusted(program)):  # our own Python runs already
+    if program != sys.executable and (why := distrusted(program)):  # our own running Python
         raise NotRun(why)
 
 
 def _current(program: str) -> bool:
-    """Whether it is what a process runs, by /proc/PID/exe: that is the file itself, whatever folder it is in."""
+    """Whether a process runs it, by /proc/PID/exe: the file itself, in any folder."""
     _, root, pid, *rest = [*program.split("/"), "", ""]
     return root == "proc" and pid.isdecimal() and rest[:1] == ["exe"]
 
 
 def _unfit(file: str, place: str, owners: frozenset[int], *, shared: bool = False) -> str | None:
-    """What is wrong with one file or folder on the way to a file; `shared`: it may be as /tmp is."""
+    """What is wrong with one file or folder on a path; `shared`: it may be like /tmp."""
     try:
         info = os.stat(place) if _current(place) else os.lstat(place)
     except OSError as error:
@@ -182,7 +182,7 @@ def _unfit(file: str, place: str, owners: frozenset[int], *, shared: bool = Fals
     where = "it" if place == file else place
     if info.st_uid not in owners:
         return f"{where} belongs to {_user(info.st_uid)}{_instead()}"
-    if stat.S_ISLNK(info.st_mode):  # what may be done to a link is up to its folder
+    if stat.S_ISLNK(info.st_mode):  # access to a link depends on its folder
         return None
     if info.st_mode & stat.S_IWOTH and not (shared and info.st_mode & stat.S_ISVTX):
         return f"{where} can be written by everybody"
@@ -192,7 +192,7 @@ def _unfit(file: str, place: str, owners: frozenset[int], *, shared: bool = Fals
 
 
 def _owners() -> frozenset[int]:
-    """Whose programs are run: root's and ours; without root also of whoever installed this gputop, whose code runs."""
+    """Trusted owners: root and we; without root also the installer of this gputop, whose code is running."""
     us = os.geteuid()
     return frozenset({0}) if us == 0 else frozenset({0, us, _installer()})
 
@@ -206,7 +206,7 @@ def _installer() -> int:
 
 
 def _alone(gid: int) -> bool:
-    """Whether nobody but us and root is in a group: the one of our own name, or one of the system without members."""
+    """Whether only we and root are in a group: our own group, or a system group without members."""
     if os.geteuid() == 0:
         return False
     try:

@@ -1,4 +1,4 @@
-"""May we read another process's memory: what ptrace(2) and Yama allow, why they do not, and what unlocks it."""
+"""Access to another process's memory: what ptrace(2) and Yama allow, why they refuse, and what unlocks it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SYS_PTRACE = 19  # capability.h
 
 
 class Barred(NamedTuple):
-    """Why something cannot be done, in a line, and the command that would change it, if there is one."""
+    """Why something is impossible, in one line, and the command that would change it, if any."""
 
     text: str
     unlock: str | None = None
@@ -28,8 +28,10 @@ class Barred(NamedTuple):
 
 
 def hidden(*arguments: str, uid: int | None = None, confined: bool | None = None, proc: str = "/proc") -> Barred:
-    """Why we may not read what the kernel shows to the owner of a process, and what unlocks it: sudo, `gputop` with
-    these arguments. It gives root nothing: who is root lacks a capability, which in a container can be added."""
+    """Why we may not read what the kernel shows to a process's owner, and what unlocks it.
+
+    That is sudo with `gputop` and these arguments. For root it is a missing capability, which a container can be given.
+    """
     if (os.geteuid() if uid is None else uid) != 0:
         return Barred("may not be read by you", as_root(*arguments))
     if traces_all(proc):
@@ -39,7 +41,7 @@ def hidden(*arguments: str, uid: int | None = None, confined: bool | None = None
 
 
 def unlock(*, uid: int | None = None, proc: str = "/proc") -> str | None:
-    """What shows what is hidden from us; None where nothing does: a security module denies it even to root."""
+    """What makes hidden data readable; None if nothing does: a security module denies it even to root."""
     return hidden(uid=uid, proc=proc).unlock
 
 
@@ -52,7 +54,7 @@ def traces_all(proc: str = "/proc") -> bool:
 
 
 def scope(proc: str = "/proc") -> int | None:
-    """Yama's ptrace_scope; 0 where the kernel has no Yama, None if it cannot be read."""
+    """Yama's ptrace_scope; 0 in a kernel without Yama, None if unreadable."""
     try:
         with open(f"{proc}/{YAMA}", "rb") as file:
             return int(file.read(16))
@@ -63,9 +65,9 @@ def scope(proc: str = "/proc") -> int | None:
 
 
 def barred(pid: int, command: str, proc: str = "/proc") -> Barred | None:
-    """Why the memory of this process is not ours to read; None if it is. `command` is what root would give gputop."""
+    """Why we may not read this process's memory; None if we may. `command`: the gputop command for sudo."""
     try:
-        # the kernel asks the same of this as of an attach, and nothing is read
+        # the kernel checks this like an attach, and nothing is read
         os.close(os.open(f"{proc}/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC))
         return None
     except (FileNotFoundError, ProcessLookupError):
@@ -75,9 +77,9 @@ def barred(pid: int, command: str, proc: str = "/proc") -> Barred | None:
 
 
 def why(pid: int, command: str, *, uid: int, confined: bool, proc: str = "/proc") -> Barred:
-    """Why the kernel refuses a reader with this uid: whose it is, that it hides, Yama, a container.
+    """Why the kernel refuses a reader with this uid: owner, dumpability, Yama, or a container.
 
-    `command` is what helps who is not root.
+    `command` is what helps a user other than root.
     """
     unlock = command if uid != 0 else hidden(uid=0, confined=confined, proc=proc).unlock
     level = scope(proc) or 0
@@ -96,7 +98,7 @@ def why(pid: int, command: str, *, uid: int, confined: bool, proc: str = "/proc"
 
 
 def dumpable(pid: int, proc: str = "/proc") -> bool:
-    """Whether it belongs to its own user in the eyes of /proc, as prctl(PR_SET_DUMPABLE) leaves it."""
+    """Whether /proc shows its own user as owner: it is dumpable (prctl(PR_SET_DUMPABLE))."""
     try:
         return os.stat(f"{proc}/{pid}/mem").st_uid == _owner(pid, proc)
     except OSError:
@@ -104,8 +106,10 @@ def dumpable(pid: int, proc: str = "/proc") -> bool:
 
 
 def by_its_user(pid: int, proc: str = "/proc") -> bool:
-    """Whether its own user may read a process without any capability: it must be dumpable, be in our user namespace
-    and hold no capability itself; and without Yama."""
+    """Whether its own user may read a process without capabilities.
+
+    It must be dumpable, in our user namespace and without capabilities itself; and there must be no Yama restriction.
+    """
     try:
         no_more = int(_fields(pid, proc).get(b"CapPrm", b"1"), 16) == 0 and ours(pid, "user", proc)
     except (OSError, ValueError):
@@ -114,11 +118,11 @@ def by_its_user(pid: int, proc: str = "/proc") -> bool:
 
 
 def tracer(pid: int, proc: str = "/proc") -> tuple[int, str] | None:
-    """Who traces a process, by pid and name; None if nobody does."""
+    """PID and name of the process that traces it; None if there is none."""
     thread = int(_fields(pid, proc).get(b"TracerPid", b"0"))
     if not thread:
         return None
-    found = int(_fields(thread, proc).get(b"Tgid", b"0")) or thread  # the kernel names the thread that traces
+    found = int(_fields(thread, proc).get(b"Tgid", b"0")) or thread  # the kernel reports the tracing thread
     try:
         with open(f"{proc}/{found}/comm", "rb") as file:
             return found, decode(file.read(64).rstrip(b"\n"))
@@ -128,7 +132,7 @@ def tracer(pid: int, proc: str = "/proc") -> tuple[int, str] | None:
 
 def _owner(pid: int, proc: str) -> int | None:
     words = _fields(pid, proc).get(b"Uid", b"").split()
-    return int(words[1]) if len(words) > 1 else None  # the effective one: whose rights count
+    return int(words[1]) if len(words) > 1 else None  # the effective one, which decides access
 
 
 def _fields(pid: int | str, proc: str) -> dict[bytes, bytes]:

@@ -1,4 +1,4 @@
-"""Which names say that their value is a secret: of an option, of a variable, of a program's words."""
+"""Names whose value is a secret: of options, variables, and words of a program's command line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KEYS = """
     hot mon don tur hoc joc lac whis
 """
 _PASSES = "ask by com encom tres sur over under low high band all forward backward single multi num"
-# how a name ends, also without anything between the words, and what before that makes it something else
+# endings of names, also without separators between words, and preceding words that change the meaning
 _ENDINGS = {
     **dict.fromkeys(("password", "passwd", "passphrase", "passcode", "secret", "credential", "credentials"), _NOTHING),
     "token": frozenset(_TOKENS.split()),
@@ -33,10 +33,10 @@ _ENDINGS = {
     "pwd": frozenset({"old"}),
     "pw": _NOTHING,
 }
-# nearly every key or token in a variable is some service's: few words make it something else
+# nearly every key or token in a variable belongs to a service: few words change that
 _NOBODYS = frozenset({"public", "foreign", "primary", "sort", "pad", "eos", "bos", "hot", "mon", "don", "tur"})
 _OF_VARIABLES = {**_ENDINGS, **{ending: _ENDINGS[ending] & _NOBODYS for ending in ("key", "token")}}
-# words of their own that end a name
+# separate words that end a name
 _WORDS = frozenset(
     {
         "auth",
@@ -58,15 +58,15 @@ _WORDS = frozenset(
 _PAIRS = frozenset(
     {("session", "id"), ("connection", "string"), ("webhook", "url"), ("amz", "signature"), ("goog", "signature")}
 )
-# anywhere in the name of a variable, which is seldom a number to train with
+# anywhere in a variable's name, which is rarely a training hyperparameter
 _INSIDE = re.compile(r"pass(?:word|wd|phrase|code)|token(?!i[sz])|secret|credential|private|cookie|webhook")
-# what says nothing alone: in a text they are words of code and of sentences
+# meaningless alone: in text these are ordinary words of code and sentences
 _ALONE: dict[Place, frozenset[str]] = {
     "option": _NOTHING,
     "variable": frozenset({"pwd"}),
     "text": frozenset({"key", "pass", "pw", "pwd", "pat", "otp", "pin"}),
 }
-_COUNTED = frozenset({"token", "key", "auth", "id"})  # words that also stand for what has numbers
+_COUNTED = frozenset({"token", "key", "auth", "id"})  # words that also name numbers
 
 
 SWITCH = re.compile(r"[01]|true|false|yes|no|on|off|none|null", re.IGNORECASE)
@@ -74,18 +74,18 @@ _NUMBER = re.compile(r"(?=.{1,7}\Z)-?\d+(?:\.\d+)?(?:e[-+]?\d+)?", re.IGNORECASE
 
 
 def is_secret(name: str, value: str, place: Place) -> bool:
-    """Whether the value that stands under a name is to be masked, by the name alone: no number, no yes or no."""
+    """Whether the value under a name must be masked, by the name alone: neither a number nor a yes or no."""
     said, value = _said(name, place), value.strip(",;)]}")
     if not said or SWITCH.fullmatch(value):
         return False
-    if said == "pwd" and value.startswith("/"):  # what containers call the folder they work in
+    if said == "pwd" and value.startswith("/"):  # the usual working folder of containers
         return False
     return not (said in _COUNTED and _NUMBER.fullmatch(value))
 
 
 @lru_cache(maxsize=4096)
 def _said(name: str, place: Place) -> str:
-    """The word of the name that says so; empty if none does."""
+    """The word of the name that marks a secret; empty if none does."""
     words = _WORD.findall(name.lower())
     if len(words) == 1 and words[0] in _ALONE[place]:
         return ""
@@ -100,7 +100,7 @@ def _said(name: str, place: Place) -> str:
 
 
 def _ending(word: str, before: str, endings: Mapping[str, frozenset[str]]) -> str:
-    """What a word, with the one before it, says of a value."""
+    """Whether a word, with the one before it, marks a secret."""
     if word in _WORDS:
         return word
     if (before, word) in _PAIRS:
@@ -111,11 +111,11 @@ def _ending(word: str, before: str, endings: Mapping[str, frozenset[str]]) -> st
     return ""
 
 
-Tells = Callable[[Sequence[str], str], int | None]  # words after a program's name, and a word: where a secret begins
+Tells = Callable[[Sequence[str], str], int | None]  # (preceding words, word): index where a secret begins
 
 
 def _by(*patterns: str) -> Tells:
-    """What follows the group of a pattern that the whole word is."""
+    """A match of the whole word against patterns: the secret begins after the group."""
     known = [re.compile(pattern, re.DOTALL) for pattern in patterns]
 
     def tells(_: Sequence[str], word: str) -> int | None:
@@ -130,7 +130,7 @@ def _places(words: Sequence[str]) -> list[str]:
 
 
 def _last_of(*commands: str) -> Tells:
-    """The word that ends a command such as `alias set . . . *`: a dot stands for any."""
+    """The word that ends a command such as `alias set . . . *`: a dot stands for any word."""
     wanted = [command.split()[:-1] for command in commands]
 
     def tells(before: Sequence[str], word: str) -> int | None:
@@ -153,7 +153,7 @@ def _htpasswd(before: Sequence[str], word: str) -> int | None:
 
 
 def _login(before: Sequence[str], word: str) -> int | None:
-    """A key that follows `login` as it is; a server, what an option takes, and NAME=VALUE are none."""
+    """A bare key after `login`, as opposed to a server, an option's value, or NAME=VALUE."""
     if not {"login", "auth", "authtoken", "add-authtoken"}.intersection(before) or word.startswith("-"):
         return None
     taken = before[-1] in ("--host", "--entity", "--base-url", "-method", "-path", "-address")
@@ -175,7 +175,7 @@ _SET_NAME = re.compile(r"[\w.:/@-]{1,200}")
 
 
 def _settings(before: Sequence[str], word: str) -> int | None:
-    """`set NAME VALUE`, where the name of the setting says that it is a secret."""
+    """`set NAME VALUE`, if the setting's name marks a secret."""
     name = before[-1] if before else ""
     if name == "obscure" or (len(before) > 1 and before[-2].startswith("http-basic.")):  # of rclone; poetry
         return 0
@@ -197,14 +197,14 @@ _COOKIE_FLAG = re.compile(r"-[a-zA-Z]*b")  # -sb as well
 
 
 def _curl(before: Sequence[str], word: str) -> int | None:
-    """The cookies that it sends; a name without `=` is that of a file."""
+    """Cookies to send; a value without `=` is a file name."""
     if before and _COOKIE_FLAG.fullmatch(before[-1]):
         return word.find("=") + 1 or None
     return word.find("=") + 1 or None if word.startswith("-b") else None
 
 
 def _smb(before: Sequence[str], word: str) -> int | None:
-    """A password may follow the name of the share."""
+    """A password may follow the share's name."""
     shares = bool(before) and before[-1].startswith(("//", "\\\\"))
     return 0 if shares and not word.startswith("-") and len(_places(before)) == 1 else None
 
@@ -225,9 +225,9 @@ def _body(before: Sequence[str], word: str) -> int | None:
 
 
 class _Client(NamedTuple):
-    """A program and its flags of one letter whose value is a secret: in the next word, glued to the flag.
+    """A program with its single-letter flags for secrets, in the next word or attached to the flag.
 
-    `tells` finds those that no flag gives.
+    `tells` finds secrets without a flag.
     """
 
     names: str
@@ -236,7 +236,7 @@ class _Client(NamedTuple):
     tells: Tells | None = None
 
 
-# each from the manual page of the program. Of mysql, 7z and rar `-p` alone asks for the password
+# each from the program's manual page. For mysql, 7z and rar `-p` alone asks for the password
 _CLIENTS = (
     _Client(r"mysql(?:dump|admin|import|show|check|slap|binlog|pump|sh|_\w+)?|mariadb(?:-[\w-]+)?", "", "p"),
     _Client(r"7z[arz]?|(?:un)?rar", "", "p", _by(r"-hp(?P<value>.+)")),
@@ -280,17 +280,17 @@ _CLIENTS = (
         r"aws|git|dvc|rclone|poetry|npm|pnpm|yarn|pip|uv|conda|mamba|gcloud|databricks|oci|nmcli|swanlab|ngc",
         "", "", _settings,
     ),
-    _Client(r"login", "p", "p"),  # of docker, podman, helm, oc, az, cf: elsewhere in these it is a port
+    _Client(r"login", "p", "p"),  # of docker, podman, helm, oc, az, cf: in other uses of these it is a port
 )  # fmt: skip
 _COMMANDS = frozenset(one.names for one in _CLIENTS if one.tells in (_vault, _login, _settings, _body))
 _CLIENT = re.compile("|".join(f"(?P<c{number}>{one.names})" for number, one in enumerate(_CLIENTS)))
 _VERSION = re.compile(r"[-_.]?v?\d+(?:\.\d+)*$|\.exe$")  # redis-cli-7, xfreerdp3
-# where a secret may stand that no flag of one letter gives
+# secrets without a single-letter flag
 NAMED = re.compile(
     r"\b(?:sqlplus|sqlldr|sqlcl|expdp|impdp|rman|htpasswd|\w*freerdp\d?|mc|mcli|wandb|snyk|ngrok|vault|bao|aws|git|dvc|rclone|poetry"
     r"|npm|pnpm|yarn|pip\d*|conda|mamba|gcloud|nmcli|smbclient|isql|kubectl|oc|gh|wpa_passphrase|redis\d*-cli|openssl)\S*[\s·]"
 )
-# programs of which -p and -P are known to be something else: a port, a partition, a folder, a pid, a pattern
+# programs whose -p and -P are known to be something else: a port, a partition, a folder, a PID, a pattern
 _OTHERS = re.compile(
     r"ssh|scp|sftp|rsync|mosh|autossh|ssh-\w+|mkdir|cp|mv|tar|install|touch|ls|find|read|declare|export|trap|type"
     r"|ps|top|htop|pgrep|pkill|kill|lsof|strace|ltrace|gdb|perf|py-spy|taskset|chrt|renice|ionice|prlimit|pidstat|nsenter"
@@ -299,12 +299,12 @@ _OTHERS = re.compile(
     r"|pytest|papermill|xargs|parallel|grep|sed|less|diff|patch|nmap|nc|ncat|wget|df|du|restic|tmux|screen|vim?|nvim"
     r"|gcc|g\+\+|clang|nvcc|ffmpeg|java|javac|claude|codex|llama-cli|ollama|fio|iperf3?|nsys|ncu|gputop|uvicorn|gunicorn"
 )
-_ANEW = re.compile(  # interpreters and what starts others: what follows is a program of its own
+_ANEW = re.compile(  # interpreters and launchers: another program follows
     r"python[\d.]*|pypy\d*|bash|sh|zsh|dash|node|perl|ruby|torchrun|accelerate|deepspeed|sudo|env|nohup|nice|time|exec|timeout"
 )
-_JOINTS = (";", "|", "&")  # where a shell begins another command
+_JOINTS = (";", "|", "&")  # start of another command in a shell
 _USERS = {"-u", "-U", "--user", "--proxy-user", "--username"}
-_USER_AND = re.compile(r"[\w.@\\/-]+[:%](?P<value>.*[^\d].*)", re.DOTALL)  # numbers are a user and his group
+_USER_AND = re.compile(r"[\w.@\\/-]+[:%](?P<value>.*[^\d].*)", re.DOTALL)  # numbers are a user and a group
 _PORTS = re.compile(r"[\d.,:/x%*+-]+(?:[smhdkKMGTB]{0,2}|/(?:tcp|udp))|0x[0-9a-f]+|\d+e-?\d+|[\w.-]+:\d+(?::\d+)?")
 _PATHS = re.compile(
     r"(?:\.{0,2}/|~|\$|%).*|[a-z_./-]*/[a-z_./-]*"
@@ -315,14 +315,14 @@ _FLAG_ALONE = re.compile(r"-[a-zA-Z]*([a-zA-Z])")  # -sSu as well
 
 
 def lettered(words: Iterable[str]) -> Iterator[int | None]:
-    """For each word where a secret begins that a flag of one letter gives, as `mysql -pVALUE`; None without one.
+    """For each word, where a secret given by a single-letter flag begins, as `mysql -pVALUE`; None without one.
 
-    Of a program that nobody knows, -p and -P give a secret, too, unless the value is a number, a port or a path: it
-    may be a password, and masking what is none costs a reader little. So does what follows the name in -u NAME:VALUE.
+    For unknown programs -p and -P count as well, unless the value is a number, a port or a path: it may be a password,
+    and unnecessary masking costs little. So does the part after the name in -u NAME:VALUE.
     """
     client: _Client | None = None
     known, before = False, ""
-    after: list[str] = []  # what follows the name of the client
+    after: list[str] = []  # what follows the client's name
     for word in words:
         if word and not word.strip("".join(_JOINTS)):
             start = None
@@ -350,7 +350,7 @@ def _name(word: str) -> str:
 
 
 def _client(word: str) -> _Client | None:
-    """The client of this name, with a version behind it or none."""
+    """The client of this name, with or without a version."""
     name = _name(word)
     found = _CLIENT.fullmatch(name) or _CLIENT.fullmatch(_VERSION.sub("", name))
     return _CLIENTS[int(str(found.lastgroup)[1:])] if found else None
@@ -375,7 +375,7 @@ def _of_client(client: _Client, after: Sequence[str], word: str) -> int | None:
 
 
 def _after_user(value: str) -> int:
-    """Where the password begins in what follows -u: a value that names no user may be a token."""
+    """Where the password begins after -u: a value without a user name may be a token."""
     found = re.match(r"[^:%,]+[:%,](?=.)", value)
     return found.end() if found else 0
 
@@ -387,7 +387,7 @@ def _of_anybody(before: str, word: str) -> int | None:
         return None if other or SWITCH.fullmatch(plain) else 0
     if before in _USERS and (found := _USER_AND.fullmatch(word)):
         return found.start("value")
-    if before and word[:2] in ("-p", "-P") and len(word) > 2:  # a word alone is of some program
+    if before and word[:2] in ("-p", "-P") and len(word) > 2:  # a bare word belongs to some program
         plain = word[2:]
         mixed = re.search(r"[A-Za-z]", plain) and re.search(r"[\d!@#$%^&*+]", plain)  # -pthread is no password
         return 2 if mixed and "=" not in plain and not _PORTS.fullmatch(plain) and not _PATHS.fullmatch(plain) else None

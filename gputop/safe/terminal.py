@@ -1,4 +1,4 @@
-"""The terminal is given back, however we end: by key, by signal, by a crash, or because the line is dead."""
+"""Restore the terminal at every kind of exit: key, signal, crash, or a lost line."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _REAP_S = 0.2
 
 
 class Restorer:
-    """Waits for the end of this process in a session of its own, so that no signal of the terminal reaches it."""
+    """A child that waits for the end of this process, in its own session: signals of the terminal do not reach it."""
 
     def __init__(self, restore: Callable[[], None], keep: int) -> None:
-        """`restore` runs in the child, after an end without a word; of the files only `keep` is open there."""
+        """`restore` runs in the child after an unannounced end; of the open files only `keep` remains open there."""
         reader, self._writer = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
@@ -37,26 +37,26 @@ class Restorer:
         os.close(reader)
 
     def holds(self, terminal: bool) -> None:
-        """Whether the terminal is the program's now; while it is suspended the shell has it back."""
+        """Whether the program owns the terminal now; while it is suspended the shell does."""
         try:
             os.write(self._writer, b"+" if terminal else b"-")
-        except OSError:  # somebody has ended it
+        except OSError:  # it was killed
             pass
 
     def dismiss(self) -> None:
-        """The terminal has been given back: it ends, and is waited for, but not for long."""
+        """The terminal has been restored: end the child, and wait for it briefly."""
         try:
             os.write(self._writer, b".")
             os.close(self._writer)
             deadline = time.monotonic() + _REAP_S
             while os.waitpid(self._pid, os.WNOHANG)[0] == 0 and time.monotonic() < deadline:
                 time.sleep(0.001)
-        except OSError:  # somebody has ended it
+        except OSError:  # it was killed
             pass
 
 
 def _holds_at_the_end(reader: int, keep: int) -> bool:
-    """Waits until the pipe is closed: whether the program held the terminal then, and gave it back to nobody."""
+    """Wait until the pipe is closed; return whether the program owned the terminal then and had not returned it."""
     os.setsid()
     for number in range(1, signal.NSIG):
         if number not in (signal.SIGKILL, signal.SIGSTOP):
@@ -77,7 +77,7 @@ def _holds_at_the_end(reader: int, keep: int) -> bool:
 
 
 def still_ours(tty: int) -> bool:
-    """Whether the line is as a full-screen program left it: a shell that reads by itself lets the line make signals."""
+    """Whether the line is still as a full-screen program left it: an interactive shell enables signal characters."""
     return not termios.tcgetattr(tty)[3] & (termios.ICANON | termios.ISIG)
 
 
@@ -85,33 +85,33 @@ ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def on_ending(take: Callable[[int, object], None], numbers: Iterable[int] = ENDINGS) -> None:
-    """Have the signals taken, from now on. Main thread only.
+    """Install handlers for these signals. Main thread only.
 
-    Ctrl+C counts also where a shell has it ignored, as a script does for what it runs in the background: with the
-    script its recorder is to end.
+    Ctrl+C counts even if a shell ignores it, as scripts do for background commands: the recorder of a script must end
+    with it.
     """
     for number in numbers:
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, take)
 
 
-DEAF_LOOKS, _LOOK_S = 3, 0.4  # in a row, until the main thread counts as stuck in the kernel
+DEAF_LOOKS, _LOOK_S = 3, 0.4  # consecutive checks until the main thread counts as blocked in the kernel
 _PENDING = (b"SigPnd:", b"ShdPnd:")
 
 
 def end_when_deaf() -> None:
-    """End the command when the main thread does not get to an ending signal, in a thread of its own.
+    """Start a thread that ends the command if the main thread does not receive an ending signal.
 
-    A call on a dead mount lets no handler run, and only a signal without a handler would interrupt it.
+    A call on a dead mount lets no handler run, and only a signal without a handler interrupts it.
     """
-    # a thread that could take the signal itself would leave nothing pending, and the main thread never hears of it
+    # a thread that could take the signal itself would leave nothing pending, and the main thread would never see it
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
     Thread(target=_listen, name="endings", daemon=True).start()
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def waiting(status: bytes) -> int:
-    """The first ending signal that is pending and not blocked, by the text of /proc/PID/status; 0 for none."""
+    """The first pending, unblocked ending signal in the text of /proc/PID/status; 0 for none."""
     fields = {key: value for key, _, value in (line.partition(b"\t") for line in status.splitlines())}
     try:
         pending = int(fields[_PENDING[0]], 16) | int(fields[_PENDING[1]], 16)
@@ -136,7 +136,7 @@ def _listen() -> None:
     os._exit(128 + number)
 
 
-ROOM_FOR_PROCESSES = 60, 20  # columns, lines: tmux leaves 80x23 of 80x24, and 79 of 160 columns beside another
+ROOM_FOR_PROCESSES = 60, 20  # columns, lines: tmux leaves 80x23 of 80x24, and 79 of 160 columns beside another pane
 NO_TERMINAL = 64  # EX_USAGE of sysexits.h
 GRACE_S = 2.0
 _HANGUP_GRACE_S = 1.5
@@ -144,19 +144,19 @@ _LAST_WORDS_S = 0.3
 
 _MODES_OFF = "".join(
     f"\x1b[?{mode}l" for mode in (2026, 1000, 1002, 1003, 1006, 1015, 1016, 2004, 1004, 2048)
-)  # synchronised output, mouse, paste, focus, in-band resize
+)  # synchronized output, mouse, paste, focus, in-band resize
 _VISIBLE = "\x1b[?25h\x1b[0m"
-# ?1049l and <u move the cursor of a terminal that is well
+# ?1049l and <u move the cursor of a terminal that is in order
 HEAL = f"{_MODES_OFF}\x1b[?7h{_VISIBLE}".encode()
 RESET = f"{_MODES_OFF}\x1b[<u\x1b[?7h\x1b[?1049l{_VISIBLE}".encode()
 _CANCEL = b"\x18"
 
 _FATAL = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT)
-_LEAVING = 0  # in the pipe, where every other byte is the number of a signal
+_LEAVING = 0  # in the pipe, where every other byte is a signal number
 
 
 def problem() -> str | None:
-    """Why a full screen cannot be shown here; None if it can. The exit code for it is NO_TERMINAL."""
+    """Why no full screen is possible here; None if it is. Its exit code is NO_TERMINAL."""
     for fd, name in ((0, "input"), (1, "output")):
         if not os.isatty(fd):
             return f"standard {name} is not a terminal"
@@ -164,15 +164,15 @@ def problem() -> str | None:
 
 
 def without_screen(term: str) -> str | None:
-    """Why a terminal of this name shows no full screen; None if it does, as far as is known.
+    """Why a terminal of this name has no full screen; None if it has, as far as known.
 
-    One without a name draws as xterm does, or nearly: nothing of ours is asked by name.
+    Without a name it draws as xterm does, or nearly: we use no capability by name.
     """
     return f"TERM={term} cannot show a full screen" if term == "dumb" else None
 
 
 def reset_terminal() -> str | None:
-    """Heals the controlling terminal after a crash that nobody could catch; the reason if there is none."""
+    """Reset the controlling terminal after an uncaught crash; return the reason if there is none."""
     try:
         fd = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:
@@ -194,7 +194,7 @@ def _sane(attributes: list[Any]) -> list[Any]:
 
 
 def _interrupt_writers() -> None:
-    """A thread that sleeps in a write to the terminal holds its lock; any signal makes it try again, now in vain."""
+    """Interrupt threads blocked in a write to the terminal, which hold its lock: the retried write fails."""
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and thread.ident is not None:
             try:
@@ -204,7 +204,7 @@ def _interrupt_writers() -> None:
 
 
 class Guard:
-    """Runs a full-screen app and ends the process with it, the terminal as it was before."""
+    """Runs a full-screen app and ends the process with it, with the terminal restored."""
 
     def __init__(self, crashes: Crashes | None = None) -> None:
         self.crashes = crashes or Crashes.in_state_folder()
@@ -219,7 +219,7 @@ class Guard:
         self._restorer: Restorer | None = None
 
     def run(self, start: Callable[[], int]) -> NoReturn:
-        """Runs `start` to its end and leaves with the code it returned, or 128+n after signal n. Main thread only."""
+        """Run `start` and exit with its return code, or 128+n after signal n. Main thread only."""
         try:
             self._attach()
             code = start()
@@ -232,24 +232,24 @@ class Guard:
         self._finish(code)
 
     def attach(self, stop: Callable[[], None], tell: Callable[[str], None]) -> None:
-        """How to ask the running app to exit and to show a line; both are called from other threads."""
+        """Callbacks to exit the running app and to show a line; called from other threads."""
         self._stop = stop
         self.crashes.tell = tell
 
     def holds(self, terminal: bool) -> None:
-        """Whether the terminal is the app's now: what SIGKILL would leave undone."""
+        """Whether the app owns the terminal: what SIGKILL would leave behind."""
         if self._restorer:
             self._restorer.holds(terminal)
 
     def leaving(self) -> None:
-        """The app is on its way out: if it has not ended in two seconds, the guard ends it. Any thread, any handler."""
+        """The app is exiting: after two seconds the guard ends it. Callable from any thread or handler."""
         try:
             os.write(self._pipe[1], bytes([_LEAVING]))
         except OSError:
             pass
 
     def _attach(self) -> None:
-        # a background job is stopped here by the kernel, before it takes the terminal from the shell
+        # the kernel stops a background job here, before it takes the terminal from the shell
         termios.tcsetattr(0, termios.TCSANOW, termios.tcgetattr(0))
         self._saved = termios.tcgetattr(0)
         if not self._saved[3] & termios.ICANON:
@@ -268,7 +268,7 @@ class Guard:
         threading.Thread(target=self._watch, name="terminal-guard", daemon=True).start()
 
     def _on_signal(self, number: int, _frame: object) -> None:
-        # suspended, then killed: the terminal is the shell's, and SIGCONT comes next and would stop us again
+        # suspended, then killed: the terminal is the shell's, and the SIGCONT that follows would stop us again
         if self._background():
             if self._restorer:
                 self._restorer.dismiss()
@@ -281,7 +281,7 @@ class Guard:
             return False
 
     def _watch(self) -> None:
-        """The guard's own thread: signals, the end of the line, and the two seconds after them."""
+        """The guard's own thread: signals, loss of the line, and the two seconds after them."""
         poll = select.poll()
         poll.register(self._pipe[0], select.POLLIN)
         poll.register(0, 0)
@@ -299,7 +299,7 @@ class Guard:
     def _read_pipe(self) -> None:
         for byte in os.read(self._pipe[0], 4096):
             if byte in _FATAL:
-                # a dead line brings several SIGHUP by itself: from the kernel, from the shell
+                # a lost line sends several SIGHUP: from the kernel, from the shell
                 impatient = self._signalled and byte != signal.SIGHUP
                 self._signalled = True
                 self._begin(128 + byte, 0.0 if impatient else GRACE_S)
@@ -313,11 +313,11 @@ class Guard:
             self._hard_exit()
         try:
             self._stop()
-        except RuntimeError:  # its loop is closed, so it is on its way
+        except RuntimeError:  # its loop is closed: it is exiting
             pass
 
     def _after_kill(self) -> None:
-        """What SIGKILL left undone; in a process of its own."""
+        """Restore after SIGKILL, in a separate process."""
         if still_ours(self._tty):
             termios.tcsetattr(self._tty, termios.TCSANOW, self._saved)
         os.write(self._tty, _CANCEL + RESET)
@@ -339,8 +339,8 @@ class Guard:
             os._exit(code if self._code is None else self._code)
 
     def _hard_exit(self) -> NoReturn:
-        """The app did not end. A writer may hang in the terminal: it is let go, what it wrote is thrown away."""
-        # the main thread, set free below, must not end us before the last word
+        """End an app that does not exit. A blocked terminal write is released, and its output discarded."""
+        # the main thread, released below, must not end us before the last output
         self._last.acquire()
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 1)
@@ -353,10 +353,10 @@ class Guard:
         os._exit(self._code or 0)
 
     def _last_words(self) -> None:
-        # the flag is shared with the shell that started us, so it must not stay
+        # the flag is shared with the parent shell and must not stay set
         was_blocking = os.get_blocking(self._tty)
         os.set_blocking(self._tty, False)
-        # the terminal may be in the middle of a sequence whose end has just been thrown away
+        # the terminal may be within a sequence whose end was just discarded
         rest = _CANCEL + RESET
         deadline = time.monotonic() + _LAST_WORDS_S
         while rest and time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""Text from outside, made harmless on its way into the model (clean) and out of it (redact)."""
+"""Text from outside, sanitized on its way into the model (clean) and redacted on its way out (redact)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _MAX_MARKS = 2
 _PICTURES = {code: chr(0x2400 + code) for code in range(0x20)} | {0x7F: "\u2421"} | dict.fromkeys(b"\t\n\r", "·")
 
-_SPELLED = str.maketrans("·…×°µ→•", ".~x u>*")  # signs that we write ourselves
+_SPELLED = str.maketrans("·…×°µ→•", ".~x u>*")  # characters we write ourselves
 
 
 def clean(s: str, limit: int = LIMIT) -> str:
-    """The text with nothing in it that a terminal obeys: controls become pictures, the invisible `�`; cut at `limit`.
+    """The text without anything a terminal interprets: controls become pictures, invisible characters `�`; truncated.
 
     At most two combining marks stay on a base. Idempotent, never longer than `limit` characters.
     """
@@ -43,7 +43,7 @@ def _clean_unicode(s: str) -> str:
                 continue
         else:
             marks = 0
-            # a mark without a base would sit on whatever we drew before it
+            # a mark without a base would attach to the preceding output
             if kind in _INVISIBLE or kind[0] == "M":
                 ch = _UNKNOWN
         out.append(ch)
@@ -51,13 +51,13 @@ def _clean_unicode(s: str) -> str:
 
 
 def decode(raw: bytes, limit: int = LIMIT) -> str:
-    """Bytes of unknown encoding as clean text: UTF-8, each byte that is not becomes `�`."""
+    """Bytes of unknown encoding as clean text: UTF-8, with `�` for each invalid byte."""
     # a character has at most four bytes, so the rest of a 128 KiB argument need not be decoded
     return clean(raw[: 4 * limit + 4].decode("utf-8", "surrogateescape"), limit)
 
 
 def to_ascii(cleaned: str) -> str:
-    """Clean text for a terminal or file without UTF-8, as long as it was: what ASCII has nothing for becomes `?`."""
+    """Clean text for a terminal or file without UTF-8, same length: characters without an equivalent become `?`."""
     return cleaned if cleaned.isascii() else cleaned.translate(_SPELLED).encode("ascii", "replace").decode("ascii")
 
 
@@ -77,7 +77,7 @@ _HOOK = re.compile(
 )
 _HEADER = re.compile(r"(\b(?:proxy-)?authorization[\"']?\s*[:=]\s*[\"']?)(?:\w+\s+)?[^\s\"']+", re.IGNORECASE)
 _BEARER = re.compile(r"(\bbearer[\s·:=]+)[^\s\"']+", re.IGNORECASE)
-# a user alone may be a token: no short name in small letters is one
+# a user alone may be a token: short lower-case names are not
 _USER = re.compile(r"(\bhttps?://)(?![a-z][a-z.-]{0,14}@)[^\s/:@?#\"']+(?=@)")
 _COOKIES = re.compile(
     r"(\bcookie[\"']?(?:\s*[:=]|[\s·])\s*[\"']?[^\s;=\"']+=)[^\s;\"']*(?:;[\s·]*[^\s;=\"']+=[^\s;\"']*)*", re.I
@@ -105,9 +105,9 @@ _OPTION_AND_VALUE = re.compile(rf"(?P<dashes>--?)?{_NAME}=(?P<value>.+)", re.DOT
 
 
 def redact(text: str) -> str:
-    """The text with whatever looks like a password, key or token replaced by a mask that does not tell its length."""
+    """The text with apparent passwords, keys and tokens replaced by a mask of constant length."""
     if _LETTER.search(text) or NAMED.search(text):
-        words = _WORDS.split(text)  # at odd places what is between them
+        words = _WORDS.split(text)  # the text between them is at odd indices
         words[::2] = _unlettered(words[::2])
         text = "".join(words)
     for pattern in (_SIGNATURE, _HOOK, _HEADER, _COOKIES, _PASS_OF):
@@ -126,28 +126,28 @@ def _unlettered(words: Sequence[str]) -> list[str]:
 
 
 def _masked(given: re.Pattern[str], place: Place, text: str) -> str:
-    """The text without the values that stand under a name that tells."""
+    """The text without values under names that mark secrets."""
     out, at = [], 0
     while found := given.search(text, at):
         if is_secret(found["name"], found["value"], place):
             out += [text[at : found.start("value")], MASK]
             at = found.end("value")
-        else:  # what would be its value may be a name
+        else:  # the supposed value may be a name
             out.append(text[at : found.end("name")])
             at = found.end("name")
     return "".join((*out, text[at:]))
 
 
 class _Redacted:
-    """Command lines and what became of them, by how much they hold: those of compilers are long, and come and go.
+    """A size-limited cache of redacted command lines: those of compilers are long, and short-lived.
 
-    Two tables: the young one becomes the old one when it is full, and what was old and not asked for since is gone.
+    Two tables: when the young one is full it becomes the old one, and unused entries of the former old one are dropped.
     """
 
     def __init__(self) -> None:
         self._young: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._old: dict[tuple[str, ...], tuple[str, ...]] = {}
-        self._held = 0  # by the young one, bytes
+        self._held = 0  # bytes in the young one
 
     def __call__(self, argv: tuple[str, ...]) -> tuple[str, ...]:
         """The command line with its secrets masked."""
@@ -167,13 +167,13 @@ _remembered = _Redacted()
 
 
 def redact_argv(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """A command line with its secrets masked, those too that stand in the entry after their option."""
+    """A command line with secrets masked, including values in the entry after their option."""
     return _remembered(argv)
 
 
 def _redacted(argv: tuple[str, ...]) -> tuple[str, ...]:
     out: list[str] = []
-    option = ""  # of which the next entry may be the value
+    option = ""  # whose value may be the next entry
     for entry in _unlettered(argv):
         if option and is_secret(option, entry, "option"):
             out.append(MASK)
@@ -192,7 +192,7 @@ _KEY_FILE = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*", re.DOTALL)
 
 
 def redact_variable(name: str, value: str) -> str:
-    """The value of a variable of the environment: masked whole if its name says that it is a secret, else redacted."""
+    """The value of an environment variable: masked entirely if its name marks a secret, else redacted."""
     if value and is_secret(name, value, "variable"):
         return MASK
     return _KEY_FILE.sub(MASK, redact(value))
