@@ -29,11 +29,11 @@ Adopt = Callable[[object], "tuple[Thresholds | None, list[str]]"]  # of the file
 Remap = Callable[[object], "tuple[Mapping[str, tuple[str, ...]], list[str], list[str]]"]
 
 
-FIRST, LAST = "pid", "command"  # columns that are always there, and where
+FIRST, LAST = "pid", "command"  # columns that are always shown, with their positions
 
 
 def _columns() -> tuple[str, ...]:
-    """Of the table of processes, by their ids; the last one cannot be chosen."""
+    """Columns of the process table by id; the last one cannot be chosen."""
     from gputop.ui.table.columns import SORTABLE  # late: few commands look at the table
 
     return tuple(column.id for column in SORTABLE)
@@ -114,7 +114,7 @@ class Setting:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The words that it may be; none: it is no word."""
+        """The allowed words; empty if it is not a word."""
         return self.choose()
 
     @property

@@ -51,7 +51,7 @@ def open_source(spec: str, settings: Settings, *, pace: bool = True, patience_s:
 
 def is_recorded(spec: str) -> bool:
     """Whether a --source option names a recording: a file, or - for standard input."""
-    return spec == "-" or "/" in spec or os.path.exists(spec)  # # noqa: PTH110 Path raises for an inaccessible folder
+    return spec == "-" or "/" in spec or os.path.exists(spec)  # noqa: PTH110 Path raises for an inaccessible folder
 
 
 def open_recording(spec: str, *, pace: bool) -> Source:

@@ -24,7 +24,7 @@ _ALWAYS = 80  # a column that is kept so dearly is there whatever the room
 
 @frozen_dataclass(frozen=True, slots=True)
 class TextColumn:
-    """A column's title, its side, and how long it stays where there is not room for all: the lowest yields first."""
+    """Title and alignment of a column; when space is short, the lowest `keep` is dropped first."""
 
     title: str
     right: bool = True
@@ -52,7 +52,7 @@ def cut(text: str, width: int) -> str:
 
 
 def layout(columns: Sequence[TextColumn], rows: Sequence[Sequence[str]], width: int, last: int = 20) -> list[str]:
-    """Lines of at most `width` cells, titles first; the last column keeps at least `last` of them and is cut.
+    """Lines of at most `width` cells, titles first; the last column is truncated, but keeps at least `last` cells.
 
     Empty columns are omitted.
     """

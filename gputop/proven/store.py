@@ -52,7 +52,7 @@ class Store:
         with self._folder() as folder:
             names = [] if folder is None else _names(folder)
             for name in names:
-                folder.remove(name)  # # type: ignore[union-attr] # none exist without it
+                folder.remove(name)  # type: ignore[union-attr]  # none exist without it
             return len(names)
 
     def _swept(self, folder: Folder) -> dict[str, Fix]:

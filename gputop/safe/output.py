@@ -40,7 +40,7 @@ class Output:
         self.size = 0  # bytes written
         self._fd = os.dup(1)
 
-    def append(self, data: bytes, whole: bool = True) -> None:  # # noqa: ARG002 used for compressed files
+    def append(self, data: bytes, whole: bool = True) -> None:  # noqa: ARG002 used for compressed files
         """Write all of it; OSError when the reader is gone."""
         view = memoryview(data)
         while view:

@@ -71,7 +71,7 @@ def _compressed(shot: ProcessCapture) -> bytes:
     packed = io.BytesIO()
     try:
         source = within(path, _open, shot.root + where, base, uid, seconds=_CHUNK_S)
-        file = open(source, "rb")  # # noqa: SIM115 its thread may block forever: then it is not closed
+        file = open(source, "rb")  # noqa: SIM115 its thread may block forever: then it is not closed
         with gzip.GzipFile("", "wb", _LEVEL, packed) as written:
             while data := within(path, file.read, _CHUNK, seconds=_CHUNK_S):
                 written.write(data)
