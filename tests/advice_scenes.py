@@ -12,9 +12,9 @@ from gputop.monitor import Update
 from gputop.ui.advice.finding_list import FindingList
 from gputop.ui.advice.pane import advice
 from gputop.ui.advice.scene import Scene
+from gputop.ui.commands.command import names
 from gputop.ui.commands.table import COMMANDS
 from gputop.ui.gpus.scene import with_instances
-from gputop.ui.keys.hints import names
 from gputop.ui.panes.layout import arrange
 from gputop.ui.theme import Look
 from tests.scripted_jobs import JUPYTER, LLAMA, SD3, frame

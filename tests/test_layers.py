@@ -70,7 +70,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "record": {"source", "model", "safe", "monitor", "export.codec", "export.format"},
     "lab": {"model", "units", "safe", "report", "config", "num_workers", "pytorch", "paste"},
     "docs": {"model", "units", "config", "doctor", "lab", "trace", "diagnose", "thresholds"}
-    | {"ui.table.columns", "ui.table.filter", "ui.keys", "ui.commands"},
+    | {"ui.table.columns", "ui.table.filter", "ui.commands"},
     "ui": READING
     | {
         "fit",

@@ -85,7 +85,7 @@ def _loaded(args: argparse.Namespace) -> tuple[Settings, tuple[str, ...]]:
 
 
 def _remap(table: object) -> tuple[Mapping[str, tuple[str, ...]], list[str], list[str]]:
-    from gputop.ui.keys.remap import remap
+    from gputop.ui.commands.remap import remap
 
     return remap(table)
 

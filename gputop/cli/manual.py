@@ -18,7 +18,7 @@ def page(args: argparse.Namespace, settings: Settings) -> int:
     """A page of the manual: a topic, or one of the lists that are made from the declarations."""
     from gputop import docs
     from gputop.docs.keys import key_tables
-    from gputop.ui.keys.remap import remapped
+    from gputop.ui.commands.remap import remapped
 
     topic = args.topic if args.command == "docs" else args.command
     if topic is None:

@@ -11,7 +11,7 @@ from textual.app import App
 from gputop.actions.handles import Handles, Scope
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Identity
-from gputop.ui.keys.hints import Names, hint
+from gputop.ui.commands.command import Names, hint
 from gputop.ui.theme import Token
 
 if TYPE_CHECKING:

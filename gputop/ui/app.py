@@ -22,7 +22,7 @@ from gputop.monitor import Monitor
 from gputop.proven import Proofs
 from gputop.safe.terminal import Guard
 from gputop.ui import theme
-from gputop.ui.keys.remap import remapped
+from gputop.ui.commands.remap import remapped
 from gputop.ui.latest_update import LatestUpdate
 from gputop.ui.main.screen import MainScreen
 from gputop.ui.profiling.background_jobs import BackgroundJobs

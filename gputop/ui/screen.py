@@ -11,9 +11,8 @@ from textual.screen import Screen
 
 from gputop.config import Setting, Settings
 from gputop.monitor import Update
-from gputop.ui.commands.command import Command, Place, offered
+from gputop.ui.commands.command import Command, Names, Place, names, offered
 from gputop.ui.copy_texts import CopyText
-from gputop.ui.keys.hints import Names, names
 from gputop.ui.session import Session
 from gputop.ui.targets import Target
 from gputop.ui.theme import Look

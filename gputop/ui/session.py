@@ -12,11 +12,10 @@ from gputop.proven import Proofs
 from gputop.source import Seekable
 from gputop.ui import theme
 from gputop.ui.action_outcomes import ActionOutcomes
-from gputop.ui.commands.command import Command
+from gputop.ui.commands.command import Command, names
 from gputop.ui.copy_texts import CopyCycle
 from gputop.ui.file_worker import FileWorker
 from gputop.ui.frozen_history import FrozenHistory
-from gputop.ui.keys.hints import names
 from gputop.ui.latest_update import LatestUpdate, SlowLink
 from gputop.ui.panes.header import Status
 from gputop.ui.replay.player import Player

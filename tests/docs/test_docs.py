@@ -17,8 +17,8 @@ from gputop.docs.keys import key_summary
 from gputop.docs.markdown import table
 from gputop.docs.rules import rule_called, rule_list
 from gputop.model import metrics
+from gputop.ui.commands.remap import remap
 from gputop.ui.commands.table import COMMANDS
-from gputop.ui.keys.remap import remap
 from gputop.ui.table.columns import COLUMNS
 from tests.faults import MUST, rows_of
 

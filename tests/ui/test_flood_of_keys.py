@@ -9,8 +9,8 @@ import pytest
 from textual.events import Key
 
 from gputop.demo import SCENARIOS, Demo
-from gputop.ui.keys.held_key import MOVING, STALE_S, HeldKey
 from gputop.ui.terminal import guarded
+from gputop.ui.terminal.keyboard import MOVING, STALE_S, HeldKey
 from tests.headless_screens import Stage, play
 
 

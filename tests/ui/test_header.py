@@ -14,8 +14,8 @@ from gputop.collect.nvml.cadence import CallCosts
 from gputop.collect.nvml.gate import LIBRARY_NOT_FOUND, Gate
 from gputop.history import History
 from gputop.model import Cgroup, Host, Network, Note
+from gputop.ui.commands.command import names
 from gputop.ui.commands.table import COMMANDS
-from gputop.ui.keys.hints import names
 from gputop.ui.panes.empty import no_gpu_process, note_line, without_gpus, wrap
 from gputop.ui.panes.header import RecordingStatus, Status, header
 from gputop.ui.panes.host import host

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gputop.model import Note
+from gputop.ui.commands.command import hint, names
+from gputop.ui.commands.remap import remap, remapped
 from gputop.ui.commands.table import COMMANDS
-from gputop.ui.keys.hints import hint, names
-from gputop.ui.keys.remap import remap, remapped
 from gputop.ui.panes.empty import note_line
 from gputop.ui.theme import PLAIN, Look
 from gputop.ui.widgets.key_bar import pressed

@@ -11,9 +11,9 @@ import pytest
 
 from gputop.demo import SCENARIOS, Demo
 from gputop.ui.commands.palette import entries
+from gputop.ui.commands.remap import remap
 from gputop.ui.commands.table import COMMANDS
 from gputop.ui.dialogs.palette import PaletteEntry, found
-from gputop.ui.keys.remap import remap
 from gputop.ui.theme import ASCII, PLAIN, TERMINAL, UNICODE, Look
 from tests.fakenvml import Fake
 from tests.headless_screens import Feed, Stage, box, play

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.ui.commands.command import BOTH
+from gputop.ui.commands.key_names import read_key, shown
+from gputop.ui.commands.remap import FIXED, remap, remapped
 from gputop.ui.commands.table import COMMANDS, command
-from gputop.ui.keys.names import read_key, shown
-from gputop.ui.keys.remap import FIXED, remap, remapped
 from tests.headless_screens import Stage, play
 from tests.scripted_jobs import frame, training
 from tests.terminal_endings import Program

@@ -16,7 +16,7 @@ from gputop.monitor import Update
 from gputop.proven import Told
 from gputop.ui.advice.finding_list import FindingList
 from gputop.ui.advice.resolved import ResolvedFinding
-from gputop.ui.keys.hints import Names
+from gputop.ui.commands.command import Names
 from gputop.ui.theme import Look, Token
 from gputop.ui.widgets.drawing import Line, Run
 from gputop.ui.widgets.key_bar import pressed

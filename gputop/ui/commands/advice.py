@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gputop.ui.commands.command import Command
-from gputop.ui.keys.hints import hint
+from gputop.ui.commands.command import Command, hint
 
 if TYPE_CHECKING:
     from gputop.ui.advice.pages import Page

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gputop.ui.commands.command import BOTH, Command
-from gputop.ui.keys.hints import hint
+from gputop.ui.commands.command import BOTH, Command, hint
 
 if TYPE_CHECKING:
     from gputop.ui.copy_texts import CopyText

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, Literal
 
 from gputop.frozen_dataclass import frozen_dataclass
-from gputop.ui.keys.names import shown
+from gputop.ui.commands.key_names import shown
 
 Group = Literal["MOVE", "PICK", "SORT", "LOOK", "ACT", "TIME", "LEAVE", "DETAILS", "RESULT"]
 GROUPS: tuple[Group, ...] = ("MOVE", "PICK", "SORT", "LOOK", "ACT", "TIME", "LEAVE", "DETAILS", "RESULT")
 Place = Literal["main", "details", "result"]  # the screens with commands: a key may mean another thing on each
 EVERY: tuple[Place, ...] = ("main", "details", "result")
 BOTH: tuple[Place, ...] = ("main", "details")
+Names = Mapping[str, str]  # by the id of a command, the key to show
 # commands are declared without a screen, as the manual lists them without one: each function names the screen it needs
 AnyScreen = Any
 
@@ -78,3 +79,14 @@ def help_lines(group: Group, commands: Sequence[Command]) -> list[tuple[str, str
         )
         for line in lines
     ]
+
+
+def names(commands: Iterable[Command]) -> Names:
+    """What the keys are called."""
+    return {command.id: command.names[0] for command in commands if command.keys}
+
+
+def hint(names: Names, text: str, *ids: str) -> str:
+    """A text about keys, which stand in the place of its `{}`: `3 or z`; nothing where none of them is there."""
+    known = [names[id] for id in ids if id in names]
+    return text.replace("{}", " or ".join(known)) if known else ""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gputop.ui.commands.command import BOTH, Command, no_processes
-from gputop.ui.keys.hints import hint
+from gputop.ui.commands.command import BOTH, Command, hint, no_processes
 from gputop.ui.table.row import process_key
 
 if TYPE_CHECKING:

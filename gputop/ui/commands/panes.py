@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gputop.ui.commands.command import Command, available
-from gputop.ui.keys.hints import hint
+from gputop.ui.commands.command import Command, available, hint
 
 if TYPE_CHECKING:
     from gputop.ui.main.screen import MainScreen

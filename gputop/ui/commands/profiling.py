@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from gputop.actions.handles import Handles, Scope, led
 from gputop.model import Frame, Process, Role
 from gputop.source import Rehearsed
-from gputop.ui.commands.command import BOTH, Command
-from gputop.ui.keys.hints import hint
+from gputop.ui.commands.command import BOTH, Command, hint
 
 if TYPE_CHECKING:
     from gputop.profile.store import StoredProfile

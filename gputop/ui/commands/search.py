@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from gputop.labels import searched
-from gputop.ui.commands.command import Command, no_processes
-from gputop.ui.keys.hints import hint
+from gputop.ui.commands.command import Command, hint, no_processes
 from gputop.ui.table.filter import HINT, Wrong, parse, until
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gputop.ui.commands.command import Command, no_processes
-from gputop.ui.keys.hints import hint
+from gputop.ui.commands.command import Command, hint, no_processes
 from gputop.ui.table.columns import BY_ID, beside, of
 
 if TYPE_CHECKING:

@@ -19,11 +19,11 @@ from gputop.monitor import Update
 from gputop.ui.advice.alarm import sequence
 from gputop.ui.advice.finding_list import FindingList, host_leads
 from gputop.ui.advice.scene import Scene
+from gputop.ui.commands.command import hint
 from gputop.ui.frozen_history import FrozenHistory
 from gputop.ui.gpus.scene import with_instances
 from gputop.ui.gpus.state import idle_for
 from gputop.ui.job_screen import JobScreen
-from gputop.ui.keys.hints import hint
 from gputop.ui.main.view_state import AdviceView, GpuChoice, Search
 from gputop.ui.panes import empty
 from gputop.ui.panes.layout import HEIGHT_FOR_PROCESSES, WIDTH_FOR_PROCESSES, Pane, Panes, Rect, arrange, small

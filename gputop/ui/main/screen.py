@@ -20,9 +20,9 @@ from gputop.model import Frame, Gpu, Process, Role
 from gputop.monitor import Update
 from gputop.ui import copy_texts
 from gputop.ui.advice.pages import PAGES, expanded, place_of
+from gputop.ui.commands.command import hint
 from gputop.ui.copy_texts import CopyText
 from gputop.ui.gpus.pane import Grid
-from gputop.ui.keys.hints import hint
 from gputop.ui.main.panes import PanesScreen
 from gputop.ui.main.view_state import measured_by, measured_process
 from gputop.ui.panes.layout import Panes, small

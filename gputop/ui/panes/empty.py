@@ -14,8 +14,8 @@ from gputop import units
 from gputop.labels import amount
 from gputop.last_job import LastJob
 from gputop.model import Frame, Gpu, Note
+from gputop.ui.commands.command import Names, hint
 from gputop.ui.gpus.state import IDLE_BELOW
-from gputop.ui.keys.hints import Names, hint
 from gputop.ui.table.filter import Filter
 from gputop.ui.theme import Look
 from gputop.ui.widgets import drawing

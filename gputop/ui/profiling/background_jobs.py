@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from gputop.actions import Handles, Result, Run
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Identity, Process
-from gputop.ui.keys.hints import hint
+from gputop.ui.commands.command import hint
 from gputop.ui.session import Session
 from gputop.ui.theme import Token
 

@@ -7,12 +7,16 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from gputop.diagnose import Finding
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Identity, Process
+from gputop.monitor import Update
 from gputop.profile.store import StoredProfile
 from gputop.safe.text import clean
 from gputop.ui.result.files import File
 from gputop.ui.widgets import drawing
+
+_INSIDE = "seen-inside"  # this rule rests on results as this one: beside one it says nothing
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,3 +78,20 @@ def files_in(folder: str) -> tuple[File, ...]:
         return files_of(sorted(entry.path for entry in os.scandir(folder) if not entry.name.startswith(".")))
     except OSError:
         return ()
+
+
+def live(about: About, update: Update | None) -> list[Finding]:
+    """Findings that ask for something to be done now, of its processes, job or GPUs."""
+    if update is None:
+        return []
+    frame, mine = update.frame, set(about.processes)
+    gpus = {share.uuid for one in mine if (process := frame.by_identity.get(one)) for share in process.gpus}
+
+    def is_of_it(finding: Finding) -> bool:
+        subject = finding.subject
+        if mine.intersection(subject.processes) or about.job in subject.job_keys:
+            return True
+        return subject.kind == "gpu" and bool(gpus.intersection(subject.gpus))
+
+    troubles = (one for one in update.findings if one.severity != "info" and not one.healthy and one.rule != _INSIDE)
+    return [one for one in troubles if is_of_it(one)]

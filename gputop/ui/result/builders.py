@@ -1,8 +1,13 @@
-"""From what an action ended in, or from what is kept of it, to what the screen shows. Heavy: made in a thread."""
+"""From what an action ended in, or from what is kept of it, to what the screen shows; heavy, so made in a thread."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from threading import Thread
+from typing import Any, TypeVar
+
+from textual.screen import Screen
 
 from gputop.actions.pyspy import ProfileResult, StackResult
 from gputop.actions.torch_trace import Traced
@@ -13,6 +18,7 @@ from gputop.ui.result.content import Content
 from gputop.ui.result.profile_tabs import of_profile_kept
 from gputop.ui.result.stacks import of_stacks
 
+Made = TypeVar("Made")
 Result = StackResult | ProfileResult | Traced | StoredProfile
 
 
@@ -42,3 +48,30 @@ def _content(result: Result, rank: int) -> Content:
         return of_files(result, rank)
     profile = result.open()
     return of_profile_kept(profile, report.page(profile, result.title), result)
+
+
+def read_in_background(
+    screen: Screen[Any],
+    work: Callable[[], Made],
+    ready: Callable[[Made], object],
+    refused: Callable[[str], object],
+    failed: Callable[[Exception], str],
+) -> None:
+    """Do it; then `ready`, or `refused` with the reason, in the screen's thread, if it is still there."""
+    app = screen.app
+
+    def pass_on(tell: Callable[[Any], object], what: Any) -> None:
+        if screen.is_attached:
+            tell(what)
+
+    def run() -> None:
+        try:
+            made = work()
+        except (Refused, OSError) as error:
+            app.call_later(pass_on, refused, str(error))
+        except Exception as error:  # the program lives
+            app.call_later(pass_on, refused, failed(error))
+        else:
+            app.call_later(pass_on, ready, made)
+
+    Thread(target=run, name="result", daemon=True).start()

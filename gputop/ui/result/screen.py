@@ -10,11 +10,10 @@ from textual.app import ComposeResult
 from gputop.actions import Handles, Run, Scope
 from gputop.actions.pyspy import STACK, Asked, StackResult
 from gputop.ui.commands.command import Command
-from gputop.ui.result.builders import Result, content
+from gputop.ui.result.about import live
+from gputop.ui.result.builders import Made, Result, content, read_in_background
 from gputop.ui.result.content import Content
-from gputop.ui.result.live import live
 from gputop.ui.result.picture import Picture, picture, waiting
-from gputop.ui.result.reading import Made, read_in_background
 from gputop.ui.result.report import Report
 from gputop.ui.result.tab import Tab
 from gputop.ui.screen import CommandScreen

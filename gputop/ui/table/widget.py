@@ -14,8 +14,8 @@ from textual.strip import Strip
 from gputop.labels import amount
 from gputop.last_job import LastJob
 from gputop.model import Frame, Identity, Role
+from gputop.ui.commands.command import Names
 from gputop.ui.gpus.state import State
-from gputop.ui.keys.hints import Names
 from gputop.ui.panes.empty import no_gpu_process, nothing_matches, nothing_of, nothing_on
 from gputop.ui.table import rows
 from gputop.ui.table.columns import BY_ID, PRESETS, Preset

@@ -23,8 +23,7 @@ from textual.keys import _character_to_key
 from textual.message import Message
 from textual.messages import InBandWindowResize
 
-from gputop.ui.keys.held_key import HeldKey
-from gputop.ui.keys.layouts import latin
+from gputop.ui.terminal.keyboard import HeldKey, latin
 
 MOST_QUEUED = 30
 MOST_COLUMNS, MOST_ROWS = 2000, 500  # no screen has more; of more, a picture takes seconds and gigabytes

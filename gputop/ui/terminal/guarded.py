@@ -20,8 +20,8 @@ import gputop
 from gputop.safe import programs
 from gputop.safe.crash import Crashes
 from gputop.safe.terminal import Guard
-from gputop.ui.keys.held_key import HeldKey
 from gputop.ui.terminal.driver import TerminalDriver
+from gputop.ui.terminal.keyboard import HeldKey
 
 # its own folder first, as a folder of this name may be where we are
 _START = "import sys; sys.path[:1] = [sys.argv.pop(1)]; from gputop.entry import main; sys.exit(main())"

@@ -8,8 +8,7 @@ from textual import events
 from textual.strip import Strip
 from textual.timer import Timer
 
-from gputop.ui.commands.command import Command
-from gputop.ui.keys.hints import Names
+from gputop.ui.commands.command import Command, Names
 from gputop.ui.theme import Look, Token
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line, Run

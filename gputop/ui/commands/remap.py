@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from gputop.ui.commands.command import Command, Place
+from gputop.ui.commands.key_names import read_key
 from gputop.ui.commands.table import COMMANDS
-from gputop.ui.keys.names import read_key
 
 FIXED = frozenset({"interrupt", "suspend"})  # a way out must stay
 _ROWS = {row.id: row for row in COMMANDS}

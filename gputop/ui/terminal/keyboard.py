@@ -1,6 +1,39 @@
-"""Keys of keyboards that write other letters: which key of a Latin keyboard stands in the same place."""
+"""Keys as a terminal sends them: held down or typed ahead, and of keyboards that write other letters."""
 
 from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from textual.events import Key
+from textual.message import Message
+
+STALE_S = 0.1  # a key that has waited so long is shown together with the next of its kind
+# keys that move; what acts is done once for each press, in order
+MOVING = frozenset({"up", "down", "pageup", "pagedown", "home", "end", "j", "k", "tab", "shift+tab"})
+
+
+class HeldKey(Key):
+    """A key as the terminal sends it; `times` it was pressed without anything in between."""
+
+    __slots__ = ["_clock", "at_s", "times"]
+
+    def __init__(self, key: str, character: str | None, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(key, character)
+        self.times = 1
+        self.at_s = clock()
+        self._clock = clock
+
+    def can_replace(self, message: Message) -> bool:
+        """Whether the message that waits behind this one stands for both: it then counts this one too."""
+        if not isinstance(message, HeldKey) or message.key != self.key or self.key not in MOVING:
+            return False
+        if self._clock() - self.at_s < STALE_S:
+            return False
+        message.times += self.times
+        message.at_s = self.at_s
+        return True
+
 
 # the letters of each layout, key by key, and those of a Latin keyboard in the same places
 _PLACES = (
