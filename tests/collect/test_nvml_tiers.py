@@ -89,6 +89,19 @@ def test_time_slowed_that_nobody_shows_is_not_asked_of_older_drivers_either(fake
         assert fake.counts()["nvmlDeviceGetViolationStatus"] == 6 + 1, "by the power limit only"
 
 
+@pytest.mark.parametrize("refuses_all", [2, 3, 25])
+def test_units_stay_known_when_an_older_driver_refuses_what_a_recording_asks_for(fake: Fake, refuses_all: int) -> None:
+    fake.update({"gpus": 1, "gpu.0.gpm_known_below": 98, "gpu.0.gpm_refuses_all": refuses_all})
+    with Child(fake, gpm="on", extended=False) as child:
+        seen = [child.sweep(3)]
+        child.call("read_extended", True)
+        seen += [child.sweep() for _ in range(3)]
+        child.call("read_extended", False)
+        seen += [child.sweep() for _ in range(3)]
+    assert [one.gpu(0)["tensor_percent"] for one in seen] == [37.5] * 7
+    assert [one.reasons(0)["c2c_tx_bytes_per_s"] for one in seen] == ["absent", *["unsupported"] * 3, *["absent"] * 3]
+
+
 def test_interest_decides_and_may_change(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bool] = []
     source, stop = Live(interval_s=0.01, nvml=False), Event()
