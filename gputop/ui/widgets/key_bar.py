@@ -8,6 +8,7 @@ from textual import events
 from textual.strip import Strip
 from textual.timer import Timer
 
+from gputop.fit import fit
 from gputop.ui.commands.command import Command, Names
 from gputop.ui.theme import Look, Token
 from gputop.ui.widgets import drawing
@@ -20,10 +21,8 @@ Spot = tuple[int, int, Command]  # from cell, to cell, what a click there does
 
 def chosen(keys: Sequence[Command], width: int) -> list[Command]:
     """The keys that fit a line, the least important left out first, in the order they were declared."""
-    shown = [key for key in keys if key.keep and key.keys]
-    while shown and _width(shown) > width:
-        shown.remove(min(reversed(shown), key=lambda key: key.keep))
-    return shown
+    named = (key for key in keys if key.keep and key.keys)
+    return fit(named, width, lambda key: len(key.names[0]) + len(key.title) + 3)
 
 
 def bar(keys: Sequence[Command], width: int, look: Look) -> tuple[Strip, list[Spot]]:
@@ -41,10 +40,6 @@ def pressed(names: Names, id: str, what: str) -> list[Run]:
     """A key and what it does; nothing where it has no key."""
     name = names.get(id)
     return [Run(name, "busy", True), Run(f" {what}", "dim")] if name else []
-
-
-def _width(keys: Sequence[Command]) -> int:
-    return sum(len(key.names[0]) + len(key.title) + 3 for key in keys)
 
 
 class KeyBar(Lines):
