@@ -21,6 +21,7 @@ from gputop.model import (
     Host,
     Io,
     Memory,
+    Metric,
     Mount,
     Network,
     Node,
@@ -142,9 +143,13 @@ def metric_tables() -> str:
     """Every metric, by its place."""
     parts = []
     for place, owner in PLACES.items():
-        rows = ((f"`{metric.name}`", _unit(metric.unit), metric.help) for metric in metrics(owner))
+        rows = ((f"`{metric.name}`", _unit(metric.unit), _with_tier(metric)) for metric in metrics(owner))
         parts.append(f"## {place}\n\n{table(('metric', 'unit', 'meaning'), rows)}")
     return "\n\n".join(parts)
+
+
+def _with_tier(metric: Metric) -> str:
+    return metric.help if metric.tier == "core" else f"{metric.help}; {metric.tier}"
 
 
 def setting_list() -> str:

@@ -14,7 +14,7 @@ from gputop.ui.latest_update import LatestUpdate
 
 def run(source: Source, settings: Settings) -> NoReturn:
     """Show the monitor on this terminal until somebody quits; ends the process."""
-    source.interest = Interest(every_process=settings.every_process, extended=True)
+    source.interest = Interest(every_process=settings.every_process)
     monitor, latest = Monitor(source, settings.thresholds, unjudged=1), LatestUpdate()
     proofs = follow(monitor, remember=settings.remember, readonly=settings.readonly)
     monitor.start(latest.put, latest.close)

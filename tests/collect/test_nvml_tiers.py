@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 from threading import Event
@@ -15,6 +16,9 @@ import gputop
 from gputop.collect.live import Live
 from gputop.model import Gpu
 from gputop.model.metric import extended_names
+from gputop.monitor import Monitor
+from gputop.source import Interest
+from gputop.ui.replay.recorder import ScreenRecorder
 from tests.fakenvml import Fake
 from tests.nvml_child import Child, Seen
 
@@ -36,7 +40,7 @@ def test_what_is_not_read_says_what_would_unlock_it(fake: Fake) -> None:
     gpu = seen.gpu(0)
     assert {name: gpu[name] for name in EXTENDED if gpu[name] not in NOTHING} == {}
     assert {(one["reason"], one["unlock"]) for one in gpu["missing"] if one["metric"] in EXTENDED} == {
-        ("absent", "an export or a recording")
+        ("absent", "gputop --json, or a recording")
     }
     assert set(seen.reasons(0)) >= EXTENDED
 
@@ -134,6 +138,29 @@ def test_who_asks_for_it(fake: Fake, command: list[str], extended: bool) -> None
     )
     assert done.stdout
     assert (fake.counts()["nvmlDeviceGetEccMode"] > 0) is extended
+
+
+class AtOnce:
+    """Does on the spot what the screen has done beside it."""
+
+    def do(self, work: Callable[[], str], tell: Callable[[str], None]) -> None:
+        tell(work())
+
+
+def test_the_screen_asks_for_it_while_it_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    source = Live(nvml=False)
+    source.interest = Interest(every_process=True)
+    recorder, said = ScreenRecorder(Monitor(source), AtOnce()), []
+    recorder.start(lambda: None, said.append)
+    assert source.interest == Interest(every_process=True, extended=True)
+    recorder.stop(said.append)
+    assert source.interest == Interest(every_process=True)
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    recorder.start(lambda: None, said.append)
+    assert source.interest == Interest(every_process=True)
+    assert [line.split()[0] for line in said] == ["recording", "nothing", "not"]
 
 
 JUDGES = "model/plausible.py"  # compares values with each other

@@ -59,7 +59,10 @@ def test_topics_are_the_pages_that_are_shipped() -> None:
 
 
 def test_every_metric_is_in_the_manual_once_for_each_owner() -> None:
-    declared = sorted((f"`{metric.name}`", metric.help) for owner in OWNERS for metric in metrics(owner))
+    tiers = {"core": "", "extended": "; extended"}
+    declared = sorted(
+        (f"`{metric.name}`", f"{metric.help}{tiers[metric.tier]}") for owner in OWNERS for metric in metrics(owner)
+    )
     assert len(declared) > 100
     of_each, _, _ = docs.read("metrics").partition("\n## Which GPU has which metric")
     assert sorted((name, help) for name, _, help in rows(of_each)) == declared

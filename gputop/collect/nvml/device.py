@@ -26,7 +26,7 @@ LONGEST_REST_S = 300.0  # but no longer; and a GPU that worked for so long begin
 REFUSALS = 10  # in a row, with one error, of a call on a GPU that answers others: it will not pass
 
 EXTENDED = extended_names(Gpu)
-_UNREAD = {name: Missing(metric=name, reason="absent", unlock="an export or a recording") for name in EXTENDED}
+_UNREAD = {name: Missing(metric=name, reason="absent", unlock="gputop --json, or a recording") for name in EXTENDED}
 
 Release = tuple[int, int]  # branch and number of a driver: (580, 82)
 

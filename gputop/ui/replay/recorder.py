@@ -6,6 +6,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,6 +59,7 @@ class ScreenRecorder:
     def start(self, newest: Callable[[], Update | None], tell: Tell) -> None:
         """Record from the newest update on, and tell where to. It is asked for when the file is there: others come."""
         self._opening = True
+        self._ask_for_all(True)
         self._files.do(lambda: self._open(newest), tell)
 
     def stop(self, tell: Tell) -> None:
@@ -66,6 +68,7 @@ class ScreenRecorder:
         if recorder:
             take = recorder.take
             self._monitor.sinks = tuple(sink for sink in self._monitor.sinks if sink != take)
+            self._ask_for_all(False)
             self._files.do(lambda: _ended(recorder), tell)
         else:
             tell("the disk has not answered yet")
@@ -85,11 +88,16 @@ class ScreenRecorder:
             return _ended(recorder)
         return f"{recorder.path}: {_extent(recorder)}; gputop replay shows it"
 
+    def _ask_for_all(self, wanted: bool) -> None:
+        """Have metrics read that are on no screen: a recording has them all."""
+        self._monitor.source.interest = replace(self._monitor.source.interest, extended=wanted)
+
     def _open(self, newest: Callable[[], Update | None]) -> str:
         try:
             recorder = _new()
         except (Refused, OSError) as error:
             self._opening = False
+            self._ask_for_all(False)
             return f"not recorded: {clean(str(error))}"
         if update := newest():
             recorder.take(update)
