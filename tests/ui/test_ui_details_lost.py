@@ -178,7 +178,7 @@ def test_t14_details_that_cannot_be_drawn_leave_the_program() -> None:
         def broken(_: object) -> Detail:
             raise RuntimeError("broken")
 
-        stage.app.failed = lambda error, where: failed.append(where) or f"{where}: {error}"  # type: ignore[method-assign,func-returns-value]
+        stage.app.report = lambda error, where: failed.append(where) or f"{where}: {error}"  # type: ignore[method-assign,func-returns-value]
         stage.feed.details[RANK.identity] = broken
         await stage.press("enter")
         assert "the details: broken" in stage.text

@@ -159,7 +159,7 @@ def test_t14_a_pane_that_cannot_be_drawn_leaves_the_others(pane: str, still: str
 
     async def scene(stage: Stage) -> None:
         failures: list[str] = []
-        stage.app.failed = lambda error, where: failures.append(where) or f"{where} failed"  # type: ignore[method-assign]
+        stage.app.report = lambda error, where: failures.append(where) or f"{where} failed"  # type: ignore[method-assign]
         await stage.show(broken)
         assert failures == [f"the {pane} pane"]
         assert f"the {pane} pane failed" in stage.text
@@ -188,7 +188,7 @@ def test_collection_that_fails_or_ends_is_said_in_the_header() -> None:
         assert "41100" in stage.pids
 
     async def fails(stage: Stage) -> None:
-        stage.app.failed = lambda error, where: f"{where}: {error}"  # type: ignore[method-assign]
+        stage.app.report = lambda error, where: f"{where}: {error}"  # type: ignore[method-assign]
         stage.feed.give(RuntimeError("no more"))
         await stage.until(lambda: "collection: no more" in stage.lines[0], "the failure")
 
