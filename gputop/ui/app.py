@@ -128,7 +128,7 @@ class Gputop(GuardedApp, inherit_bindings=False):
         self.session.say("Ctrl+C again to quit", AGAIN_S)
 
     def on_resize(self) -> None:
-        """What a terminal shows after it changed its size, nobody knows; what of it is not drawn on is said."""
+        """What a terminal shows after a change of size is unknown; a part that is not drawn on is said."""
         self._painter.forget()
         if self.screen_stack and (said := clamped()):
             self.session.say(said)
@@ -153,7 +153,7 @@ def _is_text(event: Key, screen: Screen[Any]) -> bool:
 
 
 def show(monitor: Monitor, latest: LatestUpdate, settings: Settings, proofs: Proofs | None = None) -> NoReturn:
-    """Show a running monitor on this terminal until somebody quits; ends the process."""
+    """Show a running monitor on this terminal until the user quits; ends the process."""
     look = theme.choose(settings.theme, settings.ascii, getattr(sys.stdout, "encoding", None), os.environ)
     gc.freeze()  # what is imported stays: no search for circles goes through it again
     run_guarded(lambda guard: Gputop(monitor, latest, settings, look, guard, proofs), settings.mouse, settings.readonly)

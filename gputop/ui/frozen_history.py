@@ -1,4 +1,4 @@
-"""The history as it was when the picture on the screen was taken: a frozen chart stays, also when it is drawn anew."""
+"""The history as it was when the picture on the screen was taken: a frozen chart stays, also when drawn again."""
 
 from __future__ import annotations
 

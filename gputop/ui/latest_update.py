@@ -39,7 +39,7 @@ _MANY = 0.5  # skipped for each that is drawn: from here on the line is called s
 
 
 class SlowLink:
-    """Counts what is drawn and what is skipped. That nothing arrives, or nobody looks, is no fault of the line."""
+    """Counts what is drawn and what is skipped. A pause, or a picture that is held, is no fault of the line."""
 
     def __init__(self) -> None:
         self._drawn: deque[tuple[float, int]] = deque(maxlen=_DRAWN)  # when, and how many were skipped before it

@@ -13,7 +13,7 @@ from gputop.ui.latest_update import LatestUpdate
 
 
 def run(source: Source, settings: Settings) -> NoReturn:
-    """Show the monitor on this terminal until somebody quits; ends the process."""
+    """Show the monitor on this terminal until the user quits; ends the process."""
     source.interest = Interest(every_process=settings.every_process)
     monitor, latest = Monitor(source, settings.thresholds, unjudged=1), LatestUpdate()
     proofs = follow(monitor, remember=settings.remember, readonly=settings.readonly)
@@ -32,4 +32,4 @@ def _load_asyncio() -> None:
         try:
             import asyncio  # noqa: F401
         finally:
-            sys.modules.pop("ssl", None)  # who asks for it later gets it
+            sys.modules.pop("ssl", None)  # what imports it later gets it

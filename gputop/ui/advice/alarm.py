@@ -1,4 +1,4 @@
-"""What is new enough to ring for, and what a desktop is told of it."""
+"""What is new enough to ring for, and what a desktop notification says of it."""
 
 from __future__ import annotations
 

@@ -255,7 +255,7 @@ def _whole_head(finding: Finding, scene: Scene, width: int) -> list[Line]:
 
 
 def head(finding: Finding, scene: Scene, width: int) -> Line:
-    """Its badge, whom it is about, what it says, for how long, and what it costs."""
+    """Its badge, its subject, what it says, for how long, and what it costs."""
     line = scene.line().add(scene.cursor(finding)).runs(badge(finding, scene.look)).to(_HEAD)
     said = _sentence(finding, scene, width - line.cells - 1)
     line.runs(said)
@@ -270,7 +270,7 @@ def head(finding: Finding, scene: Scene, width: int) -> Line:
 
 
 def _sentence(finding: Finding, scene: Scene, room: int) -> list[Run]:
-    """Whom and what; the aside goes before a word of the headline does."""
+    """The subject and the headline; what stands in parentheses goes before a word of the headline does."""
     frame, more = scene.update.frame, scene.look.glyphs.more
     name, aside, said = (
         finding_text.whom(finding.subject, frame),
@@ -355,7 +355,7 @@ def _beside(text: str, command: str, room: int) -> int:
 
 
 def _after(finding: Finding, step: Step, scene: Scene) -> list[Run]:
-    """What somebody must know before doing it, and the keys that copy or do it."""
+    """What the user must know before doing it, and the keys that copy or do it."""
     after = [Run(f"   {warnings}", "dim")] if (warnings := finding_text.warnings(step)) else []
     for keys in scene.acts(finding, step):
         after += [Run("   "), *keys]

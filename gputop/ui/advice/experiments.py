@@ -1,4 +1,4 @@
-"""The page of experiments: what each takes of the machine, who slows it, and the values that make all of them fit."""
+"""The page of experiments: what each takes of the machine, what slows it, and the values that make all of them fit."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ MEASURES = (
 
 
 def experiments(scene: Scene, width: int) -> Sequence[Line]:
-    """What the machine has, then each experiment: its figures, who slows it, what to start it with."""
+    """What the machine has, then each experiment: its figures, which others slow it, what to start it with."""
     found = scene.together() if scene.together else None
     if found is None or not found.experiments:
         return [scene.line(), scene.line().add("   No training job runs here now.", "dim")]

@@ -1,4 +1,4 @@
-"""The findings as somebody looks at them: the worst first, without those muted, one of them chosen."""
+"""The findings as they are looked at: the worst first, without those muted, one of them chosen."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def urgency(finding: Finding) -> tuple[bool, int, bool]:
 
 
 def troubles(findings: Sequence[Finding]) -> list[Finding]:
-    """Those that somebody should do something about."""
+    """Those that ask for something to be done."""
     return [finding for finding in findings if finding.severity != "info" and not finding.healthy]
 
 
@@ -94,12 +94,12 @@ class FindingList:
 
     @property
     def calm(self) -> bool:
-        """Whether nothing is told that somebody should do something about, or that leads."""
+        """Whether no finding is shown that asks for something to be done, or that leads."""
         return not any(finding.primary and not finding.healthy for finding in self.told) and not troubles(self.told)
 
     @property
     def chosen(self) -> Finding | None:
-        """The one that keys are about: the first until somebody chooses another."""
+        """The one that keys are about: the first until another is chosen."""
         listed = self.listed
         return listed[self._at] if listed else None
 
@@ -122,7 +122,7 @@ class FindingList:
             self._copied = key(chosen), self.copy_place
 
     def is_muted(self, finding: Finding) -> bool:
-        """Whether nobody wants to hear of it."""
+        """Whether it is muted."""
         return key(finding) in self._silenced
 
     def move(self, lines: int) -> None:

@@ -1,4 +1,4 @@
-"""What is over: findings that somebody should have done something about, and which numbers are better since."""
+"""What is over: findings that asked for something to be done, and which numbers are better since."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gputop.ui.gpus.state import Past
 TOLD_S = 180.0  # for so long it is said
 BEFORE_S, AFTER_S = 30.0, 20.0  # over which numbers are taken
 SETTLED_S = 60.0  # age of a program from which its numbers count: before, it imports and starts
-_LONGEST_S = 60.0  # between two frames: who was away for longer does not know what was between
+_LONGEST_S = 60.0  # between two frames: what was between is not known after a longer gap
 _MOST = 3  # numbers
 
 
@@ -67,7 +67,7 @@ class Change:
 
 @frozen_dataclass(frozen=True, slots=True)
 class Case:
-    """A finding while it holds, whom it is about, and the numbers when it was seen first."""
+    """A finding while it holds, its subject, and the numbers when it was seen first."""
 
     finding: Finding
     name: str

@@ -1,4 +1,4 @@
-"""What the advice is drawn from: the findings, whom they are about, and how they are looked at."""
+"""What the advice is drawn from: the findings, their subjects, and how they are looked at."""
 
 from __future__ import annotations
 

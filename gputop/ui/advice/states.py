@@ -25,7 +25,7 @@ _OPEN = {"judging": State("judging", "JUDG", "dim"), "unknown": State("unknown",
 
 @frozen_dataclass(frozen=True, slots=True)
 class States:
-    """By whom they are about."""
+    """The words of the rules, by what they are about."""
 
     gpus: Mapping[str, State] = field(default_factory=dict)
     jobs: Mapping[str, State] = field(default_factory=dict)
@@ -49,7 +49,7 @@ def states(findings: Iterable[Finding], frame: Frame, of: Sequence[JobState] = (
             continue
         said, subject = word(finding), finding.subject
         if subject.kind == "host":
-            continue  # below: who has a word of its own keeps it
+            continue  # below: what has a word of its own keeps it
         for identity in subject.processes:
             processes.setdefault(identity, said)
         for key in subject.job_keys:
@@ -76,7 +76,7 @@ def states(findings: Iterable[Finding], frame: Frame, of: Sequence[JobState] = (
 
 
 def _rule(finding: Finding) -> Rule | None:
-    # late: they are loaded by who has found something
+    # late: only a finding needs them
     from gputop.diagnose.rules import RULES
 
     return RULES.get(finding.rule)

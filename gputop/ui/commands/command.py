@@ -45,7 +45,7 @@ class Command:
     joins: bool = False  # in help it stands on the line of the command before it, by its title
     on: tuple[Place, ...] = ("main",)
     above_dialogs: bool = False  # its keys work while a dialog is open, too
-    also: str = ""  # other words for it, by which somebody may look for it in the palette
+    also: str = ""  # other words for it, by which it may be looked for in the palette
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ def renice(main: MainScreen, step: int) -> None:
     from gputop.actions.renice import RENICE, Niceness  # late
 
     session = main.session
-    if main.bring_cursor_in_sight():  # nobody changes what nobody sees: the next press does
+    if main.bring_cursor_in_sight():  # what is not seen is not changed: the next press does
         session.say("the selected line was out of sight: here it is, and nothing is changed yet")
     elif target := main.target():
         handles = target.handles(session.rights)

@@ -1,4 +1,4 @@
-"""The keys as somebody wants them: `[keys]` of the settings file, over what is declared."""
+"""The keys as the user wants them: `[keys]` of the settings file, over what is declared."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Remap = Mapping[str, tuple[str, ...]]  # the keys, as Textual names them, by the
 
 
 def remap(table: object) -> tuple[Remap, list[str], list[str]]:
-    """What differs from the declared keys when `[keys]` is this table; what of it cannot be used; who loses a key.
+    """What differs from the declared keys when `[keys]` is this table; what of it cannot be used; what loses a key.
 
     A value is one key or several, in a list or with blanks between: `"x"`, `"F3 /"`, `["F3", "/"]`; `""` is none.
     What the table gives to one action is taken from any other on the same screen.
@@ -54,7 +54,7 @@ def remapped(changes: Iterable[tuple[str, tuple[str, ...]]]) -> tuple[Command, .
 
 
 def _owner(row: Command, key: str, taken: Mapping[tuple[str, Place], str]) -> str:
-    """What has this key on a screen of that action; nothing if nobody has."""
+    """What has this key on a screen of that action; nothing if none has."""
     return next((taken[key, place] for place in row.on if (key, place) in taken), "")
 
 

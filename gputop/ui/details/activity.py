@@ -44,7 +44,7 @@ def doing(view: ProcessView) -> State:
 
 
 def _judged(view: ProcessView) -> State | None:
-    """What the rules say of it, of its job or of its GPUs, where somebody should do something about it."""
+    """What the rules say of it, of its job or of its GPUs, where something should be done about it."""
     found = about(view.process, view.findings)
     if found is None:
         return None

@@ -18,7 +18,7 @@ LOADERS_WISH: tuple[Part, ...] = ("children",)  # for the pane of the loaders
 
 
 class DetailRequest:
-    """One process, and what somebody wants to see of it."""
+    """One process, and what is to be read of it."""
 
     def __init__(self, source: Source, identity: Identity, frame: Frame) -> None:
         self.identity = identity

@@ -40,7 +40,7 @@ class ProcessView:
 
     @property
     def others(self) -> bool:
-        """Whether it is known to be of another user than who looks."""
+        """Whether it is known to be of another user than ours."""
         return None not in (self.process.uid, self.frame.viewer_uid) and self.process.uid != self.frame.viewer_uid
 
     @cached_property

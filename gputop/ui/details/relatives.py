@@ -1,4 +1,4 @@
-"""The children tab, and the pane of the loaders: who started it, whom it started, and what those do now."""
+"""The children tab, and the pane of the loaders: what started it, what it started, and what those do now."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _blocked_percent(kin: Kin) -> str:
     return units.percent(io_percent(kin.process)) if kin.process else units.UNKNOWN
 
 
-KERNELS = 2  # the last pid that the kernel itself started: nobody is above it
+KERNELS = 2  # the last pid that the kernel itself started: nothing is above it
 BESIDE = 9  # cells of a rule that are neither its title nor its facts
 PID: Column[Kin] = Column("PID", 7, lambda kin: str(kin.identity.pid))
 NAME: Column[Kin] = Column("NAME", 15, lambda kin: kin.name, right=False)

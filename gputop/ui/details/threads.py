@@ -1,4 +1,4 @@
-"""The threads tab: who works, who waits, and for what."""
+"""The threads tab: which threads work, which wait, and for what."""
 
 from __future__ import annotations
 

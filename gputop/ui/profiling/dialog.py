@@ -125,7 +125,7 @@ class Question:
 
     @property
     def each(self) -> tuple[Process, ...]:
-        """For whom the tool is started, each by itself: py-spy records one process, the others look at several."""
+        """The processes the tool is started for, one by one: py-spy records one process, the others look at several."""
         chosen, leader = self._values(), self.hold.leader
         if leader is not None and chosen.get("leader"):
             return (leader,)
@@ -178,7 +178,7 @@ class Question:
 
 _MANY = 30
 _MOST_AT_ONCE = 8  # py-spys, each of which takes some of a CPU
-_WHOM = ("tagged", "ranks", "children", "leader")  # boxes that say who is meant
+_WHOM = ("tagged", "ranks", "children", "leader")  # boxes that choose the processes
 
 
 def _usual(tool: Tool, hold: Handles) -> Iterator[tuple[tuple[ToolId, str], float]]:

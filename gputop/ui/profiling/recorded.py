@@ -67,7 +67,7 @@ def _stacks(source: Rehearsed, texts: list[tuple[Process, str]]) -> StackResult:
 
 
 def _seen(process: Process, text: str) -> tuple[ThreadStack, ...]:
-    """The threads, and whether each runs: who is in a call that blocks does not, nor who is blocked in the kernel."""
+    """The threads, and whether each runs: not in a call that blocks, nor blocked in the kernel."""
     blocked = process.state == "D"
 
     def measured(thread: ThreadStack) -> ThreadStack:

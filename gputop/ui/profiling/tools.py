@@ -216,7 +216,7 @@ TOOLS: tuple[Tool, ...] = (
 BY_ID = {tool.id: tool for tool in TOOLS}
 
 
-PATIENCE_S = 0.2  # as a rule it is a millisecond; nobody sees a screen that waits for so long
+PATIENCE_S = 0.2  # as a rule it is a millisecond; a screen that waits for so long is not noticed
 ASKING = Barred("it has not answered yet: a process that waits for a file server answers when that does")
 
 Answers = dict[ToolId, Barred | None]

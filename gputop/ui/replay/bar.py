@@ -186,7 +186,7 @@ class ReplayBar(Lines):
         self.redraw()
 
     def redraw(self) -> None:
-        """Draw the line anew."""
+        """Draw the line again."""
         width = self.size.width
         if width:
             self._drawn = replay_bar(self._player, self._called, self._keys, width, self.look)

@@ -33,7 +33,7 @@ class Player:
 
     @property
     def seeking(self) -> bool:
-        """Whether it takes long to get where somebody wants it to be."""
+        """Whether it takes long to get to the moment that was asked for."""
         return self._source.going and time.monotonic() - self._sought_s > _LONG_S
 
     @property

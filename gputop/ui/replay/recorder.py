@@ -1,4 +1,4 @@
-"""Recording from the screen: a new file of the state folder for each time somebody starts it."""
+"""Recording from the screen: a new file of the state folder each time it is started."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class ScreenRecorder:
 
 
 def _new() -> Recorder:
-    """In the state folder, by a name that nobody has had; Refused where that cannot be."""
+    """In the state folder, by a name that was never used; Refused where that cannot be."""
     from gputop.record.recorder import Recorder  # late: most do not record
 
     folder = state_folder()

@@ -39,7 +39,7 @@ def _content(result: Result, rank: int) -> Content:
         if result.profile is None or result.page is None or result.kept is None:
             raise Refused(": ".join((result.text, *result.lines[:1])))
         return of_profile_kept(result.profile, result.page, result.kept)
-    # late: most who look at stacks have no trace
+    # late: stacks need no trace
     from gputop.ui.result.trace_tabs import of_files, of_traced
 
     if isinstance(result, Traced):

@@ -20,7 +20,7 @@ Made = TypeVar("Made")
 
 @frozen_dataclass(frozen=True, kw_only=True)
 class Content:
-    """A result, ready to be drawn. `compare` makes the page of what changed since an older one; aside."""
+    """A result, ready to be drawn. `compare` makes the page of what changed since an older one, in a thread."""
 
     about: About
     says: Says
@@ -29,7 +29,7 @@ class Content:
     compare: Callable[[StoredProfile], Page] | None = None
     ranks: Sequence[str] = ()  # labels, where there are several to turn to
     rank: int = 0
-    again: bool = False  # it is quickly taken anew
+    again: bool = False  # it is quickly taken again
 
 
 def kept_about(kept: StoredProfile, what: str) -> About:

@@ -261,7 +261,7 @@ class Flames(Tab):
         return self._zoomed[-1] if self._zoomed else self.choice.chosen.root
 
     def _laid(self, width: int) -> list[list[Box]]:
-        """The rows that are shown: who is not a function, but all of them, is left out."""
+        """The rows that are shown: the root, which is no function, is left out."""
         rows = boxes(self.focus, max(1, width - 2))
         return rows if self._zoomed or len(rows) < 2 else rows[1:]
 
@@ -291,7 +291,7 @@ class Flames(Tab):
         return lines[: max(0, height)]
 
     def _renew(self) -> None:
-        """Begin anew where another thread was chosen."""
+        """Begin again where another thread was chosen."""
         if self._shown is not self.choice.chosen:
             self._shown, self._zoomed, self._path, self._top = self.choice.chosen, [], [], 0
             if self._text:

@@ -1,4 +1,4 @@
-"""Stacks as tabs: the ranks of a job and who is apart, main threads side by side, every thread with its calls."""
+"""Stacks as tabs: the ranks of a job and which differ, main threads side by side, every thread with its calls."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def says_of(result: StackResult) -> Says:
 
 
 def ranks_tab(result: StackResult, ranks: Ranks) -> Listed:
-    """A line for each rank; who is apart has a sign."""
+    """A line for each rank; one that differs has a sign."""
     rows = list(zip(ranks.places, result.processes, strict=True))
     moves = {True: "yes", False: "no", None: ""}
 

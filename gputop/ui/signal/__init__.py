@@ -1,4 +1,4 @@
-"""The signal dialog: to whom, which signal, what it will do, and a yes that is meant."""
+"""The signal dialog: to which processes, which signal, what it will do, and a yes that is meant."""
 
 from gputop.ui.signal.dialog import SignalDialog
 

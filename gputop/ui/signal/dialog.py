@@ -66,7 +66,7 @@ class Question:
 
     @property
     def why_not(self) -> str | None:
-        """Why nothing can be sent to anybody who is meant; None if something can."""
+        """Why nothing can be sent to any of the targets; None if something can."""
         if self.count:
             return None
         return (self._why if self.scope is _ANYBODY else None) or next(iter(self.spared.values()), "nobody is left")
@@ -142,7 +142,7 @@ _SAID = 3  # lines there always are for what would happen, so that the box stays
 
 
 class SignalPaper(Paper):
-    """Draws which signal, and to whom."""
+    """Draws which signal, and to which processes."""
 
     def __init__(self, question: Question, look: Look, width: int) -> None:
         super().__init__(look, width)
@@ -257,7 +257,7 @@ class SignalPaper(Paper):
         return f"Yes, {name} {amount}" if question.sure else f"Send {name} to {amount}"
 
 
-_READ_S = 0.5  # in which nobody has read a question that a click has brought up
+_READ_S = 0.5  # too short to have read a question that a click has brought up
 _FOOT = "arrows, Tab move   Space, Enter choose   Esc cancels"
 
 

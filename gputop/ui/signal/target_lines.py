@@ -1,4 +1,4 @@
-"""Who a dialog is about, in two lines: nobody should have to trust a pid alone."""
+"""The process that a dialog is about, in two lines: a pid alone is not enough to trust."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Canvas:
         self._width = width
         self._inks = Inks(colours)
         self._wanted = [([" "] * width, [0] * width) for _ in range(height)]
-        self._shown = [([""] * width, [0] * width) for _ in range(height)]  # "": nobody knows what is there
+        self._shown = [([""] * width, [0] * width) for _ in range(height)]  # "": what is there is unknown
         self._dirty: set[int] = set()
 
     def put(self, x: int, y: int, segments: Iterable[Segment], start: int, end: int) -> None:

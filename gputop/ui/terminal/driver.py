@@ -207,7 +207,7 @@ class TerminalDriver(LinuxDriver):
             super().process_message(message)
 
     def run_input_thread(self) -> None:
-        """Reads until the driver stops or the line is dead. Sleeps without a tick while nobody types."""
+        """Reads until the driver stops or the line is dead. Sleeps without a tick while nothing is typed."""
         poll = select.poll()
         poll.register(self.fileno, select.POLLIN)
         poll.register(self._wake_read, select.POLLIN)
@@ -263,4 +263,4 @@ class TerminalDriver(LinuxDriver):
         """Cells are all we need."""
 
     def _query_in_band_window_resize(self) -> None:
-        """SIGWINCH is enough, and nobody can type it."""
+        """SIGWINCH is enough, and cannot be typed."""

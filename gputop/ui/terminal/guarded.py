@@ -30,7 +30,7 @@ _APART: dict[str, Any] = {"process_group": 0} if sys.version_info >= (3, 11) els
 
 
 def lent(arguments: Sequence[str], fd: int = 0) -> int:
-    """Run `gputop ARGUMENTS`, and wait until somebody has read what it says; its exit code, negative for a signal.
+    """Run `gputop ARGUMENTS`, and wait until the user has read what it says; its exit code, negative for a signal.
 
     Main thread only, while the screen has given the terminal back.
     """
@@ -161,7 +161,7 @@ class GuardedApp(App[None]):
         super().exit(result, return_code, message)
 
     def action_suspend_process(self) -> None:
-        """To the shell, with all of the job as the terminal would: who pipes into us would keep it waiting."""
+        """Stop the whole shell job, as the terminal does: a program that pipes into us would keep the shell waiting."""
         if self._driver is not None and self._driver.can_suspend:
             self._suspend_signal()
             os.killpg(os.getpgrp(), signal.SIGTSTP)
