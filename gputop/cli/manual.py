@@ -36,20 +36,18 @@ def page(args: argparse.Namespace, settings: Settings) -> int:
 def rules(args: argparse.Namespace, settings: Settings) -> int:
     """Every rule and its question, or one in full; its numbers are those that hold here."""
     from gputop.diagnose.rules import RULES
-    from gputop.docs.rules import rule_called, rule_list, rule_origin, rule_page
+    from gputop.docs.rules import rule_list, rule_page
 
     if args.rule is None:
         print(rule_list())
         return OK
-    id = rule_called(args.rule)
-    if id is None:
+    if args.rule not in RULES:
         from difflib import get_close_matches  # late, as only a mistake needs it
 
         near = get_close_matches(args.rule, RULES, 1, 0.5)
         hint = f"do you mean {near[0]}?" if near else "`gputop rules` lists them"
         raise Failure(f"there is no rule {clean(args.rule, 40)!r}: {hint}", USAGE)
-    print(rule_page(id, settings.thresholds))
-    print(rule_origin(id))
+    print(rule_page(args.rule, settings.thresholds), end="")
     return OK
 
 
@@ -59,7 +57,7 @@ def _rules_arguments(rules: argparse.ArgumentParser) -> None:
         nargs="?",
         metavar="RULE",
         choices=Suggestions(_rules),
-        help="one rule in full, by its id or number (R05); without it, all",
+        help="one rule in full, by its id; without it, all",
     )
 
 

@@ -43,8 +43,6 @@ class Rule:
     level: Level
     group: str  # the module or package below diagnose that defines it
     judge: Judge
-    number: str | None  # in the written specification of the rules: R05; two if it has a variant: R11 and R11b
-    rows: tuple[int, ...]  # requirements of the specification that it serves
     needs: tuple[str, ...]  # metrics without which it never finds anything; `one or other`: at least one of them
     partly: tuple[str, ...] = ()  # metrics that a part of its findings needs
     confirmed_by: tuple[str, ...] = ()  # facts that raise the confidence if reported for one of its processes
@@ -71,8 +69,6 @@ def rule(
     question: str,
     *,
     level: Level,
-    number: str | None,
-    rows: tuple[int, ...],
     needs: tuple[str, ...],
     partly: tuple[str, ...] = (),
     state: str = "",
@@ -100,8 +96,8 @@ def rule(
             raise ValueError(f"two rules are called {id}")
         group = judge.__module__.removeprefix("gputop.diagnose.rules.").partition(".")[0]
         RULES[id] = Rule(
-            id, question, state, short, level, group, judge, number, rows, needs, partly,
-            confirmed_by, crit_level, instead_of, last, alone, first, lasting, of_host or group in _HOST_GROUPS,
+            id, question, state, short, level, group, judge, needs, partly, confirmed_by, crit_level, instead_of,
+            last, alone, first, lasting, of_host or group in _HOST_GROUPS,
         )  # fmt: skip
         return judge
 

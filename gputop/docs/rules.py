@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from gputop import thresholds
@@ -44,30 +43,6 @@ def rule_list() -> str:
 def level_list() -> str:
     """What comes first when several rules hold."""
     return listing((f"{level.value}", f"{words}.") for level, words in LEVELS.items())
-
-
-def rule_called(name: str) -> str | None:
-    """The id of a rule by its id, or by its number in the specification: R05, r5; None where there is none."""
-    if name in RULES:
-        return name
-    return next((rule.id for rule in RULES.values() if _plain(name) in map(_plain, _numbers_of(rule))), None)
-
-
-def _numbers_of(rule: Rule) -> list[str]:
-    return rule.number.split(" and ") if rule.number else []
-
-
-def _plain(number: str) -> str:
-    """A number as people shorten it."""
-    return re.sub(r"^([rm])0+", r"\1", number.lower())
-
-
-def rule_origin(id: str) -> str:
-    """Where a rule stands in the documents it was written by: for who works on gputop."""
-    rule = RULES[id]
-    rows = ", ".join(map(str, rule.rows))
-    of_mission = f"mission {'rows' if len(rule.rows) > 1 else 'row'} {rows}" if rows else "no row of the mission"
-    return f"In the specification: {rule.number or 'no number'}; {of_mission}."
 
 
 def rule_pages(site: Tables | None = None) -> str:

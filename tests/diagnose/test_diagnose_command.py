@@ -274,7 +274,7 @@ def test_rules_are_listed_and_told_in_full(tmp_path: Path) -> None:
     assert "67 (shipped: 80)" in one, "the limit for leaving stays as far from it"
     assert RULES["thermal"].question in one
     assert "Needs: `temperature_celsius`, either `throttled_heat_percent` or " in one
-    assert one.endswith("\n\nIn the specification: R39; mission row 48.\n")
+    assert "specification" not in one
     wrong = gputop("rules", "thermel")
     assert (wrong.returncode, wrong.stdout) == (64, "")
     assert wrong.stderr == "gputop: there is no rule 'thermel': do you mean thermal?\n"

@@ -6,7 +6,7 @@ import pytest
 
 from gputop import docs
 from gputop.diagnose.rules import RULES
-from gputop.docs.rules import rule_origin
+from tests.rule_origins import ORIGINS
 
 WRITTEN = {f"R{number:02}" for number in range(1, 52)} | {"R11b", "M1", "M2"}
 # came later: what a profile or a trace has seen, an evaluation as it looks from outside, GPUs in turns, a loss of NaN
@@ -32,34 +32,21 @@ BEYOND = {
 
 
 def test_every_number_is_that_of_one_rule() -> None:
-    numbers = [number for rule in RULES.values() if rule.number for number in rule.number.split(" and ")]
+    assert list(ORIGINS) == list(RULES)
+    numbers = [one for number, _ in ORIGINS.values() if number for one in number.split(" and ")]
     assert sorted(numbers) == sorted(WRITTEN)
-    assert {rule.id for rule in RULES.values() if rule.number is None} == UNWRITTEN
+    assert {id for id, (number, _) in ORIGINS.items() if number is None} == UNWRITTEN
 
 
 def test_every_row_that_is_to_be_diagnosed_is() -> None:
-    served = [row for rule in RULES.values() for row in rule.rows]
+    served = [row for _, rows in ORIGINS.values() for row in rows]
     assert ASKED - set(served) == set(ELSEWHERE)
     assert set(served) <= set(range(1, LAST_ROW + 1))
-    assert {rule.id for rule in RULES.values() if not rule.rows} == BEYOND
-    assert all(list(rule.rows) == sorted(set(rule.rows)) for rule in RULES.values())
+    assert {id for id, (_, rows) in ORIGINS.items() if not rows} == BEYOND
+    assert all(list(rows) == sorted(set(rows)) for _, rows in ORIGINS.values())
 
 
 @pytest.mark.parametrize("row", ELSEWHERE)
 def test_a_row_without_a_rule_is_served_as_the_manual_says(row: int) -> None:
     page, words = ELSEWHERE[row]
     assert words in " ".join(docs.read(page).split())
-
-
-@pytest.mark.parametrize(
-    ("rule", "origin"),
-    [
-        ("starved-cpu-idle", "In the specification: R05; mission rows 4, 11, 33, 35, 45, 66."),
-        ("small-job", "In the specification: R13; mission row 5."),
-        ("seen-inside", "In the specification: no number; mission rows 31, 64, 65, 66, 67, 70."),
-        ("hw-errors", "In the specification: R44; no row of the mission."),
-    ],
-)
-def test_a_rule_is_shown_with_where_it_comes_from_and_the_manual_is_spared_that(rule: str, origin: str) -> None:
-    assert rule_origin(rule) == origin
-    assert "In the specification" not in docs.read("diagnosis")

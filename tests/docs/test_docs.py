@@ -15,7 +15,7 @@ from gputop.config import SETTINGS
 from gputop.diagnose.rules import RULES
 from gputop.docs.keys import key_summary
 from gputop.docs.markdown import table
-from gputop.docs.rules import rule_called, rule_list
+from gputop.docs.rules import rule_list
 from gputop.model import metrics
 from gputop.ui.commands.remap import remap
 from gputop.ui.commands.table import COMMANDS
@@ -173,18 +173,6 @@ def test_every_command_of_the_readme_is_one() -> None:
     assert len(found) > 8
     for line in found:
         parser().parse_args(line.split()[1:])
-
-
-@pytest.mark.parametrize(
-    ("name", "id"),
-    [
-        ("R39", "thermal"), ("r39", "thermal"), ("R08", "gpu-bound-healthy"), ("r8", "gpu-bound-healthy"),
-        ("m2", "blind-spots"), ("R11b", "mem-bw-bound"), ("thermal", "thermal"), ("R99", None),
-        ("", None), ("R", None),
-    ],
-)  # fmt: skip
-def test_a_rule_is_found_by_the_number_that_its_page_prints(name: str, id: str | None) -> None:
-    assert rule_called(name) == id
 
 
 def test_the_list_of_rules_says_that_its_number_is_a_level() -> None:

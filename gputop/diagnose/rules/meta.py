@@ -21,8 +21,6 @@ _LONG_STEP_S = 2.0  # between two frames
     level=Level.NEVER,
     state="",
     short="",
-    number="M1",
-    rows=(),
     needs=(),
     alone=True,
 )
@@ -98,8 +96,6 @@ def _oftener(view: View, *, costly: bool) -> Iterator[Step]:
     level=Level.NEVER,
     state="",
     short="",
-    number="M2",
-    rows=(),
     needs=(),
     partly=("busy_percent", "gpus"),
     alone=True,

@@ -206,8 +206,6 @@ def _by_cpuset(view: View, process: Process, group: Cgroup | None, total: int) -
     level=Level.CAUSE,
     state="cpu limit",
     short="CPU",
-    number="R19",
-    rows=(9, 10),
     needs=(),
     partly=("throttled_percent", "cpus_total"),
 )

@@ -29,8 +29,6 @@ _HIDDEN = "the I/O of other users is hidden"
     level=Level.CAUSE,
     state="neighbour",
     short="NEAR",
-    number="R22",
-    rows=(19,),
     needs=("busy_percent",),
     partly=("run_wait_percent", "read_bytes_per_s", "cpus_total"),
 )

@@ -27,8 +27,6 @@ _BY_PREFERENCE = frozenset({"intel_pstate", "amd-pstate-epp", "amd_pstate_epp"})
     level=Level.CAUSE,
     state="slow cpu",
     short="CPU",
-    number="R20",
-    rows=(),
     needs=("cpu_governor", "cpu_max_mhz"),
     alone=True,
 )
@@ -170,8 +168,6 @@ def moved(view: View, trainer: Trainer, text: str, cpus: str) -> Step:
     level=Level.CAUSE,
     state="far cpu",
     short="NUMA",
-    number="R21",
-    rows=(),
     needs=("local_cpus", "cpu_percent", "last_cpu", "cpus_total"),
 )
 def numa_misplacement(view: View) -> Iterator[Finding]:

@@ -37,8 +37,6 @@ _HIDDEN = "the libraries of a process are shown to its owner"
     state="openblas",
     short="BLAS",
     confirmed_by=("linalg-in-loaders",),
-    number="R18",
-    rows=(16,),
     needs=("busy_percent", "cpu_percent", "allowed_cpus", "cpu_model", "libraries"),
 )
 def openblas_on_intel(view: View) -> Iterator[Finding]:
@@ -135,8 +133,6 @@ def pool(process: Process) -> int | None:
     level=Level.CAUSE,
     state="threads",
     short="THR",
-    number="R16",
-    rows=(15,),
     needs=("allowed_cpus", "busy_threads", "run_wait_percent", "voluntary_switches_per_s", "cpu_percent"),
 )
 def threads_process(view: View) -> Iterator[Finding]:
@@ -232,8 +228,6 @@ def limit_threads(each: int, whom: str = "it", *, by_itself: bool = False) -> tu
     state="threads",
     short="THR",
     instead_of=("threads-process",),
-    number="R17",
-    rows=(15, 19),
     needs=("allowed_cpus", "busy_threads"),
     partly=("cpus_total",),
 )

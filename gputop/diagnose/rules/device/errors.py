@@ -78,8 +78,6 @@ class Fault(NamedTuple):
     level=Level.HARDWARE,
     state="broken",
     short="HW",
-    number="R44",
-    rows=(),
     needs=(),
     partly=("ecc_uncorrected",),
 )

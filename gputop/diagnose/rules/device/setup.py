@@ -29,8 +29,6 @@ _PROVIDER = Step(
     level=Level.LINK,
     state="pcie",
     short="PCIE",
-    number="R43",
-    rows=(),
     needs=("busy_percent", "pcie_width", "pcie_width_max", "pcie_generation", "pcie_generation_max"),
 )
 def pcie_degraded(view: View) -> Iterator[Finding]:
@@ -166,8 +164,6 @@ _KEEPERS = ("nvidia-persiste", "nv-hostengine", "nvidia-cuda-mps", "dcgm", "Xorg
     level=Level.NEVER,
     state="",
     short="",
-    number="R42",
-    rows=(),
     needs=("persistence_mode",),
 )
 def persistence_off(view: View) -> Iterator[Finding]:
@@ -208,8 +204,6 @@ def persistence_off(view: View) -> Iterator[Finding]:
     level=Level.NEVER,
     state="",
     short="",
-    number="R45",
-    rows=(),
     needs=(),
 )
 def mig_visibility(view: View) -> Iterator[Finding]:

@@ -40,8 +40,6 @@ def _clocks(gpu: Gpu, clock: float | None, lost: float | None, limit: float | No
     level=Level.DEVICE,
     state="thermal",
     short="HEAT",
-    number="R39",
-    rows=(48,),
     needs=("temperature_celsius", "throttled_heat_percent or throttled_heat_hard_percent or throttle_reasons"),
 )
 def thermal(view: View) -> Iterator[Finding]:
@@ -137,8 +135,6 @@ def _while_busy(view: View, gpu: Gpu, limit: float) -> float | None:
     level=Level.DEVICE,
     state="power cap",
     short="PWR",
-    number="R40",
-    rows=(48,),
     needs=(),
     partly=("throttled_power_percent", "power_limit_watts", "power_default_limit_watts"),
 )
@@ -286,8 +282,6 @@ def _held(view: View, gpu: Gpu, capped: float) -> Iterator[Evidence]:
     level=Level.DEVICE,
     state="low clock",
     short="CLK",
-    number="R41",
-    rows=(),
     needs=("busy_percent", "sm_clock_mhz", "throttle_reasons", "boost_clock_max_mhz or sm_clock_max_mhz"),
 )
 def clocks_low(view: View) -> Iterator[Finding]:

@@ -141,8 +141,6 @@ class DipContext(NamedTuple):
     level=Level.BESIDE,
     state="evaluates",
     short="EVAL",
-    number=None,
-    rows=(),
     needs=("busy_percent",),
     lasting=True,
     first=True,

@@ -34,8 +34,6 @@ _FUSED = {"tensorflow": "tf.function(step, jit_compile=True)", "jax": "jax.jit(s
     state="memory-bound",
     short="MEM",
     confirmed_by=("memory-bound-kernels",),
-    number="R11 and R11b",
-    rows=(51, 53),
     needs=("busy_percent", "dram_percent or memory_busy_percent"),
     partly=("tensor_percent", "power_watts"),
 )
@@ -135,8 +133,6 @@ _BIGGER = (
     level=Level.HEALTHY,
     state="healthy",
     short="OK",
-    number="R08",
-    rows=(3, 7, 22, 25, 35, 50),
     needs=("busy_percent", "sm_active_percent or power_watts or memory_busy_percent"),
     partly=("sm_clock_mhz",),
 )
@@ -267,8 +263,6 @@ _TORCH = ('torch.set_float32_matmul_precision("high")', 'with torch.autocast("cu
     state="fp32 math",
     short="FP32",
     confirmed_by=("full-precision",),
-    number="R10",
-    rows=(50, 54, 57, 58, 59),
     needs=("busy_percent", "fp32_percent", "tensor_percent", "compute_capability"),
 )
 def tensor_cores_idle(view: View) -> Iterator[Finding]:
@@ -339,8 +333,6 @@ _RANKS = "a torch trace tells waiting for other ranks, which keeps a GPU busy, f
     state="little work",
     short="FEW",
     confirmed_by=("small-grids",),
-    number="R09",
-    rows=(54, 57),
     needs=("busy_percent", "sm_active_percent or power_watts"),
     partly=("memory_busy_percent", "sm_clock_mhz", "world_size", "facts"),
 )

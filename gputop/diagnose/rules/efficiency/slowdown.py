@@ -50,8 +50,6 @@ class Change(NamedTuple):
     level=Level.BESIDE,
     state="slower",
     short="SLOW",
-    number="R50",
-    rows=(),
     needs=("busy_percent",),
 )
 def slowdown(view: View) -> Iterator[Finding]:

@@ -38,8 +38,6 @@ def small(view: View, trainer: Trainer) -> bool:
     level=Level.EFFICIENCY,
     state="small",
     short="SMALL",
-    number="R13",
-    rows=(5,),
     needs=("busy_percent", "cpu_percent", "allowed_cpus", "power_watts or memory_busy_percent", "vram_bytes"),
 )
 def small_job(view: View) -> Iterator[Finding]:

@@ -78,8 +78,6 @@ def _often(view: View, trainer: Trainer, metric: str, bound: float) -> float | N
     state="writes",
     short="LOG",
     confirmed_by=("logs", "sync"),
-    number="R14",
-    rows=(12,),
     needs=("busy_percent", "main_thread_percent", "write_chars_per_s"),
     partly=("cpu_percent", "blocked_percent", "read_chars_per_s"),
 )
@@ -204,8 +202,6 @@ def _copies(view: View, trainer: Trainer) -> bool:
     state="copy wait",
     short="COPY",
     confirmed_by=("pageable-copies", "copies-in-the-way"),
-    number="R15",
-    rows=(45, 61, 66),
     needs=("busy_percent", "pcie_rx_bytes_per_s"),
     partly=("main_thread_percent", "sm_active_percent"),
 )
@@ -316,8 +312,6 @@ _SURE = "make sure: the stack of its main thread must not be in the DataLoader"
     state="launch wait",
     short="LAUNCH",
     confirmed_by=("launch-bound",),
-    number="R12",
-    rows=(26, 52, 55, 57, 65),
     needs=("busy_percent", "main_thread_percent", "sm_active_percent or power_watts or memory_busy_percent"),
     partly=("cpu_percent", "read_chars_per_s"),
 )

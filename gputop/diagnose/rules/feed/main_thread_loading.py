@@ -90,8 +90,6 @@ def _main(view: View, trainer: Trainer, pause: Pause) -> float:
     state="input wait",
     short="WAIT",
     confirmed_by=("loads-in-main",),
-    number="R06",
-    rows=(11, 21, 26, 33, 45),
     needs=("busy_percent", "main_thread_percent", "cpu_percent"),
 )
 def loader_in_main(view: View) -> Iterator[Finding]:

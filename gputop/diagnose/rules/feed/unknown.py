@@ -57,8 +57,6 @@ class Cause(NamedTuple):
     state="idle gaps",
     short="WAIT",
     last=True,
-    number="R51",
-    rows=(4, 25, 33, 35),
     needs=("busy_percent",),
 )
 def starved_cause_unknown(view: View) -> Iterator[Finding]:

@@ -207,8 +207,6 @@ _IF = "if they are loaders: "
     state="input wait",
     short="WAIT",
     confirmed_by=("waits-for-data", "input-bound"),
-    number="R04",
-    rows=(4, 6, 10, 21, 26, 33, 35, 62, 66),
     needs=("busy_percent", "cpu_percent", "allowed_cpus"),
     partly=("cpus_total",),
     of_host=True,
@@ -273,8 +271,6 @@ def _one_thread(view: View, trainer: Trainer, using: Collection[str]) -> Iterato
     state="input wait",
     short="WAIT",
     confirmed_by=("waits-for-data", "input-bound"),
-    number="R05",
-    rows=(4, 11, 33, 35, 45, 66),
     needs=("busy_percent", "cpu_percent", "allowed_cpus", "cpus_total"),
     of_host=True,
 )
@@ -339,8 +335,6 @@ def _loaders(view: View, trainer: Trainer) -> Iterator[Evidence]:
     "workers-oversized",
     "Are there more loaders than CPUs, or than there is work for?",
     level=Level.NEVER,
-    number="R07",
-    rows=(11, 60),
     needs=("busy_percent", "cpu_percent", "allowed_cpus"),
     partly=("cpus_total",),
 )

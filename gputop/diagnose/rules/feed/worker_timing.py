@@ -39,8 +39,6 @@ from gputop.model import Identity, Process, Role
     state="input wait",
     short="WAIT",
     confirmed_by=("waits-for-data", "input-bound"),
-    number="R47",
-    rows=(33, 35, 62),
     needs=("busy_percent", "main_thread_percent", "cpu_percent", "blocked_percent", "allowed_cpus"),
 )
 def head_of_line(view: View) -> Iterator[Finding]:
@@ -241,8 +239,6 @@ def _touches(start: WorkerTeam, one: Pause) -> bool:
     level=Level.STARVED,
     state="restarts",
     short="WAIT",
-    number="R48",
-    rows=(45,),
     needs=("busy_percent",),
     lasting=True,
 )

@@ -55,8 +55,6 @@ _PARTS = 5  # of the window
     level=Level.BESIDE,
     state="gpu full",
     short="FULL",
-    number="R35",
-    rows=(47, 67),
     needs=("vram_used_bytes", "vram_total_bytes"),
 )
 def gmem_nearly_full(view: View) -> Iterator[Finding]:
@@ -138,8 +136,6 @@ _MPS = "nvidia-cuda-mps"
     level=Level.DEVICE,
     state="shared",
     short="2PRG",
-    number="R38",
-    rows=(19,),
     needs=("busy_percent",),
 )
 def gpu_shared(view: View) -> Iterator[Finding]:

@@ -22,8 +22,6 @@ from gputop.model import Cgroup, Host
     level=Level.CAUSE,
     state="memory",
     short="MEM",
-    number="R27",
-    rows=(),
     needs=(),
     partly=("memory_total_bytes", "memory_available_bytes", "swap_in_per_s", "memory_pressure"),
     alone=True,

@@ -127,8 +127,6 @@ def _leak(values: list[float | None], window_s: float, capacity: float) -> Growt
     state="gpu leak",
     short="LEAK",
     confirmed_by=("memory-growth",),
-    number="R36",
-    rows=(46, 67, 70),
     needs=("vram_bytes", "vram_total_bytes"),
 )
 def gmem_leak(view: View) -> Iterator[Finding]:
@@ -269,8 +267,6 @@ class MemoryLimit(NamedTuple):
     crit_level=Level.HARDWARE,
     state="host leak",
     short="LEAK",
-    number="R28",
-    rows=(46,),
     needs=("pss_bytes",),
     of_host=True,
 )

@@ -38,8 +38,6 @@ class HeldForNothing(NamedTuple):
     level=Level.DEVICE,
     state="mem held",
     short="HELD",
-    number="R37",
-    rows=(47,),
     needs=(),
     partly=("vram_used_bytes", "vram_total_bytes", "vram_bytes", "gpus", "busy_percent", "cpu_percent"),
 )

@@ -154,8 +154,6 @@ class _Times(NamedTuple):
     confirmed_by=("collectives",),
     crit_level=Level.HARDWARE,
     instead_of=("slow-start", "starved-cause-unknown", "gpu-unused-in-job"),
-    number="R33",
-    rows=(24, 57),
     needs=("busy_percent", "tensor_percent or power_watts"),
 )
 def collective_wait(view: View) -> Iterator[Finding]:

@@ -30,8 +30,6 @@ class _Card(NamedTuple):
     short="DP",
     confirmed_by=("data-parallel",),
     instead_of=("starved-cause-unknown", "small-job"),
-    number="R31",
-    rows=(17,),
     needs=("busy_percent",),
     partly=("world_size",),
 )
@@ -138,8 +136,6 @@ def _dataparallel_finding(view: View, trainer: Trainer, cards: Sequence[_Card], 
     state="in turns",
     short="TURNS",
     instead_of=("gpu-bound-healthy", "small-job"),
-    number=None,
-    rows=(17,),
     needs=("busy_percent",),
 )
 def model_parallel(view: View) -> Iterator[Finding]:

@@ -136,8 +136,6 @@ class _Late(NamedTuple):
     short="SLOW",
     confirmed_by=("straggler",),
     instead_of=("collective-wait", "network-bound"),
-    number="R34",
-    rows=(24,),
     needs=("busy_percent",),
 )
 def straggler(view: View) -> Iterator[Finding]:

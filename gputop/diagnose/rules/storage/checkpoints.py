@@ -155,8 +155,6 @@ class Saves(NamedTuple):
     state="checkpoint",
     short="SAVE",
     confirmed_by=("saves",),
-    number="R30",
-    rows=(13,),
     needs=("busy_percent",),
     partly=("write_chars_per_s",),
     lasting=True,

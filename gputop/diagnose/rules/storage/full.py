@@ -173,8 +173,6 @@ _LEFT = Step(text="see who left files there", command="ls -lS /dev/shm")
     level=Level.BESIDE,
     crit_level=Level.HARDWARE,
     state="shm full",
-    number="R29",
-    rows=(),
     needs=(),
     partly=("shm_total_bytes", "shm_used_bytes"),
     alone=True,

@@ -24,8 +24,6 @@ _THIRD = 3
     level=Level.NEVER,
     state="cold cache",
     short="COLD",
-    number="R26",
-    rows=(23,),
     needs=("memory_cached_bytes", "memory_available_bytes", "memory_total_bytes", "read_bytes_per_s"),
 )
 def cold_cache(view: View) -> Iterator[Finding]:
@@ -129,8 +127,6 @@ class Reads(NamedTuple):
     short="WAIT",
     confirmed_by=("waits-for-data", "input-bound"),
     instead_of=("io-bound",),
-    number="R24",
-    rows=(23,),
     needs=(),
     partly=("read_chars_per_s", "read_calls_per_s"),
 )

@@ -39,8 +39,6 @@ from gputop.model import Mount
     state="input wait",
     short="WAIT",
     confirmed_by=("waits-for-data", "input-bound"),
-    number="R23",
-    rows=(23, 32),
     needs=("busy_percent", "cpu_percent", "allowed_cpus"),
     partly=("blocked_percent", "io_wait_percent", "read_bytes_per_s", "read_chars_per_s", "io_pressure"),
 )
@@ -250,8 +248,6 @@ def _cached(view: View, mount: Mount) -> Step | None:
     short="WAIT",
     confirmed_by=("waits-for-data", "input-bound"),
     instead_of=("io-bound",),
-    number="R25",
-    rows=(23,),
     needs=("busy_percent", "cpu_percent", "allowed_cpus"),
     partly=("read_chars_per_s",),
 )

@@ -54,8 +54,6 @@ _ASKED = {
     level=Level.USE,
     state="no GPU",
     short="CPU!",
-    number="R01",
-    rows=(2,),
     needs=("gpus", "cpu_percent"),
     partly=("busy_percent",),
 )
@@ -203,8 +201,6 @@ class Phase(NamedTuple):
     state="starting",
     short="START",
     confirmed_by=("compiles",),
-    number="R49",
-    rows=(44,),
     needs=(),
     partly=("busy_percent",),
 )
@@ -309,8 +305,6 @@ _RANKS = (
     level=Level.USE,
     state="GPU idle",
     short="IDLE",
-    number="R02",
-    rows=(2, 44),
     needs=("busy_percent", "cpu_percent"),
 )
 def gpu_idle_cpu_busy(view: View) -> Iterator[Finding]:

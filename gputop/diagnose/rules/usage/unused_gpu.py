@@ -54,8 +54,6 @@ class Misfit(NamedTuple):
     level=Level.USE,
     state="old torch",
     short="OLD",
-    number="R46",
-    rows=(18,),
     needs=("torch_version", "compute_capability"),
     lasting=True,
 )
@@ -157,8 +155,6 @@ def _evidence(text: str, value: Version, limit: Version) -> Evidence:
     level=Level.DEVICE,
     state="unused",
     short="NONE",
-    number="R03",
-    rows=(2, 47),
     needs=("busy_percent",),
     partly=("visible_gpus",),
 )
