@@ -13,6 +13,7 @@ from textual._context import message_hook
 from textual.app import App
 from textual.events import Callback as Called
 from textual.events import Key
+from textual.geometry import Region
 from textual.keys import REPLACED_KEYS, _character_to_key, key_to_character
 from textual.message import Message
 from textual.pilot import Pilot
@@ -25,7 +26,6 @@ from gputop.source import EVERYTHING, Interest, Wish
 from gputop.ui.app import Gputop
 from gputop.ui.latest_update import LatestUpdate
 from gputop.ui.theme import Look
-from gputop.ui.widgets.strip_pane import Lines
 
 PATIENCE_S = 60.0
 
@@ -42,7 +42,7 @@ def strips(app: App[Any]) -> list[Strip]:
 
 def box(stage: Stage) -> str:
     """What a dialog shows, without the lines above and below it."""
-    region = stage.app.screen.query_one(Lines).region
+    region = Region.from_union([part.region for part in stage.app.screen.children])
     return "".join(f"{line[region.x : region.right].rstrip()}\n" for line in stage.lines[region.y : region.bottom])
 
 

@@ -38,7 +38,7 @@ async def to(stage: Stage, id: str) -> None:
     await stage.press("ctrl+p", *"columns", "enter")
     over = stage.app.screen
     assert isinstance(over, Columns)
-    await stage.press("home", *["down"] * (over._order.index(id) + 1))
+    await stage.press("home", *["down"] * over.items.index(id))
 
 
 def test_space_shows_and_hides_at_once_and_saves(tmp_path: Path) -> None:
@@ -136,11 +136,11 @@ def test_it_says_which_have_no_room(size: tuple[int, int], look: Look) -> None:
         over = stage.app.screen
         assert isinstance(over, Columns)
         seen = set(stage.app.main.table.columns)
-        for _ in range(over.count - 1):
+        for _ in range(len(over.items) - 1):
             await stage.press("down")
-            id = over._order[over.at - 1]
+            id = over.items[over.at]
             line = next(line for line in box(stage).splitlines() if f"] {BY_ID[id].title} " in f"{line} ")
-            assert line.rstrip(" |").endswith("no room") == (id not in seen)
+            assert line.rstrip(f" |{look.glyphs.knob}").endswith("no room") == (id not in seen)
 
     play(scene, BOTH, size=size, look=look, columns=everything)
 

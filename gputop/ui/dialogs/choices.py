@@ -1,103 +1,162 @@
-"""Dialogs with a list: the column to sort by, the user to look at; arrows, wheel and mouse move the cursor."""
+"""Dialogs with a list: the column to sort by, the user to look at. Textual keeps its cursor, window and clicks."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
 
 from textual import events, on
+from textual.app import ComposeResult
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widgets import OptionList
 
 from gputop.labels import amount
 from gputop.ui.dialogs.dialog import Answer, Dialog
+from gputop.ui.dialogs.text_line import TextLine
 from gputop.ui.table.columns import SORTABLE, TITLE, Column
-from gputop.ui.table.widget import WHEEL
 from gputop.ui.theme import Look
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line
 from gputop.ui.widgets.strip_pane import Lines
 
-_STEPS = {"up": -1, "down": 1, "pageup": -8, "pagedown": 8, "home": -(1 << 20), "end": 1 << 20}
-_AROUND = 4  # lines of the box that are not ours: its title, its foot, a blank beside each
+Item = TypeVar("Item")  # what a line of the list stands for
+HEAD = 2  # lines over the list: the heading and a blank
 
 
-class ListDialog(Dialog[Answer]):
-    """What is in the list, and what a line does, the subclass says."""
+class Choices(OptionList, can_focus=False):
+    """A list whose lines the dialog draws: they look like all others, and nothing in them is markup.
+
+    It takes no focus. A key that travels by way of the focus is overtaken by the next one, so the dialog gets every key
+    first and moves the cursor itself.
+    """
+
+    DEFAULT_CSS = "Choices { border: none; padding: 0; scrollbar-size-vertical: 0; }"
+
+    def __init__(self, draw: Callable[[int, bool], Strip]) -> None:
+        """`draw` makes the line at a place, that with the cursor or another; also of those below the last."""
+        super().__init__(markup=False)
+        self._draw = draw
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The lines that are in the window."""
+        top, (left, right) = self.scroll_offset.y, crop.column_span
+        places = range(top + crop.y, top + crop.bottom)
+        return [
+            self._draw(place, place == self.highlighted).crop(left, right).apply_meta({"option": place})
+            for place in places
+        ]
+
+    def move(self, lines: int) -> None:
+        """Move the cursor, and stop at the ends."""
+        self.highlighted = (self.highlighted or 0) + lines
+
+    def on_resize(self) -> None:
+        """The cursor stays in the window."""
+        self.scroll_to_highlight()
+
+
+MOVES: dict[str, Callable[[Choices], None]] = {
+    "up": lambda choices: choices.move(-1),
+    "down": lambda choices: choices.move(1),
+    "pageup": Choices.action_page_up,
+    "pagedown": Choices.action_page_down,
+    "home": Choices.action_first,
+    "end": Choices.action_last,
+}
+
+
+class ListDialog(Dialog[Answer], Generic[Answer, Item]):
+    """What is in the list, how it is written and what it does, the subclass says."""
 
     FOOT = "Enter takes it   Esc leaves it as it is"
     ROWS = 0  # always so many lines, where they fit, blank ones too; 0: as many as there are
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: Look, items: Sequence[Item], at: int = 0) -> None:
         super().__init__(look)
-        self.at = 0
-        self._top = 0
-        self._shown = 0
+        self.head: Lines | TextLine = Lines()
+        self.choices, self._foot = Choices(self._drawn), Lines()
+        self.put(items, at)
+
+    def put(self, items: Sequence[Item], at: int = 0) -> None:
+        """Have these in the list, and the cursor on one of them."""
+        self.items = items
+        if self.choices.option_count != len(items):
+            self.choices.set_options([" "] * len(items))
+        self.choices.highlighted = at
 
     @property
-    @abstractmethod
-    def count(self) -> int:
-        """How many lines the list has."""
+    def at(self) -> int:
+        """Where the cursor is; 0 in an empty list."""
+        return self.choices.highlighted or 0
 
     @abstractmethod
-    def row(self, place: int, line: Line) -> Line:
-        """Write one of them; the line is on its ground already."""
+    def row(self, item: Item, line: Line, chosen: bool) -> Line:
+        """Write a line of the list, with the cursor on it or not; the line is on its ground already."""
 
     @abstractmethod
-    def take(self, place: int) -> None:
+    def take(self, item: Item) -> None:
         """What Enter and a click do."""
 
-    def above(self) -> Sequence[Line]:
-        """What stands over the list, as many lines whatever it says."""
-        return ()
-
-    def below(self) -> Sequence[Line]:
-        """What stands under it, as many lines whatever it says."""
-        return ()
-
     def lines(self) -> Sequence[Line]:
-        """The part of the list that fits, with the cursor in it."""
-        self.at = min(max(0, self.at), max(0, self.count - 1))
-        above, below = self.above(), self.below()
-        room = max(1, self.app.size.height - _AROUND - len(above) - len(below))
-        room = min(room, self.ROWS or room)
-        self._top = min(max(self._top, self.at - room + 1), self.at, max(0, self.count - room))
-        self._shown = min(room, self.count)
-        places = range(self._top, self._top + self._shown)
-        rows = [self.row(place, Line(self.look, "selected" if place == self.at else "raised")) for place in places]
-        blank = [self.line() for _ in range(len(rows), room if self.ROWS else 0)]
-        return [*above, *rows, *blank, *below]
+        """What stands under the list, as many lines whatever it says."""
+        return ()
+
+    def compose(self) -> ComposeResult:
+        """The list between what is above and below it."""
+        yield from (self.head, self.choices, self._foot)
+
+    def redraw(self) -> None:
+        """Draw the box anew: the list gets the lines that are left."""
+        strips = self.boxed(self.body())
+        rows = max(1, min(self.app.size.height - len(strips), self.ROWS or len(self.items)))
+        self.stack((self.head, HEAD), (self.choices, rows), (self._foot, len(strips) - HEAD))
+        self.head.show(strips[:HEAD])
+        self.choices.refresh()
+        self._foot.show(strips[HEAD:])
+
+    def _drawn(self, place: int, chosen: bool) -> Strip:
+        line = Line(self.look, "selected" if chosen else "raised")
+        if place < len(self.items):
+            self.row(self.items[place], line, chosen)
+        strip = self.sided(line.strip(self.width))
+        if place not in self._thumb():
+            return strip
+        knob = self.look.ink(self.look.glyphs.knob, "text", on="selected" if chosen else "raised")
+        return Strip.join([strip.crop(0, self.width - 1), Strip([knob])])
+
+    def _thumb(self) -> range:
+        """The lines that have a mark at the right: they lie in the window as that lies in the whole list."""
+        top, rows, count = self.choices.scroll_offset.y, self.choices.size.height, len(self.items)
+        if count <= rows:
+            return range(0)
+        length = max(1, rows * rows // count)
+        start = top + round((rows - length) * top / (count - rows))
+        return range(start, start + length)
 
     def press(self, event: events.Key) -> None:
         """Move, or take a line."""
-        if event.key in _STEPS:
-            self.move(_STEPS[event.key])
-        elif event.key == "enter" and self.count:
-            self.take(self.at)
+        if event.key in MOVES:
+            MOVES[event.key](self.choices)
+        elif event.key == "enter" and self.items:
+            self.take(self.items[self.at])
 
-    def move(self, lines: int) -> None:
-        """Put the cursor elsewhere."""
-        self.at += lines
+    @on(OptionList.OptionHighlighted)
+    def moved(self, event: OptionList.OptionHighlighted) -> None:
+        """What is said of the line with the cursor follows it."""
+        event.stop()
         self.redraw()
 
-    @on(events.Click)
-    def click(self, event: events.Click) -> None:
+    @on(OptionList.OptionSelected)
+    def clicked(self, event: OptionList.OptionSelected) -> None:
         """A click takes a line."""
         event.stop()
-        box = self.query_one(Lines).region
-        place = event.screen_y - box.y - 2 - len(self.above())
-        if box.contains(event.screen_x, event.screen_y) and 0 <= place < self._shown:
-            self.at = self._top + place
-            self.redraw()
-            self.take(self.at)
-
-    @on(events.MouseScrollDown)
-    @on(events.MouseScrollUp)
-    def wheel(self, event: events.MouseEvent) -> None:
-        """The wheel moves the cursor."""
-        event.stop()
-        self.move(WHEEL if isinstance(event, events.MouseScrollDown) else -WHEEL)
+        if event.option_index < len(self.items):
+            self.take(self.items[event.option_index])
 
 
-class SortDialog(ListDialog[str]):
+class SortDialog(ListDialog[str, Column]):
     """Which column to sort by: those `here` first, then the others."""
 
     TITLE_TEXT = "sort by"
@@ -105,30 +164,21 @@ class SortDialog(ListDialog[str]):
     WIDTH = 64
 
     def __init__(self, look: Look, column: str, here: Sequence[Column]) -> None:
-        super().__init__(look)
-        first = [column for column in here if column in SORTABLE]
-        self._columns = [*first, *(column for column in SORTABLE if column not in here)]
-        self.at = [place.id for place in self._columns].index(column)
-        self._here = len(first)
+        self._here = [column for column in here if column in SORTABLE]
+        columns = [*self._here, *(column for column in SORTABLE if column not in here)]
+        super().__init__(look, columns, [each.id for each in columns].index(column))
 
-    @property
-    def count(self) -> int:
-        """As many as there are columns."""
-        return len(self._columns)
-
-    def row(self, place: int, line: Line) -> Line:
+    def row(self, column: Column, line: Line, chosen: bool) -> Line:
         """Its title and what it says."""
-        column = self._columns[place]
-        chosen = place == self.at
-        line.add(f"  {column.title:{TITLE}}", "bright" if chosen else "text" if place < self._here else "dim")
-        return line.add(drawing.fit(column.help, self.WIDTH - 14, more=self.look.glyphs.more), "dim")
+        line.add(f"  {column.title:{TITLE}}", "bright" if chosen else "text" if column in self._here else "dim")
+        return line.add(drawing.cut(column.help, max(0, self.width - line.cells - 2), self.look.glyphs.more), "dim")
 
-    def take(self, place: int) -> None:
+    def take(self, column: Column) -> None:
         """Sort by it."""
-        self.dismiss(self._columns[place].id)
+        self.dismiss(column.id)
 
 
-class UserDialog(ListDialog[str]):
+class UserDialog(ListDialog[str, tuple[str, int, int]]):
     """Whose processes to show; the answer is empty for everybody's."""
 
     TITLE_TEXT = "whose processes"
@@ -136,25 +186,19 @@ class UserDialog(ListDialog[str]):
 
     def __init__(self, look: Look, users: Sequence[tuple[str, int, int]], chosen: str | None) -> None:
         """Users with how many GPUs and how many processes they have."""
-        super().__init__(look)
-        self._users = [("", 0, sum(processes for _, _, processes in users)), *users]
-        names = [name for name, _, _ in self._users]
-        self.at = names.index(chosen) if chosen in names else 0
+        users = [("", 0, sum(processes for _, _, processes in users)), *users]
+        names = [name for name, _, _ in users]
+        super().__init__(look, users, names.index(chosen) if chosen in names else 0)
 
-    @property
-    def count(self) -> int:
-        """As many as there are users, and one for everybody."""
-        return len(self._users)
-
-    def row(self, place: int, line: Line) -> Line:
+    def row(self, user: tuple[str, int, int], line: Line, chosen: bool) -> Line:  # noqa: ARG002
         """A name, and what is theirs."""
-        name, gpus, processes = self._users[place]
+        name, gpus, processes = user
         line.add("  ").add(
             drawing.fit(name or "everybody", 20, more=self.look.glyphs.more), "bright" if gpus else "text"
         )
         line.add(f"{amount(gpus, 'GPU') if gpus else '':>9}", "text")
         return line.add(f"{amount(processes, 'process'):>17}", "dim")
 
-    def take(self, place: int) -> None:
+    def take(self, user: tuple[str, int, int]) -> None:
         """This one."""
-        self.dismiss(self._users[place][0])
+        self.dismiss(user[0])

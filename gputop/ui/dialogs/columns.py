@@ -21,7 +21,7 @@ _FIXED = {FIRST: "always first", LAST: "always last"}
 _MOVES = {"shift+up": -1, "left_square_bracket": -1, "shift+down": 1, "right_square_bracket": 1}
 
 
-class Columns(ListDialog[None]):
+class Columns(ListDialog[None, str]):
     """A line for each column, those that are shown first and as they stand; the first line gives all of it up."""
 
     TITLE_TEXT = "columns"
@@ -29,10 +29,9 @@ class Columns(ListDialog[None]):
     WIDTH = 78
 
     def __init__(self, editor: SettingsEditor) -> None:
-        super().__init__(editor.look)
+        super().__init__(editor.look, ())
         self._editor = editor
         self._told = ""
-        self._order: list[str] = []
         self._picked: set[str] = set()
         self._arrange()
 
@@ -41,22 +40,16 @@ class Columns(ListDialog[None]):
         chosen = self._editor.current().columns
         ids = [column.id for column in of("main", chosen)]
         others = [column.id for column in COLUMNS if column.id not in ids]
-        self._order = [*ids[:-1], *others, LAST] if chosen else [column.id for column in COLUMNS]
         self._picked = set(ids)
+        self.put((AUTO, *([*ids[:-1], *others, LAST] if chosen else [column.id for column in COLUMNS])))
 
-    @property
-    def count(self) -> int:
-        """One line a column, and the one that gives it up."""
-        return len(self._order) + 1
-
-    def row(self, place: int, line: Line) -> Line:
+    def row(self, id: str, line: Line, chosen: bool) -> Line:
         """Whether it is shown, its title, what it says; at the end why it is not seen."""
-        look, chosen = self.look, place == self.at
-        if place == 0:
+        look = self.look
+        if id == AUTO:
             mark = look.glyphs.picked if not self._editor.current().columns else " "
             line.add(f"  ({mark}) ", "busy").add(f"{AUTO:{TITLE}}", "bright" if chosen else "text")
             return line.add("the usual ones, in their usual order", "dim")
-        id = self._order[place - 1]
         column, shown = BY_ID[id], id in self._picked
         line.add(f"  [{'x' if shown else ' '}] ", "busy" if shown else "dim")
         line.add(drawing.fit(column.title, TITLE), "bright" if chosen else "text" if shown else "dim")
@@ -65,15 +58,15 @@ class Columns(ListDialog[None]):
         line.add(drawing.cut(column.help, room, look.glyphs.more), "dim")
         return line.to(self.width - 2 - len(note)).add(note, "text")
 
-    def below(self) -> Sequence[Line]:
+    def lines(self) -> Sequence[Line]:
         """What the column under the cursor means, the titles as they stand now, what became of the last change."""
         room, more = max(20, self.width - 4), self.look.glyphs.more
-        help = "" if self.at == 0 else BY_ID[self._order[self.at - 1]].help
+        help = "" if self.at == 0 else BY_ID[self.items[self.at]].help
         said = [*wrap(help, room), "", ""]
         if len(said) > HELP_LINES + 2:
             said[HELP_LINES - 1] = drawing.cut_words(f"{said[HELP_LINES - 1]} {said[HELP_LINES]}", room, more)
         seen = self._editor.columns_in_sight()
-        titles = " ".join(BY_ID[id].title for id in self._order if id in self._picked and id in seen)
+        titles = " ".join(BY_ID[id].title for id in self.items if id in self._picked and id in seen)
         return [
             self.line(),
             *(self.line().add(text, "text") for text in said[:HELP_LINES]),
@@ -81,12 +74,12 @@ class Columns(ListDialog[None]):
             self.line().add(drawing.cut(clean(self._told), room, more), "bright"),
         ]
 
-    def take(self, place: int) -> None:
+    def take(self, id: str) -> None:
         """Show or hide the column; the first line has all of them as they were declared."""
-        if place == 0:
+        if id == AUTO:
             self._change(())
             self._arrange()
-        elif (id := self._order[place - 1]) in _FIXED:
+        elif id in _FIXED:
             self._told = f"{BY_ID[id].title} is always there"
         else:
             self._picked ^= {id}
@@ -99,22 +92,23 @@ class Columns(ListDialog[None]):
         if event.key in _MOVES:
             self._move(_MOVES[event.key])
         elif event.key == "space":
-            self.take(self.at)
+            self.take(self.items[self.at])
         else:
             super().press(event)
 
     def _move(self, step: int) -> None:
         """Put the column under the cursor before or behind its neighbour; the cursor goes with it."""
-        place, to = self.at - 1, self.at - 1 + step
-        if 0 < place < len(self._order) - 1 and 0 < to < len(self._order) - 1:
-            self._order[place], self._order[to] = self._order[to], self._order[place]
-            self.at += step
+        place, to, last = self.at, self.at + step, len(self.items) - 1
+        if 1 < place < last and 1 < to < last:
+            items = list(self.items)
+            items[place], items[to] = items[to], items[place]
+            self.put(items, to)
             self._change(self._value())
         self.redraw()
 
     def _value(self) -> tuple[str, ...]:
         """What is chosen; what is as it is declared is no choice."""
-        ids = tuple(id for id in self._order if id in self._picked)
+        ids = tuple(id for id in self.items if id in self._picked)
         return () if ids == tuple(column.id for column in of("main")) else ids[:-1]
 
     def _change(self, value: tuple[str, ...]) -> None:

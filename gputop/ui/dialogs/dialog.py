@@ -13,6 +13,7 @@ from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
 from textual.screen import ModalScreen
 from textual.strip import Strip
+from textual.widget import Widget
 
 from gputop import units
 from gputop.config import BY_KEY
@@ -43,22 +44,11 @@ SCRAPS = 8  # cells, on both sides together
 FASTEST_S, SLOWEST_S = BY_KEY["interval"].low, BY_KEY["interval"].high
 
 
-def framed(strips: Sequence[Strip], width: int, look: Look) -> list[Strip]:
-    """A box that has no ground of its own gets a frame: in its margins, and in its first and last line."""
-    side, rule = Strip([look.ink(look.glyphs.column, "faint")]), look.glyphs.rule
-    inner = [Strip.join([side, strip.crop(1, width - 1), side]) for strip in strips[1:-1]]
-    ends = []
-    for strip in (strips[0], strips[-1]):
-        text = len(strip.text.rstrip()) + 1
-        fill = [Strip([look.ink(rule * cells, "faint")]) for cells in (1, width - text)]
-        ends.append(Strip.join([fill[0], strip.crop(1, text), fill[1]]))
-    return [ends[0], *inner, ends[1]]
-
-
 class Dialog(Modal[Answer], Generic[Answer], inherit_bindings=False):
     """A box on the raised ground; Esc leaves it without an answer, whatever it asks."""
 
-    DEFAULT_CSS = "Dialog { align: center middle; background: transparent; }"
+    DEFAULT_CSS = "Dialog { align: center middle; background: transparent; overflow: hidden; }"
+    AUTO_FOCUS = ""  # every key is for the dialog
     TITLE_TEXT = ""
     FOOT = "Esc leaves it as it is"
     WIDTH = 56
@@ -103,13 +93,36 @@ class Dialog(Modal[Answer], Generic[Answer], inherit_bindings=False):
 
     def redraw(self) -> None:
         """Draw the box anew."""
-        width = self.width
-        strips: list[Strip] = [line.strip(width) for line in self.body()]
-        if self.look.palette.raised is None:
-            strips = framed(strips, width, self.look)
-        box = self.query_one(Lines)
-        box.styles.width, box.styles.height = width, min(len(strips), self.app.size.height)
+        strips, box = self.boxed(self.body()), self.query_one(Lines)
+        self.stack((box, len(strips)))
         box.show(strips)
+
+    def stack(self, *parts: tuple[Widget, int]) -> None:
+        """Give each part of the box its lines, from the top; on a low screen the last ones have none."""
+        room = self.app.size.height
+        for part, lines in parts:
+            part.styles.width, part.styles.height = self.width, min(lines, room)
+            room -= min(lines, room)
+
+    def boxed(self, lines: Sequence[Line]) -> list[Strip]:
+        """Lines of the box, from its first to its last. Without a ground of its own it gets a frame: in these two."""
+        width, look = self.width, self.look
+        strips = [line.strip(width) for line in lines]
+        if look.palette.raised is not None:
+            return strips
+        ends = []
+        for strip in (strips[0], strips[-1]):
+            text = len(strip.text.rstrip()) + 1
+            fill = [Strip([look.ink(look.glyphs.rule * cells, "faint")]) for cells in (1, width - text)]
+            ends.append(Strip.join([fill[0], strip.crop(1, text), fill[1]]))
+        return [ends[0], *map(self.sided, strips[1:-1]), ends[1]]
+
+    def sided(self, strip: Strip) -> Strip:
+        """A line between the first and the last: without a ground of its own the box has its frame in the margins."""
+        if self.look.palette.raised is not None:
+            return strip
+        side = Strip([self.look.ink(self.look.glyphs.column, "faint")])
+        return Strip.join([side, strip.crop(1, self.width - 1), side])
 
     @property
     def takes_text(self) -> bool:

@@ -9,7 +9,8 @@ from textual import events
 
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.monitor import Update
-from gputop.ui.dialogs.choices import ListDialog
+from gputop.ui.dialogs.choices import MOVES, ListDialog
+from gputop.ui.dialogs.text_line import TextLine
 from gputop.ui.screen import CommandScreen
 from gputop.ui.theme import Look
 from gputop.ui.widgets import drawing
@@ -69,7 +70,7 @@ def _rank(entry: PaletteEntry, words: Sequence[str]) -> int | None:
     return 5 if all(letter in letters for letter in "".join(words)) else None
 
 
-class Palette(ListDialog[PaletteEntry]):
+class Palette(ListDialog[PaletteEntry, PaletteEntry]):
     """A list that narrows while one types."""
 
     TITLE_TEXT = "do"
@@ -79,20 +80,24 @@ class Palette(ListDialog[PaletteEntry]):
 
     def __init__(self, look: Look, entries: Callable[[], Iterable[PaletteEntry]]) -> None:
         """`entries` are asked for again with each update: what can be done now may be another then."""
-        super().__init__(look)
         self._make = entries
         self._entries = list(entries())
-        self._found = list(self._entries)
-        self._typed = ""
+        super().__init__(look, self._entries)
+        self.head = self._text = TextLine(LONGEST)
+
+    def on_mount(self) -> None:
+        """Follow what is typed."""
+        self.watch(self._text, "value", self._typed, init=False)
+        self.watch(self._text, "selection", self.redraw, init=False)
 
     def show(self, update: Update) -> None:  # noqa: ARG002
         """What can be done now, and why not; the cursor stays where it is."""
         if not self.is_mounted:
             return
-        name = self._found[self.at].name if self._found else ""
+        name = self.items[self.at].name if self.items else ""
         self._entries = list(self._make())
-        self._found = found(self._entries, self._typed)
-        self.at = next((place for place, entry in enumerate(self._found) if entry.name == name), self.at)
+        items = found(self._entries, self._text.value)
+        self.put(items, next((place for place, entry in enumerate(items) if entry.name == name), self.at))
         self.redraw()
 
     def set_theme(self, look: Look) -> None:
@@ -100,42 +105,34 @@ class Palette(ListDialog[PaletteEntry]):
         self.look = look
         self.redraw()
 
-    @property
-    def count(self) -> int:
-        """Those that are meant."""
-        return len(self._found)
-
     def heading(self) -> Line:
         """What was typed."""
-        line = super().heading().add("  ").add(self._typed, "bright").add(" ", "bright", reverse=True)
-        return line if self._found else line.add("  nothing is called so", "warn")
+        line = self._text.write(super().heading().add("  "))
+        return line if self.items else line.add("  nothing is called so", "warn")
 
-    def row(self, place: int, line: Line) -> Line:
+    def row(self, entry: PaletteEntry, line: Line, chosen: bool) -> Line:  # noqa: ARG002
         """Its name, what it does or why not now, its keys."""
-        entry, look = self._found[place], self.look
-        line.add(f"  {drawing.fit(entry.name, NAME, more=look.glyphs.more)}", "dim" if entry.unavailable else "text")
+        more = self.look.glyphs.more
+        line.add(f"  {drawing.fit(entry.name, NAME, more=more)}", "dim" if entry.unavailable else "text")
         room = max(0, self.width - line.cells - len(entry.keys) - 4)
         text = f"not now: {entry.unavailable}" if entry.unavailable else entry.help
-        line.add(drawing.cut(text, room, look.glyphs.more), "dim")
+        line.add(drawing.cut(text, room, more), "dim")
         return line.to(self.width - 2 - len(entry.keys)).add(entry.keys, "dim" if entry.unavailable else "busy")
 
-    def take(self, place: int) -> None:
+    def take(self, entry: PaletteEntry) -> None:
         """Close, and do it; what cannot be done now stays on the list with its reason."""
-        if not self._found[place].unavailable:
-            self.dismiss(self._found[place])
+        if not entry.unavailable:
+            self.dismiss(entry)
 
     def press(self, event: events.Key) -> None:
-        """Move, type, or take a line."""
-        before = self._typed
-        if event.key == "backspace":
-            self._typed = self._typed[:-1]
-        elif event.key == "ctrl+u":
-            self._typed = ""
-        elif event.character and event.character.isprintable():
-            self._typed = (self._typed + event.character)[:LONGEST]
-        else:
+        """Move in the list, take a line of it, or type."""
+        if event.key in MOVES or event.key == "enter":
             super().press(event)
-            return
-        if self._typed != before:
-            self._found, self.at = found(self._entries, self._typed), 0
-            self.redraw()
+        else:
+            self._text.press(event)
+
+    def _typed(self) -> None:
+        """Narrow the list."""
+        self.put(found(self._entries, self._text.value))
+        self.choices.scroll_to_highlight()
+        self.redraw()

@@ -13,6 +13,7 @@ from textual.strip import Strip
 
 from gputop.safe.files import state_folder
 from gputop.ui.dialogs.choices import ListDialog
+from gputop.ui.theme import Look
 from gputop.ui.widgets.drawing import Line
 
 Kind = Literal["svg", "txt", "json"]
@@ -42,31 +43,29 @@ def save(kind: Kind, content: str) -> str:
     return f"saved in {f'~{path.removeprefix(home)}' if home and path.startswith(f'{home}/') else path}"
 
 
-class SaveDialog(ListDialog[Kind]):
+class SaveDialog(ListDialog[Kind, Kind]):
     """As what."""
 
     TITLE_TEXT = "save the screen as"
     FOOT = "Enter or its letter saves   Esc closes"
     WIDTH = 44
 
-    @property
-    def count(self) -> int:
-        """One line each."""
-        return len(KINDS)
+    def __init__(self, look: Look) -> None:
+        super().__init__(look, list(KINDS))
 
-    def row(self, place: int, line: Line) -> Line:
+    def row(self, kind: Kind, line: Line, chosen: bool) -> Line:  # noqa: ARG002
         """Its letter, and what it is."""
-        letter, title = list(KINDS.values())[place]
+        letter, title = KINDS[kind]
         return line.add("  ").add(letter, "busy", bold=True).add(f"  {title}", "text")
 
-    def take(self, place: int) -> None:
+    def take(self, kind: Kind) -> None:
         """This one."""
-        self.dismiss(list(KINDS)[place])
+        self.dismiss(kind)
 
     def press(self, event: events.Key) -> None:
         """A letter takes what it stands for."""
         kind = next((kind for kind, (letter, _) in KINDS.items() if letter == event.key), None)
         if kind:
-            self.dismiss(kind)
+            self.take(kind)
         else:
             super().press(event)

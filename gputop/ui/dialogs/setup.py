@@ -43,7 +43,7 @@ def said(value: Any) -> str:
     return value if isinstance(value, str) else f"{value:g}s"
 
 
-class Setup(ListDialog[None]):
+class Setup(ListDialog[None, Setting]):
     """A line for each setting; what the chosen one means stands below."""
 
     TITLE_TEXT = "setup"
@@ -52,20 +52,14 @@ class Setup(ListDialog[None]):
 
     def __init__(self, editor: SettingsEditor, keys: Collection[str]) -> None:
         """`keys` open it, and close it again."""
-        super().__init__(editor.look)
+        super().__init__(editor.look, SETTINGS)
         self._keys = keys
         self._editor = editor
         self._told = ""
 
-    @property
-    def count(self) -> int:
-        """One line a setting."""
-        return len(SETTINGS)
-
-    def row(self, place: int, line: Line) -> Line:
+    def row(self, setting: Setting, line: Line, chosen: bool) -> Line:
         """Its name, its value, what it means."""
-        setting, look = SETTINGS[place], self.look
-        value, chosen = getattr(self._editor.current(), setting.field), place == self.at
+        value, look = getattr(self._editor.current(), setting.field), self.look
         fixed = bool(self._editor.fixed(setting))
         line.add(f"  {setting.key:{NAME}}", "bright" if chosen else "text")
         left, right = ("< ", " >") if chosen and not fixed else ("  ", "  ")
@@ -82,7 +76,7 @@ class Setup(ListDialog[None]):
         text = path if len(path) <= room else more + path[len(path) - room + 1 :]
         return line.to(self.width - 2 - len(text)).add(text, "dim") if room > 8 else line
 
-    def below(self) -> Sequence[Line]:
+    def lines(self) -> Sequence[Line]:
         """What the chosen one means, what it may be, where it comes from and what became of the last change."""
         setting, current = SETTINGS[self.at], self._editor.current()
         room = max(20, self.width - 4)
@@ -97,9 +91,9 @@ class Setup(ListDialog[None]):
         result = drawing.cut(clean(self._told or self._editor.fixed(setting)), room, self.look.glyphs.more)
         return [self.line(), *(self.line().add(*text) for text in texts), self.line().add(result, "bright")]
 
-    def take(self, place: int) -> None:
+    def take(self, setting: Setting) -> None:
         """The next value."""
-        self._change(SETTINGS[place], 1)
+        self._change(setting, 1)
 
     def press(self, event: events.Key) -> None:
         """Move, or change what is under the cursor."""

@@ -10,7 +10,7 @@ from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line
 
 
-class OlderDialog(ListDialog[StoredProfile]):
+class OlderDialog(ListDialog[StoredProfile, StoredProfile]):
     """The newest first, those of the process itself before the others."""
 
     TITLE_TEXT = "taken before"
@@ -18,21 +18,14 @@ class OlderDialog(ListDialog[StoredProfile]):
     WIDTH = 80
 
     def __init__(self, look: Look, past: Past) -> None:
-        super().__init__(look)
-        self._past = past
+        super().__init__(look, past.older)
+        self._own = past.own
 
-    @property
-    def count(self) -> int:
-        """As many as there are."""
-        return len(self._past.older)
-
-    def row(self, place: int, line: Line) -> Line:
+    def row(self, profile: StoredProfile, line: Line, chosen: bool) -> Line:
         """When, of what, how."""
-        one = self._past.older[place]
-        own = place < len(self._past.own)
-        text = drawing.fit(one.title, self.width - 4, more=self.look.glyphs.more)
-        return line.add("  ").add(text, "bright" if place == self.at else "text" if own else "dim")
+        text = drawing.fit(profile.title, self.width - 4, more=self.look.glyphs.more)
+        return line.add("  ").add(text, "bright" if chosen else "text" if profile in self._own else "dim")
 
-    def take(self, place: int) -> None:
+    def take(self, profile: StoredProfile) -> None:
         """This one."""
-        self.dismiss(self._past.older[place])
+        self.dismiss(profile)

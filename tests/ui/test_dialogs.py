@@ -1,0 +1,203 @@
+"""Lists and lines of text in dialogs: what moves in them, what edits them, and that no key overtakes another."""
+
+from __future__ import annotations
+
+import pytest
+from textual.events import Key, MouseScrollDown
+from textual.keys import key_to_character
+
+from gputop.config import SETTINGS
+from gputop.ui.dialogs.choices import ListDialog, SortDialog
+from gputop.ui.dialogs.dialog import DelayDialog
+from gputop.ui.dialogs.palette import Palette
+from gputop.ui.dialogs.text_line import TextLine
+from gputop.ui.table.columns import SORTABLE
+from gputop.ui.theme import ASCII, PLAIN, TERMINAL, UNICODE, Look
+from tests.headless_screens import Stage, box, play, strips
+from tests.scripted_jobs import frame, process, training
+
+SHOWN = frame(training("llama", 41000, ranks=2, loaders=2), loose=(process(7),), gpus=8)
+
+
+async def at_once(stage: Stage, *keys: str) -> None:
+    """Press keys that are all here before the first of them is handled."""
+    for key in keys:
+        stage.app.post_message(Key(key, key_to_character(key)))
+    await stage.pilot.pause()
+
+
+def opened(stage: Stage) -> ListDialog:  # type: ignore[type-arg]
+    """The list on top."""
+    over = stage.app.screen
+    assert isinstance(over, ListDialog)
+    return over
+
+
+def test_the_cursor_moves_stops_at_the_ends_and_stays_in_sight() -> None:
+    last = len(SORTABLE) - 1
+
+    async def scene(stage: Stage) -> None:
+        await stage.press("f6", "home")
+        page = opened(stage).choices.size.height
+        assert page < last
+        for key, place in (
+            ("up", 0), ("down", 1), ("pagedown", 1 + page), ("up", page), ("pageup", 0), ("end", last), ("down", last),
+            ("pageup", last - page), ("pagedown", last), ("home", 0),
+        ):  # fmt: skip
+            await stage.press(key)
+            assert opened(stage).at == place, key
+            column = opened(stage).items[place]
+            assert any(line.startswith(f"  {column.title} ") for line in box(stage).splitlines()), "it is in the box"
+
+    play(scene, SHOWN, size=(80, 24))
+
+
+def test_the_wheel_shows_more_and_the_cursor_comes_back_with_a_key() -> None:
+    first = f"  {SORTABLE[0].title} "
+
+    async def scene(stage: Stage) -> None:
+        await stage.press("f6", "home")
+        over = opened(stage)
+        x, y = over.choices.region.x + 9, over.choices.region.y + 2
+        stage.app.post_message(MouseScrollDown(None, x, y, 0, 1, 0, False, False, False))
+        await stage.pilot.pause()
+        assert (over.at, first in box(stage)) == (0, False)
+        shown = next(column for column in SORTABLE if column.title == box(stage).splitlines()[2].split()[0])
+        await stage.press("down")
+        assert (over.at, first in box(stage)) == (1, False)
+        await stage.press("up")
+        assert first in box(stage)
+        await stage.pilot.click(offset=(x, over.choices.region.y + SORTABLE.index(shown)))
+        assert stage.app.main.table.listing.view.sort == shown.id
+
+    play(scene, SHOWN, size=(80, 24))
+
+
+@pytest.mark.parametrize("look", [Look(), Look(TERMINAL, UNICODE), Look(PLAIN, ASCII)])
+def test_a_mark_says_which_part_of_a_long_list_is_shown(look: Look) -> None:
+    async def scene(stage: Stage) -> None:
+        marked = []
+        for key in ("home", "pagedown", "end"):
+            await stage.press("f6", key)
+            rows = strips(stage.app)
+            over, edge = opened(stage).choices, opened(stage).choices.region.right - 1
+            ends = [rows[y].crop(edge, edge + 1) for y in range(over.region.y, over.region.bottom)]
+            inks = [(y, segment.text, segment.style) for y, end in enumerate(ends) for segment in end]
+            frame_dim = look.style("faint").dim
+            shown = [
+                y for y, text, style in inks
+                if text == look.glyphs.knob and style and (look.glyphs is UNICODE or style.dim != frame_dim)
+            ]  # fmt: skip
+            assert shown == list(range(shown[0], shown[-1] + 1))
+            marked.append(shown)
+            await stage.press("escape")
+        assert marked[0][0] == 0
+        assert 0 < marked[1][0] < marked[2][0]
+        assert marked[2][-1] == len(ends) - 1
+        assert len(marked[0]) == len(marked[2]) < len(ends)
+        await stage.press("u")
+        assert look.glyphs.knob not in box(stage) or look.glyphs is ASCII, "all of it is shown"
+
+    play(scene, SHOWN, size=(80, 24), look=look)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (40, 12), (20, 6), (20, 3), (10, 1)])
+@pytest.mark.parametrize("look", [Look(), Look(TERMINAL, UNICODE), Look(PLAIN, ASCII)])
+def test_a_box_is_never_cut_at_its_sides_or_top(size: tuple[int, int], look: Look) -> None:
+    async def scene(stage: Stage) -> None:
+        for over in (SortDialog(look, "cpu", SORTABLE), DelayDialog(look, 1.0), Palette(look, list)):
+            stage.app.push_screen(over)
+            await stage.pilot.pause()
+            parts = [part.region for part in over.children]
+            assert parts[0].y >= 0
+            assert parts[-1].bottom <= size[1]
+            assert all((part.x, part.right) == (parts[0].x, parts[0].right) for part in parts)
+            assert sum(part.height for part in parts) <= size[1]
+            assert 0 <= parts[0].x < parts[0].right <= size[0]
+            await stage.press("end", "1", "enter", "escape")
+
+    play(scene, SHOWN, size=size, look=look)
+
+
+def test_what_is_typed_is_edited_as_in_every_line_of_text() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.press("ctrl+p", *"sort-cpu x", "ctrl+w", "backspace", *["left"] * 3, "ctrl+k", *"pid")
+        assert box(stage).startswith("  do  sort-pid")
+        assert [entry.name for entry in opened(stage).items] == ["sort-pid"]
+        await stage.press("ctrl+a", "delete", "S", "ctrl+u")
+        assert box(stage).startswith("  do  ort-pid")
+        await stage.press("ctrl+e", *"x" * 60)
+        assert len(opened(stage).query_one(TextLine).value) == 40
+
+    play(scene, SHOWN, size=(80, 24))
+
+
+def test_a_click_in_the_text_moves_its_cursor() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.press("ctrl+p", *"trxee")
+        line = stage.app.screen.query_one(TextLine)
+        await stage.pilot.click(offset=(line.region.x + len("  do  trx"), line.region.y))
+        await stage.press("backspace")
+        assert line.value == "tree"
+
+    play(scene, SHOWN)
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "chosen"),
+    [
+        (("t", "r", "x", "backspace", "e", "e"), "tree", 0),
+        (("s", "o", "down", "down", "r", "t"), "sort", 0),
+        (("s", "o", "r", "t", "down", "down"), "sort", 2),
+        (("s", "o", "r", "t", "down", "backspace", "t", "down"), "sort", 1),
+        (("end", "home", "down"), "", 1),
+    ],
+)
+def test_no_key_overtakes_another(keys: tuple[str, ...], value: str, chosen: int) -> None:
+    """On a slow link they come in one piece, also while the dialog opens."""
+
+    async def scene(stage: Stage) -> None:
+        await at_once(stage, "ctrl+p", *keys)
+        over = opened(stage)
+        assert (over.query_one(TextLine).value, over.at) == (value, chosen)
+
+    play(scene, SHOWN)
+
+
+def test_what_enter_takes_is_what_the_keys_before_it_chose() -> None:
+    place = [setting.key for setting in SETTINGS].index("tree")
+
+    async def scene(stage: Stage) -> None:
+        await at_once(stage, "ctrl+p", *"freeze", "enter")
+        assert " frozen " in stage.lines[0]
+        await at_once(stage, "f2", "end", "home", *["down"] * place, "right", "escape")
+        assert not stage.app.main.table.listing.view.tree
+        await at_once(stage, "d", "5", "0", "backspace", "m", "backspace", "enter")
+        assert stage.feed.interval_s == 5.0
+
+    play(scene, SHOWN)
+
+
+def test_a_time_that_is_none_says_so_until_it_is_changed() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.press("d", *"7-x[", "enter")
+        assert "  new  7x" in box(stage)
+        assert "not a time" in box(stage)
+        await stage.press("backspace", *"200h")
+        assert "not a time" not in box(stage)
+        await stage.press("enter")
+        assert "between 0.25s and 3600s" in box(stage)
+        assert stage.feed.interval_s == 1.0
+
+    play(scene, SHOWN)
+
+
+def test_names_of_others_are_no_markup() -> None:
+    shown = frame(loose=(process(7, user="[bold]x[/y]"), process(8, user="[@click=app.exit]z[/]")))
+
+    async def scene(stage: Stage) -> None:
+        await stage.press("u")
+        assert "[bold]x[/y]" in box(stage)
+        assert "[@click=app.exit]z[" in box(stage)
+
+    play(scene, shown)
