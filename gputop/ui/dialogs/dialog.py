@@ -18,6 +18,7 @@ from textual.widget import Widget
 from gputop import units
 from gputop.config import BY_KEY
 from gputop.fit import fit
+from gputop.ui.dialogs.text_line import TextLine
 from gputop.ui.table.columns import BY_ID
 from gputop.ui.theme import Look, Token
 from gputop.ui.widgets import drawing
@@ -167,44 +168,62 @@ class DelayDialog(Dialog[float]):
     """How long to wait between two looks."""
 
     TITLE_TEXT = "time between two looks"
+    FOOT = "Enter takes it   Esc leaves it as it is"
 
     def __init__(self, look: Look, now_s: float) -> None:
         super().__init__(look)
         self._now_s = now_s
-        self._text = ""
         self._wrong = ""
+        self._above, self._text, self._below = Lines(), TextLine(8, restrict="[A-Za-z0-9.]*"), Lines()
+
+    def compose(self) -> ComposeResult:
+        """What is typed, between what is above and below it."""
+        yield from (self._above, self._text, self._below)
+
+    def on_mount(self) -> None:
+        """Follow what is typed."""
+        self.watch(self._text, "value", self._typed, init=False)
+        self.watch(self._text, "selection", self.redraw, init=False)
 
     def lines(self) -> Sequence[Line]:
         """The time now, the one being typed, and what is wrong with it."""
-        typed = self.line().add("new  ", "dim").add(self._text, "bright").add(" ", "bright", reverse=True)
-        hint = f"{FASTEST_S:g}s to {SLOWEST_S:g}s, for example 2s or 500ms; Enter takes it"
+        hint = f"{FASTEST_S:g}s to {SLOWEST_S:g}s, for example 2s or 500ms"
         return [
             self.line().add("now  ", "dim").add(f"{self._now_s:g}s", "text"),
-            typed,
+            self._text.write(self.line().add("new  ", "dim")),
             self.line().add(self._wrong or hint, "warn" if self._wrong else "dim"),
         ]
+
+    def redraw(self) -> None:
+        """Draw the box anew."""
+        strips = self.boxed(self.body())
+        self.stack((self._above, 3), (self._text, 1), (self._below, len(strips) - 4))
+        self._above.show(strips[:3])
+        self._text.show(strips[3:4])
+        self._below.show(strips[4:])
 
     def press(self, event: events.Key) -> None:
         """Type, or take it."""
         if event.key == "enter":
             self._take()
-        elif event.key == "backspace":
-            self._text, self._wrong = self._text[:-1], ""
-        elif event.character and (event.character.isalnum() or event.character == "."):
-            self._text, self._wrong = (self._text + event.character)[:8], ""
-        if self.is_current:
-            self.redraw()
+        else:
+            self._text.press(event)
+
+    def _typed(self) -> None:
+        self._wrong = ""
+        self.redraw()
 
     def _take(self) -> None:
         try:
-            seconds = units.duration(self._text)
+            seconds = units.duration(self._text.value)
         except ValueError:
             self._wrong = "not a time: use for example 2s or 500ms"
-            return
-        if FASTEST_S <= seconds <= SLOWEST_S:
-            self.dismiss(seconds)
         else:
+            if FASTEST_S <= seconds <= SLOWEST_S:
+                self.dismiss(seconds)
+                return
             self._wrong = f"between {FASTEST_S:g}s and {SLOWEST_S:g}s"
+        self.redraw()
 
 
 LABEL = 8  # cells before what a line says
