@@ -160,7 +160,7 @@ class Monitor:
         return frame
 
     def start(self, publish: Callable[[Update], None], ended: Callable[[Exception | None], None]) -> None:
-        """Run in a daemon thread: nobody waits for it, because it may wait for a driver that does not respond."""
+        """Run in a daemon thread: it may wait for a driver that does not respond, so nothing waits for it."""
 
         def run() -> None:
             try:

@@ -16,7 +16,7 @@ class Interest:
 
     pids: frozenset[int] = frozenset()  # opened or selected processes
     sight: frozenset[int] = frozenset()  # processes on the screen with columns that are read on demand
-    families: frozenset[int] = frozenset()  # processes whose full command is needed, to find their job
+    families: frozenset[int] = frozenset()  # processes with a command needed in full, to find their job
     every_process: bool = False  # the whole list is on screen, not only GPU processes and their relatives
     extended: bool = False  # metrics of the extended tier: what is written down has all there are
 

@@ -12,7 +12,7 @@ from gputop.labels import amount
 from gputop.model import Job, Noted, Process
 
 WINDOW_S = 30.0  # of the counted steps
-_AGREE = 0.1  # ranks whose step times differ by less are in step
+_AGREE = 0.1  # ranks with step times closer than that are in step
 _ALONE = 0.5  # of the late rank's wait: limit for all others
 _OFTEN = 0.5  # of the steps, from which a rank is late in each step
 _PHASES = {

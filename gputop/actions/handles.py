@@ -95,7 +95,7 @@ class Handles:
         return tuple(dict.fromkeys(f"{target.pid}: {target.caution}" for target in targets))
 
     def keep(self) -> None:
-        """Add one more owner who must close it before the handles are released."""
+        """Add one more owner that must close it before the handles are released."""
         with self._lock:
             self._keepers += 1
 

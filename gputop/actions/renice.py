@@ -130,7 +130,7 @@ def set_thread(target: Target, thread: int, nice: int) -> bool:
 
 
 def _restore(thread: int, before: int) -> None:
-    """Restore a thread whose id may have passed to another process."""
+    """Restore a thread: its id may have passed to another process."""
     try:
         os.setpriority(os.PRIO_PROCESS, thread, before)
     except OSError:

@@ -198,7 +198,7 @@ _UNSEEN = {
 
 
 def open_target(process: Process, rights: Rights, carriers: Mapping[int, str] | None = None) -> Target | Refusal:
-    """Open a handle on a process, or say why not. `carriers` is the result of `carrying()`, shared by many calls."""
+    """Open a handle on a process, or say why not. `carriers`: result of `own_processes()`, shared by many calls."""
     pid = process.pid
     never = rights.why_not or _why_never(process, rights)
     if never is not None:

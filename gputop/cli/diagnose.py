@@ -53,7 +53,7 @@ class DiagnosisSink:
     without_gpus: Callable[[], None] | None = None  # called once if there is no GPU: only the machine is judged
     pid: int | None = None  # restricts the report to this process
     goes_on: bool = False  # the extension has been announced
-    compared: Callable[[], str] = lambda: ""  # a script whose run is still being compared with an earlier one
+    compared: Callable[[], str] = lambda: ""  # a script with a run still being compared with an earlier one
     problem: str | None = None
     missed: int = 0
 

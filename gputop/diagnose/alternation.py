@@ -52,7 +52,7 @@ def evidence(view: View, trainer: Trainer) -> Evidence:
 def high_activity_while_busy(view: View, trainer: Trainer) -> bool:
     """Whether much of the chip works while its GPU is busy: a large kernel does not wait for the next launch.
 
-    False if the GPU has no metric for it, as is `little_while_busy`.
+    False if the GPU has no metric for it, as is `low_activity_while_busy`.
     """
     return _activity_while_busy(view, trainer) is True
 

@@ -89,10 +89,10 @@ class Contention:
     shortages: tuple[Shortage, ...] = ()
     pools: ThreadCrowd | None = None  # of compute threads, whatever their number
     crowded: bool = False  # the pools have more threads than the CPUs can run
-    loaders: tuple[Trainer, ...] = ()  # trainers whose loaders together use all CPUs
-    unknown: frozenset[Identity] = frozenset()  # trainers whose wait is not known
-    hidden: frozenset[Identity] = frozenset()  # trainers that share a disk with processes whose I/O is hidden
-    uncounted: frozenset[Identity] = frozenset()  # trainers that wait on a machine whose CPU count is unknown
+    loaders: tuple[Trainer, ...] = ()  # trainers with loaders that together use all CPUs
+    unknown: frozenset[Identity] = frozenset()  # trainers with an unknown wait
+    hidden: frozenset[Identity] = frozenset()  # trainers that share a disk with processes of hidden I/O
+    uncounted: frozenset[Identity] = frozenset()  # trainers that wait on a machine of unknown CPU count
 
     def shortages_of(self, trainer: Identity) -> Iterator[Shortage]:
         """Resources that one trainer waits for."""
@@ -331,7 +331,7 @@ def _is_crowded(view: View, crowd: ThreadCrowd | None, limits: _Hysteresis) -> b
 
 
 def _saturating_loaders(view: View, limits: _Hysteresis) -> tuple[Trainer, ...]:
-    """Two or more trainers whose loaders use most of the CPUs while all CPUs are busy."""
+    """Two or more trainers with loaders that use most of the CPUs while all CPUs are busy."""
     percent, total = view.mean("host", "cpu_percent", _WINDOW_S), view.frame.host.cpus_total
     if not total or not limits.reached(percent, "starved-cpu-saturated.host_percent"):
         return ()

@@ -19,7 +19,7 @@ from gputop.history import GPU, HOST, History, Key
 from gputop.model import Frame, Identity, Process
 from gputop.optional_sums import total
 
-_DESCRIBED = 2  # GPUs per evaluation whose rhythm is computed; one per second at longer intervals
+_DESCRIBED = 2  # GPUs per evaluation to compute the rhythm of; one per second at longer intervals
 _TURNS_S, _TURNS_MOST, _TURNS_LEAST = 30.0, 200.0, 90  # percentage points of the sum; samples in a complete series
 _FULLER = 1.15  # memory of the first GPU relative to any other
 _KEPT_S = 900.0  # departed GPUs, and a rule's notes on a subject that exists
@@ -52,7 +52,7 @@ class EngineState:
     notes: dict[tuple[str, Key], Note] = field(default_factory=dict)
     restarted: dict[Identity, PhaseChange] = field(
         default_factory=dict
-    )  # trainers whose phase began since the last evaluation
+    )  # trainers with a phase that began since the last evaluation
     substitutes: Substitutes = field(default_factory=Substitutes)
     highest_mhz: dict[str, float] = field(default_factory=dict)  # SM clock by GPU uuid
     listed_s: dict[str, float] = field(default_factory=dict)  # mono time of each GPU's last appearance, oldest first

@@ -154,7 +154,7 @@ class Exhaustion(NamedTuple):
 
 
 def exhaustions(view: View, groups: Mapping[str, Cgroup], notes: dict[str, Any]) -> Iterator[Exhaustion]:
-    """Trainers whose memory is exhausted within ten minutes, each with the limit reached first."""
+    """Trainers that exhaust their memory within ten minutes, each with the limit reached first."""
     looks, host = _samples(view, notes), pool(view, None)
     projected: dict[tuple[str | None, bool], Projection | None] = {}
     for trainer in view.vectors():

@@ -101,7 +101,7 @@ class Steadying:
     ) -> list[Finding]:
         """Take in what holds now, each with its on-window; return what is to be shown, the oldest first.
 
-        `aside`: trainers not judged in their current phase: their findings do not change.
+        `unjudged`: trainers not judged in their current phase: their findings do not change.
         """
         for finding, on_s in found:
             one = self._known.setdefault(

@@ -301,7 +301,7 @@ ORIGIN = {
 class View(Numbers):
     """One evaluation, as each rule in turn sees it.
 
-    `gpus()`, `trainers()`, `jobs()` and `host()` iterate over subjects. While a rule looks at a subject with a shown
+    `gpus()`, `trainers()`, `jobs()` and `host()` iterate over subjects. While a rule evaluates a subject with a shown
     finding, `above` and `below` are lenient, so that a value at the limit does not flicker: rules use them instead of
     `<`. Evidence against a finding is compared through `against`. `stands_for_s`: seconds since the last evaluation,
     for state that a rule accumulates.

@@ -95,7 +95,7 @@ def torch_trace(machine: Machine) -> Iterator[Line]:
 
 @check("runtime", "Is our folder for sockets ours?")
 def runtime(machine: Machine) -> Iterator[Line]:
-    """The runtime folder, whose name in /tmp may belong to another user. Creates nothing."""
+    """The runtime folder: its name in /tmp may belong to another user. Creates nothing."""
     base, name = runtime_place(machine.environ, f"{machine.root}/tmp")
     path = f"{base}/{name}"
     value = {"path": path}

@@ -142,7 +142,7 @@ class Places:
             frames = history[0].get("frames") if isinstance(history[0], dict) else None
         if not isinstance(frames, list):
             return _NOWHERE
-        if id(frames) not in self._known:  # they all stay alive meanwhile
+        if id(frames) not in self._known:  # keeps them all alive
             self._known[id(frames)] = _innermost(frames[:_MOST_FRAMES])
         return self._known[id(frames)]
 

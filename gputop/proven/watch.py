@@ -207,7 +207,7 @@ class Watch:
 
 
 def started_in(process: Process) -> str | None:
-    """The working folder of our own process, or any for root; None for other users', whose activity is not stored."""
+    """The working folder of our own process, or any for root; None for other users': their activity is not stored."""
     own = os.geteuid()
     if not process.verified or process.uid is None or own not in (0, process.uid):
         return None

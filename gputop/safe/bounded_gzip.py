@@ -22,7 +22,7 @@ class Unpacker:
     """
 
     def __init__(self, most: float = math.inf) -> None:
-        """`most`: total bytes of all members, for callers who keep the data."""
+        """`most`: total bytes of all members, for callers that keep the data."""
         self._most = most
         self._left: float = _MORE
         self._taken = self._given = self._whole = 0

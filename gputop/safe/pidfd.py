@@ -27,7 +27,7 @@ def send(fd: int, number: int) -> None:
 
 
 def ended(fds: Iterable[int], wait_s: float = 0.0) -> set[int]:
-    """Descriptors whose process has ended with all threads; waits up to `wait_s` for the first."""
+    """Descriptors of processes that have ended with all threads; waits up to `wait_s` for the first."""
     poll = select.poll()
     for fd in fds:
         poll.register(fd, select.POLLIN)

@@ -161,7 +161,7 @@ class Text:
         first = self._read()
         if not first.startswith(_MAGIC):
             given = 0
-            while first and given <= _MOST_BYTES:  # the file may grow meanwhile
+            while first and given <= _MOST_BYTES:  # the file may grow while it is read
                 yield first
                 given += len(first)
                 first = self._read()

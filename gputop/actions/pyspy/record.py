@@ -384,7 +384,7 @@ def _progress(passed_s: float, about: RecordingInfo, spy: Child, meter: Meter) -
 def _final_state(target: Target, stops: bool) -> list[str]:
     """Ensure that the process runs on, and report its state.
 
-    A process that py-spy (`stops`) left stopped is continued; others were stopped by somebody else and stay stopped.
+    A process that py-spy (`stops`) left stopped is continued; others were stopped by another program and stay stopped.
     """
     if target.ended():
         return ["the process ended meanwhile"]

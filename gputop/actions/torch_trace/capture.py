@@ -74,7 +74,7 @@ _WHY = {
 
 
 class ProcessCapture:
-    """One process being traced: `told` is its final report, `problem` why there is no trace."""
+    """One process being traced: `report` is its final message, `problem` why there is no trace."""
 
     def __init__(self, target: Target) -> None:
         self.target = target

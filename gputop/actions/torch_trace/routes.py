@@ -14,7 +14,7 @@ from gputop.model import Frame, Process, Role
 from gputop.safe.ptrace_access import Barred
 
 _PYTHON = re.compile(rb"/(?:lib)?python(3\.\d+)")
-# by mapped library: other frameworks' profilers, whose traces gputop explain can read
+# by mapped library: other frameworks' profilers, with traces that gputop explain can read
 _OTHERS = (
     ("TensorFlow", re.compile(rb"/libtensorflow|/_pywrap_tensorflow"), "tf.profiler.experimental.Profile('logs')"),
     ("JAX", re.compile(rb"/jaxlib/"), "jax.profiler.trace('logs')"),

@@ -112,7 +112,7 @@ def _low(view: View, host: Host) -> Evidence | None:
 
 
 def _held_up(view: View) -> list[Identity]:
-    """Trainers whose GPU waits for a saturated CPU: all that they may use, or their main thread's."""
+    """Trainers with a GPU that waits for a saturated CPU: all that they may use, or their main thread's."""
     return [
         trainer.identity
         for trainer in view.vectors()

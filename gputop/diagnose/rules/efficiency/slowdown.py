@@ -184,7 +184,7 @@ _WITNESSES = (
 
 
 def _came(view: View, trainer: Trainer, ago_s: float) -> Iterator[Evidence]:
-    """Programs whose CPU use rose at that time and is a large share together.
+    """Programs that began to use more CPU at that time, together a large share.
 
     By the history of their job or group: the compilers of a build live for seconds.
     """

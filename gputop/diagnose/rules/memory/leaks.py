@@ -59,7 +59,7 @@ class _Watched:
 def growing(view: View, metric: str, capacity: Callable[[Trainer], float | None]) -> Mapping[Identity, Growth]:
     """Trainers with a leak of this `Tree` metric for long enough, relative to its capacity in bytes.
 
-    Tests those whose turn it is; the longest window with a leak counts.
+    Tests those that are due; the longest window with a leak counts.
     """
     now_s, notes = view.frame.mono_s, view.notes(view.frame.host)
     before: Mapping[Identity, _Watched] = notes.get("watched", {})

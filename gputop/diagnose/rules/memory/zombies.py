@@ -88,7 +88,7 @@ def _forgotten(view: View, process: Process) -> bool:
 
 
 def _orphan(view: View, process: Process) -> bool:
-    """Whether it is a loader whose trainer has ended: adopted by init, or by a user's init."""
+    """Whether it is a loader of an ended trainer: adopted by init, or by a user's init."""
     if not process.name.startswith(_LOADER):
         return False
     parent = next((one for one in view.frame.processes if one.pid == process.parent_pid), None)

@@ -232,7 +232,7 @@ def _slow_clock(view: View, team: Team, waits: _Late | None) -> _Late | None:
 
 
 def _free(one: Trainer, others: Sequence[Trainer], effect: float) -> bool:
-    """Whether it does less work than the others, so that nobody waits: in step, a slow unit is active for longer."""
+    """Whether it does less work than the others, so that none waits: in step, a slow unit is active for longer."""
     tensor = [other.tensor for other in others if other.tensor is not None]
     if one.tensor is None or len(tensor) < len(others) or not median(tensor):
         return False
