@@ -275,7 +275,7 @@ def store(path: str, setting: Setting, value: Any, read: Read, write: Callable[[
     except ValueError:
         said = None
     if said != value:
-        write(path, toml.edited(raw or toml.BEGIN.encode(), setting.key, spelled(value)))
+        write(path, toml.set_value(raw or toml.BEGIN.encode(), setting.key, spelled(value)))
 
 
 def spelled(value: Any) -> Any:

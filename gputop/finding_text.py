@@ -35,7 +35,7 @@ class Part(NamedTuple):
     strong: bool = False
 
 
-def whom(about: Subject, frame: Frame) -> str:
+def subject_name(about: Subject, frame: Frame) -> str:
     """The name of a subject: a job, a rank, a program, GPUs, or the machine. Ended ones keep their name."""
     if about.kind == "host":
         return clean(frame.hostname, _LONGEST)
@@ -67,7 +67,7 @@ def _job(key: str | None, frame: Frame) -> Job | None:
     return next((job for job in frame.jobs if job.key == key), None)
 
 
-def whose(about: Subject, frame: Frame) -> str:
+def subject_owner(about: Subject, frame: Frame) -> str:
     """What distinguishes it from others of its name: user, process, GPUs; for a GPU, the processes on it."""
     if about.kind == "host":
         return ""
@@ -96,19 +96,19 @@ def gpus(uuids: Sequence[str], frame: Frame) -> str:
     return f"GPU {labels.numbers(names)}" if names else ""
 
 
-def titled(one: JobState, frame: Frame) -> str:
+def job_title(one: JobState, frame: Frame) -> str:
     """The name of a job, or of another GPU user, with what distinguishes it."""
     numbered = gpus(one.gpus, frame)
     aside = ", ".join(part for part in (clean(one.user or "", _LONGEST), numbered) if part and part != one.name)
     return f"{clean(one.name, _LONGEST)}{f' ({aside})' if aside else ''}"
 
 
-def standing(one: JobState, frame: Frame) -> str:
+def state_line(one: JobState, frame: Frame) -> str:
     """The state of a job and its reason in one line."""
-    return f"{titled(one, frame)}: {one.state}: {clean(one.why)}"
+    return f"{job_title(one, frame)}: {one.state}: {clean(one.why)}"
 
 
-def counted(jobs: Sequence[JobState]) -> str:
+def state_counts(jobs: Sequence[JobState]) -> str:
     """Number of jobs per state: `2 jobs healthy`, `3 jobs: 1 healthy, 2 judging`."""
     due = [one for one in jobs if one.due]
     if not due:
@@ -131,22 +131,22 @@ def headline(finding: Finding) -> str:
 
 def sentence(finding: Finding, frame: Frame) -> str:
     """Subject and headline."""
-    return f"{named(finding.subject, frame)} {headline(finding)}"
+    return f"{qualified_name(finding.subject, frame)} {headline(finding)}"
 
 
-def named(about: Subject, frame: Frame) -> str:
+def qualified_name(about: Subject, frame: Frame) -> str:
     """The name of a subject with what distinguishes it."""
-    aside = whose(about, frame)
-    return f"{whom(about, frame)}{f' ({aside})' if aside else ''}"
+    aside = subject_owner(about, frame)
+    return f"{subject_name(about, frame)}{f' ({aside})' if aside else ''}"
 
 
-def lasting(finding: Finding, so_long: str) -> str:
+def duration_text(finding: Finding, so_long: str) -> str:
     """How long it has lasted; empty for healthy findings, single events, and headlines with a time."""
     once = any(_AGO.search(item.text) for item in finding.evidence[:1])
     return "" if finding.healthy or once or _TIMED.search(finding.headline) else f", for {so_long}"
 
 
-def sure(confidence: float) -> str:
+def confidence_word(confidence: float) -> str:
     """The confidence in a word: likely, possible, or a mere suspicion."""
     return "likely" if confidence >= LIKELY else "possible" if confidence >= POSSIBLE else "a suspicion"
 
@@ -174,22 +174,22 @@ def limit(item: Evidence) -> str:
     if item.unit == "B":
         return _size(item.limit)
     if item.unit == "s" and item.limit >= 60:
-        return _said_once(units.ago(item.limit), item)
+        return _without_repetition(units.ago(item.limit), item)
     if item.unit == "B/s":
-        return _said_once(_per_second(item.limit), item)
+        return _without_repetition(_per_second(item.limit), item)
     if not item.unit:  # a version or a count, which is not rounded
-        return _said_once(f"{item.limit:.4g}", item)
+        return _without_repetition(f"{item.limit:.4g}", item)
     number = f"{item.limit:.0f}" if abs(item.limit) >= 10 or item.limit == int(item.limit) else f"{item.limit:.2g}"
-    return _said_once(f"{number} {_spoken(item.unit, number)}".rstrip(), item)
+    return _without_repetition(f"{number} {_unit_text(item.unit, number)}".rstrip(), item)
 
 
-def _spoken(unit: str, number: str) -> str:
+def _unit_text(unit: str, number: str) -> str:
     """A unit in a sentence: 1000 a second, 1 core."""
     counted = unit in ("cores", "loaders", "threads", "years")
     return unit[:-1] if counted and number == "1" else _RATES.get(unit, unit)
 
 
-def _said_once(limit: str, item: Evidence) -> str:
+def _without_repetition(limit: str, item: Evidence) -> str:
     around = "".join(part.text for part in parts(item) if not part.strong)
     return "" if re.search(rf"(?<![\d.]){re.escape(limit)}(?!\d)", around) else limit
 
@@ -249,6 +249,6 @@ def question(rule: str) -> str:
     return RULES[rule].question if rule in RULES else rule
 
 
-def lacks(silent: Abstained) -> str:
+def missing_text(silent: Abstained) -> str:
     """What a rule lacked, and why."""
     return ", ".join(f"{one.metric} ({one.reason})" for one in silent.missing)

@@ -28,7 +28,7 @@ class _Run:
         self._ran_s: float | None = None
         self._busy, self._looks = 0.0, 0
 
-    def seen(self, job: Job, ranks: Sequence[Process]) -> None:
+    def add(self, job: Job, ranks: Sequence[Process]) -> None:
         """Add a sample."""
         self._job, self.ranks = job, frozenset(rank.identity for rank in ranks)
         self._ran_s = max((rank.age_s for rank in ranks if rank.age_s is not None), default=None)
@@ -62,4 +62,4 @@ class JobEndings:
                 self.last = self._runs.pop(key).ended(frame.wall_s) or self.last
         for job in frame.jobs:
             if job.key in ranks:
-                self._runs.setdefault(job.key, _Run()).seen(job, ranks[job.key])
+                self._runs.setdefault(job.key, _Run()).add(job, ranks[job.key])

@@ -100,14 +100,14 @@ class Monitor:
                 if self._engine:
                     self._engine.judge(frame, self.history, _PAST_S)
             for seen in self.source.frames(self._stop):
-                update = self._judged(self._remember(seen))
+                update = self._update(self._remember(seen))
                 for take in self.sinks:
                     take(update)
                 yield update
-            if self._stop.is_set() or not self._goes_on():
+            if self._stop.is_set() or not self._continues():
                 return
 
-    def _judged(self, frame: Frame) -> Update:
+    def _update(self, frame: Frame) -> Update:
         if not self._engine:
             return Update(frame=frame, last_job=self._departures.last)
         self._unjudged -= 1
@@ -123,7 +123,7 @@ class Monitor:
             last_job=self._departures.last,
         )
 
-    def _goes_on(self) -> bool:
+    def _continues(self) -> bool:
         """Whether the source continues after its end: at another position, or with another server."""
         if isinstance(self.source, Staged) and self.source.staging:
             self.history.rewind(0.0)

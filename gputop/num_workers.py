@@ -16,7 +16,7 @@ IN_WORKERS = f"Set num_workers to half of the rank's CPUs, at most {MOST_FIRST};
 MORE = "Raise num_workers if CPUs are idle, or do less work per sample; gputop doctor gives the number."
 
 
-def first(cpus: float, idle: float | None = None) -> int:
+def initial(cpus: float, idle: float | None = None) -> int:
     """Initial number: half of a rank's CPUs, at most 8, at most the `idle` CPUs if known.
 
     0 if a rank has less than two CPUs, or less than half of one is idle: the training process needs it.
@@ -26,17 +26,17 @@ def first(cpus: float, idle: float | None = None) -> int:
     return max(1, math.floor(min(MOST_FIRST, cpus / 2, math.inf if idle is None else idle)))
 
 
-def most(cpus: float) -> int:
+def maximum(cpus: float) -> int:
     """The number that fits: one per CPU, with one left for the training process."""
     return max(1, math.floor(cpus) - 1)
 
 
 def fitting(wanted: float, cpus: float) -> int:
     """The wanted number, limited to what fits."""
-    return min(math.ceil(wanted), most(cpus))
+    return min(math.ceil(wanted), maximum(cpus))
 
 
-def waiting(have: int, cpus: float) -> int:
+def for_slow_storage(have: int, cpus: float) -> int:
     """Number to try if workers wait for storage with little CPU use: double, at most two per CPU."""
     return min(max(1, int(cpus) * 2), max(2, 2 * have))
 

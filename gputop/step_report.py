@@ -61,7 +61,7 @@ def late_rank(ranks: Sequence[Process]) -> LateRank | None:
     return LateRank(late, late_s, median(others), median(steps))
 
 
-def said_of_late(late: LateRank, number: int | None, count: int) -> str:
+def late_text(late: LateRank, number: int | None, count: int) -> str:
     """In numbers: rank 3 waits 120ms for data in each step (late in 41 of 50 steps), the others 5.0ms: all ranks take
     310ms a step."""
     who = "one rank" if number is None else f"rank {number}"
@@ -134,6 +134,6 @@ def of_job(job: Job, processes: Sequence[Process], now_s: float, least: float) -
         yield said
     late = late_rank(processes) if len(processes) == len(job.ranks) else None
     if late is not None and late.share >= least:
-        yield said_of_late(late, late.process.rank, len(processes))
+        yield late_text(late, late.process.rank, len(processes))
     if said := next((said for one in processes if (said := noted(one, now_s))), ""):
         yield f"noted: {said}"

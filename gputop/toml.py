@@ -25,16 +25,16 @@ def parse(raw: bytes) -> dict[str, object]:
         raise ValueError("it is nested too deeply") from None
 
 
-def written(value: object) -> str:
+def to_toml(value: object) -> str:
     """A plain value, or a list of such, in TOML syntax."""
     if isinstance(value, list):
-        return f"[{', '.join(map(written, value))}]"
+        return f"[{', '.join(map(to_toml, value))}]"
     if isinstance(value, bool):
         return str(value).lower()
     return f'"{value}"' if isinstance(value, str) else f"{value:g}"
 
 
-def edited(raw: bytes, key: str, value: bool | float | str | list[str]) -> bytes:
+def set_value(raw: bytes, key: str, value: bool | float | str | list[str]) -> bytes:
     """The file with one top-level value set; ValueError if that takes more than changing one line."""
     before = parse(raw)
     lines = raw.decode().splitlines(keepends=True)
@@ -42,10 +42,10 @@ def edited(raw: bytes, key: str, value: bool | float | str | list[str]) -> bytes
     assignment = re.compile(rf"(\s*{re.escape(key)}\s*=\s*){_VALUE}(\s*(?:#.*)?)", re.DOTALL)
     for place, line in enumerate(lines[:top]):
         if found := assignment.fullmatch(line):
-            lines[place] = f"{found[1]}{written(value)}{found[3]}"
+            lines[place] = f"{found[1]}{to_toml(value)}{found[3]}"
             break
     else:
-        _insert(lines, top, f"{key} = {written(value)}")
+        _insert(lines, top, f"{key} = {to_toml(value)}")
     after = "".join(lines).encode()
     if _parsed(after) != {**before, key: value}:
         raise ValueError(f"it says what {key} is in a way that only a person can change")

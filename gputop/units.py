@@ -122,7 +122,7 @@ def ranges(numbers: tuple[int, ...]) -> str:
     return ",".join(f"{part[0]}-{part[-1]}" if len(part) > 1 else str(part[0]) for part in parts)
 
 
-def listed(text: str) -> tuple[int, ...]:
+def parse_ranges(text: str) -> tuple[int, ...]:
     """The integers of a list of ranges: 0-2,5 is (0, 1, 2, 5); ValueError if invalid, or for a million and more."""
     found: list[int] = []
     for part in text.strip().split(","):
@@ -138,6 +138,6 @@ def listed(text: str) -> tuple[int, ...]:
 def cpus_of(text: str | None) -> frozenset[int]:
     """The CPUs of a kernel CPU list, 0-7,64-71; empty if missing or invalid."""
     try:
-        return frozenset(listed(text)) if text else frozenset()
+        return frozenset(parse_ranges(text)) if text else frozenset()
     except ValueError:
         return frozenset()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gputop.collect.kernel_files import Kernel
-from gputop.doctor import Machine, checks, examine
+from gputop.doctor import Machine, checks, run_checks
 from gputop.doctor.check import Line
 from tests.kernel_trees import write_tree
 
@@ -63,7 +63,7 @@ def machine(root: Path, files: Mapping[str, str | None] | None = None, **options
 def ask(machine: Machine, name: str) -> tuple[Line, ...]:
     """What one check says."""
     (check,) = [check for check in checks() if check.name == name]
-    (result,) = examine(machine, "box", [check]).results
+    (result,) = run_checks(machine, "box", [check]).results
     assert not result.failed, result
     return result.lines
 

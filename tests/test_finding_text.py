@@ -54,17 +54,17 @@ def test_a_limit_reads_as_the_number_beside_it(unit: str, limit: float, text: st
     ],
 )
 def test_how_long_it_has_been_so_is_not_told_beside_another_time(headline: str, said: str) -> None:
-    assert finding_text.lasting(found(headline=headline), "6m") == said
+    assert finding_text.duration_text(found(headline=headline), "6m") == said
 
 
 def test_nor_of_what_is_well() -> None:
-    assert finding_text.lasting(fine(), "6m") == ""
+    assert finding_text.duration_text(fine(), "6m") == ""
 
 
 def test_nor_of_what_happened_once() -> None:
-    assert finding_text.lasting(found(evidence=(Evidence(text="Xid 79 6s ago", value=79.0),)), "10s") == ""
+    assert finding_text.duration_text(found(evidence=(Evidence(text="Xid 79 6s ago", value=79.0),)), "10s") == ""
     old = Evidence(text="PyTorch 2.0 came out 3.2 years ago", value=3.2)
-    assert finding_text.lasting(found(evidence=(old,)), "10s") == ", for 10s"
+    assert finding_text.duration_text(found(evidence=(old,)), "10s") == ", for 10s"
 
 
 @pytest.mark.parametrize(

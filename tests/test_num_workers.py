@@ -19,7 +19,7 @@ MACHINES = [(64, 8), (16, 8), (12, 6), (8, 4), (6, 3), (4, 2), (3, 1), (2, 1), (
 @pytest.mark.parametrize(("cpus", "wanted"), MACHINES)
 def test_the_doctor_and_the_rules_say_the_same_of_one_machine(cpus: int, wanted: int) -> None:
     machine = Share(online=cpus, affinity=cpus, quota=None, memory_limit=None, memory_total=None, jobs=1)
-    assert machine.workers == num_workers.first(cpus) == wanted
+    assert machine.workers == num_workers.initial(cpus) == wanted
     alone = {
         "libraries": ("torch",),
         "allowed_cpus": float(cpus),
@@ -37,9 +37,9 @@ def test_the_doctor_and_the_rules_say_the_same_of_one_machine(cpus: int, wanted:
 
 
 def test_idle_cpus_are_all_that_workers_get() -> None:
-    assert num_workers.first(16, idle=3.9) == 3
-    assert num_workers.first(16, idle=0.6) == 1
-    assert num_workers.first(16, idle=0.4) == 0
+    assert num_workers.initial(16, idle=3.9) == 3
+    assert num_workers.initial(16, idle=0.6) == 1
+    assert num_workers.initial(16, idle=0.4) == 0
     assert thresholds.shipped()["starved-cpu-idle"]["spare"] == num_workers.LEAST_IDLE
 
 

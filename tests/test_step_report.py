@@ -37,8 +37,8 @@ def test_the_rank_that_waits_for_data_makes_the_others_wait() -> None:
     assert late is not None
     assert late.share == pytest.approx(0.371)
     said = "rank 3 waits 120ms for data in each step, the others 5.0ms: all 4 ranks take 310ms a step"
-    assert step_report.said_of_late(late, 3, 4) == said
-    assert step_report.said_of_late(late, 3, 2).endswith("in each step, the other 5.0ms: both ranks take 310ms a step")
+    assert step_report.late_text(late, 3, 4) == said
+    assert step_report.late_text(late, 3, 2).endswith("in each step, the other 5.0ms: both ranks take 310ms a step")
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ freeze = "x"
     ],
 )
 def test_one_value_changes_and_nothing_else(text: str, key: str, value: object, after: str) -> None:
-    assert toml.edited(text.encode(), key, value) == after.encode()  # type: ignore[arg-type]
+    assert toml.set_value(text.encode(), key, value) == after.encode()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_one_value_changes_and_nothing_else(text: str, key: str, value: object, 
 )
 def test_f12_what_one_line_cannot_change_is_left_to_a_person(text: str) -> None:
     with pytest.raises(ValueError, match="only a person can change"):
-        toml.edited(text.encode(), "tree", False)
+        toml.set_value(text.encode(), "tree", False)
 
 
 LINES = st.sampled_from(
@@ -72,7 +72,7 @@ def test_f12_whatever_was_in_the_file_is_still_there(
     value = data.draw(
         st.sampled_from(LADDER_S if isinstance(setting.default, float) else setting.choices or (True, False))
     )
-    after = toml.edited(raw, setting.key, value)
+    after = toml.set_value(raw, setting.key, value)
     assert toml.parse(after) == {**before, setting.key: value}
     comments = re.compile(rb"#.*")
     assert comments.findall(after) == comments.findall(raw)

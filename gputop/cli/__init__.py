@@ -18,7 +18,18 @@ from typing import TYPE_CHECKING
 
 from gputop import __version__, config
 from gputop.cli import attach, diagnose, doctor, explain, lab, manual, memory, proven, record, run, scaffold, screen
-from gputop.cli.options import BROKEN, FAILED, INTERVAL, USAGE, Command, Failure, Parser, common, no_commands, unwritten
+from gputop.cli.options import (
+    BROKEN,
+    FAILED,
+    INTERVAL,
+    USAGE,
+    Command,
+    Failure,
+    Parser,
+    common_flags,
+    no_commands,
+    write_failure,
+)
 from gputop.safe import files, identity, terminal
 from gputop.safe.text import clean
 
@@ -36,7 +47,9 @@ _WITHOUT_COMMANDS = ("record", "snapshot", "diagnose")  # what they write may le
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line, as --help and the shell completions show it."""
-    everywhere = {interval: common(interval) for interval in {INTERVAL, *(one.interval for one in COMMANDS.values())}}
+    everywhere = {
+        interval: common_flags(interval) for interval in {INTERVAL, *(one.interval for one in COMMANDS.values())}
+    }
     top = Parser(
         "gputop",
         description="Why is training slow? GPUs, jobs and processes on one screen.",
@@ -104,18 +117,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123  as long as the program
     given = list(sys.argv[1:] if argv is None else argv)
     if argv is None:  # the whole process is ours; the screen puts its own in their place
-        threading.excepthook = lambda args: _say_broken(args.exc_value, given)
-        sys.unraisablehook = lambda args: _say_broken(args.exc_value, given)
+        threading.excepthook = lambda args: _report_error(args.exc_value, given)
+        sys.unraisablehook = lambda args: _report_error(args.exc_value, given)
     try:
         return _run(given, whole=argv is None)
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except Exception as error:
-        _say_broken(error, given)
+        _report_error(error, given)
         return BROKEN
 
 
-def _say_broken(error: BaseException | None, argv: Sequence[str]) -> None:
+def _report_error(error: BaseException | None, argv: Sequence[str]) -> None:
     """Say in one line what no command expected, and where its details are, if a file may be written."""
     if error is not None and not isinstance(error, SystemExit):
         from gputop.safe.crash import last_resort
@@ -154,5 +167,5 @@ def _run(argv: Sequence[str], *, whole: bool) -> int:
     except OSError as error:
         if error.filename is not None:  # not of what is written: a command looked at a file without care
             raise
-        sys.stderr.write(f"gputop: {unwritten(error)}\n")
+        sys.stderr.write(f"gputop: {write_failure(error)}\n")
         return FAILED

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gputop import __version__
-from gputop.cli.options import OK, USAGE, Command, Failure, duration, json_flag, lasting, plain
-from gputop.cli.process import aimed, answered, beside, followed, ranked, together
+from gputop.cli.options import OK, USAGE, Command, Failure, ascii_only, duration, json_flag, positive_duration
+from gputop.cli.process import call_with_deadline, rank_of, run_action, run_actions, sibling_ranks, target_process
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,20 +34,20 @@ def stack(args: argparse.Namespace, settings: Settings) -> int:
     from gputop.actions.pyspy import STACK, Asked, StackResult
     from gputop.model import Role
 
-    frame, process, rights = aimed(args, settings)
-    if why := answered(process, STACK.why_not, process, rights):
+    frame, process, rights = target_process(args, settings)
+    if why := call_with_deadline(process, STACK.why_not, process, rights):
         raise Failure(why)
     if args.native and settings.readonly:
         raise Failure("--readonly changes no process, and --native pauses it: leave one out")
     launches = process.role is Role.LAUNCHER and not args.workers  # its own stacks follow those of its ranks
-    leads = launches or (not args.workers and bool(led(frame, process) or beside(frame, args.pid)))
+    leads = launches or (not args.workers and bool(led(frame, process) or sibling_ranks(frame, args.pid)))
     scope = Scope.JOB if args.job or leads else Scope.LOADERS if args.workers else Scope.PROCESS
     if scope is Scope.JOB and not any(reach.scope is scope for reach in reaches(frame, process)):
-        sys.stderr.write(f"gputop: {process.pid} is alone in its job\n" if process.job else _in_no_job(process))
+        sys.stderr.write(f"gputop: {process.pid} is alone in its job\n" if process.job else _no_job_text(process))
         scope = Scope.PROCESS
-    result, code = followed(STACK, frame, process, STACK.rights(rights), Asked(scope, args.native))
+    result, code = run_action(STACK, frame, process, STACK.rights(rights), Asked(scope, args.native))
     if launches and not args.job and isinstance(result, StackResult):
-        own, _ = followed(STACK, frame, process, STACK.rights(rights), Asked(Scope.PROCESS, args.native))
+        own, _ = run_action(STACK, frame, process, STACK.rights(rights), Asked(Scope.PROCESS, args.native))
         if isinstance(own, StackResult):
             result = replace(result, processes=(*result.processes, *own.processes), lines=(*result.lines, *own.lines))
     if not isinstance(result, StackResult) or all(shown.barred for shown in result.processes):
@@ -55,13 +55,13 @@ def stack(args: argparse.Namespace, settings: Settings) -> int:
     if args.as_json:
         print(json.dumps(_object(result)))
     else:
-        print("\n".join(_text(result, plain(settings))))
+        print("\n".join(_text(result, ascii_only(settings))))
     for line in result.lines:
         sys.stderr.write(f"gputop: {line}\n")
     return code
 
 
-def _in_no_job(process: Process) -> str:
+def _no_job_text(process: Process) -> str:
     return f"gputop: no job is known that {process.pid} belongs to: only its own stacks are shown\n"
 
 
@@ -159,18 +159,18 @@ def profile(args: argparse.Namespace, settings: Settings) -> int:
     chosen = Sampling(seconds=args.seconds, rate=args.rate, children=not args.alone, gil=args.gil, native=args.native)
     if why := invalid_options(chosen):
         raise Failure(why, USAGE)
-    frame, process, rights = aimed(args, settings)
-    led = () if args.launcher else handles.led(frame, process) or beside(frame, args.pid)
+    frame, process, rights = target_process(args, settings)
+    led = () if args.launcher else handles.led(frame, process) or sibling_ranks(frame, args.pid)
     if args.job or led:
         ranks = _ranks(args, frame, process, led)
         if len(ranks) > 1:
             return _profile_ranks(args, settings, frame, ranks, rights, chosen)
         process = ranks[0] if ranks else process
-    if why := answered(process, PROFILE.why_not, process, rights):
+    if why := call_with_deadline(process, PROFILE.why_not, process, rights):
         raise Failure(why)
     if args.native:
         sys.stderr.write("gputop: --native pauses the process for each sample; what that costs is measured\n")
-    result, code = followed(PROFILE, frame, process, PROFILE.rights(rights), chosen)
+    result, code = run_action(PROFILE, frame, process, PROFILE.rights(rights), chosen)
     if not isinstance(result, ProfileResult) or result.page is None or result.kept is None or result.profile is None:
         raise Failure(": ".join((result.text, *result.lines[:1])), code)
     if args.as_json:
@@ -179,7 +179,7 @@ def profile(args: argparse.Namespace, settings: Settings) -> int:
     elif args.format == "md":
         print(markdown(result.page), end="")
     else:
-        print(text(result.page, ascii=plain(settings)), end="")
+        print(text(result.page, ascii=ascii_only(settings)), end="")
     if not args.as_json:
         _files(result.kept)
     return code
@@ -216,9 +216,9 @@ def _profile_ranks(
     from gputop.actions.pyspy import PROFILE, ProfileResult
 
     for process in ranks:
-        if why := answered(process, PROFILE.why_not, process, rights):
+        if why := call_with_deadline(process, PROFILE.why_not, process, rights):
             raise Failure(why)
-    results, code = together(PROFILE, frame, ranks, PROFILE.rights(rights), chosen)
+    results, code = run_actions(PROFILE, frame, ranks, PROFILE.rights(rights), chosen)
     done: list[tuple[Process, Page, StoredProfile, Profile]] = []
     for process, result in zip(ranks, results, strict=True):
         if isinstance(result, ProfileResult) and result.page and result.kept and result.profile:
@@ -248,7 +248,7 @@ def _print_ranks(
         print(json.dumps({"version": 1, "gputop": __version__, "text": " ".join(first.words), "ranks": each}))
         return
     for page in (first, *(page for _, page, _, _ in done)):
-        print(markdown(page) if args.format == "md" else text(page, ascii=plain(settings)), end="")
+        print(markdown(page) if args.format == "md" else text(page, ascii=ascii_only(settings)), end="")
         print()
     for _, _, kept, _ in done:
         _files(kept)
@@ -292,7 +292,7 @@ def _profile_arguments(parser: argparse.ArgumentParser) -> None:
     who.add_argument("--job", action="store_true", help="all ranks of its job at once, side by side")
     who.add_argument("--launcher", action="store_true", help="a launcher itself, not the ranks that it started")
     parser.add_argument(
-        "--for", dest="seconds", type=lasting, default=10.0, metavar="T", help="how long: 10s, 1m (10s)"
+        "--for", dest="seconds", type=positive_duration, default=10.0, metavar="T", help="how long: 10s, 1m (10s)"
     )
     parser.add_argument("--rate", type=int, metavar="HZ", help="samples a second (100, less with many threads)")
     parser.add_argument("--alone", action="store_true", help="without its loaders and other children")
@@ -311,9 +311,9 @@ def trace(args: argparse.Namespace, settings: Settings) -> int:
 
     if not 1 <= args.steps <= MOST_STEPS:
         raise Failure(f"--steps {args.steps}: 1 to {MOST_STEPS} can be recorded", USAGE)
-    frame, process, rights = aimed(args, settings)
-    process = ranked(frame, process)
-    if barred := answered(process, TRACE.barred, process, rights, frame):
+    frame, process, rights = target_process(args, settings)
+    process = rank_of(frame, process)
+    if barred := call_with_deadline(process, TRACE.barred, process, rights, frame):
         raise Failure(barred.line)
     order = Order(
         scope=Scope.PROCESS if args.alone else Scope.JOB,
@@ -324,14 +324,14 @@ def trace(args: argparse.Namespace, settings: Settings) -> int:
         wait_s=args.wait,
         confirmed=frozenset(RISKS) if args.yes else frozenset(),
     )
-    result, code = followed(TRACE, frame, process, TRACE.rights(rights), order)
+    result, code = run_action(TRACE, frame, process, TRACE.rights(rights), order)
     if not isinstance(result, Traced):
         raise Failure(result.text, code)
     if result.risk is not None:
         raise Failure(f"{result.text}; add --yes to go on")
     if not result.views:
         raise Failure(": ".join((result.text, *result.lines[:1])), code)
-    _print(result, plain(settings))
+    _print(result, ascii_only(settings))
     for line in result.lines:
         sys.stderr.write(f"gputop: {line}\n")
     return code

@@ -15,12 +15,12 @@ from gputop.cli.options import (
     USAGE,
     Command,
     Failure,
+    ascii_only,
     duration,
     json_flag,
     no_commands,
     only_names,
-    plain,
-    unwritten,
+    write_failure,
 )
 from gputop.cli.sources import follow, open_source
 
@@ -45,39 +45,39 @@ class DiagnosisSink:
     """A sink that keeps the last update, and findings that have cleared."""
 
     updates: int = 0
-    looked_s: float = 0.0  # time of the first update
+    first_update_s: float = 0.0  # time of the first update
     first_s: float = 0.0  # time since which the rules judge: a source may provide earlier history
     judged: Callable[[], float | None] = lambda: None  # the same from a monitor
     last: Update | None = None
     seen: dict[Any, tuple[Finding, str, float, float]] = field(default_factory=dict)
     without_gpus: Callable[[], None] | None = None  # called once if there is no GPU: only the machine is judged
     pid: int | None = None  # restricts the report to this process
-    goes_on: bool = False  # the extension has been announced
+    extended: bool = False  # the extension has been announced
     compared: Callable[[], str] = lambda: ""  # a script with a run still being compared with an earlier one
     problem: str | None = None
     missed: int = 0
 
-    def longer(self, over_s: float) -> bool:
+    def continues(self, over_s: float) -> bool:
         """Whether to continue after the requested time: while a job is still being judged or compared."""
         from gputop import finding_text
 
         jobs = self.last.jobs if self.last else ()
-        waited = [one for one in jobs if one.due and one.state == "judging" and self._asked(one)]
+        waited = [one for one in jobs if one.due and one.state == "judging" and self._is_wanted(one)]
         compared = self.compared()
         if self.last is None or not (waited or compared) or over_s >= LONGER_S:
             return False
-        if not self.goes_on:
-            self.goes_on = True
+        if not self.extended:
+            self.extended = True
             some = f", and {len(waited) - 1} more" if len(waited) > 1 else ""
             first = (
-                finding_text.standing(waited[0], self.last.frame)
+                finding_text.state_line(waited[0], self.last.frame)
                 if waited
                 else f"{compared}: measures what a fix gained"
             )
             sys.stderr.write(f"gputop: continues for up to {LONGER_S:.0f} s: {first}{some}\n")
         return True
 
-    def _asked(self, one: JobState) -> bool:
+    def _is_wanted(self, one: JobState) -> bool:
         if self.pid is None or self.last is None:
             return True
         of = {process.job for process in self.last.frame.processes if process.pid == self.pid}
@@ -90,7 +90,7 @@ class DiagnosisSink:
 
         now_s = update.frame.mono_s
         if self.last is None or now_s < self.last.frame.mono_s:
-            self.looked_s = now_s
+            self.first_update_s = now_s
             begun_s = self.judged()
             self.first_s = now_s if begun_s is None else begun_s
         self.updates, self.last = self.updates + 1, update
@@ -106,7 +106,7 @@ class DiagnosisSink:
                 since_s = known[2] if known else max(0.0, now_s - self.first_s - finding.since_s)
                 self.seen[key] = (finding, sentence(finding, update.frame), since_s, now_s - self.first_s)
 
-    def gone(self) -> tuple[ResolvedFinding, ...]:
+    def cleared(self) -> tuple[ResolvedFinding, ...]:
         """Findings that have cleared, oldest first."""
         from gputop.diagnose.subject_overlap import persists
         from gputop.export.diagnosis import ResolvedFinding
@@ -144,32 +144,32 @@ def diagnose(args: argparse.Namespace, settings: Settings) -> int:
     if live and sys.stderr.isatty():
         sys.stderr.write(f"gputop: sampling for {seconds:.0f} s; Ctrl+C ends it and reports what was found\n")
     monitor = Monitor(source, settings.thresholds, through=only_names(args))
-    without = (lambda: _say_no_gpu(seconds)) if live else None
+    without = (lambda: _announce_no_gpu(seconds)) if live else None
     proofs = follow_fixes(monitor, remember=settings.remember, readonly=settings.readonly)
     look = DiagnosisSink(judged=lambda: monitor.judged_s, without_gpus=without, pid=args.pid)
     look.compared = lambda: proofs.pending if proofs else ""
     try:
-        ended = follow(monitor, look, seconds, longer=look.longer)
+        ended = follow(monitor, look, seconds, longer=look.continues)
     except Failure as failure:
         raise Failure(str(failure), UNMEASURED) from None
-    found = _found(look, source.label, args.pid, proofs)
+    found = _diagnosis(look, source.label, args.pid, proofs)
     try:
         _print(found, args, settings)
         sys.stdout.flush()
     except OSError as error:  # exit code 1 means a warning
-        raise unwritten(error, UNMEASURED) from None
-    return ended or _code(found)
+        raise write_failure(error, UNMEASURED) from None
+    return ended or _exit_code(found)
 
 
-def _say_no_gpu(seconds: float | None) -> None:
+def _announce_no_gpu(seconds: float | None) -> None:
     """Announce what can still be found without a GPU, before the user waits."""
     so_long = "" if seconds is None else f", for {seconds:.0f} s"
     sys.stderr.write(f"gputop: there is no GPU to look at: only the rules about the machine itself go on{so_long}\n")
 
 
-def _found(look: DiagnosisSink, label: str, pid: int | None, proofs: Proofs | None) -> Diagnosis:
+def _diagnosis(look: DiagnosisSink, label: str, pid: int | None, proofs: Proofs | None) -> Diagnosis:
     """The diagnosis of everything or of one process."""
-    from gputop.export.diagnosis import Diagnosis, about
+    from gputop.export.diagnosis import Diagnosis, restricted_to
     from gputop.export.format import redacted
 
     if proofs:
@@ -180,18 +180,18 @@ def _found(look: DiagnosisSink, label: str, pid: int | None, proofs: Proofs | No
         raise Failure("nothing was seen: the source ended before its first frame", UNMEASURED)
     update = replace(look.last, frame=redacted(look.last.frame))
     # a frame stands for the time until the next one
-    step_s = (update.frame.mono_s - look.looked_s) / max(1, look.updates - 1)
+    step_s = (update.frame.mono_s - look.first_update_s) / max(1, look.updates - 1)
     seconds = update.frame.mono_s - look.first_s + step_s
     fixes = proofs.running if proofs else ()
-    found = Diagnosis(update=update, seconds=seconds, label=label, pid=pid, gone=look.gone(), fixes=fixes)
+    found = Diagnosis(update=update, seconds=seconds, label=label, pid=pid, cleared=look.cleared(), fixes=fixes)
     if pid is None:
         return found
     if all(process.pid != pid for process in update.frame.processes):
         raise Failure(f"process {pid} is not in what was seen of {label}", UNMEASURED)
-    return about(found, _meant(update.frame, pid))
+    return restricted_to(found, _job_process(update.frame, pid))
 
 
-def _meant(frame: Frame, pid: int) -> int:
+def _job_process(frame: Frame, pid: int) -> int:
     """The process to report on: for a script that started one job, the first process of that job."""
     from gputop.collect.jobs.family import jobs_of
 
@@ -211,10 +211,10 @@ def _print(found: Diagnosis, args: argparse.Namespace, settings: Settings) -> No
         print(json.dumps(as_json(found), allow_nan=False))
         return
     told = page(found, ACTIONS, explain=args.explain)
-    print(markdown(told) if args.format == "md" else text(told, ascii=plain(settings)), end="")
+    print(markdown(told) if args.format == "md" else text(told, ascii=ascii_only(settings)), end="")
 
 
-def _code(found: Diagnosis) -> int:
+def _exit_code(found: Diagnosis) -> int:
     """The severity as exit code; 0 requires a verdict on every visible job, and enough time for one."""
     if found.code:
         return found.code

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputop.cli.options import FAILED, OK, Command, Failure, encoding, json_flag, plain
+from gputop.cli.options import FAILED, OK, Command, Failure, ascii_only, encoding, json_flag
 
 if TYPE_CHECKING:
     from gputop.config import Settings
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def doctor(args: argparse.Namespace, settings: Settings) -> int:
     """Print the report; a limitation is no failure, a broken check is."""
-    from gputop.doctor import Machine, as_json, examine, render
+    from gputop.doctor import Machine, as_json, render, run_checks
 
     if args.pid is not None and not Path(f"/proc/{args.pid}").is_dir():
         raise Failure(f"there is no process {args.pid} that you may see")
@@ -29,11 +29,11 @@ def doctor(args: argparse.Namespace, settings: Settings) -> int:
         encoding=encoding(),
         terminal=(size.columns, size.lines) if size else None,
     )
-    report = examine(machine, os.uname().nodename)
+    report = run_checks(machine, os.uname().nodename)
     if args.as_json:
         print(json.dumps(as_json(report)))
     else:
-        print(render(report, ascii=plain(settings)), end="")
+        print(render(report, ascii=ascii_only(settings)), end="")
     return FAILED if report.failed else OK
 
 

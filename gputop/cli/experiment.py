@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from gputop import __version__
 from gputop.cli.from_process import process_id
-from gputop.cli.options import FAILED, OK, USAGE, Failure, Parser, json_flag, lasting, plain
+from gputop.cli.options import FAILED, OK, USAGE, Failure, Parser, ascii_only, json_flag, positive_duration
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.safe import terminal
 from gputop.safe.identity import read_stat
@@ -58,12 +58,12 @@ class Experiment:
         return f"{point.text}: {code[0]}" if len(code) == 1 else point.text
 
 
-class Asked:
+class Children:
     """Runs one child per measurement, and shows progress on a terminal."""
 
     def __init__(self, experiment: Experiment, args: argparse.Namespace) -> None:
         self.experiment, self.args = experiment, args
-        self.factory, self.python = _wanted(experiment, args)
+        self.factory, self.python = _latest(experiment, args)
         self.request: dict[str, Any] = {}  # fields of every request
         self.rounds: int | None = None  # total children, if known; a request may give the number left
         self.heard: Callable[[Mapping[str, Any]], object] = bool  # called with a child's messages before the final one
@@ -123,12 +123,14 @@ class Asked:
             sys.stderr.flush()
 
     @property
-    def at(self) -> str:
+    def error_place(self) -> str:
         """Where an error belongs: to the setting, or to the function until that has returned."""
         return self.title if self.ready else clean(self.factory.name)
 
 
-def run(asked: Asked, settings: Settings, facts: Mapping[str, Any], measure: Callable[[dict[str, Any]], None]) -> int:
+def run(
+    asked: Children, settings: Settings, facts: Mapping[str, Any], measure: Callable[[dict[str, Any]], None]
+) -> int:
     """Measure, print and store the result, even a partial one.
 
     `facts`: data on the host, in the result from the start.
@@ -145,7 +147,7 @@ def run(asked: Asked, settings: Settings, facts: Mapping[str, Any], measure: Cal
         measure(result)
     except NotMeasured as error:
         trouble, code = error, FAILED
-        result["ended"] = f"{asked.at}: {clean(str(error), _LONGEST)}"
+        result["ended"] = f"{asked.error_place}: {clean(str(error), _LONGEST)}"
     except Interrupted as error:
         code = 128 + error.number
         result["ended"] = f"{asked.title}: interrupted"
@@ -201,7 +203,7 @@ def interrupt(number: int, frame: object) -> None:  # noqa: ARG001
     raise Interrupted(number)
 
 
-def _wanted(experiment: Experiment, args: argparse.Namespace) -> tuple[Any, str]:
+def _latest(experiment: Experiment, args: argparse.Namespace) -> tuple[Any, str]:
     from gputop.lab import factory
 
     if args.factory is None:
@@ -219,7 +221,7 @@ def _print(experiment: Experiment, args: argparse.Namespace, settings: Settings,
     if args.as_json:
         print(json.dumps({**result, **experiment.extra(result)}, allow_nan=False))
         return
-    print(text(experiment.page(result), ascii=plain(settings)), end="")
+    print(text(experiment.page(result), ascii=ascii_only(settings)), end="")
 
 
 def _keep(experiment: Experiment, settings: Settings, result: Mapping[str, Any]) -> None:
@@ -255,7 +257,11 @@ def arguments(parser: argparse.ArgumentParser, experiment: Experiment, returns: 
     text = "take over Python, folder and variables of a training that runs; without a function, sketch one"
     parser.add_argument("--from", dest="from_pid", type=process_id, metavar="PID", help=text)
     parser.add_argument(
-        "--timeout", type=lasting, default=60.0, metavar="T", help="longest time without progress: then it hangs (60s)"
+        "--timeout",
+        type=positive_duration,
+        default=60.0,
+        metavar="T",
+        help="longest time without progress: then it hangs (60s)",
     )
     parser.add_argument("--last", action="store_true", help="print the newest result again, or that of FACTORY")
     parser.add_argument("--verbose", action="store_true", help="whole tracebacks, and all that your code prints")

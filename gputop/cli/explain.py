@@ -12,7 +12,7 @@ from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
 
 from gputop import __version__
-from gputop.cli.options import FAILED, OK, USAGE, Command, Failure, json_flag, plain
+from gputop.cli.options import FAILED, OK, USAGE, Command, Failure, ascii_only, json_flag
 from gputop.safe.text import clean
 
 if TYPE_CHECKING:
@@ -42,40 +42,40 @@ def explain(args: argparse.Namespace, settings: Settings) -> int:
     try:
         if args.diff and len(args.files) != 2:
             raise Failure("--diff compares two files or two folders: gputop explain --diff BEFORE AFTER", USAGE)
-        sides = [_listed(name) for name in args.files]
+        sides = [_trace_files(name) for name in args.files]
         files = [file for side in sides for file in side]
         folders = set(files) - set(args.files)
-        opened, left_out = _all(files, folders, compare=args.diff and not folders)
+        opened, left_out = _open_all(files, folders, compare=args.diff and not folders)
     except Refused as refused:
         raise Failure(str(refused)) from None
     files = [name for name in files if name not in dict(left_out)]
     traces = [each for each in opened if isinstance(each, View)]
-    names = _named(files)
+    names = _display_names(files)
     for each, name in zip(opened, names, strict=True):
         if isinstance(each, View):
             each.trace.name = name
     left = [{"file": clean(Path(name).name, 200), "why": reason} for name, reason in left_out]
     pairs = _pairs(opened, sum(name in files for name in sides[0]), args.files, left_out) if args.diff else []
-    why = None if args.diff else _apart(traces, left_out)
+    why = None if args.diff else _why_not_one_job(traces, left_out)
     if args.as_json:
         changes = [change for pair in pairs for change in _changes(pair, names)]
         told = {"files": changes if args.diff else list(map(_object, opened, names)), "apart": why, "left_out": left}
         print(json.dumps({"version": 1, "gputop": __version__, **told}, allow_nan=False))
-        return FAILED if left else _code(opened)
-    pages = _differences(pairs, names) if args.diff else [*_together(traces, why), *map(_page, opened, names)]
+        return FAILED if left else _exit_code(opened)
+    pages = _differences(pairs, names) if args.diff else [*_joint_pages(traces, why), *map(_page, opened, names)]
     if left:
         words = (f"{each['file']} is left out: {each['why']}." for each in left)
         pages[0] = replace(pages[0], words=(*words, *pages[0].words))
-    drawn = (markdown(page) if args.format == "md" else text(page, ascii=plain(settings)) for page in pages)
+    drawn = (markdown(page) if args.format == "md" else text(page, ascii=ascii_only(settings)) for page in pages)
     print("\n".join(drawn), end="")
-    return FAILED if left else _code(opened)
+    return FAILED if left else _exit_code(opened)
 
 
 _UNKNOWN = "it is neither a torch trace"
 LeftOut = list[tuple[str, str]]  # unreadable files, and why
 
 
-def _all(names: Sequence[str], folders: set[str], *, compare: bool) -> tuple[list[Opened], LeftOut]:
+def _open_all(names: Sequence[str], folders: set[str], *, compare: bool) -> tuple[list[Opened], LeftOut]:
     """The contents of each file; of several, the readable ones, of a folder the traces. Refused if none is readable."""
     from gputop.safe.files import Refused
     from gputop.trace.verdict import View
@@ -85,7 +85,7 @@ def _all(names: Sequence[str], folders: set[str], *, compare: bool) -> tuple[lis
     first: Refused | None = None
     for name in names:
         try:
-            found.append((name, _from_input() if name == "-" else _opened(name)))
+            found.append((name, _open_input() if name == "-" else _open(name)))
         except Refused as refused:
             first = first or refused
             left_out.append((name, _reason(name, str(refused))))
@@ -120,7 +120,7 @@ def _differences(pairs: Sequence[tuple[Opened, Opened]], names: list[str]) -> li
     from gputop.trace.verdict import View
 
     ranks = [(a, b) for a, b in pairs if isinstance(a, View) and isinstance(b, View)]
-    return [*([compare_ranks(ranks)] if len(ranks) > 1 else []), *(_compared(pair, names) for pair in pairs)]
+    return [*([compare_ranks(ranks)] if len(ranks) > 1 else []), *(_comparison(pair, names) for pair in pairs)]
 
 
 def _pairs(
@@ -132,7 +132,7 @@ def _pairs(
     """
     from gputop.trace.verdict import View
 
-    if len({isinstance(each, View) for each in opened}) > 1 or _pasted(opened):
+    if len({isinstance(each, View) for each in opened}) > 1 or _is_pasted(opened):
         raise Failure("--diff compares two traces or two profiles, not one with the other", USAGE)
     before, after = opened[:first], opened[first:]
     if len(before) == len(after) == 1:
@@ -140,7 +140,7 @@ def _pairs(
     ranks = []
     for side, name in ((before, sides[0]), (after, sides[1])):
         views = [each for each in side if isinstance(each, View)]
-        if (why := _apart(views, left_out)) is not None:
+        if (why := _why_not_one_job(views, left_out)) is not None:
             raise Failure(f"{name}: these are not the ranks of one job: {why}: name one file of it", USAGE)
         by_name = all(view.trace.rank is None for view in views) and len(views) > 1
         if not by_name and any(view.trace.rank is None for view in views):
@@ -155,20 +155,20 @@ def _pairs(
     return [(ranks[0][rank], ranks[1][rank]) for rank in common]
 
 
-def _code(opened: Sequence[Opened]) -> int:
+def _exit_code(opened: Sequence[Opened]) -> int:
     """Exit code: whether parts of the files were repaired or omitted."""
     from gputop.trace.verdict import View
 
     return FAILED if any((each.trace if isinstance(each, View) else each).problems for each in opened) else OK
 
 
-def _pasted(opened: Sequence[Opened]) -> bool:
+def _is_pasted(opened: Sequence[Opened]) -> bool:
     from gputop.paste import Pasted
 
     return any(isinstance(each, Pasted) for each in opened)
 
 
-def _listed(name: str) -> list[str]:
+def _trace_files(name: str) -> list[str]:
     """The file itself; for a folder the traces in it, as ranks of one job. Refused if it has none."""
     from gputop.safe.files import Refused
 
@@ -186,7 +186,7 @@ def _listed(name: str) -> list[str]:
     return found
 
 
-def _named(files: list[str]) -> list[str]:
+def _display_names(files: list[str]) -> list[str]:
     """Display names of files: each with as many parent folders as distinguish it."""
     paths = [Path(STANDARD_INPUT if name == "-" else name) for name in files]
     deepest = max(len(path.parts) for path in paths)
@@ -197,7 +197,7 @@ def _named(files: list[str]) -> list[str]:
     return [clean("/".join(path.parts[-depth:]), 200).lstrip("/") for path in paths]
 
 
-def _from_input() -> Opened:
+def _open_input() -> Opened:
     """The contents of standard input; traces must be files."""
     from gputop.safe.files import Refused
 
@@ -210,12 +210,12 @@ def _from_input() -> Opened:
             kept.write(piece)
         kept.flush()
         try:
-            return _opened(kept.name)
+            return _open(kept.name)
         except Refused as refused:
             raise Refused(str(refused).replace(kept.name, STANDARD_INPUT)) from None
 
 
-def _opened(name: str) -> Opened:
+def _open(name: str) -> Opened:
     """The contents of a file: a trace, a profile, or a pasted text."""
     from gputop.paste import recognise
     from gputop.profile import is_json, parse
@@ -250,7 +250,7 @@ def _opened(name: str) -> Opened:
         text.close()
 
 
-def _apart(traces: list[View], left_out: LeftOut) -> str | None:
+def _why_not_one_job(traces: list[View], left_out: LeftOut) -> str | None:
     """Why several traces are not ranks of one job; None, and linked to each other, if they may be."""
     from gputop.trace.summary import why_not_one_job
 
@@ -267,7 +267,7 @@ def _may_be_rank(reason: str) -> bool:
     return not any(text in reason for text in ("no traceEvents", "not JSON", "torch.profiler", "no trace", "no known"))
 
 
-def _together(traces: list[View], why: str | None) -> list[Page]:
+def _joint_pages(traces: list[View], why: str | None) -> list[Page]:
     """The page on several traces: as ranks, or why they are not."""
     from gputop.report import Page
     from gputop.trace.report import ranks
@@ -298,7 +298,7 @@ def _object(opened: Opened, name: str) -> dict[str, Any]:
     return report.as_json(opened, name) if isinstance(opened, Profile) else as_json(opened)
 
 
-def _compared(opened: tuple[Opened, Opened], names: list[str]) -> Page:
+def _comparison(opened: tuple[Opened, Opened], names: list[str]) -> Page:
     from gputop.profile import Profile, report
     from gputop.trace.report import compared
     from gputop.trace.verdict import View

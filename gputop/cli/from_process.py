@@ -68,7 +68,7 @@ class ProcessFacts:
         return self.file or self.module or "train.py"
 
 
-def filled(
+def take_settings(
     args: argparse.Namespace, settings: Settings, kind: str, words: tuple[str, ...], sketch: str
 ) -> ProcessFacts | None:
     """Take over the settings of a named process; if no function was named, print a sketch and raise Failure.
@@ -77,11 +77,11 @@ def filled(
     """
     if args.from_pid is None:
         return None
-    seen = _seen(args, settings)
-    for line in _said(seen):
+    seen = _process_facts(args, settings)
+    for line in _summary(seen):
         sys.stderr.write(f"gputop: from {seen.pid}: {line}\n")
     if args.factory is None:
-        _sketched(seen, kind, words, sketch)
+        _fail_with_sketch(seen, kind, words, sketch)
     if args.python is None:
         args.python = seen.python
     if seen.folder is not None and args.factory is not None:
@@ -90,17 +90,17 @@ def filled(
     return seen
 
 
-def _seen(args: argparse.Namespace, settings: Settings) -> ProcessFacts:
+def _process_facts(args: argparse.Namespace, settings: Settings) -> ProcessFacts:
     from gputop.agent_client import environment, root
-    from gputop.cli.process import aimed, ranked
+    from gputop.cli.process import rank_of, target_process
     from gputop.collect.jobs.launchers import program
     from gputop.safe.deadline import NoAnswer, within
 
     args.pid = args.from_pid
-    frame, process, rights = aimed(args, settings)
+    frame, process, rights = target_process(args, settings)
     if rights.elsewhere is not None:
         raise Failure(f"--from {args.pid}: it is a process of {rights.elsewhere}, not of this machine", USAGE)
-    process = ranked(frame, process)
+    process = rank_of(frame, process)
     if process.uid != os.geteuid():  # its interpreter and files would run with our rights
         raise Failure(f"--from {process.pid}: it is a process of {process.user or 'another user'}: run it as that user")
     if root(process.pid):
@@ -120,7 +120,7 @@ def _seen(args: argparse.Namespace, settings: Settings) -> ProcessFacts:
             arguments=found.arguments,
             variables=dict(_variables(said)),
         ),
-        **_inside(process, replace(rights, reads_only=True)),
+        **_agent_values(process, replace(rights, reads_only=True)),
     )
 
 
@@ -154,7 +154,7 @@ def _variables(said: Mapping[str, str]) -> Iterator[tuple[str, str]]:
             yield name, value
 
 
-def _inside(process: Process, rights: Rights) -> dict[str, Any]:
+def _agent_values(process: Process, rights: Rights) -> dict[str, Any]:
     """Values known only to its agent."""
     from gputop.actions.target import Refusal, open_target
     from gputop.agent_client import AgentLost, NoAgent, connect
@@ -181,7 +181,7 @@ def _inside(process: Process, rights: Rights) -> dict[str, Any]:
     return {**numbers, "model": clean(name, 60) if isinstance(name, str) and name else None}
 
 
-def _said(seen: ProcessFacts) -> Iterator[str]:
+def _summary(seen: ProcessFacts) -> Iterator[str]:
     """One line for the settings taken over, one for the agent's, one for each unknown."""
     what = seen.file or (f"module {seen.module}" if seen.module else None)
     known = (("Python", seen.python), ("folder", seen.folder), ("script", what))
@@ -202,7 +202,7 @@ def _said(seen: ProcessFacts) -> Iterator[str]:
     yield ", ".join(each for each in inside if each) or "its agent sees no DataLoader and no model"
 
 
-def _sketched(seen: ProcessFacts, kind: str, words: tuple[str, ...], sketch: str) -> None:
+def _fail_with_sketch(seen: ProcessFacts, kind: str, words: tuple[str, ...], sketch: str) -> None:
     """Name candidate functions of its script, or print a sketch; then say that none was given."""
     tree = _parsed(seen)
     may = list(_functions(tree, words)) if tree is not None else []
@@ -215,7 +215,7 @@ def _sketched(seen: ProcessFacts, kind: str, words: tuple[str, ...], sketch: str
     workers = 0 if seen.workers is None else seen.workers
     print(f"# in {clean(seen.place)}")
     print(sketch.format(batch_size=size, workers=workers, model=seen.model or "Model"), end="")
-    if tree is not None and not _guarded(tree):
+    if tree is not None and not _imports_safely(tree):
         print('# and below: if __name__ == "__main__":  what starts the training, or it starts when it is imported')
     name = sketch.partition("(")[0].removeprefix("def ")
     then = clean(f"gputop {kind} --from {seen.pid} {shlex.quote(f'{seen.place}:{name}')}")
@@ -250,7 +250,7 @@ def _functions(tree: ast.Module, words: tuple[str, ...]) -> Iterator[str]:
                 yield node.name
 
 
-def _guarded(tree: ast.Module) -> bool:
+def _imports_safely(tree: ast.Module) -> bool:
     """Whether importing it appears to start nothing."""
     return any(isinstance(node, ast.If) and "__name__" in ast.unparse(node.test) for node in tree.body)
 

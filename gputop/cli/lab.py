@@ -9,7 +9,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from gputop.cli import experiment
-from gputop.cli.experiment import Asked, Experiment, whole_number
+from gputop.cli.experiment import Children, Experiment, whole_number
 from gputop.cli.options import USAGE, Command, Failure
 
 if TYPE_CHECKING:
@@ -62,15 +62,15 @@ LAB = Experiment(
 
 def lab(args: argparse.Namespace, settings: Settings) -> int:
     """Run the precisions in turns, then two batch sizes, then the ceilings."""
-    from gputop.cli.from_process import MAKERS, SKETCH, filled
+    from gputop.cli.from_process import MAKERS, SKETCH, take_settings
     from gputop.lab.precision import Plan, compare
 
     if args.last:
         return experiment.last(LAB, args, settings)
-    filled(args, settings, "lab", MAKERS, SKETCH)
+    take_settings(args, settings, "lab", MAKERS, SKETCH)
     if args.warmup >= args.steps:
         raise Failure(f"--warmup {args.warmup} leaves none of --steps {args.steps} to measure", USAGE)
-    asked = Asked(LAB, args)
+    asked = Children(LAB, args)
     plan = Plan(steps=args.steps, warmup=args.warmup, repeats=args.repeats, fp16=args.fp16, tf32=args.tf32)
     asked.request, asked.rounds = {"steps": plan.steps, "batch_size": args.batch_size}, plan.children
     facts = {"steps": plan.steps, "warmup": plan.warmup, "repeats": plan.repeats}
@@ -150,13 +150,13 @@ LOADER = Experiment(
 
 def loader(args: argparse.Namespace, settings: Settings) -> int:
     """Measure each number of workers, then each other setting."""
-    from gputop.cli.from_process import filled
+    from gputop.cli.from_process import take_settings
     from gputop.lab.loader import BATCH_SIZE, Plan, sweep
 
     if args.last:
         return experiment.last(LOADER, args, settings)
-    seen = filled(args, settings, "loader", ("loader", "dataset", "data"), _SKETCH)
-    asked = Asked(LOADER, args)
+    seen = take_settings(args, settings, "loader", ("loader", "dataset", "data"), _SKETCH)
+    asked = Children(LOADER, args)
     cpus, jobs = _host(settings)
     own = seen.workers if seen else None
     plan = Plan(cpus=cpus, jobs=jobs, workers=args.workers, batches=args.batches, own=own)
@@ -177,7 +177,7 @@ def _host(settings: Settings) -> tuple[int, int]:
     return found.allowed, found.jobs
 
 
-def _counts(text: str) -> tuple[int, ...]:
+def _worker_counts(text: str) -> tuple[int, ...]:
     """Comma-separated numbers of workers."""
     parts = text.split(",")
     if not all(part.strip().isdecimal() and int(part) <= _MOST_WORKERS for part in parts):
@@ -191,7 +191,10 @@ def _loader_arguments(parser: argparse.ArgumentParser) -> None:
     returns = "a DataLoader or a Dataset, or one with the step or the model: (loader, step), (model, loader)"
     experiment.arguments(parser, LOADER, returns)
     parser.add_argument(
-        "--workers", type=_counts, metavar="LIST", help="numbers of workers (0,2,4,8,12, as far as there are CPUs)"
+        "--workers",
+        type=_worker_counts,
+        metavar="LIST",
+        help="numbers of workers (0,2,4,8,12, as far as there are CPUs)",
     )
     parser.add_argument(
         "--batches", type=whole_number, default=BATCHES, metavar="N", help=f"batches timed for each setting ({BATCHES})"
@@ -233,13 +236,13 @@ MAXBATCH = Experiment(
 
 def maxbatch(args: argparse.Namespace, settings: Settings) -> int:
     """Check for other processes on the GPU, then try one batch size after the other."""
-    from gputop.cli.from_process import MAKERS, SKETCH, filled
+    from gputop.cli.from_process import MAKERS, SKETCH, take_settings
     from gputop.lab.batch_size import Plan, search
 
     if args.last:
         return experiment.last(MAXBATCH, args, settings)
-    filled(args, settings, "maxbatch", MAKERS, SKETCH)
-    asked = Asked(MAXBATCH, args)
+    take_settings(args, settings, "maxbatch", MAKERS, SKETCH)
+    asked = Children(MAXBATCH, args)
     plan = Plan(start=args.start, inference=args.inference, shape=args.shape)
     asked.request = {"batch_size": plan.start, "inference": plan.inference, "shape": plan.shape}
 
@@ -248,13 +251,13 @@ def maxbatch(args: argparse.Namespace, settings: Settings) -> int:
         if device["device"] == "cuda":
             result["gpu"] = device["name"]
             if not args.beside_others:
-                _alone(args, settings, device["uuid"])
+                _check_gpu_free(args, settings, device["uuid"])
         search(asked, plan, result)
 
     return experiment.run(asked, settings, {"inference": plan.inference, "gpu": None}, measure)
 
 
-def _alone(args: argparse.Namespace, settings: Settings, uuid: str | None) -> None:
+def _check_gpu_free(args: argparse.Namespace, settings: Settings, uuid: str | None) -> None:
     """Raise Failure if anything else runs on the GPU: the search takes its memory."""
     from gputop.cli.sources import open_source
 

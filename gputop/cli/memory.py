@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from gputop import __version__
 from gputop.agent_client import Agent, AgentLost
 from gputop.cli import experiment
-from gputop.cli.experiment import Asked, Experiment, whole_number
-from gputop.cli.options import FAILED, OK, USAGE, Command, Failure, lasting, plain
-from gputop.cli.process import aimed, ranked
+from gputop.cli.experiment import Children, Experiment, whole_number
+from gputop.cli.options import FAILED, OK, USAGE, Command, Failure, ascii_only, positive_duration
+from gputop.cli.process import rank_of, target_process
 from gputop.collect.kernel_files import slurp
 from gputop.lab.memory import CENSUSES, LEAST_POINTS, Samples
 from gputop.safe import terminal
@@ -40,7 +40,7 @@ _LATEST_S = 60.0  # longest wait for enough samples if less time was requested
 _STATUS = {"rss": b"VmRSS", "peak": b"VmHWM", "shared": b"RssShmem", "anonymous": b"RssAnon"}
 
 
-class Watched(Samples):
+class ProcessSamples(Samples):
     """Memory samples of a running process."""
 
     def __init__(self, process: Process, frame: Frame) -> None:
@@ -48,11 +48,11 @@ class Watched(Samples):
         self._process, self._frame = process, frame
         self._began_s, self._first_s = time.monotonic(), frame.mono_s
 
-    def hear(self, said: Any) -> None:
+    def add_message(self, said: Any) -> None:
         """Take in a message of its agent."""
         self.take(said, status(self._process.pid), time.monotonic() - self._began_s)
 
-    def look(self, process: Process, frame: Frame, *, live: bool) -> None:
+    def add_outside(self, process: Process, frame: Frame, *, live: bool) -> None:
         """Take in what is visible from outside."""
         self.seconds = time.monotonic() - self._began_s if live else frame.mono_s - self._first_s
         self._process, self._frame = process, frame
@@ -67,9 +67,9 @@ class Watched(Samples):
         return {**super().result(), "driver": list(_by_driver(self._process, self._frame))}
 
 
-def inside(
-    agent: Agent, target: Target, watched: Watched, seconds: float, steps: int | None, *, tensors: bool
-) -> Iterator[Watched]:
+def sample_by_agent(
+    agent: Agent, target: Target, watched: ProcessSamples, seconds: float, steps: int | None, *, tensors: bool
+) -> Iterator[ProcessSamples]:
     """Poll the agent for some seconds or steps; yields after each sample."""
     began_s, censuses, since = time.monotonic(), 0, 0
     limit_s = seconds if steps is None else _STEPS_S
@@ -85,7 +85,7 @@ def inside(
         if not isinstance(told, dict):
             raise AgentLost("the agent says what cannot be understood")
         censuses, since = censuses + census, 0 if census else since + 1
-        watched.hear(told)
+        watched.add_message(told)
         yield watched
         enough = watched.count >= LEAST_POINTS and (censuses > CENSUSES or not tensors)
         if passed_s >= max(limit_s, _LATEST_S) or (done >= 1.0 and enough):
@@ -95,7 +95,9 @@ def inside(
         time.sleep(_APART_S)
 
 
-def outside(source: Source, watched: Watched, process: Process, seconds: float, *, live: bool) -> Iterator[Watched]:
+def sample_from_outside(
+    source: Source, watched: ProcessSamples, process: Process, seconds: float, *, live: bool
+) -> Iterator[ProcessSamples]:
     """Sample from outside for some seconds; yields after each sample."""
     first_s: float | None = None
     for frame in source.frames(Event()):
@@ -103,13 +105,13 @@ def outside(source: Source, watched: Watched, process: Process, seconds: float, 
         found = frame.by_identity.get(process.identity)
         if found is None or found.unseen is not None:
             raise AgentLost("it has ended")
-        watched.look(found, frame, live=live)
+        watched.add_outside(found, frame, live=live)
         yield watched
         if frame.mono_s - first_s >= seconds:
             return
 
 
-def show(watched: Watched, passed: float, whole: float, unit: str) -> None:
+def show(watched: ProcessSamples, passed: float, whole: float, unit: str) -> None:
     """Rewrite the progress line of a terminal."""
     if sys.stderr.isatty():
         steps = "" if watched.steps is None or unit == "steps" else f", {watched.steps} steps"
@@ -190,21 +192,21 @@ def memory(args: argparse.Namespace, settings: Settings) -> int:
     if args.factory is None and args.from_pid is None:
         raise Failure("name a process or a function: gputop memory PID, or gputop memory train.py:make", USAGE)
     if args.factory is None or not args.factory.isdecimal():
-        return _trained(args, settings)
+        return _measure_function(args, settings)
     args.pid = int(args.factory)
-    frame, process, rights = aimed(args, settings)
-    return _running(args, settings, frame, ranked(frame, process), replace(rights, reads_only=True))
+    frame, process, rights = target_process(args, settings)
+    return _measure_process(args, settings, frame, rank_of(frame, process), replace(rights, reads_only=True))
 
 
-def _trained(args: argparse.Namespace, settings: Settings) -> int:
+def _measure_function(args: argparse.Namespace, settings: Settings) -> int:
     """Run steps in a child, which reports each as it ends."""
-    from gputop.cli.from_process import MAKERS, SKETCH, filled
+    from gputop.cli.from_process import MAKERS, SKETCH, take_settings
     from gputop.lab.memory import CENSUSES
 
     if args.seconds is not None or args.tensors:
         raise Failure(f"{'--tensors' if args.tensors else '--for'} is for a PID; a function takes --steps", USAGE)
-    filled(args, settings, "memory", MAKERS, SKETCH)
-    asked, steps = Asked(MEMORY, args), args.steps or _STEPS
+    take_settings(args, settings, "memory", MAKERS, SKETCH)
+    asked, steps = Children(MEMORY, args), args.steps or _STEPS
     warmup = min(_WARMUP, steps // 4)
     looks = [warmup + (steps - warmup) * part // CENSUSES for part in range(CENSUSES + 1)]
     facts: dict[str, Any] = {"warmup": warmup, "samples": [], "made": {}, "sites": None}
@@ -246,19 +248,21 @@ def _sites(file: Path, steps: int) -> list[dict[str, Any]] | None:
     ]
 
 
-def _running(args: argparse.Namespace, settings: Settings, frame: Frame, process: Process, rights: Rights) -> int:
+def _measure_process(
+    args: argparse.Namespace, settings: Settings, frame: Frame, process: Process, rights: Rights
+) -> int:
     """Sample through its agent if it has one; Ctrl+C ends sampling, and the samples so far are reported."""
     from gputop import labels
     from gputop.agent_client import AgentLost
     from gputop.safe.text import clean
 
-    watched = Watched(process, frame)
+    watched = ProcessSamples(process, frame)
     result: dict[str, Any] = {"version": 1, "gputop": __version__, "at_s": time.time(), "pid": process.pid}
     result |= {"name": f"{clean(labels.script(process), 40)} (PID {process.pid})", "agent": None, "more": None}
     code = OK
     terminal.on_ending(experiment.interrupt)
     try:
-        for _ in _sampled(args, settings, frame, process, rights, watched, result):
+        for _ in _sample(args, settings, frame, process, rights, watched, result):
             pass
     except AgentLost as lost:
         code, result["ended"] = FAILED, str(lost)
@@ -275,15 +279,15 @@ def _running(args: argparse.Namespace, settings: Settings, frame: Frame, process
     return code
 
 
-def _sampled(
+def _sample(
     args: argparse.Namespace,
     settings: Settings,
     frame: Frame,
     process: Process,
     rights: Rights,
-    watched: Watched,
+    watched: ProcessSamples,
     result: dict[str, Any],
-) -> Iterator[Watched]:
+) -> Iterator[ProcessSamples]:
     """Sample by the better available method; the reason for the worse one goes into the result."""
     from gputop.actions.target import Refusal, open_target
     from gputop.agent_client import NoAgent, connect
@@ -292,19 +296,19 @@ def _sampled(
     if isinstance(target, Refusal):
         if rights.elsewhere is None:
             raise Failure(f"{process.pid}: {target.text}")
-        yield from _from_outside(args, settings, process, watched, result, f"it is a process of {rights.elsewhere}")
+        yield from _sample_outside(args, settings, process, watched, result, f"it is a process of {rights.elsewhere}")
         return
     try:
         agent = connect(target)
     except NoAgent as none:
         target.close()
-        yield from _from_outside(args, settings, process, watched, result, _unlock(process, frame, str(none)))
+        yield from _sample_outside(args, settings, process, watched, result, _unlock(process, frame, str(none)))
         return
     seconds = _INSIDE_S if args.seconds is None else args.seconds
     result["more"] = None if args.tensors else f"gputop memory {process.pid} --tensors"
     try:
         began_s = time.monotonic()
-        for each in inside(agent, target, watched, seconds, args.steps, tensors=args.tensors):
+        for each in sample_by_agent(agent, target, watched, seconds, args.steps, tensors=args.tensors):
             if args.steps is None:
                 show(each, time.monotonic() - began_s, seconds, "s")
             else:
@@ -315,14 +319,14 @@ def _sampled(
         target.close()
 
 
-def _from_outside(
+def _sample_outside(
     args: argparse.Namespace,
     settings: Settings,
     process: Process,
-    watched: Watched,
+    watched: ProcessSamples,
     result: dict[str, Any],
     why: str,
-) -> Iterator[Watched]:
+) -> Iterator[ProcessSamples]:
     from gputop.cli.sources import open_source
     from gputop.lab.memory import TIME_S
     from gputop.source import Interest
@@ -335,7 +339,7 @@ def _from_outside(
     source = open_source(spec, settings, pace=False)
     source.interest = Interest(pids=frozenset({process.pid}), families=frozenset({process.pid}))
     began_s = time.monotonic()
-    for each in outside(source, watched, process, seconds, live=spec == "live"):
+    for each in sample_from_outside(source, watched, process, seconds, live=spec == "live"):
         show(each, time.monotonic() - began_s, seconds, "s")
         yield each
 
@@ -355,7 +359,7 @@ def _print(args: argparse.Namespace, settings: Settings, result: dict[str, Any])
     if args.as_json:
         print(json.dumps(result, allow_nan=False))
     else:
-        print(text(page(result), ascii=plain(settings)), end="")
+        print(text(page(result), ascii=ascii_only(settings)), end="")
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -363,7 +367,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     experiment.arguments(parser, MEMORY, model, pid="a process that trains")
     parser.add_argument("--steps", type=whole_number, metavar="N", help=f"steps that it makes ({_STEPS} of a function)")
     parser.add_argument(
-        "--for", dest="seconds", type=lasting, metavar="T", help="of a PID, how long (10s; 30s without an agent)"
+        "--for",
+        dest="seconds",
+        type=positive_duration,
+        metavar="T",
+        help="of a PID, how long (10s; 30s without an agent)",
     )
     parser.add_argument(
         "--tensors",

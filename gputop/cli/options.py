@@ -32,7 +32,7 @@ class Failure(Exception):
         self.code = code
 
 
-def unwritten(error: OSError, code: int = FAILED) -> Failure:
+def write_failure(error: OSError, code: int = FAILED) -> Failure:
     """A failed write, such as a full disk; discards further output, which would be retried at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return Failure(f"not everything could be written: {error.strerror}", code)
@@ -134,10 +134,10 @@ class Suggestions:
 
 def encoding() -> str:
     """The encoding of standard output."""
-    return output.understood(sys.stdout.encoding, os.environ)
+    return output.reader_encoding(sys.stdout.encoding, os.environ)
 
 
-def plain(settings: Settings) -> bool:
+def ascii_only(settings: Settings) -> bool:
     """Whether standard output must be ASCII."""
     return output.plain(settings.ascii, encoding())
 
@@ -173,7 +173,7 @@ def duration(text: str) -> float:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def lasting(text: str) -> float:
+def positive_duration(text: str) -> float:
     """A positive duration."""
     if not (seconds := duration(text)):
         raise argparse.ArgumentTypeError(f"{text!r} is no time at all: use more, as in 60s")
@@ -183,7 +183,7 @@ def lasting(text: str) -> float:
 INTERVAL = "1"  # default in seconds
 
 
-def common(interval: str = INTERVAL) -> Parser:
+def common_flags(interval: str = INTERVAL) -> Parser:
     """Flags that every command takes, before or after its name; `interval` is the default shown by help."""
     common = Parser(add_help=False, argument_default=argparse.SUPPRESS)
     group = common.add_argument_group("everywhere")
@@ -203,7 +203,7 @@ def common(interval: str = INTERVAL) -> Parser:
     return common
 
 
-def _nothing(parser: argparse.ArgumentParser) -> None:
+def _no_arguments(parser: argparse.ArgumentParser) -> None:
     """A command without further arguments."""
 
 
@@ -214,6 +214,6 @@ class Command:
     name: str
     help: str
     run: Callable[[argparse.Namespace, Settings], int]  # returns the exit code
-    arguments: Callable[[argparse.ArgumentParser], None] = _nothing
+    arguments: Callable[[argparse.ArgumentParser], None] = _no_arguments
     interval: str = INTERVAL  # default seconds between samples
     screen: bool = False  # opens the full-screen monitor; others print

@@ -70,7 +70,7 @@ def workers(
     chosen = [one for one in programs if one.gpus] or [one for one in programs if one.pid in torch] or programs
     if not chosen or (own and not any(one.gpus or one.pid in torch for one in chosen)):
         return ProgramsBelow()
-    measured = _measured([process.pid, *(one.pid for one in chosen)], cpu or used, _TRIES if trains else 1)
+    measured = _measure_cpu([process.pid, *(one.pid for one in chosen)], cpu or cpu_used, _TRIES if trains else 1)
     busy = [one for one in chosen if measured.get(one.pid, 0.0) >= _WAITS_S]
     if trains:
         if measured.get(process.pid, _WAITS_S) >= _WAITS_S or _has_loaders(by_pid):
@@ -120,7 +120,7 @@ def started_by(frame: Frame, process: Process) -> Process:
     return above
 
 
-def joins(calls: Sequence[Call]) -> bool:
+def waits_for_children(calls: Sequence[Call]) -> bool:
     """Whether a main thread waits for processes to end, other than its loaders at the end of an epoch."""
     waits = any(call.name.endswith(name) and call.file.endswith(file) for call in calls for name, file in _JOINS)
     return waits and not any(call.file.endswith("/dataloader.py") for call in calls)
@@ -148,7 +148,7 @@ def _has_loaders(below: Mapping[int, Process]) -> bool:
     return False
 
 
-def _measured(pids: Sequence[int], cpu: Cpu, tries: int) -> dict[int, float]:
+def _measure_cpu(pids: Sequence[int], cpu: Cpu, tries: int) -> dict[int, float]:
     """CPU use of each; measured again if neither of the first two used any, as on a busy machine."""
     for _ in range(tries):
         measured = cpu(pids)
@@ -157,14 +157,14 @@ def _measured(pids: Sequence[int], cpu: Cpu, tries: int) -> dict[int, float]:
     return measured
 
 
-def used(pids: Sequence[int]) -> dict[int, float]:
+def cpu_used(pids: Sequence[int]) -> dict[int, float]:
     """CPU seconds that each uses within a moment."""
-    before = _used(pids)
+    before = _read_cpu(pids)
     time.sleep(_WINDOW_S)
-    return {pid: cpu_s - before[pid] for pid, cpu_s in _used(pids).items() if pid in before}
+    return {pid: cpu_s - before[pid] for pid, cpu_s in _read_cpu(pids).items() if pid in before}
 
 
-def _used(pids: Collection[int]) -> dict[int, float]:
+def _read_cpu(pids: Collection[int]) -> dict[int, float]:
     from gputop.safe.identity import read_stat
 
     stats = {pid: stat for pid in pids if (stat := read_stat(pid)) is not None}
@@ -182,7 +182,7 @@ _READS_S = 5.0  # upper bound for reading a stack
 _NAMED = 6  # jobs listed
 
 
-def aimed(args: argparse.Namespace, settings: Settings) -> tuple[Frame, Process, Rights]:
+def target_process(args: argparse.Namespace, settings: Settings) -> tuple[Frame, Process, Rights]:
     """The process meant by the PID on the command line, its frame, and what may be done.
 
     It may be any process of a job. One outside a job, as a shell script or `uv run` that started one, stands for the
@@ -215,13 +215,17 @@ def aimed(args: argparse.Namespace, settings: Settings) -> tuple[Frame, Process,
     if spec == "live":
         frame = recognized(frame, pid)
     rights = Rights(readonly=settings.readonly, elsewhere=source.elsewhere)
-    process = _meant(frame, pid, _working if spec == "live" else None)
+    process = _find_process(frame, pid, _working_below if spec == "live" else None)
     if spec == "live" and not getattr(args, "launcher", False):
-        frame, process = _worker(frame, _fed(frame, process) if getattr(args, "job", False) else process, rights)
+        frame, process = _worker(
+            frame, _fed_program(frame, process) if getattr(args, "job", False) else process, rights
+        )
     return frame, process, rights
 
 
-def _meant(frame: Frame, pid: int, working: Callable[[Frame, Process], Sequence[Process]] | None = None) -> Process:
+def _find_process(
+    frame: Frame, pid: int, working: Callable[[Frame, Process], Sequence[Process]] | None = None
+) -> Process:
     """The process with this PID, or the first one of the job that it started.
 
     `working` finds programs below a process: one that does not look like a job may be one, and so may another process
@@ -238,7 +242,7 @@ def _meant(frame: Frame, pid: int, working: Callable[[Frame, Process], Sequence[
         return process
     root = frame.by_identity[jobs[0].members[0]]
     if len(jobs) > 1:
-        raise _several(pid, labels.amount(len(jobs), "job"), [(job.members[0].pid, job.name) for job in jobs])
+        raise _ambiguous(pid, labels.amount(len(jobs), "job"), [(job.members[0].pid, job.name) for job in jobs])
     tree = Tree({one.pid: one.parent_pid for one in frame.processes if one.unseen is None})
     own = tree.kin(member.pid for member in jobs[0].members)
     below = tree.below([pid]) if working else ()
@@ -247,12 +251,12 @@ def _meant(frame: Frame, pid: int, working: Callable[[Frame, Process], Sequence[
     others = {one.pid: one.name for one in (*alike, *(working(frame, process) if working else ()))}
     if apart := others.keys() - own:
         named = sorted([(root.pid, jobs[0].name), *((one, others[one]) for one in apart)])
-        raise _several(pid, labels.amount(len(named), "program"), named)
+        raise _ambiguous(pid, labels.amount(len(named), "program"), named)
     sys.stderr.write(f"gputop: {pid} started job {jobs[0].name}: using its process {root.pid}\n")
     return root
 
 
-def beside(frame: Frame, pid: int) -> tuple[Process, ...]:
+def sibling_ranks(frame: Frame, pid: int) -> tuple[Process, ...]:
     """The ranks that a script started side by side, `rank 0 & rank 1 &`: none of them leads the others."""
     from gputop.actions.handles import led
 
@@ -261,21 +265,21 @@ def beside(frame: Frame, pid: int) -> tuple[Process, ...]:
     return ranks if len(ranks) > 1 else ()
 
 
-def _several(pid: int, what: str, found: Sequence[tuple[int, str]]) -> Failure:
+def _ambiguous(pid: int, what: str, found: Sequence[tuple[int, str]]) -> Failure:
     """Failure for a process that started several candidates: their PIDs and names."""
     named = ", ".join(f"{one} ({name})" for one, name in found[:_NAMED])
     more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
     return Failure(f"{pid} started {what}: name one of {named}{more}")
 
 
-def _working(frame: Frame, process: Process) -> Sequence[Process]:
-    return _below(frame, process).work
+def _working_below(frame: Frame, process: Process) -> Sequence[Process]:
+    return _programs_below(frame, process).work
 
 
-def _below(frame: Frame, process: Process, joining: Callable[[], bool] = lambda: False) -> ProgramsBelow:
+def _programs_below(frame: Frame, process: Process, joining: Callable[[], bool] = lambda: False) -> ProgramsBelow:
     """The programs below a process that do its work; reading their mapped files may hang."""
 
-    return answered(process, partial(workers, joining=joining), frame, process)
+    return call_with_deadline(process, partial(workers, joining=joining), frame, process)
 
 
 def _worker(frame: Frame, process: Process, rights: Rights) -> tuple[Frame, Process]:
@@ -290,7 +294,7 @@ def _worker(frame: Frame, process: Process, rights: Rights) -> tuple[Frame, Proc
     above = started_by(frame, process) if job is None else first_of(frame, job)
     if above is None:
         return frame, process
-    found, perhaps = _below(frame, above, lambda: _joins(frame, above, rights))
+    found, perhaps = _programs_below(frame, above, lambda: _joins(frame, above, rights))
     if perhaps and above is process:
         may = f"{_pids(perhaps)} below it may do the work: name one of those"
         sys.stderr.write(f"gputop: {process.pid} waits, and {may}\n")
@@ -307,7 +311,7 @@ def _worker(frame: Frame, process: Process, rights: Rights) -> tuple[Frame, Proc
         return frame, frame.by_identity[process.identity]
     if len(found) > 1:
         programs = labels.amount(len(found), "program")
-        raise _several(process.pid, programs, [(one.pid, one.name) for one in found])
+        raise _ambiguous(process.pid, programs, [(one.pid, one.name) for one in found])
     sys.stderr.write(f"gputop: {said}: using that\n")
     return _worker(frame, found[0], rights)
 
@@ -334,16 +338,16 @@ def _joins(frame: Frame, process: Process, rights: Rights) -> bool:
     except Empty:
         return False
     shown = run.result.processes if isinstance(run.result, StackResult) else ()
-    return any(one.main and joins(one.calls) for each in shown for one in each.threads)
+    return any(one.main and waits_for_children(one.calls) for each in shown for one in each.threads)
 
 
-def ranked(frame: Frame, process: Process) -> Process:
+def rank_of(frame: Frame, process: Process) -> Process:
     """The process that this one works for: its rank for a DataLoader worker, else itself."""
     from gputop.collect.jobs.family import rank_of
     from gputop.model import Role
 
     if process.job is None:
-        return _fed(frame, process)
+        return _fed_program(frame, process)
     if process.role in (Role.TRAINER, Role.LAUNCHER):
         return process
     rank = rank_of(frame, process)
@@ -355,7 +359,7 @@ def ranked(frame: Frame, process: Process) -> Process:
     return rank
 
 
-def _fed(frame: Frame, process: Process) -> Process:
+def _fed_program(frame: Frame, process: Process) -> Process:
     """For a DataLoader worker outside a job, the program it loads for, which does not look like a trainer."""
     from gputop.actions.torch_trace.routes import python_version
     from gputop.collect.jobs.ancestry import LOADER
@@ -365,13 +369,13 @@ def _fed(frame: Frame, process: Process) -> Process:
     above: Process | None = process
     while above is not None and (above.name.startswith(LOADER) or (above is not process and is_service(above))):
         above = by_pid.get(above.parent_pid)
-    if above is None or above is process or answered(above, python_version, above.pid) is None:
+    if above is None or above is process or call_with_deadline(above, python_version, above.pid) is None:
         return process
     sys.stderr.write(f"gputop: {process.pid} is a DataLoader worker of {above.pid}: using that\n")
     return above
 
 
-def answered(process: Process, ask: Callable[..., T], *arguments: Any) -> T:
+def call_with_deadline(process: Process, ask: Callable[..., T], *arguments: Any) -> T:
     """The result of `ask`, called in a separate thread: reading a hung process may block beyond Ctrl+C."""
     from gputop.safe.deadline import NoAnswer, within
 
@@ -381,16 +385,16 @@ def answered(process: Process, ask: Callable[..., T], *arguments: Any) -> T:
         raise Failure(f"{process.pid} cannot be asked: /proc/{process.pid} does not answer in {_ANSWERS_S} s") from None
 
 
-def followed(action: Action[Any], frame: Frame, process: Process, rights: Rights, options: Any) -> tuple[Result, int]:
+def run_action(action: Action[Any], frame: Frame, process: Process, rights: Rights, options: Any) -> tuple[Result, int]:
     """Run an action to its end with progress on a terminal; return the result and the exit code.
 
     Ctrl+C, SIGTERM and SIGHUP cancel it and keep what it has; a second one, or some seconds, end the wait.
     """
-    results, code = together(action, frame, (process,), rights, options)
+    results, code = run_actions(action, frame, (process,), rights, options)
     return results[0], code
 
 
-def together(
+def run_actions(
     action: Action[Any], frame: Frame, processes: Sequence[Process], rights: Rights, options: Any
 ) -> tuple[list[Result], int]:
     """The same on several processes at once; one result each."""
@@ -417,14 +421,14 @@ def together(
             for run in runs:
                 run.cancel()
         elif len(results) == len(runs):
-            _say("")
+            _show_progress("")
             code = OK if all(result.good for result in results) else FAILED
             return results, 128 + ended if ended else code
         elif what.result is None:
-            _say(what.line if len(runs) == 1 else f"{what.title}: {what.line}")
+            _show_progress(what.line if len(runs) == 1 else f"{what.title}: {what.line}")
 
 
-def _say(line: str) -> None:
+def _show_progress(line: str) -> None:
     """Rewrite the progress line of a terminal; nothing elsewhere."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[K{line}")

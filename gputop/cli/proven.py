@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from gputop.cli.options import OK, USAGE, Command, Failure, json_flag, plain
+from gputop.cli.options import OK, USAGE, Command, Failure, ascii_only, json_flag
 
 if TYPE_CHECKING:
     from gputop.config import Settings
@@ -36,7 +36,7 @@ def proven(args: argparse.Namespace, settings: Settings) -> int:
         stats = score(fixes)._asdict()
         print(json.dumps({"version": VERSION, "stats": stats, **({} if args.stats else {"fixes": as_json(fixes)})}))
         return OK
-    print(text(page(fixes, stats=args.stats), ascii=plain(settings)), end="")
+    print(text(page(fixes, stats=args.stats), ascii=ascii_only(settings)), end="")
     return OK
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputop import units
-from gputop.cli.options import USAGE, Command, Failure, file, lasting, no_commands, only_names
+from gputop.cli.options import USAGE, Command, Failure, file, no_commands, only_names, positive_duration
 from gputop.cli.screen import show
 from gputop.cli.sources import follow, is_recorded, open_recording, open_source
 from gputop.labels import amount
@@ -31,9 +31,9 @@ def record(args: argparse.Namespace, settings: Settings) -> int:
     streamed = args.file == "-"
     if settings.readonly and not streamed:
         raise Failure("--readonly writes no file: record to - or leave it out", USAGE)
-    if not streamed and _same(args.file, _spec(args)):
+    if not streamed and _same_file(args.file, _spec(args)):
         raise Failure(f"{clean(args.file)} is what would be read: record to another file", USAGE)
-    monitor = _opened(args, settings, raw=True)
+    monitor = _open_monitor(args, settings, raw=True)
     try:
         recorder = Recorder(args.file, wait=is_recorded(_spec(args)))
     except Refused as refused:
@@ -57,7 +57,7 @@ def log(args: argparse.Namespace, settings: Settings) -> int:
         raise Failure("--readonly writes no file: log to - or leave it out", USAGE)
     if "interval" not in settings.origin.given:
         settings = replace(settings, interval_s=LOG_INTERVAL_S)
-    monitor = _opened(args, settings)
+    monitor = _open_monitor(args, settings)
     try:
         written = Log(args.file)
     except Refused as refused:
@@ -74,7 +74,7 @@ def replay(args: argparse.Namespace, settings: Settings) -> int:
     return show(open_recording(args.file, pace=True), settings)
 
 
-def _same(one: str, other: str) -> bool:
+def _same_file(one: str, other: str) -> bool:
     """Whether two names refer to one file; opening it reports one that is missing or inaccessible."""
     try:
         return Path(one).samefile(other)
@@ -86,7 +86,7 @@ def _spec(args: argparse.Namespace) -> str:
     return getattr(args, "source", "live")
 
 
-def _opened(args: argparse.Namespace, settings: Settings, *, raw: bool = False) -> Monitor:
+def _open_monitor(args: argparse.Namespace, settings: Settings, *, raw: bool = False) -> Monitor:
     from gputop.monitor import Monitor
     from gputop.source import Interest
 
@@ -98,18 +98,18 @@ def _opened(args: argparse.Namespace, settings: Settings, *, raw: bool = False) 
 
 def _record_arguments(parser: argparse.ArgumentParser) -> None:
     file(parser, "file", metavar="FILE", help="a file, packed if it ends in .gz; - to print")
-    _for(parser)
+    _duration_argument(parser)
     no_commands(parser)
 
 
 def _log_arguments(parser: argparse.ArgumentParser) -> None:
     file(parser, "file", metavar="FILE.csv", help="a new file, or an older log, which is gone on with; - to print")
-    _for(parser)
+    _duration_argument(parser)
 
 
-def _for(parser: argparse.ArgumentParser) -> None:
+def _duration_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--for", dest="seconds", type=lasting, metavar="T", help="how long: 90s, 15m, 8h (until Ctrl+C)"
+        "--for", dest="seconds", type=positive_duration, metavar="T", help="how long: 90s, 15m, 8h (until Ctrl+C)"
     )
 
 

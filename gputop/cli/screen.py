@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, MutableMapping
 from queue import Queue
 from typing import TYPE_CHECKING
 
-from gputop.cli.options import OK, USAGE, Command, Failure, Suggestions, no_commands, only_names, plain
-from gputop.cli.sources import is_recorded, open_source, say_damage, uncollected
+from gputop.cli.options import OK, USAGE, Command, Failure, Suggestions, ascii_only, no_commands, only_names
+from gputop.cli.sources import end_error, is_recorded, open_source, report_damage
 
 if TYPE_CHECKING:
     from gputop.config import Settings
@@ -32,13 +32,13 @@ def show(source: Source, settings: Settings) -> int:
     if problem := terminal.problem():
         raise Failure(f"{problem}; `gputop --once` prints one table instead", USAGE)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a broken pipe to a child must not end the screen
-    _calm(os.environ)
+    _clear_textual_settings(os.environ)
     from gputop.ui.start import run
 
     return run(source, settings)
 
 
-def _calm(environ: MutableMapping[str, str]) -> None:
+def _clear_textual_settings(environ: MutableMapping[str, str]) -> None:
     """Remove Textual's variables before it is imported: root ignores those of the user of sudo."""
     if os.geteuid() == 0:
         for name in [name for name in environ if name.startswith("TEXTUAL")]:
@@ -99,11 +99,11 @@ def snapshot(args: argparse.Namespace, settings: Settings) -> int:
     # imported late: the source takes its first sample in the meantime
     from gputop.export.formats import FORMATS
 
-    write = FORMATS[args.format](sys.stdout, ascii=plain(settings))
+    write = FORMATS[args.format](sys.stdout, ascii=ascii_only(settings))
     updates: Iterator[Update | Exception] = iter(arrived.get, None)
     for number, update in enumerate(updates, 1):
         if isinstance(update, Exception):
-            raise uncollected(update)
+            raise end_error(update)
         if number == 1:
             for note in update.frame.notes:
                 if note.subject == "driver":
@@ -114,7 +114,7 @@ def snapshot(args: argparse.Namespace, settings: Settings) -> int:
             if damaged := update.frame.note("recording-damaged"):  # later frames were not requested
                 sys.stderr.write(f"gputop: {damaged.text}\n")
             return OK
-    say_damage(source)
+    report_damage(source)
     return OK
 
 

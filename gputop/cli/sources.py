@@ -75,7 +75,7 @@ def open_recording(spec: str, *, pace: bool) -> Source:
         raise Failure(str(refused)) from None
 
 
-def uncollected(error: Exception) -> Exception:
+def end_error(error: Exception) -> Exception:
     """The exception for the end of a source: a Failure if machine or file caused it, else the error itself."""
     from gputop.record.parse import Newer
     from gputop.safe.files import Refused
@@ -84,7 +84,7 @@ def uncollected(error: Exception) -> Exception:
     return Failure(f"collection failed: {type(error).__name__}: {clean(str(error))}") if known else error
 
 
-def say_damage(source: Source) -> None:
+def report_damage(source: Source) -> None:
     """Report on standard error which parts of a recording were unreadable: results may be incomplete."""
     from gputop.source import Recorded
 
@@ -154,15 +154,17 @@ def follow(
             monitor.stop()
 
     monitor.start(take, over.put)
-    ended = _watched(over, lambda: sink.problem)
+    ended = _wait_for_end(over, lambda: sink.problem)
     monitor.stop()
-    say_damage(monitor.source)
+    report_damage(monitor.source)
     if isinstance(ended, Exception):
-        raise uncollected(ended)
+        raise end_error(ended)
     return OK if ended is None else ended
 
 
-def _watched(over: SimpleQueue[int | Exception | None], problem: Callable[[], str | None]) -> int | Exception | None:
+def _wait_for_end(
+    over: SimpleQueue[int | Exception | None], problem: Callable[[], str | None]
+) -> int | Exception | None:
     """Wait for the end; a problem in between is reported once, and when it is over."""
     said: str | None = None
     while True:

@@ -90,7 +90,7 @@ def fits_another_loader(view: View, trainer: Trainer) -> bool:
     """Whether one more loader fits into its CPUs; a trainer with CPUs of its own has what it leaves unused."""
     mine = cpu_share(view, trainer)
     if len(mine.sharers) > 1:
-        return num_workers.most(mine.cpus) > trainer.loaders
+        return num_workers.maximum(mine.cpus) > trainer.loaders
     return view.above(mine.total - (trainer.cores or 0.0), "starved-cpu-idle.spare")
 
 

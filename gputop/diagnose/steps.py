@@ -103,7 +103,7 @@ def use_workers(view: View, trainer: Trainer, text: str, *, more: str = "") -> S
 
 def first_loaders(view: View, trainer: Trainer) -> int:
     """Workers to start with if there are none: at most the idle CPUs, 0 below half a CPU."""
-    return num_workers.first(equal_share(view, trainer), idle_cpus(view, trainer))
+    return num_workers.initial(equal_share(view, trainer), idle_cpus(view, trainer))
 
 
 _SHORT = len("GPU-12345678")  # enough of a uuid for CUDA if no other GPU starts with it

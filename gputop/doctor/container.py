@@ -22,8 +22,8 @@ def container(machine: Machine) -> Iterator[Line]:
     """Container detection by the usual signs."""
     kinds = (
         ("kubernetes", "KUBERNETES_SERVICE_HOST" in machine.environ),
-        ("docker", machine.there("/.dockerenv")),
-        ("podman", machine.there("/run/.containerenv")),
+        ("docker", machine.exists("/.dockerenv")),
+        ("podman", machine.exists("/run/.containerenv")),
     )
     kind = next((name for name, is_so in kinds if is_so), machine.environ.get("container"))
     try:

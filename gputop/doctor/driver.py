@@ -15,7 +15,7 @@ from gputop.invocation import as_root
 LOG = "sudo dmesg | grep -E 'NVRM|Xid'"
 _CONTAINER = "docker run --gpus all IMAGE"
 # remedy by reason, in a container and on a host
-_CURES: dict[str, tuple[str | None, str | None]] = {
+_REMEDIES: dict[str, tuple[str | None, str | None]] = {
     "no-library": (_CONTAINER, None),
     "not-loaded": (_CONTAINER, "sudo modprobe nvidia"),
     "no-permission": (_CONTAINER, None),  # on a host by user
@@ -25,7 +25,7 @@ _CURES: dict[str, tuple[str | None, str | None]] = {
     "no-supported-gpu": (_CONTAINER, LOG),
     "off": ("gputop doctor", "gputop doctor"),
 }
-_TOLD_ELSEWHERE = {  # another line covers it, with the remedy
+_COVERED_ELSEWHERE = {  # another line covers it, with the remedy
     "mismatch": "no program can use a GPU: see the next line",
     "shadowed-pynvml": "cannot be asked without nvidia-ml-py: see pynvml",
 }
@@ -33,7 +33,7 @@ _NOT_ASKED = frozenset({"off", "asleep"})
 
 
 @check("driver", "Does the NVIDIA driver answer?")
-def answers(machine: Machine) -> Iterator[Line]:
+def responds(machine: Machine) -> Iterator[Line]:
     """Its version and GPUs, or why it does not respond."""
     facts = machine.driver.facts()
     value = {"driver": facts.version, "cuda": facts.cuda, "gpus": len(facts.cards), "gpus_on_bus": facts.in_sys}
@@ -41,9 +41,9 @@ def answers(machine: Machine) -> Iterator[Line]:
         what = f"the driver does not answer for {PATIENCE_S:g} s ({facts.hanging} does not return)"
         yield Line("missing", what, LOG, value)
     elif facts.note:
-        yield Line(*_closed(facts, machine), value)
+        yield Line(*_failure(facts, machine), value)
     elif not facts.cards:
-        yield Line("missing", f"driver {facts.version} answers, and lists no GPU", _cure(machine, _CONTAINER), value)
+        yield Line("missing", f"driver {facts.version} answers, and lists no GPU", _remedy(machine, _CONTAINER), value)
     else:
         counted = Counter(card.name for card in facts.cards if card.name)
         listed = ", ".join(f"{number} x {name}" for name, number in counted.items())
@@ -94,23 +94,23 @@ def every_gpu(machine: Machine) -> Iterator[Line]:
         yield Line("unknown", "none listed", value=value)
 
 
-def _closed(facts: Facts, machine: Machine) -> tuple[Status, str, str | None]:
+def _failure(facts: Facts, machine: Machine) -> tuple[Status, str, str | None]:
     """Status, text and remedy of a driver that could not be opened."""
     note = facts.note
     assert note is not None
     if note.key in _NOT_ASKED:
-        return "unknown", note.text, _CURES.get(note.key, (None, None))[1]
-    text = _TOLD_ELSEWHERE.get(note.key, note.text).rstrip(".")
+        return "unknown", note.text, _REMEDIES.get(note.key, (None, None))[1]
+    text = _COVERED_ELSEWHERE.get(note.key, note.text).rstrip(".")
     if machine.in_container:
-        return "missing", text, _CURES.get(note.key, (None, None))[0]
+        return "missing", text, _REMEDIES.get(note.key, (None, None))[0]
     if note.key == "no-permission":
         return "missing", text, as_root("doctor") if machine.uid != 0 else None
     if note.key != "no-library":
-        return "missing", text, _CURES.get(note.key, (None, None))[1]
+        return "missing", text, _REMEDIES.get(note.key, (None, None))[1]
     if not facts.in_sys:
         return "missing", text, "gputop demo"
     text = f"{labels.amount(facts.in_sys, 'NVIDIA GPU')} on the PCI bus, and no driver: libnvidia-ml.so.1 is not here"
-    if machine.there("/usr/bin/ubuntu-drivers"):
+    if machine.exists("/usr/bin/ubuntu-drivers"):
         return "missing", text, "sudo ubuntu-drivers install"
     # other distributions name the package differently, or have it in an optional repository
     return "missing", f"{text}; install NVIDIA's driver for this distribution", None
@@ -119,10 +119,10 @@ def _closed(facts: Facts, machine: Machine) -> tuple[Status, str, str | None]:
 def _into_path(folder: str, machine: Machine) -> str:
     """Command that adds a folder to the loader's search path: permanently if possible, else for this shell."""
     place = shlex.quote(folder)
-    if machine.there("/etc/ld.so.conf.d") and not machine.in_container:
+    if machine.exists("/etc/ld.so.conf.d") and not machine.in_container:
         return f"echo {place} | sudo tee /etc/ld.so.conf.d/nvidia.conf && sudo ldconfig"
     return f"export LD_LIBRARY_PATH={place}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"  # an empty entry is the current one
 
 
-def _cure(machine: Machine, in_container: str) -> str:
+def _remedy(machine: Machine, in_container: str) -> str:
     return in_container if machine.in_container else LOG

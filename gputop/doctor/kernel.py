@@ -83,7 +83,7 @@ def run_delay(machine: Machine) -> Iterator[Line]:
 def io(machine: Machine) -> Iterator[Line]:
     """/proc/PID/io, visible to the owner."""
     try:
-        machine.kernel.proc(f"{machine.who}/io")
+        machine.kernel.proc(f"{machine.proc_folder}/io")
     except FileNotFoundError:
         yield Line("missing", "this kernel was built without CONFIG_TASK_IO_ACCOUNTING", value={"io": "absent"})
     else:
@@ -137,14 +137,14 @@ def _one_process(machine: Machine, pid: int) -> Line:
             spy = "py-spy"
         dump = f"sudo {shlex.quote(spy)} dump --pid {pid}"
         root = machine.kernel.proc_root
-        barred = ptrace_access.why(pid, dump, uid=machine.uid, confined=machine.in_container, proc=root)
+        barred = ptrace_access.refusal(pid, dump, uid=machine.uid, confined=machine.in_container, proc=root)
         return Line("missing", barred.text, barred.unlock, {**value, "readable": False})
 
 
 def _boot_option(machine: Machine) -> str | None:
     """How this distribution adds a kernel command line option."""
-    if machine.there("/usr/sbin/grubby") or machine.there("/sbin/grubby"):
+    if machine.exists("/usr/sbin/grubby") or machine.exists("/sbin/grubby"):
         return "sudo grubby --update-kernel=ALL --args=psi=1"
-    if machine.there("/usr/sbin/update-grub"):
+    if machine.exists("/usr/sbin/update-grub"):
         return "sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&psi=1 /' /etc/default/grub && sudo update-grub"
     return None

@@ -54,7 +54,7 @@ class Machine:
         return ptrace_access.hidden(*arguments, uid=self.uid, confined=self.in_container, proc=self.kernel.proc_root)
 
     @property
-    def who(self) -> str:
+    def proc_folder(self) -> str:
         """The /proc folder of the process in question."""
         return "self" if self.pid is None else str(self.pid)
 
@@ -64,7 +64,7 @@ class Machine:
         pairs = (line.partition(b":") for line in lines)
         return {decode(key): decode(value.strip()) for key, colon, value in pairs if colon}
 
-    def there(self, path: str) -> bool:
+    def exists(self, path: str) -> bool:
         """Whether a file exists outside of /proc and /sys."""
         return Path(f"{self.root}{path}").exists()
 
@@ -78,7 +78,7 @@ class Machine:
         """The search path for programs."""
         return self.environ.get("PATH", programs.PATH)
 
-    def said(self, *command: str, seconds: float = 3.0) -> str | None:
+    def first_line(self, *command: str, seconds: float = 3.0) -> str | None:
         """The first output line of a program, sanitized; None on failure or timeout; raises NotRun if not started."""
         try:
             code, said = programs.output(command, seconds, {**self.environ, "PATH": programs.PATH})

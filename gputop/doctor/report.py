@@ -43,7 +43,7 @@ class Report:
         return any(result.failed for result in self.results)
 
 
-class _Exam:
+class _RunningCheck:
     """One running check; its thread stores the result here."""
 
     def __init__(self, check: Check, machine: Machine, patience_s: float) -> None:
@@ -78,11 +78,11 @@ class _Exam:
         return Result(self._check, (_cleaned(Line("unknown", what, unlock)),))
 
 
-def examine(
+def run_checks(
     machine: Machine, hostname: str, of: Sequence[Check] | None = None, patience_s: float = PATIENCE_S
 ) -> Report:
     """Run every check on this machine; takes at most `patience_s`, whatever hangs."""
-    exams = [_Exam(check, machine, patience_s) for check in (checks() if of is None else of)]
+    exams = [_RunningCheck(check, machine, patience_s) for check in (checks() if of is None else of)]
     results = tuple(exam.result() for exam in exams)
     return Report(clean(hostname, 64), machine.pid, machine.in_container, results)
 

@@ -34,7 +34,7 @@ class Share:
     @property
     def workers(self) -> int:
         """Initial number of DataLoader workers per job."""
-        return num_workers.first(self.allowed / self.jobs)
+        return num_workers.initial(self.allowed / self.jobs)
 
     @property
     def threads(self) -> int:
@@ -55,10 +55,10 @@ class Share:
 def share(machine: Machine) -> Share:
     """The share of the process in question; OSError if the kernel does not report it."""
     kernel = machine.kernel
-    status = machine.status(machine.who)
+    status = machine.status(machine.proc_folder)
     seen = cpus(kernel.sys("devices/system/cpu/online").decode("ascii", "replace"))
     groups = Cgroups(kernel, kernel.proc("self/mountinfo"))
-    own = membership(kernel.proc(f"{machine.who}/cgroup"))
+    own = membership(kernel.proc(f"{machine.proc_folder}/cgroup"))
     quota = smallest(groups.cpu_quotas(groups.groups(own, "cpu")))
     memory = smallest(groups.memory_limits(groups.groups(own, "memory")))
     return Share(

@@ -61,7 +61,7 @@ def clipboard(machine: Machine) -> Iterator[Line]:
     if "TMUX" in machine.environ:
         try:
             tmux = programs.find("tmux", machine.path)
-            chosen = machine.said(tmux, "show-options", "-sv", "set-clipboard")
+            chosen = machine.first_line(tmux, "show-options", "-sv", "set-clipboard")
         except programs.NotRun as why:
             yield Line("unknown", str(why), value={"through": "tmux", "set_clipboard": None})
             return

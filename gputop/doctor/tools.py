@@ -29,7 +29,7 @@ def py_spy(machine: Machine) -> Iterator[Line]:
     """The program that reads stacks, beside our interpreter or on PATH."""
     try:
         path = programs.find("py-spy", machine.path, first=str(Path(machine.program).parent))
-        said = machine.said(path, "--version")
+        said = machine.first_line(path, "--version")
     except programs.NotFound:
         yield Line("missing", "py-spy is not installed: no stacks, no profiles", pip("install py-spy"), {"path": None})
         return

@@ -71,7 +71,7 @@ def dumps(data: Any) -> str:
     return _TO_TEXT(data)
 
 
-def said(part: Any) -> dict[str, Any]:
+def non_default_fields(part: Any) -> dict[str, Any]:
     """The fields of a part of the model that differ from their defaults."""
     kind: Any = type(part)
     names, values, defaults = shape(kind)
@@ -79,17 +79,17 @@ def said(part: Any) -> dict[str, Any]:
     return dict(compress(zip(names, found, strict=True), map(is_not, found, defaults)))
 
 
-def _other(part: Any) -> Any:
+def _to_plain(part: Any) -> Any:
     """A value unknown to JSON as one that it knows."""
-    return sorted(part) if isinstance(part, frozenset) else said(part)
+    return sorted(part) if isinstance(part, frozenset) else non_default_fields(part)
 
 
 def line(data: Mapping[str, Any]) -> str:
     """An object as a line of a stream."""
-    return sealed(dumps(data))
+    return with_checksum(dumps(data))
 
 
-def sealed(text: str) -> str:
+def with_checksum(text: str) -> str:
     """The text of an object as a line. Its last key is the CRC-32 of everything before it, to detect damage."""
     text = text[:-1]
     return f'{text},"crc":"{zlib.crc32(text.encode()):08x}"}}\n'
@@ -124,7 +124,7 @@ def frame_line(frame: Frame) -> dict[str, Any]:
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 _TO_TEXT = json.JSONEncoder(
-    ensure_ascii=True, allow_nan=False, check_circular=False, separators=(",", ":"), default=_other
+    ensure_ascii=True, allow_nan=False, check_circular=False, separators=(",", ":"), default=_to_plain
 ).encode
 
 

@@ -16,7 +16,7 @@ from gputop.diagnose.workload_class import confidence
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Identity
 from gputop.monitor import Update
-from gputop.proven.report import sentence, shown
+from gputop.proven.report import as_object, sentence
 from gputop.report import Do, Page, Point, Table
 from gputop.safe.text import redact
 
@@ -131,7 +131,7 @@ class Diagnosis:
     seconds: float
     label: str = "live"
     pid: int | None = None  # restricts everything to this process
-    gone: tuple[ResolvedFinding, ...] = ()
+    cleared: tuple[ResolvedFinding, ...] = ()
     fixes: tuple[tuple[Identity, Fix], ...] = ()  # measured fixes, and the processes that measured them
 
     @property
@@ -139,14 +139,16 @@ class Diagnosis:
         """Why it is not certain that everything is healthy; empty if it is."""
         if not self.measured:
             return "no GPU could be measured"
-        if self.short:
+        if self.is_too_short:
             return f"{self.seconds:.0f} s are too few to judge"
         return (
-            finding_text.counted([one for one in self.update.jobs if one in self.undecided]) if self.undecided else ""
+            finding_text.state_counts([one for one in self.update.jobs if one in self.undecided])
+            if self.undecided
+            else ""
         )
 
     @property
-    def short(self) -> bool:
+    def is_too_short(self) -> bool:
         """Whether the time was too short; by the displayed seconds, as frames come early or late."""
         return round(self.seconds) < finding_text.LEAST_S
 
@@ -160,8 +162,8 @@ class Diagnosis:
         """The doubt in full: one sentence per reason."""
         if not self.measured:
             return (f"{self.doubt}; `gputop doctor` says why",)
-        short = (f"{self.doubt}: rules look back half a minute",) if self.short else ()
-        return (*short, *(finding_text.standing(one, self.update.frame) for one in self.undecided))
+        short = (f"{self.doubt}: rules look back half a minute",) if self.is_too_short else ()
+        return (*short, *(finding_text.state_line(one, self.update.frame) for one in self.undecided))
 
     @property
     def measured(self) -> bool:
@@ -187,7 +189,7 @@ def as_json(found: Diagnosis) -> dict[str, Any]:
         "classes": [task(each) for each in found.update.classes],
         "jobs": [job(each, frame) for each in found.update.jobs],
         "host_state": host(found.update.host),
-        "proven": [shown(fix) for _, fix in found.fixes],
+        "proven": [as_object(fix) for _, fix in found.fixes],
     }
 
 
@@ -209,13 +211,17 @@ def page(found: Diagnosis, commands: Sequence[str] = (), *, explain: bool = Fals
         words=tuple(_words(shown, found)),
         points=tuple(_point(each, found, commands) for each in shown),
         tables=tuple(_paths(found)) if explain else (),
-        notes=(*_seen(frame), *_earlier(found), *(_silent(found) if explain else _silence(update.abstained))),
+        notes=(
+            *_visibility_notes(frame),
+            *_cleared_lines(found),
+            *(_abstentions(found) if explain else _abstention_note(update.abstained)),
+        ),
     )
 
 
 def _words(shown: Sequence[Finding], found: Diagnosis) -> Iterator[str]:
     """Reasons for doubt beyond the table of states; or that nothing was found."""
-    doubt = found.reasons[0] if not found.measured or found.short else ""
+    doubt = found.reasons[0] if not found.measured or found.is_too_short else ""
     if not shown:
         yield f"Nothing: {doubt}." if doubt else "Nothing yet." if found.undecided else "Nothing."
     elif doubt:
@@ -225,7 +231,7 @@ def _words(shown: Sequence[Finding], found: Diagnosis) -> Iterator[str]:
 def _states(found: Diagnosis) -> Table:
     """A row for each job, each other GPU user, and the machine."""
     frame, of = found.update.frame, found.update.jobs
-    rows = [(redact(finding_text.titled(one, frame)), redact(f"{one.state}: {one.why}")) for one in of]
+    rows = [(redact(finding_text.job_title(one, frame)), redact(f"{one.state}: {one.why}")) for one in of]
     if not of:
         rows.append(("GPUs", finding_text.NO_JOB if found.pid is None else f"PID {found.pid} is in no job on a GPU"))
     if found.update.host is not None:
@@ -253,7 +259,7 @@ def _proven(found: Diagnosis) -> Iterator[Table]:
         yield Table("Fixes: against an earlier run of the same script", ("script", "change"), rows, spoken=True)
 
 
-def _seen(frame: Frame) -> Iterator[str]:
+def _visibility_notes(frame: Frame) -> Iterator[str]:
     """What the driver and /proc did not show, and which therefore cannot be judged."""
     for note in frame.notes:
         if note.subject in ("driver", "processes"):
@@ -267,13 +273,13 @@ def _likely(findings: Sequence[Finding]) -> list[Finding]:
 def _summary(shown: Sequence[Finding], found: Diagnosis) -> str:
     counts = {severity: sum(each.severity == severity for each in shown) for severity in ("crit", "warn")}
     bad = " and ".join(f"{count} {name}" for name, count in counts.items() if count)
-    return ", ".join(part for part in (bad, found.doubt) if part) or finding_text.counted(found.update.jobs)
+    return ", ".join(part for part in (bad, found.doubt) if part) or finding_text.state_counts(found.update.jobs)
 
 
 def _point(finding: Finding, found: Diagnosis, commands: Sequence[str]) -> Point:
-    since = finding_text.lasting(finding, units.ago(finding.since_s))
+    since = finding_text.duration_text(finding, units.ago(finding.since_s))
     cost = finding_text.cost(finding)
-    sure = f"{finding_text.sure(finding.confidence)}, {finding.confidence:.2f}"
+    sure = f"{finding_text.confidence_word(finding.confidence)}, {finding.confidence:.2f}"
     severity: Literal["crit", "warn", "info", "fine"] = "fine" if finding.healthy else finding.severity
     return Point(
         severity=severity,
@@ -305,13 +311,13 @@ def _verify(finding: Finding) -> Iterator[Do]:
         yield Do(f"Verify: {finding.verify.text}", finding.verify.command)
 
 
-def _earlier(found: Diagnosis) -> Iterator[str]:
-    for one in found.gone:
+def _cleared_lines(found: Diagnosis) -> Iterator[str]:
+    for one in found.cleared:
         span = f"{units.clock(one.from_s)} to {units.clock(one.to_s)}"
         yield f"{one.finding.severity} from {span}, and no more: {redact(one.sentence)} ({one.finding.rule})"
 
 
-def _silence(abstained: Sequence[Abstained]) -> Iterator[str]:
+def _abstention_note(abstained: Sequence[Abstained]) -> Iterator[str]:
     """All abstentions in one line."""
     rules = list(dict.fromkeys(one.rule for one in abstained))
     if rules:
@@ -322,11 +328,11 @@ def _silence(abstained: Sequence[Abstained]) -> Iterator[str]:
         yield f"{len(rules)} {verb}{why}: {names}. --explain says what was missing."
 
 
-def _silent(found: Diagnosis) -> Iterator[str]:
+def _abstentions(found: Diagnosis) -> Iterator[str]:
     """Every abstention with its reason, and what would unlock it."""
     said: dict[str, None] = {}
     for one in found.update.abstained:
-        missing, about = finding_text.lacks(one), finding_text.named(one.subject, found.update.frame)
+        missing, about = finding_text.missing_text(one), finding_text.qualified_name(one.subject, found.update.frame)
         unlock = f"; {one.unlock}" if one.unlock else ""
         said[f"{one.rule} cannot judge {about}: {missing or 'it does not know enough'}{unlock}"] = None
     yield from said
@@ -342,7 +348,7 @@ def _paths(found: Diagnosis) -> Iterator[Table]:
         yield Table(title, ("question", "answer"), one.path, spoken=True)
 
 
-def about(found: Diagnosis, pid: int) -> Diagnosis:
+def restricted_to(found: Diagnosis, pid: int) -> Diagnosis:
     """The part about one process, its job, its GPUs, and the machine as far as it affects them."""
     frame = found.update.frame
     of = [process for process in frame.processes if process.pid == pid]
@@ -362,5 +368,5 @@ def about(found: Diagnosis, pid: int) -> Diagnosis:
         classes=tuple(each for each in found.update.classes if each.pid in pids),
         jobs=tuple(each for each in found.update.jobs if each.key in jobs or mine.intersection(each.processes)),
     )
-    gone = tuple(one for one in found.gone if its(one.finding.subject))
-    return replace(found, update=update, gone=gone, fixes=tuple(one for one in found.fixes if one[0] in mine))
+    gone = tuple(one for one in found.cleared if its(one.finding.subject))
+    return replace(found, update=update, cleared=gone, fixes=tuple(one for one in found.fixes if one[0] in mine))

@@ -24,10 +24,10 @@ def masked(process: Process) -> Process:
 
 def without_commands(frame: Frame) -> Frame:
     """The frame with each process's name in place of its command line."""
-    return replace(frame, processes=tuple(_named(process) for process in frame.processes))
+    return replace(frame, processes=tuple(_name_only(process) for process in frame.processes))
 
 
-def _named(process: Process) -> Process:
+def _name_only(process: Process) -> Process:
     only = (process.name,) if process.command else ()
     return process if process.command == only else replace(process, command=only)
 

@@ -14,7 +14,7 @@ from gputop.export.formats import cell
 from gputop.model import Frame, Gpu, Host, Job, Process, metrics
 from gputop.monitor import Update
 from gputop.safe.files import Refused
-from gputop.safe.output import Appended, Output
+from gputop.safe.output import AppendOnlyFile, Output
 from gputop.safe.text import clean
 
 _MIB = 1024**2
@@ -122,7 +122,7 @@ class Log:
         self.problem: str | None = None  # why the last rows could not be written
         self.missed = 0  # updates missing from it
         self.name = "standard output" if path == "-" else clean(path)
-        self._file: Appended | Output = Output() if path == "-" else Appended(path)
+        self._file: AppendOnlyFile | Output = Output() if path == "-" else AppendOnlyFile(path)
         header = (_rows([list(COLUMNS)])).encode()
         try:
             if isinstance(self._file, Output) or not self._file.size:
@@ -133,7 +133,7 @@ class Log:
                 raise Refused(f"the end of {path} is damaged: not appended to; choose another file")
         except OSError as error:
             raise Refused(f"{self.name} cannot be written: {error.strerror}; choose another file") from None
-        if isinstance(self._file, Appended):
+        if isinstance(self._file, AppendOnlyFile):
             self._file.withhold()
 
     @property

@@ -116,7 +116,7 @@ def render(frame: Frame, width: int) -> str:
     frame, width = redacted(frame), max(60, width)
     lines = [*_wrapped(_head(frame), width), ""]
     lines += layout(_GPUS, [_gpu(gpu) for gpu in frame.gpus], width) if frame.gpus else ["no GPU"]
-    if rows := [row for job in frame.jobs for row in _job(frame, job)] + _loose(frame):
+    if rows := [row for job in frame.jobs for row in _job(frame, job)] + _jobless_rows(frame):
         lines += ["", *layout(_PROCESSES, rows, width)]
     elif frame.gpus:
         lines += ["", _unlisted(frame) or "no process uses a GPU"]
@@ -197,13 +197,13 @@ def _job(frame: Frame, job: Job) -> list[list[str]]:
     rows = [_row(job.name, Figures(members, frame, job.user), made_of)]
     for rank in ranks:
         rows.append(_row(f"  {rank.pid}", one(rank, frame), labels.command(rank)))
-        if own := [loader for loader in loaders if _belongs(loader, rank, ranks)]:
+        if own := [loader for loader in loaders if _is_loader_of(loader, rank, ranks)]:
             title = f"    {labels.amount(len(own), 'loader')}"
             rows.append(_row(title, Figures(own, frame, job.user), own[0].name))
     return rows
 
 
-def _loose(frame: Frame) -> list[list[str]]:
+def _jobless_rows(frame: Frame) -> list[list[str]]:
     loose = (process for process in frame.processes if process.gpus and process.job is None)
     return [_row(str(process.pid), one(process, frame), labels.command(process)) for process in loose]
 
@@ -212,7 +212,7 @@ def _known(frame: Frame, identities: Iterable[Identity]) -> list[Process]:
     return [frame.by_identity[identity] for identity in identities if identity in frame.by_identity]
 
 
-def _belongs(loader: Process, rank: Process, ranks: Sequence[Process]) -> bool:
+def _is_loader_of(loader: Process, rank: Process, ranks: Sequence[Process]) -> bool:
     if any(loader.parent_pid == other.pid for other in ranks):
         return loader.parent_pid == rank.pid
     return loader.rank == rank.rank

@@ -42,7 +42,7 @@ Values = Sequence[float | None]
 
 
 @dataclass(slots=True)
-class _Stay:
+class _Presence:
     """The presence of one subject in one column; a subject that returns gets a new one."""
 
     seat: int
@@ -74,14 +74,14 @@ class Table:
     def __init__(self, width: int, limit: int, keep: int) -> None:
         self._width, self._limit, self._keep = width, limit, keep
         self._gap: Values = (None,) * width
-        self._begin_anew(0)
+        self._restart(0)
 
-    def _begin_anew(self, slot: int) -> None:
+    def _restart(self, slot: int) -> None:
         self._state, self._swept = _State(slot, []), slot
-        self._stays: dict[Hashable, list[_Stay]] = {}
-        self._rise(slot)
+        self._stays: dict[Hashable, list[_Presence]] = {}
+        self._reassign_columns(slot)
 
-    def _rise(self, slot: int) -> None:
+    def _reassign_columns(self, slot: int) -> None:
         """Reassign columns: all subjects leave theirs, and the present ones get new ones."""
         for stays in self._stays.values():
             if stays[-1].until is None:
@@ -113,7 +113,7 @@ class Table:
         if state.rows and slot < state.end:
             return
         if not state.rows or begin - state.end >= self._limit:
-            self._begin_anew(begin)
+            self._restart(begin)
             state = self._state
         begin = max(begin, state.end)
         if begin > state.end:
@@ -139,7 +139,7 @@ class Table:
             if key not in self._seats:
                 seat = self._vacant.pop() if self._vacant else len(self._seats)
                 self._seats[key] = seat
-                self._stays.setdefault(key, []).append(_Stay(seat, slot))
+                self._stays.setdefault(key, []).append(_Presence(seat, slot))
         self._keys, self._order = keys, [self._seats[key] for key in keys]
 
     def _sweep(self, slot: int) -> None:
@@ -152,18 +152,18 @@ class Table:
         there = {key: stays for key, stays in self._stays.items() if stays[-1].ends_after(gone)}
         self._stays = {key: [stay for stay in stays if stay.ends_after(first)] for key, stays in there.items()}
         if len(self._vacant) > len(self._seats) // _WASTE_EACH + _WASTE:
-            self._rise(slot + 1)
+            self._reassign_columns(slot + 1)
 
     def rewind(self, slot: int) -> None:
         """Forget everything after a slot."""
         first, rows = self._state
         if slot < first or not rows:
-            self._begin_anew(slot)
+            self._restart(slot)
             return
         self._state, self._swept = _State(first, rows[: slot - first + 1]), slot
         end = self._state.end
         self._stays = {key: kept for key, stays in self._stays.items() if (kept := _before(stays, end))}
-        self._rise(end)
+        self._reassign_columns(end)
 
     def keys(self, last: int, count: int) -> list[Hashable]:
         """Subjects present in the newest `count` slots up to `last`."""
@@ -187,7 +187,7 @@ class Table:
             found += [row[at : at + self._width] for row in state.rows[begin - state.first : end - state.first]]
         return found
 
-    def _parts(self, key: Hashable, state: _State, last: int, count: int) -> Iterator[tuple[_Stay, int, int]]:
+    def _parts(self, key: Hashable, state: _State, last: int, count: int) -> Iterator[tuple[_Presence, int, int]]:
         """Presence of a subject in these slots: first slot and the one after the last, oldest first."""
         low, end = max(last - count + 1, state.first), min(last + 1, state.end)
         for stay in self._stays.get(key, ()):
@@ -196,10 +196,10 @@ class Table:
                 yield stay, max(stay.since, low), until
 
 
-def _before(stays: Sequence[_Stay], end: int) -> list[_Stay]:
+def _before(stays: Sequence[_Presence], end: int) -> list[_Presence]:
     """The part of them before a slot."""
     return [
-        _Stay(stay.seat, stay.since, end if stay.until is None else min(stay.until, end))
+        _Presence(stay.seat, stay.since, end if stay.until is None else min(stay.until, end))
         for stay in stays
         if stay.since < end
     ]

@@ -62,7 +62,7 @@ def search(ask: Ask, plan: Plan, result: dict[str, Any]) -> None:
         raise NotMeasured(f"not even one sample fits: {result['tries'][-1]['why']}", cause="memory")
     result["largest"] = low
     fitting = [one for one in result["tries"] if one["fits"]]
-    result["recommended"] = enough(fitting) if "stopped" in result else recommended(fitting)
+    result["recommended"] = fast_enough(fitting) if "stopped" in result else recommended(fitting)
 
 
 def _try(ask: Ask, plan: Plan, size: int, left: int | None, result: dict[str, Any]) -> bool:
@@ -103,7 +103,7 @@ def recommended(fitting: Sequence[Mapping[str, Any]]) -> int:
     return whole // MULTIPLE * MULTIPLE if whole >= MULTIPLE else whole
 
 
-def enough(fitting: Sequence[Mapping[str, Any]]) -> int:
+def fast_enough(fitting: Sequence[Mapping[str, Any]]) -> int:
     """The smallest batch about as fast as the fastest."""
     best = max(one["samples_per_s"] for one in fitting)
     return int(min(one["batch"] for one in fitting if one["samples_per_s"] >= ENOUGH * best))
@@ -155,7 +155,7 @@ def _words(result: Mapping[str, Any]) -> Iterator[str]:
         yield f"The largest batch that was tried is {largest}: {clean(stopped)}."
     if (found := curve(fitting)) is not None:
         yield f"Each sample takes {units.decimal(found[1])}, all else {units.decimal(found[0])}."
-    if (size := enough(fitting)) < largest and "stopped" not in result:
+    if (size := fast_enough(fitting)) < largest and "stopped" not in result:
         yield f"A batch of {size} already reaches {100 * ENOUGH:.0f} % of the best samples/s."
 
 

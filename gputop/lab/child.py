@@ -67,12 +67,12 @@ def ask(
             for line in _lines(reader, process, timeout_s):
                 kind = line.get("kind")
                 if kind == "error":
-                    raise _raised(line)
+                    raise _exception(line)
                 if kind == "done":
                     done = True
                     return line
                 hear(line)
-            raise _gone(_exit(process))
+            raise _ended(_exit(process))
         finally:
             _end(process, _LEAVES_S if done else 0.0)
     finally:
@@ -139,7 +139,7 @@ def _end(process: programs.Running[bytes], leaves_s: float) -> None:
     process.wait()
 
 
-def _raised(line: Mapping[str, Any]) -> NotMeasured:
+def _exception(line: Mapping[str, Any]) -> NotMeasured:
     """The child's exception in one line; for torch's message on a killed worker, with advice."""
     text, where = str(line.get("text", "")), str(line.get("where", ""))
     trace = str(line.get("trace", ""))
@@ -175,7 +175,7 @@ def _memory(text: str) -> str:
     return "its code or a library crashed; run it with num_workers=0 to see where"
 
 
-def _gone(code: int) -> NotMeasured:
+def _ended(code: int) -> NotMeasured:
     if code == -signal.SIGKILL:
         text = "the Python that measures was killed by SIGKILL: out of memory, most likely; see dmesg"
         return NotMeasured(text, cause="killed")

@@ -64,7 +64,7 @@ def interpreter(chosen: str | None, environ: Mapping[str, str]) -> str:
     first = os.path.join(folder, "bin") if folder else None
     why = ""
     for candidate in dict.fromkeys(programs.candidates("python3", environ.get("PATH", programs.PATH), first=first)):
-        if reason := programs.distrusted(candidate):
+        if reason := programs.why_distrusted(candidate):
             why = why or f"; {reason}"
         elif _has_torch(candidate):
             return candidate

@@ -61,7 +61,7 @@ def sweep(ask: Ask, plan: Plan, result: dict[str, Any]) -> None:
     count = _with_step(ask, plan, result) if result["made"]["step"] else knee(rows)
     result["recommended"] = count
     _time_options(ask, plan, count, result)
-    _name(ask, result, slowest)
+    _name_slow_samples(ask, result, slowest)
 
 
 def knee(rows: Sequence[Mapping[str, Any]], step_s: float | None = None) -> int:
@@ -87,7 +87,7 @@ def cycle_s(row: Mapping[str, Any], step_s: float | None) -> float:
     return max(load_s, step_s) if row["num_workers"] else load_s + step_s
 
 
-def waits(row: Mapping[str, Any], step_s: float) -> float:
+def wait_share(row: Mapping[str, Any], step_s: float) -> float:
     """Share of time the model waits for a batch."""
     return 1 - step_s / max(cycle_s(row, step_s), 1e-9)
 
@@ -97,7 +97,7 @@ def per_rank(plan: Plan, count: int) -> int:
     return num_workers.fitting(count, plan.cpus / plan.jobs) if count and plan.jobs > 1 else count
 
 
-def gains(before: float, after: float) -> bool:
+def is_gain(before: float, after: float) -> bool:
     """Whether a rate is higher by at least 5 %."""
     return after / before - 1 >= LEAST_GAIN
 
@@ -164,9 +164,9 @@ def _time_options(ask: Ask, plan: Plan, count: int, result: dict[str, Any]) -> N
         options.append(measured(SAME, plain))
         rates.append(options[0]["batches_per_s"])
         result["noise"] = _spread(rates)
-        for title, request in _alone(plan, count, in_order=made["has_in_order"]):
+        for title, request in _each_option(plan, count, in_order=made["has_in_order"]):
             row = measured(title, request)
-            if gains(max(rates), row["batches_per_s"]):  # may be chance: repeat both, and keep the worse one
+            if is_gain(max(rates), row["batches_per_s"]):  # may be chance: repeat both, and keep the worse one
                 row = min(row, measured(title, request), key=_batches_per_s)
                 rates.append(measured(SAME, plain)["batches_per_s"])
                 result["noise"] = _spread(rates)
@@ -176,7 +176,7 @@ def _time_options(ask: Ask, plan: Plan, count: int, result: dict[str, Any]) -> N
             options.append(measured(title, {**_request(count, plan.batches, pin_memory=pinned), "copy": True}))
 
 
-def _alone(plan: Plan, count: int, *, in_order: bool) -> Iterator[tuple[str, dict[str, Any]]]:
+def _each_option(plan: Plan, count: int, *, in_order: bool) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each setting that needs workers, with its request."""
     yield AHEAD, _request(count, plan.batches, prefetch_factor=num_workers.PREFETCH)
     yield STAYS, {**_request(count, plan.batches, persistent_workers=True), "epochs": True}
@@ -192,7 +192,7 @@ def _spread(rates: Sequence[float]) -> float:
     return max(rates) / min(rates) - 1
 
 
-def _name(ask: Ask, result: dict[str, Any], slowest: Sequence[Mapping[str, Any]]) -> None:
+def _name_slow_samples(ask: Ask, result: dict[str, Any], slowest: Sequence[Mapping[str, Any]]) -> None:
     """The slow batches of the first setting, and which of their samples are slow alone."""
     result["slow_batches"] = [dict(one) for one in slowest]
     followed = [one["indices"] for one in slowest if one["indices"]]
@@ -222,20 +222,20 @@ def line(result: Mapping[str, Any], count: int) -> str:
     parts += ["collate_fn=collate_fn"] if made["own_collate"] else []
     parts.append(f"num_workers={count}")
     before, pinned = options.get(COPIED), options.get(PINNED)
-    if before and pinned and not gains(pinned["batches_per_s"], before["batches_per_s"]):
+    if before and pinned and not is_gain(pinned["batches_per_s"], before["batches_per_s"]):
         parts.append("pin_memory=True")
     if count:
-        parts += [AHEAD] if helps(options.get(AHEAD)) and wanted_sooner(result) else []
+        parts += [AHEAD] if is_faster(options.get(AHEAD)) and faster_batches_help(result) else []
         parts += [STAYS] if faster_epochs(options) else []
     return f"DataLoader({', '.join(parts)})"
 
 
-def helps(row: Mapping[str, Any] | None) -> bool:
+def is_faster(row: Mapping[str, Any] | None) -> bool:
     """Whether a setting was faster than every equal run without it, each time."""
     return row is not None and row.get("gain", 0.0) >= LEAST_GAIN
 
 
-def wanted_sooner(result: Mapping[str, Any]) -> bool:
+def faster_batches_help(result: Mapping[str, Any]) -> bool:
     """Whether faster batches help: not if the step was measured and waits for none."""
     with_step = result.get("with_step")
     return not with_step or float(with_step["waits"]) >= LEAST_GAIN
@@ -312,7 +312,7 @@ def _workers(result: Mapping[str, Any]) -> Table:
         if typical:
             cell.append(f"{TYPICAL[count] / TYPICAL[0]:.1f}×" if count in TYPICAL else units.UNKNOWN)
         if step_s is not None:
-            cell.append(f"{100 * waits(row, step_s):.0f} %")
+            cell.append(f"{100 * wait_share(row, step_s):.0f} %")
         cells.append(tuple(cell))
     return Table("num_workers", tuple(head), tuple(cells))
 
@@ -345,7 +345,7 @@ def _words(result: Mapping[str, Any]) -> Iterator[str]:
         row = own or rows[0]
         yield (
             f"num_workers={row['num_workers']}: a batch every {_ms(row['mean_s'])}, the step {_ms(step_s)}: "
-            f"waits {100 * waits(row, step_s):.0f} % of the time."
+            f"waits {100 * wait_share(row, step_s):.0f} % of the time."
         )
         if with_step := result.get("with_step"):
             yield f"num_workers={count} with the step, measured: waits {100 * with_step['waits']:.0f} % of the time."
@@ -371,18 +371,18 @@ def _effects(result: Mapping[str, Any]) -> Iterator[str]:
     options = {row["setting"]: row for row in result.get("options") or ()}
     if SAME not in options:
         return
-    faster = [name for name in (AHEAD, ANY_ORDER) if helps(options.get(name))]
+    faster = [name for name in (AHEAD, ANY_ORDER) if is_faster(options.get(name))]
     better = [f"{name} is {100 * options[name]['gain']:.0f} % faster, each time it was measured" for name in faster]
     if faster_epochs(options):
         stays, plain = options[STAYS]["again_s"], options[SAME]["again_s"]
         better.append(f"persistent_workers=True starts an epoch in {_ms(stays)}, not {_ms(plain)}")
     copied, pinned = options.get(COPIED), options.get(PINNED)
-    if copied and pinned and gains(copied["batches_per_s"], pinned["batches_per_s"]):
+    if copied and pinned and is_gain(copied["batches_per_s"], pinned["batches_per_s"]):
         factor = pinned["batches_per_s"] / copied["batches_per_s"]
         better.append(f"pin_memory=True with non_blocking=True is {factor:.1f}× as fast to the GPU")
     noise = f"two equal runs differ by {100 * result['noise']:.0f} %"
     yield f"{'; '.join(better)}." if better else f"No other setting helps; {noise}."
-    if faster and not wanted_sooner(result):
+    if faster and not faster_batches_help(result):
         yield "The step waits for no data, so faster batches gain nothing: prefetch_factor keeps its default, 2."
     elif ANY_ORDER in faster:
         yield "in_order=False changes the order of batches from run to run, so it is not in the line below."
@@ -444,7 +444,7 @@ def _notes(result: Mapping[str, Any]) -> Iterator[str]:
             f"The first setting read {units.decimal(reads[0])} from the disk, the others from the page cache: "
             "run it again to compare them."
         )
-    start = num_workers.first(result["cpus"] / result["jobs"])
+    start = num_workers.initial(result["cpus"] / result["jobs"])
     if not result.get("ended") and start != (rank := per_rank(plan_of(result), result["recommended"])):
         yield (
             f"gputop doctor starts with num_workers={start}, by the number of CPUs alone. What was measured here "

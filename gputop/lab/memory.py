@@ -60,7 +60,7 @@ def _slope(points: Points) -> float:
     return median(slopes) if slopes else 0.0
 
 
-def grown(censuses: Sequence[Census]) -> list[dict[str, Any]]:
+def grown_tensors(censuses: Sequence[Census]) -> list[dict[str, Any]]:
     """Live tensors of the last census, each with the increase of its kind since the first.
 
     A kind `grows` if each census has at least one more per two steps. A single increase is not enough: within a step
@@ -72,11 +72,13 @@ def grown(censuses: Sequence[Census]) -> list[dict[str, Any]]:
     found = []
     for one in censuses[-1][1]:
         counts = [then.get(_kind_key(one), others) for then, others in known]
-        found.append({**one, "more": counts[-1] - counts[0], "grows": _piles(counts, [at for at, *_ in censuses])})
+        found.append(
+            {**one, "more": counts[-1] - counts[0], "grows": _accumulates(counts, [at for at, *_ in censuses])}
+        )
     return found
 
 
-def _piles(counts: Sequence[int], steps: Sequence[float | None]) -> bool | None:
+def _accumulates(counts: Sequence[int], steps: Sequence[float | None]) -> bool | None:
     known = [at for at in steps if at is not None]
     if len(known) < max(CENSUSES, len(counts)) or known[-1] - known[0] < LEAST_STEPS:
         return None
@@ -170,7 +172,7 @@ class Samples:
             "rows": rows,
             "devices": [{**one, "split": self._most[number][1]} for number, one in sorted(self._devices.items())],
             "host": self._host,
-            "tensors": grown(self._censuses) if self._censuses and not self._facts["untold"] else None,
+            "tensors": grown_tensors(self._censuses) if self._censuses and not self._facts["untold"] else None,
         }
 
 

@@ -37,7 +37,7 @@ def of_steps(result: Mapping[str, Any]) -> dict[str, Any]:
 
 def page(result: Mapping[str, Any]) -> Page:
     """The report on all measurements, complete or partial."""
-    points = (*_growth(result), *_piled(result), *_allocator(result))
+    points = (*_growth(result), *_accumulation(result), *_allocator(result))
     return Page(
         title=_title(result),
         before=tuple(table for table in (_devices(result), _host(result), _over_time(result)) if table.rows),
@@ -187,9 +187,13 @@ def _advice(result: Mapping[str, Any], one: Mapping[str, Any]) -> Iterator[str |
         yield Do("See what piles up.", result["more"])
 
 
-def _piled(result: Mapping[str, Any]) -> Iterator[Point]:
+def _accumulation(result: Mapping[str, Any]) -> Iterator[Point]:
     """Accumulating tensors: with their graph, or large in total; losses first, as the cause."""
-    piled = [one for one in result.get("tensors") or () if one["grows"] and (one["graph"] or _more(one) >= LEAST_BYTES)]
+    piled = [
+        one
+        for one in result.get("tensors") or ()
+        if one["grows"] and (one["graph"] or _added_bytes(one) >= LEAST_BYTES)
+    ]
     if not piled:
         return
     first, *others = sorted(piled, key=lambda one: (not _is_loss(one), -one["bytes"]))
@@ -208,7 +212,7 @@ def _is_loss(one: Mapping[str, Any]) -> bool:
     return bool(one["graph"]) and not one["shape"]
 
 
-def _more(one: Mapping[str, Any]) -> float:
+def _added_bytes(one: Mapping[str, Any]) -> float:
     """Bytes of those added."""
     return float(one["bytes"] / max(1, one["count"]) * one["more"])
 

@@ -93,10 +93,10 @@ def compare(ask: Ask, plan: Plan, result: dict[str, Any]) -> None:
             runs.setdefault(kind, []).append(_timed(answer, compiled=kind == COMPILED))
     if not runs:
         raise NotMeasured(next(iter(failed.values())))
-    _after(ask, plan, result)
+    _measure_rest(ask, plan, result)
 
 
-def _after(ask: Ask, plan: Plan, result: dict[str, Any]) -> None:
+def _measure_rest(ask: Ask, plan: Plan, result: dict[str, Any]) -> None:
     """The two batch sizes and the ceilings; their failure keeps the runs."""
     runs = result["runs"]
     kind = next((each for each in (BF16, FP32) if each in runs and each not in result["failed"]), next(iter(runs)))
@@ -147,7 +147,7 @@ def steady(times: Sequence[float]) -> bool:
     return len(times) >= LEAST_PAIRS and percentile(times, 0.75) < STEADY * percentile(times, 0.25)
 
 
-def middle(rows: Sequence[Mapping[str, Any]], key: str) -> float | None:
+def median_of(rows: Sequence[Mapping[str, Any]], key: str) -> float | None:
     """The median of known values."""
     known = [row[key] for row in rows if row.get(key) is not None]
     return median(known) if known else None
@@ -169,21 +169,21 @@ def gain(result: Mapping[str, Any], before: str, after: str) -> Gain | None:
     return Gain(min(fast) / max(slow) - 1, median(fast) / median(slow) - 1, max(fast) / min(slow) - 1, once)
 
 
-def waits(rows: Sequence[Mapping[str, Any]]) -> Gain:
+def wait_share(rows: Sequence[Mapping[str, Any]]) -> Gain:
     """Share of a step spent waiting for its batch: the extra time over a batch at hand.
 
     At most the time until a batch was there: other delays are no wait for data.
     """
-    shares = [min(longer(row), row["waited_s"] / (row["step_s"] * row["steps"])) for row in rows]
+    shares = [min(extra_share(row), row["waited_s"] / (row["step_s"] * row["steps"])) for row in rows]
     return Gain(min(shares), median(shares), max(shares))
 
 
-def longer(row: Mapping[str, Any]) -> float:
+def extra_share(row: Mapping[str, Any]) -> float:
     """Share of a step beyond its time with a batch at hand, for any reason."""
     return max(0.0, 1 - float(row["alone_s"] / row["step_s"]))
 
 
-def half(result: Mapping[str, Any]) -> str:
+def judged_half(result: Mapping[str, Any]) -> str:
     """The half precision to judge: bf16, or fp16 if only that was measured or has Tensor Cores."""
     runs = result["runs"]
     return FP16 if FP16 in runs and (BF16 not in runs or not bf16_cores(result)) else BF16
@@ -199,8 +199,8 @@ def verdict(result: Mapping[str, Any]) -> dict[str, Any]:
     """Verdicts by fixed thresholds; None for each within the spread."""
     runs = result["runs"]
     first = FP32 if FP32 in runs else next(iter(runs))
-    waiting = waits(runs[first]) if result["made"]["loads"] else None
-    by_precision, by_compile = gain(result, FP32, half(result)), gain(result, BF16, COMPILED)
+    waiting = wait_share(runs[first]) if result["made"]["loads"] else None
+    by_precision, by_compile = gain(result, FP32, judged_half(result)), gain(result, BF16, COMPILED)
     sizes = result.get("sizes")
     overhead = None
     if sizes and sizes["steady"]:
@@ -209,7 +209,7 @@ def verdict(result: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "waits": waiting.middle if waiting else None,
         "waits_for_data": waiting.decided(WAITS) if waiting else None,
-        "precision": half(result),
+        "precision": judged_half(result),
         "precision_gain": by_precision.middle if by_precision else None,
         "precision_helps": by_precision.decided(LEAST_PRECISION) if by_precision else None,
         "compile_gain": by_compile.middle if by_compile else None,
@@ -272,7 +272,7 @@ def spots(result: Mapping[str, Any]) -> list[Spot]:
             Spot(
                 kind=kind,
                 flops=counted["flops"],
-                flops_per_s=counted["flops"] / (middle(rows, "alone_s") or math.inf),
+                flops_per_s=counted["flops"] / (median_of(rows, "alone_s") or math.inf),
                 ceiling=(ceilings.get("flops") or {}).get(plain),
                 intensity=intensity,
                 bandwidth=ceilings.get("bytes_per_s"),

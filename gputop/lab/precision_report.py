@@ -24,15 +24,15 @@ from gputop.lab.precision import (
     Spot,
     bandwidth,
     bf16_cores,
+    extra_share,
     gain,
-    longer,
-    middle,
+    median_of,
     picture,
     rate,
     spots,
     spread,
     verdict,
-    waits,
+    wait_share,
 )
 from gputop.report import Do, Page, Point, Table
 from gputop.safe.text import clean
@@ -85,15 +85,15 @@ def _runs(result: Mapping[str, Any]) -> Table:
     first = next(iter(runs.values()))
     cells = []
     for kind, rows in runs.items():
-        factor = (middle(rows, "steps_per_s") or 0.0) / (middle(first, "steps_per_s") or 1.0)
+        factor = (median_of(rows, "steps_per_s") or 0.0) / (median_of(first, "steps_per_s") or 1.0)
         compiled = [row["compile_s"] for row in rows if row["compile_s"] is not None]
         cells.append(
             (
                 name_of(kind),
-                f"{middle(rows, key):.4g}",
+                f"{median_of(rows, key):.4g}",
                 _share(spread(rows)),
-                _took(middle(rows, "step_s")),
-                _took(middle(rows, "alone_s")),
+                _took(median_of(rows, "step_s")),
+                _took(median_of(rows, "alone_s")),
                 units.decimal(max(row["peak_bytes"] for row in rows)),
                 _took(max(compiled)) if compiled else "",
                 f"{factor:.2f}×",
@@ -135,12 +135,12 @@ def _words(result: Mapping[str, Any], found: Sequence[Spot]) -> Iterator[str]:
     made, runs = result["made"], result["runs"]
     first = FP32 if FP32 in runs else next(iter(runs))
     if made["loads"]:
-        waiting = waits(runs[first])
+        waiting = wait_share(runs[first])
         yield (
-            f"{name_of(first)}: a step takes {_took(middle(runs[first], 'step_s'))}, with a batch at hand "
-            f"{_took(middle(runs[first], 'alone_s'))}: waits for data {100 * waiting.middle:.0f} % of the time."
+            f"{name_of(first)}: a step takes {_took(median_of(runs[first], 'step_s'))}, with a batch at hand "
+            f"{_took(median_of(runs[first], 'alone_s'))}: waits for data {100 * waiting.middle:.0f} % of the time."
         )
-        if median(map(longer, runs[first])) - waiting.middle >= WAITS:
+        if median(map(extra_share, runs[first])) - waiting.middle >= WAITS:
             yield (
                 "The rest of the difference is no wait for data: batches of other sizes, or other programs on this "
                 "machine."

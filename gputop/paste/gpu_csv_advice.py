@@ -96,7 +96,7 @@ class Use:
         return grown if rises and grown >= _LIMIT["grown"] * (total or later[-1]) else None
 
 
-def told(log: Log) -> Pasted:
+def summarize(log: Log) -> Pasted:
     """The samples as text, items and a table."""
     uses = [Use(series) for series in log.series]
     if not uses:
@@ -160,7 +160,7 @@ def _words(log: Log, uses: Sequence[Use]) -> Iterator[str]:
 
 def _points(use: Use) -> Iterator[Point]:
     ended = tuple(_ended(use))
-    yield from (point for point in _use(use) if not ended or point.severity != "fine")
+    yield from (point for point in _use_points(use) if not ended or point.severity != "fine")
     yield from ended
     yield from _device(use)
     yield from _memory(use)
@@ -187,7 +187,7 @@ def _ended(use: Use) -> Iterator[Point]:
     )
 
 
-def _use(use: Use) -> Iterator[Point]:
+def _use_points(use: Use) -> Iterator[Point]:
     busy = use.values("busy")
     if len(busy) < _LIMIT["samples"]:
         return
@@ -375,7 +375,7 @@ def _numbers(use: Use) -> dict[str, Any]:
 
 def read(text: str) -> Pasted:
     """The report on such a CSV."""
-    return told(parse(text))
+    return summarize(parse(text))
 
 
 KIND = Kind("gpu-csv", "a CSV of nvidia-smi --query-gpu", looks_like, read)

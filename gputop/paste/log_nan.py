@@ -86,7 +86,7 @@ def find(text: Sequence[str]) -> Iterator[tuple[int, str, Point, dict[str, Any]]
         yield at, "loss scale overflow", _scaled(len(overflows), bool(stuck)), {"overflows": len(overflows)}
 
 
-class _Followed:
+class _Numbers:
     """The values of each number of a log in order, and which are non-finite."""
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class _Followed:
         self.lost.setdefault(name, FirstNonFinite(line=line, name=metric, value=value, step=step, before=tuple(before)))
         self._after[name], self._at[name] = [], step
 
-    def take(self, name: str, value: float, step: int | None) -> None:
+    def add(self, name: str, value: float, step: int | None) -> None:
         """Record a finite number; several, or one of a later step, end a non-finite phase: ranks may interleave."""
         for one in [each for each in self.lost if each == name or (each == _IN_WORDS and name.endswith("loss"))]:
             after, at = self._after[one], self._at[one]
@@ -122,7 +122,7 @@ def first_lost(text: Sequence[str]) -> FirstNonFinite | None:
 
     A lasting one has priority over one that recovers.
     """
-    followed, step = _Followed(), None
+    followed, step = _Numbers(), None
     for at, line in enumerate(text):
         if found := _STEP.search(line):
             step = int(found[1])
@@ -130,7 +130,7 @@ def first_lost(text: Sequence[str]) -> FirstNonFinite | None:
         for metric in _METRIC.finditer(line):
             name, value = metric[1].lower(), metric[2].lower()
             if value.lstrip("+-")[:1] not in "ni":
-                followed.take(name, float(value), step)
+                followed.add(name, float(value), step)
             elif not harmless and not name.startswith(_SETTINGS):
                 followed.lose(name, at, value, step)
         if _SAID.search(line) and not harmless and not any(one.line == at for one in followed.lost.values()):

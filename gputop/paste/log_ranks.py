@@ -92,7 +92,7 @@ def _number(pattern: re.Pattern[str], line: str) -> int | None:
     return next((int(group) for group in found.groups() if group), None) if found else None
 
 
-def late(told: Sequence[Timeout]) -> list[Timeout]:
+def late_ranks(told: Sequence[Timeout]) -> list[Timeout]:
     """The ranks at an earlier collective than the others."""
     known = [one for one in told if one.sequence is not None]
     if len({one.group for one in known}) > 1:
@@ -102,7 +102,7 @@ def late(told: Sequence[Timeout]) -> list[Timeout]:
 
 
 def _point(told: Sequence[Timeout], version: str | None) -> Point:
-    first, behind = told[0], late(told)
+    first, behind = told[0], late_ranks(told)
     operation = (first.operation or "a collective").lower().replace("_", "-")
     sequence = f" (sequence number {first.sequence})" if first.sequence is not None else ""
     kinds = {one.operation for one in told if one.operation}
@@ -192,5 +192,5 @@ def _numbers(told: Sequence[Timeout]) -> dict[str, Any]:
             }
             for one in told[:1000]
         ],
-        "behind": [one.rank for one in late(told)],
+        "behind": [one.rank for one in late_ranks(told)],
     }

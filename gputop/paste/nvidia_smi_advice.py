@@ -28,7 +28,7 @@ _JUDGED: dict[str, tuple[str, ...]] = {
 _DECIDES = ("clock event reasons", "ECC errors")  # without these no GPU is called healthy
 
 
-def told(head: Mapping[str, str], cards: Sequence[Card], *, whole: bool = True) -> Pasted:
+def summarize(head: Mapping[str, str], cards: Sequence[Card], *, whole: bool = True) -> Pasted:
     """The output as text, items and tables; truncated output is never called healthy."""
     known = [card for card in cards if card.values]
     if not known:
@@ -346,8 +346,8 @@ def _numbers(name: str, card: Card) -> dict[str, Any]:
 def read(text: str) -> Pasted:
     """The report on such output."""
     if not cut(text):
-        return told(*parse(text))
-    return told(*parse(without_end(text)), whole=False).with_problems((CUT,))
+        return summarize(*parse(text))
+    return summarize(*parse(without_end(text)), whole=False).with_problems((CUT,))
 
 
 KIND = Kind("nvidia-smi", "nvidia-smi -q", looks_like, read)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from gputop.paste.nvidia_smi import Card, Program
-from gputop.paste.nvidia_smi_advice import CUT, told
+from gputop.paste.nvidia_smi_advice import CUT, summarize
 from gputop.paste.pasted import Kind, Pasted, lines
 from gputop.safe.text import clean
 
@@ -75,8 +75,8 @@ def read(text: str) -> Pasted:
     # each part ends with a ruler: text after it does not mean the box was truncated
     inside = [line for line in rows if line.startswith(("|", "+"))]
     if inside and inside[-1].startswith("+") and named <= len(cards):
-        return told(head, cards)
-    return told(head, cards, whole=False).with_problems((CUT,))
+        return summarize(head, cards)
+    return summarize(head, cards, whole=False).with_problems((CUT,))
 
 
 KIND = Kind("nvidia-smi", "nvidia-smi", looks_like, read)

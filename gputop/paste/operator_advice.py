@@ -107,7 +107,7 @@ def is_region(name: str) -> bool:
     )
 
 
-def told(table: OperatorTable | None) -> Pasted:
+def summarize(table: OperatorTable | None) -> Pasted:
     """The table as text, items and smaller tables."""
     if table is None or not table.rows:
         return Pasted(
@@ -490,7 +490,7 @@ def _ms(us: float | None) -> float | None:
 
 def read(text: str) -> Pasted:
     """The report on such a table."""
-    return told(parse(text))
+    return summarize(parse(text))
 
 
 KIND = Form("operator-table", "a table of torch.profiler", looks_like, read)

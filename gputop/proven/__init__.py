@@ -21,7 +21,7 @@ def follow(monitor: Monitor, *, remember: bool, readonly: bool) -> Proofs | None
     return proofs
 
 
-class Told(NamedTuple):
+class FixText(NamedTuple):
     """The effect of a fix as text."""
 
     whole: str
@@ -63,15 +63,15 @@ class Proofs:
         return self._watch.proven if self._watch else ()
 
     @property
-    def lines(self) -> tuple[Told, ...]:
+    def lines(self) -> tuple[FixText, ...]:
         """The same as text; the problem instead, if there is one."""
         if self.problem:
-            return (Told(self.problem, self.problem),)
+            return (FixText(self.problem, self.problem),)
         if not self.running:
             return ()
         from gputop.proven.report import brief, is_faster, line
 
-        return tuple(Told(line(fix), brief(fix), is_faster(fix)) for _, fix in self.running)
+        return tuple(FixText(line(fix), brief(fix), is_faster(fix)) for _, fix in self.running)
 
     def finish(self) -> None:
         """Store the final state, and wait a moment until it is written."""

@@ -78,7 +78,7 @@ class Fix:
         return same and self.rule == other.rule and self.process != other.process and not other.settled
 
 
-def advised(finding: Finding) -> dict[str, str]:
+def advised_values(finding: Finding) -> dict[str, str]:
     """The values its steps advise, the first of each: num_workers 5."""
     found: dict[str, str] = {}
     for step in finding.steps:
@@ -89,12 +89,12 @@ def advised(finding: Finding) -> dict[str, str]:
     return found
 
 
-def predicted(finding: Finding, settings: Mapping[str, float | str]) -> float | None:
+def predicted_speedup(finding: Finding, settings: Mapping[str, float | str]) -> float | None:
     """The largest speedup: all that is lost, limited by the factor by which workers increase."""
     lost = finding.lost_share
     if lost is None or not 0.01 <= lost <= _MOST_LOST:
         return None
-    wanted, have = advised(finding).get("num_workers", ""), settings.get("num_workers")
+    wanted, have = advised_values(finding).get("num_workers", ""), settings.get("num_workers")
     most = max(int(wanted) / max(1.0, have), 1.0) if wanted.isdecimal() and isinstance(have, float) else math.inf
     # from none to one worker: the training process computes while that loads
     most = max(2.0, most) if have == 0 else most
@@ -109,12 +109,12 @@ def other_batch(before: Measured, after: Measured) -> str:
     return f"batch {old:.0f} → {new:.0f}"
 
 
-def encoded(fix: Fix) -> dict[str, Any]:
+def encode(fix: Fix) -> dict[str, Any]:
     """As stored in a file."""
     return {"version": VERSION, **asdict(fix)}
 
 
-def decoded(said: Any) -> Fix:
+def decode(said: Any) -> Fix:
     """The fix in a file; ValueError, KeyError or TypeError if invalid. Every text is sanitized."""
     if said["version"] != VERSION:
         raise ValueError("another version")

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from gputop.labels import amount
-from gputop.proven.fixes import Fix, encoded
+from gputop.proven.fixes import Fix, encode
 from gputop.proven.measured import LEAST_GAIN, Gain, Measured
 from gputop.proven.runs import UNSHOWN, differences
 from gputop.report import Page, Table
@@ -36,7 +36,9 @@ def brief(fix: Fix) -> str:
     """The same with the gain first, without the prediction: for a line that may be truncated."""
     if fix.outcome is None or fix.gain is None:
         return line(fix)
-    return f"{fix.run.name}: {_change(fix)}: {', '.join((_gained(fix.gain), *_numbers(fix.before, fix.outcome.after)))}"
+    return (
+        f"{fix.run.name}: {_change(fix)}: {', '.join((_gain_text(fix.gain), *_numbers(fix.before, fix.outcome.after)))}"
+    )
 
 
 def is_faster(fix: Fix) -> bool:
@@ -47,19 +49,19 @@ def is_faster(fix: Fix) -> bool:
 def sentence(fix: Fix) -> str:
     """`num_workers 2 → 5: GPU busy 55 → 88 %, step 310 → 190 ms, 1.6× (up to 1.8× was predicted)`."""
     if fix.outcome is None:
-        return waiting(fix)
+        return pending_text(fix)
     if fix.outcome.differs:
-        return ": ".join(filter(None, (", ".join(changed(fix)), f"not comparable: {fix.outcome.differs}")))
-    gained = "step time not measured" if fix.gain is None else _gained(fix.gain)
+        return ": ".join(filter(None, (", ".join(changes(fix)), f"not comparable: {fix.outcome.differs}")))
+    gained = "step time not measured" if fix.gain is None else _gain_text(fix.gain)
     bound = f" (up to {fix.most:.1f}× was predicted)" if fix.most else ""
     return f"{_change(fix)}: {', '.join((*_numbers(fix.before, fix.outcome.after), gained))}{bound}"
 
 
 def _change(fix: Fix) -> str:
-    return ", ".join(changed(fix)) or NOT_SEEN
+    return ", ".join(changes(fix)) or NOT_SEEN
 
 
-def _gained(found: Gain) -> str:
+def _gain_text(found: Gain) -> str:
     """The speedup, if beyond the noise."""
     said = "" if found.times > 1 else ", slower"
     if not found.certain:
@@ -67,14 +69,14 @@ def _gained(found: Gain) -> str:
     return f"{found.times:.1f}×{said}"
 
 
-def waiting(fix: Fix) -> str:
+def pending_text(fix: Fix) -> str:
     """The finding, and the value to set."""
     values = ", ".join(f"{name}={value}" for name, value in fix.advised.items())
     bound = f", up to {fix.most:.1f}× predicted" if fix.most else ""
     return f"{fix.headline}{f'; advised: {values}' if values else ''}{bound}"
 
 
-def changed(fix: Fix) -> list[str]:
+def changes(fix: Fix) -> list[str]:
     """Changed settings, with the advised value if it is different."""
     if fix.outcome is None:
         return []
@@ -133,7 +135,7 @@ def score(fixes: Iterable[Fix]) -> Score:
     )
 
 
-def scored(found: Score) -> str:
+def score_text(found: Score) -> str:
     """The same as a sentence."""
     if found.ratio is None:
         return "No prediction can be held against an outcome yet: that takes two runs with a step meter (gputop run)."
@@ -146,7 +148,7 @@ def scored(found: Score) -> str:
 def page(fixes: Sequence[Fix], *, stats: bool = False) -> Page:
     """All records, newest first; with `stats` only the accuracy of predictions."""
     if stats:
-        said = scored(score(fixes))
+        said = score_text(score(fixes))
         return Page(title="Fixes: predicted and measured speed-up", heading="How good predictions were", words=(said,))
     newest = sorted(fixes, key=_newest_s, reverse=True)
     done, open_ = [fix for fix in newest if fix.outcome], [fix for fix in newest if not fix.outcome]
@@ -169,12 +171,12 @@ def _when(fix: Fix) -> str:
 
 def as_json(fixes: Iterable[Fix]) -> list[dict[str, Any]]:
     """Each with its sentence and measurements, newest first."""
-    return [shown(fix) for fix in sorted(fixes, key=_newest_s, reverse=True)]
+    return [as_object(fix) for fix in sorted(fixes, key=_newest_s, reverse=True)]
 
 
-def shown(fix: Fix) -> dict[str, Any]:
+def as_object(fix: Fix) -> dict[str, Any]:
     """One fix as JSON."""
-    said = encoded(fix)
+    said = encode(fix)
     del said["version"]
     found = fix.gain
     gained = None if found is None else {"times": found.times, "beyond_noise": found.certain}

@@ -11,7 +11,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 
-from gputop.proven.fixes import Fix, decoded, encoded
+from gputop.proven.fixes import Fix, decode, encode
 from gputop.safe.files import Folder, Refused, in_state_folder, state_place
 
 FOLDER = "proven"
@@ -31,21 +31,21 @@ class Store:
     def load(self) -> dict[str, Fix]:
         """All stored fixes by name, oldest first; invalid, expired and excess files are removed."""
         with self._folder() as folder:
-            return {} if folder is None else self._swept(folder)
+            return {} if folder is None else self._sweep(folder)
 
     def put(self, fix: Fix) -> None:
         """Store a fix, replacing an earlier one. Refused on a disk error."""
         with self._folder() as folder:
             if folder is None or not self._writes:
                 return
-            kept = self._swept(folder)
+            kept = self._sweep(folder)
             mine = kept.get(fix.name)
             if mine and mine.outcome and not fix.outcome:
                 return  # another gputop has stored the outcome
             for name, other in kept.items():
                 if fix.replaces(other):
                     folder.remove(name)
-            folder.replace(fix.name, json.dumps(encoded(fix), allow_nan=False).encode())
+            folder.replace(fix.name, json.dumps(encode(fix), allow_nan=False).encode())
 
     def forget(self) -> int:
         """Remove all of them; return their number."""
@@ -55,11 +55,11 @@ class Store:
                 folder.remove(name)  # type: ignore[union-attr]  # none exist without it
             return len(names)
 
-    def _swept(self, folder: Folder) -> dict[str, Fix]:
+    def _sweep(self, folder: Folder) -> dict[str, Fix]:
         now_s, found = self._clock(), dict[str, Fix]()
         for name in _names(folder):
             with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
-                fix = decoded(json.loads(folder.read(name, _MOST_BYTES) or b""))
+                fix = decode(json.loads(folder.read(name, _MOST_BYTES) or b""))
                 newest_s = max(fix.at_s, fix.outcome.at_s if fix.outcome else 0.0)
                 if now_s - KEPT_S <= newest_s <= now_s + _AHEAD_S and fix.name == name:
                     found[name] = fix

@@ -15,9 +15,9 @@ from gputop.diagnose.state import JobState, needs_action
 from gputop.diagnose.subject_overlap import names
 from gputop.model import Frame, Identity, Job, Process
 from gputop.monitor import Update
-from gputop.proven.fixes import Fix, Outcome, advised, other_batch, predicted
+from gputop.proven.fixes import Fix, Outcome, advised_values, other_batch, predicted_speedup
 from gputop.proven.measured import Measured, Track, sample
-from gputop.proven.report import changed
+from gputop.proven.report import changes
 from gputop.proven.runs import Run, differences, run_of
 
 HELD_S = 15.0  # seconds a finding is shown before it counts: the rules have steadied it already
@@ -98,9 +98,9 @@ class Watch:
         states = {one.key: one for one in update.jobs}
         for job in frame.jobs:
             ranks = [frame.by_identity[one] for one in job.ranks if one in frame.by_identity]
-            if ranks and (one := self._of(job, ranks, frame)).run is not None:
+            if ranks and (one := self._watched(job, ranks, frame)).run is not None:
                 one.track.add(sample(job, ranks, frame))
-                about = [finding for finding in update.findings if _about(finding, job, ranks)]
+                about = [finding for finding in update.findings if _applies(finding, job, ranks)]
                 self._keep(one, one.run, about, ranks[0].identity, frame)
                 self._compare(one, one.run, about, states.get(job.key), ranks[0].identity, frame)
         self._followed = {identity: one for identity, one in self._followed.items() if identity in frame.by_identity}
@@ -111,7 +111,7 @@ class Watch:
         for process, one in self._followed.items():
             for held in one.held.values():
                 if self._frame and one.run and not held.kept_s and held.last_s == self._frame.mono_s:
-                    self._kept(one, one.run, held, process, self._frame)
+                    self._keep_window(one, one.run, held, process, self._frame)
         self.memory.finish()
 
     @property
@@ -120,7 +120,7 @@ class Watch:
         waits = (one.run for one in self._followed.values() if one.clear_s is not None and not one.compared_s)
         return next((run.name for run in waits if run), "")
 
-    def _of(self, job: Job, ranks: Sequence[Process], frame: Frame) -> WatchedJob:
+    def _watched(self, job: Job, ranks: Sequence[Process], frame: Frame) -> WatchedJob:
         """The tracked state of a job."""
         first, size = ranks[0], (len(ranks), sum(len(rank.gpus) for rank in ranks))
         known = self._followed.get(first.identity)
@@ -142,9 +142,9 @@ class Watch:
                 held = one.held[leads.rule] = HeldFinding(leads, now_s, now_s)
             held.newest, held.last_s = leads, now_s
             if now_s - held.since_s >= HELD_S:
-                self._kept(one, run, held, process, frame)
+                self._keep_window(one, run, held, process, frame)
 
-    def _kept(self, one: WatchedJob, run: Run, held: HeldFinding, process: Identity, frame: Frame) -> None:
+    def _keep_window(self, one: WatchedJob, run: Run, held: HeldFinding, process: Identity, frame: Frame) -> None:
         """Store it if its window is long enough, and enough longer than before."""
         now_s, leads = frame.mono_s, held.newest
         length_s = min(BEFORE_S, max(leads.since_s, now_s - held.since_s))
@@ -167,7 +167,7 @@ class Watch:
     ) -> None:
         """Compare a run without the finding with the earlier run of its script that had it."""
         fix = self._open(run, process)
-        if fix is None or state is None or not _gone(fix, about) or state.state == "judging":
+        if fix is None or state is None or not _is_gone(fix, about) or state.state == "judging":
             one.clear_s, one.compared_s = None, 0.0
             return
         now_s = frame.mono_s
@@ -185,7 +185,7 @@ class Watch:
         outcome = Outcome(at_s=frame.wall_s, process=process, run=run, after=after, settings=settings, differs=differs)
         found = replace(fix, outcome=outcome)
         # without a healthy verdict only a visible change shows that the run is different
-        if state.state == "healthy" or changed(found):
+        if state.state == "healthy" or changes(found):
             self.memory.put(found)
 
     def _open(self, run: Run, process: Identity) -> Fix | None:
@@ -221,7 +221,7 @@ def _comparable(before: Run, now: Run) -> bool:
     return all(each.kind for each in differences(before, now))
 
 
-def _about(finding: Finding, job: Job, ranks: Sequence[Process]) -> bool:
+def _applies(finding: Finding, job: Job, ranks: Sequence[Process]) -> bool:
     """Whether a finding is about a job, or about the machine and names it."""
     identities, gpus = {*job.ranks}, {share.uuid for rank in ranks for share in rank.gpus}
     if finding.subject.kind == "host" and not finding.subject.processes:
@@ -235,7 +235,7 @@ def _leading(about: Sequence[Finding]) -> Finding | None:
     return next((one for one in shown if one.primary), next(iter(shown), None))
 
 
-def _gone(fix: Fix, about: Sequence[Finding]) -> bool:
+def _is_gone(fix: Fix, about: Sequence[Finding]) -> bool:
     """Whether the finding is gone completely, even as a remark."""
     said = {rule for one in about if not one.healthy and one.confidence >= POSSIBLE for rule in (one.rule, *one.causes)}
     return fix.rule not in said and not said & {*fix.causes}
@@ -252,7 +252,7 @@ def _fix(
         causes=finding.causes,
         headline=finding.headline,
         settings=settings,
-        advised=advised(finding),
+        advised=advised_values(finding),
         before=before,
-        most=predicted(finding, settings),
+        most=predicted_speedup(finding, settings),
     )

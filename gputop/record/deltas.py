@@ -25,7 +25,7 @@ Key = str | tuple[int, int]
 _KEYS: dict[str, Callable[[Any], Key]] = {name: attrgetter(*fields) for name, fields in IDENTITIES.items()}
 
 
-class Lines:
+class FrameLines:
     """Produces the line of each frame, with secrets masked."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ def _whole(frame: Frame) -> str:
     """The line of a complete frame, process by process: all pieces at once would take a hundred bytes per number."""
     rest = codec.dumps(codec.frame_line(replace(frame, processes=())))[:-2]
     processes = ",".join([codec.dumps(masked(process)) for process in frame.processes])
-    return codec.sealed(f'{rest},"processes":[{processes}]}}}}')
+    return codec.with_checksum(f'{rest},"processes":[{processes}]}}}}')
 
 
 def _change(before: Frame, frame: Frame) -> dict[str, Any] | None:
@@ -60,7 +60,7 @@ def _change(before: Frame, frame: Frame) -> dict[str, Any] | None:
         items = changed.pop(name, None)
         if items is None:
             continue
-        left = _left(getattr(before, name), items, key)
+        left = _removed(getattr(before, name), items, key)
         if left is None:
             return None
         found = _changed_items(getattr(before, name), items, name)
@@ -77,7 +77,7 @@ def _fields(before: Any, now: Any) -> dict[str, Any]:
     return dict(compress(zip(names, new, strict=True), map(ne, values(before), new)))
 
 
-def _left(before: Sequence[Any], now: Sequence[Any], key: Callable[[Any], Key]) -> list[Key] | None:
+def _removed(before: Sequence[Any], now: Sequence[Any], key: Callable[[Any], Key]) -> list[Key] | None:
     """Removed items; None unless the others keep their order, new ones come last, and there are no duplicates."""
     old, new = dict.fromkeys(map(key, before)), dict.fromkeys(map(key, now))
     if len(old) < len(before) or len(new) < len(now):
@@ -99,7 +99,7 @@ def _changed_items(before: Sequence[Any], now: Sequence[Any], name: str) -> list
             continue
         known = old.get(key(one))
         if known is None:
-            found.append(codec.said(masked(one) if isinstance(one, Process) else one))
+            found.append(codec.non_default_fields(masked(one) if isinstance(one, Process) else one))
         elif changed := _fields(known, one):
             if "command" in changed:
                 changed["command"] = redact_argv(one.command)
@@ -113,7 +113,7 @@ MOST = 600  # lines that one complete frame may carry
 _MOST_BYTES = 8 * MOST_CHARS  # bytes that they may have
 
 
-class Chain:
+class DeltaChain:
     """Frames based on earlier ones; after a damaged line all following ones are lost."""
 
     def __init__(self, whole: bytes) -> None:
@@ -140,7 +140,7 @@ class Chain:
             self._at = -1
         while self._at < number < self._lost:
             try:
-                self._go_on(loaded(self._lines[self._at + 1]))
+                self._apply_line(loaded(self._lines[self._at + 1]))
             except ValueError:
                 self.lose(self._at + 1)
                 raise
@@ -151,7 +151,7 @@ class Chain:
         """Declare an invalid frame lost, with all that are based on it."""
         self._lost, self._at = min(self._lost, number), -1
 
-    def _go_on(self, data: Mapping[str, Any]) -> None:
+    def _apply_line(self, data: Mapping[str, Any]) -> None:
         if self._at < 0:
             self._frame = _object(data.get("frame"))
         else:
@@ -214,13 +214,13 @@ class Step(NamedTuple):
     """One frame of a recording: its number since the last complete one."""
 
     time: Timeline
-    chain: Chain
+    chain: DeltaChain
     number: int
 
 
 def steps(lines: Iterable[bytes], time: Timeline, damage: Damage) -> Iterator[Step]:
     """The frames of lines. After damage those up to the next complete frame are lost, as their base is unknown."""
-    chain: Chain | None = None
+    chain: DeltaChain | None = None
     for line in lines:
         try:
             found = glance(line)
@@ -231,7 +231,7 @@ def steps(lines: Iterable[bytes], time: Timeline, damage: Damage) -> Iterator[St
                 time.step(found.wall_s, found.mono_s)
                 number = 0
                 if found.whole:
-                    chain = Chain(line)
+                    chain = DeltaChain(line)
                 elif chain:
                     number = chain.add(line)
                 if chain:
@@ -241,7 +241,7 @@ def steps(lines: Iterable[bytes], time: Timeline, damage: Damage) -> Iterator[St
             chain = None
 
 
-def shown(step: Step, damage: Damage, *, coarse: bool = False) -> Frame | None:
+def frame_of_step(step: Step, damage: Damage, *, coarse: bool = False) -> Frame | None:
     """The frame with growing time and a note on damage, if any; None if it is damaged itself."""
     try:
         data = step.chain.frame(step.number)
@@ -255,10 +255,10 @@ def shown(step: Step, damage: Damage, *, coarse: bool = False) -> Frame | None:
     time = step.time
     if (frame.wall_s, frame.mono_s) != (time.wall_s, time.mono_s):
         frame = replace(frame, wall_s=time.wall_s, mono_s=time.mono_s)
-    return noted(frame, damage) if damage.count else frame
+    return with_damage_note(frame, damage) if damage.count else frame
 
 
-def noted(frame: Frame, damage: Damage) -> Frame:
+def with_damage_note(frame: Frame, damage: Damage) -> Frame:
     """The frame with the current note on damage."""
     said = Note(subject="monitor", key=_KEY, text=str(damage))
     return replace(frame, notes=(*(note for note in frame.notes if note.key != _KEY), said))

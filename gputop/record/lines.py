@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator
 from typing import BinaryIO
 
 from gputop.export.codec import MOST_CHARS
-from gputop.safe.bounded_gzip import Bomb, Unpacker
+from gputop.safe.bounded_gzip import TooLarge, Unpacker
 
 MAGIC = b"\x1f\x8b\x08"
 HEAD = MAGIC + b"\x00\x00\x00\x00\x00\x00\xff"  # no flags, no time, unknown system (RFC 1952)
@@ -82,7 +82,7 @@ class Damage:
         return f"the recording is damaged in {places}: {self.first}" if self.count else ""
 
     @property
-    def hopeless(self) -> bool:
+    def gives_up(self) -> bool:
         """Whether to stop searching for intact parts."""
         return self.final or self.count >= _MOST_DAMAGE
 
@@ -112,7 +112,7 @@ def _plain(file: BinaryIO, place: int, damage: Damage) -> Iterator[Line]:
                     return
                 line = file.readline(_CHUNK)
             damage.add("a line without end")
-        if damage.hopeless:
+        if damage.gives_up:
             return
         place = file.tell()
 
@@ -147,11 +147,11 @@ def _packed(file: BinaryIO, place: int, damage: Damage) -> Iterator[Line]:
     while True:
         try:
             ended = yield from _member(file, place, unpack, damage)
-        except Bomb as bomb:
+        except TooLarge as bomb:
             damage.add(str(bomb))
             return
         if ended is None:
-            if damage.hopeless:
+            if damage.gives_up:
                 return
             ended = _next(file, place + 1)
             if ended is None:

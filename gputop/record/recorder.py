@@ -14,10 +14,10 @@ from gputop.export import codec
 from gputop.model import Frame
 from gputop.monitor import Update
 from gputop.record import lines as members
-from gputop.record.deltas import Lines
+from gputop.record.deltas import FrameLines
 from gputop.record.parse import Header, parse
 from gputop.safe.files import Refused
-from gputop.safe.output import Appended, Output
+from gputop.safe.output import AppendOnlyFile, Output
 from gputop.safe.text import clean, redact
 
 _TAIL = 64 * 1024 * 1024  # range in which the last member or line must begin
@@ -30,7 +30,7 @@ _HEADER = b'{"type":"header"'
 class Target:
     """A recording open for appending: blocks of complete lines."""
 
-    def __init__(self, file: Appended, packed: bool) -> None:
+    def __init__(self, file: AppendOnlyFile, packed: bool) -> None:
         self._file = file
         self._packed = packed
         self._member: members.Member | None = None
@@ -77,9 +77,9 @@ def open_target(path: str) -> Target:
 
     New files are compressed if the name ends in .gz. The truncated end of an older recording is repaired first.
     """
-    file = Appended(path)
+    file = AppendOnlyFile(path)
     try:
-        target = Target(file, _mended(file) if file.size else path.endswith(".gz"))
+        target = Target(file, _repair(file) if file.size else path.endswith(".gz"))
         file.withhold()
     except OSError as error:
         file.close()
@@ -90,17 +90,17 @@ def open_target(path: str) -> Target:
     return target
 
 
-def _mended(file: Appended) -> bool:
+def _repair(file: AppendOnlyFile) -> bool:
     """Whether a recording is compressed, after repairing its end; Refused if it is no recording."""
     packed = file.read(len(members.MAGIC), 0) == members.MAGIC
-    if not _ours(file.read(_FIRST_LINE, 0), packed):
+    if not _is_recording(file.read(_FIRST_LINE, 0), packed):
         raise Refused(f"{file.path} exists and is not a recording: not touched; choose another file")
     if not (_mend_member(file) if packed else _mend_line(file)):
         raise Refused(f"the end of {file.path} is damaged: not appended to; choose another file")
     return packed
 
 
-def _ours(start: bytes, packed: bool) -> bool:
+def _is_recording(start: bytes, packed: bool) -> bool:
     if packed:
         try:
             start = zlib.decompressobj(31).decompress(start, _FIRST_LINE)
@@ -115,7 +115,7 @@ def _ours(start: bytes, packed: bool) -> bool:
         return False
 
 
-def _mend_line(file: Appended) -> bool:
+def _mend_line(file: AppendOnlyFile) -> bool:
     """Terminate a last line that lacks only its end, or remove a truncated one."""
     begin = max(0, file.size - _TAIL)
     last = file.read(file.size - begin, begin).rpartition(b"\n")[2]
@@ -128,7 +128,7 @@ def _mend_line(file: Appended) -> bool:
     return True
 
 
-def _mend_member(file: Appended) -> bool:
+def _mend_member(file: AppendOnlyFile) -> bool:
     """End a member that a crash left open after its last complete line; False if impossible."""
     begin = max(0, file.size - _TAIL)
     data = file.read(file.size - begin, begin)
@@ -195,7 +195,7 @@ class Recorder:
         self.path = clean(path)
         self.frames = 0  # in the file
         self._target: Target | Output = Output() if path == "-" else open_target(path)
-        self._frames = Lines()
+        self._frames = FrameLines()
         self._wait, self._retry_s = wait, retry_s
         self._arrived: Queue[tuple[Update, int] | None] = Queue(WAITING)  # with updates dropped before
         self._closing, self._closed = Event(), Event()

@@ -13,7 +13,7 @@ from threading import Event as Signal
 from typing import BinaryIO
 
 from gputop.model import Frame, Identity, Missing
-from gputop.record.deltas import Step, noted, shown, steps
+from gputop.record.deltas import Step, frame_of_step, steps, with_damage_note
 from gputop.record.index import Entry, Index, Timeline
 from gputop.record.lines import Damage, read
 from gputop.record.parse import Header, Newer, Times, glance, parse
@@ -52,7 +52,7 @@ class Recording:
         self._heading_s: float | None = None  # target being approached
         self._stands_s: float | None = None  # of the last frame yielded; None while seeking
         self._woken = Signal()
-        self._first = self._checked()
+        self._first = self._first_time()
 
     @property
     def position_s(self) -> float:
@@ -108,7 +108,7 @@ class Recording:
         Some time before the new position is repeated, as the rules have forgotten it.
         """
         if not self._asked:
-            self._steps = self._from(Entry(0.0, 0, Timeline()))
+            self._steps = self._steps_from(Entry(0.0, 0, Timeline()))
             if self._pace:
                 self._index.start()
             return
@@ -126,7 +126,7 @@ class Recording:
         told = 0  # damaged places that `last` reports
         for step in self._steps:
             if owed_s is not None:
-                owed_s = self._waited(step.time.at_s - self._now.at_s + owed_s, stop)
+                owed_s = self._wait(step.time.at_s - self._now.at_s + owed_s, stop)
             if stop.is_set():
                 self._leave()
                 return
@@ -141,7 +141,7 @@ class Recording:
         if not self.seeking:
             self._heading_s = None
             if last and self._pace and self._damage.count > told:  # no later frame reports it
-                yield noted(last, self._damage)
+                yield with_damage_note(last, self._damage)
         while self._pace and not stop.is_set() and not self.seeking:
             self._woken.wait(_NOTICE_S)
             self._woken.clear()
@@ -150,7 +150,7 @@ class Recording:
         """Details are live only, and not part of a recording."""
         return UNRECORDED
 
-    def _waited(self, ahead_s: float, stop: Signal) -> float:
+    def _wait(self, ahead_s: float, stop: Signal) -> float:
         """Wait this much recorded time; returns the overshoot (negative remainder), which is owed."""
         if not self._pace:
             return 0.0
@@ -182,9 +182,9 @@ class Recording:
         if 0 <= here_s <= target_s <= here_s + NEAR_S:
             steps, near_s = self._steps, here_s
         elif target_s <= here_s and target_s - max(self._since_s, self._top_s - FAR_S) >= min(_KNOWN_S, target_s):
-            steps, far_s = self._from(self._index.entry(max(0.0, near_s))), near_s
+            steps, far_s = self._steps_from(self._index.entry(max(0.0, near_s))), near_s
         else:
-            steps = self._from(self._index.entry(max(0.0, far_s)))
+            steps = self._steps_from(self._index.entry(max(0.0, far_s)))
             self._since_s = self._top_s = max(0.0, near_s)
         last: Step | None = None
         near_enough_s = target_s + _NEAR * self.interval_s
@@ -205,9 +205,9 @@ class Recording:
         self._now = step.time
         self._top_s = max(self._top_s, step.time.at_s)
         self.interval_s = step.time.interval_s
-        return shown(step, self._damage, coarse=coarse)
+        return frame_of_step(step, self._damage, coarse=coarse)
 
-    def _from(self, entry: Entry) -> Iterator[Step]:
+    def _steps_from(self, entry: Entry) -> Iterator[Step]:
         """Everything from a position on."""
         self._leave()
         self._damage = damage = Damage()
@@ -221,7 +221,7 @@ class Recording:
         if self._file:
             self._file.close()
 
-    def _checked(self) -> Timeline:
+    def _first_time(self) -> Timeline:
         """The time of the first frame, after checking that the file is readable."""
         damage = Damage()
         try:
@@ -266,6 +266,6 @@ def _first(file: BinaryIO, damage: Damage) -> tuple[Timeline | None, bool]:
             raise
         except ValueError as error:
             damage.add(str(error))
-        if damage.hopeless:
+        if damage.gives_up:
             break
     return None, headed or empty

@@ -13,11 +13,11 @@ from itertools import chain
 from threading import Event as Signal
 
 from gputop.model import Frame, Identity, Missing, Note
-from gputop.record.deltas import Step, noted, shown, steps
+from gputop.record.deltas import Step, frame_of_step, steps, with_damage_note
 from gputop.record.index import Timeline
 from gputop.record.lines import MAGIC, Damage, Splitter
 from gputop.record.parse import Header, Newer, glance
-from gputop.safe.bounded_gzip import Bomb, Unpacker
+from gputop.safe.bounded_gzip import TooLarge, Unpacker
 from gputop.safe.files import Refused
 from gputop.source import EVERYTHING, RECORDED, UNRECORDED, Interest, Wish
 
@@ -56,14 +56,14 @@ class Stream:
         for step in self._steps:
             if stop.is_set():
                 return
-            frame = shown(step, self._damage)
+            frame = frame_of_step(step, self._damage)
             self.interval_s = step.time.interval_s
             if frame:
                 last = frame
                 yield frame
         if last and self._pace and not stop.is_set():
             note = Note(subject="monitor", key="stream-ended", text="the stream has ended: this is its last frame")
-            last = noted(last, self._damage) if self._damage.count else last
+            last = with_damage_note(last, self._damage) if self._damage.count else last
             yield replace(last, notes=(note, *last.notes))
 
     def inspect(self, identity: Identity, wish: Wish = EVERYTHING) -> Missing:  # noqa: ARG002
@@ -73,7 +73,7 @@ class Stream:
     def _begun(self, arriving: Iterator[Step]) -> Iterator[Step]:
         """Everything readable from the first frame on."""
         for step in arriving:
-            if shown(step, self._damage):
+            if frame_of_step(step, self._damage):
                 return chain((step,), arriving)
         raise Refused(self._damage.without_frame("standard input"))
 
@@ -99,9 +99,9 @@ class Stream:
             for data in chain((first,), pieces):
                 for text in _texts(unpack, data) if unpack else (data,):
                     yield from splitter.feed(text)
-                if self._damage.hopeless:
+                if self._damage.gives_up:
                     return
-        except (zlib.error, Bomb, OSError) as error:
+        except (zlib.error, TooLarge, OSError) as error:
             self._damage.add(f"it cannot be read any further: {error}")
         if splitter.rest and not self._damage.final:
             self._damage.add("the last line is cut")

@@ -11,7 +11,7 @@ _MORE = 16 * 2**20  # bytes beyond that over all members: a small file may be co
 _MOST_AT_ONCE = 1 << 22
 
 
-class Bomb(Exception):
+class TooLarge(Exception):
     """The data decompress to more than allowed; the message says so in one line."""
 
 
@@ -38,9 +38,9 @@ class Unpacker:
             self._given += len(text)
             self._whole += len(text)
             if self._given > MOST_RATIO * self._taken + self._left:
-                raise Bomb(f"it unpacks to more than {MOST_RATIO} times its size")
+                raise TooLarge(f"it unpacks to more than {MOST_RATIO} times its size")
             if self._whole > self._most:
-                raise Bomb(f"it unpacks to more than {self._most / 2**30:g} GiB")
+                raise TooLarge(f"it unpacks to more than {self._most / 2**30:g} GiB")
             yield text
         self._taken -= len(self._inflate.unused_data)
 

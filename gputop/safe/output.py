@@ -17,7 +17,7 @@ def plain(ascii: str, encoding: str | None) -> bool:
     return ascii == "on" or (ascii != "off" and not _is_utf8(encoding or ""))
 
 
-def understood(encoding: str | None, environ: Mapping[str, str]) -> str:
+def reader_encoding(encoding: str | None, environ: Mapping[str, str]) -> str:
     """The encoding of the reader of a standard stream, given Python's encoding of it.
 
     In the C locale, and in one that is not installed, Python writes UTF-8 regardless (PEP 538, PEP 540). A named locale
@@ -55,7 +55,7 @@ class Output:
 _FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
 
-class Appended:
+class AppendOnlyFile:
     """A file of mode 0600, new or already ours, locked against a second writer."""
 
     def __init__(self, path: str) -> None:

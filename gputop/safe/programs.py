@@ -26,8 +26,22 @@ from typing import Any, NoReturn
 from gputop.safe.text import clean
 
 __all__ = [
-    "DEVNULL", "PATH", "PIPE", "NotFound", "NotRun", "ProgramError", "Running", "Timeout", "become", "candidates",
-    "distrusted", "find", "output", "start", "start_chosen", "unfit",
+    "DEVNULL",
+    "PATH",
+    "PIPE",
+    "NotFound",
+    "NotRun",
+    "ProgramError",
+    "Running",
+    "Timeout",
+    "become",
+    "candidates",
+    "find",
+    "output",
+    "start",
+    "start_chosen",
+    "unfit",
+    "why_distrusted",
 ]  # fmt: skip
 
 PATH = os.defpath.removeprefix(":")  # of the programs we run, which may start others
@@ -54,7 +68,7 @@ def find(name: str, path: str, *, first: str | None = None) -> str:
     """
     why: str | None = None
     for candidate in candidates(name, path, first=first):
-        reason = distrusted(candidate)
+        reason = why_distrusted(candidate)
         if reason is None:
             return os.path.realpath(candidate)
         why = why or reason
@@ -69,7 +83,7 @@ def candidates(name: str, path: str, *, first: str | None = None) -> Iterator[st
             yield place
 
 
-def distrusted(program: str) -> str | None:
+def why_distrusted(program: str) -> str | None:
     """Why a program is not run, in one line; None if only root and we could have placed it there."""
     if not os.path.isabs(program):
         return f"{program} is not run: it is in a relative entry of PATH"
@@ -83,7 +97,7 @@ def unfit(file: str, owners: frozenset[int] = frozenset({0})) -> str | None:
     `file` is an absolute path. It is checked with each folder and each link on its path.
     """
     try:
-        for place, shared in _way(file):
+        for place, shared in _path_steps(file):
             if why := _unfit(file, place, owners, shared=shared):
                 return why
     except OSError as error:
@@ -91,7 +105,7 @@ def unfit(file: str, owners: frozenset[int] = frozenset({0})) -> str | None:
     return None
 
 
-def _way(file: str) -> Iterator[tuple[str, bool]]:
+def _path_steps(file: str) -> Iterator[tuple[str, bool]]:
     """Each folder and link on the path of a file, with its target: write access to any of these decides what runs.
 
     Each with whether it may be like /tmp, where everybody may add names but only owners remove theirs.
@@ -163,7 +177,7 @@ def become(argv: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
 
 
 def _check(program: str) -> None:
-    if program != sys.executable and (why := distrusted(program)):  # our own running Python
+    if program != sys.executable and (why := why_distrusted(program)):  # our own running Python
         raise NotRun(why)
 
 
@@ -181,12 +195,16 @@ def _unfit(file: str, place: str, owners: frozenset[int], *, shared: bool = Fals
         return f"{place}: {error.strerror}"
     where = "it" if place == file else place
     if info.st_uid not in owners:
-        return f"{where} belongs to {_user(info.st_uid)}{_instead()}"
+        return f"{where} belongs to {_user(info.st_uid)}{_advice()}"
     if stat.S_ISLNK(info.st_mode):  # access to a link depends on its folder
         return None
     if info.st_mode & stat.S_IWOTH and not (shared and info.st_mode & stat.S_ISVTX):
         return f"{where} can be written by everybody"
-    if info.st_mode & stat.S_IWGRP and not (shared and info.st_mode & stat.S_ISVTX) and not _alone(info.st_gid):
+    if (
+        info.st_mode & stat.S_IWGRP
+        and not (shared and info.st_mode & stat.S_ISVTX)
+        and not _group_is_private(info.st_gid)
+    ):
         return f"{where} can be written by group {_group(info.st_gid)}"
     return None
 
@@ -205,7 +223,7 @@ def _installer() -> int:
         return 0
 
 
-def _alone(gid: int) -> bool:
+def _group_is_private(gid: int) -> bool:
     """Whether only we and root are in a group: our own group, or a system group without members."""
     if os.geteuid() == 0:
         return False
@@ -217,7 +235,7 @@ def _alone(gid: int) -> bool:
     return nobody and (group.gr_name == own or (gid < _SYSTEM_GROUPS and gid != _USERS))
 
 
-def _instead() -> str:
+def _advice() -> str:
     return "; root runs only what root owns" if os.geteuid() == 0 else ""
 
 

@@ -73,10 +73,10 @@ def barred(pid: int, command: str, proc: str = "/proc") -> Barred | None:
     except (FileNotFoundError, ProcessLookupError):
         return Barred(f"there is no process {pid} here")
     except OSError:
-        return why(pid, as_root(command, str(pid)), uid=os.geteuid(), confined=in_container(proc), proc=proc)
+        return refusal(pid, as_root(command, str(pid)), uid=os.geteuid(), confined=in_container(proc), proc=proc)
 
 
-def why(pid: int, command: str, *, uid: int, confined: bool, proc: str = "/proc") -> Barred:
+def refusal(pid: int, command: str, *, uid: int, confined: bool, proc: str = "/proc") -> Barred:
     """Why the kernel refuses a reader with this uid: owner, dumpability, Yama, or a container.
 
     `command` is what helps a user other than root.

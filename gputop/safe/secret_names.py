@@ -34,8 +34,8 @@ _ENDINGS = {
     "pw": _NOTHING,
 }
 # nearly every key or token in a variable belongs to a service: few words change that
-_NOBODYS = frozenset({"public", "foreign", "primary", "sort", "pad", "eos", "bos", "hot", "mon", "don", "tur"})
-_OF_VARIABLES = {**_ENDINGS, **{ending: _ENDINGS[ending] & _NOBODYS for ending in ("key", "token")}}
+_OWNERLESS = frozenset({"public", "foreign", "primary", "sort", "pad", "eos", "bos", "hot", "mon", "don", "tur"})
+_OF_VARIABLES = {**_ENDINGS, **{ending: _ENDINGS[ending] & _OWNERLESS for ending in ("key", "token")}}
 # separate words that end a name
 _WORDS = frozenset(
     {
@@ -75,7 +75,7 @@ _NUMBER = re.compile(r"(?=.{1,7}\Z)-?\d+(?:\.\d+)?(?:e[-+]?\d+)?", re.IGNORECASE
 
 def is_secret(name: str, value: str, place: Place) -> bool:
     """Whether the value under a name must be masked, by the name alone: neither a number nor a yes or no."""
-    said, value = _said(name, place), value.strip(",;)]}")
+    said, value = _secret_word(name, place), value.strip(",;)]}")
     if not said or SWITCH.fullmatch(value):
         return False
     if said == "pwd" and value.startswith("/"):  # the usual working folder of containers
@@ -84,7 +84,7 @@ def is_secret(name: str, value: str, place: Place) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _said(name: str, place: Place) -> str:
+def _secret_word(name: str, place: Place) -> str:
     """The word of the name that marks a secret; empty if none does."""
     words = _WORD.findall(name.lower())
     if len(words) == 1 and words[0] in _ALONE[place]:
@@ -299,7 +299,7 @@ _OTHERS = re.compile(
     r"|pytest|papermill|xargs|parallel|grep|sed|less|diff|patch|nmap|nc|ncat|wget|df|du|restic|tmux|screen|vim?|nvim"
     r"|gcc|g\+\+|clang|nvcc|ffmpeg|java|javac|claude|codex|llama-cli|ollama|fio|iperf3?|nsys|ncu|gputop|uvicorn|gunicorn"
 )
-_ANEW = re.compile(  # interpreters and launchers: another program follows
+_LAUNCHERS = re.compile(  # interpreters and launchers: another program follows
     r"python[\d.]*|pypy\d*|bash|sh|zsh|dash|node|perl|ruby|torchrun|accelerate|deepspeed|sudo|env|nohup|nice|time|exec|timeout"
 )
 _JOINTS = (";", "|", "&")  # start of another command in a shell
@@ -314,7 +314,7 @@ _PATHS = re.compile(
 _FLAG_ALONE = re.compile(r"-[a-zA-Z]*([a-zA-Z])")  # -sSu as well
 
 
-def lettered(words: Iterable[str]) -> Iterator[int | None]:
+def flagged_secrets(words: Iterable[str]) -> Iterator[int | None]:
     """For each word, where a secret given by a single-letter flag begins, as `mysql -pVALUE`; None without one.
 
     For unknown programs -p and -P count as well, unless the value is a number, a port or a path: it may be a password,
@@ -327,7 +327,7 @@ def lettered(words: Iterable[str]) -> Iterator[int | None]:
         if word and not word.strip("".join(_JOINTS)):
             start = None
         else:
-            start = _of_client(client, after, word) if client else None if known else _of_anybody(before, word)
+            start = _of_client(client, after, word) if client else None if known else _of_unknown_program(before, word)
         yield start
         after.append(word)
         if start is None and not before.startswith("--"):  # --name mysql
@@ -336,7 +336,7 @@ def lettered(words: Iterable[str]) -> Iterator[int | None]:
             name = _name(word)
             if found is not None and not (commands and found.names == "login"):
                 client, after = found, after if found is client else []  # htpasswd /etc/htpasswd
-            elif _ANEW.fullmatch(name) and (client is None or commands):
+            elif _LAUNCHERS.fullmatch(name) and (client is None or commands):
                 client, known = None, False
             elif _is_other(name) and not (client and before in ("-h", "-H")):
                 client, known = (client, True) if client and (client.names == "login" or commands) else (None, True)
@@ -380,7 +380,7 @@ def _after_user(value: str) -> int:
     return found.end() if found else 0
 
 
-def _of_anybody(before: str, word: str) -> int | None:
+def _of_unknown_program(before: str, word: str) -> int | None:
     if before in ("-p", "-P"):
         plain = word.strip("\"'`,;)")
         other = not plain or plain[0] == "-" or "=" in plain or _PORTS.fullmatch(plain) or _PATHS.fullmatch(plain)

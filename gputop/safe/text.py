@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from gputop.safe.secret_names import NAMED, Place, is_secret, lettered
+from gputop.safe.secret_names import NAMED, Place, flagged_secrets, is_secret
 
 LIMIT = 4096
 MASK = "***"
@@ -108,7 +108,7 @@ def redact(text: str) -> str:
     """The text with apparent passwords, keys and tokens replaced by a mask of constant length."""
     if _LETTER.search(text) or NAMED.search(text):
         words = _WORDS.split(text)  # the text between them is at odd indices
-        words[::2] = _unlettered(words[::2])
+        words[::2] = _without_flagged(words[::2])
         text = "".join(words)
     for pattern in (_SIGNATURE, _HOOK, _HEADER, _COOKIES, _PASS_OF):
         text = pattern.sub(rf"\1{MASK}", text)
@@ -120,8 +120,8 @@ def redact(text: str) -> str:
     return _SHAPES.sub(MASK, text)
 
 
-def _unlettered(words: Sequence[str]) -> list[str]:
-    places = zip(words, lettered(words), strict=True)
+def _without_flagged(words: Sequence[str]) -> list[str]:
+    places = zip(words, flagged_secrets(words), strict=True)
     return [word if start is None else word[:start] + MASK for word, start in places]
 
 
@@ -174,7 +174,7 @@ def redact_argv(argv: tuple[str, ...]) -> tuple[str, ...]:
 def _redacted(argv: tuple[str, ...]) -> tuple[str, ...]:
     out: list[str] = []
     option = ""  # whose value may be the next entry
-    for entry in _unlettered(argv):
+    for entry in _without_flagged(argv):
         if option and is_secret(option, entry, "option"):
             out.append(MASK)
             option = ""

@@ -9,7 +9,7 @@ import zlib
 from collections import deque
 from collections.abc import Iterator
 
-from gputop.safe.bounded_gzip import Bomb, Unpacker
+from gputop.safe.bounded_gzip import TooLarge, Unpacker
 from gputop.safe.files import Refused
 
 MOST_FILE = 4 * 2**30
@@ -170,7 +170,7 @@ class Text:
             yield from self._unpacked(first)
         except zlib.error:
             self.notes.append("the packed file is damaged: read up to there")
-        except Bomb as bomb:
+        except TooLarge as bomb:
             self.notes.append(f"{bomb}: read up to there")
 
     def _unpacked(self, data: bytes) -> Iterator[bytes]:

@@ -93,4 +93,4 @@ class SettingsEditor:
 def _store(settings: Settings, setting: Setting, value: Any) -> str:
     path = settings.origin.path or ""
     config.store(path, setting, value, read_settings, write_settings)
-    return f"saved: {setting.key} = {toml.written(config.spelled(value))}"
+    return f"saved: {setting.key} = {toml.to_toml(config.spelled(value))}"

@@ -15,7 +15,7 @@ from rich.style import Style
 from textual.theme import BUILTIN_THEMES, Theme
 
 from gputop.frozen_dataclass import frozen_dataclass
-from gputop.safe.output import plain, understood
+from gputop.safe.output import plain, reader_encoding
 
 Token = Literal[
     "text",  # values
@@ -194,7 +194,7 @@ def choose(theme: str, ascii: str, encoding: str | None, environ: Mapping[str, s
     colours = Console(force_terminal=True, _environ=environ).color_system
     automatic = DARK if colours in ("256", "truecolor") else TERMINAL
     palette = PLAIN if environ.get("NO_COLOR") else PALETTES.get(theme, automatic)
-    return Look(palette, ASCII if plain(ascii, understood(encoding, environ)) else UNICODE)
+    return Look(palette, ASCII if plain(ascii, reader_encoding(encoding, environ)) else UNICODE)
 
 
 def is_native(look: Look) -> bool:

@@ -328,10 +328,10 @@ def test_a07_what_yama_forbids_is_said_with_what_unlocks_it(tmp_path: Path, scop
     process.mkdir()
     (process / "status").write_text(f"Uid:\t{os.geteuid()}\t{os.geteuid()}\t0\t0\n")
     (process / "mem").write_text("")
-    barred = ptrace_access.why(pid, "sudo gputop stack 41207", uid=0, confined=False, proc=str(tmp_path))
+    barred = ptrace_access.refusal(pid, "sudo gputop stack 41207", uid=0, confined=False, proc=str(tmp_path))
     assert barred.text == text.format(pid=pid)
     assert (barred.unlock is None) == (scope == "3")
-    other = ptrace_access.why(pid, "sudo gputop stack 41207", uid=uid, confined=False, proc=str(tmp_path))
+    other = ptrace_access.refusal(pid, "sudo gputop stack 41207", uid=uid, confined=False, proc=str(tmp_path))
     if os.geteuid() != uid and scope != "3":
         assert other == (f"process {pid} belongs to another user (uid {os.geteuid()})", "sudo gputop stack 41207")
 

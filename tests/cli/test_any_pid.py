@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from gputop.cli.diagnose import _meant
+from gputop.cli.diagnose import _job_process
 from gputop.cli.options import Failure
-from gputop.cli.process import _meant as _led
+from gputop.cli.process import _find_process as _led
 from gputop.model import Job, Process, Role
 from tests.process_watch import ROOT, need_namespaces, running
 from tests.real_processes import until
@@ -165,8 +165,8 @@ def test_a_diagnosis_of_a_script_is_one_of_the_job_it_started() -> None:
     trainer = Process(pid=9, started_ticks=1, parent_pid=8, name="python", role=Role.TRAINER, job="9.1")
     job = Job(key="9.1", name="llama/train", ranks=(trainer.identity,), members=(trainer.identity,))
     frame = scripted((job, [trainer]), loose=(shell, between))
-    assert [_meant(frame, pid) for pid in (7, 8, 9)] == [9, 9, 9]
-    assert _meant(scripted(loose=(shell,)), 7) == 7
+    assert [_job_process(frame, pid) for pid in (7, 8, 9)] == [9, 9, 9]
+    assert _job_process(scripted(loose=(shell,)), 7) == 7
 
 
 def two_programs() -> tuple[Any, Process, Process]:

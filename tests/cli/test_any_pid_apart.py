@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.cli.process import joins
+from gputop.cli.process import waits_for_children
 from gputop.profile.code import Call
 from tests.cli.test_any_pid import Started
 from tests.process_watch import ROOT, running
@@ -109,4 +109,4 @@ WAITS = [
 def test_a_parent_that_joins_is_told_from_one_that_waits_for_data(
     stack: tuple[tuple[str, str], ...], waits: bool
 ) -> None:
-    assert joins([Call(name=name, file=file, line=1) for name, file in stack]) is waits
+    assert waits_for_children([Call(name=name, file=file, line=1) for name, file in stack]) is waits

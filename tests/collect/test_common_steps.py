@@ -93,7 +93,7 @@ def test_how_often_stands_in_the_sentence(known: dict[str, Any], says: str) -> N
     ranks = [Process(pid=9 + n, started_ticks=1, step_s=0.31, rank=n, **one) for n, one in enumerate(waits)]
     late = step_report.late_rank(ranks)
     assert late is not None
-    assert says in step_report.said_of_late(late, 1, 2)
+    assert says in step_report.late_text(late, 1, 2)
 
 
 @pytest.mark.jobs

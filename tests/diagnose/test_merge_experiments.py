@@ -62,7 +62,7 @@ def test_the_same_in_several_experiments_is_one_finding() -> None:
     assert one.evidence[-1].text == "the same in 3 jobs: lr0, lr1, lr2"
     assert one.lost_share == pytest.approx(0.55)
     frame = sweep(0.0)
-    assert finding_text.whom(one.subject, frame) == "each of 3 jobs"
+    assert finding_text.subject_name(one.subject, frame) == "each of 3 jobs"
     assert subject(one.subject, frame)["jobs"] == ["j0", "j1", "j2"]
 
 

@@ -11,7 +11,7 @@ import pytest
 from gputop.cli.diagnose import DiagnosisSink
 from gputop.diagnose import Finding, Subject
 from gputop.diagnose.workload_class import Answers
-from gputop.export.diagnosis import Diagnosis, ResolvedFinding, about
+from gputop.export.diagnosis import Diagnosis, ResolvedFinding, restricted_to
 from gputop.history import History
 from gputop.model import Frame, Gpu, GpuShare, Host, Identity, Job, Process, Role
 from gputop.monitor import Update
@@ -80,7 +80,7 @@ def test_what_is_only_told_otherwise_is_not_over(was: Finding, now: Finding, on:
         update = seen(float(t), *findings)
         look.take(update)
         clearing.feed(update, History())
-    assert [one.finding for one in look.gone()] == ([] if on else [was])
+    assert [one.finding for one in look.cleared()] == ([] if on else [was])
     assert [one.finding for one in clearing.cleared] == ([] if on else [was])
 
 
@@ -89,7 +89,7 @@ def test_what_is_over_of_one_job_is_told_while_it_holds_of_another() -> None:
     for t, findings in enumerate(((found(OF_A), found(OF_B)), (found(OF_B),))):
         look.take(seen(float(t), *findings))
         clearing.feed(seen(float(t), *findings), History())
-    assert [one.finding.subject for one in look.gone()] == [OF_A]
+    assert [one.finding.subject for one in look.cleared()] == [OF_A]
     assert [one.finding.subject for one in clearing.cleared] == [OF_A]
 
 
@@ -150,11 +150,11 @@ def test_what_comes_again_is_no_longer_cleared() -> None:
 def test_a_process_is_told_what_concerns_its_job(subject: Subject, of_a: bool, of_b: bool) -> None:
     one = found(subject)
     whole = Diagnosis(
-        update=seen(0.0, one), seconds=60.0, gone=(ResolvedFinding(finding=one, sentence="", from_s=0.0, to_s=1.0),)
+        update=seen(0.0, one), seconds=60.0, cleared=(ResolvedFinding(finding=one, sentence="", from_s=0.0, to_s=1.0),)
     )
     for identity, concerned in ((A, of_a), (B, of_b)):
-        mine = about(whole, identity.pid)
-        assert (len(mine.update.findings), len(mine.gone)) == (concerned, concerned)
+        mine = restricted_to(whole, identity.pid)
+        assert (len(mine.update.findings), len(mine.cleared)) == (concerned, concerned)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from gputop.demo import SCENARIOS, Demo
 from gputop.diagnose import Finding
 from gputop.diagnose.further_reading import CHOICES
 from gputop.diagnose.rules import GROUPS, RULES
-from gputop.finding_text import whom
+from gputop.finding_text import subject_name
 from gputop.monitor import Update
 from tests.advice_scenes import drawn
 from tests.rule_cases import LIMITS, ONSET_S, Seen, scenario
@@ -70,7 +70,7 @@ def test_the_pane_shows_it(name: str) -> None:
     lead = next(finding for finding in said.findings if finding.primary)
     for size in ((80, 24), (120, 40)):
         text = "\n".join(drawn(update, size))
-        assert f"{whom(lead.subject, frame)}" in text
+        assert f"{subject_name(lead.subject, frame)}" in text
         assert lead.headline[:30] in text
     assert lead.severity.upper() in text
     assert " because " in text

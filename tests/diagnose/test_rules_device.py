@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gputop.model import Frame, GpuShare, Missing, NvLink, Process, Xid
-from gputop.units import listed
+from gputop.units import parse_ranges
 from tests.rule_cases import Machine, after, found, hours, refused, silent
 
 UNCOUNTED = {"throttled_brake_percent": None, "throttled_heat_hard_percent": None}  # as drivers before 575
@@ -182,7 +182,7 @@ def test_persistence_off_abstains_where_it_may_not_be_asked() -> None:
 
 
 def links(*groups: NvLink) -> dict[str, object]:
-    return {"nvlinks": groups, "nvlinks_active": sum(len(listed(one.numbers)) for one in groups if one.up)}
+    return {"nvlinks": groups, "nvlinks_active": sum(len(parse_ranges(one.numbers)) for one in groups if one.up)}
 
 
 def flaky(again_per_min: float = 0.0, damaged_per_s: float = 0.0) -> dict[str, object]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gputop.diagnose import Subject
-from gputop.finding_text import sentence, whom, whose
+from gputop.finding_text import sentence, subject_name, subject_owner
 from gputop.labels import amount
 from gputop.model import Disk, Frame, Identity, Pressure, Process
 from tests.rank_teams import of, team
@@ -91,4 +91,4 @@ def test_a_finding_goes_with_its_process_and_who_has_ended_keeps_its_name() -> N
         assert sentence(told, shown).startswith("llama/train (alice, pid 100, GPU 0) ")
     assert found(gone, "loader-in-main") is None
     loose = Subject(kind="process", processes=(Identity(9, 9),), name="train.py", user="bob")
-    assert f"{whom(loose, now)} of {whose(loose, now)}" == "train.py of bob, pid 9"
+    assert f"{subject_name(loose, now)} of {subject_owner(loose, now)}" == "train.py of bob, pid 9"

@@ -18,7 +18,7 @@ import pytest
 from gputop import docs
 from gputop.cli import parser
 from gputop.collect.kernel_files import Kernel
-from gputop.doctor import GROUPS, as_json, checks, examine, render
+from gputop.doctor import GROUPS, as_json, checks, render, run_checks
 from gputop.doctor.check import Check, Line
 from gputop.doctor.machine import Machine
 from gputop.doctor.report import WIDTH
@@ -63,20 +63,20 @@ def in_fixture(check: Check) -> bool:
 def test_the_text_of_a_machine_with_many_limits(
     tmp_path: Path, golden: Callable[[str, str], None], ascii: bool
 ) -> None:
-    report = examine(poor(tmp_path), "gpu-07", [check for check in checks() if in_fixture(check)])
+    report = run_checks(poor(tmp_path), "gpu-07", [check for check in checks() if in_fixture(check)])
     text = render(report, ascii=ascii)
     assert text.isascii()
     golden("doctor.txt", steady(text, tmp_path))
 
 
 def test_no_line_is_wider_than_80_but_a_command_that_must_not_be_broken(tmp_path: Path) -> None:
-    for row in render(examine(poor(tmp_path), "gpu-07")).splitlines():
+    for row in render(run_checks(poor(tmp_path), "gpu-07")).splitlines():
         assert len(row) <= WIDTH or row.lstrip().startswith(("$", "/")) or str(tmp_path) in row
 
 
 def test_every_check_answers_and_every_line_says_what_it_must(tmp_path: Path) -> None:
     for subject in (machine(tmp_path / "a"), poor(tmp_path / "b"), machine(tmp_path / "c", dict.fromkeys(POOR))):
-        report = examine(subject, "box")
+        report = run_checks(subject, "box")
         assert not report.failed
         assert [result.check for result in report.results] == list(checks())
         for result in report.results:
@@ -85,7 +85,7 @@ def test_every_check_answers_and_every_line_says_what_it_must(tmp_path: Path) ->
 
 
 def test_without_proc_and_sys_everything_is_unknown_and_nothing_breaks(tmp_path: Path) -> None:
-    bare = examine(replace(machine(tmp_path), kernel=Kernel("/nowhere", "/nowhere", "/nowhere")), "box")
+    bare = run_checks(replace(machine(tmp_path), kernel=Kernel("/nowhere", "/nowhere", "/nowhere")), "box")
     assert not bare.failed
     by_name = {result.check.name: result.lines[0] for result in bare.results}
     assert by_name["cpus"].status == by_name["loader"].status == "unknown"
@@ -111,7 +111,7 @@ def test_a_check_that_hangs_is_unknown_and_the_others_answer(tmp_path: Path) -> 
         yield Line("ok", "good")
 
     asked = [Check("a", "?", "kernel", hang), Check("b", "?", "kernel", good)]
-    first, second = examine(machine(tmp_path), "box", asked, patience_s=2.0).results
+    first, second = run_checks(machine(tmp_path), "box", asked, patience_s=2.0).results
     ever.set()
     assert (first.lines[0].status, first.lines[0].what) == ("unknown", "no answer in 2 s")
     assert second.lines == (Line("ok", "good"),)
@@ -137,7 +137,7 @@ def test_a_check_that_fails_costs_its_own_line(
         yield Line("ok", "half of an answer")
         raise error
 
-    report = examine(machine(tmp_path), "box", [Check("a", "?", "kernel", fail)])
+    report = run_checks(machine(tmp_path), "box", [Check("a", "?", "kernel", fail)])
     (result,) = report.results
     assert result.lines == (Line("unknown", says, unlock),)
     assert report.failed == failed
@@ -148,7 +148,7 @@ def test_hostile_text_is_harmless_in_text_and_json(tmp_path: Path) -> None:
     files = {"env/bin/python": "", "env/pyvenv.cfg": f"version = 3.12.1{evil}\n"}
     files["env/lib/python3.12/site-packages/torch/version.py"] = f"__version__ = '2.7{evil}'\n"
     environ = {"PATH": "/x", "VIRTUAL_ENV": f"{tmp_path}/env", "OMP_NUM_THREADS": f"4{evil}", "TERM": evil}
-    report = examine(machine(tmp_path, files, environ=environ), evil)
+    report = run_checks(machine(tmp_path, files, environ=environ), evil)
     assert all(row.isprintable() for row in render(report).splitlines())
     written = json.loads(json.dumps(as_json(report)))
     assert "\x1b" not in str(written).replace("\\x1b", "\x1b")

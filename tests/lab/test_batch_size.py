@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gputop.cli.lab import in_use
-from gputop.lab.batch_size import Plan, enough, page, recommended, search
+from gputop.lab.batch_size import Plan, fast_enough, page, recommended, search
 from gputop.lab.child import NotMeasured
 from gputop.model import Gpu, GpuShare, Process
 from gputop.report import text
@@ -88,7 +88,7 @@ def test_the_margin_is_of_the_memory_that_was_measured() -> None:
     assert chosen % 8 == 0
     left = 1 - (2e9 + chosen * 50e6) / (2e9 + largest * 50e6)
     assert 0.10 <= left < 0.12
-    assert enough(fitting) < largest
+    assert fast_enough(fitting) < largest
 
 
 def test_without_a_curve_the_margin_is_of_the_batch() -> None:

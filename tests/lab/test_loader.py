@@ -18,7 +18,7 @@ import pytest
 from gputop import lab
 from gputop.lab import child, results
 from gputop.lab.factory import factory, interpreter
-from gputop.lab.loader import Plan, knee, line, page, per_rank, percentile, sweep, waits
+from gputop.lab.loader import Plan, knee, line, page, per_rank, percentile, sweep, wait_share
 from gputop.model import Identity
 from gputop.report import text
 from tests.pty_programs import wait_until
@@ -97,9 +97,9 @@ def test_the_knee_is_the_first_setting_after_which_the_gain_is_under_5_percent(
 
 def test_what_a_step_waits_is_the_formula_of_the_guide() -> None:
     overlapped, alone = rows({2: 0.045, 0: 0.045})
-    assert waits(overlapped, 0.020) == pytest.approx(1 - 20 / 45)
-    assert waits(alone, 0.020) == pytest.approx(45 / 65)
-    assert waits(overlapped, 0.050) == 0
+    assert wait_share(overlapped, 0.020) == pytest.approx(1 - 20 / 45)
+    assert wait_share(alone, 0.020) == pytest.approx(45 / 65)
+    assert wait_share(overlapped, 0.050) == 0
 
 
 @pytest.mark.parametrize(("cpus", "counts"), [(64, [0, 2, 4, 8, 12]), (6, [0, 2, 4, 6]), (2, [0, 2]), (1, [0, 1])])

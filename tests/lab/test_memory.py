@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gputop.lab.memory import Census, Samples, grown, growth
+from gputop.lab.memory import Census, Samples, grown_tensors, growth
 from gputop.lab.memory_report import page
 from gputop.report import text
 
@@ -75,17 +75,17 @@ def kinds(**counts: int) -> list[dict[str, Any]]:
 )
 def test_a_kind_of_tensors_piles_up_only_if_it_always_does(counts: list[int], grows: bool | None) -> None:
     censuses: list[Census] = [(20.0 * place, kinds(s3_4=count), 0) for place, count in enumerate(counts)]
-    (found,) = grown(censuses)
+    (found,) = grown_tensors(censuses)
     assert (found["grows"], found["more"]) == (grows, counts[-1] - counts[0])
 
 
 def test_a_kind_that_was_not_told_before_may_have_been_there() -> None:
     told: list[Census] = [(20.0 * place, kinds(s3=5) if place < 4 else kinds(s3=5, s7=100), 95) for place in range(5)]
-    assert {tuple(one["shape"]): (one["more"], one["grows"]) for one in grown(told)} == {
+    assert {tuple(one["shape"]): (one["more"], one["grows"]) for one in grown_tensors(told)} == {
         (3,): (0, False),
         (7,): (5, False),
     }
-    assert grown([]) == []
+    assert grown_tensors([]) == []
 
 
 DEVICE = {

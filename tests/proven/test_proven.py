@@ -19,8 +19,8 @@ from gputop.diagnose import Finding, Step, Subject
 from gputop.diagnose.state import JobState
 from gputop.model import Identity
 from gputop.monitor import Monitor, Update
-from gputop.proven import Proofs, Told, follow
-from gputop.proven.fixes import Fix, Outcome, advised, decoded, encoded
+from gputop.proven import FixText, Proofs, follow
+from gputop.proven.fixes import Fix, Outcome, advised_values, decode, encode
 from gputop.proven.measured import Measured, Spread, sample
 from gputop.proven.report import brief, is_faster, line, page, score, sentence
 from gputop.proven.runs import Run, differences, options
@@ -281,7 +281,7 @@ def test_the_values_to_set_are_those_of_the_steps() -> None:
         Step(text="d"),
     )
     finding = Finding(rule="r", severity="warn", subject=Subject(kind="host"), headline="h", steps=steps)
-    assert advised(finding) == {"OMP_NUM_THREADS": "4", "num_workers": "5", "pin_memory": "True"}
+    assert advised_values(finding) == {"OMP_NUM_THREADS": "4", "num_workers": "5", "pin_memory": "True"}
 
 
 @pytest.fixture
@@ -301,7 +301,7 @@ def test_what_is_kept_is_private_and_comes_back(state: Path) -> None:
     (file,) = state.iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(state.stat().st_mode) == 0o700
-    assert decoded(json.loads(json.dumps(encoded(a_fix())))) == a_fix()
+    assert decode(json.loads(json.dumps(encode(a_fix())))) == a_fix()
 
 
 def test_secrets_of_a_command_line_are_masked_in_what_is_kept(state: Path) -> None:
@@ -334,10 +334,10 @@ def test_it_goes_after_thirty_days_and_the_oldest_of_too_many_goes(state: Path) 
         b"[]",
         b'{"version": 2}',
         b'{"version": 1, "run": 5}',
-        json.dumps({**encoded(a_fix()), "at_s": "now"}).encode(),
-        json.dumps({**encoded(a_fix()), "settings": [1]}).encode(),
-        json.dumps({**encoded(a_fix()), "before": None}).encode(),
-        json.dumps({**encoded(a_fix()), "most": 1e999}).encode(),
+        json.dumps({**encode(a_fix()), "at_s": "now"}).encode(),
+        json.dumps({**encode(a_fix()), "settings": [1]}).encode(),
+        json.dumps({**encode(a_fix()), "before": None}).encode(),
+        json.dumps({**encode(a_fix()), "most": 1e999}).encode(),
         b"\xff\xfe\x00",
     ],
 )
@@ -351,7 +351,7 @@ def test_a_broken_file_is_nothing(state: Path, content: bytes) -> None:
 
 def test_texts_of_a_file_cannot_steer_a_terminal(state: Path) -> None:
     hostile = replace(a_fix().run, script="/x/\x1b]0;owned\x07.py")
-    assert "\x1b" not in line(decoded(encoded(a_fix(run=hostile))))
+    assert "\x1b" not in line(decode(encode(a_fix(run=hostile))))
 
 
 def test_several_gputops_lose_nothing(state: Path) -> None:
@@ -459,7 +459,7 @@ def test_the_command_lists_counts_and_forgets(state: Path, capsys: pytest.Captur
     assert [*state.iterdir()] == []
 
 
-PROVEN = (Told(line(a_fix()), brief(a_fix()), True),)
+PROVEN = (FixText(line(a_fix()), brief(a_fix()), True),)
 
 
 @pytest.mark.parametrize("size", [(120, 40), (200, 60)])
@@ -481,7 +481,7 @@ def test_without_a_gain_nothing_is_called_proven() -> None:
     ]
     same = a_fix(step_s=0.31)
     for size in ((80, 24), (120, 40)):
-        rows = drawn(update(fine()), size, proven=(Told(line(same), brief(same), is_faster(same)),))
+        rows = drawn(update(fine()), size, proven=(FixText(line(same), brief(same), is_faster(same)),))
         assert any(row.startswith("  fix     train.py: num_workers 2 → 5: ") for row in rows)
         assert not any("proven" in row for row in rows)
 

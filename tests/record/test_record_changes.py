@@ -14,7 +14,7 @@ import pytest
 from gputop.export.format import redacted
 from gputop.model import Frame, Process
 from gputop.model.ranges import held
-from gputop.record.deltas import MOST, WHOLE_EVERY, Chain, Lines
+from gputop.record.deltas import MOST, WHOLE_EVERY, DeltaChain, FrameLines
 from gputop.record.parse import frame_of
 from gputop.record.recording import Recording
 from gputop.safe.files import Refused
@@ -26,11 +26,11 @@ BUSY = frames(4, "showcase")
 
 def back(taken: list[Frame]) -> list[tuple[Frame, bool]]:
     """The frames as a reader has them, and whether each was written whole."""
-    writer, found, chain = Lines(), list[tuple[Frame, bool]](), Chain(b"")
+    writer, found, chain = FrameLines(), list[tuple[Frame, bool]](), DeltaChain(b"")
     for frame in taken:
         text, whole = writer.line(frame)
         if whole:
-            chain, number = Chain(text.encode()), 0
+            chain, number = DeltaChain(text.encode()), 0
         else:
             number = chain.add(text.encode())
         data = chain.frame(number)

@@ -13,7 +13,7 @@ import pytest
 
 from gputop.model import Frame
 from gputop.record import deltas, index, lines
-from gputop.safe.bounded_gzip import Bomb, Unpacker
+from gputop.safe.bounded_gzip import TooLarge, Unpacker
 from tests.pty_programs import wait_until
 from tests.record.test_record import NAMES, Watched, record, replayed
 from tests.record.test_record_faults import plain
@@ -45,16 +45,16 @@ def test_a_recording_of_many_gigabytes_is_read_to_its_end(
 def test_f05_a_member_is_held_against_its_own_size() -> None:
     bomb, small = gzip.compress(bytes(100 << 20), 9), gzip.compress(bytes(1 << 20), 9)
     good = gzip.compress(os.urandom(2 << 20))
-    with pytest.raises(Bomb, match="more than 200 times its size"):
+    with pytest.raises(TooLarge, match="more than 200 times its size"):
         list(unpacked(Unpacker(), good, bomb))  # all in all it is less
-    with pytest.raises(Bomb):
+    with pytest.raises(TooLarge):
         list(unpacked(Unpacker(), *[small] * 40))  # what is more than that is allowed once, not to each
     assert list(unpacked(Unpacker(), *[good] * 3, *[small] * 10)) == [2 << 20] * 3 + [1 << 20] * 10
 
 
 def test_f06_who_keeps_what_was_packed_has_a_bound_and_the_reason_is_true() -> None:
     good = gzip.compress(os.urandom(1 << 20))
-    with pytest.raises(Bomb, match=r"it unpacks to more than 0\.00195312 GiB"):
+    with pytest.raises(TooLarge, match=r"it unpacks to more than 0\.00195312 GiB"):
         list(unpacked(Unpacker(2 << 20), *[good] * 3))
 
 

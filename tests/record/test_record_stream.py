@@ -16,7 +16,7 @@ from gputop.demo import SCENARIOS, Demo
 from gputop.export import codec
 from gputop.model import Frame
 from gputop.monitor import Monitor
-from gputop.record.deltas import Lines
+from gputop.record.deltas import FrameLines
 from gputop.record.stream import Stream
 from gputop.safe.files import Refused
 from tests.record.test_record_faults import plain
@@ -34,7 +34,7 @@ def whole(frame: Frame) -> bytes:
 
 def changes() -> bytes:
     """What changed after a frame that is not there."""
-    writer = Lines()
+    writer = FrameLines()
     lines = [writer.line(frame) for frame in SOME]
     assert [whole for _, whole in lines] == [True, False, False, False]
     return "".join(text for text, _ in lines[1:]).encode()

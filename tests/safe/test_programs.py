@@ -15,7 +15,7 @@ import pytest
 
 from gputop.actions.pyspy import runner
 from gputop.safe import programs
-from gputop.safe.programs import NotFound, NotRun, distrusted, find
+from gputop.safe.programs import NotFound, NotRun, find, why_distrusted
 from gputop.safe.ptrace_access import Barred
 from tests.process_watch import root_only
 from tests.test_layers import FILES, dotted, imports, nodes
@@ -55,10 +55,10 @@ PLANTS: dict[str, tuple[Callable[[Path], None], str]] = {
 @pytest.mark.parametrize("plant", PLANTS)
 def test_a_planted_program_is_not_run(tmp_path: Path, plant: str) -> None:
     path = planted(tmp_path / "up/bin", "tmux")
-    assert distrusted(str(path)) is None
+    assert why_distrusted(str(path)) is None
     make, says = PLANTS[plant]
     make(path)
-    why = distrusted(str(path))
+    why = why_distrusted(str(path))
     assert why is not None
     assert why.startswith(f"{path} is not run: ")
     assert says in why
@@ -84,7 +84,7 @@ def test_a_link_that_another_user_may_change_is_not_followed(tmp_path: Path) -> 
     link.symlink_to(good)
     assert find("tmux", str(link.parent)) == str(good)
     os.chown(link, STRANGER, STRANGER, follow_symlinks=False)
-    assert "belongs to uid 12345" in (distrusted(str(link)) or "")
+    assert "belongs to uid 12345" in (why_distrusted(str(link)) or "")
 
 
 @root_only
@@ -95,11 +95,11 @@ def test_a_link_on_the_way_that_leads_through_a_folder_of_another_user_is_not_fo
         (tmp_path / name / "on").symlink_to(target)
     path = tmp_path / "ours/on/tmux"
     assert path.samefile(good)
-    assert distrusted(str(path)) is None
+    assert why_distrusted(str(path)) is None
     theirs(tmp_path / "theirs")
-    assert f"{tmp_path}/theirs belongs to uid 12345" in (distrusted(str(path)) or "")
+    assert f"{tmp_path}/theirs belongs to uid 12345" in (why_distrusted(str(path)) or "")
     (tmp_path / "ours/round").symlink_to("round")
-    assert "Too many levels" in (distrusted(str(tmp_path / "ours/round")) or "")
+    assert "Too many levels" in (why_distrusted(str(tmp_path / "ours/round")) or "")
 
 
 def test_a_relative_entry_of_path_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,11 +129,11 @@ def test_a_trusted_one_further_on_is_taken(tmp_path: Path) -> None:
 def test_a_user_runs_what_root_and_they_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = planted(tmp_path / "bin", "py-spy")
     monkeypatch.setattr(os, "geteuid", lambda: STRANGER)
-    assert distrusted(str(path)) is None
+    assert why_distrusted(str(path)) is None
     theirs(path)
-    assert distrusted(str(path)) is None
+    assert why_distrusted(str(path)) is None
     os.chown(path, STRANGER + 1, STRANGER)
-    assert distrusted(str(path)) == f"{path} is not run: it belongs to uid {STRANGER + 1}"
+    assert why_distrusted(str(path)) == f"{path} is not run: it belongs to uid {STRANGER + 1}"
 
 
 @root_only
@@ -168,12 +168,12 @@ def test_doctor_and_the_actions_run_no_planted_ones(tmp_path: Path, monkeypatch:
 
 @root_only
 def test_the_interpreter_of_a_process_is_judged_by_its_file(tmp_path: Path) -> None:
-    assert distrusted(f"/proc/{os.getpid()}/exe") is None
+    assert why_distrusted(f"/proc/{os.getpid()}/exe") is None
     copy = tmp_path / "sleep"
     shutil.copy("/bin/sleep", copy)
     theirs(copy)
     with subprocess.Popen([copy, "60"]) as sleeping:
-        assert "belongs to uid 12345" in (distrusted(f"/proc/{sleeping.pid}/exe") or "")
+        assert "belongs to uid 12345" in (why_distrusted(f"/proc/{sleeping.pid}/exe") or "")
         sleeping.kill()
 
 

@@ -17,7 +17,7 @@ from gputop.diagnose.rules import RULES
 from gputop.docs.markdown import table
 from gputop.model import Frame
 from gputop.optional_sums import mean
-from gputop.proven.fixes import predicted
+from gputop.proven.fixes import predicted_speedup
 from gputop.proven.measured import LEAST_GAIN
 from tests.score.marks import LOOKED_S, Result, Truth
 
@@ -45,7 +45,7 @@ class Pace:
         if shows and (lead := next(named, None)) and t >= truth.onset_s and not ended and t < truth.due_s + LOOKED_S:
             processes = (frame.by_identity.get(one) for one in lead.subject.processes)
             used = (share.uuid for process in processes if process for share in process.gpus)
-            self._predicted, self._gpus = predicted(lead, {}), frozenset(lead.subject.gpus or used)
+            self._predicted, self._gpus = predicted_speedup(lead, {}), frozenset(lead.subject.gpus or used)
         busy = mean(gpu.busy_percent for gpu in frame.gpus if gpu.uuid in self._gpus or truth.well)
         begins_s = truth.due_s if truth.well or not truth.onset_s else truth.onset_s + SETTLES_S
         if begins_s <= t < truth.due_s + LOOKED_S and not ended:

@@ -231,7 +231,7 @@ def _failure(line: str, pid: int) -> Barred | None:
     if no_python:
         return Barred(f"process {pid} {_NO_PYTHON}")
     if line.startswith("Permission Denied"):
-        return ptrace_access.why(pid, as_root("stack", str(pid)), uid=os.geteuid(), confined=in_container())
+        return ptrace_access.refusal(pid, as_root("stack", str(pid)), uid=os.geteuid(), confined=in_container())
     if "No space left on device" in line:
         return Barred(f"no space left in {tempfile.gettempdir()}: set TMPDIR to another disk")
     return None

@@ -162,7 +162,7 @@ def _held(limits: Limits, load: Load) -> bool:
 def _loaders(limits: Limits, load: Load, own: OwnShare, stopped: bool) -> int | None:
     """The advised number of loaders; None if it has none, or if the present number is fine."""
     have = load.loaders // len(load.trees)
-    most = num_workers.most(own.cpus)
+    most = num_workers.maximum(own.cpus)
     if have > most:
         return most if stopped or _in_the_way(limits, load, own) else None
     table, duty = limits["starved-cpu-idle"], (load.busy_percent or 0.0) / 100

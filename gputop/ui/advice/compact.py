@@ -112,7 +112,7 @@ def calm(scene: Scene, width: int, *, whole: bool = False) -> list[Line]:
     if update.host is None:
         return [scene.line().add(" judging", "text").add("   a first verdict takes a minute", "dim")]
     bad = troubles(scene.sheet.muted)
-    line = scene.line().add(f" {finding_text.counted(update.jobs)}{f', {len(bad)} muted' if bad else ''}", "text")
+    line = scene.line().add(f" {finding_text.state_counts(update.jobs)}{f', {len(bad)} muted' if bad else ''}", "text")
     gpus = [gpu for gpu in update.frame.gpus if gpu.parent_uuid is None]
     machine = f"   {amount(len(gpus), 'GPU')} · host {update.host.state}"
     more = scene.pressed("advice", "says why") if silent and not whole and not scene.sheet.listed else []
@@ -162,10 +162,12 @@ def _tells(finding: Finding, one: JobState) -> bool:
 
 def _standing(one: JobState, scene: Scene, width: int, *, whole: bool) -> list[Line]:
     token: Token = "bright" if one.open else "dim"
-    line = scene.line().add(f"  {one.state}", token).to(_HEAD).add(finding_text.titled(one, scene.update.frame), token)
+    line = (
+        scene.line().add(f"  {one.state}", token).to(_HEAD).add(finding_text.job_title(one, scene.update.frame), token)
+    )
     why = f"  {clean(one.why)}" + (", the recording ends here" if scene.ended and one.state == "judging" else "")
     if whole:
-        start = [Run(f"  {one.state}".ljust(_HEAD), token), Run(finding_text.titled(one, scene.update.frame), token)]
+        start = [Run(f"  {one.state}".ljust(_HEAD), token), Run(finding_text.job_title(one, scene.update.frame), token)]
         return flow(scene, width, [*start, Run(why)], _HEAD)
     return [line.add(drawing.cut_words(why, max(0, width - line.cells - 1), scene.look.glyphs.more), "text")]
 
@@ -239,8 +241,8 @@ def _whole_head(finding: Finding, scene: Scene, width: int) -> list[Line]:
     line = head(finding, scene, width)
     frame = scene.update.frame
     name, aside, said = (
-        finding_text.whom(finding.subject, frame),
-        finding_text.whose(finding.subject, frame),
+        finding_text.subject_name(finding.subject, frame),
+        finding_text.subject_owner(finding.subject, frame),
         finding_text.headline(finding),
     )
     aside = f" ({aside})" if aside else ""
@@ -261,7 +263,7 @@ def head(finding: Finding, scene: Scene, width: int) -> Line:
     line.runs(said)
     if said[-1].text.endswith(scene.look.glyphs.more):
         return line
-    since = finding_text.lasting(finding, units.roughly(finding.since_s)) if finding.since_s >= 10 else ""
+    since = finding_text.duration_text(finding, units.roughly(finding.since_s)) if finding.since_s >= 10 else ""
     cost = finding_text.cost(finding)
     for text in (since, f": {cost}" if cost else ""):
         if line.cells + len(text) < width:
@@ -273,8 +275,8 @@ def _sentence(finding: Finding, scene: Scene, room: int) -> list[Run]:
     """The subject and the headline; what stands in parentheses goes before a word of the headline does."""
     frame, more = scene.update.frame, scene.look.glyphs.more
     name, aside, said = (
-        finding_text.whom(finding.subject, frame),
-        finding_text.whose(finding.subject, frame),
+        finding_text.subject_name(finding.subject, frame),
+        finding_text.subject_owner(finding.subject, frame),
         finding_text.headline(finding),
     )
     bold = finding.severity != "info"

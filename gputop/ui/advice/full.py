@@ -124,7 +124,7 @@ def whole(finding: Finding, scene: Scene, width: int) -> list[Line]:
 def _head(finding: Finding, scene: Scene, width: int) -> list[Line]:
     frame = scene.update.frame
     bold = finding.severity != "info"
-    name, said = finding_text.whom(finding.subject, frame), finding_text.headline(finding)
+    name, said = finding_text.subject_name(finding.subject, frame), finding_text.headline(finding)
     start = [Run(scene.cursor(finding)), *badge(finding, scene.look), Run(" ")]
     return flow(scene, width, [*start, Run(f"{name} {said}", "bright", bold)], drawing.cells(start))
 
@@ -151,8 +151,10 @@ def _about(finding: Finding, scene: Scene, width: int) -> list[Line]:
     frame = scene.update.frame
     began = time.strftime("%H:%M", time.localtime(frame.wall_s - finding.since_s))
     since = f"since {began} ({units.roughly(finding.since_s)})" if finding.since_s >= 10 else ""
-    sure = f"{finding_text.sure(finding.confidence)} ({finding.confidence:.2f}), {finding_text.grade(finding)}"
-    pieces = [finding_text.whose(finding.subject, frame), since, finding_text.cost(finding), sure]
+    sure = (
+        f"{finding_text.confidence_word(finding.confidence)} ({finding.confidence:.2f}), {finding_text.grade(finding)}"
+    )
+    pieces = [finding_text.subject_owner(finding.subject, frame), since, finding_text.cost(finding), sure]
     text = f" {scene.look.glyphs.dot} ".join(piece for piece in pieces if piece)
     return flow(scene, width, [Run(" " * _INDENT), Run(text, "dim")], _INDENT)
 

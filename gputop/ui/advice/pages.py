@@ -177,13 +177,13 @@ def _silent(scene: Scene, width: int) -> list[Line]:
 
 def _unjudged_alike(ones: Sequence[Abstained], scene: Scene, width: int) -> list[Line]:
     """Many rules that cannot judge the same subject for the same reason: their names, what they lack, what unlocks."""
-    name, unlock = finding_text.named(ones[0].subject, scene.update.frame), ones[0].unlock
+    name, unlock = finding_text.qualified_name(ones[0].subject, scene.update.frame), ones[0].unlock
     rules = list(dict.fromkeys(one.rule for one in ones))
     head = [Run(f"   {len(rules)} rules", "text", True), Run(f"  cannot judge {name}", "dim")]
     lines = flow(scene, width, head, 5)
     lines += flow(scene, width, [Run(f"     {', '.join(rules)}", "text")], 5)
     missing = tuple(dict.fromkeys(missing for one in ones for missing in one.missing))
-    if lacks := finding_text.lacks(replace(ones[0], missing=missing)):
+    if lacks := finding_text.missing_text(replace(ones[0], missing=missing)):
         lines += flow(scene, width, [Run("       lacks   ", "dim"), Run(clean(lacks), "text")], 15)
     if unlock:
         lines += flow(scene, width, [Run("       unlock  ", "dim"), Run(clean(unlock), "text")], 15)
@@ -194,8 +194,8 @@ def _unjudged(rule: str, ones: Sequence[Abstained], scene: Scene, width: int) ->
     asked = [Run(f"   {rule}", "text", True), Run(f"  {finding_text.question(rule)}", "dim")]
     lines = flow(scene, width, asked, 5)
     for one in ones:
-        name = finding_text.named(one.subject, scene.update.frame)
-        lacks = finding_text.lacks(one)
+        name = finding_text.qualified_name(one.subject, scene.update.frame)
+        lacks = finding_text.missing_text(one)
         lines += flow(scene, width, [Run(f"     {name}", "text"), Run(f"  lacks {lacks}" if lacks else "", "dim")], 7)
         if one.unlock:
             lines += flow(scene, width, [Run("       unlock  ", "dim"), Run(clean(one.unlock), "text")], 15)

@@ -151,7 +151,7 @@ def _case(finding: Finding, frame: Frame, past: Past) -> Case:
     )
     known = [frame.by_identity[one] for one in processes if one in frame.by_identity]
     gpus = about.gpus or tuple(dict.fromkeys(share.uuid for process in known for share in process.gpus))
-    name = finding_text.whom(about, frame)
+    name = finding_text.subject_name(about, frame)
     return Case(finding, name, gpus, processes, _numbers(gpus, processes, past, BEFORE_S))
 
 

@@ -13,7 +13,7 @@ from gputop.diagnose import Finding, Step
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Identity
 from gputop.monitor import Update
-from gputop.proven import Told
+from gputop.proven import FixText
 from gputop.ui.advice.finding_list import FindingList
 from gputop.ui.advice.resolved import ResolvedFinding
 from gputop.ui.commands.command import Names
@@ -43,7 +43,7 @@ class Scene:
     measures: bool = True  # a key runs what verifies a finding
     looked_into: frozenset[Identity] = frozenset()  # processes of which there is a result to open
     cleared: Sequence[ResolvedFinding] = ()  # what is over
-    proven: Sequence[Told] = ()  # what came of findings of earlier runs, the newest first
+    proven: Sequence[FixText] = ()  # what came of findings of earlier runs, the newest first
     measured: Mapping[str, str] = field(default_factory=dict)  # what the commands that verify findings have measured
     leaving: Callable[[str], Leaving] = lambda _: (0.0, {})  # what makes a finding of a rule leave
     together: Callable[[], Together] | None = None  # the experiments side by side, worked out when asked

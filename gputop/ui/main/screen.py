@@ -242,7 +242,7 @@ class MainScreen(PanesScreen, inherit_bindings=False):
             return None
         process = _process_of(finding, shown.frame)
         if process is None:
-            self.session.say(f"{finding_text.whom(finding.subject, shown.frame)}: no process here {wanted}")
+            self.session.say(f"{finding_text.subject_name(finding.subject, shown.frame)}: no process here {wanted}")
         return process
 
     @on(events.Click, "#advice")

@@ -132,7 +132,7 @@ def _near(affinity: str, nodes: tuple[tuple[int, str], ...]) -> str | None:
 @lru_cache(maxsize=256)
 def _cpus(ranges: str) -> frozenset[int]:
     try:
-        return frozenset(units.listed(ranges))
+        return frozenset(units.parse_ranges(ranges))
     except ValueError:
         return frozenset()
 

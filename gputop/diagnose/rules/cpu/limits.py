@@ -312,7 +312,7 @@ def _raise(view: View, trainer: Trainer, quota: float, ranks: int) -> Iterator[S
 def _within(trainer: Trainer, quota: float, ranks: int) -> Iterator[Step]:
     """Steps for loaders and threads that fit into the quota."""
     few, torch = fitting_threads(quota / ranks), may_use_torch(trainer)
-    loaders, whose = num_workers.most(few), " a rank" if ranks > 1 else ""
+    loaders, whose = num_workers.maximum(few), " a rank" if ranks > 1 else ""
     if trainer.loaders > loaders:
         yield Step(
             text=f"as it is, loaders for no more than {amount(few, 'CPU')}{whose}",

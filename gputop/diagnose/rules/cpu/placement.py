@@ -287,7 +287,7 @@ def _confined(view: View, process: Process, near: frozenset[int]) -> bool:
 
 def _node(view: View, near: frozenset[int]) -> int | None:
     """The NUMA node with most of these CPUs."""
-    most = max(view.frame.host.nodes, key=lambda node: len(near & frozenset(units.listed(node.cpus))))
+    most = max(view.frame.host.nodes, key=lambda node: len(near & frozenset(units.parse_ranges(node.cpus))))
     return most.number
 
 

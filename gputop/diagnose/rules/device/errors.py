@@ -167,7 +167,7 @@ def _linked(view: View, gpu: Gpu) -> Iterator[Fault]:
     """NVLinks with replays, recoveries or losses since the monitor started, or down while those of its peers are up."""
     again = damaged = 0
     for link in gpu.nvlinks:
-        many = len(units.listed(link.numbers)) if link.numbers else 1
+        many = len(units.parse_ranges(link.numbers)) if link.numbers else 1
         again += many * ((link.replays or 0) + (link.recoveries or 0))
         damaged += many * (link.crc_errors or 0)
     if gpu.nvlinks and gpu.condition == "ok":

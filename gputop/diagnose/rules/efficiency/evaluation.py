@@ -250,7 +250,7 @@ def _expected(view: View, phases: Sequence[DipContext], dip: Dip) -> bool:
 
 def _workers(view: View, trainer: Trainer) -> Iterator[Step]:
     """More loaders for evaluation: the training loaders are idle, so CPUs are free."""
-    if wanted := num_workers.first(equal_share(view, trainer)):
+    if wanted := num_workers.initial(equal_share(view, trainer)):
         command = f"DataLoader(val, num_workers={wanted}, persistent_workers=True)"
         yield Step(text="Give the validation loader workers that stay", command=command)
 

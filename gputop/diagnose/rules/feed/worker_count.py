@@ -107,7 +107,7 @@ def on_share(trainer: Trainer, mine: CpuShare) -> Evidence:
     """Its loaders, and how many fit into its share."""
     what = "worker process" if loaders_uncertain(trainer) else "loader"
     text = f"{amount(trainer.loaders, what)} on its share of {amount(round(mine.cpus, 1), 'CPU')}"
-    most = num_workers.most(mine.cpus)
+    most = num_workers.maximum(mine.cpus)
     return Evidence(text=f"{text}, which has room for {most}", value=trainer.loaders, unit="loaders", limit=most)
 
 
@@ -382,7 +382,7 @@ def _cpus(view: View, ranks: Sequence[Trainer]) -> float | None:
 
 
 def _too_many(view: View, trainer: Trainer, ranks: Sequence[Trainer], total: int, cpus: float) -> Finding:
-    wanted, seen = num_workers.most(cpus / len(ranks)), len(affinity(trainer.process))
+    wanted, seen = num_workers.maximum(cpus / len(ranks)), len(affinity(trainer.process))
     each, few = amount(trainer.loaders, "loader"), units.cpus(cpus)
     counted = f"{len(ranks)} ranks with {each} each, {total}" if len(ranks) > 1 else f"{total}"
     text = f"{counted} loaders on {amount(cpus, 'allowed CPU')}"
@@ -465,7 +465,7 @@ def _of_all_jobs(view: View) -> Iterator[Finding]:
         "info" if all(is_fed(view, trainer) for trainer in busy) else "warn",
         f"runs {total} loaders on {cpus} CPUs",
         evidence=(Evidence(text=text, value=total, unit="loaders", limit=float(cpus)),),
-        steps=(_shared_out(num_workers.most(cpus / len(busy)), max(trainer.loaders for trainer in busy)),),
+        steps=(_shared_out(num_workers.maximum(cpus / len(busy)), max(trainer.loaders for trainer in busy)),),
         confidence=0.75,
     )
 

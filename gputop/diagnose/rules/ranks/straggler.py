@@ -186,7 +186,7 @@ def _measured(view: View, team: Team) -> _Late | None:
     one = next(each for each in team.ranks if each.process is late.process)
     others = [other for other in team.ranks if other is not one]
     evidence = Evidence(
-        text=f"measured inside: {step_report.said_of_late(late, team.number(one), len(team.ranks))}",
+        text=f"measured inside: {step_report.late_text(late, team.number(one), len(team.ranks))}",
         value=1000 * late.wait_s,
         unit="ms",
         limit=1000 * (late.others_s + view.limit("effect") * late.step_s),

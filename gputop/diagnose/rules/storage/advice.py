@@ -83,7 +83,7 @@ def more_loaders(view: View, trainer: Trainer) -> Iterator[Step]:
     """Waiting loaders need no CPU: more of them keep an unsaturated device busy. A server has no such limit."""
     if serves(trainer) or not may_use_torch(trainer):
         return
-    wanted = num_workers.waiting(trainer.loaders, equal_share(view, trainer))
+    wanted = num_workers.for_slow_storage(trainer.loaders, equal_share(view, trainer))
     if wanted > trainer.loaders:
         yield Step(
             text="more loaders: they wait, so they need no CPU",
