@@ -22,7 +22,7 @@ _SEE = "see `gputop docs configuration`"
 
 Read = Callable[[str], "bytes | None"]  # None: there is no such file; an exception says in one line why it is refused
 Choices = Callable[[], tuple[str, ...]]  # the words that a setting may be
-Keys = tuple[tuple[str, tuple[str, ...]], ...]  # other keys, by the id of what they do
+Keys = tuple[tuple[str, tuple[str, ...]], ...]  # remapped keys by action id
 Thresholds = Mapping[str, Mapping[str, float]]  # the numbers of the rules
 Adopt = Callable[[object], "tuple[Thresholds | None, list[str]]"]  # of the file of this name; unused entries
 # of a table: the keys, unused entries, and actions that lost a key to another

@@ -1,4 +1,4 @@
-"""What yields where there is not room for all: one answer for columns, sections, keys and the lines of a dialog."""
+"""Drop items when space is short: one rule for columns, sections, keys and the lines of a dialog."""
 
 from __future__ import annotations
 
@@ -18,11 +18,7 @@ def fit(
     keep: Callable[[Item], float] = attrgetter("keep"),
     always: float = math.inf,
 ) -> list[Item]:
-    """As many of the items as there is room for, in their order.
-
-    `size` is what an item takes, in cells or lines, its gap included. Where all of them take more than `room`, the one
-    with the lowest `keep` yields first, of equals the last one; what is kept as dearly as `always` never does.
-    """
+    """As many of the items as fit, in order."""
     found, gone = list(items), set[int]()
     over = sum(map(size, found)) - room
     for place in sorted(range(len(found)), key=lambda place: (keep(found[place]), -place)):

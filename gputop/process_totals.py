@@ -1,4 +1,4 @@
-"""The numbers of one line of the table, of one process or of many together: each is worked out when it is asked for."""
+"""The values of one table row, for one process or several together, each computed on first access."""
 
 from __future__ import annotations
 
@@ -12,41 +12,38 @@ from gputop.optional_sums import added, mean
 
 Plain = TypeVar("Plain", int, str)
 Found = TypeVar("Found")
-_URGENT = "DZtTRXSI"  # blocked, dead and not reaped, stopped, running, ... asleep
+_URGENT = "DZtTRXSI"  # blocked, zombie, stopped, running, ... sleeping
 
 
 @dataclass(slots=True)
 class Figures:
-    """What the columns show of some processes. None is unknown; without `gpus` the GPU figures do not apply.
-
-    A metric of one process is what was read of it; of many it is their sum or mean, the highest, or what all have.
-    """
+    """The values of the columns for some processes. None is unknown; without `gpus` GPU values do not apply."""
 
     processes: Sequence[Process]
     frame: Frame
     user: str | None = None
-    pid: int | None = None  # of a line that stands for one process
-    _known: dict[object, Any] = field(default_factory=dict, repr=False, compare=False)  # thousands are added up once
+    pid: int | None = None  # for a row of one process
+    _known: dict[object, Any] = field(default_factory=dict, repr=False, compare=False)  # thousands are summed once
 
     @property
     def count(self) -> int:
-        """How many processes they are of."""
+        """Number of processes."""
         return len(self.processes)
 
     def total(self, metric: str) -> float | None:
-        """The sum of what is known, rounded; None where nothing is."""
+        """The rounded sum of known values; None if there are none."""
         return self._metric(metric, add)
 
     def mean(self, metric: str) -> float | None:
-        """The mean of what is known; None where nothing is."""
+        """The mean of known values; None if there are none."""
         return self._metric(metric, mean)
 
     def most(self, metric: str) -> float | None:
-        """The highest; None where nothing is known."""
+        """The maximum; None if none is known."""
         return self._metric(metric, _highest)
 
     def same(self, metric: str) -> Any:
-        """What all have; None where they differ, or where it is unknown of one."""
+        """The common value; None if they differ, or one is unknown."""
         return self._metric(metric, same)
 
     def _metric(self, metric: str, together: Callable[[list[Any]], Found]) -> Found:
@@ -67,34 +64,34 @@ class Figures:
 
     @property
     def gpus(self) -> tuple[str, ...]:
-        """The indexes of their GPUs."""
+        """Indexes of their GPUs."""
         return self._once("gpus", lambda: _indexes(self._shares(), self.frame))
 
     @property
     def gpu_percent(self) -> float | None:
-        """How busy they keep these, mean."""
+        """Mean utilization of these GPUs by them."""
         return self._once("gpu_percent", lambda: mean(share.busy_percent for share in self._shares()))
 
     @property
     def vram_bytes(self) -> int | None:
-        """What they hold of these."""
+        """Their memory on these GPUs."""
         return self._once("vram_bytes", lambda: add(share.vram_bytes for share in self._shares()))
 
     @property
     def wait_percent(self) -> float | None:
-        """Time their threads waited for a CPU, of waiting and running."""
+        """Run-queue wait of their threads, relative to waiting and running."""
         if self.count == 1:
             return self.processes[0].run_wait_percent
         return self._once("wait_percent", lambda: waited(self.processes))
 
     @property
     def io_percent(self) -> float | None:
-        """Time blocked on storage: the highest of the means by role."""
+        """Time blocked on storage: the highest mean by role."""
         return self._once("io_percent", lambda: _worst_io(self.processes))
 
     @property
     def mean_read_bytes(self) -> float | None:
-        """Bytes a read call."""
+        """Bytes per read call."""
         if self.count == 1:
             return self.processes[0].mean_read_bytes
         chars, calls = self.total("read_chars_per_s"), self.total("read_calls_per_s")
@@ -102,12 +99,12 @@ class Figures:
 
     @property
     def state(self) -> str | None:
-        """The most urgent that one of them is in."""
+        """The most urgent state of any of them."""
         return min((process.state for process in self.processes if process.state), key=_urgency, default=None)
 
 
 def one(process: Process, frame: Frame) -> Figures:
-    """The figures of one process."""
+    """The values of one process."""
     return Figures((process,), frame, process.user, process.pid)
 
 

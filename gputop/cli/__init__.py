@@ -1,4 +1,4 @@
-"""The command line: reads the settings, opens a source, picks a sink, and imports both late.
+"""The command line: read the settings, open a source, choose a sink, and import both late.
 
 A command is declared in one of the modules here and listed in its COMMANDS.
 """
@@ -42,11 +42,11 @@ COMMANDS: dict[str, Command] = {
     for module in (screen, diagnose, proven, record, attach, doctor, run, lab, memory, explain, scaffold, manual)
     for command in module.COMMANDS
 }
-_WITHOUT_COMMANDS = ("record", "snapshot", "diagnose")  # what they write may leave the house
+_WITHOUT_COMMANDS = ("record", "snapshot", "diagnose")  # their output may leave the machine
 
 
 def parser() -> argparse.ArgumentParser:
-    """The whole command line, as --help and the shell completions show it."""
+    """The whole command line, for --help and the shell completions."""
     everywhere = {
         interval: common_flags(interval) for interval in {INTERVAL, *(one.interval for one in COMMANDS.values())}
     }
@@ -69,7 +69,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _chosen(args: argparse.Namespace) -> Command:
-    """The command, where --once and --json stand for one."""
+    """The command, with --once and --json mapped to one."""
     if args.once or args.json:
         if args.command:
             raise Failure(f"--once and --json are commands of their own: leave out {args.command!r}", USAGE)
@@ -82,7 +82,7 @@ def _chosen(args: argparse.Namespace) -> Command:
 
 
 def _settings(args: argparse.Namespace) -> Settings:
-    """The settings of this run; what could not be used is said, and on the screen again, which covers this."""
+    """The settings of this run; prints what could not be used, and the screen, which covers that, shows it again."""
     try:
         settings, warnings = _loaded(args)
     except ValueError as error:
@@ -110,13 +110,13 @@ def _adopt(path: object) -> tuple[config.Thresholds | None, list[str]]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command line; returns the exit code. A mistake of ours is one line too, with what to report."""
-    # what is imported and a frame hold no circles: looking for some at every 700 new objects is a tenth of the start
+    """Run a command line; returns the exit code. An internal error is one line, too, with how to report it."""
+    # imports and frames create no cycles: collecting at every 700 new objects takes a tenth of the startup
     gc.set_threshold(10_000)
-    if sys.stderr is None:  # closed: what is said there is said to nobody, and no file may get its number
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123  as long as the program
+    if sys.stderr is None:  # closed: output there goes nowhere, and no file may get its number
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123 open for the whole run
     given = list(sys.argv[1:] if argv is None else argv)
-    if argv is None:  # the whole process is ours; the screen puts its own in their place
+    if argv is None:  # we own the whole process; the screen replaces these
         threading.excepthook = lambda args: _report_error(args.exc_value, given)
         sys.unraisablehook = lambda args: _report_error(args.exc_value, given)
     try:
@@ -129,7 +129,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _report_error(error: BaseException | None, argv: Sequence[str]) -> None:
-    """Say in one line what no command expected, and where its details are, if a file may be written."""
+    """Report an unexpected error in one line, with the file that has its details, if one may be written."""
     if error is not None and not isinstance(error, SystemExit):
         from gputop.safe.crash import last_resort
 
@@ -144,7 +144,7 @@ def _may_write(argv: Sequence[str]) -> bool:
 
 
 def _run(argv: Sequence[str], *, whole: bool) -> int:
-    """Run a command line; whatever a command says it cannot do is one line. `whole`: the process is ours alone."""
+    """Run a command line; a command's failure is one line. `whole`: we own the whole process."""
     args = parser().parse_args(argv)
     try:
         if refusal := identity.borrowed_rights():
@@ -157,7 +157,7 @@ def _run(argv: Sequence[str], *, whole: bool) -> int:
             if sys.stdout is None:
                 raise Failure("standard output is closed")
             if isinstance(sys.stdout, io.TextIOWrapper):
-                sys.stdout.reconfigure(errors="replace")  # what the locale's encoding does not have is `?`
+                sys.stdout.reconfigure(errors="replace")  # characters outside the locale's encoding become `?`
         code = command.run(args, _settings(args))
         sys.stdout.flush()
         return code
@@ -165,7 +165,7 @@ def _run(argv: Sequence[str], *, whole: bool) -> int:
         sys.stderr.write(f"gputop: {clean(str(failure))}\n")
         return failure.code
     except OSError as error:
-        if error.filename is not None:  # not of what is written: a command looked at a file without care
+        if error.filename is not None:  # not from output: a command read a file without checking it
             raise
         sys.stderr.write(f"gputop: {write_failure(error)}\n")
         return FAILED
