@@ -52,7 +52,9 @@ screenshots: $(VENV)/test  ## draw screenshots/ anew
 	$(BIN)/python -m tests.screenshots
 
 completions: $(VENV)/test  ## write the shell completions anew from the command line's declaration
-	for shell in bash zsh tcsh; do $(BIN)/shtab --shell $$shell gputop.cli.parser > gputop/completions/gputop.$$shell; done
+	for shell in bash zsh tcsh; do \
+	  $(BIN)/python -m shtab --shell $$shell gputop.cli.parser > $(VENV)/completion && \
+	  cp $(VENV)/completion gputop/completions/gputop.$$shell || exit 1; done
 
 score: $(VENV)/test  ## how often the diagnosis is right: labelled runs, disturbed; then real processes, for two and a half hours
 	$(BIN)/python -m tests.score --land
