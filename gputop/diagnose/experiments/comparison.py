@@ -48,11 +48,11 @@ class Scene:
 
 def slowed(scene: Scene, load: Load) -> tuple[Slower, ...]:
     """Consumers of what this experiment waits for, largest first; none while its GPUs are busy anyway."""
-    found = [*_on_gpus(scene, load), *_taken_from(scene, load)]
+    found = [*_on_gpus(scene, load), *_found_consumers(scene, load)]
     return tuple(sorted(found, key=lambda one: -one.share))
 
 
-def _taken_from(scene: Scene, load: Load) -> Iterator[Slower]:
+def _found_consumers(scene: Scene, load: Load) -> Iterator[Slower]:
     """Consumers found by the rules, over all its trainers, each once."""
     worst: dict[tuple[Resource, str], Slower] = {}
     for trainer in load.trainers:
@@ -84,10 +84,10 @@ def _on_gpus(scene: Scene, load: Load) -> Iterator[Slower]:
             [share for one in other.trainers for share in one.gpus if share.uuid in mine] if other is not load else []
         )
         taken = max((share.busy_percent or 0.0 for share in shares if share.kind != "graphics"), default=0.0)
-        yield from _taken(scene, other.job.name, other.job.key, "gpu", taken, 100.0)
+        yield from _consumers(scene, other.job.name, other.job.key, "gpu", taken, 100.0)
 
 
-def _taken(
+def _consumers(
     scene: Scene, name: str, key: str | None, resource: Resource, taken: float, total: float
 ) -> Iterator[Slower]:
     share = min(1.0, taken / total)
@@ -122,14 +122,14 @@ def fits(
     free = set(numbers)
     for load, own in own_shares(frame, past, limits, loads, programs):
         key = load.job.key
-        chosen = _chosen(load, free, math.floor(own.cpus) * len(load.trees))
+        chosen = _chosen_cpus(load, free, math.floor(own.cpus) * len(load.trees))
         free -= {*chosen}
         pinned = chosen if key in hindered and {*chosen} != (load.cpus or numbers) else ()
         found[key] = _fit(limits, load, own, pinned, key in hindered)
     return found
 
 
-def _chosen(load: Load, free: set[int], count: int) -> tuple[int, ...]:
+def _chosen_cpus(load: Load, free: set[int], count: int) -> tuple[int, ...]:
     """The CPUs to use, those near its GPUs first."""
     near = frozenset[int]().union(*(cpus_of(gpu.local_cpus) for gpu in load.gpus))
     usable = free & (load.cpus or free)
@@ -137,7 +137,7 @@ def _chosen(load: Load, free: set[int], count: int) -> tuple[int, ...]:
 
 
 def _fit(limits: Limits, load: Load, own: OwnShare, pinned: tuple[int, ...], hindered: bool) -> Fit:
-    stopped = _held(limits, load)
+    stopped = _is_throttled(limits, load)
     loaders, threads = _loaders(limits, load, own, stopped), fitting_threads(own.cpus)
     fewer = max(load.asked or 0, load.wanting or 0.0) > threads * len(load.trees)
     said = fewer and (hindered or stopped or loaders is not None)
@@ -149,7 +149,7 @@ def _fit(limits: Limits, load: Load, own: OwnShare, pinned: tuple[int, ...], hin
     )
 
 
-def _held(limits: Limits, load: Load) -> bool:
+def _is_throttled(limits: Limits, load: Load) -> bool:
     """Whether its CPU quota slows it down."""
     table = limits["cpu-quota"]
 
@@ -164,7 +164,7 @@ def _loaders(limits: Limits, load: Load, own: OwnShare, stopped: bool) -> int | 
     have = load.loaders // len(load.trees)
     most = num_workers.maximum(own.cpus)
     if have > most:
-        return most if stopped or _in_the_way(limits, load, own) else None
+        return most if stopped or _too_many_loaders(limits, load, own) else None
     table, duty = limits["starved-cpu-idle"], (load.busy_percent or 0.0) / 100
     short = 0 < duty < limits["starved"]["duty"] and (load.loader_cores or 0.0) >= table["loader_cpu"]
     if not have or not short or stopped or (own.idle is not None and own.idle < table["spare"]):
@@ -177,7 +177,7 @@ def _loaders(limits: Limits, load: Load, own: OwnShare, stopped: bool) -> int | 
     return None if wanted == have else wanted
 
 
-def _in_the_way(limits: Limits, load: Load, own: OwnShare) -> bool:
+def _too_many_loaders(limits: Limits, load: Load, own: OwnShare) -> bool:
     """Whether it has more loaders than CPUs; not if they sleep, as they may wait for data."""
     fed = (load.busy_percent or 0.0) >= limits["gpu-bound-healthy"]["busy_percent"]
     asleep = load.loader_cores is not None and load.loader_cores < limits["workers-oversized"]["asleep"]
@@ -203,7 +203,9 @@ def together(frame: Frame, past: Past, limits: Limits, now: Contention | None = 
     loading = {one.process.job for one in now.loaders}
     asked = [load.asked for load in scene.loads if load.asked is not None]
     return Together(
-        experiments=tuple(_told(scene, load, slowers[load.job.key], fitting.get(load.job.key)) for load in scene.loads),
+        experiments=tuple(
+            _experiment(scene, load, slowers[load.job.key], fitting.get(load.job.key)) for load in scene.loads
+        ),
         cpus=cpus,
         cpu_percent=mean(past, "host", "cpu_percent"),
         threads_asked=sum(asked) if asked else None,
@@ -214,7 +216,7 @@ def together(frame: Frame, past: Past, limits: Limits, now: Contention | None = 
     )
 
 
-def _told(scene: Scene, load: Load, slowers: tuple[Slower, ...], fit: Fit | None) -> Experiment:
+def _experiment(scene: Scene, load: Load, slowers: tuple[Slower, ...], fit: Fit | None) -> Experiment:
     moved = scene.moved
     return Experiment(
         key=load.job.key,

@@ -33,13 +33,13 @@ def self_overhead(view: View) -> Iterator[Finding]:
     if view.above(cost, "cpu_percent"):
         text = f"gputop uses {cost or 0:.1f} % of a core"
         evidence.append(Evidence(text=text, value=cost, unit="%", limit=view.limit("cpu_percent")))
-        steps.append(_seldom(view))
+        steps.append(_slower_step(view))
     if called := _driver(view, driver):
         evidence += called
-        steps += (_seldom(view), *_LEFT_ALONE)
+        steps += (_slower_step(view), *_LEFT_ALONE)
     if late := _threads(view):
         evidence.append(late)
-        steps += _oftener(view, costly=bool(steps))
+        steps += _sampling_steps(view, costly=bool(steps))
     if evidence:
         yield view.found(
             view.host(),
@@ -78,11 +78,11 @@ def _threads(view: View) -> Evidence | None:
     return Evidence(text=text, value=every_s, unit="s", limit=view.limit("threads_s"))
 
 
-def _seldom(view: View) -> Step:
+def _slower_step(view: View) -> Step:
     return Step(text="look less often", command=f"gputop --interval {max(5, round(2 * view.usual_step_s))}")
 
 
-def _oftener(view: View, *, costly: bool) -> Iterator[Step]:
+def _sampling_steps(view: View, *, costly: bool) -> Iterator[Step]:
     """`costly`: it must sample less often for another reason."""
     if view.usual_step_s >= _LONG_STEP_S and not costly:
         text = f"look more often: each time it looks at {_READS_A_FRAME} of them"
@@ -130,7 +130,7 @@ def blind_spots(view: View) -> Iterator[Finding]:
                 Evidence(text=f"{metric} is {reason}{whys.get((metric, reason), '')}: {', '.join(rules)} cannot judge")
                 for (metric, reason), rules in spots.items()
             ),
-            steps=tuple(map(_unlocking, unlocks)),
+            steps=tuple(map(_unlock_step, unlocks)),
             confidence=1.0,
             grade="driver",
         )
@@ -141,7 +141,7 @@ def blind_spots(view: View) -> Iterator[Finding]:
 _COMPARE = "compare what the driver reports: nvidia-smi -q -d POWER,CLOCK,TEMPERATURE,MEMORY"
 
 
-def _unlocking(unlock: str) -> Step:
+def _unlock_step(unlock: str) -> Step:
     """A command as a copyable step, anything else as text."""
     if unlock.startswith("sudo "):
         return Step(text="look as root: what is hidden is shown to it", command=unlock, needs_root=True)

@@ -50,13 +50,13 @@ def pinned(view: View, trainer: Trainer) -> Pinned | None:
     narrow = [cpus for cpus in groups if not total or len(cpus) < total]
     if not narrow or trainer.cores is None or view.cpus() is None:
         return None
-    sets = [_of(view, trainer, cpus, [one for other in groups if other <= cpus for one in groups[other]])
+    sets = [_pinned_set(view, trainer, cpus, [one for other in groups if other <= cpus for one in groups[other]])
             for cpus in narrow]  # fmt: skip
     held = [one for one in sets if one is not None]
     return max(held, key=lambda one: (one.used / len(one.cpus), len(one.processes)), default=None)
 
 
-def _of(view: View, trainer: Trainer, cpus: frozenset[int], processes: Sequence[Process]) -> Pinned | None:
+def _pinned_set(view: View, trainer: Trainer, cpus: frozenset[int], processes: Sequence[Process]) -> Pinned | None:
     places = {one.last_cpu for one in processes if one.cpu_percent} - {None}
     if not places <= cpus:
         return None  # it was moved after its affinity was read
@@ -212,12 +212,12 @@ def _by_cpuset(view: View, process: Process, group: Cgroup | None, total: int) -
 def cpu_quota(view: View) -> Iterator[Finding]:
     """The control group exhausts its CPU quota, or the process saturates its pinned CPUs while others are idle."""
     for trainer in view.trainers():
-        group = _group(view, trainer)
-        waiting = _waiting(view, group)
+        group = _cgroup(view, trainer)
+        waiting = _throttled_cpus(view, group)
         if held(trainer.throttled, waiting, view.limit("least_waiting"), view.above):
-            yield _throttled(view, trainer, group, waiting)
+            yield _quota_finding(view, trainer, group, waiting)
         elif (few := pinned(view, trainer)) is not None:
-            yield _pinned(view, trainer, few)
+            yield _pinned_finding(view, trainer, few)
         elif trainer.throttled is None:
             view.knows(trainer, "throttled")
 
@@ -230,21 +230,21 @@ def held(
     return not little and (above(throttled, "throttled") or above(waiting, "waiting"))
 
 
-def _group(view: View, trainer: Trainer) -> Cgroup | None:
+def _cgroup(view: View, trainer: Trainer) -> Cgroup | None:
     path = trainer.process.cgroup
     return next((group for group in view.frame.cgroups if group.path == path), None) if path else None
 
 
-def _waiting(view: View, group: Cgroup | None) -> float | None:
+def _throttled_cpus(view: View, group: Cgroup | None) -> float | None:
     """Throttled work, in CPUs."""
     return None if group is None else view.mean(f"cgroup {group.path}", "throttled_cpus")
 
 
-def _throttled(view: View, trainer: Trainer, group: Cgroup | None, waiting: float | None) -> Finding:
+def _quota_finding(view: View, trainer: Trainer, group: Cgroup | None, waiting: float | None) -> Finding:
     allowed, share = trainer.allowed or 1.0, trainer.throttled or 0.0
     quota = group.cpu_quota if group and group.cpu_quota else allowed
     ranks = len(sharers(view, trainer))
-    spun = _spun(view, trainer)
+    spun = _spin_share(view, trainer)
     severity: Severity = "crit" if view.above(share, "crit_throttled") and spun is None else "warn"
     evidence = [
         Evidence(
@@ -262,7 +262,7 @@ def _throttled(view: View, trainer: Trainer, group: Cgroup | None, waiting: floa
         evidence.append(Evidence(text=text, value=100 * spun, unit="%", limit=100 * view.limit("spun")))
     if (busy := view.mean("host", "cpu_percent")) is not None:
         evidence.append(Evidence(text=f"the machine itself is {100 - busy:.0f} % idle", value=100 - busy, unit="%"))
-    more, fewer = _raise(view, trainer, quota, ranks), _within(trainer, quota, ranks)
+    more, fewer = _raise_quota(view, trainer, quota, ranks), _steps_within_quota(trainer, quota, ranks)
     return view.found(
         trainer,
         "info" if is_fed(view, trainer) else severity,
@@ -275,7 +275,7 @@ def _throttled(view: View, trainer: Trainer, group: Cgroup | None, waiting: floa
     )
 
 
-def _spun(view: View, trainer: Trainer) -> float | None:
+def _spin_share(view: View, trainer: Trainer) -> float | None:
     """Share of its CPU time that a thread pool spends spinning, if large; else None.
 
     The quota suffices for the work then: the threads are the cause, and use it up.
@@ -289,7 +289,7 @@ def _spun(view: View, trainer: Trainer) -> float | None:
     return spun if spins and many and spun >= view.limit("spun") else None
 
 
-def _raise(view: View, trainer: Trainer, quota: float, ranks: int) -> Iterator[Step]:
+def _raise_quota(view: View, trainer: Trainer, quota: float, ranks: int) -> Iterator[Step]:
     """Steps to double the quota, as far as the machine has the CPUs."""
     process, total = trainer.process, view.frame.host.cpus_total or 0
     wanted = max(int(quota) + 1, min(2 * math.ceil(quota), int(quota + (idle_host_cpus(view) or 0.0))))
@@ -309,7 +309,7 @@ def _raise(view: View, trainer: Trainer, quota: float, ranks: int) -> Iterator[S
         yield Step(text=f"give it {amount(wanted, 'CPU')}: raise CPUQuota of its unit, or cpu.max of {group}")
 
 
-def _within(trainer: Trainer, quota: float, ranks: int) -> Iterator[Step]:
+def _steps_within_quota(trainer: Trainer, quota: float, ranks: int) -> Iterator[Step]:
     """Steps for loaders and threads that fit into the quota."""
     few, torch = fitting_threads(quota / ranks), may_use_torch(trainer)
     loaders, whose = num_workers.maximum(few), " a rank" if ranks > 1 else ""
@@ -324,7 +324,7 @@ def _within(trainer: Trainer, quota: float, ranks: int) -> Iterator[Step]:
     )
 
 
-def _pinned(view: View, trainer: Trainer, few: Pinned) -> Finding:
+def _pinned_finding(view: View, trainer: Trainer, few: Pinned) -> Finding:
     total = view.frame.host.cpus_total or 0
     severity = "warn" if trainer.duty is None else view.by_share(trainer.lost)
     return view.found(

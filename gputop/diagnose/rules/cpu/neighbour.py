@@ -40,7 +40,7 @@ def neighbour(view: View) -> Iterator[Finding]:
             continue
         steal = view.above(view.mean("host", "steal_percent"), "steal_percent") and has_steal(view, trainer)
         if steal and is_starved(view, trainer):
-            yield _stolen(view, trainer)
+            yield _steal_finding(view, trainer)
             continue
         if trainer.identity in now.unknown:
             view.knows(trainer, "run_wait")
@@ -61,19 +61,27 @@ def _found(view: View, trainer: Trainer, one: Shortage, takers: Sequence[Consume
     largest, what = takers[0], "the CPUs" if one.resource == "cpu" else "the disk"
     alone = largest.used >= view.limit("largest") * taken
     began = find_onset(view, trainer, one, takers[:1] if alone else takers)
-    by = _who(trainer, largest) if alone else "others"
+    by = _consumer_label(trainer, largest) if alone else "others"
     slowed = began is not None and began.slowed(view.limit("fell"))
-    own = _owned(trainer, largest)
-    who = f"{_who(trainer, largest)}, which takes" if alone else f"{amount(len(takers), 'other program')}, which take"
+    own = _is_same_user(trainer, largest)
+    who = (
+        f"{_consumer_label(trainer, largest)}, which takes"
+        if alone
+        else f"{amount(len(takers), 'other program')}, which take"
+    )
     return view.found(
         trainer,
         "warn",
         f"shares {what} with {who} most",
-        evidence=(*_evidence(view, trainer, one, takers, taken), *_began(began, one, by), busy_evidence(view, trainer)),
+        evidence=(
+            *_evidence(view, trainer, one, takers, taken),
+            *_onset_evidence(began, one, by),
+            busy_evidence(view, trainer),
+        ),
         steps=(
             Step(text="run heavy jobs on different machines, or one after the other"),
-            _nice(view, largest) if own else _ask(largest),
-            *(_apart(view, trainer, largest, own) if alone else ()),
+            _lower_priority(view, largest) if own else _ask_owner(largest),
+            *(_give_exclusive_cpus(view, trainer, largest, own) if alone else ()),
         ),
         confidence=view.confidence(0.65, view.mean("host", "cpu_pressure"), confirmed=slowed),
         lost_share=trainer.lost,
@@ -93,7 +101,7 @@ def _evidence(
     named = [taker for taker in takers if taker.share >= view.limit("named")] or takers[:1]
     for taker in named[:_NAMED]:
         used = f"uses {taker.used:.1f} of {one.total:.0f} CPUs" if cpu else f"moves {taker.used / 1e6:.0f} MB/s"
-        text = f"{_who(trainer, taker)} {used}"
+        text = f"{_consumer_label(trainer, taker)} {used}"
         yield Evidence(
             text=text,
             value=taker.used,
@@ -116,7 +124,7 @@ def _evidence(
         yield Evidence(text=f"loaders of this job wait for it {wait:.0f} % of their time", value=wait, unit="%")
 
 
-def _began(began: Onset | None, one: Shortage, by: str) -> Iterator[Evidence]:
+def _onset_evidence(began: Onset | None, one: Shortage, by: str) -> Iterator[Evidence]:
     """When their use rose, from the history rather than process ages, and how the GPU changed."""
     if began is None:
         return
@@ -129,19 +137,19 @@ def _began(began: Onset | None, one: Shortage, by: str) -> Iterator[Evidence]:
         yield Evidence(text=text, value=began.busy_after, unit="%")
 
 
-def _owned(trainer: Trainer, taker: Consumer) -> bool:
+def _is_same_user(trainer: Trainer, taker: Consumer) -> bool:
     return taker.command.uid is not None and taker.command.uid == trainer.process.uid
 
 
-def _who(trainer: Trainer, taker: Consumer) -> str:
+def _consumer_label(trainer: Trainer, taker: Consumer) -> str:
     """Label of a consumer; for other users only the user and the program."""
     process = taker.command
-    if _owned(trainer, taker):
+    if _is_same_user(trainer, taker):
         return f"{taker.name} (pid {process.pid})"
     return f"{taker.name} of user {process.user}" if process.user else taker.name
 
 
-def _nice(view: View, taker: Consumer) -> Step:
+def _lower_priority(view: View, taker: Consumer) -> Step:
     """Lower the priority: of the process group, if processes are too short-lived to list."""
     lasting = [one for one in taker.processes if one.age_s is None or one.age_s >= view.limit("lived_s")]
     brief = sum(map(cores, taker.processes)) > 2 * sum(map(cores, lasting))
@@ -153,13 +161,13 @@ def _nice(view: View, taker: Consumer) -> Step:
     return Step(text="let it have what is left over", command=f"renice -n 19 -p {pids}; ionice -c 3 -p {pids}")
 
 
-def _ask(taker: Consumer) -> Step:
+def _ask_owner(taker: Consumer) -> Step:
     """Ask the owner, without a command: only the owner could run it."""
     owner = f"user {taker.command.user}" if taker.command.user else "its owner"
     return Step(text=f"ask {owner} to let it have what is left over: renice -n 19, ionice -c 3")
 
 
-def _apart(view: View, trainer: Trainer, other: Consumer, own: bool) -> Iterator[Step]:
+def _give_exclusive_cpus(view: View, trainer: Trainer, other: Consumer, own: bool) -> Iterator[Step]:
     """Give half of its CPUs to it exclusively: both must move, and only its owner can move the other."""
     every = usable(view, trainer)
     for mine in apart(view, [trainer], len(every) // 2) if len(every) > 1 else ():
@@ -172,7 +180,7 @@ def _apart(view: View, trainer: Trainer, other: Consumer, own: bool) -> Iterator
             yield Step(text=f"and ask its owner to keep the other to CPUs {rest}: without that the first helps nobody")
 
 
-def _stolen(view: View, trainer: Trainer) -> Finding:
+def _steal_finding(view: View, trainer: Trainer) -> Finding:
     steal = view.mean("host", "steal_percent") or 0.0
     return view.found(
         trainer,

@@ -35,11 +35,11 @@ def cpu_slow(view: View) -> Iterator[Finding]:
     host = view.host()
     if not view.knows(host, "cpu_governor", "cpu_max_mhz"):
         return
-    why = [found for found in (_governor(host), _preference(host), _cap(view, host), _heat(view)) if found]
-    low = _low(view, host)
+    why = [found for found in (_governor(host), _preference(host), _cap(view, host), _cpu_temperature(view)) if found]
+    low = _low_clock(view, host)
     if not why and low is None:
         return
-    held_up = _held_up(view) if why else []
+    held_up = _trainers_held_up(view) if why else []
     severity: Severity = "warn" if held_up else "info"
     clock = Evidence(
         text=f"clock {host.cpu_mhz:.0f} of {host.cpu_max_mhz:.0f} MHz, mean of the cores",
@@ -92,7 +92,7 @@ def _cap(view: View, host: Host) -> _Reason | None:
     return Evidence(text=text, value=cap, unit="MHz", limit=view.limit("cap_share") * highest), step
 
 
-def _heat(view: View) -> _Reason | None:
+def _cpu_temperature(view: View) -> _Reason | None:
     often = view.mean("host", "cpu_throttles_per_s")
     if not view.above(often, "throttles_per_s"):
         return None
@@ -101,7 +101,7 @@ def _heat(view: View) -> _Reason | None:
     return Evidence(text=text, value=often, unit="1/s", limit=view.limit("throttles_per_s")), step
 
 
-def _low(view: View, host: Host) -> Evidence | None:
+def _low_clock(view: View, host: Host) -> Evidence | None:
     """Clock of the busy cores: idle cores lower theirs."""
     if host.cpu_mhz is None or not host.cpu_max_mhz or not view.below(host.cpu_mhz / host.cpu_max_mhz, "clock_share"):
         return None
@@ -111,7 +111,7 @@ def _low(view: View, host: Host) -> Evidence | None:
     return Evidence(text=f"while {busy or 0:.0f} % busy", value=busy, unit="%", limit=view.limit("busy_percent"))
 
 
-def _held_up(view: View) -> list[Identity]:
+def _trainers_held_up(view: View) -> list[Identity]:
     """Trainers with a GPU that waits for a saturated CPU: all that they may use, or their main thread's."""
     return [
         trainer.identity
@@ -185,7 +185,7 @@ def numa_misplacement(view: View) -> Iterator[Finding]:
             continue
         share = _far_share(view, trainer, near)
         if view.above(share, "far"):
-            yield _far(view, trainer, near, share or 0.0)
+            yield _far_finding(view, trainer, near, share or 0.0)
 
 
 def _far_share(view: View, trainer: Trainer, near: frozenset[int]) -> float | None:
@@ -199,10 +199,10 @@ def _far_share(view: View, trainer: Trainer, near: frozenset[int]) -> float | No
     return sum(far for _, (far, _) in looks) / total if total else None
 
 
-def _far(view: View, trainer: Trainer, near: frozenset[int], share: float) -> Finding:
+def _far_finding(view: View, trainer: Trainer, near: frozenset[int], share: float) -> Finding:
     gpu, allowed = trainer.works_on[0], affinity(trainer.process)
     harmful = view.above(trainer.pcie_rx, "pcie_bytes_per_s")  # the GPU may wait for something else
-    chance = _by_chance(view, allowed, near)
+    chance = _share_by_chance(view, allowed, near)
     likely = view.limit("far") <= chance < 1  # most of any process's CPUs are far then, and that is no cause
     severity: Severity = "warn" if harmful and not likely and view.above(share, "warn_far") else "info"
     node = _node(view, near) if gpu.numa_node is None else gpu.numa_node
@@ -225,12 +225,12 @@ def _far(view: View, trainer: Trainer, near: frozenset[int], share: float) -> Fi
         severity,
         f"works on CPUs far from its GPU, which hangs on {where}",
         evidence=tuple(evidence),
-        steps=tuple(_nearer(view, trainer, near, node)),
+        steps=tuple(_steps_to_near_cpus(view, trainer, near, node)),
         confidence=0.65,
     )
 
 
-def _by_chance(view: View, allowed: frozenset[int], near: frozenset[int]) -> float:
+def _share_by_chance(view: View, allowed: frozenset[int], near: frozenset[int]) -> float:
     """Expected share of far CPUs by chance, of those it may use or of all, whichever is less; 1 if none is near."""
     if allowed and not allowed & near:
         return 1.0
@@ -240,10 +240,10 @@ def _by_chance(view: View, allowed: frozenset[int], near: frozenset[int]) -> flo
     return max(0.0, min(shares))
 
 
-def _nearer(view: View, trainer: Trainer, near: frozenset[int], node: int | None) -> Iterator[Step]:
+def _steps_to_near_cpus(view: View, trainer: Trainer, near: frozenset[int], node: int | None) -> Iterator[Step]:
     """Steps to move it: itself, or its container's or Slurm job's CPUs if none of those is near."""
     process, allowed = trainer.process, affinity(trainer.process)
-    if allowed and not allowed & near and _confined(view, process, near):
+    if allowed and not allowed & near and _is_confined(view, process, near):
         if process.slurm_job is not None:
             yield Step(
                 text="ask Slurm for CPUs near its GPU: its job was given others",
@@ -259,10 +259,10 @@ def _nearer(view: View, trainer: Trainer, near: frozenset[int], node: int | None
     cpus = quote(trainer.works_on[0].local_cpus or "")
     pin = f"--cpunodebind={node} --membind={node}" if node is not None else f"--physcpubind={cpus}"
     yield bound(view, trainer, "put it near its GPU", cpus, by=f"numactl {pin}")
-    yield from _next_time(trainer, near)
+    yield from _program_steps(trainer, near)
 
 
-def _next_time(trainer: Trainer, near: frozenset[int]) -> Iterator[Step]:
+def _program_steps(trainer: Trainer, near: frozenset[int]) -> Iterator[Step]:
     """Steps in the program; each rank of it must be near its own GPU."""
     process, call = trainer.process, f"os.sched_setaffinity(0, {_python(near)})"
     ranks = max(process.world_size or 1, len(trainer.job.ranks) if trainer.job else 1)
@@ -277,7 +277,7 @@ def _next_time(trainer: Trainer, near: frozenset[int]) -> Iterator[Step]:
         )
 
 
-def _confined(view: View, process: Process, near: frozenset[int]) -> bool:
+def _is_confined(view: View, process: Process, near: frozenset[int]) -> bool:
     """Whether a container or a Slurm job leaves it no near CPU, as far as visible."""
     place = (process.container, process.slurm_job)
     return place != (None, None) and not any(

@@ -53,7 +53,7 @@ def openblas_on_intel(view: View) -> Iterator[Finding]:
         if missing:
             view.abstain(trainer, *missing)
         elif slow(using, model or "") and _pools(view, trainer):
-            yield _suspect(view, trainer, model or "")
+            yield _openblas_finding(view, trainer, model or "")
 
 
 def slow(using: Collection[str], model: str) -> bool:
@@ -66,7 +66,7 @@ def several_threads(view: View, trainer: Trainer) -> bool:
 
     Where CPUs are short no loader gets more than one: the run-queue wait then shows its threads.
     """
-    used, wanted = trainer.loader_cpu, _wanted(trainer)
+    used, wanted = trainer.loader_cpu, _wanted_cores(trainer)
     above = view.above(used, "openblas-on-intel.loader_cores")
     return trainer.loaders > 0 and (above or view.above(wanted, "openblas-on-intel.loader_wanted"))
 
@@ -78,18 +78,18 @@ def _pools(view: View, trainer: Trainer) -> bool:
     return view.above(trainer.compute_threads, "threads") and view.above(trainer.cores, "loader_cores")
 
 
-def _wanted(trainer: Trainer) -> float:
+def _wanted_cores(trainer: Trainer) -> float:
     """Cores that a loader uses or waits for."""
     return (trainer.loader_cpu or 0.0) + waiting_threads(trainer.loader_wait, trainer.loader_cpu)
 
 
-def _suspect(view: View, trainer: Trainer, model: str) -> Finding:
+def _openblas_finding(view: View, trainer: Trainer, model: str) -> Finding:
     if trainer.loaders:
         each, short = trainer.loader_cpu or 0.0, not view.above(trainer.loader_cpu, "loader_cores")
-        much = f"wants {_wanted(trainer):.1f} cores and gets {each:.1f}" if short else f"{each:.1f} cores"
+        much = f"wants {_wanted_cores(trainer):.1f} cores and gets {each:.1f}" if short else f"{each:.1f} cores"
         several = "they compute" if trainer.loaders > 1 else "it computes"
         text = f"{per_loader_text(trainer)} {much}: {several} with several threads"
-        value, limit = (_wanted(trainer), "loader_wanted") if short else (each, "loader_cores")
+        value, limit = (_wanted_cores(trainer), "loader_wanted") if short else (each, "loader_cores")
         at_work = Evidence(text=text, value=value, unit="cores", limit=view.limit(limit))
     else:
         threads = trainer.compute_threads or 0.0
@@ -152,10 +152,10 @@ def threads_process(view: View) -> Iterator[Finding]:
         hurts = waits or view.above(trainer.throttled, "throttled")
         crowded = certain or (large and hurts and view.below(trainer.switches, "passive"))
         if crowded and pinned(view.against, trainer) is None:  # else they need more CPUs, which are idle
-            yield _in_the_way(view, trainer, wanted or 0.0, size, certain)
+            yield _oversubscribed_finding(view, trainer, wanted or 0.0, size, certain)
 
 
-def _in_the_way(view: View, trainer: Trainer, wanted: float, size: int | None, certain: bool) -> Finding:
+def _oversubscribed_finding(view: View, trainer: Trainer, wanted: float, size: int | None, certain: bool) -> Finding:
     allowed, room = trainer.allowed or 1.0, trainer.thread_budget or 1.0
     waited = 100 * (trainer.run_wait or 0.0)
     each = fitting_threads(equal_share(view, trainer))
@@ -185,13 +185,13 @@ def _in_the_way(view: View, trainer: Trainer, wanted: float, size: int | None, c
         "warn" if certain and not is_fed(view, trainer) else "info",
         f"runs {max(wanted, 0 if certain else size or 0):.0f} compute threads on {amount(allowed, 'CPU')}",
         evidence=tuple(evidence),
-        steps=limit_threads(each, by_itself=_sets_them(trainer, each)),
+        steps=limit_threads(each, by_itself=_program_sets_threads(trainer, each)),
         confidence=0.75 if certain else 0.5,
         lost_share=None if trainer.duty is None else trainer.lost,
     )
 
 
-def _sets_them(trainer: Trainer, each: int) -> bool:
+def _program_sets_threads(trainer: Trainer, each: int) -> bool:
     """Whether the program sets its thread count, so that environment variables have no effect.
 
     It was started with at most `each`, or runs more threads than pools of the configured size explain.
@@ -200,8 +200,8 @@ def _sets_them(trainer: Trainer, each: int) -> bool:
     return asked is not None and (asked <= each or wanted > _POOLS * asked)
 
 
-def _limited(crowd: ThreadCrowd, each: int) -> Sequence[Step]:
-    by_itself = all(_sets_them(trainer, each) for trainer in crowd.trainers)
+def _limit_steps(crowd: ThreadCrowd, each: int) -> Sequence[Step]:
+    by_itself = all(_program_sets_threads(trainer, each) for trainer in crowd.trainers)
     return limit_threads(each, "each of them", by_itself=by_itself)[:2]
 
 
@@ -250,14 +250,14 @@ def threads_host(view: View) -> Iterator[Finding]:
     view.above(share, "run_wait")
     view.above(crowd.threads / crowd.cpus, "threads")
     if now.crowded:
-        work = [trainer for trainer in warm if _shares(view, trainer, crowd)]
+        work = [trainer for trainer in warm if _shares_cpus(view, trainer, crowd)]
         each, cpus = int(crowd.cpus // len(work)), amount(crowd.cpus, "CPU")
         yield view.found(
             host,
             _severity(view, crowd.trainers),
             f"runs {crowd.threads:.0f} compute threads of {len(crowd.trainers)} trainers on {cpus}",
-            evidence=tuple(_experiments(view, crowd.trainers, crowd.threads, crowd.cpus, share)),
-            steps=(*_limited(crowd, max(1, each)), *_pin(view, work, each)),
+            evidence=tuple(_experiments_evidence(view, crowd.trainers, crowd.threads, crowd.cpus, share)),
+            steps=(*_limit_steps(crowd, max(1, each)), *_pin(view, work, each)),
             confidence=view.confidence(0.8, share),
             lost_share=_lost(crowd.trainers),
             gpus=[uuid for trainer in crowd.trainers for uuid in trainer.uuids],
@@ -265,7 +265,7 @@ def threads_host(view: View) -> Iterator[Finding]:
         )
 
 
-def _shares(view: View, trainer: Trainer, crowd: ThreadCrowd) -> bool:
+def _shares_cpus(view: View, trainer: Trainer, crowd: ThreadCrowd) -> bool:
     """Whether it is in the crowd, or runs on the same CPUs as far as known."""
     if any(trainer.key == one.key for one in crowd.trainers):
         return True
@@ -287,7 +287,7 @@ def _lost(trainers: Sequence[Trainer]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _experiments(
+def _experiments_evidence(
     view: View, pools: Sequence[Trainer], total: float, cpus: float, waited: float | None
 ) -> Iterator[Evidence]:
     threads = [round(trainer.compute_threads or 0.0) for trainer in pools]

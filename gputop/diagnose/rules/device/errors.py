@@ -84,14 +84,14 @@ class Fault(NamedTuple):
 def hw_errors(view: View) -> Iterator[Finding]:
     """Errors reported or counted by the driver since the monitor started, rows not remapped, links that are down."""
     for gpu in view.gpus(silent=True):
-        faults = [*_lost(gpu), *_xids(view, gpu), *_memory(view, gpu), *_wish(gpu), *_links(view, gpu)]
+        faults = [*_lost_gpu(gpu), *_xids(view, gpu), *_memory(view, gpu), *_recovery_fault(gpu), *_links(view, gpu)]
         if faults:
-            yield _told(view, gpu, sorted(faults, key=lambda fault: -RANKS[fault.severity]))
+            yield _finding(view, gpu, sorted(faults, key=lambda fault: -RANKS[fault.severity]))
         elif gpu.parent_uuid is None and gpu.recovery_action is None:
             view.knows(gpu, "ecc_uncorrected")
 
 
-def _lost(gpu: Gpu) -> Iterator[Fault]:
+def _lost_gpu(gpu: Gpu) -> Iterator[Fault]:
     if gpu.condition == "lost":
         text = f"lost for {units.ago(gpu.condition_s)}"
         yield Fault("crit", "no longer answers the driver", Evidence(text=text, value=gpu.condition_s), reset=True)
@@ -143,7 +143,7 @@ def _memory(view: View, gpu: Gpu) -> Iterator[Fault]:
             yield Fault("crit" if spent else "warn", text, evidence, replace=spent)
 
 
-def _wish(gpu: Gpu) -> Iterator[Fault]:
+def _recovery_fault(gpu: Gpu) -> Iterator[Fault]:
     if gpu.recovery_action not in (None, "none"):
         asked = gpu.recovery_action
         evidence = Evidence(text=f"recovery action: {asked}", value=1.0, limit=0.0)
@@ -158,12 +158,12 @@ def _links(view: View, gpu: Gpu) -> Sequence[Fault]:
         return ()
     notes, now_s = view.notes(gpu), view.frame.mono_s
     if now_s >= notes.get("links_s", now_s):
-        notes["links_s"], notes["links"] = now_s + view.limit("links_s"), tuple(_linked(view, gpu))
+        notes["links_s"], notes["links"] = now_s + view.limit("links_s"), tuple(_link_faults(view, gpu))
     faults: Sequence[Fault] = notes["links"]
     return faults
 
 
-def _linked(view: View, gpu: Gpu) -> Iterator[Fault]:
+def _link_faults(view: View, gpu: Gpu) -> Iterator[Fault]:
     """NVLinks with replays, recoveries or losses since the monitor started, or down while those of its peers are up."""
     again = damaged = 0
     for link in gpu.nvlinks:
@@ -183,13 +183,13 @@ def _linked(view: View, gpu: Gpu) -> Iterator[Fault]:
             yield Fault("warn", "has NVLinks that fail now and then", evidence)
     if (up := gpu.nvlinks_active) is not None:
         notes = view.notes(gpu)
-        notes["most_up"] = most = max(up, notes.get("most_up", up), _of_sisters(view, gpu))
+        notes["most_up"] = most = max(up, notes.get("most_up", up), _links_of_peers(view, gpu))
         if up < most:
             evidence = Evidence(text=f"{up} of {most} NVLinks are up", value=float(up), limit=float(most))
             yield Fault("warn", f"has {amount(most - up, 'NVLink')} down", evidence, reset=True)
 
 
-def _of_sisters(view: View, gpu: Gpu) -> int:
+def _links_of_peers(view: View, gpu: Gpu) -> int:
     """NVLinks up on all other GPUs of its kind, if enough agree (0 if not); bridges are wired individually."""
     others = [one.nvlinks_active for one in view.frame.gpus if one.name == gpu.name and one.uuid != gpu.uuid]
     known = {up for up in others if up is not None}
@@ -210,7 +210,7 @@ def _rate(view: View, gpu: Gpu, name: str, count: int, window_s: float) -> float
     return (count - before) / (now_s - since_s) if now_s - since_s >= window_s else None
 
 
-def _told(view: View, gpu: Gpu, faults: Sequence[Fault]) -> Finding:
+def _finding(view: View, gpu: Gpu, faults: Sequence[Fault]) -> Finding:
     steps = []
     if all(fault.severity == "info" for fault in faults):
         steps.append(

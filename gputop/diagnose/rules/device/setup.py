@@ -45,18 +45,18 @@ def pcie_degraded(view: View) -> Iterator[Finding]:
         if not view.above(view.mean(gpu, "busy_percent"), "busy_percent"):
             continue
         width, generation = gpu.pcie_width or 0, gpu.pcie_generation or 0
-        many = replays is not None and replays > _most(view, generation, width)
+        many = replays is not None and replays > _allowed_replays(view, generation, width)
         if width < _lanes(gpu) or generation < _expected(view, gpu) or many:
-            yield _slow(view, gpu, replays if many else None)
+            yield _link_finding(view, gpu, replays if many else None)
         elif (slot := gpu.pcie_generation_max or 0) < (card := gpu.pcie_generation_device_max or 0):
             headline = f"sits in a slot of PCIe generation {slot} and can do {card}"
-            yield _slot(view, gpu, headline, f"generation {slot} of {card}", slot, card)
+            yield _slot_finding(view, gpu, headline, f"generation {slot} of {card}", slot, card)
         elif width < (lanes := gpu.pcie_width_max or 0):
             headline = f"sits in a PCIe slot with {width} lanes and can use {lanes}"
-            yield _slot(view, gpu, headline, f"{width} of {lanes} lanes, as many as the slot has", width, lanes)
+            yield _slot_finding(view, gpu, headline, f"{width} of {lanes} lanes, as many as the slot has", width, lanes)
 
 
-def _wired(gpu: Gpu) -> int | None:
+def _slot_lanes(gpu: Gpu) -> int | None:
     """Lanes of its slot; None if the kernel reports none, or an impossible number, as for an emulated port."""
     slot = gpu.pcie_slot_width
     return slot if slot is not None and slot >= (gpu.pcie_width or 0) else None
@@ -64,18 +64,18 @@ def _wired(gpu: Gpu) -> int | None:
 
 def _lanes(gpu: Gpu) -> int:
     """Expected lanes of the link: those of the GPU, if the slot has as many."""
-    return min(gpu.pcie_width_max or 0, _wired(gpu) or gpu.pcie_width_max or 0)
+    return min(gpu.pcie_width_max or 0, _slot_lanes(gpu) or gpu.pcie_width_max or 0)
 
 
 def _expected(view: View, gpu: Gpu) -> int:
     """Expected generation of the link now: a nearly idle GPU saves power with a lower one."""
     now, most, slot = gpu.pcie_generation or 0, gpu.pcie_generation_max or 0, gpu.pcie_slot_generation
-    if _saves(view, gpu):
+    if _saves_power(view, gpu):
         return now
     return most if slot is None or slot < now else min(most, slot)
 
 
-def _saves(view: View, gpu: Gpu) -> bool:
+def _saves_power(view: View, gpu: Gpu) -> bool:
     return (gpu.performance_state or 0) > view.limit("performance_state")
 
 
@@ -95,31 +95,31 @@ def _replays(view: View, gpu: Gpu) -> float | None:
     return 60 * (count - before) / (now_s - since_s) if now_s - since_s >= view.limit("count_s") else None
 
 
-def _most(view: View, generation: int, width: int) -> float:
+def _allowed_replays(view: View, generation: int, width: int) -> float:
     """Replays per minute allowed for such a link: one bit error in 10^12 on each lane."""
     per_lane = view.limit(f"replays_gen{min(max(generation, 1), _NEWEST)}")
     return math.ceil(per_lane * max(1, width))
 
 
-def _slow(view: View, gpu: Gpu, replays: float | None) -> Finding:
+def _link_finding(view: View, gpu: Gpu, replays: float | None) -> Finding:
     width, wider = gpu.pcie_width or 0, _lanes(gpu)
     generation, newer = gpu.pcie_generation or 0, _expected(view, gpu)
     share = width * 2.0**generation / (wider * 2.0**newer)
     evidence = []
     if share < 1:
-        saves = _saves(view, gpu)
+        saves = _saves_power(view, gpu)
         of, why = (gpu.pcie_generation_max, " to save power") if saves else (newer, "")
         text = f"{width} of {wider} lanes, generation {generation} of {of}{why}, under load"
         evidence.append(Evidence(text=text, value=100 * share, unit="%", limit=100.0))
     if replays is not None:
-        most = _most(view, generation, width)
+        most = _allowed_replays(view, generation, width)
         text = f"{replays:.0f} packets a minute are sent again (no more than {most:.0f} are usual)"
         evidence.append(Evidence(text=text, value=replays, unit="1/min", limit=most))
     moved = [rate for name in ("pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s") if (rate := view.mean(gpu, name))]
     if moved:
         evidence.append(Evidence(text=f"it moves {max(moved) / 1e9:.1f} GB/s", value=max(moved), unit="B/s"))
     lent = gpu.virtualization == "passthrough"  # a virtual machine: some clouds give every GPU half the lanes
-    unsure = lent or (generation == newer and _wired(gpu) is None)
+    unsure = lent or (generation == newer and _slot_lanes(gpu) is None)
     if unsure and not lent and replays is None:
         evidence.append(Evidence(text="how many lanes its slot is wired for is not known here"))
     return view.found(
@@ -127,13 +127,13 @@ def _slow(view: View, gpu: Gpu, replays: float | None) -> Finding:
         "info" if unsure and replays is None else "warn",
         f"has a PCIe link at {100 * share:.0f} % of its speed" if share < 1 else "has a faulty PCIe link",
         evidence=tuple(evidence),
-        steps=(_PROVIDER,) if lent else (_agreed(gpu), *_SERVER),
+        steps=(_PROVIDER,) if lent else (_agreed_step(gpu), *_SERVER),
         confidence=0.9,
         grade="driver",
     )
 
 
-def _agreed(gpu: Gpu) -> Step:
+def _agreed_step(gpu: Gpu) -> Step:
     where = quote((gpu.pci_bus_id or "its bus id").lower().removeprefix("0000"))
     return Step(
         text="see what card and slot agreed on (LnkSta), and which of them sets the limit (LnkCap)",
@@ -142,7 +142,7 @@ def _agreed(gpu: Gpu) -> Step:
     )
 
 
-def _slot(view: View, gpu: Gpu, headline: str, evidence: str, slot: int, card: int) -> Finding:
+def _slot_finding(view: View, gpu: Gpu, headline: str, evidence: str, slot: int, card: int) -> Finding:
     """The GPU is faster than its slot: no fault of the link."""
     return view.found(
         gpu,
@@ -213,14 +213,14 @@ def mig_visibility(view: View) -> Iterator[Finding]:
             continue
         instances = [one for one in view.frame.gpus if one.parent_uuid == gpu.uuid]
         blind = [one for one in instances if one.busy_percent is None and one.sm_active_percent is None]
-        large = [one for one in instances if _large(view, one)]
+        large = [one for one in instances if _is_too_large(view, one)]
         if not instances:
-            yield _empty(view, gpu)
+            yield _empty_finding(view, gpu)
         elif blind or large:
-            yield _parts(view, gpu, instances, blind, large)
+            yield _instances_finding(view, gpu, instances, blind, large)
 
 
-def _large(view: View, instance: Gpu) -> bool:
+def _is_too_large(view: View, instance: Gpu) -> bool:
     """Whether it uses little of its memory and units over the whole window."""
     most, sm, total = _peak(view, instance), _units(view, instance), instance.vram_total_bytes
     if not total or most is None or sm is None:
@@ -229,22 +229,22 @@ def _large(view: View, instance: Gpu) -> bool:
 
 
 def _peak(view: View, instance: Gpu) -> float | None:
-    return max(_known(view, instance, "vram_used_bytes"), default=None)
+    return max(_known_values(view, instance, "vram_used_bytes"), default=None)
 
 
 def _units(view: View, instance: Gpu) -> float | None:
-    known = _known(view, instance, "sm_active_percent")
+    known = _known_values(view, instance, "sm_active_percent")
     return sum(known) / len(known) if known else None
 
 
-def _known(view: View, instance: Gpu, metric: str) -> list[float]:
+def _known_values(view: View, instance: Gpu, metric: str) -> list[float]:
     """Known values of a metric over the window for sizes; empty if many are missing."""
     values = view.past(instance, metric, view.limit("size_s"))
     known = [value for value in values if value is not None]
     return known if len(known) >= view.limit("known") * len(values) else []
 
 
-def _empty(view: View, gpu: Gpu) -> Finding:
+def _empty_finding(view: View, gpu: Gpu) -> Finding:
     return view.found(
         gpu,
         "info",
@@ -264,7 +264,9 @@ def _empty(view: View, gpu: Gpu) -> Finding:
     )
 
 
-def _parts(view: View, gpu: Gpu, instances: Sequence[Gpu], blind: Sequence[Gpu], large: Sequence[Gpu]) -> Finding:
+def _instances_finding(
+    view: View, gpu: Gpu, instances: Sequence[Gpu], blind: Sequence[Gpu], large: Sequence[Gpu]
+) -> Finding:
     evidence, steps = [Evidence(text=f"{len(instances)} instances", value=float(len(instances)))], []
     if blind:
         uuids = {one.uuid for one in (*blind, gpu)}

@@ -56,14 +56,14 @@ def thermal(view: View) -> Iterator[Finding]:
             severity = "crit"
         elif view.above(soft, "soft_percent") or (soft is None and "heat" in reasons):
             severity = "warn"
-        elif _nearly(view, gpu):
+        elif _near_limit(view, gpu):
             severity = "info"
         else:
             continue
-        yield _hot(view, gpu, severity, soft, hard)
+        yield _thermal_finding(view, gpu, severity, soft, hard)
 
 
-def _nearly(view: View, gpu: Gpu) -> bool:
+def _near_limit(view: View, gpu: Gpu) -> bool:
     """Whether slowdown is near: close to the GPU's own threshold, or to the usual one if it reports none."""
     if view.below(view.mean(gpu, "temperature_margin_celsius"), "margin_celsius"):
         return True
@@ -75,7 +75,7 @@ def _nearly(view: View, gpu: Gpu) -> bool:
     )
 
 
-def _hot(view: View, gpu: Gpu, severity: Severity, soft: float | None, hard: float | None) -> Finding:
+def _thermal_finding(view: View, gpu: Gpu, severity: Severity, soft: float | None, hard: float | None) -> Finding:
     celsius, lost = gpu.temperature_celsius or 0.0, slowed(view, gpu)
     at = "" if gpu.slowdown_celsius is None else f", slows down at {gpu.slowdown_celsius:.0f} C"
     evidence = [Evidence(text=f"{celsius:.0f} C{at}", value=celsius, unit="C", limit=gpu.slowdown_celsius)]
@@ -93,7 +93,7 @@ def _hot(view: View, gpu: Gpu, severity: Severity, soft: float | None, hard: flo
         evidence=tuple(evidence),
         steps=(
             Step(text="give it air: fans, dust, blanking panels in empty slots, space between cards"),
-            *_less_power(view, gpu),
+            *_power_limit_steps(view, gpu),
         ),
         confidence=view.confidence(0.95, soft, hard),
         grade="driver",
@@ -101,12 +101,12 @@ def _hot(view: View, gpu: Gpu, severity: Severity, soft: float | None, hard: flo
     )
 
 
-def _less_power(view: View, gpu: Gpu) -> Iterator[Step]:
+def _power_limit_steps(view: View, gpu: Gpu) -> Iterator[Step]:
     """A valid power limit below its power at work: temperature alone may hold it below the present one."""
     limit, least = gpu.power_limit_watts, gpu.power_min_limit_watts
     if limit is None or least is None:
         return
-    drawn = _while_busy(view, gpu, limit)
+    drawn = _busy_watts(view, gpu, limit)
     wanted = min(_LOWER * limit, math.inf if drawn is None else _LESS_DRAWN * drawn)
     lower = max(math.ceil(least), 5 * round(wanted / 5))
     if lower < limit and (drawn is None or drawn > lower):
@@ -117,7 +117,7 @@ def _less_power(view: View, gpu: Gpu) -> Iterator[Step]:
         )
 
 
-def _while_busy(view: View, gpu: Gpu, limit: float) -> float | None:
+def _busy_watts(view: View, gpu: Gpu, limit: float) -> float | None:
     """Power in watts while kernels run: the mean includes pauses, and a limit below that slows all work."""
     drawn, busy, idle = view.mean(gpu, "power_watts"), view.mean(gpu, "busy_percent"), idle_watts(view, gpu)
     if drawn is None or (busy is not None and busy < _LEAST_BUSY):
@@ -148,20 +148,20 @@ def power(view: View) -> Iterator[Finding]:
         brake, reasons = view.mean(gpu, "throttled_brake_percent"), gpu.throttle_reasons or frozenset()
         uncounted = gpu.throttled_brake_percent is None and "power brake" in reasons
         if view.above(brake, "brake_percent") or uncounted:
-            yield _braked(view, gpu, brake)
+            yield _brake_finding(view, gpu, brake)
             continue
-        if _nameless(view, gpu):
+        if _has_no_reason(view, gpu):
             yield _hardware(view, gpu)
             continue
         if not view.knows(gpu, "throttled_power_percent", "power_limit_watts", "power_default_limit_watts"):
             continue
         capped = view.mean(gpu, "throttled_power_percent")
         lowered = (gpu.power_limit_watts or 0.0) < (gpu.power_default_limit_watts or 0.0) - _ROUNDED
-        if view.above(capped, "capped_percent") and (lowered or _full(view, gpu, capped or 0.0)):
-            yield _capped(view, gpu, capped or 0.0)
+        if view.above(capped, "capped_percent") and (lowered or _draws_full_limit(view, gpu, capped or 0.0)):
+            yield _capped_finding(view, gpu, capped or 0.0)
 
 
-def _nameless(view: View, gpu: Gpu) -> bool:
+def _has_no_reason(view: View, gpu: Gpu) -> bool:
     """Whether hardware slows it without a reason; a P-state change does so for a moment."""
     reasons = gpu.throttle_reasons or frozenset()
     counted = gpu.throttled_heat_hard_percent or gpu.throttled_brake_percent
@@ -194,7 +194,7 @@ def _hardware(view: View, gpu: Gpu) -> Finding:
     )
 
 
-def _braked(view: View, gpu: Gpu, brake: float | None) -> Finding:
+def _brake_finding(view: View, gpu: Gpu, brake: float | None) -> Finding:
     lost = slowed(view, gpu)
     told = Evidence(text="the driver names the power brake as what slows it now")
     if brake is not None:
@@ -212,12 +212,16 @@ def _braked(view: View, gpu: Gpu, brake: float | None) -> Finding:
     )
 
 
-def _capped(view: View, gpu: Gpu, capped: float) -> Finding:
+def _capped_finding(view: View, gpu: Gpu, capped: float) -> Finding:
     limit, default = gpu.power_limit_watts or 0.0, gpu.power_default_limit_watts or 0.0
-    asked, lost, evidence = gpu.power_requested_limit_watts, slowed(view, gpu), tuple(_held(view, gpu, capped))
+    asked, lost, evidence = (
+        gpu.power_requested_limit_watts,
+        slowed(view, gpu),
+        tuple(_limit_evidence(view, gpu, capped)),
+    )
     if limit >= default - _ROUNDED:
         if (lost or 0.0) >= view.limit("too_slow"):
-            return _too_slow(view, gpu, lost or 0.0, evidence)
+            return _slow_finding(view, gpu, lost or 0.0, evidence)
         return view.found(
             gpu, "info", "runs at its full power", evidence=evidence, confidence=0.9, grade="driver", healthy=True
         )
@@ -240,7 +244,7 @@ def _capped(view: View, gpu: Gpu, capped: float) -> Finding:
     )  # fmt: skip
 
 
-def _too_slow(view: View, gpu: Gpu, lost: float, evidence: tuple[Evidence, ...]) -> Finding:
+def _slow_finding(view: View, gpu: Gpu, lost: float, evidence: tuple[Evidence, ...]) -> Finding:
     """Power-capped at the default limit, but with nearly no clock left: that is not a GPU at full load."""
     return view.found(
         gpu,
@@ -260,13 +264,13 @@ def _too_slow(view: View, gpu: Gpu, lost: float, evidence: tuple[Evidence, ...])
     )
 
 
-def _full(view: View, gpu: Gpu, capped: float) -> bool:
+def _draws_full_limit(view: View, gpu: Gpu, capped: float) -> bool:
     """Whether it draws its full limit while power-capped, as far as its power is known."""
     watts, limit = view.mean(gpu, "power_watts"), gpu.power_limit_watts
     return watts is None or not limit or watts >= view.limit("full_share") * limit * capped / 100
 
 
-def _held(view: View, gpu: Gpu, capped: float) -> Iterator[Evidence]:
+def _limit_evidence(view: View, gpu: Gpu, capped: float) -> Iterator[Evidence]:
     watts, limit, default = view.mean(gpu, "power_watts"), gpu.power_limit_watts or 0.0, gpu.power_default_limit_watts
     if watts is not None:
         text = f"{watts:.0f} of {limit:.0f} W, {default or 0:.0f} W as delivered"

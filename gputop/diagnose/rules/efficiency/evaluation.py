@@ -160,17 +160,17 @@ def evaluation_phase(view: View) -> Iterator[Finding]:
         around: list[DipContext] = notes.setdefault("around", [])
         teams: list[tuple[float, frozenset[Identity]]] = notes.setdefault("teams", [])
         _note_team(teams, view.frame.mono_s, trainer)
-        around += [_around(view, trainer, ended, teams) for ended in _followed(view, trainer, dips)]
+        around += [_dip_context(view, trainer, ended, teams) for ended in _ended_dips(view, trainer, dips)]
         del around[: -int(view.limit("kept"))]
         phases = _phases(view, trainer, around)
-        inside = dips.open is not None and _expected(view, phases, dips.open)
+        inside = dips.open is not None and _is_expected(view, phases, dips.open)
         if inside or notes.get("inside"):
             view.evaluating.add(trainer.identity)
         if inside != bool(notes.get("inside")):
             view.begin(trainer, dips.turned_s)
         notes["inside"] = inside
         if phases:
-            yield _told(view, trainer, phases)
+            yield _finding(view, trainer, phases)
 
 
 def _note_team(teams: list[tuple[float, frozenset[Identity]]], now_s: float, trainer: Trainer) -> None:
@@ -180,7 +180,7 @@ def _note_team(teams: list[tuple[float, frozenset[Identity]]], now_s: float, tra
         del teams[:-8]
 
 
-def _followed(view: View, trainer: Trainer, dips: Dips) -> Iterator[Dip]:
+def _ended_dips(view: View, trainer: Trainer, dips: Dips) -> Iterator[Dip]:
     """The dips that ended since the last evaluation."""
     now_s = math.floor(view.frame.mono_s)
     new = int(min(FINE_SPAN_S, now_s - dips.followed_s if dips.followed_s is not None else trainer.context_s or 0.0))
@@ -191,7 +191,9 @@ def _followed(view: View, trainer: Trainer, dips: Dips) -> Iterator[Dip]:
             yield ended
 
 
-def _around(view: View, trainer: Trainer, dip: Dip, teams: Sequence[tuple[float, frozenset[Identity]]]) -> DipContext:
+def _dip_context(
+    view: View, trainer: Trainer, dip: Dip, teams: Sequence[tuple[float, frozenset[Identity]]]
+) -> DipContext:
     def inside(about: str, metric: str) -> list[float]:
         return [value or 0.0 for value in past_seconds(view, about, metric, dip.start_s, dip.length_s)]
 
@@ -217,7 +219,7 @@ def _phases(view: View, trainer: Trainer, around: Sequence[DipContext]) -> list[
         for one in around
         if one.dip.start_s >= since_s
         and one.written < view.limit("checkpoint-stall.written_bytes")
-        and (one.dip.busy >= view.limit("busy_percent") or not _explained(view, trainer, one.dip))
+        and (one.dip.busy >= view.limit("busy_percent") or not _is_explained(view, trainer, one.dip))
         and not one.short_of
     ]
     if len(found) < view.limit("times") or 2 * len(found) <= len(around):
@@ -232,13 +234,13 @@ def _phases(view: View, trainer: Trainer, around: Sequence[DipContext]) -> list[
     return found if even and alike and short and not over else []
 
 
-def _explained(view: View, trainer: Trainer, dip: Dip) -> bool:
+def _is_explained(view: View, trainer: Trainer, dip: Dip) -> bool:
     """Whether a rule explains the idle GPUs: a checkpoint, or starting workers."""
     pauses = view.pauses(trainer).since(dip.start_s)
     return any(one.cause is not None and one.start_s < (dip.end_s or math.inf) for one in pauses)
 
 
-def _expected(view: View, phases: Sequence[DipContext], dip: Dip) -> bool:
+def _is_expected(view: View, phases: Sequence[DipContext], dip: Dip) -> bool:
     """Whether an ongoing dip is the next of these: at their interval, and no longer than they are."""
     if not phases:
         return False
@@ -248,14 +250,14 @@ def _expected(view: View, phases: Sequence[DipContext], dip: Dip) -> bool:
     return since_s >= gap_s / 2 and view.frame.mono_s - dip.start_s <= longest_s
 
 
-def _workers(view: View, trainer: Trainer) -> Iterator[Step]:
+def _worker_steps(view: View, trainer: Trainer) -> Iterator[Step]:
     """More loaders for evaluation: the training loaders are idle, so CPUs are free."""
     if wanted := num_workers.initial(equal_share(view, trainer)):
         command = f"DataLoader(val, num_workers={wanted}, persistent_workers=True)"
         yield Step(text="Give the validation loader workers that stay", command=command)
 
 
-def _told(view: View, trainer: Trainer, phases: Sequence[DipContext]) -> Finding:
+def _finding(view: View, trainer: Trainer, phases: Sequence[DipContext]) -> Finding:
     every_s = mean(after.dip.start_s - before.dip.start_s for before, after in pairwise(phases))
     length_s, busy = mean(one.dip.length_s for one in phases), mean(one.dip.busy for one in phases)
     usual, share = mean(one.dip.usual for one in phases), length_s / every_s
@@ -282,20 +284,20 @@ def _told(view: View, trainer: Trainer, phases: Sequence[DipContext]) -> Finding
         if still
         else f"periodic evaluation: {times}",
         evidence=tuple(evidence),
-        steps=tuple(_elsewhere(view, trainer, share) if still else _cheaper(view, trainer, share)),
+        steps=tuple(_offload_steps(view, trainer, share) if still else _cheaper_steps(view, trainer, share)),
         confidence=view.confidence(0.8 if loaders and not still else 0.6),
         lost_share=share if still else None,
     )
 
 
-def _cheaper(view: View, trainer: Trainer, share: float) -> Iterator[Step]:
+def _cheaper_steps(view: View, trainer: Trainer, share: float) -> Iterator[Step]:
     yield stack(view, trainer.process, "Confirm it during the next phase")
     yield Step(text="Raise the evaluation batch size: without gradients more fits into device memory")
-    yield from _workers(view, trainer)
+    yield from _worker_steps(view, trainer)
     yield Step(text=f"Evaluate less often, or on a subset: it takes {100 * share:.0f} % of the time")
 
 
-def _elsewhere(view: View, trainer: Trainer, share: float) -> Iterator[Step]:
+def _offload_steps(view: View, trainer: Trainer, share: float) -> Iterator[Step]:
     yield stack(view, trainer.process, "See what it does in the next one")
     yield Step(text="Usual: an evaluation or metrics on the CPU, reshuffling the samples, logging of pictures")
     yield Step(text=f"Do it less often, on the GPU, or in a process of its own: {100 * share:.0f} % of the time")

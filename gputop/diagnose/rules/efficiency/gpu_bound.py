@@ -46,20 +46,20 @@ def mem_bw_bound(view: View) -> Iterator[Finding]:
         if view.above(busy, "busy_percent"):
             moves = view.above(dram_share(trainer), "dram") and view.knows(trainer, "tensor")
             by_units = moves and view.below(tensor_share(trainer), "tensor")
-            if by_units or (trainer.dram is None and _by_proxy(view, trainer)):
-                yield _bound(view, trainer, busy, by_units)
+            if by_units or (trainer.dram is None and _memory_bound_by_proxy(view, trainer)):
+                yield _memory_bound_finding(view, trainer, busy, by_units)
         elif view.below(busy, "idle_percent"):
             moves = view.above(dram_share(trainer), "dram")
-            if moves or (trainer.dram is None and _in_use(view, trainer)):
-                yield _copies(view, trainer, busy)
+            if moves or (trainer.dram is None and _memory_mostly_in_use(view, trainer)):
+                yield _copies_finding(view, trainer, busy)
 
 
-def _in_use(view: View, trainer: Trainer) -> bool:
+def _memory_mostly_in_use(view: View, trainer: Trainer) -> bool:
     """The same by time with memory traffic, for GPUs that do not report bandwidth."""
     return view.knows(trainer, "memory_busy") and view.above(trainer.memory_busy, "idle_memory_busy")
 
 
-def _by_proxy(view: View, trainer: Trainer) -> bool:
+def _memory_bound_by_proxy(view: View, trainer: Trainer) -> bool:
     """Memory-bound by proxy: time with traffic saturates early, so power must lie between waiting and computing."""
     return (
         not partitioned(trainer)
@@ -80,7 +80,7 @@ def _traffic(view: View, trainer: Trainer) -> Evidence:
     return Evidence(text=text, value=active, unit="%", limit=100 * view.limit("memory_busy"))
 
 
-def _bound(view: View, trainer: Trainer, busy: float, by_units: bool) -> Finding:
+def _memory_bound_finding(view: View, trainer: Trainer, busy: float, by_units: bool) -> Finding:
     return view.found(
         trainer,
         "info",
@@ -107,7 +107,7 @@ def _fewer_bytes(trainer: Trainer) -> Iterator[Step]:
     yield Step(text=f"bfloat16 activations halve the bytes{'; channels_last for convolutions' if torch else ''}")
 
 
-def _copies(view: View, trainer: Trainer, busy: float) -> Finding:
+def _copies_finding(view: View, trainer: Trainer, busy: float) -> Finding:
     return view.found(
         trainer,
         "info",
@@ -142,12 +142,12 @@ def gpu_bound_healthy(view: View) -> Iterator[Finding]:
         paused = view.pauses(trainer).current
         if paused is not None and paused.length_s >= view.limit("pause_s"):
             continue
-        busy, sigma = _between(view, trainer)
-        if not view.knows(trainer, "duty") or not (view.above(busy, "busy_percent") or _surely(view, trainer)):
+        busy, sigma = _busy_between_pauses(view, trainer)
+        if not view.knows(trainer, "duty") or not (view.above(busy, "busy_percent") or _surely_busy(view, trainer)):
             continue
         if sigma is not None and not view.below(sigma, "sigma"):
             continue
-        cost = _cost(view, trainer)
+        cost = _pause_cost(view, trainer)
         if any((one.value or 0.0) >= view.limit("paused_percent") for one in cost):
             continue  # it stops again and again: not healthy, whatever it does in between
         if len(trainer.works_on) < len(trainer.gpus):
@@ -173,43 +173,43 @@ def gpu_bound_healthy(view: View) -> Iterator[Finding]:
         )
 
 
-def _surely(view: View, trainer: Trainer) -> bool:
+def _surely_busy(view: View, trainer: Trainer) -> bool:
     """Whether SM activity substitutes utilization and is high: GPU busy is at least that."""
     by = trainer.duty_by
     return by is not None and by.lower_bound and view.above(trainer.sm, "alone_sm")
 
 
-def _between(view: View, trainer: Trainer) -> tuple[float | None, float | None]:
+def _busy_between_pauses(view: View, trainer: Trainer) -> tuple[float | None, float | None]:
     """Mean and standard deviation of GPU busy in percent, between its pauses if it has any."""
     pauses, window_s = view.pauses(trainer), view.limit("window_s")
-    if not _counted(view, trainer, max(window_s, KEPT * trainer.spacing_s)):
+    if not _real_pauses(view, trainer, max(window_s, KEPT * trainer.spacing_s)):
         return view.mean(trainer, "busy_percent"), None if trainer.shape is None else trainer.shape.sigma
     mean, sigma, known_s = pauses.between(window_s)
     return (mean, sigma) if known_s >= window_s / 2 else (view.mean(trainer, "busy_percent"), None)
 
 
-def _counted(view: View, trainer: Trainer, seconds: float) -> list[Pause]:
+def _real_pauses(view: View, trainer: Trainer, seconds: float) -> list[Pause]:
     """Its pauses, without the gaps between steps."""
     return [one for one in view.pauses(trainer).recent(seconds) if one.idle_s >= view.limit("checkpoint-stall.idle_s")]
 
 
-def _cost(view: View, trainer: Trainer) -> tuple[Evidence, ...]:
+def _pause_cost(view: View, trainer: Trainer) -> tuple[Evidence, ...]:
     """Cost of recurring pauses: over the last minutes or a longer time, whichever is worse.
 
     A single one, as after an epoch, does not matter.
     """
     limit, found = view.limit("paused_percent"), []
     for seconds, least in ((view.limit("paused_s"), _RECUR), (view.limit("often_s"), _RECUR + 1)):
-        counted = _counted(view, trainer, seconds)
-        if len(counted) >= least and not _over(view, trainer, counted):
-            lost, of_s = _lost(view.pauses(trainer), counted, seconds)
+        counted = _real_pauses(view, trainer, seconds)
+        if len(counted) >= least and not _pauses_over(view, trainer, counted):
+            lost, of_s = _lost_to_pauses(view.pauses(trainer), counted, seconds)
             text = f"{len(counted)} pauses: {100 * lost:.1f} % of GPU time lost in {ago(of_s)}"
             text += f" (healthy < {limit:.0f} %)"
             found.append(Evidence(text=text, value=100 * lost, unit="%", limit=limit))
     return tuple(sorted(found, key=lambda one: -(one.value or 0.0))[:1])
 
 
-def _over(view: View, trainer: Trainer, counted: Sequence[Pause]) -> bool:
+def _pauses_over(view: View, trainer: Trainer, counted: Sequence[Pause]) -> bool:
     """Whether pauses have stopped recurring: none for several times their usual interval."""
     ends = [one.end_s for one in counted[-_LAST:]]
     longest_s = max(later - earlier for earlier, later in pairwise(ends))
@@ -217,7 +217,7 @@ def _over(view: View, trainer: Trainer, counted: Sequence[Pause]) -> bool:
     return since_s > max(_MISSED * longest_s, view.limit("window_s"))
 
 
-def _lost(pauses: Pauses, counted: Sequence[Pause], seconds: float) -> tuple[float, float]:
+def _lost_to_pauses(pauses: Pauses, counted: Sequence[Pause], seconds: float) -> tuple[float, float]:
     """Share of GPU time lost to pauses, of the seconds since the first one (all tracked if only two)."""
     if len(counted) == _RECUR:
         return pauses.lost(counted, seconds), pauses.watched_s(seconds)
@@ -271,7 +271,7 @@ def tensor_cores_idle(view: View) -> Iterator[Finding]:
         busy = view.mean(trainer, "busy_percent")
         if not view.knows(trainer, "duty") or not view.above(busy, "busy_percent"):
             continue
-        if not _has_them(view, trainer) or trainer.peers or serves(trainer):
+        if not _has_tensor_cores(view, trainer) or trainer.peers or serves(trainer):
             continue
         if not view.knows(trainer, "fp32", "tensor", unlock=BY_UNITS) or not view.above(trainer.fp32, "fp32"):
             continue
@@ -280,15 +280,15 @@ def tensor_cores_idle(view: View) -> Iterator[Finding]:
             continue
         if view.below(trainer.tensor, "tensor"):
             idle = (trainer.tensor or 0.0) < view.limit("idle_tensor")
-            yield _in_fp32(view, trainer, busy or 0.0, "warn" if idle else "info")
+            yield _fp32_finding(view, trainer, busy or 0.0, "warn" if idle else "info")
 
 
-def _has_them(view: View, trainer: Trainer) -> bool:
+def _has_tensor_cores(view: View, trainer: Trainer) -> bool:
     known = bool(trainer.gpus) and all(view.knows(gpu, "compute_capability") for gpu in trainer.gpus)
     return known and all((gpu.compute_capability or (0, 0)) >= (7, 0) for gpu in trainer.gpus)
 
 
-def _in_fp32(view: View, trainer: Trainer, busy: float, severity: Severity) -> Finding:
+def _fp32_finding(view: View, trainer: Trainer, busy: float, severity: Severity) -> Finding:
     fp32, tensor = 100 * (trainer.fp32 or 0.0), 100 * (trainer.tensor or 0.0)
     return view.found(
         trainer,
@@ -359,7 +359,7 @@ def busy_not_effective(view: View) -> Iterator[Finding]:
             "keeps its GPU busy with little of it at work",
             evidence=(
                 duty(trainer, busy, view.limit("busy_percent")),
-                *unit_activity(trainer, limits=_decided(view, units)),
+                *unit_activity(trainer, limits=_decided_limits(view, units)),
                 *_clock(view, trainer),
             ),
             steps=_STEPS,
@@ -376,7 +376,7 @@ def _severity(view: View, trainer: Trainer) -> Severity | None:
     return "info" if little else None
 
 
-def _decided(view: View, severity: Severity | None) -> dict[str, float]:
+def _decided_limits(view: View, severity: Severity | None) -> dict[str, float]:
     """Limits that the unit metrics fell below."""
     if severity == "warn":
         return {"SMs": view.limit("few_sm")}

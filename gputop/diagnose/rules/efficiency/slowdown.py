@@ -84,28 +84,28 @@ def _found(view: View, trainer: Trainer, steps: Sequence[float | None]) -> Findi
     if known_s < view.limit("before_s") + view.limit("after_s"):
         return None
     change = _change(view, trainer, steps, known_s)
-    if change is None or not view.above(change.slower, "slower") or _starts_anew(trainer, change.ago_s):
+    if change is None or not view.above(change.slower, "slower") or _loaders_restarted(trainer, change.ago_s):
         return None
     if change.what == "its GPU" and (is_auxiliary(trainer) or is_notebook(trainer)):
         return None  # it only has less work
-    meanwhile = tuple(_meanwhile(view, trainer, change.ago_s))
+    meanwhile = tuple(_other_changes(view, trainer, change.ago_s))
     evidence, vouched = tuple(item for item, _ in meanwhile), any(vouches for _, vouches in meanwhile)
     if change.what == "its GPU" and not vouched:
-        return _perhaps(view, trainer, change, evidence)
-    return _told(view, trainer, change, evidence, vouched)
+        return _possible_finding(view, trainer, change, evidence)
+    return _finding(view, trainer, change, evidence, vouched)
 
 
 def _change(view: View, trainer: Trainer, steps: Sequence[float | None], known_s: float) -> Change | None:
     """The change of the step time; if that is not visible, of GPU busy or of its clock."""
     if 2 * sum(step is not None for step in steps) > len(steps):
-        found = _once(view, steps)
+        found = _single_change(view, steps)
         return found and Change("its steps", *found[:2], 1 - found[0] / found[1], found[2], "s")
-    busy = _once(view, _past(view, trainer.key, "busy_percent", known_s))
+    busy = _single_change(view, _past(view, trainer.key, "busy_percent", known_s))
     if busy is not None and busy[1] < busy[0]:
         return Change("its GPU", *busy[:2], 1 - busy[1] / busy[0], busy[2], "%")
     full = (trainer.duty or 0.0) >= view.limit("full")
     clock = (
-        _once(view, _past(view, trainer.works_on[0].uuid, "sm_clock_mhz", known_s))
+        _single_change(view, _past(view, trainer.works_on[0].uuid, "sm_clock_mhz", known_s))
         if full and trainer.works_on
         else None
     )
@@ -118,14 +118,14 @@ def _past(view: View, key: str, metric: str, seconds: float) -> Sequence[float |
     return view.history.values(key, metric, max(seconds, 901.0), _STEP_S)
 
 
-def _once(view: View, series: Sequence[float | None]) -> tuple[float, float, float] | None:
+def _single_change(view: View, series: Sequence[float | None]) -> tuple[float, float, float] | None:
     """Level before, level after, and seconds since; None unless it changed exactly once and stayed."""
     values = [value for value in series if value is not None]
     most, least = int(view.limit("before_s") / _STEP_S), int(view.limit("after_s") / _STEP_S)
     if len(values) < most + least:
         return None
     now = median(values[-_NOW:])
-    if _near(view, median(values[:least]), now):  # cheap tests first
+    if _is_near(view, median(values[:least]), now):  # cheap tests first
         return None
     place = change_point(values, _LEAST)
     if place is None or place < most or len(values) - place < least:
@@ -135,20 +135,20 @@ def _once(view: View, series: Sequence[float | None]) -> tuple[float, float, flo
     spread = max(median(abs(value - first) for value in before), median(abs(value - second) for value in after))
     if not first or not second or abs(first - second) < view.limit("spreads") * spread:
         return None
-    return None if _near(view, first, now) else (first, second, len(after) * _STEP_S)
+    return None if _is_near(view, first, now) else (first, second, len(after) * _STEP_S)
 
 
-def _near(view: View, one: float, other: float) -> bool:
+def _is_near(view: View, one: float, other: float) -> bool:
     return abs(one - other) < view.limit("slower_exit") * max(one, other)
 
 
-def _starts_anew(trainer: Trainer, ago_s: float) -> bool:
+def _loaders_restarted(trainer: Trainer, ago_s: float) -> bool:
     """Whether its loaders started with the change: it does something else then, such as evaluation."""
     ages = [process.age_s for process in trainer.tree[1:] if process.age_s is not None]
     return any(abs(age_s - ago_s) <= 4 * _STEP_S for age_s in ages)
 
 
-def _meanwhile(view: View, trainer: Trainer, ago_s: float) -> Iterator[tuple[Evidence, bool]]:
+def _other_changes(view: View, trainer: Trainer, ago_s: float) -> Iterator[tuple[Evidence, bool]]:
     """Other changes at that time, each with whether it slows any kind of work."""
     for key, metric, text, share, more in _WITNESSES:
         about = key or (trainer.key if metric in _OF_TREE else trainer.works_on[0].uuid if trainer.works_on else "")
@@ -161,7 +161,7 @@ def _meanwhile(view: View, trainer: Trainer, ago_s: float) -> Iterator[tuple[Evi
         was, now = median(before), median(after)
         if (now - was if more else was - now) >= max(share[0], share[1] * abs(was)):
             yield Evidence(text=text.format(was=was, now=now), value=now, limit=was), metric not in _ITS_DOING
-    for program in _came(view, trainer, ago_s):
+    for program in _new_programs(view, trainer, ago_s):
         yield program, True
 
 
@@ -183,7 +183,7 @@ _WITNESSES = (
 )  # fmt: skip
 
 
-def _came(view: View, trainer: Trainer, ago_s: float) -> Iterator[Evidence]:
+def _new_programs(view: View, trainer: Trainer, ago_s: float) -> Iterator[Evidence]:
     """Programs that began to use more CPU at that time, together a large share.
 
     By the history of their job or group: the compilers of a build live for seconds.
@@ -207,7 +207,7 @@ def _came(view: View, trainer: Trainer, ago_s: float) -> Iterator[Evidence]:
         yield Evidence(text=f"{one.name}{who} began then and uses {one.used:.1f} CPUs", value=one.used)
 
 
-def _told(view: View, trainer: Trainer, change: Change, meanwhile: tuple[Evidence, ...], vouched: bool) -> Finding:
+def _finding(view: View, trainer: Trainer, change: Change, meanwhile: tuple[Evidence, ...], vouched: bool) -> Finding:
     """`vouched`: an external change explains it, unlike longer samples, which keep its loaders busy."""
     see = profile(view, trainer.process, _SEE)
     meant = change.what == "its steps" and not vouched  # perhaps: steps may do more since then
@@ -225,7 +225,7 @@ def _told(view: View, trainer: Trainer, change: Change, meanwhile: tuple[Evidenc
     )
 
 
-def _perhaps(view: View, trainer: Trainer, change: Change, meanwhile: tuple[Evidence, ...]) -> Finding:
+def _possible_finding(view: View, trainer: Trainer, change: Change, meanwhile: tuple[Evidence, ...]) -> Finding:
     """Steps are not visible: a GPU with less to do does not show that the same work takes longer."""
     less = f"{100 * change.slower:.0f} % less busy than {ago(change.ago_s)} ago"
     return view.found(

@@ -18,7 +18,7 @@ _TABLE = "small-job"
 
 def small(view: View, trainer: Trainer) -> bool:
     """Whether a trainer needs little of GPU, CPU and device memory, and does not just wait for its loaders."""
-    shape, held = trainer.shape, _held(trainer)
+    shape, held = trainer.shape, _memory_share(trainer)
     if not view.below(trainer.duty, f"{_TABLE}.duty") or shape is None or trainer.peers or held is None:
         return False
     waits = trainer.loaders > 0 and (trainer.main or 0.0) <= view.limit(f"{_TABLE}.waiting")
@@ -51,12 +51,12 @@ def small_job(view: View) -> Iterator[Finding]:
             continue
         if not view.above(trainer.duty, "least") or partitioned(trainer) or is_notebook(trainer) or serves(trainer):
             continue
-        if _held(trainer) is None:
+        if _memory_share(trainer) is None:
             view.abstain(trainer, Missing(metric="vram_bytes", reason="unsupported"))
             continue
         busy = view.mean(trainer, "busy_percent")
         if view.below(busy, "busy_percent") and small(view, trainer):
-            yield _little(view, trainer, busy or 0.0)
+            yield _small_finding(view, trainer, busy or 0.0)
 
 
 def _draws_little(view: View, trainer: Trainer) -> bool:
@@ -66,15 +66,15 @@ def _draws_little(view: View, trainer: Trainer) -> bool:
     return view.below(trainer.power_share, f"{_TABLE}.power_share")
 
 
-def _held(trainer: Trainer) -> float | None:
+def _memory_share(trainer: Trainer) -> float | None:
     """Share of the memory of its GPUs that it holds."""
     total, uuids = sum(gpu.vram_total_bytes or 0 for gpu in trainer.works_on), {gpu.uuid for gpu in trainer.works_on}
     held = [share.vram_bytes for share in trainer.process.gpus if share.kind != "graphics" and share.uuid in uuids]
     return sum(part or 0 for part in held) / total if total and None not in held else None
 
 
-def _little(view: View, trainer: Trainer, busy: float) -> Finding:
-    held, cpus = 100 * (_held(trainer) or 0.0), 100 * (trainer.saturation or 0.0)
+def _small_finding(view: View, trainer: Trainer, busy: float) -> Finding:
+    held, cpus = 100 * (_memory_share(trainer) or 0.0), 100 * (trainer.saturation or 0.0)
     several = max(2, min(8, int(90 / max(1.0, busy)), int(90 / max(1.0, held))))
     return view.found(
         trainer,

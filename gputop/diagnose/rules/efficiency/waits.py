@@ -42,10 +42,10 @@ def writes(view: View, trainer: Trainer) -> bool:
     """Whether the process itself writes all the time, as with logging at every step."""
     if any(name.startswith("pt_gloo") for name, _ in trainer.process.thread_names):
         return False  # it writes to the other ranks
-    bound, helped = view.limit(f"{_STALLS_TABLE}.write_bytes_per_s"), _helped(trainer)
+    bound, helped = view.limit(f"{_STALLS_TABLE}.write_bytes_per_s"), _has_helpers(trainer)
     most, own = view.limit(f"{_STALLS_TABLE}.most_bytes_per_s"), view.mean(trainer.process, "write_chars_per_s") or 0.0
     if (trainer.write_chars or 0.0) >= bound and own <= most:
-        steady = _often(view, trainer, "write_bytes_per_s" if helped else "write_chars_per_s", bound)
+        steady = _write_share(view, trainer, "write_bytes_per_s" if helped else "write_chars_per_s", bound)
         if view.above(steady, f"{_STALLS_TABLE}.steady"):
             return True
     if trainer.loaders or helped:  # it sends them commands, too
@@ -54,17 +54,17 @@ def writes(view: View, trainer: Trainer) -> bool:
     if not calls or own / calls < view.limit(f"{_STALLS_TABLE}.call_bytes"):
         return False  # too short for text: wakeups of threads through a pipe or an eventfd
     return view.above(
-        _often(view, trainer, "write_calls_per_s", view.limit(f"{_STALLS_TABLE}.calls_per_s")),
+        _write_share(view, trainer, "write_calls_per_s", view.limit(f"{_STALLS_TABLE}.calls_per_s")),
         f"{_STALLS_TABLE}.steady",
     )
 
 
-def _helped(trainer: Trainer) -> bool:
+def _has_helpers(trainer: Trainer) -> bool:
     """Whether it has busy children that are no loaders, as environments that it steps through pipes."""
     return any(one.role is Role.OTHER and (one.cpu_percent or 0.0) >= _WORKS_PERCENT for one in trainer.tree[1:])
 
 
-def _often(view: View, trainer: Trainer, metric: str, bound: float) -> float | None:
+def _write_share(view: View, trainer: Trainer, metric: str, bound: float) -> float | None:
     """Share of seconds with at least so many writes by the process alone; over a minute, half of it known."""
     seconds = min(60.0, trainer.phase_s)
     window = view.window(trainer.process, metric, seconds, whole=True)
@@ -97,7 +97,7 @@ def sync_log_stall(view: View) -> Iterator[Finding]:
         if _paused(view, trainer) > view.limit("pauses") or waits_for_cpu(view, trainer) or is_shared(view, trainer):
             continue
         if writes(view, trainer):
-            yield _stops(view, trainer)
+            yield _log_finding(view, trainer)
 
 
 def _paused(view: View, trainer: Trainer) -> float:
@@ -117,7 +117,7 @@ def _loads_little(view: View, trainer: Trainer) -> bool:
     return view.knows(trainer, "read_chars") and trainer.read_chars < view.limit("loader-in-main.read_bytes_per_s")  # type: ignore[operator]
 
 
-def _stops(view: View, trainer: Trainer) -> Finding:
+def _log_finding(view: View, trainer: Trainer) -> Finding:
     written = view.mean(trainer.process, "write_chars_per_s") or 0.0
     calls, main = view.mean(trainer.process, "write_calls_per_s") or 0.0, 100 * (trainer.main or 0.0)
     each = 100 * (trainer.loader_cpu or 0.0)
@@ -154,25 +154,31 @@ def transfers(view: View, trainer: Trainer) -> bool:
     """Whether its GPUs may wait for copies: of batches, or of states of an optimizer on the CPU."""
     if _both_ways(view, trainer):
         return (trainer.own or 0.0) >= view.limit("loader-in-main.cores")
-    return _down(view, trainer)
+    return _waits_for_host_data(view, trainer)
 
 
-def _down(view: View, trainer: Trainer) -> bool:
+def _waits_for_host_data(view: View, trainer: Trainer) -> bool:
     """Whether they wait for data from the host: a link near its limit, or a main thread that copies."""
-    return _much(view, trainer) and not _both_ways(view, trainer) and (_full(view, trainer) or _copies(view, trainer))
+    return (
+        _has_much_traffic(view, trainer)
+        and not _both_ways(view, trainer)
+        and (_link_saturated(view, trainer) or _copies_pageable(view, trainer))
+    )
 
 
-def _much(view: View, trainer: Trainer) -> bool:
+def _has_much_traffic(view: View, trainer: Trainer) -> bool:
     return (trainer.pcie_rx or 0.0) >= view.limit(f"{_TRANSFERS_TABLE}.bytes_per_s")
 
 
 def _both_ways(view: View, trainer: Trainer) -> bool:
     """Whether device-to-host traffic is as large, as for states offloaded to host memory."""
     sent = trainer.pcie_tx or 0.0
-    return _much(view, trainer) and sent >= view.limit(f"{_TRANSFERS_TABLE}.both_ways") * (trainer.pcie_rx or 0.0)
+    return _has_much_traffic(view, trainer) and sent >= view.limit(f"{_TRANSFERS_TABLE}.both_ways") * (
+        trainer.pcie_rx or 0.0
+    )
 
 
-def _full(view: View, trainer: Trainer) -> bool:
+def _link_saturated(view: View, trainer: Trainer) -> bool:
     """Whether one of its links is near its limit for half of the time or more."""
     for gpu in trainer.works_on:
         most = pcie_capacity(gpu)
@@ -184,7 +190,7 @@ def _full(view: View, trainer: Trainer) -> bool:
     return False
 
 
-def _copies(view: View, trainer: Trainer) -> bool:
+def _copies_pageable(view: View, trainer: Trainer) -> bool:
     """Copies from pageable memory use the main thread's time, far below the limit of the link.
 
     Its whole time, or all the time its GPU is idle.
@@ -212,16 +218,16 @@ def h2d_transfer_bound(view: View) -> Iterator[Finding]:
             continue
         if not has_work(view, trainer):
             continue
-        if not _down(view, trainer):
-            if _much(view, trainer) and view.knows(trainer, "main") and view.above(trainer.main, "main"):
+        if not _waits_for_host_data(view, trainer):
+            if _has_much_traffic(view, trainer) and view.knows(trainer, "main") and view.above(trainer.main, "main"):
                 view.knows(trainer, "sm", unlock=BY_UNITS)  # without it, copying looks like computing
             continue
         if not waits_for_cpu(view, trainer) and not waits_for_storage(view, trainer) and not is_shared(view, trainer):
-            yield _waits(view, trainer)
+            yield _transfer_finding(view, trainer)
 
 
-def _waits(view: View, trainer: Trainer) -> Finding:
-    gpu, full = trainer.works_on[0], _full(view, trainer)
+def _transfer_finding(view: View, trainer: Trainer) -> Finding:
+    gpu, full = trainer.works_on[0], _link_saturated(view, trainer)
     most, main = pcie_capacity(gpu), 100 * (trainer.main or 0.0)
     of = f" of {most / 1e9:.1f}" if most else ""
     evidence = [
@@ -235,7 +241,13 @@ def _waits(view: View, trainer: Trainer) -> Finding:
     if not full:
         limit = 100 * view.limit("main")
         evidence.append(Evidence(text=f"main thread {main:.0f} % of a core", value=main, unit="%", limit=limit))
-    steps = [*(_of_states(trainer, _pageable(view, trainer, full)) if _states(view, trainer) else _of_batches(trainer))]
+    steps = [
+        *(
+            _offload_steps(trainer, _pageable(view, trainer, full))
+            if _streams_states(view, trainer)
+            else _batch_steps(trainer)
+        )
+    ]
     if gpu.pcie_generation and gpu.pcie_generation_max and gpu.pcie_generation < gpu.pcie_generation_max:
         steps.append(
             Step(text=f"its link runs at generation {gpu.pcie_generation} of {gpu.pcie_generation_max}: check the slot")
@@ -251,7 +263,7 @@ def _waits(view: View, trainer: Trainer) -> Finding:
     )
 
 
-def _states(view: View, trainer: Trainer) -> bool:
+def _streams_states(view: View, trainer: Trainer) -> bool:
     """Whether it has no input to send, as far as known: no loaders, and no reads."""
     reads = trainer.input_rate
     quiet = reads is not None and reads < view.limit("loader-in-main.read_bytes_per_s")
@@ -263,7 +275,7 @@ def _pageable(view: View, trainer: Trainer, full: bool) -> bool:
     return not full and view.below(trainer.pcie_rx, "pageable_bytes_per_s")
 
 
-def _of_states(trainer: Trainer, pageable: bool) -> Iterator[Step]:
+def _offload_steps(trainer: Trainer, pageable: bool) -> Iterator[Step]:
     """Steps for a model streamed through the GPU; batches already in memory look the same.
 
     Offloading frameworks use pinned memory, which saturates the link (an H200: 55 GB/s); from pageable memory a thread
@@ -285,7 +297,7 @@ def _of_states(trainer: Trainer, pageable: bool) -> Iterator[Step]:
         )
 
 
-def _of_batches(trainer: Trainer) -> Iterator[Step]:
+def _batch_steps(trainer: Trainer) -> Iterator[Step]:
     torch = may_use_torch(trainer)
     if pins_memory(trainer):
         yield Step(text="copy without waiting", command=_COPY)
@@ -329,7 +341,7 @@ def overhead_bound(view: View) -> Iterator[Finding]:
         if turns:
             small = not has_gaps(view, trainer) and low_activity_while_busy(view, trainer)
         else:
-            small = view.above(trainer.main, "main") and _even(view, trainer) and _works_little(view, trainer)
+            small = view.above(trainer.main, "main") and _gaps_invisible(view, trainer) and _works_little(view, trainer)
         if not small or not _loads_nothing(view, trainer) or view.cached(("loads", trainer.identity), lambda: False):
             continue
         if (
@@ -339,16 +351,16 @@ def overhead_bound(view: View) -> Iterator[Finding]:
             or serves(trainer)
         ):
             continue
-        if not is_single(trainer) and not _sure(view, trainer):
+        if not is_single(trainer) and not _surely_launches(view, trainer):
             continue  # its main thread may spin until others are done
         severity, against = view.by_share(trainer.lost), view.against
         if severity is not None and not writes(against, trainer) and not transfers(against, trainer):
-            yield _held_up(view, trainer, severity, turns)
+            yield _overhead_finding(view, trainer, severity, turns)
 
 
-def _held_up(view: View, trainer: Trainer, severity: Severity, turns: bool) -> Finding:
+def _overhead_finding(view: View, trainer: Trainer, severity: Severity, turns: bool) -> Finding:
     main = 100 * (trainer.main or 0.0)
-    sure = _sure(view, trainer)
+    sure = _surely_launches(view, trainer)
     return view.found(
         trainer,
         severity if sure or severity != "crit" else "warn",
@@ -363,27 +375,27 @@ def _held_up(view: View, trainer: Trainer, severity: Severity, turns: bool) -> F
             _loaders(view, trainer),
             *unit_activity(trainer),
         ),
-        steps=(*_fewer(trainer), stack(view, trainer.process, _SURE))
+        steps=(*_fewer_launches(trainer), stack(view, trainer.process, _SURE))
         if sure
-        else (*_which(view, trainer), *_fewer(trainer, "in the model: ")),
+        else (*_steps_to_tell_apart(view, trainer), *_fewer_launches(trainer, "in the model: ")),
         confidence=0.6 if trainer.loaders else 0.5,
         lost_share=trainer.lost,
     )
 
 
-def _sure(view: View, trainer: Trainer) -> bool:
+def _surely_launches(view: View, trainer: Trainer) -> bool:
     """Whether it certainly launches kernels: without loaders it may load from memory, or simulate."""
     return trainer.loaders > 0 or has_fact(view, trainer, "launch-bound")
 
 
-def _which(view: View, trainer: Trainer) -> tuple[Step, ...]:
+def _steps_to_tell_apart(view: View, trainer: Trainer) -> tuple[Step, ...]:
     """Steps to tell the two cases apart, and remedies for the other one."""
     look = stack(view, trainer.process, "see where its main thread is: in the model, in its data, or in a simulation")
     apart = use_workers(view, trainer, "in its data: load in processes of their own")
     return look, apart if may_use_torch(trainer) else replace(apart, command=None)
 
 
-def _fewer(trainer: Trainer, where: str = "") -> tuple[Step, ...]:
+def _fewer_launches(trainer: Trainer, where: str = "") -> tuple[Step, ...]:
     """Steps for fewer launches, in its framework."""
     libraries = ("torch",) if may_use_torch(trainer) else trainer.process.libraries
     framework = next((name for name in _AT_ONCE if name in libraries), "")
@@ -396,7 +408,7 @@ def _fewer(trainer: Trainer, where: str = "") -> tuple[Step, ...]:
     )
 
 
-def _even(view: View, trainer: Trainer) -> bool:
+def _gaps_invisible(view: View, trainer: Trainer) -> bool:
     """Whether gaps are too short to be visible: longer ones have another cause.
 
     For a GPU busy a tenth of the time, samples below 5 % are not empty; those of an even series are similar.

@@ -59,7 +59,7 @@ def spells(view: View, trainer: Trainer) -> Spells | None:
         return None
     if serves(trainer) or is_notebook(trainer) or is_auxiliary(trainer):
         return None
-    long = [one for one in view.pauses(trainer).recent(view.limit(f"{_TABLE}.spells_s")) if _long(view, one)]
+    long = [one for one in view.pauses(trainer).recent(view.limit(f"{_TABLE}.spells_s")) if _is_long(view, one)]
     if len(long) < view.limit(f"{_TABLE}.spells"):
         return None
     every_s = mean(after.start_s - before.start_s for before, after in pairwise(long))
@@ -71,7 +71,7 @@ def spells(view: View, trainer: Trainer) -> Spells | None:
     return found if alike and much and not over else None
 
 
-def _long(view: View, pause: Pause) -> bool:
+def _is_long(view: View, pause: Pause) -> bool:
     """Whether a pause takes seconds, without a checkpoint or a loader start as its cause."""
     written = pause.written >= view.limit("checkpoint-stall.written_bytes")
     return pause.length_s >= view.limit(f"{_TABLE}.spell_s") and pause.cause is None and not written
@@ -100,7 +100,7 @@ def loader_in_main(view: View) -> Iterator[Finding]:
     for trainer in view.trainers():
         if found := spells(view, trainer):
             view.cached(("loads", trainer.identity), lambda: True)
-            yield _by_spells(view, trainer, found)
+            yield _spells_finding(view, trainer, found)
             continue
         if trainer.loaders or serves(trainer) or not view.knows(trainer, "duty", "main", "cores"):
             continue
@@ -112,11 +112,11 @@ def loader_in_main(view: View) -> Iterator[Finding]:
             itself = loads_itself(view, trainer)
             if data or itself or _long_gaps(view, trainer):
                 view.cached(("loads", trainer.identity), lambda: True)  # and does not wait for launches
-                yield _alone(view, trainer, severity, turns=False)
-        elif _takes_turns(view, trainer) and (
+                yield _busy_thread_finding(view, trainer, severity, turns=False)
+        elif _alternates(view, trainer) and (
             data or has_gaps(view, trainer) or high_activity_while_busy(view, trainer)
         ):
-            yield _alone(view, trainer, severity, turns=True)
+            yield _busy_thread_finding(view, trainer, severity, turns=True)
 
 
 def busy_alone(view: View, trainer: Trainer) -> bool:
@@ -149,7 +149,7 @@ def _long_gaps(view: View, trainer: Trainer) -> bool:
     return trainer.shape is not None and not trainer.has_no_gaps and view.above(trainer.shape.empty, "empty")
 
 
-def _takes_turns(view: View, trainer: Trainer) -> bool:
+def _alternates(view: View, trainer: Trainer) -> bool:
     """Whether its main thread works whenever its GPU does not, without writes or copies as that work."""
     if not alternates(view, trainer):
         return False
@@ -161,7 +161,7 @@ _PERHAPS = "works on the CPU between its steps: it loads its data itself{}, or c
 _TOLD = " (num_workers=0)"  # as a PyTorch DataLoader is
 
 
-def _alone(view: View, trainer: Trainer, severity: Severity, turns: bool) -> Finding:
+def _busy_thread_finding(view: View, trainer: Trainer, severity: Severity, turns: bool) -> Finding:
     """If it also reads, it loads; otherwise its data may be in memory, or it may simulate an environment."""
     sure = (trainer.input_rate is None and not turns) or _reads(view, trainer) or known_to_load(view, trainer)
     torch = may_use_torch(trainer)
@@ -169,7 +169,7 @@ def _alone(view: View, trainer: Trainer, severity: Severity, turns: bool) -> Fin
     loaders = use_workers(
         view, trainer, f"load in processes of their own: {times}", more=f", {loader_settings(trainer)}"
     )
-    look = (stack(view, trainer.process, "see what its main thread does"),) if _python(trainer) else ()
+    look = (stack(view, trainer.process, "see what its main thread does"),) if _may_run_python(trainer) else ()
     elsewhere = replace(loaders, text=f"{'in the DataLoader' if torch else 'if that is its input'}: {loaders.text}")
     main, left = 100 * (trainer.main or 0.0), unused_cpus(view, trainer)
     idle = "" if left is None or not trainer.allowed else f", {left:.0f} of {amount(trainer.allowed, 'core')} idle"
@@ -201,7 +201,7 @@ def _alone(view: View, trainer: Trainer, severity: Severity, turns: bool) -> Fin
     )
 
 
-def _by_spells(view: View, trainer: Trainer, found: Spells) -> Finding:
+def _spells_finding(view: View, trainer: Trainer, found: Spells) -> Finding:
     """It may be simulation, evaluation or data preparation: from outside these look the same."""
     each, every = ago(round(found.length_s)), ago(round(found.every_s))
     bound = labels.at_most(found.share) if found.share < 1 else "faster"
@@ -225,7 +225,7 @@ def _by_spells(view: View, trainer: Trainer, found: Spells) -> Finding:
             ),
         ),
         steps=(
-            *((stack(view, trainer.process, "see what it does then"),) if _python(trainer) else ()),
+            *((stack(view, trainer.process, "see what it does then"),) if _may_run_python(trainer) else ()),
             Step(text=f"plays or simulates: several environments in processes of their own, {bound}"),
             Step(text="and collect the next rollouts while the GPU learns from the last"),
             prepare,
@@ -239,7 +239,7 @@ def _reads(view: View, trainer: Trainer) -> bool:
     return view.above(trainer.input_rate, "read_bytes_per_s")
 
 
-def _python(trainer: Trainer) -> bool:
+def _may_run_python(trainer: Trainer) -> bool:
     """Whether a stack dump can help: not for a C++ program without a Python framework."""
     process = trainer.process
     known = process.libraries and not {"torch", "jax", "tensorflow"} & set(process.libraries)

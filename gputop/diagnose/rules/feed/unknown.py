@@ -78,13 +78,13 @@ def starved_cause_unknown(view: View) -> Iterator[Finding]:
             continue
         if not trains(trainer):
             severity = "info"  # it may wait for its users
-        found = _waits(view, trainer, "warn" if severity == "crit" else severity)
+        found = _finding(view, trainer, "warn" if severity == "crit" else severity)
         yield replace(found, onset_s=now_s - notes["since_s"])
 
 
-def _waits(view: View, trainer: Trainer, severity: Severity) -> Finding:
-    either = _either(view, trainer)
-    causes, hidden = list(_causes(view, trainer)), list(_hidden(view, trainer))
+def _finding(view: View, trainer: Trainer, severity: Severity) -> Finding:
+    either = _one_thread_does_all(view, trainer)
+    causes, hidden = list(_causes(view, trainer)), list(_hidden_causes(view, trainer))
     clue = next((cause for cause in causes if cause.suspect), None)
     told = _HIDDEN if hidden else "waits, and no usual cause shows"
     if clue is not None:
@@ -93,14 +93,19 @@ def _waits(view: View, trainer: Trainer, severity: Severity) -> Finding:
         trainer,
         severity,
         EITHER if either else told,
-        evidence=(busy_evidence(view, trainer), *_open(causes), *_silent(hidden), *_closed(causes)),
-        steps=(*_unlocks(hidden), *_keys(view, trainer, either)),
+        evidence=(
+            busy_evidence(view, trainer),
+            *_possible_causes(causes),
+            *_hidden_evidence(hidden),
+            *_excluded_causes(causes),
+        ),
+        steps=(*_unlock_steps(hidden), *_steps(view, trainer, either)),
         confidence=0.6 if trains(trainer) else 0.4,
         lost_share=trainer.lost,
     )
 
 
-def _either(view: View, trainer: Trainer) -> bool:
+def _one_thread_does_all(view: View, trainer: Trainer) -> bool:
     """Whether one thread does all the work, only for its own GPU."""
     busy_main = trainer.main is not None and trainer.main >= view.limit("loader-in-main.main")
     one_core = trainer.cores is not None and trainer.cores <= view.limit("loader-in-main.cores")
@@ -109,7 +114,7 @@ def _either(view: View, trainer: Trainer) -> bool:
     )
 
 
-def _hidden(view: View, trainer: Trainer) -> Iterator[Abstained]:
+def _hidden_causes(view: View, trainer: Trainer) -> Iterator[Abstained]:
     """Abstentions of rules that might know the cause, for metrics this user may not read."""
     for one in view.abstained:
         about = trainer.identity in one.subject.processes
@@ -119,13 +124,13 @@ def _hidden(view: View, trainer: Trainer) -> Iterator[Abstained]:
                 yield replace(one, missing=denied)
 
 
-def _silent(hidden: Sequence[Abstained]) -> Iterator[Evidence]:
+def _hidden_evidence(hidden: Sequence[Abstained]) -> Iterator[Evidence]:
     for one in hidden:
         names = ", ".join(missing.metric for missing in one.missing)
         yield Evidence(text=f"not judged: {one.rule}, for want of {names}")
 
 
-def _unlocks(hidden: Sequence[Abstained]) -> Iterator[Step]:
+def _unlock_steps(hidden: Sequence[Abstained]) -> Iterator[Step]:
     if hidden:
         yield Step(
             text="look again as its user or as root: what it reads, writes and has loaded is shown to these only"
@@ -141,7 +146,7 @@ def _causes(view: View, trainer: Trainer) -> Iterator[Cause]:
     def share(text: str, value: float | None, limit: str) -> Cause:
         return Cause(text, None if value is None else 100 * value, 100 * view.limit(limit))
 
-    yield from _asleep(view, trainer)
+    yield from _sleep_causes(view, trainer)
     of = "" if trainer.allowed is None else f" of {amount(trainer.allowed, 'core')}"
     yield share(f"CPU {{}}{of}", trainer.saturation, "starved-cpu-saturated.saturation")
     yield share("its main thread {} of a core", trainer.main, "loader-in-main.main")
@@ -154,7 +159,7 @@ def _causes(view: View, trainer: Trainer) -> Iterator[Cause]:
     least = 100 * view.limit("starved.waiting") * trainer.lost
     yield Cause("one of its threads waited for a CPU {} of the elapsed time", known, least)
     yield share("CPU quota ran out in {} of periods", trainer.throttled, "starved.throttled")
-    yield from (cause for cause in _by_design(view, trainer) if cause.suspect)
+    yield from (cause for cause in _method_costs(view, trainer) if cause.suspect)
     machine, full = view.mean("host", "cpu_percent"), view.limit("starved-cpu-saturated.host_percent")
     yield Cause("the CPUs of the machine {}", machine, full)
     yield Cause("pressure of storage {}", view.mean("host", "io_pressure"), view.limit("starved.io_percent"))
@@ -164,7 +169,7 @@ def _causes(view: View, trainer: Trainer) -> Iterator[Cause]:
     yield Cause("the network receives {}", view.mean("host", "receive_bytes_per_s"), receives, "B/s")
 
 
-def _asleep(view: View, trainer: Trainer) -> Iterator[Cause]:
+def _sleep_causes(view: View, trainer: Trainer) -> Iterator[Cause]:
     """Where its loaders or its main thread sleep in the kernel, if that shows what they wait for."""
     seen = sleeping_threads(view, trainer)
     whose = amount(trainer.loaders, "loader") if trainer.loaders else "its main thread"
@@ -175,7 +180,7 @@ def _asleep(view: View, trainer: Trainer) -> Iterator[Cause]:
             yield Cause(text, 100 * share, 100 * view.limit("asleep"))
 
 
-def _by_design(view: View, trainer: Trainer) -> Iterator[Cause]:
+def _method_costs(view: View, trainer: Trainer) -> Iterator[Cause]:
     """Inherent costs of some training methods, only if present."""
     threads = f"{amount(round(trainer.compute_threads or 0.0), 'compute thread')} at work: an optimizer on the CPU?"
     yield Cause(threads, trainer.compute_threads, view.limit("threads"), "")
@@ -187,12 +192,12 @@ def _by_design(view: View, trainer: Trainer) -> Iterator[Cause]:
         yield Cause("it waits for other ranks or stages", 1.0, 1.0, "")
 
 
-def _open(causes: Sequence[Cause]) -> Iterator[Evidence]:
+def _possible_causes(causes: Sequence[Cause]) -> Iterator[Evidence]:
     """Possible causes, strongest first."""
     yield from (cause.evidence for cause in causes if cause.suspect)
 
 
-def _closed(causes: Sequence[Cause]) -> Iterator[Evidence]:
+def _excluded_causes(causes: Sequence[Cause]) -> Iterator[Evidence]:
     """Causes ruled out, then those that are not visible."""
     yield from (cause.evidence for cause in causes if cause.value is not None and not cause.suspect)
     unseen = [" ".join(cause.text.replace("{}", "").split()) for cause in causes if cause.value is None]
@@ -200,7 +205,7 @@ def _closed(causes: Sequence[Cause]) -> Iterator[Evidence]:
         yield Evidence(text=f"not seen: {'; '.join(unseen)}")
 
 
-def _keys(view: View, trainer: Trainer, either: bool) -> Iterator[Step]:
+def _steps(view: View, trainer: Trainer, either: bool) -> Iterator[Step]:
     yield stack(view, trainer.process, "see what its main thread waits for")
     yield profile(view, trainer.process, "then where its time goes, over some seconds")
     if either:

@@ -64,7 +64,7 @@ class Filled(NamedTuple):
 
 def filled(view: View, trainer: Trainer) -> Filled | None:
     """Whether its loaders lack CPUs: its own, those of the machine, or its share of them."""
-    return _own(view, trainer) or _machine(view, trainer) or _shared(view, trainer)
+    return _own_cpus_full(view, trainer) or _machine_full(view, trainer) or _share_full(view, trainer)
 
 
 def limited(view: View, trainer: Trainer, table: str = "") -> bool:
@@ -99,7 +99,7 @@ def in_use(mine: CpuShare) -> Evidence:
     """CPUs in use by all that share them: its own use says little."""
     known = [one.cores for one in mine.sharers if one.cores is not None]  # unknown for a new one
     used, at_least = sum(known), "at least " if len(known) < len(mine.sharers) else ""
-    text = f"{at_least}{used:.1f} of {amount(mine.total, 'CPU core')} in use by {_whose(mine.sharers)}"
+    text = f"{at_least}{used:.1f} of {amount(mine.total, 'CPU core')} in use by {_owners_text(mine.sharers)}"
     return Evidence(text=text, value=used, unit="cores")
 
 
@@ -111,12 +111,12 @@ def on_share(trainer: Trainer, mine: CpuShare) -> Evidence:
     return Evidence(text=f"{text}, which has room for {most}", value=trainer.loaders, unit="loaders", limit=most)
 
 
-def _own(view: View, trainer: Trainer) -> Filled | None:
+def _own_cpus_full(view: View, trainer: Trainer) -> Filled | None:
     """CPUs saturated by cores in use or by its number of loaders, whichever is at its limit."""
     limit = "starved-cpu-saturated.saturation"
     enough = view.limit("starved-cpu-saturated.loaders_share") * (trainer.allowed or math.inf)
     many = trainer.loaders >= max(1.0, enough) and view.above(trainer.loader_cpu, "starved-cpu-saturated.loader_cpu")
-    saturated = view.above(trainer.saturation, limit) and _loads(view, trainer)
+    saturated = view.above(trainer.saturation, limit) and _cpus_busy_loading(view, trainer)
     if saturated and (not many or (trainer.saturation or 0.0) >= view.limit(limit)):
         return Filled(cores_evidence(view, trainer, limit))
     text = f"{amount(trainer.loaders, 'loader')} on {amount(trainer.allowed or 0.0, 'CPU')}"
@@ -124,7 +124,7 @@ def _own(view: View, trainer: Trainer) -> Filled | None:
     return Filled(cores_evidence(view, trainer, None), (number,)) if many else None
 
 
-def _machine(view: View, trainer: Trainer) -> Filled | None:
+def _machine_full(view: View, trainer: Trainer) -> Filled | None:
     """All CPUs of the machine are busy with its input, or with that of several trainers including it."""
     if not cpus_saturated(view) or (total := view.cpus()) is None:
         return None
@@ -138,11 +138,11 @@ def _machine(view: View, trainer: Trainer) -> Filled | None:
         limit=view.limit("starved-cpu-saturated.host_percent"),
     )  # fmt: skip
     what = "those" if loaders_uncertain(crowd[0]) else "the loaders"
-    how = f": the CPUs of the machine are full with {what} of {_whose(crowd)}" if len(crowd) > 1 else ""
+    how = f": the CPUs of the machine are full with {what} of {_owners_text(crowd)}" if len(crowd) > 1 else ""
     return Filled(cores_evidence(view, trainer, None), (busy,), how, last=(_FEWER,) if _jobs(crowd) > 1 else ())
 
 
-def _shared(view: View, trainer: Trainer) -> Filled | None:
+def _share_full(view: View, trainer: Trainer) -> Filled | None:
     """No further loader fits into its share, whatever the others need: taking theirs would be advised to all.
 
     A trainer with exclusive CPUs is judged by what they have left.
@@ -159,7 +159,7 @@ def _shared(view: View, trainer: Trainer) -> Filled | None:
     return Filled(cores_evidence(view, trainer, None), (Evidence(text=text, value=left, unit="cores", limit=least),))
 
 
-def _loads(view: View, trainer: Trainer) -> bool:
+def _cpus_busy_loading(view: View, trainer: Trainer) -> bool:
     """Whether its CPUs are busy with input: an optimizer on the CPU saturates them, one thread a single CPU."""
     if trainer.loaders:
         return mostly_loads(trainer)
@@ -173,7 +173,7 @@ def _crowd(view: View, trainer: Trainer, used: float, total: int) -> Sequence[Tr
     if any(one.identity == trainer.identity for one in crowd):
         view.above(sum(one.cores or 0.0 for one in crowd) / used, "starved-cpu-saturated.together")
         return crowd
-    if not _loads(view, trainer):
+    if not _cpus_busy_loading(view, trainer):
         return ()
     others = (other.cores or 0.0 for other in view.vectors() if other is not trainer)
     own, half = trainer.cores or 0.0, 0.5 * view.limit("starved-cpu-saturated.host_percent") / 100 * total
@@ -184,7 +184,7 @@ def _jobs(some: Sequence[Trainer]) -> int:
     return len({one.process.job or one.key for one in some})
 
 
-def _whose(some: Sequence[Trainer]) -> str:
+def _owners_text(some: Sequence[Trainer]) -> str:
     return f"{jobs} experiments" if (jobs := _jobs(some)) > 1 else f"{len(some)} ranks"
 
 
@@ -221,10 +221,10 @@ def starved_cpu_saturated(view: View) -> Iterator[Finding]:
             continue
         view.cached(("filled", trainer.identity), lambda: True)
         if severity is not None and not is_oversubscribed(view, trainer) and not is_throttled(view, trainer):
-            yield _too_slow(view, trainer, severity, full_with)
+            yield _saturated_finding(view, trainer, severity, full_with)
 
 
-def _too_slow(view: View, trainer: Trainer, severity: Severity, full_with: Filled) -> Finding:
+def _saturated_finding(view: View, trainer: Trainer, severity: Severity, full_with: Filled) -> Finding:
     using = {name for process in trainer.tree for name in process.libraries}
     several, unsure = several_threads(view, trainer), loaders_uncertain(trainer)
     sure = trainer.loaders >= 1 and view.above(trainer.loader_cpu, "loader_cpu")
@@ -290,10 +290,10 @@ def starved_cpu_idle(view: View) -> Iterator[Finding]:
         if view.cached(("filled", trainer.identity), lambda: False) or not fits_another_loader(view, trainer):
             continue  # the previous rule covers it
         if view.above(spare := idle_cpus(view, trainer), "spare"):
-            yield _too_few(view, trainer, severity, spare or 0.0)
+            yield _too_few_finding(view, trainer, severity, spare or 0.0)
 
 
-def _too_few(view: View, trainer: Trainer, severity: Severity, spare: float) -> Finding:
+def _too_few_finding(view: View, trainer: Trainer, severity: Severity, spare: float) -> Finding:
     """`spare`: CPUs of the machine it may take besides its own."""
     mine = cpu_share(view, trainer)
     more = trainer.loaders + max(1, math.floor(spare))
@@ -345,34 +345,34 @@ def workers_oversized(view: View) -> Iterator[Finding]:
             continue
         asleep = view.against.below(trainer.loader_cpu, "asleep")
         # sleeping loaders may wait for data
-        if is_shared(view, trainer) or (asleep and (not is_fed(view, trainer) or _wait(view, trainer))):
+        if is_shared(view, trainer) or (asleep and (not is_fed(view, trainer) or _loaders_wait(view, trainer))):
             continue
         ranks = view.mates(trainer)
         total, cpus = sum(rank.loaders for rank in ranks), math.inf
         if total > (trainer.allowed or math.inf):
             cpus = _cpus(view, ranks) or math.inf
-        if total > _most(cpus) and _at_work(view, ranks) > _most(cpus):
+        if total > _fitting_loaders(cpus) and _active_loaders(view, ranks) > _fitting_loaders(cpus):
             if pinned(view.against, trainer) is not None:
                 continue  # they need more CPUs, which are idle
-            yield _too_many(view, trainer, ranks, total, cpus)
+            yield _too_many_finding(view, trainer, ranks, total, cpus)
         elif asleep and view.below(trainer.loader_cpu, "unneeded") and trainer.loaders >= view.limit("loaders"):
-            yield from _unneeded(view, trainer)
-    yield from _of_all_jobs(view)
+            yield from _unneeded_findings(view, trainer)
+    yield from _all_jobs_findings(view)
 
 
-def _most(cpus: float) -> float:
+def _fitting_loaders(cpus: float) -> float:
     """Loaders that fit these CPUs: a fraction left by a quota is room for one more."""
     return math.inf if math.isinf(cpus) else max(1, math.ceil(cpus))
 
 
-def _at_work(view: View, ranks: Sequence[Trainer]) -> int:
+def _active_loaders(view: View, ranks: Sequence[Trainer]) -> int:
     """Loaders at work: validation loaders kept for the next epoch use no CPU."""
     loaders = [process for rank in ranks for process in rank.tree if process.role is Role.LOADER]
     used = [view.mean(process, "cpu_percent") for process in loaders]
     return sum(percent is None or percent / 100 >= view.limit("resting") for percent in used)
 
 
-def _wait(view: View, trainer: Trainer) -> bool:
+def _loaders_wait(view: View, trainer: Trainer) -> bool:
     return waits_for_storage(view, trainer) or waits_for_network(view)
 
 
@@ -381,7 +381,7 @@ def _cpus(view: View, ranks: Sequence[Trainer]) -> float | None:
     return united_cpus([cpu_limit(rank.process) for rank in ranks], view.frame.host.cpus_total) or view.cpus()
 
 
-def _too_many(view: View, trainer: Trainer, ranks: Sequence[Trainer], total: int, cpus: float) -> Finding:
+def _too_many_finding(view: View, trainer: Trainer, ranks: Sequence[Trainer], total: int, cpus: float) -> Finding:
     wanted, seen = num_workers.maximum(cpus / len(ranks)), len(affinity(trainer.process))
     each, few = amount(trainer.loaders, "loader"), units.cpus(cpus)
     counted = f"{len(ranks)} ranks with {each} each, {total}" if len(ranks) > 1 else f"{total}"
@@ -394,12 +394,12 @@ def _too_many(view: View, trainer: Trainer, ranks: Sequence[Trainer], total: int
         "info" if is_fed(view, trainer) else "warn",
         f"runs {total} loaders on {amount(cpus, 'CPU')}",
         evidence=tuple(evidence),
-        steps=tuple(_fewer(wanted, max(rank.loaders for rank in ranks))),
+        steps=tuple(_fewer_steps(wanted, max(rank.loaders for rank in ranks))),
         confidence=0.75,
     )
 
 
-def _fewer(wanted: int, most: int) -> Iterator[Step]:
+def _fewer_steps(wanted: int, most: int) -> Iterator[Step]:
     """Loaders per rank; if no rank has more than these, there are too many ranks."""
     if wanted >= most:
         yield Step(
@@ -410,7 +410,7 @@ def _fewer(wanted: int, most: int) -> Iterator[Step]:
     yield Step(text="then try some more and some fewer; two are often enough where samples are cheap")
 
 
-def _unneeded(view: View, trainer: Trainer) -> Iterator[Finding]:
+def _unneeded_findings(view: View, trainer: Trainer) -> Iterator[Finding]:
     """A clearly smaller number that would do the same work at moderate load."""
     work = trainer.loaders * (trainer.loader_cpu or 0.0)
     wanted = max(2, math.ceil(work / view.limit("pace")))
@@ -443,12 +443,14 @@ def _each(trainer: Trainer, limit: float | None = None) -> Evidence:
     return Evidence(text=text, value=each, unit="%", limit=limit)
 
 
-def _of_all_jobs(view: View) -> Iterator[Finding]:
+def _all_jobs_findings(view: View) -> Iterator[Finding]:
     """All jobs together have more active loaders than the machine has CPUs."""
     busy = [trainer for trainer in view.vectors() if trainer.warm and trainer.loaders and trainer.loader_cpu]
     total = sum(trainer.loaders for trainer in busy)
     jobs = {trainer.process.job or trainer.identity for trainer in busy}
-    if len(jobs) < 2 or any(trainer.allowed is None or trainer.loaders > _most(trainer.allowed) for trainer in busy):
+    if len(jobs) < 2 or any(
+        trainer.allowed is None or trainer.loaders > _fitting_loaders(trainer.allowed) for trainer in busy
+    ):
         return
     cpus = view.cpus()
     if cpus is None or total <= cpus:
@@ -465,12 +467,12 @@ def _of_all_jobs(view: View) -> Iterator[Finding]:
         "info" if all(is_fed(view, trainer) for trainer in busy) else "warn",
         f"runs {total} loaders on {cpus} CPUs",
         evidence=(Evidence(text=text, value=total, unit="loaders", limit=float(cpus)),),
-        steps=(_shared_out(num_workers.maximum(cpus / len(busy)), max(trainer.loaders for trainer in busy)),),
+        steps=(_fewer_for_all(num_workers.maximum(cpus / len(busy)), max(trainer.loaders for trainer in busy)),),
         confidence=0.75,
     )
 
 
-def _shared_out(wanted: int, most: int) -> Step:
+def _fewer_for_all(wanted: int, most: int) -> Step:
     if wanted >= most:
         return Step(text=f"fewer jobs at a time: with {amount(most, 'loader')} each there are more loaders than CPUs")
     return Step(text="share the CPUs among the trainers", command=f"DataLoader(..., num_workers={wanted})")

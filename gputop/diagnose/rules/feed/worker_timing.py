@@ -54,14 +54,14 @@ def head_of_line(view: View) -> Iterator[Finding]:
         loaders = [process for process in trainer.tree if process.role is Role.LOADER]
         young = any((process.age_s or 0.0) < view.limit("window_s") for process in loaders)
         short = waits_for_cpu(view, trainer) or waits_for_storage(view, trainer) or waits_for_network(view)
-        short = short or _may_be_served(view, trainer) or latency(view.against, trainer) is not None
+        short = short or _may_use_server(view, trainer) or latency(view.against, trainer) is not None
         short = short or pinned(view.against, trainer) is not None
         severity = view.by_share(trainer.lost)
         if not young and not short and severity is not None:
-            yield _held_up(view, trainer, loaders, severity)
+            yield _head_of_line_finding(view, trainer, loaders, severity)
 
 
-def _may_be_served(view: View, trainer: Trainer) -> bool:
+def _may_use_server(view: View, trainer: Trainer) -> bool:
     """Whether it reads so much that it may come from a file server: waiting for one may look like plain sleep.
 
     What the machine got from no disk or server came from memory; some file systems report nothing.
@@ -78,7 +78,7 @@ def _may_fetch(view: View, trainer: Trainer) -> bool:
     return received >= little or ((trainer.read_chars or 0.0) >= little and bool(sources.silent_mounts(view)))
 
 
-def _held_up(view: View, trainer: Trainer, loaders: list[Process], severity: str) -> Finding:
+def _head_of_line_finding(view: View, trainer: Trainer, loaders: list[Process], severity: str) -> Finding:
     slow, fetches = _slowest(view, trainer, loaders), _may_fetch(view, trainer)
     each, main, blocked = (
         100 * (value or 0.0) for value in (trainer.loader_cpu, trainer.main, trainer.loader_blocked)
@@ -111,7 +111,7 @@ def _held_up(view: View, trainer: Trainer, loaders: list[Process], severity: str
         "warn" if severity == "crit" else severity,  # type: ignore[arg-type]
         f"waits for one of its {loaders_text(trainer)}"
         if slow
-        else _asleep(view, trainer) + (_or_fetched(view, trainer) if fetches else ""),
+        else _sleep_text(view, trainer) + (_alternative_text(view, trainer) if fetches else ""),
         evidence=tuple(evidence),
         steps=steps,
         confidence=view.confidence(0.55, _reads(view, trainer), view.mean("host", "receive_bytes_per_s")),
@@ -119,7 +119,7 @@ def _held_up(view: View, trainer: Trainer, loaders: list[Process], severity: str
     )
 
 
-def _or_fetched(view: View, trainer: Trainer) -> str:
+def _alternative_text(view: View, trainer: Trainer) -> str:
     """The alternative explanation, with the mount's name if there is only one it may read from."""
     mounts, little = sources.silent_mounts(view), view.limit("starved.quiet_bytes_per_s")
     if len(mounts) == 1 and (trainer.read_chars or 0.0) >= little:
@@ -127,7 +127,7 @@ def _or_fetched(view: View, trainer: Trainer) -> str:
     return ", or data that comes over the network"
 
 
-def _asleep(view: View, trainer: Trainer) -> str:
+def _sleep_text(view: View, trainer: Trainer) -> str:
     asleep = (trainer.loader_cpu or 0.0) <= view.limit("workers-oversized.asleep")
     whom = f"its {loaders_text(trainer)}" if loaders_uncertain(trainer) else "loaders"
     return f"waits for {whom} that {'mostly' if asleep else 'often'} sleep: single slow samples may hold up the rest"
@@ -254,10 +254,10 @@ def worker_respawn(view: View) -> Iterator[Finding]:
         since_s = view.frame.mono_s - view.limit("window_s")
         starts = [one for one in teams.starts if one.from_s >= since_s]
         if len(starts) >= view.limit("times") and view.knows(trainer, "duty") and not is_shared(view, trainer):
-            yield from _again(view, trainer, starts, pauses)
+            yield from _respawn_findings(view, trainer, starts, pauses)
 
 
-def _again(view: View, trainer: Trainer, starts: Sequence[WorkerTeam], pauses: Pauses) -> Iterator[Finding]:
+def _respawn_findings(view: View, trainer: Trainer, starts: Sequence[WorkerTeam], pauses: Pauses) -> Iterator[Finding]:
     now_s, times = view.frame.mono_s, len(starts)
     every_s = (starts[-1].from_s - starts[0].from_s) / (times - 1)
     cost_s = sum(one.cost_s for one in starts) / times

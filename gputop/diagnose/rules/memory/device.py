@@ -65,13 +65,13 @@ def gmem_nearly_full(view: View) -> Iterator[Finding]:
         most, used = usable(gpu) or 0.0, gpu.vram_used_bytes or 0
         if not most or not view.above(used / most, "info_share"):
             continue
-        grown = _grown(view, gpu)
+        grown = _recent_growth(view, gpu)
         near = used / most >= view.limit("warn_share") or most - used < view.limit("growth_ahead") * grown
         severity: Severity = "warn" if near and grown >= view.limit("least_growth_bytes") else "info"
-        yield _full(view, gpu, used, most, grown, severity)
+        yield _full_finding(view, gpu, used, most, grown, severity)
 
 
-def _grown(view: View, gpu: Gpu) -> float:
+def _recent_growth(view: View, gpu: Gpu) -> float:
     """Bytes above the minimum of the window if it rose more than once; else 0.
 
     A single allocation does not continue, and use that goes up and down has been there before.
@@ -87,7 +87,7 @@ def _grown(view: View, gpu: Gpu) -> float:
     return max(0.0, values[-1] - min(values)) if again else 0.0
 
 
-def _full(view: View, gpu: Gpu, used: float, most: float, grown: float, severity: Severity) -> Finding:
+def _full_finding(view: View, gpu: Gpu, used: float, most: float, grown: float, severity: Severity) -> Finding:
     left = units.size(most - used)
     calm = Step(
         text=f"nothing, as long as it stays so: PyTorch, JAX and vLLM keep memory they do not need; {left} are left"
@@ -97,7 +97,7 @@ def _full(view: View, gpu: Gpu, used: float, most: float, grown: float, severity
         severity,
         f"has {left} of memory left, and less by the minute" if severity == "warn" else "is nearly full, and calm",
         evidence=tuple(_figures(view, gpu, used, most, grown)),
-        steps=(*(() if severity == "warn" else (calm,)), *_smaller(view, gpu)),
+        steps=(*(() if severity == "warn" else (calm,)), *_memory_steps(view, gpu)),
         confidence=0.8,
         grade="driver",
     )
@@ -115,7 +115,7 @@ def _figures(view: View, gpu: Gpu, used: float, most: float, grown: float) -> It
         yield Evidence(text=", ".join(names))
 
 
-def _smaller(view: View, gpu: Gpu) -> Iterator[Step]:
+def _memory_steps(view: View, gpu: Gpu) -> Iterator[Step]:
     """Cheapest first: a setting, then program changes."""
     versions = [process.torch_version for process, _ in holders(view).get(gpu.uuid, ()) if process.torch_version]
     setting = pytorch.allocator("expandable_segments:True", versions[0] if versions else None)
@@ -155,7 +155,7 @@ def gpu_shared(view: View) -> Iterator[Finding]:
         active = [one for one in tenants if view.above(means.get(one.identity), "each_percent")]
         owners = {process.job or process.identity for process in active}
         if len(owners) > 1 and view.above(sum(means[one.identity] for one in active), "together_percent"):
-            yield _in_turns(view, gpu, active, means)
+            yield _shared_finding(view, gpu, active, means)
 
 
 def _remember_alone(view: View, gpu: Gpu, tenants: Sequence[Process]) -> None:
@@ -180,7 +180,7 @@ def _means(view: View, gpu: Gpu, held: Held) -> Mapping[Identity, float]:
     return {identity: mean for identity, (since_s, mean) in fresh.items() if now_s - since_s >= window_s}
 
 
-def _in_turns(view: View, gpu: Gpu, active: Sequence[Process], means: Mapping[Identity, float]) -> Finding:
+def _shared_finding(view: View, gpu: Gpu, active: Sequence[Process], means: Mapping[Identity, float]) -> Finding:
     alone: Mapping[Identity, float] = view.notes(gpu).get("alone", {})
     kept = [
         means[process.identity] / alone[process.identity] for process in active if alone.get(process.identity, 0.0) > 0
@@ -188,7 +188,7 @@ def _in_turns(view: View, gpu: Gpu, active: Sequence[Process], means: Mapping[Id
     slowed = bool(kept) and max(kept) <= view.limit("kept")
     evidence = [
         Evidence(
-            text=f"{named(process)}: {means[process.identity]:.0f} %{_before(alone.get(process.identity))}",
+            text=f"{named(process)}: {means[process.identity]:.0f} %{_before_text(alone.get(process.identity))}",
             value=means[process.identity],
             unit="%",
             limit=view.limit("each_percent"),
@@ -200,17 +200,17 @@ def _in_turns(view: View, gpu: Gpu, active: Sequence[Process], means: Mapping[Id
         "warn" if slowed else "info",
         f"is shared by {len(active)} programs that take turns",
         evidence=tuple(evidence[:6]),
-        steps=(_elsewhere(view, active), *_side_by_side(gpu)),
+        steps=(_free_gpu_step(view, active), *_mps_steps(gpu)),
         confidence=0.75,
         lost_share=1 - sum(kept) / len(kept) if slowed else None,
     )
 
 
-def _before(percent: float | None) -> str:
+def _before_text(percent: float | None) -> str:
     return "" if percent is None else f", {percent:.0f} % while it was alone"
 
 
-def _elsewhere(view: View, active: Sequence[Process]) -> Step:
+def _free_gpu_step(view: View, active: Sequence[Process]) -> Step:
     """A free GPU for one of them, if it may use it: a container or a Slurm job has only some."""
     free = [one for one in view.frame.gpus if one.condition == "ok" and not view.tenants(one) and not one.mig_mode]
     if not free:
@@ -228,7 +228,7 @@ def _are_free(gpus: Sequence[Gpu]) -> str:
     return f"{', '.join(gpu.index for gpu in gpus[:4])} {'is' if len(gpus) == 1 else 'are'} free"
 
 
-def _side_by_side(gpu: Gpu) -> Iterator[Step]:
+def _mps_steps(gpu: Gpu) -> Iterator[Step]:
     yield Step(
         text="small programs of one user run side by side under MPS, started before them",
         command="nvidia-cuda-mps-control -d",

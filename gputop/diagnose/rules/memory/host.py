@@ -35,12 +35,12 @@ def memory_pressure(view: View) -> Iterator[Finding]:
     yield from short
     if not short:
         for trainer in view.trainers():
-            if is_starved(view, trainer) and _reads_again(view, trainer):
-                yield _thrash(view, trainer)
+            if is_starved(view, trainer) and _waits_for_refaults(view, trainer):
+                yield _thrash_finding(view, trainer)
     groups = {group.path: group for group in view.frame.cgroups if group.memory_limit_bytes}
     for trainer in view.trainers(cold=True):
         if (group := groups.get(trainer.process.cgroup or "")) is not None:
-            yield from _limited(view, trainer, group)
+            yield from _limit_findings(view, trainer, group)
 
 
 def _machine(view: View, host: Host) -> Iterator[Finding]:
@@ -60,20 +60,20 @@ def _machine(view: View, host: Host) -> Iterator[Finding]:
             host,
             severity,
             f"is short of memory: {units.size(left)} of {units.size(total)} left",
-            evidence=tuple(_short(view, left, swapped, some, full)),
-            steps=(*_fewer(view), *_STEPS),
+            evidence=tuple(_shortage_evidence(view, left, swapped, some, full)),
+            steps=(*_fewer_loaders(view), *_STEPS),
             confidence=view.confidence(0.85, some, swapped),
         )
 
 
-def _reads_again(view: View, trainer: Trainer) -> bool:
+def _waits_for_refaults(view: View, trainer: Trainer) -> bool:
     """Whether it waits for storage while the machine refaults dropped pages: a computing trainer has lost nothing."""
     share = blocked(view, trainer)
     waits = share is not None and share >= view.limit("starved.blocked")
     return waits and view.above(view.mean("host", "refaults_per_s"), "refaults_per_s")
 
 
-def _short(
+def _shortage_evidence(
     view: View, left: float, swapped: float | None, some: float | None, full: float | None
 ) -> Iterator[Evidence]:
     least = view.limit("left") * (view.frame.host.memory_total_bytes or 0)
@@ -89,7 +89,7 @@ def _short(
         yield Evidence(text=text, value=full, unit="%", limit=view.limit("full_percent"))
 
 
-def _thrash(view: View, trainer: Trainer) -> Finding:
+def _thrash_finding(view: View, trainer: Trainer) -> Finding:
     again, cached = view.mean("host", "refaults_per_s") or 0.0, view.frame.host.memory_cached_bytes
     share, least = 100 * (blocked(view, trainer) or 0.0), 100 * view.limit("starved.blocked")
     return view.found(
@@ -111,16 +111,16 @@ def _thrash(view: View, trainer: Trainer) -> Finding:
         steps=(
             Step(text="larger files read in order, or a smaller copy of the data: what is read once needs no cache"),
             Step(text="a copy on a local NVMe disk, which is fast without a cache"),
-            *_fewer(view, trainer),
+            *_fewer_loaders(view, trainer),
         ),
         confidence=0.7,
     )
 
 
-def _limited(view: View, trainer: Trainer, group: Cgroup) -> Iterator[Finding]:
+def _limit_findings(view: View, trainer: Trainer, group: Cgroup) -> Iterator[Finding]:
     """A job at its own limit; a limit reached by page cache alone works as intended."""
     about, limit = f"cgroup {group.path}", group.memory_limit_bytes or 1
-    killed, own_limit = _killed(view, trainer, group)
+    killed, own_limit = _recent_kills(view, trainer, group)
     some, full = view.mean(about, "memory_pressure"), view.mean(about, "memory_pressure_full")
     used, own = view.mean(about, "memory_used_bytes"), view.mean(about, "anonymous_bytes")
     hits = view.mean(about, "limit_hits_per_s")
@@ -143,7 +143,7 @@ def _limited(view: View, trainer: Trainer, group: Cgroup) -> Iterator[Finding]:
         _headline(limit, killed, own_limit),
         evidence=tuple(evidence),
         steps=(
-            *_fewer(view, trainer),
+            *_fewer_loaders(view, trainer),
             _LOOK if killed and not own_limit else _raise(view, trainer, limit),
             *_STEPS[:1],
         ),
@@ -158,7 +158,7 @@ def _headline(limit: int, killed: int, own_limit: bool) -> str:
     return f"lost {amount(killed, 'process')}: {why}"
 
 
-def _killed(view: View, trainer: Trainer, group: Cgroup) -> tuple[int, bool]:
+def _recent_kills(view: View, trainer: Trainer, group: Cgroup) -> tuple[int, bool]:
     """Recent OOM kills, and whether at this limit; earlier ones are history.
 
     The kernel also counts kills for a shortage of the machine or of a parent group.
@@ -179,7 +179,7 @@ def _killed(view: View, trainer: Trainer, group: Cgroup) -> tuple[int, bool]:
     return (0, False) if late else (kills - first, notes["own"])
 
 
-def _fewer(view: View, trainer: Trainer | None = None) -> Iterator[Step]:
+def _fewer_loaders(view: View, trainer: Trainer | None = None) -> Iterator[Step]:
     """Fewer loaders, if they use most of it."""
     trainers = [trainer] if trainer else view.vectors()
     loaders = sum(one.loaders for one in trainers)

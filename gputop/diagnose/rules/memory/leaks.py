@@ -71,10 +71,10 @@ def growing(view: View, metric: str, capacity: Callable[[Trainer], float | None]
         watched[trainer.identity].next_s = now_s + _EVERY_S
         if (most := capacity(trainer)) is not None:
             _test(view, trainer, metric, most, watched[trainer.identity])
-    return {identity: growth for identity, one in watched.items() if (growth := _lasting(one, now_s))}
+    return {identity: growth for identity, one in watched.items() if (growth := _lasting_leak(one, now_s))}
 
 
-def _lasting(one: _Watched, now_s: float) -> Growth | None:
+def _lasting_leak(one: _Watched, now_s: float) -> Growth | None:
     for window_s, (since_s, growth) in sorted(one.leaks.items(), reverse=True):
         if now_s - since_s >= _PERSISTS * window_s:
             return growth
@@ -94,14 +94,16 @@ def _test(view: View, trainer: Trainer, metric: str, capacity: float, one: _Watc
         one.long_s, windows = now_s + _LONG_EVERY_S, SHORT_S + LONG_S
     values = view.past(trainer, metric, windows[-1])
     for window_s in windows:
-        growth = _leak(values[-round(window_s / COARSE_S) :], window_s, capacity) if _old(view, trainer) else None
+        growth = (
+            _leak(values[-round(window_s / COARSE_S) :], window_s, capacity) if _past_startup(view, trainer) else None
+        )
         if growth is None:
             one.leaks.pop(window_s, None)
         else:
             one.leaks[window_s] = one.leaks[window_s][0] if window_s in one.leaks else now_s, growth
 
 
-def _old(view: View, trainer: Trainer) -> bool:
+def _past_startup(view: View, trainer: Trainer) -> bool:
     """Whether it is past startup, in which every program grows, and has worked unless that is unknown."""
     started = trainer.warm or trainer.duty is None
     return started and (trainer.context_s or 0.0) >= view.limit("start_s")
@@ -140,7 +142,7 @@ def gmem_leak(view: View) -> Iterator[Finding]:
         if trainer.gpus and _installed(trainer) is None:
             view.knows(trainer.gpus[0], "vram_total_bytes")
             continue
-        if (fast := _takes(view, trainer, cards)) is not None:
+        if (fast := _gpu_filled_by(view, trainer, cards)) is not None:
             yield _gmem_soon(view, trainer, *fast)
             continue
         growth = grown.get(trainer.identity)
@@ -185,7 +187,9 @@ def _filling(view: View) -> dict[str, tuple[Gpu, Projection]]:
     return found
 
 
-def _takes(view: View, trainer: Trainer, cards: dict[str, tuple[Gpu, Projection]]) -> tuple[Gpu, Projection] | None:
+def _gpu_filled_by(
+    view: View, trainer: Trainer, cards: dict[str, tuple[Gpu, Projection]]
+) -> tuple[Gpu, Projection] | None:
     """The first of its GPUs to fill up, if this trainer fills it, and not during startup."""
     mine = sorted((cards[uuid] for uuid in trainer.uuids if uuid in cards), key=lambda one: one[1].left_s)
     if not mine or not in_steps(view, trainer) or trainer.compiling:
@@ -276,31 +280,33 @@ def host_memory_leak(view: View) -> Iterator[Finding]:
     notes = view.notes(view.frame.host)
     soon = {one.trainer.identity: one for one in exhaustions(view, groups, notes)}
     if (others := other_exhaustion(view, list(soon.values()), notes)) is not None:
-        yield _others(view, others)
-    grown = growing(view, "pss_bytes", lambda trainer: room.total if (room := _room(view, trainer, groups)) else None)
+        yield _others_finding(view, others)
+    grown = growing(
+        view, "pss_bytes", lambda trainer: room.total if (room := _memory_limit(view, trainer, groups)) else None
+    )
     for trainer in view.trainers(cold=True):
         if (urgently := soon.get(trainer.identity)) is not None:
-            yield _soon(view, urgently)
+            yield _host_soon_finding(view, urgently)
             continue
         refused = [one for one in trainer.process.missing if one.metric == "pss_bytes"]
         if refused:  # only too early: nothing to report
             view.abstain(trainer, *refused)
             continue
         growth = grown.get(trainer.identity)
-        room = _room(view, trainer, groups) if growth else None
-        if growth is None or room is None or not _taken(view, trainer, growth):
+        room = _memory_limit(view, trainer, groups) if growth else None
+        if growth is None or room is None or not _is_unreclaimable(view, trainer, growth):
             continue
         left_s = room.left / growth.per_s
         fast = view.above(growth.per_s * 600 / room.total, "share_in_10_min")
         if growth.window_s > SHORT_S[0] or left_s <= view.limit("crit_s"):
-            severity, read = _severity(view, left_s, fast), _read(view, trainer, growth)
+            severity, read = _severity(view, left_s, fast), _bytes_read(view, trainer, growth)
             if severity == "crit" and read is not None:
                 severity = "warn"  # the data may end before the memory does
             if severity is not None:
-                yield _host(view, trainer, growth, room, left_s, severity, read)
+                yield _host_finding(view, trainer, growth, room, left_s, severity, read)
 
 
-def _soon(view: View, found: Exhaustion) -> Finding:
+def _host_soon_finding(view: View, found: Exhaustion) -> Finding:
     """Minutes are left: critical, unless it may be a load that ends before."""
     trainer, left_s, per_s = found.trainer, found.projection.left_s, found.projection.per_s
     in_loaders = trainer.loaders > 0 and found.growth.loaders >= view.limit("loaders_share") * found.growth.total
@@ -329,7 +335,7 @@ def _soon(view: View, found: Exhaustion) -> Finding:
     )
 
 
-def _others(view: View, found: OtherExhaustion) -> Finding:
+def _others_finding(view: View, found: OtherExhaustion) -> Finding:
     """No trainer uses it, but all trainers lose their work if the kernel starts killing."""
     process, nearly = found.process, found.pool.left <= view.limit("exhaustion.nearly") * found.pool.total
     text = "none of the visible processes grows as much: a file system in memory, or another container"
@@ -361,7 +367,7 @@ def _projected(view: View, found: Projection, of: str) -> Iterator[Evidence]:
     yield Evidence(text=text, value=found.left_s, unit="s", limit=urgent_s)
 
 
-def _room(view: View, trainer: Trainer, groups: dict[str, Cgroup]) -> MemoryLimit | None:
+def _memory_limit(view: View, trainer: Trainer, groups: dict[str, Cgroup]) -> MemoryLimit | None:
     group, host = groups.get(trainer.process.cgroup or ""), view.frame.host
     if group and group.memory_limit_bytes and group.anonymous_bytes is not None:
         taken = group.anonymous_bytes + (group.shared_bytes or 0)
@@ -373,7 +379,7 @@ def _room(view: View, trainer: Trainer, groups: dict[str, Cgroup]) -> MemoryLimi
     return None
 
 
-def _taken(view: View, trainer: Trainer, growth: Growth) -> bool:
+def _is_unreclaimable(view: View, trainer: Trainer, growth: Growth) -> bool:
     """Whether that memory is not reclaimable: mapped files count for a process, too."""
     least = view.limit("gone_share") * growth.total
     available = change(view.past("host", "memory_available_bytes", growth.window_s))
@@ -387,7 +393,7 @@ def _severity(view: View, left_s: float, fast: bool) -> Severity | None:
     return "warn" if left_s <= view.limit("warn_s") else "info" if fast else None
 
 
-def _read(view: View, trainer: Trainer, growth: Growth) -> float | None:
+def _bytes_read(view: View, trainer: Trainer, growth: Growth) -> float | None:
     """Bytes read over the same time, if about as many as the growth: it may keep what it reads."""
     names = ("read_bytes_per_s", "read_chars_per_s")
     read = max(COARSE_S * sum(one or 0.0 for one in view.past(trainer, name, growth.window_s)) for name in names)
@@ -395,7 +401,7 @@ def _read(view: View, trainer: Trainer, growth: Growth) -> float | None:
     return read if least <= read <= most else None
 
 
-def _host(
+def _host_finding(
     view: View,
     trainer: Trainer,
     growth: Growth,

@@ -48,14 +48,16 @@ def zombie_memory(view: View) -> Iterator[Finding]:
         if gpu.unified_memory or gpu.mig_mode or gpu.virtualization in ("vgpu", "host"):
             continue
         named_here = here.get(gpu.uuid, ())
-        found = [one for process, share in named_here if (one := _held(view, process, share, idle_s))]
-        if (nobodys := _nobodys(view, gpu, named_here)) is not None:
+        found = [one for process, share in named_here if (one := _held_for_nothing(view, process, share, idle_s))]
+        if (nobodys := _unowned_memory(view, gpu, named_here)) is not None:
             found.append(nobodys)
         if found:
-            yield _told(view, gpu, sorted(found, key=lambda one: -one.bytes))
+            yield _finding(view, gpu, sorted(found, key=lambda one: -one.bytes))
 
 
-def _held(view: View, process: Process, share: GpuShare, idle: Mapping[Identity, float]) -> HeldForNothing | None:
+def _held_for_nothing(
+    view: View, process: Process, share: GpuShare, idle: Mapping[Identity, float]
+) -> HeldForNothing | None:
     """What one process holds for nothing."""
     held, who = share.vram_bytes or 0, named(process)
     if process.unseen == "exited":
@@ -69,25 +71,30 @@ def _held(view: View, process: Process, share: GpuShare, idle: Mapping[Identity,
         return HeldForNothing(held, f"{who}, which is dead", (parent, *_GONE[1:]))
     if process.state in ("T", "t"):
         text = f"{who}, which is stopped"
-        return HeldForNothing(held, text, (_let_go(view, process, "to go on with it", "kill -CONT"),), meant=True)
-    if _orphan(view, process):
+        return HeldForNothing(held, text, (_release_step(view, process, "to go on with it", "kill -CONT"),), meant=True)
+    if _is_orphan(view, process):
         text = f"{who}, a loader whose trainer is gone"
-        return HeldForNothing(held, text, (_let_go(view, process, "to end it", "kill", destroys=True),))
+        return HeldForNothing(held, text, (_release_step(view, process, "to end it", "kill", destroys=True),))
     idle_s = idle.get(process.identity)
     if idle_s is None or idle_s < view.limit("idle_s"):
         return None
     since = f", idle for {units.ago(idle_s)} or longer"
     return HeldForNothing(
-        held, who, tuple(_wake(view, process)), meant=not _forgotten(view, process), since=since, idle_s=idle_s
+        held,
+        who,
+        tuple(_resume_steps(view, process)),
+        meant=not _should_not_idle(view, process),
+        since=since,
+        idle_s=idle_s,
     )
 
 
-def _forgotten(view: View, process: Process) -> bool:
+def _should_not_idle(view: View, process: Process) -> bool:
     """Whether it should not be idle for so long: other programs may wait for requests."""
     return any(one.identity == process.identity and (is_notebook(one) or trains(one)) for one in view.vectors())
 
 
-def _orphan(view: View, process: Process) -> bool:
+def _is_orphan(view: View, process: Process) -> bool:
     """Whether it is a loader of an ended trainer: adopted by init, or by a user's init."""
     if not process.name.startswith(_LOADER):
         return False
@@ -124,7 +131,7 @@ def _idle(view: View, trainer: Trainer) -> bool:
     return view.below(trainer.cores, "idle_cores") and duty is not None and 100 * duty <= view.limit("idle_percent")
 
 
-def _nobodys(view: View, gpu: Gpu, named_here: Named) -> HeldForNothing | None:
+def _unowned_memory(view: View, gpu: Gpu, named_here: Named) -> HeldForNothing | None:
     """Memory in use without an owner among the named processes, on an idle GPU."""
     if not view.knows(gpu, "vram_used_bytes", "vram_total_bytes"):
         return None
@@ -144,12 +151,12 @@ def _nobodys(view: View, gpu: Gpu, named_here: Named) -> HeldForNothing | None:
     if gpu.unlisted or any("cuda" in process.libraries and not process.gpus for process in view.frame.processes):
         view.abstain(gpu, unnamed(view, gpu))  # it may belong to that process
         return None
-    orphans = [one for one in view.frame.processes if _orphan(view, one)]
+    orphans = [one for one in view.frame.processes if _is_orphan(view, one)]
     perhaps = f"; perhaps of {named(orphans[0])}, a loader whose trainer is gone" if orphans else ""
-    return HeldForNothing(rest, f"no process that can be seen{perhaps}", _nobodys_steps(gpu))
+    return HeldForNothing(rest, f"no process that can be seen{perhaps}", _unowned_steps(gpu))
 
 
-def _told(view: View, gpu: Gpu, found: Sequence[HeldForNothing]) -> Finding:
+def _finding(view: View, gpu: Gpu, found: Sequence[HeldForNothing]) -> Finding:
     busy, more = view.mean(gpu, "busy_percent"), f", and by {len(found) - 1} more" if len(found) > 1 else ""
     evidence = [
         Evidence(text=f"{units.size(one.bytes)} held by {one.text}{one.since}", value=float(one.bytes), unit="B")
@@ -173,36 +180,36 @@ def _told(view: View, gpu: Gpu, found: Sequence[HeldForNothing]) -> Finding:
     )
 
 
-def _let_go(view: View, process: Process, purpose: str, how: str, *, destroys: bool = False) -> Step:
+def _release_step(view: View, process: Process, purpose: str, how: str, *, destroys: bool = False) -> Step:
     """A step only its owner can take: other users see the owner's name and no command."""
     owner, command = process.user or "its owner", f"{how} {process.pid}"
-    if not _own(view, process):
+    if not _is_users(view, process):
         return Step(text=f"{owner} can decide {purpose}; it is not for others to do", destroys=destroys)
     return Step(text=f"{purpose}, if nobody needs it as it is", command=command, destroys=destroys)
 
 
-def _own(view: View, process: Process) -> bool:
+def _is_users(view: View, process: Process) -> bool:
     """Whether it belongs to the user; root sees all."""
     return process.uid is not None and process.uid == view.frame.viewer_uid
 
 
-def _wake(view: View, process: Process) -> Iterator[Step]:
+def _resume_steps(view: View, process: Process) -> Iterator[Step]:
     owner = process.user or "its owner"
     if any(one.identity == process.identity and is_notebook(one) for one in view.vectors()):
         yield Step(text=f"ask {owner} to shut its kernel down (Kernel, Shut Down): closing the tab leaves it running")
         yield Step(text="or, in a cell, to give back what is not needed", command="del model; torch.cuda.empty_cache()")
-    elif _own(view, process):
+    elif _is_users(view, process):
         yield stack(view, process, "see whether it is still needed: it does nothing")
     else:
         yield Step(text=f"ask {owner} whether it is still needed: it does nothing")
     lost = "what it has in memory is lost"
-    if _own(view, process):
+    if _is_users(view, process):
         yield Step(text=f"or end it, if nobody needs it: {lost}", command=f"kill {process.pid}", destroys=True)
     else:
         yield Step(text=f"{owner} alone may end it: {lost}", destroys=True)
 
 
-def _nobodys_steps(gpu: Gpu) -> tuple[Step, ...]:
+def _unowned_steps(gpu: Gpu) -> tuple[Step, ...]:
     return (
         Step(
             text="who has the device open, other users and containers too",

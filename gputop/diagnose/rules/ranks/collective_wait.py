@@ -166,7 +166,7 @@ def collective_wait(view: View) -> Iterator[Finding]:
         waiting = tuple(one for one in team.ranks if _waits(view, one, stopped))
         times = _times(view, team, waiting)
         if waiting and 2 * len(waiting) >= len(team.ranks):
-            yield _told(view, team, waiting, times)
+            yield _finding(view, team, waiting, times)
 
 
 def _waits(view: View, one: Trainer, stopped: bool) -> bool:
@@ -177,11 +177,11 @@ def _waits(view: View, one: Trainer, stopped: bool) -> bool:
     if any((getattr(gpu, pipe) or 0.0) > works for gpu in one.gpus for pipe in PIPES):  # cheap tests first
         return False
     return all(
-        _evenly(view, one, gpu) and _spins(view, one, gpu, stopped) and not _worked(view, gpu) for gpu in one.gpus
+        _evenly_busy(view, one, gpu) and _spins(view, one, gpu, stopped) and not _worked(view, gpu) for gpu in one.gpus
     )
 
 
-def _evenly(view: View, one: Trainer, gpu: Gpu) -> bool:
+def _evenly_busy(view: View, one: Trainer, gpu: Gpu) -> bool:
     """Whether it is equally busy in every sample of the window: earlier samples say nothing about now."""
     card = one.cards.get(gpu.uuid)
     samples = card.recent(view.limit("window_s")) if card else []
@@ -198,7 +198,7 @@ def _spins(view: View, one: Trainer, gpu: Gpu, stopped: bool) -> bool:
     if not view.above(view.mean(gpu, "busy_percent"), "busy_percent"):
         return False
     pipes, dram = [view.mean(gpu, pipe) for pipe in PIPES], view.mean(gpu, "dram_percent")
-    sent = _sent(view, gpu)
+    sent = _link_use(view, gpu)
     quiet = sent is not None and view.below(sent, "sent")
     if sent is not None and not quiet:
         return False
@@ -213,7 +213,7 @@ def _spins(view: View, one: Trainer, gpu: Gpu, stopped: bool) -> bool:
     return low and rests and ((stopped and quiet) or _less_than_usual(view, one, gpu))
 
 
-def _sent(view: View, gpu: Gpu) -> float | None:
+def _link_use(view: View, gpu: Gpu) -> float | None:
     """Link use of a GPU (0-1); None if not counted."""
     links = (
         ("nvlink_tx_bytes_per_s", "nvlink_rx_bytes_per_s", gpu.nvlink_max_bytes_per_s),
@@ -268,17 +268,17 @@ def _times(view: View, team: Team, waiting: Sequence[Trainer]) -> _Times:
     return _Times(waits, now_s - notes["still_s"])
 
 
-def _hangs(view: View, team: Team, late: Sequence[Trainer], still_s: float) -> bool:
+def _is_hang(view: View, team: Team, late: Sequence[Trainer], still_s: float) -> bool:
     """Whether it stood still for longer than a healthy job does.
 
     Idle ranks on this machine alone do not prove a hang: a rank on another machine may evaluate or save.
     """
     if team.elsewhere or (team.world is None and not late):
         return False
-    return still_s >= _long_s(view, team, late)
+    return still_s >= _hang_limit_s(view, team, late)
 
 
-def _long_s(view: View, team: Team, late: Sequence[Trainer]) -> float:
+def _hang_limit_s(view: View, team: Team, late: Sequence[Trainer]) -> float:
     """Seconds after which it counts as a hang.
 
     A sleeping rank of a healthy job waits for a text generation server; one with some CPU use may still be working,
@@ -289,9 +289,9 @@ def _long_s(view: View, team: Team, late: Sequence[Trainer]) -> float:
     return view.limit("hang_s" if stuck or (sound and not asks_a_server(view, team)) else "asleep_s")
 
 
-def _told(view: View, team: Team, waiting: tuple[Trainer, ...], times: _Times) -> Finding:
+def _finding(view: View, team: Team, waiting: tuple[Trainer, ...], times: _Times) -> Finding:
     late = tuple(one for one in team.ranks if one not in waiting)
-    hangs = _hangs(view, team, late, times.still_s)
+    hangs = _is_hang(view, team, late, times.still_s)
     severity: Severity = "crit" if hangs else "warn"
     away = not late and team.elsewhere
     whom = f"for {listed(team, late)}" if late else "for a rank on another machine" if away else "in vain"
@@ -338,7 +338,7 @@ def _evidence(
     if still_s:
         here = " here" if team.elsewhere else ""
         text = f"nobody{here} has read, written or computed for {ago(still_s)}"
-        yield Evidence(text=text, value=still_s, unit="s", limit=_long_s(view, team, late))
+        yield Evidence(text=text, value=still_s, unit="s", limit=_hang_limit_s(view, team, late))
 
 
 def _steps(view: View, waiting: Sequence[Trainer], late: Sequence[Trainer], away: bool, hangs: bool) -> Iterator[Step]:

@@ -46,8 +46,8 @@ def dataparallel(view: View) -> Iterator[Finding]:
         if not view.knows(trainer, "duty") or (libraries and "torch" not in libraries):
             continue
         cards = _cards(view, trainer)
-        if len(cards) > 1 and _together(view, cards):
-            busier, fuller = _busier(view, cards), _fuller(view, cards)
+        if len(cards) > 1 and _works_together(view, cards):
+            busier, fuller = _first_is_busier(view, cards), _first_is_fuller(view, cards)
             if (busier or fuller) and view.knows(trainer, "is_rank"):
                 yield _dataparallel_finding(view, trainer, cards, certain=bool(busier and fuller))
 
@@ -66,7 +66,7 @@ def _cards(view: View, trainer: Trainer) -> list[_Card]:
     return found
 
 
-def _together(view: View, cards: Sequence[_Card]) -> bool:
+def _works_together(view: View, cards: Sequence[_Card]) -> bool:
     """Whether they work at the same time, all but the first equally."""
     others = cards[1:]
     busy, held = [card.busy for card in others], [card.held for card in others if card.held]
@@ -75,11 +75,11 @@ def _together(view: View, cards: Sequence[_Card]) -> bool:
     return same and view.above(sum(card.busy for card in cards), "together") and cards[0].busy >= 0.9 * max(busy)
 
 
-def _busier(view: View, cards: Sequence[_Card]) -> bool:
+def _first_is_busier(view: View, cards: Sequence[_Card]) -> bool:
     return view.above(cards[0].busy / max(card.busy for card in cards[1:]), "skew")
 
 
-def _fuller(view: View, cards: Sequence[_Card]) -> bool | None:
+def _first_is_fuller(view: View, cards: Sequence[_Card]) -> bool | None:
     """Whether the first holds more than any other; None if memory per process is unknown."""
     held = [card.held for card in cards]
     if None in held or not all(held):

@@ -52,17 +52,17 @@ def network_bound(view: View) -> Iterator[Finding]:
             continue
         links = _links(view)
         idle, carrier = _idle_ports(view, links), _carrier(view, links)
-        full = _full(view, links)
+        full = _saturated_link(view, links)
         if team.world is None:
             if full is not None or (idle and carrier is not None):
                 view.abstain(team.job, Missing(metric="world_size", reason="denied", unlock=view.unlock(_HIDDEN)))
         elif idle and carrier is not None:
-            yield _over_tcp(view, team, carrier, idle)
+            yield _tcp_finding(view, team, carrier, idle)
         elif full is not None:
-            yield _is_full(view, team, full)
+            yield _saturated_finding(view, team, full)
         elif not any(link.speed_bytes_per_s for link in links):
             view.abstain(team.job, Missing(metric="speed_bytes_per_s", reason="absent"))
-        elif not all(_counted(link) for link in links if link.kind == "infiniband"):
+        elif not all(_is_counted(link) for link in links if link.kind == "infiniband"):
             untold = (
                 Missing(metric="send_bytes_per_s", reason="absent"),
                 Missing(metric="receive_bytes_per_s", reason="absent"),
@@ -81,7 +81,7 @@ def _rates(view: View, link: Network) -> tuple[float, float]:
     return view.mean(key, "send_bytes_per_s") or 0.0, view.mean(key, "receive_bytes_per_s") or 0.0
 
 
-def _counted(link: Network) -> bool:
+def _is_counted(link: Network) -> bool:
     """Whether its traffic is counted: otherwise it only looks idle."""
     return link.send_bytes_per_s is not None and link.receive_bytes_per_s is not None
 
@@ -92,7 +92,7 @@ def _both_ways(view: View, link: Network) -> bool:
     return min(sent, received) >= view.limit("both_ways") * max(sent, received) > 0
 
 
-def _full(view: View, links: Sequence[Network]) -> Network | None:
+def _saturated_link(view: View, links: Sequence[Network]) -> Network | None:
     """The fullest of the links that are saturated most of the time in both directions."""
     full = [
         link for link in links if view.above(_share(view, link), "samples") and link.speed_bytes_per_s
@@ -113,7 +113,7 @@ def _share(view: View, link: Network) -> float | None:
 def _idle_ports(view: View, links: Sequence[Network]) -> list[Network]:
     """The InfiniBand ports, if none of them is used."""
     ports = [link for link in links if link.kind == "infiniband" and link.speed_bytes_per_s]
-    if not all(map(_counted, ports)):
+    if not all(map(_is_counted, ports)):
         return []
     used = [max(_rates(view, port)) / (port.speed_bytes_per_s or 1.0) for port in ports]
     return ports if ports and view.below(max(used), "idle") else []
@@ -147,7 +147,7 @@ def _in_gbits(rate: float) -> float:
     return 8 * rate / 1e9
 
 
-def _carried(view: View, link: Network, decided: float, limit: float) -> Evidence:
+def _rate_evidence(view: View, link: Network, decided: float, limit: float) -> Evidence:
     """`decided`: the rate compared with `limit`, both in bytes/s."""
     sent, received = _rates(view, link)
     top = f" of {_gbits(link.speed_bytes_per_s)}" if link.speed_bytes_per_s else ""
@@ -161,7 +161,7 @@ def _carried(view: View, link: Network, decided: float, limit: float) -> Evidenc
     )
 
 
-def _strain(view: View, link: Network) -> Iterator[Evidence]:
+def _overload_evidence(view: View, link: Network) -> Iterator[Evidence]:
     """Signs of more traffic than the link could carry."""
     waited = link.send_wait_percent
     if waited is not None and waited >= view.limit("send_wait_percent"):
@@ -173,26 +173,26 @@ def _strain(view: View, link: Network) -> Iterator[Evidence]:
         yield Evidence(text=text, value=again, unit="1/s", limit=view.limit("retransmits_per_s"))
 
 
-def _team(team: Team) -> Evidence:
+def _team_evidence(team: Team) -> Evidence:
     count, world = len(team.job.ranks), team.world or 0
     text = f"{count} of its {world} ranks {'is' if count == 1 else 'are'} on this machine"
     return Evidence(text=text, value=float(count), limit=float(world))
 
 
-def _is_full(view: View, team: Team, link: Network) -> Finding:
-    strain, most = tuple(_strain(view, link)), view.limit("full") * (link.speed_bytes_per_s or 0.0)
+def _saturated_finding(view: View, team: Team, link: Network) -> Finding:
+    strain, most = tuple(_overload_evidence(view, link)), view.limit("full") * (link.speed_bytes_per_s or 0.0)
     return view.found(
         team.job,
         _severity(view, team),
         f"waits for the network: {link.name} is full",
-        evidence=(_carried(view, link, max(_rates(view, link)), most), *strain, _team(team)),
+        evidence=(_rate_evidence(view, link, max(_rates(view, link)), most), *strain, _team_evidence(team)),
         steps=(*_LESS, Step(text="or a faster link between the machines")),
         confidence=0.8 if strain else 0.7,
         gpus=[uuid for one in team.ranks for uuid in one.uuids],
     )
 
 
-def _over_tcp(view: View, team: Team, carrier: Network, idle: Sequence[Network]) -> Finding:
+def _tcp_finding(view: View, team: Team, carrier: Network, idle: Sequence[Network]) -> Finding:
     adapters = list(dict.fromkeys(port.name.partition(":")[0].partition("/")[0] for port in idle))
     efa = all(name.startswith(_EFA) for name in adapters)
     speed = _gbits(idle[0].speed_bytes_per_s)
@@ -201,23 +201,23 @@ def _over_tcp(view: View, team: Team, carrier: Network, idle: Sequence[Network])
         "warn",
         f"exchanges its gradients over TCP on {carrier.name}, while {'EFA' if efa else 'InfiniBand'} is idle",
         evidence=(
-            _carried(view, carrier, min(_rates(view, carrier)), view.limit("tcp_bytes_per_s")),
+            _rate_evidence(view, carrier, min(_rates(view, carrier)), view.limit("tcp_bytes_per_s")),
             Evidence(
                 text=f"{', '.join(adapters[:3])}{' …' if len(adapters) > 3 else ''} ({speed} Gb/s each) carry nothing",
                 value=_in_gbits(max(max(_rates(view, port)) for port in idle)),
                 unit="Gb/s",
                 limit=_in_gbits(view.limit("idle") * (idle[0].speed_bytes_per_s or 0.0)),
             ),
-            *_strain(view, carrier),
-            _team(team),
+            *_overload_evidence(view, carrier),
+            _team_evidence(team),
         ),
-        steps=(*_chosen(adapters, efa), _DEVICES, *_LESS[:1]),
+        steps=(*_nccl_steps(adapters, efa), _DEVICES, *_LESS[:1]),
         confidence=0.75,
         gpus=[uuid for one in team.ranks for uuid in one.uuids],
     )
 
 
-def _chosen(adapters: Sequence[str], efa: bool) -> tuple[Step, ...]:
+def _nccl_steps(adapters: Sequence[str], efa: bool) -> tuple[Step, ...]:
     """How to see NCCL's choice, and how to make it use these adapters."""
     named = Step(
         text="remove NCCL_IB_DISABLE=1, and name the adapters",

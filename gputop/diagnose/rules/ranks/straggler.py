@@ -40,7 +40,7 @@ def spins(view: View, team: Team) -> list[list[Spins]]:
 
     A rank that works through the whole step has the same average as those that work more and then wait.
     """
-    found = [[_by(name, values) for values in rows] for name, rows in _signals(view, team)]
+    found = [[_signal_range(name, values) for values in rows] for name, rows in _signals(view, team)]
     return [[one for one in ranks if one is not None] for ranks in found if None not in ranks]
 
 
@@ -75,7 +75,7 @@ def _above_idle(one: Trainer, watts: Sequence[float]) -> Sequence[float]:
     return [100 * max(0.0, value - idle) / (limit - idle) for value in watts]
 
 
-def _by(signal: str, values: Sequence[float]) -> Spins | None:
+def _signal_range(signal: str, values: Sequence[float]) -> Spins | None:
     window = Window(values)
     low, high, mean = window.percentile(_LOW), window.percentile(_HIGH), window.mean()
     if len(values) < _LEAST or low is None or high is None or mean is None or high < _WORKS:
@@ -148,10 +148,10 @@ def straggler(view: View) -> Iterator[Finding]:
             continue
         if not all(view.knows(one, "duty") for one in team.ranks):
             continue
-        waits, measured = _alternates(view, team), _measured(view, team)
+        waits, measured = _alternates(view, team), _by_step_meters(view, team)
         late = _slow_clock(view, team, waits) or _starved(view, team) or _more_work(view, team) or waits or measured
         if late is not None:
-            yield _told(view, team, late, measured)
+            yield _finding(view, team, late, measured)
 
 
 def _comparable(view: View, team: Team) -> bool:
@@ -162,7 +162,7 @@ def _comparable(view: View, team: Team) -> bool:
     return min(held) == 0 or max(held) <= view.limit("alike_held") * min(held)
 
 
-def _odd(view: View, team: Team, value: Measure, sign: int) -> tuple[Trainer, float] | None:
+def _outlier(view: View, team: Team, value: Measure, sign: int) -> tuple[Trainer, float] | None:
     """The one outlier above (1) or below (-1) the others, and their median; None for none or several."""
     values = [value(one) for one in team.ranks]
     known = [number for number in values if number is not None]
@@ -178,7 +178,7 @@ def _odd(view: View, team: Team, value: Measure, sign: int) -> tuple[Trainer, fl
     return (team.ranks[place], middle) if alone and view.above(_NORMAL * far / max(apart, least), "score") else None
 
 
-def _measured(view: View, team: Team) -> _Late | None:
+def _by_step_meters(view: View, team: Team) -> _Late | None:
     """By the step meters of all ranks: equal step times, and one waits for data in each."""
     late = step_report.late_rank([one.process for one in team.ranks])
     if late is None or not view.above(late.share, "effect"):
@@ -191,7 +191,7 @@ def _measured(view: View, team: Team) -> _Late | None:
         unit="ms",
         limit=1000 * (late.others_s + view.limit("effect") * late.step_s),
     )
-    why, more, steps = _before_its_gpu(view, one, others)
+    why, more, steps = _work_before_gpu(view, one, others)
     known = why != _UNKNOWN
     return _Late(
         one, late.share, "which waits for data", (evidence, *(more if known else ())),
@@ -201,7 +201,7 @@ def _measured(view: View, team: Team) -> _Late | None:
 
 def _slow_clock(view: View, team: Team, waits: _Late | None) -> _Late | None:
     """Low clock, no pauses, and no more work done: the others wait while it computes."""
-    found = _odd(view, team, lambda one: one.clock_share, -1)
+    found = _outlier(view, team, lambda one: one.clock_share, -1)
     if found is None:
         return None
     one, usual = found
@@ -210,7 +210,7 @@ def _slow_clock(view: View, team: Team, waits: _Late | None) -> _Late | None:
     if not view.above(effect, "effect") or not _never_waits(view, one):
         return None
     seen = waits is not None and waits.one is one
-    if not seen and _free(one, others, effect):
+    if not seen and _does_less(one, others, effect):
         return None
     gpu = one.works_on[0]
     clock, highest = view.mean(gpu, "sm_clock_mhz") or 0.0, reference_mhz(gpu) or 0.0
@@ -226,12 +226,12 @@ def _slow_clock(view: View, team: Team, waits: _Late | None) -> _Late | None:
         Step(text=f"see what holds the clock of GPU {gpu.index} down: heat, power or a fixed clock",
              command=f"nvidia-smi -i {quote(gpu.index)} -q -d PERFORMANCE,CLOCK,TEMPERATURE"),
         Step(text="until it is repaired leave it out at the next start",
-             command=f"export CUDA_VISIBLE_DEVICES={_without(view, team, one)}"),
+             command=f"export CUDA_VISIBLE_DEVICES={_gain_text(view, team, one)}"),
     )  # fmt: skip
     return _Late(one, effect, "whose clock is low", (evidence, *(waits.evidence if waits and seen else ())), steps)
 
 
-def _free(one: Trainer, others: Sequence[Trainer], effect: float) -> bool:
+def _does_less(one: Trainer, others: Sequence[Trainer], effect: float) -> bool:
     """Whether it does less work than the others, so that none waits: in step, a slow unit is active for longer."""
     tensor = [other.tensor for other in others if other.tensor is not None]
     if one.tensor is None or len(tensor) < len(others) or not median(tensor):
@@ -241,7 +241,7 @@ def _free(one: Trainer, others: Sequence[Trainer], effect: float) -> bool:
 
 def _starved(view: View, team: Team) -> _Late | None:
     """Its GPU has pauses while the others are always busy: they spin until it arrives."""
-    found = _odd(view, team, lambda one: one.duty, -1)
+    found = _outlier(view, team, lambda one: one.duty, -1)
     if found is None:
         return None
     one, usual = found
@@ -256,7 +256,7 @@ def _starved(view: View, team: Team) -> _Late | None:
         unit="%",
         limit=100 * (usual - view.limit("effect")),
     )
-    why, more, steps = _before_its_gpu(view, one, others)
+    why, more, steps = _work_before_gpu(view, one, others)
     return _Late(one, effect, why, (evidence, *more), steps)
 
 
@@ -280,13 +280,13 @@ def _more_work(view: View, team: Team) -> _Late | None:
     With equal work per step a slow GPU has equal tensor activity; power shows the spinning ones.
     """
     measures = (_measure(team), _power)
-    found = next(((work, odd) for work in measures if (odd := _odd(view, team, work, 1)) is not None), None)
+    found = next(((work, odd) for work in measures if (odd := _outlier(view, team, work, 1)) is not None), None)
     if found is None:
         return None
     work, (one, usual) = found
     most = work(one) or 0.0
     effect = 1 - usual / most if most else 0.0
-    busy = all(view.above(other.duty, "busy") for other in team.ranks) and _exchanges(view, team, one)
+    busy = all(view.above(other.duty, "busy") for other in team.ranks) and _sends_as_much(view, team, one)
     slow = work is _power and measures[0] is _tensor
     enough = view.above(effect, "power_effect" if slow else "effect")
     if not busy or not enough or usual < view.limit("progress") * most:
@@ -327,7 +327,7 @@ def _alternates(view: View, team: Team) -> _Late | None:
         return None
     for found in spins(view, team):
         shares = {one.identity: each.share for one, each in zip(team.ranks, found, strict=True)}
-        odd = _odd(view, team, _of(shares), -1)
+        odd = _outlier(view, team, _measure_of(shares), -1)
         if odd is None:
             continue
         one, usual = odd
@@ -336,18 +336,18 @@ def _alternates(view: View, team: Team) -> _Late | None:
         others = [each for other, each in by_rank if other is not one]
         mine = next(each for other, each in by_rank if other is one)
         swings = median(each.low for each in others) <= view.limit("alternates") * median(each.high for each in others)
-        if not view.above(effect, "effect") or not swings or not _exchanges(view, team, one):
+        if not view.above(effect, "effect") or not swings or not _sends_as_much(view, team, one):
             continue
-        return _Late(one, effect, "which takes longer in each step", tuple(_moves(team, one, mine, others)),
+        return _Late(one, effect, "which takes longer in each step", tuple(_range_evidence(team, one, mine, others)),
                      _slow_gpu(view, one))  # fmt: skip
     return None
 
 
-def _of(values: Mapping[Identity, float]) -> Measure:
+def _measure_of(values: Mapping[Identity, float]) -> Measure:
     return lambda one: values.get(one.identity)
 
 
-def _moves(team: Team, one: Trainer, mine: Spins, others: Sequence[Spins]) -> Iterator[Evidence]:
+def _range_evidence(team: Team, one: Trainer, mine: Spins, others: Sequence[Spins]) -> Iterator[Evidence]:
     cards = ", ".join(other.works_on[0].index for other in team.ranks if other is not one)
     low, high = median(each.low for each in others), median(each.high for each in others)
     many = f"GPUs {cards} alternate" if len(others) > 1 else f"GPU {cards} alternates"
@@ -360,7 +360,7 @@ def _moves(team: Team, one: Trainer, mine: Spins, others: Sequence[Spins]) -> It
     yield Evidence(text=f"GPU {one.works_on[0].index} works through: {steady}", value=mine.low, unit="%", limit=low)
 
 
-def _exchanges(view: View, team: Team, one: Trainer) -> bool:
+def _sends_as_much(view: View, team: Team, one: Trainer) -> bool:
     """Whether it sends as much as the others, if links report it: ranks in step must."""
     sent = [other.nvlink for other in team.ranks if other is not one and other.nvlink is not None]
     if one.nvlink is None or len(sent) < len(team.ranks) - 1 or not median(sent):
@@ -408,7 +408,7 @@ def _never_waits(view: View, one: Trainer) -> bool:
     return view.above(one.duty, "full")
 
 
-def _before_its_gpu(
+def _work_before_gpu(
     view: View, one: Trainer, others: Sequence[Trainer]
 ) -> tuple[str, tuple[Evidence, ...], tuple[Step, ...]]:
     """What a rank with GPU pauses does before it computes, unlike the others."""
@@ -425,13 +425,13 @@ def _before_its_gpu(
     return _UNKNOWN, (Evidence(text=f"it {does(one)}"),), (look,)
 
 
-def _without(view: View, team: Team, one: Trainer) -> str:
+def _gain_text(view: View, team: Team, one: Trainer) -> str:
     left = {gpu.uuid for gpu in one.works_on}
     kept = [gpu for other in team.ranks for gpu in other.works_on if gpu.uuid not in left]
     return cuda_visible_devices(view, kept, [rank.process for rank in team.ranks])
 
 
-def _told(view: View, team: Team, late: _Late, measured: _Late | None) -> Finding:
+def _finding(view: View, team: Team, late: _Late, measured: _Late | None) -> Finding:
     sure = measured is not None and measured.one is late.one
     seen = measured.evidence[:1] if measured is not None and sure and measured is not late else ()
     severity: Severity = "crit" if late.effect >= view.limit("crit_effect") else "warn"

@@ -98,12 +98,12 @@ def _by_second(view: View, trainer: Trainer, seconds: int) -> Sequence[float | N
     ranks = view.mates(trainer)
     if any(hidden(one) for one in ranks):
         return view.history.values("host", "write_bytes_per_s", seconds)
-    columns = [_to_files(view, one.key, one.identity, seconds) for one in ranks]
-    columns += [_to_files(view, one.identity, one.identity, seconds) for one in _beside(view, trainer)]
+    columns = [_file_writes(view, one.key, one.identity, seconds) for one in ranks]
+    columns += [_file_writes(view, one.identity, one.identity, seconds) for one in _detached_processes(view, trainer)]
     return columns[0] if len(columns) == 1 else [added(row) for row in zip(*columns, strict=True)]
 
 
-def _beside(view: View, trainer: Trainer) -> Sequence[Process]:
+def _detached_processes(view: View, trainer: Trainer) -> Sequence[Process]:
     """Processes of its job outside any trainer's tree: a checkpoint writer may be detached."""
     job = trainer.process.job
     if job is None:
@@ -112,7 +112,7 @@ def _beside(view: View, trainer: Trainer) -> Sequence[Process]:
     return [one for one in view.frame.processes if one.job == job and one.pid not in inside and one.unseen is None]
 
 
-def _to_files(view: View, key: Key, alone: Key, seconds: int) -> Sequence[float | None]:
+def _file_writes(view: View, key: Key, alone: Key, seconds: int) -> Sequence[float | None]:
     """Bytes written to files: to storage, or more than its processes may have read from each other.
 
     Not all file systems count storage writes, and starting workers receive much through pipes. `alone`: the process
@@ -124,12 +124,12 @@ def _to_files(view: View, key: Key, alone: Key, seconds: int) -> Sequence[float 
     if key != alone and None in chars:
         own = view.history.values(alone, "write_bytes_per_s", seconds)
         four = zip(stored, chars, read, own, strict=True)
-        return [itself if wrote is None else _most(kept, wrote, got) for kept, wrote, got, itself in four]
+        return [itself if wrote is None else _largest_write(kept, wrote, got) for kept, wrote, got, itself in four]
     three = zip(stored, chars, read, strict=True)
-    return [None if wrote is None else _most(kept, wrote, got) for kept, wrote, got in three]
+    return [None if wrote is None else _largest_write(kept, wrote, got) for kept, wrote, got in three]
 
 
-def _most(kept: float | None, wrote: float, got: float | None) -> float:
+def _largest_write(kept: float | None, wrote: float, got: float | None) -> float:
     return max(kept or 0.0, wrote - (got or 0.0))
 
 

@@ -124,12 +124,12 @@ def follow(view: View) -> Mapping[str, _Changes]:
 
 def filling(view: View, trainer: Trainer, changes: Mapping[str, _Changes]) -> Filling | None:
     """The file system that this trainer fills within ten minutes, after several drops of its free space."""
-    found = [one for mount in view.frame.host.mounts if (one := _falls(view, mount, changes.get(mount.path)))]
+    found = [one for mount in view.frame.host.mounts if (one := _falling_space(view, mount, changes.get(mount.path)))]
     mine = [one for one in found if _writes(view, trainer, one) >= view.limit("exhaustion.share") * one.taken]
     return min(mine, key=lambda one: one.left_s, default=None)
 
 
-def _falls(view: View, mount: Mount, changes: _Changes | None) -> Filling | None:
+def _falling_space(view: View, mount: Mount, changes: _Changes | None) -> Filling | None:
     if changes is None or len(changes) < 2 or mount.free_bytes is None:
         return None
     steps = [(at_s, before - after) for (_, before), (at_s, after) in pairwise(changes)]
@@ -181,7 +181,7 @@ def shm_nearly_full(view: View) -> Iterator[Finding]:
     """Loaders pass batches through /dev/shm and die when it is full; a checkpoint that does not fit is lost."""
     host = view.host()
     if host.shm_total_bytes and view.vectors():
-        yield from _judged(view, host, float(host.shm_total_bytes), "host")
+        yield from _shm_findings(view, host, float(host.shm_total_bytes), "host")
     changes = follow(view)
     for trainer in view.trainers(cold=True):
         process = trainer.process
@@ -192,15 +192,15 @@ def shm_nearly_full(view: View) -> Iterator[Finding]:
         place = target(view, trainer)
         fills = filling(view, trainer, changes)
         known = [
-            *(_judged(view, trainer, float(process.shm_total_bytes or 0), process.identity) if own else ()),
-            *(_no_room(view, trainer, place) if place is not None and not own else ()),
-            *((_soon_full(view, trainer, fills),) if fills is not None else ()),
+            *(_shm_findings(view, trainer, float(process.shm_total_bytes or 0), process.identity) if own else ()),
+            *(_no_space_findings(view, trainer, place) if place is not None and not own else ()),
+            *((_filling_finding(view, trainer, fills),) if fills is not None else ()),
         ]
         if known:
             yield max(known, key=lambda one: RANKS[one.severity])
 
 
-def _judged(view: View, thing: Host | Trainer, total: float, about: Key) -> Iterator[Finding]:
+def _shm_findings(view: View, thing: Host | Trainer, total: float, about: Key) -> Iterator[Finding]:
     """By the recent maximum: batches come and go, and loaders with each epoch."""
     used = view.history.known(about, "shm_used_bytes", view.limit("growth_s"))
     if not total or not used:
@@ -208,8 +208,8 @@ def _judged(view: View, thing: Host | Trainer, total: float, about: Key) -> Iter
     peak = max(used[-int(view.limit("window_s")) :])
     loaders = max(number for _, number in view.record(thing, _loaders(view, thing)))
     store, ample = _store(view), view.against.above(total - peak, "ample_bytes")
-    soon_s = _soon(view, thing, total - used[-1], about)
-    full_in_s = _full_in(view, total, used) if soon_s is None else soon_s
+    soon_s = _soon_s(view, thing, total - used[-1], about)
+    full_in_s = _full_in_s(view, total, used) if soon_s is None else soon_s
     nearly = view.above(peak / total, "used")
     if not nearly and full_in_s is None:
         return
@@ -271,7 +271,7 @@ def _users(view: View, thing: Host | Trainer) -> Sequence[Trainer]:
     return [one for one, total, apart in theirs if total == thing.shm_total_bytes or (total is None and not apart)]
 
 
-def _full_in(view: View, total: float, used: Sequence[float]) -> float | None:
+def _full_in_s(view: View, total: float, used: Sequence[float]) -> float | None:
     """Seconds until full, if it is half full and grows steadily; the first batches of a run level off."""
     third = len(used) // 3
     if third < view.limit("growth_s") / 6 or used[-1] < view.limit("growing_used") * total:
@@ -284,7 +284,7 @@ def _full_in(view: View, total: float, used: Sequence[float]) -> float | None:
     return seconds if view.below(seconds, "full_in_s") else None
 
 
-def _soon(view: View, thing: Host | Trainer, left: float, about: Key) -> float | None:
+def _soon_s(view: View, thing: Host | Trainer, left: float, about: Key) -> float | None:
     """Seconds until full, if within minutes at a steady rate; None while files are copied there on purpose."""
     users = _users(view, thing)
     idle = not any(in_steps(view, one) for one in users)
@@ -304,7 +304,7 @@ def _store(view: View) -> Process | None:
 
 
 def _steps(view: View, thing: Host | Trainer, total: float) -> Iterator[Step]:
-    more = _more(view, thing, total)
+    more = _larger_size(view, thing, total)
     if isinstance(thing, Trainer) or total == _DOCKER:
         if more is not None:
             yield Step(text="give the container more of it", command=f"docker run --shm-size={more}g ...")
@@ -322,7 +322,7 @@ def _steps(view: View, thing: Host | Trainer, total: float) -> Iterator[Step]:
         yield Step(text=text, command=f"DataLoader(..., num_workers={num_workers.fewer(loaders)}, prefetch_factor=2)")
 
 
-def _more(view: View, thing: Host | Trainer, total: float) -> int | None:
+def _larger_size(view: View, thing: Host | Trainer, total: float) -> int | None:
     """GiB to set: double, at least a minimum and at most half of memory; None if that is no more."""
     host, path = view.frame.host, thing.process.cgroup if isinstance(thing, Trainer) else None
     limits = [group.memory_limit_bytes for group in view.frame.cgroups if path and group.path == path]
@@ -333,7 +333,7 @@ def _more(view: View, thing: Host | Trainer, total: float) -> int | None:
     return more if more * _GIB > total else None
 
 
-def _no_room(view: View, trainer: Trainer, place: Target) -> Iterator[Finding]:
+def _no_space_findings(view: View, trainer: Trainer, place: Target) -> Iterator[Finding]:
     """The next checkpoints must fit beside the last one, which is deleted only afterwards.
 
     A small share of a large file system is still much space: it matters only if few checkpoints fit.
@@ -362,7 +362,7 @@ def _no_room(view: View, trainer: Trainer, place: Target) -> Iterator[Finding]:
             ),
         ),
         steps=(
-            _who_takes_it(mount),
+            _find_large_files(mount),
             Step(text="keep only the last few checkpoints, and the best"),
             Step(text="or write them to a file system with more room"),
         ),
@@ -371,7 +371,7 @@ def _no_room(view: View, trainer: Trainer, place: Target) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-def _soon_full(view: View, trainer: Trainer, found: Filling) -> Finding:
+def _filling_finding(view: View, trainer: Trainer, found: Filling) -> Finding:
     """Its writes fill the file system within minutes: the next checkpoints are lost, however many fit now."""
     urgent_s = view.limit("exhaustion.urgent_s")
     of = f"{size(found.left)} of {size(found.mount.total_bytes)} free"
@@ -392,14 +392,14 @@ def _soon_full(view: View, trainer: Trainer, found: Filling) -> Finding:
         steps=(
             Step(text="keep only the last few checkpoints, and the best"),
             Step(text="or write them to a file system with more room"),
-            _who_takes_it(found.mount),
+            _find_large_files(found.mount),
         ),
         confidence=0.8,
         state="disk full",
     )  # fmt: skip
 
 
-def _who_takes_it(mount: Mount) -> Step:
+def _find_large_files(mount: Mount) -> Step:
     """Find large files; a full scan is cheap on a local disk, but loads a shared server."""
     if mount.file_system == "lustre":
         command = f"lfs quota -h {quote(mount.path)}"

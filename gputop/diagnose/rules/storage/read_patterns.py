@@ -35,8 +35,8 @@ def cold_cache(view: View) -> Iterator[Finding]:
             view.frame.host, "memory_cached_bytes", "memory_available_bytes", "memory_total_bytes", "read_bytes_per_s"
         ):
             continue
-        why = tuple(_fallen(view, trainer)) or tuple(_filling(view, trainer))
-        if why and _room(view):
+        why = tuple(_fewer_reads(view, trainer)) or tuple(_filling(view, trainer))
+        if why and _memory_to_spare(view):
             yield view.found(
                 trainer,
                 "info",
@@ -51,7 +51,7 @@ def cold_cache(view: View) -> Iterator[Finding]:
             )
 
 
-def _room(view: View) -> bool:
+def _memory_to_spare(view: View) -> bool:
     """Whether memory could cache more."""
     available, total = view.frame.host.memory_available_bytes, view.frame.host.memory_total_bytes
     return bool(total) and view.above((available or 0) / (total or 1), "available")
@@ -82,7 +82,7 @@ def _filling(view: View, trainer: Trainer) -> Iterator[Evidence]:
         yield Evidence(text=text, value=kept, limit=view.limit("kept"))
 
 
-def _fallen(view: View, trainer: Trainer) -> Iterator[Evidence]:
+def _fewer_reads(view: View, trainer: Trainer) -> Iterator[Evidence]:
     """Later: the cache still grows, and fewer of the job's reads reach storage."""
     seconds = min(view.limit("window_s"), trainer.context_s or 0.0)
     grown = _cached(view, seconds) if seconds >= view.limit("kept_s") else None
@@ -135,7 +135,7 @@ def io_small_files(view: View) -> Iterator[Finding]:
     for trainer in view.trainers():
         why = waits(view, trainer)
         reads = small(view, trainer) if why else None
-        if why and reads is None and _unseen(view):
+        if why and reads is None and _no_device_reports(view):
             view.knows(trainer, "read_chars", "read_calls")
         severity = view.by_share(trainer.lost)
         if why and reads is not None and severity is not None:
@@ -144,7 +144,7 @@ def io_small_files(view: View) -> Iterator[Finding]:
                 severity,
                 "waits for many small reads",
                 evidence=(
-                    _told(view, trainer, reads),
+                    _reads_evidence(view, trainer, reads),
                     *why,
                     busy_evidence(view, trainer),
                     cores_evidence(view, trainer, "storage.saturation"),
@@ -173,13 +173,13 @@ def small(view: View, trainer: Trainer) -> Reads | None:
     return Reads(mean, trainer.read_calls if mean else None, request, requests) if found else None
 
 
-def _unseen(view: View) -> bool:
+def _no_device_reports(view: View) -> bool:
     """Whether no device reports its request sizes: only the calls show them then."""
     source = sources.source(view)
     return source is None or source.request is None
 
 
-def _told(view: View, trainer: Trainer, reads: Reads) -> Evidence:
+def _reads_evidence(view: View, trainer: Trainer, reads: Reads) -> Evidence:
     if reads.mean is not None:
         rate = moved(trainer.read_chars)
         text = f"a read is {reads.mean / 1000:.0f} kB on average, {reads.calls or 0:.0f} reads/s, {rate}"

@@ -58,7 +58,7 @@ def io_bound(view: View) -> Iterator[Finding]:
         severity = view.by_share(trainer.lost)
         if found.enough and severity is not None:
             remember(view, trainer, (*found.own, *found.around))
-            states = tuple(_swapped(view, trainer))
+            states = tuple(_swap_evidence(view, trainer))
             yield view.found(
                 trainer,
                 severity,
@@ -70,7 +70,7 @@ def io_bound(view: View) -> Iterator[Finding]:
                     busy_evidence(view, trainer),
                     cores_evidence(view, trainer, "storage.saturation"),
                 ),
-                steps=tuple(_of_states(view) if states else _storage_steps(view, trainer)),
+                steps=tuple(_state_steps(view) if states else _storage_steps(view, trainer)),
                 confidence=view.confidence(0.75, view.mean("host", "io_pressure"), trainer.read_bytes),
                 lost_share=trainer.lost,
             )
@@ -78,7 +78,7 @@ def io_bound(view: View) -> Iterator[Finding]:
             view.abstain(trainer, *missing)
 
 
-def _swapped(view: View, trainer: Trainer) -> Iterator[Evidence]:
+def _swap_evidence(view: View, trainer: Trainer) -> Iterator[Evidence]:
     """Evidence of swapped tensors: writes too large beside its own reads for a data set."""
     reads, loaders = trainer.read_bytes or 0.0, trainer.loaders
     own = view.mean(trainer.process, "read_bytes_per_s", WINDOW_S) if loaders else reads
@@ -89,7 +89,7 @@ def _swapped(view: View, trainer: Trainer) -> Iterator[Evidence]:
     yield Evidence(text=text, value=writes, unit="B/s", limit=view.limit("io-bound.both_ways") * reads)
 
 
-def _of_states(view: View) -> Iterator[Step]:
+def _state_steps(view: View) -> Iterator[Step]:
     """For weights and optimizer states that do not fit into memory; a data set plays no role."""
     yield Step(text="states are swapped to NVMe: offload to CPU memory what fits there (offload_optimizer.device: cpu)")
     yield Step(text="offload fewer of them: optimizer states only, no weights; or share them among more GPUs")
@@ -168,7 +168,7 @@ def _by_elimination(view: View, trainer: Trainer, function: str | None, pages: f
         return None
     if not view.above(takes, f"{_TABLE}.least_bytes_per_s"):
         return None
-    return Latency(wait=None, function=function or "", share=share, mounts=_named(trainer, mounts))
+    return Latency(wait=None, function=function or "", share=share, mounts=_named_mounts(trainer, mounts))
 
 
 def _no_disk(view: View) -> bool:
@@ -182,10 +182,10 @@ def _no_disk(view: View) -> bool:
 
 def _mounted(view: View, trainer: Trainer, wait: Wait) -> tuple[Mount, ...]:
     kinds = MOUNTED_AS[wait]
-    return _named(trainer, [one for one in view.frame.host.mounts if one.file_system.startswith(kinds)])
+    return _named_mounts(trainer, [one for one in view.frame.host.mounts if one.file_system.startswith(kinds)])
 
 
-def _named(trainer: Trainer, mounts: Sequence[Mount]) -> tuple[Mount, ...]:
+def _named_mounts(trainer: Trainer, mounts: Sequence[Mount]) -> tuple[Mount, ...]:
     """The mounts named on its command line, if any: data are usually given as a path."""
     named = [one for one in mounts if any(f"{one.path}/" in f"{word}/" for word in trainer.process.command)]
     return tuple(named or mounts)
@@ -257,9 +257,9 @@ def network_fs_bound(view: View) -> Iterator[Finding]:
         if not view.knows(trainer, "duty", "cores", "allowed") or not idles(view, trainer):
             continue
         slow, severity = latency(view, trainer), view.by_share(trainer.lost)
-        why = _served(view, trainer)
+        why = _server_evidence(view, trainer)
         if not why and slow is not None and severity is not None:
-            yield _slow(view, trainer, slow, severity)
+            yield _latency_finding(view, trainer, slow, severity)
             continue
         if not why and _reads_there(view) and not view.knows(trainer, "read_chars"):
             continue
@@ -267,9 +267,9 @@ def network_fs_bound(view: View) -> Iterator[Finding]:
             remember(view, trainer, why)
             served(view, trainer, yes=True)
             server = sources.server(view)
-            server = server if server and _from(view, trainer, server) else None
+            server = server if server and _reads_from(view, trainer, server) else None
             mounted = server is not None or _from_mounts(view, trainer)
-            unnamed = _unnamed(slow) if mounted else "data that come over the network"
+            unnamed = _uncounted_name(slow) if mounted else "data that come over the network"
             yield view.found(
                 trainer,
                 severity if mounted or severity != "crit" else "warn",
@@ -283,12 +283,12 @@ def network_fs_bound(view: View) -> Iterator[Finding]:
             )
 
 
-def _unnamed(slow: Latency | None) -> str:
+def _uncounted_name(slow: Latency | None) -> str:
     """Name of a file system without counters: its path, if its client is seen to keep readers waiting."""
     return slow.name if slow is not None and slow.wait is not None else "a network file system"
 
 
-def _slow(view: View, trainer: Trainer, slow: Latency, severity: Severity) -> Finding:
+def _latency_finding(view: View, trainer: Trainer, slow: Latency, severity: Severity) -> Finding:
     """Each read takes long, while neither the link nor a counter of the file system shows why."""
     why = tuple(evidence(view, trainer, slow))
     remember(view, trainer, why)
@@ -305,11 +305,11 @@ def _slow(view: View, trainer: Trainer, slow: Latency, severity: Severity) -> Fi
     )
 
 
-def _served(view: View, trainer: Trainer) -> tuple[Evidence, ...]:
+def _server_evidence(view: View, trainer: Trainer) -> tuple[Evidence, ...]:
     """Why an idle trainer waits for a file server; empty if it does not."""
     server, link = sources.server(view), _full_link(view)
-    if server is not None and _from(view, trainer, server):
-        troubles = tuple(_troubles(view, server, link))
+    if server is not None and _reads_from(view, trainer, server):
+        troubles = tuple(_problem_evidence(view, server, link))
         return (*troubles, *_waiting(view, trainer)) if troubles and _waits(view, trainer, server) else ()
     if link is None or not sources.silent_mounts(view) or not _waits(view, trainer, None):
         return ()
@@ -339,7 +339,7 @@ def _reads_there(view: View) -> bool:
     return server is not None and view.above(server.read, "network-fs-bound.least_bytes_per_s")
 
 
-def _from(view: View, trainer: Trainer, server: Server) -> bool:
+def _reads_from(view: View, trainer: Trainer, server: Server) -> bool:
     """Whether this job is the reader of that server, and reads more from it than from any disk."""
     if not server.read or not view.above(server.read, "network-fs-bound.least_bytes_per_s"):
         return False
@@ -380,7 +380,7 @@ def _waiting(view: View, trainer: Trainer) -> Iterator[Evidence]:
         yield Evidence(text=text, value=100 * share, unit="%", limit=limit)
 
 
-def _troubles(view: View, server: Server, link: Link | None) -> Iterator[Evidence]:
+def _problem_evidence(view: View, server: Server, link: Link | None) -> Iterator[Evidence]:
     """What is slow, the server first."""
     where = f"{server.name} ({server.file_system})"
     rtt, queue = server.rtt_s, server.queue_s

@@ -269,7 +269,7 @@ def waiters(trainer: Trainer) -> str:
 
 def signs(view: View, trainer: Trainer) -> Signs:
     """All signs."""
-    return Signs(tuple(_own(view, trainer)), tuple(_around(view)))
+    return Signs(tuple(_own_signs(view, trainer)), tuple(_host_signs(view)))
 
 
 def remember(view: View, trainer: Trainer, why: tuple[Evidence, ...]) -> None:
@@ -305,7 +305,7 @@ def unknown(view: View, trainer: Trainer) -> tuple[Missing, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _own(view: View, trainer: Trainer) -> Iterator[Evidence]:
+def _own_signs(view: View, trainer: Trainer) -> Iterator[Evidence]:
     share, counted = blocked(view, trainer), delayed(view, trainer)
     if share is not None and view.above(share, "storage.blocked"):
         limit = 100 * view.limit("storage.blocked")
@@ -319,10 +319,10 @@ def _own(view: View, trainer: Trainer) -> Iterator[Evidence]:
     if faults is not None and view.above(faults, "storage.faults_per_s"):
         text = f"{faults:.0f} page faults a second are served from storage"
         yield Evidence(text=text, value=faults, unit="1/s", limit=view.limit("storage.faults_per_s"))
-    yield from _fills(view, trainer, share)
+    yield from _saturates_disk(view, trainer, share)
 
 
-def _fills(view: View, trainer: Trainer, share: float | None) -> Iterator[Evidence]:
+def _saturates_disk(view: View, trainer: Trainer, share: float | None) -> Iterator[Evidence]:
     """It is the reader of a saturated disk; loaders that never wait contradict that."""
     reads, total = job_reads(view, trainer), view.mean("host", "read_bytes_per_s", WINDOW_S)
     part = reads / total if reads is not None and total else None
@@ -332,7 +332,7 @@ def _fills(view: View, trainer: Trainer, share: float | None) -> Iterator[Eviden
         yield Evidence(text=f"{100 * part:.0f} % of what is read from storage is for it", value=100 * part, unit="%")
 
 
-def _around(view: View) -> Iterator[Evidence]:
+def _host_signs(view: View) -> Iterator[Evidence]:
     some, full = view.mean("host", "io_pressure", WINDOW_S), view.mean("host", "io_pressure_full", WINDOW_S)
     if some is not None and view.above(some, "storage.pressure_percent"):
         limit = view.limit("storage.pressure_percent")

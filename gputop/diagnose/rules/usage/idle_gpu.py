@@ -71,13 +71,13 @@ def no_cuda_context(view: View) -> Iterator[Finding]:
         loads = view.above(trainer.read_chars, "loads_bytes_per_s") and view.below(trainer.cores, "loads_cores")
         if loads or not uses_cpu(view, trainer):
             continue
-        if unsure := _unsure(view, gpus):
+        if unsure := _why_unsure(view, gpus):
             view.abstain(trainer, unsure)
         else:
-            yield _on_the_cpu(view, trainer, gpus)
+            yield _cpu_finding(view, trainer, gpus)
 
 
-def _unsure(view: View, gpus: list[Gpu]) -> Missing | None:
+def _why_unsure(view: View, gpus: list[Gpu]) -> Missing | None:
     """Why the driver might not name this process despite a context: None if it would."""
     for unseen in ("foreign", "hidden"):
         if any(process.unseen == unseen for process in view.frame.processes):
@@ -112,7 +112,7 @@ def _prepares(view: View, trainer: Trainer) -> bool:
     sure = trainer.loaders > 0 or _computes(view, trainer)
     if age_s < view.limit("age_s" if sure else "sure_s"):
         return True
-    return age_s < view.limit("late_s") and _moves(view, trainer, "files_s", "files_bytes_per_s")
+    return age_s < view.limit("late_s") and _moves_files(view, trainer, "files_s", "files_bytes_per_s")
 
 
 def _computes(view: View, trainer: Trainer) -> bool:
@@ -120,10 +120,10 @@ def _computes(view: View, trainer: Trainer) -> bool:
     full = trainer.allowed is not None and (trainer.own or 0.0) >= view.limit("full") * trainer.allowed
     pool = view.above(trainer.compute_threads, "pool")
     known = trainer.read_chars is not None and trainer.write_chars is not None
-    return full and pool and known and not _moves(view, trainer, "still_s", "still_bytes_per_s")
+    return full and pool and known and not _moves_files(view, trainer, "still_s", "still_bytes_per_s")
 
 
-def _moves(view: View, trainer: Trainer, seconds: str, limit: str) -> bool:
+def _moves_files(view: View, trainer: Trainer, seconds: str, limit: str) -> bool:
     """Whether file I/O is large enough for a pass over its data."""
     moved = (view.mean(trainer, name, view.limit(seconds)) for name in ("read_chars_per_s", "write_chars_per_s"))
     return any(view.against.above(one, limit) for one in moved)
@@ -136,7 +136,7 @@ def _without_context(gpus: int, busiest: float | None) -> str:
     return f"{said}, {'which' if gpus < 2 else 'of which the busiest'} is {busiest:.0f} % busy"
 
 
-def _on_the_cpu(view: View, trainer: Trainer, gpus: list[Gpu]) -> Finding:
+def _cpu_finding(view: View, trainer: Trainer, gpus: list[Gpu]) -> Finding:
     hidden, prepares = trainer.process.visible_gpus in ("", "-1"), _prepares(view, trainer)
     left_s = view.limit("age_s") - (trainer.process.age_s or 0.0)  # until more is known
     cores, allowed = trainer.cores or 0.0, trainer.allowed or view.frame.host.cpus_total
@@ -165,7 +165,7 @@ def _on_the_cpu(view: View, trainer: Trainer, gpus: list[Gpu]) -> Finding:
         "info" if hidden or prepares else "warn",
         _headline(starts=left_s > 0, prepares=prepares and not hidden),
         evidence=tuple(evidence),
-        steps=(unset, *steps) if hidden else (*look, *steps, _named(view, trainer.process)),
+        steps=(unset, *steps) if hidden else (*look, *steps, _environment_step(view, trainer.process)),
         confidence=0.6 if prepares else 0.8,
         lost_share=None,
         onset_s=age_s,
@@ -178,7 +178,7 @@ def _headline(*, starts: bool, prepares: bool) -> str:
     return "no CUDA context: preparing data, or running on CPU" if prepares else "running on CPU: no CUDA context"
 
 
-def _named(view: View, process: Process) -> Step:
+def _environment_step(view: View, process: Process) -> Step:
     """Its environment is readable for its user only: a shell redirection runs as the user even with sudo."""
     file, root = f"/proc/{process.pid}/environ", only_root_may_inspect(view, process)
     read = f"sudo cat {file} | tr '\\0' '\\n'" if root else f"tr '\\0' '\\n' <{file}"
@@ -324,7 +324,7 @@ def gpu_idle_cpu_busy(view: View) -> Iterator[Finding]:
         if (mostly_loads(trainer) or loads_itself(view, trainer)) and not gpus_idle(view, trainer):
             continue  # a little GPU work beside busy CPUs: it waits for its input
         if calm and not writes and view.below(busy, "busy_percent") and view.above(cores, "cores"):
-            yield _elsewhere(view, trainer, busy or 0.0, cores or 0.0)
+            yield _elsewhere_finding(view, trainer, busy or 0.0, cores or 0.0)
 
 
 def _same_loaders(view: View, trainer: Trainer) -> bool:
@@ -336,7 +336,7 @@ def _same_loaders(view: View, trainer: Trainer) -> bool:
     return bool(now_s - notes["changed_s"] >= view.limit("window_s"))
 
 
-class _Doing(NamedTuple):
+class _Activity(NamedTuple):
     """What it may be doing instead: severity, headline and steps."""
 
     severity: Severity
@@ -346,24 +346,24 @@ class _Doing(NamedTuple):
     steps: Sequence[Step]
 
 
-def _doing(view: View, trainer: Trainer) -> _Doing:
+def _activity(view: View, trainer: Trainer) -> _Activity:
     """Its activity: only if it worked before, reads little and has no GPU work, it certainly does something else."""
     works = view.mean(trainer, "worked") or 0.0
     if works >= view.limit("works"):
         each = Evidence(text=f"some work in {100 * works:.0f} % of the seconds", value=100 * works, unit="%")
-        return _Doing("info", "hardly uses its GPU", 0.6, (each,), _SMALL)
+        return _Activity("info", "hardly uses its GPU", 0.6, (each,), _SMALL)
     if view.above(trainer.read_chars, "loads_bytes_per_s") and view.below(trainer.cores, "loads_cores"):
         read, limit = trainer.read_chars or 0.0, view.limit("loads_bytes_per_s")
         reads = Evidence(text=f"reads {read / 1e6:.0f} MB/s", value=read, unit="B/s", limit=limit)
-        return _Doing("info", "does not use its GPU while it loads weights or data", 0.6, (reads,), LOADS)
+        return _Activity("info", "does not use its GPU while it loads weights or data", 0.6, (reads,), LOADS)
     if is_starting(view, trainer):
-        return _Doing("info", "does not use its GPU yet: it may compile or prepare its data", 0.6, (), _FIRST)
-    return _Doing("warn", "runs, but not on its GPU", 0.7, (), (_REASONS,))
+        return _Activity("info", "does not use its GPU yet: it may compile or prepare its data", 0.6, (), _FIRST)
+    return _Activity("warn", "runs, but not on its GPU", 0.7, (), (_REASONS,))
 
 
-def _elsewhere(view: View, trainer: Trainer, busy: float, cores: float) -> Finding:
+def _elsewhere_finding(view: View, trainer: Trainer, busy: float, cores: float) -> Finding:
     main = 100 * (trainer.main or 0.0)
-    seconds, doing = view.limit("window_s"), _doing(view, trainer)
+    seconds, doing = view.limit("window_s"), _activity(view, trainer)
     return view.found(
         trainer,
         doing.severity,

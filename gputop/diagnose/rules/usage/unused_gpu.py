@@ -71,7 +71,7 @@ def stack_vs_gpu(view: View) -> Iterator[Finding]:
         gpus = (gpu for gpu in trainer.gpus if view.knows(gpu, "compute_capability"))
         misfits = [one for gpu in gpus if (one := _misfit(view, trainer, gpu))]
         if misfits:
-            yield _told(view, trainer, min(misfits, key=lambda one: one.severity != "warn"))
+            yield _misfit_finding(view, trainer, min(misfits, key=lambda one: one.severity != "warn"))
 
 
 def _misfit(view: View, trainer: Trainer, gpu: Gpu) -> Misfit | None:
@@ -79,21 +79,21 @@ def _misfit(view: View, trainer: Trainer, gpu: Gpu) -> Misfit | None:
     process, capability = trainer.process, gpu.compute_capability or (0, 0)
     cuda = pytorch.release(process.torch_cuda)
     built = f"PyTorch {process.torch_version} is built with CUDA {process.torch_cuda}"
-    chip = f"{gpu.name} has compute capability {_said(capability)}"
+    chip = f"{gpu.name} has compute capability {_version_text(capability)}"
     needed, liked = _NEEDS.get(capability[0]), _LIKES.get(capability)
     if cuda is None:
-        return _aged(view, trainer, capability)
+        return _age_misfit(view, trainer, capability)
     if needed and cuda < needed:
-        text = f"{built}; {chip}, which begins with CUDA {_said(needed)}"
+        text = f"{built}; {chip}, which begins with CUDA {_version_text(needed)}"
         return Misfit("warn", "runs a PyTorch older than its GPU", _evidence(text, cuda, needed))
     begin = _begins_with(process.torch_version or "", cuda)
     if begin and capability < begin:
-        text = f"{built}; {chip}, and its wheels for CUDA {_said(cuda)} begin with {_said(begin)}"
+        text = f"{built}; {chip}, and its wheels for CUDA {_version_text(cuda)} begin with {_version_text(begin)}"
         return Misfit("warn", "runs a PyTorch that has dropped its GPU", _evidence(text, capability, begin))
     if liked and cuda < liked:
-        text = f"{built}; {chip}, for which kernels exist from CUDA {_said(liked)} on"
+        text = f"{built}; {chip}, for which kernels exist from CUDA {_version_text(liked)} on"
         return Misfit("info", "runs a PyTorch without kernels made for its GPU", _evidence(text, cuda, liked))
-    return _aged(view, trainer, capability)
+    return _age_misfit(view, trainer, capability)
 
 
 def _begins_with(version: str, cuda: Version) -> Version | None:
@@ -103,7 +103,7 @@ def _begins_with(version: str, cuda: Version) -> Version | None:
     return _VOLTA if cuda[0] == _DROPS_AT[0] and pytorch.release(version) in _WITH_VOLTA else _BEGIN_WITH
 
 
-def _aged(view: View, trainer: Trainer, capability: Version) -> Misfit | None:
+def _age_misfit(view: View, trainer: Trainer, capability: Version) -> Misfit | None:
     """A release that is years old, on a GPU that has gained much support since."""
     version = trainer.process.torch_version
     released = _RELEASED.get(pytorch.release(version) or (0, 0))
@@ -115,7 +115,7 @@ def _aged(view: View, trainer: Trainer, capability: Version) -> Misfit | None:
     return Misfit("info", "runs an old PyTorch", evidence) if view.above(years, "years") else None
 
 
-def _told(view: View, trainer: Trainer, misfit: Misfit) -> Finding:
+def _misfit_finding(view: View, trainer: Trainer, misfit: Misfit) -> Finding:
     warns = misfit.severity == "warn"
     driver = view.frame.host.cuda_version
     evidence = [misfit.evidence]
@@ -141,12 +141,12 @@ def _told(view: View, trainer: Trainer, misfit: Misfit) -> Finding:
     )
 
 
-def _said(version: Version) -> str:
+def _version_text(version: Version) -> str:
     return f"{version[0]}.{version[1]}"
 
 
 def _evidence(text: str, value: Version, limit: Version) -> Evidence:
-    return Evidence(text=text, value=float(_said(value)), limit=float(_said(limit)))
+    return Evidence(text=text, value=float(_version_text(value)), limit=float(_version_text(limit)))
 
 
 @rule(
@@ -165,17 +165,17 @@ def gpu_unused_in_job(view: View) -> Iterator[Finding]:
         if not trainers or any(is_auxiliary(one) or is_notebook(one) for one in trainers):
             view.notes(job).clear()
             continue
-        held = _held(view, trainers)
-        gpus = [gpu for gpu in held if _fresh(gpu) and view.knows(gpu, "busy_percent")]
+        held = _job_gpus(view, trainers)
+        gpus = [gpu for gpu in held if _is_fresh(gpu) and view.knows(gpu, "busy_percent")]
         idle_s = _idle_s(view, job, held)
         unused = [(gpu, idle_s[gpu.uuid]) for gpu in gpus if idle_s.get(gpu.uuid, 0.0) >= view.limit("info_s")]
         if unused and any(view.above(view.mean(gpu, "busy_percent", 60), "others_percent") for gpu in gpus):
-            yield _unused(view, job, trainers, unused, held)
-        elif hidden := _hidden(view, trainers):
+            yield _unused_finding(view, job, trainers, unused, held)
+        elif hidden := _hidden_gpus(view, trainers):
             view.abstain(job, hidden)
 
 
-def _held(view: View, trainers: Sequence[Trainer]) -> list[Gpu]:
+def _job_gpus(view: View, trainers: Sequence[Trainer]) -> list[Gpu]:
     """GPUs on which a context of the job holds memory, and those that its environment certainly assigns to it alone."""
     share = view.limit("held_share")
     found: dict[str, Gpu] = {}
@@ -191,7 +191,7 @@ def _held(view: View, trainers: Sequence[Trainer]) -> list[Gpu]:
     return list(found.values()) if len(found) > 1 else []
 
 
-def _hidden(view: View, trainers: Sequence[Trainer]) -> Missing | None:
+def _hidden_gpus(view: View, trainers: Sequence[Trainer]) -> Missing | None:
     """Missing visibility of the GPUs it was given, if some have no process."""
     if all(view.tenants(gpu) for gpu in view.frame.gpus):
         return None
@@ -199,7 +199,7 @@ def _hidden(view: View, trainers: Sequence[Trainer]) -> Missing | None:
     return next((one for one in denied if one.metric == "visible_gpus"), None)
 
 
-def _fresh(gpu: Gpu) -> bool:
+def _is_fresh(gpu: Gpu) -> bool:
     return gpu.condition == "ok" and gpu.age_s == 0
 
 
@@ -208,7 +208,7 @@ def _idle_s(view: View, job: Job, held: Sequence[Gpu]) -> Mapping[str, float]:
     notes, now_s = view.notes(job), view.frame.mono_s
     before: Mapping[str, float] = notes.get("since_s", {})
     # one that does not respond for a moment keeps its state
-    idle = [gpu.uuid for gpu in held if (gpu.uuid in before or _fresh(gpu)) and not _worked(view, gpu)]
+    idle = [gpu.uuid for gpu in held if (gpu.uuid in before or _is_fresh(gpu)) and not _worked(view, gpu)]
     notes["since_s"] = since_s = {uuid: before.get(uuid, now_s) for uuid in idle}
     return {uuid: now_s - began_s for uuid, began_s in since_s.items()}
 
@@ -222,7 +222,7 @@ def _cards(names: Sequence[str]) -> str:
     return f"{plural(len(names), 'GPU')} {', '.join(names)}"
 
 
-def _unused(
+def _unused_finding(
     view: View, job: Job, trainers: Sequence[Trainer], unused: Sequence[tuple[Gpu, float]], held: Sequence[Gpu]
 ) -> Finding:
     longest_s = max(idle_s for _, idle_s in unused)
