@@ -25,13 +25,13 @@ CODE = """
 import json, os, sys
 from pathlib import Path
 from gputop.collect.nvml import notes
-from gputop.doctor import as_json, examine
+from gputop.doctor import as_json, run_checks
 from tests.doctor_machine import machine
 notes.OWNERS |= {os.geteuid()}  # who runs the tests planted it
 root, files = Path(sys.argv[1]), json.loads(sys.argv[2])
 environ = {"PATH": "/x", "VIRTUAL_ENV": f"{root}/env"}
 asked = machine(root, files, nvml=True, environ=environ, uid=int(sys.argv[3]))
-print(json.dumps(as_json(examine(asked, "box"))))
+print(json.dumps(as_json(run_checks(asked, "box"))))
 """
 
 
