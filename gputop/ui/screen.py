@@ -34,6 +34,7 @@ class CommandScreen(Screen[None], inherit_bindings=False):
         self.names: Names = names(self.commands)
         self.bar = KeyBar(session.look, ())
         self.shown: Update | None = None
+        self._refused = False  # the last command could not be run, and its reason is on the last line
         self._by_key = {key: command for command in self.commands for key in command.keys}
 
     @property
@@ -58,8 +59,12 @@ class CommandScreen(Screen[None], inherit_bindings=False):
         return command is not None
 
     async def press(self, command: Command) -> None:
-        """Run a command, or say why not now."""
-        if reason := command.unavailable(self):
+        """Run a command, or say why not now; what was said so of the last one goes."""
+        if self._refused:
+            self.bar.hush()
+        reason = command.unavailable(self)
+        self._refused = bool(reason)
+        if reason:
             self.session.say(f"not now: {reason}")
         elif inspect.isawaitable(done := command.run(self)):
             await done

@@ -121,7 +121,8 @@ def test_the_screen_calls_nothing_cleared_that_was_muted() -> None:
         (muted,) = main.sheet.muted
         main.show(same)
         main.show(seen(2.0))
-        assert [one.finding.subject for one in main.clearing.cleared] == [OF_B if muted.subject == OF_A else OF_A]
+        gone = main.advice_view.clearing.cleared
+        assert [one.finding.subject for one in gone] == [OF_B if muted.subject == OF_A else OF_A]
 
     play(scene, seen(0.0).frame)
 

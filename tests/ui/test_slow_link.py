@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.ui.latest_update import Link
+from gputop.ui.latest_update import SlowLink
 from tests.headless_screens import Stage, play
 from tests.scripted_jobs import LLAMA, frame
 from tests.terminal_endings import Program
@@ -21,7 +21,7 @@ ARGV = (sys.executable, "-m", "gputop")
 
 def told(*events: float | str) -> float | None:
     """What a line is called after these: a time at which something was drawn, a name of what was not."""
-    link = Link()
+    link = SlowLink()
     for event in events:
         if event == "clear":
             link.clear()
@@ -78,7 +78,7 @@ def test_who_collects_slowly_has_no_slow_line() -> None:
 def test_what_the_terminal_does_not_take_is_skipped_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     now = frame(LLAMA)
     behind = False
-    monkeypatch.setattr("gputop.ui.app.behind", lambda _: behind)
+    monkeypatch.setattr("gputop.ui.session.behind", lambda _: behind)
 
     async def scene(stage: Stage) -> None:
         nonlocal behind
