@@ -10,8 +10,8 @@ import pytest
 
 from gputop.diagnose import Abstained, Finding, Step
 from gputop.model import Missing
+from gputop.ui.dialogs.box import Dialog
 from gputop.ui.dialogs.choices import ListDialog
-from gputop.ui.dialogs.dialog import Dialog
 from gputop.ui.main.screen import MainScreen
 from gputop.ui.profiling.dialog import CANCEL, OLDER, START, ProfileDialog
 from tests.advice_scenes import found, hot, update

@@ -8,7 +8,7 @@ from textual.keys import key_to_character
 
 from gputop.config import SETTINGS
 from gputop.ui.dialogs.choices import ListDialog, SortDialog
-from gputop.ui.dialogs.dialog import DelayDialog
+from gputop.ui.dialogs.dialog import Confirm, DelayDialog
 from gputop.ui.dialogs.palette import Palette
 from gputop.ui.dialogs.text_line import TextLine
 from gputop.ui.table.columns import SORTABLE
@@ -201,3 +201,64 @@ def test_names_of_others_are_no_markup() -> None:
         assert "[@click=app.exit]z[" in box(stage)
 
     play(scene, shown)
+
+
+ANSWERS = (("keep", "Keep what is there"), ("drop", "Drop it"), ("on", "Go on"))
+HARM = "It measures in this terminal, beside the job, which it may slow down. Ctrl+C ends it; the screen comes back."
+
+
+def asked(stage: Stage, title: str = "end it now?", text: str = HARM) -> list[str | None]:
+    """Ask; what is answered."""
+    got: list[str | None] = []
+    stage.app.push_screen(Confirm(stage.app.session.look, title, text, ANSWERS, got.append))
+    return got
+
+
+@pytest.mark.parametrize(
+    ("keys", "answer"),
+    [
+        (("enter",), "keep"), (("space",), "keep"), (("escape",), None), (("down", "enter"), "drop"),
+        (("right", "right", "enter"), "on"), (("up", "enter"), "on"), (("tab", "space"), "drop"),
+        (("shift+tab", "left", "enter"), "drop"), (("end", "down", "enter"), "keep"),
+        (("x", "q", "down", "enter"), "drop"),
+    ],
+)  # fmt: skip
+def test_a_question_is_answered_once_by_the_keys_of_buttons_and_of_lists(
+    keys: tuple[str, ...], answer: str | None
+) -> None:
+    async def scene(stage: Stage) -> None:
+        got = asked(stage)
+        await stage.pilot.pause()
+        await at_once(stage, *keys)
+        assert got == [answer]
+        assert stage.app.screen is stage.app.main
+
+    play(scene, SHOWN)
+
+
+def test_a_click_answers() -> None:
+    async def scene(stage: Stage) -> None:
+        got = asked(stage)
+        await stage.pilot.pause()
+        place = next(place for place, line in enumerate(stage.lines) if "Drop it" in line)
+        await stage.pilot.click(offset=(40, place + 5))
+        assert not got, "beside the answers is no answer"
+        await stage.pilot.click(offset=(40, place))
+        assert got == ["drop"]
+
+    play(scene, SHOWN, size=(80, 24))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (40, 12), (24, 8), (20, 5)])
+@pytest.mark.parametrize("look", [Look(), Look(PLAIN, ASCII)])
+def test_every_answer_is_seen_however_small_the_screen_is(size: tuple[int, int], look: Look) -> None:
+    async def scene(stage: Stage) -> None:
+        asked(stage, "gputop lab loader 41207 --workers 8 --seconds 6: end it now?", HARM * 3)
+        await stage.pilot.pause()
+        lines = box(stage).splitlines()
+        assert lines[0].strip("- ").startswith("gputop lab load")
+        assert (look.glyphs.more in lines[0]) == (size[0] < 80)
+        assert len(lines) <= size[1]
+        assert all(any(f" {title[:15]}" in line for line in lines) for _, title in ANSWERS)
+
+    play(scene, SHOWN, size=size, look=look)

@@ -106,7 +106,7 @@ def test_a_plain_job_is_looked_into_and_goes_on(fake: Fake, tmp_path: Path) -> N
         terminal.send("enter")
         terminal.wait_for(lambda lines: re.search(r" [3-9]\.\d of 10 s", "\n".join(lines)) is not None, 30)
         terminal.send("escape")
-        terminal.wait_for("[ Keep what is there ]")
+        terminal.wait_for("Keep what is there")
         terminal.send("enter")
         terminal.wait_for("in what burn (train_planted.py)", 20)  # what the loaders do is told by its name
         assert unharmed(other)

@@ -13,7 +13,7 @@ from textual.strip import Strip
 from textual.widgets import OptionList
 
 from gputop.labels import amount
-from gputop.ui.dialogs.dialog import Answer, Dialog
+from gputop.ui.dialogs.box import Answer, Dialog
 from gputop.ui.dialogs.text_line import TextLine
 from gputop.ui.table.columns import SORTABLE, TITLE, Column
 from gputop.ui.theme import Look
@@ -22,7 +22,7 @@ from gputop.ui.widgets.drawing import Line
 from gputop.ui.widgets.strip_pane import Lines
 
 Item = TypeVar("Item")  # what a line of the list stands for
-HEAD = 2  # lines over the list: the heading and a blank
+LEAST = 3  # lines of the list that are shown on a low screen before all that is above and below it
 
 
 class Choices(OptionList, can_focus=False):
@@ -99,6 +99,10 @@ class ListDialog(Dialog[Answer], Generic[Answer, Item]):
     def take(self, item: Item) -> None:
         """What Enter and a click do."""
 
+    def above(self) -> Sequence[Line]:
+        """What stands over the list."""
+        return ()
+
     def lines(self) -> Sequence[Line]:
         """What stands under the list, as many lines whatever it says."""
         return ()
@@ -109,12 +113,15 @@ class ListDialog(Dialog[Answer], Generic[Answer, Item]):
 
     def redraw(self) -> None:
         """Draw the box anew: the list gets the lines that are left."""
-        strips = self.boxed(self.body())
-        rows = max(1, min(self.app.size.height - len(strips), self.ROWS or len(self.items)))
-        self.stack((self.head, HEAD), (self.choices, rows), (self._foot, len(strips) - HEAD))
-        self.head.show(strips[:HEAD])
+        room, rows = self.app.size.height, self.ROWS or len(self.items)
+        least = min(rows, LEAST)
+        head = [self.heading(), self.line(), *self.above()][: max(1, room - least)]
+        strips = self.boxed([*head, *self.lines(), self.line(), self.foot()])
+        rows = max(1, least, min(room - len(strips), rows))
+        self.stack((self.head, len(head)), (self.choices, rows), (self._foot, len(strips) - len(head)))
+        self.head.show(strips[: len(head)])
         self.choices.refresh()
-        self._foot.show(strips[HEAD:])
+        self._foot.show(strips[len(head) :])
 
     def _drawn(self, place: int, chosen: bool) -> Strip:
         line = Line(self.look, "selected" if chosen else "raised")

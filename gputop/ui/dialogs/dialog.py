@@ -1,4 +1,4 @@
-"""Dialogs: a screen over the main one, made of lines and what a click on them means; small questions."""
+"""Questions: for a letter, a time, an answer; and the parts that larger ones are made of."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from typing import Generic, TypeVar
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.await_complete import AwaitComplete
-from textual.screen import ModalScreen
-from textual.strip import Strip
-from textual.widget import Widget
 
 from gputop import units
 from gputop.config import BY_KEY
 from gputop.fit import fit
+from gputop.ui.dialogs.box import Answer, Dialog
+from gputop.ui.dialogs.choices import ListDialog
 from gputop.ui.dialogs.text_line import TextLine
 from gputop.ui.table.columns import BY_ID
 from gputop.ui.theme import Look, Token
@@ -25,123 +23,7 @@ from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line, wrap
 from gputop.ui.widgets.strip_pane import Lines
 
-Answer = TypeVar("Answer")
-
-
-class Modal(ModalScreen[Answer], Generic[Answer], inherit_bindings=False):
-    """What everything that opens over a screen with commands is. Those that work above dialogs do so here."""
-
-    @property
-    def takes_text(self) -> bool:
-        """Whether a letter is text here: it is then no command, whatever it is remapped to."""
-        return False
-
-    def dismiss(self, result: Answer | None = None) -> AwaitComplete:
-        """Go, with an answer; nothing happens once it has gone. Textual would close whatever is on top."""
-        return super().dismiss(result) if self.is_active else AwaitComplete()
-
-
-SCRAPS = 8  # cells, on both sides together
 FASTEST_S, SLOWEST_S = BY_KEY["interval"].low, BY_KEY["interval"].high
-
-
-class Dialog(Modal[Answer], Generic[Answer], inherit_bindings=False):
-    """A box on the raised ground; Esc leaves it without an answer, whatever it asks."""
-
-    DEFAULT_CSS = "Dialog { align: center middle; background: transparent; overflow: hidden; }"
-    AUTO_FOCUS = ""  # every key is for the dialog
-    TITLE_TEXT = ""
-    FOOT = "Esc leaves it as it is"
-    WIDTH = 56
-
-    def __init__(self, look: Look) -> None:
-        super().__init__()
-        self.look = look
-
-    def compose(self) -> ComposeResult:
-        """One box."""
-        yield Lines()
-
-    def on_mount(self) -> None:
-        """Draw it."""
-        self.redraw()
-
-    @abstractmethod
-    def lines(self) -> Sequence[Line]:
-        """What is in the box."""
-
-    def line(self) -> Line:
-        """An empty line of the box."""
-        return Line(self.look, "raised").add("  ")
-
-    def heading(self) -> Line:
-        """The first line of the box."""
-        return self.line().add(self.TITLE_TEXT, "bright", bold=True)
-
-    def body(self) -> Sequence[Line]:
-        """All of the box: the heading, what is in it, how to leave it."""
-        return [self.heading(), self.line(), *self.lines(), self.line(), self.line().add(self.FOOT, "dim")]
-
-    @property
-    def width(self) -> int:
-        """Cells of the box: the whole width where what would be seen beside it is no more than scraps."""
-        most = self.app.size.width
-        return most if most - self.WIDTH < SCRAPS else self.WIDTH
-
-    def on_resize(self) -> None:
-        """Another place for the box."""
-        self.redraw()
-
-    def redraw(self) -> None:
-        """Draw the box anew."""
-        strips, box = self.boxed(self.body()), self.query_one(Lines)
-        self.stack((box, len(strips)))
-        box.show(strips)
-
-    def stack(self, *parts: tuple[Widget, int]) -> None:
-        """Give each part of the box its lines, from the top; on a low screen the last ones have none."""
-        room = self.app.size.height
-        for part, lines in parts:
-            part.styles.width, part.styles.height = self.width, min(lines, room)
-            room -= min(lines, room)
-
-    def boxed(self, lines: Sequence[Line]) -> list[Strip]:
-        """Lines of the box, from its first to its last. Without a ground of its own it gets a frame: in these two."""
-        width, look = self.width, self.look
-        strips = [line.strip(width) for line in lines]
-        if look.palette.raised is not None:
-            return strips
-        ends = []
-        for strip in (strips[0], strips[-1]):
-            text = len(strip.text.rstrip()) + 1
-            fill = [Strip([look.ink(look.glyphs.rule * cells, "faint")]) for cells in (1, width - text)]
-            ends.append(Strip.join([fill[0], strip.crop(1, text), fill[1]]))
-        return [ends[0], *map(self.sided, strips[1:-1]), ends[1]]
-
-    def sided(self, strip: Strip) -> Strip:
-        """A line between the first and the last: without a ground of its own the box has its frame in the margins."""
-        if self.look.palette.raised is not None:
-            return strip
-        side = Strip([self.look.ink(self.look.glyphs.column, "faint")])
-        return Strip.join([side, strip.crop(1, self.width - 1), side])
-
-    @property
-    def takes_text(self) -> bool:
-        """Every letter may be text, or an answer."""
-        return True
-
-    def on_key(self, event: events.Key) -> None:
-        """Every key stays in the dialog."""
-        event.stop()
-        if event.key == "escape":
-            self.dismiss(None)
-        else:
-            self.press(event)
-
-    @abstractmethod
-    def press(self, event: events.Key) -> None:
-        """A key that is not Esc."""
-
 
 # the letters of nvitop after `o`: the columns they sort by
 LETTERS = {"c": "cpu", "m": "rss", "t": "time", "p": "pid", "s": "gpu-busy", "g": "vram", "u": "user"}
@@ -348,9 +230,10 @@ class Paper:
         return self.line().add(self.cut(told or foot, 2), "warn" if told else "dim")
 
 
-class Confirm(PartsDialog[None, str]):
-    """`buttons` are answers and what stands on them; `answered` gets one of them, or None however else it ends."""
+class Confirm(ListDialog[None, tuple[str, str]]):
+    """`answers` are those there are and how each reads; `answered` gets one of them, or None however else it ends."""
 
+    FOOT = "Enter takes it   Esc goes back"
     WIDTH = 64
 
     def __init__(
@@ -358,38 +241,39 @@ class Confirm(PartsDialog[None, str]):
         look: Look,
         title: str,
         text: str,
-        buttons: Sequence[tuple[str, str]],
+        answers: Sequence[tuple[str, str]],
         answered: Callable[[str | None], object],
     ) -> None:
-        super().__init__(look)
-        self._title, self._text, self._buttons = title, text, buttons
-        self._at = buttons[0][0]
+        super().__init__(look, answers)
+        self._title, self._text = title, text
         self._answered: Callable[[str | None], object] | None = answered
 
-    def parts(self) -> list[Part[str]]:
-        """The title, the text, the buttons."""
-        blank: Part[str] = Part(self.line(), Keep.BLANK)
-        found = [Part[str](self.line().add(self._title, "bright", bold=True)), blank]
-        text = [
-            Part[str](self.line().add(each, "text"), Keep.SAID) for each in wrap(self._text, self.width - 4) if each
-        ]
-        found += [*text, blank] if text else []
-        named: list[tuple[str, str, Token]] = [(answer, title, "bright") for answer, title in self._buttons]
-        return fitting([*found, buttons(self.line(), self.width, named, self._at), blank], self.app.size.height)
+    def heading(self) -> Line:
+        """What is asked."""
+        title = drawing.cut(self._title, self.width - 4, self.look.glyphs.more)
+        return self.line().add(title, "bright", bold=True)
+
+    def above(self) -> Sequence[Line]:
+        """What to know before."""
+        text = [self.line().add(each, "text") for each in wrap(self._text, self.width - 4) if each]
+        return [*text, self.line()] if text else ()
+
+    def row(self, answer: tuple[str, str], line: Line, chosen: bool) -> Line:
+        """An answer."""
+        return line.add("  ").add(answer[1], "bright" if chosen else "text")
 
     def press(self, event: events.Key) -> None:
-        """Move, or take the answer with the cursor."""
-        step = STEPS.get(event.key) or JUMPS.get(event.key)
-        answers = [answer for answer, _ in self._buttons]
-        if step:
-            self._at = answers[(answers.index(self._at) + step) % len(answers)]
-            self.redraw()
-        elif event.key in ("enter", "space"):
-            self.take(self._at)
+        """Move, also as between buttons, or take the answer with the cursor."""
+        if step := STEPS.get(event.key) or JUMPS.get(event.key):
+            self.choices.highlighted = (self.at + step) % len(self.items)
+        elif event.key == "space":
+            self.take(self.items[self.at])
+        else:
+            super().press(event)
 
-    def take(self, stop: str) -> None:
+    def take(self, answer: tuple[str, str]) -> None:
         """This one."""
-        self._answer(stop)
+        self._answer(answer[0])
         self.dismiss()
 
     def on_unmount(self) -> None:

@@ -15,7 +15,7 @@ from gputop.diagnose.rules import RULES
 from gputop.docs.tables import PLACES
 from gputop.model import Note, metrics
 from gputop.ui.commands.command import EVERY, GROUPS, Command, Group, help_lines
-from gputop.ui.dialogs.dialog import Modal
+from gputop.ui.dialogs.box import Modal
 from gputop.ui.panes import empty
 from gputop.ui.screen import CommandScreen
 from gputop.ui.table.columns import COLUMNS, TITLE

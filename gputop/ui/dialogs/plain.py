@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from gputop import labels
-from gputop.ui.dialogs.dialog import Modal
+from gputop.ui.dialogs.box import Modal
 from gputop.ui.screen import CommandScreen
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line
