@@ -3,7 +3,8 @@
  *   population SLEEPERS TRAINERS THREADS LOADERS
  *
  * Prints the trainers' pids, one a line, then "ready"; everybody ends when standard input is closed.
- * A trainer and its loaders work half a millisecond a second, so that their numbers change as a real job's do.
+ * A trainer and its loaders work half a millisecond a second, and its other threads a twentieth of one, so that their
+ * numbers change as a real job's do: a monitor that reads threads has all of them to read.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -21,14 +22,21 @@ static void *sleeper(void *unused) {
     return unused;
 }
 
-static void work(void) {
+static void work_ns(long each_second) {
     for (;;) {
         struct timespec start, now, rest = {1, 0};
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &start);
         do clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-        while ((now.tv_sec - start.tv_sec) * 1000000000L + now.tv_nsec - start.tv_nsec < 500000);
+        while ((now.tv_sec - start.tv_sec) * 1000000000L + now.tv_nsec - start.tv_nsec < each_second);
         nanosleep(&rest, NULL);
     }
+}
+
+static void work(void) { work_ns(500000); }
+
+static void *stir(void *unused) {
+    work_ns(50000);
+    return unused;
 }
 
 static pid_t born(const char *name) {
@@ -50,7 +58,7 @@ static void train(int threads, int loaders) {
     pthread_attr_setstacksize(&small, 65536);
     for (int i = 1; i < threads; i++) {
         pthread_t thread;
-        if (pthread_create(&thread, &small, sleeper, NULL)) { perror("pthread_create"); exit(1); }
+        if (pthread_create(&thread, &small, stir, NULL)) { perror("pthread_create"); exit(1); }
     }
     work();
 }
