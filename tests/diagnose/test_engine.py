@@ -23,7 +23,7 @@ from tests.rule_cases import LIMITS, Machine, found, judged
 
 GPU = Subject(kind="gpu", gpus=("G",))
 A, B = Identity(1, 1), Identity(2, 1)
-NOWHERE: dict[str, Any] = {"number": None, "rows": (), "needs": ()}  # of a rule that is none of ours
+NOWHERE: dict[str, Any] = {"needs": ()}  # of a rule that is none of ours
 
 
 def finding(name: str, severity: Severity = "warn", subject: Subject = GPU, **more: object) -> Finding:
