@@ -9,10 +9,10 @@ from textual.keys import key_to_character
 from gputop.config import SETTINGS
 from gputop.ui.dialogs.choices import ListDialog, SortDialog
 from gputop.ui.dialogs.dialog import Confirm, DelayDialog
-from gputop.ui.dialogs.palette import Palette
+from gputop.ui.dialogs.palette import Palette, PaletteEntry
 from gputop.ui.dialogs.text_line import TextLine
 from gputop.ui.table.columns import SORTABLE
-from gputop.ui.theme import ASCII, PLAIN, TERMINAL, UNICODE, Look
+from gputop.ui.theme import ASCII, DARK, LIGHT, PLAIN, TERMINAL, UNICODE, Look
 from tests.headless_screens import Stage, box, play, strips
 from tests.scripted_jobs import frame, process, training
 
@@ -50,6 +50,17 @@ def test_the_cursor_moves_stops_at_the_ends_and_stays_in_sight() -> None:
             assert any(line.startswith(f"  {column.title} ") for line in box(stage).splitlines()), "it is in the box"
 
     play(scene, SHOWN, size=(80, 24))
+
+
+def test_the_cursor_stays_in_sight_when_the_screen_becomes_lower() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.press("f6", "end")
+        await stage.pilot.resize_terminal(120, 20)
+        assert f"  {opened(stage).items[-1].title} " in box(stage)
+        await stage.pilot.resize_terminal(120, 60)
+        assert box(stage).splitlines()[2].startswith("  PID ")
+
+    play(scene, SHOWN, size=(120, 60))
 
 
 def test_the_wheel_shows_more_and_the_cursor_comes_back_with_a_key() -> None:
@@ -188,6 +199,37 @@ def test_a_time_that_is_none_says_so_until_it_is_changed() -> None:
         await stage.press("enter")
         assert "between 0.25s and 3600s" in box(stage)
         assert stage.feed.interval_s == 1.0
+
+    play(scene, SHOWN)
+
+
+def test_another_theme_is_seen_in_every_part_of_the_palette() -> None:
+    def colours(stage: Stage) -> set[str]:
+        over = opened(stage)
+        shown, regions = strips(stage.app), [part.region for part in over.children]
+        lines = [shown[y].crop(region.x, region.right) for region in regions for y in region.line_range]
+        styles = [segment.style for line in lines for segment in line if segment.style]
+        return {colour.name for style in styles for colour in (style.color, style.bgcolor) if colour}
+
+    async def scene(stage: Stage) -> None:
+        await stage.press("ctrl+p", *"sort")
+        dark = colours(stage)
+        assert dark <= {getattr(DARK, name) for name in DARK.__slots__}
+        stage.app.session.set_theme(Look(LIGHT, UNICODE))
+        await stage.pilot.pause()
+        assert colours(stage) <= {getattr(LIGHT, name) for name in LIGHT.__slots__}
+        assert len(colours(stage)) == len(dark) > 4
+
+    play(scene, SHOWN)
+
+
+def test_a_long_name_does_not_run_into_what_is_said_of_it() -> None:
+    entry = PaletteEntry("x" * 30, "what it does", lambda: None)
+
+    async def scene(stage: Stage) -> None:
+        stage.app.push_screen(Palette(stage.app.session.look, lambda: [entry]))
+        await stage.pilot.pause()
+        assert "xx… what it does" in box(stage)
 
     play(scene, SHOWN)
 

@@ -16,7 +16,7 @@ from gputop.ui.theme import Look
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line
 
-NAME = 19  # cells
+NAME = 19  # cells, a blank at their end
 LONGEST = 40
 
 
@@ -113,7 +113,7 @@ class Palette(ListDialog[PaletteEntry, PaletteEntry]):
     def row(self, entry: PaletteEntry, line: Line, chosen: bool) -> Line:  # noqa: ARG002
         """Its name, what it does or why not now, its keys."""
         more = self.look.glyphs.more
-        line.add(f"  {drawing.fit(entry.name, NAME, more=more)}", "dim" if entry.unavailable else "text")
+        line.add(f"  {drawing.fit(entry.name, NAME - 1, more=more)} ", "dim" if entry.unavailable else "text")
         room = max(0, self.width - line.cells - len(entry.keys) - 4)
         text = f"not now: {entry.unavailable}" if entry.unavailable else entry.help
         line.add(drawing.cut(text, room, more), "dim")
