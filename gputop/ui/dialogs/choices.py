@@ -112,7 +112,12 @@ class ListDialog(Dialog[Answer], Generic[Answer, Item]):
         yield from (self.head, self.choices, self._foot)
 
     def redraw(self) -> None:
-        """Draw the box anew: the list gets the lines that are left."""
+        """Draw the box anew."""
+        self._draw_around()
+        self.choices.refresh()
+
+    def _draw_around(self) -> None:
+        """Draw what is above and below the list, which gets the lines that are left."""
         room, rows = self.app.size.height, self.ROWS or len(self.items)
         least = min(rows, LEAST)
         head = [self.heading(), self.line(), *self.above()][: max(1, room - least)]
@@ -120,7 +125,6 @@ class ListDialog(Dialog[Answer], Generic[Answer, Item]):
         rows = max(1, least, min(room - len(strips), rows))
         self.stack((self.head, len(head)), (self.choices, rows), (self._foot, len(strips) - len(head)))
         self.head.show(strips[: len(head)])
-        self.choices.refresh()
         self._foot.show(strips[len(head) :])
 
     def _drawn(self, place: int, chosen: bool) -> Strip:
@@ -151,9 +155,9 @@ class ListDialog(Dialog[Answer], Generic[Answer, Item]):
 
     @on(OptionList.OptionHighlighted)
     def moved(self, event: OptionList.OptionHighlighted) -> None:
-        """What is said of the line with the cursor follows it."""
+        """What is said of the line with the cursor follows it; the list has drawn itself."""
         event.stop()
-        self.redraw()
+        self._draw_around()
 
     @on(OptionList.OptionSelected)
     def clicked(self, event: OptionList.OptionSelected) -> None:
