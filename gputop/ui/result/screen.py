@@ -103,9 +103,9 @@ class ResultScreen(CommandScreen, inherit_bindings=False):
         def failed(error: Exception) -> str:
             return self.session.failed(error, "reading the result")
 
-        read_in_background(self, work, ready, self._refused, failed)
+        read_in_background(self, work, ready, self._cannot_read, failed)
 
-    def _refused(self, why: str) -> None:
+    def _cannot_read(self, why: str) -> None:
         if self.content is None:
             self._why = why
         else:
