@@ -26,7 +26,6 @@ _LIMIT = re.compile(r"Timeout\(ms\)=(\d{1,12})|wait timeout after (\d{1,12})ms")
 _RAN = re.compile(r"ran for (\d{1,12}) milliseconds")
 _ELEMENTS = re.compile(r"NumelIn=(\d{1,18})")
 _DONE = re.compile(r"last completed (?:NCCL )?work: (-?\d{1,12})")
-_ENQUEUED = re.compile(r"last enqueued (?:NCCL )?work: (-?\d{1,12})")
 _ERROR = re.compile(
     r"ncclSystemError|ncclRemoteError|ncclInternalError|ncclUnhandledCudaError|NCCL error|NCCL WARN|"
     r"NET/IB : Got completion .* error|Connection closed by (?:remote )?peer"

@@ -162,9 +162,6 @@ class LogError(NamedTuple):
     numbers: dict[str, Any]
 
 
-Finder = Callable[[Sequence[str]], Iterator[LogError]]
-
-
 def _finders() -> tuple[Callable[[Sequence[str]], Iterator[tuple[int, str, Point, dict[str, Any]]]], ...]:
     return (log_memory.find, log_ranks.find, log_nan.find, find)
 

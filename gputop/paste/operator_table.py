@@ -34,7 +34,6 @@ class Row:
     self_device_us: float | None
     device_total_us: float | None
     calls: int | None
-    self_device_bytes: float | None
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +131,6 @@ def _row(cells: Sequence[str], head: Sequence[str]) -> Row | None:
         self_device_us=_us(by_title.get(f"Self {device}")) if device else None,
         device_total_us=_us(by_title.get(f"{device} total")) if device else None,
         calls=int(calls) if calls.isascii() and calls.isdigit() and len(calls) < 16 else None,
-        self_device_bytes=_bytes(by_title.get(f"Self {device} Mem")) if device else None,
     )
 
 

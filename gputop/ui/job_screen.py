@@ -38,7 +38,7 @@ class JobScreen(CommandScreen, inherit_bindings=False):
 
     async def press(self, command: Command) -> None:
         """Run a command, unless the key was for the news of what has ended."""
-        if not self.jobs.press(command.id):
+        if command.above_dialogs or not self.jobs.press(command.id):
             await super().press(command)
 
     def progressed(self) -> None:

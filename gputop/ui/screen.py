@@ -34,7 +34,7 @@ class CommandScreen(Screen[None], inherit_bindings=False):
         self.names: Names = names(self.commands)
         self.bar = KeyBar(session.look, ())
         self.shown: Update | None = None
-        self._refused = False  # the last command could not be run, and its reason is on the last line
+        self._refusal = ""  # why the last command could not be run, as it is on the last line
         self._by_key = {key: command for command in self.commands for key in command.keys}
 
     @property
@@ -60,12 +60,12 @@ class CommandScreen(Screen[None], inherit_bindings=False):
 
     async def press(self, command: Command) -> None:
         """Run a command, or say why not now; what was said so of the last one goes."""
-        if self._refused:
+        if self._refusal and self.bar.said == self._refusal:
             self.bar.hush()
         reason = command.unavailable(self)
-        self._refused = bool(reason)
+        self._refusal = f"not now: {reason}" if reason else ""
         if reason:
-            self.session.say(f"not now: {reason}")
+            self.session.say(self._refusal)
         elif inspect.isawaitable(done := command.run(self)):
             await done
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from textual.events import Key, MouseScrollDown
+from rich.style import Style
+from textual.events import Click, Key, MouseScrollDown
 from textual.keys import key_to_character
 
 from gputop.config import SETTINGS
@@ -63,23 +64,51 @@ def test_the_cursor_stays_in_sight_when_the_screen_becomes_lower() -> None:
     play(scene, SHOWN, size=(120, 60))
 
 
-def test_the_wheel_shows_more_and_the_cursor_comes_back_with_a_key() -> None:
-    first = f"  {SORTABLE[0].title} "
-
+def test_the_wheel_moves_the_cursor_so_that_enter_takes_a_line_in_sight() -> None:
     async def scene(stage: Stage) -> None:
         await stage.press("f6", "home")
         over = opened(stage)
         x, y = over.choices.region.x + 9, over.choices.region.y + 2
-        stage.app.post_message(MouseScrollDown(None, x, y, 0, 1, 0, False, False, False))
+        for place in (3, 6):
+            stage.app.post_message(MouseScrollDown(None, x, y, 0, 1, 0, False, False, False))
+            await stage.pilot.pause()
+            assert over.at == place
+            assert f"  {over.items[place].title} " in box(stage)
+        await stage.press("enter")
+        assert stage.app.main.table.listing.view.sort == over.items[6].id
+
+    play(scene, SHOWN, size=(80, 24))
+
+
+@pytest.mark.parametrize("typed", ["recor", "xyzzy"])
+def test_a_click_below_the_last_line_is_none(typed: str) -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.press("ctrl+p", *typed)
+        over = opened(stage)
+        await stage.pilot.click(
+            offset=(over.choices.region.x + 5, over.choices.region.y + over.choices.size.height - 1)
+        )
+        assert stage.app.screen is over
+
+    play(scene, SHOWN, size=(80, 24))
+
+
+def test_the_second_of_a_double_click_answers_nothing() -> None:
+    answers: list[str | None] = []
+
+    async def scene(stage: Stage) -> None:
+        named = (("no", "Cancel"), ("run", "Run it"))
+        over = Confirm(stage.app.session.look, "a command", "", named, answers.append)
+        stage.app.push_screen(over)
         await stage.pilot.pause()
-        assert (over.at, first in box(stage)) == (0, False)
-        shown = next(column for column in SORTABLE if column.title == box(stage).splitlines()[2].split()[0])
-        await stage.press("down")
-        assert (over.at, first in box(stage)) == (1, False)
-        await stage.press("up")
-        assert first in box(stage)
-        await stage.pilot.click(offset=(x, over.choices.region.y + SORTABLE.index(shown)))
-        assert stage.app.main.table.listing.view.sort == shown.id
+        place = (over.choices.region.x + 5, over.choices.region.y + 1)
+        event = Click(over.choices, 5, 1, 0, 0, 1, False, False, False, *place, Style(meta={"option": 1}), 2)
+        over.choices.post_message(event)
+        await stage.pilot.pause()
+        assert stage.app.screen is over
+        assert answers == []
+        await stage.pilot.click(offset=place)
+        assert answers == ["run"]
 
     play(scene, SHOWN, size=(80, 24))
 

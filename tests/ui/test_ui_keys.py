@@ -286,3 +286,17 @@ def test_no_other_key_does_anything() -> None:
         assert stage.text == before
 
     play(scene, BOTH)
+
+
+def test_what_is_said_after_a_refusal_stays() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.press("m")
+        assert stage.lines[-1].startswith(" not now: ")
+        await stage.press("down")
+        assert not stage.lines[-1].startswith(" not now: "), "the next key takes it away"
+        await stage.press("m")
+        stage.app.session.say("recorded in ~/night.jsonl.gz", 10)
+        await stage.press("down")
+        assert "recorded in ~/night.jsonl.gz" in stage.lines[-1]
+
+    play(scene, BOTH)

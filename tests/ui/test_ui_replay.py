@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -245,6 +246,13 @@ class Still:
 
     def seek(self, position_s: float) -> None:
         self.position_s = position_s
+
+
+def test_what_has_no_key_cannot_be_clicked() -> None:
+    without = [replace(one, keys=()) if one.id == "pause" else one for one in COMMANDS]
+    drawn = replay_bar(Player(Still(1.0, 2.0, ())), "run.jsonl", without, 120, Look())
+    assert all(command.keys for _, _, command in drawn.spots)
+    assert len(drawn.spots) == len(REPLAY_COMMANDS) - 1
 
 
 @pytest.mark.parametrize("length_s", [0.0, 59.0, 86399.0, 9 * 86400.0])

@@ -16,6 +16,7 @@ from gputop.labels import amount
 from gputop.ui.dialogs.box import Answer, Dialog
 from gputop.ui.dialogs.text_line import TextLine
 from gputop.ui.table.columns import SORTABLE, TITLE, Column
+from gputop.ui.table.widget import WHEEL
 from gputop.ui.theme import Look
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line
@@ -43,14 +44,34 @@ class Choices(OptionList, can_focus=False):
         """The lines that are in the window."""
         top, (left, right) = self.scroll_offset.y, crop.column_span
         places = range(top + crop.y, top + crop.bottom)
-        return [
-            self._draw(place, place == self.highlighted).crop(left, right).apply_meta({"option": place})
-            for place in places
+        strips = [self._draw(place, place == self.highlighted).crop(left, right) for place in places]
+        return [  # a click on a blank line below the last is none
+            strip.apply_meta({"option": place}) if place < self.option_count else strip
+            for place, strip in zip(places, strips, strict=True)
         ]
 
     def move(self, lines: int) -> None:
         """Move the cursor, and stop at the ends."""
         self.highlighted = (self.highlighted or 0) + lines
+
+    def on_click(self, event: events.Click) -> None:
+        """The second of a double-click was meant for what stood there before."""
+        if event.chain > 1:
+            event.prevent_default()
+            event.stop()
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """The wheel moves the cursor: Enter takes no line that is out of sight."""
+        self._wheel(event, WHEEL)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """The same."""
+        self._wheel(event, -WHEEL)
+
+    def _wheel(self, event: events.MouseEvent, lines: int) -> None:
+        event.prevent_default()
+        event.stop()
+        self.move(lines)
 
     def on_resize(self) -> None:
         """The cursor stays in the window."""

@@ -92,7 +92,7 @@ def _left(player: Player, name: str, look: Look, pause: Command | None) -> list[
     return [
         Piece(30, [Run(drawing.cut(name, _NAME_CELLS, look.glyphs.more), "text")]),
         Piece(20, [Run(_span(*player.span), "dim")]),
-        Piece(_ALWAYS, [_state(player, look)], pause),
+        Piece(_ALWAYS, [_state(player, look)], pause if pause and pause.keys else None),
         Piece(80, [Run(units.clock(player.position_s), "bright")]),
         Piece(35, [Run(f"of {units.clock(player.length_s)}", "dim")], gap=1),
     ]

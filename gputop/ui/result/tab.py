@@ -10,7 +10,6 @@ from textual.strip import Strip
 
 from gputop.ui.details.tab import Body, Entry
 from gputop.ui.theme import Ground, Look
-from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line, Run
 from gputop.ui.widgets.window import Window
 
@@ -138,8 +137,3 @@ def entry(key: Hashable, runs: Sequence[Run], width: int, look: Look) -> Entry:
         return strip.crop(shift, shift + width) if shift else strip
 
     return Entry(key, drawn)
-
-
-def titled(title: str, strips: Sequence[Strip], width: int, look: Look, right: str = "") -> list[Strip]:
-    """Lines under a rule with a title."""
-    return [drawing.rule(title, width, look, right=right), *strips]

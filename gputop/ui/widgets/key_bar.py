@@ -50,7 +50,7 @@ class KeyBar(Lines):
         self.look = look
         self._spots: list[Spot] = []
         self._keys = keys
-        self._said = ""
+        self.said = ""
         self._token: Token = "bright"
         self._lent: Line | None = None
         self._silence: Timer | None = None
@@ -70,7 +70,7 @@ class KeyBar(Lines):
         """Show a line instead of the keys, for a while."""
         if self._silence:
             self._silence.stop()
-        self._said, self._token = text, token
+        self.said, self._token = text, token
         self._silence = self.set_timer(seconds, self.hush)
         self.redraw()
 
@@ -78,19 +78,19 @@ class KeyBar(Lines):
         """Show this line instead of the keys, until there is none; what was said before it is over."""
         self._lent = line
         if line:
-            self._said = ""
+            self.said = ""
         self.redraw()
 
     def hush(self) -> None:
         """Show the keys again."""
-        self._said = ""
+        self.said = ""
         self.redraw()
 
     def redraw(self) -> None:
         """Draw the line anew."""
         width, look = self.size.width, self.look
-        if self._said:
-            said = self._said.replace(" · ", f" {look.glyphs.dot} ")
+        if self.said:
+            said = self.said.replace(" · ", f" {look.glyphs.dot} ")
             text = drawing.cut(said, max(0, width - 2), look.glyphs.more)
             strip, self._spots = Line(look, "raised").add(" ").add(text, self._token).strip(width), []
         elif self._lent:
