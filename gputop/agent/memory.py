@@ -112,7 +112,7 @@ def _live(torch: Any) -> list[Any]:
 
 def _kind(torch: Any, tensor: Any) -> tuple[tuple[Any, ...], int, int]:
     """What it is, its bytes, and which storage they are in."""
-    graph = not tensor.is_leaf  # grad_fn would make one anew for a view that was written to
+    graph = not tensor.is_leaf  # grad_fn would make one again for a view that was written to
     shape = [int(size) for size in tensor.shape[:_MOST_SIZES]]
     name = "Parameter" if type(tensor) is torch.nn.Parameter else "Tensor"
     storage = tensor.untyped_storage()

@@ -90,7 +90,7 @@ class MeterLane:
         self.stepping: frozenset[Identity] = frozenset()  # that have made optimizer steps, and live; swapped whole
 
     def ask(self, processes: Iterable[Process]) -> bool:
-        """Ask for the steps of these anew; True where it has waited for the first answers."""
+        """Ask for the steps of these again; True where it has waited for the first answers."""
         first, self._started = not self._started, True
         if first:
             self._listening = listening()

@@ -104,7 +104,7 @@ def is_notebook(process: Process) -> bool:
 
 
 def is_spawned(process: Process) -> bool:
-    """Whether Python's multiprocessing started it anew to run a function of its parent."""
+    """Whether Python's multiprocessing started it again to run a function of its parent."""
     return "--multiprocessing-fork" in process.command
 
 

@@ -44,7 +44,7 @@ class Devices:
         self._settled: dict[int, int] = {}  # by index the tick of its identification
 
     def count(self, gate: Gate) -> None:
-        """Ask how many GPUs there are; when that changed, all are identified anew."""
+        """Ask how many GPUs there are; when that changed, all are identified again."""
         try:
             count: int = gate.call("nvmlDeviceGetCount")
         except Unanswered as refused:

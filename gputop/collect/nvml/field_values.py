@@ -118,7 +118,7 @@ def read(card: Device, wanted: Iterable[Field]) -> dict[str, Any]:
 
 
 class _Plan(NamedTuple):
-    """One call: worked out once for a GPU, and anew when a field begins or ceases to answer."""
+    """One call: worked out once for a GPU, and again when a field begins or ceases to answer."""
 
     wanted: tuple[Field, ...]
     fields: tuple[Field, ...]  # of these, those that are read by their tier

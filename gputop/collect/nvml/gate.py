@@ -82,7 +82,7 @@ class Lost(Unanswered):
 
 
 class DriverGone(Exception):
-    """The driver as a whole does not answer; it must be opened anew."""
+    """The driver as a whole does not answer; it must be opened again."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)

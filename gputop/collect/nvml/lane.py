@@ -262,7 +262,7 @@ class GpuLane:
         return True
 
     def _merged(self, cards: list[Device]) -> Mapping[int, tuple[GpuShare, ...]]:
-        """Shares by pid over all GPUs, made anew only when one of them changed."""
+        """Shares by pid over all GPUs, made again only when one of them changed."""
         parts = tuple(card.shares for card in cards)
         before, merged = self._shares
         if len(parts) != len(before) or any(part is not old for part, old in zip(parts, before, strict=True)):

@@ -33,7 +33,7 @@ READS = (
 FILLED = sources(PROBES)
 COUNT_EVERY = 10  # ticks between two looks at how many GPUs there are
 CHILDREN_EVERY = 30  # ticks between two looks at MIG instances
-REOPEN_S = 60.0  # between two attempts to open the driver anew while every GPU is lost
+REOPEN_S = 60.0  # between two attempts to open the driver again while every GPU is lost
 
 
 class Reader:

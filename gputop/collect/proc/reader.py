@@ -37,7 +37,7 @@ FILLS = (
 check_filled((metric.name for metric in metrics(Process)), FILLS)
 
 LIST_EVERY_S = 5.0  # even when nobody seems to have been born: a container may have its /proc/loadavg made up
-ASK_EVERY_S = 3.0  # whether something is to be named anew
+ASK_EVERY_S = 3.0  # whether something is to be named again
 MACHINE_EVERY_S = 10.0  # what may change about the machine itself
 
 

@@ -63,7 +63,7 @@ class _Family:
         self.passes, self.began_s = 0, 0.0
         self.values: Values = {}
         self.blocked = False  # a thread was in state D in this pass
-        self._names: tuple[tuple[str, int], ...] | None = None  # None: to be counted anew
+        self._names: tuple[tuple[str, int], ...] | None = None  # None: to be counted again
         self._listed = 0  # in which pass the threads were listed
         self.others = (0.0, 0.0)  # context switches a second of busy threads, the main one excluded
 

@@ -99,7 +99,7 @@ def _command(
 
 
 REPLAY_COMMANDS = (
-_command("pause", "vertical_line", "Replay: pause", "replay: pause, and play on", pause),
+    _command("pause", "vertical_line", "Replay: pause", "replay: pause, and play on", pause),
     _command("slower", "less_than_sign", "Slower", "replay: slower", partial(change_speed, steps=-1), joins=True),
     _command("faster", "greater_than_sign", "Faster", "replay: faster", partial(change_speed, steps=1), joins=True),
     _command("second-back", "left_square_bracket", "Replay: 1 s back", "replay: 1 s back", partial(step, seconds=-1)),

@@ -89,7 +89,7 @@ class Dialog(Modal[Answer], Generic[Answer], inherit_bindings=False):
         self.redraw()
 
     def redraw(self) -> None:
-        """Draw the box anew."""
+        """Draw the box again."""
         strips, box = self.boxed(self.body()), self.query_one(Lines)
         self.stack((box, len(strips)))
         box.show(strips)

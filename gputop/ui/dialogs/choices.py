@@ -133,7 +133,7 @@ class ListDialog(Dialog[Answer], Generic[Answer, Item]):
         yield from (self.head, self.choices, self._foot)
 
     def redraw(self) -> None:
-        """Draw the box anew."""
+        """Draw the box again."""
         self._draw_around()
         self.choices.refresh()
 

@@ -77,7 +77,7 @@ class DelayDialog(Dialog[float]):
         ]
 
     def redraw(self) -> None:
-        """Draw the box anew."""
+        """Draw the box again."""
         strips = self.boxed(self.body())
         self.stack((self._above, 3), (self._text, 1), (self._below, len(strips) - 4))
         self._above.show(strips[:3])

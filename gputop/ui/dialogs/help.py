@@ -192,7 +192,7 @@ class Help(Modal[None], inherit_bindings=False):
         yield Lines()
 
     def on_resize(self) -> None:
-        """Wrap anew."""
+        """Wrap again."""
         self.redraw()
 
     def on_key(self, event: events.Key) -> None:

@@ -50,7 +50,7 @@ class Plain(Modal[None], inherit_bindings=False):
         self._session.app.listen_to_mouse(self._session.settings.mouse)
 
     def on_resize(self) -> None:
-        """Fold anew."""
+        """Fold again."""
         self.redraw()
 
     def on_key(self, event: events.Key) -> None:

@@ -49,7 +49,7 @@ def without_gpus(frame: Frame, width: int, look: Look) -> list[Strip]:
 
 
 def _with_users(note: Note, frame: Frame) -> Note:
-    """Who has the driver's libraries mapped stands in the way of loading it anew; not everybody lets us see."""
+    """Who has the driver's libraries mapped stands in the way of loading it again; not everybody lets us see."""
     users = sum("cuda" in process.libraries for process in frame.processes)
     if not users:
         return note

@@ -155,7 +155,7 @@ class Listing(CursorList):
         self.look(replace(view, level=min(max(0, level), LEVELS), folds={}))
 
     def look(self, view: View, now_s: float | None = None) -> None:
-        """Look at the same frame in another way; with a time the lines are sorted anew."""
+        """Look at the same frame in another way; with a time the lines are sorted again."""
         self.view = view
         if now_s is None:
             self._build()

@@ -253,7 +253,7 @@ class Table(Lines, can_focus=True):
         self.see(sort=column, reverse=False)
 
     def see(self, **changes: Any) -> None:
-        """Look at the same frame in another way, sorted anew: fields of the view."""
+        """Look at the same frame in another way, sorted again: fields of the view."""
         self.listing.look(replace(self.listing.view, **changes), self._clock())
         if changes.keys() & {"sort", "columns"}:
             self._fit()

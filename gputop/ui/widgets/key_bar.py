@@ -87,7 +87,7 @@ class KeyBar(Lines):
         self.redraw()
 
     def redraw(self) -> None:
-        """Draw the line anew."""
+        """Draw the line again."""
         width, look = self.size.width, self.look
         if self.said:
             said = self.said.replace(" · ", f" {look.glyphs.dot} ")

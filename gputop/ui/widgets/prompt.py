@@ -65,7 +65,7 @@ class Prompt(Lines, can_focus=True):
         return first
 
     def redraw(self) -> None:
-        """Draw the line anew."""
+        """Draw the line again."""
         width, text, at = self.size.width, self.text, self._at
         line = Line(self.look, "raised").add(" ").add(self._label, "busy", bold=True).add("  ")
         end = max(0, width - len(self._said) - 2)
