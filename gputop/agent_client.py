@@ -13,6 +13,7 @@ import socket
 import stat
 import struct
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import suppress
 from glob import glob
@@ -68,6 +69,8 @@ class Agent:
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
+        # also of a reader whose thread never returned to close it, and before a circle it is part of is collected
+        self._end = weakref.finalize(self, connected.close)
         self._got = b""
         self.hello = next(self.wait(_CONNECT_S), {})
 
@@ -112,10 +115,7 @@ class Agent:
 
     def close(self) -> None:
         """Close the connection; work for us ends."""
-        self._socket.close()
-
-    def __del__(self) -> None:  # of a reader whose thread never returned to close it
-        self._socket.close()
+        self._end()
 
 
 def connect(target: HeldProcess) -> Agent:

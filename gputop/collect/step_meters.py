@@ -85,7 +85,7 @@ class MeterLane:
         self._singly: Mapping[Identity, Numbered] = {}  # swapped whole
         self._wanted: tuple[Process, ...] = ()
         self._lane: Lane[Meters] = Lane("meters", self._read, {})
-        self._started = False
+        self._started = self._stopped = False
         self._listening: frozenset[tuple[int, int]] = frozenset()  # pid and start
         self.stepping: frozenset[Identity] = frozenset()  # that have made optimizer steps, and live; swapped whole
 
@@ -124,7 +124,7 @@ class MeterLane:
     def stop(self) -> None:
         """Let the thread end, and go of the agents."""
         self._lane.stop()
-        self._wanted = ()
+        self._wanted, self._stopped = (), True
         for agent in [*self._agents.values()]:
             agent.close()
 
@@ -165,7 +165,9 @@ class MeterLane:
         self._tried[process.identity] = self._clock()
         with suppress(NoAgent, OSError):
             if present(process.pid, process.started_ticks, process.uid):
-                self._agents[process.identity] = connect(_Whom(process))
+                agent = self._agents[process.identity] = connect(_Whom(process))
+                if self._stopped:  # while it connected
+                    agent.close()
 
     def _answers(self, waiting: dict[Agent, Identity]) -> Meters:
         """What they say in time; who is late says nothing this time, and its answer is passed over the next."""

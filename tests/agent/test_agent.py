@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import json
 import os
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 from gputop.actions.torch_trace import TRACE, Order, Traced
-from gputop.agent_client import AgentLost
+from gputop.agent_client import Agent, AgentLost
 from tests.process_watch import ROOT, may_mount
 from tests.real_processes import finished, hold, row
 from tests.traced_jobs import BRIEF_S, Job, job, scratch, sockets, until
@@ -353,3 +354,14 @@ def test_a13_a14_an_agent_that_comes_late_to_a_profiler_and_a_program_that_becom
             late.capture(steps=MANY)
         assert late.ended() == 4
         assert not halves(late)
+
+
+def test_a_connection_in_a_circle_is_closed_with_it() -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        theirs.sendall(b'{"hello": "gputop-agent"}\n')
+        circle: list[object] = [Agent(ours)]
+        circle.append(circle)
+        del circle, ours
+        gc.collect()  # a socket that is collected open is a warning, and warnings are errors here
+        assert theirs.recv(1) == b""
