@@ -39,7 +39,7 @@ class NvLink:
 class PcieErrors:
     """What went wrong on PCIe since the driver was loaded; which of it is counted depends on the card."""
 
-    replay_rollovers: int | None = metric(_N, "times a packet was sent again so often that the link was trained anew")
+    replay_rollovers: int | None = metric(_N, "times a packet was sent again so often that the link was trained again")
     recoveries: int | None = metric(_N, "times the link had to recover")
     correctable: int | None = metric(_N, "errors the link corrected itself")
     non_fatal: int | None = metric(_N, "errors that lost a packet")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from textual import on
 
 from gputop.ui.commands.command import Command
+from gputop.ui.copy_texts import CopyText
 from gputop.ui.panes.header import Status
 from gputop.ui.profiling.background_jobs import BackgroundJobs
 from gputop.ui.profiling.status_line import JobLine
@@ -19,11 +22,12 @@ from gputop.ui.targets import Target
 from gputop.ui.theme import Look
 
 if TYPE_CHECKING:
+    from gputop.ui.dialogs.saving import Shot
     from gputop.ui.profiling.tools import ToolId
 
 
 class JobScreen(CommandScreen, inherit_bindings=False):
-    """The main screen, and that of one process."""
+    """The main screen, and that of one process: what commands about processes ask of it."""
 
     def __init__(self, session: Session, jobs: BackgroundJobs) -> None:
         super().__init__(session)
@@ -41,9 +45,9 @@ class JobScreen(CommandScreen, inherit_bindings=False):
         if command.above_dialogs or not self.jobs.press(command.id):
             await super().press(command)
 
+    @abstractmethod
     def progressed(self) -> None:
         """Draw the line of what is under way again."""
-        raise NotImplementedError
 
     def set_theme(self, look: Look) -> None:
         """Draw everything with other colours or glyphs."""
@@ -53,14 +57,42 @@ class JobScreen(CommandScreen, inherit_bindings=False):
         super().set_theme(look)
 
     @property
+    @abstractmethod
     def replay_is_shown(self) -> bool:
         """Whether there is a line for the recording."""
-        raise NotImplementedError
 
     def status(self) -> Status:
         """What the header says of the monitor; that time stands only where no bar of the recording says so."""
         status, player = self.session.status(), self.session.player
         return replace(status, stands=stands(player)) if player and not self.replay_is_shown else status
+
+    def no_processes(self) -> str:
+        """Why nothing can be done to a process here; empty if it can."""
+        return ""
+
+    @abstractmethod
+    def target(self) -> Target | None:
+        """The process that is selected, or what is meant instead of it; None where there is none, which is said."""
+
+    @abstractmethod
+    def copy_texts(self) -> Sequence[CopyText]:
+        """What can be copied of what is selected."""
+
+    def copy_place(self, texts: Sequence[CopyText]) -> int:
+        """Which of these texts is to be copied now: the first, then the one after the last."""
+        return self.session.copies.next(self.copy_owner(), len(texts))
+
+    @abstractmethod
+    def copy_owner(self) -> Hashable:
+        """What the texts are of: of another one the first is copied."""
+
+    @abstractmethod
+    def shot(self) -> Shot:
+        """What is on the screen, without secrets, to be saved."""
+
+    @abstractmethod
+    def open_tab(self, tab: str) -> None:
+        """Open a tab of the process."""
 
     def about_finding(self) -> bool:
         """Whether keys that look into a process are about that of the chosen finding."""

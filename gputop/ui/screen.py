@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Hashable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from abc import abstractmethod
+from collections.abc import Collection, Sequence
+from typing import ClassVar
 
 from textual.events import Key
 from textual.screen import Screen
@@ -12,14 +13,9 @@ from textual.screen import Screen
 from gputop.config import Setting, Settings
 from gputop.monitor import Update
 from gputop.ui.commands.command import Command, Names, Place, names, offered
-from gputop.ui.copy_texts import CopyText
 from gputop.ui.session import Session
-from gputop.ui.targets import Target
 from gputop.ui.theme import Look
 from gputop.ui.widgets.key_bar import KeyBar
-
-if TYPE_CHECKING:
-    from gputop.ui.dialogs.saving import Shot
 
 
 class CommandScreen(Screen[None], inherit_bindings=False):
@@ -82,46 +78,22 @@ class CommandScreen(Screen[None], inherit_bindings=False):
         self.shown = update
         self.redraw()
 
+    @abstractmethod
     def redraw(self) -> None:
         """Draw everything again."""
-        raise NotImplementedError
 
     def set_theme(self, look: Look) -> None:
         """Draw everything with other colours or glyphs."""
         self.bar.restyle(look)
         self.redraw()
 
+    @abstractmethod
     def move(self, lines: int) -> None:
         """Move the cursor by lines."""
-        raise NotImplementedError
 
+    @abstractmethod
     def page(self, pages: int) -> None:
         """Move the cursor by pages."""
-        raise NotImplementedError
-
-    def no_processes(self) -> str:
-        """Why nothing can be done to a process here; empty if it can."""
-        return ""
-
-    def target(self) -> Target | None:
-        """The process that is selected, or what is meant instead of it; None where there is none, which is said."""
-        raise NotImplementedError
-
-    def copy_texts(self) -> Sequence[CopyText]:
-        """What can be copied of what is selected."""
-        return ()
-
-    def copy_place(self, texts: Sequence[CopyText]) -> int:
-        """Which of these texts is to be copied now: the first, then the one after the last."""
-        return self.session.copies.next(self.copy_owner(), len(texts))
-
-    def copy_owner(self) -> Hashable:
-        """What the texts are of: of another one the first is copied."""
-        return None
-
-    def shot(self) -> Shot:
-        """What is on the screen, without secrets, to be saved."""
-        raise NotImplementedError
 
     def columns_in_sight(self) -> Collection[str]:
         """The ids of the table's columns that there is room for."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gputop.demo import SCENARIOS, Demo
-from gputop.ui.commands.palette import entries
+from gputop.ui.commands.help import entries
 from gputop.ui.commands.remap import remap
 from gputop.ui.commands.table import COMMANDS
 from gputop.ui.dialogs.palette import PaletteEntry, found

@@ -1,7 +1,8 @@
-"""Keys of the advice: all of it, its page of experiments, muting a finding."""
+"""Keys of the advice: all of it, its page of experiments, muting a finding, and the command that verifies it."""
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from gputop.ui.commands.command import Command, hint
@@ -9,6 +10,11 @@ from gputop.ui.commands.command import Command, hint
 if TYPE_CHECKING:
     from gputop.ui.advice.pages import Page
     from gputop.ui.main.screen import MainScreen
+
+_VERIFIES = (
+    "To verify: {text}. It measures in this terminal, beside the job, which it may slow down. Ctrl+C ends it; the "
+    "screen comes back afterwards."
+)
 
 
 def toggle_advice(main: MainScreen) -> None:
@@ -63,6 +69,40 @@ def _nothing_to_mute(main: MainScreen) -> str:
     return first if main.sheet.listed else "there is no finding"
 
 
+def verify(main: MainScreen) -> None:
+    """Show the command and ask; it is run in this terminal."""
+    from gputop.ui.dialogs.dialog import Confirm  # late
+
+    step = main.sheet.chosen.verify if main.sheet.chosen else None
+    if step is None or step.command is None:
+        return
+    arguments = shlex.split(step.command)[1:]
+
+    def run() -> None:
+        code = main.session.app.lend(arguments)
+        main.find_measured()
+        lent = "this terminal cannot be lent to a command: copy it" if code is None else f"exit code {code}"
+        main.session.say(lent)
+
+    def answered(answer: str | None) -> None:
+        if answer == "run":
+            main.call_after_refresh(run)
+
+    buttons, text = (("no", "Cancel"), ("run", "Run it")), _VERIFIES.format(text=step.text)
+    main.app.push_screen(Confirm(main.look, step.command, text, buttons, answered))
+
+
+def _cannot_verify(main: MainScreen) -> str:
+    finding, session = main.sheet.chosen if main.advised else None, main.session
+    if finding is None:
+        return hint(main.names, "{} chooses a finding first", "advice") or "choose a finding first"
+    if finding.verify is None:
+        return "no command verifies this finding"
+    if (elsewhere := session.source.elsewhere) is not None:
+        return f"these are processes of {elsewhere}, not of this machine"
+    return "gputop is read-only" if session.readonly else ""
+
+
 COMMANDS = (
     Command("advice", ("a",), "Advice", "all of the advice, and back", "LOOK", toggle_advice, keep=88,
             also="findings diagnosis why problems bottleneck slow"),
@@ -70,4 +110,8 @@ COMMANDS = (
             joins=True, also="jobs compare runs contention threads"),
     Command("advice-mute", ("x",), "Mute", "mute the finding until it changes", "LOOK", mute, _nothing_to_mute,
             keep=86, joins=True),
+)  # fmt: skip
+VERIFY_COMMANDS = (
+    Command("measure", ("m",), "Measure", "run what verifies the finding; asks first", "ACT", verify, _cannot_verify,
+            also="verify lab loader experiment maxbatch memory"),
 )  # fmt: skip

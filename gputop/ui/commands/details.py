@@ -9,8 +9,8 @@ from gputop.ui.commands.command import BOTH, Command, hint, no_processes
 from gputop.ui.table.row import process_key
 
 if TYPE_CHECKING:
+    from gputop.ui.job_screen import JobScreen
     from gputop.ui.main.screen import MainScreen
-    from gputop.ui.screen import CommandScreen
 
 
 def open_line(main: MainScreen) -> None:
@@ -22,38 +22,12 @@ def open_line(main: MainScreen) -> None:
     elif main.on_gpus:
         main.toggle_gpu()
     else:
-        _open_selected(main, "")
+        main.open_tab("")
 
 
-def _open_selected(main: MainScreen, tab: str) -> None:
-    listing = main.table.listing
-    row = listing.cursor
-    if row is None or main.shown is None or not (main.panes and main.panes.processes):
-        return
-    main.table.key()
-    if row.process is None:
-        if tab:
-            unfolds = hint(main.names, ": {} unfolds what stands for several", "details")
-            main.session.say(f"choose one process{unfolds}")
-        else:
-            main.table.fold(-1 if row.open and row.kind != "more" else 1)
-    elif row.process.identity not in main.shown.frame.by_identity:
-        main.session.say(f"{row.process.pid} has ended")
-    else:
-        from gputop.ui.details.screen import ProcessScreen  # late
-
-        identity, update = row.process.identity, main.shown
-        main.app.push_screen(ProcessScreen(main.session, main.jobs, identity, update, tab or "threads"))
-
-
-def open_tab(screen: CommandScreen, tab: str) -> None:
+def open_tab(screen: JobScreen, tab: str) -> None:
     """Open a tab of the selected process, or of the one that is open."""
-    from gputop.ui.details.screen import ProcessScreen  # late
-
-    if isinstance(screen, ProcessScreen):
-        screen.open_tab(tab)
-    else:
-        _open_selected(screen, tab)  # type: ignore[arg-type]  # the main screen: there is no other with these keys
+    screen.open_tab(tab)
 
 
 def _go_to_advised(main: MainScreen) -> None:

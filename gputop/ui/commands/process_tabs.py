@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gputop.ui.commands.command import Command, Place
+from gputop.ui.commands.details import open_tab
 
 if TYPE_CHECKING:
     from gputop.ui.details.screen import ProcessScreen
@@ -16,11 +17,6 @@ _HERE: tuple[Place, ...] = ("details",)
 def close(screen: ProcessScreen) -> None:
     """Back to where it was opened."""
     screen.leave()
-
-
-def open_tab(screen: ProcessScreen, tab: str) -> None:
-    """Open another tab."""
-    screen.open_tab(tab)
 
 
 def next_tab(screen: ProcessScreen, step: int) -> None:

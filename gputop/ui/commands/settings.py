@@ -1,9 +1,10 @@
-"""Settings and the columns of the table, changed while it runs; what is changed is saved."""
+"""What is set while it runs: settings and columns, which are saved, and whether the driver is held."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gputop.source import Releasable
 from gputop.ui.commands.command import BOTH, Command
 from gputop.ui.table.columns import PRESETS, Preset
 
@@ -44,9 +45,26 @@ def show_preset(main: MainScreen, preset: Preset) -> None:
     main.session.say(f"columns: {title}")
 
 
+def toggle_driver(main: MainScreen) -> None:
+    """Release the driver, or take it back."""
+    source = main.session.source
+    if isinstance(source, Releasable):
+        source.released = not source.released
+        main.session.say("the driver is let go of" if source.released else "the driver is asked again")
+
+
+def _no_driver(main: MainScreen) -> str:
+    if not isinstance(main.session.source, Releasable):
+        return "this is no live machine"
+    return "" if main.session.settings.nvml else "the driver is not asked"
+
+
 COMMANDS = (
     Command("setup", ("f2",), "Setup", "settings, saved at once", "LOOK", setup, keep=65, on=BOTH,
             also="settings options preferences config columns"),
     Command("view", ("v",), "View", "columns: steps, I/O, memory, CPU", "LOOK", next_preset, keep=15,
             also="columns preset view"),
 )  # fmt: skip
+DRIVER_COMMANDS = (
+    Command("release-driver", ("D",), "Release", "release the driver, or back", "LOOK", toggle_driver, _no_driver),
+)

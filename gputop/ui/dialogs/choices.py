@@ -60,18 +60,13 @@ class Choices(OptionList, can_focus=False):
             event.prevent_default()
             event.stop()
 
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """The wheel moves the cursor: Enter takes no line that is out of sight."""
-        self._wheel(event, WHEEL)
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """The same."""
-        self._wheel(event, -WHEEL)
-
-    def _wheel(self, event: events.MouseEvent, lines: int) -> None:
+    @on(events.MouseScrollDown)
+    @on(events.MouseScrollUp)
+    def wheel(self, event: events.MouseEvent) -> None:
+        """The wheel moves the cursor: Enter must not take a line that is out of sight."""
         event.prevent_default()
         event.stop()
-        self.move(lines)
+        self.move(WHEEL if isinstance(event, events.MouseScrollDown) else -WHEEL)
 
     def on_resize(self) -> None:
         """The cursor stays in the window."""

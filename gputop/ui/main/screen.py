@@ -315,6 +315,25 @@ class MainScreen(PanesScreen, inherit_bindings=False):
             self.session.say("several processes: unfold the line and choose one, or tag some")
         return None
 
+    def open_tab(self, tab: str) -> None:
+        """Open a tab of the selected process; with none named its threads, of a line of several fold or unfold it."""
+        row = self.table.listing.cursor
+        if row is None or self.shown is None or not (self.panes and self.panes.processes):
+            return
+        self.table.key()
+        if row.process is None and tab:
+            unfolds = hint(self.names, ": {} unfolds what stands for several", "details")
+            self.session.say(f"choose one process{unfolds}")
+        elif row.process is None:
+            self.table.fold(-1 if row.open and row.kind != "more" else 1)
+        elif row.process.identity not in self.shown.frame.by_identity:
+            self.session.say(f"{row.process.pid} has ended")
+        else:
+            from gputop.ui.details.screen import ProcessScreen  # late
+
+            identity = row.process.identity
+            self.app.push_screen(ProcessScreen(self.session, self.jobs, identity, self.shown, tab or "threads"))
+
     def about_finding(self) -> bool:
         """Whether keys that look into a process are about that of the chosen finding."""
         return self.advised and self.sheet.chosen is not None

@@ -1,4 +1,4 @@
-"""The palette: everything that can be done on a screen, by name; column presets, scenes of the demo, themes."""
+"""What can be done on a screen: help, and the palette with all of it by name, column presets, scenes and themes."""
 
 from __future__ import annotations
 
@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from gputop.ui.screen import CommandScreen
 
 _THEMES = {"auto": "dark, or the terminal's own 16 colours", "terminal": "the terminal's own 16 colours"}
+
+
+def show_help(screen: CommandScreen) -> None:
+    """Open help at the keys of this screen."""
+    from gputop.ui.dialogs.help import Help  # late
+
+    screen.app.push_screen(Help(screen))
 
 
 def open_palette(screen: CommandScreen) -> None:
@@ -58,6 +65,7 @@ def _themes(screen: CommandScreen) -> Iterator[PaletteEntry]:
         yield PaletteEntry(f"theme-{theme}", f"colours: {_THEMES.get(theme, theme)}", change, unavailable=no_colour)
 
 
-COMMANDS = (
+HELP_COMMANDS = (Command("help", ("f1", "h", "question_mark"), "Help", "help", "LEAVE", show_help, keep=100, on=EVERY),)
+PALETTE_COMMANDS = (
     Command("palette", ("ctrl+p",), "All", "everything, by name; themes", "LOOK", open_palette, keep=30, on=EVERY),
 )
