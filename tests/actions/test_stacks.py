@@ -150,7 +150,9 @@ def test_native_frames_pause_it_for_a_moment_only() -> None:
 
 
 def test_the_odd_rank_of_a_job_that_hangs_is_found() -> None:
-    hang = "def all_reduce(): signal.pause()\ndef read_shard(): signal.pause()\nprint(flush=True)\n"
+    # ready only in the line where it hangs: between a print before it and the call it stands elsewhere
+    stop = "print(flush=True); signal.pause()"
+    hang = f"def all_reduce(): {stop}\ndef read_shard(): {stop}\n"
     together, apart = f"{hang}all_reduce()", f"{hang}read_shard()"
     with program(together) as (first, _), program(apart) as (second, _), program(together) as (third, _):
         ranks = [row(pid, role=Role.TRAINER, rank=rank) for rank, pid in enumerate((first, second, third))]
