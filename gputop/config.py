@@ -49,7 +49,7 @@ def _setting(
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class SettingsOrigin:
     """Where the settings of this run come from."""
 
     path: str | None = None  # of the file, which may be missing
@@ -95,7 +95,7 @@ class Settings:
     thresholds: Thresholds | None = field(
         default=None, compare=False
     )  # of the file named by `thresholds`; None: as shipped
-    origin: Origin = field(default_factory=Origin, compare=False)
+    origin: SettingsOrigin = field(default_factory=SettingsOrigin, compare=False)
 
 
 @frozen_dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ def load(
     the rules. ValueError for an invalid flag, and if `readonly` cannot be determined.
     """
     at = path or default_path(environ)
-    found = _of_file(at, path is not None, read, remap, adopt) if at else _Found()
+    found = _of_file(at, path is not None, read, remap, adopt) if at else _FileContents()
     chosen, problems = found.chosen, found.problems(at)
     given = {setting.key: environ[setting.variable] for setting in SETTINGS if environ.get(setting.variable)}
     if wrong := _take(given, "{0.variable}", chosen):
@@ -203,7 +203,7 @@ def load(
     by_variables = {key: BY_KEY[key].variable for key in given}
     unused = _plain(f"settings not used: {'; '.join(problems)}; {_SEE}") if problems else ""
     moved = _plain(f"keys given away: {_brief(found.clashes)}; `gputop keys` has all of them") if found.clashes else ""
-    origin = Origin(
+    origin = SettingsOrigin(
         path=at,
         trouble=found.trouble,
         unused=unused,
@@ -214,7 +214,7 @@ def load(
 
 
 @dataclass(slots=True)
-class _Found:
+class _FileContents:
     """Contents of the file: settings, unused entries, reassigned keys."""
 
     chosen: dict[str, Any] = field(default_factory=dict)
@@ -229,8 +229,8 @@ class _Found:
         return [why if at is None or at in why else f"{why} ({at})"] if self.unused else []
 
 
-def _of_file(at: str, named: bool, read: Read, remap: Remap, adopt: Adopt) -> _Found:
-    found, raw = _Found(), None
+def _of_file(at: str, named: bool, read: Read, remap: Remap, adopt: Adopt) -> _FileContents:
+    found, raw = _FileContents(), None
     table: dict[str, object] = {}
     try:
         content = read(at)

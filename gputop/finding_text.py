@@ -28,7 +28,7 @@ _LONGEST = 40  # characters of a name
 _ASKED = 512  # the screen asks every second, and rules change their text now and then
 
 
-class Part(NamedTuple):
+class TextPart(NamedTuple):
     """A part of a sentence; the strong one is the decisive number."""
 
     text: str
@@ -211,17 +211,17 @@ def _per_second(rate: float) -> str:
 
 
 @lru_cache(maxsize=_ASKED)
-def parts(item: Evidence) -> Sequence[Part]:
+def parts(item: Evidence) -> Sequence[TextPart]:
     """Its text, with the decisive number and its unit marked strong."""
     text = clean(item.text)
     if item.value is None:
-        return (Part(text),)
+        return (TextPart(text),)
     told = {found[1]: found for found in _numbers(text)}
     spelled = (f"{item.value:,.0f}", f"{item.value:g}", *(f"{item.value:.{places}f}" for places in (2, 1, 0)))
     number = next((told[spelling] for spelling in sorted(spelled, key=len, reverse=True) if spelling in told), None)
     if number is None:
-        return (Part(text),)
-    cut = Part(text[: number.start()]), Part(number.group(), True), Part(text[number.end() :])
+        return (TextPart(text),)
+    cut = TextPart(text[: number.start()]), TextPart(number.group(), True), TextPart(text[number.end() :])
     return tuple(part for part in cut if part.text)
 
 

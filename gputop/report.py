@@ -38,7 +38,7 @@ class Point:
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Table:
+class ReportTable:
     """A table: the first column is a name, the others are short; `spoken`: a single further column of text."""
 
     title: str
@@ -53,12 +53,12 @@ class Page:
 
     title: str
     about: str = ""
-    before: tuple[Table, ...] = ()  # above all text
+    before: tuple[ReportTable, ...] = ()  # above all text
     drawing: tuple[str, ...] = ()  # character graphics, below those
     heading: str = "What it says"  # above text and items
     words: tuple[str, ...] = ()  # complete sentences
     points: tuple[Point, ...] = ()
-    tables: tuple[Table, ...] = ()
+    tables: tuple[ReportTable, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -116,7 +116,7 @@ def _wrapped(line: str, rest: str) -> list[str]:
     ]
 
 
-def _aligned(table: Table) -> Iterator[str]:
+def _aligned(table: ReportTable) -> Iterator[str]:
     rows = [(row[0] if len(row[0]) <= _LONGEST else row[0][: _LONGEST - 1] + "…", *row[1:]) for row in table.rows]
     widths = [max(map(len, column)) for column in zip(table.head, *rows, strict=True)]
     name = max(widths[0], len(table.title))
@@ -125,7 +125,7 @@ def _aligned(table: Table) -> Iterator[str]:
         yield f"{cells[0]:{name + 2}}  {numbers}".rstrip()
 
 
-def _said(table: Table) -> Iterator[str]:
+def _said(table: ReportTable) -> Iterator[str]:
     """Each row begins with its name; its texts are below each other."""
     yield table.title
     name = max((len(row[0]) for row in table.rows), default=0)
@@ -175,7 +175,7 @@ def _markdown(page: Page) -> Iterator[str]:
             yield f"Note: {_escaped(note)}"
 
 
-def _tables(tables: Sequence[Table]) -> Iterator[str]:
+def _tables(tables: Sequence[ReportTable]) -> Iterator[str]:
     for table in tables:
         yield from ("", f"## {_escaped(table.title)}", "")
         yield f"| {' | '.join(map(_escaped, table.head))} |"

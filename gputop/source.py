@@ -22,7 +22,7 @@ class Interest:
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class DetailWish:
     """The wanted details of one process. Secrets are shown individually, and only while requested."""
 
     parts: Collection[Part] = PARTS
@@ -30,7 +30,7 @@ class Wish:
     others_environment: bool = False  # root only: show another user's process, after a key press
 
 
-EVERYTHING = Wish()
+EVERYTHING = DetailWish()
 # shown in a Detail to root before that key press, with the key
 OTHERS_ENVIRONMENT = Missing(metric="environment", reason="denied", unlock="it belongs to another user: ask by its key")
 RECORDED = "a recording"  # the container of a process's own processes
@@ -53,7 +53,7 @@ class Source(Protocol):
         """Yield frames, the oldest first."""
         ...
 
-    def inspect(self, identity: Identity, wish: Wish = EVERYTHING) -> Detail | Missing:
+    def inspect(self, identity: Identity, wish: DetailWish = EVERYTHING) -> Detail | Missing:
         """The newest details of a process: never blocks; requesting keeps them coming.
 
         Request it at every frame while it is on screen; unread parts are `stale`. A Missing instead: the process has
@@ -123,7 +123,7 @@ class Staged(Protocol):
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class RecordedEvent:
     """An event in a recording, for the replay bar."""
 
     at_s: float  # seconds after the first frame
@@ -166,7 +166,7 @@ class Seekable(Protocol):
         ...
 
     @property
-    def marks(self) -> tuple[Mark, ...]:
+    def marks(self) -> tuple[RecordedEvent, ...]:
         """Known events, oldest first."""
         ...
 

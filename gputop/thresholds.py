@@ -14,7 +14,7 @@ from gputop import toml
 Thresholds = Mapping[str, Mapping[str, float]]
 
 
-class Number(NamedTuple):
+class Threshold(NamedTuple):
     """One threshold as written, with its meaning and source from the comment."""
 
     name: str
@@ -28,11 +28,11 @@ _TABLE = re.compile(r"^\[([\w-]+)\]", re.MULTILINE)
 _NUMBER = re.compile(r"^(\w+)\s*=\s*(\S+)[ \t]*(?:#[ \t]*(.*))?$", re.MULTILINE)
 
 
-def written() -> dict[str, tuple[Number, ...]]:
+def written() -> dict[str, tuple[Threshold, ...]]:
     """The tables with their comments, for the manual."""
     _, *parts = _TABLE.split(_raw().decode())
     return {
-        name: tuple(Number(found[1], float(found[2]), (found[3] or "").strip()) for found in _NUMBER.finditer(text))
+        name: tuple(Threshold(found[1], float(found[2]), (found[3] or "").strip()) for found in _NUMBER.finditer(text))
         for name, text in zip(parts[::2], parts[1::2], strict=True)
     }
 

@@ -11,7 +11,7 @@ from gputop.model import Frame, Job, Missing
 from gputop.monitor import Update
 from gputop.ui.advice.finding_list import FindingList
 from gputop.ui.advice.pane import advice
-from gputop.ui.advice.scene import Scene
+from gputop.ui.advice.scene import AdviceScene
 from gputop.ui.commands.command import names
 from gputop.ui.commands.table import COMMANDS
 from gputop.ui.gpus.scene import with_instances
@@ -110,7 +110,7 @@ def state_of(job: Job, findings: Sequence[Finding], shown: Frame) -> JobState:
     return JobState(**base, state="judging", judged_in_s=20.0, why="GPU busy 33 % so far, 40 of 60 s")
 
 
-def sheet(told: Update) -> FindingList:
+def finding_list(told: Update) -> FindingList:
     """Its findings."""
     made = FindingList()
     made.feed(told)
@@ -119,10 +119,10 @@ def sheet(told: Update) -> FindingList:
 
 def drawn(told: Update, size: tuple[int, int], look: Look | None = None, **how: Any) -> list[str]:
     """The lines of the advice on a screen of this size."""
-    made = sheet(told)
+    made = finding_list(told)
     panes = arrange(*size, len(with_instances(told.frame.gpus)), calm=made.calm)
     assert panes.advice
-    scene = Scene(update=told, sheet=made, look=look or Look(), keys=NAMES, **how)
+    scene = AdviceScene(update=told, finding_list=made, look=look or Look(), keys=NAMES, **how)
     strips = advice(scene, panes.advice.width, panes.advice.height)
     assert len(strips) <= panes.advice.height
     assert {strip.cell_length for strip in strips} == {panes.advice.width}

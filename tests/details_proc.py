@@ -9,7 +9,7 @@ from typing import Any
 
 from gputop.collect.details.inspector import Inspector
 from gputop.model import Detail, Identity, Process
-from gputop.source import EVERYTHING, Wish
+from gputop.source import EVERYTHING, DetailWish
 from tests.fakeproc import FakeProc
 
 STARTED = 500_000
@@ -88,7 +88,7 @@ class OpenProc(FakeProc):
         link.symlink_to(target)
         self.write(f"{pid}/fdinfo/{fd}", f"pos:\t{position}\nflags:\t{flags}\nmnt_id:\t24\n")
 
-    def detail(self, identity: Identity, wish: Wish = EVERYTHING, after_s: float = 0.0) -> Detail:
+    def detail(self, identity: Identity, wish: DetailWish = EVERYTHING, after_s: float = 0.0) -> Detail:
         """Let time pass, have it read, and give what was read then."""
         self.now_s += after_s
         self.inspector.inspect(identity, wish)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from gputop.collect.kernel_files import Kernel
-from gputop.doctor import Machine, checks, run_checks
-from gputop.doctor.check import Line
+from gputop.doctor import DoctorContext, checks, run_checks
+from gputop.doctor.check import CheckLine
 from tests.kernel_trees import write_tree
 
 ROOT = Path(__file__).parent.parent
@@ -40,7 +40,7 @@ HOST = "pid:[4026531836]"
 ALL = "00000000000000000000000000080000"  # CAP_SYS_PTRACE
 
 
-def machine(root: Path, files: Mapping[str, str | None] | None = None, **options: Any) -> Machine:
+def machine(root: Path, files: Mapping[str, str | None] | None = None, **options: Any) -> DoctorContext:
     """A healthy server with some of its files changed; None removes one."""
     changed = {**FILES, **(files or {})}
     write_tree(root, {name: text for name, text in changed.items() if text is not None})
@@ -57,10 +57,10 @@ def machine(root: Path, files: Mapping[str, str | None] | None = None, **options
         "groups": frozenset({1000}),
         "nvml": False,
     }
-    return Machine(**{**given, **options})
+    return DoctorContext(**{**given, **options})
 
 
-def ask(machine: Machine, name: str) -> tuple[Line, ...]:
+def ask(machine: DoctorContext, name: str) -> tuple[CheckLine, ...]:
     """What one check says."""
     (check,) = [check for check in checks() if check.name == name]
     (result,) = run_checks(machine, "box", [check]).results
@@ -68,7 +68,7 @@ def ask(machine: Machine, name: str) -> tuple[Line, ...]:
     return result.lines
 
 
-def line(machine: Machine, name: str) -> Line:
+def line(machine: DoctorContext, name: str) -> CheckLine:
     """The only line of a check."""
     (one,) = ask(machine, name)
     return one

@@ -22,7 +22,7 @@ from textual.strip import Strip
 from gputop.config import Settings
 from gputop.model import Detail, Frame, Identity, Missing
 from gputop.monitor import Monitor
-from gputop.source import EVERYTHING, Interest, Wish
+from gputop.source import EVERYTHING, DetailWish, Interest
 from gputop.ui.app import Gputop
 from gputop.ui.latest_update import LatestUpdate
 from gputop.ui.theme import Look
@@ -54,7 +54,7 @@ class Feed:
         self.elsewhere: str | None = None
         self.interval_s = 1.0
         self.interest = Interest()
-        self.details: dict[Identity, Detail | Missing | Callable[[Wish], Detail | Missing]] = {}
+        self.details: dict[Identity, Detail | Missing | Callable[[DetailWish], Detail | Missing]] = {}
         self._past = tuple(past)
         self._next: queue.SimpleQueue[Frame | Exception | None] = queue.SimpleQueue()
 
@@ -67,7 +67,7 @@ class Feed:
                 raise item
             yield item
 
-    def inspect(self, identity: Identity, wish: Wish = EVERYTHING) -> Detail | Missing:
+    def inspect(self, identity: Identity, wish: DetailWish = EVERYTHING) -> Detail | Missing:
         """What the test put there, or what that says to the wish."""
         found = self.details.get(identity, Missing(metric="details", reason="lost"))
         return found(wish) if callable(found) else found

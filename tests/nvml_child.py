@@ -123,12 +123,12 @@ class Clock:
 
 
 def main() -> None:
-    from gputop.collect.nvml.gate import Gate
+    from gputop.collect.nvml.gate import DriverGate
     from gputop.collect.nvml.lane import GpuLane, LaneThread
 
     clock = Clock()
     lane = GpuLane(clock=clock, **json.loads(sys.argv[1]))
-    gate = Gate(lane._reader.costs, clock)
+    gate = DriverGate(lane._reader.costs, clock)
     threading.excepthook = lambda args: print(json.dumps({"failed": repr(args.exc_value)}), flush=True)
 
     def sweep(times: int, seconds: float, real: bool) -> None:

@@ -22,7 +22,7 @@ from gputop.model import (
     Thread,
     Variable,
 )
-from gputop.source import OTHERS_ENVIRONMENT, Wish
+from gputop.source import OTHERS_ENVIRONMENT, DetailWish
 from tests.scripted_jobs import GIB, MIB, frame, training
 
 
@@ -74,10 +74,10 @@ def full(process: Process, shown: Frame, **parts: Any) -> Detail:
     return Detail(identity=process.identity, mono_s=shown.mono_s, **{**known, **parts})
 
 
-def asked(detail: Detail, wishes: list[Wish] | None = None) -> Callable[[Wish], Detail]:
+def asked(detail: Detail, wishes: list[DetailWish] | None = None) -> Callable[[DetailWish], Detail]:
     """What a source says that has these details: only what is wished, and secrets only one by one."""
 
-    def answer(wish: Wish) -> Detail:
+    def answer(wish: DetailWish) -> Detail:
         if wishes is not None:
             wishes.append(wish)
         hidden = {field.name: None for field in fields(Detail) if field.name in set(PARTS) - set(wish.parts)}
@@ -91,10 +91,10 @@ def asked(detail: Detail, wishes: list[Wish] | None = None) -> Callable[[Wish], 
     return answer
 
 
-def of_another_user(detail: Detail) -> Callable[[Wish], Detail]:
+def of_another_user(detail: Detail) -> Callable[[DetailWish], Detail]:
     """The same for root, who has to ask for the environment."""
 
-    def answer(wish: Wish) -> Detail:
+    def answer(wish: DetailWish) -> Detail:
         if wish.others_environment or "environment" not in wish.parts:
             return asked(detail)(wish)
         return replace(asked(detail)(wish), environment=None, missing=(OTHERS_ENVIRONMENT,))
@@ -102,10 +102,10 @@ def of_another_user(detail: Detail) -> Callable[[Wish], Detail]:
     return answer
 
 
-def unread(detail: Detail) -> Callable[[Wish], Detail]:
+def unread(detail: Detail) -> Callable[[DetailWish], Detail]:
     """Details of which nothing has been read yet."""
 
-    def answer(wish: Wish) -> Detail:
+    def answer(wish: DetailWish) -> Detail:
         missing = tuple(Missing(metric=part, reason="stale") for part in wish.parts)
         return Detail(identity=detail.identity, mono_s=detail.mono_s, missing=missing)
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from gputop.actions import Action, Handles, Result, Rights, Run, Scope
-from gputop.actions.signals import BY_NAME, SIGNAL, Order, Signalled
+from gputop.actions import Action, ActionResult, ActionRun, Handles, Rights, Scope
+from gputop.actions.signals import BY_NAME, SIGNAL, Signalled, SignalOrder
 from gputop.model import Frame, Job, Process, Role
 from gputop.safe.identity import read_stat
 from tests.process_watch import running
@@ -51,10 +51,10 @@ def hold(
     return Handles(frame, frame.by_identity.get(process.identity, process), rights or Rights(), tagged)
 
 
-def finished(action: Action[Any], held: Handles, options: Any, seconds: float = 20.0) -> Result:
+def finished(action: Action[Any], held: Handles, options: Any, seconds: float = 20.0) -> ActionResult:
     """The result of a run, waited for by what it tells."""
     done = threading.Event()
-    run: Run = action.run(held, options, lambda run: done.set() if run.result else None)
+    run: ActionRun = action.run(held, options, lambda run: done.set() if run.result else None)
     assert done.wait(seconds), f"no result; it said {run.line!r}"
     assert run.result is not None
     return run.result
@@ -62,7 +62,7 @@ def finished(action: Action[Any], held: Handles, options: Any, seconds: float = 
 
 def send(held: Handles, name: str, **options: Any) -> Signalled:
     """Send a signal and wait for what came of it."""
-    result = finished(SIGNAL, held, Order(BY_NAME[name], **options))
+    result = finished(SIGNAL, held, SignalOrder(BY_NAME[name], **options))
     assert isinstance(result, Signalled)
     return result
 

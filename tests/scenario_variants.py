@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from gputop.demo import SCENARIOS, Demo
-from gputop.demo.server import Job, Scenario
+from gputop.demo.server import DemoJob, Scenario
 from gputop.diagnose.engine import Verdict
 from gputop.model import Frame
 from tests.rule_cases import EACH_S, judged
@@ -22,7 +22,7 @@ def turned(name: str, **dials: Any) -> Scenario:
     return replace(scenario, server=replace(scenario.server, jobs=jobs))
 
 
-def _turned(job: Job, dials: dict[str, Any]) -> Job:
+def _turned(job: DemoJob, dials: dict[str, Any]) -> DemoJob:
     (from_s, work), *before = reversed(job.work)
     return replace(job, work=(*reversed(before), (from_s, replace(work, **dials))))
 

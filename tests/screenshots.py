@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.text import Text
 from textual.pilot import Pilot
 
-from gputop.config import Origin, Settings
+from gputop.config import Settings, SettingsOrigin
 from gputop.demo import SCENARIOS
 from gputop.demo.source import Demo
 from gputop.model import Frame, Identity
@@ -178,7 +178,7 @@ async def draw(shot: Shot, folder: Path) -> str:
 async def drawn(shot: Shot, of: Source) -> str:
     """A picture of a source."""
     monitor, latest = Monitor(of), LatestUpdate()
-    app = Gputop(monitor, latest, Settings(origin=Origin(path=FILE)), Look(shot.palette, UNICODE))
+    app = Gputop(monitor, latest, Settings(origin=SettingsOrigin(path=FILE)), Look(shot.palette, UNICODE))
     app.title = "gputop"
     async with app.run_test(size=shot.size) as pilot:
         monitor.start(latest.put, latest.close)

@@ -48,7 +48,7 @@ def box(stage: Stage) -> str:
     """The dialog, with a pid that is always the same."""
     assert isinstance(stage.app.screen, SignalDialog)
     text = "\n".join(strip.text.rstrip() for strip in stage.app.screen.query_one(Lines).strips)
-    return text.replace(str(stage.app.screen.question.hold.process.pid), "41207") + "\n"
+    return text.replace(str(stage.app.screen.question.handles.process.pid), "41207") + "\n"
 
 
 async def says(stage: Stage, text: str) -> None:

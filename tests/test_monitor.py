@@ -8,7 +8,7 @@ from typing import Any
 
 from gputop.model import Detail, Frame, Identity, Missing
 from gputop.monitor import Monitor, Update
-from gputop.source import EVERYTHING, UNRECORDED, Interest, Wish
+from gputop.source import EVERYTHING, UNRECORDED, DetailWish, Interest
 from tests.rule_cases import LIMITS, Machine
 
 COMES = 14 + 22  # looks before: at the 15th half of the window is known, and it has to hold for 24 s
@@ -31,7 +31,7 @@ class Played:
     def frames(self, stop: Event) -> Iterator[Frame]:
         return (self._machine.frame(float(t)) for t in self._seconds)
 
-    def inspect(self, identity: Identity, wish: Wish = EVERYTHING) -> Detail | Missing:
+    def inspect(self, identity: Identity, wish: DetailWish = EVERYTHING) -> Detail | Missing:
         return UNRECORDED
 
 

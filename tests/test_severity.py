@@ -10,7 +10,7 @@ from gputop import thresholds
 from gputop.profile import parse, report
 from gputop.severity import LOST, by_lost_share
 from gputop.trace.read import read
-from gputop.trace.verdict import View, all_verdicts
+from gputop.trace.verdict import TraceView, all_verdicts
 from tests.rule_cases import Machine, found
 from tests.trace.test_trace_signatures import waiting
 
@@ -37,7 +37,7 @@ def test_waiting_for_loaders_is_as_urgent_in_every_view(lost: int, severity: str
         loaders=2,
     )
     of_rule = found(machine.verdict(300), "starved-cpu-idle")
-    trace = View(read(waiting(lost, "MultiProcessing").write(tmp_path / "made.json")))
+    trace = TraceView(read(waiting(lost, "MultiProcessing").write(tmp_path / "made.json")))
     of_trace = next(one for one in all_verdicts(trace) if one.rule == "T03 input-bound")
     stacks = (
         f"process 1:train.py;MainThread;train (train.py:9);__next__ (torch/utils/data/dataloader.py:1);"

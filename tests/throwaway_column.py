@@ -40,7 +40,7 @@ def main() -> None:
 
     seen = frame(loose=(process(1, main_thread_percent=7.0), process(2, main_thread_percent=93.0)))
     where = rows.places(160)
-    lines = tree.build(seen, tree.View(sort="main", every_process=True))
+    lines = tree.build(seen, tree.TableView(sort="main", every_process=True))
     print("screen:", where[-2].column.title, *(rows.texts(row, where)[-2] for row in lines))
     print("settings:", *(name for name in ("sort", "columns") if "main" in BY_KEY[name].choices))
     asked = [parse(text) for text in ("main>90", "main%<10", "mainthread>0")]

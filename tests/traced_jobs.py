@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gputop.actions import Rights
-from gputop.actions.target import Target, open_target
+from gputop.actions.target import TargetProcess, open_target
 from gputop.agent_client import Agent, connect
 from gputop.cli import run
 from tests.process_watch import ROOT, running
@@ -49,9 +49,9 @@ class Job:
         self.child.stdin.write(f"{what}\n")
         self.child.stdin.flush()
 
-    def target(self) -> Target:
+    def target(self) -> TargetProcess:
         found = open_target(row(self.pid), Rights(), {})
-        assert isinstance(found, Target)
+        assert isinstance(found, TargetProcess)
         return found
 
     def agent(self) -> Agent:

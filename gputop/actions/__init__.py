@@ -11,8 +11,8 @@ A screen uses them as follows; nothing blocks:
 `signals`, `renice`, `pyspy` and `torch_trace` define them with their options and further queries for their dialogs.
 """
 
-from gputop.actions.action import Action, Result, Run
+from gputop.actions.action import Action, ActionResult, ActionRun
 from gputop.actions.handles import Handles, Reach, Scope
-from gputop.actions.target import Outcome, Rights
+from gputop.actions.target import Rights, TargetOutcome
 
-__all__ = ["Action", "Handles", "Outcome", "Reach", "Result", "Rights", "Run", "Scope"]
+__all__ = ["Action", "ActionResult", "ActionRun", "Handles", "Reach", "Rights", "Scope", "TargetOutcome"]

@@ -15,7 +15,7 @@ Options = TypeVar("Options", contravariant=True)
 
 
 @frozen_dataclass(frozen=True, kw_only=True)
-class Result:
+class ActionResult:
     """The result of a run. `text` is a complete line; `lines` add details, one each. Both are sanitized."""
 
     text: str
@@ -24,22 +24,24 @@ class Result:
     recorded: bool = False  # not measured now, but part of a demo
 
 
-class Run:
+class ActionRun:
     """A running action in its own daemon thread.
 
     `line` is the latest progress line; `result` is None until the end. `tell(run)` is called in that thread when either
     changes and must only forward the event (in a Textual screen: `self.post_message`).
     """
 
-    def __init__(self, title: str, work: Callable[[Run], Result], tell: Callable[[Run], object]) -> None:
+    def __init__(
+        self, title: str, work: Callable[[ActionRun], ActionResult], tell: Callable[[ActionRun], object]
+    ) -> None:
         self.title = title
         self.line = ""
-        self.result: Result | None = None
+        self.result: ActionResult | None = None
         self._work, self._tell = work, tell
         self._stop = Event()
         self._dropped = False
 
-    def start(self) -> Run:
+    def start(self) -> ActionRun:
         """Start the thread."""
         Thread(target=self._work_to_end, name=f"action: {self.title}", daemon=True).start()
         return self
@@ -77,23 +79,25 @@ class Run:
             self.result = self._work(self)
         except BaseException as error:
             # the screen must not wait forever; threading.excepthook reports the details
-            self.result = Result(text=f"{self.title}: internal error ({type(error).__name__})", good=False)
+            self.result = ActionResult(text=f"{self.title}: internal error ({type(error).__name__})", good=False)
             self._tell(self)
             raise
         self._tell(self)
 
 
-def start_run(title: str, hold: Handles, work: Callable[[Run], Result], tell: Callable[[Run], object]) -> Run:
+def start_run(
+    title: str, handles: Handles, work: Callable[[ActionRun], ActionResult], tell: Callable[[ActionRun], object]
+) -> ActionRun:
     """A run that keeps the handles open until it has ended."""
-    hold.keep()
+    handles.keep()
 
-    def kept(run: Run) -> Result:
+    def kept(run: ActionRun) -> ActionResult:
         try:
             return work(run)
         finally:
-            hold.close()
+            handles.close()
 
-    return Run(title, kept, tell).start()
+    return ActionRun(title, kept, tell).start()
 
 
 class Action(Protocol[Options]):
@@ -110,5 +114,5 @@ class Action(Protocol[Options]):
     def why_not(self, process: Process, rights: Rights) -> str | None:
         """Why it is unavailable for this process, in one line; None if available. Queries the kernel: about 0.1 ms."""
 
-    def run(self, hold: Handles, options: Options, tell: Callable[[Run], object]) -> Run:
+    def run(self, handles: Handles, options: Options, tell: Callable[[ActionRun], object]) -> ActionRun:
         """Start the action on the processes of the handles; returns at once."""

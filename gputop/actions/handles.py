@@ -12,7 +12,7 @@ from enum import Enum
 from threading import Lock
 
 from gputop import labels
-from gputop.actions.target import Refusal, Rights, Target, open_target, own_processes
+from gputop.actions.target import Refusal, Rights, TargetProcess, open_target, own_processes
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Identity, Job, Process, Role
 
@@ -56,7 +56,7 @@ class Handles:
     def __init__(self, frame: Frame, process: Process, rights: Rights, tagged: Sequence[Process] = ()) -> None:
         self.frame, self.process = frame, process
         self.leader: Process | None = None  # the chosen process, if `process` is a rank that it only launches
-        self._held: dict[Identity, Target | Refusal] = {}
+        self._held: dict[Identity, TargetProcess | Refusal] = {}
         self._carriers = own_processes()
         self._keepers, self._lock = 1, Lock()
         first = self._held[process.identity] = open_target(process, rights, self._carriers)
@@ -76,7 +76,7 @@ class Handles:
         why = (reach.why_not for reach in self.reaches if reach.scope is scope)
         return next(why, _NO_PROCESSES.get(scope))
 
-    def held(self, scope: Scope) -> list[Target | Refusal]:
+    def held(self, scope: Scope) -> list[TargetProcess | Refusal]:
         """The handle of each process of a scope, or why there is none."""
         return [self._held[process.identity] for process in self.who(scope)]
 
@@ -91,7 +91,7 @@ class Handles:
 
     def cautions(self, scope: Scope) -> tuple[str, ...]:
         """Why the user must type the PID to confirm: one line per process that runs gputop, and for missing pidfds."""
-        targets = [held for held in self.held(scope) if isinstance(held, Target) and held.caution]
+        targets = [held for held in self.held(scope) if isinstance(held, TargetProcess) and held.caution]
         return tuple(dict.fromkeys(f"{target.pid}: {target.caution}" for target in targets))
 
     def keep(self) -> None:
@@ -106,7 +106,7 @@ class Handles:
             if self._keepers:
                 return
         for held in self._held.values():
-            if isinstance(held, Target):
+            if isinstance(held, TargetProcess):
                 held.close()
 
     def _take(self, reach: Reach, rights: Rights) -> Reach:

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from threading import Lock
 
 from gputop import labels
-from gputop.actions.action import Result, Run, start_run
+from gputop.actions.action import ActionResult, ActionRun, start_run
 from gputop.actions.handles import Handles, Scope
-from gputop.actions.target import Declined, Outcome, Rights, Target, attempt, untouchable
+from gputop.actions.target import Declined, Rights, TargetOutcome, TargetProcess, attempt, untouchable
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Process
 
@@ -39,10 +39,10 @@ class Niceness:
 
 
 @frozen_dataclass(frozen=True, kw_only=True)
-class ReniceResult(Result):
+class ReniceResult(ActionResult):
     """The result, with an outcome per process."""
 
-    outcomes: tuple[Outcome, ...] = ()
+    outcomes: tuple[TargetOutcome, ...] = ()
 
 
 class Renice:
@@ -55,22 +55,25 @@ class Renice:
         """Why its niceness cannot be changed: as for signals."""
         return untouchable(process, rights)
 
-    def run(self, hold: Handles, options: Niceness, tell: Callable[[Run], object]) -> Run:
+    def run(self, handles: Handles, options: Niceness, tell: Callable[[ActionRun], object]) -> ActionRun:
         """Set the niceness of every process in the scope; finished when `run.result` is set."""
         return start_run(
-            f"nice {_options_text(options)} for {hold.process.pid}", hold, lambda _: _renice(hold, options), tell
+            f"nice {_options_text(options)} for {handles.process.pid}",
+            handles,
+            lambda _: _renice(handles, options),
+            tell,
         )
 
 
 RENICE = Renice()
 
 
-def _renice(hold: Handles, options: Niceness) -> ReniceResult:
+def _renice(handles: Handles, options: Niceness) -> ReniceResult:
     if not options.relative and not LOWEST <= options.nice <= HIGHEST:
         return ReniceResult(text=f"nothing changed: nice goes from {LOWEST} to {HIGHEST}", good=False)
-    if why := hold.why_not(options.scope):
+    if why := handles.why_not(options.scope):
         return ReniceResult(text=f"nothing changed: {why}", good=False)
-    held = hold.held(options.scope)
+    held = handles.held(options.scope)
     given: set[int] = set()
     with _ONE_AT_A_TIME:
         outcomes = tuple(
@@ -95,7 +98,7 @@ def _options_text(options: Niceness) -> str:
     return f"{options.nice:+d}" if options.relative else str(options.nice)
 
 
-def _set(target: Target, options: Niceness) -> int:
+def _set(target: TargetProcess, options: Niceness) -> int:
     """Set the niceness; return the value in effect."""
     _alive(target)
     nice = options.nice
@@ -108,7 +111,7 @@ def _set(target: Target, options: Niceness) -> int:
     return nice
 
 
-def set_thread(target: Target, thread: int, nice: int) -> bool:
+def set_thread(target: TargetProcess, thread: int, nice: int) -> bool:
     """Set the niceness of one thread, or restore it if the thread turns out to be of another process.
 
     Returns whether it changed. Raises OSError with the reason, Declined if only root may lower it.
@@ -137,6 +140,6 @@ def _restore(thread: int, before: int) -> None:
         pass
 
 
-def _alive(target: Target) -> None:
+def _alive(target: TargetProcess) -> None:
     if target.ended():
         raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))

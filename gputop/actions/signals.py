@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Literal
 
 from gputop import labels, units
-from gputop.actions.action import Result, Run, start_run
+from gputop.actions.action import ActionResult, ActionRun, start_run
 from gputop.actions.handles import Handles, Scope
-from gputop.actions.target import Outcome, Rights, Target, attempt, untouchable
+from gputop.actions.target import Rights, TargetOutcome, TargetProcess, attempt, untouchable
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Identity, Job, Process, Role
 from gputop.safe import pidfd
@@ -33,7 +33,7 @@ _NOT_YET: dict[Goal, tuple[str, str]] = {
 class Tracker:
     """Tracks processes until they reach a goal. `left` are those not there yet."""
 
-    def __init__(self, targets: Sequence[Target], goal: Goal) -> None:
+    def __init__(self, targets: Sequence[TargetProcess], goal: Goal) -> None:
         self.left = list(targets)
         self._all, self._goal = list(targets), goal
         self._began_s = time.monotonic()
@@ -71,13 +71,13 @@ class Tracker:
             return f"{sent}: {self._names(gone)} ended within {max(self._last_s, 0.1):.1f} s"
         return f"{sent} to {self._names(self._all)}"
 
-    def _names(self, some: Sequence[Target]) -> str:
+    def _names(self, some: Sequence[TargetProcess]) -> str:
         if len(some) == 1 == len(self._all):
             return str(some[0].pid)
         everybody = labels.amount(len(self._all), "process")
         return everybody if len(some) == len(self._all) else f"{len(some)} of {everybody}"
 
-    def _reached(self, target: Target) -> bool:
+    def _reached(self, target: TargetProcess) -> bool:
         if target.ended():
             return True
         if self._goal == "end":
@@ -234,7 +234,7 @@ LOOK_S = 2.0  # seconds to see whether a process survives a signal that it handl
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Choice:
+class SignalChoice:
     """One signal on offer, and its effect on a training job."""
 
     name: str
@@ -250,32 +250,32 @@ class Choice:
 
 
 CHOICES = (
-    Choice(
+    SignalChoice(
         "INT",
         "interrupt, as Ctrl+C does; plain PyTorch saves no checkpoint",
         "interrupt",
         brief="as Ctrl+C; plain PyTorch saves nothing",
     ),
-    Choice("TERM", "ask to end", "end"),
-    Choice(
+    SignalChoice("TERM", "ask to end", "end"),
+    SignalChoice(
         "KILL",
         "end now; no checkpoint, shared memory may stay in /dev/shm",
         "kill",
         confirm=True,
         brief="no checkpoint; /dev/shm may stay full",
     ),
-    Choice("USR1", "checkpoint, where the program handles it; else it ends", "none"),
-    Choice("STOP", "freeze; its GPU memory stays in use", "freeze"),
-    Choice("CONT", "thaw", "none"),
+    SignalChoice("USR1", "checkpoint, where the program handles it; else it ends", "none"),
+    SignalChoice("STOP", "freeze; its GPU memory stays in use", "freeze"),
+    SignalChoice("CONT", "thaw", "none"),
 )
 BY_NAME = {choice.name: choice for choice in CHOICES}
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Order:
+class SignalOrder:
     """The user's choices in the dialog."""
 
-    choice: Choice
+    choice: SignalChoice
     scope: Scope = Scope.PROCESS
     confirmed: bool = False  # confirmed KILL
     insists: bool = False  # typed the PID despite cautions
@@ -283,10 +283,10 @@ class Order:
 
 
 @frozen_dataclass(frozen=True, kw_only=True)
-class Signalled(Result):
+class Signalled(ActionResult):
     """The result: an outcome per process, and the PIDs that should have ended but have not."""
 
-    outcomes: tuple[Outcome, ...] = ()
+    outcomes: tuple[TargetOutcome, ...] = ()
     still: tuple[int, ...] = ()
 
 
@@ -300,24 +300,24 @@ class Signal:
         """Why nothing can be sent: read-only, PID 1, a kernel thread, not verified, ended, another user's."""
         return untouchable(process, rights)
 
-    def run(self, hold: Handles, options: Order, tell: Callable[[Run], object]) -> Run:
+    def run(self, handles: Handles, options: SignalOrder, tell: Callable[[ActionRun], object]) -> ActionRun:
         """Send it to every process in the scope, then track them until they have ended, stopped or continued."""
-        title = f"{options.choice.name} to {hold.process.pid}"
-        return start_run(title, hold, lambda run: _send(hold, options, run), tell)
+        title = f"{options.choice.name} to {handles.process.pid}"
+        return start_run(title, handles, lambda run: _send(handles, options, run), tell)
 
 
 SIGNAL = Signal()
 
 
-def warnings(hold: Handles, scope: Scope, choice: Choice) -> tuple[str, ...]:
+def warnings(handles: Handles, scope: Scope, choice: SignalChoice) -> tuple[str, ...]:
     """Warnings before sending: other affected processes, and processes that will not react as expected. Reads /proc."""
-    said = list(_reactions(hold, scope, choice))
-    chosen = {process.identity for process in hold.who(scope)}
-    return (*consequences(hold.frame, chosen, choice.effect), *said)
+    said = list(_reactions(handles, scope, choice))
+    chosen = {process.identity for process in handles.who(scope)}
+    return (*consequences(handles.frame, chosen, choice.effect), *said)
 
 
-def _reactions(hold: Handles, scope: Scope, choice: Choice) -> Iterator[str]:
-    targets = [held for held in hold.held(scope) if isinstance(held, Target)]
+def _reactions(handles: Handles, scope: Scope, choice: SignalChoice) -> Iterator[str]:
+    targets = [held for held in handles.held(scope) if isinstance(held, TargetProcess)]
     trainers = [target for target in targets if target.process.role is Role.TRAINER]
     # a loader reacts as its trainer does, except to a message it was not set up for
     asked = targets if choice.effect == "none" else trainers or targets[:1]
@@ -329,7 +329,7 @@ def _reactions(hold: Handles, scope: Scope, choice: Choice) -> Iterator[str]:
         yield f"{pids[0] if len(pids) == 1 else f'each of {len(pids)} processes'} {reaction}"
 
 
-def _reacts(target: Target, choice: Choice) -> Iterator[str]:
+def _reacts(target: TargetProcess, choice: SignalChoice) -> Iterator[str]:
     reaction, state = target.reaction(choice.number), target.state()
     if choice.name == "USR1" and reaction == "default":
         yield "does not handle USR1: it will end"
@@ -341,19 +341,19 @@ def _reacts(target: Target, choice: Choice) -> Iterator[str]:
         yield "waits in the kernel (state D): it may end only when that is over"
 
 
-def _send(hold: Handles, order: Order, run: Run) -> Signalled:
+def _send(handles: Handles, order: SignalOrder, run: ActionRun) -> Signalled:
     choice = order.choice
     if choice.confirm and not order.confirmed:
         return Signalled(text=f"nothing sent: {choice.name} needs a second yes", good=False)
-    if why := hold.why_not(order.scope):
+    if why := handles.why_not(order.scope):
         return Signalled(text=f"nothing sent: {why}", good=False)
-    held = hold.held(order.scope)
+    held = handles.held(order.scope)
     if choice.name == "CONT":
         held.reverse()  # a launcher that continues before its ranks might consider them dead
     outcomes = tuple(attempt(one, order.insists, "nothing sent", lambda it: it.signal(choice.number)) for one in held)
     done = {outcome.pid for outcome in outcomes if outcome.kind == "done"}
-    watch = Tracker([one for one in held if isinstance(one, Target) and one.pid in done], _goal(choice))
-    only_tells = _is_message(hold, choice)
+    watch = Tracker([one for one in held if isinstance(one, TargetProcess) and one.pid in done], _goal(choice))
+    only_tells = _is_message(handles, choice)
     limit_s = min(LOOK_S, order.watch_s) if only_tells else order.watch_s
     while watch.left and watch.passed_s() < limit_s and not run.cancelled:
         run.say(watch.progress(f"{choice.name} sent"))
@@ -376,23 +376,23 @@ def _send(hold: Handles, order: Order, run: Run) -> Signalled:
     )
 
 
-def _goal(choice: Choice) -> Goal:
+def _goal(choice: SignalChoice) -> Goal:
     return "freeze" if choice.effect == "freeze" else "thaw" if choice.name == "CONT" else "end"
 
 
-def _is_message(hold: Handles, choice: Choice) -> bool:
+def _is_message(handles: Handles, choice: SignalChoice) -> bool:
     """Whether it is a mere message, after which the process is expected to continue."""
-    notebook = any(job.key == hold.process.job and job.launcher == "notebook" for job in hold.frame.jobs)
+    notebook = any(job.key == handles.process.job and job.launcher == "notebook" for job in handles.frame.jobs)
     return choice.name == "USR1" or (choice.effect == "interrupt" and notebook)
 
 
-def _nothing_sent(outcomes: tuple[Outcome, ...]) -> str:
+def _nothing_sent(outcomes: tuple[TargetOutcome, ...]) -> str:
     if len(outcomes) == 1:
         return outcomes[0].text
     return f"nothing sent to any of {labels.amount(len(outcomes), 'process')}"
 
 
-def _why_still(target: Target, choice: Choice) -> str:
+def _why_still(target: TargetProcess, choice: SignalChoice) -> str:
     state = target.state()
     if state == "D":
         return "waits in the kernel (state D), often for storage or the driver: it may end only when that is over"

@@ -79,7 +79,7 @@ class Declined(Exception):
     """The action is not possible on this process; the text says why."""
 
 
-class Outcome(NamedTuple):
+class TargetOutcome(NamedTuple):
     """Outcome for one process. `text` is shown: `nothing sent to 41207: it has ended`; empty on success."""
 
     pid: int
@@ -88,7 +88,7 @@ class Outcome(NamedTuple):
 
 
 @dataclass(slots=True)
-class Target:
+class TargetProcess:
     """One process, frozen: `process` is the row as it was, `fd` its pidfd, or None without pidfd support.
 
     `caution`: why the user must confirm explicitly: it runs gputop, or there are no pidfds here.
@@ -163,14 +163,16 @@ class Target:
                 os.close(self.fd)
 
 
-def attempt(held: Target | Refusal, insists: bool, nothing: str, act: Callable[[Target], None]) -> Outcome:
+def attempt(
+    held: TargetProcess | Refusal, insists: bool, nothing: str, act: Callable[[TargetProcess], None]
+) -> TargetOutcome:
     """Run `act` on one process; `nothing` begins the text if it had no effect: `nothing sent`.
 
     `insists`: the user has read the caution and confirmed.
     """
 
-    def failed(kind: Literal["gone", "denied", "refused"], why: str) -> Outcome:
-        return Outcome(held.pid, kind, f"{nothing} to {held.pid}: {why}")
+    def failed(kind: Literal["gone", "denied", "refused"], why: str) -> TargetOutcome:
+        return TargetOutcome(held.pid, kind, f"{nothing} to {held.pid}: {why}")
 
     if isinstance(held, Refusal):
         return failed("gone" if held.gone else "refused", held.text)
@@ -186,7 +188,7 @@ def attempt(held: Target | Refusal, insists: bool, nothing: str, act: Callable[[
         return failed("denied", held.owner())
     except OSError as error:
         return failed("refused", f"the kernel says: {error.strerror}")
-    return Outcome(held.pid, "done", f"{held.pid}: {BY_PID}" if held.fd is None else "")
+    return TargetOutcome(held.pid, "done", f"{held.pid}: {BY_PID}" if held.fd is None else "")
 
 
 _DEEPEST = 64
@@ -197,7 +199,7 @@ _UNSEEN = {
 }
 
 
-def open_target(process: Process, rights: Rights, carriers: Mapping[int, str] | None = None) -> Target | Refusal:
+def open_target(process: Process, rights: Rights, carriers: Mapping[int, str] | None = None) -> TargetProcess | Refusal:
     """Open a handle on a process, or say why not. `carriers`: result of `own_processes()`, shared by many calls."""
     pid = process.pid
     never = rights.why_not or _why_never(process, rights)
@@ -215,7 +217,7 @@ def open_target(process: Process, rights: Rights, carriers: Mapping[int, str] | 
         os.close(fd)
         fd = None
     caution = (own_processes() if carriers is None else carriers).get(pid)
-    target = Target(process, fd, caution or (BY_PID if fd is None else None))
+    target = TargetProcess(process, fd, caution or (BY_PID if fd is None else None))
     refusal = _mismatch(target)
     if refusal is not None:
         target.close()
@@ -271,7 +273,7 @@ def _why_never(process: Process, rights: Rights) -> str | None:
     return None if process.verified else _UNSEEN["foreign"]
 
 
-def _mismatch(target: Target) -> Refusal | None:
+def _mismatch(target: TargetProcess) -> Refusal | None:
     """Why the opened process is not the one of the row, or cannot be acted on."""
     process = target.process
     stat, uid = read_stat(target.pid), _uid(target.pid)
@@ -286,7 +288,7 @@ def _mismatch(target: Target) -> Refusal | None:
     return None
 
 
-def _end_state(target: Target, stat: Stat | None) -> tuple[str, bool]:
+def _end_state(target: TargetProcess, stat: Stat | None) -> tuple[str, bool]:
     if stat is not None and stat.started_ticks == target.process.started_ticks and stat.state == "Z":
         return f"it has ended; its parent {stat.parent_pid} has not collected it yet", True
     gone = target.ended()

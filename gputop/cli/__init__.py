@@ -23,9 +23,9 @@ from gputop.cli.options import (
     FAILED,
     INTERVAL,
     USAGE,
-    Command,
+    CliCommand,
     Failure,
-    Parser,
+    OneLineParser,
     common_flags,
     no_commands,
     write_failure,
@@ -36,8 +36,8 @@ from gputop.safe.text import clean
 if TYPE_CHECKING:
     from gputop.config import Settings
 
-MONITOR = Command(name="monitor", help="the full-screen monitor", run=screen.monitor, screen=True)  # without a name
-COMMANDS: dict[str, Command] = {
+MONITOR = CliCommand(name="monitor", help="the full-screen monitor", run=screen.monitor, screen=True)  # without a name
+COMMANDS: dict[str, CliCommand] = {
     command.name: command
     for module in (screen, diagnose, proven, record, attach, doctor, run, lab, memory, explain, scaffold, manual)
     for command in module.COMMANDS
@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
     everywhere = {
         interval: common_flags(interval) for interval in {INTERVAL, *(one.interval for one in COMMANDS.values())}
     }
-    top = Parser(
+    top = OneLineParser(
         "gputop",
         description="Why is training slow? GPUs, jobs and processes on one screen.",
         parents=[everywhere[INTERVAL]],
@@ -59,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--once", action="store_true", help="print one table and exit (snapshot)")
     top.add_argument("--json", action="store_true", help="print one JSON object and exit (snapshot --format json)")
     no_commands(top)
-    commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=OneLineParser)
     for command in COMMANDS.values():
         flags = everywhere[command.interval]
         command.arguments(
@@ -68,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def _chosen(args: argparse.Namespace) -> Command:
+def _chosen(args: argparse.Namespace) -> CliCommand:
     """The command, with --once and --json mapped to one."""
     if args.once or args.json:
         if args.command:

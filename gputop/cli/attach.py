@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gputop import __version__
-from gputop.cli.options import OK, USAGE, Command, Failure, ascii_only, duration, json_flag, positive_duration
+from gputop.cli.options import OK, USAGE, CliCommand, Failure, ascii_only, duration, json_flag, positive_duration
 from gputop.cli.process import call_with_deadline, rank_of, run_action, run_actions, sibling_ranks, target_process
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _text(result: StackResult, plain: bool) -> list[str]:
 
 
 def _page(result: StackResult, ranks: Ranks) -> Page:
-    from gputop.report import Page, Table
+    from gputop.report import Page, ReportTable
 
     rows = tuple(
         (
@@ -95,7 +95,7 @@ def _page(result: StackResult, ranks: Ranks) -> Page:
         )
         for place, shown in zip(ranks.places, result.processes, strict=False)  # the launcher may follow them
     )
-    table = Table("Ranks", ("", "pid", "moves", "in", "own code"), rows)
+    table = ReportTable("Ranks", ("", "pid", "moves", "in", "own code"), rows)
     return Page(title=f"{len(rows)} ranks, looked at for a second", words=(ranks.text,), tables=(table,))
 
 
@@ -306,7 +306,7 @@ def _profile_arguments(parser: argparse.ArgumentParser) -> None:
 def trace(args: argparse.Namespace, settings: Settings) -> int:
     """Trace some steps of all ranks of a process's job at once, then explain them."""
     from gputop.actions import Scope
-    from gputop.actions.torch_trace import TRACE, Order, Traced
+    from gputop.actions.torch_trace import TRACE, Traced, TraceOrder
     from gputop.actions.torch_trace.capture import MOST_STEPS
 
     if not 1 <= args.steps <= MOST_STEPS:
@@ -315,7 +315,7 @@ def trace(args: argparse.Namespace, settings: Settings) -> int:
     process = rank_of(frame, process)
     if barred := call_with_deadline(process, TRACE.barred, process, rights, frame):
         raise Failure(barred.line)
-    order = Order(
+    order = TraceOrder(
         scope=Scope.PROCESS if args.alone else Scope.JOB,
         steps=args.steps,
         shapes=args.shapes,
@@ -373,19 +373,19 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 COMMANDS = (
-    Command(
+    CliCommand(
         name="stack",
         help="where the threads of a process are now; of a whole job, to find a hang",
         run=stack,
         arguments=_stack_arguments,
     ),
-    Command(
+    CliCommand(
         name="profile",
         help="record a process for some seconds with py-spy, and say what takes its time",
         run=profile,
         arguments=_profile_arguments,
     ),
-    Command(
+    CliCommand(
         name="trace",
         help="record some steps of a training that runs with torch.profiler, and say what they show",
         run=trace,

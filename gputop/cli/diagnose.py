@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from gputop.cli.options import (
     FAILED,
     USAGE,
-    Command,
+    CliCommand,
     Failure,
     ascii_only,
     duration,
@@ -239,7 +239,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 COMMANDS = (
-    Command(
+    CliCommand(
         name="diagnose",
         help="what slows training down, with evidence and what to do about it",
         run=diagnose,

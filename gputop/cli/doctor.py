@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputop.cli.options import FAILED, OK, Command, Failure, ascii_only, encoding, json_flag
+from gputop.cli.options import FAILED, OK, CliCommand, Failure, ascii_only, encoding, json_flag
 
 if TYPE_CHECKING:
     from gputop.config import Settings
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 def doctor(args: argparse.Namespace, settings: Settings) -> int:
     """Print the report; a limitation is no failure, a broken check is."""
-    from gputop.doctor import Machine, as_json, render, run_checks
+    from gputop.doctor import DoctorContext, as_json, render, run_checks
 
     if args.pid is not None and not Path(f"/proc/{args.pid}").is_dir():
         raise Failure(f"there is no process {args.pid} that you may see")
     size = shutil.get_terminal_size() if sys.stdout.isatty() else None
-    machine = Machine(
+    machine = DoctorContext(
         pid=args.pid,
         nvml=settings.nvml,
         encoding=encoding(),
@@ -43,7 +43,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 COMMANDS = (
-    Command(
+    CliCommand(
         name="doctor",
         help="what works on this machine, and the command that unlocks the rest",
         run=doctor,

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from gputop import __version__
 from gputop.cli.from_process import process_id
-from gputop.cli.options import FAILED, OK, USAGE, Failure, Parser, ascii_only, json_flag, positive_duration
+from gputop.cli.options import FAILED, OK, USAGE, Failure, OneLineParser, ascii_only, json_flag, positive_duration
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.safe import terminal
 from gputop.safe.identity import read_stat
@@ -36,7 +36,7 @@ _BAR = 12  # cells
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Experiment:
+class ExperimentCommand:
     """One kind of measurement: its name, its program, and the presentation of its result."""
 
     kind: str  # name of its command and of its results
@@ -61,7 +61,7 @@ class Experiment:
 class Children:
     """Runs one child per measurement, and shows progress on a terminal."""
 
-    def __init__(self, experiment: Experiment, args: argparse.Namespace) -> None:
+    def __init__(self, experiment: ExperimentCommand, args: argparse.Namespace) -> None:
         self.experiment, self.args = experiment, args
         self.factory, self.python = _latest(experiment, args)
         self.request: dict[str, Any] = {}  # fields of every request
@@ -171,7 +171,7 @@ def _identity(pid: int | None) -> list[int | None] | None:
     return None if stat is None else [pid, stat.started_ticks]
 
 
-def last(experiment: Experiment, args: argparse.Namespace, settings: Settings) -> int:
+def last(experiment: ExperimentCommand, args: argparse.Namespace, settings: Settings) -> int:
     """Print the latest stored result; with a function, the latest of that one."""
     from gputop.lab import results
     from gputop.safe.files import Refused
@@ -203,7 +203,7 @@ def interrupt(number: int, frame: object) -> None:  # noqa: ARG001
     raise Interrupted(number)
 
 
-def _latest(experiment: Experiment, args: argparse.Namespace) -> tuple[Any, str]:
+def _latest(experiment: ExperimentCommand, args: argparse.Namespace) -> tuple[Any, str]:
     from gputop.lab import factory
 
     if args.factory is None:
@@ -215,7 +215,9 @@ def _latest(experiment: Experiment, args: argparse.Namespace) -> tuple[Any, str]
         raise Failure(str(error), USAGE) from None
 
 
-def _print(experiment: Experiment, args: argparse.Namespace, settings: Settings, result: Mapping[str, Any]) -> None:
+def _print(
+    experiment: ExperimentCommand, args: argparse.Namespace, settings: Settings, result: Mapping[str, Any]
+) -> None:
     from gputop.report import text
 
     if args.as_json:
@@ -224,7 +226,7 @@ def _print(experiment: Experiment, args: argparse.Namespace, settings: Settings,
     print(text(experiment.page(result), ascii=ascii_only(settings)), end="")
 
 
-def _keep(experiment: Experiment, settings: Settings, result: Mapping[str, Any]) -> None:
+def _keep(experiment: ExperimentCommand, settings: Settings, result: Mapping[str, Any]) -> None:
     """Store it for --last; failing to store it is no error."""
     from gputop.lab import results
     from gputop.safe.files import Refused
@@ -244,9 +246,9 @@ def whole_number(text: str) -> int:
     return int(text)
 
 
-def arguments(parser: argparse.ArgumentParser, experiment: Experiment, returns: str, *, pid: str = "") -> None:
+def arguments(parser: argparse.ArgumentParser, experiment: ExperimentCommand, returns: str, *, pid: str = "") -> None:
     """The options of every experiment; `returns`: what the function must return, `pid`: effect of a PID instead."""
-    assert isinstance(parser, Parser)
+    assert isinstance(parser, OneLineParser)
     parser.keeps_tail(experiment.example)
     metavar, other = ("PID|FACTORY", f"{pid}; or ") if pid else ("FACTORY", "")
     text = f"{other}file.py:function or module:function that returns {returns}"

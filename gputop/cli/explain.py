@@ -12,7 +12,7 @@ from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
 
 from gputop import __version__
-from gputop.cli.options import FAILED, OK, USAGE, Command, Failure, ascii_only, json_flag
+from gputop.cli.options import FAILED, OK, USAGE, CliCommand, Failure, ascii_only, json_flag
 from gputop.safe.text import clean
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from gputop.paste import Pasted
     from gputop.profile import Profile
     from gputop.report import Page
-    from gputop.trace.verdict import View
+    from gputop.trace.verdict import TraceView
 
-    Opened = View | Profile | Pasted
+    Opened = TraceView | Profile | Pasted
 
 MOST_FILES = 256
 _TRACES = (".json", ".json.gz")
@@ -36,7 +36,7 @@ def explain(args: argparse.Namespace, settings: Settings) -> int:
     from gputop.paste import pasted
     from gputop.report import markdown, text
     from gputop.safe.files import Refused
-    from gputop.trace.verdict import View
+    from gputop.trace.verdict import TraceView
 
     pasted.adopt(settings.thresholds)
     try:
@@ -49,10 +49,10 @@ def explain(args: argparse.Namespace, settings: Settings) -> int:
     except Refused as refused:
         raise Failure(str(refused)) from None
     files = [name for name in files if name not in dict(left_out)]
-    traces = [each for each in opened if isinstance(each, View)]
+    traces = [each for each in opened if isinstance(each, TraceView)]
     names = _display_names(files)
     for each, name in zip(opened, names, strict=True):
-        if isinstance(each, View):
+        if isinstance(each, TraceView):
             each.trace.name = name
     left = [{"file": clean(Path(name).name, 200), "why": reason} for name, reason in left_out]
     pairs = _pairs(opened, sum(name in files for name in sides[0]), args.files, left_out) if args.diff else []
@@ -78,7 +78,7 @@ LeftOut = list[tuple[str, str]]  # unreadable files, and why
 def _open_all(names: Sequence[str], folders: set[str], *, compare: bool) -> tuple[list[Opened], LeftOut]:
     """The contents of each file; of several, the readable ones, of a folder the traces. Refused if none is readable."""
     from gputop.safe.files import Refused
-    from gputop.trace.verdict import View
+    from gputop.trace.verdict import TraceView
 
     found: list[tuple[str, Opened]] = []
     left_out: LeftOut = []
@@ -93,12 +93,12 @@ def _open_all(names: Sequence[str], folders: set[str], *, compare: bool) -> tupl
                 break
     if first is not None and (compare or not found):
         raise first
-    known = any(isinstance(each, View) and not each.trace.foreign for _, each in found)
+    known = any(isinstance(each, TraceView) and not each.trace.foreign for _, each in found)
     kept = []
     for name, each in found:
-        if known and not compare and isinstance(each, View) and each.trace.foreign:
+        if known and not compare and isinstance(each, TraceView) and each.trace.foreign:
             left_out.append((name, "nothing in it is of torch.profiler"))
-        elif known and not compare and name in folders and not isinstance(each, View):
+        elif known and not compare and name in folders and not isinstance(each, TraceView):
             left_out.append((name, "it is no trace"))
         else:
             kept.append(each)
@@ -117,9 +117,9 @@ def _reason(name: str, refused: str) -> str:
 def _differences(pairs: Sequence[tuple[Opened, Opened]], names: list[str]) -> list[Page]:
     """A page of differences for each pair, preceded by one on all ranks."""
     from gputop.trace.report import compare_ranks
-    from gputop.trace.verdict import View
+    from gputop.trace.verdict import TraceView
 
-    ranks = [(a, b) for a, b in pairs if isinstance(a, View) and isinstance(b, View)]
+    ranks = [(a, b) for a, b in pairs if isinstance(a, TraceView) and isinstance(b, TraceView)]
     return [*([compare_ranks(ranks)] if len(ranks) > 1 else []), *(_comparison(pair, names) for pair in pairs)]
 
 
@@ -130,16 +130,16 @@ def _pairs(
 
     Raises Failure if they do not match.
     """
-    from gputop.trace.verdict import View
+    from gputop.trace.verdict import TraceView
 
-    if len({isinstance(each, View) for each in opened}) > 1 or _is_pasted(opened):
+    if len({isinstance(each, TraceView) for each in opened}) > 1 or _is_pasted(opened):
         raise Failure("--diff compares two traces or two profiles, not one with the other", USAGE)
     before, after = opened[:first], opened[first:]
     if len(before) == len(after) == 1:
         return [(before[0], after[0])]
     ranks = []
     for side, name in ((before, sides[0]), (after, sides[1])):
-        views = [each for each in side if isinstance(each, View)]
+        views = [each for each in side if isinstance(each, TraceView)]
         if (why := _why_not_one_job(views, left_out)) is not None:
             raise Failure(f"{name}: these are not the ranks of one job: {why}: name one file of it", USAGE)
         by_name = all(view.trace.rank is None for view in views) and len(views) > 1
@@ -157,9 +157,9 @@ def _pairs(
 
 def _exit_code(opened: Sequence[Opened]) -> int:
     """Exit code: whether parts of the files were repaired or omitted."""
-    from gputop.trace.verdict import View
+    from gputop.trace.verdict import TraceView
 
-    return FAILED if any((each.trace if isinstance(each, View) else each).problems for each in opened) else OK
+    return FAILED if any((each.trace if isinstance(each, TraceView) else each).problems for each in opened) else OK
 
 
 def _is_pasted(opened: Sequence[Opened]) -> bool:
@@ -223,14 +223,14 @@ def _open(name: str) -> Opened:
     from gputop.trace import signatures  # noqa: F401
     from gputop.trace.read import read
     from gputop.trace.text import Text
-    from gputop.trace.verdict import View
+    from gputop.trace.verdict import TraceView
 
     text = Text(name)
     try:
         begins = text.beginning()
         if is_json(begins) and "speedscope" not in begins:
             try:
-                return View(read(name))
+                return TraceView(read(name))
             except Refused:
                 if (found := recognise(text)) is None:  # a log may be JSON, too
                     raise
@@ -250,7 +250,7 @@ def _open(name: str) -> Opened:
         text.close()
 
 
-def _why_not_one_job(traces: list[View], left_out: LeftOut) -> str | None:
+def _why_not_one_job(traces: list[TraceView], left_out: LeftOut) -> str | None:
     """Why several traces are not ranks of one job; None, and linked to each other, if they may be."""
     from gputop.trace.summary import why_not_one_job
 
@@ -267,7 +267,7 @@ def _may_be_rank(reason: str) -> bool:
     return not any(text in reason for text in ("no traceEvents", "not JSON", "torch.profiler", "no trace", "no known"))
 
 
-def _joint_pages(traces: list[View], why: str | None) -> list[Page]:
+def _joint_pages(traces: list[TraceView], why: str | None) -> list[Page]:
     """The page on several traces: as ranks, or why they are not."""
     from gputop.report import Page
     from gputop.trace.report import ranks
@@ -301,27 +301,27 @@ def _object(opened: Opened, name: str) -> dict[str, Any]:
 def _comparison(opened: tuple[Opened, Opened], names: list[str]) -> Page:
     from gputop.profile import Profile, report
     from gputop.trace.report import compared
-    from gputop.trace.verdict import View
+    from gputop.trace.verdict import TraceView
 
     before, after = opened
     if isinstance(before, Profile) and isinstance(after, Profile):
         return report.compared(before, after, (names[0], names[1]))
-    assert isinstance(before, View)
-    assert isinstance(after, View)
+    assert isinstance(before, TraceView)
+    assert isinstance(after, TraceView)
     return compared(before, after)
 
 
 def _changes(opened: Sequence[Opened], names: list[str]) -> list[dict[str, Any]]:
     from gputop.profile import Profile, diff
     from gputop.trace.summary import compare
-    from gputop.trace.verdict import View
+    from gputop.trace.verdict import TraceView
 
     before, after = opened
     if isinstance(before, Profile) and isinstance(after, Profile):
         rows = [{"name": name, "before": old, "after": new} for name, old, new in diff(before, after)[:100]]
         return [{"kind": "diff", "before": names[0], "after": names[1], "functions": rows}]
-    assert isinstance(before, View)
-    assert isinstance(after, View)
+    assert isinstance(before, TraceView)
+    assert isinstance(after, TraceView)
     return [compare(before, after)]
 
 
@@ -343,7 +343,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 COMMANDS = (
-    Command(
+    CliCommand(
         name="explain",
         help="what a trace, a profile, a table, a log or nvidia-smi says, and what to do about it",
         run=explain,

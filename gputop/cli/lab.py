@@ -9,8 +9,8 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from gputop.cli import experiment
-from gputop.cli.experiment import Children, Experiment, whole_number
-from gputop.cli.options import USAGE, Command, Failure
+from gputop.cli.experiment import Children, ExperimentCommand, whole_number
+from gputop.cli.options import USAGE, CliCommand, Failure
 
 if TYPE_CHECKING:
     from gputop.config import Settings
@@ -49,7 +49,7 @@ def _verdict(result: Mapping[str, Any]) -> dict[str, Any]:
     return {"verdict": verdict(result), "roofline": points}
 
 
-LAB = Experiment(
+LAB = ExperimentCommand(
     kind="lab",
     program="child_lab.py",
     example=_LAB_EXAMPLE,
@@ -63,7 +63,7 @@ LAB = Experiment(
 def lab(args: argparse.Namespace, settings: Settings) -> int:
     """Run the precisions in turns, then two batch sizes, then the ceilings."""
     from gputop.cli.from_process import MAKERS, SKETCH, take_settings
-    from gputop.lab.precision import Plan, compare
+    from gputop.lab.precision import PrecisionPlan, compare
 
     if args.last:
         return experiment.last(LAB, args, settings)
@@ -71,7 +71,7 @@ def lab(args: argparse.Namespace, settings: Settings) -> int:
     if args.warmup >= args.steps:
         raise Failure(f"--warmup {args.warmup} leaves none of --steps {args.steps} to measure", USAGE)
     asked = Children(LAB, args)
-    plan = Plan(steps=args.steps, warmup=args.warmup, repeats=args.repeats, fp16=args.fp16, tf32=args.tf32)
+    plan = PrecisionPlan(steps=args.steps, warmup=args.warmup, repeats=args.repeats, fp16=args.fp16, tf32=args.tf32)
     asked.request, asked.rounds = {"steps": plan.steps, "batch_size": args.batch_size}, plan.children
     facts = {"steps": plan.steps, "warmup": plan.warmup, "repeats": plan.repeats}
     return experiment.run(asked, settings, facts, lambda result: compare(asked, plan, result))
@@ -137,7 +137,7 @@ def make_loader():
     dataset = ...  # as the training makes it
     return DataLoader(dataset, batch_size={batch_size}, shuffle=True, num_workers={workers})
 """
-LOADER = Experiment(
+LOADER = ExperimentCommand(
     kind="loader",
     program="child_loader.py",
     example=_LOADER_EXAMPLE,
@@ -151,7 +151,7 @@ LOADER = Experiment(
 def loader(args: argparse.Namespace, settings: Settings) -> int:
     """Measure each number of workers, then each other setting."""
     from gputop.cli.from_process import take_settings
-    from gputop.lab.loader import BATCH_SIZE, Plan, sweep
+    from gputop.lab.loader import BATCH_SIZE, LoaderPlan, sweep
 
     if args.last:
         return experiment.last(LOADER, args, settings)
@@ -159,7 +159,7 @@ def loader(args: argparse.Namespace, settings: Settings) -> int:
     asked = Children(LOADER, args)
     cpus, jobs = _host(settings)
     own = seen.workers if seen else None
-    plan = Plan(cpus=cpus, jobs=jobs, workers=args.workers, batches=args.batches, own=own)
+    plan = LoaderPlan(cpus=cpus, jobs=jobs, workers=args.workers, batches=args.batches, own=own)
     size = args.batch_size or (seen.batch_size if seen else None) or BATCH_SIZE
     asked.request, asked.rounds = {"batch_size": size}, len(plan.counts) + _SETTINGS
     return experiment.run(asked, settings, {"cpus": cpus, "jobs": jobs}, lambda result: sweep(asked, plan, result))
@@ -167,11 +167,11 @@ def loader(args: argparse.Namespace, settings: Settings) -> int:
 
 def _host(settings: Settings) -> tuple[int, int]:
     """Usable CPUs, and the number of ranks that share them, as counted by `gputop doctor`."""
-    from gputop.doctor.machine import Machine
+    from gputop.doctor.machine import DoctorContext
     from gputop.doctor.share import share
 
     try:
-        found = share(Machine(nvml=settings.nvml))
+        found = share(DoctorContext(nvml=settings.nvml))
     except OSError:
         return len(os.sched_getaffinity(0)), 1
     return found.allowed, found.jobs
@@ -224,7 +224,7 @@ def _batch_page(result: Mapping[str, Any]) -> Page:
     return page(result)
 
 
-MAXBATCH = Experiment(
+MAXBATCH = ExperimentCommand(
     kind="maxbatch",
     program="child_maxbatch.py",
     example=_MAXBATCH_EXAMPLE,
@@ -237,13 +237,13 @@ MAXBATCH = Experiment(
 def maxbatch(args: argparse.Namespace, settings: Settings) -> int:
     """Check for other processes on the GPU, then try one batch size after the other."""
     from gputop.cli.from_process import MAKERS, SKETCH, take_settings
-    from gputop.lab.batch_size import Plan, search
+    from gputop.lab.batch_size import BatchPlan, search
 
     if args.last:
         return experiment.last(MAXBATCH, args, settings)
     take_settings(args, settings, "maxbatch", MAKERS, SKETCH)
     asked = Children(MAXBATCH, args)
-    plan = Plan(start=args.start, inference=args.inference, shape=args.shape)
+    plan = BatchPlan(start=args.start, inference=args.inference, shape=args.shape)
     asked.request = {"batch_size": plan.start, "inference": plan.inference, "shape": plan.shape}
 
     def measure(result: dict[str, Any]) -> None:
@@ -315,19 +315,19 @@ def _maxbatch_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 COMMANDS = (
-    Command(
+    CliCommand(
         name="loader",
         help="measure a DataLoader with different settings, and print the best one for this host",
         run=loader,
         arguments=_loader_arguments,
     ),
-    Command(
+    CliCommand(
         name="lab",
         help="train in fp32, bf16 and bf16 + torch.compile: what each gains, and what limits a step",
         run=lab,
         arguments=_lab_arguments,
     ),
-    Command(
+    CliCommand(
         name="maxbatch",
         help="find the largest batch that fits, by real training steps, and the batch to train with",
         run=maxbatch,

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputop.cli.options import OK, USAGE, Command, Failure, Suggestions
+from gputop.cli.options import OK, USAGE, CliCommand, Failure, Suggestions
 from gputop.safe.text import clean
 
 if TYPE_CHECKING:
@@ -106,18 +106,18 @@ def _completions_arguments(completions: argparse.ArgumentParser) -> None:
 
 
 COMMANDS = (
-    Command(
+    CliCommand(
         name="rules", help="every rule of the diagnosis, or one with its numbers", run=rules, arguments=_rules_arguments
     ),
-    Command(name="metrics", help="every metric, its unit and its meaning", run=page),
-    Command(name="columns", help="every column of the process table", run=page),
-    Command(name="keys", help="every key", run=page),
-    Command(name="docs", help="read the manual", run=page, arguments=_docs_arguments),
-    Command(
+    CliCommand(name="metrics", help="every metric, its unit and its meaning", run=page),
+    CliCommand(name="columns", help="every column of the process table", run=page),
+    CliCommand(name="keys", help="every key", run=page),
+    CliCommand(name="docs", help="read the manual", run=page, arguments=_docs_arguments),
+    CliCommand(
         name="completions",
         help="print the completion script of a shell",
         run=completions,
         arguments=_completions_arguments,
     ),
-    Command(name="reset-terminal", help="heal a terminal that a crash left in a strange mode", run=reset_terminal),
+    CliCommand(name="reset-terminal", help="heal a terminal that a crash left in a strange mode", run=reset_terminal),
 )

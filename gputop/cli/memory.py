@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any
 from gputop import __version__
 from gputop.agent_client import Agent, AgentLost
 from gputop.cli import experiment
-from gputop.cli.experiment import Children, Experiment, whole_number
-from gputop.cli.options import FAILED, OK, USAGE, Command, Failure, ascii_only, positive_duration
+from gputop.cli.experiment import Children, ExperimentCommand, whole_number
+from gputop.cli.options import FAILED, OK, USAGE, CliCommand, Failure, ascii_only, positive_duration
 from gputop.cli.process import rank_of, target_process
 from gputop.collect.kernel_files import slurp
-from gputop.lab.memory import CENSUSES, LEAST_POINTS, Samples
+from gputop.lab.memory import CENSUSES, LEAST_POINTS, MemorySamples
 from gputop.safe import terminal
 
 if TYPE_CHECKING:
     from gputop.actions import Rights
-    from gputop.actions.target import Target
+    from gputop.actions.target import TargetProcess
     from gputop.config import Settings
     from gputop.model import Frame, Process
     from gputop.report import Page
@@ -40,7 +40,7 @@ _LATEST_S = 60.0  # longest wait for enough samples if less time was requested
 _STATUS = {"rss": b"VmRSS", "peak": b"VmHWM", "shared": b"RssShmem", "anonymous": b"RssAnon"}
 
 
-class ProcessSamples(Samples):
+class ProcessSamples(MemorySamples):
     """Memory samples of a running process."""
 
     def __init__(self, process: Process, frame: Frame) -> None:
@@ -68,7 +68,7 @@ class ProcessSamples(Samples):
 
 
 def sample_by_agent(
-    agent: Agent, target: Target, watched: ProcessSamples, seconds: float, steps: int | None, *, tensors: bool
+    agent: Agent, target: TargetProcess, watched: ProcessSamples, seconds: float, steps: int | None, *, tensors: bool
 ) -> Iterator[ProcessSamples]:
     """Poll the agent for some seconds or steps; yields after each sample."""
     began_s, censuses, since = time.monotonic(), 0, 0
@@ -174,7 +174,7 @@ def _verdict(result: Mapping[str, Any]) -> Mapping[str, Any]:
     return {} if "pid" in result else of_steps(result)
 
 
-MEMORY = Experiment(
+MEMORY = ExperimentCommand(
     kind="memory",
     program="child_memory.py",
     example=_EXAMPLE,
@@ -381,7 +381,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 COMMANDS = (
-    Command(
+    CliCommand(
         name="memory",
         help="what holds memory in a training, whether it grows with each step, and what to do",
         run=memory,

@@ -38,7 +38,7 @@ def write_failure(error: OSError, code: int = FAILED) -> Failure:
     return Failure(f"not everything could be written: {error.strerror}", code)
 
 
-class Parser(argparse.ArgumentParser):
+class OneLineParser(argparse.ArgumentParser):
     """argparse with one-line usage errors and our exit code; options cannot be abbreviated, as new ones may follow."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -183,9 +183,9 @@ def positive_duration(text: str) -> float:
 INTERVAL = "1"  # default in seconds
 
 
-def common_flags(interval: str = INTERVAL) -> Parser:
+def common_flags(interval: str = INTERVAL) -> OneLineParser:
     """Flags that every command takes, before or after its name; `interval` is the default shown by help."""
-    common = Parser(add_help=False, argument_default=argparse.SUPPRESS)
+    common = OneLineParser(add_help=False, argument_default=argparse.SUPPRESS)
     group = common.add_argument_group("everywhere")
     file(group, "--source", metavar="live|demo:NAME|FILE|-", help="where the numbers come from")
     group.add_argument("--interval", type=duration, metavar="S", help=f"seconds between samples ({interval})")
@@ -208,7 +208,7 @@ def _no_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class CliCommand:
     """One command: its name, help and function. Its dependencies are imported when it runs."""
 
     name: str

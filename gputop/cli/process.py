@@ -20,7 +20,7 @@ from gputop.model import Frame, Process, Role
 from gputop.safe.terminal import on_ending
 
 if TYPE_CHECKING:
-    from gputop.actions import Action, Result, Rights, Run
+    from gputop.actions import Action, ActionResult, ActionRun, Rights
     from gputop.config import Settings
     from gputop.profile.code import Call
 
@@ -52,11 +52,11 @@ def workers(
     """
     from gputop.actions.torch_trace.routes import python_version
     from gputop.agent_client import mapped
-    from gputop.collect.jobs.ancestry import Tree
+    from gputop.collect.jobs.ancestry import Parentage
 
     if process.gpus or process.unseen is not None:
         return ProgramsBelow()
-    tree = Tree({one.pid: one.parent_pid for one in frame.processes if one.unseen is None})
+    tree = Parentage({one.pid: one.parent_pid for one in frame.processes if one.unseen is None})
     # the parent of gputop, such as a login shell, is no job
     ours = {os.getpid(), *tree.above(os.getpid()), *tree.below([os.getpid()])}
     below = tree.below([process.pid]) - ours
@@ -232,7 +232,7 @@ def _find_process(
     of the same script that has not begun to work.
     """
     from gputop import labels
-    from gputop.collect.jobs.ancestry import Tree
+    from gputop.collect.jobs.ancestry import Parentage
     from gputop.collect.jobs.family import jobs_of
     from gputop.collect.jobs.launchers import program
 
@@ -243,7 +243,7 @@ def _find_process(
     root = frame.by_identity[jobs[0].members[0]]
     if len(jobs) > 1:
         raise _ambiguous(pid, labels.amount(len(jobs), "job"), [(job.members[0].pid, job.name) for job in jobs])
-    tree = Tree({one.pid: one.parent_pid for one in frame.processes if one.unseen is None})
+    tree = Parentage({one.pid: one.parent_pid for one in frame.processes if one.unseen is None})
     own = tree.kin(member.pid for member in jobs[0].members)
     below = tree.below([pid]) if working else ()
     script = program(root.command)[:2]
@@ -328,10 +328,10 @@ def _joins(frame: Frame, process: Process, rights: Rights) -> bool:
 
     if STACK.why_not(process, rights):
         return False
-    arrived: SimpleQueue[Run] = SimpleQueue()
-    hold = Handles(frame, process, STACK.rights(rights))
-    run = STACK.run(hold, Asked(), arrived.put)
-    hold.close()
+    arrived: SimpleQueue[ActionRun] = SimpleQueue()
+    handles = Handles(frame, process, STACK.rights(rights))
+    run = STACK.run(handles, Asked(), arrived.put)
+    handles.close()
     try:
         while run.result is None:
             arrived.get(timeout=_READS_S)
@@ -385,7 +385,9 @@ def call_with_deadline(process: Process, ask: Callable[..., T], *arguments: Any)
         raise Failure(f"{process.pid} cannot be asked: /proc/{process.pid} does not answer in {_ANSWERS_S} s") from None
 
 
-def run_action(action: Action[Any], frame: Frame, process: Process, rights: Rights, options: Any) -> tuple[Result, int]:
+def run_action(
+    action: Action[Any], frame: Frame, process: Process, rights: Rights, options: Any
+) -> tuple[ActionResult, int]:
     """Run an action to its end with progress on a terminal; return the result and the exit code.
 
     Ctrl+C, SIGTERM and SIGHUP cancel it and keep what it has; a second one, or some seconds, end the wait.
@@ -396,17 +398,17 @@ def run_action(action: Action[Any], frame: Frame, process: Process, rights: Righ
 
 def run_actions(
     action: Action[Any], frame: Frame, processes: Sequence[Process], rights: Rights, options: Any
-) -> tuple[list[Result], int]:
+) -> tuple[list[ActionResult], int]:
     """The same on several processes at once; one result each."""
     from gputop.actions import Handles
 
-    arrived: SimpleQueue[Run | int] = SimpleQueue()
+    arrived: SimpleQueue[ActionRun | int] = SimpleQueue()
     on_ending(lambda number, _: arrived.put(number))
     runs = []
     for process in processes:
-        hold = Handles(frame, process, rights)
-        runs.append(action.run(hold, options, arrived.put))
-        hold.close()
+        handles = Handles(frame, process, rights)
+        runs.append(action.run(handles, options, arrived.put))
+        handles.close()
     ended = 0
     while True:
         try:

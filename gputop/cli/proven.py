@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from gputop.cli.options import OK, USAGE, Command, Failure, ascii_only, json_flag
+from gputop.cli.options import OK, USAGE, CliCommand, Failure, ascii_only, json_flag
 
 if TYPE_CHECKING:
     from gputop.config import Settings
@@ -17,13 +17,13 @@ VERSION = 1
 def proven(args: argparse.Namespace, settings: Settings) -> int:
     """List the stored records, report how good predictions were, or delete all."""
     from gputop.proven.report import as_json, page, score
-    from gputop.proven.store import Store
+    from gputop.proven.store import FixStore
     from gputop.report import text
     from gputop.safe.files import Refused
 
     if args.forget and settings.readonly:
         raise Failure("--readonly writes no file: leave out --forget, or --readonly", USAGE)
-    store = Store(writes=not settings.readonly)
+    store = FixStore(writes=not settings.readonly)
     try:
         if args.forget:
             count = store.forget()
@@ -48,7 +48,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 COMMANDS = (
-    Command(
+    CliCommand(
         name="proven",
         help="fixes and what they gained: the run that had a finding against the next one of the same script",
         run=proven,

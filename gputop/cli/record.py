@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputop import units
-from gputop.cli.options import USAGE, Command, Failure, file, no_commands, only_names, positive_duration
+from gputop.cli.options import USAGE, CliCommand, Failure, file, no_commands, only_names, positive_duration
 from gputop.cli.screen import show
 from gputop.cli.sources import follow, is_recorded, open_recording, open_source
 from gputop.labels import amount
@@ -118,7 +118,7 @@ def _replay_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 COMMANDS = (
-    Command(name="record", help="record what is seen, for replay", run=record, arguments=_record_arguments),
-    Command(name="replay", help="the monitor on a recording", run=replay, arguments=_replay_arguments, screen=True),
-    Command(name="log", help=_LOG, run=log, arguments=_log_arguments, interval=f"{LOG_INTERVAL_S:g}"),
+    CliCommand(name="record", help="record what is seen, for replay", run=record, arguments=_record_arguments),
+    CliCommand(name="replay", help="the monitor on a recording", run=replay, arguments=_replay_arguments, screen=True),
+    CliCommand(name="log", help=_LOG, run=log, arguments=_log_arguments, interval=f"{LOG_INTERVAL_S:g}"),
 )

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from gputop.cli.options import OK, USAGE, Command, Failure
+from gputop.cli.options import OK, USAGE, CliCommand, Failure
 from gputop.safe import programs
 
 if TYPE_CHECKING:
@@ -118,10 +118,10 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 COMMANDS = (
-    Command(
+    CliCommand(
         name="run", help="start a job so that it can be traced while it runs", run=run, arguments=_run_arguments
     ),
-    Command(
+    CliCommand(
         name="env", help="print lines for a shell profile or Slurm prolog that do so for every job", run=env,
         arguments=_threads,
     ),

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputop.cli.options import OK, USAGE, Command, Failure, Suggestions, file
+from gputop.cli.options import OK, USAGE, CliCommand, Failure, Suggestions, file
 from gputop.safe.text import clean
 
 if TYPE_CHECKING:
@@ -69,11 +69,11 @@ def recipe(args: argparse.Namespace, settings: Settings) -> int:
 
 def _workers(settings: Settings) -> int:
     """Initial number of DataLoader workers on this host, as in `gputop doctor`."""
-    from gputop.doctor import Machine
+    from gputop.doctor import DoctorContext
     from gputop.doctor.share import share
 
     try:
-        return share(Machine(nvml=settings.nvml)).workers
+        return share(DoctorContext(nvml=settings.nvml)).workers
     except OSError as error:
         raise Failure(f"the CPUs of this host are unknown: {error.strerror}") from None
 
@@ -95,13 +95,13 @@ def _recipe_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 COMMANDS = (
-    Command(
+    CliCommand(
         name="scaffold",
         help="a training script with every performance setting in place",
         run=scaffold,
         arguments=_scaffold_arguments,
     ),
-    Command(
+    CliCommand(
         name="recipe",
         help="one part of that script: profiler, NaN hunt, loader, mixed precision, checkpoint",
         run=recipe,

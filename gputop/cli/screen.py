@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, MutableMapping
 from queue import Queue
 from typing import TYPE_CHECKING
 
-from gputop.cli.options import OK, USAGE, Command, Failure, Suggestions, ascii_only, no_commands, only_names
+from gputop.cli.options import OK, USAGE, CliCommand, Failure, Suggestions, ascii_only, no_commands, only_names
 from gputop.cli.sources import end_error, is_recorded, open_source, report_damage
 
 if TYPE_CHECKING:
@@ -125,6 +125,8 @@ def _snapshot_arguments(snapshot: argparse.ArgumentParser) -> None:
 
 
 COMMANDS = (
-    Command(name="demo", help="the monitor on a simulated server", run=demo, arguments=_demo_arguments, screen=True),
-    Command(name="snapshot", help="print what the screen shows, and exit", run=snapshot, arguments=_snapshot_arguments),
+    CliCommand(name="demo", help="the monitor on a simulated server", run=demo, arguments=_demo_arguments, screen=True),
+    CliCommand(
+        name="snapshot", help="print what the screen shows, and exit", run=snapshot, arguments=_snapshot_arguments
+    ),
 )

@@ -107,7 +107,7 @@ def _wait(questions: Iterable[_Question[T]], until_s: float) -> None:
 LATE_S = 0.1  # a read that takes longer keeps the thread it is on; another thread goes on with the rest
 
 
-class Job:
+class RepeatedRead:
     """One read that is done again and again; it handles its own errors."""
 
     def __init__(self, read: Callable[[], None]) -> None:
@@ -120,10 +120,10 @@ class Job:
 class _Worker:
     """One thread: the jobs that wait for it, and the one it is at."""
 
-    def __init__(self, lock: Lock, jobs: deque[Job]) -> None:
+    def __init__(self, lock: Lock, jobs: deque[RepeatedRead]) -> None:
         self.wake = Condition(lock)
         self.jobs = jobs
-        self.job: Job | None = None
+        self.job: RepeatedRead | None = None
         self.stopped = False
 
 
@@ -138,10 +138,10 @@ class ReaderPool:
         self._lock = Lock()  # guards all below, the workers and the fields of the jobs
         self._idle = Condition(self._lock)
         self._shared: _Worker | None = None  # serves every job that returns in time
-        self._asked: set[Job] = set()
-        self._apart: list[Job] = []  # jobs that have a thread of their own
+        self._asked: set[RepeatedRead] = set()
+        self._apart: list[RepeatedRead] = []  # jobs that have a thread of their own
 
-    def ask(self, jobs: Iterable[Job]) -> None:
+    def ask(self, jobs: Iterable[RepeatedRead]) -> None:
         """Have these done, except for those that wait or are under way already; RuntimeError without a thread."""
         with self._lock:
             if self._shared is None:
@@ -199,7 +199,7 @@ class ReaderPool:
         worker.jobs, job.worker = deque(), worker
         self._apart.append(job)
 
-    def _hire(self, jobs: deque[Job]) -> _Worker:
+    def _hire(self, jobs: deque[RepeatedRead]) -> _Worker:
         worker = _Worker(self._lock, jobs)
         Thread(target=self._run, args=(worker,), name=self._name, daemon=True).start()
         return worker

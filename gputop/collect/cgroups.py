@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from gputop.collect import filesystems
 from gputop.collect.kernel_files import Kernel, reason
-from gputop.collect.lane import NoAnswer
+from gputop.collect.lane import LaneSilent
 from gputop.collect.rates import Growth, Ledger
 from gputop.model import Cgroup, Missing, Pressure, metrics
 from gputop.safe.text import decode
@@ -23,18 +23,18 @@ _CPUSET = ("cpuset.cpus.effective",)
 _CPUSET_OLD = ("cpuset.effective_cpus", "cpuset.cpus")
 
 
-class Group(NamedTuple):
+class CgroupFolder(NamedTuple):
     """One folder of a cgroup file system, as a name below /sys."""
 
     version: int
     name: str
 
 
-class Limit(NamedTuple):
+class CgroupLimit(NamedTuple):
     """A limit and the group that sets it."""
 
     value: float
-    group: Group
+    group: CgroupFolder
 
 
 class CpuCounts(NamedTuple):
@@ -105,7 +105,7 @@ class Cgroups:
                 for controller in (UNIFIED,) if version == 2 else mount.options:
                     self._hierarchies.setdefault(controller, []).append(hierarchy)
 
-    def groups(self, of: Membership, controller: str) -> tuple[Group, ...]:
+    def groups(self, of: Membership, controller: str) -> tuple[CgroupFolder, ...]:
         """The group that rules a process and its ancestors, innermost first; nothing where it cannot be seen.
 
         In a namespace only the groups below its root are ancestors; a process outside of it (`0::/../..`) has none.
@@ -118,11 +118,11 @@ class Cgroups:
                         return found
         return ()
 
-    def cpu_quotas(self, groups: Iterable[Group]) -> tuple[Limit, ...]:
+    def cpu_quotas(self, groups: Iterable[CgroupFolder]) -> tuple[CgroupLimit, ...]:
         """The CPU quotas that are set, in cores, innermost first."""
         return _set((self._cores(group), group) for group in groups)
 
-    def cpuset(self, groups: Iterable[Group]) -> str | None:
+    def cpuset(self, groups: Iterable[CgroupFolder]) -> str | None:
         """The CPUs that the innermost group with a cpuset may use, as a list of ranges; none where none tells."""
         for group in groups:
             names = _CPUSET if group.version == 2 else _CPUSET_OLD
@@ -130,17 +130,17 @@ class Cgroups:
                 return found
         return None
 
-    def memory_limits(self, groups: Iterable[Group]) -> tuple[Limit, ...]:
+    def memory_limits(self, groups: Iterable[CgroupFolder]) -> tuple[CgroupLimit, ...]:
         """The memory limits that are set, in bytes, innermost first."""
         return _set((self._memory(group), group) for group in groups)
 
-    def memory_used(self, group: Group) -> int | None:
+    def memory_used(self, group: CgroupFolder) -> int | None:
         """Bytes that are charged to a group, page cache included; the root of version 2 does not tell."""
         return self._kernel.number(
             f"{group.name}/{'memory.current' if group.version == 2 else 'memory.usage_in_bytes'}"
         )
 
-    def cpu_counts(self, group: Group) -> CpuCounts | None:
+    def cpu_counts(self, group: CgroupFolder) -> CpuCounts | None:
         """How often a quota ran out; None where no quota is counted."""
         stat = self._table(f"{group.name}/cpu.stat")
         if "nr_periods" not in stat or "nr_throttled" not in stat:
@@ -149,7 +149,7 @@ class Cgroups:
         waited_us = stat.get("throttled_usec") if nanoseconds is None else nanoseconds // 1000
         return CpuCounts(stat["nr_periods"], stat["nr_throttled"], waited_us)
 
-    def memory_events(self, group: Group) -> MemoryEvents:
+    def memory_events(self, group: CgroupFolder) -> MemoryEvents:
         """What happened so far because of its memory limits."""
         if group.version == 2:
             found = self._table(f"{group.name}/memory.events").get
@@ -157,7 +157,7 @@ class Cgroups:
         hits = self._kernel.number(f"{group.name}/memory.failcnt")
         return MemoryEvents(None, hits, None, self._table(f"{group.name}/memory.oom_control").get("oom_kill"))
 
-    def memory_parts(self, group: Group) -> MemoryParts:
+    def memory_parts(self, group: CgroupFolder) -> MemoryParts:
         """What the memory of a group is used for, descendants included."""
         found = self._table(f"{group.name}/memory.stat").get
         if group.version == 2:
@@ -165,11 +165,11 @@ class Cgroups:
             return MemoryParts(found("anon"), found("file"), found("shmem"), refaults)
         return MemoryParts(found("total_rss"), found("total_cache"), found("total_shmem"), None)
 
-    def pressure(self, group: Group, resource: str) -> bytes:
+    def pressure(self, group: CgroupFolder, resource: str) -> bytes:
         """The text of its pressure file for cpu, memory or io; OSError where there is none, as in version 1."""
         return self._kernel.sys(f"{group.name}/{resource}.pressure")
 
-    def _cores(self, group: Group) -> float | None:
+    def _cores(self, group: CgroupFolder) -> float | None:
         if group.version == 2:
             quota, _, period = (self._kernel.word(f"{group.name}/cpu.max") or "").partition(" ")
             try:
@@ -180,14 +180,14 @@ class Cgroups:
         period_us = self._kernel.number(f"{group.name}/cpu.cfs_period_us")
         return quota_us / period_us if quota_us and period_us and quota_us > 0 else None
 
-    def _memory(self, group: Group) -> float | None:
+    def _memory(self, group: CgroupFolder) -> float | None:
         limit = self._kernel.number(f"{group.name}/{'memory.max' if group.version == 2 else 'memory.limit_in_bytes'}")
         return limit if limit is not None and limit < _UNLIMITED else None
 
     def _table(self, name: str) -> dict[str, int]:
         try:
             lines = self._kernel.sys(name).decode("ascii", "replace").splitlines()
-        except NoAnswer:
+        except LaneSilent:
             raise
         except OSError:
             return {}
@@ -202,7 +202,7 @@ def mounted(kernel: Kernel) -> Cgroups:
         return Cgroups(kernel, b"")
 
 
-def _walk(hierarchy: _Hierarchy, path: str) -> tuple[Group, ...]:
+def _walk(hierarchy: _Hierarchy, path: str) -> tuple[CgroupFolder, ...]:
     """The group at `path` and its ancestors up to what is mounted."""
     if ".." in path.split("/") or ".." in hierarchy.root.split("/"):
         return ()
@@ -211,17 +211,18 @@ def _walk(hierarchy: _Hierarchy, path: str) -> tuple[Group, ...]:
         return ()
     below = re.findall(r"[^/]+", path[len(root) :])
     return tuple(
-        Group(hierarchy.version, "/".join((hierarchy.name, *below[:depth]))) for depth in range(len(below), -1, -1)
+        CgroupFolder(hierarchy.version, "/".join((hierarchy.name, *below[:depth])))
+        for depth in range(len(below), -1, -1)
     )
 
 
-def smallest(limits: Iterable[Limit]) -> Limit | None:
+def smallest(limits: Iterable[CgroupLimit]) -> CgroupLimit | None:
     """The one that counts; None without any."""
     return min(limits, key=lambda limit: limit.value, default=None)
 
 
-def _set(limits: Iterable[tuple[float | None, Group]]) -> tuple[Limit, ...]:
-    return tuple(Limit(value, group) for value, group in limits if value is not None)
+def _set(limits: Iterable[tuple[float | None, CgroupFolder]]) -> tuple[CgroupLimit, ...]:
+    return tuple(CgroupLimit(value, group) for value, group in limits if value is not None)
 
 
 RESOURCES = ("cpu", "memory", "io")
@@ -277,14 +278,14 @@ class Confinement:
     def __init__(self, cgroups: Cgroups, membership: Membership, path: str) -> None:
         """`path` is the name the Cgroup gets."""
         self._cgroups, self._membership, self._path = cgroups, membership, path
-        self._quotas: tuple[Limit, ...] = ()
-        self._memory: Limit | None = None
+        self._quotas: tuple[CgroupLimit, ...] = ()
+        self._memory: CgroupLimit | None = None
         self._cpus: str | None = None
-        self._charged: Group | None = None
+        self._charged: CgroupFolder | None = None
         self._limits_s = self._parts_s = -inf
-        self._periods: Ledger[Group] = Ledger()
-        self._events: Ledger[Group] = Ledger()
-        self._refaults: Ledger[Group] = Ledger()
+        self._periods: Ledger[CgroupFolder] = Ledger()
+        self._events: Ledger[CgroupFolder] = Ledger()
+        self._refaults: Ledger[CgroupFolder] = Ledger()
         self._stalls = Stalls()
         self._parts: dict[str, Any] = {}
 
@@ -343,7 +344,7 @@ class Confinement:
             "oom_kills": events.kills,
         }
 
-    def _memory_parts(self, charged: Group, now_s: float) -> dict[str, Any]:
+    def _memory_parts(self, charged: CgroupFolder, now_s: float) -> dict[str, Any]:
         parts = self._cgroups.memory_parts(charged)
         growth = self._refaults.grown(now_s, {charged: (parts.refaults,)}).get(charged)
         return {
@@ -353,7 +354,7 @@ class Confinement:
             "refaults_per_s": growth.per_s(0) if growth else None,
         }
 
-    def _pressures(self, charged: Group, now_s: float) -> dict[str, Any]:
+    def _pressures(self, charged: CgroupFolder, now_s: float) -> dict[str, Any]:
         try:
             files = {resource: self._cgroups.pressure(charged, resource) for resource in RESOURCES}
             found = self._stalls.pressures(now_s, files)

@@ -60,14 +60,14 @@ def size_of(path: str) -> Size:
     return Size(size.f_blocks * size.f_frsize, size.f_bavail * size.f_frsize)
 
 
-class SharedMemory(NamedTuple):
+class FilesystemUse(NamedTuple):
     """Bytes of the file system, and bytes in use."""
 
     total: int
     used: int
 
 
-def shared_memory(path: str) -> SharedMemory:
+def shared_memory(path: str) -> FilesystemUse:
     """What statvfs says of the file system mounted at this path; OSError where none is.
 
     It may block: the path of another process leads through that one's root folder.
@@ -75,4 +75,4 @@ def shared_memory(path: str) -> SharedMemory:
     if os.stat(path).st_dev == os.stat(os.path.dirname(path)).st_dev:
         raise FileNotFoundError(errno.ENOENT, "a folder, not a file system of its own", path)
     size = os.statvfs(path)
-    return SharedMemory(size.f_blocks * size.f_frsize, (size.f_blocks - size.f_bfree) * size.f_frsize)
+    return FilesystemUse(size.f_blocks * size.f_frsize, (size.f_blocks - size.f_bfree) * size.f_frsize)

@@ -8,7 +8,7 @@ import resource
 from collections.abc import Callable
 from typing import Literal
 
-from gputop.collect.lane import Gate, NoAnswer
+from gputop.collect.lane import LaneGate, LaneSilent
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Reason
 from gputop.safe.text import decode
@@ -72,8 +72,8 @@ class FdCache:
     MOST = 2048
     OTHERS = 256  # descriptors left to everything else
 
-    def __init__(self, root: str = "/proc", gate: Gate | None = None) -> None:
-        self.gate = gate or Gate()  # through which all of them are read
+    def __init__(self, root: str = "/proc", gate: LaneGate | None = None) -> None:
+        self.gate = gate or LaneGate()  # through which all of them are read
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self.room = 0 if root != "/proc" else max(0, min(self.MOST, (soft - self.OTHERS) // 2))
 
@@ -155,7 +155,7 @@ class Kernel:
         """The clean text of a small file of /sys; None where it has none."""
         try:
             return decode(self.sys(name).strip(), 256) or None
-        except NoAnswer:
+        except LaneSilent:
             raise
         except OSError:
             return None
@@ -164,7 +164,7 @@ class Kernel:
         """The number a small file of /sys holds; None where it holds none, or is not there."""
         try:
             return int(self.sys(name))
-        except NoAnswer:
+        except LaneSilent:
             raise
         except (OSError, ValueError):
             return None

@@ -14,7 +14,7 @@ MOST = 8  # threads that wait for a file; where more hang, nothing is read any m
 SAME_KIND = 2  # where so many files of a kind hang, as of as many processes, no other one is asked
 
 
-class NoAnswer(TimeoutError):
+class LaneSilent(TimeoutError):
     """A file that hangs, and is not asked again before it answers."""
 
     def __init__(self, path: str) -> None:
@@ -25,7 +25,7 @@ class Superseded(Exception):
     """The file answered after all, and meanwhile another thread took over: this one must not go on."""
 
 
-class Gate:
+class LaneGate:
     """Every read of one lane goes through it. Reads of the thread that works, and of nobody else, return."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Gate:
     def _refuse(self, path: str) -> None:
         kind = _kind(path)
         if path in self.hung or sum(_kind(other) == kind for other in list(self.hung)) >= SAME_KIND:
-            raise NoAnswer(path)
+            raise LaneSilent(path)
 
 
 def _kind(path: str) -> str:

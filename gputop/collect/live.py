@@ -21,7 +21,7 @@ from gputop.collect.proc.reader import ProcessReader, ProcessTable, with_shares
 from gputop.collect.step_meters import MeterLane
 from gputop.model import Detail, Frame, Identity, Missing, Note
 from gputop.safe.text import clean
-from gputop.source import EVERYTHING, Interest, Wish
+from gputop.source import EVERYTHING, DetailWish, Interest
 
 if TYPE_CHECKING:
     from gputop.collect.details.inspector import Inspector
@@ -104,7 +104,7 @@ class Live:
         for stopped in (self._processes, self._host, self._gpus, self._names, self._meters):
             stopped.stop()
 
-    def inspect(self, identity: Identity, wish: Wish = EVERYTHING) -> Detail | Missing:
+    def inspect(self, identity: Identity, wish: DetailWish = EVERYTHING) -> Detail | Missing:
         """The newest details of a process, read by threads of their own."""
         return self._inspector.inspect(identity, wish)
 

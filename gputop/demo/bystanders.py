@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gputop.demo.generator import around
-from gputop.demo.server import MIB, Guest, Server
+from gputop.demo.server import MIB, DemoServer, Guest
 from gputop.model import Missing, Note, Process
 from gputop.model.process import changed
 
@@ -43,7 +43,7 @@ def hide(process: Process, viewer: int | None) -> Process:
     return process if viewer is None or viewer == process.uid else changed(process, **_UNSEEN)
 
 
-def notes(server: Server, processes: tuple[Process, ...]) -> tuple[Note, ...]:
+def notes(server: DemoServer, processes: tuple[Process, ...]) -> tuple[Note, ...]:
     """What the screen says of processes that hide something."""
     hidden = sum(process.uid != server.viewer for process in processes) if server.viewer is not None else 0
     if not hidden:
@@ -56,13 +56,13 @@ def notes(server: Server, processes: tuple[Process, ...]) -> tuple[Note, ...]:
     return (Note(subject="processes", key="denied-io", text=text, help=help),)
 
 
-def others(server: Server, t: float) -> tuple[Process, ...]:
+def others(server: DemoServer, t: float) -> tuple[Process, ...]:
     """The daemons and shells that have nothing to do with a GPU."""
     daemons = tuple(_daemon(server, t, *daemon) for daemon in server.others)
     return (*daemons, *(_guest(server, t, guest) for guest in server.guests if t >= guest.from_s))
 
 
-def _guest(server: Server, t: float, guest: Guest) -> Process:
+def _guest(server: DemoServer, t: float, guest: Guest) -> Process:
     process = _daemon(server, t, guest.pid, guest.user, guest.uid, guest.command, guest.cpu)
     return changed(
         process,
@@ -76,7 +76,7 @@ def _guest(server: Server, t: float, guest: Guest) -> Process:
     )
 
 
-def _daemon(server: Server, t: float, pid: int, user: str, uid: int, command: str, cpu: float) -> Process:
+def _daemon(server: DemoServer, t: float, pid: int, user: str, uid: int, command: str, cpu: float) -> Process:
     started = 4.0 + pid / 900
     age = server.uptime_s + t - started
     words = tuple(command.split())

@@ -10,7 +10,7 @@ from typing import Any
 
 from gputop.demo.generator import noise
 from gputop.demo.programs import Cores, cores_so_far
-from gputop.demo.server import MIB, Job, Server
+from gputop.demo.server import MIB, DemoJob, DemoServer
 from gputop.model import (
     Detail,
     File,
@@ -27,7 +27,7 @@ from gputop.model import (
     Thread,
     Variable,
 )
-from gputop.source import OTHERS_ENVIRONMENT, Wish
+from gputop.source import OTHERS_ENVIRONMENT, DetailWish
 
 _MASK = "***"
 _INVENTED = "this server is simulated and has no secrets"
@@ -54,7 +54,9 @@ _LIMITS: tuple[tuple[str, LimitUnit, float, float], ...] = (
 )
 
 
-def detail(server: Server, frame: Frame, process: Process, job: Job | None, t: float, wish: Wish) -> Detail:
+def detail(
+    server: DemoServer, frame: Frame, process: Process, job: DemoJob | None, t: float, wish: DetailWish
+) -> Detail:
     """The process at t seconds of the scenario, as the viewer may see it."""
     files = _files(process, job, t)
     children = tuple(sorted((one for one in frame.processes if one.parent_pid == process.pid), key=lambda one: one.pid))
@@ -79,7 +81,7 @@ def detail(server: Server, frame: Frame, process: Process, job: Job | None, t: f
     return _hidden(Detail(identity=process.identity, mono_s=frame.mono_s, **values), process, server, wish)
 
 
-def _hidden(found: Detail, process: Process, server: Server, wish: Wish) -> Detail:
+def _hidden(found: Detail, process: Process, server: DemoServer, wish: DetailWish) -> Detail:
     """What somebody without rights on it sees; root has them, but looks into the environment of others on purpose."""
     if server.viewer == process.uid:
         return found
@@ -98,7 +100,7 @@ def _hidden(found: Detail, process: Process, server: Server, wish: Wish) -> Deta
     )  # fmt: skip
 
 
-def _spent(job: Job | None, process: Process, t: float) -> list[Cores]:
+def _spent(job: DemoJob | None, process: Process, t: float) -> list[Cores]:
     """CPU seconds of its threads; who is in no job works in its main thread alone."""
     if job is None or process.role not in (Role.TRAINER, Role.LOADER):
         return [Cores(process.cpu_time_s or 0.0)]
@@ -144,7 +146,7 @@ def _thread(
     )
 
 
-def _files(process: Process, job: Job | None, t: float) -> tuple[File, ...]:
+def _files(process: Process, job: DemoJob | None, t: float) -> tuple[File, ...]:
     """By descriptor, as many as the table counts."""
     files = {file.fd: file for file in _telling(process, job, t)}
     for fd in count():
@@ -162,7 +164,7 @@ def _besides(process: Process, fd: int) -> File:
     return File(fd=fd, path="anon_inode:[eventfd]", kind="other")
 
 
-def _telling(process: Process, job: Job | None, t: float) -> Iterator[File]:
+def _telling(process: Process, job: DemoJob | None, t: float) -> Iterator[File]:
     """Its standard streams, its devices, and the shard that it reads."""
     yield File(fd=0, path="/dev/null", kind="device", mode="r")
     log = f"/home/{process.user}/{process.folder}/train.log" if job else "/dev/null"
@@ -194,7 +196,7 @@ def _now(files: Iterable[File]) -> File | None:
     return next((file for file in files if file.moved_bytes_per_s), None)
 
 
-def _io(process: Process, job: Job | None, t: float) -> Io:
+def _io(process: Process, job: DemoJob | None, t: float) -> Io:
     """What it has read since it started, at the pace of each phase of its work."""
     age, loads = process.age_s or 0.0, process.role is Role.LOADER
     stored = chars = calls = 0.0
@@ -217,7 +219,7 @@ def _io(process: Process, job: Job | None, t: float) -> Io:
     )
 
 
-def _memory(process: Process, job: Job | None) -> Memory:
+def _memory(process: Process, job: DemoJob | None) -> Memory:
     rss, shared = process.rss_bytes or 0, process.shared_bytes or 0
     return Memory(
         virtual_bytes=3 * rss,
@@ -268,7 +270,7 @@ def _limits(process: Process, frame: Frame, files: int) -> Iterator[Limit]:
         yield Limit(name=name, unit=unit, soft=soft, hard=hard, used=used.get(name))
 
 
-def _environment(process: Process, job: Job | None, wish: Wish) -> Iterator[Variable]:
+def _environment(process: Process, job: DemoJob | None, wish: DetailWish) -> Iterator[Variable]:
     """What launchers and people set, by name."""
     found: dict[str, object] = {"HOME": f"/home/{process.user}", "LANG": "C.UTF-8", "USER": process.user}
     secrets: tuple[str, ...] = ()

@@ -62,7 +62,7 @@ def _until(sums: tuple[float, ...], seed: int, t: float) -> float:
     return (place >> 12) * sums[-1] + known + ((t - whole) * (sums[at + 1] - known) if t != whole else 0.0)
 
 
-class Activity(Protocol):
+class DutyCycle(Protocol):
     """Something that is on for a part of the time."""
 
     def busy_s(self, t: float) -> float:
@@ -114,8 +114,8 @@ class Gated:
     """One activity while the gate is on, another while it is off; each stands still meanwhile."""
 
     gate: Pulse
-    on: Activity
-    off: Activity
+    on: DutyCycle
+    off: DutyCycle
 
     def busy_s(self, t: float) -> float:
         """Seconds it was on from 0 to t."""
@@ -127,7 +127,7 @@ class Gated:
 class Scaled:
     """An activity that counts for more or less than its time: joules at so many watts."""
 
-    activity: Activity
+    activity: DutyCycle
     factor: float
 
     def busy_s(self, t: float) -> float:
@@ -135,10 +135,10 @@ class Scaled:
         return self.factor * self.activity.busy_s(t)
 
 
-class Phases:
+class PhaseSchedule:
     """Activities one after another, each from its own start to the next one's."""
 
-    def __init__(self, parts: tuple[tuple[float, Activity], ...]) -> None:
+    def __init__(self, parts: tuple[tuple[float, DutyCycle], ...]) -> None:
         self._starts = [start for start, _ in parts]
         self._parts = [part for _, part in parts]
         self._before = [0.0]
@@ -158,13 +158,13 @@ class Phases:
         return busy
 
 
-def share(activity: Activity, t: float, window_s: float) -> float:
+def share(activity: DutyCycle, t: float, window_s: float) -> float:
     """The part of the window before t in which the activity was on, 0-1: the box filter."""
     start = t - window_s
     return _part(activity.busy_s(t) - activity.busy_s(start), t - start)
 
 
-def shares(activity: Activity, edges: Sequence[float]) -> list[float]:
+def shares(activity: DutyCycle, edges: Sequence[float]) -> list[float]:
     """The same for windows that follow one another, from edge to edge."""
     busy = list(map(activity.busy_s, edges))
     spans = zip(edges, edges[1:], busy, busy[1:], strict=False)

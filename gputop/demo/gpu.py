@@ -7,8 +7,8 @@ from functools import cached_property, lru_cache
 from operator import attrgetter
 from typing import Any
 
-from gputop.demo.generator import WINDOW_S, Activity, Gated, Phases, Pulse, Scaled, around, noise, share, shares
-from gputop.demo.server import MIB, Card, Dip, Job, Server, Work
+from gputop.demo.generator import WINDOW_S, DutyCycle, Gated, PhaseSchedule, Pulse, Scaled, around, noise, share, shares
+from gputop.demo.server import MIB, DemoGpu, DemoJob, DemoServer, Dip, Work
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Engine, Gpu, NvLink, PcieErrors, Throttle
 
@@ -25,7 +25,7 @@ def uuid(card: int) -> str:
     return f"GPU-{0x5EED0000 + card * 0x1F31:08x}-6770-7574-6f70-{card:012x}"
 
 
-def activity(work: Work, seed: int) -> Activity:
+def activity(work: Work, seed: int) -> DutyCycle:
     """When a GPU is on with this work."""
     steps = Pulse(work.period_s, work.duty, work.jitter, seed)
     if work.dip is None:
@@ -42,23 +42,23 @@ def gate(dip: Dip, seed: int) -> Pulse:
 class Tenant:
     """A job on one card, and when it keeps that card busy."""
 
-    job: Job
-    card: Card
+    job: DemoJob
+    card: DemoGpu
     seed: int
 
     @cached_property
-    def activity(self) -> Activity:
+    def activity(self) -> DutyCycle:
         """Seconds of work on this card, from the job's first phase to its end."""
         return _phases(self._phases, self.job.ended_s, self.seed)
 
     @cached_property
-    def energy(self) -> Activity:
+    def energy(self) -> DutyCycle:
         """Joules above idle that this work used on this card."""
         parts = (
             (start, Scaled(activity(work, self.seed), above_idle_watts(self.card, work)))
             for start, work in self._phases
         )
-        return Phases((*parts, (self.job.ended_s, _QUIET)))
+        return PhaseSchedule((*parts, (self.job.ended_s, _QUIET)))
 
     @property
     def _phases(self) -> tuple[tuple[float, Work], ...]:
@@ -80,13 +80,13 @@ class Tenant:
 
 
 @lru_cache(maxsize=256)
-def _phases(work: tuple[tuple[float, Work], ...], ended_s: float, seed: int) -> Phases:
+def _phases(work: tuple[tuple[float, Work], ...], ended_s: float, seed: int) -> PhaseSchedule:
     """One object for all cards that do the same: what it remembers serves them all."""
     parts = tuple((start, activity(phase, seed)) for start, phase in work)
-    return Phases((*parts, (ended_s, _QUIET)))
+    return PhaseSchedule((*parts, (ended_s, _QUIET)))
 
 
-def above_idle_watts(card: Card, work: Work) -> float:
+def above_idle_watts(card: DemoGpu, work: Work) -> float:
     """Power above idle while on, at the clock that the card's limit and its cooling leave."""
     watts = min(work.watts, card.limit_watts) - IDLE_WATTS
     if card.heat:
@@ -94,7 +94,7 @@ def above_idle_watts(card: Card, work: Work) -> float:
     return watts
 
 
-def settings(server: Server, card: Card) -> dict[str, Any]:
+def settings(server: DemoServer, card: DemoGpu) -> dict[str, Any]:
     """What the driver says about a card whatever it does."""
     index, per_node = card.index, server.cpus // 2
     node = int(index >= (len(server.cards) + 1) // 2)
@@ -197,10 +197,10 @@ class _Moment:
     celsius: float
 
 
-class Slot:
+class DemoSlot:
     """One card of the server with everything that runs on it."""
 
-    def __init__(self, server: Server, card: Card) -> None:
+    def __init__(self, server: DemoServer, card: DemoGpu) -> None:
         self.card = card
         self.uuid = uuid(card.index)
         self.tenants = tuple(

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Any
 
 from gputop.demo.generator import around, noises
-from gputop.demo.server import GIB, Server, Store
+from gputop.demo.server import GIB, DemoServer, DemoStorage
 from gputop.model import Cgroup, Disk, Host, Mount, Network, Node, Pressure, Process, Role
 
 _SYSTEM_SHARE = 0.12  # of the CPU time
@@ -44,7 +44,7 @@ _STATIC: dict[str, Any] = {
 }
 
 
-def host(server: Server, t: float, processes: tuple[Process, ...]) -> Host:
+def host(server: DemoServer, t: float, processes: tuple[Process, ...]) -> Host:
     """The machine, from its processes before anything of them is hidden."""
     cpu, waits, written, held = map(_sum, zip(*map(_summed, processes), strict=True)) if processes else (0.0,) * 4
     asked = {store.path: _asked(server, store, processes) for store in server.stores}
@@ -97,7 +97,7 @@ def _cores(cpus: int, mean: float, t: float) -> tuple[float, ...]:
     return tuple([mean + reach * each for each in apart])
 
 
-def _memory(server: Server, t: float, held: float, loaders: int) -> dict[str, Any]:
+def _memory(server: DemoServer, t: float, held: float, loaders: int) -> dict[str, Any]:
     """What the processes hold, and in the page cache what they have read."""
     used = int(server.memory_base_bytes + held)
     cached = int(min(server.cached_bytes + _read_so_far(server, t), 0.9 * (server.memory_bytes - used)))
@@ -115,7 +115,7 @@ def _memory(server: Server, t: float, held: float, loaders: int) -> dict[str, An
     }
 
 
-def _nodes(server: Server, taken: int) -> tuple[Node, ...]:
+def _nodes(server: DemoServer, taken: int) -> tuple[Node, ...]:
     """A node for each socket, half of everything in each."""
     half = server.cpus // 2
     return tuple(
@@ -140,14 +140,14 @@ def _load(runnable: float, t: float) -> tuple[float, float, float]:
     )
 
 
-def _pressure(server: Server, t: float, name: str, full_share: float) -> Pressure:
+def _pressure(server: DemoServer, t: float, name: str, full_share: float) -> Pressure:
     """Pressure of a resource: that of the job it troubles most."""
     wanted = max((getattr(job.phase(t)[1], name) for job in server.jobs if job.runs(t)), default=0.0)
     now, lately = min(100.0, around(wanted, 0.15, 820, t)), min(100.0, around(wanted, 0.03, 821, t / 10))
     return Pressure(some_percent=now, full_percent=full_share * now, some_avg10_percent=lately)
 
 
-def _read_so_far(server: Server, t: float) -> float:
+def _read_so_far(server: DemoServer, t: float) -> float:
     """Bytes read from storage since time 0: they stay in the page cache."""
     total = 0.0
     for job in server.jobs:
@@ -157,7 +157,7 @@ def _read_so_far(server: Server, t: float) -> float:
     return total
 
 
-def _asked(server: Server, store: Store, processes: tuple[Process, ...]) -> tuple[float, float]:
+def _asked(server: DemoServer, store: DemoStorage, processes: tuple[Process, ...]) -> tuple[float, float]:
     """Bytes and calls a second that jobs ask of a store."""
     keys = {job.key for job in server.jobs if job.data == store.path}
     asking = [process for process in processes if process.job in keys] if keys else []
@@ -165,7 +165,7 @@ def _asked(server: Server, store: Store, processes: tuple[Process, ...]) -> tupl
     return _sum(process.read_bytes_per_s for process in asking), calls
 
 
-def _mount(store: Store, t: float, read: float, calls: float) -> Mount:
+def _mount(store: DemoStorage, t: float, read: float, calls: float) -> Mount:
     used = max(read / store.bytes_per_s, calls / store.calls_per_s)
     network: dict[str, Any] = {}
     if store.network:
@@ -188,7 +188,7 @@ def _mount(store: Store, t: float, read: float, calls: float) -> Mount:
     )
 
 
-def _disks(server: Server, t: float, asked: Mapping[str, tuple[float, float]], written: float) -> tuple[Disk, ...]:
+def _disks(server: DemoServer, t: float, asked: Mapping[str, tuple[float, float]], written: float) -> tuple[Disk, ...]:
     local = [store for store in server.stores if not store.network]
     found = []
     for number, store in enumerate(local):
@@ -211,13 +211,13 @@ def _disks(server: Server, t: float, asked: Mapping[str, tuple[float, float]], w
     return tuple(found)
 
 
-def _between(server: Server, t: float, network: str) -> float:
+def _between(server: DemoServer, t: float, network: str) -> float:
     """What jobs send to their ranks on other machines, and get from them."""
     rates: list[float] = [getattr(job.phase(t)[1], network) for job in server.jobs if job.runs(t)]
     return sum(rates)
 
 
-def _networks(server: Server, t: float, receive: float, send: float) -> tuple[Network, ...]:
+def _networks(server: DemoServer, t: float, receive: float, send: float) -> tuple[Network, ...]:
     between = around(_between(server, t, "infiniband"), 0.02, 804, t)
     quiet: dict[str, Any] = {"drops_per_s": 0.0, "errors_per_s": 0.0}
     ethernet = Network(

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from gputop import model
 from gputop.demo.generator import around, noise, share, spent
 from gputop.demo.gpu import Tenant, gate, uuid
-from gputop.demo.server import GIB, MIB, Job, Server, Work
+from gputop.demo.server import GIB, MIB, DemoJob, DemoServer, Work
 from gputop.model import Cgroup, GpuShare, Identity, Process, Role
 
 _FULL = 99.6  # percent of a core: no single thread of a loader uses more
@@ -53,7 +53,7 @@ def cores_now(threads: Threads, work: Work, pid: int, t: float) -> Cores:
     return threads(work, pid, lambda load, share, seed, most: min(most, around(load, share, seed, t)))
 
 
-def cores_so_far(job: Job, role: Role, pid: int, started_s: float, t: float) -> list[Cores]:
+def cores_so_far(job: DemoJob, role: Role, pid: int, started_s: float, t: float) -> list[Cores]:
     """CPU seconds from its start to t, for each phase of its work: they grow by what it uses now."""
     threads, found = rank_cores if role is Role.TRAINER else loader_cores, []
     for start_s, end_s, work in job.phases(t, job.card(pid)):
@@ -63,7 +63,7 @@ def cores_so_far(job: Job, role: Role, pid: int, started_s: float, t: float) -> 
     return found
 
 
-def of_launcher(server: Server, job: Job) -> dict[str, Any]:
+def of_launcher(server: DemoServer, job: DemoJob) -> dict[str, Any]:
     """Of the process that started the ranks."""
     return _of_job(server, job) | {
         "parent_pid": 1,
@@ -83,7 +83,7 @@ def of_launcher(server: Server, job: Job) -> dict[str, Any]:
     }
 
 
-def of_rank(server: Server, job: Job, rank: int, launcher_pid: int) -> dict[str, Any]:
+def of_rank(server: DemoServer, job: DemoJob, rank: int, launcher_pid: int) -> dict[str, Any]:
     """Of a rank."""
     return (
         _of_job(server, job)
@@ -102,7 +102,7 @@ def of_rank(server: Server, job: Job, rank: int, launcher_pid: int) -> dict[str,
     )
 
 
-def of_loader(server: Server, job: Job, rank: int) -> dict[str, Any]:
+def of_loader(server: DemoServer, job: DemoJob, rank: int) -> dict[str, Any]:
     """Of a loader of a rank."""
     return (
         _of_job(server, job)
@@ -120,14 +120,14 @@ def of_loader(server: Server, job: Job, rank: int) -> dict[str, Any]:
     )
 
 
-def cgroup(job: Job) -> str:
+def cgroup(job: DemoJob) -> str:
     """The path of its control group."""
     if job.container:
         return f"/system.slice/docker-{job.container}.scope"
     return f"/slurm/uid_{job.uid}/job_{job.slurm_job}" if job.slurm_job else f"/user.slice/user-{job.uid}"
 
 
-def _of_job(server: Server, job: Job) -> dict[str, Any]:
+def _of_job(server: DemoServer, job: DemoJob) -> dict[str, Any]:
     return {
         "user": job.user,
         "uid": job.uid,
@@ -148,13 +148,13 @@ def _of_job(server: Server, job: Job) -> dict[str, Any]:
     }
 
 
-def _place(job: Job, rank: int) -> dict[str, Any]:
+def _place(job: DemoJob, rank: int) -> dict[str, Any]:
     if not job.launcher_command:
         return {}
     return {"rank": rank, "local_rank": rank, "world_size": job.nodes * len(job.ranks)}
 
 
-def _thread_names(job: Job) -> tuple[tuple[str, int], ...]:
+def _thread_names(job: DemoJob) -> tuple[tuple[str, int], ...]:
     cuda = int(any(job.ranks))
     trains = int(any(work.duty > 0 for _, work in job.work))  # torch starts it with the first backward pass
     pins = int(job.loaders > 0 and job.pins)
@@ -183,7 +183,7 @@ class _Now(NamedTuple):
 class JobProcesses:
     """The processes of one job; `tenants` are its places on the GPUs, by GPU index."""
 
-    def __init__(self, server: Server, job: Job, tenants: dict[int, Tenant]) -> None:
+    def __init__(self, server: DemoServer, job: DemoJob, tenants: dict[int, Tenant]) -> None:
         self.server, self.job, self._tenants = server, job, tenants
         self._many = bool(job.launcher_command)
         self._root = job.pid - 7 if self._many else job.pid

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Literal, NamedTuple
 
-from gputop.demo.server import Job, Scenario, Work
+from gputop.demo.server import DemoJob, Scenario, Work
 from gputop.model import Frame, Process, Role
 
 Waits = Literal[
@@ -25,7 +25,7 @@ _ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFuncto
 _NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 
 
-class Kernels(NamedTuple):
+class KernelMix(NamedTuple):
     """What a scenario runs on its GPU."""
 
     names: tuple[str, ...] = (_GEMM,)  # one after the other
@@ -33,9 +33,9 @@ class Kernels(NamedTuple):
 
 
 _KERNELS_OF_SCENARIO = {  # where the kernels are what is wrong
-    "tensor-cores-idle": Kernels((_FP32,)),
-    "mem-bw-bound": Kernels((_ADD, _ADD, _ADD, _GEMM)),
-    "busy-not-effective": Kernels(blocks=0.01),
+    "tensor-cores-idle": KernelMix((_FP32,)),
+    "mem-bw-bound": KernelMix((_ADD, _ADD, _ADD, _GEMM)),
+    "busy-not-effective": KernelMix(blocks=0.01),
 }
 
 
@@ -68,10 +68,10 @@ class _Events:
         self.found.append({**event, "cat": "gpu_memcpy" if copies else "kernel", "args": about})
 
 
-def trace(name: str, work: Work, waits: Waits, busy: float, process: Process, job: Job, steps: int = STEPS) -> str:
+def trace(name: str, work: Work, waits: Waits, busy: float, process: Process, job: DemoJob, steps: int = STEPS) -> str:
     """So many steps of the scenario of this name: in each the GPU waits, then works."""
     devices = _devices(waits, job, process)
-    events, kernels = _Events(), _KERNELS_OF_SCENARIO.get(name, Kernels())
+    events, kernels = _Events(), _KERNELS_OF_SCENARIO.get(name, KernelMix())
     step = _LEAST_STEP_US if waits == "launches" else max(_LEAST_STEP_US, work.period_s * 1e6)
     idle = step * (1 - busy)
     for number in range(steps):
@@ -91,7 +91,7 @@ def trace(name: str, work: Work, waits: Waits, busy: float, process: Process, jo
     return json.dumps({**head, "traceEvents": events.found})
 
 
-def _devices(waits: Waits, job: Job, process: Process) -> int:
+def _devices(waits: Waits, job: DemoJob, process: Process) -> int:
     """How many GPUs one process drives: all of its own where it copies the model to each."""
     place = process.pid - job.pid
     return len(job.ranks[place]) if waits == "copies" and 0 <= place < len(job.ranks) else 1
@@ -113,7 +113,7 @@ def _wait(events: _Events, waits: Waits, begin: float, idle: float, work: Work) 
         events.span("DataParallel.forward", begin + 20, idle - 40, "user_annotation")
 
 
-def _compute(events: _Events, begin: float, took: float, kernels: Kernels, devices: int) -> None:
+def _compute(events: _Events, begin: float, took: float, kernels: KernelMix, devices: int) -> None:
     """Kernels without a gap; on the first GPU the calls come early enough."""
     each = took / _KERNELS
     for place in range(_KERNELS):
@@ -123,7 +123,7 @@ def _compute(events: _Events, begin: float, took: float, kernels: Kernels, devic
             events.kernel(name, at + 5, max(1.0, each - 6), at + 1, device=device, blocks=kernels.blocks)
 
 
-def _one_by_one(events: _Events, begin: float, step: float, busy: float, kernels: Kernels) -> None:
+def _one_by_one(events: _Events, begin: float, step: float, busy: float, kernels: KernelMix) -> None:
     """Many short kernels, each launched when the one before is over."""
     count = max(1, round(step * busy / _SHORT_US))
     each = step / count
@@ -236,7 +236,7 @@ def result(scenario: Scenario, frame: Frame, process: Process, tool: Tool, amoun
     return _stacks(process, _main(waits, busy, samples), loaders[:2], tool, amount)
 
 
-def _idle(scenario: Scenario, job: Job, work: Work, waits: Waits) -> float:
+def _idle(scenario: Scenario, job: DemoJob, work: Work, waits: Waits) -> float:
     """For how much of the time a step waits, 0 to 1. A GPU that waits for other ranks is busy meanwhile."""
     if waits in ENDLESS or _stands(scenario):
         return 1.0
@@ -253,7 +253,7 @@ def _stands(scenario: Scenario) -> bool:
     return scenario.name.startswith("collective-wait")
 
 
-def _waits_for(scenario: Scenario, job: Job, process: Process, work: Work) -> Waits:
+def _waits_for(scenario: Scenario, job: DemoJob, process: Process, work: Work) -> Waits:
     if _stands(scenario):
         alone = any(work is own for _, own in job.card_work)
         return ("stuck" if "hang" in scenario.name else "evaluates") if alone else "ranks"

@@ -78,7 +78,7 @@ class Work:
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class DemoJob:
     """A program on the server: its processes, where they run, and its work over time."""
 
     name: str
@@ -157,7 +157,7 @@ class Job:
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Heat:
+class PoorCooling:
     """A card that cannot be cooled: where its temperature ends and what that costs."""
 
     celsius: float
@@ -168,20 +168,20 @@ class Heat:
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
+class DemoGpu:
     """One GPU and its settings."""
 
     index: int
     limit_watts: float = 700
     limit_from_s: float = -3600.0
-    heat: Heat | None = None
+    heat: PoorCooling | None = None
     ambient: float = 29
     kelvin_per_watt: float = 0.0585
     settings: tuple[tuple[float, str, Any], ...] = ()  # (from when, field of Gpu, value)
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Store:
+class DemoStorage:
     """A mounted file system and the device or server behind it."""
 
     path: str
@@ -208,13 +208,13 @@ class Guest:
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Server:
+class DemoServer:
     """Everything of a machine that a scenario can set."""
 
     hostname: str = "dgx-07"
-    cards: tuple[Card, ...] = ()
-    jobs: tuple[Job, ...] = ()
-    stores: tuple[Store, ...] = ()
+    cards: tuple[DemoGpu, ...] = ()
+    jobs: tuple[DemoJob, ...] = ()
+    stores: tuple[DemoStorage, ...] = ()
     cpus: int = 56
     memory_bytes: int = 2015 * GIB
     memory_base_bytes: float = 295 * GIB  # what no process of the list accounts for
@@ -237,7 +237,7 @@ class Scenario:
 
     name: str
     title: str  # one line for the list of demos
-    server: Server
+    server: DemoServer
     open_at_s: float = 300.0  # what the monitor shows first; the trouble began at 120 s
     length_s: float = 600.0
     past_s: int = 900  # how long before the opening everything was already watched, second by second

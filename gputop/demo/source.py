@@ -10,13 +10,13 @@ from types import MappingProxyType
 
 from gputop.demo.bystanders import hide, notes, others
 from gputop.demo.details import detail
-from gputop.demo.gpu import Slot, Tenant
+from gputop.demo.gpu import DemoSlot, Tenant
 from gputop.demo.machine import host
 from gputop.demo.programs import JobProcesses
 from gputop.demo.results import Tool, result
-from gputop.demo.server import Job, Scenario
+from gputop.demo.server import DemoJob, Scenario
 from gputop.model import Detail, Fact, Frame, Host, Identity, Missing, Noted, Process, Role
-from gputop.source import EVERYTHING, Interest, Wish
+from gputop.source import EVERYTHING, DetailWish, Interest
 
 _DAEMONS_S = 5.0
 _NOTICE_S = 1.0  # after which another scenario begins, however seldom somebody looks
@@ -60,7 +60,7 @@ class Demo:
         self._tick = -1.0
         self._found: tuple[tuple[Process, ...], tuple[Process, ...]] = ((), ())
         server = scenario.server
-        self._slots = tuple(Slot(server, card) for card in server.cards)
+        self._slots = tuple(DemoSlot(server, card) for card in server.cards)
         self._crews = tuple(JobProcesses(server, job, self._tenants(job)) for job in server.jobs)
 
     def stage(self, name: str) -> None:
@@ -95,7 +95,7 @@ class Demo:
             driver_percent=0.4,
         )
 
-    def _noting(self, process: Process, job: Job, t: float) -> Process:
+    def _noting(self, process: Process, job: DemoJob, t: float) -> Process:
         """The process with what its program notes of its loss: of a job whose steps take a second."""
         nan_s = job.nan_s
         if nan_s is None or process.role is not Role.TRAINER:
@@ -146,7 +146,7 @@ class Demo:
                 while (left_s := due - time.monotonic()) > 0 and not (stop.is_set() or self.staging):
                     stop.wait(min(left_s, _NOTICE_S))
 
-    def inspect(self, identity: Identity, wish: Wish = EVERYTHING) -> Detail | Missing:
+    def inspect(self, identity: Identity, wish: DetailWish = EVERYTHING) -> Detail | Missing:
         """The details of a process at the newest frame."""
         if self._newest is None:
             return Missing(metric="details", reason="stale")
@@ -186,5 +186,5 @@ class Demo:
             self._tick, self._found = tick, (found, tuple(hide(process, server.viewer) for process in found))
         return self._found
 
-    def _tenants(self, job: Job) -> dict[int, Tenant]:
+    def _tenants(self, job: DemoJob) -> dict[int, Tenant]:
         return {slot.card.index: tenant for slot in self._slots for tenant in slot.tenants if tenant.job is job}

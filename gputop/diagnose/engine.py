@@ -146,7 +146,7 @@ class Engine:
 
     def _build_verdict(self, view: View, shown: Sequence[Finding]) -> Verdict:
         """The verdict of this evaluation; `shown` are the findings on the screen."""
-        from gputop.diagnose.job_states import Candidate, host_state, job_states  # imported late, as the rules are
+        from gputop.diagnose.job_states import PendingFinding, host_state, job_states  # imported late, as the rules are
 
         frame = view.frame
         shown = [one for one in shown if not _has_ended(one, frame)]
@@ -154,7 +154,7 @@ class Engine:
         findings = tuple(with_verification(one, frame) for one in folded)
         classes = self._classes(view, shown)
         view.start_rule("job-states")
-        coming = [Candidate(*one) for one in self._steady.pending(frame.mono_s)]
+        coming = [PendingFinding(*one) for one in self._steady.pending(frame.mono_s)]
         return Verdict(
             findings=findings,
             abstained=tuple(merge_abstentions(view.abstained)),

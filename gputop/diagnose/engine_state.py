@@ -13,7 +13,7 @@ from gputop.diagnose.gpu_turns import Turns, turns
 from gputop.diagnose.job_tree import TREE, is_compiling, key, members, tree_sums
 from gputop.diagnose.pauses import busy_spans
 from gputop.diagnose.phases import PhaseChange, TrainerPhases, any_work
-from gputop.diagnose.running_means import Followed, Sums
+from gputop.diagnose.running_means import Followed, RunningSums
 from gputop.diagnose.substitutes import Substitutes
 from gputop.history import GPU, HOST, History, Key
 from gputop.model import Frame, Identity, Process
@@ -33,7 +33,7 @@ _RARE_S = 60.0  # between two frames: a longer interval is a gap
 
 
 @dataclass(slots=True)
-class Note:
+class RuleNotes:
     """A rule's notes on one subject."""
 
     used_s: float = 0.0  # mono time of the last access
@@ -49,14 +49,14 @@ class EngineState:
     trees: dict[Identity, list[Process]] = field(default_factory=dict)
     tenants: dict[str, list[Process]] = field(default_factory=dict)  # processes that compute on each GPU
     graphics_gpus: frozenset[str] = frozenset()  # GPUs with graphics processes: a desktop always works a little
-    notes: dict[tuple[str, Key], Note] = field(default_factory=dict)
+    notes: dict[tuple[str, Key], RuleNotes] = field(default_factory=dict)
     restarted: dict[Identity, PhaseChange] = field(
         default_factory=dict
     )  # trainers with a phase that began since the last evaluation
     substitutes: Substitutes = field(default_factory=Substitutes)
     highest_mhz: dict[str, float] = field(default_factory=dict)  # SM clock by GPU uuid
     listed_s: dict[str, float] = field(default_factory=dict)  # mono time of each GPU's last appearance, oldest first
-    sums: Sums = field(default_factory=Sums)  # of GPUs, trees and the host, by history key
+    sums: RunningSums = field(default_factory=RunningSums)  # of GPUs, trees and the host, by history key
     uses: dict[str, neighbours.GroupRow] = field(default_factory=dict)  # use of each group of processes
     looked: bool = False
     first_s: float | None = None  # mono time of the first frame
@@ -184,7 +184,7 @@ class EngineState:
         """A rule's notes on one subject; the caller changes them in place."""
         note = self.notes.get((rule, subject))
         if note is None:
-            note = self.notes[rule, subject] = Note()
+            note = self.notes[rule, subject] = RuleNotes()
         note.used_s = now_s
         return note.found
 

@@ -144,7 +144,7 @@ _PACE = (Level.CAUSE, Level.STARVED, Level.RANKS, Level.EFFICIENCY)
 _LONG_S = 60.0  # seconds that a pause must exceed to contradict a healthy verdict
 
 
-class Candidate(NamedTuple):
+class PendingFinding(NamedTuple):
     """A finding that holds but is not shown yet, and the seconds until it can be."""
 
     finding: Finding
@@ -162,7 +162,9 @@ class _Clock(NamedTuple):
         return max(0.0, self.of_s - self.passed_s)
 
 
-def job_states(view: View, findings: Sequence[Finding], candidates: Sequence[Candidate] = ()) -> tuple[JobState, ...]:
+def job_states(
+    view: View, findings: Sequence[Finding], candidates: Sequence[PendingFinding] = ()
+) -> tuple[JobState, ...]:
     """One state per job, per GPU process outside any job, and per busy GPU without a visible process.
 
     `findings` are shown; `candidates` hold but are not shown yet.
@@ -209,7 +211,7 @@ def _cpu_note(view: View) -> str:
 
 
 def _job_state(
-    view: View, job: Job, ranks: Sequence[Trainer], findings: Sequence[Finding], candidates: Sequence[Candidate]
+    view: View, job: Job, ranks: Sequence[Trainer], findings: Sequence[Finding], candidates: Sequence[PendingFinding]
 ) -> JobState:
     identities = {rank.identity for rank in ranks} | {*job.ranks}
     gpus = tuple(dict.fromkeys(uuid for rank in ranks for uuid in rank.uuids))
@@ -253,7 +255,7 @@ def _combined(ranks: Sequence[RankState]) -> RankState:
 
 
 def _rank_state(
-    view: View, trainer: Trainer, job: Job, about: Sequence[Finding], candidates: Sequence[Candidate]
+    view: View, trainer: Trainer, job: Job, about: Sequence[Finding], candidates: Sequence[PendingFinding]
 ) -> RankState:
     if well := _healthy_reason(view, trainer, about):
         return RankState("healthy", well)
@@ -316,7 +318,7 @@ def _clock(view: View, trainer: Trainer) -> _Clock:
     return max(clocks, key=lambda one: one.of_s - one.passed_s)
 
 
-def _pending_s(trainer: Trainer, job: Job, candidates: Sequence[Candidate]) -> float:
+def _pending_s(trainer: Trainer, job: Job, candidates: Sequence[PendingFinding]) -> float:
     """Seconds until a finding that holds now is shown, if it persists."""
     mine = [one.left_s for one in candidates if _applies(one.finding, job.key, {trainer.identity}, trainer.uuids)]
     return max(mine, default=0.0)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 
 from gputop.frozen_dataclass import frozen_dataclass
-from gputop.history import Track
+from gputop.history import MetricTrack
 from gputop.model import Frame, Identity, Process, Role, Unit, metric
 from gputop.optional_sums import mean, total
 
@@ -21,7 +21,7 @@ DEEPEST = 32  # parents of a process: bounds a loop from inconsistent /proc data
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Tree:
+class TrainerTree:
     """One trainer's tree. Sums are None if any part is unknown; means are over known values."""
 
     busy_percent: float | None = metric(
@@ -60,7 +60,7 @@ _SUMMED = (
 )  # fmt: skip
 _summed = attrgetter(*_SUMMED)
 _of_loader = attrgetter("cpu_percent", "blocked_percent", "io_wait_percent", "run_wait_percent", "pss_bytes")
-TREE = Track(Tree, coarse=True, mortal=True)
+TREE = MetricTrack(TrainerTree, coarse=True, mortal=True)
 
 
 def key(trainer: Identity) -> str:
@@ -84,7 +84,7 @@ def members(frame: Frame) -> dict[Identity, list[Process]]:
     return {tree[0].identity: tree for tree in trees.values()}
 
 
-def tree_sums(processes: Sequence[Process], busy: float | None, worked: bool | None = None) -> Tree:
+def tree_sums(processes: Sequence[Process], busy: float | None, worked: bool | None = None) -> TrainerTree:
     """The tree at this moment; `busy`: GPU busy in percent, `worked`: whether its GPUs did any work at all."""
     trainer = processes[0]
     loaders: list[Process] = []
@@ -93,7 +93,7 @@ def tree_sums(processes: Sequence[Process], busy: float | None, worked: bool | N
         (loaders if process.role is _LOADER else others).append(process)
     used, blocked, delayed, waits, held = zip(*map(_of_loader, loaders), strict=True) if loaders else ((),) * 5
     cpu = [percent for percent in used if percent is not None]
-    return Tree(
+    return TrainerTree(
         busy_percent=busy,
         worked=None if worked is None else float(worked),
         vram_bytes=total([share.vram_bytes for share in trainer.gpus]),

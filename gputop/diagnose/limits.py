@@ -12,7 +12,7 @@ DEFAULTS: Table = {"window_s": 30.0, "on_s": 30.0}
 _LENIENT, _POINTS = 0.1, 5.0  # how much further a value must go back before a finding clears
 
 
-class Numbers(dict[str, tuple[float, float]]):
+class RuleNumbers(dict[str, tuple[float, float]]):
     """The numbers of one rule, each with its hysteresis: computed on first access.
 
     `starved.duty` is a number of another table. `held` records the limits that values were compared with: 1 where the
@@ -40,15 +40,15 @@ class Numbers(dict[str, tuple[float, float]]):
         return found
 
 
-class Tables(dict[str, Numbers]):
+class Tables(dict[str, RuleNumbers]):
     """The same by rule."""
 
     def __init__(self, limits: Limits) -> None:
         super().__init__()
         self.limits = limits
 
-    def __missing__(self, rule: str) -> Numbers:
-        found = self[rule] = Numbers(rule, self.limits)
+    def __missing__(self, rule: str) -> RuleNumbers:
+        found = self[rule] = RuleNumbers(rule, self.limits)
         return found
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gputop.diagnose.job_tree import DEEPEST
 from gputop.frozen_dataclass import frozen_dataclass
-from gputop.history import Track
+from gputop.history import MetricTrack
 from gputop.model import Frame, Identity, Process, Unit, metric
 
 
@@ -81,7 +81,7 @@ class GroupUse:
     group_moved_bytes_per_s: float | None = metric(Unit.BYTES_PER_S, "read from and written to storage", history=True)
 
 
-USE = Track(GroupUse, coarse=True, mortal=True)
+USE = MetricTrack(GroupUse, coarse=True, mortal=True)
 
 
 def group_key(process: Process) -> str:

@@ -49,7 +49,7 @@ class Means:
 _UNTRACKED = Means(_Place(0, {}, 0.0), _Row(array("d"), array("d")), _Row(array("d"), array("d")), 0.0)
 
 
-class Sums:
+class RunningSums:
     """Sums of every tracked subject by key. A subject missing from a frame is unknown for that time."""
 
     __slots__ = ("_free", "_places", "_rows", "_times")

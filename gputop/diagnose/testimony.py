@@ -14,7 +14,7 @@ from gputop.model import Fact, Frame, Identity, Process, Witness
 
 if TYPE_CHECKING:
     from gputop.profile import Profile
-    from gputop.trace.verdict import View as Trace
+    from gputop.trace.verdict import TraceView as Trace
 
     Said = Profile | Trace | Iterable[Fact]
 
@@ -42,7 +42,7 @@ class Testimony:
         """
         # imported late: most runs profile no process
         from gputop.profile import Profile
-        from gputop.trace.verdict import View as Trace
+        from gputop.trace.verdict import TraceView as Trace
 
         witness: Witness = "stack" if isinstance(said, Profile) else "trace" if isinstance(said, Trace) else "notes"
         if isinstance(said, Profile):

@@ -18,7 +18,7 @@ from gputop.diagnose.pauses import Pauses
 from gputop.diagnose.running_means import KEPT_S, Means
 from gputop.diagnose.substitutes import Substitute
 from gputop.diagnose.trainer import Trainer
-from gputop.history import COARSE_S, FINE_S, FINE_SLOTS, History, Key, Window
+from gputop.history import COARSE_S, FINE_S, FINE_SLOTS, History, HistoryWindow, Key
 from gputop.model import Fact, Frame, Gpu, Host, Identity, Job, Missing, Process
 from gputop.safe import ptrace_access
 
@@ -211,7 +211,9 @@ class Numbers(Subjects):
             self._numbers.held[name] = -1
         return value <= limit + self._lenient * slack
 
-    def window(self, thing: Thing | str, metric: str, seconds: float | None = None, *, whole: bool = False) -> Window:
+    def window(
+        self, thing: Thing | str, metric: str, seconds: float | None = None, *, whole: bool = False
+    ) -> HistoryWindow:
         """The last seconds of a metric, by default the rule's `window_s`, limited to the trainer's phase.
 
         `whole` includes earlier phases. A trainer has the metrics of `Tree`; a key such as "disk nvme0n1" is one of the

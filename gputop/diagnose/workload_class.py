@@ -214,7 +214,7 @@ _SHARE, _POINTS, _CORES = "{:.0%}", "{:.0f} points", "{:.1f} cores"
 Limit = Callable[[str], float]  # a number of this table of thresholds.toml by name
 
 
-class Answer(NamedTuple):
+class Criterion(NamedTuple):
     """One question: relative distance of its value from the limit; negative means no."""
 
     question: str
@@ -229,7 +229,7 @@ class Answer(NamedTuple):
         return f"{self.how.format(self.value)} (limit {self.how.format(self.limit)})" if self.how else ""
 
 
-class Facts(NamedTuple):
+class WorkloadFacts(NamedTuple):
     """Values that the questions use. Shares are 0-1, spread and peak in percentage points, CPU in cores."""
 
     duty: float
@@ -248,27 +248,27 @@ class Facts(NamedTuple):
     tensor: float | None = None
 
 
-def at_least(question: str, value: float, limit: float, how: str = _SHARE) -> Answer:
+def at_least(question: str, value: float, limit: float, how: str = _SHARE) -> Criterion:
     """Whether a value reaches a limit."""
-    return Answer(question, (value - limit) / (abs(limit) or 1.0), value, limit, how)
+    return Criterion(question, (value - limit) / (abs(limit) or 1.0), value, limit, how)
 
 
-def at_most(question: str, value: float, limit: float, how: str = _SHARE) -> Answer:
+def at_most(question: str, value: float, limit: float, how: str = _SHARE) -> Criterion:
     """Whether a value stays within a limit."""
-    return Answer(question, (limit - value) / (abs(limit) or 1.0), value, limit, how)
+    return Criterion(question, (limit - value) / (abs(limit) or 1.0), value, limit, how)
 
 
-def truth(question: str, value: bool) -> Answer:
+def truth(question: str, value: bool) -> Criterion:
     """A question without a number."""
-    return Answer(question, 1.0 if value else -1.0)
+    return Criterion(question, 1.0 if value else -1.0)
 
 
-def nearest(*answers: Sequence[Answer]) -> list[Answer]:
+def nearest(*answers: Sequence[Criterion]) -> list[Criterion]:
     """The chain of questions nearest to yes."""
     return list(max(answers, key=_margin))
 
 
-def candidates(facts: Facts, limit: Limit) -> dict[str, list[Answer]]:
+def candidates(facts: WorkloadFacts, limit: Limit) -> dict[str, list[Criterion]]:
     """The four classes, each with its questions."""
     kappa, duty = facts.cores / facts.allowed, facts.duty
     cpu_high = at_least("are the CPUs busy?", kappa, limit("cpu_high"))
@@ -307,7 +307,7 @@ def candidates(facts: Facts, limit: Limit) -> dict[str, list[Answer]]:
     }  # fmt: skip
 
 
-def _has_pulses(facts: Facts, limit: Limit) -> list[Answer]:
+def _has_pulses(facts: WorkloadFacts, limit: Limit) -> list[Criterion]:
     """Whether the GPU idles between steps, as samples show or busy loaders imply."""
     return nearest(
         [
@@ -324,7 +324,7 @@ def _has_pulses(facts: Facts, limit: Limit) -> list[Answer]:
     )
 
 
-def decide(pid: int, facts: Facts, limit: Limit) -> Class:
+def decide(pid: int, facts: WorkloadFacts, limit: Limit) -> Class:
     """The class with the largest margin; undecided if none fits, with the two nearest."""
     ranked = sorted(candidates(facts, limit).items(), key=lambda found: _distance(found[1]))
     name, answers = ranked[0]
@@ -335,17 +335,17 @@ def decide(pid: int, facts: Facts, limit: Limit) -> Class:
     return Class(pid=pid, name=UNDECIDED, margin=margin, path=near)
 
 
-def _distance(answers: Sequence[Answer]) -> tuple[float, int]:
+def _distance(answers: Sequence[Criterion]) -> tuple[float, int]:
     """Distance of a class from fitting, then the number of questions it fails."""
     return -_margin(answers), sum(answer.slack < 0 for answer in answers)
 
 
-def _row(answer: Answer) -> tuple[str, str]:
+def _row(answer: Criterion) -> tuple[str, str]:
     word = "yes" if answer.slack >= 0 else "no"
     return answer.question, f"{word}, {answer.text}" if answer.text else word
 
 
-def _failed(answers: Iterable[Answer]) -> str:
+def _failed(answers: Iterable[Criterion]) -> str:
     """The questions that a class fails."""
     worst = min(answers, key=lambda answer: answer.slack)
     return f"{worst.question} {_row(worst)[1]}"
@@ -365,13 +365,13 @@ def classes(view: View, answers: Answers) -> Iterator[Class]:
             yield replace(found, regime=bound.name, path=(*questions(view, trainer, answers), *bound.rows, *found.path))
 
 
-def _facts(view: View, trainer: Trainer, answers: Answers) -> Facts | None:
+def _facts(view: View, trainer: Trainer, answers: Answers) -> WorkloadFacts | None:
     busy, cores = view.mean(trainer, "busy_percent"), view.mean(trainer, "cores")
     shape = trainer.shape
     if busy is None or busy < 1 or cores is None or shape is None or not trainer.allowed:
         return None
     loaders_busy = (trainer.loader_cpu or 0.0) >= view.limit("loader_cpu")
-    return Facts(
+    return WorkloadFacts(
         duty=busy / 100,
         sigma=shape.sigma,
         low=shape.low,
@@ -389,5 +389,5 @@ def _facts(view: View, trainer: Trainer, answers: Answers) -> Facts | None:
     )
 
 
-def _margin(answers: Iterable[Answer]) -> float:
+def _margin(answers: Iterable[Criterion]) -> float:
     return min(answer.slack for answer in answers)

@@ -11,7 +11,7 @@ from gputop.diagnose.limits import DEFAULTS
 from gputop.diagnose.rule import Level, Rule
 from gputop.diagnose.rules import RULES
 from gputop.docs.markdown import listing, table
-from gputop.thresholds import Number
+from gputop.thresholds import Threshold
 
 Tables = Mapping[str, Mapping[str, float]]
 LEVELS = {
@@ -102,7 +102,7 @@ def _numbers(name: str, site: Tables | None) -> str:
     written = list(thresholds.written().get(name, ()))
     if name in RULES:
         given = {number.name for number in written}
-        written += [Number(key, value, "") for key, value in DEFAULTS.items() if key not in given]
+        written += [Threshold(key, value, "") for key, value in DEFAULTS.items() if key not in given]
     here = (site or {}).get(name, {})
     rows = [
         (f"`{number.name}`", _here(number.value, here.get(number.name)), number.help or _unsaid(number.name))

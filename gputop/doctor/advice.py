@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gputop import labels
-from gputop.doctor.check import Line, check
-from gputop.doctor.machine import Machine
+from gputop.doctor.check import CheckLine, check
+from gputop.doctor.machine import DoctorContext
 from gputop.doctor.share import Share, gpus, share
 from gputop.num_workers import MOST_FIRST, PREFETCH
 
 
 @check("loader", "With how many workers should a DataLoader start?")
-def loader(machine: Machine) -> Iterator[Line]:
+def loader(machine: DoctorContext) -> Iterator[CheckLine]:
     """min(8, allowed CPUs // 2 // jobs): guides differ (all cores but a few, 4-8, half), so start low and sweep."""
     got = share(machine)
     value = {
@@ -25,10 +25,10 @@ def loader(machine: Machine) -> Iterator[Line]:
         "sweep": list(_sweep(got)),
     }
     formula = f"min({MOST_FIRST}, {got.allowed} allowed CPUs // 2 // {labels.amount(got.jobs, 'job')})"
-    yield Line("ok", f"begin with num_workers={got.workers}, which is {formula}, one job a GPU", value=value)
-    yield Line("ok", _line(got, pinned=gpus(machine) > 0))
+    yield CheckLine("ok", f"begin with num_workers={got.workers}, which is {formula}, one job a GPU", value=value)
+    yield CheckLine("ok", _line(got, pinned=gpus(machine) > 0))
     sweep = ", ".join(map(str, _sweep(got)))
-    yield Line("ok", f"then time {sweep} workers, and keep the fewest that are as fast as more")
+    yield CheckLine("ok", f"then time {sweep} workers, and keep the fewest that are as fast as more")
 
 
 def _line(got: Share, *, pinned: bool) -> str:

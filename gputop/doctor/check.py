@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from typing import Literal
 
-from gputop.doctor.machine import Machine
+from gputop.doctor.machine import DoctorContext
 from gputop.frozen_dataclass import frozen_dataclass
 
 Status = Literal["ok", "limited", "missing", "unknown"]
@@ -29,7 +29,7 @@ GROUPS: Mapping[str, str] = {  # a group is a module of this package, in this or
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Line:
+class CheckLine:
     """What works or does not, the command that unlocks it, and the numbers behind it (units in names)."""
 
     status: Status
@@ -38,7 +38,7 @@ class Line:
     value: Mapping[str, object] = field(default_factory=dict)
 
 
-Answer = Callable[[Machine], Iterable[Line]]
+Answer = Callable[[DoctorContext], Iterable[CheckLine]]
 
 
 @frozen_dataclass(frozen=True, slots=True)

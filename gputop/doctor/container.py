@@ -8,8 +8,8 @@ from math import ceil
 from gputop import labels, units
 from gputop.collect.filesystems import Size
 from gputop.collect.proc.cgroup import place, slurm_job
-from gputop.doctor.check import Line, check
-from gputop.doctor.machine import Machine
+from gputop.doctor.check import CheckLine, check
+from gputop.doctor.machine import DoctorContext
 from gputop.doctor.share import Share, share, shared_memory
 from gputop.safe.identity import initial_pid_namespace
 
@@ -18,7 +18,7 @@ _DOCKER_SHM = 64 << 20  # bytes of /dev/shm in a container by default
 
 
 @check("container", "Is this a container?")
-def container(machine: Machine) -> Iterator[Line]:
+def container(machine: DoctorContext) -> Iterator[CheckLine]:
     """Container detection by the usual signs."""
     kinds = (
         ("kubernetes", "KUBERNETES_SERVICE_HOST" in machine.environ),
@@ -35,88 +35,88 @@ def container(machine: Machine) -> Iterator[Line]:
     value = {"container": machine.in_container, "kind": kind, "slurm_job": job}
     if machine.in_container:
         called = f" ({kind})" if kind else ""
-        yield Line("limited", f"a container{called}: commands with sudo are for its host", value=value)
+        yield CheckLine("limited", f"a container{called}: commands with sudo are for its host", value=value)
     elif job:
-        yield Line("ok", f"no container; inside of Slurm job {job}", value=value)
+        yield CheckLine("ok", f"no container; inside of Slurm job {job}", value=value)
     else:
-        yield Line("ok", "no container", value=value)
+        yield CheckLine("ok", "no container", value=value)
 
 
 @check("pids", "Can the driver's pids be matched with processes here?")
-def pids(machine: Machine) -> Iterator[Line]:
+def pids(machine: DoctorContext) -> Iterator[CheckLine]:
     """The driver reports host PIDs."""
     if initial_pid_namespace(machine.kernel.proc_root):
-        yield Line("ok", "pids here are those that the driver reports", value={"host_pids": True})
+        yield CheckLine("ok", "pids here are those that the driver reports", value={"host_pids": True})
     else:
         what = "a PID namespace of its own: the driver's pids are the host's, so GPU processes have no names here"
-        yield Line("limited", what, "docker run --pid=host IMAGE", {"host_pids": False})
+        yield CheckLine("limited", what, "docker run --pid=host IMAGE", {"host_pids": False})
 
 
 @check("cpus", "How many CPUs may be used, and how many does PyTorch see?")
-def cpus(machine: Machine) -> Iterator[Line]:
+def cpus(machine: DoctorContext) -> Iterator[CheckLine]:
     """CPU affinity, which PyTorch honours, and the control group's quota, which it ignores."""
     got = share(machine)
     value = {"online": got.online, "affinity": got.affinity, "quota_cores": got.quota, "allowed": got.allowed}
     if got.quota is not None and ceil(got.quota) < got.affinity:
         what = f"PyTorch sees {got.affinity} CPUs; the control group lets it use {got.quota:g} at a time"
-        yield Line("limited", what, f"export OMP_NUM_THREADS={got.threads}", value)
+        yield CheckLine("limited", what, f"export OMP_NUM_THREADS={got.threads}", value)
     elif got.affinity < got.online:
         what = f"{got.affinity} of {got.online} CPUs may be used; os.cpu_count() says {got.online}"
-        yield Line("ok", what, value=value)
+        yield CheckLine("ok", what, value=value)
     else:
-        yield Line("ok", f"all {got.online} CPUs may be used", value=value)
+        yield CheckLine("ok", f"all {got.online} CPUs may be used", value=value)
 
 
 @check("memory", "How much memory may be used?")
-def memory(machine: Machine) -> Iterator[Line]:
+def memory(machine: DoctorContext) -> Iterator[CheckLine]:
     """The control group's memory limit, which programs do not see."""
     got = share(machine)
     value = {"limit_bytes": got.memory_limit, "total_bytes": got.memory_total}
     if got.memory_limit is not None and (got.memory_total is None or got.memory_limit < got.memory_total):
         seen = units.size(got.memory_total)
         what = f"programs see {seen}; what uses more than {units.size(got.memory_limit)} is killed (control group)"
-        yield Line("limited", what, _more_memory(machine), value)
+        yield CheckLine("limited", what, _more_memory(machine), value)
     elif got.memory_total is None:
-        yield Line("unknown", "the kernel does not tell how much there is", value=value)
+        yield CheckLine("unknown", "the kernel does not tell how much there is", value=value)
     else:
-        yield Line("ok", f"all {units.size(got.memory_total)} may be used", value=value)
+        yield CheckLine("ok", f"all {units.size(got.memory_total)} may be used", value=value)
 
 
 @check("shm", "Is /dev/shm large enough for DataLoader workers?")
-def shm(machine: Machine) -> Iterator[Line]:
+def shm(machine: DoctorContext) -> Iterator[CheckLine]:
     """Shared memory: it carries batches from workers to the trainer."""
     got = share(machine)
     try:
         size = shared_memory(machine)
     except FileNotFoundError:
-        yield Line("missing", "there is no /dev/shm: DataLoader workers fail", _larger(machine, got))
+        yield CheckLine("missing", "there is no /dev/shm: DataLoader workers fail", _larger(machine, got))
         return
     value: dict[str, object] = {"total_bytes": size.total, "free_bytes": size.free, "need_bytes": got.shm_need}
     yield _shm(machine, size, got, value)
 
 
-def _shm(machine: Machine, size: Size, got: Share, value: dict[str, object]) -> Line:
+def _shm(machine: DoctorContext, size: Size, got: Share, value: dict[str, object]) -> CheckLine:
     workers = labels.amount(got.shm_users, "worker")
     need = f"{workers} may hold {units.size(got.shm_need)} (batches of 256 images)"
     if size.free >= got.shm_need:
-        return Line("ok", f"/dev/shm has {units.size(size.free)} free; {need}", value=value)
+        return CheckLine("ok", f"/dev/shm has {units.size(size.free)} free; {need}", value=value)
     if size.total <= _DOCKER_SHM:
         what = f'/dev/shm is {units.size(size.total)} (Docker\'s default): workers die with "Bus error"; {need}'
-        return Line("missing", what, _larger(machine, got), value)
+        return CheckLine("missing", what, _larger(machine, got), value)
     free = f"/dev/shm has {units.size(size.free)} of {units.size(size.total)} free"
     if size.total >= got.shm_need:
-        return Line("limited", f"{free}; {need}; this shows who fills it", "ls -lS /dev/shm | head", value)
-    return Line("limited", f"{free}; {need}", _larger(machine, got), value)
+        return CheckLine("limited", f"{free}; {need}; this shows who fills it", "ls -lS /dev/shm | head", value)
+    return CheckLine("limited", f"{free}; {need}", _larger(machine, got), value)
 
 
-def _larger(machine: Machine, got: Share) -> str:
+def _larger(machine: DoctorContext, got: Share) -> str:
     gib = max(1, ceil(1.25 * got.shm_need / _GIB))
     if machine.in_container:
         return f"docker run --shm-size={gib}g IMAGE"
     return f"sudo mount -o remount,size={gib}G /dev/shm"
 
 
-def _more_memory(machine: Machine) -> str | None:
+def _more_memory(machine: DoctorContext) -> str | None:
     if "SLURM_JOB_ID" in machine.environ:
         return "sbatch --mem=0 JOB"  # the node's total
     return "docker run --memory=0 IMAGE" if machine.in_container else None

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from gputop import labels
-from gputop.doctor.check import Line, Status, check
-from gputop.doctor.machine import Machine
-from gputop.doctor.nvidia import PATIENCE_S, Facts
+from gputop.doctor.check import CheckLine, Status, check
+from gputop.doctor.machine import DoctorContext
+from gputop.doctor.nvidia import PATIENCE_S, NvidiaFacts
 from gputop.invocation import as_root
 
 LOG = "sudo dmesg | grep -E 'NVRM|Xid'"
@@ -33,47 +33,51 @@ _NOT_ASKED = frozenset({"off", "asleep"})
 
 
 @check("driver", "Does the NVIDIA driver answer?")
-def responds(machine: Machine) -> Iterator[Line]:
+def responds(machine: DoctorContext) -> Iterator[CheckLine]:
     """Its version and GPUs, or why it does not respond."""
     facts = machine.driver.facts()
     value = {"driver": facts.version, "cuda": facts.cuda, "gpus": len(facts.cards), "gpus_on_bus": facts.in_sys}
     if facts.hanging:
         what = f"the driver does not answer for {PATIENCE_S:g} s ({facts.hanging} does not return)"
-        yield Line("missing", what, LOG, value)
+        yield CheckLine("missing", what, LOG, value)
     elif facts.note:
-        yield Line(*_failure(facts, machine), value)
+        yield CheckLine(*_failure(facts, machine), value)
     elif not facts.cards:
-        yield Line("missing", f"driver {facts.version} answers, and lists no GPU", _remedy(machine, _CONTAINER), value)
+        yield CheckLine(
+            "missing", f"driver {facts.version} answers, and lists no GPU", _remedy(machine, _CONTAINER), value
+        )
     else:
         counted = Counter(card.name for card in facts.cards if card.name)
         listed = ", ".join(f"{number} x {name}" for name, number in counted.items())
         what = f"driver {facts.version} answers: {listed or 'no GPU does'}"
         if facts.folder:
             what = f"{what}; its libraries are in {facts.folder}, not in the loader's path: CUDA may not find them"
-            yield Line("limited", what, _into_path(facts.folder, machine), {**value, "library_folder": facts.folder})
+            yield CheckLine(
+                "limited", what, _into_path(facts.folder, machine), {**value, "library_folder": facts.folder}
+            )
         else:
-            yield Line("ok", what, value=value)
+            yield CheckLine("ok", what, value=value)
 
 
 @check("match", "Are the kernel module and the library of one version?")
-def match(machine: Machine) -> Iterator[Line]:
+def match(machine: DoctorContext) -> Iterator[CheckLine]:
     """Versions of module and library; after an upgrade they differ until a reboot."""
     facts = machine.driver.facts()
     kernel, library = facts.kernel, facts.library
     value = {"kernel": kernel, "library": library}
     if kernel is None:
-        yield Line("unknown", "no NVIDIA kernel module is loaded here", value=value)
+        yield CheckLine("unknown", "no NVIDIA kernel module is loaded here", value=value)
     elif library is None:
-        yield Line("unknown", f"kernel module {kernel}; the library did not tell its version", value=value)
+        yield CheckLine("unknown", f"kernel module {kernel}; the library did not tell its version", value=value)
     elif kernel == library:
-        yield Line("ok", f"kernel module and library are both {kernel}", value=value)
+        yield CheckLine("ok", f"kernel module and library are both {kernel}", value=value)
     else:
         what = f"kernel module {kernel}, library {library}: new CUDA programs fail, running jobs go on"
-        yield Line("missing", what, "sudo reboot", value)
+        yield CheckLine("missing", what, "sudo reboot", value)
 
 
 @check("gpus", "Does every GPU answer?")
-def every_gpu(machine: Machine) -> Iterator[Line]:
+def every_gpu(machine: DoctorContext) -> Iterator[CheckLine]:
     """GPUs that are listed but silent, or on the bus but not listed."""
     facts = machine.driver.facts()
     silent = [index for index, card in enumerate(facts.cards) if card.name is None]
@@ -81,20 +85,20 @@ def every_gpu(machine: Machine) -> Iterator[Line]:
     value = {"silent": silent, "on_bus": facts.in_sys, "listed": len(facts.cards)}
     if silent:
         which = ", ".join(map(str, silent))
-        yield Line("missing", f"GPU {which} does not answer; the others do", LOG, value)
+        yield CheckLine("missing", f"GPU {which} does not answer; the others do", LOG, value)
     elif facts.hanging or facts.note:
         what = f"{labels.amount(facts.in_sys, 'NVIDIA GPU')} on the PCI bus, not asked" if facts.in_sys else "none seen"
-        yield Line("unknown", what, value=value)
+        yield CheckLine("unknown", what, value=value)
     elif hidden > 0:
         what = f"{facts.in_sys} GPUs on the PCI bus, {len(facts.cards)} listed by the driver"
-        yield Line("limited", what, _CONTAINER if machine.in_container else LOG, value)
+        yield CheckLine("limited", what, _CONTAINER if machine.in_container else LOG, value)
     elif facts.cards:
-        yield Line("ok", f"{labels.amount(len(facts.cards), 'GPU')}, each answers", value=value)
+        yield CheckLine("ok", f"{labels.amount(len(facts.cards), 'GPU')}, each answers", value=value)
     else:
-        yield Line("unknown", "none listed", value=value)
+        yield CheckLine("unknown", "none listed", value=value)
 
 
-def _failure(facts: Facts, machine: Machine) -> tuple[Status, str, str | None]:
+def _failure(facts: NvidiaFacts, machine: DoctorContext) -> tuple[Status, str, str | None]:
     """Status, text and remedy of a driver that could not be opened."""
     note = facts.note
     assert note is not None
@@ -116,7 +120,7 @@ def _failure(facts: Facts, machine: Machine) -> tuple[Status, str, str | None]:
     return "missing", f"{text}; install NVIDIA's driver for this distribution", None
 
 
-def _into_path(folder: str, machine: Machine) -> str:
+def _into_path(folder: str, machine: DoctorContext) -> str:
     """Command that adds a folder to the loader's search path: permanently if possible, else for this shell."""
     place = shlex.quote(folder)
     if machine.exists("/etc/ld.so.conf.d") and not machine.in_container:
@@ -124,5 +128,5 @@ def _into_path(folder: str, machine: Machine) -> str:
     return f"export LD_LIBRARY_PATH={place}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"  # an empty entry is the current one
 
 
-def _remedy(machine: Machine, in_container: str) -> str:
+def _remedy(machine: DoctorContext, in_container: str) -> str:
     return in_container if machine.in_container else LOG

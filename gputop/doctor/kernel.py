@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from gputop.collect import filesystems
 from gputop.collect.proc.proc_files import UNLOCK_DELAYS, delays_on
-from gputop.doctor.check import Line, check
-from gputop.doctor.machine import Machine
+from gputop.doctor.check import CheckLine, check
+from gputop.doctor.machine import DoctorContext
 from gputop.safe import programs, ptrace_access
 
 _HIDING = {"1", "2", "4", "noaccess", "invisible", "ptraceable"}
@@ -17,13 +17,13 @@ _FOR_ALL = {"4", "ptraceable"}  # also via the group of the option gid=
 
 
 @check("ptrace", "Can py-spy read a process that runs?")
-def ptrace(machine: Machine) -> Iterator[Line]:
+def ptrace(machine: DoctorContext) -> Iterator[CheckLine]:
     """The rules of ptrace(2) and Yama; for a given process, the kernel's own answer."""
     yield _one_process(machine, machine.pid) if machine.pid is not None else _in_general(machine)
 
 
 @check("hidepid", "Are the processes of other users visible?")
-def hidepid(machine: Machine) -> Iterator[Line]:
+def hidepid(machine: DoctorContext) -> Iterator[CheckLine]:
     """The hidepid option of /proc."""
     mounts = filesystems.parse_mountinfo(machine.kernel.proc("self/mountinfo"))
     options = next((mount.options for mount in reversed([*mounts]) if mount.path == "/proc"), ())
@@ -31,94 +31,94 @@ def hidepid(machine: Machine) -> Iterator[Line]:
     level = chosen.get("hidepid", "0")
     value = {"hidepid": level}
     if level not in _HIDING:
-        yield Line("ok", "/proc shows the processes of every user", value=value)
+        yield CheckLine("ok", "/proc shows the processes of every user", value=value)
     elif machine.may_trace_all or (level not in _FOR_ALL and chosen.get("gid", "0") in map(str, machine.groups)):
-        yield Line("ok", f"/proc hides other users' processes (hidepid={level}), not from you", value=value)
+        yield CheckLine("ok", f"/proc hides other users' processes (hidepid={level}), not from you", value=value)
     else:
         what = f"/proc hides other users' processes (hidepid={level}): their GPU memory is shown, their names are not"
-        yield Line("limited", what, "sudo mount -o remount,hidepid=0 /proc", value)
+        yield CheckLine("limited", what, "sudo mount -o remount,hidepid=0 /proc", value)
 
 
 @check("psi", "Is it known how long tasks wait for CPU, memory and disks?")
-def pressure(machine: Machine) -> Iterator[Line]:
+def pressure(machine: DoctorContext) -> Iterator[CheckLine]:
     """Pressure stall information."""
     try:
         for resource in ("cpu", "memory", "io"):
             machine.kernel.proc(f"pressure/{resource}")
     except OSError as error:
         what = f"no pressure stall information (/proc/pressure: {os.strerror(error.errno or 0)})"
-        yield Line("missing", f"{what}; boot with psi=1", _boot_option(machine), {"psi": False})
+        yield CheckLine("missing", f"{what}; boot with psi=1", _boot_option(machine), {"psi": False})
     else:
-        yield Line("ok", "pressure of CPU, memory and I/O is measured", value={"psi": True})
+        yield CheckLine("ok", "pressure of CPU, memory and I/O is measured", value={"psi": True})
 
 
 @check("delays", "Is it known how long a process waits for a disk?")
-def delays(machine: Machine) -> Iterator[Line]:
+def delays(machine: DoctorContext) -> Iterator[CheckLine]:
     """Delay accounting, off by default since Linux 5.14."""
     counted = delays_on(machine.kernel.proc_root)
     value = {"task_delayacct": counted}
     if counted:
-        yield Line("ok", "waits for storage are counted for each process (IO%)", value=value)
+        yield CheckLine("ok", "waits for storage are counted for each process (IO%)", value=value)
     else:
         what = "waits for storage are not counted: IO% is an estimate, the share of looks in state D"
         then = "once on, it is measured of what starts from then on"
-        yield Line("limited", f"{what}; {then}", UNLOCK_DELAYS, value)
+        yield CheckLine("limited", f"{what}; {then}", UNLOCK_DELAYS, value)
 
 
 @check("run-delay", "Is it known how long a thread waits for a CPU?")
-def run_delay(machine: Machine) -> Iterator[Line]:
+def run_delay(machine: DoctorContext) -> Iterator[CheckLine]:
     """/proc/PID/schedstat."""
     try:
         counted = len(machine.kernel.proc("self/schedstat").split()) == 3
     except OSError:
         counted = False
     if counted:
-        yield Line("ok", "waits for a CPU are counted for each thread (WAIT%)", value={"schedstat": True})
+        yield CheckLine("ok", "waits for a CPU are counted for each thread (WAIT%)", value={"schedstat": True})
     else:
         what = "this kernel was built without CONFIG_SCHED_INFO: WAIT% is unknown"
-        yield Line("missing", what, value={"schedstat": False})
+        yield CheckLine("missing", what, value={"schedstat": False})
 
 
 @check("io", "Is it known what processes read and write?")
-def io(machine: Machine) -> Iterator[Line]:
+def io(machine: DoctorContext) -> Iterator[CheckLine]:
     """/proc/PID/io, visible to the owner."""
     try:
         machine.kernel.proc(f"{machine.proc_folder}/io")
     except FileNotFoundError:
-        yield Line("missing", "this kernel was built without CONFIG_TASK_IO_ACCOUNTING", value={"io": "absent"})
+        yield CheckLine("missing", "this kernel was built without CONFIG_TASK_IO_ACCOUNTING", value={"io": "absent"})
     else:
         if machine.pid is not None:
-            yield Line("ok", f"what process {machine.pid} reads and writes is known", value={"io": "process"})
+            yield CheckLine("ok", f"what process {machine.pid} reads and writes is known", value={"io": "process"})
         elif machine.may_trace_all:
-            yield Line("ok", "what every process reads and writes is known", value={"io": "all"})
+            yield CheckLine("ok", "what every process reads and writes is known", value={"io": "all"})
         else:
             why, what = machine.hidden(), "what your processes read and write is known, others' is not"
             if machine.uid == 0:
                 what = f"what processes of root read and write is known, others' {why.text}"
-            yield Line("limited", what, why.unlock, {"io": "own"})
+            yield CheckLine("limited", what, why.unlock, {"io": "own"})
 
 
-def _in_general(machine: Machine) -> Line:
+def _in_general(machine: DoctorContext) -> CheckLine:
     level = ptrace_access.scope(machine.kernel.proc_root)
     value = {"ptrace_scope": level, "cap_sys_ptrace": machine.may_trace_all}
     if level is None:
-        return Line("unknown", f"/proc/{ptrace_access.YAMA} cannot be read", value=value)
+        return CheckLine("unknown", f"/proc/{ptrace_access.YAMA} cannot be read", value=value)
     if level >= 3:
         what = "nobody may read a running process until a reboot (ptrace_scope=3); this names who sets it"
-        return Line("missing", what, "grep -rs ptrace_scope /etc/sysctl.* /usr/lib/sysctl.d", value)
+        return CheckLine("missing", what, "grep -rs ptrace_scope /etc/sysctl.* /usr/lib/sysctl.d", value)
     if machine.may_trace_all:
-        return Line("ok", "any process in sight can be read", value=value)
+        return CheckLine("ok", "any process in sight can be read", value=value)
     if level == 0:
         if machine.uid != 0:
-            return Line("ok", "your processes can be read; for others' sudo is needed", value=value)
+            return CheckLine("ok", "your processes can be read; for others' sudo is needed", value=value)
         why = machine.hidden()
-        return Line("ok", f"processes of root can be read; others' {why.text}", why.unlock, value)
+        return CheckLine("ok", f"processes of root can be read; others' {why.text}", why.unlock, value)
     who = "the children of the reader" if level == 1 else "root"
     unlock = ptrace_access.CAPABILITY if machine.in_container else ptrace_access.ALLOW
-    return Line("limited", f"running jobs cannot be read: only {who} may (ptrace_scope={level})", unlock, value)
+    return CheckLine("limited", f"running jobs cannot be read: only {who} may (ptrace_scope={level})", unlock, value)
 
 
-def _one_process(machine: Machine, pid: int) -> Line:
+def _one_process(machine: DoctorContext, pid: int) -> CheckLine:
     value = {
         "pid": pid,
         "ptrace_scope": ptrace_access.scope(machine.kernel.proc_root),
@@ -127,9 +127,9 @@ def _one_process(machine: Machine, pid: int) -> Line:
     try:
         # the kernel checks this like an attach, and nothing is read
         os.close(os.open(f"{machine.kernel.proc_root}/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC))
-        return Line("ok", f"process {pid} can be read", value={**value, "readable": True})
+        return CheckLine("ok", f"process {pid} can be read", value={**value, "readable": True})
     except FileNotFoundError:
-        return Line("missing", f"there is no process {pid} here", value={**value, "readable": False})
+        return CheckLine("missing", f"there is no process {pid} here", value={**value, "readable": False})
     except OSError:
         try:
             spy = programs.find("py-spy", machine.path)
@@ -138,10 +138,10 @@ def _one_process(machine: Machine, pid: int) -> Line:
         dump = f"sudo {shlex.quote(spy)} dump --pid {pid}"
         root = machine.kernel.proc_root
         barred = ptrace_access.refusal(pid, dump, uid=machine.uid, confined=machine.in_container, proc=root)
-        return Line("missing", barred.text, barred.unlock, {**value, "readable": False})
+        return CheckLine("missing", barred.text, barred.unlock, {**value, "readable": False})
 
 
-def _boot_option(machine: Machine) -> str | None:
+def _boot_option(machine: DoctorContext) -> str | None:
     """How this distribution adds a kernel command line option."""
     if machine.exists("/usr/sbin/grubby") or machine.exists("/sbin/grubby"):
         return "sudo grubby --update-kernel=ALL --args=psi=1"

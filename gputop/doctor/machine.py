@@ -20,7 +20,7 @@ _LONGEST = 1 << 20
 
 
 @frozen_dataclass(frozen=True, kw_only=True)
-class Machine:
+class DoctorContext:
     """File locations and user. `pid`: the process the questions are about; None for newly started ones."""
 
     kernel: Kernel = field(default_factory=Kernel)

@@ -7,8 +7,8 @@ from threading import Event, Lock, Thread
 
 from gputop.collect.nvml import notes, pci
 from gputop.collect.nvml.cadence import CallCosts
-from gputop.collect.nvml.connection import Connection
-from gputop.collect.nvml.gate import DriverGone, Gate, Unanswered
+from gputop.collect.nvml.connection import DriverConnection
+from gputop.collect.nvml.gate import DriverGate, DriverGone, Unanswered
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Note
 
@@ -16,7 +16,7 @@ PATIENCE_S = 3.0
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
+class ListedGpu:
     """One GPU of the driver's list; a silent one has no name."""
 
     name: str | None = None
@@ -24,7 +24,7 @@ class Card:
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class NvidiaFacts:
     """What the query yielded."""
 
     note: Note | None = None  # why the driver is unusable
@@ -34,7 +34,7 @@ class Facts:
     folder: str | None = None  # folder of that library, if outside the loader's search path
     version: str | None = None
     cuda: str | None = None  # newest CUDA version it supports
-    cards: tuple[Card, ...] = ()
+    cards: tuple[ListedGpu, ...] = ()
     in_sys: int = 0  # NVIDIA GPUs on the PCI bus, independent of the driver
 
 
@@ -46,12 +46,12 @@ class Driver:
     ) -> None:
         self._sys_root, self._proc_root, self._root = sys_root, proc_root, root
         self._enabled, self._patience_s = enabled, patience_s
-        self._gate = Gate(CallCosts())
+        self._gate = DriverGate(CallCosts())
         self._asked, self._answered = Lock(), Event()
-        self._facts = Facts()
+        self._facts = NvidiaFacts()
         self._begun, self._until_s = False, 0.0
 
-    def facts(self) -> Facts:
+    def facts(self) -> NvidiaFacts:
         """The result; the first call starts the thread, and every call waits at most `patience_s`."""
         with self._asked:
             if not self._begun:
@@ -60,22 +60,22 @@ class Driver:
         if self._answered.wait(max(0.0, self._until_s - time.monotonic())):
             return self._facts
         call = self._gate.at
-        return Facts(hanging=call.name if call else "its library", kernel=self._kernel(), in_sys=self._in_sys())
+        return NvidiaFacts(hanging=call.name if call else "its library", kernel=self._kernel(), in_sys=self._in_sys())
 
     def _run(self) -> None:
         try:
             self._facts = self._ask()
         except Exception as error:  # an unexpected error is a result, too
-            self._facts = Facts(note=notes.broken(f"{type(error).__name__}: {error}"))
+            self._facts = NvidiaFacts(note=notes.broken(f"{type(error).__name__}: {error}"))
         self._answered.set()
 
-    def _ask(self) -> Facts:
+    def _ask(self) -> NvidiaFacts:
         slots = pci.gpus(self._sys_root)
         if not self._enabled:
-            return Facts(note=notes.OFF, kernel=self._kernel(), in_sys=len(slots))
+            return NvidiaFacts(note=notes.OFF, kernel=self._kernel(), in_sys=len(slots))
         if slots and all(slot.asleep for slot in slots):
-            return Facts(note=notes.ASLEEP, kernel=self._kernel(), in_sys=len(slots))
-        connection = Connection(self._sys_root, self._proc_root, self._root)
+            return NvidiaFacts(note=notes.ASLEEP, kernel=self._kernel(), in_sys=len(slots))
+        connection = DriverConnection(self._sys_root, self._proc_root, self._root)
         opened = connection.open(self._gate)
         try:
             cards = _cards(self._gate) if opened else ()
@@ -84,7 +84,7 @@ class Driver:
             cards = ()
         library = None if _unusable(connection.note) else notes.library_version(self._gate)
         connection.close(self._gate)
-        return Facts(
+        return NvidiaFacts(
             note=connection.note,
             kernel=self._kernel(),
             library=library,
@@ -107,19 +107,19 @@ def _unusable(note: Note | None) -> bool:
     return note is not None and note.key in ("no-library", "library-refused", "shadowed-pynvml")
 
 
-def _cards(gate: Gate) -> tuple[Card, ...]:
+def _cards(gate: DriverGate) -> tuple[ListedGpu, ...]:
     count: int = gate.call("nvmlDeviceGetCount")
     return tuple(_card(gate, index) for index in range(count))
 
 
-def _card(gate: Gate, index: int) -> Card:
+def _card(gate: DriverGate, index: int) -> ListedGpu:
     try:
         handle = gate.call("nvmlDeviceGetHandleByIndex", index)
         name: str = gate.call("nvmlDeviceGetName", handle)
     except Unanswered:
-        return Card()
+        return ListedGpu()
     try:
         major, minor = gate.call("nvmlDeviceGetCudaComputeCapability", handle)
     except Unanswered:
-        return Card(name=name)
-    return Card(name=name, capability=(major, minor))
+        return ListedGpu(name=name)
+    return ListedGpu(name=name, capability=(major, minor))

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from gputop import labels, pytorch
 from gputop import numpy_blas as mkl
-from gputop.doctor.check import Line, check
-from gputop.doctor.machine import Machine, names, text
+from gputop.doctor.check import CheckLine, check
+from gputop.doctor.machine import DoctorContext, names, text
 from gputop.doctor.share import share
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.pytorch import build
@@ -46,7 +46,7 @@ class Interpreter:
         return tuple(entry for folder in self.packages for entry in names(folder / name))
 
 
-def in_use(machine: Machine) -> Interpreter | None:
+def in_use(machine: DoctorContext) -> Interpreter | None:
     """The Python of the process in question, else the one `python` starts here; PermissionError if unreadable."""
     if machine.pid is not None:
         return _of_process(machine, machine.pid)
@@ -58,7 +58,7 @@ def in_use(machine: Machine) -> Interpreter | None:
     return _of_program(machine, _behind_shim(machine, Path(program)), "the first on PATH") if program else None
 
 
-def _of_program(machine: Machine, path: Path, origin: str) -> Interpreter:
+def _of_program(machine: DoctorContext, path: Path, origin: str) -> Interpreter:
     prefix = path.absolute().parent.parent
     virtual = text(prefix / "pyvenv.cfg")
     if not virtual and not _folders(prefix):
@@ -73,7 +73,7 @@ def _of_program(machine: Machine, path: Path, origin: str) -> Interpreter:
     return Interpreter(str(path), origin, _plain(version), packages, prefix)
 
 
-def _of_process(machine: Machine, pid: int) -> Interpreter | None:
+def _of_process(machine: DoctorContext, pid: int) -> Interpreter | None:
     """By the process's mapped files; without C extensions, by its program."""
     proc = Path(machine.kernel.proc_root, str(pid))
     mapped = machine.kernel.proc(f"{pid}/maps").decode("utf-8", "replace")
@@ -89,7 +89,7 @@ def _of_process(machine: Machine, pid: int) -> Interpreter | None:
     return Interpreter(program, f"process {pid}", version[1] if version else None, packages, prefix, mapped)
 
 
-def _behind_shim(machine: Machine, path: Path) -> Path:
+def _behind_shim(machine: DoctorContext, path: Path) -> Path:
     """The target of a pyenv shim, as far as its files and variables show."""
     if path.parent.name != "shims":
         return path
@@ -144,26 +144,26 @@ _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 @check("python", "Which Python do jobs use?")
-def python(machine: Machine) -> Iterator[Line]:
+def python(machine: DoctorContext) -> Iterator[CheckLine]:
     """The jobs' Python, unless it is the same as ours."""
     found = in_use(machine)
     if found is None:
         what = "no Python" if machine.pid is None else f"process {machine.pid} is no Python"
-        yield Line("unknown", what, value={"path": None})
+        yield CheckLine("unknown", what, value={"path": None})
     else:
         version = f"Python {found.version}" if found.version else "Python of unknown version"
         value = {"path": found.path, "version": found.version, "by": found.origin}
-        yield Line("ok", f"{version}: {found.path} ({found.origin})", value=value)
+        yield CheckLine("ok", f"{version}: {found.path} ({found.origin})", value=value)
 
 
 @check("torch", "Does its PyTorch fit the driver and the GPUs?")
-def torch(machine: Machine) -> Iterator[Line]:
+def torch(machine: DoctorContext) -> Iterator[CheckLine]:
     """PyTorch from its version file, without importing it."""
     found = in_use(machine)
     version, cuda = _torch(found) if found else (None, None)
     value = {"version": version, "cuda": cuda}
     if version is None:
-        yield Line("unknown", "no PyTorch in that Python", value=value)
+        yield CheckLine("unknown", "no PyTorch in that Python", value=value)
         return
     facts = machine.driver.facts()
     capabilities = [card.capability for card in facts.cards if card.capability]
@@ -172,20 +172,20 @@ def torch(machine: Machine) -> Iterator[Line]:
     first = _FIRST_FOR.get(newest[0]) if newest else None
     if cuda is None and (facts.cards or facts.in_sys):
         what = f"PyTorch {version} is built without CUDA: it cannot use a GPU"
-        yield Line("missing", what, replaced, value)
+        yield CheckLine("missing", what, replaced, value)
     elif cuda and facts.cuda and _major(cuda) > _major(facts.cuda):
         what = f"PyTorch {version} needs CUDA {cuda}, this driver supports up to {facts.cuda}: upgrade the driver, or"
-        yield Line("missing", what, replaced, value)
+        yield CheckLine("missing", what, replaced, value)
     elif newest and first and (pytorch.release(version) or (0, 0)) < first:
         what = f"PyTorch {version} is older than these GPUs (compute capability {newest[0]}.{newest[1]})"
-        yield Line("limited", what, replaced, value)
+        yield CheckLine("limited", what, replaced, value)
     else:
         built = f"CUDA {cuda}" if cuda else "without CUDA"
-        yield Line("ok", f"PyTorch {version}, {built}", value=value)
+        yield CheckLine("ok", f"PyTorch {version}, {built}", value=value)
 
 
 @check("blas", "Which linear algebra does its NumPy use?")
-def blas(machine: Machine) -> Iterator[Line]:
+def blas(machine: DoctorContext) -> Iterator[CheckLine]:
     """OpenBLAS on Intel is slower than MKL, and known to keep every core busy while the GPU waits.
 
     On any other CPU it is the right one.
@@ -195,20 +195,20 @@ def blas(machine: Machine) -> Iterator[Line]:
     intel = mkl.intel(machine.kernel.proc("cpuinfo").decode("utf-8", "replace"))
     value = {"blas": vendor, "intel": intel}
     if found is not None and found.mapped is not None and not _LOADED.search(found.mapped):
-        yield Line("unknown", f"process {machine.pid} has not loaded NumPy", value=value)
+        yield CheckLine("unknown", f"process {machine.pid} has not loaded NumPy", value=value)
     elif found is None or vendor is None:
-        yield Line("unknown", "no NumPy whose BLAS is known in that Python", value=value)
+        yield CheckLine("unknown", "no NumPy whose BLAS is known in that Python", value=value)
     elif vendor == "openblas" and intel:
         what = "NumPy uses OpenBLAS on an Intel CPU: if all cores are busy and the GPU is not, this may be why"
         where = "" if _records(found) else "; NumPy with MKL comes from conda, not from pip"
-        yield Line("limited", f"{what}{where}", _to_mkl(found), value)
+        yield CheckLine("limited", f"{what}{where}", _to_mkl(found), value)
     else:
         fits = ", which is right here: MKL is for Intel CPUs" if vendor == "openblas" else ""
-        yield Line("ok", f"NumPy uses {_VENDORS.get(vendor, vendor)}{fits}", value=value)
+        yield CheckLine("ok", f"NumPy uses {_VENDORS.get(vendor, vendor)}{fits}", value=value)
 
 
 @check("threads", "How many compute threads does a job start?")
-def threads(machine: Machine) -> Iterator[Line]:
+def threads(machine: DoctorContext) -> Iterator[CheckLine]:
     """OMP_NUM_THREADS and similar variables; unset, every process starts one thread per visible CPU."""
     got, settings = share(machine), machine.settings
     if settings is None:
@@ -219,18 +219,18 @@ def threads(machine: Machine) -> Iterator[Line]:
     too_many = [f"{name}={text}" for name, text in chosen.items() if not text.isdecimal() or int(text) > got.allowed]
     if too_many:
         what = f"{' '.join(too_many)[:80]}, and {labels.amount(got.allowed, 'CPU')} may be used"
-        yield Line("limited", what, unlock, value)
+        yield CheckLine("limited", what, unlock, value)
     elif "OMP_NUM_THREADS" in chosen:
-        yield Line("ok", ", ".join(f"{name}={text}" for name, text in chosen.items()), value=value)
+        yield CheckLine("ok", ", ".join(f"{name}={text}" for name, text in chosen.items()), value=value)
     elif got.jobs > 1:
         what = f"OMP_NUM_THREADS is unset: with a job on each of {got.jobs} GPUs, {got.jobs} x {got.affinity} threads"
-        yield Line("limited", f"{what} on {labels.amount(got.allowed, 'CPU')} (torchrun sets 1)", unlock, value)
+        yield CheckLine("limited", f"{what} on {labels.amount(got.allowed, 'CPU')} (torchrun sets 1)", unlock, value)
     else:
         what = f"OMP_NUM_THREADS is unset: one thread for each of {labels.amount(got.affinity, 'CPU')}"
         if got.allowed < got.affinity:
-            yield Line("limited", f"{what}, and {got.quota:g} may be used at a time", unlock, value)
+            yield CheckLine("limited", f"{what}, and {got.quota:g} may be used at a time", unlock, value)
         else:
-            yield Line("ok", what, value=value)
+            yield CheckLine("ok", what, value=value)
 
 
 def _torch(found: Interpreter) -> tuple[str | None, str | None]:

@@ -10,8 +10,8 @@ from dataclasses import replace
 from threading import Event, Thread
 
 from gputop import __version__
-from gputop.doctor.check import GROUPS, STATUSES, Check, Line, Status, checks
-from gputop.doctor.machine import Machine
+from gputop.doctor.check import GROUPS, STATUSES, Check, CheckLine, Status, checks
+from gputop.doctor.machine import DoctorContext
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.safe.text import clean, to_ascii
 
@@ -20,22 +20,22 @@ PATIENCE_S = 6.0  # seconds for all checks together; the driver alone has half o
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Result:
+class CheckResult:
     """A check and its lines. `failed`: the check itself is broken."""
 
     check: Check
-    lines: tuple[Line, ...]
+    lines: tuple[CheckLine, ...]
     failed: bool = False
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Report:
+class DoctorReport:
     """Results of all checks, by group."""
 
     host: str
     pid: int | None
     in_container: bool
-    results: tuple[Result, ...]
+    results: tuple[CheckResult, ...]
 
     @property
     def failed(self) -> bool:
@@ -46,24 +46,24 @@ class Report:
 class _RunningCheck:
     """One running check; its thread stores the result here."""
 
-    def __init__(self, check: Check, machine: Machine, patience_s: float) -> None:
+    def __init__(self, check: Check, machine: DoctorContext, patience_s: float) -> None:
         self._check, self._machine = check, machine
         self._patience_s = patience_s
         self._until_s = time.monotonic() + patience_s
         self._done = Event()
-        self._result = Result(check, ())
+        self._result = CheckResult(check, ())
         Thread(target=self._run, name=f"doctor-{check.name}", daemon=True).start()
 
-    def result(self) -> Result:
+    def result(self) -> CheckResult:
         """The result, or a note that it timed out."""
         if self._done.wait(max(0.0, self._until_s - time.monotonic())):
             return self._result
-        return Result(self._check, (Line("unknown", f"no answer in {self._patience_s:g} s"),))
+        return CheckResult(self._check, (CheckLine("unknown", f"no answer in {self._patience_s:g} s"),))
 
     def _run(self) -> None:
         try:
             lines = tuple(_cleaned(line) for line in self._check.answer(self._machine))
-            self._result = Result(self._check, lines)
+            self._result = CheckResult(self._check, lines)
         except PermissionError as error:
             pid = self._machine.pid
             why = self._machine.hidden("doctor", *(["--pid", str(pid)] if pid is not None else []))
@@ -74,20 +74,20 @@ class _RunningCheck:
             self._result = replace(self._unknown(f"this check broke: {type(error).__name__}: {error}"), failed=True)
         self._done.set()
 
-    def _unknown(self, what: str, unlock: str | None = None) -> Result:
-        return Result(self._check, (_cleaned(Line("unknown", what, unlock)),))
+    def _unknown(self, what: str, unlock: str | None = None) -> CheckResult:
+        return CheckResult(self._check, (_cleaned(CheckLine("unknown", what, unlock)),))
 
 
 def run_checks(
-    machine: Machine, hostname: str, of: Sequence[Check] | None = None, patience_s: float = PATIENCE_S
-) -> Report:
+    machine: DoctorContext, hostname: str, of: Sequence[Check] | None = None, patience_s: float = PATIENCE_S
+) -> DoctorReport:
     """Run every check on this machine; takes at most `patience_s`, whatever hangs."""
     exams = [_RunningCheck(check, machine, patience_s) for check in (checks() if of is None else of)]
     results = tuple(exam.result() for exam in exams)
-    return Report(clean(hostname, 64), machine.pid, machine.in_container, results)
+    return DoctorReport(clean(hostname, 64), machine.pid, machine.in_container, results)
 
 
-def as_json(report: Report) -> dict[str, object]:
+def as_json(report: DoctorReport) -> dict[str, object]:
     """The report in the format of `gputop doctor --json`."""
     return {
         "version": VERSION,
@@ -111,9 +111,9 @@ def as_json(report: Report) -> dict[str, object]:
     }
 
 
-def _cleaned(line: Line) -> Line:
+def _cleaned(line: CheckLine) -> CheckLine:
     unlock = line.unlock and clean(line.unlock, 400)
-    return Line(line.status, clean(line.what, 400), unlock, {key: _harmless(at) for key, at in line.value.items()})
+    return CheckLine(line.status, clean(line.what, 400), unlock, {key: _harmless(at) for key, at in line.value.items()})
 
 
 def _harmless(value: object) -> object:
@@ -130,13 +130,13 @@ WIDTH = 80
 _WORDS: dict[Status, str] = {"ok": "ok", "limited": "--", "missing": "!!", "unknown": "??"}
 
 
-def render(report: Report, *, ascii: bool = False) -> str:
+def render(report: DoctorReport, *, ascii: bool = False) -> str:
     """The report as text without colour."""
     text = "\n".join(_all(report)) + "\n"
     return to_ascii(text) if ascii else text
 
 
-def _all(report: Report) -> Iterator[str]:
+def _all(report: DoctorReport) -> Iterator[str]:
     about = f", about process {report.pid}" if report.pid is not None else ""
     yield f"gputop {__version__} on {report.host}{about}"
     width = max((len(result.check.name) for result in report.results), default=0)
@@ -150,14 +150,14 @@ def _all(report: Report) -> Iterator[str]:
     yield "  ".join(f"{_WORDS[status]} {meaning}" for status, meaning in STATUSES.items()) + "  $ unlocks it"
 
 
-def _result(result: Result, width: int) -> Iterator[str]:
+def _result(result: CheckResult, width: int) -> Iterator[str]:
     name = result.check.name
     for line in result.lines:
         yield from _answer_line(line, name, width)
         name = ""
 
 
-def _answer_line(line: Line, name: str, width: int) -> Iterator[str]:
+def _answer_line(line: CheckLine, name: str, width: int) -> Iterator[str]:
     first = f"  {_WORDS[line.status]}  {name:{width}}  "
     rest = " " * len(first)
     yield from textwrap.wrap(

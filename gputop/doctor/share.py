@@ -9,7 +9,7 @@ from gputop import num_workers
 from gputop.collect.cgroups import Cgroups, membership, smallest
 from gputop.collect.filesystems import Size, size_of
 from gputop.collect.proc.proc_files import cpus
-from gputop.doctor.machine import Machine
+from gputop.doctor.machine import DoctorContext
 from gputop.frozen_dataclass import frozen_dataclass
 
 _BATCH_BYTES = 256 * 3 * 224 * 224 * 4  # 256 images of 224 x 224 as float32
@@ -52,7 +52,7 @@ class Share:
         return self.shm_users * num_workers.PREFETCH * _BATCH_BYTES
 
 
-def share(machine: Machine) -> Share:
+def share(machine: DoctorContext) -> Share:
     """The share of the process in question; OSError if the kernel does not report it."""
     kernel = machine.kernel
     status = machine.status(machine.proc_folder)
@@ -71,7 +71,7 @@ def share(machine: Machine) -> Share:
     )
 
 
-def gpus(machine: Machine) -> int:
+def gpus(machine: DoctorContext) -> int:
     """GPUs used by a program started here: those of CUDA_VISIBLE_DEVICES, else all."""
     visible = (machine.settings or {}).get("CUDA_VISIBLE_DEVICES")
     if visible is None:
@@ -82,13 +82,13 @@ def gpus(machine: Machine) -> int:
     return next((at for at, entry in enumerate(listed) if entry in ("", "-1")), len(listed))
 
 
-def shared_memory(machine: Machine) -> Size:
+def shared_memory(machine: DoctorContext) -> Size:
     """The size of /dev/shm as the process in question sees it; OSError without one."""
     if machine.pid is None:
         return size_of(machine.kernel.shm)
     return size_of(f"{machine.kernel.proc_root}/{machine.pid}/root/dev/shm")
 
 
-def _memory_total(machine: Machine) -> int | None:
+def _memory_total(machine: DoctorContext) -> int | None:
     found = re.search(rb"^MemTotal:\s+(\d+) kB", machine.kernel.proc("meminfo"), re.MULTILINE)
     return int(found[1]) * 1024 if found else None

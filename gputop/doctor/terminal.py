@@ -4,77 +4,77 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gputop.doctor.check import Line, check
-from gputop.doctor.machine import Machine
+from gputop.doctor.check import CheckLine, check
+from gputop.doctor.machine import DoctorContext
 from gputop.safe import programs
 from gputop.safe.terminal import ROOM_FOR_PROCESSES, without_screen
 
 
 @check("size", "Is the terminal large enough?")
-def size(machine: Machine) -> Iterator[Line]:
+def size(machine: DoctorContext) -> Iterator[CheckLine]:
     """Whether the process table fits."""
     if machine.terminal is None:
-        yield Line("unknown", "standard output is no terminal", value={"columns": None, "lines": None})
+        yield CheckLine("unknown", "standard output is no terminal", value={"columns": None, "lines": None})
         return
     (columns, lines), least = machine.terminal, ROOM_FOR_PROCESSES
     value = {"columns": columns, "lines": lines}
     if columns >= least[0] and lines >= least[1]:
-        yield Line("ok", f"{columns} x {lines}", value=value)
+        yield CheckLine("ok", f"{columns} x {lines}", value=value)
     else:
         what = f"{columns} x {lines}: parts are left out below {least[0]} x {least[1]}; make the window larger"
-        yield Line("limited", what, value=value)
+        yield CheckLine("limited", what, value=value)
 
 
 @check("characters", "Can it show more than ASCII?")
-def characters(machine: Machine) -> Iterator[Line]:
+def characters(machine: DoctorContext) -> Iterator[CheckLine]:
     """By the encoding of standard output."""
     value = {"encoding": machine.encoding}
     if machine.encoding.lower().replace("-", "").replace("_", "") == "utf8":
-        yield Line("ok", "UTF-8", value=value)
+        yield CheckLine("ok", "UTF-8", value=value)
     else:
         what = f"{machine.encoding}: drawn with ASCII only"
-        yield Line("limited", what, "export LC_ALL=C.UTF-8", value)
+        yield CheckLine("limited", what, "export LC_ALL=C.UTF-8", value)
 
 
 @check("colours", "How many colours can it show?")
-def colours(machine: Machine) -> Iterator[Line]:
+def colours(machine: DoctorContext) -> Iterator[CheckLine]:
     """By TERM, COLORTERM and NO_COLOR, as in other programs."""
     term = machine.environ.get("TERM", "")
     value = {"term": term}
     if machine.environ.get("NO_COLOR"):
-        yield Line("limited", "none, because NO_COLOR is set", "unset NO_COLOR", {**value, "colours": 0})
+        yield CheckLine("limited", "none, because NO_COLOR is set", "unset NO_COLOR", {**value, "colours": 0})
     elif why := without_screen(term):
-        yield Line("missing", why, "export TERM=xterm-256color", {**value, "colours": 0})
+        yield CheckLine("missing", why, "export TERM=xterm-256color", {**value, "colours": 0})
     elif machine.environ.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
-        yield Line("ok", "16 million", value={**value, "colours": 1 << 24})
+        yield CheckLine("ok", "16 million", value={**value, "colours": 1 << 24})
     elif "256" in term or term.endswith("-direct"):
         what = "256; where the terminal has 16 million, this says so"
-        yield Line("ok", what, "export COLORTERM=truecolor", {**value, "colours": 256})
+        yield CheckLine("ok", what, "export COLORTERM=truecolor", {**value, "colours": 256})
     else:
         what = f"16 (TERM={term})" if term else "16 (TERM is not set)"
-        yield Line("limited", what, "export TERM=xterm-256color", {**value, "colours": 16})
+        yield CheckLine("limited", what, "export TERM=xterm-256color", {**value, "colours": 16})
 
 
 @check("clipboard", "Does text that is copied reach your clipboard?")
-def clipboard(machine: Machine) -> Iterator[Line]:
+def clipboard(machine: DoctorContext) -> Iterator[CheckLine]:
     """OSC 52, which multiplexers block by default."""
     if "TMUX" in machine.environ:
         try:
             tmux = programs.find("tmux", machine.path)
             chosen = machine.first_line(tmux, "show-options", "-sv", "set-clipboard")
         except programs.NotRun as why:
-            yield Line("unknown", str(why), value={"through": "tmux", "set_clipboard": None})
+            yield CheckLine("unknown", str(why), value={"through": "tmux", "set_clipboard": None})
             return
         value = {"through": "tmux", "set_clipboard": chosen}
         if chosen == "on":
-            yield Line("ok", "tmux hands it on (OSC 52)", value=value)
+            yield CheckLine("ok", "tmux hands it on (OSC 52)", value=value)
         elif chosen is None:
-            yield Line("unknown", "tmux does not answer", "tmux show-options -sv set-clipboard", value)
+            yield CheckLine("unknown", "tmux does not answer", "tmux show-options -sv set-clipboard", value)
         else:
             what = f"tmux keeps it to itself (set-clipboard {chosen})"
-            yield Line("limited", what, "tmux set-option -s set-clipboard on", value)
+            yield CheckLine("limited", what, "tmux set-option -s set-clipboard on", value)
     elif "STY" in machine.environ:
-        yield Line("missing", "GNU screen keeps it to itself", "tmux", {"through": "screen"})
+        yield CheckLine("missing", "GNU screen keeps it to itself", "tmux", {"through": "screen"})
     else:
         what = "up to the terminal; most take it (OSC 52)"
-        yield Line("unknown", what, value={"through": None})
+        yield CheckLine("unknown", what, value={"through": None})

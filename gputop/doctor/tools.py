@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gputop.collect.nvml.cadence import CallCosts
-from gputop.collect.nvml.gate import Gate, Unanswered
-from gputop.doctor.check import Line, check
-from gputop.doctor.machine import Machine
+from gputop.collect.nvml.gate import DriverGate, Unanswered
+from gputop.doctor.check import CheckLine, check
+from gputop.doctor.machine import DoctorContext
 from gputop.doctor.python import in_use
 from gputop.safe import programs, ptrace_access
 from gputop.safe.files import Refused, runtime_folder, runtime_place
@@ -25,29 +25,33 @@ _REMOTE_EXEC = (3, 14)  # sys.remote_exec, PEP 768
 
 
 @check("py-spy", "Can stacks be taken?")
-def py_spy(machine: Machine) -> Iterator[Line]:
+def py_spy(machine: DoctorContext) -> Iterator[CheckLine]:
     """The program that reads stacks, beside our interpreter or on PATH."""
     try:
         path = programs.find("py-spy", machine.path, first=str(Path(machine.program).parent))
         said = machine.first_line(path, "--version")
     except programs.NotFound:
-        yield Line("missing", "py-spy is not installed: no stacks, no profiles", pip("install py-spy"), {"path": None})
+        yield CheckLine(
+            "missing", "py-spy is not installed: no stacks, no profiles", pip("install py-spy"), {"path": None}
+        )
         return
     except programs.NotRun as why:
-        yield Line("missing", str(why), "sudo python3 -m pip install py-spy", {"path": None})
+        yield CheckLine("missing", str(why), "sudo python3 -m pip install py-spy", {"path": None})
         return
     version = _numbers(said)
     value = {"path": path, "version": said}
     if not version:
-        yield Line("missing", f"{path} does not run", pip("install --force-reinstall py-spy"), value)
+        yield CheckLine("missing", f"{path} does not run", pip("install --force-reinstall py-spy"), value)
     elif version < _PY_SPY:
-        yield Line("limited", f"{said} is too old for Python 3.13 and newer", pip("install --upgrade py-spy"), value)
+        yield CheckLine(
+            "limited", f"{said} is too old for Python 3.13 and newer", pip("install --upgrade py-spy"), value
+        )
     else:
-        yield Line("ok", f"{said}", value=value)
+        yield CheckLine("ok", f"{said}", value=value)
 
 
 @check("pynvml", "Is the module pynvml NVIDIA's?")
-def pynvml(machine: Machine) -> Iterator[Line]:
+def pynvml(machine: DoctorContext) -> Iterator[CheckLine]:
     """NVIDIA's binding: another package, or a stray file, may have taken its name."""
     try:
         spec = importlib.util.find_spec("pynvml")
@@ -56,58 +60,60 @@ def pynvml(machine: Machine) -> Iterator[Line]:
     origin = spec.origin if spec else None
     value = {"path": origin, "version": _version("nvidia-ml-py")}
     if origin is None:
-        yield Line("missing", "nvidia-ml-py is not installed: no GPU can be read", pip("install nvidia-ml-py"), value)
+        yield CheckLine(
+            "missing", "nvidia-ml-py is not installed: no GPU can be read", pip("install nvidia-ml-py"), value
+        )
         return
     try:
-        Gate(CallCosts()).binding  # noqa: B018
+        DriverGate(CallCosts()).binding  # noqa: B018
     except Unanswered:
-        yield Line("missing", f"{origin} is not NVIDIA's module: it hides it", _unshadow(origin, machine), value)
+        yield CheckLine("missing", f"{origin} is not NVIDIA's module: it hides it", _unshadow(origin, machine), value)
         return
     if _numbers(_version("nvidia-ml-py")) < _BINDING:
         what = f"nvidia-ml-py {_version('nvidia-ml-py') or 'of unknown version'} is old: some values are unknown"
-        yield Line("limited", what, pip("install --upgrade nvidia-ml-py"), value)
+        yield CheckLine("limited", what, pip("install --upgrade nvidia-ml-py"), value)
     else:
-        yield Line("ok", f"nvidia-ml-py {_version('nvidia-ml-py')}", value=value)
+        yield CheckLine("ok", f"nvidia-ml-py {_version('nvidia-ml-py')}", value=value)
 
 
 @check("torch-trace", "Can torch.profiler be started in a job that runs?")
-def torch_trace(machine: Machine) -> Iterator[Line]:
+def torch_trace(machine: DoctorContext) -> Iterator[CheckLine]:
     """sys.remote_exec, which needs Python 3.14 and debugging rights."""
     found, settings = in_use(machine), machine.settings or {}
     python = found.version if found else None
     version = _numbers(python)
     value = {"python": python, "kineto_daemon": settings.get("KINETO_USE_DAEMON") == "1"}
     if not version:
-        yield Line("unknown", "the version of the job's Python is not known", value={**value, "route": None})
+        yield CheckLine("unknown", "the version of the job's Python is not known", value={**value, "route": None})
     elif version < _REMOTE_EXEC:
         what = f"Python {python} lets no profiler in from outside (3.14 does): only jobs started for it can be traced"
-        yield Line("limited", what, "gputop run -- COMMAND", {**value, "route": None})
+        yield CheckLine("limited", what, "gputop run -- COMMAND", {**value, "route": None})
     elif settings.get("PYTHON_DISABLE_REMOTE_DEBUG"):
         what = "remote debugging is switched off by PYTHON_DISABLE_REMOTE_DEBUG"
-        yield Line("missing", what, "unset PYTHON_DISABLE_REMOTE_DEBUG", {**value, "route": None})
+        yield CheckLine("missing", what, "unset PYTHON_DISABLE_REMOTE_DEBUG", {**value, "route": None})
     elif ptrace_access.scope(machine.kernel.proc_root) and not machine.may_trace_all:
         what = f"Python {python} allows it, the kernel does not (see ptrace)"
-        yield Line("limited", what, value={**value, "route": None})
+        yield CheckLine("limited", what, value={**value, "route": None})
     else:
         what = f"by sys.remote_exec of Python {python}"
-        yield Line("ok", what, value={**value, "route": "remote_exec"})
+        yield CheckLine("ok", what, value={**value, "route": "remote_exec"})
 
 
 @check("runtime", "Is our folder for sockets ours?")
-def runtime(machine: Machine) -> Iterator[Line]:
+def runtime(machine: DoctorContext) -> Iterator[CheckLine]:
     """The runtime folder: its name in /tmp may belong to another user. Creates nothing."""
     base, name = runtime_place(machine.environ, f"{machine.root}/tmp")
     path = f"{base}/{name}"
     value = {"path": path}
     if not os.path.lexists(path):
-        yield Line("ok", f"{path} is made when it is needed", value=value)
+        yield CheckLine("ok", f"{path} is made when it is needed", value=value)
         return
     try:
         runtime_folder(machine.environ, f"{machine.root}/tmp").close()
     except Refused as refused:
-        yield Line("missing", str(refused), f"ls -ld {shlex.quote(path)}", value)
+        yield CheckLine("missing", str(refused), f"ls -ld {shlex.quote(path)}", value)
     else:
-        yield Line("ok", f"{path} is private", value=value)
+        yield CheckLine("ok", f"{path} is private", value=value)
 
 
 def pip(what: str) -> str:
@@ -115,7 +121,7 @@ def pip(what: str) -> str:
     return f"{shlex.quote(sys.executable)} -m pip {what}"
 
 
-def _unshadow(origin: str, machine: Machine) -> str:
+def _unshadow(origin: str, machine: DoctorContext) -> str:
     folders = filter(None, machine.environ.get("PYTHONPATH", "").split(os.pathsep))
     if any(Path(origin).is_relative_to(folder) for folder in folders):
         return "env -u PYTHONPATH gputop doctor"

@@ -27,12 +27,12 @@ T = TypeVar("T")
 Read = Callable[[Any], Any]
 
 
-class Wrong(ValueError):
+class InvalidValue(ValueError):
     """An invalid value; its location is prepended on the way out, at no cost for valid ones."""
 
-    def inside(self, place: str) -> Wrong:
+    def inside(self, place: str) -> InvalidValue:
         """The same error seen from one level further out."""
-        return Wrong(f"{place}{self}")
+        return InvalidValue(f"{place}{self}")
 
 
 def encode(value: Any) -> Any:
@@ -62,7 +62,7 @@ def decode(kind: type[T], data: Any) -> T:
     """
     try:
         return cast(T, _reader(cast(Any, kind))(data))
-    except Wrong as wrong:
+    except InvalidValue as wrong:
         raise wrong.inside(kind.__name__.lower()) from None
 
 
@@ -183,14 +183,14 @@ def _object(kind: Any) -> Read:
             raise _wrong(value, "an object")
         for name in needed:
             if value.get(name) is None:
-                raise Wrong(f" has no {name}")
+                raise InvalidValue(f" has no {name}")
         found = {}
         name = ""
         try:
             for name, item in value.items():
                 if item is not None and (one := reader(name)):
                     found[name] = one(item)
-        except Wrong as wrong:
+        except InvalidValue as wrong:
             raise wrong.inside(f".{name}") from None
         return kind(**found)
 
@@ -219,7 +219,7 @@ def _list(read: Read) -> Read:
             raise _wrong(value, "a list")
         try:
             return tuple(map(read, value))
-        except Wrong as wrong:
+        except InvalidValue as wrong:
             raise wrong.inside("[]") from None
 
     return all_of
@@ -233,7 +233,7 @@ def _fixed(readers: tuple[Read, ...]) -> Read:
             raise _wrong(value, f"a list of {size}")
         try:
             return tuple([read(item) for read, item in zip(readers, value, strict=True)])
-        except Wrong as wrong:
+        except InvalidValue as wrong:
             raise wrong.inside("[]") from None
 
     return each
@@ -286,8 +286,8 @@ def _str(value: Any) -> str:
 _SCALARS: Mapping[Any, Read] = {float: _float, int: _int, bool: _bool, str: _str}
 
 
-def _wrong(value: Any, wanted: str) -> Wrong:
+def _wrong(value: Any, wanted: str) -> InvalidValue:
     shown = "an object" if type(value) is dict else clean(repr(value), 40)
     if type(value) is list:
         shown = f"a list of {len(value)}"
-    return Wrong(f" is {shown}, not {wanted}")
+    return InvalidValue(f" is {shown}, not {wanted}")

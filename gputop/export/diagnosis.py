@@ -17,7 +17,7 @@ from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Identity
 from gputop.monitor import Update
 from gputop.proven.report import as_object, sentence
-from gputop.report import Do, Page, Point, Table
+from gputop.report import Do, Page, Point, ReportTable
 from gputop.safe.text import redact
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def _words(shown: Sequence[Finding], found: Diagnosis) -> Iterator[str]:
         yield f"{doubt}."
 
 
-def _states(found: Diagnosis) -> Table:
+def _states(found: Diagnosis) -> ReportTable:
     """A row for each job, each other GPU user, and the machine."""
     frame, of = found.update.frame, found.update.jobs
     rows = [(redact(finding_text.job_title(one, frame)), redact(f"{one.state}: {one.why}")) for one in of]
@@ -236,10 +236,10 @@ def _states(found: Diagnosis) -> Table:
         rows.append(("GPUs", finding_text.NO_JOB if found.pid is None else f"PID {found.pid} is in no job on a GPU"))
     if found.update.host is not None:
         rows.append((redact(found.update.host.name), redact(f"{found.update.host.state}: {found.update.host.why}")))
-    return Table("Jobs", ("job", "state"), tuple(rows), spoken=True)
+    return ReportTable("Jobs", ("job", "state"), tuple(rows), spoken=True)
 
 
-def _steps(found: Diagnosis) -> Iterator[Table]:
+def _steps(found: Diagnosis) -> Iterator[ReportTable]:
     """Measurements of jobs with step meters."""
     frame, least = found.update.frame, thresholds.shipped()["straggler"]["effect"]
     keys = {one.key for one in found.update.jobs}
@@ -249,14 +249,14 @@ def _steps(found: Diagnosis) -> Iterator[Table]:
         said = step_report.of_job(job, ranks, frame.wall_s, least) if job.key in keys else ()
         rows += [(redact(job.name if not place else ""), redact(line)) for place, line in enumerate(said)]
     if rows:
-        yield Table("Steps", ("job", "measured inside"), tuple(rows), spoken=True)
+        yield ReportTable("Steps", ("job", "measured inside"), tuple(rows), spoken=True)
 
 
-def _proven(found: Diagnosis) -> Iterator[Table]:
+def _proven(found: Diagnosis) -> Iterator[ReportTable]:
     """Effects of earlier runs' findings."""
     if found.fixes:
         rows = tuple((redact(fix.run.name), redact(sentence(fix))) for _, fix in found.fixes)
-        yield Table("Fixes: against an earlier run of the same script", ("script", "change"), rows, spoken=True)
+        yield ReportTable("Fixes: against an earlier run of the same script", ("script", "change"), rows, spoken=True)
 
 
 def _visibility_notes(frame: Frame) -> Iterator[str]:
@@ -338,14 +338,14 @@ def _abstentions(found: Diagnosis) -> Iterator[str]:
     yield from said
 
 
-def _paths(found: Diagnosis) -> Iterator[Table]:
+def _paths(found: Diagnosis) -> Iterator[ReportTable]:
     """How each process was classified."""
     processes = {process.pid: process for process in found.update.frame.processes}
     for one in found.update.classes:
         name = redact(labels.line(processes[one.pid]))[:50] if one.pid in processes else ""
         sure = "" if one.margin is None or one.margin < 0 else f", {confidence(one.margin):.2f} sure"
         title = f"pid {one.pid} {name}: {one.name}{sure}"
-        yield Table(title, ("question", "answer"), one.path, spoken=True)
+        yield ReportTable(title, ("question", "answer"), one.path, spoken=True)
 
 
 def restricted_to(found: Diagnosis, pid: int) -> Diagnosis:

@@ -14,14 +14,14 @@ from gputop.export.formats import cell
 from gputop.model import Frame, Gpu, Host, Job, Process, metrics
 from gputop.monitor import Update
 from gputop.safe.files import Refused
-from gputop.safe.output import AppendOnlyFile, Output
+from gputop.safe.output import AppendOnlyFile, StandardOutput
 from gputop.safe.text import clean
 
 _MIB = 1024**2
 _LONGEST_LINE = 1 << 20
 
 
-class Row(NamedTuple):
+class LogRow(NamedTuple):
     """The data of a row: a GPU of a frame, and the training process on it."""
 
     frame: Frame
@@ -29,14 +29,14 @@ class Row(NamedTuple):
     training: Process | None
 
 
-Cell = Callable[[Row], object]
+Cell = Callable[[LogRow], object]
 
 
-def row(frame: Frame, gpu: Gpu) -> Row:
+def row(frame: Frame, gpu: Gpu) -> LogRow:
     """The row of a GPU, with the process that reports steps or notes; the first rank of several."""
     on_it = (one for one in frame.processes if any(share.uuid == gpu.uuid for share in one.gpus))
     told = [one for one in on_it if one.step_count is not None or one.noted]
-    return Row(frame, gpu, min(told, key=lambda one: (one.rank or 0, one.pid), default=None))
+    return LogRow(frame, gpu, min(told, key=lambda one: (one.rank or 0, one.pid), default=None))
 
 
 def _number(value: object) -> str:
@@ -66,7 +66,7 @@ def _of_training(name: str) -> Cell:
     return lambda row: None if row.training is None else getattr(row.training, name)
 
 
-def _jobs(row: Row) -> str:
+def _jobs(row: LogRow) -> str:
     """Names of the jobs on the GPU; with a PID if the name is not unique."""
     frame = row.frame
     held = {process.job for process in frame.processes for share in process.gpus if share.uuid == row.gpu.uuid}
@@ -79,7 +79,7 @@ def _jobs(row: Row) -> str:
     return " ".join(name(job) for job in frame.jobs if job.key in held)
 
 
-def _noted(row: Row) -> str:
+def _noted(row: LogRow) -> str:
     """The latest noted value of each name: loss=0.53 epoch=3."""
     noted = row.training.noted if row.training is not None else ()
     newest = {one.name: one for one in sorted(noted, key=lambda one: one.wall_s)}
@@ -122,10 +122,10 @@ class Log:
         self.problem: str | None = None  # why the last rows could not be written
         self.missed = 0  # updates missing from it
         self.name = "standard output" if path == "-" else clean(path)
-        self._file: AppendOnlyFile | Output = Output() if path == "-" else AppendOnlyFile(path)
+        self._file: AppendOnlyFile | StandardOutput = StandardOutput() if path == "-" else AppendOnlyFile(path)
         header = (_rows([list(COLUMNS)])).encode()
         try:
-            if isinstance(self._file, Output) or not self._file.size:
+            if isinstance(self._file, StandardOutput) or not self._file.size:
                 self._file.append(header)
             elif self._file.read(len(header), 0) != header:
                 raise Refused(f"{path} exists and has other columns: not touched; choose another file")

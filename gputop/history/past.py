@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from gputop.history.table import Table, Values, Window
+from gputop.history.table import HistoryTable, HistoryWindow, Values
 from gputop.model import (
     Cgroup,
     Disk,
@@ -30,7 +30,7 @@ from gputop.optional_sums import added, mean
 Key = str | Identity  # a GPU's uuid, a process, "host", "disk NAME", "mount PATH", "net NAME", "cgroup PATH"
 
 
-class Track:
+class MetricTrack:
     """One kind of subject; `values` are its metrics in the order of `names`."""
 
     __slots__ = ("coarse", "mortal", "names", "values")
@@ -78,18 +78,18 @@ _SHORT_OF_MEMORY = {
     "memory_pressure": _stalled("memory_pressure"),
     "memory_pressure_full": _stalled("memory_pressure", "full_percent"),
 }
-GPU = Track(Gpu, coarse=True)
-PROCESS = Track(Process, mortal=True)
-SHARES = Track(GpuShare, mortal=True, several=True)  # a process's values on its GPUs
-HOST = Track(
+GPU = MetricTrack(Gpu, coarse=True)
+PROCESS = MetricTrack(Process, mortal=True)
+SHARES = MetricTrack(GpuShare, mortal=True, several=True)  # a process's values on its GPUs
+HOST = MetricTrack(
     Host,
     coarse=True,
     also={name: _stalled(name) for name in ("cpu_pressure", "io_pressure")}
     | {"io_pressure_full": _stalled("io_pressure", "full_percent")}
     | _SHORT_OF_MEMORY,
 )
-CGROUP = Track(Cgroup, coarse=True, mortal=True, also=_SHORT_OF_MEMORY)
-DISK, MOUNT, NETWORK = Track(Disk), Track(Mount), Track(Network)
+CGROUP = MetricTrack(Cgroup, coarse=True, mortal=True, also=_SHORT_OF_MEMORY)
+DISK, MOUNT, NETWORK = MetricTrack(Disk), MetricTrack(Mount), MetricTrack(Network)
 
 
 FINE_S, FINE_SLOTS = 1.0, 900
@@ -103,24 +103,24 @@ Keys = Sequence[Hashable]
 class _Tables(NamedTuple):
     """The tables of one kind of subject."""
 
-    track: Track
-    fine: Table
-    coarse: Table | None
+    track: MetricTrack
+    fine: HistoryTable
+    coarse: HistoryTable | None
 
     @classmethod
-    def of(cls, track: Track) -> _Tables:
+    def of(cls, track: MetricTrack) -> _Tables:
         """Empty tables."""
 
-        def table(slots: int, step_s: float) -> Table:
-            return Table(len(track.names), slots, int(FORGET_S / step_s) if track.mortal else slots)
+        def table(slots: int, step_s: float) -> HistoryTable:
+            return HistoryTable(len(track.names), slots, int(FORGET_S / step_s) if track.mortal else slots)
 
         return cls(track, table(FINE_SLOTS, FINE_S), table(COARSE_SLOTS, COARSE_S) if track.coarse else None)
 
 
-class _Found(NamedTuple):
+class _MetricPlace(NamedTuple):
     """The location of one metric."""
 
-    table: Table
+    table: HistoryTable
     place: int
     step_s: float
 
@@ -138,7 +138,7 @@ class History:
     """The data behind charts and rules. Written by the monitor, readable by all."""
 
     def __init__(self) -> None:
-        self._tables: dict[Track, _Tables] = {}
+        self._tables: dict[MetricTrack, _Tables] = {}
         self._now_s = -math.inf
         self._hold = 1
 
@@ -154,7 +154,7 @@ class History:
             if subjects or track in self._tables:
                 self.put(track, keys, map(track.values, subjects))
 
-    def put(self, track: Track, keys: Keys, values: Iterable[Values]) -> None:
+    def put(self, track: MetricTrack, keys: Keys, values: Iterable[Values]) -> None:
         """Add the newest values of all subjects of a kind."""
         tables = self._tables.get(track)
         if tables is None:
@@ -185,7 +185,9 @@ class History:
             return [None] * count
         each = max(1, round(step_s / found.step_s))
         values = [None if value != value else value for value in found.last(key, count * each, self._now_s)]
-        return values if each == 1 else [Window(values[i : i + each]).mean() for i in range(0, count * each, each)]
+        return (
+            values if each == 1 else [HistoryWindow(values[i : i + each]).mean() for i in range(0, count * each, each)]
+        )
 
     def known(self, key: Key, metric: str, seconds: float) -> Sequence[float]:
         """The last `seconds` of a metric without gaps, oldest first, at most a quarter of an hour."""
@@ -200,21 +202,21 @@ class History:
         values = found.known(key, seconds, self._now_s)
         return sum(values) / len(values) if values and len(values) * found.step_s >= least_s else None
 
-    def window(self, key: Key, metric: str, seconds: float) -> Window:
+    def window(self, key: Key, metric: str, seconds: float) -> HistoryWindow:
         """The last `seconds` of a metric, for summaries."""
-        return Window(self.values(key, metric, seconds))
+        return HistoryWindow(self.values(key, metric, seconds))
 
-    def _found(self, key: Key, metric: str, seconds: float) -> _Found | None:
+    def _found(self, key: Key, metric: str, seconds: float) -> _MetricPlace | None:
         for track, fine, coarse in list(self._tables.values()):
             index = track.names.get(metric)
             if index is not None and (key in fine or (coarse and key in coarse)):
                 if coarse and seconds > FINE_S * FINE_SLOTS:
-                    return _Found(coarse, index, COARSE_S)
-                return _Found(fine, index, FINE_S)
+                    return _MetricPlace(coarse, index, COARSE_S)
+                return _MetricPlace(fine, index, FINE_S)
         return None
 
 
-def _subjects(frame: Frame, opened: Collection[int]) -> Iterable[tuple[Track, Keys, Sequence[object]]]:
+def _subjects(frame: Frame, opened: Collection[int]) -> Iterable[tuple[MetricTrack, Keys, Sequence[object]]]:
     host, gpus = frame.host, [gpu for gpu in frame.gpus if gpu.age_s <= STALE_S]
     stale = {gpu.uuid for gpu in frame.gpus if gpu.age_s > STALE_S}
     processes = [one for one in frame.processes if one.job or one.gpus or one.pid in opened]
@@ -232,7 +234,7 @@ def _subjects(frame: Frame, opened: Collection[int]) -> Iterable[tuple[Track, Ke
     yield NETWORK, [f"net {network.name}" for network in host.networks], host.networks
 
 
-def _thin(fine: Table, coarse: Table, slot: int) -> None:
+def _thin(fine: HistoryTable, coarse: HistoryTable, slot: int) -> None:
     """Add the means of every complete coarse slot to the coarse table."""
     done = slot // _EACH - 1
     for each in range(max(coarse.newest + 1, done - FINE_SLOTS // _EACH), done + 1):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 
-class Window:
+class HistoryWindow:
     """The values of one metric over some time, without gaps."""
 
     __slots__ = ("covered", "seconds", "values")
@@ -64,7 +64,7 @@ class _State(NamedTuple):
         return self.first + len(self.rows)
 
 
-class Table:
+class HistoryTable:
     """`width` numbers per subject in the newest `limit` slots; departed subjects are forgotten after `keep` slots.
 
     One thread writes while others read: a reader first takes the state and its end. Rows are only appended, and nothing

@@ -13,7 +13,7 @@ from typing import Any
 from gputop import units
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.lab.child import NotMeasured
-from gputop.report import Do, Page, Point, Table
+from gputop.report import Do, Page, Point, ReportTable
 from gputop.safe.text import clean
 
 START, STEPS = 8, 3
@@ -29,7 +29,7 @@ Ask = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]  # maps a title and 
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class BatchPlan:
     """What to try."""
 
     start: int = START
@@ -38,7 +38,7 @@ class Plan:
     steps: int = STEPS
 
 
-def search(ask: Ask, plan: Plan, result: dict[str, Any]) -> None:
+def search(ask: Ask, plan: BatchPlan, result: dict[str, Any]) -> None:
     """Find the largest batch; each try is added to `tries` at once, so that a failure keeps earlier ones."""
     low, size = 0, plan.start
     high: int | None = None
@@ -65,7 +65,7 @@ def search(ask: Ask, plan: Plan, result: dict[str, Any]) -> None:
     result["recommended"] = fast_enough(fitting) if "stopped" in result else recommended(fitting)
 
 
-def _try(ask: Ask, plan: Plan, size: int, left: int | None, result: dict[str, Any]) -> bool:
+def _try(ask: Ask, plan: BatchPlan, size: int, left: int | None, result: dict[str, Any]) -> bool:
     """Whether a batch of this size fits."""
     tries: list[dict[str, Any]] = result.setdefault("tries", [])
     request = {"mode": "batch", "batch": size, "inference": plan.inference, "shape": plan.shape, "steps": plan.steps}
@@ -129,7 +129,7 @@ def _title(result: Mapping[str, Any]) -> str:
     return f"{clean(result['factory'])}: {does}{where}"
 
 
-def _tries(result: Mapping[str, Any]) -> Table:
+def _tries(result: Mapping[str, Any]) -> ReportTable:
     cuda = (result.get("made") or {}).get("device") == "cuda"
     head = ("", "FITS", "PEAK MEMORY" if cuda else "PEAK RSS", "STEP", "SAMPLES/s")
     cells = []
@@ -138,7 +138,7 @@ def _tries(result: Mapping[str, Any]) -> Table:
         if one["fits"]:
             numbers = (units.decimal(one["peak_bytes"]), units.took(one["step_s"]), f"{one['samples_per_s']:.4g}")
         cells.append((str(one["batch"]), "yes" if one["fits"] else "no", *numbers))
-    return Table("batch", head, tuple(cells))
+    return ReportTable("batch", head, tuple(cells))
 
 
 def _words(result: Mapping[str, Any]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from gputop import num_workers, units
 from gputop.frozen_dataclass import frozen_dataclass
-from gputop.report import Do, Page, Point, Table
+from gputop.report import Do, Page, Point, ReportTable
 from gputop.safe.text import clean
 
 WORKERS = (0, 2, 4, 8, 12)
@@ -26,7 +26,7 @@ Ask = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]  # maps a title and 
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class LoaderPlan:
     """What to measure; `workers` is None for the default counts, within the CPUs."""
 
     cpus: int
@@ -43,7 +43,7 @@ class Plan:
         return sorted({min(count, self.cpus) for count in WORKERS} | ({self.own} if self.own is not None else set()))
 
 
-def sweep(ask: Ask, plan: Plan, result: dict[str, Any]) -> None:
+def sweep(ask: Ask, plan: LoaderPlan, result: dict[str, Any]) -> None:
     """Measure the whole plan; an exception from `ask` leaves earlier results in `result`."""
     rows: list[dict[str, Any]] = result.setdefault("workers", [])
     slowest: list[Mapping[str, Any]] = []
@@ -92,7 +92,7 @@ def wait_share(row: Mapping[str, Any], step_s: float) -> float:
     return 1 - step_s / max(cycle_s(row, step_s), 1e-9)
 
 
-def per_rank(plan: Plan, count: int) -> int:
+def per_rank(plan: LoaderPlan, count: int) -> int:
     """The recommended workers, limited by the CPUs that several ranks share."""
     return num_workers.fitting(count, plan.cpus / plan.jobs) if count and plan.jobs > 1 else count
 
@@ -131,7 +131,7 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ranked[low] + (ranked[min(low + 1, len(ranked) - 1)] - ranked[low]) * (at - low)
 
 
-def _with_step(ask: Ask, plan: Plan, result: dict[str, Any]) -> int:
+def _with_step(ask: Ask, plan: LoaderPlan, result: dict[str, Any]) -> int:
     """The time of a step, then loader and step together from the knee on, until more workers gain nothing."""
     answer = ask("the step", {**_request(0, STEP_BATCHES), "step": True})
     result["step_s"] = percentile(answer["steps"], 0.5)
@@ -150,7 +150,7 @@ def _with_step(ask: Ask, plan: Plan, result: dict[str, Any]) -> int:
     return int(best["num_workers"])
 
 
-def _time_options(ask: Ask, plan: Plan, count: int, result: dict[str, Any]) -> None:
+def _time_options(ask: Ask, plan: LoaderPlan, count: int, result: dict[str, Any]) -> None:
     """Each other setting alone; `noise` is the difference between equal runs."""
     options: list[dict[str, Any]] = result.setdefault("options", [])
     made = result["made"]
@@ -176,7 +176,7 @@ def _time_options(ask: Ask, plan: Plan, count: int, result: dict[str, Any]) -> N
             options.append(measured(title, {**_request(count, plan.batches, pin_memory=pinned), "copy": True}))
 
 
-def _each_option(plan: Plan, count: int, *, in_order: bool) -> Iterator[tuple[str, dict[str, Any]]]:
+def _each_option(plan: LoaderPlan, count: int, *, in_order: bool) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each setting that needs workers, with its request."""
     yield AHEAD, _request(count, plan.batches, prefetch_factor=num_workers.PREFETCH)
     yield STAYS, {**_request(count, plan.batches, persistent_workers=True), "epochs": True}
@@ -256,9 +256,9 @@ _COLD_BYTES = 16 << 20
 _NAMED = 5  # slow samples
 
 
-def plan_of(result: Mapping[str, Any]) -> Plan:
+def plan_of(result: Mapping[str, Any]) -> LoaderPlan:
     """The plan of a stored result."""
-    return Plan(cpus=int(result["cpus"]), jobs=int(result["jobs"]))
+    return LoaderPlan(cpus=int(result["cpus"]), jobs=int(result["jobs"]))
 
 
 def page(result: Mapping[str, Any]) -> Page:
@@ -297,7 +297,7 @@ def _factor(value: float) -> str:
     return f"{value:.1f}×" if value >= 0.95 else f"{value:.2g}×"
 
 
-def _workers(result: Mapping[str, Any]) -> Table:
+def _workers(result: Mapping[str, Any]) -> ReportTable:
     rows, step_s = result["workers"], result.get("step_s")
     first = rows[0]
     typical = first["num_workers"] == 0
@@ -314,10 +314,10 @@ def _workers(result: Mapping[str, Any]) -> Table:
         if step_s is not None:
             cell.append(f"{100 * wait_share(row, step_s):.0f} %")
         cells.append(tuple(cell))
-    return Table("num_workers", tuple(head), tuple(cells))
+    return ReportTable("num_workers", tuple(head), tuple(cells))
 
 
-def _option_tables(result: Mapping[str, Any]) -> Iterator[Table]:
+def _option_tables(result: Mapping[str, Any]) -> Iterator[ReportTable]:
     rows = result.get("options") or []
     if not rows:
         return
@@ -327,7 +327,7 @@ def _option_tables(result: Mapping[str, Any]) -> Iterator[Table]:
         (row["setting"], _rate_text(row), *(_ms(row[key]) for key in ("mean_s", "p90_s", "slowest_s", "again_s")))
         for row in rows
     ]
-    yield Table(f"with num_workers={count}, each alone", head, tuple(cells))
+    yield ReportTable(f"with num_workers={count}, each alone", head, tuple(cells))
 
 
 def _words(result: Mapping[str, Any]) -> Iterator[str]:

@@ -96,7 +96,7 @@ _DEVICE = ("allocated", "peak_allocated", "reserved", "peak_reserved", "inactive
 _HOST = ("rss", "peak", "shared", "anonymous")
 
 
-class Samples:
+class MemorySamples:
     """Samples so far. `peaks`: the peaks of each sample are of one step."""
 
     def __init__(self, *, peaks: bool = False) -> None:

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gputop import pytorch, units
-from gputop.lab.memory import LEAST_BYTES, LEAST_STEPS, Samples
-from gputop.paste.pasted import Limits
-from gputop.report import Do, Page, Point, Table
+from gputop.lab.memory import LEAST_BYTES, LEAST_STEPS, MemorySamples
+from gputop.paste.pasted import LimitTable
+from gputop.report import Do, Page, Point, ReportTable
 from gputop.safe.text import clean
 
-_LIMIT = Limits("paste-memory")
+_LIMIT = LimitTable("paste-memory")
 _CACHE = 1.5  # times the allocated peak, from which reserved memory is mostly cache
 _CACHE_BYTES = 256 << 20
 _ROWS = 8  # kinds of tensors
@@ -24,7 +24,7 @@ _DETACH = "Detach a tensor that must be kept: x.detach().cpu()."
 
 def of_steps(result: Mapping[str, Any]) -> dict[str, Any]:
     """Results from training steps after the warm-up."""
-    samples, made = Samples(peaks=True), result["made"]
+    samples, made = MemorySamples(peaks=True), result["made"]
     for row in result["samples"]:
         if row["step"] >= result["warmup"]:
             unused = None if row["devices"] else "torch sees no CUDA device here"
@@ -55,7 +55,7 @@ def _title(result: Mapping[str, Any]) -> str:
     return f"{clean(result['name'])}: memory over {units.ago(max(1.0, result['seconds']))}{steps}{torch}"
 
 
-def _devices(result: Mapping[str, Any]) -> Table:
+def _devices(result: Mapping[str, Any]) -> ReportTable:
     rows = [
         (
             f"cuda:{one['device']}",
@@ -66,10 +66,10 @@ def _devices(result: Mapping[str, Any]) -> Table:
         for one in result["devices"]
     ]
     head = ("", "ALLOCATED", "PEAK", "RESERVED", "PEAK", "SPLIT", "SEGMENTS")
-    return Table("PyTorch's allocator", head, tuple(rows))
+    return ReportTable("PyTorch's allocator", head, tuple(rows))
 
 
-def _host(result: Mapping[str, Any]) -> Table:
+def _host(result: Mapping[str, Any]) -> ReportTable:
     host, of_driver = result["host"], result.get("driver") or []
     head = ("", "NOW", "PEAK", "OF", "SHARED")
     rows = []
@@ -79,10 +79,10 @@ def _host(result: Mapping[str, Any]) -> Table:
         (f"GPU {one['gpu']}, by the driver", units.size(one["used"]), "", units.size(one["total"]), "")
         for one in of_driver
     ]
-    return Table("The process", head, (*rows, *gpus))
+    return ReportTable("The process", head, (*rows, *gpus))
 
 
-def _over_time(result: Mapping[str, Any]) -> Table:
+def _over_time(result: Mapping[str, Any]) -> ReportTable:
     a_step = result["steps"] is not None
     head = ("", "FIRST", "LAST", "MOST", "A STEP" if a_step else "A MINUTE", "±", "GROWS")
     rows = [
@@ -96,7 +96,7 @@ def _over_time(result: Mapping[str, Any]) -> Table:
         for one in result["rows"]
         if one["first"] is not None
     ]
-    return Table("While it was watched", head, tuple(rows))
+    return ReportTable("While it was watched", head, tuple(rows))
 
 
 def _each(value: float, a_step: bool) -> float:
@@ -256,7 +256,7 @@ def _shaped(one: Mapping[str, Any]) -> str:
     return clean(f"{one['dtype']} {shape}", 60)
 
 
-def _tensors(result: Mapping[str, Any]) -> Table:
+def _tensors(result: Mapping[str, Any]) -> ReportTable:
     a_step = result["steps"] is not None
     rows: Sequence[Mapping[str, Any]] = result.get("tensors") or ()
     first = sorted(rows, key=lambda one: (not one["grows"], -one["bytes"]))[:_ROWS]
@@ -270,15 +270,15 @@ def _tensors(result: Mapping[str, Any]) -> Table:
         )
         for one in first
     ]
-    return Table("Live tensors", ("", "DEVICE", "BYTES", "COUNT", *(("CHANGE",) if a_step else ())), tuple(cells))
+    return ReportTable("Live tensors", ("", "DEVICE", "BYTES", "COUNT", *(("CHANGE",) if a_step else ())), tuple(cells))
 
 
-def _sites(result: Mapping[str, Any]) -> Table:
+def _sites(result: Mapping[str, Any]) -> ReportTable:
     rows = [site for site in result.get("sites") or () if not site["kept"]]
     cells = [
         (clean(one["where"], 60), f"cuda:{one['gpu']}", units.size(one["bytes"]), str(one["blocks"])) for one in rows
     ]
-    return Table("Lines that hold the most", ("", "DEVICE", "BYTES", "BLOCKS"), tuple(cells[:_ROWS]))
+    return ReportTable("Lines that hold the most", ("", "DEVICE", "BYTES", "BLOCKS"), tuple(cells[:_ROWS]))
 
 
 def _notes(result: Mapping[str, Any]) -> Iterator[str]:

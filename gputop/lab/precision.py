@@ -34,7 +34,7 @@ Ask = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]  # maps a title and 
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class PrecisionPlan:
     """What to measure."""
 
     steps: int = STEPS
@@ -54,7 +54,7 @@ class Plan:
         return self.repeats * len(self.kinds) + 2
 
 
-class Gain(NamedTuple):
+class SpeedRatio(NamedTuple):
     """Speed ratio of two settings over equal runs: minimum, median, maximum."""
 
     low: float
@@ -67,7 +67,7 @@ class Gain(NamedTuple):
         return None if self.once else True if self.low >= least else False if self.high < least else None
 
 
-def compare(ask: Ask, plan: Plan, result: dict[str, Any]) -> None:
+def compare(ask: Ask, plan: PrecisionPlan, result: dict[str, Any]) -> None:
     """Measure the whole plan; an exception from `ask` leaves earlier results in `result`.
 
     A failing precision is recorded in `failed` and the others continue; the first one must succeed, unless it lacks
@@ -96,7 +96,7 @@ def compare(ask: Ask, plan: Plan, result: dict[str, Any]) -> None:
     _measure_rest(ask, plan, result)
 
 
-def _measure_rest(ask: Ask, plan: Plan, result: dict[str, Any]) -> None:
+def _measure_rest(ask: Ask, plan: PrecisionPlan, result: dict[str, Any]) -> None:
     """The two batch sizes and the ceilings; their failure keeps the runs."""
     runs = result["runs"]
     kind = next((each for each in (BF16, FP32) if each in runs and each not in result["failed"]), next(iter(runs)))
@@ -136,10 +136,10 @@ def _timed(answer: Mapping[str, Any], *, compiled: bool) -> dict[str, Any]:
     return found | {key: answer.get(key) for key in ("flops", "bytes", "uncounted", "skipped")}
 
 
-def ratio(answer: Mapping[str, Any]) -> Gain:
+def ratio(answer: Mapping[str, Any]) -> SpeedRatio:
     """Time ratio of a batch twice as large, pair by pair: the quartiles."""
     pairs = [twice / max(once, 1e-9) for once, twice in zip(answer["once_s"], answer["twice_s"], strict=True)]
-    return Gain(percentile(pairs, 0.25), median(pairs), percentile(pairs, 0.75))
+    return SpeedRatio(percentile(pairs, 0.25), median(pairs), percentile(pairs, 0.75))
 
 
 def steady(times: Sequence[float]) -> bool:
@@ -159,23 +159,23 @@ def spread(rows: Sequence[Mapping[str, Any]]) -> float | None:
     return max(rates) / min(rates) - 1 if len(rates) > 1 else None
 
 
-def gain(result: Mapping[str, Any], before: str, after: str) -> Gain | None:
+def gain(result: Mapping[str, Any], before: str, after: str) -> SpeedRatio | None:
     """Speed ratio of two precisions; None if either was not measured."""
     old, new = result["runs"].get(before), result["runs"].get(after)
     if not old or not new:
         return None
     slow, fast = [row["steps_per_s"] for row in old], [row["steps_per_s"] for row in new]
     once = len(fast) == len(slow) == 1
-    return Gain(min(fast) / max(slow) - 1, median(fast) / median(slow) - 1, max(fast) / min(slow) - 1, once)
+    return SpeedRatio(min(fast) / max(slow) - 1, median(fast) / median(slow) - 1, max(fast) / min(slow) - 1, once)
 
 
-def wait_share(rows: Sequence[Mapping[str, Any]]) -> Gain:
+def wait_share(rows: Sequence[Mapping[str, Any]]) -> SpeedRatio:
     """Share of a step spent waiting for its batch: the extra time over a batch at hand.
 
     At most the time until a batch was there: other delays are no wait for data.
     """
     shares = [min(extra_share(row), row["waited_s"] / (row["step_s"] * row["steps"])) for row in rows]
-    return Gain(min(shares), median(shares), max(shares))
+    return SpeedRatio(min(shares), median(shares), max(shares))
 
 
 def extra_share(row: Mapping[str, Any]) -> float:

@@ -20,7 +20,7 @@ from gputop.lab.precision import (
     TF32,
     TWICE_TIME,
     WAITS,
-    Gain,
+    SpeedRatio,
     Spot,
     bandwidth,
     bf16_cores,
@@ -34,7 +34,7 @@ from gputop.lab.precision import (
     verdict,
     wait_share,
 )
-from gputop.report import Do, Page, Point, Table
+from gputop.report import Do, Page, Point, ReportTable
 from gputop.safe.text import clean
 
 _NAMES = {COMPILED: "bf16 + compile", FP32: "fp32", BF16: "bf16", TF32: "TF32", FP16: "fp16 + scaler"}
@@ -75,7 +75,7 @@ def _share(value: float | None) -> str:
     return units.UNKNOWN if value is None else f"{100 * value:.0f} %"
 
 
-def _runs(result: Mapping[str, Any]) -> Table:
+def _runs(result: Mapping[str, Any]) -> ReportTable:
     """One row per precision: medians of its equal runs."""
     runs = result["runs"]
     counts = all(row["samples_per_s"] for rows in runs.values() for row in rows)
@@ -99,10 +99,10 @@ def _runs(result: Mapping[str, Any]) -> Table:
                 f"{factor:.2f}×",
             )
         )
-    return Table("precision", head, tuple(cells))
+    return ReportTable("precision", head, tuple(cells))
 
 
-def _efficiency(found: Sequence[Spot]) -> Iterator[Table]:
+def _efficiency(found: Sequence[Spot]) -> Iterator[ReportTable]:
     if not found:
         return
     head = ("", "FLOP/STEP", "ACHIEVED", "CEILING", "MFU", "FLOP/BYTE", "BOUND BY")
@@ -118,10 +118,10 @@ def _efficiency(found: Sequence[Spot]) -> Iterator[Table]:
         )
         for spot in found
     ]
-    yield Table("efficiency of the step alone", head, tuple(cells))
+    yield ReportTable("efficiency of the step alone", head, tuple(cells))
 
 
-def _faster(one: Gain, least: float) -> str:
+def _faster(one: SpeedRatio, least: float) -> str:
     """A gain with its limit and the spread."""
     word = f"{100 * abs(one.middle):.0f} % {'faster' if one.middle >= 0 else 'slower'}"
     if one.once:

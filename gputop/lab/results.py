@@ -61,14 +61,14 @@ def last(kind: str, factory: str | None = None) -> dict[str, Any] | None:
         folder.close()
 
 
-class Result(NamedTuple):
+class LabResult(NamedTuple):
     """The summary of a stored result in one line, and its age."""
 
     text: str
     age_s: float
 
 
-def of(process: Identity, command: str, now_s: float) -> Result | None:
+def of(process: Identity, command: str, now_s: float) -> LabResult | None:
     """The latest complete result of a finding's command with the settings of this process; None without one.
 
     `command`: as in the finding, such as `gputop loader --from 41207`. Refused if nothing can be stored at all.
@@ -80,7 +80,7 @@ def of(process: Identity, command: str, now_s: float) -> Result | None:
             with contextlib.suppress(ValueError, RecursionError):
                 found = json.loads(folder.read(name, _MOST_BYTES) or b"")
                 if isinstance(found, dict) and found.get("of") == [*process] and found.get("says"):
-                    return Result(clean(str(found["says"]), _LONGEST), max(0.0, now_s - float(found["at_s"])))
+                    return LabResult(clean(str(found["says"]), _LONGEST), max(0.0, now_s - float(found["at_s"])))
         return None
     finally:
         folder.close()

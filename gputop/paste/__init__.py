@@ -6,11 +6,11 @@ Every kind is declared here.
 from __future__ import annotations
 
 from gputop.paste import gpu_csv_advice, log_tail, memory_snapshot, nvidia_smi_advice, nvidia_smi_box, operator_advice
-from gputop.paste.pasted import Kind, Pasted, lines
+from gputop.paste.pasted import Pasted, TextKind, lines
 from gputop.safe.files import Refused
 from gputop.trace.text import Text
 
-__all__ = ["KINDS", "Kind", "Pasted", "memory_snapshot", "read", "recognise"]
+__all__ = ["KINDS", "Pasted", "TextKind", "memory_snapshot", "read", "recognise"]
 
 MOST_TEXT = 16 << 20  # characters of a text; a longer one is cut at its start
 MOST_PICKLE = 256 << 20  # bytes

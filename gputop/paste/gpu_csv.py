@@ -56,7 +56,7 @@ _UNIT = re.compile(r"\[(\w{1,8})\]$")
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class GpuSample:
     """One line: the values of one GPU at one moment; None if missing."""
 
     at_s: float | None
@@ -74,11 +74,11 @@ class Sample:
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Series:
+class GpuSeries:
     """The samples of one GPU in file order."""
 
     gpu: str
-    samples: tuple[Sample, ...]
+    samples: tuple[GpuSample, ...]
 
     def values(self, name: str) -> list[float]:
         """Known values of a column."""
@@ -86,10 +86,10 @@ class Series:
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Log:
+class GpuCsv:
     """The file: series by GPU, invalid lines, and whether columns were guessed or GPUs are indistinguishable."""
 
-    series: tuple[Series, ...]
+    series: tuple[GpuSeries, ...]
     strange: int
     cut: bool  # the last line is truncated
     guessed: bool
@@ -102,7 +102,7 @@ def looks_like(text: str) -> bool:
     return _HEADER.search(text) is not None or _SNAPSHOT.search(text) is not None
 
 
-def parse(text: str) -> Log:
+def parse(text: str) -> GpuCsv:
     """The samples by GPU."""
     rows = lines(text)
     start = next((at for at, line in enumerate(rows) if _HEADER.match(line)), None)
@@ -140,8 +140,8 @@ def _place(head: Sequence[str], names: Sequence[str]) -> int | None:
     return next((head.index(name) for name in names if name in head), None)
 
 
-def _samples(rows: Sequence[str], places: dict[str, int], units: Sequence[str], width: int, *, guessed: bool) -> Log:
-    found: dict[str, list[Sample]] = {}
+def _samples(rows: Sequence[str], places: dict[str, int], units: Sequence[str], width: int, *, guessed: bool) -> GpuCsv:
+    found: dict[str, list[GpuSample]] = {}
     strange, last_strange = 0, False
     filled = [line for line in rows if line.strip()]
     for line in filled[:_MOST_ROWS]:
@@ -159,8 +159,8 @@ def _samples(rows: Sequence[str], places: dict[str, int], units: Sequence[str], 
     cut = last_strange and strange == 1
     alone = found.get("", [])
     times = [one.at_s for one in alone if one.at_s is not None]
-    return Log(
-        series=tuple(Series(gpu, tuple(samples)) for gpu, samples in found.items()),
+    return GpuCsv(
+        series=tuple(GpuSeries(gpu, tuple(samples)) for gpu, samples in found.items()),
         strange=0 if cut else strange + max(0, len(filled) - _MOST_ROWS),
         cut=cut,
         guessed=guessed,
@@ -169,7 +169,7 @@ def _samples(rows: Sequence[str], places: dict[str, int], units: Sequence[str], 
     )
 
 
-def _sample(cells: Sequence[str], places: dict[str, int], units: Sequence[str]) -> Sample | None:
+def _sample(cells: Sequence[str], places: dict[str, int], units: Sequence[str]) -> GpuSample | None:
     def value(name: str) -> float | None:
         return number(cells[places[name]]) if name in places else None
 
@@ -185,7 +185,7 @@ def _sample(cells: Sequence[str], places: dict[str, int], units: Sequence[str]) 
         known = [cells[at] for name, at in places.items() if name not in ("at", "gpu", "name")]
         if not any("N/A" in cell or "Not Supported" in cell or "Unknown" in cell for cell in known):
             return None
-    return Sample(
+    return GpuSample(
         at_s=_time(cells[places["at"]]) if "at" in places else None,
         busy=busy if busy is not None and 0 <= busy <= 100 else None,
         used_mib=used,

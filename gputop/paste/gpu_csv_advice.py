@@ -8,13 +8,13 @@ from itertools import pairwise
 from typing import Any
 
 from gputop import units
-from gputop.paste.gpu_csv import Log, Sample, Series, looks_like, parse
-from gputop.paste.pasted import Kind, Limits, Pasted, by_severity, median
-from gputop.report import Do, Point, Table
+from gputop.paste.gpu_csv import GpuCsv, GpuSample, GpuSeries, looks_like, parse
+from gputop.paste.pasted import LimitTable, Pasted, TextKind, by_severity, median
+from gputop.report import Do, Point, ReportTable
 from gputop.severity import by_lost_share
 
-_LIMIT = Limits("paste-gpu-csv")
-_STARVED = Limits("starved")  # its duty: utilization of a GPU that is kept busy
+_LIMIT = LimitTable("paste-gpu-csv")
+_STARVED = LimitTable("starved")  # its duty: utilization of a GPU that is kept busy
 
 _REASONS = {
     0x08: "hardware slowdown",
@@ -28,7 +28,7 @@ _POWER_CAP = 0x04
 class Use:
     """Use of one GPU between its first and last work, without idle samples before and after."""
 
-    def __init__(self, series: Series) -> None:
+    def __init__(self, series: GpuSeries) -> None:
         self.gpu = series.gpu if series.gpu.startswith("GPU") else f"GPU {series.gpu}" if series.gpu else "The GPU"
         self.all = series.samples
         busy = [
@@ -96,7 +96,7 @@ class Use:
         return grown if rises and grown >= _LIMIT["grown"] * (total or later[-1]) else None
 
 
-def summarize(log: Log) -> Pasted:
+def summarize(log: GpuCsv) -> Pasted:
     """The samples as text, items and a table."""
     uses = [Use(series) for series in log.series]
     if not uses:
@@ -115,7 +115,7 @@ def summarize(log: Log) -> Pasted:
         words=tuple(_words(log, uses)),
         points=by_severity(points),
         tables=(
-            Table(
+            ReportTable(
                 "GPUs",
                 ("name", "busy", "lowest", "below 30", "SM MHz", "W", "°C max", "memory max"),
                 tuple(map(_row, uses)),
@@ -125,7 +125,7 @@ def summarize(log: Log) -> Pasted:
     )
 
 
-def _problems(log: Log) -> Iterator[str]:
+def _problems(log: GpuCsv) -> Iterator[str]:
     if log.cut:
         yield "The last line is cut and left out."
     if log.strange:
@@ -135,7 +135,7 @@ def _problems(log: Log) -> Iterator[str]:
         yield "It has samples of several GPUs and no column that tells them apart: query index too."
 
 
-def _words(log: Log, uses: Sequence[Use]) -> Iterator[str]:
+def _words(log: GpuCsv, uses: Sequence[Use]) -> Iterator[str]:
     if log.guessed:
         yield "It has no header: the columns are taken for those of gpu_snapshot(), index to power.draw."
     if "busy" not in log.columns:
@@ -275,7 +275,7 @@ def _device(use: Use) -> Iterator[Point]:
     yield from _clocks(use, work)
 
 
-def _clocks(use: Use, work: Sequence[Sample]) -> Iterator[Point]:
+def _clocks(use: Use, work: Sequence[GpuSample]) -> Iterator[Point]:
     ratios = [one.sm_mhz / one.sm_most for one in work if one.sm_mhz and one.sm_most and (one.busy or 0) >= _healthy()]
     capped = [one for one in work if _capped(one)]
     share = len(capped) / len(work) if work else 0.0
@@ -291,7 +291,7 @@ def _clocks(use: Use, work: Sequence[Sample]) -> Iterator[Point]:
         )
 
 
-def _capped(one: Sample) -> bool:
+def _capped(one: GpuSample) -> bool:
     at_limit = one.watts and one.limit_watts and one.watts >= _LIMIT["at_limit"] * one.limit_watts
     return bool(one.reasons & _POWER_CAP or (one.capped_percent or 0.0) >= _LIMIT["capped_percent"] or at_limit)
 
@@ -378,7 +378,7 @@ def read(text: str) -> Pasted:
     return summarize(parse(text))
 
 
-KIND = Kind("gpu-csv", "a CSV of nvidia-smi --query-gpu", looks_like, read)
+KIND = TextKind("gpu-csv", "a CSV of nvidia-smi --query-gpu", looks_like, read)
 
 
 def _healthy() -> float:

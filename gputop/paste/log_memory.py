@@ -8,10 +8,10 @@ from typing import Any
 
 from gputop import pytorch, units
 from gputop.frozen_dataclass import frozen_dataclass
-from gputop.paste.pasted import Limits, torch_version
+from gputop.paste.pasted import LimitTable, torch_version
 from gputop.report import Do, Point
 
-_LIMIT = Limits("paste-log")
+_LIMIT = LimitTable("paste-log")
 
 _AMOUNT = r"(\d{1,9}(?:\.\d{1,6})?) ?(bytes|[KMGT]i?B)"
 _OOM = re.compile(

@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from gputop.frozen_dataclass import frozen_dataclass
-from gputop.paste.pasted import Limits, median
+from gputop.paste.pasted import LimitTable, median
 from gputop.pytorch import CLIP, DETECT_ANOMALY
 from gputop.report import Do, Point
 from gputop.safe.text import clean
 
-_LIMIT = Limits("paste-log")
+_LIMIT = LimitTable("paste-log")
 
 _VALUE = r"(-?(?:nan|inf(?:inity)?)(?:\.0)?|[-+]?\d{1,12}(?:\.\d{1,12})?(?:e[-+]?\d{1,3})?)(?![\w.])"
 _METRIC = re.compile(

@@ -8,11 +8,11 @@ from typing import Any
 
 from gputop import pytorch
 from gputop.frozen_dataclass import frozen_dataclass
-from gputop.paste.pasted import Limits, torch_version
+from gputop.paste.pasted import LimitTable, torch_version
 from gputop.report import Do, Point
 from gputop.safe.text import clean
 
-_LIMITS = Limits("paste-log")
+_LIMITS = LimitTable("paste-log")
 
 _TIMEOUT = re.compile(
     r"(?:Watchdog caught collective operation timeout|Timeout(?: at NCCL work| waiting for)|"

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from gputop.paste import log_memory, log_nan, log_ranks
-from gputop.paste.pasted import Kind, Pasted, lines
-from gputop.report import Do, Point, Table
+from gputop.paste.pasted import Pasted, TextKind, lines
+from gputop.report import Do, Point, ReportTable
 from gputop.safe.text import clean
 
 
@@ -194,7 +194,7 @@ def read(text: str) -> Pasted:
         words=tuple(_words(log, found, where)),
         points=tuple(trouble.point for trouble in found),
         tables=(
-            Table(
+            ReportTable(
                 "Where it is in the log",
                 ("trouble", "line"),
                 tuple((trouble.name, f"{trouble.line + 1}: {_quote(log[trouble.line])}") for trouble in found),
@@ -241,4 +241,4 @@ def _quote(line: str) -> str:
     return clean(" ".join(line.split()), _QUOTED)
 
 
-KIND = Kind("log", "the tail of a log with a known error", looks_like, read)
+KIND = TextKind("log", "the tail of a log with a known error", looks_like, read)

@@ -8,13 +8,13 @@ from typing import Any
 
 from gputop import pytorch, units
 from gputop.frozen_dataclass import frozen_dataclass
-from gputop.paste.pasted import LONGEST_NAME, Limits, Pasted, by_severity
+from gputop.paste.pasted import LONGEST_NAME, LimitTable, Pasted, by_severity
 from gputop.paste.plain_pickle import plain
-from gputop.report import Do, Point, Table
+from gputop.report import Do, Point, ReportTable
 from gputop.safe.files import Refused
 from gputop.safe.text import clean
 
-_LIMIT = Limits("paste-memory")
+_LIMIT = LimitTable("paste-memory")
 
 _ROWS = 15
 _MOST_FRAMES = 128  # frames read of a stack
@@ -28,7 +28,7 @@ _ACTIVE, _PENDING = "active_allocated", ("active_pending_free", "active_awaiting
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class DeviceMemory:
     """One GPU's memory in bytes, its allocation sites, and its history."""
 
     device: int
@@ -81,7 +81,7 @@ def _whole(entry: Any, name: str) -> int:
     return value if type(value) is int and 0 <= value < 1 << 62 else 0
 
 
-def _memory(gpu: int, segments: Sequence[Any], traces: Sequence[Any], places: Places) -> Memory:
+def _memory(gpu: int, segments: Sequence[Any], traces: Sequence[Any], places: Places) -> DeviceMemory:
     sums = dict.fromkeys(("reserved", "allocated", "pending", "split", "empty", "largest", "segments"), 0)
     sites: dict[str, list[int]] = {}
     for segment in segments:
@@ -94,7 +94,7 @@ def _memory(gpu: int, segments: Sequence[Any], traces: Sequence[Any], places: Pl
             _count(block, "split" if used else "empty", sums, sites, places)
     trace = traces[gpu] if gpu < len(traces) and isinstance(traces[gpu], list) else []
     grown, failed = _history(trace, places)
-    return Memory(device=gpu, **sums, sites=_largest(sites), events=len(trace), grown=grown, failed=failed)
+    return DeviceMemory(device=gpu, **sums, sites=_largest(sites), events=len(trace), grown=grown, failed=failed)
 
 
 def _count(block: Any, free: str, sums: dict[str, int], sites: dict[str, list[int]], places: Places) -> None:
@@ -188,7 +188,7 @@ def _history(
     return _largest(sites), tuple(failed[:100])
 
 
-def _words(memories: Sequence[Memory], recorded: bool) -> Iterator[str]:
+def _words(memories: Sequence[DeviceMemory], recorded: bool) -> Iterator[str]:
     for memory in memories:
         yield (
             f"GPU {memory.device}: PyTorch reserved {units.size(memory.reserved)}, {units.size(memory.allocated)} of "
@@ -208,7 +208,7 @@ def _words(memories: Sequence[Memory], recorded: bool) -> Iterator[str]:
     yield "It knows PyTorch's memory only: other processes, the CUDA context and NCCL are in nvidia-smi."
 
 
-def _points(memory: Memory) -> Iterator[Point]:
+def _points(memory: DeviceMemory) -> Iterator[Point]:
     gpu = f"GPU {memory.device}"
     if memory.failed:
         wanted, left = memory.failed[-1]
@@ -226,7 +226,7 @@ def _points(memory: Memory) -> Iterator[Point]:
     yield from _growth(memory)
 
 
-def _cache(gpu: str, memory: Memory) -> Iterator[Point]:
+def _cache(gpu: str, memory: DeviceMemory) -> Iterator[Point]:
     """Memory reserved by PyTorch but unused."""
     free, reserved = memory.split + memory.empty, max(1, memory.reserved)
     if memory.split >= _LIMIT["split"] * reserved:
@@ -256,7 +256,7 @@ def _cache(gpu: str, memory: Memory) -> Iterator[Point]:
         )
 
 
-def _growth(memory: Memory) -> Iterator[Point]:
+def _growth(memory: DeviceMemory) -> Iterator[Point]:
     many = [(where, size, count) for where, size, count in memory.grown if count >= _LIMIT["alive"]]
     if not many:
         return
@@ -272,14 +272,14 @@ def _growth(memory: Memory) -> Iterator[Point]:
     )
 
 
-def _tables(memory: Memory) -> Iterator[Table]:
+def _tables(memory: DeviceMemory) -> Iterator[ReportTable]:
     head = ("name", "bytes", "blocks")
     for title, rows in (("What holds it", memory.sites), ("Allocated in the recorded time, not freed", memory.grown)):
         cells = tuple((where, units.size(size), str(count)) for where, size, count in rows)
-        yield Table(f"GPU {memory.device}: {title[0].lower()}{title[1:]}", head, cells)
+        yield ReportTable(f"GPU {memory.device}: {title[0].lower()}{title[1:]}", head, cells)
 
 
-def _numbers(memory: Memory) -> dict[str, Any]:
+def _numbers(memory: DeviceMemory) -> dict[str, Any]:
     return {
         "gpu": memory.device,
         "reserved_bytes": memory.reserved,

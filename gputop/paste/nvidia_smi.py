@@ -24,7 +24,7 @@ _UNKNOWN = ("N/A", "[N/A]", "Unknown Error", "Not Supported", "[Not Supported]",
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Program:
+class SmiProcess:
     """A process with memory on a GPU."""
 
     pid: int
@@ -33,12 +33,12 @@ class Program:
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
+class SmiGpu:
     """One GPU: its values by section path, outermost first."""
 
     bus: str
     values: tuple[tuple[tuple[str, ...], str], ...]
-    programs: tuple[Program, ...]
+    programs: tuple[SmiProcess, ...]
 
     def text(self, *path: str) -> str | None:
         """The first value at the end of this path; None if missing or unknown to the driver."""
@@ -98,7 +98,7 @@ def without_end(text: str) -> str:
     return text if text.endswith("\n") else text[: text.rfind("\n") + 1]
 
 
-def parse(text: str) -> tuple[dict[str, str], tuple[Card, ...]]:
+def parse(text: str) -> tuple[dict[str, str], tuple[SmiGpu, ...]]:
     """The header of the output, and its GPUs; sections without a GPU's name belong to one GPU."""
     head: dict[str, str] = {}
     cards: list[tuple[str, list[str]]] = []
@@ -116,7 +116,7 @@ def parse(text: str) -> tuple[dict[str, str], tuple[Card, ...]]:
     return head, tuple(_card(bus, body[:_MOST_VALUES]) for bus, body in cards)
 
 
-def _card(bus: str, body: Sequence[str]) -> Card:
+def _card(bus: str, body: Sequence[str]) -> SmiGpu:
     values: list[tuple[tuple[str, ...], str]] = []
     stack: list[tuple[int, str]] = []
     for line in body:
@@ -135,10 +135,10 @@ def _card(bus: str, body: Sequence[str]) -> Card:
         elif pair:
             path = tuple(name for _, name in stack)
             values.append(((*path, pair[2].lower()), clean(pair[3].strip(), 200)))
-    return Card(bus=bus, values=tuple(values), programs=tuple(_programs(values)))
+    return SmiGpu(bus=bus, values=tuple(values), programs=tuple(_programs(values)))
 
 
-def _programs(values: Sequence[tuple[tuple[str, ...], str]]) -> Iterator[Program]:
+def _programs(values: Sequence[tuple[tuple[str, ...], str]]) -> Iterator[SmiProcess]:
     pid, name = None, ""
     for at, value in values:
         if at[-1] == "process id":
@@ -147,5 +147,5 @@ def _programs(values: Sequence[tuple[tuple[str, ...], str]]) -> Iterator[Program
             name = value
         elif at[-1] == "used gpu memory" and pid is not None:
             used = number(value)
-            yield Program(int(pid), name, None if used is None else used * 2**20)
+            yield SmiProcess(int(pid), name, None if used is None else used * 2**20)
             pid = None

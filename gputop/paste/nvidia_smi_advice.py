@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gputop import units
-from gputop.paste.nvidia_smi import Card, cut, looks_like, parse, without_end
-from gputop.paste.pasted import Kind, Limits, Pasted, by_severity
-from gputop.report import Do, Point, Table
+from gputop.paste.nvidia_smi import SmiGpu, cut, looks_like, parse, without_end
+from gputop.paste.pasted import LimitTable, Pasted, TextKind, by_severity
+from gputop.report import Do, Point, ReportTable
 
 CUT = "It is cut: the end of a GPU's values is missing, and of other GPUs perhaps all."
-_LIMIT = Limits("paste-nvidia-smi")
-_STARVED = Limits("starved")  # its duty: utilization of a GPU that is kept busy
+_LIMIT = LimitTable("paste-nvidia-smi")
+_STARVED = LimitTable("starved")  # its duty: utilization of a GPU that is kept busy
 _REASONS = ("clocks event reasons", "clocks throttle reasons")
 _POWER = ("gpu power readings", "power readings")
 # what is judged, and the alternative sections it needs
@@ -28,7 +28,7 @@ _JUDGED: dict[str, tuple[str, ...]] = {
 _DECIDES = ("clock event reasons", "ECC errors")  # without these no GPU is called healthy
 
 
-def summarize(head: Mapping[str, str], cards: Sequence[Card], *, whole: bool = True) -> Pasted:
+def summarize(head: Mapping[str, str], cards: Sequence[SmiGpu], *, whole: bool = True) -> Pasted:
     """The output as text, items and tables; truncated output is never called healthy."""
     known = [card for card in cards if card.values]
     if not known:
@@ -52,12 +52,12 @@ def summarize(head: Mapping[str, str], cards: Sequence[Card], *, whole: bool = T
         ),
         points=by_severity(points),
         tables=(
-            Table(
+            ReportTable(
                 "GPUs",
                 ("name", "busy", "SM MHz", "°C", "W", "limit", "memory", "PCIe"),
                 tuple(_row(name, card) for name, card in rows),
             ),
-            Table("Processes", ("name", "GPU", "memory"), tuple(_programs(rows))),
+            ReportTable("Processes", ("name", "GPU", "memory"), tuple(_programs(rows))),
         ),
         numbers={
             "driver": driver,
@@ -67,7 +67,7 @@ def summarize(head: Mapping[str, str], cards: Sequence[Card], *, whole: bool = T
     )
 
 
-def _unread(cards: Sequence[Card]) -> list[str]:
+def _unread(cards: Sequence[SmiGpu]) -> list[str]:
     """Judged values missing for at least one of the GPUs."""
     there = [{section for at, _ in card.values for section in at[:-1]} for card in cards]
     return [what for what, names in _JUDGED.items() if not all(known.intersection(names) for known in there)]
@@ -81,12 +81,12 @@ def _nothing(unread: Sequence[str], *, whole: bool) -> Point:
     return Point(severity="info", text=f"Nothing stands out in what is there.{missing}")
 
 
-def _name(card: Card, at: int) -> str:
+def _name(card: SmiGpu, at: int) -> str:
     minor = card.text("minor number")
     return f"GPU {minor if minor is not None and minor.isdigit() else at}"
 
 
-def _points(name: str, card: Card) -> Iterator[Point]:
+def _points(name: str, card: SmiGpu) -> Iterator[Point]:
     yield from _health(name, card)
     yield from _clocks(name, card)
     if not any("thermal" in reason for reason in _reasons(card)):
@@ -96,7 +96,7 @@ def _points(name: str, card: Card) -> Iterator[Point]:
     yield from _use(name, card)
 
 
-def _health(name: str, card: Card) -> Iterator[Point]:
+def _health(name: str, card: SmiGpu) -> Iterator[Point]:
     reset = Do("Drain the GPU, then reset it.", "sudo nvidia-smi --gpu-reset -i " + name.removeprefix("GPU "))
     replace = "Replace the GPU (RMA)."
     if card.says("remapped rows", "remapping failure occurred"):
@@ -122,7 +122,7 @@ def _health(name: str, card: Card) -> Iterator[Point]:
         yield Point(severity="crit", text=f"{name}: the driver asks for recovery: {action}.", steps=(reset,))
 
 
-def errors(card: Card, period: str, what: str) -> float | None:
+def errors(card: SmiGpu, period: str, what: str) -> float | None:
     """ECC errors of a kind over all memories; None with ECC off."""
     found: list[float] = []
     for at, value in card.values:
@@ -132,12 +132,12 @@ def errors(card: Card, period: str, what: str) -> float | None:
     return sum(found) if found else None
 
 
-def _reasons(card: Card) -> set[str]:
+def _reasons(card: SmiGpu) -> set[str]:
     """Active throttle reasons."""
     return {name for section in _REASONS for name, value in card.section(section) if value == "Active"}
 
 
-def _clocks(name: str, card: Card) -> Iterator[Point]:
+def _clocks(name: str, card: SmiGpu) -> Iterator[Point]:
     active = _reasons(card)
     facts = tuple(_clock_facts(card))
     airflow = "Improve airflow: fans, dust filters, blanking panels."
@@ -165,7 +165,7 @@ def _clocks(name: str, card: Card) -> Iterator[Point]:
         )
 
 
-def _clock_facts(card: Card) -> Iterator[str]:
+def _clock_facts(card: SmiGpu) -> Iterator[str]:
     now, most = (
         card.first(("clocks", "sm"), ("clocks", "graphics")),
         card.first(("max clocks", "sm"), ("max clocks", "graphics")),
@@ -174,7 +174,7 @@ def _clock_facts(card: Card) -> Iterator[str]:
         yield f"SM clock {now:.0f} MHz" + (f" (maximum {most:.0f} MHz)" if most else "")
 
 
-def _temperature(name: str, card: Card) -> Iterator[Point]:
+def _temperature(name: str, card: SmiGpu) -> Iterator[Point]:
     now = card.number("temperature", "gpu current temp")
     slowdown = card.first(("temperature", "gpu slowdown temp"), ("temperature", "gpu max operating temp"))
     margin = card.number("temperature", "gpu t.limit temp")
@@ -203,12 +203,12 @@ def _near(beyond: float) -> str:
     return "above" if beyond > 0 else "at" if beyond == 0 else "close to"
 
 
-def power(card: Card, *names: str) -> float | None:
+def power(card: SmiGpu, *names: str) -> float | None:
     """A value of the GPU's own power readings, not of its module's."""
     return card.first(*((section, name) for name in names for section in _POWER))
 
 
-def _power(name: str, card: Card) -> Iterator[Point]:
+def _power(name: str, card: SmiGpu) -> Iterator[Point]:
     limit, default = (
         power(card, "current power limit", "power limit", "enforced power limit"),
         power(card, "default power limit"),
@@ -233,7 +233,7 @@ def _power(name: str, card: Card) -> Iterator[Point]:
         yield Point(severity="info", text=f"{name}: power-capped at full load, as expected.", facts=facts)
 
 
-def _link(name: str, card: Card) -> Iterator[Point]:
+def _link(name: str, card: SmiGpu) -> Iterator[Point]:
     width, widest = card.number("link width", "current"), card.number("link width", "max")
     now, most = _generation(card)
     busy = card.first(("utilization", "gpu"), ("utilization", "gpu utilization"))
@@ -253,17 +253,17 @@ def _link(name: str, card: Card) -> Iterator[Point]:
         )
 
 
-def _generation(card: Card) -> tuple[float | None, float | None]:
+def _generation(card: SmiGpu) -> tuple[float | None, float | None]:
     """The current generation, and the one that both card and host support."""
     both = [card.number("pcie generation", name) for name in ("max", "device max", "host max")]
     return card.number("pcie generation", "current"), min((one for one in both if one), default=None)
 
 
-def _memory(card: Card) -> tuple[float | None, float | None]:
+def _memory(card: SmiGpu) -> tuple[float | None, float | None]:
     return card.bytes("fb memory usage", "used"), card.bytes("fb memory usage", "total")
 
 
-def _use(name: str, card: Card) -> Iterator[Point]:
+def _use(name: str, card: SmiGpu) -> Iterator[Point]:
     busy = card.first(("utilization", "gpu"), ("utilization", "gpu utilization"))
     used, total = _memory(card)
     if used is not None and total and used >= _LIMIT["full"] * total:
@@ -290,7 +290,7 @@ def _use(name: str, card: Card) -> Iterator[Point]:
         )
 
 
-def _row(name: str, card: Card) -> tuple[str, ...]:
+def _row(name: str, card: SmiGpu) -> tuple[str, ...]:
     used, total = _memory(card)
     now, most = _generation(card)
     width, widest = card.number("link width", "current"), card.number("link width", "max")
@@ -311,13 +311,13 @@ def _unit(value: float | None, unit: str = "") -> str:
     return "-" if value is None else f"{value:.0f}{unit}"
 
 
-def _programs(rows: Sequence[tuple[str, Card]]) -> Iterator[tuple[str, str, str]]:
+def _programs(rows: Sequence[tuple[str, SmiGpu]]) -> Iterator[tuple[str, str, str]]:
     for name, card in rows:
         for program in card.programs[:32]:
             yield f"{program.pid} {program.name}"[:80], name, units.size(program.used_bytes)
 
 
-def _numbers(name: str, card: Card) -> dict[str, Any]:
+def _numbers(name: str, card: SmiGpu) -> dict[str, Any]:
     used, total = _memory(card)
     now, most = _generation(card)
     return {
@@ -350,4 +350,4 @@ def read(text: str) -> Pasted:
     return summarize(*parse(without_end(text)), whole=False).with_problems((CUT,))
 
 
-KIND = Kind("nvidia-smi", "nvidia-smi -q", looks_like, read)
+KIND = TextKind("nvidia-smi", "nvidia-smi -q", looks_like, read)

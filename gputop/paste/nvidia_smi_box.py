@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from gputop.paste.nvidia_smi import Card, Program
+from gputop.paste.nvidia_smi import SmiGpu, SmiProcess
 from gputop.paste.nvidia_smi_advice import CUT, summarize
-from gputop.paste.pasted import Kind, Pasted, lines
+from gputop.paste.pasted import Pasted, TextKind, lines
 from gputop.safe.text import clean
 
 _TITLE = re.compile(r"^\|\s+NVIDIA-SMI \S+\s+Driver Version: (\S+)(?:\s+CUDA Version: (\S+))?", re.MULTILINE)
@@ -38,22 +38,22 @@ def looks_like(text: str) -> bool:
     return _TITLE.search(text) is not None
 
 
-def parse(text: str) -> tuple[dict[str, str], tuple[Card, ...]]:
+def parse(text: str) -> tuple[dict[str, str], tuple[SmiGpu, ...]]:
     """Driver and CUDA versions, and the GPUs with their processes."""
     rows = lines(text)
     title = _TITLE.search(text)
     head = {"Driver Version": clean(title[1], 40)} if title else {}
     if title and title[2]:
         head["CUDA Version"] = clean(title[2], 40)
-    programs: dict[str, list[Program]] = {}
+    programs: dict[str, list[SmiProcess]] = {}
     for line in rows:
         if (found := _PROCESS.match(line)) and not _NAME.match(line):
             used = float(found[4]) * 2**20 if found[4].isdigit() else None
-            programs.setdefault(found[1], []).append(Program(int(found[2]), clean(found[3], 120), used))
+            programs.setdefault(found[1], []).append(SmiProcess(int(found[2]), clean(found[3], 120), used))
     return head, tuple(_cards(rows, programs))[:_MOST_GPUS]
 
 
-def _cards(rows: Sequence[str], programs: dict[str, list[Program]]) -> Iterator[Card]:
+def _cards(rows: Sequence[str], programs: dict[str, list[SmiProcess]]) -> Iterator[SmiGpu]:
     named = None
     for line in rows:
         if found := _NAME.match(line):
@@ -63,7 +63,7 @@ def _cards(rows: Sequence[str], programs: dict[str, list[Program]]) -> Iterator[
             values += [(("product name",), clean(named[2], 80)), (("minor number",), named[1])]
             values += [(("persistence mode",), {"On": "Enabled", "Off": "Disabled"}.get(named[3], "N/A"))]
             values += [(("ecc errors", "volatile", "uncorrectable"), clean(named[5], 20))]
-            yield Card(bus=named[4], values=tuple(values), programs=tuple(programs.get(named[1], ())))
+            yield SmiGpu(bus=named[4], values=tuple(values), programs=tuple(programs.get(named[1], ())))
             named = None
 
 
@@ -79,4 +79,4 @@ def read(text: str) -> Pasted:
     return summarize(head, cards, whole=False).with_problems((CUT,))
 
 
-KIND = Kind("nvidia-smi", "nvidia-smi", looks_like, read)
+KIND = TextKind("nvidia-smi", "nvidia-smi", looks_like, read)

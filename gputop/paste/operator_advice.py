@@ -8,15 +8,15 @@ from functools import cached_property
 from typing import Any
 
 from gputop import num_workers
-from gputop.paste.operator_table import OperatorTable, Row, looks_like, parse
-from gputop.paste.pasted import Kind as Form
-from gputop.paste.pasted import Limits, Pasted, by_severity
-from gputop.report import Point, Table
+from gputop.paste.operator_table import OperatorRow, OperatorTable, looks_like, parse
+from gputop.paste.pasted import LimitTable, Pasted, by_severity
+from gputop.paste.pasted import TextKind as Form
+from gputop.report import Point, ReportTable
 from gputop.severity import by_lost_share
-from gputop.trace.names import FULL_PRECISION, FUSED, GEMM, Kind, kind
+from gputop.trace.names import FULL_PRECISION, FUSED, GEMM, ActivityKind, kind
 
-_LIMIT = Limits("paste-operators")
-_STARVED = Limits("starved")  # its duty: utilization of a GPU that is kept busy
+_LIMIT = LimitTable("paste-operators")
+_STARVED = LimitTable("starved")  # its duty: utilization of a GPU that is kept busy
 
 _ROWS = 15
 
@@ -39,14 +39,14 @@ ONLY_A_TRACE = (
 )
 
 
-class Sums:
+class OperatorSums:
     """Sums over the rows of a table."""
 
     def __init__(self, table: OperatorTable) -> None:
         self.table = table
         self.rows = table.rows
 
-    def cpu(self, row: Row) -> float:
+    def cpu(self, row: OperatorRow) -> float:
         """Total CPU time of a row."""
         return row.cpu_total_us if row.cpu_total_us is not None else row.self_cpu_us or 0.0
 
@@ -82,7 +82,7 @@ class Sums:
         return sum(row.self_cpu_us or 0.0 for row in found), sum(row.calls or 0 for row in found)
 
     @cached_property
-    def kernels(self) -> list[Row]:
+    def kernels(self) -> list[OperatorRow]:
         """Rows of kernels and copies: only these have device time without CPU time."""
         return [row for row in self.rows if row.self_device_us and not self.cpu(row)]
 
@@ -101,7 +101,12 @@ class Sums:
 
 def is_region(name: str) -> bool:
     """Whether a row is a `record_function` of the program."""
-    strange = "::" in name or "#" in name or name.startswith(("[", "Mem", "Profiler")) or kind(name) is not Kind.COMPUTE
+    strange = (
+        "::" in name
+        or "#" in name
+        or name.startswith(("[", "Mem", "Profiler"))
+        or kind(name) is not ActivityKind.COMPUTE
+    )
     return not (
         strange or _BACKWARD.search(name) or _PYTHON.search(name) or _RUNTIME.match(name) or "(" in name or "<" in name
     )
@@ -116,7 +121,7 @@ def summarize(table: OperatorTable | None) -> Pasted:
             problems=("The table has a header and no rows that can be read: paste it whole, from rule to rule.",),
             numbers={"operators": []},
         )
-    sums = Sums(table)
+    sums = OperatorSums(table)
     return Pasted(
         kind="operator-table",
         about=f"A table of torch.profiler: {len(table.rows)} rows" + (f", {table.device}" if table.device else ""),
@@ -137,7 +142,7 @@ def _problems(table: OperatorTable) -> Iterator[str]:
         yield f"{table.strange} {lines} in the table could not be read and {are} left out."
 
 
-def _words(sums: Sums) -> Iterator[str]:
+def _words(sums: OperatorSums) -> Iterator[str]:
     table, rows = sums.table, [row for row in sums.rows if not is_region(row.name)]
     top = max(rows or sums.rows, key=lambda row: row.self_cpu_us or 0.0)
     total = table.self_cpu_us
@@ -172,7 +177,7 @@ def _words(sums: Sums) -> Iterator[str]:
     yield ONLY_A_TRACE
 
 
-def _of_regions(sums: Sums) -> Iterator[str]:
+def _of_regions(sums: OperatorSums) -> Iterator[str]:
     """The regions of the documents' recipe, and the dominant one."""
     rows = [row for row in sums.rows if row.name.lower() in _REGIONS]
     took = sum(map(sums.cpu, rows))
@@ -194,7 +199,7 @@ def _of_regions(sums: Sums) -> Iterator[str]:
     yield f"CPU time of the regions: {parts}{verdict}."
 
 
-def _of_python(sums: Sums) -> Iterator[str]:
+def _of_python(sums: OperatorSums) -> Iterator[str]:
     """A table of Python functions: most of their time is in waiting threads."""
     python = [row for row in sums.rows if _PYTHON.search(row.name)]
     if 2 * len(python) <= len(sums.rows):
@@ -210,7 +215,7 @@ def _of_python(sums: Sums) -> Iterator[str]:
         yield "The rows are Python functions, since with_stack=True was set; no operator is among them."
 
 
-def _points(sums: Sums) -> Iterator[Point]:
+def _points(sums: OperatorSums) -> Iterator[Point]:
     yield from _gpu(sums)
     yield from _data(sums)
     yield from _launches(sums)
@@ -221,11 +226,11 @@ def _points(sums: Sums) -> Iterator[Point]:
     yield from _kernels(sums)
 
 
-def _of(sums: Sums) -> str:
+def _of(sums: OperatorSums) -> str:
     return sums.window[1] if sums.window else ""
 
 
-def _gpu(sums: Sums) -> Iterator[Point]:
+def _gpu(sums: OperatorSums) -> Iterator[Point]:
     busy = sums.busy
     if busy is None:
         return
@@ -240,7 +245,7 @@ def _gpu(sums: Sums) -> Iterator[Point]:
         )
 
 
-def _data(sums: Sums) -> Iterator[Point]:
+def _data(sums: OperatorSums) -> Iterator[Point]:
     rows = [row for row in sums.rows if row.name.startswith("enumerate(DataLoader)#")]
     took = sum(map(sums.cpu, rows))
     share = sums.share(took)
@@ -263,7 +268,7 @@ def _data(sums: Sums) -> Iterator[Point]:
     )
 
 
-def _launches(sums: Sums) -> Iterator[Point]:
+def _launches(sums: OperatorSums) -> Iterator[Point]:
     took, calls = sums.own(_LAUNCHES)
     steps, device = sums.steps or 1, sums.table.self_device_us
     if not calls or not device or calls / steps < _LIMIT["launches"]:
@@ -287,7 +292,7 @@ def _launches(sums: Sums) -> Iterator[Point]:
     )
 
 
-def _reads(sums: Sums) -> Iterator[Point]:
+def _reads(sums: OperatorSums) -> Iterator[Point]:
     waits, calls = sums.own(_WAITS)
     rows = [row for row in sums.rows if row.name in _READS]
     # each calls the next: the largest includes the others
@@ -314,7 +319,7 @@ def _reads(sums: Sums) -> Iterator[Point]:
     )
 
 
-def _allocations(sums: Sums) -> Iterator[Point]:
+def _allocations(sums: OperatorSums) -> Iterator[Point]:
     took, calls = sums.own(_ALLOCATES)
     if sums.share(took) < _LIMIT["allocate"]:
         return
@@ -330,7 +335,7 @@ def _allocations(sums: Sums) -> Iterator[Point]:
     )
 
 
-def _copies(sums: Sums) -> Iterator[Point]:
+def _copies(sums: OperatorSums) -> Iterator[Point]:
     device = sums.table.self_device_us
     rows = [row for row in sums.rows if "HtoD" in row.name and row.self_device_us]
     took = sum(row.self_device_us or 0.0 for row in rows)
@@ -349,7 +354,7 @@ def _copies(sums: Sums) -> Iterator[Point]:
     )
 
 
-def _optimizer(sums: Sums) -> Iterator[Point]:
+def _optimizer(sums: OperatorSums) -> Iterator[Point]:
     rows = [row for row in sums.rows if row.name.startswith("Optimizer.step#")]
     took, calls = sum(map(sums.cpu, rows)), sum(row.calls or 0 for row in rows)
     single = [row for row in sums.rows if row.name in ("aten::addcdiv_", "aten::addcmul_", "aten::lerp_")]
@@ -365,11 +370,11 @@ def _optimizer(sums: Sums) -> Iterator[Point]:
     )
 
 
-def _kernels(sums: Sums) -> Iterator[Point]:
+def _kernels(sums: OperatorSums) -> Iterator[Point]:
     device = sums.table.self_device_us
     if not device:
         return
-    comm = sum(row.self_device_us or 0.0 for row in sums.kernels if kind(row.name) is Kind.COMM)
+    comm = sum(row.self_device_us or 0.0 for row in sums.kernels if kind(row.name) is ActivityKind.COMM)
     if comm / device >= _LIMIT["comm"]:
         yield Point(
             severity="info",
@@ -391,11 +396,11 @@ def _kernels(sums: Sums) -> Iterator[Point]:
         )
 
 
-def _tables(sums: Sums) -> Iterator[Table]:
+def _tables(sums: OperatorSums) -> Iterator[ReportTable]:
     table, whole = sums.table, sums.table.self_cpu_us
     head = ("name", "own", "own %", "total", "calls")
     by_cpu = sorted(sums.rows, key=lambda row: -(row.self_cpu_us or 0.0))[:_ROWS]
-    yield Table(
+    yield ReportTable(
         "Operators by own CPU time",
         head,
         tuple(
@@ -405,7 +410,7 @@ def _tables(sums: Sums) -> Iterator[Table]:
     )
     if table.device:
         gpu, total = sorted(sums.rows, key=lambda row: -(row.self_device_us or 0.0))[:_ROWS], table.self_device_us
-        yield Table(
+        yield ReportTable(
             f"Operators by own {table.device} time",
             head,
             tuple(
@@ -423,7 +428,7 @@ def _tables(sums: Sums) -> Iterator[Table]:
     # without CPU time it is a kernel, or the GPU row of a region
     known = [row for row in sums.rows if sums.cpu(row) > 0]
     regions = [row for row in known if row.name.lower() in _REGIONS or (is_region(row.name) and row.calls)]
-    yield Table(
+    yield ReportTable(
         "Regions of the program (record_function)",
         ("name", "CPU total", f"{table.device or 'GPU'} total", "calls"),
         tuple(
@@ -433,14 +438,14 @@ def _tables(sums: Sums) -> Iterator[Table]:
     )
 
 
-def _notes(sums: Sums) -> Iterator[str]:
+def _notes(sums: OperatorSums) -> Iterator[str]:
     if sums.table.others:
         yield f"the text holds {sums.table.others} more such tables, which are not shown"
     if sums.window and sums.window[1] == "of the CPU time":
         yield "no ProfilerStep is listed: shares are of the CPU time of all threads, not of a step"
 
 
-def _numbers(sums: Sums) -> dict[str, Any]:
+def _numbers(sums: OperatorSums) -> dict[str, Any]:
     table, window = sums.table, sums.window
     data = [row for row in sums.rows if row.name.startswith("enumerate(DataLoader)#")]
     return {

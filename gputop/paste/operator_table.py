@@ -25,7 +25,7 @@ _NOT_DEVICES = {"CPU"}
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class OperatorRow:
     """One row; times in microseconds, None without such a column."""
 
     name: str
@@ -40,7 +40,7 @@ class Row:
 class OperatorTable:
     """The rows of one table, its totals over all rows, printed or not, and unparsed lines."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[OperatorRow, ...]
     device: str | None  # CUDA, XPU, …; None without device columns
     self_cpu_us: float | None
     self_device_us: float | None
@@ -83,7 +83,7 @@ def _tables(text: Sequence[str]) -> Iterator[OperatorTable]:
         if head[0] != "Name" or "Self CPU" not in head:
             continue
         rule = text[at - 2] if at >= 2 and _RULE.match(text[at - 2]) else ""
-        rows: list[Row] = []
+        rows: list[OperatorRow] = []
         strange, rules, begun = 0, 0, at
         while at < len(text) and len(rows) < _MOST_ROWS:
             line = text[at]
@@ -115,7 +115,7 @@ def _cells(line: str, head: Sequence[str], rule: str) -> list[str]:
     return []
 
 
-def _row(cells: Sequence[str], head: Sequence[str]) -> Row | None:
+def _row(cells: Sequence[str], head: Sequence[str]) -> OperatorRow | None:
     if len(cells) != len(head) or not cells[0]:
         return None
     by_title = dict(zip(head, cells, strict=True))
@@ -124,7 +124,7 @@ def _row(cells: Sequence[str], head: Sequence[str]) -> Row | None:
     calls = next((by_title[name] for name in _CALLS if name in by_title), "")
     if own is None:
         return None
-    return Row(
+    return OperatorRow(
         name=clean(cells[0], LONGEST_NAME),
         self_cpu_us=own,
         cpu_total_us=_us(by_title.get("CPU total")),
@@ -140,7 +140,7 @@ def _device(head: Sequence[str]) -> str | None:
 
 
 def _table(
-    rows: Sequence[Row], head: Sequence[str], totals: dict[str, float], strange: int, *, ended: bool
+    rows: Sequence[OperatorRow], head: Sequence[str], totals: dict[str, float], strange: int, *, ended: bool
 ) -> OperatorTable:
     device = _device(head)
     return OperatorTable(

@@ -9,11 +9,11 @@ from functools import cache
 from typing import Any
 
 from gputop.frozen_dataclass import frozen_dataclass
-from gputop.report import Page, Point, Table
+from gputop.report import Page, Point, ReportTable
 from gputop.thresholds import Thresholds, shipped
 
 
-class Limits:
+class LimitTable:
     """A table of limits: `limits["dip"]`."""
 
     def __init__(self, table: str) -> None:
@@ -57,7 +57,7 @@ class Pasted:
     problems: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     points: tuple[Point, ...] = ()
-    tables: tuple[Table, ...] = ()
+    tables: tuple[ReportTable, ...] = ()
     notes: tuple[str, ...] = ()
     numbers: Mapping[str, Any]
 
@@ -98,7 +98,7 @@ class Pasted:
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Kind:
+class TextKind:
     """One kind of text: display name, detection, and parser."""
 
     name: str

@@ -20,7 +20,7 @@ _LONGEST_INTEGER = 16  # bytes
 _NAMES = {ord(op.code): op.name for op in pickletools.opcodes}
 
 
-class Reader:
+class PickleReader:
     """The pickle machine with the harmless half of its instructions."""
 
     def __init__(self, data: bytes) -> None:
@@ -92,51 +92,51 @@ class Reader:
 
 def plain(data: bytes) -> Any:
     """The value of a pickle of plain values; Refused if it contains others, or is damaged."""
-    return Reader(data).run()
+    return PickleReader(data).run()
 
 
-def _text(size: int) -> Callable[[Reader], None]:
-    def push(reader: Reader) -> None:
+def _text(size: int) -> Callable[[PickleReader], None]:
+    def push(reader: PickleReader) -> None:
         reader.stack.append(reader.take(reader.whole(size)).decode("utf-8", "replace"))
 
     return push
 
 
-def _raw(size: int) -> Callable[[Reader], None]:
+def _raw(size: int) -> Callable[[PickleReader], None]:
     return lambda reader: reader.stack.append(reader.take(reader.whole(size)))
 
 
-def _unsigned(size: int) -> Callable[[Reader], None]:
+def _unsigned(size: int) -> Callable[[PickleReader], None]:
     return lambda reader: reader.stack.append(reader.whole(size))
 
 
-def _value(value: object) -> Callable[[Reader], None]:
+def _value(value: object) -> Callable[[PickleReader], None]:
     return lambda reader: reader.stack.append(value)
 
 
-def _skip(size: int) -> Callable[[Reader], None]:
-    def skip(reader: Reader) -> None:
+def _skip(size: int) -> Callable[[PickleReader], None]:
+    def skip(reader: PickleReader) -> None:
         reader.take(size)
 
     return skip
 
 
-def _long(reader: Reader) -> None:
+def _long(reader: PickleReader) -> None:
     size = reader.whole(1)
     if size > _LONGEST_INTEGER:
         raise ValueError("no such number")
     reader.stack.append(int.from_bytes(reader.take(size), "little", signed=True))
 
 
-def _put(size: int) -> Callable[[Reader], None]:
-    def put(reader: Reader) -> None:
+def _put(size: int) -> Callable[[PickleReader], None]:
+    def put(reader: PickleReader) -> None:
         reader.memo[reader.whole(size)] = reader.stack[-1]
 
     return put
 
 
-def _get(size: int) -> Callable[[Reader], None]:
-    def get(reader: Reader) -> None:
+def _get(size: int) -> Callable[[PickleReader], None]:
+    def get(reader: PickleReader) -> None:
         number = reader.whole(size)
         if number not in reader.memo:
             raise ValueError("damaged")
@@ -145,22 +145,22 @@ def _get(size: int) -> Callable[[Reader], None]:
     return get
 
 
-def _memoize(reader: Reader) -> None:
+def _memoize(reader: PickleReader) -> None:
     reader.memo[len(reader.memo)] = reader.stack[-1]
 
 
-def _mark(reader: Reader) -> None:
+def _mark(reader: PickleReader) -> None:
     reader.marks.append(len(reader.stack))
 
 
-def _extend(reader: Reader, values: list[Any]) -> None:
+def _extend(reader: PickleReader, values: list[Any]) -> None:
     found = reader.stack[-1]
     if type(found) is not list:
         raise ValueError("damaged")
     found.extend(values)
 
 
-def _set(reader: Reader, values: list[Any]) -> None:
+def _set(reader: PickleReader, values: list[Any]) -> None:
     found = reader.stack[-1]
     if type(found) is not dict or len(values) % 2:
         raise ValueError("damaged")
@@ -171,7 +171,7 @@ def _set(reader: Reader, values: list[Any]) -> None:
 
 
 _STOP = ord(".")
-_OPERATIONS: dict[int, Callable[[Reader], None]] = {
+_OPERATIONS: dict[int, Callable[[PickleReader], None]] = {
     0x80: _skip(1),  # PROTO
     0x95: _skip(8),  # FRAME
     ord("("): _mark,

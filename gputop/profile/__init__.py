@@ -2,6 +2,6 @@
 
 from gputop.profile.files import is_json, parse
 from gputop.profile.flame import flame
-from gputop.profile.stacks import Function, Node, Profile, diff
+from gputop.profile.stacks import Function, Profile, StackNode, diff
 
-__all__ = ["Function", "Node", "Profile", "diff", "flame", "is_json", "parse"]
+__all__ = ["Function", "Profile", "StackNode", "diff", "flame", "is_json", "parse"]

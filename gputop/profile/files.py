@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from gputop.profile.code import LONGEST, frame
-from gputop.profile.stacks import MOST_DEPTH, Profile, Thread
+from gputop.profile.stacks import MOST_DEPTH, Profile, SampledThread
 from gputop.safe.files import Refused
 from gputop.safe.text import clean
 
@@ -106,7 +106,7 @@ def _speedscope(data: Any) -> Profile:
 
 def _named(profile: Profile, pid: str | None, tid: str, name: str) -> str:
     """The thread name in front of its stacks, as in `Profile.threads`."""
-    thread = Thread(int(pid) if pid else None, clean(tid, 32), clean(name, LONGEST))
+    thread = SampledThread(int(pid) if pid else None, clean(tid, 32), clean(name, LONGEST))
     of = f" of {thread.pid}" if thread.pid is not None and thread.tid != pid else ""
     text = f"{thread.name} ({thread.tid}{of})" if thread.tid else thread.name
     profile.threads[text] = thread

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from xml.sax.saxutils import escape, quoteattr
 
-from gputop.profile.stacks import Node, Profile
+from gputop.profile.stacks import Profile, StackNode
 
 WIDTH = 1200
 ROW = 17
@@ -37,7 +37,7 @@ def flame(profile: Profile, title: str = "") -> str:
     return "\n".join([*lines, "</svg>\n"])
 
 
-def _boxes(root: Node, left: float, scale: float, depth: int) -> Iterator[tuple[Node, float, float, int]]:
+def _boxes(root: StackNode, left: float, scale: float, depth: int) -> Iterator[tuple[StackNode, float, float, int]]:
     """Every visible node with its left edge, width and depth."""
     waiting = [(root, left, depth)]
     while waiting:  # a stack may be deeper than Python's recursion limit

@@ -11,7 +11,7 @@ from gputop.profile.code import Call
 from gputop.profile.dump import ThreadStack
 from gputop.profile.stacks import Profile
 from gputop.profile.training_parts import PARTS, PHASES, main, phases
-from gputop.report import Page, Table
+from gputop.report import Page, ReportTable
 from gputop.units import UNKNOWN
 
 _COLLECTIVE = re.compile(r"/(?:distributed_c10d|comm/comm|process_group)\.py$")
@@ -29,7 +29,7 @@ _SPINS = re.compile(r"^(?:cu|cuda)(?:Stream|Event|Ctx|Device)Synchronize|^cuMemc
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Activity:
+class ThreadCounters:
     """Kernel counters of a main thread between samples; sampling itself may wake it."""
 
     wakes: int  # voluntary context switches
@@ -42,7 +42,7 @@ class Activity:
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class RankPosition:
     """The position of one rank."""
 
     label: str
@@ -60,17 +60,17 @@ class Place:
 class Ranks:
     """All positions, and their meaning in a sentence."""
 
-    places: tuple[Place, ...]
+    places: tuple[RankPosition, ...]
     text: str
 
     @property
-    def odd(self) -> tuple[Place, ...]:
+    def odd(self) -> tuple[RankPosition, ...]:
         """The ranks that are not where the others are."""
         return tuple(place for place in self.places if place.odd)
 
 
 def compare(
-    labels: Sequence[str], *looks: Sequence[Sequence[ThreadStack]], ran: Sequence[Activity | None] | None = None
+    labels: Sequence[str], *looks: Sequence[Sequence[ThreadStack]], ran: Sequence[ThreadCounters | None] | None = None
 ) -> Ranks:
     """Compare samples of each rank's threads within a second, newest last, and main-thread activity between them.
 
@@ -90,7 +90,7 @@ def compare(
     if len(looks) < _SURE and all(moves for moves, calls in zip(moved, stacks, strict=True) if calls):
         odd = set()
     places = tuple(
-        Place(
+        RankPosition(
             label=label,
             inner=calls[0] if calls else None,
             own=next((call for call in calls if call.own), None),
@@ -106,7 +106,7 @@ def compare(
     return Ranks(places, " ".join(_descriptions(places)))
 
 
-def _has_moved(befores: Sequence[tuple[Call, ...]], calls: tuple[Call, ...], ran: Activity | None) -> bool | None:
+def _has_moved(befores: Sequence[tuple[Call, ...]], calls: tuple[Call, ...], ran: ThreadCounters | None) -> bool | None:
     """Whether a main thread moved, or left its wait to work; None without an earlier stack."""
     earlier = [before for before in befores if before]
     if ran is not None and ran.makes_progress:
@@ -174,7 +174,7 @@ def _odd_ranks(stacks: Sequence[tuple[Call, ...]], held: set[int]) -> set[int]:
     return set(seen) - held if held else set()
 
 
-def _descriptions(places: Sequence[Place]) -> list[str]:
+def _descriptions(places: Sequence[RankPosition]) -> list[str]:
     seen = [place for place in places if place.inner]
     odd, said = [place for place in seen if place.odd], list[str]()
     if not seen:
@@ -199,7 +199,7 @@ def _descriptions(places: Sequence[Place]) -> list[str]:
     return said
 
 
-def _movement(seen: Sequence[Place]) -> str:
+def _movement(seen: Sequence[RankPosition]) -> str:
     """Which ranks moved, and whether that is a hang."""
     still = [place for place in seen if place.moves is False]
     busy = [place for place in still if place.computes]
@@ -227,12 +227,12 @@ def _movement(seen: Sequence[Place]) -> str:
     return f"{_names(moved)} moved in a second; whether the others did is not known."
 
 
-def _position_text(place: Place) -> str:
+def _position_text(place: RankPosition) -> str:
     call = place.collective or place.own or place.inner
     return call.text if call else ""
 
 
-def _names(places: Sequence[Place]) -> str:
+def _names(places: Sequence[RankPosition]) -> str:
     if len(places) > _NAMED:
         return f"{len(places)} ranks"
     return ", ".join(place.label for place in places)
@@ -258,7 +258,7 @@ def page(ranks: Sequence[Ranked]) -> Page:
     return Page(
         title=f"{len(ranks)} ranks, profiled at once",
         words=(_collective_text(labels, found),),
-        tables=(Table("Ranks", head, tuple(rows)),),
+        tables=(ReportTable("Ranks", head, tuple(rows)),),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gputop import num_workers
 from gputop.profile.stacks import Profile, diff
 from gputop.profile.training_parts import loaders, main, phases, shares, worker
-from gputop.report import Page, Point, Table
+from gputop.report import Page, Point, ReportTable
 from gputop.severity import by_lost_share
 
 _ROWS = 15
@@ -24,11 +24,13 @@ def page(profile: Profile, name: str, *, about: str = "") -> Page:
         return _loader_page(profile, first, name, about)
     seen = {part.name: (part.text, share) for part, share in shares(first).items()}
     tables = [
-        Table("Parts of the main thread", ("part", "share"), _percents(each for each in seen.values() if each[1])),
-        Table("Your own code, innermost", ("line", "share"), _percents(_tops(first.own_code(), first.total))),
-        Table("Functions", ("name", "own", "total"), _functions(first.by_function())),
-        Table("Its other processes: functions", ("name", "own", "total"), _functions(others.by_function())),
-        Table("Threads", ("name", "samples"), _threads(profile)),
+        ReportTable(
+            "Parts of the main thread", ("part", "share"), _percents(each for each in seen.values() if each[1])
+        ),
+        ReportTable("Your own code, innermost", ("line", "share"), _percents(_tops(first.own_code(), first.total))),
+        ReportTable("Functions", ("name", "own", "total"), _functions(first.by_function())),
+        ReportTable("Its other processes: functions", ("name", "own", "total"), _functions(others.by_function())),
+        ReportTable("Threads", ("name", "samples"), _threads(profile)),
     ]
     return Page(
         title=name,
@@ -45,9 +47,9 @@ def _loader_page(profile: Profile, first: Profile, name: str, about: str) -> Pag
     cut = Profile((stack[worker(stack) or 0 :], count) for stack, count in first.stacks.items())
     cut.files, cut.lines = first.files, first.lines
     tables = [
-        Table("Your own code, innermost", ("line", "share"), _percents(_tops(first.own_code(), first.total))),
-        Table("Functions", ("name", "own", "total"), _functions(cut.by_function())),
-        Table("Threads", ("name", "samples"), _threads(profile)),
+        ReportTable("Your own code, innermost", ("line", "share"), _percents(_tops(first.own_code(), first.total))),
+        ReportTable("Functions", ("name", "own", "total"), _functions(cut.by_function())),
+        ReportTable("Threads", ("name", "samples"), _threads(profile)),
     ]
     return Page(
         title=name,
@@ -172,7 +174,7 @@ def compared(before: Profile, after: Profile, names: tuple[str, str]) -> Page:
     return Page(
         title=f"{names[0]} → {names[1]}",
         words=(words,),
-        tables=(Table("Functions that changed", ("name", "before", "after", "points"), cells),),
+        tables=(ReportTable("Functions that changed", ("name", "before", "after", "points"), cells),),
         notes=(*before.problems, *after.problems, *before.notes, *after.notes),
     )
 

@@ -17,7 +17,7 @@ _LINE = re.compile(r":\d+\)$")
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Thread:
+class SampledThread:
     """A sampled thread."""
 
     pid: int | None  # if several processes were sampled, or if known anyway
@@ -39,7 +39,7 @@ class Function:
     total_count: float
 
 
-class Node:
+class StackNode:
     """One frame below its callers."""
 
     __slots__ = ("children", "count", "name")
@@ -47,7 +47,7 @@ class Node:
     def __init__(self, name: str) -> None:
         self.name = name
         self.count = 0.0  # samples in it or its callees
-        self.children: dict[str, Node] = {}
+        self.children: dict[str, StackNode] = {}
 
 
 class Profile:
@@ -61,7 +61,7 @@ class Profile:
         self.stacks: dict[tuple[str, ...], float] = {}
         self.notes: list[str] = []
         self.problems: list[str] = []  # parts of the file that were not read
-        self.threads: dict[str, Thread] = {}
+        self.threads: dict[str, SampledThread] = {}
         self.files: dict[str, str] = {}
         self.lines: dict[str, str] = {}
         self.pid: int | None = None  # the main process, if known
@@ -91,7 +91,7 @@ class Profile:
         known = {thread.pid for thread in self.threads.values() if thread.pid is not None}
         return self.pid if self.pid in known else min(known, default=None)
 
-    def only(self, wanted: Callable[[Thread], bool]) -> Profile:
+    def only(self, wanted: Callable[[SampledThread], bool]) -> Profile:
         """Stacks of the wanted threads, without their names."""
         names = {name for name, thread in self.threads.items() if wanted(thread)}
         found = Profile((stack[1:], count) for stack, count in self.stacks.items() if stack[0] in names and stack[1:])
@@ -126,14 +126,14 @@ class Profile:
         functions = (Function(name, own.get(name, 0.0), count) for name, count in anywhere.items())
         return sorted(functions, key=lambda each: (-each.self_count, -each.total_count, each.name))
 
-    def tree(self) -> Node:
+    def tree(self) -> StackNode:
         """All stacks merged by common prefixes."""
-        root = Node("all")
+        root = StackNode("all")
         for stack, count in self.stacks.items():
             root.count += count
             node = root
             for name in stack:
-                node = node.children.setdefault(name, Node(name))
+                node = node.children.setdefault(name, StackNode(name))
                 node.count += count
         return root
 

@@ -9,7 +9,7 @@ from gputop.profile.code import is_own
 from gputop.profile.stacks import Profile
 
 
-class Part(NamedTuple):
+class TrainingPart(NamedTuple):
     """One known part. A stack belongs to the first part listed below that matches one of its frames."""
 
     name: str  # of a fact, for the rules
@@ -32,14 +32,14 @@ def _part(
     phase: str = "",
     line: re.Pattern[str] | None = None,
     native: str = "",
-) -> Part:
+) -> TrainingPart:
     """`frames` are pairs of function and file; a function may be qualified by its class.
 
     `native`: prefixes of C and C++ functions, in any file.
     """
     either = "|".join(rf"(?:{function}) \((?:[^)]*/)?(?:{file})(?::\d+)?\)$" for function, file in frames)
     frame = rf"(?:^|\.)(?:{either})"
-    return Part(name, text, re.compile(rf"{frame}|^(?:{native})" if native else frame), phase, line)
+    return TrainingPart(name, text, re.compile(rf"{frame}|^(?:{native})" if native else frame), phase, line)
 
 
 PARTS = (
@@ -72,7 +72,7 @@ PARTS = (
         native=r"c10d::|gloo::|nccl[A-Z]\w*|nvshmem\w*|MPI_\w+",
     ),
     _part("saves", "saving a checkpoint", (r"\w*save\w*", r"serialization\.py|state_dict_saver\.py")),
-    Part("sync", "reading results back or printing them", _NEVER, "", _READS_BACK),
+    TrainingPart("sync", "reading results back or printing them", _NEVER, "", _READS_BACK),
     _part(
         "logs",
         "logging and drawing",
@@ -119,13 +119,13 @@ def worker(stack: tuple[str, ...]) -> int | None:
     return next((place for place, name in enumerate(stack) if name.startswith("_worker_loop (")), None)
 
 
-def share(profile: Profile, part: Part) -> float:
+def share(profile: Profile, part: TrainingPart) -> float:
     """Share (0-1) of samples with a frame of this part."""
     hit = sum(count for stack, count in profile.stacks.items() if any(map(part.frame.search, stack)))
     return hit / profile.total if hit else 0.0
 
 
-def shares(profile: Profile) -> dict[Part, float]:
+def shares(profile: Profile) -> dict[TrainingPart, float]:
     """Shares (0-1) of samples by part, the largest first; their sum is at most 1."""
     counts = dict.fromkeys(PARTS, 0.0)
     known: dict[str, int] = {}

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from gputop.model import Identity
     from gputop.monitor import Monitor, Update
     from gputop.proven.fixes import Fix
-    from gputop.proven.watch import Memory, Watch
+    from gputop.proven.watch import FixStorage, Watch
 
 
 def follow(monitor: Monitor, *, remember: bool, readonly: bool) -> Proofs | None:
@@ -35,7 +35,7 @@ class Proofs:
     `writes`: it may store files. Without it, runs are still compared with stored ones.
     """
 
-    def __init__(self, *, writes: bool, memory: Callable[[], Memory] | None = None) -> None:
+    def __init__(self, *, writes: bool, memory: Callable[[], FixStorage] | None = None) -> None:
         self._writes, self._memory = writes, memory
         self._watch: Watch | None = None
         self.problem = ""
@@ -52,10 +52,10 @@ class Proofs:
             self.problem = f"fixes are not followed: {type(error).__name__}: {error}; please report it"
 
     def _made(self) -> Watch:
-        from gputop.proven.store import BackgroundStore, Store
+        from gputop.proven.store import BackgroundStore, FixStore
         from gputop.proven.watch import Watch
 
-        return Watch(self._memory() if self._memory else BackgroundStore(Store(writes=self._writes)))
+        return Watch(self._memory() if self._memory else BackgroundStore(FixStore(writes=self._writes)))
 
     @property
     def running(self) -> tuple[tuple[Identity, Fix], ...]:

@@ -13,7 +13,7 @@ from gputop.diagnose import Finding
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Identity
 from gputop.proven.measured import METRICS, Gain, Measured, Spread, gain
-from gputop.proven.runs import Run
+from gputop.proven.runs import JobRun
 from gputop.safe.text import clean
 
 VERSION = 1
@@ -27,12 +27,12 @@ _MOST_LOST = 0.9  # no gain beyond this is predicted, as the finding claims none
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class FixOutcome:
     """A later run in which the cause was gone."""
 
     at_s: float  # wall clock, as all times here
     process: Identity
-    run: Run
+    run: JobRun
     after: Measured
     settings: Mapping[str, float | str]
     differs: str = ""  # why it is not comparable
@@ -42,7 +42,7 @@ class Outcome:
 class Fix:
     """A confirmed finding, stored until the same script runs without its cause."""
 
-    run: Run
+    run: JobRun
     process: Identity  # on which it was found
     at_s: float
     rule: str
@@ -52,7 +52,7 @@ class Fix:
     advised: Mapping[str, str]
     before: Measured
     most: float | None = None  # largest predicted speedup; the least is 1
-    outcome: Outcome | None = None
+    outcome: FixOutcome | None = None
 
     @property
     def name(self) -> str:
@@ -134,8 +134,8 @@ def decode(said: Any) -> Fix:
     )
 
 
-def _outcome(said: Any) -> Outcome:
-    return Outcome(
+def _outcome(said: Any) -> FixOutcome:
+    return FixOutcome(
         at_s=_number(said["at_s"]),
         process=_process(said["process"]),
         run=_run(said["run"]),
@@ -145,11 +145,11 @@ def _outcome(said: Any) -> Outcome:
     )
 
 
-def _run(said: Any) -> Run:
+def _run(said: Any) -> JobRun:
     ranks = said["ranks"]
     if type(ranks) is not int or not 0 < ranks < 1 << 20:
         raise ValueError("no number of ranks")
-    return Run(
+    return JobRun(
         script=_text(said["script"]),
         arguments=tuple(map(_text, said["arguments"][:_MOST_WORDS])),
         host=_text(said["host"]),

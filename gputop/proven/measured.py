@@ -52,7 +52,7 @@ class Gain(NamedTuple):
     certain: bool
 
 
-class Sample(NamedTuple):
+class JobSample(NamedTuple):
     """A job at one sample: metrics in order, and its settings."""
 
     at_s: float
@@ -60,7 +60,7 @@ class Sample(NamedTuple):
     settings: dict[str, Any]
 
 
-def sample(job: Job, ranks: Sequence[Process], frame: Frame) -> Sample:
+def sample(job: Job, ranks: Sequence[Process], frame: Frame) -> JobSample:
     """A job now: ranks run in step, so step times are averaged and samples/s added."""
     known = frame.by_identity
     loaders = sum(1 for one in job.members if one in known and known[one].role is Role.LOADER)
@@ -71,7 +71,7 @@ def sample(job: Job, ranks: Sequence[Process], frame: Frame) -> Sample:
     if loaders and first.thread_names:
         settings["pin_memory"] = "on" if pins else "off"
     metered = [one for one in ranks if one.step_s is not None]
-    return Sample(
+    return JobSample(
         frame.mono_s,
         (
             _busy(ranks, frame),
@@ -105,13 +105,13 @@ def _sampled(gpu: Gpu) -> float | None:
     return mean(value for _, value in gpu.busy_samples) if gpu.busy_samples else gpu.busy_percent
 
 
-class Track:
+class JobTrack:
     """The last minutes of one job."""
 
     def __init__(self) -> None:
-        self._samples: deque[Sample] = deque(maxlen=_MOST)
+        self._samples: deque[JobSample] = deque(maxlen=_MOST)
 
-    def add(self, one: Sample) -> None:
+    def add(self, one: JobSample) -> None:
         """Add a sample."""
         self._samples.append(one)
         while self._samples[0].at_s < one.at_s - KEPT_S:
@@ -120,7 +120,7 @@ class Track:
     def measured(self, since_s: float) -> tuple[Measured, int]:
         """Measurements since then, and their number of blocks."""
         rows = [one for one in self._samples if one.at_s >= since_s]
-        blocks: dict[int, list[Sample]] = {}
+        blocks: dict[int, list[JobSample]] = {}
         for one in rows:
             blocks.setdefault(int((one.at_s - rows[0].at_s) / BLOCK_S), []).append(one)
         if len(blocks) > 1 and 2 * len(blocks[max(blocks)]) < len(blocks[0]):

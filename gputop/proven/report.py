@@ -11,7 +11,7 @@ from gputop.labels import amount
 from gputop.proven.fixes import Fix, encode
 from gputop.proven.measured import LEAST_GAIN, Gain, Measured
 from gputop.proven.runs import UNSHOWN, differences
-from gputop.report import Page, Table
+from gputop.report import Page, ReportTable
 
 NOT_SEEN = "cause gone, what was changed is not visible"
 _SHOWN_BY = {"num_workers": "loader", "OMP_NUM_THREADS": "threads"}  # arguments with the same meaning
@@ -153,7 +153,7 @@ def page(fixes: Sequence[Fix], *, stats: bool = False) -> Page:
     newest = sorted(fixes, key=_newest_s, reverse=True)
     done, open_ = [fix for fix in newest if fix.outcome], [fix for fix in newest if not fix.outcome]
     tables = [
-        Table(title, ("when", "what"), tuple((_when(fix), line(fix)) for fix in some), spoken=True)
+        ReportTable(title, ("when", "what"), tuple((_when(fix), line(fix)) for fix in some), spoken=True)
         for title, some in (("Compared with a later run", done), ("Waits for the next run of the script", open_))
         if some
     ]

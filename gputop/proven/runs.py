@@ -47,7 +47,7 @@ class Difference(NamedTuple):
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class JobRun:
     """What a job runs, where, and on which GPUs."""
 
     script: str  # its path, or -m and a module with the folder it was started in
@@ -68,7 +68,7 @@ class Run:
         return clean(self.script.removeprefix("-m ").partition(" in ")[0].rpartition("/")[2], _SHOWN)
 
 
-def run_of(job: Job, ranks: Sequence[Process], frame: Frame, folder: str) -> Run | None:
+def run_of(job: Job, ranks: Sequence[Process], frame: Frame, folder: str) -> JobRun | None:
     """The run of a job by its first rank, started in `folder`; None if it cannot be recognized again.
 
     Code on a command line, a notebook, a process title over the arguments: none of these identifies a later run.
@@ -85,7 +85,7 @@ def run_of(job: Job, ranks: Sequence[Process], frame: Frame, folder: str) -> Run
         script, rest = os.path.normpath(PurePosixPath(folder) / words[0]), words[1:]
     names = (frame.by_uuid[share.uuid].name for rank in ranks for share in rank.gpus if share.uuid in frame.by_uuid)
     models = Counter(name or "GPU" for name in names)
-    return Run(
+    return JobRun(
         script=clean(script),
         arguments=tuple(clean(word, _LONGEST) for word in rest),
         host=clean(frame.hostname, _LONGEST),
@@ -95,7 +95,7 @@ def run_of(job: Job, ranks: Sequence[Process], frame: Frame, folder: str) -> Run
     )
 
 
-def differences(before: Run, after: Run) -> tuple[Difference, ...]:
+def differences(before: JobRun, after: JobRun) -> tuple[Difference, ...]:
     """Differences between two runs of one script; those of an empty kind make them different workloads."""
     old, new = options(before.arguments), options(after.arguments)
     both = ((name, old.get(name), new.get(name)) for name in {**old, **new})

@@ -22,7 +22,7 @@ _AHEAD_S = 86_400.0  # possible clock error
 _PATIENCE_S = 2.0
 
 
-class Store:
+class FixStore:
     """The folder, shared by several gputop processes: files are replaced atomically, and outcomes are never lost."""
 
     def __init__(self, *, writes: bool = True, clock: Callable[[], float] = time.time) -> None:
@@ -89,7 +89,7 @@ def _names(folder: Folder) -> list[str]:
 class BackgroundStore:
     """A store in a background thread: its disk may be a server that does not respond. Results are used later."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: FixStore) -> None:
         self._store = store
         self._asked: SimpleQueue[Fix | bool] = SimpleQueue()
         self._thread: Thread | None = None

@@ -15,10 +15,10 @@ from gputop.diagnose.state import JobState, needs_action
 from gputop.diagnose.subject_overlap import names
 from gputop.model import Frame, Identity, Job, Process
 from gputop.monitor import Update
-from gputop.proven.fixes import Fix, Outcome, advised_values, other_batch, predicted_speedup
-from gputop.proven.measured import Measured, Track, sample
+from gputop.proven.fixes import Fix, FixOutcome, advised_values, other_batch, predicted_speedup
+from gputop.proven.measured import JobTrack, Measured, sample
 from gputop.proven.report import changes
-from gputop.proven.runs import Run, differences, run_of
+from gputop.proven.runs import JobRun, differences, run_of
 
 HELD_S = 15.0  # seconds a finding is shown before it counts: the rules have steadied it already
 BEFORE_S, LEAST_BEFORE = 120.0, 2  # its window, and blocks of ten seconds
@@ -32,7 +32,7 @@ _AGAIN = 2.0  # growth of a window that is worth another comparison
 _GAP_S = 60.0
 
 
-class Memory(Protocol):
+class FixStorage(Protocol):
     """Storage of fixes."""
 
     @property
@@ -63,9 +63,9 @@ class HeldFinding:
 class WatchedJob:
     """One running job."""
 
-    run: Run | None  # None if it is another user's, or cannot be recognized again
+    run: JobRun | None  # None if it is another user's, or cannot be recognized again
     size: tuple[int, int]  # ranks and GPUs: both may grow during its start
-    track: Track = field(default_factory=Track)
+    track: JobTrack = field(default_factory=JobTrack)
     held: dict[str, HeldFinding] = field(default_factory=dict)  # by rule
     clear_s: float | None = None  # time since which the cause of the fix is gone
     compared_s: float = 0.0  # window length of the last comparison
@@ -74,7 +74,7 @@ class WatchedJob:
 class Watch:
     """Processes one update after the other. `folder` gives a process's start folder, None for other users'."""
 
-    def __init__(self, memory: Memory, folder: Callable[[Process], str | None] | None = None) -> None:
+    def __init__(self, memory: FixStorage, folder: Callable[[Process], str | None] | None = None) -> None:
         self.memory = memory
         self.proven: tuple[tuple[Identity, Fix], ...] = ()
         self._folder = folder or started_in
@@ -133,7 +133,7 @@ class Watch:
             known.size = size
         return known
 
-    def _keep(self, one: WatchedJob, run: Run, about: Sequence[Finding], process: Identity, frame: Frame) -> None:
+    def _keep(self, one: WatchedJob, run: JobRun, about: Sequence[Finding], process: Identity, frame: Frame) -> None:
         """Store a finding that was shown long enough, and again over longer windows."""
         now_s, leads = frame.mono_s, _leading(about)
         if leads is not None:
@@ -144,7 +144,7 @@ class Watch:
             if now_s - held.since_s >= HELD_S:
                 self._keep_window(one, run, held, process, frame)
 
-    def _keep_window(self, one: WatchedJob, run: Run, held: HeldFinding, process: Identity, frame: Frame) -> None:
+    def _keep_window(self, one: WatchedJob, run: JobRun, held: HeldFinding, process: Identity, frame: Frame) -> None:
         """Store it if its window is long enough, and enough longer than before."""
         now_s, leads = frame.mono_s, held.newest
         length_s = min(BEFORE_S, max(leads.since_s, now_s - held.since_s))
@@ -159,7 +159,7 @@ class Watch:
     def _compare(
         self,
         one: WatchedJob,
-        run: Run,
+        run: JobRun,
         about: Sequence[Finding],
         state: JobState | None,
         process: Identity,
@@ -182,13 +182,15 @@ class Watch:
         settings = one.track.settings(now_s - length_s)
         others = [each.text for each in differences(fix.run, run) if not each.kind]
         differs = ", ".join(filter(None, (*others, other_batch(fix.before, after) if not others else "")))
-        outcome = Outcome(at_s=frame.wall_s, process=process, run=run, after=after, settings=settings, differs=differs)
+        outcome = FixOutcome(
+            at_s=frame.wall_s, process=process, run=run, after=after, settings=settings, differs=differs
+        )
         found = replace(fix, outcome=outcome)
         # without a healthy verdict only a visible change shows that the run is different
         if state.state == "healthy" or changes(found):
             self.memory.put(found)
 
-    def _open(self, run: Run, process: Identity) -> Fix | None:
+    def _open(self, run: JobRun, process: Identity) -> Fix | None:
         """The newest fix of this script that this run may measure; a comparable one if there is any."""
         found = [
             fix
@@ -217,7 +219,7 @@ def started_in(process: Process) -> str | None:
         return None
 
 
-def _comparable(before: Run, now: Run) -> bool:
+def _comparable(before: JobRun, now: JobRun) -> bool:
     return all(each.kind for each in differences(before, now))
 
 
@@ -242,7 +244,7 @@ def _is_gone(fix: Fix, about: Sequence[Finding]) -> bool:
 
 
 def _fix(
-    finding: Finding, run: Run, process: Identity, before: Measured, settings: dict[str, float | str], frame: Frame
+    finding: Finding, run: JobRun, process: Identity, before: Measured, settings: dict[str, float | str], frame: Frame
 ) -> Fix:
     return Fix(
         run=run,

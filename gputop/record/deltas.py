@@ -12,7 +12,7 @@ from gputop.export import codec
 from gputop.export.codec import MOST_CHARS
 from gputop.export.format import masked
 from gputop.model import Frame, Note, Process
-from gputop.record.index import Timeline
+from gputop.record.index import FrameClock
 from gputop.record.lines import Damage
 from gputop.record.parse import MOST_PROCESSES, Header, Times, frame_of, glance, loaded
 from gputop.safe.text import redact_argv
@@ -210,15 +210,15 @@ def _list(value: Any) -> list[Any]:
 _KEY = "recording-damaged"
 
 
-class Step(NamedTuple):
+class DeltaFrame(NamedTuple):
     """One frame of a recording: its number since the last complete one."""
 
-    time: Timeline
+    time: FrameClock
     chain: DeltaChain
     number: int
 
 
-def steps(lines: Iterable[bytes], time: Timeline, damage: Damage) -> Iterator[Step]:
+def steps(lines: Iterable[bytes], time: FrameClock, damage: Damage) -> Iterator[DeltaFrame]:
     """The frames of lines. After damage those up to the next complete frame are lost, as their base is unknown."""
     chain: DeltaChain | None = None
     for line in lines:
@@ -235,13 +235,13 @@ def steps(lines: Iterable[bytes], time: Timeline, damage: Damage) -> Iterator[St
                 elif chain:
                     number = chain.add(line)
                 if chain:
-                    yield Step(time.copy(), chain, number)
+                    yield DeltaFrame(time.copy(), chain, number)
         except ValueError as error:
             damage.add(str(error))
             chain = None
 
 
-def frame_of_step(step: Step, damage: Damage, *, coarse: bool = False) -> Frame | None:
+def frame_of_step(step: DeltaFrame, damage: Damage, *, coarse: bool = False) -> Frame | None:
     """The frame with growing time and a note on damage, if any; None if it is damaged itself."""
     try:
         data = step.chain.frame(step.number)

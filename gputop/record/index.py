@@ -11,14 +11,14 @@ from typing import BinaryIO, NamedTuple
 
 from gputop.record.lines import Damage, read
 from gputop.record.parse import Event, Header, Newer, Times, glance
-from gputop.source import Mark
+from gputop.source import RecordedEvent
 
 MOST_GAP_S = 400 * 86400.0  # a longer gap is invalid
 _LAST_WALL_S = 253_402_300_799.0 - 86400  # within the year 9999 in any time zone
 
 
 @dataclass(slots=True)
-class Timeline:
+class FrameClock:
     """Follows the clocks from frame to frame; after `step` it is at that frame.
 
     The monotonic clock counts, as it does not jump. After a header, possibly due to a reboot, the wall clock does; if
@@ -59,7 +59,7 @@ class Timeline:
         """The usual time between two frames."""
         return sorted(self._apart_s)[len(self._apart_s) // 2] if self._apart_s else 1.0
 
-    def copy(self) -> Timeline:
+    def copy(self) -> FrameClock:
         """A copy of the current state."""
         return replace(self, _apart_s=deque(self._apart_s, maxlen=5))
 
@@ -69,20 +69,20 @@ _MOST_ENTRIES = 1 << 15  # eleven days at one per second; for a longer recording
 _MOST_MARKS = 10_000
 
 
-class Entry(NamedTuple):
+class IndexEntry(NamedTuple):
     """A position where reading can begin, and its time."""
 
     at_s: float
     place: int
-    before: Timeline
+    before: FrameClock
 
 
 class Index:
     """Grows while its thread works; existing entries are valid."""
 
     def __init__(self, open_file: Callable[[], BinaryIO]) -> None:
-        self.entries: list[Entry] = []
-        self.marks: tuple[Mark, ...] = ()
+        self.entries: list[IndexEntry] = []
+        self.marks: tuple[RecordedEvent, ...] = ()
         self.length_s = 0.0
         self.wall_s = 0.0  # of the last frame
         self.complete = False
@@ -95,11 +95,11 @@ class Index:
             self._started = True
             Thread(target=self._run, name="index", daemon=True).start()
 
-    def entry(self, at_s: float) -> Entry:
+    def entry(self, at_s: float) -> IndexEntry:
         """The last entry at or before this time."""
         entries = self.entries  # the thread may replace them by fewer
         if not entries:
-            return Entry(0.0, 0, Timeline())
+            return IndexEntry(0.0, 0, FrameClock())
         return entries[max(0, bisect_right(entries, at_s, key=lambda entry: entry.at_s) - 1)]
 
     def _run(self) -> None:
@@ -112,7 +112,7 @@ class Index:
             self.complete = True
 
     def _look_through(self, file: BinaryIO) -> None:
-        time, since, due, every = Timeline(), EVERY, None, EVERY
+        time, since, due, every = FrameClock(), EVERY, None, EVERY
         for place, line in read(file, 0, Damage()):
             try:
                 found = glance(line)
@@ -128,13 +128,13 @@ class Index:
                 time.header()
             elif isinstance(found, Event):
                 if len(self.marks) < _MOST_MARKS:
-                    mark = Mark(at_s=max(0.0, time.at_s), text=found.text, severity=found.severity)
+                    mark = RecordedEvent(at_s=max(0.0, time.at_s), text=found.text, severity=found.severity)
                     self.marks = (*self.marks, mark)
             elif found is not None:
                 time.step(found.wall_s, found.mono_s)
                 since += 1
                 if due:
-                    self.entries.append(Entry(time.at_s, *due))
+                    self.entries.append(IndexEntry(time.at_s, *due))
                     since, due = 0, None
                     if len(self.entries) > _MOST_ENTRIES:
                         self.entries, every = self.entries[::2], 2 * every

@@ -21,7 +21,7 @@ def end(crc: int, size: int) -> bytes:
     return _LAST_BLOCK + crc.to_bytes(4, "little") + (size & 0xFFFFFFFF).to_bytes(4, "little")
 
 
-class Member:
+class GzipMember:
     """One member, block by block. After each block `end` is what would complete it."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ from gputop.record import lines as members
 from gputop.record.deltas import FrameLines
 from gputop.record.parse import Header, parse
 from gputop.safe.files import Refused
-from gputop.safe.output import AppendOnlyFile, Output
+from gputop.safe.output import AppendOnlyFile, StandardOutput
 from gputop.safe.text import clean, redact
 
 _TAIL = 64 * 1024 * 1024  # range in which the last member or line must begin
@@ -27,13 +27,13 @@ _FIRST_LINE = 64 * 1024
 _HEADER = b'{"type":"header"'
 
 
-class Target:
+class RecordingFile:
     """A recording open for appending: blocks of complete lines."""
 
     def __init__(self, file: AppendOnlyFile, packed: bool) -> None:
         self._file = file
         self._packed = packed
-        self._member: members.Member | None = None
+        self._member: members.GzipMember | None = None
         self._unended = b""  # end of a member that could not be ended
 
     @property
@@ -49,7 +49,7 @@ class Target:
         if self._member and whole:  # reading can start only at a member with a complete frame
             self._end()
         before = self._member.end if self._member else b""
-        self._member = self._member or members.Member()
+        self._member = self._member or members.GzipMember()
         block = self._member.block(text)
         try:
             self._file.append(self._unended + block)
@@ -72,14 +72,14 @@ class Target:
         self._unended = b""
 
 
-def open_target(path: str) -> Target:
+def open_target(path: str) -> RecordingFile:
     """A new file of mode 0600, or a recording of ours to continue; Refused says why not and what to do.
 
     New files are compressed if the name ends in .gz. The truncated end of an older recording is repaired first.
     """
     file = AppendOnlyFile(path)
     try:
-        target = Target(file, _repair(file) if file.size else path.endswith(".gz"))
+        target = RecordingFile(file, _repair(file) if file.size else path.endswith(".gz"))
         file.withhold()
     except OSError as error:
         file.close()
@@ -145,7 +145,7 @@ def _mend_member(file: AppendOnlyFile) -> bool:
     if not good and (lines := text[: text.rfind(b"\n") + 1]):  # complete lines, but no position for a cut
         if len(lines) > _MOST_ANEW:
             return False
-        anew = members.Member()
+        anew = members.GzipMember()
         ending = anew.block(lines) + anew.end
     file.cut(begin + place + good)
     file.append(ending)
@@ -194,7 +194,7 @@ class Recorder:
         """With `wait`, `take` waits for the disk: for a source without pace. `retry_s`: delay after a full disk."""
         self.path = clean(path)
         self.frames = 0  # in the file
-        self._target: Target | Output = Output() if path == "-" else open_target(path)
+        self._target: RecordingFile | StandardOutput = StandardOutput() if path == "-" else open_target(path)
         self._frames = FrameLines()
         self._wait, self._retry_s = wait, retry_s
         self._arrived: Queue[tuple[Update, int] | None] = Queue(WAITING)  # with updates dropped before

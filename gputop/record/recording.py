@@ -13,13 +13,13 @@ from threading import Event as Signal
 from typing import BinaryIO
 
 from gputop.model import Frame, Identity, Missing
-from gputop.record.deltas import Step, frame_of_step, steps, with_damage_note
-from gputop.record.index import Entry, Index, Timeline
+from gputop.record.deltas import DeltaFrame, frame_of_step, steps, with_damage_note
+from gputop.record.index import FrameClock, Index, IndexEntry
 from gputop.record.lines import Damage, read
 from gputop.record.parse import Header, Newer, Times, glance, parse
 from gputop.safe.files import Refused
 from gputop.safe.text import clean
-from gputop.source import EVERYTHING, RECORDED, UNRECORDED, Interest, Mark, Wish
+from gputop.source import EVERYTHING, RECORDED, UNRECORDED, DetailWish, Interest, RecordedEvent
 
 NEAR_S, FAR_S, FAR_STEP_S = 150.0, 900.0, 15.0  # of the past: for the rules, and for charts
 _KNOWN_S = 60.0  # past that is still in the history after seeking back
@@ -43,9 +43,9 @@ class Recording:
         self._pace = pace
         self._damage = Damage()
         self._index = Index(self._open)
-        self._steps: Iterator[Step] = iter(())
+        self._steps: Iterator[DeltaFrame] = iter(())
         self._file: BinaryIO | None = None  # source of the steps
-        self._now = Timeline()
+        self._now = FrameClock()
         self._since_s = 0.0  # the history is complete from this position on
         self._top_s = 0.0  # largest position in the history since then
         self._asked: deque[float] = deque(maxlen=1)  # target of `seek`
@@ -76,7 +76,7 @@ class Recording:
         return self._first.wall_s, max(self._index.wall_s, self._now.wall_s, self._first.wall_s)
 
     @property
-    def marks(self) -> tuple[Mark, ...]:
+    def marks(self) -> tuple[RecordedEvent, ...]:
         """Known events, oldest first."""
         return self._index.marks
 
@@ -108,7 +108,7 @@ class Recording:
         Some time before the new position is repeated, as the rules have forgotten it.
         """
         if not self._asked:
-            self._steps = self._steps_from(Entry(0.0, 0, Timeline()))
+            self._steps = self._steps_from(IndexEntry(0.0, 0, FrameClock()))
             if self._pace:
                 self._index.start()
             return
@@ -146,7 +146,7 @@ class Recording:
             self._woken.wait(_NOTICE_S)
             self._woken.clear()
 
-    def inspect(self, identity: Identity, wish: Wish = EVERYTHING) -> Missing:  # noqa: ARG002
+    def inspect(self, identity: Identity, wish: DetailWish = EVERYTHING) -> Missing:  # noqa: ARG002
         """Details are live only, and not part of a recording."""
         return UNRECORDED
 
@@ -186,7 +186,7 @@ class Recording:
         else:
             steps = self._steps_from(self._index.entry(max(0.0, far_s)))
             self._since_s = self._top_s = max(0.0, near_s)
-        last: Step | None = None
+        last: DeltaFrame | None = None
         near_enough_s = target_s + _NEAR * self.interval_s
         for step in steps:
             if self.seeking or step.time.at_s > near_enough_s:
@@ -200,14 +200,14 @@ class Recording:
             last = step
         self._steps = chain((last,), steps) if last else steps
 
-    def _frame(self, step: Step, *, coarse: bool = False) -> Frame | None:
+    def _frame(self, step: DeltaFrame, *, coarse: bool = False) -> Frame | None:
         """A step as a frame in growing time; None if it is damaged."""
         self._now = step.time
         self._top_s = max(self._top_s, step.time.at_s)
         self.interval_s = step.time.interval_s
         return frame_of_step(step, self._damage, coarse=coarse)
 
-    def _steps_from(self, entry: Entry) -> Iterator[Step]:
+    def _steps_from(self, entry: IndexEntry) -> Iterator[DeltaFrame]:
         """Everything from a position on."""
         self._leave()
         self._damage = damage = Damage()
@@ -221,7 +221,7 @@ class Recording:
         if self._file:
             self._file.close()
 
-    def _first_time(self) -> Timeline:
+    def _first_time(self) -> FrameClock:
         """The time of the first frame, after checking that the file is readable."""
         damage = Damage()
         try:
@@ -245,12 +245,12 @@ class Recording:
         raise Refused(f"{self._path} is not a regular file; a stream is read with -")
 
 
-def _first(file: BinaryIO, damage: Damage) -> tuple[Timeline | None, bool]:
+def _first(file: BinaryIO, damage: Damage) -> tuple[FrameClock | None, bool]:
     """The time of the first frame, if any; whether the readable part begins like a recording.
 
     A damaged header may be missing: a frame also shows that this is a recording.
     """
-    first, empty, headed = Timeline(), True, False
+    first, empty, headed = FrameClock(), True, False
     for _, line in read(file, 0, damage):
         empty = False
         try:

@@ -13,13 +13,13 @@ from itertools import chain
 from threading import Event as Signal
 
 from gputop.model import Frame, Identity, Missing, Note
-from gputop.record.deltas import Step, frame_of_step, steps, with_damage_note
-from gputop.record.index import Timeline
+from gputop.record.deltas import DeltaFrame, frame_of_step, steps, with_damage_note
+from gputop.record.index import FrameClock
 from gputop.record.lines import MAGIC, Damage, Splitter
 from gputop.record.parse import Header, Newer, glance
 from gputop.safe.bounded_gzip import TooLarge, Unpacker
 from gputop.safe.files import Refused
-from gputop.source import EVERYTHING, RECORDED, UNRECORDED, Interest, Wish
+from gputop.source import EVERYTHING, RECORDED, UNRECORDED, DetailWish, Interest
 
 _CHUNK = 1 << 16
 _USE = "use it as in gputop record - | gputop replay -"
@@ -39,7 +39,7 @@ class Stream:
         self._damage = Damage()
         lines = self._read()
         self._check(next(lines, b""))
-        self._steps = self._begun(steps(lines, Timeline(), self._damage))
+        self._steps = self._begun(steps(lines, FrameClock(), self._damage))
 
     @property
     def damage(self) -> str:
@@ -66,11 +66,11 @@ class Stream:
             last = with_damage_note(last, self._damage) if self._damage.count else last
             yield replace(last, notes=(note, *last.notes))
 
-    def inspect(self, identity: Identity, wish: Wish = EVERYTHING) -> Missing:  # noqa: ARG002
+    def inspect(self, identity: Identity, wish: DetailWish = EVERYTHING) -> Missing:  # noqa: ARG002
         """Details are live only, and not part of a stream."""
         return UNRECORDED
 
-    def _begun(self, arriving: Iterator[Step]) -> Iterator[Step]:
+    def _begun(self, arriving: Iterator[DeltaFrame]) -> Iterator[DeltaFrame]:
         """Everything readable from the first frame on."""
         for step in arriving:
             if frame_of_step(step, self._damage):

@@ -33,7 +33,7 @@ def _is_utf8(name: str) -> bool:
     return name.lower().replace("-", "").partition("@")[0].endswith("utf8")
 
 
-class Output:
+class StandardOutput:
     """Standard output with blocking writes."""
 
     def __init__(self) -> None:

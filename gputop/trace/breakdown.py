@@ -13,12 +13,12 @@ from math import inf
 from typing import Any
 
 from gputop.frozen_dataclass import frozen_dataclass
-from gputop.trace.gpu import Activity
+from gputop.trace.gpu import GpuActivity
 from gputop.trace.intervals import Spans, join, order, union
 from gputop.trace.launches import Idle, Launching, idle, launching, pauses
-from gputop.trace.names import Kind, Mark
+from gputop.trace.names import ActivityKind, SpanMeaning
 from gputop.trace.read import Trace
-from gputop.trace.steps import GPUTOP_STEP, Window, window
+from gputop.trace.steps import GPUTOP_STEP, TraceWindow, window
 
 _SAMPLE = 50_000  # durations used for a median
 
@@ -28,7 +28,7 @@ class Named:
     """All kernels of one name within the window."""
 
     name: str
-    kind: Kind
+    kind: ActivityKind
     count: int
     took_us: float
 
@@ -37,7 +37,7 @@ class Named:
 class Breakdown:
     """One GPU of one trace. Shares are None if unknown."""
 
-    window: Window
+    window: TraceWindow
     device: int  # -1: no GPU was traced
     devices: int  # active GPUs
     busy: Spans
@@ -83,10 +83,10 @@ class Breakdown:
     @property
     def compute_us(self) -> float:
         """Total time of compute kernels: reference for shares of them."""
-        return sum(entry.took_us for entry in self.kernels if entry.kind == Kind.COMPUTE)
+        return sum(entry.took_us for entry in self.kernels if entry.kind == ActivityKind.COMPUTE)
 
 
-def devices(trace: Trace, seen: Window | None = None) -> tuple[int, ...]:
+def devices(trace: Trace, seen: TraceWindow | None = None) -> tuple[int, ...]:
     """The GPUs active in the window, by busy time; the lower index first if equal."""
     activity, took = trace.activity, dict[int, float]()
     seen = seen or window(trace.host, activity, trace.calls)
@@ -104,12 +104,12 @@ def breakdown(trace: Trace, device: int | None = None) -> Breakdown:
         device = busiest[0] if busiest else min(activity.device, default=-1)
     launch_of = join(activity.launch_id, trace.calls.id, trace.calls.start)
     kept = _activities_in(trace, device, seen, launch_of)
-    spans = {kind: Spans() for kind in Kind}
+    spans = {kind: Spans() for kind in ActivityKind}
     busy, kinds = Spans(), activity.names.meanings
     for index in kept:
         start, end = seen.clip(activity.start[index], activity.took[index])
         busy.add(start, end)
-        spans[Kind(kinds[activity.name[index]])].add(start, end)
+        spans[ActivityKind(kinds[activity.name[index]])].add(start, end)
     gaps = busy.gaps(seen.start, seen.end)
     count, median_us, filled, occupancy = _kernels(trace, kept, seen)
     return Breakdown(
@@ -117,9 +117,9 @@ def breakdown(trace: Trace, device: int | None = None) -> Breakdown:
         device=device,
         devices=len(busiest),
         busy=busy,
-        compute=spans[Kind.COMPUTE],
-        comm=spans[Kind.COMM],
-        to_device=spans[Kind.TO_DEVICE],
+        compute=spans[ActivityKind.COMPUTE],
+        comm=spans[ActivityKind.COMM],
+        to_device=spans[ActivityKind.TO_DEVICE],
         gaps=gaps,
         kernels=_kernel_groups(trace, kept, seen),
         kernel_count=count,
@@ -133,7 +133,7 @@ def breakdown(trace: Trace, device: int | None = None) -> Breakdown:
     )
 
 
-def _activities_in(trace: Trace, device: int, seen: Window, launch_of: Sequence[int]) -> array[int]:
+def _activities_in(trace: Trace, device: int, seen: TraceWindow, launch_of: Sequence[int]) -> array[int]:
     """The activities of a device that touch the window, by start, then by launch."""
     start, took, devices = trace.activity.start, trace.activity.took, trace.activity.device
     names, calls = trace.activity.names.texts, trace.calls
@@ -155,7 +155,7 @@ def _activities_in(trace: Trace, device: int, seen: Window, launch_of: Sequence[
     return kept
 
 
-def _kernel_groups(trace: Trace, inside: Sequence[int], seen: Window) -> tuple[Named, ...]:
+def _kernel_groups(trace: Trace, inside: Sequence[int], seen: TraceWindow) -> tuple[Named, ...]:
     activity, count, took = trace.activity, Counter[int](), dict[int, float]()
     for index in inside:
         name = activity.name[index]
@@ -163,13 +163,15 @@ def _kernel_groups(trace: Trace, inside: Sequence[int], seen: Window) -> tuple[N
         took[name] = took.get(name, 0.0) + inside_us(activity, index, seen)
     texts, kinds = activity.names.texts, activity.names.meanings
     ranked = sorted(took.items(), key=lambda item: (-item[1], texts[item[0]]))
-    return tuple(Named(name=texts[n], kind=Kind(kinds[n]), count=count[n], took_us=us) for n, us in ranked)
+    return tuple(Named(name=texts[n], kind=ActivityKind(kinds[n]), count=count[n], took_us=us) for n, us in ranked)
 
 
-def _kernels(trace: Trace, inside: Sequence[int], seen: Window) -> tuple[int, float | None, float | None, float | None]:
+def _kernels(
+    trace: Trace, inside: Sequence[int], seen: TraceWindow
+) -> tuple[int, float | None, float | None, float | None]:
     """Of the kernels: number, median duration, SM fill, occupancy."""
     activity = trace.activity
-    real = (Kind.COMPUTE, Kind.COMM)
+    real = (ActivityKind.COMPUTE, ActivityKind.COMM)
     count, full_us, known_us, warm_us, warm = 0, 0.0, 0.0, 0.0, 0.0
     times = array("d")
     for index in inside:
@@ -193,20 +195,20 @@ def _kernels(trace: Trace, inside: Sequence[int], seen: Window) -> tuple[int, fl
     )
 
 
-def inside_us(activity: Activity, index: int, seen: Window) -> float:
+def inside_us(activity: GpuActivity, index: int, seen: TraceWindow) -> float:
     """GPU time of an activity within the window, in microseconds."""
     start, end = seen.clip(activity.start[index], activity.took[index])
     return max(0.0, end - start)
 
 
-def all_host_spans(trace: Trace, mark: Mark) -> Spans:
+def all_host_spans(trace: Trace, mark: SpanMeaning) -> Spans:
     """CPU time covered by spans of one kind, over the whole trace."""
-    if mark == Mark.BACKWARD:
+    if mark == SpanMeaning.BACKWARD:
         return trace.host.backward
     return Spans(sorted((start, start + took) for start, took, _ in trace.host.spans[mark]))
 
 
-def host_spans(trace: Trace, mark: Mark, seen: Window) -> Spans:
+def host_spans(trace: Trace, mark: SpanMeaning, seen: TraceWindow) -> Spans:
     """CPU time within the window covered by spans of one kind."""
     return all_host_spans(trace, mark).within(seen.start, seen.end)
 

@@ -7,14 +7,14 @@ from statistics import median
 
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.trace.breakdown import Breakdown
-from gputop.trace.names import Kind
-from gputop.trace.verdict import View, memory_peak
+from gputop.trace.names import ActivityKind
+from gputop.trace.verdict import TraceView, memory_peak
 
 _NOTHING = 0.01  # of a step; smaller changes are omitted
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Difference:
     """One number before and after; None is unknown."""
 
     name: str
@@ -32,27 +32,27 @@ class Change:
 class Diff:
     """Two traces compared; all values are per step."""
 
-    numbers: tuple[Change, ...]
-    phases: tuple[Change, ...]  # CPU time per step, largest change first
-    kernels: tuple[Change, ...]  # time per step
-    operators: tuple[Change, ...]  # own CPU time per step
+    numbers: tuple[Difference, ...]
+    phases: tuple[Difference, ...]  # CPU time per step, largest change first
+    kernels: tuple[Difference, ...]  # time per step
+    operators: tuple[Difference, ...]  # own CPU time per step
     removed_rules: tuple[str, ...]  # signatures found only before
     added_rules: tuple[str, ...]  # signatures found only after
     kept_rules: tuple[str, ...]  # signatures found in both
 
     @property
-    def step(self) -> Change:
+    def step(self) -> Difference:
         """The step time."""
         return self.numbers[0]
 
 
-def diff(before: View, after: View) -> Diff:
+def diff(before: TraceView, after: TraceView) -> Diff:
     """Compare two traces. Kernels are matched by name: another shape may have another name."""
     views = (before, after)
     rules = [{verdict.rule for verdict in view.verdicts if verdict.severity != "info"} for view in views]
     return Diff(
         numbers=(
-            Change(name="step, median", before=_step(before), after=_step(after), unit="us"),
+            Difference(name="step, median", before=_step(before), after=_step(after), unit="us"),
             *_gpu(before, after),
             *_known("most memory allocated", "bytes", _peak(before), _peak(after)),
         ),
@@ -76,40 +76,42 @@ _GPU: tuple[tuple[str, str, Callable[[Breakdown], float | None]], ...] = (
 )
 
 
-def _gpu(before: View, after: View) -> Iterator[Change]:
+def _gpu(before: TraceView, after: TraceView) -> Iterator[Difference]:
     """GPU values, unknown in a CPU-only trace."""
     for name, unit, of in _GPU:
         a, b = (of(view.found) if view.found.of_gpu else None for view in (before, after))
         yield from _known(name, unit, a, b)
 
 
-def _known(name: str, unit: str, before: float | None, after: float | None) -> Iterator[Change]:
+def _known(name: str, unit: str, before: float | None, after: float | None) -> Iterator[Difference]:
     """A change, if either trace has the value."""
     if before or after:
-        yield Change(name=name, before=before, after=after, unit=unit)
+        yield Difference(name=name, before=before, after=after, unit=unit)
 
 
-def _step(view: View) -> float:
+def _step(view: TraceView) -> float:
     seen = view.found.window
     times = [step.end - step.start for step in seen.steps]
     return median(times) if times and not seen.after_us else seen.span_us / view.steps
 
 
-def _peak(view: View) -> float | None:
+def _peak(view: TraceView) -> float | None:
     return float(memory_peak(view)[0]) or None
 
 
-def _phases(view: View) -> dict[str, float]:
+def _phases(view: TraceView) -> dict[str, float]:
     return {each.name: each.host_us / view.steps for each in view.phases if each.host_us}
 
 
-def _kernels(view: View) -> dict[str, float]:
+def _kernels(view: TraceView) -> dict[str, float]:
     return {
-        each.name: each.took_us / view.steps for each in view.found.kernels if each.kind in (Kind.COMPUTE, Kind.COMM)
+        each.name: each.took_us / view.steps
+        for each in view.found.kernels
+        if each.kind in (ActivityKind.COMPUTE, ActivityKind.COMM)
     }
 
 
-def _operators(view: View) -> dict[str, float]:
+def _operators(view: TraceView) -> dict[str, float]:
     host = view.trace.host
     return {
         host.names.texts[name]: us / view.steps
@@ -118,10 +120,10 @@ def _operators(view: View) -> dict[str, float]:
     }
 
 
-def _changes(before: dict[str, float], after: dict[str, float], step_us: float) -> tuple[Change, ...]:
+def _changes(before: dict[str, float], after: dict[str, float], step_us: float) -> tuple[Difference, ...]:
     rows = [(after.get(name, 0.0) - before.get(name, 0.0), name) for name in before.keys() | after.keys()]
     return tuple(
-        Change(name=name, before=before.get(name, 0.0), after=after.get(name, 0.0), unit="us")
+        Difference(name=name, before=before.get(name, 0.0), after=after.get(name, 0.0), unit="us")
         for change, name in sorted(rows, key=lambda row: (-abs(row[0]), row[1]))
         if abs(change) >= _NOTHING * step_us
     )

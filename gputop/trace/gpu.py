@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from typing import Any
 
-from gputop.trace.names import Call, Names, call, kind
+from gputop.trace.names import CudaCall, Names, call, kind
 
 MOST = 1_500_000  # kernels and copies; the same number of launches
 MOST_DEVICES = 1_024
@@ -30,7 +30,7 @@ def whole(value: Any) -> int | None:
     return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20 else None
 
 
-class Activity:
+class GpuActivity:
     """Kernels, copies and memsets: start and duration in microseconds, name, stream, ids of launch and operator."""
 
     def __init__(self) -> None:
@@ -92,10 +92,10 @@ class Calls:
         self.profile_at, self.profile_took = array("d"), array("d")  # overhead of CUPTI itself
         self.dropped = 0
         self._spans = {
-            Call.WAIT: (self.wait_start, self.wait_took),
-            Call.ALLOCATE: (self.made_at, self.made_took),
-            Call.LOAD: (self.load_at, self.load_took),
-            Call.PROFILE: (self.profile_at, self.profile_took),
+            CudaCall.WAIT: (self.wait_start, self.wait_took),
+            CudaCall.ALLOCATE: (self.made_at, self.made_took),
+            CudaCall.LOAD: (self.load_at, self.load_took),
+            CudaCall.PROFILE: (self.profile_at, self.profile_took),
         }
 
     def add(self, event: dict[str, Any], start: float) -> None:
@@ -108,16 +108,16 @@ class Calls:
         self.count[name] += 1
         self.took_us[name] += took
         does = self.names.meanings[name]
-        if does == Call.OTHER:
+        if does == CudaCall.OTHER:
             return
-        if does == Call.CAPTURE:
+        if does == CudaCall.CAPTURE:
             if len(self.captures) < MOST_CAPTURES:
                 begins = "begin" in self.names.texts[name].lower()
                 self.captures.append((start, True) if begins else (start + took, False))
             return
         if len(self.start) + sum(len(starts) for starts, _ in self._spans.values()) >= MOST:
             self.dropped += 1
-        elif does == Call.LAUNCH:
+        elif does == CudaCall.LAUNCH:
             args = event.get("args")
             number = args.get("correlation", 0) if isinstance(args, dict) else 0
             number = (whole(number) or 0) & LOW
@@ -127,6 +127,6 @@ class Calls:
             self.name.append(name)
             self.thread.append((whole(thread) or 0) & LOW_ID)
         else:
-            starts, durations = self._spans[Call(does)]
+            starts, durations = self._spans[CudaCall(does)]
             starts.append(start)
             durations.append(took)

@@ -15,7 +15,7 @@ from typing import Any
 from gputop.safe.text import clean
 from gputop.trace.gpu import LOW, duration
 from gputop.trace.intervals import Spans, order, union
-from gputop.trace.names import COMPILES, COMPUTES, Mark, Names, is_region, mark
+from gputop.trace.names import COMPILES, COMPUTES, Names, SpanMeaning, is_region, mark
 
 MOST_OUTER = 100_000
 
@@ -106,14 +106,21 @@ ODD = (TypeError, ValueError, KeyError, AttributeError, OverflowError, Recursion
 MOST_REGIONS = 200  # names
 MOST_KEPT = 10_000_000  # spans that can be sorted, of 33 bytes each
 # step ends, and the phases that launch kernels: kept in full even if only a part of the trace counts
-_KEPT = (Mark.STEP, Mark.OPTIMIZER, Mark.DATA, Mark.ZERO_GRAD, Mark.BACKWARD, Mark.FORWARD)
+_KEPT = (
+    SpanMeaning.STEP,
+    SpanMeaning.OPTIMIZER,
+    SpanMeaning.DATA,
+    SpanMeaning.ZERO_GRAD,
+    SpanMeaning.BACKWARD,
+    SpanMeaning.FORWARD,
+)
 _ROUNDED_US = 1.0  # tolerance between the ends of nested spans
 _BREATH_US = 50.0  # between two functions of one backward pass, or two operators
 Span = tuple[float, float, int]  # start, duration, name; the thread instead of the name for spans kept by name
 Shape = tuple[int, str, str]  # name of the operator, dims of its inputs, their types
 
 
-class Thread:
+class ThreadTimes:
     """One thread: totals, and its stack of open spans.
 
     Its Python functions form a separate thread: Kineto writes them after its operators.
@@ -128,7 +135,7 @@ class Thread:
         self.pid, self.tid, self.python = key
         self.number = number
         self.root = root  # of its call paths
-        self.base: list[Any] = [0, 0.0, math.inf, 0.0, Mark.NONE, root, 0]  # the parent of all its spans
+        self.base: list[Any] = [0, 0.0, math.inf, 0.0, SpanMeaning.NONE, root, 0]  # the parent of all its spans
         self.covered_us = 0.0  # in any span
         self.marks = 0  # steps, batches and optimizer steps: these identify the training thread
         self.functions = 0  # of the backward pass
@@ -184,7 +191,7 @@ class SpanStore:
             yield from sorted(places, key=rank) if len(places) > 1 else places
 
 
-class Host:
+class HostTimes:
     """Times by name, and the spans with a meaning."""
 
     def __init__(self) -> None:
@@ -195,7 +202,7 @@ class Host:
         self._compiles = array("b")  # by name: 1 for parts of torch.compile
         self._may_be_region = array("b")  # by name: an annotation of it comes from the program (record_function)
         self._may_be_old_region = array("b")  # the same for old Kineto, where these are among the operators
-        self.spans: dict[int, list[Span]] = {kind: [] for kind in Mark}
+        self.spans: dict[int, list[Span]] = {kind: [] for kind in SpanMeaning}
         self.backward = Spans()
         self.op_id, self.op_shape = array("I"), array("I")
         self.shapes: list[Shape] = []
@@ -210,7 +217,7 @@ class Host:
         self.python_spans = OutermostSpans()  # spans of Python functions, the longest ones
         self.regions: dict[int, list[Span]] = {}  # annotations of the program, each with its thread
         self.thread_names: dict[tuple[Any, Any], str] = {}
-        self._threads: dict[tuple[Any, Any, int], Thread] = {}
+        self._threads: dict[tuple[Any, Any, int], ThreadTimes] = {}
         self._within = (-math.inf, math.inf)  # only the part of spans within it counts
         self._kept: SpanStore | None = None  # for sorting, if required
         self._shapes: dict[Shape | int, int] = {}  # an operator without dims by its name alone
@@ -268,9 +275,9 @@ class Host:
 
     def _inner(self, name: int, number: int, *, annotation: bool) -> tuple[Any, ...]:
         """Sort key for nested spans with equal times: the step, then the order of entry."""
-        return self.names.meanings[name] != Mark.STEP, number, not annotation, self.names.texts[name]
+        return self.names.meanings[name] != SpanMeaning.STEP, number, not annotation, self.names.texts[name]
 
-    def _fold(self, thread: Thread, start: float, took: float, name: int, *, region: bool) -> None:
+    def _fold(self, thread: ThreadTimes, start: float, took: float, name: int, *, region: bool) -> None:
         """Process the next span of a thread."""
         meaning = self.names.meanings[name]
         if self._compiles[name] and len(self.once_at) < MOST_SPANS:
@@ -282,7 +289,7 @@ class Host:
             took, start = min(start + took, stop) - max(start, begin), max(start, begin)
             if meaning in _KEPT or region:
                 self._keep_outside(thread, meaning, (*whole, name), region=region)
-                meaning, region = Mark.NONE, False
+                meaning, region = SpanMeaning.NONE, False
             if took <= 0:
                 return
         opened, end = thread.open, start + took
@@ -304,7 +311,7 @@ class Host:
         self.count[name] += 1
         self.total_us[name] += took
 
-    def _open(self, thread: Thread, name: int, start: float, end: float, meaning: int) -> None:
+    def _open(self, thread: ThreadTimes, name: int, start: float, end: float, meaning: int) -> None:
         """Open a span inside the open ones, or after them."""
         opened = thread.open
         if opened:
@@ -319,7 +326,7 @@ class Host:
             thread.covered_us += end - start
         path, around = above[5], above[6]
         called = name
-        if meaning == Mark.STEP:
+        if meaning == SpanMeaning.STEP:
             called = self._step = name if self._step < 0 else self._step
         elif thread.python:
             self.python_spans.add(thread.number, start, end - start, name)
@@ -334,12 +341,12 @@ class Host:
 
     def drop_steps_without_length(self) -> int:
         """Drop steps with no length left by rounding, far from the first event; return their number."""
-        steps = self.spans[Mark.STEP]
-        self.spans[Mark.STEP] = [(start, took, name) for start, took, name in steps if start + took > start]
-        return len(steps) - len(self.spans[Mark.STEP])
+        steps = self.spans[SpanMeaning.STEP]
+        self.spans[SpanMeaning.STEP] = [(start, took, name) for start, took, name in steps if start + took > start]
+        return len(steps) - len(self.spans[SpanMeaning.STEP])
 
     @property
-    def threads(self) -> tuple[Thread, ...]:
+    def threads(self) -> tuple[ThreadTimes, ...]:
         """Every thread, by its number."""
         return tuple(self._threads.values())
 
@@ -366,12 +373,12 @@ class Host:
         self.backward = union(starts, took)
         self.made = union(self._made_at, self._made_took)
 
-    def _thread(self, key: tuple[Any, Any, int]) -> Thread | None:
+    def _thread(self, key: tuple[Any, Any, int]) -> ThreadTimes | None:
         if len(self._threads) >= MOST_THREADS:
             self.dropped += 1
             return None
         number = len(self._threads)
-        return self._threads.setdefault(key, Thread(key, number, self.nesting.root()))
+        return self._threads.setdefault(key, ThreadTimes(key, number, self.nesting.root()))
 
     def _named(self, text: str, meaning: int, *, python: bool) -> None:
         self.count.append(0)
@@ -383,18 +390,18 @@ class Host:
         self._may_be_region.append(is_region(text, meaning))
         self._may_be_old_region.append(is_region(text, meaning, old=True))
 
-    def _keep_outside(self, thread: Thread, meaning: int, span: Span, *, region: bool) -> None:
+    def _keep_outside(self, thread: ThreadTimes, meaning: int, span: Span, *, region: bool) -> None:
         """Keep a phase or region that is partly outside the interval: its kernels may run inside."""
         start, took, name = span
         if region:
             self._region(name, start, took, thread)
-        if meaning == Mark.BACKWARD:
+        if meaning == SpanMeaning.BACKWARD:
             if len(thread.backward) < MOST_SPANS:
                 thread.backward.add(start, start + took, within=_BREATH_US)
         elif meaning in _KEPT and len(self.spans[meaning]) < MOST_SPANS:
             self.spans[meaning].append(span)
 
-    def _region(self, name: int, start: float, took: float, thread: Thread) -> None:
+    def _region(self, name: int, start: float, took: float, thread: ThreadTimes) -> None:
         if name not in self.regions and len(self.regions) >= MOST_REGIONS:
             return
         spans = self.regions.setdefault(name, [])
@@ -408,35 +415,37 @@ class Host:
             self.self_us[name] += own
             self.nesting.self_us[path] += own
 
-    def _mark(self, meaning: int, span: Span, thread: Thread) -> None:
+    def _mark(self, meaning: int, span: Span, thread: ThreadTimes) -> None:
         """Record the meaning of a span beyond its time."""
         start, took, _ = span
-        if meaning in (Mark.STEP, Mark.DATA, Mark.OPTIMIZER):
+        if meaning in (SpanMeaning.STEP, SpanMeaning.DATA, SpanMeaning.OPTIMIZER):
             thread.marks += 1
-        if meaning == Mark.MOVE:
+        if meaning == SpanMeaning.MOVE:
             if thread.fresh and len(self._made_at) < MOST_SPANS:
                 self._made_at.append(start)
                 self._made_took.append(took)
-        elif meaning == Mark.READ:
+        elif meaning == SpanMeaning.READ:
             if len(self.reads) < MOST_SPANS:
                 self.reads.append(start)
                 self.read_took.append(took)
             else:
                 self.dropped += 1
-        elif meaning == Mark.NAN_CHECK:
+        elif meaning == SpanMeaning.NAN_CHECK:
             self.nan_checks += 1
-        elif meaning == Mark.BACKWARD:
+        elif meaning == SpanMeaning.BACKWARD:
             self.functions += 1
             thread.functions += 1
-            if not any(entry[4] == Mark.BACKWARD for entry in thread.open) and len(thread.backward) < MOST_SPANS:
+            if not any(entry[4] == SpanMeaning.BACKWARD for entry in thread.open) and len(thread.backward) < MOST_SPANS:
                 thread.backward.add(start, start + took, within=_BREATH_US)
-        elif meaning in (Mark.ZERO, Mark.CREATE):
-            self.zeroed += meaning == Mark.ZERO and any(entry[4] == Mark.ZERO_GRAD for entry in thread.open)
+        elif meaning in (SpanMeaning.ZERO, SpanMeaning.CREATE):
+            self.zeroed += meaning == SpanMeaning.ZERO and any(
+                entry[4] == SpanMeaning.ZERO_GRAD for entry in thread.open
+            )
         elif len(self.spans[meaning]) < MOST_SPANS:
             self.spans[meaning].append(span)
         else:
             self.dropped += 1
-        thread.fresh = meaning in (Mark.ZERO, Mark.CREATE)
+        thread.fresh = meaning in (SpanMeaning.ZERO, SpanMeaning.CREATE)
 
     def _shape(self, args: Any, name: int) -> None:
         """Store an operator's input shapes by id, for the kernels that refer to it."""

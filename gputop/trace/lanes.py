@@ -14,9 +14,9 @@ from itertools import accumulate
 
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.trace.intervals import Spans
-from gputop.trace.names import Kind, Mark
+from gputop.trace.names import ActivityKind, SpanMeaning
 from gputop.trace.threads import TracedThread, traced_threads
-from gputop.trace.verdict import View
+from gputop.trace.verdict import TraceView
 
 MOST_THREADS = 12
 _SAMPLE = 200  # spans that determine a name
@@ -36,7 +36,7 @@ _COLLECTIVE = re.compile(r"(?:nccl|rccl)\w*?Kernel_?([A-Za-z]+)", re.IGNORECASE)
 OuterSpan = tuple[float, float, int]  # start, end, name
 
 
-class Track:
+class SpanTrack:
     """Disjoint spans of one kind, with cumulative coverage."""
 
     def __init__(self, kind: str, spans: Spans, name: Callable[[float, float], str]) -> None:
@@ -62,11 +62,11 @@ class Track:
 
 
 @frozen_dataclass(frozen=True)
-class Lane:
+class TimelineLane:
     """A line of the timeline showing the dominant span at each time; `area`: show coverage."""
 
     title: str
-    tracks: Sequence[Track]
+    tracks: Sequence[SpanTrack]
     area: bool = False
     gpu: bool = False
 
@@ -77,14 +77,14 @@ class Lanes:
 
     start: float
     end: float
-    lanes: Sequence[Lane]
+    lanes: Sequence[TimelineLane]
     steps: Sequence[tuple[int, float, float]]  # number, start, end
     gaps: Spans
     gaps_of: str
-    main: Lane | None = field(default=None)
+    main: TimelineLane | None = field(default=None)
 
 
-def lanes(view: View) -> Lanes:
+def lanes(view: TraceView) -> Lanes:
     """The lanes of a trace within its window."""
     found = view.found
     window, threads, outer = found.window, traced_threads(view.trace.host), _outer(view)
@@ -94,7 +94,7 @@ def lanes(view: View) -> Lanes:
     busy = found.of_gpu
     if busy:
         rows += _gpu(view)
-        rows.append(Lane("GPU busy", (Track("busy", found.busy, lambda *_: "busy"),), area=True, gpu=True))
+        rows.append(TimelineLane("GPU busy", (SpanTrack("busy", found.busy, lambda *_: "busy"),), area=True, gpu=True))
     covered = Spans(sorted(span for track in main.tracks for span in track.spans)) if main else Spans()
     return Lanes(
         start=window.start,
@@ -107,14 +107,14 @@ def lanes(view: View) -> Lanes:
     )
 
 
-def _main(view: View, outer: Sequence[OuterSpan]) -> Lane:
+def _main(view: TraceView, outer: Sequence[OuterSpan]) -> TimelineLane:
     """Its phases; operators in none of them are the forward pass."""
     marks = (
-        ("data", Mark.DATA, "DataLoader.__next__"),
-        ("backward", Mark.BACKWARD, "backward"),
-        ("optimizer", Mark.OPTIMIZER, "optimizer"),
-        ("zero", Mark.ZERO_GRAD, "zero_grad"),
-        ("comm", Mark.COMM, "collective"),
+        ("data", SpanMeaning.DATA, "DataLoader.__next__"),
+        ("backward", SpanMeaning.BACKWARD, "backward"),
+        ("optimizer", SpanMeaning.OPTIMIZER, "optimizer"),
+        ("zero", SpanMeaning.ZERO_GRAD, "zero_grad"),
+        ("comm", SpanMeaning.COMM, "collective"),
     )
     phases = [(kind, view.host(mark), text) for kind, mark, text in marks]
     known = Spans(sorted(span for _, spans, _ in phases for span in spans))
@@ -123,22 +123,22 @@ def _main(view: View, outer: Sequence[OuterSpan]) -> Lane:
     for start, end, _ in outer:
         rest.add(start, end, within=_JOINED_US)
     free = known.gaps(seen.start, seen.end)
-    tracks = [Track(kind, spans, _constant(text)) for kind, spans, text in phases if len(spans)]
+    tracks = [SpanTrack(kind, spans, _constant(text)) for kind, spans, text in phases if len(spans)]
     forward = rest.shared(free)
     if len(forward):
-        tracks.append(Track("forward", forward, _named(view, outer, "forward")))
-    return Lane("main", tracks)
+        tracks.append(SpanTrack("forward", forward, _named(view, outer, "forward")))
+    return TimelineLane("main", tracks)
 
 
-def _thread(view: View, thread: TracedThread, outer: Sequence[OuterSpan]) -> Lane:
+def _thread(view: TraceView, thread: TracedThread, outer: Sequence[OuterSpan]) -> TimelineLane:
     """Activity of another thread, by its outermost spans."""
     spans = Spans((start, end) for start, end, _ in outer)
     kind = "backward" if thread.functions else "thread"
     name = _constant("backward") if thread.functions else _named(view, outer, thread.name)
-    return Lane(thread.name, (Track(kind, spans, name),))
+    return TimelineLane(thread.name, (SpanTrack(kind, spans, name),))
 
 
-def _outer(view: View) -> dict[int, list[OuterSpan]]:
+def _outer(view: TraceView) -> dict[int, list[OuterSpan]]:
     """The outermost spans of each thread by start."""
     outer, found = view.trace.host.outer, dict[int, list[OuterSpan]]()
     for number, start, took, name in zip(outer.thread, outer.start, outer.took, outer.name, strict=True):
@@ -152,7 +152,7 @@ def _constant(text: str) -> Callable[[float, float], str]:
     return lambda *_: text
 
 
-def _named(view: View, rows: Sequence[OuterSpan], default: str) -> Callable[[float, float], str]:
+def _named(view: TraceView, rows: Sequence[OuterSpan], default: str) -> Callable[[float, float], str]:
     """Name of an interval: its dominant span if that is an annotation; else the default."""
     starts = array("d", (start for start, _, _ in rows))
     texts = view.trace.host.names.texts
@@ -174,10 +174,11 @@ def _named(view: View, rows: Sequence[OuterSpan], default: str) -> Callable[[flo
     return name
 
 
-def _gpu(view: View) -> list[Lane]:
+def _gpu(view: TraceView) -> list[TimelineLane]:
     """GPU compute, communication and copies within the window."""
-    rows = (("GPU compute", "compute", (Kind.COMPUTE,)), ("GPU comm", "comm", (Kind.COMM,)),
-            ("GPU copy", "copy", (Kind.TO_DEVICE, Kind.TO_HOST, Kind.COPY, Kind.SET)))  # fmt: skip
+    rows = (("GPU compute", "compute", (ActivityKind.COMPUTE,)), ("GPU comm", "comm", (ActivityKind.COMM,)),
+            ("GPU copy", "copy", (ActivityKind.TO_DEVICE, ActivityKind.TO_HOST, ActivityKind.COPY,
+                                  ActivityKind.SET)))  # fmt: skip
     found, activity = view.found, view.trace.activity
     kinds = activity.names.meanings
     made = []
@@ -187,11 +188,11 @@ def _gpu(view: View) -> list[Lane]:
         for index in inside:
             spans.add(activity.start[index], activity.start[index] + activity.took[index])
         if inside:
-            made.append(Lane(title, (Track(kind, spans, _kernels(view, inside)),), gpu=True))
+            made.append(TimelineLane(title, (SpanTrack(kind, spans, _kernels(view, inside)),), gpu=True))
     return made
 
 
-def _kernels(view: View, inside: Sequence[int]) -> Callable[[float, float], str]:
+def _kernels(view: TraceView, inside: Sequence[int]) -> Callable[[float, float], str]:
     """The two kinds of kernels with most time in an interval."""
     activity = view.trace.activity
     starts = array("d", (activity.start[index] for index in inside))

@@ -13,7 +13,7 @@ from math import inf
 
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.trace.intervals import Spans, order
-from gputop.trace.names import Kind
+from gputop.trace.names import ActivityKind
 from gputop.trace.read import Trace
 
 NEXT_KERNEL_US = 5.0  # consecutive kernels are never much closer
@@ -33,7 +33,7 @@ class Idle:
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Pause:
+class LaunchGap:
     """A gap in GPU activity, and the launches around it."""
 
     start: float
@@ -92,7 +92,7 @@ def stop_idle_us(trace: Trace, inside: Sequence[int], launch_of: Sequence[int], 
     )
 
 
-def pauses(trace: Trace, inside: Sequence[int], launch_of: Sequence[int], gaps: Spans) -> Iterator[Pause]:
+def pauses(trace: Trace, inside: Sequence[int], launch_of: Sequence[int], gaps: Spans) -> Iterator[LaunchGap]:
     """Each gap with the launches around it. No launches follow the last kernel."""
     calls, begins, place, launched = trace.calls, trace.activity.start, 0, -inf
     for start, end in gaps:
@@ -109,7 +109,7 @@ def pauses(trace: Trace, inside: Sequence[int], launch_of: Sequence[int], gaps: 
             if host and end - start - host <= LAUNCH_US:
                 host = end - start
         since = min(start, launched) if launched > -inf else start
-        yield Pause(start=start, end=end, since=since, until=until, index=index, call=call, host_us=host)
+        yield LaunchGap(start=start, end=end, since=since, until=until, index=index, call=call, host_us=host)
 
 
 def _stream_host(trace: Trace, inside: Sequence[int], launch_of: Sequence[int]) -> float:
@@ -117,7 +117,7 @@ def _stream_host(trace: Trace, inside: Sequence[int], launch_of: Sequence[int]) 
     activity, calls = trace.activity, trace.calls
     computes = Counter[int]()
     for index in inside:
-        if activity.names.meanings[activity.name[index]] == Kind.COMPUTE:
+        if activity.names.meanings[activity.name[index]] == ActivityKind.COMPUTE:
             computes[activity.stream[index]] += round(activity.took[index] * 1000)
     stream = max(computes, key=lambda one: (computes[one], -one), default=-1)
     ended, host = -inf, 0.0
@@ -135,7 +135,7 @@ def launching(trace: Trace, inside: Sequence[int], launch_of: Sequence[int]) -> 
     """Delays and queue depth over kernels with a known launch."""
     activity, calls, kinds = trace.activity, trace.calls, trace.activity.names.meanings
     known = array("I", (index for index in inside if launch_of[index] >= 0))
-    kernels = array("I", (index for index in known if kinds[activity.name[index]] == Kind.COMPUTE))
+    kernels = array("I", (index for index in known if kinds[activity.name[index]] == ActivityKind.COMPUTE))
     if not kernels:
         return Launching(delay_p50_us=None, delay_p90_us=None, depth_p50=None, depth_max=None, known=0)
     delays = []

@@ -13,7 +13,7 @@ MOST_DEVICES = 32
 _CUDA = 1
 
 
-class Series:
+class MemorySeries:
     """Bytes over time of one device, thinned; maxima are exact."""
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class Series:
         self._every *= 2
 
 
-class Memory:
+class AllocatorMemory:
     """Allocated and reserved bytes over time; with several devices, of the one with the highest peak.
 
     Each time stores the maximum since the previous one: the peak of any interval is exact.
@@ -71,7 +71,7 @@ class Memory:
         self.peak_bytes = self.peak_reserved_bytes = 0
         self.device = -1  # the device; -1 if none yet
         self.untotalled = 0  # events without totals, of Kineto before 2022
-        self._devices: dict[int, Series] = {}
+        self._devices: dict[int, MemorySeries] = {}
 
     def add(self, event: dict[str, Any], at: float) -> None:
         """Add an allocation or release at a time in our time base."""
@@ -87,7 +87,7 @@ class Memory:
         if not 0 <= allocated < 1e15 or not 0 <= reserved < 1e15:
             raise ValueError("more memory than there is")
         if device in self._devices or len(self._devices) < MOST_DEVICES:
-            self._devices.setdefault(device, Series()).add(at, allocated, reserved)
+            self._devices.setdefault(device, MemorySeries()).add(at, allocated, reserved)
 
     def finish(self) -> None:
         """Sort the samples once all events are read."""

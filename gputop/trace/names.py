@@ -20,7 +20,7 @@ MOST_CHARS = 8 << 20  # of all names
 MORE = "(other names)"
 
 
-class Kind(IntEnum):
+class ActivityKind(IntEnum):
     """What a GPU activity is."""
 
     COMPUTE = 0
@@ -31,7 +31,7 @@ class Kind(IntEnum):
     SET = 5
 
 
-class Mark(IntEnum):
+class SpanMeaning(IntEnum):
     """What a CPU span means for the breakdown."""
 
     NONE = 0
@@ -49,7 +49,7 @@ class Mark(IntEnum):
     NAN_CHECK = 12
 
 
-class Call(IntEnum):
+class CudaCall(IntEnum):
     """What a CUDA runtime or driver call does."""
 
     OTHER = 0
@@ -93,14 +93,14 @@ PAGEABLE = re.compile(r"Pageable")
 STEP = re.compile(r"(ProfilerStep|gputop\.step|TensorFlow step)#(\d+)")
 
 _OPERATORS = {
-    "aten::fill_": Mark.CREATE,
-    "aten::normal_": Mark.CREATE,
-    "aten::uniform_": Mark.CREATE,
-    "aten::zero_": Mark.ZERO,
-    "aten::to": Mark.MOVE,
-    "aten::_local_scalar_dense": Mark.READ,
-    "aten::nonzero": Mark.READ,
-    "aten::isnan": Mark.NAN_CHECK,
+    "aten::fill_": SpanMeaning.CREATE,
+    "aten::normal_": SpanMeaning.CREATE,
+    "aten::uniform_": SpanMeaning.CREATE,
+    "aten::zero_": SpanMeaning.ZERO,
+    "aten::to": SpanMeaning.MOVE,
+    "aten::_local_scalar_dense": SpanMeaning.READ,
+    "aten::nonzero": SpanMeaning.READ,
+    "aten::isnan": SpanMeaning.NAN_CHECK,
 }
 # torch process groups' names for collectives, in CPU spans
 RECORDED = ("nccl:", "gloo:", "mpi:", "ucc:", "xccl:", "hccl:")
@@ -121,33 +121,35 @@ _CAPTURE = re.compile(r"(?:Begin|End)Capture", re.IGNORECASE)
 _ALLOCATE = re.compile(r"^(?:cuda|hip)(?:Malloc|Free)$|^cuMem(?:Create|Map|Unmap|Release)$")
 
 
-def kind(name: str) -> Kind:
+def kind(name: str) -> ActivityKind:
     """The kind of a kernel, copy or memset by name."""
     if COMM.search(name) and not _INDUCTOR.match(name):
-        return Kind.COMM
+        return ActivityKind.COMM
     if COPIES.search(name):
-        return Kind.TO_DEVICE if "HtoD" in name else Kind.TO_HOST if "DtoH" in name else Kind.COPY
-    return Kind.SET if SETS.search(name) else Kind.COMPUTE
+        return (
+            ActivityKind.TO_DEVICE if "HtoD" in name else ActivityKind.TO_HOST if "DtoH" in name else ActivityKind.COPY
+        )
+    return ActivityKind.SET if SETS.search(name) else ActivityKind.COMPUTE
 
 
-def mark(name: str) -> Mark:
+def mark(name: str) -> SpanMeaning:
     """The meaning of a CPU span by name."""
     if name.startswith("aten::"):
-        return _OPERATORS.get(name, Mark.NONE)
+        return _OPERATORS.get(name, SpanMeaning.NONE)
     if STEP.match(name):
-        return Mark.STEP
+        return SpanMeaning.STEP
     for start, meaning in (
-        ("enumerate(DataLoader)#", Mark.DATA),
-        ("IteratorGetNext", Mark.DATA),  # of TensorFlow
-        ("Optimizer.step#", Mark.OPTIMIZER),
-        ("Optimizer.zero_grad#", Mark.ZERO_GRAD),
-        ("autograd::engine::evaluate_function", Mark.BACKWARD),
-        *((start, Mark.COMM) for start in (*RECORDED, *EXCHANGES)),
+        ("enumerate(DataLoader)#", SpanMeaning.DATA),
+        ("IteratorGetNext", SpanMeaning.DATA),  # of TensorFlow
+        ("Optimizer.step#", SpanMeaning.OPTIMIZER),
+        ("Optimizer.zero_grad#", SpanMeaning.ZERO_GRAD),
+        ("autograd::engine::evaluate_function", SpanMeaning.BACKWARD),
+        *((start, SpanMeaning.COMM) for start in (*RECORDED, *EXCHANGES)),
     ):
         if name.startswith(start):
             return meaning
     lowered = name.lower()
-    return Mark.FORWARD if lowered.endswith(".forward") or lowered.strip("# ") == "forward" else Mark.NONE
+    return SpanMeaning.FORWARD if lowered.endswith(".forward") or lowered.strip("# ") == "forward" else SpanMeaning.NONE
 
 
 _EVERY_TRACE = re.compile(r"PyTorch Profiler|ProfilerStep|gputop\.")
@@ -164,7 +166,7 @@ def is_region(name: str, meaning: int, *, old: bool = False) -> bool:
     """
     if old and _OPERATOR.search(name):
         return False
-    return meaning in (Mark.NONE, Mark.FORWARD) and not _EVERY_TRACE.match(name)
+    return meaning in (SpanMeaning.NONE, SpanMeaning.FORWARD) and not _EVERY_TRACE.match(name)
 
 
 def region(name: str) -> str:
@@ -178,19 +180,19 @@ def region(name: str) -> str:
     return text or name
 
 
-def call(name: str) -> Call:
+def call(name: str) -> CudaCall:
     """What a runtime call does, by its name."""
     if _WAIT.search(name):
-        return Call.WAIT
+        return CudaCall.WAIT
     if _LOAD.search(name):
-        return Call.LOAD
+        return CudaCall.LOAD
     if _PROFILE.fullmatch(name):
-        return Call.PROFILE
+        return CudaCall.PROFILE
     if _LAUNCH.search(name):
-        return Call.LAUNCH
+        return CudaCall.LAUNCH
     if _CAPTURE.search(name):
-        return Call.CAPTURE
-    return Call.ALLOCATE if _ALLOCATE.search(name) else Call.OTHER
+        return CudaCall.CAPTURE
+    return CudaCall.ALLOCATE if _ALLOCATE.search(name) else CudaCall.OTHER
 
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]{4,16}(?=>)")  # of `<built-in method item of Tensor object at 0x7f00>`

@@ -6,9 +6,9 @@ from array import array
 
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.trace.breakdown import Breakdown, inside_us
-from gputop.trace.host import Host
+from gputop.trace.host import HostTimes
 from gputop.trace.intervals import join
-from gputop.trace.names import Kind, Mark
+from gputop.trace.names import ActivityKind, SpanMeaning
 from gputop.trace.read import Trace
 
 BETWEEN = "steps, in no operator"
@@ -32,7 +32,7 @@ class OperatorShape:
     dims: str  # in torch's notation: [[8, 128], [128]]; empty if not recorded
     types: str
     kernel: str  # its longest kernel
-    kind: Kind  # of that kernel
+    kind: ActivityKind  # of that kernel
     gpu_us: float
 
 
@@ -42,7 +42,7 @@ def operators(trace: Trace, most: int, *, python: bool = False) -> tuple[Operato
     times: dict[str, list[float]] = {}  # self, total, count; all steps are one row
     for name, us in enumerate(host.self_us):
         if us and bool(host.python[name]) == python:
-            text = BETWEEN if host.names.meanings[name] == Mark.STEP else host.names.texts[name]
+            text = BETWEEN if host.names.meanings[name] == SpanMeaning.STEP else host.names.texts[name]
             row = times.setdefault(text, [0.0, 0.0, 0])
             for place, value in enumerate((us, host.total_us[name], host.count[name])):
                 row[place] += value
@@ -74,13 +74,13 @@ def operator_shapes(trace: Trace, found: Breakdown) -> tuple[OperatorShape, ...]
                 dims=dims,
                 types=types,
                 kernel=activity.names.texts[kernel],
-                kind=Kind(activity.names.meanings[kernel]),
+                kind=ActivityKind(activity.names.meanings[kernel]),
                 gpu_us=us,
             )
         )
     return tuple(rows)
 
 
-def _called(host: Host, shape: int) -> tuple[str, str, str]:
+def _called(host: HostTimes, shape: int) -> tuple[str, str, str]:
     name, dims, types = host.shapes[shape]
     return host.names.texts[name], dims, types

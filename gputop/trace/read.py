@@ -15,11 +15,11 @@ from gputop.frozen_dataclass import frozen_dataclass
 from gputop.safe.files import Refused
 from gputop.safe.text import clean
 from gputop.trace.events import DAMAGED, EARLY, NoTrace, decoded
-from gputop.trace.gpu import MOST_DEVICES, Activity, Calls, duration
-from gputop.trace.host import ODD, Host
+from gputop.trace.gpu import MOST_DEVICES, Calls, GpuActivity, duration
+from gputop.trace.host import ODD, HostTimes
 from gputop.trace.intervals import Spans, join, order
-from gputop.trace.memory import Memory
-from gputop.trace.names import Kind, Mark
+from gputop.trace.memory import AllocatorMemory
+from gputop.trace.names import ActivityKind, SpanMeaning
 from gputop.trace.pairs import PHASES, Pairs
 from gputop.trace.steps import window
 from gputop.trace.tensorflow import Planes
@@ -28,7 +28,7 @@ from gputop.trace.text import Text
 _LATEST_LAUNCHES = 100  # launches that show the queue at the end of the trace
 
 
-def without_kernel(activity: Activity, calls: Calls, last_us: float, begin: float, end: float) -> tuple[int, int]:
+def without_kernel(activity: GpuActivity, calls: Calls, last_us: float, begin: float, end: float) -> tuple[int, int]:
     """Number of launches between two times that lack their kernel or copy, and number of all.
 
     `last_us` is the end of the trace.
@@ -37,7 +37,9 @@ def without_kernel(activity: Activity, calls: Calls, last_us: float, begin: floa
     matched = Counter(calls.name[place] for place, index in enumerate(kernel_of) if index >= 0)
     texts, kinds = calls.names.texts, activity.names.meanings
     # nothing is known without correlation ids; without any kernel, every kernel launch counts
-    bare = bool(matched) and not any(kinds[name] in (Kind.COMPUTE, Kind.COMM) for name in set(activity.name))
+    bare = bool(matched) and not any(
+        kinds[name] in (ActivityKind.COMPUTE, ActivityKind.COMM) for name in set(activity.name)
+    )
     counted = {
         name
         for name in set(calls.name)
@@ -75,7 +77,7 @@ def _captured(calls: Calls) -> Spans:
 
 
 def _pending_from(
-    activity: Activity, calls: Calls, kernel_of: array[int], in_order: Sequence[int], last_us: float
+    activity: GpuActivity, calls: Calls, kernel_of: array[int], in_order: Sequence[int], last_us: float
 ) -> float:
     """Time from which a launch may still be queued, or its kernel running, at the end of the trace."""
     known = (place for place in reversed(in_order) if kernel_of[place] >= 0)
@@ -136,7 +138,7 @@ _GRID_US = 2.0**32  # times count from a multiple of it, independent of the firs
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class TraceDevice:
     """A GPU as described in the trace header; 0 is unknown."""
 
     index: int
@@ -151,8 +153,8 @@ class Trace:
     def __init__(self, name: str) -> None:
         self.name = name
         self.size_bytes = 0
-        self.activity, self.calls, self.host, self.memory = Activity(), Calls(), Host(), Memory()
-        self.devices: tuple[Device, ...] = ()
+        self.activity, self.calls, self.host, self.memory = GpuActivity(), Calls(), HostTimes(), AllocatorMemory()
+        self.devices: tuple[TraceDevice, ...] = ()
         self.rank: int | None = None
         self.ranks: int | None = None  # number of each
         self.backend = ""
@@ -282,7 +284,7 @@ class Trace:
             again |= start >= ended
             ended = max(start + took, ended if ended < inf else -inf)
         known, ended = set[int](), inf
-        for start, took, name in () if self.planes else sorted(self.host.spans[Mark.STEP]):
+        for start, took, name in () if self.planes else sorted(self.host.spans[SpanMeaning.STEP]):
             again |= name in known and start > ended  # the same number again, after a pause
             ended = max(start + took, ended if ended < inf else -inf)
             known.add(name)
@@ -398,12 +400,12 @@ def _count(number: int, of: str, several: str = "s") -> str:
     return f"{number} {of}{several * (number != 1)}"
 
 
-def _device(entry: dict[str, Any]) -> Device:
+def _device(entry: dict[str, Any]) -> TraceDevice:
     def whole(key: str) -> int:
         value = entry.get(key)
         return value if type(value) is int and 0 <= value < 1 << 50 else 0
 
-    return Device(
+    return TraceDevice(
         index=entry["id"],
         name=clean(str(entry.get("name") or ""), 80),
         memory_bytes=whole("totalGlobalMem"),

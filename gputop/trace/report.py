@@ -8,13 +8,13 @@ from dataclasses import replace
 from statistics import median
 
 from gputop import units
-from gputop.report import Page, Point, Table
+from gputop.report import Page, Point, ReportTable
 from gputop.trace.breakdown import TOLD, Breakdown
 from gputop.trace.diff import diff
 from gputop.trace.operators import operators
 from gputop.trace.step_phases import communication_us
 from gputop.trace.steps import much_longer
-from gputop.trace.verdict import Number, Verdict, View, memory_peak, said_of
+from gputop.trace.verdict import TraceVerdict, TraceView, VerdictNumber, memory_peak, said_of
 
 _NUMBER, _PART = re.compile(r"\d+(?:\.\d+)?"), re.compile(r" in \d+% of that time")
 _ROWS = 8
@@ -25,7 +25,7 @@ _ALIKE = 0.5  # of the largest loss of a rank: least loss of all others for a fi
 _SUMMED = 0.05  # of the window; smaller parts are not mentioned
 
 
-def page(view: View) -> Page:
+def page(view: TraceView) -> Page:
     """The whole report on one trace."""
     shared = {verdict.rule for verdict in common_verdicts(view.ranks)}
     found, said = view.found, tuple(one for one in said_of(view) if not one.all_ranks and one.rule not in shared)
@@ -40,7 +40,7 @@ def page(view: View) -> Page:
     )
 
 
-def _other_gpu_verdicts(view: View, said: Sequence[Verdict]) -> Iterator[Verdict]:
+def _other_gpu_verdicts(view: TraceView, said: Sequence[TraceVerdict]) -> Iterator[TraceVerdict]:
     """Findings on other GPUs of the trace that do not apply to the reported one."""
     known = {(verdict.rule, verdict.headline) for verdict in said}
     for other in view.gpus if view.trace.whole else ():
@@ -50,7 +50,7 @@ def _other_gpu_verdicts(view: View, said: Sequence[Verdict]) -> Iterator[Verdict
                     yield replace(verdict, headline=f"GPU {other.device}: {verdict.headline}")
 
 
-def _first_notes(view: View) -> Iterator[str]:
+def _first_notes(view: TraceView) -> Iterator[str]:
     """Repairs and omissions, and what is left out because of them."""
     trace = view.trace
     for problem in trace.problems:
@@ -64,7 +64,7 @@ def _first_notes(view: View) -> Iterator[str]:
         )
 
 
-def startup_notes(view: View) -> Iterator[str]:
+def startup_notes(view: TraceView) -> Iterator[str]:
     """Program startup in the trace, and what is left out because of it."""
     seen = view.found.window
     if view.startup.alone:
@@ -85,7 +85,7 @@ def startup_notes(view: View) -> Iterator[str]:
         yield f"The first step takes {took(first_us)}, the median of the others is {took(usual)}: it is counted."
 
 
-def cpu_ahead_notes(view: View) -> Iterator[str]:
+def cpu_ahead_notes(view: TraceView) -> Iterator[str]:
     """Notes on CPU steps that end long before the GPU's."""
     seen = view.found.window
     if seen.after_us:
@@ -95,7 +95,7 @@ def cpu_ahead_notes(view: View) -> Iterator[str]:
         )
 
 
-def ranks(views: Sequence[View]) -> Page:
+def ranks(views: Sequence[TraceView]) -> Page:
     """The ranks of one job side by side."""
     rows = []
     for number, view in enumerate(views):
@@ -118,11 +118,11 @@ def ranks(views: Sequence[View]) -> Page:
         title=f"{len(views)} ranks",
         words=words,
         points=tuple(point(verdict) for verdict in of_all),
-        tables=(Table("Ranks", head, tuple(rows)),),
+        tables=(ReportTable("Ranks", head, tuple(rows)),),
     )
 
 
-def _collectives(view: View) -> float:
+def _collectives(view: TraceView) -> float:
     """Share of a rank's time in collectives: of its GPU, or without one of its otherwise idle CPU."""
     found = view.found
     if found.of_gpu:
@@ -130,7 +130,7 @@ def _collectives(view: View) -> float:
     return found.share(communication_us(view.phases))
 
 
-def common_verdicts(views: Sequence[View]) -> tuple[Verdict, ...]:
+def common_verdicts(views: Sequence[TraceView]) -> tuple[TraceVerdict, ...]:
     """Findings on every rank of a job, once, for the rank with the largest loss; none that a trace shows by itself."""
     if len(views) < 2:
         return ()
@@ -150,13 +150,13 @@ def common_verdicts(views: Sequence[View]) -> tuple[Verdict, ...]:
     return tuple(found)
 
 
-def _not_compared(before: View, after: View) -> Page:
+def _not_compared(before: TraceView, after: TraceView) -> Page:
     why = "They are not compared: what is missing in one would look like a change."
     words = (*_first_notes(before), *_first_notes(after), why)
     return Page(title=f"{before.trace.name} → {after.trace.name}", words=words)
 
 
-def compared(before: View, after: View) -> Page:
+def compared(before: TraceView, after: TraceView) -> Page:
     """The differences between two traces, per step; empty if either was read in part."""
     if not (before.trace.whole and after.trace.whole):
         return _not_compared(before, after)
@@ -177,7 +177,7 @@ def compared(before: View, after: View) -> Page:
         change = f"{took(most.before)}, now {took(most.after)}"
         words.append(f"The kernel that changed most is {short(most.name)}: {change}.")
     tables = [
-        Table(
+        ReportTable(
             title,
             ("name", "before", "after"),
             tuple((short(e.name), _value(e.before, e.unit), _value(e.after, e.unit)) for e in rows),
@@ -198,7 +198,7 @@ def compared(before: View, after: View) -> Page:
     )
 
 
-def compare_ranks(pairs: Sequence[tuple[View, View]]) -> Page:
+def compare_ranks(pairs: Sequence[tuple[TraceView, TraceView]]) -> Page:
     """The ranks of a job before and after, side by side."""
     rows, steps = [], list[tuple[float, float]]()
     for before, after in pairs:
@@ -217,7 +217,7 @@ def compare_ranks(pairs: Sequence[tuple[View, View]]) -> Page:
         old, new = (median(each[place] for each in steps) for place in (0, 1))
         words = (f"A step takes {took(old)} before and {took(new)} after: the median of {len(steps)} ranks.",)
     head = ("rank", "step before", "after", "GPU busy before", "after")
-    return Page(title=f"{len(pairs)} ranks compared", words=words, tables=(Table("Ranks", head, tuple(rows)),))
+    return Page(title=f"{len(pairs)} ranks compared", words=words, tables=(ReportTable("Ranks", head, tuple(rows)),))
 
 
 def _value(value: float | None, unit: str) -> str:
@@ -228,7 +228,7 @@ def _value(value: float | None, unit: str) -> str:
     return {"us": took, "share": share}.get(unit, units.count)(value)
 
 
-def about_text(view: View) -> str:
+def about_text(view: TraceView) -> str:
     """What was traced: GPU, rank, steps, duration."""
     if not view.trace.whole:
         return "read in part" if view.trace.host.count or len(view.trace.activity) else ""
@@ -261,7 +261,7 @@ def share(value: float | None) -> str:
     return units.UNKNOWN if value is None else f"{100 * value:.1f}%"
 
 
-def point(verdict: Verdict) -> Point:
+def point(verdict: TraceVerdict) -> Point:
     """A finding as an item of the report."""
     facts = [fact(number) for number in verdict.numbers]
     if verdict.lost_share and verdict.lost_share >= 0.01:
@@ -275,7 +275,7 @@ def point(verdict: Verdict) -> Point:
     )
 
 
-def fact(number: Number) -> str:
+def fact(number: VerdictNumber) -> str:
     """A number with its limit: GPU idle, of the time 68% (limit 30)."""
     unit = number.unit if number.unit in ("%", "") else f" {number.unit}"
     limit = "" if number.limit is None else f" (limit {_plain(number.limit)})"
@@ -287,7 +287,7 @@ def _plain(value: float) -> str:
     return f"{value:.3g}" if abs(value) < 999.5 else f"{value:.0f}"
 
 
-def _words(view: View, said: tuple[Verdict, ...], shared: set[str]) -> Iterator[str]:
+def _words(view: TraceView, said: tuple[TraceVerdict, ...], shared: set[str]) -> Iterator[str]:
     found = view.found
     if view.trace.elsewhere:
         return
@@ -320,40 +320,40 @@ def _words(view: View, said: tuple[Verdict, ...], shared: set[str]) -> Iterator[
         yield f"No known trouble stands out{' in this rank by itself' if len(view.ranks) > 1 else ''}."
 
 
-def _tables(view: View, found: Breakdown) -> Iterator[Table]:
+def _tables(view: TraceView, found: Breakdown) -> Iterator[ReportTable]:
     if not view.trace.whole:
         yield from _operators(view)
         return
     if found.of_gpu:
         yield _each_gpu(view)
-        yield Table("Where the time of the GPU goes", ("part", "of the time", "time"), tuple(_parts(found)))
-        yield Table("Launching", ("number", "value"), tuple(_launching(view)))
+        yield ReportTable("Where the time of the GPU goes", ("part", "of the time", "time"), tuple(_parts(found)))
+        yield ReportTable("Launching", ("number", "value"), tuple(_launching(view)))
     yield _phases(view)
     yield _regions(view)
     yield _steps(view)
     longest, total = found.kernels[:_ROWS], sum(entry.took_us for entry in found.kernels) or 1.0
-    yield Table(
+    yield ReportTable(
         "Kernels and copies",
         ("name", "share", "time", "count"),
         tuple((short(e.name), share(e.took_us / total), took(e.took_us), str(e.count)) for e in longest),
     )
-    yield Table(
+    yield ReportTable(
         "Operators by GPU time",
         ("operator and shapes", "time"),
         tuple((f"{each.name} {each.dims}".rstrip(), took(each.gpu_us)) for each in view.shaped[:_ROWS]),
     )
     yield from _operators(view)
-    yield Table("Memory of the GPU", ("number", "value"), tuple(_memory(view)))
+    yield ReportTable("Memory of the GPU", ("number", "value"), tuple(_memory(view)))
 
 
-def _operators(view: View) -> Iterator[Table]:
+def _operators(view: TraceView) -> Iterator[ReportTable]:
     for title, python in (("Operators by own time on the CPU", False), ("Python functions by own time", True)):
         rows = operators(view.trace, _ROWS, python=python)
         cells = tuple((e.name, took(e.self_us), took(e.total_us), str(e.count)) for e in rows)
-        yield Table(title, ("name", "own", "total", "count"), cells)
+        yield ReportTable(title, ("name", "own", "total", "count"), cells)
 
 
-def _phases(view: View) -> Table:
+def _phases(view: TraceView) -> ReportTable:
     part = view.found.share
     rows = (
         (
@@ -364,10 +364,10 @@ def _phases(view: View) -> Table:
         )
         for each in view.phases
     )
-    return _of_gpu(Table("Phases", ("phase", "CPU", "of the time", "GPU"), tuple(rows)), view, 3)
+    return _of_gpu(ReportTable("Phases", ("phase", "CPU", "of the time", "GPU"), tuple(rows)), view, 3)
 
 
-def _each_gpu(view: View) -> Table:
+def _each_gpu(view: TraceView) -> ReportTable:
     """The GPUs of one process side by side."""
     rows = []
     for one in view.gpus:
@@ -376,14 +376,14 @@ def _each_gpu(view: View) -> Table:
         waits = share(found.share(found.idle.host_us))
         rows.append((f"GPU {one.device}", *(share(found.share(part)) for part in parts), share(found.exposed), waits))
     head = ("GPU", "busy", "computes", "communicates", "and nothing else", "idle, waits for a launch")
-    return Table("Each GPU", head, tuple(rows))
+    return ReportTable("Each GPU", head, tuple(rows))
 
 
 def _gpu(us: float) -> str:
     return took(us) if us else ""
 
 
-def _regions(view: View) -> Table:
+def _regions(view: TraceView) -> ReportTable:
     """The program's own regions as phases: the longest ones, by first start."""
     part, every = view.found.share, view.regions
     longest = sorted(every, key=lambda one: (-one.host_us, one.name))[:_REGIONS]
@@ -394,23 +394,23 @@ def _regions(view: View) -> Table:
     )
     head = ("region", "CPU", "of the time", "count", "GPU")
     title = f"Regions (record_function{f', the longest {_REGIONS} of {len(every)}' if len(every) > _REGIONS else ''})"
-    return _of_gpu(Table(title, head, tuple(rows)), view, 4)
+    return _of_gpu(ReportTable(title, head, tuple(rows)), view, 4)
 
 
-def _steps(view: View) -> Table:
+def _steps(view: TraceView) -> ReportTable:
     rows = (
         (f"#{row.number}", took(row.took_us), share(row.data), share(row.busy), str(row.kernels))
         for row in view.rows[:_STEPS]
     )
     title = f"Steps{f' (first {_STEPS})' if len(view.rows) > _STEPS else ''}"
-    return _of_gpu(Table(title, ("step", "time", "waits for data", "GPU busy", "kernels"), tuple(rows)), view, 3)
+    return _of_gpu(ReportTable(title, ("step", "time", "waits for data", "GPU busy", "kernels"), tuple(rows)), view, 3)
 
 
-def _of_gpu(table: Table, view: View, columns: int) -> Table:
+def _of_gpu(table: ReportTable, view: TraceView, columns: int) -> ReportTable:
     """Without GPU columns (from this index on) if no GPU was traced."""
     if view.found.of_gpu:
         return table
-    return Table(table.title, table.head[:columns], tuple(row[:columns] for row in table.rows))
+    return ReportTable(table.title, table.head[:columns], tuple(row[:columns] for row in table.rows))
 
 
 def short(name: str) -> str:
@@ -437,7 +437,7 @@ def _parts(found: Breakdown) -> Iterator[tuple[str, str, str]]:
             yield text, share(found.share(us)), took(us)
 
 
-def _launching(view: View) -> Iterator[tuple[str, str]]:
+def _launching(view: TraceView) -> Iterator[tuple[str, str]]:
     found, delays = view.found, view.found.launching
     yield "kernels", f"{found.kernel_count}"
     if found.per_step:
@@ -451,7 +451,7 @@ def _launching(view: View) -> Iterator[tuple[str, str]]:
     yield "estimated occupancy", share(found.occupancy)
 
 
-def _memory(view: View) -> Iterator[tuple[str, str]]:
+def _memory(view: TraceView) -> Iterator[tuple[str, str]]:
     memory = view.trace.memory
     if len(memory):
         allocated, reserved = memory_peak(view)

@@ -9,15 +9,15 @@ from collections.abc import Iterable
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.trace.breakdown import Breakdown, all_host_spans, host_spans, inside_us
 from gputop.trace.intervals import Spans
-from gputop.trace.names import EXCHANGES, RECORDED, Kind, Mark, region
+from gputop.trace.names import EXCHANGES, RECORDED, ActivityKind, SpanMeaning, region
 from gputop.trace.read import Trace
 from gputop.trace.threads import traced_threads as seen_threads
 
 _MARKED = (
-    ("waiting for data", Mark.DATA),
-    ("backward", Mark.BACKWARD),
-    ("optimizer", Mark.OPTIMIZER),
-    ("zero_grad", Mark.ZERO_GRAD),
+    ("waiting for data", SpanMeaning.DATA),
+    ("backward", SpanMeaning.BACKWARD),
+    ("optimizer", SpanMeaning.OPTIMIZER),
+    ("zero_grad", SpanMeaning.ZERO_GRAD),
 )
 _PHASE, _MOST_PHASES = 0.05, 8  # of the window: a longer region of the program is a phase, up to this number
 _AROUND = 0.1  # of a region: covered by other phases to this share, it only encloses them
@@ -37,7 +37,7 @@ class Phase:
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class StepRow:
     """One step."""
 
     number: int
@@ -64,9 +64,9 @@ def phases(trace: Trace, found: Breakdown) -> tuple[Phase, ...]:
     for index in found.inside:
         kind, call = activity.names.meanings[activity.name[index]], found.launch_of[index]
         at = trace.calls.start[call] if call >= 0 else activity.start[index]
-        if kind == Kind.COMM:
+        if kind == ActivityKind.COMM:
             where = COMMUNICATION
-        elif kind == Kind.TO_DEVICE:
+        elif kind == ActivityKind.TO_DEVICE:
             where = "copies from the CPU"
         else:
             where = next((name for name, part in begun if part.covers(at)), FORWARD)
@@ -86,7 +86,7 @@ def _regions(trace: Trace) -> dict[str, Spans]:
     """
     host, threads, entered = trace.host, _training(trace), dict[str, list[tuple[float, float]]]()
     for name, each in host.regions.items():
-        if host.names.meanings[name] != Mark.FORWARD:
+        if host.names.meanings[name] != SpanMeaning.FORWARD:
             known = entered.setdefault(region(host.names.texts[name]), [])
             known += [(start, start + took) for start, took, thread in each if thread in threads]
     spans = {name: Spans(sorted(each)) for name, each in entered.items()}
@@ -116,7 +116,9 @@ def _collectives(trace: Trace, found: Breakdown) -> Spans:
     seen, texts = found.window, trace.host.names.texts
     names = _ON_CPU if found.of_gpu else (*RECORDED, *EXCHANGES)
     spans = (
-        (start, start + took) for start, took, name in trace.host.spans[Mark.COMM] if texts[name].startswith(names)
+        (start, start + took)
+        for start, took, name in trace.host.spans[SpanMeaning.COMM]
+        if texts[name].startswith(names)
     )
     return Spans(sorted(spans)).within(seen.start, seen.end)
 
@@ -130,23 +132,23 @@ def _exposed_collectives(trace: Trace, talking: Spans) -> Spans:
     return talking.shared(computing.gaps(talking.starts[0], talking.ends[-1]))
 
 
-def rows(trace: Trace, found: Breakdown) -> tuple[Row, ...]:
+def rows(trace: Trace, found: Breakdown) -> tuple[StepRow, ...]:
     """The steps, one row each."""
-    data = host_spans(trace, Mark.DATA, found.window)
+    data = host_spans(trace, SpanMeaning.DATA, found.window)
     calls, launch_of, activity = trace.calls, found.launch_of, trace.activity
     begun = array(
         "d",
         sorted(
             calls.start[launch_of[index]] if launch_of[index] >= 0 else activity.start[index]
             for index in found.inside
-            if activity.names.meanings[activity.name[index]] in (Kind.COMPUTE, Kind.COMM)
+            if activity.names.meanings[activity.name[index]] in (ActivityKind.COMPUTE, ActivityKind.COMM)
         ),
     )
     made = []
     for step in found.window.steps:
         took = step.end - step.start
         made.append(
-            Row(
+            StepRow(
                 number=step.number,
                 took_us=took,
                 busy=found.busy.within(step.start, step.end).total / took,

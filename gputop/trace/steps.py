@@ -9,10 +9,10 @@ from itertools import chain, pairwise
 from statistics import median
 
 from gputop.frozen_dataclass import frozen_dataclass
-from gputop.trace.gpu import Activity, Calls
-from gputop.trace.host import Host
+from gputop.trace.gpu import Calls, GpuActivity
+from gputop.trace.host import HostTimes
 from gputop.trace.intervals import Spans, union
-from gputop.trace.names import STEP, Kind, Mark, region
+from gputop.trace.names import STEP, ActivityKind, SpanMeaning, region
 
 GPUTOP_STEP = "gputop.step#"
 _CUT = 0.5  # of any other step: a shorter first or last step was cut
@@ -29,11 +29,11 @@ _QUEUED_US = 1000.0  # from launch to kernel: an idle GPU starts within microsec
 _DELAYED_ALIKE = 0.5  # of the first kernel's delay: if later ones have less, it waited for something else
 _BUSY_SINCE = 0.8  # of the time of those kernels: a GPU that drains a queue does nothing else
 _AFTER = 0.5  # of the steps: a GPU this far behind within them makes the time after them count
-_PARTS = (Mark.DATA, Mark.FORWARD, Mark.BACKWARD, Mark.OPTIMIZER, Mark.ZERO_GRAD)
+_PARTS = (SpanMeaning.DATA, SpanMeaning.FORWARD, SpanMeaning.BACKWARD, SpanMeaning.OPTIMIZER, SpanMeaning.ZERO_GRAD)
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Step:
+class TraceStep:
     """One step: its number in the program, start and end in microseconds of the trace."""
 
     number: int
@@ -42,12 +42,12 @@ class Step:
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Window:
+class TraceWindow:
     """The analyzed part of a trace: its complete steps, or the time of GPU activity."""
 
     start: float
     end: float
-    steps: tuple[Step, ...]
+    steps: tuple[TraceStep, ...]
     named: str  # what marks the end of a step; empty if nothing does
     begun: int = 0  # steps before them in which the program starts
     profiler_us: float = 0.0  # duration of the step before them in which the profiler starts
@@ -67,7 +67,7 @@ class Window:
         return max(start, self.start), min(start + took, self.end)
 
 
-def window(host: Host, activity: Activity, calls: Calls) -> Window:
+def window(host: HostTimes, activity: GpuActivity, calls: Calls) -> TraceWindow:
     """The complete steps of a trace; without steps, the span of its GPUs, else of its annotations."""
     steps, named = _steps(host)
     begun = _starting(host, calls, steps)
@@ -85,18 +85,18 @@ def window(host: Host, activity: Activity, calls: Calls) -> Window:
         if unseen is not None:
             steps, begin = _seen(steps, unseen)
         end = _worked_until(activity, calls, begin, max(step.end for step in steps))
-        return Window(begin, end, steps, named, begun, profiler_us)
+        return TraceWindow(begin, end, steps, named, begun, profiler_us)
     if len(activity):
         ends = (start + took for start, took in zip(activity.start, activity.took, strict=True))
         # annotated work may precede the first kernel or follow the last: data loading, a checkpoint
-        own = [*chain.from_iterable(host.regions.values()), *host.spans[Mark.DATA]]
+        own = [*chain.from_iterable(host.regions.values()), *host.spans[SpanMeaning.DATA]]
         first = min(chain(activity.start, (start for start, _, _ in own))) if unseen is None else unseen
-        return Window(first, max(chain(ends, (start + took for start, took, _ in own))), (), "")
+        return TraceWindow(first, max(chain(ends, (start + took for start, took, _ in own))), (), "")
     known = host.last_end >= host.first_start
-    return Window(host.first_start, host.last_end, (), "") if known else Window(0.0, 0.0, (), "")
+    return TraceWindow(host.first_start, host.last_end, (), "") if known else TraceWindow(0.0, 0.0, (), "")
 
 
-def _seen(steps: tuple[Step, ...], unseen: float) -> tuple[tuple[Step, ...], float]:
+def _seen(steps: tuple[TraceStep, ...], unseen: float) -> tuple[tuple[TraceStep, ...], float]:
     """The steps with GPU activity seen throughout, and the start of the window."""
     begin, end = steps[0].start, steps[-1].end
     if unseen - begin <= _UNSEEN * (end - begin) or unseen >= end:
@@ -105,7 +105,7 @@ def _seen(steps: tuple[Step, ...], unseen: float) -> tuple[tuple[Step, ...], flo
     return (whole, whole[0].start) if whole else (steps, unseen)
 
 
-def _worked_until(activity: Activity, calls: Calls, begin: float, end: float) -> float:
+def _worked_until(activity: GpuActivity, calls: Calls, begin: float, end: float) -> float:
     """The end of a window of steps; if the GPU did most of them after the last one, the end of that work.
 
     A CPU that never waits launches a few steps within milliseconds: their marks say nothing about the GPU.
@@ -121,7 +121,7 @@ def _worked_until(activity: Activity, calls: Calls, begin: float, end: float) ->
     return last if first - begin < least <= last - end - (first - begin) else end  # not of a queue filled earlier
 
 
-def _starting(host: Host, calls: Calls, steps: Sequence[Step]) -> int:
+def _starting(host: HostTimes, calls: Calls, steps: Sequence[TraceStep]) -> int:
     """Number of first steps that start the program: longer, with one-time allocation, loading or compilation."""
     once = sorted(chain(calls.made_at, calls.load_at, host.once_at))
     made = [bisect_left(once, step.end) - bisect_left(once, step.start) for step in steps]
@@ -134,7 +134,7 @@ def _starting(host: Host, calls: Calls, steps: Sequence[Step]) -> int:
     return 0
 
 
-def much_longer(steps: Sequence[Step]) -> float | None:
+def much_longer(steps: Sequence[TraceStep]) -> float | None:
     """The median of the steps after the first, if the first is several times as long; else None."""
     if len(steps) < _ENOUGH:
         return None
@@ -142,7 +142,7 @@ def much_longer(steps: Sequence[Step]) -> float | None:
     return usual if _length(steps[0]) > _MUCH_LONGER * usual else None
 
 
-def _profiler_starts(calls: Calls, steps: Sequence[Step]) -> bool:
+def _profiler_starts(calls: Calls, steps: Sequence[TraceStep]) -> bool:
     """Whether the first step is long because CUPTI creates its buffers: 3 ms each, per thread."""
     usual = much_longer(steps)
     if usual is None or not len(calls.profile_at):
@@ -153,7 +153,7 @@ def _profiler_starts(calls: Calls, steps: Sequence[Step]) -> bool:
     return in_first - in_others >= _OWN * (_length(steps[0]) - usual)
 
 
-def _whole(host: Host, calls: Calls, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+def _whole(host: HostTimes, calls: Calls, steps: tuple[TraceStep, ...]) -> tuple[TraceStep, ...]:
     """Without the first and last step if the recording cut them."""
     if len(steps) < 2:
         return steps
@@ -173,7 +173,9 @@ class StepContents:
     launched: int
 
 
-def _was_cut(host: Host, steps: Sequence[Step], parts: Sequence[StepContents], place: int, others: range) -> bool:
+def _was_cut(
+    host: HostTimes, steps: Sequence[TraceStep], parts: Sequence[StepContents], place: int, others: range
+) -> bool:
     """Whether a step at the edge of the trace was cut, by comparison with the others there.
 
     A cut step lacks the start or end of the others. Without phases it is shorter than any of them or launches less, and
@@ -185,7 +187,7 @@ def _was_cut(host: Host, steps: Sequence[Step], parts: Sequence[StepContents], p
         begin = parts[others[0]].begin
         edge = min(common, key=begin.__getitem__) if first else max(common, key=begin.__getitem__)
         return edge not in parts[place].begin
-    if str(Mark.DATA if first else Mark.OPTIMIZER) in parts[place].begin:
+    if str(SpanMeaning.DATA if first else SpanMeaning.OPTIMIZER) in parts[place].begin:
         return False
     shortest_us = min(_length(steps[other]) for other in others)
     slack_us = _EDGE * shortest_us
@@ -201,7 +203,7 @@ def _was_cut(host: Host, steps: Sequence[Step], parts: Sequence[StepContents], p
     return steady and parts[place].launched < (1 - _FEWER) * min(counts)
 
 
-def _step_contents(host: Host, calls: Calls, steps: Sequence[Step]) -> list[StepContents]:
+def _step_contents(host: HostTimes, calls: Calls, steps: Sequence[TraceStep]) -> list[StepContents]:
     """The contents of each step; steps are ordered by start and hardly overlap."""
     starts = [step.start for step in steps]
     begin: list[dict[str, float]] = [{} for _ in steps]
@@ -212,7 +214,7 @@ def _step_contents(host: Host, calls: Calls, steps: Sequence[Step]) -> list[Step
         return place if place >= 0 and at < steps[place].end else -1
 
     backward = (("backward", start, end - start) for start, end in host.backward)
-    marks = ((str(mark), *span[:2]) for mark in _PARTS if mark != Mark.BACKWARD for span in host.spans[mark])
+    marks = ((str(mark), *span[:2]) for mark in _PARTS if mark != SpanMeaning.BACKWARD for span in host.spans[mark])
     named = ((region(host.names.texts[name]), *span[:2]) for name, spans in host.regions.items() for span in spans)
     for name, at, took in chain(backward, marks, named):
         for place in {within(at), within(at + took)} - {-1}:
@@ -228,34 +230,38 @@ def _step_contents(host: Host, calls: Calls, steps: Sequence[Step]) -> list[Step
     return [StepContents(*each) for each in zip(begin, launched, strict=True)]
 
 
-def _length(step: Step) -> float:
+def _length(step: TraceStep) -> float:
     return step.end - step.start
 
 
-def _steps(host: Host) -> tuple[tuple[Step, ...], str]:
+def _steps(host: HostTimes) -> tuple[tuple[TraceStep, ...], str]:
     """Steps by the first available: our annotation, the profiler's, ends of optimizer steps."""
-    named = [(start, took, host.names.texts[name]) for start, took, name in host.spans[Mark.STEP]]
+    named = [(start, took, host.names.texts[name]) for start, took, name in host.spans[SpanMeaning.STEP]]
     ours = [span for span in named if span[2].startswith(GPUTOP_STEP)]
     found, by = [], ""
     for start, took, text in sorted(ours or named):
         match = STEP.match(text)
         if match and took > 0:
-            found.append(Step(int(match[2][:9]), start, start + took))
+            found.append(TraceStep(int(match[2][:9]), start, start + took))
             by = match[1]
     if found:
         return tuple(found), by
-    ends = sorted(start + took for start, took, _ in host.spans[Mark.OPTIMIZER])
+    ends = sorted(start + took for start, took, _ in host.spans[SpanMeaning.OPTIMIZER])
     pairs = enumerate(pairwise(ends), 1)
-    return tuple(Step(number, a, b) for number, (a, b) in pairs if b > a), "Optimizer.step" if len(ends) > 1 else ""
+    return tuple(TraceStep(number, a, b) for number, (a, b) in pairs if b > a), "Optimizer.step" if len(
+        ends
+    ) > 1 else ""
 
 
-def _unseen_until(activity: Activity, calls: Calls) -> float | None:
+def _unseen_until(activity: GpuActivity, calls: Calls) -> float | None:
     """Time until which the GPU ran work launched before the trace; None if it was not behind.
 
     Its first kernel starts long after its launch, as later ones do, and it is never idle from then on.
     """
     kinds = activity.names.meanings
-    kernels = (place for place, name in enumerate(activity.name) if kinds[name] in (Kind.COMPUTE, Kind.COMM))
+    kernels = (
+        place for place, name in enumerate(activity.name) if kinds[name] in (ActivityKind.COMPUTE, ActivityKind.COMM)
+    )
     first = nsmallest(_FIRST_KERNELS, kernels, key=activity.start.__getitem__)
     if len(first) < _FEWEST_KERNELS:
         return None

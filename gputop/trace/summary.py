@@ -6,17 +6,17 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any
 
-from gputop.trace.diff import Change, diff
-from gputop.trace.names import Mark
+from gputop.trace.diff import Difference, diff
+from gputop.trace.names import SpanMeaning
 from gputop.trace.operators import operators
 from gputop.trace.report import startup_notes
-from gputop.trace.verdict import Verdict, View, memory_peak, said_of
+from gputop.trace.verdict import TraceVerdict, TraceView, memory_peak, said_of
 
 _ROWS = 20
 _CURVE = 500  # points of the memory curve
 
 
-def as_json(view: View) -> dict[str, Any]:
+def as_json(view: TraceView) -> dict[str, Any]:
     """One trace. Times are milliseconds, shares 0-1; null is unknown, as mostly in a partly read trace."""
     trace, found = view.trace, view.found
     return {
@@ -51,7 +51,7 @@ def as_json(view: View) -> dict[str, Any]:
     }
 
 
-def _phases(view: View) -> list[dict[str, Any]]:
+def _phases(view: TraceView) -> list[dict[str, Any]]:
     gpu = view.found.of_gpu
     return [
         {"name": each.name, "cpu_ms": _ms(each.host_us), "gpu_ms": _ms(each.gpu_us) if gpu else None}
@@ -59,7 +59,7 @@ def _phases(view: View) -> list[dict[str, Any]]:
     ]
 
 
-def _regions(view: View) -> list[dict[str, Any]]:
+def _regions(view: TraceView) -> list[dict[str, Any]]:
     gpu = view.found.of_gpu
     return [
         {
@@ -73,7 +73,7 @@ def _regions(view: View) -> list[dict[str, Any]]:
     ]
 
 
-def _steps(view: View) -> list[dict[str, Any]]:
+def _steps(view: TraceView) -> list[dict[str, Any]]:
     """GPU values are null if no GPU was traced."""
     gpu = view.found.of_gpu
     return [
@@ -88,14 +88,14 @@ def _steps(view: View) -> list[dict[str, Any]]:
     ]
 
 
-def compare(before: View, after: View) -> dict[str, Any]:
+def compare(before: TraceView, after: TraceView) -> dict[str, Any]:
     """Differences between two traces, times in microseconds per step; empty if either was read in part."""
     whole = before.trace.whole and after.trace.whole
     if not whole:
         return {"kind": "diff", "before": before.trace.name, "after": after.trace.name, "whole": False}
     found = diff(before, after)
 
-    def rows(changes: tuple[Change, ...]) -> list[dict[str, Any]]:
+    def rows(changes: tuple[Difference, ...]) -> list[dict[str, Any]]:
         return [{"name": each.name, "before": each.before, "after": each.after, "unit": each.unit} for each in changes]
 
     return {
@@ -112,7 +112,7 @@ def compare(before: View, after: View) -> dict[str, Any]:
     }
 
 
-def finding(verdict: Verdict) -> dict[str, Any]:
+def finding(verdict: TraceVerdict) -> dict[str, Any]:
     """A verdict with the field names of a finding."""
     return {
         "rule": verdict.rule,
@@ -132,7 +132,7 @@ def _ms(us: float | None) -> float | None:
     return None if us is None else us / 1000
 
 
-def _gpu(view: View) -> dict[str, Any]:
+def _gpu(view: TraceView) -> dict[str, Any]:
     found = view.found
     return {
         "busy": found.share(found.busy),
@@ -157,7 +157,7 @@ def _gpu(view: View) -> dict[str, Any]:
     }
 
 
-def _memory(view: View) -> dict[str, Any] | None:
+def _memory(view: TraceView) -> dict[str, Any] | None:
     memory, seen = view.trace.memory, view.found.window
     if not len(memory):
         return None
@@ -176,7 +176,7 @@ def _memory(view: View) -> dict[str, Any] | None:
     }
 
 
-def why_not_one_job(views: Sequence[View]) -> str | None:
+def why_not_one_job(views: Sequence[TraceView]) -> str | None:
     """Why these are not ranks of one job, as a continuation of the file names; None if they may be.
 
     torch.profiler writes rank and world size; older traces have collectives, at least in one rank.
@@ -192,6 +192,6 @@ def why_not_one_job(views: Sequence[View]) -> str | None:
     return f"more than one is rank {twice[0]}" if twice else None
 
 
-def _communicates(view: View) -> bool:
+def _communicates(view: TraceView) -> bool:
     """Whether the GPU, or the CPU for it, communicates with other ranks."""
-    return bool(len(view.found.comm) or len(view.host(Mark.COMM)))
+    return bool(len(view.found.comm) or len(view.host(SpanMeaning.COMM)))

@@ -9,11 +9,11 @@ from typing import Any
 
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.profile.code import is_own
-from gputop.profile.stacks import Node
+from gputop.profile.stacks import StackNode
 from gputop.safe.text import clean
 from gputop.trace.gpu import LOW_ID, whole
-from gputop.trace.host import Host
-from gputop.trace.names import Mark
+from gputop.trace.host import HostTimes
+from gputop.trace.names import SpanMeaning
 from gputop.trace.pairs import ASYNC
 
 _STDLIB_FILE = re.compile(r"[\w<>-]+\.py")
@@ -36,7 +36,7 @@ class TracedThread:
     python: int | None  # the same for its Python functions, if recorded
 
 
-def traced_threads(host: Host) -> tuple[TracedThread, ...]:
+def traced_threads(host: HostTimes) -> tuple[TracedThread, ...]:
     """The training thread first, then those of the backward pass, then by activity."""
     threads = [thread for thread in host.threads if thread.covered_us > 0 and not thread.python]
     python = {(thread.pid, thread.tid): thread.root for thread in host.threads if thread.python}
@@ -60,7 +60,7 @@ def traced_threads(host: Host) -> tuple[TracedThread, ...]:
     return tuple(rows)
 
 
-def launching_threads(host: Host, launches: Iterable[int]) -> set[int]:
+def launching_threads(host: HostTimes, launches: Iterable[int]) -> set[int]:
     """Numbers of the launching threads, including the training one; Python functions are a second thread each.
 
     `launches`: thread id of each kernel's launch call.
@@ -81,21 +81,21 @@ def _tid(tid: Any) -> str:
     return str(tid).removesuffix(ASYNC)
 
 
-def trees(host: Host) -> dict[int, Node]:
+def trees(host: HostTimes) -> dict[int, StackNode]:
     """The call paths of every thread by root, in microseconds; without those that take no time."""
     nesting, names = host.nesting, host.names
     totals = nesting.totals()
-    nodes: dict[int, Node] = {}
+    nodes: dict[int, StackNode] = {}
     for path, total in enumerate(totals):
         above = nodes.get(nesting.parent[path])
         if nesting.parent[path] < 0:
-            node = Node("all")
+            node = StackNode("all")
         elif above is None or not total:
             continue
         else:
             name = nesting.name[path]
-            text = STEP if names.meanings[name] == Mark.STEP else names.texts[name]
-            node = above.children.setdefault(text, Node(text))
+            text = STEP if names.meanings[name] == SpanMeaning.STEP else names.texts[name]
+            node = above.children.setdefault(text, StackNode(text))
         node.count += total
         nodes[path] = node
     return {thread.root: nodes[thread.root] for thread in host.threads}

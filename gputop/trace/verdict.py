@@ -15,10 +15,10 @@ from gputop.severity import Severity as Severity
 from gputop.trace import launches
 from gputop.trace.breakdown import Breakdown, StartUp, breakdown, host_spans, startup
 from gputop.trace.intervals import Spans
-from gputop.trace.names import Mark
+from gputop.trace.names import SpanMeaning
 from gputop.trace.operators import OperatorShape, operator_shapes
 from gputop.trace.read import Trace
-from gputop.trace.step_phases import Phase, Region, Row, phases, regions, rows
+from gputop.trace.step_phases import Phase, Region, StepRow, phases, regions, rows
 
 # two measures: nothing runs at all while the next kernel is not launched; the same for the busiest compute stream
 GPU_WAITS = "GPU idle, waits for a launch, of the time"
@@ -27,7 +27,7 @@ _EXPLAINED = 0.5  # of the time a fallback covers: a warning with this cost expl
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Number:
+class VerdictNumber:
     """One number a verdict rests on, with the limit it is compared with."""
 
     text: str
@@ -37,12 +37,12 @@ class Number:
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class TraceVerdict:
     """One observation in a trace. `lost_share` is the largest possible gain as a share of time (0-1), if known."""
 
     severity: Severity
     headline: str
-    numbers: tuple[Number, ...] = ()
+    numbers: tuple[VerdictNumber, ...] = ()
     steps: tuple[str, ...] = ()  # advice, best first
     lost_share: float | None = None
     idle: bool = False  # the possible gain is GPU idle time
@@ -51,14 +51,14 @@ class Verdict:
     rule: str = ""  # set by the caller of the signatures
 
 
-class View:
+class TraceView:
     """A trace with derived results, each computed on first access."""
 
     def __init__(self, trace: Trace, device: int | None = None) -> None:
         self.trace = trace
         self.device = device  # None: the GPU with most activity
         self.all_ranks = True  # no file of the job was omitted
-        self.ranks: Sequence[View] = (self,)  # the traces of the other ranks, if known
+        self.ranks: Sequence[TraceView] = (self,)  # the traces of the other ranks, if known
 
     @cached_property
     def found(self) -> Breakdown:
@@ -71,13 +71,13 @@ class View:
         return startup(self.trace, self.found)
 
     @cached_property
-    def gpus(self) -> tuple[View, ...]:
+    def gpus(self) -> tuple[TraceView, ...]:
         """A view of each GPU by index if there are several; otherwise empty.
 
         Includes GPUs active only before or after the window.
         """
         found = sorted(set(self.trace.activity.device))
-        return tuple(View(self.trace, device) for device in found) if len(found) > 1 else ()
+        return tuple(TraceView(self.trace, device) for device in found) if len(found) > 1 else ()
 
     @cached_property
     def shaped(self) -> tuple[OperatorShape, ...]:
@@ -95,12 +95,12 @@ class View:
         return regions(self.trace, self.found)
 
     @cached_property
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> tuple[StepRow, ...]:
         """The steps."""
         return rows(self.trace, self.found)
 
     @cached_property
-    def verdicts(self) -> tuple[Verdict, ...]:
+    def verdicts(self) -> tuple[TraceVerdict, ...]:
         """Verdicts of all signatures, the worst first."""
         return all_verdicts(self)
 
@@ -108,14 +108,14 @@ class View:
     def loads_itself(self) -> bool:
         """Whether its DataLoader works in the main process."""
         host = self.trace.host
-        return any("_SingleProcess" in host.names.texts[name] for _, _, name in host.spans[Mark.DATA])
+        return any("_SingleProcess" in host.names.texts[name] for _, _, name in host.spans[SpanMeaning.DATA])
 
     @property
     def steps(self) -> int:
         """Number of complete steps; 1 if unknown, so that a count per step is a total."""
         return max(1, len(self.found.window.steps))
 
-    def host(self, mark: Mark) -> Spans:
+    def host(self, mark: SpanMeaning) -> Spans:
         """CPU spans of this meaning within the window."""
         return host_spans(self.trace, mark, self.found.window)
 
@@ -125,27 +125,27 @@ class View:
         return sum(seen.start <= time < seen.end for time in times)
 
 
-def stopped(view: View, stops: Spans) -> float:
+def stopped(view: TraceView, stops: Spans) -> float:
     """GPU idle time because the CPU stops, in microseconds."""
     found = view.found
     return launches.stop_idle_us(view.trace, found.inside, found.launch_of, found.gaps, stops)
 
 
-def memory_peak(view: View) -> tuple[int, int]:
+def memory_peak(view: TraceView) -> tuple[int, int]:
     """Peak allocated and reserved bytes in the steps; without steps, in the whole trace."""
     memory, seen = view.trace.memory, view.found.window
     return memory.peak(seen.start, seen.end) if seen.steps else memory.peak(-inf, inf)
 
 
 # one of several GPUs: it is unknown whether it was meant to work then
-_NO_WORK = Verdict(
+_NO_WORK = TraceVerdict(
     severity="warn",
     headline="nothing ran on it in this time; it did before or after.",
     steps=("Give it work, or leave it out: CUDA_VISIBLE_DEVICES.",),
     rule="T24 idle",
 )
 Limits = Mapping[str, float]
-Judge = Callable[[View, Limits], Iterator[Verdict]]
+Judge = Callable[[TraceView, Limits], Iterator[TraceVerdict]]
 
 
 @frozen_dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ def signature(
     return declared
 
 
-def all_verdicts(view: View) -> tuple[Verdict, ...]:
+def all_verdicts(view: TraceView) -> tuple[TraceVerdict, ...]:
     """Verdicts of all signatures on a trace, the worst first, then by cost.
 
     None on a partly read trace: kernels are written last, and the missing part may say the opposite. None on program
@@ -187,7 +187,7 @@ def all_verdicts(view: View) -> tuple[Verdict, ...]:
         return ()
     if view.device is not None and not view.found.inside:
         return (_NO_WORK,)
-    said: list[Verdict] = []
+    said: list[TraceVerdict] = []
     for entry in sorted(SIGNATURES.values(), key=lambda one: one.last):
         if entry.gpu and not len(view.trace.activity):
             continue
@@ -199,18 +199,18 @@ def all_verdicts(view: View) -> tuple[Verdict, ...]:
     return tuple(sorted(said, key=lambda verdict: (rank[verdict.severity], -(verdict.lost_share or 0), verdict.rule)))
 
 
-def said_of(view: View) -> tuple[Verdict, ...]:
+def said_of(view: TraceView) -> tuple[TraceVerdict, ...]:
     """Verdicts on a trace within its job: no GPU or rank is called healthy beside one that is not."""
     if any(_has_warning(one.verdicts) for rank in view.ranks for one in (rank, *rank.gpus)):
         return tuple(verdict for verdict in view.verdicts if not verdict.healthy)
     return view.verdicts
 
 
-def _is_explained(verdict: Verdict, said: Sequence[Verdict]) -> bool:
+def _is_explained(verdict: TraceVerdict, said: Sequence[TraceVerdict]) -> bool:
     """Whether a warning on this trace accounts for most of the idle time that a fallback covers."""
     known = (one.lost_share or 0.0 for one in said if one.idle and one.severity != "info" and not one.all_ranks)
     return verdict.idle and max(known, default=0.0) >= _EXPLAINED * (verdict.lost_share or 0.0)
 
 
-def _has_warning(said: Sequence[Verdict]) -> bool:
+def _has_warning(said: Sequence[TraceVerdict]) -> bool:
     return any(verdict.severity != "info" for verdict in said)

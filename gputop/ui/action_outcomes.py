@@ -15,8 +15,8 @@ from gputop.ui.commands.command import Names, hint
 from gputop.ui.theme import Token
 
 if TYPE_CHECKING:
-    from gputop.actions.action import Run
-    from gputop.actions.signals import Choice
+    from gputop.actions.action import ActionRun
+    from gputop.actions.signals import SignalChoice
 
 _PROGRESS_S, _RESULT_S = 3.0, 12.0
 
@@ -42,10 +42,12 @@ class ActionOutcomes:
 
     def __init__(self, app: App[Any], say: Say, names: Names) -> None:
         self._app, self._say, self._names = app, say, names
-        self._newest: Run | None = None
+        self._newest: ActionRun | None = None
         self._still: tuple[Addressees, float] | None = None  # what did not end when asked to, and until when it is news
 
-    def follow(self, start: Callable[[Callable[[Run], object]], Run], handles: Handles, scope: Scope) -> None:
+    def follow(
+        self, start: Callable[[Callable[[ActionRun], object]], ActionRun], handles: Handles, scope: Scope
+    ) -> None:
         """Start a run, and say how it goes and what came of it."""
         about = Addressees(
             handles.process.identity, scope, frozenset(process.identity for process in handles.who(scope))
@@ -56,7 +58,7 @@ class ActionOutcomes:
         """Something else is sent: what did not end before is no news."""
         self._still = None
 
-    def proposed(self, handles: Handles, scope: Scope) -> tuple[Choice, Scope]:
+    def proposed(self, handles: Handles, scope: Scope) -> tuple[SignalChoice, Scope]:
         """TERM; KILL while it is news that none of the targets ended when asked to."""
         from gputop.actions.signals import BY_NAME  # late
 
@@ -69,7 +71,7 @@ class ActionOutcomes:
                 return BY_NAME["KILL"], again
         return BY_NAME["TERM"], scope
 
-    def _show(self, run: Run, about: Addressees) -> None:
+    def _show(self, run: ActionRun, about: Addressees) -> None:
         """Show it, unless there is something newer to show."""
         from gputop.actions.signals import Signalled  # late
 

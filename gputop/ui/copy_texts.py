@@ -10,7 +10,7 @@ from gputop.diagnose import Finding
 from gputop.model import Process
 from gputop.safe.text import clean
 from gputop.ui.advice.finding_list import commands
-from gputop.ui.table.row import Row
+from gputop.ui.table.row import TableRow
 
 
 class CopyText(NamedTuple):
@@ -34,7 +34,7 @@ class CopyCycle:
         return place
 
 
-def of_row(row: Row | None) -> list[CopyText]:
+def of_row(row: TableRow | None) -> list[CopyText]:
     """Of a line its pid or pids, then its command line, with what looks like a secret masked."""
     if row is None:
         return []

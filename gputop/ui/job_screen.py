@@ -18,7 +18,7 @@ from gputop.ui.replay.bar import ReplayBar
 from gputop.ui.replay.player import stands
 from gputop.ui.screen import CommandScreen
 from gputop.ui.session import Session
-from gputop.ui.targets import Target
+from gputop.ui.targets import CommandTarget
 from gputop.ui.theme import Look
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class JobScreen(CommandScreen, inherit_bindings=False):
         return ""
 
     @abstractmethod
-    def target(self) -> Target | None:
+    def target(self) -> CommandTarget | None:
         """The process that is selected, or what is meant instead of it; None where there is none, which is said."""
 
     @abstractmethod
@@ -98,7 +98,7 @@ class JobScreen(CommandScreen, inherit_bindings=False):
         """Whether keys that look into a process are about that of the chosen finding."""
         return False
 
-    def target_to_profile(self, tool: ToolId) -> Target | None:  # noqa: ARG002
+    def target_to_profile(self, tool: ToolId) -> CommandTarget | None:  # noqa: ARG002
         """The process to look into; of a whole job its scope says so."""
         return self.target()
 

@@ -23,7 +23,7 @@ class Others(NamedTuple):
 NO_OTHERS = Others()
 
 
-class Target(NamedTuple):
+class CommandTarget(NamedTuple):
     """A process as it is in a frame, how far the command reaches from it, and the others that are meant instead."""
 
     frame: Frame

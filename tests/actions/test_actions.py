@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from gputop.actions import Handles, Result, Rights, Run, Scope
+from gputop.actions import ActionResult, ActionRun, Handles, Rights, Scope
 from gputop.actions.renice import RENICE, Niceness, set_thread
-from gputop.actions.signals import BY_NAME, SIGNAL, Order
-from gputop.actions.target import Target, open_target
+from gputop.actions.signals import BY_NAME, SIGNAL, SignalOrder
+from gputop.actions.target import TargetProcess, open_target
 from gputop.safe import pidfd
 from tests.process_watch import isolated
 from tests.real_processes import born_as, finished, hold, job, kill, moment, program, row, unharmed, until
@@ -66,7 +66,7 @@ def test_a05_a_thread_whose_number_is_of_another_gets_its_niceness_back() -> Non
         pytest.skip("not covered: needs root to lower niceness")
     with program(THREADS) as (pid, _), program(THREADS) as (other, _):
         target = open_target(row(pid), Rights())
-        assert isinstance(target, Target)
+        assert isinstance(target, TargetProcess)
         assert set_thread(target, pid, 4)
         assert not set_thread(target, pid, 4)
         set_thread(target, other, 9)
@@ -145,12 +145,12 @@ def test_a_run_tells_can_be_given_up_and_keeps_what_it_needs() -> None:
         target = hold(row(pid))
         lines, done = [], threading.Event()
 
-        def tell(run: Run) -> None:
+        def tell(run: ActionRun) -> None:
             lines.append(run.line)
             if run.result is not None:
                 done.set()
 
-        run = SIGNAL.run(target, Order(BY_NAME["TERM"], watch_s=60), tell)
+        run = SIGNAL.run(target, SignalOrder(BY_NAME["TERM"], watch_s=60), tell)
         until(lambda: lines)
         assert lines[0] == f"TERM sent · {pid} · 0 s"
         target.close()  # the dialog is gone, the run goes on
@@ -165,14 +165,14 @@ def test_a_run_tells_can_be_given_up_and_keeps_what_it_needs() -> None:
 
 
 def test_a_run_that_fails_still_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    def work(run: Run) -> Result:
+    def work(run: ActionRun) -> ActionResult:
         raise ValueError("\x1b[31m")
 
     reported, told = threading.Event(), []
     monkeypatch.setattr(threading, "excepthook", lambda args: reported.set())  # where a crash report is written
-    run = Run("Signal", work, lambda run: told.append(run.result)).start()
+    run = ActionRun("Signal", work, lambda run: told.append(run.result)).start()
     assert reported.wait(10)
-    assert told == [run.result] == [Result(text="Signal: internal error (ValueError)", good=False)]
+    assert told == [run.result] == [ActionResult(text="Signal: internal error (ValueError)", good=False)]
 
 
 def test_handles_are_closed_and_never_inherited() -> None:

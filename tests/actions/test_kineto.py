@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from gputop.actions.torch_trace import TRACE, Order, Traced, kineto
+from gputop.actions.torch_trace import TRACE, Traced, TraceOrder, kineto
 from gputop.actions.torch_trace.kineto import Endpoint, has_fixes
 from gputop.safe.files import Refused
 from tests import traces
@@ -43,7 +43,7 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def traced(pid: int, **wanted: Any) -> Traced:
-    result = finished(TRACE, hold(row(pid)), Order(confirmed=CONFIRMED, **wanted), seconds=60)
+    result = finished(TRACE, hold(row(pid)), TraceOrder(confirmed=CONFIRMED, **wanted), seconds=60)
     assert isinstance(result, Traced)
     return result
 
@@ -80,7 +80,7 @@ def test_a19_it_is_asked_once_after_a_word_and_nobody_else_is(folder: str) -> No
         dead = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         dead.bind(f"{folder}/dynoconfigclientdead")
         dead.close()
-        asked = finished(TRACE, hold(row(child.pid)), Order())
+        asked = finished(TRACE, hold(row(child.pid)), TraceOrder())
         assert isinstance(asked, Traced)
         assert (asked.good, asked.risk) == (False, kineto.RISK)
         assert "it can crash" in asked.text
@@ -116,7 +116,7 @@ def test_a19_who_does_not_ask_or_does_not_write_is_not_waited_for(folder: str) -
     with played(folder, "none", "2") as child:
         ended, started = threading.Event(), threading.Event()
         run = TRACE.run(
-            hold(row(child.pid)), Order(confirmed=CONFIRMED),
+            hold(row(child.pid)), TraceOrder(confirmed=CONFIRMED),
             lambda run: (ended if run.result else started if "recording in" in run.line else threading.Event()).set(),
         )  # fmt: skip
         assert started.wait(20)

@@ -12,7 +12,7 @@ import pytest
 
 from gputop.actions import Rights, Scope
 from gputop.actions.signals import BY_NAME, CHOICES, SIGNAL, warnings
-from gputop.actions.target import Target, open_target
+from gputop.actions.target import TargetProcess, open_target
 from gputop.model import Role
 from tests.process_watch import Watch, built, one, running, watch
 from tests.real_processes import born_as, hold, job, kill, moment, program, row, send, state, unharmed, until
@@ -112,7 +112,7 @@ def test_a01_it_ends_and_its_pid_is_used_again_before_the_yes() -> None:
 def test_a01_the_handle_alone_tells_them_apart() -> None:
     victim = subprocess.Popen(["sleep", "60"])
     target = open_target(row(victim.pid), Rights())
-    assert isinstance(target, Target)
+    assert isinstance(target, TargetProcess)
     victim.kill()
     victim.wait()
     other = born_as(victim.pid)

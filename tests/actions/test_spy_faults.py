@@ -15,7 +15,7 @@ import pytest
 
 from gputop.actions import Rights
 from gputop.actions.pyspy import PROFILE, Sampling, runner
-from gputop.actions.pyspy.cost import Meter, Reading
+from gputop.actions.pyspy.cost import CostMeter, CostReading
 from gputop.actions.pyspy.record import ProfileResult, arguments
 from gputop.actions.pyspy.runner import Child, find
 from gputop.profile import store
@@ -224,11 +224,11 @@ def test_what_is_asked_too_much_of_a_process_is_refused(tmp_path: Path, monkeypa
 
 
 def metered(
-    before: Sequence[Reading], during: Sequence[Reading], after: Sequence[Reading] = (), cpu: float = 1.0
-) -> Meter:
+    before: Sequence[CostReading], during: Sequence[CostReading], after: Sequence[CostReading] = (), cpu: float = 1.0
+) -> CostMeter:
     """A meter that has seen these, while py-spy took so much of a CPU."""
     readings = iter((*before, *during, *after))
-    meter = Meter(lambda: next(readings))
+    meter = CostMeter(lambda: next(readings))
     for _ in before:
         meter.before()
     for look in during:
@@ -238,11 +238,14 @@ def metered(
     return meter
 
 
-def looks(from_s: float, to_s: float, *, cpu: float = 1.0, waits: float = 0.0, paused: bool = False) -> list[Reading]:
+def looks(
+    from_s: float, to_s: float, *, cpu: float = 1.0, waits: float = 0.0, paused: bool = False
+) -> list[CostReading]:
     """Fifty looks a second at a process that runs like this."""
     times = [from_s + number / 50 for number in range(int((to_s - from_s) * 50) + 1)]
     return [
-        Reading(at_s, cpu * at_s, int(100 * cpu * at_s), waits * at_s, paused and at_s % 0.1 < 0.05) for at_s in times
+        CostReading(at_s, cpu * at_s, int(100 * cpu * at_s), waits * at_s, paused and at_s % 0.1 < 0.05)
+        for at_s in times
     ]
 
 
@@ -256,7 +259,7 @@ def test_the_guard_ends_what_costs_too_much_and_nothing_else() -> None:
     assert metered(before, looks(1, 5, waits=0.5), cpu=0.1).excess() is None  # somebody else has come
     assert metered(before, looks(1, 5, cpu=0.2)).excess() is None  # a job has phases of its own
     assert metered(before, looks(1, 5), after).cost().text == "cost 0%"
-    slower = metered(before, [Reading(1, 1.0, 100, 0.0, False), Reading(5, 4.6, 460, 0.0, False)], after).cost()
+    slower = metered(before, [CostReading(1, 1.0, 100, 0.0, False), CostReading(5, 4.6, 460, 0.0, False)], after).cost()
     assert slower.slowed == pytest.approx(0.1)
     assert metered(before, looks(1, 5), looks(5, 6, cpu=3.0)).cost().slowed is None
 

@@ -19,7 +19,7 @@ from gputop.cli.attach import _text
 from gputop.model import Process, Role
 from gputop.profile.code import Call
 from gputop.profile.dump import ThreadStack, lines
-from gputop.profile.ranks import Activity, compare
+from gputop.profile.ranks import ThreadCounters, compare
 from gputop.safe import ptrace_access
 from tests.hostile import SECRETS, STRINGS
 from tests.process_watch import isolated, need_namespaces, open_folder, root_only, running
@@ -187,11 +187,11 @@ def test_ranks_that_wake_in_one_line_are_not_said_to_hang() -> None:
     """A step that mostly sleeps in one line is caught there at each look."""
 
     sleeps = [rank(call("sleep")), rank(call("sleep"))]
-    polls = [Activity(0, 0.0), Activity(4, 0.0001)]
+    polls = [ThreadCounters(0, 0.0), ThreadCounters(4, 0.0001)]
     found = compare(["rank 0", "rank 1"], sleeps, sleeps, ran=polls)
     assert "hang" not in found.text
     assert found.text.endswith("in a second, but rank 1 ran 4 times: the job goes on, or polls.")
-    for still in ([Activity(0, 0.0), Activity(1, 0.001)], [None, None]):
+    for still in ([ThreadCounters(0, 0.0), ThreadCounters(1, 0.001)], [None, None]):
         assert "may hang" in compare(["rank 0", "rank 1"], sleeps, sleeps, ran=still).text
 
 
@@ -199,11 +199,11 @@ def test_ranks_that_leave_their_waits_to_work_move_wherever_they_are_seen() -> N
     """Each step ends in the same wait, also in a collective: what the kernel counts tells that steps are made."""
     reduces = rank(Call(name="c10d::Reducer::finalize_backward", file="libtorch_cpu.so"), call("step"))
     look, labels = [reduces, reduces], ["rank 0", "rank 1"]
-    found = compare(labels, look, look, ran=[Activity(12, 0.02), Activity(6, 0.01)])
+    found = compare(labels, look, look, ran=[ThreadCounters(12, 0.02), ThreadCounters(6, 0.01)])
     assert [place.moves for place in found.places] == [True, True]
     assert found.text.endswith("All of them moved in a second: the job goes on.")
     # NCCL polls in a blocking wait a hundred times a second; preempted while it spins, it leaves no wait
-    for counts in (Activity(100, 0.004), Activity(0, 1.0), Activity(1, 0.9)):
+    for counts in (ThreadCounters(100, 0.004), ThreadCounters(0, 1.0), ThreadCounters(1, 0.9)):
         assert compare(labels, look, look, ran=[counts, counts]).text.endswith("the job may hang.")
 
 
@@ -211,15 +211,17 @@ def test_a_rank_that_passes_another_is_not_odd() -> None:
     first, second = rank(call("forward")), rank(call("read"))
     labels = ["rank 0", "rank 1", "rank 2"]
     passes = ([first, first, second], [second, first, first], [first, first, second])
-    assert compare(labels, *passes, ran=[Activity(9, 0.1)] * 3).odd == ()
-    assert [one.label for one in compare(labels, *passes[::2], passes[0], ran=[Activity(9, 0.1)] * 3).odd] == ["rank 2"]
-    assert compare(labels, *passes[::2], ran=[Activity(9, 0.1)] * 3).odd == (), "twice may be by chance"
+    assert compare(labels, *passes, ran=[ThreadCounters(9, 0.1)] * 3).odd == ()
+    assert [one.label for one in compare(labels, *passes[::2], passes[0], ran=[ThreadCounters(9, 0.1)] * 3).odd] == [
+        "rank 2"
+    ]
+    assert compare(labels, *passes[::2], ran=[ThreadCounters(9, 0.1)] * 3).odd == (), "twice may be by chance"
 
 
 def test_a_spin_in_a_wait_for_the_gpu_is_no_work() -> None:
     spins = rank(Call(name="cudaStreamSynchronize", file="libcudart.so.12"), call("step"), runs=True)
     look = [spins, spins]
-    assert compare(["a", "b"], look, look, ran=[Activity(0, 1.0)] * 2).text.endswith("the job may hang.")
+    assert compare(["a", "b"], look, look, ran=[ThreadCounters(0, 1.0)] * 2).text.endswith("the job may hang.")
     unseen = [rank(call("step"), runs=True)] * 2
     assert compare(["a", "b"], unseen, unseen).text.endswith("but a, b compute or spin in a wait all the time.")
 

@@ -16,13 +16,13 @@ import pytest
 
 from gputop.actions import Rights
 from gputop.actions.pyspy import PROFILE, STACK
-from gputop.actions.torch_trace import TRACE, Order, Traced
+from gputop.actions.torch_trace import TRACE, Traced, TraceOrder
 from gputop.actions.torch_trace.kineto import has_fixes, torch_of
 from gputop.actions.torch_trace.trace import AFTERWARDS, lasting_cost
 from gputop.model import GpuShare, Role
 from gputop.safe.text import MASK
 from gputop.trace.read import read
-from gputop.trace.verdict import View
+from gputop.trace.verdict import TraceView
 from gputop.ui.profiling.dialog import slower
 from tests.process_watch import running
 from tests.real_processes import finished, hold, moment, row
@@ -158,7 +158,7 @@ def test_two_ranks_are_aligned_and_the_slow_one_is_named(folder: str, monkeypatc
         ranks = {int(Path(f"/proc/{pid}/environ").read_text().partition("\0RANK=")[2][0]): pid for pid in pids}
         processes = [row(ranks[rank], role=Role.TRAINER, rank=rank) for rank in (0, 1)]
         frame = moment(*processes, launcher="torchrun")
-        result = finished(TRACE, hold(processes[0], frame), Order(steps=4), seconds=60)
+        result = finished(TRACE, hold(processes[0], frame), TraceOrder(steps=4), seconds=60)
     assert isinstance(result, Traced)
     assert result.good, result
     assert [os.path.basename(path) for path in result.files] == ["rank0.json.gz", "rank1.json.gz"]
@@ -174,10 +174,10 @@ def test_two_ranks_are_aligned_and_the_slow_one_is_named(folder: str, monkeypatc
 
 
 def test_what_a_trace_of_a_gpu_costs_afterwards_is_said(tmp_path: Path) -> None:
-    gpu = View(read(busy(2).write(tmp_path / "gpu.json")))
+    gpu = TraceView(read(busy(2).write(tmp_path / "gpu.json")))
     cpu = Made()
     cpu.host("aten::mm", 0, 100)
-    assert lasting_cost([View(read(cpu.write(tmp_path / "cpu.json"))), gpu]) == (AFTERWARDS,)
-    assert lasting_cost([View(read(str(tmp_path / "cpu.json")))]) == ()
+    assert lasting_cost([TraceView(read(cpu.write(tmp_path / "cpu.json"))), gpu]) == (AFTERWARDS,)
+    assert lasting_cost([TraceView(read(str(tmp_path / "cpu.json")))]) == ()
     for gpus, said in (((), "only while it records"), ((GpuShare(uuid="GPU-1"),), "small steps afterwards")):
         assert said in slower(hold(row(os.getpid(), gpus=gpus)))

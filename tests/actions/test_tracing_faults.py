@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from gputop.actions import Scope
-from gputop.actions.target import Target
-from gputop.actions.torch_trace import TRACE, Order, remote_exec
+from gputop.actions.target import TargetProcess
+from gputop.actions.torch_trace import TRACE, TraceOrder, remote_exec
 from gputop.actions.torch_trace.agent_facts import facts_of, mark_facts
 from gputop.actions.torch_trace.routes import Route, python_version, route
 from gputop.agent_client import NoAgent, connect
@@ -140,7 +140,7 @@ def test_a16_a_process_that_names_other_files_as_its_trace(folder: str, monkeypa
         child.stdout.readline()
         process, before = row(child.pid), sorted(os.listdir(here))
         for out, why in expected.items():
-            said = finished(TRACE, hold(process), Order()).text
+            said = finished(TRACE, hold(process), TraceOrder()).text
             assert said.startswith("traced, but not kept: "), said
             assert why in said, out
         assert sorted(os.listdir(here)) == before  # nor is any of them removed
@@ -176,7 +176,7 @@ def test_a17_a_script_runs_once_in_time_and_in_its_process_or_not_at_all(folder:
         assert Path(ack).read_text() == "ok"
         held = hold(row(child.pid))
         (target,) = held.held(Scope.PROCESS)
-        assert isinstance(target, Target)
+        assert isinstance(target, TargetProcess)
         found = connect(target)
         assert found.hello["why"] == "remote_exec"
         found.close()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gputop.actions import Rights
-from gputop.actions.torch_trace import TRACE, Order, Traced, remote_exec
+from gputop.actions.torch_trace import TRACE, Traced, TraceOrder, remote_exec
 from tests.process_watch import running
 from tests.real_processes import finished, hold, row, unharmed
 from tests.traced_jobs import Job, interpreter, job, scratch
@@ -36,7 +36,7 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def traced(training: Job, *confirmed: str) -> Traced:
-    result = finished(TRACE, hold(row(training.pid)), Order(confirmed=frozenset(confirmed)), seconds=60)
+    result = finished(TRACE, hold(row(training.pid)), TraceOrder(confirmed=frozenset(confirmed)), seconds=60)
     assert isinstance(result, Traced)
     return result
 
@@ -86,7 +86,7 @@ def test_a17_a_main_thread_that_is_busy_for_too_long_runs_nothing_later(python: 
     ):
         assert child.stdout is not None
         child.stdout.readline()
-        result = finished(TRACE, hold(row(child.pid)), Order(confirmed=frozenset({remote_exec.RISK})))
+        result = finished(TRACE, hold(row(child.pid)), TraceOrder(confirmed=frozenset({remote_exec.RISK})))
         assert "runs no Python within 10 s, so nothing was done, and nothing will be later" in result.text
         (left,) = os.listdir(f"{folder}/gputop")
         assert left.startswith(f"remote-{child.pid}-")  # removed before it ran, it would be an error there

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from gputop.actions.torch_trace import TRACE, Order, Traced
+from gputop.actions.torch_trace import TRACE, Traced, TraceOrder
 from gputop.agent_client import Agent, AgentLost
 from tests.process_watch import ROOT, may_mount
 from tests.real_processes import finished, hold, row
@@ -294,7 +294,7 @@ def test_a13_a_job_ends_before_what_is_recorded(folder: str) -> None:
 def test_a_slow_job_that_fails_in_mid_capture(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", f"{folder}/own")
     with job(folder, "1200") as slow:
-        result = finished(TRACE, hold(row(slow.pid)), Order(steps=1))
+        result = finished(TRACE, hold(row(slow.pid)), TraceOrder(steps=1))
         assert isinstance(result, Traced)
         assert (result.good, result.lines, result.views[0].steps) == (True, (), 1)
         assert result.notes  # the agent has waited for the question

@@ -28,12 +28,12 @@ from gputop.actions import Scope
 from gputop.actions.pyspy import Sampling, runner
 from gputop.actions.pyspy.record import arguments, rate
 from gputop.actions.pyspy.runner import find
-from gputop.actions.target import Target
+from gputop.actions.target import TargetProcess
 from gputop.agent_client import connect
 from gputop.cli import run
 from gputop.trace import signatures  # noqa: F401
 from gputop.trace.read import read
-from gputop.trace.verdict import View
+from gputop.trace.verdict import TraceView
 from tests.process_watch import running
 from tests.real_processes import hold, row
 
@@ -182,12 +182,12 @@ def traced(job: Job) -> float:
     """Seconds from the request for three steps to the verdict on them."""
     held = hold(row(job.pid))
     (target,) = held.held(Scope.PROCESS)
-    assert isinstance(target, Target)
+    assert isinstance(target, TargetProcess)
     began_s = time.monotonic()
     agent = connect(target)
     agent.ask("capture", steps=3)
     done = next(told for told in agent.wait(30) if told.get("state") == "done" or "error" in told)
-    assert len(View(read(done["out"])).rows) == 3, done
+    assert len(TraceView(read(done["out"])).rows) == 3, done
     took_s = time.monotonic() - began_s
     agent.close()
     held.close()
@@ -265,7 +265,7 @@ def agent_of(job: Job, folder: Path) -> tuple[str, int]:
     (path,) = (folder / "run").glob(f"agent-{job.pid}-*.sock")
     held = hold(row(job.pid))
     (target,) = held.held(Scope.PROCESS)
-    assert isinstance(target, Target)
+    assert isinstance(target, TargetProcess)
     with alone(job):
         agent = connect(target)
         stacks = agent.answer("stacks")["stacks"]

@@ -11,7 +11,7 @@ import pytest
 from gputop.collect.nvml import gpm
 from gputop.collect.nvml.cadence import CallCosts
 from gputop.collect.nvml.device import Device
-from gputop.collect.nvml.gate import Gate
+from gputop.collect.nvml.gate import DriverGate
 from gputop.collect.nvml.reader import COUNT_EVERY
 from gputop.diagnose.engine import Engine
 from gputop.history import History
@@ -132,11 +132,11 @@ def test_samples_of_a_driver_that_was_opened_anew_are_not_given_to_the_next(fake
 
 def test_samples_with_which_a_thread_is_inside_the_driver_are_not_given_back() -> None:
     """It writes to them when it comes back, and that memory may be somebody else's by then."""
-    card = Device(0, "GPU-0", Gate(CallCosts()))
+    card = Device(0, "GPU-0", DriverGate(CallCosts()))
     freed: list[object] = []
     card.gate.call = lambda name, *args, **_: freed.append(args[0])  # type: ignore[method-assign,assignment]
     for inside in (True, False):
-        one = gpm.Samples("units", "before", "now", None, ())
+        one = gpm.GpmSamples("units", "before", "now", None, ())
         card.kept[gpm._UNITS] = one
         if inside:
             one.in_use.acquire()

@@ -10,7 +10,7 @@ import pytest
 
 from gputop.collect.details.threads import system_call
 from gputop.model import PARTS, Identity, Process, Thread
-from gputop.source import Wish
+from gputop.source import DetailWish
 from tests.details_proc import OWNER, STARTED, OpenProc
 
 
@@ -29,7 +29,7 @@ def test_every_part_of_a_whole_process_is_there(proc: OpenProc) -> None:
 
 def test_only_the_parts_that_are_wanted_are_read(proc: OpenProc) -> None:
     identity = proc.whole(42)
-    detail = proc.detail(identity, Wish(parts=("limits",)))
+    detail = proc.detail(identity, DetailWish(parts=("limits",)))
     assert {part for part in PARTS if getattr(detail, part) is not None} == {"limits"}
     assert detail.missing == ()
 
@@ -77,7 +77,7 @@ def test_a_thread_that_has_ended_is_gone_and_very_many_are_counted(proc: OpenPro
     for tid in range(43, 43 + 1100):
         (proc.proc / f"42/task/{tid}").mkdir()
     proc.task(42, 50, "worker")
-    detail = proc.detail(identity, Wish(parts=("threads",)))
+    detail = proc.detail(identity, DetailWish(parts=("threads",)))
     assert [thread.tid for thread in detail.threads or ()] == [42, 50]
     assert detail.threads_count == 1101
 

@@ -11,7 +11,7 @@ import pytest
 
 from gputop.collect.details.inspector import Inspector
 from gputop.model import PARTS, Identity, Missing, Process
-from gputop.source import Wish
+from gputop.source import DetailWish
 from tests.details_proc import STARTED, OpenProc, why
 from tests.fakeproc import until
 
@@ -26,7 +26,7 @@ def test_what_is_not_read_yet_is_stale_and_nothing_is_waited_for(proc: OpenProc)
     os.mkfifo(proc.proc / "42/environ.pipe")
     (proc.proc / "42/environ").unlink()
     (proc.proc / "42/environ.pipe").rename(proc.proc / "42/environ")
-    first = proc.inspector.inspect(identity, Wish(parts=("environment",)))
+    first = proc.inspector.inspect(identity, DetailWish(parts=("environment",)))
     assert not isinstance(first, Missing)
     assert (first.environment, why(first)) == (None, {"environment": ("stale", None)})
 
@@ -65,8 +65,8 @@ def test_p08_a_process_that_hangs_is_not_given_another_thread_when_it_is_opened_
     os.mkfifo(proc.proc / "42/environ")
     other, before = proc.whole(43), environments()
     for _ in range(5):
-        proc.inspector.inspect(identity, Wish(parts=("environment",)))
-        proc.inspector.inspect(other, Wish(parts=("limits",)))
+        proc.inspector.inspect(identity, DetailWish(parts=("environment",)))
+        proc.inspector.inspect(other, DetailWish(parts=("limits",)))
         proc.now_s += 100.0
     assert environments() - before == 1
 
@@ -109,9 +109,9 @@ def test_a_process_only_the_driver_knows_has_no_details(unseen: str, reason: str
 def test_what_nobody_asks_for_any_more_is_closed(proc: OpenProc) -> None:
     identities = [proc.whole(pid) for pid in range(42, 62)]
     for identity in identities:
-        proc.detail(identity, Wish(parts=("limits",)))
+        proc.detail(identity, DetailWish(parts=("limits",)))
     assert len(proc.inspector._open) == 8
-    proc.detail(identities[0], Wish(parts=("limits",)), after_s=31.0)
+    proc.detail(identities[0], DetailWish(parts=("limits",)), after_s=31.0)
     assert list(proc.inspector._open) == [identities[0]]
 
 

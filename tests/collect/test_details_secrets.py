@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gputop.collect.details.overview import variables
 from gputop.model import Detail
 from gputop.safe.text import MASK, redact_variable
-from gputop.source import OTHERS_ENVIRONMENT, Wish
+from gputop.source import OTHERS_ENVIRONMENT, DetailWish
 from tests import hostile
 from tests.details_proc import OpenProc, why
 
@@ -30,7 +30,7 @@ PLAIN = {
     "MAX_TOKENS": "4096", "SORT_KEY": "len", "XDG_SESSION_ID": "3", "COMPASS": "north", "BYPASS": "all",
     "PAD_TOKEN": "<p>", "I_MPI_PIN": "1", "KEYMAP": "us", "APPTAINER_PWD": "/work", "KEY_DIM": "64", "AUTH": "false",
 }  # fmt: skip
-ONLY = Wish(parts=("environment",))
+ONLY = DetailWish(parts=("environment",))
 
 
 @pytest.fixture
@@ -118,10 +118,10 @@ def test_a_value_is_shown_for_as_long_as_it_is_asked_for(proc: OpenProc) -> None
     assert masked == [
         ("HF_TOKEN", MASK, True, False), ("RANK", "3", False, False), ("WANDB_API_KEY", MASK, True, False),
     ]  # fmt: skip
-    wish = Wish(parts=("environment",), revealed=frozenset({"HF_TOKEN"}))
+    wish = DetailWish(parts=("environment",), revealed=frozenset({"HF_TOKEN"}))
     shown = [(one.name, one.value, one.secret, one.revealed) for one in proc.detail(identity, wish).environment or ()]
     assert shown == [("HF_TOKEN", "hunter2hunter2", True, True), *masked[1:]]
-    wait = Wish(parts=("environment",), revealed=frozenset({"WANDB_API_KEY"}))
+    wait = DetailWish(parts=("environment",), revealed=frozenset({"WANDB_API_KEY"}))
     assert "hunter2" not in repr(proc.inspector.inspect(identity, wait))
     assert "swordfish" in repr(proc.detail(identity, wait))  # asked while another read may have been under way
     again = proc.inspector.inspect(identity, ONLY)  # before anything has been read anew
@@ -133,7 +133,7 @@ def test_a_value_is_shown_for_as_long_as_it_is_asked_for(proc: OpenProc) -> None
 def test_the_environment_of_others_is_denied_whatever_the_kernel_lets_us_read(tmp_path: Path) -> None:
     proc = OpenProc(tmp_path, uid=1001)
     identity = proc.whole(42)
-    detail = proc.detail(identity, Wish(parts=("environment",), others_environment=True))
+    detail = proc.detail(identity, DetailWish(parts=("environment",), others_environment=True))
     assert (detail.environment, why(detail)) == (None, {"environment": ("denied", "sudo gputop")})
 
 
@@ -142,7 +142,7 @@ def test_root_sees_the_environment_of_others_only_where_a_key_said_so(tmp_path: 
     identity = proc.whole(42, b"HF_TOKEN=hunter2\0")
     detail = proc.detail(identity, ONLY)
     assert (detail.environment, detail.missing) == (None, (OTHERS_ENVIRONMENT,))
-    asked = Wish(parts=("environment",), others_environment=True)
+    asked = DetailWish(parts=("environment",), others_environment=True)
     (variable,) = proc.detail(identity, asked).environment or ()
     assert (variable.value, variable.revealed) == (MASK, False)
 

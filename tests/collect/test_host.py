@@ -16,7 +16,7 @@ import pytest
 from gputop.collect.host.cpu import Speeds
 from gputop.collect.host.memory import HugePages
 from gputop.collect.host.reader import ELSEWHERE, HostReader
-from gputop.collect.host.thermal import Heat, Throttles, Zones
+from gputop.collect.host.thermal import CpuTemperature, Throttles, Zones
 from gputop.collect.kernel_files import read_file
 from gputop.model import Host, Reason, metrics
 from gputop.model.metric import check_filled
@@ -198,7 +198,7 @@ def test_p23_without_sys_everything_of_proc_is_there(tmp_path: Path) -> None:
     box = Server(tmp_path, files={name: text for name, text in server().items() if name.startswith("proc/")})
     box.look()
     host = box.look(net_dev=NET_DEV.replace("1000000", "1008000"), net_snmp=SNMP.replace(" 40 ", " 42 "))
-    hidden = {*Speeds.fills, *Heat.fills, *Zones.fills, *Throttles.fills, *HugePages.fills, "node"}
+    hidden = {*Speeds.fills, *CpuTemperature.fills, *Zones.fills, *Throttles.fills, *HugePages.fills, "node"}
     assert {missing.metric for missing in host.missing} == hidden
     assert [disk.name for disk in host.disks] == ["nvme0n1"]
     assert (host.receive_bytes_per_s, host.tcp_retransmits_per_s) == (8000, 2)

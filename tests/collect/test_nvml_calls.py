@@ -12,7 +12,7 @@ import pytest
 
 from gputop.collect.nvml.cadence import CallCosts
 from gputop.collect.nvml.device import Device
-from gputop.collect.nvml.gate import Gate
+from gputop.collect.nvml.gate import DriverGate
 from gputop.collect.nvml.probe import PROBES, Probe, ask, settle, sources
 from gputop.collect.nvml.reader import FILLED
 from gputop.model import Gpu, metrics
@@ -151,7 +151,7 @@ def test_an_answer_nobody_foresaw_costs_its_own_values_only() -> None:
     def surprise(card: Device) -> dict[str, float]:
         return {"busy_percent": 1 / 0, "busy_samples": ()}
 
-    card = Device(0, "GPU-1", Gate(CallCosts()))
+    card = Device(0, "GPU-1", DriverGate(CallCosts()))
     probe = Probe(name="busy", every_s=1, fills=("busy_percent", "busy_samples"), backs=(), ask=surprise)
     settle(card, ask(probe, card), FILLED)
     assert {name: card.missing[name].reason for name in probe.fills} == dict.fromkeys(probe.fills, "stale")

@@ -11,7 +11,7 @@ import pytest
 
 from gputop.collect.nvml import notes
 from gputop.collect.nvml.cadence import CallCosts
-from gputop.collect.nvml.gate import Gate
+from gputop.collect.nvml.gate import DriverGate
 from tests.fakenvml import Fake
 from tests.nvml_child import Child, Seen
 
@@ -140,7 +140,7 @@ def test_the_driver_supports_no_gpu_here(tmp_path: Path, fake: Fake) -> None:
 
 def test_the_driver_fails_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notes, "in_container", lambda _: False)
-    place = {"gate": Gate(CallCosts()), "sys_root": str(tmp_path), "proc_root": str(tmp_path)}
+    place = {"gate": DriverGate(CallCosts()), "sys_root": str(tmp_path), "proc_root": str(tmp_path)}
     note = notes.closed(999, worked=False, **place)
     assert (note.key, note.text) == (
         "unknown-error",

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 import pytest
 
 from gputop.collect.nvml.cadence import Cadence, CallCosts
-from gputop.collect.nvml.gate import Gate
+from gputop.collect.nvml.gate import DriverGate
 
 
 class Run:
@@ -106,7 +106,7 @@ SPIN = "import os; os.sched_setaffinity(0, {%d}); print(flush=True)\nwhile True:
 def test_who_waits_for_a_cpu_does_not_blame_the_driver() -> None:
     own = os.sched_getaffinity(0)
     cpu, costs = min(own), CallCosts()
-    gate = Gate(costs)
+    gate = DriverGate(costs)
     with ExitStack() as stack:
         for _ in range(2):
             busy = stack.enter_context(subprocess.Popen([sys.executable, "-c", SPIN % cpu], stdout=subprocess.PIPE))

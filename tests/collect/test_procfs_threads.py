@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.collect.proc.threads import READS_A_TICK, Threads
+from gputop.collect.proc.threads import READS_A_TICK, ThreadSampler
 from gputop.model import Identity
 from tests.fakeproc import FakeProc, opened
 
@@ -66,7 +66,7 @@ def test_a_single_thread_needs_no_listing(proc: FakeProc) -> None:
 
 
 def test_parked_threads_are_read_rarely_and_still_count(proc: FakeProc) -> None:
-    threads = Threads(str(proc.proc), proc.clock)
+    threads = ThreadSampler(str(proc.proc), proc.clock)
     (identity,) = crowd(proc, range(100, 101), 40, 0)
     reads = []
     for second in range(1, 30):
@@ -109,7 +109,7 @@ def crowd(proc: FakeProc, pids: range, threads: int, second: int) -> list[Identi
 
 
 def test_p20_a_tick_reads_no_more_than_its_budget(proc: FakeProc) -> None:
-    threads = Threads(str(proc.proc), proc.clock)
+    threads = ThreadSampler(str(proc.proc), proc.clock)
     identities = crowd(proc, range(100, 103), 110, 0)
     known = []
     for second in range(1, 9):
@@ -122,7 +122,7 @@ def test_p20_a_tick_reads_no_more_than_its_budget(proc: FakeProc) -> None:
 
 
 def test_the_open_process_is_sampled_whole_at_each_tick(proc: FakeProc) -> None:
-    threads = Threads(str(proc.proc), proc.clock)
+    threads = ThreadSampler(str(proc.proc), proc.clock)
     identities = crowd(proc, range(100, 102), 300, 0)
     for second in range(1, 3):
         proc.now_s += 1
@@ -132,7 +132,7 @@ def test_the_open_process_is_sampled_whole_at_each_tick(proc: FakeProc) -> None:
 
 
 def test_threads_come_and_go(proc: FakeProc) -> None:
-    threads = Threads(str(proc.proc), proc.clock)
+    threads = ThreadSampler(str(proc.proc), proc.clock)
     (identity,) = crowd(proc, range(100, 101), 10, 0)
     crowd(proc, range(100, 101), 12, 0)
     for second, count in enumerate((10, 10, 4, 4), start=1):
@@ -157,7 +157,7 @@ def test_threads_come_and_go(proc: FakeProc) -> None:
 
 
 def test_a_thread_that_takes_the_place_of_another_is_found_though_their_number_is_the_same(proc: FakeProc) -> None:
-    threads = Threads(str(proc.proc), proc.clock)
+    threads = ThreadSampler(str(proc.proc), proc.clock)
     (identity,) = crowd(proc, range(100, 101), 3, 0)
     for second in range(1, 8):
         if second == 3:

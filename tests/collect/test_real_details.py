@@ -18,7 +18,7 @@ from gputop.collect.live import Live
 from gputop.model import Detail, Identity, Missing
 from gputop.safe.identity import identity
 from gputop.safe.text import MASK
-from gputop.source import Wish
+from gputop.source import DetailWish
 from tests.process_watch import ROOT, isolated, python, root_only, running
 
 pytestmark = pytest.mark.jobs
@@ -42,7 +42,7 @@ def live() -> Iterator[Live]:
     thread.join(10)
 
 
-def until(live: Live, who: Identity, ready: Callable[[Detail], Any], wish: Wish | None = None) -> Any:
+def until(live: Live, who: Identity, ready: Callable[[Detail], Any], wish: DetailWish | None = None) -> Any:
     """Ask again and again until `ready` gives something that is true; that is returned."""
     deadline = time.monotonic() + 30
     while True:
@@ -121,7 +121,7 @@ def test_threads_with_names_what_they_use_and_where_they_sleep(live: Live) -> No
             threads = detail.threads or ()
             return detail if len(threads) == 3 and all(one.cpu_percent is not None for one in threads) else None
 
-        detail: Detail = until(live, of(child.pid), measured, Wish(parts=("threads",)))
+        detail: Detail = until(live, of(child.pid), measured, DetailWish(parts=("threads",)))
         threads = {thread.name: thread for thread in detail.threads or ()}
         pin, busy = threads["pt_data_pin"], threads["pt_nccl_watchdg"]
         assert (pin.cpu_percent or 0.0) < 5 < (busy.cpu_percent or 0.0) <= 100

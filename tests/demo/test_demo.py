@@ -11,7 +11,7 @@ import pytest
 
 from gputop.collect.proc.gpu_processes import denied_io
 from gputop.demo import SCENARIOS, Demo, open_demo
-from gputop.demo.generator import WINDOW_S, Gated, Phases, Pulse, noise, share, shares
+from gputop.demo.generator import WINDOW_S, Gated, PhaseSchedule, Pulse, noise, share, shares
 from gputop.model import Frame, Gpu, Role
 
 ANCHOR_S = 1_795_185_127.0  # 2026-11-20 14:32:07 UTC
@@ -68,7 +68,7 @@ def test_gated_and_phased_activities_add_up() -> None:
     gated = Gated(Pulse(10, 0.8), Pulse(1, 0.5), Pulse(1, 0.0))
     assert gated.busy_s(10) == pytest.approx(4)
     assert share(gated, 10, 2) == 0
-    phased = Phases(((-100.0, Pulse(1, 0.5)), (50.0, Pulse(1, 0.25)), (100.0, Pulse(1, 0))))
+    phased = PhaseSchedule(((-100.0, Pulse(1, 0.5)), (50.0, Pulse(1, 0.25)), (100.0, Pulse(1, 0))))
     assert phased.busy_s(-100) == phased.busy_s(-500) == 0
     assert phased.busy_s(70) - phased.busy_s(50) == pytest.approx(5)
     assert phased.busy_s(900) == phased.busy_s(100)

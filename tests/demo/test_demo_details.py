@@ -10,7 +10,7 @@ import pytest
 from gputop.demo import SCENARIOS, Demo
 from gputop.demo.scenarios.parts import ONSET_S
 from gputop.model import PARTS, Detail, Frame, Identity, Missing, Process, Role
-from gputop.source import OTHERS_ENVIRONMENT, Wish
+from gputop.source import OTHERS_ENVIRONMENT, DetailWish
 
 NAMES = sorted(SCENARIOS)
 
@@ -21,8 +21,8 @@ def opened(name: str) -> tuple[Demo, Frame]:
     return demo, next(iter(demo.frames(Event())))
 
 
-def details(demo: Demo, process: Process, wish: Wish | None = None) -> Detail:
-    detail = demo.inspect(process.identity, wish or Wish(others_environment=True))
+def details(demo: Demo, process: Process, wish: DetailWish | None = None) -> Detail:
+    detail = demo.inspect(process.identity, wish or DetailWish(others_environment=True))
     assert isinstance(detail, Detail)
     return detail
 
@@ -53,7 +53,7 @@ def test_times_and_bytes_only_grow_and_by_what_the_frame_says_is_used(name: str)
     read: dict[Identity, int] = {}
     for second, frame in enumerate(islice(demo.frames(Event()), 7)):
         for process in frame.processes:
-            detail = details(demo, process, Wish(parts=("threads", "io"), others_environment=True))
+            detail = details(demo, process, DetailWish(parts=("threads", "io"), others_environment=True))
             threads = detail.threads or ()
             assert sum(one.cpu_time_s or 0.0 for one in threads) == pytest.approx(process.cpu_time_s or 0.0)
             for one in threads:
@@ -121,7 +121,7 @@ def test_a_rank_has_the_environment_its_launcher_gave_it_and_no_secret() -> None
     assert (variables["RANK"].value, variables["WORLD_SIZE"].value) == ("1", str(rank.world_size))
     assert [name for name, one in variables.items() if one.secret] == ["HF_TOKEN", "WANDB_API_KEY"]
     assert {variables[name].value for name in ("HF_TOKEN", "WANDB_API_KEY")} == {"***"}
-    wish = Wish(revealed=frozenset({"HF_TOKEN"}), others_environment=True)
+    wish = DetailWish(revealed=frozenset({"HF_TOKEN"}), others_environment=True)
     shown = {one.name: one for one in details(demo, rank, wish).environment or ()}
     assert shown["HF_TOKEN"].revealed
     assert "simulated" in shown["HF_TOKEN"].value
@@ -131,7 +131,7 @@ def test_a_rank_has_the_environment_its_launcher_gave_it_and_no_secret() -> None
 def test_root_of_a_demo_needs_the_key_for_the_environment_of_others() -> None:
     demo, frame = next(pair for pair in map(opened, NAMES) if pair[0].scenario.server.viewer is None)
     rank = next(one for one in frame.processes if one.role is Role.TRAINER)
-    detail = details(demo, rank, Wish())
+    detail = details(demo, rank, DetailWish())
     assert detail.environment is None
     assert detail.missing == (OTHERS_ENVIRONMENT,)
 
@@ -139,7 +139,7 @@ def test_root_of_a_demo_needs_the_key_for_the_environment_of_others() -> None:
 def test_only_the_parts_that_are_wanted_are_there() -> None:
     demo, frame = opened("showcase")
     rank = next(one for one in frame.processes if one.role is Role.TRAINER and seen_by(demo, one))
-    detail = details(demo, rank, Wish(parts=("threads", "limits")))
+    detail = details(demo, rank, DetailWish(parts=("threads", "limits")))
     assert {part for part in PARTS if getattr(detail, part) is not None} == {"threads", "limits"}
 
 

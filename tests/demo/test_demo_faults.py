@@ -9,11 +9,11 @@ import pytest
 
 from gputop.demo import Demo, Scenario
 from gputop.demo.scenarios.parts import BEFORE_S, HEALTHY, ONSET_S, STORES, each, llama, workstation
-from gputop.demo.server import GIB, Dip, Heat, Server, Work
+from gputop.demo.server import GIB, DemoServer, Dip, PoorCooling, Work
 from gputop.model import Frame, Role
 
 
-def demo(server: Server, at_s: float = 600) -> Demo:
+def demo(server: DemoServer, at_s: float = 600) -> Demo:
     return Demo(Scenario(name="test", title="", server=server), pace=False, at_s=at_s, anchor_s=0)
 
 
@@ -88,7 +88,7 @@ def test_a_power_limit_lowers_the_clock_from_its_onset() -> None:
 
 def test_a_hot_card_warms_then_slows() -> None:
     server = workstation(llama(each(0), (BEFORE_S, HEALTHY)))
-    heat = Heat(celsius=90, clock_mhz=1410, soft_percent=45, from_s=ONSET_S)
+    heat = PoorCooling(celsius=90, clock_mhz=1410, soft_percent=45, from_s=ONSET_S)
     run = demo(replace(server, cards=(replace(server.cards[0], heat=heat),)))
     degrees = [run.frame(t).gpus[0].temperature_celsius or 0 for t in (110, 150, 200, 400)]
     assert degrees == sorted(degrees)

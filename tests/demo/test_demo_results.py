@@ -80,7 +80,7 @@ def test_keys_that_look_inside_show_a_recorded_result(name: str, keys: tuple[str
 def test_enter_on_a_finding_opens_the_newest_profile_of_its_process() -> None:
     async def scene(stage: Stage) -> None:
         main = stage.app.main
-        await stage.until(lambda: bool(main.sheet.listed), "a finding")
+        await stage.until(lambda: bool(main.finding_list.listed), "a finding")
         await stage.press("a")
         assert "open its newest profile" not in stage.text
         assert "go to its process" in stage.text
@@ -169,12 +169,12 @@ def test_a_recorded_result_adds_to_its_finding_and_says_that_it_is_recorded(name
 
 def test_a_trace_has_the_steps_and_a_profile_the_seconds_that_were_chosen() -> None:
     source, process = _trainer("healthy")
-    traced = rehearsed.result(source, "trace", (process,), torch_trace.Order(steps=5))
+    traced = rehearsed.result(source, "trace", (process,), torch_trace.TraceOrder(steps=5))
     assert isinstance(traced, torch_trace.Traced)
     assert [view.steps for view in traced.views] == [5]
     usual = rehearsed.result(source, "trace", (process,))
     assert isinstance(usual, torch_trace.Traced)
-    assert [view.steps for view in usual.views] == [torch_trace.Order().steps]
+    assert [view.steps for view in usual.views] == [torch_trace.TraceOrder().steps]
     profiled = rehearsed.result(source, "profile", (process,), Sampling(seconds=30, children=False))
     assert isinstance(profiled, ProfileResult)
     assert profiled.profile is not None

@@ -12,9 +12,9 @@ from gputop.diagnose.rules import RULES
 from gputop.model import Frame, Note
 from gputop.monitor import Update
 from gputop.ui.advice.pages import PAGES
-from gputop.ui.advice.scene import Scene
+from gputop.ui.advice.scene import AdviceScene
 from gputop.ui.theme import Look
-from tests.advice_scenes import NAMES, sheet
+from tests.advice_scenes import NAMES, finding_list
 from tests.rule_cases import Machine, after
 
 OFF = Note(subject="driver", key="off", text="The NVIDIA driver is not asked (--no-nvml).")
@@ -62,7 +62,7 @@ def test_the_page_tells_them_together() -> None:
     _, abstained, shown = without(NOT_LOADED)
     update = Update(frame=shown, abstained=abstained)
     page = next(page for page in PAGES if page.name == "not judged")
-    scene = Scene(update=update, sheet=sheet(update), look=Look(), keys=NAMES)
+    scene = AdviceScene(update=update, finding_list=finding_list(update), look=Look(), keys=NAMES)
     lines = [line.strip(120).text.strip() for line in page.body(scene, 120)]
     heads = [line for line in lines if line.endswith(f"rules  cannot judge {shown.hostname}")]
     assert len(heads) == 1

@@ -14,9 +14,9 @@ from gputop.diagnose.experiments import Experiment, Together, together
 from gputop.history import History
 from gputop.model import Disk, Frame, Gpu, GpuShare, Identity, Job, Pressure, Process
 from gputop.ui.advice.experiments import experiments
-from gputop.ui.advice.scene import Scene
+from gputop.ui.advice.scene import AdviceScene
 from gputop.ui.theme import Look
-from tests.advice_scenes import sheet, update
+from tests.advice_scenes import finding_list, update
 from tests.rule_cases import LIMITS, Machine, refused
 
 
@@ -63,7 +63,7 @@ def test_experiments_of_one_name_are_told_apart() -> None:
     alike = replace(
         alike, experiments=tuple(replace(one, gpus=()) for one in alike.experiments[:2]) + alike.experiments[2:]
     )
-    scene = Scene(update=update(), sheet=sheet(update()), look=Look(), together=lambda: alike)
+    scene = AdviceScene(update=update(), finding_list=finding_list(update()), look=Look(), together=lambda: alike)
     text = "\n".join(line.strip(200).text for line in experiments(scene, 200))
     first, second = (one.trainers[0].pid for one in alike.experiments[:2])
     assert f"train.py pid {first}" in text
@@ -150,7 +150,9 @@ def test_fewer_loaders_only_where_there_are_more_than_cpus_for_their_work(
     ],
 )
 def test_nothing_is_said_where_nothing_would_change(name: str, lines: int) -> None:
-    scene = Scene(update=update(), sheet=sheet(update()), look=Look(), together=lambda: at(name, 300))
+    scene = AdviceScene(
+        update=update(), finding_list=finding_list(update()), look=Look(), together=lambda: at(name, 300)
+    )
     text = [line.strip(200).text for line in experiments(scene, 200)]
     assert sum("fits with" in line for line in text) == lines
 

@@ -95,14 +95,14 @@ def test_what_is_over_of_one_job_is_told_while_it_holds_of_another() -> None:
 
 def cleared(*confidences: float, mute: bool = False) -> list[str]:
     """What is called cleared as a finding grows more or less sure, perhaps muted once it is there, and is over."""
-    sheet, clearing = FindingList(), ResolvedFindings()
+    finding_list, clearing = FindingList(), ResolvedFindings()
     rounds = [(found(OF_A, confidence=sure),) for sure in confidences]
     for t, findings in enumerate((*rounds, ())):
         update = seen(float(t), *findings)
-        sheet.feed(update)
-        clearing.feed(update, History(), sheet.muted)
+        finding_list.feed(update)
+        clearing.feed(update, History(), finding_list.muted)
         if mute and t == 0:
-            sheet.mute()
+            finding_list.mute()
     return [one.finding.rule for one in clearing.cleared]
 
 
@@ -118,7 +118,7 @@ def test_the_screen_calls_nothing_cleared_that_was_muted() -> None:
         main, was, same = stage.app.main, seen(0.0, found(OF_A), found(OF_B)), seen(1.0, found(OF_A), found(OF_B))
         main.show(was)
         await stage.press("a", "x")
-        (muted,) = main.sheet.muted
+        (muted,) = main.finding_list.muted
         main.show(same)
         main.show(seen(2.0))
         gone = main.advice_view.clearing.cleared

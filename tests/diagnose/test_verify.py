@@ -82,10 +82,10 @@ def test_it_is_told_in_text_and_in_json() -> None:
 
 
 def test_it_is_copied_after_the_steps() -> None:
-    sheet = FindingList()
-    sheet.feed(update(of("starved-cpu-idle")))
-    assert [name for name, _ in commands(sheet.chosen)] == ["step 1", "step 3", "verify"]
-    assert copy_texts.of_finding(sheet.chosen)[-1] == ("verify", f"gputop loader --from {RANK.pid}")
+    finding_list = FindingList()
+    finding_list.feed(update(of("starved-cpu-idle")))
+    assert [name for name, _ in commands(finding_list.chosen)] == ["step 1", "step 3", "verify"]
+    assert copy_texts.of_finding(finding_list.chosen)[-1] == ("verify", f"gputop loader --from {RANK.pid}")
     assert commands(None) == []
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gputop.diagnose.workload_class import QUESTION, Facts, confidence, decide
+from gputop.diagnose.workload_class import QUESTION, WorkloadFacts, confidence, decide
 from tests.rule_cases import LIMITS, Machine, refused, scenario
 
-LENET = Facts(
+LENET = WorkloadFacts(
     duty=0.3, sigma=4, low=25, peak=36, empty=0, slow_steps=False, cores=1.6, allowed=16, loaders_busy=False,
     waits_for_loaders=False, power_share=0.15, sm=0.1, tensor=0.01,
 )  # fmt: skip
@@ -27,7 +27,7 @@ LIMIT = LIMITS["classes"].__getitem__
     ("facts", "name"),
     [(LENET, "small/simple"), (RESNET, "small/complex"), (LLM, "large/simple"), (VIDEO, "large/complex")],
 )
-def test_the_four(facts: Facts, name: str) -> None:
+def test_the_four(facts: WorkloadFacts, name: str) -> None:
     found = decide(7, facts, LIMIT)
     assert (found.pid, found.name) == (7, name)
     assert found.margin is not None
@@ -55,7 +55,7 @@ def test_the_four(facts: Facts, name: str) -> None:
         (VIDEO, {"sigma": 8, "low": 65}),
     ],
 )
-def test_undecided_beside_them_and_says_what_is_near(facts: Facts, changes: dict[str, Any]) -> None:
+def test_undecided_beside_them_and_says_what_is_near(facts: WorkloadFacts, changes: dict[str, Any]) -> None:
     found = decide(7, facts._replace(**changes), LIMIT)
     assert found.name == "undecided"
     assert len(found.path) == 2

@@ -19,8 +19,8 @@ from gputop import docs
 from gputop.cli import parser
 from gputop.collect.kernel_files import Kernel
 from gputop.doctor import GROUPS, as_json, checks, render, run_checks
-from gputop.doctor.check import Check, Line
-from gputop.doctor.machine import Machine
+from gputop.doctor.check import Check, CheckLine
+from gputop.doctor.machine import DoctorContext
 from gputop.doctor.report import WIDTH
 from tests.doctor_machine import ROOT, machine
 from tests.kernel_trees import write_tree
@@ -42,7 +42,7 @@ POOR = {  # much is wrong
 }
 
 
-def poor(root: Path, **environ: str) -> Machine:
+def poor(root: Path, **environ: str) -> DoctorContext:
     given = {"PATH": "/nowhere", "TERM": "xterm", "VIRTUAL_ENV": f"{root}/env", "CUDA_VISIBLE_DEVICES": "0,1"}
     return machine(root, POOR, environ={**given, **environ}, encoding="ascii", terminal=(58, 20))
 
@@ -103,18 +103,18 @@ def test_names_are_unique_and_every_group_has_a_check() -> None:
 def test_a_check_that_hangs_is_unknown_and_the_others_answer(tmp_path: Path) -> None:
     ever = threading.Event()
 
-    def hang(machine: Machine) -> Iterator[Line]:
+    def hang(machine: DoctorContext) -> Iterator[CheckLine]:
         ever.wait()
-        yield Line("ok", "never")
+        yield CheckLine("ok", "never")
 
-    def good(machine: Machine) -> Iterator[Line]:
-        yield Line("ok", "good")
+    def good(machine: DoctorContext) -> Iterator[CheckLine]:
+        yield CheckLine("ok", "good")
 
     asked = [Check("a", "?", "kernel", hang), Check("b", "?", "kernel", good)]
     first, second = run_checks(machine(tmp_path), "box", asked, patience_s=2.0).results
     ever.set()
     assert (first.lines[0].status, first.lines[0].what) == ("unknown", "no answer in 2 s")
-    assert second.lines == (Line("ok", "good"),)
+    assert second.lines == (CheckLine("ok", "good"),)
 
 
 @pytest.mark.parametrize(
@@ -133,13 +133,13 @@ def test_a_check_that_hangs_is_unknown_and_the_others_answer(tmp_path: Path) -> 
 def test_a_check_that_fails_costs_its_own_line(
     tmp_path: Path, error: Exception, says: str, unlock: str | None, failed: bool
 ) -> None:
-    def fail(machine: Machine) -> Iterator[Line]:
-        yield Line("ok", "half of an answer")
+    def fail(machine: DoctorContext) -> Iterator[CheckLine]:
+        yield CheckLine("ok", "half of an answer")
         raise error
 
     report = run_checks(machine(tmp_path), "box", [Check("a", "?", "kernel", fail)])
     (result,) = report.results
-    assert result.lines == (Line("unknown", says, unlock),)
+    assert result.lines == (CheckLine("unknown", says, unlock),)
     assert report.failed == failed
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gputop.doctor.nvidia import Facts
+from gputop.doctor.nvidia import NvidiaFacts
 from gputop.model import Note
 from tests.doctor_machine import ROOT, line, machine, told
 from tests.fakenvml import Fake, library
@@ -252,7 +252,7 @@ def test_n01_the_driver_is_installed_as_the_machine_installs_one(
 ) -> None:
     note = Note(subject="driver", key="no-library", text="No NVIDIA GPU found.")
     here = machine(tmp_path, files)
-    here.driver.facts = lambda: Facts(note=note, in_sys=on_bus)  # type: ignore[method-assign]
+    here.driver.facts = lambda: NvidiaFacts(note=note, in_sys=on_bus)  # type: ignore[method-assign]
     said = line(here, "driver")
     assert what in said.what
     assert (said.status, said.unlock) == ("missing", unlock)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gputop.history import FINE_SLOTS, History, Window
+from gputop.history import FINE_SLOTS, History, HistoryWindow
 from gputop.history.past import SHARES
-from gputop.history.table import Table
+from gputop.history.table import HistoryTable
 from gputop.model import Frame, Gpu, GpuShare, Host, Identity, Process
 
 
@@ -117,7 +117,7 @@ def test_a_dead_process_is_forgotten_and_a_gpu_is_not() -> None:
 
 
 def test_whoever_is_born_and_dies_leaves_nothing_behind() -> None:
-    table = Table(1, limit=FINE_SLOTS, keep=60)
+    table = HistoryTable(1, limit=FINE_SLOTS, keep=60)
     for slot in range(1, 2001):
         keys = [f"{slot} {n}" for n in range(50)] if slot < 1500 else ["a"]
         table.put(slot, keys, [(1.0,)] * len(keys))
@@ -139,13 +139,13 @@ def test_who_comes_and_goes_keeps_its_numbers() -> None:
 
 
 def test_of_two_of_the_same_name_the_first_is_kept() -> None:
-    table = Table(1, limit=10, keep=10)
+    table = HistoryTable(1, limit=10, keep=10)
     table.put(1, ["a", "a", "b"], [(1,), (2,), (3,)])
     assert (table.column("a", 0, 1, 1), table.column("b", 0, 1, 1)) == ([1], [3])
 
 
 def test_a_table_keeps_its_limit_and_forgets_the_oldest() -> None:
-    table = Table(2, limit=FINE_SLOTS, keep=FINE_SLOTS)
+    table = HistoryTable(2, limit=FINE_SLOTS, keep=FINE_SLOTS)
     for slot in range(1, 2001):
         table.put(slot, ["a"], [(slot, -slot)])
     assert table.column("a", 0, 2000, FINE_SLOTS) == list(range(2000 - FINE_SLOTS + 1, 2001))
@@ -153,7 +153,7 @@ def test_a_table_keeps_its_limit_and_forgets_the_oldest() -> None:
 
 
 def test_a_table_ignores_a_clock_that_goes_back() -> None:
-    table = Table(1, limit=10, keep=10)
+    table = HistoryTable(1, limit=10, keep=10)
     table.put(100, ["a"], [(1,)])
     table.put(99, ["a"], [(2,)])
     assert table.column("a", 0, 100, 1) == [1]
@@ -169,7 +169,7 @@ _steps = st.lists(
 @example([(2, 1, set(), 9), (1, 2, {"a"}, 0)], 1, -1)  # taken back to before it began
 def test_a_table_is_a_dictionary_of_slots_and_subjects(steps, count: int, beyond: int) -> None:
     """Whatever comes, goes, is held, left out or taken back: the same as a dictionary of all that was written."""
-    table, told, slot, newest, latest = Table(2, limit=50, keep=50), {}, 100, None, 0
+    table, told, slot, newest, latest = HistoryTable(2, limit=50, keep=50), {}, 100, None, 0
     first = 0  # since it began, or began anew
     for number, (later, hold, keys, back) in enumerate(steps):
         slot += later
@@ -205,7 +205,7 @@ def test_a_table_is_a_dictionary_of_slots_and_subjects(steps, count: int, beyond
     ],
 )
 def test_windows(values, mean, p95, above, covered) -> None:
-    window = Window(values)
+    window = HistoryWindow(values)
     assert (window.mean(), window.percentile(0.95), window.share_above(2), window.covered) == (
         mean,
         p95,

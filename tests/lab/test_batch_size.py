@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gputop.cli.lab import in_use
-from gputop.lab.batch_size import Plan, fast_enough, page, recommended, search
+from gputop.lab.batch_size import BatchPlan, fast_enough, page, recommended, search
 from gputop.lab.child import NotMeasured
 from gputop.model import Gpu, GpuShare, Process
 from gputop.report import text
@@ -38,7 +38,7 @@ class Memory:
 
 def found(memory: Memory, **plan: Any) -> dict[str, Any]:
     result: dict[str, Any] = {"factory": "train.py:make", "inference": plan.get("inference", False), "gpu": "A100"}
-    search(memory, Plan(**plan), result)
+    search(memory, BatchPlan(**plan), result)
     return result
 
 
@@ -61,7 +61,7 @@ def test_what_is_killed_is_too_large_too(cause: str) -> None:
 def test_any_other_trouble_ends_it_and_leaves_what_was_tried() -> None:
     result: dict[str, Any] = {"factory": "f", "inference": False, "gpu": None}
     with pytest.raises(NotMeasured, match="a shape is wrong"):
-        search(Memory(20, NotMeasured("a shape is wrong")), Plan(), result)
+        search(Memory(20, NotMeasured("a shape is wrong")), BatchPlan(), result)
     assert [one["batch"] for one in result["tries"]] == [8, 16]
     assert "not complete" in text(page({**result, "ended": "batch 32: a shape is wrong"}))
 

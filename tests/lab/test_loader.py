@@ -18,7 +18,7 @@ import pytest
 from gputop import lab
 from gputop.lab import child, results
 from gputop.lab.factory import factory, interpreter
-from gputop.lab.loader import Plan, knee, line, page, per_rank, percentile, sweep, wait_share
+from gputop.lab.loader import LoaderPlan, knee, line, page, per_rank, percentile, sweep, wait_share
 from gputop.model import Identity
 from gputop.report import text
 from tests.pty_programs import wait_until
@@ -70,7 +70,7 @@ class Machine:
 
 
 def measured(machine: Machine, **plan: Any) -> dict[str, Any]:
-    chosen = Plan(**{"cpus": 16, **plan})
+    chosen = LoaderPlan(**{"cpus": 16, **plan})
     result: dict[str, Any] = {"factory": "train.py:make", "cpus": chosen.cpus, "jobs": chosen.jobs, "at_s": 1.0}
     sweep(machine, chosen, result)
     return result
@@ -104,7 +104,7 @@ def test_what_a_step_waits_is_the_formula_of_the_guide() -> None:
 
 @pytest.mark.parametrize(("cpus", "counts"), [(64, [0, 2, 4, 8, 12]), (6, [0, 2, 4, 6]), (2, [0, 2]), (1, [0, 1])])
 def test_workers_are_as_many_as_there_are_cpus_for(cpus: int, counts: list[int]) -> None:
-    assert Plan(cpus=cpus).counts == counts
+    assert LoaderPlan(cpus=cpus).counts == counts
 
 
 def test_the_number_that_the_loader_is_made_with_is_measured_too() -> None:
@@ -163,9 +163,9 @@ def test_with_a_step_workers_are_added_until_the_training_gains_nothing() -> Non
 
 def test_ranks_that_share_the_cpus_get_as_many_as_fit() -> None:
     result = measured(Machine(GUIDE), jobs=4)
-    assert per_rank(Plan(cpus=16, jobs=4), 8) == 3
+    assert per_rank(LoaderPlan(cpus=16, jobs=4), 8) == 3
     assert "num_workers=3," in text(page(result))
-    assert per_rank(Plan(cpus=16), 8) == 8
+    assert per_rank(LoaderPlan(cpus=16), 8) == 8
 
 
 def test_slow_samples_are_named_where_they_are_slow_again() -> None:
@@ -177,7 +177,7 @@ def test_slow_samples_are_named_where_they_are_slow_again() -> None:
 def test_what_was_measured_is_kept_when_the_rest_fails() -> None:
     machine, result = Machine({0: 0.0452, 2: 0.0187}), {"factory": "train.py:make", "cpus": 16, "jobs": 1}
     with pytest.raises(KeyError):
-        sweep(machine, Plan(cpus=16), result)
+        sweep(machine, LoaderPlan(cpus=16), result)
     assert [row["num_workers"] for row in result["workers"]] == [0, 2]
     said = text(page({**result, "ended": "num_workers=4: hung"}))
     assert "not complete: num_workers=4: hung" in said
@@ -370,5 +370,5 @@ def test_the_newest_whole_result_of_a_process_is_found(tmp_path: Path, monkeypat
 
 
 def test_the_workers_of_a_training_that_runs_are_measured_too() -> None:
-    assert Plan(cpus=8, own=5).counts == [0, 2, 4, 5, 8]
-    assert Plan(cpus=8, own=5, workers=(1, 2)).counts == [1, 2]
+    assert LoaderPlan(cpus=8, own=5).counts == [0, 2, 4, 5, 8]
+    assert LoaderPlan(cpus=8, own=5, workers=(1, 2)).counts == [1, 2]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gputop.lab.memory import Census, Samples, grown_tensors, growth
+from gputop.lab.memory import Census, MemorySamples, grown_tensors, growth
 from gputop.lab.memory_report import page
 from gputop.report import text
 
@@ -95,7 +95,7 @@ DEVICE = {
 
 
 def said(**device: object) -> str:
-    watched = Samples()
+    watched = MemorySamples()
     for step in range(40):
         watched.take({"torch": "2.9.0", "cuda": None, "steps": 100 + step, "devices": [{**DEVICE, **device}]}, {}, step)
     result: dict[str, Any] = {**watched.result(), "name": "train.py", "longer": "", "agent": None, "more": None}
@@ -117,7 +117,7 @@ def test_the_allocator_is_judged_as_mission_rows_69_and_70_say(device: dict[str,
 
 
 def test_what_an_agent_says_is_hostile() -> None:
-    watched = Samples()
+    watched = MemorySamples()
     evil = "\x1b]0;evil\x07"
     watched.take(
         {"torch": evil, "cuda": evil, "steps": -1, "devices": [{"device": 0, "allocated": math.nan}, 7]},

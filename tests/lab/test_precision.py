@@ -9,7 +9,19 @@ from typing import Any
 import pytest
 
 from gputop.lab.child import NotMeasured
-from gputop.lab.precision import COMPILED, HEIGHT, WIDTH, Plan, Spot, compare, gain, picture, rate, spots, verdict
+from gputop.lab.precision import (
+    COMPILED,
+    HEIGHT,
+    WIDTH,
+    PrecisionPlan,
+    Spot,
+    compare,
+    gain,
+    picture,
+    rate,
+    spots,
+    verdict,
+)
 from gputop.lab.precision_report import page
 from gputop.report import text
 
@@ -73,7 +85,7 @@ class Device:
 
 def measured(device: Device, **plan: Any) -> dict[str, Any]:
     result: dict[str, Any] = {"factory": "train.py:make", "at_s": 1.0}
-    compare(device, Plan(**plan), result)
+    compare(device, PrecisionPlan(**plan), result)
     return result
 
 
@@ -82,8 +94,8 @@ def test_precisions_take_turns_so_that_a_machine_that_changes_changes_for_all() 
     measured(device, repeats=2)
     kinds = ["fp32", "bf16", COMPILED]
     assert device.asked == [f"{kind}, run {n} of 2" for n in (1, 2) for kind in kinds] + ["two batch sizes", "ceilings"]
-    assert Plan(fp16=True, tf32=True).kinds == ["fp32", "tf32", "bf16", "fp16", COMPILED]
-    assert Plan().steps - Plan().warmup == 50  # mission row 58
+    assert PrecisionPlan(fp16=True, tf32=True).kinds == ["fp32", "tf32", "bf16", "fp16", COMPILED]
+    assert PrecisionPlan().steps - PrecisionPlan().warmup == 50  # mission row 58
 
 
 @pytest.mark.parametrize(

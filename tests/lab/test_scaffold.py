@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from gputop import cli, num_workers
-from gputop.doctor import Machine
+from gputop.doctor import DoctorContext
 from gputop.doctor.share import share
 from gputop.lab.recipes import recipes, script, with_workers
 
@@ -123,7 +123,7 @@ def test_a_nan_hunt_leaves_a_healthy_run_alone(written: Path) -> None:
 
 
 def test_the_number_of_workers_is_that_of_the_doctor(written: Path) -> None:
-    assert f"WORKERS = {share(Machine(nvml=False)).workers} " in written.read_text()
+    assert f"WORKERS = {share(DoctorContext(nvml=False)).workers} " in written.read_text()
     assert script().count("WORKERS = ") == 1
     assert "WORKERS = 7 " in with_workers(script(), lambda: 7)
     assert f"prefetch_factor={num_workers.PREFETCH} if workers else None" in RECIPES["loader"].code

@@ -9,7 +9,7 @@ from gputop.demo.gpu import FULL_MHZ, FULL_WATTS, IDLE_WATTS
 from gputop.demo.scenarios.host import of_job
 from gputop.demo.scenarios.parts import BEFORE_S, HEALTHY, ONSET_S
 from gputop.demo.scenarios.ranks import SLOWER_FROM_S
-from gputop.demo.server import GIB, Dip, Heat, Scenario
+from gputop.demo.server import GIB, Dip, PoorCooling, Scenario
 from tests.scenario_variants import turned
 
 
@@ -76,7 +76,7 @@ def late_card(effect: float) -> Scenario:
     )  # fmt: skip
     slow = replace(victim, duty=0.99, sm=HEALTHY.sm, tensor=HEALTHY.tensor, watts=620)
     late = replace(job, work=((BEFORE_S, HEALTHY), (ONSET_S, victim)), card_work=((2, slow),))
-    hot = Heat(celsius=91, clock_mhz=fast * FULL_MHZ, hard_percent=60, from_s=ONSET_S)
+    hot = PoorCooling(celsius=91, clock_mhz=fast * FULL_MHZ, hard_percent=60, from_s=ONSET_S)
     cards = tuple(replace(card, heat=hot) if card.index == 2 else card for card in scenario.server.cards)
     return replace(scenario, server=replace(scenario.server, jobs=(late,), cards=cards))
 

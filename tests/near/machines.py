@@ -8,7 +8,7 @@ from gputop.demo import SCENARIOS
 from gputop.demo.gpu import FULL_MHZ
 from gputop.demo.scenarios.host import of_job
 from gputop.demo.scenarios.parts import BEFORE_S, DATA, ONSET_S, ROOT, SCRATCH, card_fault
-from gputop.demo.server import GIB, MIB, Dip, Heat, Scenario
+from gputop.demo.server import GIB, MIB, Dip, PoorCooling, Scenario
 from tests.scenario_variants import turned
 
 VRAM = (81_559 - 551) * MIB  # of a card, but for what the driver takes
@@ -92,7 +92,7 @@ def host_leaks(left_s: float) -> Scenario:
 
 def _heated(**heat: float) -> Scenario:
     usual = {"celsius": 70.0, "clock_mhz": FULL_MHZ - 100, "from_s": ONSET_S}
-    return card_fault("hot", "a hot card", heat=Heat(**{**usual, **heat}))
+    return card_fault("hot", "a hot card", heat=PoorCooling(**{**usual, **heat}))
 
 
 def by_driver(percent: float) -> Scenario:

@@ -15,14 +15,14 @@ import pytest
 from gputop import agent_client as agent
 from gputop.actions import Scope
 from gputop.actions.handles import led
-from gputop.actions.torch_trace import Order
+from gputop.actions.torch_trace import TraceOrder
 from gputop.actions.torch_trace.trace import meant
 from gputop.model import Job, Process, Role
 from gputop.ui.commands.profiling import ask_profile
 from gputop.ui.dialogs.dialog import Confirm
 from gputop.ui.main.screen import MainScreen
 from gputop.ui.profiling.dialog import Stop
-from gputop.ui.targets import Target
+from gputop.ui.targets import CommandTarget
 from tests.headless_screens import Stage, play
 from tests.process_watch import running
 from tests.real_processes import hold, job, moment, row
@@ -166,7 +166,7 @@ def test_a_launcher_stands_for_its_ranks_and_can_be_chosen(tmp_path: Path, monke
 
         async def scene(stage: Stage) -> None:
             main = stage.app.main
-            ask_profile(main, Target(frame, launcher), "profile")  # as the screen of its details does
+            ask_profile(main, CommandTarget(frame, launcher), "profile")  # as the screen of its details does
             await stage.until(lambda: f"of    {first.pid}  " in stage.text, "the first rank")
             assert f"the first rank that {launcher.pid} " in stage.text
             assert "[ ] all 2 ranks" in stage.text
@@ -183,7 +183,7 @@ def test_a_launcher_stands_for_its_ranks_and_can_be_chosen(tmp_path: Path, monke
                 assert [each.pid for each in question.each] == pids
                 assert question.picked(Stop("box", "children")), "of each"
             await stage.press("escape")
-            ask_profile(main, Target(frame, second), "profile")
+            ask_profile(main, CommandTarget(frame, second), "profile")
             await stage.until(lambda: f"of    {second.pid}  " in stage.text, "a rank is itself")
             assert "the launcher" not in stage.text
 
@@ -236,7 +236,7 @@ def test_who_is_tagged_is_looked_into_together(tmp_path: Path, monkeypatch: pyte
         play(scene, named(frame))
         _, _, loader, _, other, *_ = frame.processes
         held = hold(loader, frame, tagged=(loader, other))
-        assert meant(held, Order(scope=Scope.TAGGED)) == (other,), "who trains"
+        assert meant(held, TraceOrder(scope=Scope.TAGGED)) == (other,), "who trains"
         held.close()
 
 

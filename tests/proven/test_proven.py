@@ -20,11 +20,11 @@ from gputop.diagnose.state import JobState
 from gputop.model import Identity
 from gputop.monitor import Monitor, Update
 from gputop.proven import FixText, Proofs, follow
-from gputop.proven.fixes import Fix, Outcome, advised_values, decode, encode
+from gputop.proven.fixes import Fix, FixOutcome, advised_values, decode, encode
 from gputop.proven.measured import Measured, Spread, sample
 from gputop.proven.report import brief, is_faster, line, page, score, sentence
-from gputop.proven.runs import Run, differences, options
-from gputop.proven.store import KEPT_S, MOST, BackgroundStore, Store
+from gputop.proven.runs import JobRun, differences, options
+from gputop.proven.store import KEPT_S, MOST, BackgroundStore, FixStore
 from gputop.proven.watch import Watch, started_in
 from gputop.ui.theme import ASCII, Look
 from tests.advice_scenes import drawn, fine, found, hot, update
@@ -52,10 +52,10 @@ def a_spread(value: float) -> Spread:
 
 def a_fix(step_s: float = 0.19, most: float | None = 1.8, **change: Any) -> Fix:
     """A fix that was measured."""
-    own = Run(script="/home/ann/mnist/train.py", arguments=("--lr", "1"), host="h", user="ann", gpus="1× H100")
+    own = JobRun(script="/home/ann/mnist/train.py", arguments=("--lr", "1"), host="h", user="ann", gpus="1× H100")
     before = Measured(seconds=80.0, busy_percent=a_spread(55.0), step_s=a_spread(0.31))
     after = Measured(seconds=60.0, busy_percent=a_spread(88.0), step_s=a_spread(step_s))
-    outcome = Outcome(at_s=NOW_S + 900, process=Identity(2, 7), run=own, after=after, settings={"num_workers": 5.0})
+    outcome = FixOutcome(at_s=NOW_S + 900, process=Identity(2, 7), run=own, after=after, settings={"num_workers": 5.0})
     base: dict[str, Any] = {
         "run": own,
         "process": Identity(1, 7),
@@ -261,7 +261,7 @@ def test_arguments_are_compared_by_name() -> None:
         "data.num-workers": "4",
         "betas": "0.9 0.95",
     }
-    old = Run(script="/t.py", arguments=("--model", "s", "--workers=2", "--out", "/a"), host="h", user="ann")
+    old = JobRun(script="/t.py", arguments=("--model", "s", "--workers=2", "--out", "/a"), host="h", user="ann")
     new = replace(old, arguments=("--model=l", "--num_workers", "5", "--out", "/b"), ranks=2)
     assert [tuple(one) for one in differences(old, new)] == [
         ("", "model s → l"),
@@ -290,8 +290,8 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "gputop" / "proven"
 
 
-def store(**how: Any) -> Store:
-    return Store(**{"clock": lambda: NOW_S + 1000, **how})
+def store(**how: Any) -> FixStore:
+    return FixStore(**{"clock": lambda: NOW_S + 1000, **how})
 
 
 def test_what_is_kept_is_private_and_comes_back(state: Path) -> None:
@@ -367,7 +367,7 @@ def test_several_gputops_lose_nothing(state: Path) -> None:
 
 
 def test_read_only_nothing_is_made(state: Path) -> None:
-    behind = BackgroundStore(Store(writes=False))
+    behind = BackgroundStore(FixStore(writes=False))
     behind.refresh()
     behind.put(a_fix())
     behind.finish()
@@ -404,7 +404,7 @@ def test_it_can_be_switched_off_and_what_is_not_of_here_leaves_nothing() -> None
 def test_without_a_home_it_is_known_for_as_long_as_gputop_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/nowhere")
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
-    behind = BackgroundStore(Store())
+    behind = BackgroundStore(FixStore())
     behind.put(a_fix())
     behind.finish()
     assert [*behind.fixes.values()] == [a_fix()]
@@ -437,8 +437,8 @@ def test_the_command_lists_counts_and_forgets(state: Path, capsys: pytest.Captur
     assert "Nothing yet" in capsys.readouterr().out
     assert not state.parent.exists()
     outcome = replace(a_fix().outcome, at_s=now_s)
-    Store().put(a_fix(at_s=now_s - 900, outcome=outcome))
-    Store().put(a_fix(at_s=now_s + 9, outcome=None, rule="threads-host", process=Identity(3, 3)))
+    FixStore().put(a_fix(at_s=now_s - 900, outcome=outcome))
+    FixStore().put(a_fix(at_s=now_s + 9, outcome=None, rule="threads-host", process=Identity(3, 3)))
     assert cli.main(["proven"]) == 0
     said = capsys.readouterr().out
     assert "Fixes: 1 compared, 1 waiting" in said

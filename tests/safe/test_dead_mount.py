@@ -16,7 +16,7 @@ import pytest
 from gputop import agent_client as agent
 from gputop.actions import Rights
 from gputop.actions.pyspy import record
-from gputop.actions.target import Target, open_target
+from gputop.actions.target import TargetProcess, open_target
 from gputop.actions.torch_trace import TRACE, kineto
 from gputop.safe import deadline
 from gputop.safe.deadline import NoAnswer, within
@@ -52,7 +52,7 @@ def test_a_runtime_folder_on_a_dead_mount_is_said(dead: Path, monkeypatch: pytes
         assert barred is not None
         assert barred.text.startswith(f"{child.pid} cannot be traced: {dead}/run does not answer (dead mount?)")
         target = open_target(row(child.pid), Rights(), {})
-        assert isinstance(target, Target)
+        assert isinstance(target, TargetProcess)
         with pytest.raises(agent.NoAgent, match="does not answer"):
             agent.connect(target)
         target.close()

@@ -10,7 +10,7 @@ from typing import Any
 
 from gputop.collect.proc.gpu_processes import denied_io
 from gputop.demo.bystanders import hide
-from gputop.demo.server import Job, Scenario, Work
+from gputop.demo.server import DemoJob, Scenario, Work
 from gputop.model import Frame, Gpu, Missing, Process, metrics
 from gputop.thresholds import Thresholds, shipped
 from tests.score.moved import moved
@@ -52,7 +52,7 @@ def bent(strength: float) -> Callable[[Scenario], Scenario]:
     return change
 
 
-def _bent(job: Job, strength: float) -> Job:
+def _bent(job: DemoJob, strength: float) -> DemoJob:
     (_, healthy), *_ = job.work
     work = tuple((from_s, _between(healthy, work, strength)) for from_s, work in job.work)
     return replace(job, work=work)

@@ -11,7 +11,7 @@ from gputop.trace import signatures  # noqa: F401
 from gputop.trace.read import read
 from gputop.trace.report import page
 from gputop.trace.summary import as_json
-from gputop.trace.verdict import View
+from gputop.trace.verdict import TraceView
 from tests.traces import ADD, FP32, GEMM, PAGEABLE, Made
 
 MS = 1000.0
@@ -33,11 +33,11 @@ def beginning(at: float = 0.0, *, signs: tuple[str, ...] = ("cudaMalloc", "cuMod
     return made
 
 
-def viewed(made: Made, path: Path) -> View:
-    return View(read(made.write(path / "x.json")))
+def viewed(made: Made, path: Path) -> TraceView:
+    return TraceView(read(made.write(path / "x.json")))
 
 
-def nothing_said(view: View) -> bool:
+def nothing_said(view: TraceView) -> bool:
     return not view.verdicts and not any("No known trouble" in word for word in page(view).words)
 
 

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from gputop.trace.read import read
-from gputop.trace.verdict import Verdict, View, all_verdicts
+from gputop.trace.verdict import TraceVerdict, TraceView, all_verdicts
 from tests.traces import ADD, GEMM, REST, Made, recipe
 
 MS = 1000.0
 
 
-def found(path: Path) -> Verdict | None:
+def found(path: Path) -> TraceVerdict | None:
     """What is said of casts in a trace."""
-    return {one.rule: one for one in all_verdicts(View(read(path)))}.get("T23 casts")
+    return {one.rule: one for one in all_verdicts(TraceView(read(path)))}.get("T23 casts")
 
 
 def casting(to: str, what: str) -> Made:

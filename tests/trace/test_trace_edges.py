@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from gputop.trace import signatures  # noqa: F401
-from gputop.trace.names import Kind
+from gputop.trace.names import ActivityKind
 from gputop.trace.read import read
 from gputop.trace.report import page
 from gputop.trace.summary import as_json
-from gputop.trace.verdict import View, memory_peak
+from gputop.trace.verdict import TraceView, memory_peak
 from tests.traces import FP32, GEMM, PAGEABLE, Made
 
 MS = 1000.0
@@ -19,12 +19,12 @@ DATA = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 STEP_SGD = "Optimizer.step#SGD.step"
 
 
-def viewed(made: Made, path: Path) -> View:
+def viewed(made: Made, path: Path) -> TraceView:
     made.events.sort(key=lambda event: event["ts"])
-    return View(read(made.write(path / "x.json")))
+    return TraceView(read(made.write(path / "x.json")))
 
 
-def numbers(view: View) -> list[int]:
+def numbers(view: TraceView) -> list[int]:
     return [step.number for step in view.found.window.steps]
 
 
@@ -55,7 +55,10 @@ def test_every_table_counts_what_lies_within_the_steps(tmp_path: Path) -> None:
     gpu = {each.name: each.gpu_us / MS for each in view.phases}
     assert gpu == pytest.approx({"normalize": 60, "forward and the rest": 40, "copies from the CPU": 60})
     assert [(each.name, each.gpu_us / MS) for each in view.shaped] == [("aten::mm", 60)]
-    assert sum(each.took_us for each in view.found.kernels if each.kind == Kind.COMPUTE) == view.found.compute.total
+    assert (
+        sum(each.took_us for each in view.found.kernels if each.kind == ActivityKind.COMPUTE)
+        == view.found.compute.total
+    )
     assert view.found.filled == pytest.approx(0.5)  # 4 blocks for each SM while kernels run: 100 of 200 ms
 
 

@@ -9,17 +9,17 @@ import pytest
 from gputop.trace import report
 from gputop.trace.read import read
 from gputop.trace.summary import as_json
-from gputop.trace.verdict import Number, View
+from gputop.trace.verdict import TraceView, VerdictNumber
 from tests.trace.test_trace_signatures import MS, communicating, exchanging, said, waiting
 from tests.traces import FP32, GEMM, NCCL, PAGEABLE, PINNED, Made, busy, starved
 
 
-def job(*made: Made, folder: Path) -> list[View]:
+def job(*made: Made, folder: Path) -> list[TraceView]:
     """The ranks of one job, of which each knows the others."""
     views = []
     for rank, one in enumerate(made):
         one.head["distributedInfo"] = {"rank": rank, "world_size": len(made)}
-        views.append(View(read(one.write(folder / f"{rank}.json"))))
+        views.append(TraceView(read(one.write(folder / f"{rank}.json"))))
     for view in views:
         view.ranks = views
     return views
@@ -113,7 +113,7 @@ def test_no_rank_is_well_beside_one_that_is_not(well: int, tmp_path: Path) -> No
 
 def test_one_phrase_has_one_quantity(tmp_path: Path) -> None:
     """Kernels of 8 us, one launched every 100 us: by hand the GPU idles 92 % of the time for want of a launch."""
-    view = View(read(starved().write(tmp_path / "x.json")))
+    view = TraceView(read(starved().write(tmp_path / "x.json")))
     numbers = {number.text: number.value for number in said(starved(), tmp_path)["T02"].numbers}
     assert numbers["GPU idle, waits for a launch, of the time"] == pytest.approx(92, abs=0.1)
     # the pauses between kernels of one stream, 499 of 92 us in 50 ms: not that before the first, nor after the last
@@ -125,7 +125,7 @@ def test_one_phrase_has_one_quantity(tmp_path: Path) -> None:
 
 
 def test_a_diff_says_what_is_as_bad_as_before(tmp_path: Path) -> None:
-    view = View(read(idling().write(tmp_path / "x.json")))
+    view = TraceView(read(idling().write(tmp_path / "x.json")))
     assert "As before: T24 idle." in report.compared(view, view).words
 
 
@@ -251,7 +251,7 @@ def test_a_gpu_that_only_moves_memory_is_said_to(copies: list[tuple[str, float]]
     assert "T07" not in found  # nothing is computed that copies could be hidden behind
     idle = 1 - sum(took for _, took in copies) / 100
     assert ("T24" in found) == (idle > 0.2)
-    words = report.page(View(read(str(tmp_path / "made.json")))).words
+    words = report.page(TraceView(read(str(tmp_path / "made.json")))).words
     assert not any("No known trouble" in word for word in words)
 
 
@@ -265,8 +265,11 @@ def test_what_a_copy_moves_is_said_where_it_is_known(tmp_path: Path) -> None:
 
 
 def test_numbers_have_no_exponent() -> None:
-    assert report.fact(Number(text="median", value=50_000.4, unit="us", limit=1000)) == "median 50000 us (limit 1000)"
-    assert report.fact(Number(text="part", value=0.1234)) == "part 0.123"
+    assert (
+        report.fact(VerdictNumber(text="median", value=50_000.4, unit="us", limit=1000))
+        == "median 50000 us (limit 1000)"
+    )
+    assert report.fact(VerdictNumber(text="part", value=0.1234)) == "part 0.123"
 
 
 def launching_after(name: str, ms: float = 90) -> Made:

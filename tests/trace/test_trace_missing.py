@@ -9,7 +9,7 @@ import pytest
 
 from gputop.trace import signatures  # noqa: F401
 from gputop.trace.read import read
-from gputop.trace.verdict import View
+from gputop.trace.verdict import TraceView
 from tests.trace.test_trace_partial import NOTHING, of_gpu, said
 from tests.traces import GEMM, Made, busy
 
@@ -117,8 +117,8 @@ def test_kernels_without_ids_of_their_launches_are_not_missing(tmp_path: Path) -
     assert judged_whole(made, tmp_path)
 
 
-def seen(made: Made, path: Path) -> View:
-    return View(read(made.write(path / "x.json")))
+def seen(made: Made, path: Path) -> TraceView:
+    return TraceView(read(made.write(path / "x.json")))
 
 
 @pytest.mark.parametrize(("queue_ms", "steps"), [(60, 2), (20, 2), (150, 1), (1.5, 3)])

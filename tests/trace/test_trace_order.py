@@ -17,7 +17,7 @@ from gputop.report import text
 from gputop.trace import signatures  # noqa: F401
 from gputop.trace.read import read
 from gputop.trace.report import page
-from gputop.trace.verdict import View
+from gputop.trace.verdict import TraceView
 from tests.cli.test_explain import LOOP
 from tests.traces import ADD, FP32, GEMM, NCCL, PAGEABLE, Made, busy, of_tensorflow, starved
 
@@ -93,7 +93,7 @@ MADE: dict[str, Callable[[], Made]] = {
 
 def told(path: Path, events: list[dict[str, Any]], **head: Any) -> str:
     path.write_text(json.dumps({**head, "traceEvents": events}))
-    return text(page(View(read(str(path)))))
+    return text(page(TraceView(read(str(path)))))
 
 
 def orders(events: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:

@@ -16,7 +16,7 @@ from gputop.report import text
 from gputop.trace import signatures  # noqa: F401
 from gputop.trace.read import read
 from gputop.trace.report import page
-from gputop.trace.verdict import View
+from gputop.trace.verdict import TraceView
 from tests.traces import ADD, GEMM, NCCL, Made, busy, starved
 
 
@@ -26,7 +26,7 @@ def explain(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def words(path: str) -> tuple[str, ...]:
-    return page(View(read(path))).words
+    return page(TraceView(read(path))).words
 
 
 def as_kineto(made: Made) -> None:
@@ -164,12 +164,12 @@ def test_a_last_event_that_is_damaged_is_no_cut(tmp_path: Path) -> None:
 
 def test_times_that_are_text_are_numbers_all_the_same(tmp_path: Path) -> None:
     made = busy()
-    plain = View(read(made.write(tmp_path / "x.json")))
+    plain = TraceView(read(made.write(tmp_path / "x.json")))
     for event in made.events:
         event["ts"], event["dur"] = f"{event['ts']:.3f}", f"{event['dur']:.3f}"
     trace = read(made.write(tmp_path / "text.json"))
     assert trace.problems == [f"{len(made.events)} times written as text, taken as a number"]
-    assert View(trace).found.busy.total == pytest.approx(plain.found.busy.total)
+    assert TraceView(trace).found.busy.total == pytest.approx(plain.found.busy.total)
 
 
 @pytest.mark.parametrize("start", [1e18 / 2, 9e17])
@@ -232,7 +232,7 @@ def test_spans_that_are_ordered_by_their_end_are_sorted(tmp_path: Path) -> None:
         name: old.host.self_us[number] for number, name in enumerate(old.host.names.texts) if name.startswith("aten")
     }
     assert own == {"aten::linear": pytest.approx(40 * 20), "aten::addmm": pytest.approx(40 * 30)}
-    first, second = View(old).found.window, View(sorted_).found.window
+    first, second = TraceView(old).found.window, TraceView(sorted_).found.window
     assert (len(first.steps), first.span_us) == (len(second.steps), second.span_us)
 
 
@@ -283,7 +283,7 @@ def of_gpu(made: Made) -> list[dict[str, Any]]:
 
 def said(path: Path) -> tuple[int, str]:
     """The exit code of gputop explain, and its page as one line."""
-    view = View(read(str(path)))
+    view = TraceView(read(str(path)))
     return int(bool(view.trace.problems)), re.sub(r"\s+", " ", text(page(view)))
 
 
@@ -436,8 +436,8 @@ def test_spans_of_two_events_are_put_together(tmp_path: Path, how: str, bare: bo
         return one
 
     count = sum(event["cat"] in kinds for event in made().events)
-    whole = page(View(read(made().write(tmp_path / "whole.json"))))
-    halves = page(View(read(in_halves(made(), kinds, how=how, bare=bare).write(tmp_path / "x.json"))))
+    whole = page(TraceView(read(made().write(tmp_path / "whole.json"))))
+    halves = page(TraceView(read(in_halves(made(), kinds, how=how, bare=bare).write(tmp_path / "x.json"))))
     assert halves.words == (f"{count} spans written as begin and end events (B, E), put together.", *whole.words)
     assert halves.points == whole.points
     if (how, kinds) != ("be", {"cpu_op"}):  # those may overlap others, so nothing is within them

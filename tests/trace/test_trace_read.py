@@ -18,7 +18,7 @@ from gputop.trace import signatures  # noqa: F401
 from gputop.trace.breakdown import breakdown
 from gputop.trace.read import Trace, read
 from gputop.trace.report import page
-from gputop.trace.verdict import View
+from gputop.trace.verdict import TraceView
 from tests.hostile import STRINGS
 from tests.traces import ADD, GEMM, Made, busy, starved
 
@@ -73,7 +73,7 @@ def test_f06_a_cut_file_is_read_up_to_there(name: str, tmp_path: Path) -> None:
         assert before <= trace.events <= len(whole.events)
         assert any("cut" in note for note in trace.problems)
         assert not trace.whole
-        page(View(trace))
+        page(TraceView(trace))
         before = trace.events
     assert before > 0.9 * len(whole.events)
 
@@ -151,7 +151,7 @@ def test_f06_made_up_values_never_break_it(key: str, value: object, tmp_path: Pa
     for event in made.events[::2]:
         event[key] = value
     (tmp_path / "x.json").write_text(made.text())
-    page(View(read(str(tmp_path / "x.json"))))
+    page(TraceView(read(str(tmp_path / "x.json"))))
 
 
 @pytest.mark.parametrize("value", HUGE, ids=lambda value: str(value)[:9])
@@ -163,10 +163,10 @@ def test_f06_made_up_arguments_never_break_it(value: object, tmp_path: Path) -> 
         event["args"] = dict.fromkeys(event["args"], value)
     made.head |= {"deviceProperties": [value, {"id": value}, {"id": 0, "name": value}], "distributedInfo": value}
     (tmp_path / "x.json").write_text(made.text())
-    page(View(read(str(tmp_path / "x.json"))))
+    page(TraceView(read(str(tmp_path / "x.json"))))
     made.events[0]["args"] = value
     (tmp_path / "x.json").write_text(made.text())
-    page(View(read(str(tmp_path / "x.json"))))
+    page(TraceView(read(str(tmp_path / "x.json"))))
 
 
 def test_hostile_names_are_clean_everywhere(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_hostile_names_are_clean_everywhere(tmp_path: Path) -> None:
     made.head["deviceProperties"] = [{"id": 0, "name": "".join(STRINGS)}]
     trace = read(made.write(tmp_path / "x.json"))
     assert len(trace.activity) >= len(STRINGS)
-    told = repr(page(View(trace)))
+    told = repr(page(TraceView(trace)))
     assert told.isprintable()
     assert all(text.isprintable() for text in trace.activity.names.texts + trace.host.names.texts)
 
@@ -202,7 +202,7 @@ def test_f06_any_bytes_are_read_or_refused(tmp_path: Path, data: st.DataObject) 
     except Refused:
         return
     assert len(trace.activity) <= 13
-    page(View(trace))
+    page(TraceView(trace))
 
 
 def test_f06_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
@@ -301,7 +301,7 @@ def test_a_gpu_waits_for_a_launch_until_the_call_has_ended(tmp_path: Path) -> No
     idle = breakdown(read(made.write(tmp_path / "x.json"))).idle
     assert idle.host_us == pytest.approx(1_000_000 - 3 * 150, abs=1)
     assert idle.other_us == pytest.approx(300, abs=1)  # what is more than a launch takes
-    words = page(View(read(made.write(tmp_path / "x.json")))).words
+    words = page(TraceView(read(made.write(tmp_path / "x.json")))).words
     assert not any("something else on the GPU" in text for text in words)
 
 
@@ -322,9 +322,9 @@ def test_the_order_of_events_changes_no_verdict(tmp_path: Path, first: str) -> N
     """Times are counted from the first event in the file, which may be a late one."""
     made = starved(steps=1, kernels=300, each_us=10, every_us=3300)
     made.host("aten::add", 990_000, 10, tid=77)
-    whole = View(read(made.write(tmp_path / "early.json")))
+    whole = TraceView(read(made.write(tmp_path / "early.json")))
     made.events.insert(0, made.events.pop())
-    late = View(read(made.write(tmp_path / "late.json")))
+    late = TraceView(read(made.write(tmp_path / "late.json")))
     assert [one.rule for one in late.verdicts] == [one.rule for one in whole.verdicts]
     assert "T02 launch-bound" in [one.rule for one in late.verdicts]
     for name in ("host_us", "kernel_us", "other_us", "unknown_us", "stream_host_us"):

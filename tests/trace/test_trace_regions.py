@@ -8,7 +8,7 @@ import pytest
 
 from gputop.trace import report
 from gputop.trace.read import read
-from gputop.trace.verdict import View
+from gputop.trace.verdict import TraceView
 from tests.trace.test_trace_signatures import said
 from tests.traces import GEMM, REST, Made, busy, recipe
 
@@ -30,7 +30,7 @@ def test_regions_of_the_program_are_shown_as_phases(tmp_path: Path) -> None:
             made.note(name, at + start * MS, took * MS)
             made.kernel(GEMM, at + start * MS + 10, took * MS - 20, launch=at + start * MS + 1)
         made.note("Optimizer.step#SGD.step", at + 95 * MS, 1 * MS)
-    view = View(read(made.write(tmp_path / "x.json")))
+    view = TraceView(read(made.write(tmp_path / "x.json")))
     assert [(one.name, one.count, round(one.host_us / MS)) for one in view.regions] == [
         ("data_transfer", 4, 80), ("forward", 4, 120), ("backward", 4, 160), ("optimizer", 4, 40),
     ]  # fmt: skip
@@ -60,7 +60,7 @@ def test_regions_of_libraries_are_regions_too(name: str, as_read: str | None, tm
     made = busy()
     for number in range(4):
         made.note(name, number * 100 * MS + 10, 20 * MS)
-    view = View(read(made.write(tmp_path / "x.json")))
+    view = TraceView(read(made.write(tmp_path / "x.json")))
     assert [(one.name, one.count) for one in view.regions] == ([(as_read, 4)] if as_read else [])
 
 
@@ -68,7 +68,7 @@ def test_batches_that_torchrec_counts_are_one_region(tmp_path: Path) -> None:
     made = busy()
     for number in range(4):
         made.note(f"## copy_batch_to_gpu {number} ##", number * 100 * MS + 10, 20 * MS)
-    (one,) = View(read(made.write(tmp_path / "x.json"))).regions
+    (one,) = TraceView(read(made.write(tmp_path / "x.json"))).regions
     assert (one.name, one.count, one.host_us) == ("copy_batch_to_gpu", 4, 80 * MS)
 
 
@@ -84,13 +84,13 @@ def test_old_kineto_has_regions_among_operators(name: str, is_one: bool, tmp_pat
     made = busy()
     for number in range(4):
         made.host(name, number * 100 * MS + 10, 20 * MS, "Operator")
-    view = View(read(made.write(tmp_path / "x.json", old=True)))
+    view = TraceView(read(made.write(tmp_path / "x.json", old=True)))
     assert [one.count for one in view.regions] == [4] * is_one
 
 
 @pytest.mark.parametrize("inside", ["", "aten::copy_"])
 def test_the_phases_of_a_step_on_the_cpu_are_those_that_the_program_names(inside: str, tmp_path: Path) -> None:
-    view = View(read(recipe(("data_transfer", 97, inside), *REST).write(tmp_path / "x.json")))
+    view = TraceView(read(recipe(("data_transfer", 97, inside), *REST).write(tmp_path / "x.json")))
     phases = {phase.name: round(phase.host_us or 0) for phase in view.phases}
     assert phases.pop("data_transfer") == 388 * MS
     assert sum(phases.values()) == 12 * MS
@@ -124,7 +124,7 @@ def test_of_regions_within_each_other_the_innermost_is_the_phase(tmp_path: Path)
     for number in range(4):
         made.note("augment", number * 100 * MS + 20 * MS, 60 * MS)
         made.host("augment", number * 100 * MS, 100 * MS, "user_annotation", tid=777)  # of a loader thread
-    view = View(read(made.write(tmp_path / "x.json")))
+    view = TraceView(read(made.write(tmp_path / "x.json")))
     phases = {phase.name: round((phase.host_us or 0) / MS) for phase in view.phases}
     assert phases.items() >= {("augment", 240), ("run_batch", 120)}
     assert list(phases)[:2] == ["run_batch", "augment"]

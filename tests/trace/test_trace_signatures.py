@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from gputop.trace import report
-from gputop.trace.names import Kind, kind
+from gputop.trace.names import ActivityKind, kind
 from gputop.trace.read import read
 from gputop.trace.signatures import SIGNATURES
-from gputop.trace.verdict import Verdict, View, all_verdicts
+from gputop.trace.verdict import TraceVerdict, TraceView, all_verdicts
 from tests import traces
 from tests.traces import ADD, BACKWARD, FP32, GEMM, NCCL, PAGEABLE, PINNED, REST, Made, busy, recipe, starved
 
@@ -21,9 +21,11 @@ CAST = (
 )
 
 
-def said(made: Made, path: Path) -> dict[str, Verdict]:
+def said(made: Made, path: Path) -> dict[str, TraceVerdict]:
     """What is said of a trace, by id."""
-    return {verdict.rule.split()[0]: verdict for verdict in all_verdicts(View(read(made.write(path / "made.json"))))}
+    return {
+        verdict.rule.split()[0]: verdict for verdict in all_verdicts(TraceView(read(made.write(path / "made.json"))))
+    }
 
 
 def mixed(*shares: tuple[str, float], **args: object) -> Made:
@@ -331,7 +333,7 @@ def test_the_start_of_a_program_hides_no_idle_time(tmp_path: Path) -> None:
     made.kernel(GEMM, 98 * MS, 2 * MS)
     made.call("cudaMalloc", 61 * MS, 6 * MS)
     path = made.write(tmp_path / "start.json")
-    found = View(read(path))
+    found = TraceView(read(path))
     assert found.found.share(found.found.gaps) == pytest.approx(0.22, abs=0.001)
     assert found.found.share(found.startup.spans) == pytest.approx(0.04, abs=0.001)
     assert "No known trouble" not in " ".join(report.page(found).words)
@@ -373,7 +375,7 @@ def test_what_one_rank_loses_is_not_said_of_all(tmp_path: Path) -> None:
     for rank, data_ms in enumerate((5, 5, 50, 5)):
         made = waiting(data_ms, "MultiProcessing")
         made.head["distributedInfo"] = {"backend": "nccl", "rank": rank, "world_size": 4}
-        views.append(View(read(made.write(tmp_path / f"rank{rank}.json"))))
+        views.append(TraceView(read(made.write(tmp_path / f"rank{rank}.json"))))
     for view in views:
         view.ranks = views
     assert all(any(verdict.rule.startswith("T03") for verdict in view.verdicts) for view in views)
@@ -388,7 +390,7 @@ def test_many_regions_say_how_many_there_are(tmp_path: Path) -> None:
     for number in range(20):
         made.note(f"layer.{number}", number * 10 * MS, (10 - number / 10) * MS)
         made.kernel(GEMM, number * 10 * MS, 8 * MS, launch=number * 10 * MS)
-    view = View(read(made.write(tmp_path / "trace.json")))
+    view = TraceView(read(made.write(tmp_path / "trace.json")))
     table = next(table for table in report.page(view).tables if table.title.startswith("Regions"))
     assert table.title == "Regions (record_function, the longest 16 of 20)"
     assert [row[0] for row in table.rows] == [f"layer.{number}" for number in range(16)]
@@ -423,7 +425,7 @@ def test_a_function_is_one_whatever_it_is_called_on(tmp_path: Path) -> None:
         item = f"<built-in method item of Tensor object at 0x7f{number:04x}>"
         made.host(item, at + 1, 70 * MS, "python_function")
     assert "in 89% of that time calling `item`." in said(made, tmp_path)["T24"].headline
-    view = View(read(str(tmp_path / "made.json")))
+    view = TraceView(read(str(tmp_path / "made.json")))
     (table,) = [table for table in report.page(view).tables if table.title.startswith("Python functions")]
     assert ("<built-in method item of Tensor object>", "560 ms", "560 ms", "8") in table.rows
 
@@ -460,7 +462,7 @@ def test_nothing_is_well_beside_what_is_not(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_communication_is_known_by_more_names_than_nccl(name: str) -> None:
-    assert kind(name) == Kind.COMM
+    assert kind(name) == ActivityKind.COMM
 
 
 @pytest.mark.parametrize(
@@ -475,7 +477,7 @@ def test_communication_is_known_by_more_names_than_nccl(name: str) -> None:
     ],
 )  # fmt: skip
 def test_what_reduces_and_gathers_on_one_gpu_is_no_communication(name: str) -> None:
-    assert kind(name) == Kind.COMPUTE
+    assert kind(name) == ActivityKind.COMPUTE
 
 
 @pytest.mark.parametrize(
@@ -490,7 +492,7 @@ def test_collectives_on_the_cpu_are_a_phase(name: str, tmp_path: Path) -> None:
     for number in range(4):
         made.step(number, number * 100 * MS, 100 * MS)
         made.host(name, number * 100 * MS + 5 * MS, 95 * MS, "cpu_op" if "::" in name else "user_annotation")
-    view = View(read(made.write(tmp_path / "x.json")))
+    view = TraceView(read(made.write(tmp_path / "x.json")))
     assert {phase.name: (phase.host_us or 0) / MS for phase in view.phases}["communication"] == 380
     assert not view.regions
     assert view.verdicts[0].headline.startswith("Communication takes 95% of the time on the CPU")
@@ -511,7 +513,7 @@ def test_collectives_behind_computation_cost_nothing(
         made.host("aten::linear", at + MS, hidden_ms * MS)
         made.host("aten::addmm", at + MS, hidden_ms * MS)
         made.host("gloo:all_reduce", at + MS, 97 * MS, "user_annotation", tid=BACKWARD)
-    view = View(read(made.write(tmp_path / "x.json")))
+    view = TraceView(read(made.write(tmp_path / "x.json")))
     cpu = {phase.name: (phase.host_us or 0) / MS / 4 for phase in view.phases}
     assert cpu.get("communication", 0) == pytest.approx(exposed_ms)
     assert sum(cpu.values()) == pytest.approx(100)
@@ -528,7 +530,9 @@ def test_a_collective_within_backward_is_in_one_phase(tmp_path: Path) -> None:
         made.step(number, at, 100 * MS)
         made.host("autograd::engine::evaluate_function: SplitBackward", at + 20 * MS, 80 * MS)
         made.host("gloo:all_reduce", at + 40 * MS, 60 * MS, "user_annotation", tid=BACKWARD)
-    cpu = {phase.name: (phase.host_us or 0) / MS / 4 for phase in View(read(made.write(tmp_path / "x.json"))).phases}
+    cpu = {
+        phase.name: (phase.host_us or 0) / MS / 4 for phase in TraceView(read(made.write(tmp_path / "x.json"))).phases
+    }
     assert cpu == pytest.approx({"forward and the rest": 20, "backward": 20, "communication": 60})
 
 
@@ -549,7 +553,7 @@ def test_the_rank_that_waits_least_is_late(late_ms: float, fires: bool, tmp_path
     views = []
     for rank in range(4):
         made = communicating(40 - (late_ms if rank == 2 else 0), distributedInfo={"rank": rank, "world_size": 4})
-        views.append(View(read(made.write(tmp_path / f"{rank}.json.gz"))))
+        views.append(TraceView(read(made.write(tmp_path / f"{rank}.json.gz"))))
     for view in views:
         view.ranks = views
     verdicts = [verdict for view in views for verdict in all_verdicts(view) if verdict.rule.startswith("T20")]
@@ -576,7 +580,7 @@ def test_what_all_ranks_show_is_told_once(tmp_path: Path) -> None:
     for rank in range(3):
         made = waiting(30 + rank, "SingleProcess")
         made.head["distributedInfo"] = {"rank": rank, "world_size": 3}
-        views.append(View(read(made.write(tmp_path / f"{rank}.json"))))
+        views.append(TraceView(read(made.write(tmp_path / f"{rank}.json"))))
     for view in views:
         view.ranks = views
     together = report.ranks(views)

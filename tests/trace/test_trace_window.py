@@ -16,7 +16,7 @@ from gputop.trace.operators import operators
 from gputop.trace.read import read
 from gputop.trace.report import page
 from gputop.trace.summary import as_json
-from gputop.trace.verdict import View
+from gputop.trace.verdict import TraceView
 from tests.traces import FP32, GEMM, NCCL, Made, busy
 
 MS = 1000.0
@@ -41,7 +41,7 @@ def stepped(first_ms: float = 100, last_ms: float = 100, before_ms: float = 0) -
     return made
 
 
-def own(view: View, name: str) -> float:
+def own(view: TraceView, name: str) -> float:
     return next((row.self_us / MS for row in operators(view.trace, 20) if row.name == name), 0.0)
 
 
@@ -59,7 +59,7 @@ def own(view: View, name: str) -> float:
     ],
 )
 def test_all_tables_are_of_the_whole_steps(tmp_path: Path, made: Made, steps: list[int], mm_ms: float) -> None:
-    view = View(read(made.write(tmp_path / "x.json")))
+    view = TraceView(read(made.write(tmp_path / "x.json")))
     assert [step.number for step in view.found.window.steps] == steps
     assert [row.number for row in view.rows] == steps
     assert own(view, "aten::mm") == pytest.approx(mm_ms)
@@ -76,14 +76,14 @@ def test_where_no_step_is_marked_all_tables_are_of_the_time_of_the_gpu(
     """What the CPU does long before the first kernel is no part of that; the launch of that kernel is told."""
     made = stepped(before_ms=before_ms)
     made.events = [event for event in made.events if not event["name"].startswith("ProfilerStep")]
-    view = View(read(made.write(tmp_path / "x.json")))
+    view = TraceView(read(made.write(tmp_path / "x.json")))
     assert own(view, "aten::compile") == pytest.approx(before_ms if listed else 0)
     assert own(view, "aten::mm") == pytest.approx(240, abs=0.01)
 
 
 def test_all_steps_are_one_row_of_the_operators(tmp_path: Path) -> None:
     """Six of 100 ms, 40 ms of each in aten::mm: what is in no operator does not fill the table with steps."""
-    told = page(View(read(stepped().write(tmp_path / "x.json"))))
+    told = page(TraceView(read(stepped().write(tmp_path / "x.json"))))
     (table,) = [table for table in told.tables if table.title.startswith("Operators by own time")]
     assert table.rows == (
         ("steps, in no operator", "360 ms", "600 ms", "6"),
@@ -98,7 +98,7 @@ def test_a_gpu_that_did_nothing_in_the_steps_is_listed(tmp_path: Path) -> None:
     for number in range(4):
         made.step(number, number * 100 * MS, 100 * MS)
         made.kernel(GEMM, number * 100 * MS + 10, 99 * MS, launch=number * 100 * MS - 2 * MS)
-    view = View(read(made.write(tmp_path / "x.json")))
+    view = TraceView(read(made.write(tmp_path / "x.json")))
     assert "2 GPUs, details of GPU 0" in page(view).about
     (table,) = [table for table in page(view).tables if table.title == "Each GPU"]
     assert [row[:2] for row in table.rows] == [("GPU 0", "99.0%"), ("GPU 1", "0.0%")]
@@ -123,7 +123,7 @@ def launched_ahead(*, cpu_ms: float = 6, queued_ms: float = 0) -> Made:
 
 def test_the_gpu_works_on_the_steps_of_a_cpu_that_is_ahead_until_they_are_over(tmp_path: Path) -> None:
     """The marks of the steps end 376 ms before the GPU: what it does in their 24 ms is a quarter of one step."""
-    view = View(read(launched_ahead().write(tmp_path / "ahead.json")))
+    view = TraceView(read(launched_ahead().write(tmp_path / "ahead.json")))
     found = view.found
     assert found.window.span_us == pytest.approx(401 * MS)
     assert found.exposed == pytest.approx(0.4, abs=0.01)
@@ -137,7 +137,7 @@ def test_a_queue_that_was_full_before_the_steps_is_no_longer_after_them(tmp_path
     """What the GPU works off after them is as much as it worked off of earlier ones within them."""
     for cpu_ms in (100, 6):
         made = launched_ahead(cpu_ms=cpu_ms, queued_ms=350)
-        found = View(read(made.write(tmp_path / "steady.json"))).found
+        found = TraceView(read(made.write(tmp_path / "steady.json"))).found
         assert found.window.after_us == 0
         assert found.window.span_us == pytest.approx(4 * cpu_ms * MS)
 
@@ -148,7 +148,7 @@ def test_each_gpu_of_a_process_is_told_of(tmp_path: Path) -> None:
     for number in range(4):
         made.kernel(FP32, number * 100 * MS, 40 * MS, device=1)
     path = made.write(tmp_path / "x.json")
-    told = page(View(read(path)))
+    told = page(TraceView(read(path)))
     assert "2 GPUs, details of GPU 0" in told.about
     (table,) = [table for table in told.tables if table.title == "Each GPU"]
     assert [row[:2] for row in table.rows] == [("GPU 0", "100.0%"), ("GPU 1", "40.0%")]
@@ -162,11 +162,11 @@ def test_a_gpu_written_as_text_is_that_gpu(tmp_path: Path, names: tuple[str, ...
     made = busy()
     for number in range(4):
         made.kernel(FP32, number * 100 * MS, 40 * MS, device=1)
-    right = page(View(read(made.write(tmp_path / "x.json")))).tables
+    right = page(TraceView(read(made.write(tmp_path / "x.json")))).tables
     kernels = [event for event in made.events if event["cat"] == "kernel"]
     for event in kernels:
         event["args"].update({name: str(event["args"][name]) for name in names})
-    view = View(read(made.write(tmp_path / "x.json")))
+    view = TraceView(read(made.write(tmp_path / "x.json")))
     assert page(view).tables == right
     what = "whose GPU, stream or launch is written as text, taken as a number"
     assert view.trace.problems == [f"{len(kernels)} events {what}"]
@@ -199,7 +199,7 @@ def test_nothing_is_well_of_one_gpu_beside_what_is_not_of_another(tmp_path: Path
         made.kernel(GEMM, number * 100 * MS + 10, 100, device=1)
     for events in (made.events, made.events[::-1]):
         made.events = list(events)
-        told = page(View(read(made.write(tmp_path / "x.json"))))
+        told = page(TraceView(read(made.write(tmp_path / "x.json"))))
         assert "details of GPU 0" in told.about
         assert [point.severity for point in told.points if point.text.startswith("GPU 1: The GPU idles")] == ["crit"]
         assert not any(point.severity == "fine" for point in told.points)

@@ -20,10 +20,10 @@ from gputop.ui.advice.finding_list import CALM_S, host_leads
 from gputop.ui.advice.pages import PAGES, expanded
 from gputop.ui.advice.pane import advice
 from gputop.ui.advice.resolved import TOLD_S, ResolvedFindings
-from gputop.ui.advice.scene import Scene
+from gputop.ui.advice.scene import AdviceScene
 from gputop.ui.advice.states import about, states
 from gputop.ui.theme import ASCII, PLAIN, Look
-from tests.advice_scenes import NAMES, drawn, fine, found, hot, server, sheet, update
+from tests.advice_scenes import NAMES, drawn, finding_list, fine, found, hot, server, update
 from tests.headless_screens import Stage, play
 from tests.hostile import STRINGS
 from tests.rule_cases import LIMITS
@@ -78,11 +78,11 @@ def test_without_unicode_and_colour_the_weights_live() -> None:
 def test_a_suspicion_is_told_only_to_who_asks() -> None:
     doubtful = update(found(confidence=0.4))
     assert "waits for its loaders" not in "\n".join(drawn(replace(doubtful, jobs=()), (120, 40)))
-    assert sheet(doubtful).listed == doubtful.findings
+    assert finding_list(doubtful).listed == doubtful.findings
 
 
 def test_muted_it_is_silent_until_it_changes() -> None:
-    made = sheet(ALL)
+    made = finding_list(ALL)
     made.move(1)
     assert made.chosen is ALL.findings[1]
     assert made.mute()
@@ -102,7 +102,7 @@ def test_muted_it_is_silent_until_it_changes() -> None:
 
 
 def test_numbers_stand_for_a_while_and_what_it_is_does_not() -> None:
-    made = sheet(ALL)
+    made = finding_list(ALL)
     later = replace(ALL.frame, mono_s=ALL.frame.mono_s + 1)
     other = replace(found(), evidence=(Evidence(text="GPU busy 59 %", value=59.0),))
     made.feed(update(other, hot(), fine(), shown=later))
@@ -139,7 +139,7 @@ def test_p02_whatever_things_are_called_the_advice_holds(look: Look) -> None:
         )  # fmt: skip
         told = update(bad, replace(bad, rule=text, subject=Subject(kind="host")), shown=named)
         pictures = [drawn(told, size, look) for size in ((40, 12), (80, 24), (120, 40), (200, 60))]
-        made = Scene(update=told, sheet=sheet(told), look=look, keys=NAMES, focused=True)
+        made = AdviceScene(update=told, finding_list=finding_list(told), look=look, keys=NAMES, focused=True)
         for page in PAGES:
             strips = expanded(made, page, 0, 80, 22).strips
             assert {strip.cell_length for strip in strips} == {80}, repr(text)
@@ -151,7 +151,9 @@ def test_p02_whatever_things_are_called_the_advice_holds(look: Look) -> None:
 
 def test_a_page_that_is_longer_than_the_screen_says_so_and_with_which_key_there_is_more() -> None:
     long = found(steps=tuple(Step(text=f"step {number}") for number in range(30)))
-    made = Scene(update=update(long), sheet=sheet(update(long)), look=Look(), keys=NAMES, focused=True)
+    made = AdviceScene(
+        update=update(long), finding_list=finding_list(update(long)), look=Look(), keys=NAMES, focused=True
+    )
     least, narrow, wide = (expanded(made, PAGES[0], 0, width, 22).strips[0].text for width in (40, 80, 120))
     assert re.fullmatch(r"─ advice  \[findings\] ─+ PgDn 1-21 of \d\d ", least)
     assert re.search(r"─ PgDn 1-21 of \d\d $", narrow)
@@ -163,7 +165,7 @@ def test_a_new_warning_rings_once_and_none_at_the_start_or_after_a_jump() -> Non
 
     def news(at_s: float, *findings: object) -> str:
         now = replace(shown, mono_s=1000.0 + at_s)
-        told = sheet(update(*findings, shown=now))  # type: ignore[arg-type]
+        told = finding_list(update(*findings, shown=now))  # type: ignore[arg-type]
         heard = alarm.news(told, now)
         return heard.rule if heard else ""
 
@@ -298,7 +300,10 @@ STEP = Step(text="compare the stacks of all ranks, where the odd one out is mark
 @pytest.mark.parametrize("height", [8, 10, 13])
 def test_no_sentence_of_a_finding_is_cut_while_lines_are_free(height: int) -> None:
     told = replace(update(found(headline=LONG, steps=(STEP,))), jobs=())
-    rows = [strip.text.rstrip() for strip in advice(Scene(update=told, sheet=sheet(told), look=Look()), 80, height)]
+    rows = [
+        strip.text.rstrip()
+        for strip in advice(AdviceScene(update=told, finding_list=finding_list(told), look=Look()), 80, height)
+    ]
     text = " ".join(" ".join(rows).split())
     assert LONG in text
     assert STEP.text in text
@@ -309,7 +314,10 @@ def test_no_sentence_of_a_finding_is_cut_while_lines_are_free(height: int) -> No
 
 def test_where_lines_are_short_a_sentence_ends_in_dots() -> None:
     told = replace(update(found(headline=LONG, steps=(STEP,))), jobs=())
-    rows = [strip.text.rstrip() for strip in advice(Scene(update=told, sheet=sheet(told), look=Look()), 80, 4)]
+    rows = [
+        strip.text.rstrip()
+        for strip in advice(AdviceScene(update=told, finding_list=finding_list(told), look=Look()), 80, 4)
+    ]
     assert len(rows) == 4
     assert rows[1].endswith("…")
     assert rows[3].startswith("  try      compare the stacks")
@@ -318,7 +326,10 @@ def test_where_lines_are_short_a_sentence_ends_in_dots() -> None:
 def test_what_the_machine_is_short_of_is_not_told_twice() -> None:
     scenario = SCENARIOS["memory-pressure"]
     told = next(Monitor(Demo(scenario, pace=False, anchor_s=0.0)).updates())
-    rows = [strip.text.rstrip() for strip in advice(Scene(update=told, sheet=sheet(told), look=Look()), 80, 7)]
+    rows = [
+        strip.text.rstrip()
+        for strip in advice(AdviceScene(update=told, finding_list=finding_list(told), look=Look()), 80, 7)
+    ]
     assert sum("short of memory" in row for row in rows) == 1, rows
 
 
@@ -332,4 +343,4 @@ def test_what_the_machine_is_short_of_is_not_told_twice() -> None:
 )  # fmt: skip
 def test_the_host_leads_where_the_first_finding_is_about_it(name: str, leads: bool) -> None:
     told = next(Monitor(Demo(SCENARIOS[name], pace=False, anchor_s=0.0)).updates())
-    assert host_leads(sheet(told).told) == leads
+    assert host_leads(finding_list(told).told) == leads

@@ -8,9 +8,9 @@ import pytest
 
 from gputop.diagnose import Step, Subject
 from gputop.ui.advice import compact
-from gputop.ui.advice.scene import Scene
+from gputop.ui.advice.scene import AdviceScene
 from gputop.ui.theme import Look
-from tests.advice_scenes import NAMES, found, hot, sheet, update
+from tests.advice_scenes import NAMES, finding_list, found, hot, update
 
 FAST = Step(
     text="let them run at full speed", command="sudo cpupower frequency-set -g performance", needs_root=True
@@ -20,7 +20,7 @@ LONG = Step(text="see what it does besides training", command=f"perf stat {'-e c
 
 def pane(step: Step, height: int, width: int = 80) -> list[str]:
     told = replace(update(found(subject=Subject(kind="host"), steps=(step,)), hot()), jobs=())
-    scene = Scene(update=told, sheet=sheet(told), look=Look(), keys=NAMES)
+    scene = AdviceScene(update=told, finding_list=finding_list(told), look=Look(), keys=NAMES)
     return [strip.text.rstrip() for strip in compact.pane(scene, width, height)]
 
 

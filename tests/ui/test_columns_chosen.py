@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gputop import config
-from gputop.config import BY_KEY, Origin
+from gputop.config import BY_KEY, SettingsOrigin
 from gputop.safe.files import read_settings
 from gputop.ui.dialogs.columns import Columns
 from gputop.ui.settings_editor import SettingsEditor
@@ -58,7 +58,7 @@ def test_space_shows_and_hides_at_once_and_saves(tmp_path: Path) -> None:
         assert "SWAP" in titles(stage)
         await stage.until(lambda: "swap" in path.read_text(), "saving")
 
-    play(scene, BOTH, size=(200, 60), origin=Origin(path=str(path)))
+    play(scene, BOTH, size=(200, 60), origin=SettingsOrigin(path=str(path)))
     kept = [id for id in USUAL[:-1] if id != "wait"] + ["swap"]
     listed = ", ".join(f'"{id}"' for id in kept)
     assert path.read_text() == f'# mine\ntheme = "dark"  # it is\ncolumns = [{listed}]\n\n[keys]\nfreeze = "x"\n'
@@ -94,7 +94,7 @@ def test_the_first_line_gives_it_up(tmp_path: Path) -> None:
         assert shown(stage) == [place.column.title for place in places(stage.app.main.table.size.width, "main", "cpu")]
         await stage.until(lambda: "auto" in path.read_text(), "saving")
 
-    play(scene, BOTH, origin=Origin(path=str(path)), columns=("pid", "cpu"))
+    play(scene, BOTH, origin=SettingsOrigin(path=str(path)), columns=("pid", "cpu"))
     assert path.read_text() == 'columns = "auto"\n'
 
 
@@ -228,5 +228,5 @@ def test_a_list_over_several_lines_is_left_to_a_person(tmp_path: Path) -> None:
         await stage.until(lambda: "only a person can change" in stage.text, "refusing")
         assert "VRAM" in shown(stage)
 
-    play(scene, BOTH, origin=Origin(path=str(path)), columns=("pid", "cpu"))
+    play(scene, BOTH, origin=SettingsOrigin(path=str(path)), columns=("pid", "cpu"))
     assert path.read_text() == 'columns = [\n  "pid",  # first\n  "cpu",\n]\n'

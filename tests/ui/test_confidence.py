@@ -13,15 +13,15 @@ from gputop.diagnose.limits import Tables
 from gputop.diagnose.rules import RULES
 from gputop.monitor import Monitor
 from gputop.ui.advice.full import leaving, whole
-from gputop.ui.advice.scene import Scene
+from gputop.ui.advice.scene import AdviceScene
 from gputop.ui.theme import Look
-from tests.advice_scenes import NAMES, found, hot, sheet, update
+from tests.advice_scenes import NAMES, finding_list, found, hot, update
 from tests.rule_cases import LIMITS
 
 
 def lines(finding: Any, width: int = 120, **scene: Any) -> list[str]:
     told = update(finding)
-    made = Scene(update=told, sheet=sheet(told), look=Look(), **{"keys": NAMES, **scene})
+    made = AdviceScene(update=told, finding_list=finding_list(told), look=Look(), **{"keys": NAMES, **scene})
     return [line.strip(width).text.strip() for line in (*whole(finding, made, width), *leaving(finding, made, width))]
 
 
@@ -59,7 +59,13 @@ def test_every_rule_has_room_for_its_limits(width: int) -> None:
         own = {name: value for name, value in LIMITS.get(rule, {}).items() if name[-5:] != "_exit"}
         limits = {f"{rule}.{name}": (value, value) for name, value in own.items()}
         told = update(found(rule=rule))
-        scene = Scene(update=told, sheet=sheet(told), look=Look(), keys=NAMES, leaving=lambda _, it=limits: (45.0, it))
+        scene = AdviceScene(
+            update=told,
+            finding_list=finding_list(told),
+            look=Look(),
+            keys=NAMES,
+            leaving=lambda _, it=limits: (45.0, it),
+        )
         said = [line.strip(width).text.rstrip() for line in leaving(found(rule=rule), scene, width)[1:]]
         assert [line.split()[0] for line in said if line[5:6].strip()] == list(own), "columns do not run together"
         told_whole = " ".join(" ".join(said).split())
@@ -97,7 +103,7 @@ def test_what_ends_something_is_said_whole(width: int) -> None:
     look = Step(text="see", command="sudo gputop stack 41207", action="stack", needs_root=True)
     finding = found(steps=(let_go, look))
     told = update(finding)
-    made = Scene(update=told, sheet=sheet(told), look=Look(), keys=NAMES)
+    made = AdviceScene(update=told, finding_list=finding_list(told), look=Look(), keys=NAMES)
     said = [line.strip(width).text.rstrip() for line in whole(finding, made, width)]
     assert sum("needs root, ends or deletes something" in line for line in said) == 1
     assert sum(line.endswith("   a then s") for line in said) == 1

@@ -10,7 +10,7 @@ from textual.keys import key_to_character
 from gputop.config import SETTINGS
 from gputop.ui.dialogs.choices import ListDialog, SortDialog
 from gputop.ui.dialogs.dialog import Confirm, DelayDialog
-from gputop.ui.dialogs.palette import Palette, PaletteEntry
+from gputop.ui.dialogs.palette import PaletteDialog, PaletteEntry
 from gputop.ui.dialogs.text_line import TextLine
 from gputop.ui.table.columns import SORTABLE
 from gputop.ui.theme import ASCII, DARK, LIGHT, PLAIN, TERMINAL, UNICODE, Look
@@ -145,7 +145,7 @@ def test_a_mark_says_which_part_of_a_long_list_is_shown(look: Look) -> None:
 @pytest.mark.parametrize("look", [Look(), Look(TERMINAL, UNICODE), Look(PLAIN, ASCII)])
 def test_a_box_is_never_cut_at_its_sides_or_top(size: tuple[int, int], look: Look) -> None:
     async def scene(stage: Stage) -> None:
-        for over in (SortDialog(look, "cpu", SORTABLE), DelayDialog(look, 1.0), Palette(look, list)):
+        for over in (SortDialog(look, "cpu", SORTABLE), DelayDialog(look, 1.0), PaletteDialog(look, list)):
             stage.app.push_screen(over)
             await stage.pilot.pause()
             parts = [part.region for part in over.children]
@@ -256,7 +256,7 @@ def test_a_long_name_does_not_run_into_what_is_said_of_it() -> None:
     entry = PaletteEntry("x" * 30, "what it does", lambda: None)
 
     async def scene(stage: Stage) -> None:
-        stage.app.push_screen(Palette(stage.app.session.look, lambda: [entry]))
+        stage.app.push_screen(PaletteDialog(stage.app.session.look, lambda: [entry]))
         await stage.pilot.pause()
         assert "xx… what it does" in box(stage)
 

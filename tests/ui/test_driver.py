@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from gputop.ui.terminal.driver import Output, behind, queued, terminal_size
+from gputop.ui.terminal.driver import TerminalOutput, behind, queued, terminal_size
 
 
 @pytest.mark.parametrize("blocking", [True, False])
@@ -19,7 +19,7 @@ def test_output_waits_for_a_slow_terminal_whatever_its_mode(blocking: bool) -> N
     master, slave = pty.openpty()
     os.set_blocking(slave, blocking)
     text = "".join(f"{number:07}" for number in range(20_000))
-    output = Output(slave)
+    output = TerminalOutput(slave)
     output.write(text)
     writer = threading.Thread(target=output.flush)
     writer.start()
@@ -35,7 +35,7 @@ def test_output_waits_for_a_slow_terminal_whatever_its_mode(blocking: bool) -> N
 def test_t03_output_to_a_dead_line_is_dropped() -> None:
     master, slave = pty.openpty()
     os.close(master)
-    output = Output(slave)
+    output = TerminalOutput(slave)
     output.write("x")
     output.flush()
     os.close(slave)
@@ -45,7 +45,7 @@ def test_t03_output_to_a_dead_line_is_dropped() -> None:
 def test_t12_output_never_fails_on_a_character(monkeypatch: pytest.MonkeyPatch, encoding: str, written: bytes) -> None:
     read, write = os.pipe()
     monkeypatch.setattr("sys.__stdout__", SimpleNamespace(encoding=encoding))
-    output = Output(write)
+    output = TerminalOutput(write)
     output.write("é✓")
     output.flush()
     assert os.read(read, 99) == written

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gputop import docs
 from gputop.model import Role
-from gputop.ui.table.filter import ALIASES, EXAMPLE, FIELDS, HINT, Filter, Wrong, parse
+from gputop.ui.table.filter import ALIASES, EXAMPLE, FIELDS, HINT, Filter, FilterError, parse
 from tests.hostile import STRINGS
 from tests.scripted_jobs import GIB, MIB, frame, process, training
 
@@ -140,7 +140,7 @@ def test_nothing_typed_asks_nothing(text: str) -> None:
     ],
 )
 def test_an_error_says_what_is_wrong_and_points_at_it(text: str, at: str, said: str) -> None:
-    with pytest.raises(Wrong) as caught:
+    with pytest.raises(FilterError) as caught:
         parse(text)
     assert str(caught.value) == said
     assert text[caught.value.start : caught.value.end] == at
@@ -151,11 +151,11 @@ PIECES = st.sampled_from(
 )
 
 
-def tried(text: str) -> tuple[Filter | None, Wrong | None]:
+def tried(text: str) -> tuple[Filter | None, FilterError | None]:
     """What a text is: a filter, or wrong."""
     try:
         return parse(text), None
-    except Wrong as wrong:
+    except FilterError as wrong:
         return None, wrong
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from gputop.collect.nvml import notes
 from gputop.collect.nvml.cadence import CallCosts
-from gputop.collect.nvml.gate import LIBRARY_NOT_FOUND, Gate
+from gputop.collect.nvml.gate import LIBRARY_NOT_FOUND, DriverGate
 from gputop.history import History
 from gputop.model import Cgroup, Host, Network, Note
 from gputop.ui.commands.command import names
@@ -36,7 +36,7 @@ def no_library(tmp_path: Path) -> Note:
     slot.mkdir(parents=True)
     for name, value in {"vendor": "0x10de", "device": "0x2330", "class": "0x030200"}.items():
         (slot / name).write_text(value)
-    gate = Gate(CallCosts())
+    gate = DriverGate(CallCosts())
     return notes.closed(LIBRARY_NOT_FOUND, worked=False, gate=gate, sys_root=str(tmp_path), proc_root=str(tmp_path))
 
 
@@ -173,7 +173,7 @@ def test_n03_who_keeps_the_old_driver_loaded_is_counted_and_listed() -> None:
     user = replace(process(7), libraries=("torch", "cuda"))
     shown = replace(frame(notes=(trouble,)), processes=(user, process(8)))
     assert "At least 1 process uses it now: listed below." in text(*without_gpus(shown, 80, READABLE))
-    assert [row.label for row in tree.build(shown, tree.View())] == ["7"]
+    assert [row.label for row in tree.build(shown, tree.TableView())] == ["7"]
     assert "listed below" not in text(*without_gpus(frame(notes=(trouble,)), 80, READABLE))
 
 

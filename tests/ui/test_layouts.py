@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from textual.events import Key
 
-from gputop.ui.terminal.driver import Parser, by_place
+from gputop.ui.terminal.driver import KeyParser, by_place
 
 
 @pytest.mark.parametrize(
@@ -40,11 +40,11 @@ def test_other_keys_are_as_they_are(name: str) -> None:
     ],
 )
 def test_a_terminal_reports_the_place_of_a_key(sequence: str, key: str, character: str | None) -> None:
-    found = [event for event in Parser().feed(sequence) if isinstance(event, Key)]
+    found = [event for event in KeyParser().feed(sequence) if isinstance(event, Key)]
     assert [(event.key, event.character) for event in found] == [(key, character)]
 
 
 def test_a_sequence_that_comes_in_pieces_is_one_key() -> None:
-    parser = Parser()
+    parser = KeyParser()
     found = [event for piece in ("\x1b[108", "1::11", "3;;1081u") for event in parser.feed(piece)]
     assert [event.key for event in found if isinstance(event, Key)] == ["q"]

@@ -8,7 +8,7 @@ import pytest
 
 from gputop.model import Frame
 from gputop.ui.table.listing import Listing
-from gputop.ui.table.tree import View
+from gputop.ui.table.tree import TableView
 from gputop.ui.widgets.cursor_list import CALM_S
 from tests.scripted_jobs import frame, process, training
 
@@ -19,7 +19,7 @@ BOTH = frame(LLAMA, SD3, gpus=8)
 
 def listing(shown: Frame = BOTH, height: int = 50, **view: object) -> Listing:
     """A listing that somebody has already touched: nothing unfolds by itself."""
-    made = Listing(View(**view))  # type: ignore[arg-type]
+    made = Listing(TableView(**view))  # type: ignore[arg-type]
     made.resize(height)
     made.touch(-1000)
     made.feed(shown, 0)
@@ -36,7 +36,7 @@ def loose(**cpu: float) -> Frame:
 
 
 def test_the_first_rank_opens_by_itself_and_gets_the_cursor() -> None:
-    made = Listing(View())
+    made = Listing(TableView())
     made.resize(50)
     made.feed(frame(), 0)
     made.feed(BOTH, 1)
@@ -179,7 +179,7 @@ def test_to_a_line_that_is_not_there_nobody_goes() -> None:
 
 
 def test_keys_do_nothing_without_lines() -> None:
-    made = Listing(View())
+    made = Listing(TableView())
     for act in (made.fold, made.unfold, lambda: made.move(1), lambda: made.level(1)):
         act()
     made.look(replace(made.view, sort="pid"), 0)

@@ -18,7 +18,7 @@ from gputop.profile.dump import ThreadStack
 from gputop.profile.ranks import compare
 from gputop.profile.store import StoredProfile
 from gputop.trace.read import read
-from gputop.trace.verdict import View
+from gputop.trace.verdict import TraceView
 from gputop.ui.panes.picture import text
 from gputop.ui.result.content import Content
 from gputop.ui.result.flame import Flames
@@ -151,7 +151,7 @@ def test_ranks_stand_side_by_side_with_the_odd_one_marked() -> None:
 def traced(made: Made, tmp_path: Path) -> Content:
     """What the screen has of a trace."""
     path = made.write(tmp_path / "trace.json.gz")
-    about = of_traced(Traced(text="", good=True, files=(path,), views=(View(read(path)),)), 0)
+    about = of_traced(Traced(text="", good=True, files=(path,), views=(TraceView(read(path)),)), 0)
     file = replace(about.about.files[0], path="/state/trace.json.gz", size_bytes=188 << 10)  # not of this machine
     return replace(about, about=replace(about.about, at_s=1_795_185_127.0, files=(file,)))
 

@@ -14,7 +14,7 @@ from gputop.ui.panes.header import Status, header
 from gputop.ui.panes.host import host
 from gputop.ui.table import rows, tree
 from gputop.ui.table.rows import places
-from gputop.ui.table.tree import View
+from gputop.ui.table.tree import TableView
 from gputop.ui.theme import ASCII, PLAIN, Look, Token
 from gputop.ui.widgets import drawing
 from tests.scripted_jobs import frame, training
@@ -82,7 +82,7 @@ def test_a_process_that_waits_for_a_cpu_stands_out_in_the_table(wait: float, tok
     hungry = tuple(
         replace(process, run_wait_percent=wait, io_wait_percent=0.0, blocked_percent=0.0) for process in shown.processes
     )
-    table = tree.build(replace(shown, processes=hungry), View())
+    table = tree.build(replace(shown, processes=hungry), TableView())
     where = places(120)
     for row in table:
         strip = rows.line(row, rows.texts(row, where), where, LOOK)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gputop import config, toml
-from gputop.config import BY_KEY, SETTINGS, Origin
+from gputop.config import BY_KEY, SETTINGS, SettingsOrigin
 from gputop.safe.files import read_settings
 from gputop.source import RECORDED
 from gputop.ui.dialogs.setup import LADDER_S, beside
@@ -55,7 +55,7 @@ def test_setup(size: tuple[int, int], golden: Callable[[str, str], None]) -> Non
         await change(stage, "theme")
         golden(f"setup-{size[0]}x{size[1]}.txt", box(stage))
 
-    origin = Origin(path="/home/alice/.config/gputop/config.toml", overruled={"theme": "GPUTOP_THEME"})
+    origin = SettingsOrigin(path="/home/alice/.config/gputop/config.toml", overruled={"theme": "GPUTOP_THEME"})
     play(scene, SHOWN, size=size, origin=origin)
 
 
@@ -77,7 +77,7 @@ def test_a_change_is_seen_and_saved_at_once(tmp_path: Path) -> None:
         assert stage.feed.interest.every_process
         await stage.until(lambda: "every_process" in path.read_text(), "saving")
 
-    play(scene, SHOWN, origin=Origin(path=str(path)), sort="threads")
+    play(scene, SHOWN, origin=SettingsOrigin(path=str(path)), sort="threads")
     assert path.read_text() == FILE.replace(
         "'dark'\n", '\'dark\'\ndensity = "card"\nsort = "rss"\ntree = false\nfollow = false\nevery_process = true\n'
     )
@@ -117,7 +117,7 @@ def test_themes_change_at_once() -> None:
 
 def test_what_overrules_the_file_is_said_and_stays(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
-    origin = Origin(path=str(path), overruled={"sort": "GPUTOP_SORT", "nvml": "--no-nvml"})
+    origin = SettingsOrigin(path=str(path), overruled={"sort": "GPUTOP_SORT", "nvml": "--no-nvml"})
 
     async def scene(stage: Stage) -> None:
         await change(stage, "sort", "right")
@@ -157,7 +157,7 @@ def test_f12_a_file_that_went_bad_meanwhile_is_left_alone(tmp_path: Path) -> Non
         await change(stage, "tree", "right")
         await stage.until(lambda: "not saved: " in stage.text, "the refusal")
 
-    play(scene, SHOWN, origin=Origin(path=str(path)))
+    play(scene, SHOWN, origin=SettingsOrigin(path=str(path)))
     assert path.read_text() == "tree == oak"
 
 
@@ -172,7 +172,7 @@ def test_read_only_saves_nothing(tmp_path: Path) -> None:
         await stage.press("escape")
         assert " flat · " in stage.text
 
-    play(scene, SHOWN, origin=Origin(path=str(path)), readonly=True)
+    play(scene, SHOWN, origin=SettingsOrigin(path=str(path)), readonly=True)
     assert not path.exists()
 
 
@@ -186,7 +186,7 @@ def test_the_time_between_looks_is_that_of_a_recording_and_nothing_saves_another
         await stage.press("escape")
         assert stage.app.session.source.interval_s == 1.0
 
-    play(scene, SHOWN, origin=Origin(path=str(path)))
+    play(scene, SHOWN, origin=SettingsOrigin(path=str(path)))
     assert not path.exists()
 
 
@@ -194,7 +194,7 @@ def test_where_a_setting_comes_from() -> None:
     found, _ = config.load(
         "/x", {"GPUTOP_SORT": "pid", "GPUTOP_TREE": ""}, {"mouse": False, "interval": 2.0}, lambda _: b""
     )
-    assert found.origin == Origin(
+    assert found.origin == SettingsOrigin(
         path="/x",
         given=frozenset({"sort", "mouse", "interval"}),
         overruled={"sort": "GPUTOP_SORT", "mouse": "--no-mouse", "interval": "--interval"},

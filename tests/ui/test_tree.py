@@ -11,9 +11,9 @@ from gputop.model import GpuShare, Job, Process, Role
 from gputop.process_totals import waited
 from gputop.ui.table import tree
 from gputop.ui.table.kinship import below
-from gputop.ui.table.row import Key, Row, process_key
+from gputop.ui.table.row import Key, TableRow, process_key
 from gputop.ui.table.rows import weight
-from gputop.ui.table.tree import View
+from gputop.ui.table.tree import TableView
 from tests.hostile import STRINGS
 from tests.scripted_jobs import GIB, MIB, frame, notebook, process, training, uuid
 
@@ -21,13 +21,13 @@ LLAMA = training("llama", 41000, ranks=4, loaders=8)
 SD3 = training("sd3", 52000, ranks=3, loaders=2, first_gpu=4, user="bob")
 
 
-def shape(rows: list[Row]) -> list[str]:
+def shape(rows: list[TableRow]) -> list[str]:
     """Rails and labels, as a tree to be read."""
     rails = str.maketrans({"s": "| ", "b": "|-", "l": "`-", " ": "  "})
     return [f"{row.rails.translate(rails)}{'-+'[row.open] if row.open is not None else ''}{row.label}" for row in rows]
 
 
-def find(rows: list[Row], label: str) -> Row:
+def find(rows: list[TableRow], label: str) -> TableRow:
     return next(row for row in rows if row.label == label)
 
 
@@ -36,7 +36,7 @@ def key(pid: int) -> Key:
 
 
 def test_a_job_is_its_ranks_and_the_launcher_is_its_own_line() -> None:
-    rows = tree.build(frame(LLAMA, SD3, gpus=8), View())
+    rows = tree.build(frame(LLAMA, SD3, gpus=8), TableView())
     assert shape(rows) == [
         "+llama",
         "|--41100",
@@ -53,30 +53,30 @@ def test_a_job_is_its_ranks_and_the_launcher_is_its_own_line() -> None:
 def test_loaders_beyond_three_fold_into_one_line_until_it_is_unfolded() -> None:
     shown = frame(training("one", 100, ranks=1, loaders=8))
     folds = {key(200): True}
-    assert shape(tree.build(shown, View(folds=folds))) == [
+    assert shape(tree.build(shown, TableView(folds=folds))) == [
         "+one", "`-+200", "  |-201", "  |-202", "  `--+6 more"
     ]  # fmt: skip
-    more = find(tree.build(shown, View(folds=folds)), "+6 more")
+    more = find(tree.build(shown, TableView(folds=folds)), "+6 more")
     assert (more.text, more.figures.total("cpu_percent")) == ("loader pt_data_worker 2-7", 300)
-    rows = tree.build(shown, View(folds={**folds, more.key: True}))
+    rows = tree.build(shown, TableView(folds={**folds, more.key: True}))
     assert shape(rows)[2:] == ["  |-201", "  |-202", "  |-203", "  |-204", "  |-205", "  |-206", "  |-207", "  `-208"]
     assert [row.text for row in rows[2:4]] == ["loader pt_data_worker 0", "loader pt_data_worker 1"]
 
 
 def test_three_loaders_are_three_lines() -> None:
-    rows = tree.build(frame(training("one", 100, ranks=1, loaders=3)), View(level=2))
+    rows = tree.build(frame(training("one", 100, ranks=1, loaders=3)), TableView(level=2))
     assert shape(rows) == ["+one", "`-+200", "  |-201", "  |-202", "  `-203"]
 
 
 @pytest.mark.parametrize(("level", "lines"), [(0, 1), (1, 2), (2, 5), (3, 11)])
 def test_levels_unfold_jobs_then_ranks_then_everything(level: int, lines: int) -> None:
-    rows = tree.build(frame(training("one", 100, ranks=1, loaders=8)), View(level=level))
+    rows = tree.build(frame(training("one", 100, ranks=1, loaders=8)), TableView(level=level))
     assert len(rows) == lines
     assert any(row.text.startswith("launcher torchrun") for row in rows) == (level == 3)
 
 
 def test_a_job_line_sums_its_processes_and_averages_what_does_not_add_up() -> None:
-    job = find(tree.build(frame(LLAMA), View()), "llama")
+    job = find(tree.build(frame(LLAMA), TableView()), "llama")
     assert job.text == "torchrun · 4 ranks · 32 loaders"
     figures = job.figures
     assert figures.total("cpu_percent") == 4 * 100 + 32 * 50
@@ -101,12 +101,12 @@ def test_a_job_of_which_some_are_looked_for_says_how_many_of_its_ranks(ranks: in
     _, members = LLAMA
     wanted = [one.identity for one in members if one.role is Role.TRAINER][:ranks]
     wanted += [one.identity for one in members if one.role is Role.LOADER][:loaders]
-    assert find(tree.build(frame(LLAMA), View(), only=frozenset(wanted)), "llama").text == text
+    assert find(tree.build(frame(LLAMA), TableView(), only=frozenset(wanted)), "llama").text == text
 
 
 def test_a_folded_rank_speaks_for_its_loaders_and_an_open_one_for_itself() -> None:
     shown = frame(LLAMA)
-    shut, opened = (find(tree.build(shown, View(folds=f)), "41100") for f in ({}, {key(41100): True}))
+    shut, opened = (find(tree.build(shown, TableView(folds=f)), "41100") for f in ({}, {key(41100): True}))
     assert (shut.figures.total("cpu_percent"), opened.figures.total("cpu_percent")) == (500, 100)
     assert (shut.figures.pid, shut.figures.gpus, shut.figures.gpu_percent) == (41100, ("0",), 50)
     assert shut.text == "rank0 python train.py (+8 loaders) --config llama.yaml"
@@ -116,16 +116,16 @@ def test_a_folded_rank_speaks_for_its_loaders_and_an_open_one_for_itself() -> No
 def test_unknown_figures_are_left_out_of_sums_and_alone_stay_unknown() -> None:
     job, members = training("one", 100, ranks=1, loaders=2)
     members[2] = replace(members[2], read_bytes_per_s=None, cpu_percent=None)
-    rows = tree.build(frame((job, members)), View())
+    rows = tree.build(frame((job, members)), TableView())
     assert rows[0].figures.total("read_bytes_per_s") == round(58 * MIB)
     hidden = [replace(member, read_bytes_per_s=None) for member in members]
-    assert tree.build(frame((job, hidden)), View())[0].figures.total("read_bytes_per_s") is None
+    assert tree.build(frame((job, hidden)), TableView())[0].figures.total("read_bytes_per_s") is None
 
 
 def test_a_process_whose_gpu_use_is_unknown_is_not_drawn_as_one_that_rests() -> None:
     for percent, token in ((None, "text"), (0.0, "dim"), (3.0, "text")):
         holder = process(7, gpus=(GpuShare(uuid=uuid(0), busy_percent=percent, vram_bytes=GIB),))
-        (row,) = tree.build(frame(loose=(holder,)), View())
+        (row,) = tree.build(frame(loose=(holder,)), TableView())
         assert weight(row) == token
 
 
@@ -151,15 +151,15 @@ def test_waiting_counts_by_the_time_each_wanted_to_run() -> None:
 @pytest.mark.parametrize("nested", [True, False])
 def test_a_process_without_gpu_kin_is_shown_when_it_is_busy(fields: dict, shown: bool, nested: bool) -> None:
     only = frame(loose=(process(7, **fields),))
-    assert bool(tree.build(only, View(tree=nested))) == shown
-    assert tree.build(only, View(tree=nested, every_process=True))
+    assert bool(tree.build(only, TableView(tree=nested))) == shown
+    assert tree.build(only, TableView(tree=nested, every_process=True))
 
 
 def test_other_children_of_a_job_are_shown_when_they_do_something() -> None:
     job, members = training("one", 100, ranks=1, loaders=0)
     quiet = process(300, 200, job="one", command=("compile-worker",))
     loud = process(301, 200, job="one", command=("rsync",), cpu_percent=150.0)
-    rows = tree.build(frame((job, [*members, quiet, loud])), View(level=2))
+    rows = tree.build(frame((job, [*members, quiet, loud])), TableView(level=2))
     assert [row.text for row in rows[2:]] == ["rsync"]
     assert rows[0].figures.total("cpu_percent") == 250, "a hidden child still counts in the sum"
 
@@ -168,13 +168,13 @@ def test_a_loader_below_a_shell_of_its_rank_belongs_to_the_rank() -> None:
     job, members = training("one", 100, ranks=1, loaders=0)
     shell = process(300, 200, job="one", command=("sh",))
     loader = process(301, 300, job="one", role=Role.LOADER, name="pt_data_worker")
-    rows = tree.build(frame((job, [*members, shell, loader])), View(level=2))
+    rows = tree.build(frame((job, [*members, shell, loader])), TableView(level=2))
     assert find(rows, "301").parent == key(200)
 
 
 def test_a_job_that_has_no_rank_yet_shows_what_it_has() -> None:
     job, members = training("one", 100, ranks=0, loaders=0)
-    rows = tree.build(frame((job, members)), View())
+    rows = tree.build(frame((job, members)), TableView())
     assert [row.text for row in rows] == ["torchrun · 1 process", "launcher torchrun train.py"]
 
 
@@ -191,7 +191,7 @@ def test_a_job_that_has_no_rank_yet_shows_what_it_has() -> None:
     ],
 )
 def test_jobs_are_sorted_and_ranks_stay_in_rank_order(sort: str, reverse: bool, labels: list[str]) -> None:
-    rows = tree.build(frame(SD3, LLAMA, gpus=8), View(sort=sort, reverse=reverse))
+    rows = tree.build(frame(SD3, LLAMA, gpus=8), TableView(sort=sort, reverse=reverse))
     assert [row.label for row in rows if not row.rails] == labels
     assert [row.label for row in rows if row.parent == ("job", "llama")] == ["41100", "41200", "41300", "41400"]
 
@@ -199,16 +199,16 @@ def test_jobs_are_sorted_and_ranks_stay_in_rank_order(sort: str, reverse: bool, 
 def test_what_is_unknown_sorts_last_both_ways() -> None:
     loose = (process(1, cpu_percent=None), process(2, cpu_percent=5.0), process(3, cpu_percent=7.0))
     for reverse, expected in ((False, ["3", "2", "1"]), (True, ["2", "3", "1"])):
-        rows = tree.build(frame(loose=loose), View(reverse=reverse, every_process=True))
+        rows = tree.build(frame(loose=loose), TableView(reverse=reverse, every_process=True))
         assert [row.label for row in rows] == expected
 
 
 def test_a_given_order_is_kept_and_new_lines_follow() -> None:
     before = frame(loose=(process(1, cpu_percent=300.0), process(2, cpu_percent=200.0)))
-    order = dict(tree.walk(tree.build(before, View())))
+    order = dict(tree.walk(tree.build(before, TableView())))
     after = frame(loose=(process(1, cpu_percent=150.0), process(2, cpu_percent=900.0), process(3, cpu_percent=950.0)))
-    assert [row.label for row in tree.build(after, View(), order, calm=True)] == ["1", "2", "3"]
-    assert [row.label for row in tree.build(after, View(), order)] == ["3", "2", "1"]
+    assert [row.label for row in tree.build(after, TableView(), order, calm=True)] == ["1", "2", "3"]
+    assert [row.label for row in tree.build(after, TableView(), order)] == ["3", "2", "1"]
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -216,12 +216,12 @@ def test_what_is_nearly_equal_keeps_its_place(reverse: bool) -> None:
     for values in (201.0, 204.0, 199.0), (0.2, 0.4, 0.1):
         loose = tuple(process(pid, cpu_percent=value) for pid, value in enumerate(values, 1))
         order = {process_key(process): place for place, process in enumerate((loose[1], loose[2], loose[0]))}
-        rows = tree.build(frame(loose=loose), View(reverse=reverse, every_process=True), order)
+        rows = tree.build(frame(loose=loose), TableView(reverse=reverse, every_process=True), order)
         assert [row.label for row in rows] == ["2", "3", "1"]
 
 
 def test_the_flat_list_has_every_process_of_a_job_and_no_folds() -> None:
-    rows = tree.build(frame(training("one", 100, ranks=1, loaders=5)), View(tree=False))
+    rows = tree.build(frame(training("one", 100, ranks=1, loaders=5)), TableView(tree=False))
     assert {row.label for row in rows} == {"100", "200", *(str(200 + n) for n in range(1, 6))}
     assert all(row.rails == "" and row.open is None for row in rows)
     assert find(rows, "203").text == "loader pt_data_worker 2"
@@ -248,13 +248,13 @@ def test_commands_in_words(fields: dict, text: str) -> None:
 
 def test_a_reused_pid_is_another_line() -> None:
     old, new = process(7, cpu_percent=200.0), replace(process(7, cpu_percent=200.0), started_ticks=99)
-    assert tree.build(frame(loose=(old,)), View())[0].key != tree.build(frame(loose=(new,)), View())[0].key
+    assert tree.build(frame(loose=(old,)), TableView())[0].key != tree.build(frame(loose=(new,)), TableView())[0].key
 
 
 def test_hostile_strings_become_lines() -> None:
     for text in STRINGS:
         hostile = Process(pid=7, started_ticks=1, user=text, name=text, command=(text, text), cpu_percent=200.0)
-        (row,) = tree.build(frame(loose=(hostile,)), View())
+        (row,) = tree.build(frame(loose=(hostile,)), TableView())
         assert len(row.text) <= labels.MOST
 
 
@@ -278,14 +278,14 @@ def test_what_a_gpu_does_is_unknown_and_not_idle_where_it_does_not_tell(busy: fl
     kernel = replace(kernel, gpus=tuple(replace(share, busy_percent=busy) for share in kernel.gpus))
     seen = frame((job, [kernel]))
     seen = replace(seen, gpus=tuple(replace(gpu, busy_percent=busy) for gpu in seen.gpus))
-    row = find(tree.build(seen, View(), idle=lambda _: 5.0), "jupyter")
+    row = find(tree.build(seen, TableView(), idle=lambda _: 5.0), "jupyter")
     assert row.said[0] == f"notebook · 1 process{said}"
 
 
 @pytest.mark.parametrize(("age_s", "idle"), [(540.0, "idle 9m"), (420.0, "idle 7m")])
 def test_a_job_is_not_idle_for_longer_than_it_is_there(age_s: float, idle: str) -> None:
     job, (kernel,) = notebook("jupyter", 100, 0)
-    row = find(tree.build(frame((job, [replace(kernel, age_s=age_s)])), View(), idle=lambda _: 540.0), "jupyter")
+    row = find(tree.build(frame((job, [replace(kernel, age_s=age_s)])), TableView(), idle=lambda _: 540.0), "jupyter")
     assert row.said[0].endswith(idle)
 
 
@@ -298,7 +298,7 @@ def test_a_job_of_one_rank_with_sampled_children_says_so_and_adds_them_up_once()
     everybody = [rank, *below]
     ids = tuple(each.identity for each in everybody)
     job = Job(key="100.1", name="train", user="alice", launcher="python", ranks=ids[:1], members=ids)
-    top, *_ = tree.build(frame((job, everybody)), View())
+    top, *_ = tree.build(frame((job, everybody)), TableView())
     assert top.texts[0].endswith("80 children, sampled")
     assert top.same is top.children[0]
     assert replace(top, same=None, _sums=None).sums == top.sums

@@ -22,7 +22,7 @@ from gputop.ui.details.tab import Tab
 from gputop.ui.details.tabs import BY_ID, TABS
 from gputop.ui.panes.header import Status
 from gputop.ui.theme import ASCII, PLAIN, Look
-from gputop.ui.widgets.window import Window
+from gputop.ui.widgets.window import ListWindow
 from tests.headless_screens import Stage, play, strips
 from tests.hostile import STRINGS
 from tests.process_details import RANK, RUNNING, asked, full, later, thread
@@ -108,7 +108,7 @@ def test_time_blocked_on_storage_is_called_an_estimate_where_it_is_not_measured(
         shown = replace(RUNNING, processes=processes)
         one = shown.by_identity[RANK.identity]
         opened = ProcessView(process=one, frame=shown, found=full(one, shown), past=History(), look=Look())
-        drawn = picture(opened, shown, BY_ID["io"], Window(False), (100, 50), Status(), 0, 0.0).strips
+        drawn = picture(opened, shown, BY_ID["io"], ListWindow(False), (100, 50), Status(), 0, 0.0).strips
         return " ".join(" ".join(strip.text for strip in drawn).split())
 
     assert "estimate" not in told(7.0)
@@ -140,7 +140,7 @@ def test_p02_whatever_things_are_called_the_picture_holds(tab: Tab, look: Look) 
         shown = replace(RUNNING, processes=(*(each for each in RUNNING.processes if each.pid != one.pid), one))
         opened = ProcessView(process=one, frame=shown, found=detail, past=History(), look=look)
         for width, height in ((50, 12), (200, 59)):
-            drawn = picture(opened, shown, tab, Window(tab.cursor), (width, height), Status(), 8, 0.0).strips
+            drawn = picture(opened, shown, tab, ListWindow(tab.cursor), (width, height), Status(), 8, 0.0).strips
             assert [strip.cell_length for strip in drawn] == [width] * height, repr(text)
             assert all(clean(strip.text, 1000) == strip.text for strip in drawn), repr(text)
             assert look.glyphs is not ASCII or all(strip.text.isascii() for strip in drawn), repr(text)

@@ -8,7 +8,7 @@ import pytest
 
 from gputop.history import History
 from gputop.model import Detail, Missing
-from gputop.source import UNRECORDED, Wish
+from gputop.source import UNRECORDED, DetailWish
 from gputop.ui.details.process_view import ProcessView
 from gputop.ui.theme import DARK, Look
 from tests.headless_screens import Stage, play, strips
@@ -192,7 +192,7 @@ def test_t14_details_that_cannot_be_drawn_leave_the_program() -> None:
 
 
 def test_a_secret_is_shown_while_it_is_asked_for_and_no_longer() -> None:
-    wishes: list[Wish] = []
+    wishes: list[DetailWish] = []
 
     async def scene(stage: Stage) -> None:
         stage.feed.details[RANK.identity] = asked(full(RANK, RUNNING), wishes)

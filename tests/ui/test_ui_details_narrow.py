@@ -10,12 +10,12 @@ import pytest
 from gputop.history import History
 from gputop.model import Process
 from gputop.ui.details.head import head
-from gputop.ui.details.picture import Picture, picture
+from gputop.ui.details.picture import DetailsPicture, picture
 from gputop.ui.details.process_view import ProcessView
 from gputop.ui.details.tabs import BY_ID, TABS
 from gputop.ui.panes.header import Status
 from gputop.ui.theme import ASCII, PLAIN, Look
-from gputop.ui.widgets.window import Window
+from gputop.ui.widgets.window import ListWindow
 from tests.headless_screens import Stage, play
 from tests.process_details import RANK, RUNNING, asked, full
 
@@ -23,11 +23,11 @@ WIDTHS = (40, 52, 60, 73, 80)
 OLD = replace(RANK, age_s=45_108.0, user="alice", nice=-11)  # since 12:31:48
 
 
-def drawn(tab: str, width: int, process: Process = OLD, look: Look | None = None) -> Picture:
+def drawn(tab: str, width: int, process: Process = OLD, look: Look | None = None) -> DetailsPicture:
     opened = ProcessView(
         process=process, frame=RUNNING, found=full(process, RUNNING), past=History(), look=look or Look()
     )
-    return picture(opened, RUNNING, BY_ID[tab], Window(BY_ID[tab].cursor), (width, 30), Status(), 0, 0.0)
+    return picture(opened, RUNNING, BY_ID[tab], ListWindow(BY_ID[tab].cursor), (width, 30), Status(), 0, 0.0)
 
 
 def lines(tab: str, width: int, process: Process = OLD) -> list[str]:

@@ -15,7 +15,7 @@ from gputop.diagnose import Finding, Subject
 from gputop.monitor import Update
 from gputop.record.recorder import Recorder
 from gputop.record.recording import Recording
-from gputop.source import Mark
+from gputop.source import RecordedEvent
 from gputop.ui.commands.table import COMMANDS, command
 from gputop.ui.commands.time_control import REPLAY_COMMANDS
 from gputop.ui.replay.bar import replay_bar
@@ -240,7 +240,7 @@ def test_a_recording_has_looks_of_its_own(path: Path) -> None:
 class Still:
     """A recording of any length that stands somewhere."""
 
-    def __init__(self, position_s: float = 0.0, length_s: float = 0.0, marks: tuple[Mark, ...] = ()) -> None:
+    def __init__(self, position_s: float = 0.0, length_s: float = 0.0, marks: tuple[RecordedEvent, ...] = ()) -> None:
         self.speed, self.position_s, self.length_s, self.marks = 1.0, position_s, length_s, marks
         self.complete, self.going, self.seeking, self.span = True, False, False, (ANCHOR_S, ANCHOR_S + length_s)
 
@@ -257,7 +257,7 @@ def test_what_has_no_key_cannot_be_clicked() -> None:
 
 @pytest.mark.parametrize("length_s", [0.0, 59.0, 86399.0, 9 * 86400.0])
 def test_the_bar_fits_any_width(length_s: float) -> None:
-    marks = tuple(Mark(at_s=at, text="", severity="crit") for at in (-1.0, 0.0, length_s, 2 * length_s))
+    marks = tuple(RecordedEvent(at_s=at, text="", severity="crit") for at in (-1.0, 0.0, length_s, 2 * length_s))
     player = Player(Still(length_s / 3, length_s, marks))
     for width in range(1, 260):
         drawn = replay_bar(player, "名前" * 30, COMMANDS, width, Look())

@@ -13,7 +13,7 @@ from gputop.actions.torch_trace import Traced
 from gputop.profile import flame, parse, store
 from gputop.profile.store import COLLAPSED, FLAME, SPEEDSCOPE, StoredProfile
 from gputop.trace.read import read
-from gputop.trace.verdict import View
+from gputop.trace.verdict import TraceView
 from gputop.ui.commands.table import COMMANDS
 from gputop.ui.result.builders import Result
 from gputop.ui.result.screen import ResultScreen
@@ -72,7 +72,7 @@ def traces(tmp_path: Path) -> Traced:
             made.kernel(NCCL, start + 20_000 + late, 70_000 - late, stream=20, launch=start + 15_000)
             made.memory(start + 10, 10**9 * (step + 1), 10**10)
         paths.append(made.write(tmp_path / f"rank{rank}.json.gz"))
-    views = tuple(View(read(path)) for path in paths)
+    views = tuple(TraceView(read(path)) for path in paths)
     for view in views:
         view.ranks = views
     return Traced(text="", good=True, files=tuple(paths), views=views)

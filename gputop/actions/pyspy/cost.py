@@ -24,7 +24,7 @@ _LEAST_TICKS, _LEAST_SWITCHES = 20, 20  # fewer give no pace
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Reading:
+class CostReading:
     """Counters of a process at one moment."""
 
     at_s: float
@@ -64,7 +64,7 @@ def _number(value: object) -> float | None:
     return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
 
 
-def read(pid: int) -> Reading | None:
+def read(pid: int) -> CostReading | None:
     """Current counters of a process; None if it has ended or they are unreadable."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -79,21 +79,21 @@ def read(pid: int) -> Reading | None:
         return None
     if stat is None or main is None or stat.user_ticks is None or stat.system_ticks is None:
         return None
-    return Reading(
+    return CostReading(
         time.monotonic(), (stat.user_ticks + stat.system_ticks) * _TICK_S, switches, waited, main.state in "tT"
     )
 
 
-class Meter:
+class CostMeter:
     """Samples a process before, during and after profiling."""
 
-    def __init__(self, read: Callable[[], Reading | None]) -> None:
+    def __init__(self, read: Callable[[], CostReading | None]) -> None:
         self._read = read
-        self._before: list[Reading] = []
-        self._after: list[Reading] = []
-        self._first: Reading | None = None
-        self._last: Reading | None = None
-        self._recent: deque[tuple[Reading, float]] = deque()
+        self._before: list[CostReading] = []
+        self._after: list[CostReading] = []
+        self._first: CostReading | None = None
+        self._last: CostReading | None = None
+        self._recent: deque[tuple[CostReading, float]] = deque()
         self._looks = self._paused = 0
         self._took = (0.0, 0.0)
 
@@ -140,14 +140,14 @@ class Meter:
             slowed=self._slowdown(during),
         )
 
-    def _longer_wait(self, during: list[Reading], took_s: float) -> float | None:
+    def _longer_wait(self, during: list[CostReading], took_s: float) -> float | None:
         """Additional run-queue wait (share of time), at most the profiler's CPU time: other causes do not count."""
         waited, usual = _wait_share(during), _wait_share(self._before)
         if waited is None or usual is None:
             return None
         return max(0.0, min(waited - usual, took_s / (during[-1].at_s - during[0].at_s)))
 
-    def _slowdown(self, during: list[Reading]) -> float | None:
+    def _slowdown(self, during: list[CostReading]) -> float | None:
         measures = [_cpu_rate] if self._paused else [_wait_rate, _cpu_rate]  # a pause is a context switch, too
         for measure in measures:
             old, mid, new = measure(self._before), measure(during), measure(self._after)
@@ -155,27 +155,27 @@ class Meter:
                 return 1 - 2 * mid / (old + new)
         return None
 
-    def _add(self, looks: list[Reading]) -> None:
+    def _add(self, looks: list[CostReading]) -> None:
         now = self._read()
         if now is not None:
             looks[1:] = [now]  # the first and the newest
 
 
-def _cpu_rate(looks: list[Reading]) -> float | None:
+def _cpu_rate(looks: list[CostReading]) -> float | None:
     """CPU seconds per second."""
     if len(looks) < 2 or looks[-1].cpu_s - looks[0].cpu_s < _LEAST_TICKS * _TICK_S:
         return None
     return (looks[-1].cpu_s - looks[0].cpu_s) / (looks[-1].at_s - looks[0].at_s)
 
 
-def _wait_rate(looks: list[Reading]) -> float | None:
+def _wait_rate(looks: list[CostReading]) -> float | None:
     """Waits per second."""
     if len(looks) < 2 or looks[-1].switches - looks[0].switches < _LEAST_SWITCHES:
         return None
     return (looks[-1].switches - looks[0].switches) / (looks[-1].at_s - looks[0].at_s)
 
 
-def _wait_share(looks: list[Reading]) -> float | None:
+def _wait_share(looks: list[CostReading]) -> float | None:
     """Share of time that its main thread waited for a CPU."""
     if len(looks) < 2 or looks[-1].at_s <= looks[0].at_s:
         return None

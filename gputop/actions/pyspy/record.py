@@ -15,13 +15,13 @@ from functools import partial
 from typing import Any
 
 from gputop import labels, units
-from gputop.actions.action import Result, Run, start_run
+from gputop.actions.action import ActionResult, ActionRun, start_run
 from gputop.actions.handles import Handles, Scope
 from gputop.actions.pyspy import runner
-from gputop.actions.pyspy.cost import LOOK_S, Cost, Meter, read
+from gputop.actions.pyspy.cost import LOOK_S, Cost, CostMeter, read
 from gputop.actions.pyspy.runner import Child, find
 from gputop.actions.pyspy.stacks import kernel_refusal, why_unreadable
-from gputop.actions.target import Refusal, Rights, Target, identity_fields
+from gputop.actions.target import Refusal, Rights, TargetProcess, identity_fields
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Process
 from gputop.profile import flame, parse, report, store
@@ -104,7 +104,7 @@ class RecordingInfo:
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Recording:
+class PyspyRecording:
     """A stored recording."""
 
     kept: StoredProfile
@@ -112,7 +112,9 @@ class Recording:
     page: Page
 
 
-def keep(about: RecordingInfo, raw: bytes, *, samples: int, errors: int, cost: Cost, notes: Sequence[str]) -> Recording:
+def keep(
+    about: RecordingInfo, raw: bytes, *, samples: int, errors: int, cost: Cost, notes: Sequence[str]
+) -> PyspyRecording:
     """Store everything; Refused says why it cannot be stored."""
     text = without_secrets(raw)
     profile = parse(text)
@@ -144,7 +146,7 @@ def keep(about: RecordingInfo, raw: bytes, *, samples: int, errors: int, cost: C
         store.COLLAPSED: profile.collapsed().encode(),
         store.FLAME: flame(profile, f"{process.pid} {who['short'][:80]}: {about.text}").encode(),
     }
-    return Recording(store.keep(meta, files), profile, page)
+    return PyspyRecording(store.keep(meta, files), profile, page)
 
 
 def without_secrets(raw: bytes) -> str:
@@ -184,7 +186,7 @@ class Sampling:
 
 
 @frozen_dataclass(frozen=True, kw_only=True)
-class ProfileResult(Result):
+class ProfileResult(ActionResult):
     """What was recorded, where it is stored, and its report."""
 
     kept: StoredProfile | None = None
@@ -212,9 +214,11 @@ class RecordAction:
         """The same, with the remedy as a separate field."""
         return why_unreadable(process, self.rights(rights), self.id)
 
-    def run(self, hold: Handles, options: Sampling, tell: Callable[[Run], object]) -> Run:
+    def run(self, handles: Handles, options: Sampling, tell: Callable[[ActionRun], object]) -> ActionRun:
         """Record; the result is a ProfileResult."""
-        return start_run(f"py-spy record {hold.process.pid}", hold, lambda run: _record(hold, options, run), tell)
+        return start_run(
+            f"py-spy record {handles.process.pid}", handles, lambda run: _record(handles, options, run), tell
+        )
 
 
 PROFILE = RecordAction()
@@ -257,14 +261,14 @@ class _Unable(Exception):
         self.barred = barred
 
 
-def _record(hold: Handles, sampling: Sampling, run: Run) -> ProfileResult:
+def _record(handles: Handles, sampling: Sampling, run: ActionRun) -> ProfileResult:
     try:
-        program, target = find(), hold.held(Scope.PROCESS)[0]
+        program, target = find(), handles.held(Scope.PROCESS)[0]
         if isinstance(program, Barred):
             raise _Unable(program)
         if isinstance(target, Refusal):
             raise _Unable(Barred(target.text))
-        counted = threads(hold.frame, hold.process, sampling.children)
+        counted = threads(handles.frame, handles.process, sampling.children)
         _check(target, sampling, *counted)
         try:
             return _recording(program, target, sampling, counted, run)
@@ -290,7 +294,7 @@ def invalid_options(sampling: Sampling) -> str | None:
     return None
 
 
-def _check(target: Target, sampling: Sampling, count: int, processes: int) -> None:
+def _check(target: TargetProcess, sampling: Sampling, count: int, processes: int) -> None:
     """Check everything that can fail before the user waits for it."""
     if why := invalid_options(sampling):
         raise _Unable(Barred(why))
@@ -307,9 +311,9 @@ def _check(target: Target, sampling: Sampling, count: int, processes: int) -> No
 
 
 def _recording(
-    program: str, target: Target, sampling: Sampling, counted: tuple[int, int], run: Run, *first: str
+    program: str, target: TargetProcess, sampling: Sampling, counted: tuple[int, int], run: ActionRun, *first: str
 ) -> ProfileResult:
-    meter, pace_s = Meter(partial(read, target.pid)), min(_PACE_S, sampling.seconds / 4)
+    meter, pace_s = CostMeter(partial(read, target.pid)), min(_PACE_S, sampling.seconds / 4)
     meter.before()
     run.say("looking at its own pace first")
     if run.pause(pace_s):
@@ -341,7 +345,7 @@ def _recording(
         spy.close()
 
 
-def _caveats(target: Target, sampling: Sampling) -> list[str]:
+def _caveats(target: TargetProcess, sampling: Sampling) -> list[str]:
     """Caveats of py-spy: up to Python 3.10 it identifies no threads, and considers all of them running."""
     if sampling.waiting or sampling.gil:
         return []
@@ -353,7 +357,7 @@ def _caveats(target: Target, sampling: Sampling) -> list[str]:
     return [f"Python {version[0]}.{version[1]}: py-spy cannot leave out threads that wait; they are in these samples"]
 
 
-def _watch(spy: Child, meter: Meter, about: RecordingInfo, run: Run) -> str | None:
+def _watch(spy: Child, meter: CostMeter, about: RecordingInfo, run: ActionRun) -> str | None:
     """Wait for the end, or bring it about; return why it ended early, unless the user asked for that."""
     began_s = told_s = time.monotonic()
     while spy.running():
@@ -374,14 +378,14 @@ def _watch(spy: Child, meter: Meter, about: RecordingInfo, run: Run) -> str | No
     return None
 
 
-def _progress(passed_s: float, about: RecordingInfo, spy: Child, meter: Meter) -> str:
+def _progress(passed_s: float, about: RecordingInfo, spy: Child, meter: CostMeter) -> str:
     if passed_s > about.seconds:
         return f"{about.seconds:g} s are over, waiting for py-spy to write"
     errors = labels.amount(spy.errors(), "error")
     return f"{passed_s:.1f} of {about.seconds:g} s · {about.rate} Hz · {errors} · {meter.cost().text}"
 
 
-def _final_state(target: Target, stops: bool) -> list[str]:
+def _final_state(target: TargetProcess, stops: bool) -> list[str]:
     """Ensure that the process runs on, and report its state.
 
     A process that py-spy (`stops`) left stopped is continued; others were stopped by another program and stay stopped.

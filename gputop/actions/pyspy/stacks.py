@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from gputop import labels
-from gputop.actions.action import Result, Run, start_run
+from gputop.actions.action import ActionResult, ActionRun, start_run
 from gputop.actions.handles import Handles, Scope
 from gputop.actions.pyspy import runner
 from gputop.actions.pyspy.runner import find
-from gputop.actions.target import Refusal, Rights, Target, untouchable
+from gputop.actions.target import Refusal, Rights, TargetProcess, untouchable
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Process, Role
 from gputop.profile.dump import ThreadStack, parse
-from gputop.profile.ranks import INSIDE, Activity, Ranks, compare, waits_inside
+from gputop.profile.ranks import INSIDE, Ranks, ThreadCounters, compare, waits_inside
 from gputop.safe import ptrace_access
 from gputop.safe.files import Refused
 from gputop.safe.ptrace_access import Barred
@@ -106,7 +106,7 @@ def _thread_id(thread: ThreadStack, pid: int, known: Mapping[int, Task], proc: s
     return None
 
 
-def main_thread_activity(pid: int, proc: str = "/proc") -> Activity | None:
+def main_thread_activity(pid: int, proc: str = "/proc") -> ThreadCounters | None:
     """Voluntary context switches and CPU time of a process's main thread so far.
 
     Involuntary switches do not count: a spinning thread is preempted at the scheduler's will.
@@ -120,27 +120,27 @@ def main_thread_activity(pid: int, proc: str = "/proc") -> Activity | None:
         return None
     try:
         with open(f"{folder}/schedstat", "rb") as file:
-            return Activity(wakes, int(file.read(128).split()[0]) / 1e9)
+            return ThreadCounters(wakes, int(file.read(128).split()[0]) / 1e9)
     except (OSError, ValueError, IndexError):
-        return Activity(wakes, None)
+        return ThreadCounters(wakes, None)
 
 
-def activity_since(pid: int, before: Activity | None) -> Activity | None:
+def activity_since(pid: int, before: ThreadCounters | None) -> ThreadCounters | None:
     """The increase since `before`."""
     now = main_thread_activity(pid)
     if before is None or now is None:
         return None
     cpu_s = None if now.cpu_s is None or before.cpu_s is None else now.cpu_s - before.cpu_s
-    return Activity(now.wakes - before.wakes, cpu_s)
+    return ThreadCounters(now.wakes - before.wakes, cpu_s)
 
 
-def total_activity(spans: Sequence[Activity | None]) -> Activity | None:
+def total_activity(spans: Sequence[ThreadCounters | None]) -> ThreadCounters | None:
     """The sum over several spans; None if one is unknown."""
     known = [span for span in spans if span is not None]
     cpu = [span.cpu_s for span in known if span.cpu_s is not None]
     if not known or len(known) < len(spans):
         return None
-    return Activity(sum(span.wakes for span in known), sum(cpu) if len(cpu) == len(known) else None)
+    return ThreadCounters(sum(span.wakes for span in known), sum(cpu) if len(cpu) == len(known) else None)
 
 
 AT_ONCE = 16  # processes read at the same time
@@ -151,7 +151,7 @@ _SETTLES_S = 0.1  # after a sample with native frames, which wakes every thread:
 _LONGEST_S = 15.0
 _TRIES = 4  # a stack that changes while it is read without a pause may be unreadable
 
-_Meant = tuple[Process, Target | Refusal]
+_Meant = tuple[Process, TargetProcess | Refusal]
 
 
 @frozen_dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class Shown:
 
 
 @frozen_dataclass(frozen=True, kw_only=True)
-class StackResult(Result):
+class StackResult(ActionResult):
     """The stacks in the order of the job; `ranks` compares its ranks if the whole job was requested."""
 
     processes: tuple[Shown, ...] = ()
@@ -199,9 +199,9 @@ class Stack:
         """The same, with the remedy as a separate field."""
         return why_unreadable(process, self.rights(rights), self.id)
 
-    def run(self, hold: Handles, options: Asked, tell: Callable[[Run], object]) -> Run:
+    def run(self, handles: Handles, options: Asked, tell: Callable[[ActionRun], object]) -> ActionRun:
         """Read the stacks; the result is a StackResult."""
-        return start_run(f"stacks of {hold.process.pid}", hold, lambda run: _dump(hold, options, run), tell)
+        return start_run(f"stacks of {handles.process.pid}", handles, lambda run: _dump(handles, options, run), tell)
 
 
 STACK = Stack()
@@ -224,13 +224,13 @@ def kernel_refusal(pid: int, command: str, *, pausing: bool = False) -> Barred |
     return barred
 
 
-def _dump(hold: Handles, asked: Asked, run: Run) -> StackResult:
+def _dump(handles: Handles, asked: Asked, run: ActionRun) -> StackResult:
     program = find()
     if isinstance(program, Barred):
         return StackResult(text=program.text, good=False, lines=_unlocks([program]))
-    if why := hold.why_not(asked.scope):
+    if why := handles.why_not(asked.scope):
         return StackResult(text=f"nothing to show: {why}", good=False)
-    meant, ranks_only = _targets(hold, asked.scope)
+    meant, ranks_only = _targets(handles, asked.scope)
     run.say(f"reading the stacks of {labels.amount(len(meant), 'process')}")
     shown = _read_all(meant, asked, program, run)
     ranks = None
@@ -245,7 +245,7 @@ def _dump(hold: Handles, asked: Asked, run: Run) -> StackResult:
     inside = [
         f"{one.process.pid} {INSIDE}"
         for one in (shown if ranks is None and not asked.native else ())
-        if one.process.role is Role.TRAINER and _is_rank(hold.frame, one.process) and waits_inside(one.threads)
+        if one.process.role is Role.TRAINER and _is_rank(handles.frame, one.process) and waits_inside(one.threads)
     ]
     native = [f"{one.process.pid}: no native frames ({one.without}), only Python's" for one in shown if one.without]
     stopped = [f"{one.pid} is stopped: kill -CONT {one.pid} sets it going" for _, one in meant if _stopped(one)]
@@ -255,7 +255,7 @@ def _dump(hold: Handles, asked: Asked, run: Run) -> StackResult:
 
 
 def _compare_ranks(
-    meant: Sequence[_Meant], shown: tuple[Shown, ...], asked: Asked, program: str, run: Run
+    meant: Sequence[_Meant], shown: tuple[Shown, ...], asked: Asked, program: str, run: ActionRun
 ) -> tuple[tuple[Shown, ...], Ranks | None]:
     """Sample the ranks again for a second; return the last sample, and the comparison of all samples."""
     looks, spans = [shown], []
@@ -275,9 +275,9 @@ def _compare_ranks(
     return shown, None
 
 
-def _targets(hold: Handles, scope: Scope) -> tuple[list[_Meant], bool]:
+def _targets(handles: Handles, scope: Scope) -> tuple[list[_Meant], bool]:
     """The processes to read, and whether they are ranks to compare: of a job, or several tagged ones."""
-    everybody = list(zip(hold.who(scope), hold.held(scope), strict=True))
+    everybody = list(zip(handles.who(scope), handles.held(scope), strict=True))
     ranks = [one for one in everybody if one[0].role is Role.TRAINER]
     if scope is Scope.JOB or (scope is Scope.TAGGED and len(ranks) > 1):
         return ranks, True
@@ -290,8 +290,8 @@ def _is_rank(frame: Frame, process: Process) -> bool:
     return process.talks or (process.world_size or 0) > 1 or (job is not None and len(job.ranks) > 1)
 
 
-def _stopped(held: Target | Refusal) -> bool:
-    return isinstance(held, Target) and held.state() == "T"
+def _stopped(held: TargetProcess | Refusal) -> bool:
+    return isinstance(held, TargetProcess) and held.state() == "T"
 
 
 def _label(process: Process) -> str:
@@ -303,7 +303,7 @@ def _unlocks(barred: Sequence[Barred]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one.line if many else one.unlock or "" for one in barred if many or one.unlock))
 
 
-def _read_all(meant: Sequence[_Meant], asked: Asked, program: str, run: Run) -> tuple[Shown, ...]:
+def _read_all(meant: Sequence[_Meant], asked: Asked, program: str, run: ActionRun) -> tuple[Shown, ...]:
     found: list[Shown] = []
     for first in range(0, len(meant), AT_ONCE):
         some = meant[first : first + AT_ONCE]
@@ -333,18 +333,18 @@ def _text(got: tuple[ThreadStack, ...] | Barred) -> str:
 
 
 def _read(
-    held: Sequence[Target | Refusal], asked: Asked, program: str, run: Run
+    held: Sequence[TargetProcess | Refusal], asked: Asked, program: str, run: ActionRun
 ) -> dict[int, tuple[ThreadStack, ...] | Barred]:
     """The stacks of several processes, read at the same time, retried where one could not be read."""
     found: dict[int, tuple[ThreadStack, ...] | Barred] = {}
-    left: list[Target] = []
+    left: list[TargetProcess] = []
     for one in held:
         barred = (
             Barred(one.text) if isinstance(one, Refusal) else kernel_refusal(one.pid, "stack", pausing=asked.native)
         )
         if barred is not None:
             found[one.pid] = barred
-        elif isinstance(one, Target):
+        elif isinstance(one, TargetProcess):
             left.append(one)
     options = ["dump", "--json", "--full-filenames", "--native" if asked.native else "--nonblocking"]
     for _ in range(_TRIES):
@@ -363,7 +363,7 @@ def _read(
     return found
 
 
-def _finished(spy: runner.Child, target: Target, before: Mapping[int, Task]) -> tuple[ThreadStack, ...] | Barred:
+def _finished(spy: runner.Child, target: TargetProcess, before: Mapping[int, Task]) -> tuple[ThreadStack, ...] | Barred:
     try:
         spy.wait()
         trouble = spy.trouble()

@@ -7,7 +7,7 @@ notes(process, rights)                 # facts: loaders, model, precision, alloc
 """
 
 from gputop.actions.torch_trace.agent_facts import notes
-from gputop.actions.torch_trace.capture import Order, Traced
+from gputop.actions.torch_trace.capture import Traced, TraceOrder
 from gputop.actions.torch_trace.trace import TRACE
 
-__all__ = ["TRACE", "Order", "Traced", "notes"]
+__all__ = ["TRACE", "TraceOrder", "Traced", "notes"]

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gputop import labels
-from gputop.actions.action import Result, Run
+from gputop.actions.action import ActionResult, ActionRun
 from gputop.actions.handles import Scope
-from gputop.actions.target import Target
+from gputop.actions.target import TargetProcess
 from gputop.actions.torch_trace.agent_facts import facts_of, mark_facts
 from gputop.agent_client import Agent, AgentLost, NoAgent, connect, root
 from gputop.frozen_dataclass import frozen_dataclass
@@ -19,14 +19,14 @@ from gputop.safe.deadline import readable
 from gputop.safe.text import clean
 
 if TYPE_CHECKING:
-    from gputop.trace.verdict import View
+    from gputop.trace.verdict import TraceView
 
 
 MOST_STEPS = 100
 
 
 @frozen_dataclass(frozen=True, kw_only=True)
-class Order:
+class TraceOrder:
     """A trace of some steps. `confirmed` has the risks that the user has accepted: see `Traced.risk`."""
 
     scope: Scope = Scope.JOB  # PROCESS: this one; JOB: all ranks of its job at once; TAGGED: the tagged ones at once
@@ -39,14 +39,14 @@ class Order:
 
 
 @frozen_dataclass(frozen=True, kw_only=True)
-class Traced(Result):
+class Traced(ActionResult):
     """The result: `views` are the parsed traces in the order of `files`; `processes` are their processes.
 
     `risk` names what the user must accept first, and `text` explains it: run again with it in `confirmed`.
     """
 
     files: tuple[str, ...] = ()
-    views: tuple[View, ...] = ()
+    views: tuple[TraceView, ...] = ()
     processes: tuple[Process, ...] = ()
     notes: tuple[Fact, ...] = ()  # facts reported by the programs, for `Monitor.tell`
     risk: str | None = None
@@ -76,7 +76,7 @@ _WHY = {
 class ProcessCapture:
     """One process being traced: `report` is its final message, `problem` why there is no trace."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: TargetProcess) -> None:
         self.target = target
         self.state = "asked"
         self.report: dict[str, Any] | None = None
@@ -98,7 +98,7 @@ class ProcessCapture:
 class AgentCapture(ProcessCapture):
     """A process traced by its agent."""
 
-    def __init__(self, target: Target, order: Order) -> None:
+    def __init__(self, target: TargetProcess, order: TraceOrder) -> None:
         super().__init__(target)
         self.how = f"torch.profiler, {labels.amount(order.steps, 'step')}"
         self.step_s = self.cap_s = 0.0
@@ -108,7 +108,7 @@ class AgentCapture(ProcessCapture):
         except NoAgent as why:
             self.fail(str(why) or "there is no agent in it")
 
-    def request(self, order: Order, at: float | None) -> None:
+    def request(self, order: TraceOrder, at: float | None) -> None:
         """Request the steps."""
         if self.agent is None:
             return
@@ -165,7 +165,7 @@ class AgentCapture(ProcessCapture):
             self.step_s, self.cap_s = _number(said.get("step_s")), _number(said.get("cap_s"))
 
 
-def capture(targets: Sequence[Target], order: Order, run: Run) -> list[ProcessCapture]:
+def capture(targets: Sequence[TargetProcess], order: TraceOrder, run: ActionRun) -> list[ProcessCapture]:
     """Trace these at once until each is done or has failed; after a cancel none is left waiting."""
     shots = [AgentCapture(target, order) for target in targets]
     together = sum(shot.agent is not None for shot in shots) > 1
@@ -189,7 +189,7 @@ def capture(targets: Sequence[Target], order: Order, run: Run) -> list[ProcessCa
     return list(shots)
 
 
-def _line(shots: Sequence[AgentCapture], order: Order, passed_s: float) -> str:
+def _line(shots: Sequence[AgentCapture], order: TraceOrder, passed_s: float) -> str:
     """`recording 3 steps of 210 ms · 4 of 8 ranks · 1 s`."""
     states = [shot.state for shot in shots]
     steps = labels.amount(order.steps, "step")

@@ -13,9 +13,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from gputop.actions.action import Run
-from gputop.actions.target import Target
-from gputop.actions.torch_trace.capture import BUSY, Order, ProcessCapture
+from gputop.actions.action import ActionRun
+from gputop.actions.target import TargetProcess
+from gputop.actions.torch_trace.capture import BUSY, ProcessCapture, TraceOrder
 from gputop.agent_client import environment, mapped, root
 from gputop.model import Process
 from gputop.safe import files
@@ -281,12 +281,12 @@ _SILENT = "the process has not asked for work: stopped, hung, or built without K
 _UNWRITTEN = "the process took the request but wrote no trace: its standard error may say why"
 
 
-def span_s(order: Order) -> float:
+def span_s(order: TraceOrder) -> float:
     """Seconds to record: one for three steps, at most two. The step time is unknown."""
     return min(max(order.steps / 3, 1.0), LONGEST_S)
 
 
-def risk(pid: int, order: Order) -> str:
+def risk(pid: int, order: TraceOrder) -> str:
     """The risk that the user must accept."""
     return _RISKY.format(pid=pid, span=span_s(order)) + (_RISKY_GPU if has_cuda(pid) else "")
 
@@ -294,7 +294,7 @@ def risk(pid: int, order: Order) -> str:
 class KinetoCapture(ProcessCapture):
     """One process to be asked: state `asked` until the request is delivered, then `recording`."""
 
-    def __init__(self, target: Target, order: Order) -> None:
+    def __init__(self, target: TargetProcess, order: TraceOrder) -> None:
         super().__init__(target)
         self.span_s, self._patience_s = span_s(order), min(_POLL_S, order.wait_s)
         self.how = f"Kineto on demand, {self.span_s:.3g} s"
@@ -350,7 +350,7 @@ class KinetoCapture(ProcessCapture):
         return None
 
 
-def capture(targets: Sequence[Target], order: Order, run: Run) -> list[ProcessCapture]:
+def capture(targets: Sequence[TargetProcess], order: TraceOrder, run: ActionRun) -> list[ProcessCapture]:
     """Trace these from a common moment on; no request outlives that moment."""
     shots = [KinetoCapture(target, order) for target in targets]
     endpoints: dict[str, Endpoint] = {}
@@ -368,7 +368,7 @@ def capture(targets: Sequence[Target], order: Order, run: Run) -> list[ProcessCa
     return list(shots)
 
 
-def _serve(shots: Sequence[KinetoCapture], endpoints: dict[str, Endpoint], run: Run) -> None:
+def _serve(shots: Sequence[KinetoCapture], endpoints: dict[str, Endpoint], run: ActionRun) -> None:
     began_s = time.monotonic()
     ahead_s = WARM_UP_S + (_ALONE_S if len(shots) == 1 else _TOGETHER_S)
     by_pid = {shot.target.pid: shot for shot in shots}

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import gputop
-from gputop.actions.action import Run
-from gputop.actions.target import Target
+from gputop.actions.action import ActionRun
+from gputop.actions.target import TargetProcess
 from gputop.model import Process
 from gputop.safe import programs, ptrace_access
 from gputop.safe.deadline import within
@@ -87,7 +87,7 @@ def script(pid: int, agent: str, path: str, ack: str, deadline: float) -> str:
     return _SCRIPT.format(pid=pid, agent=agent, script=path, ack=ack, deadline=deadline)
 
 
-def inject(target: Target, run: Run) -> str | None:
+def inject(target: TargetProcess, run: ActionRun) -> str | None:
     """Inject the agent and wait until it responds; return why it did not, None on success."""
     try:
         folder = runtime_folder()
@@ -101,7 +101,7 @@ def inject(target: Target, run: Run) -> str | None:
         folder.close()
 
 
-def _inject(target: Target, folder: Folder, run: Run) -> str | None:
+def _inject(target: TargetProcess, folder: Folder, run: ActionRun) -> str | None:
     sweep(folder)
     nonce = os.urandom(8).hex()
     name, ack = f"remote-{target.pid}-{target.process.started_ticks}-{nonce}.py", f"ack-{nonce}"

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from gputop import labels
-from gputop.actions.action import Result, Run, start_run
+from gputop.actions.action import ActionResult, ActionRun, start_run
 from gputop.actions.handles import Handles, Scope
-from gputop.actions.target import Refusal, Rights, Target, identity_fields, open_target
+from gputop.actions.target import Refusal, Rights, TargetProcess, identity_fields, open_target
 from gputop.actions.torch_trace import kineto, remote_exec
-from gputop.actions.torch_trace.capture import MOST_STEPS, Order, ProcessCapture, Traced, capture
+from gputop.actions.torch_trace.capture import MOST_STEPS, ProcessCapture, Traced, TraceOrder, capture
 from gputop.actions.torch_trace.routes import Route, route
 from gputop.model import Frame, Process, Role
 from gputop.profile import store
@@ -26,7 +26,7 @@ from gputop.safe.files import Refused
 from gputop.safe.ptrace_access import Barred
 
 if TYPE_CHECKING:
-    from gputop.trace.verdict import View
+    from gputop.trace.verdict import TraceView
 
 
 _NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,120}\.json")
@@ -149,37 +149,39 @@ class TraceAction:
         found = route(process, frame)
         return found if isinstance(found, Barred) else None
 
-    def run(self, hold: Handles, options: Order, tell: Callable[[Run], object]) -> Run:
+    def run(self, handles: Handles, options: TraceOrder, tell: Callable[[ActionRun], object]) -> ActionRun:
         """Start recording; returns at once."""
-        return start_run(f"trace of {hold.process.pid}", hold, lambda run: _trace(hold, options, run), tell)
+        return start_run(f"trace of {handles.process.pid}", handles, lambda run: _trace(handles, options, run), tell)
 
 
 TRACE = TraceAction()
 
 
-def meant(hold: Handles, order: Order) -> tuple[Process, ...]:
+def meant(handles: Handles, order: TraceOrder) -> tuple[Process, ...]:
     """The processes of an order: all ranks, the tagged ones, or the process itself (for a launcher, its ranks)."""
     if order.scope is Scope.TAGGED:
-        tagged = hold.who(Scope.TAGGED)
+        tagged = handles.who(Scope.TAGGED)
         return tuple(process for process in tagged if process.role is Role.TRAINER) or tagged
-    if order.scope is Scope.PROCESS and hold.process.role is not Role.LAUNCHER:
-        return (hold.process,)
-    ranks = tuple(process for process in hold.who(Scope.JOB) if process.role is Role.TRAINER)
-    return ranks if ranks and (hold.process in ranks or hold.process.role is Role.LAUNCHER) else (hold.process,)
+    if order.scope is Scope.PROCESS and handles.process.role is not Role.LAUNCHER:
+        return (handles.process,)
+    ranks = tuple(process for process in handles.who(Scope.JOB) if process.role is Role.TRAINER)
+    return (
+        ranks if ranks and (handles.process in ranks or handles.process.role is Role.LAUNCHER) else (handles.process,)
+    )
 
 
-def _trace(hold: Handles, order: Order, run: Run) -> Result:
+def _trace(handles: Handles, order: TraceOrder, run: ActionRun) -> ActionResult:
     if not 1 <= order.steps <= MOST_STEPS:
         return Traced(text=f"{order.steps} steps cannot be recorded: 1 to {MOST_STEPS}", good=False)
-    asked = meant(hold, order)
-    held = {one.pid: one for scope in (Scope.PROCESS, Scope.JOB, Scope.TAGGED) for one in hold.held(scope)}
+    asked = meant(handles, order)
+    held = {one.pid: one for scope in (Scope.PROCESS, Scope.JOB, Scope.TAGGED) for one in handles.held(scope)}
     ways: dict[int, Route] = {}
-    targets: list[Target] = []
+    targets: list[TargetProcess] = []
     for process in asked:
         one = held[process.pid]
         if isinstance(one, Refusal):
             return Traced(text=f"nothing traced: {process.pid}: {one.text}", good=False)
-        way = _prepare(one, hold.frame, order, run)
+        way = _prepare(one, handles.frame, order, run)
         if isinstance(way, Traced):
             return way
         ways[one.pid] = way
@@ -191,10 +193,10 @@ def _trace(hold: Handles, order: Order, run: Run) -> Result:
     if risky is not None:
         return Traced(text=f"{risky.target.pid}: {risky.problem}", good=False, risk=risky.risk)
     run.say("reading what was recorded")
-    return _collected(hold, order, shots)
+    return _collected(handles, order, shots)
 
 
-def _prepare(target: Target, frame: Frame, order: Order, run: Run) -> Traced | Route:
+def _prepare(target: TargetProcess, frame: Frame, order: TraceOrder, run: ActionRun) -> Traced | Route:
     """Ensure it has an agent, or find another way; otherwise say why there is none."""
     if (why := target.denied()) is not None:
         return Traced(text=f"nothing traced: {target.pid}: {why}", good=False)
@@ -212,25 +214,25 @@ def _prepare(target: Target, frame: Frame, order: Order, run: Run) -> Traced | R
     return found
 
 
-def _collected(hold: Handles, order: Order, shots: Sequence[ProcessCapture]) -> Traced:
+def _collected(handles: Handles, order: TraceOrder, shots: Sequence[ProcessCapture]) -> Traced:
     """The parsed traces of those that have one; the problems of the others."""
     # imported late: few screens end in a trace
     from gputop.trace import signatures  # noqa: F401
     from gputop.trace.read import read
-    from gputop.trace.verdict import View
+    from gputop.trace.verdict import TraceView
 
     done = [shot for shot in shots if shot.report is not None]
     problems = [f"{shot.target.pid}: {shot.problem}" for shot in shots if shot.report is None]
     if not done:
         return Traced(text=f"nothing traced: {problems[0]}", good=False, lines=tuple(problems[1:]))
     try:
-        where, names = collect(hold.process, done)
+        where, names = collect(handles.process, done)
     except Refused as refused:
         return Traced(text=f"traced, but not kept: {refused}", good=False)
-    views: dict[str, View] = {}
+    views: dict[str, TraceView] = {}
     for name, shot in names.items():
         try:
-            views[name] = View(read(f"{where.path}/{name}"))
+            views[name] = TraceView(read(f"{where.path}/{name}"))
         except Refused as refused:
             problems.append(f"{shot.target.pid}: {refused}")
     if not views:
@@ -249,12 +251,12 @@ def _collected(hold: Handles, order: Order, shots: Sequence[ProcessCapture]) -> 
     )
 
 
-def lasting_cost(views: Sequence[View]) -> tuple[str, ...]:
+def lasting_cost(views: Sequence[TraceView]) -> tuple[str, ...]:
     """Lasting cost of a GPU trace."""
     return (AFTERWARDS,) if any(view.found.of_gpu for view in views) else ()
 
 
-def _summary(views: Sequence[View], done: Sequence[ProcessCapture]) -> str:
+def _summary(views: Sequence[TraceView], done: Sequence[ProcessCapture]) -> str:
     """`3 steps of 2 ranks traced: DataLoader wait`."""
     steps = labels.amount(max(view.steps for view in views), "step")
     who = f" of {len(views)} ranks" if len(views) > 1 else f" of {done[0].target.pid}"
@@ -262,7 +264,7 @@ def _summary(views: Sequence[View], done: Sequence[ProcessCapture]) -> str:
     return f"{steps}{who} traced" + (f": {worst.headline}" if worst else "")
 
 
-def _remarks(done: Sequence[ProcessCapture], order: Order) -> tuple[str, ...]:
+def _remarks(done: Sequence[ProcessCapture], order: TraceOrder) -> tuple[str, ...]:
     said = []
     for shot in done:
         told = shot.report or {}

@@ -14,7 +14,7 @@ from gputop.model import PARTS, Detail, Identity, Missing, Part, Process, Reason
 from gputop.model.metric import check_filled
 from gputop.safe import ptrace_access
 from gputop.safe.identity import parse_stat
-from gputop.source import EVERYTHING, Wish
+from gputop.source import EVERYTHING, DetailWish
 
 TICK_S = 0.9  # how often at most: whoever looks asks once a second, more or less
 STUCK_S = 2.0  # a read that takes longer counts as one that never answers
@@ -118,7 +118,7 @@ class Inspection:
         self._sections = {part: _Section(part, self._whole(reads[part][1]), reads[part][0], clock) for part in PARTS}
         self._sizes = _Section("size_bytes", self._whole(self._measure), TICK_S, clock)
 
-    def ask(self, wish: Wish) -> None:
+    def ask(self, wish: DetailWish) -> None:
         """Have the parts that somebody looks at read again."""
         asked = (frozenset(wish.revealed), wish.others_environment)
         self._environment.revealed, self._environment.others = asked
@@ -128,7 +128,7 @@ class Inspection:
         if "files" in wish.parts or "children" in wish.parts:
             self._sizes.ask()
 
-    def detail(self, wish: Wish) -> Detail:
+    def detail(self, wish: DetailWish) -> Detail:
         """The newest of these parts. What is no longer asked to be shown is not, at once."""
         values: dict[str, Any] = {}
         missing: list[Missing] = []
@@ -209,7 +209,7 @@ class Inspector:
         self._open: dict[Identity, Inspection] = {}  # who was asked for last stands last
         self._asked_s: dict[Identity, float] = {}
 
-    def inspect(self, identity: Identity, wish: Wish = EVERYTHING) -> Detail | Missing:
+    def inspect(self, identity: Identity, wish: DetailWish = EVERYTHING) -> Detail | Missing:
         """The newest details of a process, and have them read again."""
         if (unseen := self._unseen(identity)) is not None:
             return unseen

@@ -16,7 +16,7 @@ from gputop.safe.text import decode
 _MODEL = re.compile(rb"^(?:model name|Model Name|cpu|Processor)\s*:\s*(.+)$", re.MULTILINE)
 
 
-class Machine:
+class Hardware:
     """Kernel release and CPU model: they do not change while it runs."""
 
     fills = ("kernel", "cpu_model")
@@ -53,7 +53,7 @@ class Uptime:
 _LOOK_AGAIN_S = 30.0  # somebody may move us to another group
 
 
-class Limits:
+class MachineLimits:
     """CPUs that may be used, memory that may be had, and how hard the limits are hit."""
 
     fills = ("cpus_allowed", "cgroup", *cgroups.FILLS)

@@ -19,7 +19,7 @@ _ARC = re.compile(rb"^(size|c_min)\s+\d+\s+(\d+)$", re.MULTILINE)
 _PAGES = re.compile(rb"^(pswpin|pswpout|workingset_refault(?:_file)?) (\d+)$", re.MULTILINE)
 
 
-class Memory:
+class HostMemory:
     """How much memory there is and how hard it is fought for."""
 
     fills = (

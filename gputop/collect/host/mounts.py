@@ -25,7 +25,7 @@ _OPERATIONS, _SENT, _QUEUE_MS, _RTT_MS = 0, 1, 5, 6  # of each line of per-op st
 _MILLISECOND = 0.001
 
 
-class Traffic(NamedTuple):
+class NfsTraffic(NamedTuple):
     """The rates of one NFS mount."""
 
     read_bytes_per_s: float | None
@@ -53,7 +53,7 @@ class Nfs:
     def __init__(self) -> None:
         self._counters: Ledger[str] = Ledger()
 
-    def traffic(self, now_s: float, mountstats: bytes) -> dict[str, Traffic]:
+    def traffic(self, now_s: float, mountstats: bytes) -> dict[str, NfsTraffic]:
         """Rates since the last look, by mount path."""
         grown = self._counters.grown(now_s, dict(nfs_counts(mountstats)))
         return {path: _traffic(growth) for path, growth in grown.items()}
@@ -91,10 +91,10 @@ def _nfs_counts(body: bytes) -> Counts:
     )
 
 
-def _traffic(growth: Growth) -> Traffic:
+def _traffic(growth: Growth) -> NfsTraffic:
     read_bytes, write_bytes, reads, queue, rtt, retransmits = range(len(Counts._fields))
     rtt_ms, queue_ms = growth.mean(rtt, reads), growth.mean(queue, reads)
-    return Traffic(
+    return NfsTraffic(
         read_bytes_per_s=growth.per_s(read_bytes),
         write_bytes_per_s=growth.per_s(write_bytes),
         reads_per_s=growth.per_s(reads),
@@ -134,10 +134,10 @@ class Lustre(BackgroundReader):
         super().__init__()
         self._kernel = kernel
         self._counters: Ledger[_Target] = Ledger()
-        self._traffic: dict[str, Traffic] = {}
+        self._traffic: dict[str, NfsTraffic] = {}
         self._next_s = -inf
 
-    def traffic(self, now_s: float) -> dict[str, Traffic]:
+    def traffic(self, now_s: float) -> dict[str, NfsTraffic]:
         """Rates by the name of the file system, as of the last 5 s; nothing where they are not for us to read."""
         return {} if self.late(now_s) else self._traffic
 
@@ -186,13 +186,13 @@ def _lustre_counts(text: bytes) -> tuple[int, int, int, int]:
     return (rows.get(b"read_bytes", none)[1], rows.get(b"write_bytes", none)[1], *rows.get(b"ost_read", none))
 
 
-def _sum(grown: Iterable[Growth | None]) -> Traffic:
+def _sum(grown: Iterable[Growth | None]) -> NfsTraffic:
     parts = list(grown)
     known = [growth for growth in parts if growth is not None]
     if len(known) < len(parts):
-        return Traffic(None, None, None, None, None, None)
+        return NfsTraffic(None, None, None, None, None, None)
     reads, waited_us = total(growth.by[_READS] for growth in known), total(growth.by[_READ_US] for growth in known)
-    return Traffic(
+    return NfsTraffic(
         read_bytes_per_s=total(growth.per_s(_LUSTRE_READ_BYTES) for growth in known),
         write_bytes_per_s=total(growth.per_s(_LUSTRE_WRITE_BYTES) for growth in known),
         reads_per_s=total(growth.per_s(_READS) for growth in known),
@@ -215,7 +215,7 @@ _FUSE_NOISE = frozenset({"fuse.fuse-overlayfs", "fuse.gvfsd-fuse", "fuse.lxcfs",
 _NOISE = re.compile(r"/(boot|dev|etc|proc|run|snap|sys|var/lib/(containers|docker|kubelet|snapd))(/|$)")
 _MOUNTS_EVERY_S = 10.0
 _FOLDERS_EVERY_S = 60.0
-_NO_TRAFFIC = Traffic(None, None, None, None, None, None)
+_NO_TRAFFIC = NfsTraffic(None, None, None, None, None, None)
 
 
 class Mounts:
@@ -289,9 +289,9 @@ class Mounts:
         stale = mount.kind == "lustre" and self._lustre.late(now_s)
         return TimeoutError(mount.path) if stale else None
 
-    def _traffic(self, now_s: float) -> dict[str, Traffic]:
+    def _traffic(self, now_s: float) -> dict[str, NfsTraffic]:
         """Of NFS and Lustre, by path; others do not say."""
-        found: dict[str, Traffic] = {}
+        found: dict[str, NfsTraffic] = {}
         if any(mount.kind in NFS for mount in self._mounts):
             with suppress(OSError):
                 found |= self._nfs.traffic(now_s, self._kernel.proc("self/mountstats"))
@@ -344,7 +344,7 @@ def _rank(mount: Mounted) -> tuple[bool, int, int]:
     return mount.path != "/", len(mount.root), len(mount.path)
 
 
-def _mount(mount: Mounted, size: Size | OSError | None, traffic: Traffic | None) -> Mount:
+def _mount(mount: Mounted, size: Size | OSError | None, traffic: NfsTraffic | None) -> Mount:
     known = size if isinstance(size, Size) else None
     rates = traffic or _NO_TRAFFIC
     return Mount(

@@ -9,14 +9,14 @@ from itertools import chain
 from math import inf
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from gputop.collect.blocking_reads import Job, ReaderPool
+from gputop.collect.blocking_reads import ReaderPool, RepeatedRead
 from gputop.collect.host.cpu import Cpu, Pressures, Speeds
 from gputop.collect.host.disks import Disks
-from gputop.collect.host.machine import Limits, Machine, Uptime
-from gputop.collect.host.memory import HugePages, Memory, Nodes, Paging, SharedMemory
+from gputop.collect.host.machine import Hardware, MachineLimits, Uptime
+from gputop.collect.host.memory import HostMemory, HugePages, Nodes, Paging, SharedMemory
 from gputop.collect.host.mounts import NFS, Lustre, Mounts
 from gputop.collect.host.networks import Links, Networks, Ports, Tcp, TcpTimeouts
-from gputop.collect.host.thermal import Heat, Throttles, Zones
+from gputop.collect.host.thermal import CpuTemperature, Throttles, Zones
 from gputop.collect.kernel_files import Kernel, Read, read_file, reason
 from gputop.collect.rates import total
 from gputop.model import Cgroup, Disk, Host, Missing, Mount, Network, Node, Pressure, Reason, metrics
@@ -24,7 +24,7 @@ from gputop.model.metric import check_filled
 from gputop.safe.text import clean
 
 
-class Reader(Protocol):
+class PartReader(Protocol):
     """One part: a Host on which only the fields it fills are set. It raises when it has nothing to read from."""
 
     @property
@@ -41,8 +41,8 @@ class Reader(Protocol):
 
 # those of /proc first: they hardly ever hang, and wait for nobody; readers beside another one before that
 READERS = (
-    Cpu, Memory, Paging, Pressures, Tcp, TcpTimeouts, Uptime, Machine, Ports, Links, Networks, Disks, Limits, HugePages,
-    SharedMemory, Nodes, Lustre, Mounts, Speeds, Throttles, Heat, Zones,
+    Cpu, HostMemory, Paging, Pressures, Tcp, TcpTimeouts, Uptime, Hardware, Ports, Links, Networks, Disks,
+    MachineLimits, HugePages, SharedMemory, Nodes, Lustre, Mounts, Speeds, Throttles, CpuTemperature, Zones,
 )  # fmt: skip
 COMPUTED = ("read_bytes_per_s", "write_bytes_per_s")  # here, from disks and mounts
 ELSEWHERE = ("driver_version", "cuda_version", "process_count", "own_pids")  # by lanes of the driver and of processes
@@ -76,7 +76,7 @@ class _Said(NamedTuple):
 class _Part:
     """A reader, and what it said last."""
 
-    def __init__(self, reader: Callable[[Kernel], Reader], kernel: Kernel, clock: Callable[[], float]) -> None:
+    def __init__(self, reader: Callable[[Kernel], PartReader], kernel: Kernel, clock: Callable[[], float]) -> None:
         watched = replace(kernel, read=self._watched(kernel.read), listed=self._watched(kernel.listed))
         self.reader = reader(watched)
         self._clock = clock
@@ -84,7 +84,7 @@ class _Part:
         self._next_s = -inf
         self._at: str | None = None  # the file it reads
         self._said = _Said()  # swapped whole: another thread reads it
-        self.job = Job(self._read)
+        self.job = RepeatedRead(self._read)
 
     def due(self, now_s: float) -> bool:
         """Whether it is time to read again."""
@@ -160,12 +160,12 @@ class HostReader:
     ) -> None:
         kernel = Kernel(proc, sys, shm, read)
         self._clock = clock
-        made: dict[type, Reader] = {}
+        made: dict[type, PartReader] = {}
 
-        def beside(reader: type) -> Callable[[Kernel], Reader]:
+        def beside(reader: type) -> Callable[[Kernel], PartReader]:
             """How a reader is made: with those beside it."""
 
-            def make(kernel: Kernel) -> Reader:
+            def make(kernel: Kernel) -> PartReader:
                 made[reader] = reader(kernel, *(made[other] for other in _BESIDE.get(reader, ())))
                 return made[reader]
 

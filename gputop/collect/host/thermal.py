@@ -17,7 +17,7 @@ _PACKAGE = re.compile(r"Package id|Tdie|Tctl|Tccd")
 _MILLIDEGREE = 0.001
 
 
-class Heat:
+class CpuTemperature:
     """The CPU packages' temperature."""
 
     fills = ("cpu_celsius",)

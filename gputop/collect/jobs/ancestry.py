@@ -14,14 +14,14 @@ LARGEST = 2048  # processes of one command: more than that is no job but a machi
 DEEPEST = 64  # a tree is never that deep; parents read at different times could form a circle
 
 
-class Member(NamedTuple):
+class CommandGroup(NamedTuple):
     """What tells whether a process is of the same command as its children: its name, and its process group."""
 
     name: str
     group: int | None
 
 
-class Tree:
+class Parentage:
     """Parents and children by pid, as of one moment."""
 
     def __init__(self, parents: Mapping[int, int]) -> None:
@@ -58,7 +58,7 @@ class Tree:
             found.update(self.above(pid))
         return found
 
-    def family(self, pid: int, members: Mapping[int, Member]) -> set[int]:
+    def family(self, pid: int, members: Mapping[int, CommandGroup]) -> set[int]:
         """Everything that was started by the command that a process belongs to, with the process itself.
 
         A shell gives each command a process group of its own, and a script keeps all it starts in that of its own.

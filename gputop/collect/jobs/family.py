@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gputop.collect.jobs.ancestry import Member, Tree
+from gputop.collect.jobs.ancestry import CommandGroup, Parentage
 from gputop.collect.jobs.groups import jobs
 from gputop.collect.jobs.launchers import stem
 from gputop.model import Frame, Identity, Job, Process, Role
@@ -20,8 +20,8 @@ MOST_THREADS = 4096  # of one process that are read
 def family(processes: Sequence[Process], pid: int) -> set[int]:
     """The pids of all that the command of a process started."""
     seen = [process for process in processes if process.unseen is None]
-    tree = Tree({process.pid: process.parent_pid for process in seen})
-    return tree.family(pid, {process.pid: Member(process.name, process.group) for process in seen})
+    tree = Parentage({process.pid: process.parent_pid for process in seen})
+    return tree.family(pid, {process.pid: CommandGroup(process.name, process.group) for process in seen})
 
 
 def recognized(frame: Frame, pid: int, proc: str = "/proc") -> Frame:
@@ -45,14 +45,14 @@ def jobs_of(frame: Frame, process: Process) -> tuple[Job, ...]:
     own = tuple(job for job in frame.jobs if job.key == process.job)
     if own:
         return own
-    tree = Tree({one.pid: one.parent_pid for one in frame.processes if one.unseen is None})
+    tree = Parentage({one.pid: one.parent_pid for one in frame.processes if one.unseen is None})
     below = tree.below([process.pid])
     return tuple(job for job in frame.jobs if job.members and job.members[0].pid in below)
 
 
 def first_of(frame: Frame, job: Job) -> Process | None:
     """The only rank of a job, or the one that all others stem from and that talks to none; None where there is none."""
-    tree = Tree({one.pid: one.parent_pid for one in frame.processes if one.unseen is None})
+    tree = Parentage({one.pid: one.parent_pid for one in frame.processes if one.unseen is None})
     ranks = [frame.by_identity[identity] for identity in job.ranks]
     first = next((rank for rank in ranks if {one.pid for one in ranks} - {rank.pid} <= tree.below([rank.pid])), None)
     return first if first is not None and not (len(ranks) > 1 and first.talks) else None
@@ -65,7 +65,7 @@ def handed_on(frame: Frame, process: Process, ranks: Sequence[Process]) -> Frame
     numbers: dict[Identity, int | None] = {one.identity: number for number, one in enumerate(ranks)}
     if len(ranks) == 1:
         numbers[ranks[0].identity] = process.rank
-    tree = Tree({one.pid: one.parent_pid for one in frame.processes if one.unseen is None})
+    tree = Parentage({one.pid: one.parent_pid for one in frame.processes if one.unseen is None})
     below = tree.below([process.pid])
     old = next((job for job in frame.jobs if job.key == key), None)
     before = set(old.ranks) if old else set()

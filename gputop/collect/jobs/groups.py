@@ -8,10 +8,10 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import Any
 
-from gputop.collect.jobs.ancestry import LOADER, Tree
+from gputop.collect.jobs.ancestry import LOADER, Parentage
 from gputop.collect.jobs.launchers import is_notebook, is_python, is_ray, is_service, is_spawned, launcher, stem
 from gputop.collect.jobs.trainers import ProcessTree, at_work, candidates, computes, starts
-from gputop.collect.jobs.worlds import Group, number, numbered, of_several, rest, united
+from gputop.collect.jobs.worlds import TrainerGroup, number, numbered, of_several, rest, united
 from gputop.model import Identity, Job, Process, Role
 from gputop.model.process import changed, pid_of
 from gputop.pytorch import names_loaders
@@ -61,9 +61,9 @@ def jobs(
     return tuple(cast), tuple(found)
 
 
-def _groups(people: ProcessTree, trainers: dict[int, Process]) -> list[Group]:
+def _groups(people: ProcessTree, trainers: dict[int, Process]) -> list[TrainerGroup]:
     """Trainers of one launcher, of one Slurm step, or started as ranks of one world one by one."""
-    groups: dict[object, Group] = {}
+    groups: dict[object, TrainerGroup] = {}
     taken: set[Identity] = set()  # steps that are the root of a job: of no other, too
     for trainer in sorted(trainers.values(), key=lambda process: process.identity):
         root, label, step = people.origin(trainer, trainers)
@@ -78,7 +78,7 @@ def _groups(people: ProcessTree, trainers: dict[int, Process]) -> list[Group]:
             if (of_step in groups or step.identity not in taken) and not (ranked and twice):
                 key, root, label, by_hand = of_step, step, "slurm", False
                 taken.add(step.identity)
-        group = groups.setdefault(key, Group([], label or _label(trainer), by_hand))
+        group = groups.setdefault(key, TrainerGroup([], label or _label(trainer), by_hand))
         if root not in group.roots:
             group.roots.append(root)
         group.trainers.append(trainer)
@@ -93,7 +93,7 @@ def _label(trainer: Process) -> str | None:
     return "python" if is_python(trainer) or trainer.talks else None
 
 
-def _ranked(group: Group, gpus: Sequence[str]) -> Ranked:
+def _ranked(group: TrainerGroup, gpus: Sequence[str]) -> Ranked:
     """Trainers in order of rank: RANK, else what a shell gave them, else LOCAL_RANK, else the order of their GPUs.
 
     One rank of several that stands alone has no number where nothing says which it is.
@@ -128,7 +128,7 @@ def _completed(numbers: Sequence[int | None]) -> list[int] | None:
 
 
 def _members(
-    people: ProcessTree, group: Group, ranks: Mapping[int, int | None], heads: set[int]
+    people: ProcessTree, group: TrainerGroup, ranks: Mapping[int, int | None], heads: set[int]
 ) -> Iterator[tuple[Process, Role, int | None]]:
     """Every process of the job with its part in it and its rank, roots first, each before its children."""
     left: list[tuple[Process, Process | None]] = [(root, None) for root in reversed(group.roots)]
@@ -234,7 +234,7 @@ class Jobs:
         self._parts = {(p.pid, p.started_ticks): (p.role, p.job, p.rank) for p in told if p.job}
         matter = candidates(processes, stepping)
         parents = {process.pid: process.parent_pid for process in processes}
-        tree = Tree(parents)
+        tree = Parentage(parents)
         self._pids = {process.pid for process in matter} | {pid for pid, _ in self._parts}
         self._kin = self._pids | {above for pid in self._pids for above in tree.above(pid)}
         self._lost = {parents[pid] for pid in self._kin if pid in parents} - parents.keys()

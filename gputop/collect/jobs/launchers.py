@@ -53,7 +53,7 @@ _SERVICES = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 _LONG = 64  # words of a command line that is not remembered: a cache of such ones would hold megabytes
 
 
-class Program(NamedTuple):
+class LaunchedProgram(NamedTuple):
     """What a command line runs."""
 
     kind: Literal["script", "module", "code", "program"]
@@ -62,30 +62,30 @@ class Program(NamedTuple):
     arguments: tuple[str, ...]
 
 
-def program(command: tuple[str, ...]) -> Program:
+def program(command: tuple[str, ...]) -> LaunchedProgram:
     """The program of a command line, looked for behind the interpreter and its options."""
     return _program(command) if len(command) <= _LONG else _program.__wrapped__(command)
 
 
 @lru_cache(maxsize=4096)
-def _program(command: tuple[str, ...]) -> Program:
+def _program(command: tuple[str, ...]) -> LaunchedProgram:
     words = command
     if len(words) == 1 and " " in words[0]:  # a title that was written over the arguments
         words = tuple(words[0].split())
     if not words:
-        return Program("program", "", False, ())
+        return LaunchedProgram("program", "", False, ())
     if not _PYTHON.fullmatch(words[0].rpartition("/")[2]):
-        return Program("program", words[0], False, words[1:])
+        return LaunchedProgram("program", words[0], False, words[1:])
     index = 1
     while index < len(words) and words[index].startswith("-"):
         option = words[index]
         if option in ("-m", "-c") or (len(option) > 2 and option[:2] in ("-m", "-c")):
             index += len(option) == 2
             name = option[2:] or "".join(words[index : index + 1])
-            return Program("module" if option[1] == "m" else "code", name, True, words[index + 1 :])
+            return LaunchedProgram("module" if option[1] == "m" else "code", name, True, words[index + 1 :])
         index += 2 if option in _WITH_VALUE else 1
     script = "".join(words[index : index + 1])
-    return Program("script", script, True, words[index + 1 :])
+    return LaunchedProgram("script", script, True, words[index + 1 :])
 
 
 def is_python(process: Process) -> bool:
@@ -137,7 +137,7 @@ def stem(process: Process) -> str:
     return _name(program(process.command)) or process.name
 
 
-def _name(run: Program) -> str:
+def _name(run: LaunchedProgram) -> str:
     if run.kind == "code":
         return "python"
     parts = run.name.split("." if run.kind == "module" else "/")

@@ -18,7 +18,7 @@ _SERVERS = ("nvidia-cuda-mps", "nv-hostengine", "nvidia-persiste", "dcgm")
 _pid = attrgetter("pid")
 
 
-class Origin(NamedTuple):
+class JobOrigin(NamedTuple):
     """Where a trainer comes from: the topmost process of its job, what launched it, and its Slurm step."""
 
     root: Process
@@ -102,7 +102,7 @@ class ProcessTree:
             del found[pid]
         return found
 
-    def origin(self, trainer: Process, trainers: dict[int, Process]) -> Origin:
+    def origin(self, trainer: Process, trainers: dict[int, Process]) -> JobOrigin:
         """Climb from a trainer to the outermost process that launched it."""
         root, label, step, below = trainer, None, None, trainer
         for process in self.above(trainer):
@@ -114,7 +114,7 @@ class ProcessTree:
             elif kind is not None or process.pid in trainers or (below is root and starts(process, below)):
                 root, label = process, kind or label
             below = process
-        return Origin(root, label, step)
+        return JobOrigin(root, label, step)
 
     def _launchers(self, found: dict[int, Process]) -> set[int]:
         """Those that only started ranks. Threads for NCCL or gloo identify a rank: no fork inherits them.

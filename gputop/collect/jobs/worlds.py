@@ -32,7 +32,7 @@ _DISTRIBUTED = re.compile(
 
 
 @dataclass
-class Group:
+class TrainerGroup:
     """The trainers of one job; it has several roots when a shell started its ranks."""
 
     roots: list[Process]
@@ -41,7 +41,7 @@ class Group:
     trainers: list[Process] = field(default_factory=list)
 
 
-def united(groups: Iterable[Group]) -> list[Group]:
+def united(groups: Iterable[TrainerGroup]) -> list[TrainerGroup]:
     """The groups, those that are one job as one."""
     found = list(groups)
     for evidence, complete in ((_meets, True), (_started_alike, True), (_talks_alike, False)):
@@ -103,7 +103,7 @@ def _world(process: Process) -> int | None:
     return next((value for value, _ in _places(process.command, _WORLD)), None)
 
 
-def _meets(group: Group) -> object:
+def _meets(group: TrainerGroup) -> object:
     """Where its ranks meet those of the same world; a port can be that of one job at a time."""
     first = group.trainers[0]
     one = {(trainer.rendezvous, _world(trainer)) for trainer in group.trainers}
@@ -112,13 +112,13 @@ def _meets(group: Group) -> object:
     return (first.user, first.container, first.slurm_job, *one)
 
 
-def _started_alike(group: Group) -> object:
+def _started_alike(group: TrainerGroup) -> object:
     """The shell and the command of a rank that says of how many it is."""
     first = group.trainers[0]
     return _start(first) if group.by_hand and len(group.trainers) == 1 and (_world(first) or 0) > 1 else None
 
 
-def _talks_alike(group: Group) -> object:
+def _talks_alike(group: TrainerGroup) -> object:
     """The same of one that does not say it, but has threads that talk to other ranks."""
     first = group.trainers[0]
     alone = group.by_hand and len(group.trainers) == 1
@@ -130,9 +130,11 @@ def _start(process: Process) -> object:
     return (*place, rest(process), _world(process), process.rendezvous)
 
 
-def _joined(groups: Sequence[Group], evidence: Callable[[Group], object], sized: bool) -> list[Group]:
+def _joined(
+    groups: Sequence[TrainerGroup], evidence: Callable[[TrainerGroup], object], sized: bool
+) -> list[TrainerGroup]:
     """The groups, those of the same evidence joined; `sized`: they say how many ranks there are."""
-    alike: dict[object, list[Group]] = {}
+    alike: dict[object, list[TrainerGroup]] = {}
     for place, group in enumerate(groups):
         ranks = [number(trainer) for trainer in group.trainers]
         key = evidence(group) if None not in ranks and len(set(ranks)) == len(ranks) else None
@@ -140,12 +142,12 @@ def _joined(groups: Sequence[Group], evidence: Callable[[Group], object], sized:
     return [joined for many in alike.values() for joined in _worlds(many, sized)]
 
 
-def _worlds(groups: list[Group], sized: bool) -> Iterator[Group]:
+def _worlds(groups: list[TrainerGroup], sized: bool) -> Iterator[TrainerGroup]:
     """Groups of the same evidence, joined where their ranks tell that they are one."""
     if len(groups) == 1 or _are_one(groups, sized):
         yield _join(groups)
         return
-    parents: dict[int, list[Group]] = {}
+    parents: dict[int, list[TrainerGroup]] = {}
     for group in groups:
         parents.setdefault(group.roots[0].parent_pid, []).append(group)
     if len(parents) > 1:
@@ -158,9 +160,9 @@ def _worlds(groups: list[Group], sized: bool) -> Iterator[Group]:
     yield from map(_join, runs) if runs and whole else groups
 
 
-def _in_turn(groups: Sequence[Group]) -> list[list[Group]]:
+def _in_turn(groups: Sequence[TrainerGroup]) -> list[list[TrainerGroup]]:
     """The groups in the order of their start, with a new run at each rank that was there before."""
-    runs: list[list[Group]] = [[]]
+    runs: list[list[TrainerGroup]] = [[]]
     for group in sorted(groups, key=lambda group: (group.roots[0].started_ticks, group.roots[0].pid)):
         if not set(_ranks(runs[-1])).isdisjoint(_ranks([group])):
             runs.append([])
@@ -168,11 +170,11 @@ def _in_turn(groups: Sequence[Group]) -> list[list[Group]]:
     return runs
 
 
-def _ranks(groups: Sequence[Group]) -> list[int]:
+def _ranks(groups: Sequence[TrainerGroup]) -> list[int]:
     return [found for group in groups for trainer in group.trainers if (found := number(trainer)) is not None]
 
 
-def _are_one(groups: Sequence[Group], sized: bool) -> bool:
+def _are_one(groups: Sequence[TrainerGroup], sized: bool) -> bool:
     """Whether no rank occurs twice; where nothing says how many there are, none may be missing on this machine."""
     ranks = sorted(_ranks(groups))
     if len(set(ranks)) < len(ranks):
@@ -183,10 +185,10 @@ def _are_one(groups: Sequence[Group], sized: bool) -> bool:
     return ranks[0] % len(ranks) == 0 and ranks == list(range(ranks[0], ranks[0] + len(ranks)))
 
 
-def _join(groups: Sequence[Group]) -> Group:
+def _join(groups: Sequence[TrainerGroup]) -> TrainerGroup:
     """One of several."""
     if len(groups) == 1:
         return groups[0]
     trainers = [trainer for group in groups for trainer in group.trainers]
     roots = [root for group in groups for root in group.roots]
-    return Group(roots, groups[0].launcher, by_hand=False, trainers=trainers)
+    return TrainerGroup(roots, groups[0].launcher, by_hand=False, trainers=trainers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gputop.collect.nvml.device import Device
-from gputop.collect.nvml.field_values import Answer, share
+from gputop.collect.nvml.field_values import FieldAnswer, share
 from gputop.collect.nvml.gate import ABSENT, NoValue
 from gputop.collect.nvml.probe import Answers, Ask, probe
 from gputop.collect.nvml.samples import MOST_MHZ
@@ -106,7 +106,7 @@ def _violation(name: str, policy: int) -> Ask:
         if not isinstance(told, NoValue) or told.reason != "unsupported":
             return {name: ABSENT}  # the field value is there, or will be at its second look
         spent = card.call("nvmlDeviceGetViolationStatus", policy)
-        return {name: share(card, f"violation {name}", Answer(spent.violationTime, spent.referenceTime))}
+        return {name: share(card, f"violation {name}", FieldAnswer(spent.violationTime, spent.referenceTime))}
 
     ask.__name__ = f"violation_{policy}"
     return ask

@@ -6,7 +6,7 @@ import re
 
 from gputop.collect.nvml import notes
 from gputop.collect.nvml.device import Release
-from gputop.collect.nvml.gate import FUNCTION_NOT_FOUND, LIBRARY_NOT_FOUND, DriverGone, Gate, Unanswered
+from gputop.collect.nvml.gate import FUNCTION_NOT_FOUND, LIBRARY_NOT_FOUND, DriverGate, DriverGone, Unanswered
 from gputop.model import Note
 
 RETRY_S = 10.0
@@ -19,7 +19,7 @@ def release(version: str | None) -> Release | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
-class Connection:
+class DriverConnection:
     """One nvmlInit for a process; another only when the driver as a whole stopped to answer."""
 
     def __init__(self, sys_root: str, proc_root: str, root: str = "") -> None:
@@ -45,7 +45,7 @@ class Connection:
         """Whether it is time to try again."""
         return now_s >= self._retry_s
 
-    def open(self, gate: Gate) -> bool:
+    def open(self, gate: DriverGate) -> bool:
         """Try; whether it is open now. No other thread may be inside the driver."""
         self.close(gate)
         try:
@@ -58,7 +58,7 @@ class Connection:
         self._read_versions(gate)
         return True
 
-    def lose(self, gate: Gate, code: int) -> None:
+    def lose(self, gate: DriverGate, code: int) -> None:
         """It does not answer any more, or would not open."""
         was_open, self.is_open = self.is_open, False
         # what broke while it was open may work at once; what would not open is given time
@@ -67,7 +67,7 @@ class Connection:
             code, worked=self.worked, gate=gate, sys_root=self._sys_root, proc_root=self._proc_root, found=self.library
         )
 
-    def close(self, gate: Gate) -> None:
+    def close(self, gate: DriverGate) -> None:
         """Let go of the driver; nothing of ours stays open under /dev. No other thread may be inside it."""
         self.is_open = False
         if self._held:
@@ -77,7 +77,7 @@ class Connection:
             except (Unanswered, DriverGone):
                 pass
 
-    def _init(self, gate: Gate) -> None:
+    def _init(self, gate: DriverGate) -> None:
         try:
             self._start(gate)
         except Unanswered as refused:
@@ -87,7 +87,7 @@ class Connection:
                 raise
             self._start(gate)
 
-    def _start(self, gate: Gate) -> None:
+    def _start(self, gate: DriverGate) -> None:
         try:
             gate.call("nvmlInit")
         except Unanswered as refused:
@@ -95,7 +95,7 @@ class Connection:
                 raise
             gate.symbol("nvmlInit_v2")
 
-    def _load(self, gate: Gate) -> bool:
+    def _load(self, gate: DriverGate) -> bool:
         """Whether the library is loaded now from where the loader does not look."""
         tried = []
         for found in notes.elsewhere(self._root):
@@ -107,7 +107,7 @@ class Connection:
         self.library = tried[0] if tried else None
         return False
 
-    def _read_versions(self, gate: Gate) -> None:
+    def _read_versions(self, gate: DriverGate) -> None:
         try:
             self.driver_version = gate.call("nvmlSystemGetDriverVersion")
             number: int = gate.call("nvmlSystemGetCudaDriverVersion")

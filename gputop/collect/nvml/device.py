@@ -9,13 +9,13 @@ from gputop.collect.nvml.gate import (
     FUNCTION_NOT_FOUND,
     PASSES,
     RESET_REQUIRED,
-    Gate,
+    DriverGate,
     Late,
     NoValue,
     Unanswered,
     for_ever,
 )
-from gputop.collect.nvml.pci import Slot
+from gputop.collect.nvml.pci import PciFunction
 from gputop.model import Condition, Gpu, GpuShare, Missing
 from gputop.model.metric import extended_names
 
@@ -55,7 +55,7 @@ class _Failing(NamedTuple):
 class Device:
     """One GPU or MIG instance. Only the thread that serves the GPU touches it."""
 
-    def __init__(self, index: int, uuid: str, gate: Gate, parent: Device | None = None) -> None:
+    def __init__(self, index: int, uuid: str, gate: DriverGate, parent: Device | None = None) -> None:
         self.index = index  # of the physical GPU
         self.uuid = uuid
         self.gate = gate  # of the thread that serves it now
@@ -66,7 +66,7 @@ class Device:
         self.handle: Any = None
         self.instance: int | None = None  # GPU instance id of a MIG instance
         self.bus_id: str | None = None
-        self.slot: Slot | None = None
+        self.slot: PciFunction | None = None
         self.may_sleep = False
         self.links = 0
         self.identity: dict[str, Any] = {}  # fields of a Gpu that are read once and are no metrics
@@ -241,7 +241,7 @@ def reads(card: Device, name: str) -> bool:
     return card.extended or name not in EXTENDED
 
 
-def came_late(card: Device, gate: Gate, late: Late) -> None:
+def came_late(card: Device, gate: DriverGate, late: Late) -> None:
     """A call on it hung; the thread that was replaced meanwhile ends with it, and leaves a GPU that another reads."""
     if card.gate is gate:
         card.hang(late.since_s)

@@ -7,8 +7,8 @@ from typing import Any
 
 from gputop.collect.nvml import gpm, pci
 from gputop.collect.nvml.device import Device, rests
-from gputop.collect.nvml.gate import FUNCTION_NOT_FOUND, DriverGone, Gate, Late, Lost, Unanswered
-from gputop.collect.nvml.pci import Slot
+from gputop.collect.nvml.gate import FUNCTION_NOT_FOUND, DriverGate, DriverGone, Late, Lost, Unanswered
+from gputop.collect.nvml.pci import PciFunction
 
 FIRST = "nvmlDeviceGetHandleByIndex"  # the call that initialises a GPU
 START_S = 30.0  # where nothing keeps the driver loaded, the first call about a GPU initialises it: seconds, each
@@ -40,10 +40,10 @@ class Devices:
         self.starting: dict[int, float] = {}  # by index: since when it is being initialised, until it is read
         self._known: dict[str, Device] = {}
         self._sys_root = sys_root
-        self._slots: tuple[Slot, ...] = ()  # in /sys
+        self._slots: tuple[PciFunction, ...] = ()  # in /sys
         self._settled: dict[int, int] = {}  # by index the tick of its identification
 
-    def count(self, gate: Gate) -> None:
+    def count(self, gate: DriverGate) -> None:
         """Ask how many GPUs there are; when that changed, all are identified again."""
         try:
             count: int = gate.call("nvmlDeviceGetCount")
@@ -55,7 +55,7 @@ class Devices:
             self.renumber(range(count), gate)
         self.counted = True
 
-    def renumber(self, indexes: Collection[int], gate: Gate) -> None:
+    def renumber(self, indexes: Collection[int], gate: DriverGate) -> None:
         """Forget which GPU has which index, not the GPUs."""
         self.rows = {index: self.rows.get(index) or _nameless(index, gate) for index in indexes}
         self.unknown = set(indexes)
@@ -64,7 +64,7 @@ class Devices:
         self.counted = False
         self._slots = pci.gpus(self._sys_root)
 
-    def identify(self, gate: Gate, tick: int, avoid: Collection[int]) -> None:
+    def identify(self, gate: DriverGate, tick: int, avoid: Collection[int]) -> None:
         """Ask who the unknown indexes are; a GPU that does not say keeps its row and stays unknown."""
         for index in sorted(self.unknown - set(avoid)):
             row = self.rows[index]
@@ -83,11 +83,11 @@ class Devices:
             else:
                 self._identify(index, gate, tick)
 
-    def knock(self, index: int, gate: Gate) -> None:
+    def knock(self, index: int, gate: DriverGate) -> None:
         """Let the driver initialise the GPU of this index, which hung; Late and others pass."""
         gate.call(FIRST, index, gpu=index, allowed_s=START_S)
 
-    def sleepers(self, gate: Gate) -> bool:
+    def sleepers(self, gate: DriverGate) -> bool:
         """Rows of the GPUs in /sys if every one is suspended: opening the driver would wake them."""
         slots = pci.gpus(self._sys_root)
         if not slots or not all(slot.asleep for slot in slots):
@@ -98,20 +98,20 @@ class Devices:
             self._rest(row, index, gate)
         return True
 
-    def _asleep(self, index: int, gate: Gate) -> bool:
+    def _asleep(self, index: int, gate: DriverGate) -> bool:
         """Whether the GPU of this index is suspended, found by its place on the bus, without the driver."""
         if len(self._slots) != len(self.rows):
             return False
         slot = self._slots[index]
         return gate.file("runtime_status", lambda: slot.asleep, index)
 
-    def _rest(self, row: Device, index: int, gate: Gate) -> None:
+    def _rest(self, row: Device, index: int, gate: DriverGate) -> None:
         """The GPU of this index is suspended."""
         row.slot = self._slots[index]
         row.bus_id, row.name = row.slot.bus_id, f"NVIDIA {row.slot.device}"
         row.turn("asleep", gate.clock())
 
-    def _identify(self, index: int, gate: Gate, tick: int) -> None:
+    def _identify(self, index: int, gate: DriverGate, tick: int) -> None:
         since_s, handle = gate.clock(), None
         self.starting.setdefault(index, since_s)
         try:
@@ -141,7 +141,7 @@ class Devices:
         """There is something to be said of it: it was read for the first time, or cannot be."""
         self.starting.pop(index, None)
 
-    def _settle(self, index: int, uuid: str, handle: Any, gate: Gate, tick: int) -> None:
+    def _settle(self, index: int, uuid: str, handle: Any, gate: DriverGate, tick: int) -> None:
         uuid = self._distinct(uuid, index, gate, tick)
         card = self._known.setdefault(uuid, Device(index, uuid, gate))
         for at in [at for at, row in self.rows.items() if row is card and at != index]:
@@ -155,7 +155,7 @@ class Devices:
         self.unknown.discard(index)
         self._settled[index] = tick
 
-    def _distinct(self, uuid: str, index: int, gate: Gate, tick: int) -> str:
+    def _distinct(self, uuid: str, index: int, gate: DriverGate, tick: int) -> str:
         """The uuid, with its index where two GPUs of one enumeration gave the same; an older row of it is void."""
         twin = f"{uuid}#{index}"
         if twin in self._known:
@@ -173,7 +173,7 @@ class Devices:
         partitioned = card.answers.get("mig_mode", {}).get("mig_mode") is True
         card.children = self._children(card, tick) if partitioned else []
 
-    def _forget(self, newest: str, gate: Gate) -> None:
+    def _forget(self, newest: str, gate: DriverGate) -> None:
         """Drop those that left before many others; this one was seen last."""
         self._known[newest] = self._known.pop(newest)
         here = {one.uuid for row in self.rows.values() for one in (row, *row.children)}
@@ -208,11 +208,11 @@ class Devices:
         return found
 
 
-def _nameless(index: int, gate: Gate) -> Device:
+def _nameless(index: int, gate: DriverGate) -> Device:
     return Device(index, f"GPU-{index}", gate)
 
 
-def _old_count(gate: Gate) -> int:
+def _old_count(gate: DriverGate) -> int:
     """How many indexes have a GPU behind them, on a driver that does not count them."""
     for index in range(64):
         try:
@@ -227,7 +227,7 @@ def _old_count(gate: Gate) -> int:
     return 64
 
 
-def _ask(gate: Gate, name: str, *args: Any, gpu: int) -> Any:
+def _ask(gate: DriverGate, name: str, *args: Any, gpu: int) -> Any:
     try:
         return gate.call(name, *args, gpu=gpu)
     except Lost:

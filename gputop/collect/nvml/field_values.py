@@ -25,19 +25,19 @@ _LEAST_DOUBLE = 1 << 52  # the bits of a smaller number are no double that means
 Source = tuple[int, int]  # field id, scope
 
 
-class Answer(NamedTuple):
+class FieldAnswer(NamedTuple):
     """One field value and the driver's time stamp."""
 
     value: float
     stamp_us: int
 
 
-Answered = dict[Source, Answer | NoValue]
-Make = Callable[[Device, str, Answer], Any]
+Answered = dict[Source, FieldAnswer | NoValue]
+Make = Callable[[Device, str, FieldAnswer], Any]
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Field:
+class FieldSource:
     """One field of a Gpu: what turns the number into it, and where the number comes from, best source first."""
 
     name: str
@@ -45,15 +45,15 @@ class Field:
     sources: tuple[Source, ...]
 
 
-def field_value(name: str, make: Make, *ids: int, scope: int = 0) -> Field:
+def field_value(name: str, make: Make, *ids: int, scope: int = 0) -> FieldSource:
     """A field read from the first of these ids that answers."""
-    return Field(name, make, tuple((one, scope) for one in ids))
+    return FieldSource(name, make, tuple((one, scope) for one in ids))
 
 
 def gauge(scale: float = 1.0, low: float = 0.0, high: float = float("inf")) -> Make:
     """A number as it is, scaled; out of its range it is rejected."""
 
-    def make(_card: Device, _name: str, answer: Answer) -> float | None:
+    def make(_card: Device, _name: str, answer: FieldAnswer) -> float | None:
         value = answer.value * scale
         return value if low <= value <= high else None
 
@@ -65,7 +65,7 @@ def count(high: float = 2**53) -> Make:
     return lambda _card, _name, answer: int(answer.value) if 0 <= answer.value <= high else None
 
 
-def flag(_card: Device, _name: str, answer: Answer) -> bool | None:
+def flag(_card: Device, _name: str, answer: FieldAnswer) -> bool | None:
     """A yes or no."""
     return bool(answer.value) if answer.value in (0, 1) else None
 
@@ -82,7 +82,7 @@ def total(scale: float = 1.0) -> Make:
     return lambda card, name, answer: None if _fell(card, name, answer.value) else answer.value * scale
 
 
-def tally(card: Device, name: str, answer: Answer) -> int | None:
+def tally(card: Device, name: str, answer: FieldAnswer) -> int | None:
     """The same of a counter of whole things: errors, packets."""
     return None if _fell(card, name, answer.value) else int(answer.value)
 
@@ -90,14 +90,14 @@ def tally(card: Device, name: str, answer: Answer) -> int | None:
 def rate(scale: float = 1.0, high: float = 4e12) -> Make:
     """How fast a counter grows, per second; faster than any link is rejected."""
 
-    def make(card: Device, name: str, answer: Answer) -> float | None:
+    def make(card: Device, name: str, answer: FieldAnswer) -> float | None:
         grown = card.rate(name, answer.value, answer.stamp_us)
         return None if grown is None or grown * scale > high else grown * scale
 
     return make
 
 
-def share(card: Device, name: str, answer: Answer) -> float | None:
+def share(card: Device, name: str, answer: FieldAnswer) -> float | None:
     """Nanoseconds spent in a state, as percent of the time that passed."""
     grown = card.rate(name, answer.value, answer.stamp_us)
     if grown is None or grown > 1.5e9:
@@ -105,7 +105,7 @@ def share(card: Device, name: str, answer: Answer) -> float | None:
     return min(100.0, grown / 1e7)
 
 
-def read(card: Device, wanted: Iterable[Field]) -> dict[str, Any]:
+def read(card: Device, wanted: Iterable[FieldSource]) -> dict[str, Any]:
     """The fields by name, those that are read by their tier, from one driver call for all of them."""
     wanted = tuple(wanted)
     plan: _Plan | None = card.plans.get(id(wanted))
@@ -120,15 +120,17 @@ def read(card: Device, wanted: Iterable[Field]) -> dict[str, Any]:
 class _Plan(NamedTuple):
     """One call: worked out once for a GPU, and again when a field begins or ceases to answer."""
 
-    wanted: tuple[Field, ...]
-    fields: tuple[Field, ...]  # of these, those that are read by their tier
+    wanted: tuple[FieldSource, ...]
+    fields: tuple[FieldSource, ...]  # of these, those that are read by their tier
     sources: tuple[Source, ...]
     request: bytes
     refused: Answered  # lately, so they are not asked
     until_s: float
 
 
-def _planned(card: Device, wanted: tuple[Field, ...], of_tier: tuple[Field, ...], asked: Iterable[Source]) -> _Plan:
+def _planned(
+    card: Device, wanted: tuple[FieldSource, ...], of_tier: tuple[FieldSource, ...], asked: Iterable[Source]
+) -> _Plan:
     every = dict.fromkeys(asked)
     refused: Answered = {source: no for source in every if (no := card.silent(source))}
     sources = tuple([source for source in every if source not in refused])
@@ -141,7 +143,7 @@ def _links(card: Device, source: Source) -> list[Source]:
     return [(number, link) for link in range(card.links)] if scope == EACH else [source]
 
 
-def questions(card: Device, one: Field) -> list[Source]:
+def questions(card: Device, one: FieldSource) -> list[Source]:
     """The sources up to the first that answered last time: a lesser one is asked only where the better are silent."""
     asked: list[Source] = []
     for source in one.sources:
@@ -152,23 +154,23 @@ def questions(card: Device, one: Field) -> list[Source]:
     return asked
 
 
-def choose(card: Device, one: Field, answers: Answered) -> Any:
+def choose(card: Device, one: FieldSource, answers: Answered) -> Any:
     """The field's value from the best source that answered, or why there is none."""
     no: NoValue | None = None
     for source in one.sources:
         answer = _summed(card, source, answers) if source[1] == EACH else answers.get(source)
-        if isinstance(answer, Answer):
+        if isinstance(answer, FieldAnswer):
             return one.make(card, one.name, answer)
         no = no or answer
     return no or NoValue("unsupported")
 
 
-def _summed(card: Device, source: Source, answers: Answered) -> Answer | NoValue | None:
+def _summed(card: Device, source: Source, answers: Answered) -> FieldAnswer | NoValue | None:
     """The sum of every link that answered; if none did, why."""
     found = [answers[link] for link in _links(card, source) if link in answers]
-    good = [answer for answer in found if isinstance(answer, Answer)]
+    good = [answer for answer in found if isinstance(answer, FieldAnswer)]
     if good:
-        return Answer(sum(answer.value for answer in good), good[0].stamp_us)
+        return FieldAnswer(sum(answer.value for answer in good), good[0].stamp_us)
     return found[0] if found else None
 
 
@@ -187,7 +189,7 @@ def _answers(card: Device, plan: _Plan) -> Answered:
     proven = card.proven
     for source, (_, _, stamp_us, _, kind, code, raw) in zip(plan.sources, _ENTRY.iter_unpack(buffer.raw), strict=True):
         answers[source] = answer = _answer(card, source, stamp_us, kind, code, raw)
-        known = type(answer) is Answer
+        known = type(answer) is FieldAnswer
         if known is not (source in proven):
             if known:
                 proven.add(source)
@@ -197,7 +199,7 @@ def _answers(card: Device, plan: _Plan) -> Answered:
     return answers
 
 
-def _answer(card: Device, source: Source, stamp_us: int, kind: int, code: int, raw: bytes) -> Answer | NoValue:
+def _answer(card: Device, source: Source, stamp_us: int, kind: int, code: int, raw: bytes) -> FieldAnswer | NoValue:
     if code == _UNTOUCHED:
         return ABSENT
     if code != OK:
@@ -209,7 +211,7 @@ def _answer(card: Device, source: Source, stamp_us: int, kind: int, code: int, r
     value = _value(kind, raw)
     if value is None or value in _NOT_AVAILABLE or value != value:
         return ABSENT
-    return Answer(value, stamp_us)
+    return FieldAnswer(value, stamp_us)
 
 
 def _value(kind: int, raw: bytes) -> float | None:

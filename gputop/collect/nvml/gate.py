@@ -97,7 +97,7 @@ class Late(Exception):
         self.since_s = since_s
 
 
-class Call(NamedTuple):
+class DriverCall(NamedTuple):
     """A call under way: the GPU it is about (None: the driver as a whole), its name, since when."""
 
     gpu: int | None
@@ -124,11 +124,11 @@ def refusal(code: int, about_gpu: bool = True) -> Unanswered:
     return Unanswered(NoValue("stale"), code)
 
 
-class Gate:
+class DriverGate:
     """One thread's way into the driver. `at` is its progress board: who else reads it sees a call that hangs."""
 
     def __init__(self, costs: CallCosts, clock: Callable[[], float] = time.monotonic) -> None:
-        self.at: Call | None = None
+        self.at: DriverCall | None = None
         self.superseded = False
         self.answered = 0  # calls that worked
         self.unknown = 0  # calls that failed with Unknown Error
@@ -140,7 +140,7 @@ class Gate:
         self._board = Lock()
         self._binding: Any = None
 
-    def supersede(self, call: Call) -> bool:
+    def supersede(self, call: DriverCall) -> bool:
         """Tell the thread that it is replaced, if it is still inside this call: it finds out when it comes back."""
         with self._board:
             self.superseded = self.at is call
@@ -205,7 +205,7 @@ class Gate:
             self._waited()
             since_s = self.clock()
         with self._board:
-            self.at = Call(gpu, name, since_s)
+            self.at = DriverCall(gpu, name, since_s)
         try:
             return function(*args)
         except UnicodeDecodeError as error:

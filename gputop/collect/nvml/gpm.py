@@ -16,7 +16,7 @@ from threading import Lock
 from typing import Any
 
 from gputop.collect.nvml.device import EXTENDED, Device
-from gputop.collect.nvml.gate import OK, DriverGone, Gate, Lost, NoValue, Unanswered, refusal
+from gputop.collect.nvml.gate import OK, DriverGate, DriverGone, Lost, NoValue, Unanswered, refusal
 from gputop.collect.nvml.probe import Answers, probe
 from gputop.model import Engine
 
@@ -71,7 +71,7 @@ Value = float | NoValue | None
 
 
 @dataclass(slots=True)
-class Samples:
+class GpmSamples:
     """The two samples of a GPU, which take turns, and the request that compares them."""
 
     name: str
@@ -154,7 +154,7 @@ def _measure(card: Device, name: str, metrics: tuple[int, ...]) -> dict[int, Val
     """Metrics since the last look of this name, none at the first: one call takes a sample, one compares it."""
     if no := card.silent((_REQUEST, name)):
         raise Unanswered(no)
-    samples: Samples | None = card.kept.get(name)
+    samples: GpmSamples | None = card.kept.get(name)
     if samples is None:
         question = "nvmlGpmQueryDeviceSupport"
         whole = card.parent or card  # older drivers refuse to say it of an instance
@@ -180,10 +180,10 @@ def _measure(card: Device, name: str, metrics: tuple[int, ...]) -> dict[int, Val
         samples.in_use.release()
 
 
-def _allocate(gate: Gate, name: str, metrics: tuple[int, ...]) -> Samples:
+def _allocate(gate: DriverGate, name: str, metrics: tuple[int, ...]) -> GpmSamples:
     request = gate.binding.c_nvmlGpmMetricsGet_t()
     request.version = gate.binding.NVML_GPM_METRICS_GET_VERSION
-    samples = Samples(name, gate.call("nvmlGpmSampleAlloc"), gate.call("nvmlGpmSampleAlloc"), request, metrics)
+    samples = GpmSamples(name, gate.call("nvmlGpmSampleAlloc"), gate.call("nvmlGpmSampleAlloc"), request, metrics)
     samples.ask_for(metrics)
     return samples
 
@@ -195,7 +195,7 @@ def _take(card: Device, sample: Any) -> None:
         card.parent.call("nvmlGpmMigSampleGet", card.instance, since=(sample,))
 
 
-def _compare(card: Device, samples: Samples) -> dict[int, Value]:
+def _compare(card: Device, samples: GpmSamples) -> dict[int, Value]:
     if samples.refused and card.gate.clock() >= samples.again_s:
         samples.ask_for((*samples.metrics, *samples.refused))
         samples.refused.clear()
@@ -212,7 +212,7 @@ def _compare(card: Device, samples: Samples) -> dict[int, Value]:
     return found
 
 
-def _fewer(card: Device, samples: Samples, silent: Unanswered) -> dict[int, Value]:
+def _fewer(card: Device, samples: GpmSamples, silent: Unanswered) -> dict[int, Value]:
     """What answers where all of them together are refused; the rest is not asked for again."""
     every = samples.metrics
     old = tuple(number for number in every if number < _FIRST_NEW)
@@ -244,7 +244,7 @@ def _fewer(card: Device, samples: Samples, silent: Unanswered) -> dict[int, Valu
     return found | samples.refused
 
 
-def _request(card: Device, samples: Samples) -> dict[int, Value]:
+def _request(card: Device, samples: GpmSamples) -> dict[int, Value]:
     request = samples.request
     request.sample1, request.sample2 = samples.before, samples.now
     entries = byref(request, type(request).metrics.offset)
@@ -277,7 +277,7 @@ def release_details(card: Device) -> None:
     _free(card, drop(card, (_DETAILS,)))
 
 
-def _free(card: Device, dropped: list[Samples]) -> None:
+def _free(card: Device, dropped: list[GpmSamples]) -> None:
     """Those with which a thread is inside the driver stay: it writes to them when it comes back, however late."""
     for samples in dropped:
         if not samples.in_use.acquire(blocking=False):  # for good: nobody may use them any more
@@ -289,6 +289,6 @@ def _free(card: Device, dropped: list[Samples]) -> None:
                 pass
 
 
-def drop(card: Device, names: tuple[str, ...] = (_UNITS, _DETAILS)) -> list[Samples]:
+def drop(card: Device, names: tuple[str, ...] = (_UNITS, _DETAILS)) -> list[GpmSamples]:
     """Forget the samples."""
     return [card.kept.pop(name) for name in names if name in card.kept]

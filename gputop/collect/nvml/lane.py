@@ -11,8 +11,8 @@ from gputop.collect.lane import pause
 from gputop.collect.nvml import notes
 from gputop.collect.nvml.device import Device
 from gputop.collect.nvml.devices import FIRST, START_S
-from gputop.collect.nvml.gate import HANG_S, Call, Gate, Late
-from gputop.collect.nvml.reader import Reader
+from gputop.collect.nvml.gate import HANG_S, DriverCall, DriverGate, Late
+from gputop.collect.nvml.reader import NvmlReader
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Condition, Gpu, GpuShare, Note, Samples
 
@@ -39,11 +39,11 @@ class Gpus:
 class LaneThread:
     """One thread's life in the lane."""
 
-    def __init__(self, gate: Gate, holds: int | None = None) -> None:
+    def __init__(self, gate: DriverGate, holds: int | None = None) -> None:
         self.gate = gate
         self.holds = holds  # the GPU that it alone asks: in which it is stuck since it was replaced, or which it tries
 
-    def stuck(self, now_s: float) -> Call | None:
+    def stuck(self, now_s: float) -> DriverCall | None:
         """The call it has been inside for too long."""
         at = self.gate.at
         return at if at is not None and now_s - at.since_s > HANG_S else None
@@ -65,7 +65,7 @@ class GpuLane:
         self.interval_s = interval_s
         self._enabled = enabled
         self._clock = clock
-        self._reader = Reader(clock=clock, sys_root=sys_root, proc_root=proc_root, gpm_mode=gpm)
+        self._reader = NvmlReader(clock=clock, sys_root=sys_root, proc_root=proc_root, gpm_mode=gpm)
         self._reader.extended = extended
         self._workers: list[LaneThread] = []  # the last one sweeps, each other one holds a GPU
         self._watching = Lock()
@@ -177,13 +177,13 @@ class GpuLane:
             self._hire()
 
     def _hire(self) -> None:
-        worker = LaneThread(Gate(self._reader.costs, self._clock))
+        worker = LaneThread(DriverGate(self._reader.costs, self._clock))
         self._workers = [*self._workers, worker]
         Thread(target=self._run, args=(worker,), name="gpus", daemon=True).start()
 
     def _try(self, index: int) -> None:
         """Ask a GPU that hung once more, in a thread that nobody waits for: it may hang again."""
-        worker = LaneThread(Gate(self._reader.costs, self._clock), index)
+        worker = LaneThread(DriverGate(self._reader.costs, self._clock), index)
         self._workers = [worker, *self._workers]
         Thread(target=self._knock, args=(worker, index), name="gpus", daemon=True).start()
 

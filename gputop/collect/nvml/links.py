@@ -11,8 +11,19 @@ from typing import Any
 
 from gputop import units
 from gputop.collect.nvml.device import Count, Device, came_late, reads, rests
-from gputop.collect.nvml.field_values import EACH, Answer, Answered, Field, ask, choose, count, field_value, read, tally
-from gputop.collect.nvml.gate import DriverGone, Gate, Late, Lost, NoValue, Unanswered
+from gputop.collect.nvml.field_values import (
+    EACH,
+    Answered,
+    FieldAnswer,
+    FieldSource,
+    ask,
+    choose,
+    count,
+    field_value,
+    read,
+    tally,
+)
+from gputop.collect.nvml.gate import DriverGate, DriverGone, Late, Lost, NoValue, Unanswered
 from gputop.collect.nvml.probe import Answers, probe
 from gputop.model import NvLink, PcieErrors
 
@@ -22,7 +33,7 @@ _STATES = (False, True, True, True)  # inactive, active, asleep to save power, a
 # replay, recovery and CRC; from Blackwell on there are recovery events instead
 ERRORS = (161, 162, 163)
 EVENTS = (215,)
-_FAULTS = tuple(Field(str(one), tally, ((one, EACH),)) for one in (*ERRORS, *EVENTS))
+_FAULTS = tuple(FieldSource(str(one), tally, ((one, EACH),)) for one in (*ERRORS, *EVENTS))
 _COUNTS = {
     "replays": (161,),
     "recoveries": (162, 215),
@@ -44,7 +55,9 @@ def nvlinks(card: Device) -> Answers:
     """State, speed and errors of every NVLink, in one call; what this card has none of is asked for once."""
     numbers: tuple[int, ...] = card.kept.get(_EXIST, _EACH)
     answers = ask(card, [(number, link) for number in numbers for link in range(card.links)])
-    there = {number for (number, _), one in answers.items() if isinstance(one, Answer) or one.reason != "unsupported"}
+    there = {
+        number for (number, _), one in answers.items() if isinstance(one, FieldAnswer) or one.reason != "unsupported"
+    }
     if _STATE in there:
         card.kept[_EXIST] = tuple(number for number in numbers if number in there)
     faults = {one.name: choose(card, one, answers) for one in _FAULTS}
@@ -69,7 +82,7 @@ def _up(state: float | None) -> bool | None:
 
 def _active(answers: Answered) -> int | NoValue:
     """How many links are up, of those that say it."""
-    states = [one.value for (number, _), one in answers.items() if number == _STATE and isinstance(one, Answer)]
+    states = [one.value for (number, _), one in answers.items() if number == _STATE and isinstance(one, FieldAnswer)]
     known = [up for state in states if (up := _up(state)) is not None]
     return sum(known) if known else _no(answers, _STATE)
 
@@ -83,7 +96,7 @@ def _alike(answers: Answered, links: int) -> dict[NvLink, list[int]]:
     """The numbers of the links that say the same, by what they say; nearly always all of them do."""
     told: dict[int, dict[int, float]] = {link: {} for link in range(links)}
     for (number, link), answer in answers.items():
-        if isinstance(answer, Answer):
+        if isinstance(answer, FieldAnswer):
             told[link][number] = answer.value
     alike: dict[tuple[tuple[int, float], ...], list[int]] = {}
     for link, values in told.items():
@@ -228,7 +241,7 @@ def _fastest(card: Device) -> float:
     return (lane or LANE_BYTES_PER_S[_NEWEST]) * max(_LANES, card.values.get("pcie_width_max") or 0)
 
 
-class Traffic:
+class LinkTraffic:
     """Asks every GPU that GPM says nothing of: `begin` a moment before a sweep, `finish` as it begins."""
 
     def __init__(self) -> None:
@@ -240,14 +253,14 @@ class Traffic:
         fastest = [_fastest(card) for card in cards if _wanted(card) and _meter(card).counted is not False]
         return min(APART_S, _SHARE * _WRAPS_AT / max(fastest)) if fastest else None
 
-    def begin(self, cards: Iterable[Device], gate: Gate) -> None:
+    def begin(self, cards: Iterable[Device], gate: DriverGate) -> None:
         """The first look of a pair."""
         for card in cards:
             if _wanted(card) and _meter(card).counted is not False:
                 for name, answer in _counters(card, gate).items():
                     _meter(card).ways[name].first = answer if isinstance(answer, Count) else None
 
-    def finish(self, cards: Sequence[Device], gate: Gate) -> None:
+    def finish(self, cards: Sequence[Device], gate: DriverGate) -> None:
         """The second look of each, and one measurement by the driver where there are no counters."""
         for card in cards:
             if _wanted(card):
@@ -255,7 +268,7 @@ class Traffic:
         if gate.clock() - self._measured_s >= _EVERY_S:
             self._measure([card for card in cards if _wanted(card) and _meter(card).counted is False], gate)
 
-    def _measure(self, cards: Sequence[Device], gate: Gate) -> None:
+    def _measure(self, cards: Sequence[Device], gate: DriverGate) -> None:
         ways = [(card, name) for card in cards for name in _THROUGHPUT]
         if not ways:
             return
@@ -277,7 +290,7 @@ def _wanted(card: Device) -> bool:
     return ready and card.told_by.get(TX) != "gpm" and not rests(card)
 
 
-def _counters(card: Device, gate: Gate) -> dict[str, Count | NoValue]:
+def _counters(card: Device, gate: DriverGate) -> dict[str, Count | NoValue]:
     """Both counters in one call; empty where the GPU does not answer, which its probes find out too."""
     card.gate = gate
     try:
@@ -296,7 +309,7 @@ def _counters(card: Device, gate: Gate) -> dict[str, Count | NoValue]:
     }
 
 
-def _count(card: Device, gate: Gate) -> None:
+def _count(card: Device, gate: DriverGate) -> None:
     meter, fastest = _meter(card), _fastest(card)
     given = _counters(card, gate)
     if not given:
@@ -316,7 +329,7 @@ def _count(card: Device, gate: Gate) -> None:
     meter.given = rates
 
 
-def _asked(card: Device, gate: Gate, name: str, way: int) -> int | None:
+def _asked(card: Device, gate: DriverGate, name: str, way: int) -> int | None:
     card.gate = gate
     try:
         answer: int = card.call(name, way)

@@ -21,8 +21,8 @@ from gputop.collect.nvml.gate import (
     SHADOWED,
     UNINITIALIZED,
     UNKNOWN,
+    DriverGate,
     DriverGone,
-    Gate,
     Late,
     Unanswered,
 )
@@ -164,7 +164,7 @@ def kernel_version(sys_root: str, proc_root: str) -> str | None:
     return None
 
 
-def library_version(gate: Gate) -> str | None:
+def library_version(gate: DriverGate) -> str | None:
     """The version of the library; it answers before it is initialised, with its API's version in front."""
     try:
         version: str = gate.call("nvmlSystemGetNVMLVersion")
@@ -245,7 +245,7 @@ def _no_library(seen: tuple[str, ...], found: UnloadedLibrary | None) -> Note:
 
 
 def closed(
-    code: int, *, worked: bool, gate: Gate, sys_root: str, proc_root: str, found: UnloadedLibrary | None = None
+    code: int, *, worked: bool, gate: DriverGate, sys_root: str, proc_root: str, found: UnloadedLibrary | None = None
 ) -> Note:
     """Why the driver could not be opened; `worked` says that it once could.
 

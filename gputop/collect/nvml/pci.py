@@ -12,7 +12,7 @@ _DISPLAY = "0x03"  # class of VGA and 3D controllers; their sound and USB functi
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Slot:
+class PciFunction:
     """One PCI function."""
 
     bus_id: str  # 0000:1b:00.0
@@ -27,10 +27,10 @@ class Slot:
             return None
 
     @property
-    def port(self) -> Slot | None:
+    def port(self) -> PciFunction | None:
         """The upstream port: what it is plugged into, or None if /sys does not show it."""
         path = os.path.dirname(os.path.realpath(self.path))
-        return Slot(os.path.basename(path), path) if os.path.exists(f"{path}/max_link_width") else None
+        return PciFunction(os.path.basename(path), path) if os.path.exists(f"{path}/max_link_width") else None
 
     @property
     def may_sleep(self) -> bool:
@@ -53,20 +53,20 @@ def bus_id(domain: int, bus: int, device: int) -> str:
     return f"{domain:04x}:{bus:02x}:{device:02x}.0"
 
 
-def slot_of(bus_id: str, sys_root: str) -> Slot | None:
+def slot_of(bus_id: str, sys_root: str) -> PciFunction | None:
     """The slot of this bus id, or None if /sys does not have it."""
     path = f"{sys_root}/bus/pci/devices/{bus_id}"
-    return Slot(bus_id, path) if os.path.isdir(path) else None
+    return PciFunction(bus_id, path) if os.path.isdir(path) else None
 
 
-def gpus(sys_root: str) -> tuple[Slot, ...]:
+def gpus(sys_root: str) -> tuple[PciFunction, ...]:
     """Every NVIDIA GPU in bus order, which is the order of the driver's indexes."""
     folder = f"{sys_root}/bus/pci/devices"
     try:
         names = sorted(os.listdir(folder))
     except OSError:
         return ()
-    slots = (Slot(name, f"{folder}/{name}") for name in names)
+    slots = (PciFunction(name, f"{folder}/{name}") for name in names)
     return tuple(
         slot for slot in slots if slot.read("vendor") == _NVIDIA and (slot.read("class") or "").startswith(_DISPLAY)
     )

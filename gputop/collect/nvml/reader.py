@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from gputop.collect.nvml import activity, clocks, gpm, links, notes, processes, samples, settings, thermal
 from gputop.collect.nvml.cadence import Cadence, CallCosts
-from gputop.collect.nvml.connection import Connection
+from gputop.collect.nvml.connection import DriverConnection
 from gputop.collect.nvml.device import Device, came_late, extend, reads, rests
 from gputop.collect.nvml.devices import Devices
-from gputop.collect.nvml.gate import UNKNOWN, DriverGone, Gate, Late, Lost, Unanswered
+from gputop.collect.nvml.gate import UNKNOWN, DriverGate, DriverGone, Late, Lost, Unanswered
 from gputop.collect.nvml.probe import PROBES, ask, due, settle, sources
 from gputop.collect.nvml.settings import Topology
 from gputop.collect.nvml.xid_events import Xids
@@ -36,7 +36,7 @@ CHILDREN_EVERY = 30  # ticks between two looks at MIG instances
 REOPEN_S = 60.0  # between two attempts to open the driver again while every GPU is lost
 
 
-class Reader:
+class NvmlReader:
     """What is known of the driver and its GPUs. One thread at a time sweeps; others read what is published.
 
     A GPU that hung and has rested is tried by a thread of its own, while the sweeps avoid it.
@@ -45,14 +45,14 @@ class Reader:
     def __init__(self, *, clock: Callable[[], float], sys_root: str, proc_root: str, gpm_mode: str) -> None:
         self.costs = CallCosts()
         self.pace = Cadence(self.costs)
-        self.connection = Connection(sys_root, proc_root)
+        self.connection = DriverConnection(sys_root, proc_root)
         self.fleet = Devices(sys_root)
         self._gpm = gpm.OFF if gpm_mode == "off" else None
         self.tick = 0
         self.extended = False  # whether the extended tier is read; may be set at any time
         self._xids = Xids()
         self._topology = Topology()
-        self._traffic = links.Traffic()
+        self._traffic = links.LinkTraffic()
         self._reopen_s = float("-inf")
         self._clock = clock
 
@@ -62,7 +62,7 @@ class Reader:
             yield card
             yield from card.children
 
-    def sweep(self, gate: Gate, avoid: frozenset[int]) -> None:
+    def sweep(self, gate: DriverGate, avoid: frozenset[int]) -> None:
         """One tick: what is due, on every GPU but those in which another thread is stuck."""
         if not self._opened(gate, avoid):
             return
@@ -84,7 +84,7 @@ class Reader:
         """How long before the next sweep `begin` is due; 0 where nothing needs a look before it."""
         return (self._traffic.apart_s(self._rows(avoid)) or 0.0) if self.connection.is_open else 0.0
 
-    def begin(self, gate: Gate, avoid: frozenset[int]) -> None:
+    def begin(self, gate: DriverGate, avoid: frozenset[int]) -> None:
         """The first of two looks close together; the sweep that follows makes the second."""
         if self.connection.is_open:
             self._traffic.begin(self._awake(gate, avoid), gate)
@@ -93,7 +93,7 @@ class Reader:
         known = sorted(self.fleet.rows.items())
         return [card for at, card in known if at not in avoid and at not in self.fleet.unknown]
 
-    def _awake(self, gate: Gate, avoid: frozenset[int]) -> list[Device]:
+    def _awake(self, gate: DriverGate, avoid: frozenset[int]) -> list[Device]:
         """The GPUs that are read outside their own turn; one that hangs or sleeps is found in its turn."""
         found = []
         for card in self._rows(avoid):
@@ -111,7 +111,7 @@ class Reader:
             if row.condition == "hung" and row.rest_until_s and not rests(row):
                 yield index
 
-    def knock(self, gate: Gate, index: int) -> None:
+    def knock(self, gate: DriverGate, index: int) -> None:
         """Ask a GPU that has rested all there is to ask; one that answers in time is read by the next sweep."""
         card = self.fleet.rows.get(index)
         if card is None:
@@ -131,7 +131,7 @@ class Reader:
             pass  # an answer, too: the next sweep finds it
         card.rest_until_s = 0.0
 
-    def release(self, gate: Gate) -> bool:
+    def release(self, gate: DriverGate) -> bool:
         """Let go of the driver; False while another thread is still inside it."""
         if not self._xids.stop():
             return False
@@ -164,7 +164,7 @@ class Reader:
         if faults := sorted({fault for card in self.cards() for fault in card.broken.values()}):
             yield notes.broken(faults[0])
 
-    def _opened(self, gate: Gate, avoid: frozenset[int]) -> bool:
+    def _opened(self, gate: DriverGate, avoid: frozenset[int]) -> bool:
         if self.connection.is_open:
             return True
         if avoid or not self.connection.due(self._clock()) or not self._xids.stop():
@@ -176,7 +176,7 @@ class Reader:
             self.fleet.renumber(list(self.fleet.rows), gate)
         return self.connection.is_open
 
-    def _identify(self, gate: Gate, avoid: frozenset[int]) -> None:
+    def _identify(self, gate: DriverGate, avoid: frozenset[int]) -> None:
         try:
             if self.tick % COUNT_EVERY == 0 or not self.fleet.counted:
                 self.fleet.count(gate)
@@ -184,7 +184,7 @@ class Reader:
             pass
         self.fleet.identify(gate, self.tick, avoid)
 
-    def _serve(self, card: Device, gate: Gate, slow: bool) -> None:
+    def _serve(self, card: Device, gate: DriverGate, slow: bool) -> None:
         now_s = self._clock()
         if rests(card) or card.index in self.fleet.unknown or self.tick < card.born:
             return
@@ -225,7 +225,7 @@ class Reader:
         if slow or card.condition != "ok" or card.born == self.tick:
             self._publish(card)
 
-    def _asleep(self, card: Device, gate: Gate) -> bool:
+    def _asleep(self, card: Device, gate: DriverGate) -> bool:
         slot = card.slot
         return slot is not None and card.may_sleep and gate.file("runtime_status", lambda: slot.asleep, card.index)
 
@@ -257,7 +257,7 @@ class Reader:
         )
         self.fleet.started(card.index)
 
-    def _finish(self, gate: Gate, avoid: frozenset[int]) -> None:
+    def _finish(self, gate: DriverGate, avoid: frozenset[int]) -> None:
         rows = list(self.fleet.rows.values())
         fine = [card for card in rows if card.condition == "ok" and card.index not in avoid and card.gpu]
         now_s = self._clock()
@@ -273,7 +273,7 @@ class Reader:
             self._reopen_s = now_s + REOPEN_S
         self.tick += 1
 
-    def _learn(self, cards: list[Device], gate: Gate) -> None:
+    def _learn(self, cards: list[Device], gate: DriverGate) -> None:
         for card in cards:
             card.gate = gate
         try:

@@ -8,7 +8,7 @@ from typing import Any
 
 from gputop import units
 from gputop.collect.nvml.device import Device
-from gputop.collect.nvml.field_values import Answer, count, field_value, flag, read, tally
+from gputop.collect.nvml.field_values import FieldAnswer, count, field_value, flag, read, tally
 from gputop.collect.nvml.gate import ABSENT, Late, Lost, NoValue, Unanswered
 from gputop.collect.nvml.probe import Answers, probe
 
@@ -98,7 +98,7 @@ def near_memory(card: Device) -> Answers:
 _ACTIONS = ("none", "reset", "reboot", "drain peers", "drain and reset", "recover domain", "reset bus", "reboot system")
 
 
-def _action(_card: Device, _name: str, answer: Answer) -> str | None:
+def _action(_card: Device, _name: str, answer: FieldAnswer) -> str | None:
     number = int(answer.value)
     return _ACTIONS[number] if 0 <= number < len(_ACTIONS) else None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from gputop.collect.nvml.device import Device, Release
-from gputop.collect.nvml.field_values import ALL, EACH, Field, field_value, gauge, rate, read, share, total
+from gputop.collect.nvml.field_values import ALL, EACH, FieldSource, field_value, gauge, rate, read, share, total
 from gputop.collect.nvml.gate import NoValue, Unanswered
 from gputop.collect.nvml.probe import Answers, probe
 
@@ -23,8 +23,8 @@ _COMMON = (
     field_value("throttled_low_use_percent", share, 78),
     field_value("throttled_base_percent", share, 81),
     # KiB over all links; from Blackwell on bytes, link by link
-    Field("nvlink_tx_bytes_per_s", rate(1024), ((138, ALL),)),
-    Field("nvlink_rx_bytes_per_s", rate(1024), ((139, ALL),)),
+    FieldSource("nvlink_tx_bytes_per_s", rate(1024), ((138, ALL),)),
+    FieldSource("nvlink_rx_bytes_per_s", rate(1024), ((139, ALL),)),
     field_value("mma_stall_percent", gauge(high=100), 297),
 )
 
@@ -40,7 +40,7 @@ def slowed_ids(driver: Release | None) -> tuple[int, ...]:
 
 
 @cache
-def fields(driver: Release | None) -> tuple[Field, ...]:
+def fields(driver: Release | None) -> tuple[FieldSource, ...]:
     """All of them, as this driver numbers them; the older 75 counts heat of both kinds."""
     soft, hard, brake = ([one] for one in slowed_ids(driver)) if slowed_ids(driver) else ([], [], [])
     return (
@@ -62,8 +62,8 @@ _BOARD = (_AVERAGE, field_value("power_instant_watts", WATTS, 186))
 _SCOPED = (*_SCOPES, *_BOARD)
 _ENERGY = (field_value("energy_joules", total(1e-3), 83, 191),)
 BY_LINK = (
-    Field("nvlink_tx_bytes_per_s", rate(), ((202, EACH),)),
-    Field("nvlink_rx_bytes_per_s", rate(), ((204, EACH),)),
+    FieldSource("nvlink_tx_bytes_per_s", rate(), ((202, EACH),)),
+    FieldSource("nvlink_rx_bytes_per_s", rate(), ((204, EACH),)),
 )
 
 
@@ -171,7 +171,7 @@ def gpu_max(card: Device) -> Answers:
         return _relative(card, _HIGHEST)
 
 
-def _relative(card: Device, limits: tuple[Field, ...]) -> Answers:
+def _relative(card: Device, limits: tuple[FieldSource, ...]) -> Answers:
     """From Ada on they are given as distance below the margin's zero: it is found from temperature and margin."""
     below = read(card, limits)
     zero = card.first(("nvmlDeviceGetTemperatureV", 0), ("nvmlDeviceGetTemperature", 0)) + card.call(

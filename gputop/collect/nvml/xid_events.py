@@ -11,7 +11,7 @@ from typing import Any
 
 from gputop.collect.nvml.cadence import CallCosts
 from gputop.collect.nvml.device import Device
-from gputop.collect.nvml.gate import TIMEOUT, DriverGone, Gate, Unanswered
+from gputop.collect.nvml.gate import TIMEOUT, DriverGate, DriverGone, Unanswered
 from gputop.model import Xid
 
 _XID = 0x8  # nvmlEventTypeXidCriticalError
@@ -28,7 +28,7 @@ def _address(handle: Any) -> int:
 class _Listener:
     """One thread and the GPUs it listens to."""
 
-    gate: Gate
+    gate: DriverGate
     stop: Event
     uuids: dict[int, str]  # by address of the handle
     handles: list[Any]
@@ -54,7 +54,7 @@ class Xids:
             return
         if not self.stop():
             return  # the next call finds it gone
-        listener = _Listener(Gate(CallCosts()), Event(), uuids, [card.handle for card in cards])
+        listener = _Listener(DriverGate(CallCosts()), Event(), uuids, [card.handle for card in cards])
         self._listener = listener
         Thread(target=self._run, args=(listener,), name="xids", daemon=True).start()
 
@@ -101,7 +101,7 @@ class Xids:
             self._seen[uuid] = (*self._seen.get(uuid, ()), xid)[-_KEPT:]
 
 
-def _register(gate: Gate, handle: Any, events: Any) -> bool:
+def _register(gate: DriverGate, handle: Any, events: Any) -> bool:
     try:
         gate.call("nvmlDeviceRegisterEvents", handle, _XID, events)
     except Unanswered:

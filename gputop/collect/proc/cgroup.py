@@ -9,9 +9,9 @@ from math import inf
 
 from gputop.collect.cgroups import (
     UNIFIED,
+    CgroupFolder,
     Cgroups,
     Confinement,
-    Group,
     Membership,
     called,
     membership,
@@ -19,7 +19,7 @@ from gputop.collect.cgroups import (
     smallest,
 )
 from gputop.collect.kernel_files import Kernel
-from gputop.collect.lane import NoAnswer
+from gputop.collect.lane import LaneSilent
 from gputop.collect.rates import Counters
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Cgroup
@@ -35,7 +35,7 @@ _SLURM = re.compile(r"/[^/]*slurm[^/]*/(?:(?:uid_\d+/)?job_(\d+)|(s[0-9A-F][0-9A
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Place:
+class CgroupPath:
     """What /proc/PID/cgroup says."""
 
     path: str = "/"  # of what limits it, or of whatever tells most
@@ -44,12 +44,12 @@ class Place:
     membership: Membership = field(default_factory=dict)
 
 
-def place(raw: bytes) -> Place:
+def place(raw: bytes) -> CgroupPath:
     """The place of a process from the text of its cgroup file."""
     lines = [decode(line).split(":", 2) for line in raw.split(b"\n")]
     paths = [line[2] for line in sorted(lines, key=lambda line: line[0] != "0") if len(line) == 3]
     of = membership(raw)
-    return Place(
+    return CgroupPath(
         path=called(of) or next((path for path in paths if path.strip("/.")), paths[0] if paths else "/"),
         container=next(filter(None, map(_container, paths)), None),
         slurm_job=next((found[1] or found[2] for found in map(_SLURM.search, paths) if found), None),
@@ -94,7 +94,7 @@ class _Over:
 
     def __init__(self) -> None:
         self.known_s, self.asked_s = -inf, -inf
-        self.periods: dict[Group, Counters] = {}  # of each group that has a quota
+        self.periods: dict[CgroupFolder, Counters] = {}  # of each group that has a quota
         self.quota = Quota()
 
 
@@ -106,7 +106,7 @@ class Quotas:
         self._cgroups: Cgroups | None = None
         self._over: dict[str | None, _Over] = {}
 
-    def over(self, place: Place, now_s: float) -> Quota:
+    def over(self, place: CgroupPath, now_s: float) -> Quota:
         """The quota over a place; unknown where its part of the tree is not mounted here."""
         if self._cgroups is None:
             self._cgroups = mounted(self._kernel)
@@ -116,11 +116,11 @@ class Quotas:
         over = self._over.setdefault(path, _Over())
         try:
             self._look(self._cgroups, over, place, now_s)
-        except NoAnswer:
+        except LaneSilent:
             over.known_s, over.quota = -inf, Quota(known=False)  # asked again in time: that costs nothing
         return over.quota
 
-    def _look(self, cgroups: Cgroups, over: _Over, place: Place, now_s: float) -> None:
+    def _look(self, cgroups: Cgroups, over: _Over, place: CgroupPath, now_s: float) -> None:
         if now_s - over.known_s >= QUOTA_AGE_S:
             groups = cgroups.groups(place.membership, "cpu")
             limits = cgroups.cpu_quotas(groups)
@@ -168,7 +168,7 @@ class Confined:
         self._cgroups: Cgroups | None = None
         self._known: dict[str, _Known] = {}
 
-    def read(self, places: Iterable[Place], now_s: float) -> tuple[Cgroup, ...]:
+    def read(self, places: Iterable[CgroupPath], now_s: float) -> tuple[Cgroup, ...]:
         """The groups of these places by path, as of the last 5 s; one that is new is read at once."""
         wanted = {place.path: place for place in places}
         if self._cgroups is None:
@@ -182,6 +182,6 @@ class Confined:
                 known.read_s = now_s
                 try:
                     known.latest = known.confinement.read(now_s)
-                except NoAnswer:
+                except LaneSilent:
                     known.latest = None  # a group without limits would be a lie
         return tuple(known.latest for known in self._known.values() if known.latest is not None)

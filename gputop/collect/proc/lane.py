@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from gputop.collect.lane import Gate, Lane
+from gputop.collect.lane import Lane, LaneGate
 from gputop.collect.proc.gpu_processes import ProcessTable
 from gputop.collect.proc.reader import ProcessReader
 from gputop.model import Missing, Process, metrics
@@ -29,7 +29,7 @@ class ProcessLane:
     ) -> None:
         """`read` is that of the reader, with what it is to be told."""
         self._reader, self._read, self._clock = reader, read, clock
-        self._gate: Gate = reader.gate
+        self._gate: LaneGate = reader.gate
         self._lane = Lane("processes", self._work, ProcessTable.EMPTY)
         self._moved: tuple[int, float] = (0, clock())  # how far the thread was, and when it was seen to get on
         self._replaced = False

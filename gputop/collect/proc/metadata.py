@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from gputop.collect.filesystems import shared_memory
 from gputop.collect.kernel_files import slurp_all, why
-from gputop.collect.proc.cgroup import Place, place, slurm_job
+from gputop.collect.proc.cgroup import CgroupPath, place, slurm_job
 from gputop.collect.proc.proc_files import Values
 from gputop.model import Identity, Missing, Reason
 from gputop.safe import ptrace_access
@@ -126,7 +126,7 @@ class ProcessMetadata:
     def __init__(self, identity: Identity, root: str = "/proc") -> None:
         self.identity, self.root = identity, root
         self.values: Values = {}  # swapped whole: another thread reads it
-        self.place: Place | None = None
+        self.place: CgroupPath | None = None
         self.package: str | None = None  # folder of the PyTorch it has mapped, from our root
         self.file = "stat"  # that was asked last
         self._names: tuple[str, ...] = ()  # fields of it

@@ -49,7 +49,7 @@ class _Ask(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Card:
+class _Visit:
     """What was asked of one process, and when it is asked next."""
 
     dossier: ProcessMetadata
@@ -63,7 +63,7 @@ class _Card:
 
 
 @dataclass(slots=True)
-class _Worker:
+class _LaneWorker:
     """A thread of the lane and what it is at."""
 
     ask: _Ask | None = None
@@ -99,13 +99,13 @@ class MetadataLane:
         passwd: str = "/etc/passwd",
     ) -> None:
         self._root, self._clock, self._find_user = root, clock, find_user
-        self._cards: dict[Identity, _Card] = {}
+        self._cards: dict[Identity, _Visit] = {}
         self._users = local_users(passwd)
         self._asked_users = set(self._users)
         self._asks: SimpleQueue[_Ask | None] = SimpleQueue()
         self._fresh: deque[Identity | int] = deque()
-        self._active = _Worker()
-        self._stuck: list[_Worker] = []  # swapped whole: threads that do not come back
+        self._active = _LaneWorker()
+        self._stuck: list[_LaneWorker] = []  # swapped whole: threads that do not come back
         self._builds = Builds()
         self._weigh_after_s = 0.0
         self._stopped = False
@@ -131,12 +131,12 @@ class MetadataLane:
         self._builds.watch(now_s)
         if self._asks.qsize() > MOST_ASKS:
             return
-        heavy: list[_Card] = []
+        heavy: list[_Visit] = []
         idle = self._asks.empty()
         for want in wanted:
             card = self._cards.get(want.identity)
             if card is None:
-                card = _Card(ProcessMetadata(want.identity, self._root), "", False, 0.0)
+                card = _Visit(ProcessMetadata(want.identity, self._root), "", False, 0.0)
                 self._cards[want.identity] = card
                 card.weigh_s = now_s  # behind those who have waited longer
             if card.comm != want.comm or (want.deep and not card.deep):
@@ -209,13 +209,13 @@ class MetadataLane:
         ask = self._active.ask
         if ask is None or now_s - self._active.since_s < STUCK_S or len(self._stuck) >= MOST_STUCK:
             return
-        self._stuck, self._active = [*self._stuck, self._active], _Worker()
+        self._stuck, self._active = [*self._stuck, self._active], _LaneWorker()
         if isinstance(ask.subject, Identity) and ask.subject in self._cards:
             self._cards[ask.subject].dossier.lose()
             self._fresh.append(ask.subject)
         self._hire()
 
-    def _run(self, worker: _Worker) -> None:
+    def _run(self, worker: _LaneWorker) -> None:
         while worker is self._active and not self._stopped:
             ask = self._asks.get()
             if ask is None or self._hopeless(ask):
@@ -263,14 +263,14 @@ class MetadataLane:
         elif self._clock() >= self._weigh_after_s:  # else at a later tick
             self._weigh(card, tell)
 
-    def _weigh(self, card: _Card, tell: Callable[[], None]) -> None:
+    def _weigh(self, card: _Visit, tell: Callable[[], None]) -> None:
         began_s = self._clock()
         card.weigh_s = began_s + WEIGH_EVERY_S  # before it hangs, if it does
         card.dossier.weigh(tell)
         ended_s = self._clock()
         self._weigh_after_s = max(self._weigh_after_s, ended_s - SAVED_S) + (ended_s - began_s) / WEIGH_SHARE
 
-    def _ask_build(self, card: _Card) -> None:
+    def _ask_build(self, card: _Visit) -> None:
         """Which PyTorch it has mapped, once it has."""
         package, identity = card.dossier.package, card.dossier.identity
         if package is not None and package != card.package:

@@ -88,7 +88,7 @@ UNLOCK_DELAYS = "sudo sysctl -w kernel.task_delayacct=1"
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Reading:
+class ProcFile:
     """One file, the metrics it fills, and how its text becomes them; ValueError: the kernel does not keep them."""
 
     file: str
@@ -101,9 +101,9 @@ class Reading:
 
 def reading(
     file: str, *fills: str, when: When = "tick", size: int = 4096, take: Callable[[str, int], bytes] = slurp
-) -> Callable[[Callable[[bytes, Counters, float, Scale], Values]], Reading]:
+) -> Callable[[Callable[[bytes, Counters, float, Scale], Values]], ProcFile]:
     """Declares the function below it as the one source of these metrics."""
-    return lambda values: Reading(file, fills, values, when, size, take)
+    return lambda values: ProcFile(file, fills, values, when, size, take)
 
 
 # counted by Seen, which reads it first and for everyone
@@ -245,7 +245,7 @@ def descriptors(raw: bytes, _: Counters, _now_s: float, _scale: Scale) -> Values
     return {"open_files": int(raw)}
 
 
-READINGS: tuple[Reading, ...] = (io, schedstat, statm, status, wchan, descriptors)
+READINGS: tuple[ProcFile, ...] = (io, schedstat, statm, status, wchan, descriptors)
 
 
 @lru_cache(maxsize=256)

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from typing import Literal
 
 from gputop.collect.kernel_files import CachedFile, FdCache, slurp, why
-from gputop.collect.lane import Gate
-from gputop.collect.proc.proc_files import STAT_FILLS, Reading, Scale, Values, missing, stat_values
+from gputop.collect.lane import LaneGate
+from gputop.collect.proc.proc_files import STAT_FILLS, ProcFile, Scale, Values, missing, stat_values
 from gputop.collect.rates import Counters
 from gputop.model import Identity, Missing, Process, Reason
 from gputop.safe.identity import Stat
@@ -36,7 +36,7 @@ class TrackedFiles:
         self._looks: deque[tuple[float, bool]] = deque()
         self._blocked = 0  # of these looks
 
-    def read(self, reading: Reading, now_s: float, scale: Scale) -> None:
+    def read(self, reading: ProcFile, now_s: float, scale: Scale) -> None:
         """Read one of its files; what does not work is remembered with its reason."""
         if now_s < self._refused_s.get(reading.file, 0.0):
             return
@@ -52,7 +52,7 @@ class TrackedFiles:
         except (ValueError, IndexError):
             self._refuse(reading, "unsupported", now_s)
 
-    def _raw(self, reading: Reading) -> bytes:
+    def _raw(self, reading: ProcFile) -> bytes:
         if reading.when != "tick":
             path = f"{self._root}/{reading.file}"
             return self._shelf.gate.ask(path, reading.take, path, reading.size)
@@ -61,7 +61,7 @@ class TrackedFiles:
             file = self._files[reading.file] = CachedFile(f"{self._root}/{reading.file}", self._shelf)
         return file.read(reading.size)
 
-    def _refuse(self, reading: Reading, error: Reason | Literal["gone"], now_s: float) -> None:
+    def _refuse(self, reading: ProcFile, error: Reason | Literal["gone"], now_s: float) -> None:
         self.fields.update(dict.fromkeys(reading.fills))
         # gone: the process has ended, or this kernel has no such file
         here: Reason = "unsupported" if os.path.exists(f"{self._root}/stat") else "lost"
@@ -80,7 +80,7 @@ class TrackedFiles:
         self.fields["blocked_percent"] = 100 * self._blocked / count if count >= FEWEST_LOOKS else None
         return bool(self.fields.get("read_bytes_per_s") or self.fields.get("write_bytes_per_s"))
 
-    def show(self, shown: bool, only: Iterable[Reading], now_s: float) -> None:
+    def show(self, shown: bool, only: Iterable[ProcFile], now_s: float) -> None:
         """Somebody begins to look at it, and all is read; or looks elsewhere, and what is read `only` then is gone."""
         self.shown = shown
         if shown:
@@ -149,7 +149,7 @@ class ProcessState:
         """Whether it is followed closely."""
         return self.followed is not None
 
-    def stat_record(self, gate: Gate) -> bytes:
+    def stat_record(self, gate: LaneGate) -> bytes:
         """Its stat record as it is now."""
         if self.followed is not None:
             return self.followed.stat.read()

@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
-from gputop.collect.jobs.ancestry import AGENT, FRAMEWORKS, LOADER, Member, Tree
+from gputop.collect.jobs.ancestry import AGENT, FRAMEWORKS, LOADER, CommandGroup, Parentage
 from gputop.collect.kernel_files import FdCache, slurp, why
-from gputop.collect.lane import Gate
-from gputop.collect.proc.cgroup import Place
+from gputop.collect.lane import LaneGate
+from gputop.collect.proc.cgroup import CgroupPath
 from gputop.collect.proc.gpu_processes import ProcessTable, denied_io, lost, unlisted, with_shares
 from gputop.collect.proc.metadata import WEIGHT_FILLS
 from gputop.collect.proc.metadata_lane import MetadataLane, MetadataRequest
@@ -62,7 +62,7 @@ class ProcessReader:
     ) -> None:
         self._root, self._sys, self._clock, self._boot = root, sys, clock, boot
         self._names = names or MetadataLane(root, clock)
-        self.gate = Gate()
+        self.gate = LaneGate()
         self._details = DetailReader(root, sys, clock, FdCache(root, self.gate))
         self._scale = scale or Scale()
         self._scale_s: float | None = None
@@ -71,7 +71,7 @@ class ProcessReader:
         self._private = not initial_pid_namespace(root)
         self._seen: dict[int, ProcessState] = {}
         self._pids, self._tasks, self._listed_s = set[int](), list[bytes](), 0.0
-        self._tree, self._loader_parents, self._agents = Tree({}), frozenset[int](), frozenset[int]()
+        self._tree, self._loader_parents, self._agents = Parentage({}), frozenset[int](), frozenset[int]()
         self._tree_changed = True
         self._tracked: dict[int, ProcessState] = {}
         self._napping, self._weighed = set[int](), set[int]()
@@ -245,7 +245,7 @@ class ProcessReader:
         ranks = {pid for pid, seen in self._tracked.items() if (seen.named.get("world_size") or 0) > 1}
         roots = {pid for pid in gpu_pids if self._vouched(pid)} | self._loader_parents | self._agents
         if interest.families:
-            members = {pid: Member(seen.stat.comm, seen.stat.group) for pid, seen in self._seen.items()}
+            members = {pid: CommandGroup(seen.stat.comm, seen.stat.group) for pid, seen in self._seen.items()}
             for pid in interest.families & self._seen.keys():
                 shown = shown | self._tree.family(pid, members)
         chosen = self._tree.kin(roots) | (self._seen.keys() & {*gpu_pids, *shown, *ranks})
@@ -275,7 +275,7 @@ class ProcessReader:
 
     def _renew_tree(self) -> None:
         """Update the process tree, and which processes have loaders or an agent."""
-        self._tree = Tree({pid: seen.stat.parent_pid or 0 for pid, seen in self._seen.items()})
+        self._tree = Parentage({pid: seen.stat.parent_pid or 0 for pid, seen in self._seen.items()})
         loaders = [seen for seen in self._seen.values() if seen.stat.comm.startswith(LOADER)]
         self._loader_parents = frozenset(seen.stat.parent_pid or 0 for seen in loaders)
         self._agents = frozenset(pid for pid, seen in self._seen.items() if seen.stat.comm == AGENT)
@@ -286,7 +286,7 @@ class ProcessReader:
         seen = self._seen.get(pid)
         return seen is not None and (not self._private or "cuda" in seen.named.get("libraries", ()))
 
-    def _place(self, seen: ProcessState) -> Place | None:
+    def _place(self, seen: ProcessState) -> CgroupPath | None:
         dossier = self._names.known(seen.identity)
         return None if dossier is None else dossier.place
 

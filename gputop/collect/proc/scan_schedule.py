@@ -9,7 +9,7 @@ from math import ceil, inf
 
 from gputop.collect.jobs.ancestry import LOADER
 from gputop.collect.kernel_files import slurp
-from gputop.collect.lane import Gate
+from gputop.collect.lane import LaneGate
 from gputop.collect.proc.process_state import ProcessState
 from gputop.source import Interest
 
@@ -66,7 +66,7 @@ UNSEEN_CORES, UNSEEN_SHARE = 0.5, 0.02  # so much CPU time, of all there is, tha
 class ScanTurns:
     """Sleepers in the order of their turns."""
 
-    def __init__(self, gate: Gate, proc: str = "/proc") -> None:
+    def __init__(self, gate: LaneGate, proc: str = "/proc") -> None:
         self._gate = gate
         self._at_once: list[ProcessState] = []
         self._light: deque[ProcessState] = deque()

@@ -167,7 +167,7 @@ class _Family:
         return self._names
 
 
-class Threads:
+class ThreadSampler:
     """Samples the threads of the processes it is told to, in turn, within a budget of reads."""
 
     def __init__(

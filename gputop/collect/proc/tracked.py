@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 
 from gputop.collect.kernel_files import FdCache, Kernel, read_file
-from gputop.collect.proc.cgroup import Confined, Place, Quota, Quotas
+from gputop.collect.proc.cgroup import CgroupPath, Confined, Quota, Quotas
 from gputop.collect.proc.proc_files import QUOTA, READINGS, Scale, Values
 from gputop.collect.proc.process_state import ProcessState
-from gputop.collect.proc.threads import Threads
+from gputop.collect.proc.threads import ThreadSampler
 from gputop.model import Cgroup
 
 SLOW_EVERY_S = 5.0  # status and the like; of what somebody looks at, on each tick
@@ -27,10 +27,10 @@ class DetailReader:
         gate = shelf.gate
         kernel = Kernel(root, sys, read=lambda path: gate.ask(path, read_file, path))
         self._quotas = Quotas(kernel)
-        self._threads = Threads(root, clock, shelf)
+        self._threads = ThreadSampler(root, clock, shelf)
         self._confined = Confined(kernel)
 
-    def read(self, seen: ProcessState, opened: bool, shown: bool, place: Place | None, scale: Scale) -> None:
+    def read(self, seen: ProcessState, opened: bool, shown: bool, place: CgroupPath | None, scale: Scale) -> None:
         """One tick of one process; a zombie and a thread of the kernel have nothing more to tell."""
         followed = seen.follow(self._shelf)
         if seen.stat.kernel_thread or (seen.stat.state in "ZX" and (seen.stat.threads or 0) <= 1):
@@ -74,7 +74,7 @@ class DetailReader:
                 fields[_VOLUNTARY], fields[_INVOLUNTARY] = asked + others[0], forced + others[1]
             seen.watch(now_s, self._threads.blocked(identity))
 
-    def confined(self, places: Iterable[Place]) -> tuple[Cgroup, ...]:
+    def confined(self, places: Iterable[CgroupPath]) -> tuple[Cgroup, ...]:
         """The control groups of these places."""
         return self._confined.read(places, self._clock())
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from gputop.demo.gpu import uuid
 from gputop.demo.scenarios.parts import BEFORE_S, HEALTHY, ONSET_S, card_fault, each, llama, workstation
-from gputop.demo.server import GIB, Card, Heat, Scenario
+from gputop.demo.server import GIB, DemoGpu, PoorCooling, Scenario
 from gputop.model import Missing
 
 
@@ -28,9 +28,9 @@ def instances() -> Scenario:
         tuple(Missing(metric=name, reason="unsupported", unlock=unlock) for name in untold)
         for unlock in ("see its MIG instances", _OF_UNITS)
     )
-    card = Card(index=0, settings=_from(-1e9, mig_mode=True, missing=whole, **mute))
+    card = DemoGpu(index=0, settings=_from(-1e9, mig_mode=True, missing=whole, **mute))
     parts = tuple(
-        Card(
+        DemoGpu(
             index=number,
             settings=_from(
                 -1e9, **mute, missing=part, mig_mode=True, parent_uuid=uuid(0), index=f"0:{number - 1}",
@@ -56,7 +56,7 @@ def forgetful() -> Scenario:
 
 def scenarios() -> Iterator[Scenario]:
     """Each plants the rule it is named after."""
-    hot = Heat(celsius=90, clock_mhz=1410, soft_percent=45, from_s=ONSET_S)
+    hot = PoorCooling(celsius=90, clock_mhz=1410, soft_percent=45, from_s=ONSET_S)
     yield card_fault("thermal", "a card at 90 C: the driver lowers its clock", heat=hot)
     yield card_fault("power", "a card held to 300 of its 700 W", limit_watts=300, limit_from_s=ONSET_S)
     yield card_fault(

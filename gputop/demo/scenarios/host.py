@@ -22,13 +22,13 @@ from gputop.demo.scenarios.parts import (
     sd3,
     workstation,
 )
-from gputop.demo.server import GIB, MIB, Dip, Guest, Job, Scenario, Store
+from gputop.demo.server import GIB, MIB, DemoJob, DemoStorage, Dip, Guest, Scenario
 from gputop.model import Pressure
 
 _HUNGRY: dict[str, Any] = {"watts": 300, "sm": 60, "tensor": 30, "dram": 25}
 
 
-def sweep(loaders: int, omp_threads: int | None, **changes: Any) -> tuple[Job, ...]:
+def sweep(loaders: int, omp_threads: int | None, **changes: Any) -> tuple[DemoJob, ...]:
     """Four plain runs, each on a GPU of its own."""
     before = replace(HEALTHY, vram_bytes=30 * GIB, nvlink=0)
     work = replace(before, **_HUNGRY, **changes)
@@ -214,7 +214,7 @@ _FULL = 250 * GIB  # page cache of a machine that has read more than it can keep
 _DISK = replace(SCRATCH, bytes_per_s=1.03e9)
 
 
-def _from(scenario: Scenario, store: Store, cached_bytes: float = _FULL, **changes: object) -> Scenario:
+def _from(scenario: Scenario, store: DemoStorage, cached_bytes: float = _FULL, **changes: object) -> Scenario:
     """The same with the data on this store."""
     others = tuple(one for one in (DATA, SCRATCH, ROOT) if one.path != store.path)
     server = replace(scenario.server, stores=(store, *others), cached_bytes=cached_bytes)

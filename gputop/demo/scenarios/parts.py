@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gputop.demo.server import GIB, Card, Job, Scenario, Server, Store, Work
+from gputop.demo.server import GIB, DemoGpu, DemoJob, DemoServer, DemoStorage, Scenario, Work
 
 BEFORE_S = -40_000.0  # work that was already there when the scenario began
 ONSET_S = 120.0
@@ -24,7 +24,7 @@ PARKED = Work(
     cpu_pressure=0,
 )
 
-DATA = Store(
+DATA = DemoStorage(
     path="/data",
     device="nas01:/export/data",
     file_system="nfs4",
@@ -34,7 +34,7 @@ DATA = Store(
     network=True,
     latency_s=0.0011,
 )
-SCRATCH = Store(
+SCRATCH = DemoStorage(
     path="/scratch",
     device="nvme1n1",
     file_system="xfs",
@@ -43,7 +43,7 @@ SCRATCH = Store(
     bytes_per_s=6.8e9,
     latency_s=0.00009,
 )
-ROOT = Store(
+ROOT = DemoStorage(
     path="/",
     device="nvme0n1",
     file_system="ext4",
@@ -79,10 +79,10 @@ def each(*cards: int) -> tuple[tuple[int, ...], ...]:
     return tuple((card,) for card in cards)
 
 
-def llama(ranks: tuple[tuple[int, ...], ...], *work: tuple[float, Work], loaders: int = 8) -> Job:
+def llama(ranks: tuple[tuple[int, ...], ...], *work: tuple[float, Work], loaders: int = 8) -> DemoJob:
     """A language model trained with torchrun from shards on the file server."""
     train = ("train.py", "--config", "configs/llama7b.yaml")
-    return Job(
+    return DemoJob(
         name="llama-7b",
         user="alice",
         uid=1001,
@@ -100,9 +100,9 @@ def llama(ranks: tuple[tuple[int, ...], ...], *work: tuple[float, Work], loaders
     )
 
 
-def sd3(ranks: tuple[tuple[int, ...], ...], *work: tuple[float, Work]) -> Job:
+def sd3(ranks: tuple[tuple[int, ...], ...], *work: tuple[float, Work]) -> DemoJob:
     """An image model fine-tuned with accelerate from latents on the local disk; it needs no loaders."""
-    return Job(
+    return DemoJob(
         name="sd3-finetune",
         user="bob",
         uid=1002,
@@ -121,10 +121,10 @@ def sd3(ranks: tuple[tuple[int, ...], ...], *work: tuple[float, Work]) -> Job:
     )
 
 
-def jupyter(card: int, idle_since_s: float) -> Job:
+def jupyter(card: int, idle_since_s: float) -> DemoJob:
     """A notebook that holds device memory and does nothing."""
     busy = replace(PARKED, duty=0.4, period_s=2.0, jitter=0.3, watts=240, sm=30, tensor=6, dram=12, main_cpu=70)
-    return Job(
+    return DemoJob(
         name="jupyter",
         user="carol",
         uid=1003,
@@ -141,12 +141,14 @@ def jupyter(card: int, idle_since_s: float) -> Job:
     )
 
 
-def dgx(cards: int, *jobs: Job) -> Server:
+def dgx(cards: int, *jobs: DemoJob) -> DemoServer:
     """A server with H100s, a file server, a local disk and a few daemons."""
-    return Server(cards=tuple(Card(index=index) for index in range(cards)), jobs=jobs, stores=STORES, others=OTHERS)
+    return DemoServer(
+        cards=tuple(DemoGpu(index=index) for index in range(cards)), jobs=jobs, stores=STORES, others=OTHERS
+    )
 
 
-def workstation(*jobs: Job) -> Server:
+def workstation(*jobs: DemoJob) -> DemoServer:
     """A server with one H100 and 16 CPUs."""
     small = dgx(1, *jobs)
     return replace(small, cpus=16, memory_bytes=256 * GIB, memory_base_bytes=18 * GIB, cached_bytes=90 * GIB)

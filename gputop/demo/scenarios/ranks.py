@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gputop.demo.scenarios.parts import BEFORE_S, HEALTHY, ONSET_S, PARKED, dgx, each, fault, llama
-from gputop.demo.server import GIB, Heat, Job, Scenario, Work
+from gputop.demo.server import GIB, DemoJob, PoorCooling, Scenario, Work
 
 SLOWER_FROM_S = 720.0
 LENGTH_S = 400.0
@@ -50,7 +50,7 @@ def in_turns() -> Scenario:
     return Scenario(name="model-parallel", title=title, length_s=LENGTH_S, server=server)
 
 
-def _nodes(*work: tuple[float, Work]) -> Job:
+def _nodes(*work: tuple[float, Work]) -> DemoJob:
     """A job on two machines with four ranks each."""
     return replace(llama(each(*range(4)), *work, loaders=2), nodes=2)
 
@@ -122,7 +122,7 @@ def straggler() -> Scenario:
         card_work=((2, slow),), card_work_from_s=ONSET_S,
     )  # fmt: skip
     server = dgx(4, job)
-    hot = Heat(celsius=91, clock_mhz=1290, hard_percent=60, from_s=ONSET_S)
+    hot = PoorCooling(celsius=91, clock_mhz=1290, hard_percent=60, from_s=ONSET_S)
     cards = tuple(replace(card, heat=hot) if card.index == 2 else card for card in server.cards)
     title = "four ranks that wait for one: its card is hot and its clock low"
     return Scenario(name="straggler", title=title, length_s=LENGTH_S, server=replace(server, cards=cards))

@@ -21,7 +21,7 @@ from gputop.demo.scenarios.parts import (
     sd3,
     workstation,
 )
-from gputop.demo.server import GIB, MIB, Dip, Heat, Scenario
+from gputop.demo.server import GIB, MIB, Dip, PoorCooling, Scenario
 
 WAITING = replace(
     HEALTHY,
@@ -68,7 +68,7 @@ def showcase() -> Scenario:
     waiting = replace(llama(each(0, 1, 2, 3), (BEFORE_S, HEALTHY), (-72.0, WAITING)), samples=8)
     jobs = (waiting, sd3(each(4, 5, 6), (BEFORE_S, HUNGRY)), jupyter(7, 300 - 7860))
     server = dgx(8, *jobs)
-    hot = Heat(celsius=88, clock_mhz=1410, hard_percent=44, from_s=60)
+    hot = PoorCooling(celsius=88, clock_mhz=1410, hard_percent=44, from_s=60)
     warm = tuple(replace(card, ambient=40) if card.index < 4 else card for card in server.cards)
     cards = tuple(replace(card, heat=hot) if card.index == 6 else card for card in warm)
     return Scenario(

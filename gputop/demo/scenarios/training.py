@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gputop.demo.scenarios.host import of_job
 from gputop.demo.scenarios.parts import BEFORE_S, HEALTHY, ONSET_S, PARKED, SOON_S, dgx, each, fault, llama, workstation
-from gputop.demo.server import GIB, Dip, Job, Scenario
+from gputop.demo.server import GIB, DemoJob, Dip, Scenario
 
 
 def busy() -> Iterator[Scenario]:
@@ -128,7 +128,7 @@ def _feed_scenarios() -> Iterator[Scenario]:
     )  # fmt: skip
 
 
-def _plain(job: Job) -> Job:
+def _plain(job: DemoJob) -> DemoJob:
     return replace(job, launcher="python", launcher_command=(), slurm_job=None)
 
 

@@ -12,8 +12,8 @@ from gputop.diagnose.experiments.loads import (
     Experiment,
     Fit,
     Load,
+    LoadHistory,
     OwnShare,
-    Past,
     Resource,
     Slower,
     Together,
@@ -30,11 +30,11 @@ from gputop.units import cpus_of
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Scene:
+class Neighbourhood:
     """The machine, the experiments on it, and the numbers of the rules."""
 
     frame: Frame
-    past: Past
+    past: LoadHistory
     limits: Limits
     loads: Sequence[Load]
     contention: Contention
@@ -46,13 +46,13 @@ class Scene:
         return None if read is None and write is None else (read or 0.0) + (write or 0.0)
 
 
-def slowed(scene: Scene, load: Load) -> tuple[Slower, ...]:
+def slowed(scene: Neighbourhood, load: Load) -> tuple[Slower, ...]:
     """Consumers of what this experiment waits for, largest first; none while its GPUs are busy anyway."""
     found = [*_on_gpus(scene, load), *_found_consumers(scene, load)]
     return tuple(sorted(found, key=lambda one: -one.share))
 
 
-def _found_consumers(scene: Scene, load: Load) -> Iterator[Slower]:
+def _found_consumers(scene: Neighbourhood, load: Load) -> Iterator[Slower]:
     """Consumers found by the rules, over all its trainers, each once."""
     worst: dict[tuple[Resource, str], Slower] = {}
     for trainer in load.trainers:
@@ -75,7 +75,7 @@ def _found_consumers(scene: Scene, load: Load) -> Iterator[Slower]:
     yield from worst.values()
 
 
-def _on_gpus(scene: Scene, load: Load) -> Iterator[Slower]:
+def _on_gpus(scene: Neighbourhood, load: Load) -> Iterator[Slower]:
     """Other experiments on a fully used GPU."""
     full = scene.limits["experiments"]["gpu_percent"]
     mine = {gpu.uuid for gpu in load.gpus if (mean(scene.past, gpu.uuid, "busy_percent") or 0.0) >= full}
@@ -88,7 +88,7 @@ def _on_gpus(scene: Scene, load: Load) -> Iterator[Slower]:
 
 
 def _consumers(
-    scene: Scene, name: str, key: str | None, resource: Resource, taken: float, total: float
+    scene: Neighbourhood, name: str, key: str | None, resource: Resource, taken: float, total: float
 ) -> Iterator[Slower]:
     share = min(1.0, taken / total)
     if share >= scene.limits["experiments"]["share"]:
@@ -110,7 +110,7 @@ def _numbers(frame: Frame, loads: Sequence[Load]) -> frozenset[int]:
 
 
 def fits(
-    frame: Frame, past: Past, limits: Limits, loads: Sequence[Load], programs: int, hindered: Container[str]
+    frame: Frame, past: LoadHistory, limits: Limits, loads: Sequence[Load], programs: int, hindered: Container[str]
 ) -> Mapping[str, Fit]:
     """Fitting settings by job key; empty if the CPUs are unknown.
 
@@ -184,13 +184,13 @@ def _too_many_loaders(limits: Limits, load: Load, own: OwnShare) -> bool:
     return own.crowded and (fed or not asleep)
 
 
-def together(frame: Frame, past: Past, limits: Limits, now: Contention | None = None) -> Together:
+def together(frame: Frame, past: LoadHistory, limits: Limits, now: Contention | None = None) -> Together:
     """All experiments of a frame; `past` is the history that the engine has fed, `limits` the numbers of the rules.
 
     `now` is the engine's contention result, which the page shows so that both agree.
     """
     now = now or Contention()
-    scene = Scene(frame, past, limits, loads(frame, past), now)
+    scene = Neighbourhood(frame, past, limits, loads(frame, past), now)
     slowers = {load.job.key: slowed(scene, load) for load in scene.loads}
     programs = {one.name for many in slowers.values() for one in many if one.resource == "cpu" and not one.experiment}
     cpus = room(frame, scene.loads)
@@ -216,7 +216,7 @@ def together(frame: Frame, past: Past, limits: Limits, now: Contention | None = 
     )
 
 
-def _experiment(scene: Scene, load: Load, slowers: tuple[Slower, ...], fit: Fit | None) -> Experiment:
+def _experiment(scene: Neighbourhood, load: Load, slowers: tuple[Slower, ...], fit: Fit | None) -> Experiment:
     moved = scene.moved
     return Experiment(
         key=load.job.key,

@@ -92,7 +92,7 @@ class Together:
 WINDOW_S = 30.0
 
 
-class Past(Protocol):
+class LoadHistory(Protocol):
     """The part of the history that is read here."""
 
     def values(self, key: str | Identity, metric: str, seconds: float, step_s: float = 1.0) -> Sequence[float | None]:
@@ -100,7 +100,7 @@ class Past(Protocol):
         ...
 
 
-def mean(past: Past, about: str | Identity, metric: str) -> float | None:
+def mean(past: LoadHistory, about: str | Identity, metric: str) -> float | None:
     """The mean over the last half minute; None if unknown."""
     known = [value for value in past.values(about, metric, WINDOW_S) if value is not None]
     return sum(known) / len(known) if known else None
@@ -143,7 +143,7 @@ class Load:
         return sum(process.role is Role.LOADER for tree in self.trees for process in tree)
 
 
-def loads(frame: Frame, past: Past) -> list[Load]:
+def loads(frame: Frame, past: LoadHistory) -> list[Load]:
     """Every experiment, in the order of its first GPU."""
     jobs: dict[str, list[tuple[Process, ...]]] = {}
     for tree in members(frame).values():
@@ -153,7 +153,7 @@ def loads(frame: Frame, past: Past) -> list[Load]:
     return sorted(found, key=lambda load: min((places[gpu.uuid] for gpu in load.gpus), default=len(places)))
 
 
-def _load(frame: Frame, past: Past, job: Job, trees: tuple[tuple[Process, ...], ...]) -> Load:
+def _load(frame: Frame, past: LoadHistory, job: Job, trees: tuple[tuple[Process, ...], ...]) -> Load:
     trainers = [tree[0] for tree in trees]
     uuids = {share.uuid for one in trainers for share in one.gpus if share.kind != "graphics"}
     keys = [key(one.identity) for one in trainers]
@@ -228,7 +228,7 @@ class _Scene:
 
 
 def own_shares(
-    frame: Frame, past: Past, limits: Limits, loads: Sequence[Load], programs: int
+    frame: Frame, past: LoadHistory, limits: Limits, loads: Sequence[Load], programs: int
 ) -> list[tuple[Load, OwnShare]]:
     """For each active experiment, the share of the trainer with the fewest CPUs.
 
@@ -251,7 +251,7 @@ def own_shares(
     return found
 
 
-def _seat(past: Past, load: Load, process: Process) -> _Seat:
+def _seat(past: LoadHistory, load: Load, process: Process) -> _Seat:
     about = key(process.identity)
     busy, cores = mean(past, about, "busy_percent"), mean(past, about, "cores")
     duty, touched = None if busy is None else busy / 100, mean(past, about, "worked")

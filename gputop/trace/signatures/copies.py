@@ -10,8 +10,8 @@ from gputop.frozen_dataclass import frozen_dataclass
 from gputop.severity import by_lost_share
 from gputop.trace.breakdown import inside_us
 from gputop.trace.intervals import Spans
-from gputop.trace.names import PAGEABLE, Kind
-from gputop.trace.verdict import Limits, Number, Verdict, View, signature
+from gputop.trace.names import PAGEABLE, ActivityKind
+from gputop.trace.verdict import Limits, TraceVerdict, TraceView, VerdictNumber, signature
 
 _ENDS = re.compile(r"\((\w+) -> (\w+)\)")  # source and destination memory kinds
 _ROUTES = 3  # named in a headline
@@ -28,41 +28,45 @@ class _Route:
 
 
 @signature("T05", "pageable-copies", "Are batches copied from pageable memory?", step_mb=1.0, part=0.5, least_mb=0.1)
-def pageable(view: View, limit: Limits) -> Iterator[Verdict]:
+def pageable(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     """The driver copies pageable memory twice while the CPU waits; a few kB are just a number read or set."""
     activity, kinds = view.trace.activity, view.trace.activity.names.meanings
     slow_mb = all_mb = 0.0
     for index in view.found.inside:
         name = activity.name[index]
-        if kinds[name] == Kind.TO_DEVICE and activity.start[index] >= view.startup.ready_us:
+        if kinds[name] == ActivityKind.TO_DEVICE and activity.start[index] >= view.startup.ready_us:
             moved_mb = _moved(view, index) / 1e6 / view.steps
             all_mb += moved_mb
             slow_mb += moved_mb if PAGEABLE.search(activity.names.texts[name]) else 0.0
     part = slow_mb / all_mb if all_mb else 0.0
     if slow_mb < limit["step_mb"] and (part < limit["part"] or slow_mb < limit["least_mb"]):
         return
-    yield Verdict(
+    yield TraceVerdict(
         severity="warn",
         headline=f"{units.decimal(1e6 * slow_mb)} a step are copied to the GPU from pageable memory.",
         numbers=(
-            Number(text="from pageable memory a step", value=slow_mb, unit="MB", limit=limit["step_mb"]),
-            Number(text="of all that is copied to the GPU", value=100 * part, unit="%", limit=100 * limit["part"]),
+            VerdictNumber(text="from pageable memory a step", value=slow_mb, unit="MB", limit=limit["step_mb"]),
+            VerdictNumber(
+                text="of all that is copied to the GPU", value=100 * part, unit="%", limit=100 * limit["part"]
+            ),
         ),
         steps=(_PIN,),
     )
 
 
 @signature("T07", "copies-in-the-way", "Do copies to the GPU stand in the way of kernels?", share=0.05)
-def exposed_copies(view: View, limit: Limits) -> Iterator[Verdict]:
+def exposed_copies(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     """Copies while nothing computes."""
     found = view.found
     alone = found.share(found.to_device.total - found.to_device.shared(found.compute).total)
     if alone < limit["share"] or not found.kernel_count:
         return
-    yield Verdict(
+    yield TraceVerdict(
         severity=by_lost_share(alone),
         headline=f"{alone:.0%} of the time the GPU does nothing but receive data.",
-        numbers=(Number(text="copies that no kernel hides", value=100 * alone, unit="%", limit=100 * limit["share"]),),
+        numbers=(
+            VerdictNumber(text="copies that no kernel hides", value=100 * alone, unit="%", limit=100 * limit["share"]),
+        ),
         steps=(
             _PIN,
             "Copy the next batch on a stream of its own meanwhile; send uint8, convert on the GPU.",
@@ -72,7 +76,7 @@ def exposed_copies(view: View, limit: Limits) -> Iterator[Verdict]:
 
 
 @signature("T26", "only-copies", "Does the GPU copy and compute nothing?")
-def only_copies(view: View, _: Limits) -> Iterator[Verdict]:
+def only_copies(view: TraceView, _: Limits) -> Iterator[TraceVerdict]:
     """No kernel ran: what the GPU does instead."""
     found = view.found
     if found.kernel_count or not len(found.busy):
@@ -84,11 +88,12 @@ def only_copies(view: View, _: Limits) -> Iterator[Verdict]:
         said.append(f"{size}{one.text} {found.share(one.spans):.0%} of the time")
     others = len(routes) - _ROUTES
     more = f"; and {others} other kind{'s' * (others > 1)}" if others > 0 else ""
-    yield Verdict(
+    yield TraceVerdict(
         severity="warn",
         headline=f"The GPU only moves memory, no kernel ran: {'; '.join(said[:_ROUTES])}{more}.",
         numbers=tuple(
-            Number(text=f"{one.text}, of the time", value=100 * found.share(one.spans), unit="%") for one in routes
+            VerdictNumber(text=f"{one.text}, of the time", value=100 * found.share(one.spans), unit="%")
+            for one in routes
         ),
         steps=(
             'Check that the model and its input are on the GPU: model.to("cuda"), batch.to("cuda").',
@@ -98,28 +103,28 @@ def only_copies(view: View, _: Limits) -> Iterator[Verdict]:
 
 
 @signature("T17", "made-on-cpu", "Are tensors made on the CPU and then copied?", per_step=1)
-def made_on_cpu(view: View, limit: Limits) -> Iterator[Verdict]:
+def made_on_cpu(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     """torch.zeros(...).to("cuda"): a CPU fill, then aten::to with a copy (PyTorch's ExtraCUDACopy pattern)."""
     found, activity, made = view.found, view.trace.activity, view.trace.host.made
     copies = sum(
         1
         for index in found.inside
-        if activity.names.meanings[activity.name[index]] == Kind.TO_DEVICE
+        if activity.names.meanings[activity.name[index]] == ActivityKind.TO_DEVICE
         and activity.start[index] >= view.startup.ready_us
         and found.launch_of[index] >= 0
         and made.covers(view.trace.calls.start[found.launch_of[index]])
     )
     if copies / view.steps < limit["per_step"]:
         return
-    yield Verdict(
+    yield TraceVerdict(
         severity="info",
         headline=f"Tensors are made on the CPU and then copied to the GPU, {copies / view.steps:.0f} a step.",
-        numbers=(Number(text="such copies a step", value=copies / view.steps, limit=limit["per_step"]),),
+        numbers=(VerdictNumber(text="such copies a step", value=copies / view.steps, limit=limit["per_step"]),),
         steps=('Make them where they are used: torch.zeros(..., device="cuda").',),
     )
 
 
-def _routes(view: View) -> Iterator[_Route]:
+def _routes(view: TraceView) -> Iterator[_Route]:
     """Copies and memsets in the window, by source and destination."""
     activity, seen = view.trace.activity, view.found.window
     spans, moved = dict[str, Spans](), dict[str, float]()
@@ -135,17 +140,17 @@ def _routes(view: View) -> Iterator[_Route]:
 def _route(name: str, kind: int) -> str:
     """The route in a copy's name: `Memcpy HtoD (Pinned -> Device)`."""
     ends = _ENDS.search(name)
-    host = f" ({ends[1 if kind == Kind.TO_DEVICE else 2].lower()} memory)" if ends else ""
-    if kind == Kind.TO_DEVICE:
+    host = f" ({ends[1 if kind == ActivityKind.TO_DEVICE else 2].lower()} memory)" if ends else ""
+    if kind == ActivityKind.TO_DEVICE:
         return f"from the CPU{host}"
-    if kind == Kind.TO_HOST:
+    if kind == ActivityKind.TO_HOST:
         return f"to the CPU{host}"
-    if kind == Kind.SET:
+    if kind == ActivityKind.SET:
         return "set by memset"
     return "between GPUs" if "PtoP" in name else "within the CPU's memory" if "HtoH" in name else "within the GPU"
 
 
-def _moved(view: View, index: int) -> float:
+def _moved(view: TraceView, index: int) -> float:
     """Bytes that a copy moves within the window."""
     activity = view.trace.activity
     took = activity.took[index]

@@ -8,8 +8,17 @@ from gputop import num_workers
 from gputop.severity import by_lost_share
 from gputop.trace.breakdown import inside_us
 from gputop.trace.intervals import union
-from gputop.trace.names import FUSED, Kind, Mark
-from gputop.trace.verdict import GPU_WAITS, STREAM_WAITS, Limits, Number, Verdict, View, signature, stopped
+from gputop.trace.names import FUSED, ActivityKind, SpanMeaning
+from gputop.trace.verdict import (
+    GPU_WAITS,
+    STREAM_WAITS,
+    Limits,
+    TraceVerdict,
+    TraceView,
+    VerdictNumber,
+    signature,
+    stopped,
+)
 
 
 @signature(
@@ -23,7 +32,7 @@ from gputop.trace.verdict import GPU_WAITS, STREAM_WAITS, Limits, Number, Verdic
     launch_gap_ms=5,
     lost=0.20,
 )
-def launch_bound(view: View, limit: Limits) -> Iterator[Verdict]:
+def launch_bound(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     """Hundreds of small kernels with an empty queue; small kernels alone are in every trace.
 
     A gap of many milliseconds is not launch overhead, whatever surrounds it.
@@ -39,16 +48,16 @@ def launch_bound(view: View, limit: Limits) -> Iterator[Verdict]:
     lost = found.share(min(found.idle.host_us, short))
     if lost < limit["lost"]:
         return
-    yield Verdict(
+    yield TraceVerdict(
         severity=by_lost_share(lost),
         headline=f"The GPU waits for the CPU: {kernels:.0f} small kernels a step, each launched only when the one "
         "before is over.",
         numbers=(
-            Number(text=STREAM_WAITS, value=100 * wait, unit="%", limit=100 * limit["host_wait"]),
-            Number(text=GPU_WAITS, value=100 * found.share(found.idle.host_us), unit="%"),
-            Number(text="time from launch to kernel, median", value=delay, unit="us", limit=limit["delay_us"]),
-            Number(text="kernel, median", value=middle, unit="us", limit=limit["kernel_us"]),
-            Number(text="kernels a step", value=kernels, limit=limit["per_step"]),
+            VerdictNumber(text=STREAM_WAITS, value=100 * wait, unit="%", limit=100 * limit["host_wait"]),
+            VerdictNumber(text=GPU_WAITS, value=100 * found.share(found.idle.host_us), unit="%"),
+            VerdictNumber(text="time from launch to kernel, median", value=delay, unit="us", limit=limit["delay_us"]),
+            VerdictNumber(text="kernel, median", value=middle, unit="us", limit=limit["kernel_us"]),
+            VerdictNumber(text="kernels a step", value=kernels, limit=limit["per_step"]),
         ),
         steps=(
             "torch.compile(model): several hundred kernels a step often become fewer than fifty.",
@@ -61,9 +70,9 @@ def launch_bound(view: View, limit: Limits) -> Iterator[Verdict]:
 
 
 @signature("T03", "input-bound", "Does the step wait for its DataLoader?", gpu=False, share=0.05, gap=0.60)
-def input_bound(view: View, limit: Limits) -> Iterator[Verdict]:
+def input_bound(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     """The main thread waits for a batch, and the GPU for the main thread."""
-    found, data = view.found, view.host(Mark.DATA)
+    found, data = view.found, view.host(SpanMeaning.DATA)
     share = found.share(data)
     if share < limit["share"]:
         return
@@ -71,12 +80,12 @@ def input_bound(view: View, limit: Limits) -> Iterator[Verdict]:
     if found.of_gpu and (not len(found.gaps) or idle < limit["gap"] * found.gaps.total):
         return
     alone = view.loads_itself
-    numbers = [Number(text="step waits for data", value=100 * share, unit="%", limit=100 * limit["share"])]
+    numbers = [VerdictNumber(text="step waits for data", value=100 * share, unit="%", limit=100 * limit["share"])]
     if found.of_gpu:
         part = 100 * idle / found.gaps.total
-        numbers.append(Number(text="of the GPU's idle time", value=part, unit="%", limit=100 * limit["gap"]))
+        numbers.append(VerdictNumber(text="of the GPU's idle time", value=part, unit="%", limit=100 * limit["gap"]))
     lost = found.share(idle) if found.of_gpu else share
-    yield Verdict(
+    yield TraceVerdict(
         severity=by_lost_share(lost, "warn" if alone else "crit"),
         headline=f"{share:.0%} of the time the step waits for its DataLoader"
         + (", which works in the main process." if alone else "."),
@@ -102,7 +111,7 @@ def input_bound(view: View, limit: Limits) -> Iterator[Verdict]:
     many=100,
     blocked=0.30,
 )
-def sync(view: View, limit: Limits) -> Iterator[Verdict]:
+def sync(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     """Synchronization with idle time: waiting is harmless while the GPU is busy."""
     found, calls = view.found, view.trace.calls
     host = view.trace.host
@@ -121,17 +130,19 @@ def sync(view: View, limit: Limits) -> Iterator[Verdict]:
     if explained < limit["idle"] and (starved < limit["idle"] or time < limit["least"]) and not depends:
         return
     state = f"which idles {queued:.0%} of the time with work queued" if depends else "which then has nothing queued"
-    yield Verdict(
+    yield TraceVerdict(
         severity="warn" if explained >= limit["idle"] else "info",
         headline=f"The CPU stops {count:.0f} times a step to wait for the GPU, {state}.",
         numbers=(
-            Number(text="waits a step", value=count, limit=limit["per_step"]),
-            Number(text="numbers read a step (item, nonzero)", value=reads),
-            Number(text="CPU waits for the GPU, of the time", value=100 * time, unit="%", limit=100 * limit["time"]),
-            Number(
+            VerdictNumber(text="waits a step", value=count, limit=limit["per_step"]),
+            VerdictNumber(text="numbers read a step (item, nonzero)", value=reads),
+            VerdictNumber(
+                text="CPU waits for the GPU, of the time", value=100 * time, unit="%", limit=100 * limit["time"]
+            ),
+            VerdictNumber(
                 text="GPU idle because of it, of the time", value=100 * explained, unit="%", limit=100 * limit["idle"]
             ),
-            Number(text=STREAM_WAITS, value=100 * starved, unit="%", limit=100 * limit["idle"]),
+            VerdictNumber(text=STREAM_WAITS, value=100 * starved, unit="%", limit=100 * limit["idle"]),
         ),
         steps=(
             "Read loss.item() every 50 steps, not each; keep sums as tensors; no tensor in an if.",
@@ -143,18 +154,18 @@ def sync(view: View, limit: Limits) -> Iterator[Verdict]:
 
 
 @signature("T10", "unfused-optimizer", "Does the optimizer launch many small kernels?", share=0.10, kernels=50)
-def unfused_optimizer(view: View, limit: Limits) -> Iterator[Verdict]:
+def unfused_optimizer(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     """One kernel per parameter and operation where one fused kernel would do.
 
     The cost is its GPU time plus the idle time in it: a CPU that runs ahead loses nothing.
     """
-    found, activity, spans = view.found, view.trace.activity, view.host(Mark.OPTIMIZER)
+    found, activity, spans = view.found, view.trace.activity, view.host(SpanMeaning.OPTIMIZER)
     if not len(spans):
         return
     count, gpu_us = 0, 0.0
     for index in found.inside:
         call = found.launch_of[index]
-        if call >= 0 and activity.names.meanings[activity.name[index]] == Kind.COMPUTE:
+        if call >= 0 and activity.names.meanings[activity.name[index]] == ActivityKind.COMPUTE:
             if not spans.covers(view.trace.calls.start[call]):
                 continue
             if FUSED.search(activity.names.texts[activity.name[index]]):
@@ -163,12 +174,12 @@ def unfused_optimizer(view: View, limit: Limits) -> Iterator[Verdict]:
     share, kernels = found.share(gpu_us + found.gaps.shared(spans).total), count / view.steps
     if share < limit["share"] or kernels <= limit["kernels"]:
         return
-    yield Verdict(
+    yield TraceVerdict(
         severity="warn",
         headline=f"The optimizer takes {share:.0%} of the step: {kernels:.0f} small kernels, none of them fused.",
         numbers=(
-            Number(text="optimizer", value=100 * share, unit="%", limit=100 * limit["share"]),
-            Number(text="kernels in it a step", value=kernels, limit=limit["kernels"]),
+            VerdictNumber(text="optimizer", value=100 * share, unit="%", limit=100 * limit["share"]),
+            VerdictNumber(text="kernels in it a step", value=kernels, limit=limit["kernels"]),
         ),
         steps=("AdamW(..., fused=True); where that is not offered, foreach=True.",),
         lost_share=share,
@@ -177,33 +188,35 @@ def unfused_optimizer(view: View, limit: Limits) -> Iterator[Verdict]:
 
 
 @signature("T14", "anomaly-mode", "Is every gradient checked for NaN?", gpu=False, part=0.5, functions=10)
-def anomaly_mode(view: View, limit: Limits) -> Iterator[Verdict]:
+def anomaly_mode(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     """torch.autograd.detect_anomaly checks the result of each backward function."""
     host = view.trace.host
     if host.functions < limit["functions"] or host.nan_checks < limit["part"] * host.functions:
         return
-    yield Verdict(
+    yield TraceVerdict(
         severity="warn",
         headline="Every gradient is checked for NaN: anomaly mode is on, which about doubles backward.",
         numbers=(
-            Number(text="checks for a backward function", value=host.nan_checks / host.functions, limit=limit["part"]),
+            VerdictNumber(
+                text="checks for a backward function", value=host.nan_checks / host.functions, limit=limit["part"]
+            ),
         ),
         steps=("Use torch.autograd.detect_anomaly() only to find a NaN, then turn it off.",),
     )
 
 
 @signature("T18", "zero-grad", "Are gradients set to zero one by one?", gpu=False, each=10)
-def zero_grad(view: View, limit: Limits) -> Iterator[Verdict]:
+def zero_grad(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     """zero_grad(set_to_none=False) writes every gradient, and backward then adds instead of setting."""
-    host, found, spans = view.trace.host, view.found, view.host(Mark.ZERO_GRAD)
-    starts = [start for start, _, _ in host.spans[Mark.ZERO_GRAD]]
+    host, found, spans = view.trace.host, view.found, view.host(SpanMeaning.ZERO_GRAD)
+    starts = [start for start, _, _ in host.spans[SpanMeaning.ZERO_GRAD]]
     calls = view.inside(starts) if host.counted else len(starts)
     if not calls or host.zeroed / calls < limit["each"]:
         return
-    yield Verdict(
+    yield TraceVerdict(
         severity="info",
         headline=f"zero_grad writes {host.zeroed / calls:.0f} gradients one by one instead of dropping them.",
-        numbers=(Number(text="gradients set to zero a call", value=host.zeroed / calls, limit=limit["each"]),),
+        numbers=(VerdictNumber(text="gradients set to zero a call", value=host.zeroed / calls, limit=limit["each"]),),
         steps=("optimizer.zero_grad(set_to_none=True), the default since torch 2.0.",),
         lost_share=found.share(found.gaps.shared(spans) if found.of_gpu else spans),
     )

@@ -10,43 +10,45 @@ from gputop.severity import by_lost_share
 from gputop.trace.breakdown import TOLD
 from gputop.trace.host import OutermostSpans
 from gputop.trace.intervals import Spans, union
-from gputop.trace.names import Kind, Mark, region
+from gputop.trace.names import ActivityKind, SpanMeaning, region
 from gputop.trace.step_phases import communication_us
 from gputop.trace.threads import function_name, is_own_call, launching_threads
-from gputop.trace.verdict import GPU_WAITS, Limits, Number, Verdict, View, signature
+from gputop.trace.verdict import GPU_WAITS, Limits, TraceVerdict, TraceView, VerdictNumber, signature
 
 LOOK = "Look at what the CPU does there: gputop stack PID, or a trace with_stack=True."
 _CHUNKS = 30  # as in NVIDIA's gpu_time_util
 _ALL = 0.95  # of a time: below, a statement does not apply to all of it
 _MEANWHILE = (
-    (Mark.DATA, "the loop waits for its DataLoader"),
-    (Mark.OPTIMIZER, "the optimizer runs on the CPU"),
-    (Mark.BACKWARD, "backward runs on the CPU"),
-    (Mark.FORWARD, "forward runs on the CPU"),
+    (SpanMeaning.DATA, "the loop waits for its DataLoader"),
+    (SpanMeaning.OPTIMIZER, "the optimizer runs on the CPU"),
+    (SpanMeaning.BACKWARD, "backward runs on the CPU"),
+    (SpanMeaning.FORWARD, "forward runs on the CPU"),
 )
 
 
 @signature("T00", "healthy", "Is the GPU kept busy, with work queued ahead?", busy=0.90, host_wait=0.05, delay_us=1000)
-def healthy(view: View, limit: Limits) -> Iterator[Verdict]:
+def healthy(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     """The ideal profile: kernels back to back, the CPU ahead."""
     found = view.found
     busy, host_wait = found.share(found.busy), found.share(found.idle.stream_host_us)
     delay = found.launching.delay_p50_us
     if busy >= limit["busy"] and host_wait < limit["host_wait"] and delay is not None and delay >= limit["delay_us"]:
-        yield Verdict(
+        yield TraceVerdict(
             severity="info",
             healthy=True,
             headline=f"The GPU is kept busy: {busy:.0%} of the time, with work queued {delay / 1000:.3g} ms ahead.",
             numbers=(
-                Number(text="GPU busy", value=100 * busy, unit="%", limit=100 * limit["busy"]),
-                Number(text="time from launch to kernel, median", value=delay, unit="us", limit=limit["delay_us"]),
+                VerdictNumber(text="GPU busy", value=100 * busy, unit="%", limit=100 * limit["busy"]),
+                VerdictNumber(
+                    text="time from launch to kernel, median", value=delay, unit="us", limit=limit["delay_us"]
+                ),
             ),
             steps=("What is left to win is inside the kernels: precision, fusion, shapes.",),
         )
 
 
 @signature("T22", "gaps", "Does the GPU stand still for long?", gap_ms=500, chunk=0.5, chunks=3, busy=0.6)
-def gaps(view: View, limit: Limits) -> Iterator[Verdict]:
+def gaps(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     """One long gap, or several stretches of a mostly busy trace with little work (nsys gpu_gaps, gpu_time_util)."""
     found = view.found
     gaps = [(end - start, start, end) for start, end in found.gaps if not view.startup.spans.covers(start)]
@@ -54,10 +56,10 @@ def gaps(view: View, limit: Limits) -> Iterator[Verdict]:
     least_us = 1000 * limit["gap_ms"]
     if longest[0] >= least_us:
         cause = cpu_activity(view, Spans([longest[1:]]))
-        yield Verdict(
+        yield TraceVerdict(
             severity="warn",
             headline=f"The GPU stands still for {longest[0] / 1e6:.2f} s at once{cause}.",
-            numbers=(Number(text="longest gap", value=longest[0] / 1000, unit="ms", limit=limit["gap_ms"]),),
+            numbers=(VerdictNumber(text="longest gap", value=longest[0] / 1000, unit="ms", limit=limit["gap_ms"]),),
             steps=(LOOK,),
             lost_share=found.share(sum(took for took, _, _ in gaps if took >= least_us)),
             idle=bool(cause),  # otherwise naming the CPU activity says more
@@ -73,17 +75,17 @@ def gaps(view: View, limit: Limits) -> Iterator[Verdict]:
     ]
     if len(slack) >= limit["chunks"] and found.share(found.busy) >= limit["busy"]:
         where = found.gaps.shared(Spans(slack))
-        yield Verdict(
+        yield TraceVerdict(
             severity="info",
             headline=f"In {len(slack)} of {_CHUNKS} parts of the trace the GPU is busy for less than half of the "
             f"time{cpu_activity(view, where)}.",
-            numbers=(Number(text="parts less than half busy", value=len(slack), limit=limit["chunks"]),),
+            numbers=(VerdictNumber(text="parts less than half busy", value=len(slack), limit=limit["chunks"]),),
             steps=(LOOK,),
             lost_share=found.share(where),
         )
 
 
-def cpu_activity(view: View, gaps: Spans) -> str:
+def cpu_activity(view: TraceView, gaps: Spans) -> str:
     """CPU activity during most of the gaps, as the end of a sentence."""
     shares = [(gaps.shared(view.host(mark)).total, text) for mark, text in _MEANWHILE]
     calls = view.trace.calls
@@ -125,7 +127,7 @@ _MOST_OF = 0.5  # of the idle time: spans that cover it show where the CPU was
 
 
 @signature("T24", "idle", "Does the GPU idle, whatever the reason?", last=True, idle=0.20)
-def idle(view: View, limit: Limits) -> Iterator[Verdict]:
+def idle(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     """At least a fifth of the time idle without another signature to explain it."""
     found, begun = view.found, view.startup.spans
     gaps = found.gaps
@@ -145,10 +147,10 @@ def idle(view: View, limit: Limits) -> Iterator[Verdict]:
         cause = f"; most of it the CPU was in `{where}`{told}" if where else ""
         cause = cause or cpu_activity(view, gaps)
         steps = (_FEED,) if inner == _LOADER else (*_advice(where), LOOK)
-    numbers = [Number(text="GPU idle, of the time", value=100 * share, unit="%", limit=100 * limit["idle"])]
+    numbers = [VerdictNumber(text="GPU idle, of the time", value=100 * share, unit="%", limit=100 * limit["idle"])]
     if found.launching.known:  # otherwise it is unknown what it waits for
-        numbers.append(Number(text=GPU_WAITS, value=100 * found.share(found.idle.host_us), unit="%"))
-    yield Verdict(
+        numbers.append(VerdictNumber(text=GPU_WAITS, value=100 * found.share(found.idle.host_us), unit="%"))
+    yield TraceVerdict(
         severity=by_lost_share(share),
         headline=f"The GPU idles {share:.0%} of the time{cause}.",
         numbers=tuple(numbers),
@@ -161,17 +163,17 @@ def idle(view: View, limit: Limits) -> Iterator[Verdict]:
 @signature(
     "T25", "cpu-communication", "Do ranks on CPUs spend the step in collectives?", gpu=False, last=True, share=0.20
 )
-def cpu_communication(view: View, limit: Limits) -> Iterator[Verdict]:
+def cpu_communication(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     """Collectives of gloo, MPI and others, in a trace without a GPU."""
     if view.found.of_gpu:
         return
     share = view.found.share(communication_us(view.phases))
     if share < limit["share"]:
         return
-    yield Verdict(
+    yield TraceVerdict(
         severity=by_lost_share(share, "warn"),
         headline=f"Communication takes {share:.0%} of the time on the CPU: collectives between ranks.",
-        numbers=(Number(text="in collectives", value=100 * share, unit="%", limit=100 * limit["share"]),),
+        numbers=(VerdictNumber(text="in collectives", value=100 * share, unit="%", limit=100 * limit["share"]),),
         steps=("Compare the traces of all ranks: the one that is shortest in its collectives is the late one.",),
         lost_share=share,
     )
@@ -185,7 +187,7 @@ def cpu_communication(view: View, limit: Limits) -> Iterator[Verdict]:
     last=True,
     share=0.20,
 )
-def cpu_region(view: View, limit: Limits) -> Iterator[Verdict]:
+def cpu_region(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     """Regions of the program in a CPU-only trace: time outside operators and other regions.
 
     If the name indicates data preparation, operators inside count as well.
@@ -208,10 +210,12 @@ def cpu_region(view: View, limit: Limits) -> Iterator[Verdict]:
         return
     of = "The step prepares data" if _input(name) else "No torch operator runs"
     us = share * view.found.window.span_us
-    yield Verdict(
+    yield TraceVerdict(
         severity=by_lost_share(share, "warn"),
         headline=f"{of} {share:.0%} of the time: the CPU is in `{name}` ({_a_step(view, us)}).",
-        numbers=(Number(text=f"in `{name}`, of the time", value=100 * share, unit="%", limit=100 * limit["share"]),),
+        numbers=(
+            VerdictNumber(text=f"in `{name}`, of the time", value=100 * share, unit="%", limit=100 * limit["share"]),
+        ),
         steps=(*_advice(name), LOOK),
         lost_share=share,
     )
@@ -228,7 +232,7 @@ def _advice(where: str) -> Iterator[str]:
         yield f"Make `{where}` cheaper, or let a loader worker do it." if data else f"Make `{where}` cheaper."
 
 
-def _a_step(view: View, us: float) -> str:
+def _a_step(view: TraceView, us: float) -> str:
     """`74 ms a step`; the total for a window without several steps."""
     steps = len(view.found.window.steps)
     return f"{_ms(us / steps)} ms a step" if steps > 1 else f"{_ms(us)} ms"
@@ -238,7 +242,7 @@ def _ms(us: float) -> str:
     return f"{us / 1000:.3g}" if us < 1e6 else f"{us / 1000:.0f}"
 
 
-def _cpu_location(view: View, gaps: Spans) -> tuple[str, str, float]:
+def _cpu_location(view: TraceView, gaps: Spans) -> tuple[str, str, float]:
     """The most specific name that covers most of the gaps, its callee there, and the microseconds.
 
     The program's own function or region leads; `, calling `time.sleep`` is the single callee that took that time. Empty
@@ -254,7 +258,7 @@ def _cpu_location(view: View, gaps: Spans) -> tuple[str, str, float]:
             known[name] = Spans(ran)
     if not known:
         told = _spans(host.outer, threads)
-        known = {name: spans for name, spans in told.items() if host.names.meanings[name] != Mark.STEP}
+        known = {name: spans for name, spans in told.items() if host.names.meanings[name] != SpanMeaning.STEP}
     if (most := _covers_most(gaps, known)) is None:
         return "", "", 0.0
     total, name, inside = most
@@ -265,15 +269,19 @@ def _cpu_location(view: View, gaps: Spans) -> tuple[str, str, float]:
     )
 
 
-def _launching(view: View) -> set[int]:
+def _launching(view: TraceView) -> set[int]:
     """The threads the GPU waits for: those that launch its kernels."""
     found, calls, names = view.found, view.trace.calls, view.trace.activity
-    kernels = (index for index in found.inside if names.names.meanings[names.name[index]] in (Kind.COMPUTE, Kind.COMM))
+    kernels = (
+        index
+        for index in found.inside
+        if names.names.meanings[names.name[index]] in (ActivityKind.COMPUTE, ActivityKind.COMM)
+    )
     known = (found.launch_of[index] for index in kernels)
     return launching_threads(view.trace.host, (calls.thread[call] for call in known if call >= 0))
 
 
-def _callee(view: View, gaps: Spans, python: dict[int, Spans], own: set[int], total: float, us: float) -> str:
+def _callee(view: TraceView, gaps: Spans, python: dict[int, Spans], own: set[int], total: float, us: float) -> str:
     """The callee of a program function while the GPU is idle: the DataLoader, else the innermost library call."""
     texts = view.trace.host.names.texts
     spans = {name: of for name, of in python.items() if name not in own}

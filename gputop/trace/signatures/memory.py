@@ -8,11 +8,11 @@ from itertools import pairwise
 
 from gputop import pytorch, units
 from gputop.trace.intervals import union
-from gputop.trace.verdict import Limits, Number, Verdict, View, memory_peak, signature, stopped
+from gputop.trace.verdict import Limits, TraceVerdict, TraceView, VerdictNumber, memory_peak, signature, stopped
 
 
 @signature("T09", "memory-growth", "Does allocated memory grow from step to step?", steps=3, growth=0.01)
-def growth(view: View, limit: Limits) -> Iterator[Verdict]:
+def growth(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     """Allocation at the end of each step keeps growing."""
     memory = view.trace.memory
     ends = []
@@ -25,13 +25,13 @@ def growth(view: View, limit: Limits) -> Iterator[Verdict]:
     each = (ends[-1][0] - ends[0][0]) / (len(ends) - 1)
     if each < limit["growth"] * max(1, ends[0][0]):
         return
-    yield Verdict(
+    yield TraceVerdict(
         severity="warn",
         headline=f"Allocated memory grows by {units.decimal(each)} a step: something keeps the graphs of old ones.",
         numbers=(
-            Number(text="growth a step", value=each / 1e6, unit="MB", limit=limit["growth"] * ends[0][0] / 1e6),
-            Number(text="allocated at the end", value=ends[-1][0] / 1e6, unit="MB"),
-            Number(text="reserved at the end", value=ends[-1][1] / 1e6, unit="MB"),
+            VerdictNumber(text="growth a step", value=each / 1e6, unit="MB", limit=limit["growth"] * ends[0][0] / 1e6),
+            VerdictNumber(text="allocated at the end", value=ends[-1][0] / 1e6, unit="MB"),
+            VerdictNumber(text="reserved at the end", value=ends[-1][1] / 1e6, unit="MB"),
         ),
         steps=(
             "total += loss.item(), not total += loss; .detach() what is kept in a list.",
@@ -41,7 +41,7 @@ def growth(view: View, limit: Limits) -> Iterator[Verdict]:
 
 
 @signature("T16", "allocator-churn", "Is memory asked of the driver in every step?", per_step=1, time=0.01)
-def churn(view: View, limit: Limits) -> Iterator[Verdict]:
+def churn(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     """After two steps the cache should have everything needed."""
     steps, calls = view.found.window.steps, view.trace.calls
     if len(steps) < 3:
@@ -53,13 +53,13 @@ def churn(view: View, limit: Limits) -> Iterator[Verdict]:
     idle = view.found.share(stopped(view, asked))
     if count < limit["per_step"] and time < limit["time"]:
         return
-    yield Verdict(
+    yield TraceVerdict(
         severity="warn",
         headline=f"Memory is asked of the driver {count:.1f} times a step"
         + (f"; the GPU idles {idle:.0%} of the time because of it." if idle >= limit["time"] else "."),
         numbers=(
-            Number(text="cudaMalloc and cudaFree a step", value=count, limit=limit["per_step"]),
-            Number(text="their time", value=100 * time, unit="%", limit=100 * limit["time"]),
+            VerdictNumber(text="cudaMalloc and cudaFree a step", value=count, limit=limit["per_step"]),
+            VerdictNumber(text="their time", value=100 * time, unit="%", limit=100 * limit["time"]),
         ),
         steps=(
             pytorch.allocator("expandable_segments:True"),
@@ -71,7 +71,7 @@ def churn(view: View, limit: Limits) -> Iterator[Verdict]:
 
 
 @signature("T21", "memory-limit", "Is device memory nearly full?", share=0.90)
-def memory_limit(view: View, limit: Limits) -> Iterator[Verdict]:
+def memory_limit(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     """Peak allocation relative to the GPU's memory."""
     memory = view.trace.memory
     total = next((entry.memory_bytes for entry in view.trace.devices if entry.index == memory.device), 0)
@@ -79,9 +79,9 @@ def memory_limit(view: View, limit: Limits) -> Iterator[Verdict]:
     if not total or peak < limit["share"] * total:
         return
     share = peak / total
-    yield Verdict(
+    yield TraceVerdict(
         severity="info",
         headline=f"Allocated memory reaches {share:.0%} of the GPU: the next larger batch fails.",
-        numbers=(Number(text="most allocated", value=100 * share, unit="%", limit=100 * limit["share"]),),
+        numbers=(VerdictNumber(text="most allocated", value=100 * share, unit="%", limit=100 * limit["share"]),),
         steps=("bfloat16, activation checkpointing, or a smaller batch with gradient accumulation.",),
     )

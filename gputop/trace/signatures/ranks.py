@@ -6,23 +6,27 @@ from collections.abc import Iterator
 from statistics import median
 
 from gputop.severity import by_lost_share
-from gputop.trace.names import Mark
-from gputop.trace.verdict import Limits, Number, Verdict, View, signature
+from gputop.trace.names import SpanMeaning
+from gputop.trace.verdict import Limits, TraceVerdict, TraceView, VerdictNumber, signature
 
 
 @signature("T08", "exposed-communication", "Does communication stand in the way?", share=0.10, overlap=0.50)
-def exposed(view: View, limit: Limits) -> Iterator[Verdict]:
+def exposed(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     """Communication while nothing computes; exposure does not prove that it delayed the step."""
     found = view.found
     share, overlap = found.exposed, found.overlap
     if share < limit["share"] or overlap is None:
         return
-    yield Verdict(
+    yield TraceVerdict(
         severity=by_lost_share(share),
         headline=f"{share:.0%} of the time the GPU only communicates; at most that much can be won.",
         numbers=(
-            Number(text="communication that nothing hides", value=100 * share, unit="%", limit=100 * limit["share"]),
-            Number(text="communication hidden by compute", value=100 * overlap, unit="%", limit=100 * limit["overlap"]),
+            VerdictNumber(
+                text="communication that nothing hides", value=100 * share, unit="%", limit=100 * limit["share"]
+            ),
+            VerdictNumber(
+                text="communication hidden by compute", value=100 * overlap, unit="%", limit=100 * limit["overlap"]
+            ),
         ),
         steps=(
             "Compare the traces of all ranks: the one with the shortest collectives is late, the others wait for it.",
@@ -34,7 +38,7 @@ def exposed(view: View, limit: Limits) -> Iterator[Verdict]:
 
 
 @signature("T12", "data-parallel", "Is the model spread by DataParallel?", devices=2)
-def data_parallel(view: View, limit: Limits) -> Iterator[Verdict]:
+def data_parallel(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     """One process copies the model to all GPUs in every step."""
     host, window = view.trace.host, view.found.window
     used = [
@@ -50,23 +54,25 @@ def data_parallel(view: View, limit: Limits) -> Iterator[Verdict]:
     )
     if not used or outside or view.found.devices < limit["devices"]:
         return
-    yield Verdict(
+    yield TraceVerdict(
         severity="warn",
         headline=f"nn.DataParallel copies the model to {view.found.devices} GPUs in every step, from one process.",
-        numbers=(Number(text="GPUs in the trace", value=view.found.devices, limit=limit["devices"]),),
+        numbers=(VerdictNumber(text="GPUs in the trace", value=view.found.devices, limit=limit["devices"]),),
         steps=("DistributedDataParallel by torchrun --nproc-per-node=gpu; batch size and num_workers are per rank.",),
     )
 
 
 @signature("T13", "gloo", "Is the communication of GPUs done by the CPU?", share=0.01)
-def gloo(view: View, limit: Limits) -> Iterator[Verdict]:
+def gloo(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     """Gloo moves GPU tensors through CPU memory."""
     names = view.trace.host.names.texts
     spoken = any(name.startswith("gloo:") for name in names) and not len(view.found.comm)
-    spoken = spoken and view.found.share(view.host(Mark.COMM)) >= limit["share"]  # not a mere barrier at the start
+    spoken = (
+        spoken and view.found.share(view.host(SpanMeaning.COMM)) >= limit["share"]
+    )  # not a mere barrier at the start
     if not spoken and not (view.trace.backend == "gloo" and (view.trace.ranks or 1) > 1):
         return
-    yield Verdict(
+    yield TraceVerdict(
         severity="warn",
         headline="The ranks talk through gloo, that is through the CPU, though they compute on GPUs.",
         steps=('torch.distributed.init_process_group("nccl").',),
@@ -74,7 +80,7 @@ def gloo(view: View, limit: Limits) -> Iterator[Verdict]:
 
 
 @signature("T20", "straggler", "Is one rank late in every step?", gpu=False, spread=0.10, steps=2)
-def straggler(view: View, limit: Limits) -> Iterator[Verdict]:
+def straggler(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     """Collectives end together: the rank with the least time in them came last. Durations need no common clock."""
     if len(view.ranks) < 2 or view.ranks[0] is not view:
         return
@@ -94,17 +100,19 @@ def straggler(view: View, limit: Limits) -> Iterator[Verdict]:
     known = view.ranks[late].trace.rank
     rank = late if known is None else known
     clocks = ", its GPU's clocks" if view.ranks[late].found.of_gpu else ""
-    yield Verdict(
+    yield TraceVerdict(
         severity="warn",
         all_ranks=True,
         headline=f"Rank {rank} is late: the others wait for it {spread:.0%} of each step.",
-        numbers=(Number(text="others wait, of a step", value=100 * spread, unit="%", limit=100 * limit["spread"]),),
+        numbers=(
+            VerdictNumber(text="others wait, of a step", value=100 * spread, unit="%", limit=100 * limit["spread"]),
+        ),
         steps=(f"Look at that rank's own trace: its data, its CPU cores{clocks}; gputop diagnose there.",),
         lost_share=min(1.0, spread),
     )
 
 
-def _waits(view: View) -> list[float]:
+def _waits(view: TraceView) -> list[float]:
     """Time per step in collectives: of the GPU, or without one of the CPU (gloo)."""
-    comm = view.found.comm if len(view.trace.activity) else view.host(Mark.COMM)
+    comm = view.found.comm if len(view.trace.activity) else view.host(SpanMeaning.COMM)
     return [comm.within(step.start, step.end).total for step in view.found.window.steps] if len(comm) else []

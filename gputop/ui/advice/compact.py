@@ -14,7 +14,7 @@ from gputop.diagnose.subject_overlap import names
 from gputop.labels import amount
 from gputop.safe.text import clean
 from gputop.ui.advice.finding_list import troubles
-from gputop.ui.advice.scene import Scene, badge, counts, flow, sign
+from gputop.ui.advice.scene import AdviceScene, badge, counts, flow, sign
 from gputop.ui.theme import Token
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line, Run
@@ -43,15 +43,15 @@ _BRIEF = _Detail(1, 1)
 _MORE = (_Detail(1, 2), _Detail(2, 2), _Detail(2, 3))
 
 
-def one_line(scene: Scene, width: int) -> list[Strip]:
+def one_line(scene: AdviceScene, width: int) -> list[Strip]:
     """The worst finding, or the chosen one, where there is no room for more, and the key to all of it."""
-    bad = troubles(scene.sheet.told)
-    chosen = scene.sheet.chosen if scene.focused else None
+    bad = troubles(scene.finding_list.told)
+    chosen = scene.finding_list.chosen if scene.focused else None
     waits = any(one.open for one in scene.update.jobs)
     if not bad and chosen is None and not scene.news and waits:
         return [_one_state(scene, width)]
-    bad = bad or [finding for finding in scene.sheet.told if not finding.healthy]
-    if chosen is None and (not bad or (scene.news and scene.sheet.calm)):
+    bad = bad or [finding for finding in scene.finding_list.told if not finding.healthy]
+    if chosen is None and (not bad or (scene.news and scene.finding_list.calm)):
         return [next(iter([*over(scene, width, whole=False), *calm(scene, width)])).strip(width)]
     one = chosen or bad[0]
     others = len({id(finding) for finding in bad} - {id(one)})
@@ -64,45 +64,45 @@ def one_line(scene: Scene, width: int) -> list[Strip]:
     return [line.to(width - drawing.cells(right) - 1).runs(right).strip(width)]
 
 
-def _one_state(scene: Scene, width: int) -> Strip:
+def _one_state(scene: AdviceScene, width: int) -> Strip:
     """The first job that has no verdict yet, how many others there are, and the key to all of it."""
-    why = "expand" if scene.sheet.listed else "says why"  # with findings, it opens on the first of them
+    why = "expand" if scene.finding_list.listed else "says why"  # with findings, it opens on the first of them
     right = scene.pressed("advice", why) if width >= _ROOMY else []
     room = width - drawing.cells(right) - 3
     return standing(scene, room, 1)[0].to(width - drawing.cells(right) - 1).runs(right).strip(width)
 
 
-def pane(scene: Scene, width: int, height: int) -> list[Strip]:
+def pane(scene: AdviceScene, width: int, height: int) -> list[Strip]:
     """A rule, then the findings; one that does not fit is counted on the rule."""
     strips = [rule(scene, width)]
-    lines = calm(scene, width) if scene.sheet.calm else []
-    room = max(0, (height - 1) // (2 if scene.sheet.calm else 3))
+    lines = calm(scene, width) if scene.finding_list.calm else []
+    room = max(0, (height - 1) // (2 if scene.finding_list.calm else 3))
     news = over(scene, width)
     lines += news if len(news) <= room else over(scene, width, whole=False)[:room]
-    most = max(1, (height - 1 - len(lines)) // (2 if scene.sheet.calm else 4))
+    most = max(1, (height - 1 - len(lines)) // (2 if scene.finding_list.calm else 4))
     states = standing(scene, width, most, due=True)
     room = height - 1 - len(lines)
-    if scene.sheet.calm:  # then why there is no verdict is worth more
+    if scene.finding_list.calm:  # then why there is no verdict is worth more
         states = unfolded(states, scene, width, room - len(states), most, due=True)
     blocks = _blocks(scene, width, room - len(states))
-    if not scene.sheet.calm:
+    if not scene.finding_list.calm:
         states = unfolded(states, scene, width, room - len(states) - len(blocks), most, due=True)
-    lines += [*states, *blocks] if scene.sheet.calm else [*blocks, *states]
+    lines += [*states, *blocks] if scene.finding_list.calm else [*blocks, *states]
     if (room := height - 1 - len(lines)) > 0:
         rest = standing(scene, width, room, due=False)
         lines += unfolded(rest, scene, width, room - len(rest), room, due=False)
     return [*strips, *(line.strip(width) for line in lines)][:height]
 
 
-def rule(scene: Scene, width: int) -> Strip:
+def rule(scene: AdviceScene, width: int) -> Strip:
     """The first line of the pane: how many there are, and the key to all of it."""
-    facts = [counts(scene.sheet.told)] if scene.sheet.told else []
-    facts += [f"{len(scene.sheet.muted)} muted"] if scene.sheet.muted else []
+    facts = [counts(scene.finding_list.told)] if scene.finding_list.told else []
+    facts += [f"{len(scene.finding_list.muted)} muted"] if scene.finding_list.muted else []
     right = [Run(" · ".join(facts), "dim"), Run("  ")] if facts else []
     return drawing.rule("advice", width, scene.look, right=[*right, *scene.pressed("advice", "expand")])
 
 
-def calm(scene: Scene, width: int, *, whole: bool = False) -> list[Line]:
+def calm(scene: AdviceScene, width: int, *, whole: bool = False) -> list[Line]:
     """What is said while there is nothing to act on: the states of all jobs, counted.
 
     The key that says why rules could not judge is named where it does: not on the `whole` page that it opens, and
@@ -111,11 +111,11 @@ def calm(scene: Scene, width: int, *, whole: bool = False) -> list[Line]:
     update, silent = scene.update, {one.rule for one in scene.update.abstained}
     if update.host is None:
         return [scene.line().add(" judging", "text").add("   a first verdict takes a minute", "dim")]
-    bad = troubles(scene.sheet.muted)
+    bad = troubles(scene.finding_list.muted)
     line = scene.line().add(f" {finding_text.state_counts(update.jobs)}{f', {len(bad)} muted' if bad else ''}", "text")
     gpus = [gpu for gpu in update.frame.gpus if gpu.parent_uuid is None]
     machine = f"   {amount(len(gpus), 'GPU')} · host {update.host.state}"
-    more = scene.pressed("advice", "says why") if silent and not whole and not scene.sheet.listed else []
+    more = scene.pressed("advice", "says why") if silent and not whole and not scene.finding_list.listed else []
     cannot = f" · {amount(len(silent), 'rule')} could not judge{', ' if more else ''}" if silent else ""
     for text, runs in ((machine, []), (cannot, more)):
         if line.cells + len(text) + drawing.cells(runs) < width:
@@ -123,20 +123,20 @@ def calm(scene: Scene, width: int, *, whole: bool = False) -> list[Line]:
     return [line]
 
 
-def unfolded(cut: list[Line], scene: Scene, width: int, room: int, most: int, *, due: bool) -> list[Line]:
+def unfolded(cut: list[Line], scene: AdviceScene, width: int, room: int, most: int, *, due: bool) -> list[Line]:
     """The same states, at most so many, in whole where that takes no more than `room` lines besides."""
     whole = standing(scene, width, most, due=due, whole=True) if cut and room > 0 else cut
     return whole if len(whole) - len(cut) <= room else cut
 
 
 def standing(
-    scene: Scene, width: int, most: int | None = None, *, due: bool | None = None, whole: bool = False
+    scene: AdviceScene, width: int, most: int | None = None, *, due: bool | None = None, whole: bool = False
 ) -> list[Line]:
     """A line for each job, and other user of GPUs, of which no finding is told; at most so many, the rest counted.
 
     `due`: only those that a verdict is due of, or only the others. `whole`: why in as many lines as it takes.
     """
-    said, of = scene.sheet.told, [one for one in scene.update.jobs if due is None or one.due == due]
+    said, of = scene.finding_list.told, [one for one in scene.update.jobs if due is None or one.due == due]
     untold = [one for one in of if not any(_tells(finding, one) for finding in said)]
     untold.sort(key=lambda one: (not one.due, finding_text.STATES.index(one.state)))
     shown = untold if most is None or len(untold) <= most else untold[: max(1, most - 1)]
@@ -160,7 +160,7 @@ def _tells(finding: Finding, one: JobState) -> bool:
     return of_it and (one.state == "found" if not finding.healthy else one.state == "healthy")
 
 
-def _standing(one: JobState, scene: Scene, width: int, *, whole: bool) -> list[Line]:
+def _standing(one: JobState, scene: AdviceScene, width: int, *, whole: bool) -> list[Line]:
     token: Token = "bright" if one.open else "dim"
     line = (
         scene.line().add(f"  {one.state}", token).to(_HEAD).add(finding_text.job_title(one, scene.update.frame), token)
@@ -172,7 +172,7 @@ def _standing(one: JobState, scene: Scene, width: int, *, whole: bool) -> list[L
     return [line.add(drawing.cut_words(why, max(0, width - line.cells - 1), scene.look.glyphs.more), "text")]
 
 
-def over(scene: Scene, width: int, *, whole: bool = True) -> list[Line]:
+def over(scene: AdviceScene, width: int, *, whole: bool = True) -> list[Line]:
     """What came of findings of earlier runs, `whole` or in a line each; a line for each finding that is over now."""
     lines, more = list[Line](), scene.look.glyphs.more
     for each in scene.proven:
@@ -192,9 +192,9 @@ def over(scene: Scene, width: int, *, whole: bool = True) -> list[Line]:
     return lines
 
 
-def _blocks(scene: Scene, width: int, height: int) -> list[Line]:
+def _blocks(scene: AdviceScene, width: int, height: int) -> list[Line]:
     """Each finding's head, then details as long as there is room, those of the chosen one first."""
-    findings, chosen = list(scene.sheet.told), scene.sheet.chosen
+    findings, chosen = list(scene.finding_list.told), scene.finding_list.chosen
     if scene.focused and chosen in findings[height:]:
         findings = findings[findings.index(chosen) - height + 1 :]
     findings = findings[: max(0, height)]
@@ -215,12 +215,12 @@ def _blocks(scene: Scene, width: int, height: int) -> list[Line]:
     return [line for finding in findings for line in blocks.get(id(finding), (None, ()))[1]]
 
 
-def brief(finding: Finding, scene: Scene, width: int) -> list[Line]:
+def brief(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
     """Why, and what to do: a line each, where it has them."""
     return _block(finding, scene, width, _BRIEF)[1:]
 
 
-def _block(finding: Finding, scene: Scene, width: int, detail: _Detail) -> list[Line]:
+def _block(finding: Finding, scene: AdviceScene, width: int, detail: _Detail) -> list[Line]:
     lines = _whole_head(finding, scene, width) if detail.whole else [head(finding, scene, width)]
     lines += (
         _because(finding.evidence, scene, width, detail.evidence, whole=detail.whole > 1) if detail.evidence else []
@@ -236,7 +236,7 @@ def _block(finding: Finding, scene: Scene, width: int, detail: _Detail) -> list[
     return lines
 
 
-def _whole_head(finding: Finding, scene: Scene, width: int) -> list[Line]:
+def _whole_head(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
     """The head in one line where that has all of it, else in several."""
     line = head(finding, scene, width)
     frame = scene.update.frame
@@ -256,7 +256,7 @@ def _whole_head(finding: Finding, scene: Scene, width: int) -> list[Line]:
     )
 
 
-def head(finding: Finding, scene: Scene, width: int) -> Line:
+def head(finding: Finding, scene: AdviceScene, width: int) -> Line:
     """Its badge, its subject, what it says, for how long, and what it costs."""
     line = scene.line().add(scene.cursor(finding)).runs(badge(finding, scene.look)).to(_HEAD)
     said = _sentence(finding, scene, width - line.cells - 1)
@@ -271,7 +271,7 @@ def head(finding: Finding, scene: Scene, width: int) -> Line:
     return line
 
 
-def _sentence(finding: Finding, scene: Scene, room: int) -> list[Run]:
+def _sentence(finding: Finding, scene: AdviceScene, room: int) -> list[Run]:
     """The subject and the headline; what stands in parentheses goes before a word of the headline does."""
     frame, more = scene.update.frame, scene.look.glyphs.more
     name, aside, said = (
@@ -294,7 +294,9 @@ def evidence(item: Evidence, room: int | None = None) -> list[Run]:
     return whole if room is None or drawing.cells(whole) <= room else runs
 
 
-def _because(items: Sequence[Evidence], scene: Scene, width: int, most: int, *, whole: bool = False) -> list[Line]:
+def _because(
+    items: Sequence[Evidence], scene: AdviceScene, width: int, most: int, *, whole: bool = False
+) -> list[Line]:
     lines: list[Line] = []
     for item in items:
         runs = evidence(item, None if whole else width - TEXT - 1)
@@ -321,7 +323,7 @@ def clipped(runs: Sequence[Run], room: int, more: str) -> list[Run]:
     return kept
 
 
-def _step(finding: Finding, step: Step, scene: Scene, width: int, label: str, *, unfolded: bool) -> list[Line]:
+def _step(finding: Finding, step: Step, scene: AdviceScene, width: int, label: str, *, unfolded: bool) -> list[Line]:
     line, more = scene.line().add(f"  {label}", "dim").to(TEXT), scene.look.glyphs.more
     after = _after(finding, step, scene)
     room = max(0, width - TEXT - 1 - drawing.cells(after))
@@ -335,7 +337,7 @@ def _step(finding: Finding, step: Step, scene: Scene, width: int, label: str, *,
     return [line.runs(after)]
 
 
-def _whole_step(finding: Finding, step: Step, scene: Scene, width: int, label: str) -> list[Line]:
+def _whole_step(finding: Finding, step: Step, scene: AdviceScene, width: int, label: str) -> list[Line]:
     """The same in as many lines as it takes; its command beside it where that is whole there."""
     after, command = _after(finding, step, scene), clean(step.command or "")
     lines = flow(scene, width, [Run(f"  {label}".ljust(TEXT), "dim"), Run(clean(step.text), "text")], TEXT)
@@ -356,7 +358,7 @@ def _beside(text: str, command: str, room: int) -> int:
     return min(room, left if left >= min(len(text), _LEAST_TEXT) else min(len(text), room - _LEAST_COMMAND))
 
 
-def _after(finding: Finding, step: Step, scene: Scene) -> list[Run]:
+def _after(finding: Finding, step: Step, scene: AdviceScene) -> list[Run]:
     """What the user must know before doing it, and the keys that copy or do it."""
     after = [Run(f"   {warnings}", "dim")] if (warnings := finding_text.warnings(step)) else []
     for keys in scene.acts(finding, step):

@@ -11,7 +11,7 @@ from gputop.fit import fit
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.labels import amount
 from gputop.safe.text import clean
-from gputop.ui.advice.scene import Scene, flow
+from gputop.ui.advice.scene import AdviceScene, flow
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line, Run
 
@@ -58,7 +58,7 @@ MEASURES = (
 )
 
 
-def experiments(scene: Scene, width: int) -> Sequence[Line]:
+def experiments(scene: AdviceScene, width: int) -> Sequence[Line]:
     """What the machine has, then each experiment: its figures, which others slow it, what to start it with."""
     found = scene.together() if scene.together else None
     if found is None or not found.experiments:
@@ -77,7 +77,7 @@ def experiments(scene: Scene, width: int) -> Sequence[Line]:
     return lines
 
 
-def _names(found: Sequence[Experiment], scene: Scene) -> dict[str, str]:
+def _names(found: Sequence[Experiment], scene: AdviceScene) -> dict[str, str]:
     """What each is called, by its key; with a pid where others are called the same."""
     names = {one.key: _name(one, scene) for one in found}
     many = Counter(names.values())
@@ -87,7 +87,7 @@ def _names(found: Sequence[Experiment], scene: Scene) -> dict[str, str]:
     }
 
 
-def _name(one: Experiment, scene: Scene) -> str:
+def _name(one: Experiment, scene: AdviceScene) -> str:
     gpus = finding_text.gpus(one.gpus, scene.update.frame)
     return f"{drawing.cut(clean(one.name), _NAME, scene.look.glyphs.more)} {gpus}".rstrip()
 
@@ -110,7 +110,7 @@ def _row(line: Line, columns: Sequence[tuple[int, Measure]], first: int, one: Ex
     return line
 
 
-def _summary(found: Together, scene: Scene, width: int) -> list[Line]:
+def _summary(found: Together, scene: AdviceScene, width: int) -> list[Line]:
     here = "" if found.cpus is None else f" on {amount(found.cpus, 'CPU')}"
     parts = [f"{amount(len(found.experiments), 'experiment')}{here}"]
     parts += [f"{found.cpu_percent:.0f} % of all CPUs used"] if found.cpu_percent is not None else []
@@ -129,7 +129,7 @@ def _summary(found: Together, scene: Scene, width: int) -> list[Line]:
     return flow(scene, width, runs, 3)
 
 
-def _slowed(one: Experiment, names: Mapping[str, str], scene: Scene, width: int) -> list[Line]:
+def _slowed(one: Experiment, names: Mapping[str, str], scene: AdviceScene, width: int) -> list[Line]:
     if not one.slowed_by:
         return []
     said = ", ".join(_slower(each, names) for each in one.slowed_by)
@@ -141,7 +141,7 @@ def _slower(one: Slower, names: Mapping[str, str]) -> str:
     return f"{name} ({100 * one.share:.0f} % of the {_RESOURCES[one.resource]})"
 
 
-def _fits(one: Experiment, scene: Scene, width: int) -> list[Line]:
+def _fits(one: Experiment, scene: AdviceScene, width: int) -> list[Line]:
     """What to start it with, where that is not what it was started with."""
     fit = one.fit
     if fit is None:

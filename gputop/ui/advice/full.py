@@ -12,7 +12,7 @@ from gputop.diagnose import Evidence, Finding, Step
 from gputop.diagnose.further_reading import choice, guides
 from gputop.safe.text import clean
 from gputop.ui.advice import compact
-from gputop.ui.advice.scene import Scene, badge, flow
+from gputop.ui.advice.scene import AdviceScene, badge, flow
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line, Run, fit
 
@@ -20,7 +20,7 @@ NAME, NUMBER, UNTIL = 26, 7, 18  # cells
 MEANING = NAME + 1 + NUMBER + 2 + UNTIL
 
 
-def surer(finding: Finding, scene: Scene) -> Iterator[list[Run]]:
+def surer(finding: Finding, scene: AdviceScene) -> Iterator[list[Run]]:
     """For each key that looks into its process what that would have to find; nothing where nothing is to be found."""
     from gputop.profile.training_parts import LINALG, PARTS  # late: with all that reads profiles and traces
     from gputop.trace.signatures import SIGNATURES
@@ -63,19 +63,19 @@ _STATES_PART = 4  # of the height, the states of jobs get one part in so many at
 _STEPS = (3, 1)  # of a finding as there is room for its other lines
 
 
-def column(scene: Scene, width: int, height: int) -> list[Strip]:
+def column(scene: AdviceScene, width: int, height: int) -> list[Strip]:
     """A rule, the findings: the chosen one, else the worst, in full, of the others what there is room for."""
-    findings = scene.sheet.told
-    first = scene.sheet.chosen if scene.focused and scene.sheet.chosen in findings else None
+    findings = scene.finding_list.told
+    first = scene.finding_list.chosen if scene.focused and scene.finding_list.chosen in findings else None
     first = first or next(iter(findings), None)
     over = [[*compact.over(scene, width), scene.line()]] if scene.news else []
     heads = {id(finding): _head(finding, scene, width) for finding in findings}
     rests = sum(map(len, heads.values()))
     most = max(1, height // _STATES_PART)
     states = compact.standing(scene, width, most, due=True)
-    lines = [[*compact.calm(scene, width), *states, scene.line()]] if scene.sheet.calm else []
+    lines = [[*compact.calm(scene, width), *states, scene.line()]] if scene.finding_list.calm else []
     lines += over
-    last = [states] if states and not scene.sheet.calm else []
+    last = [states] if states and not scene.finding_list.calm else []
     below = _below(findings, first, scene, width, height - 1 - rests - sum(map(len, (*lines, *last))))
     for finding in findings:
         rest = below.get(id(finding))
@@ -92,7 +92,7 @@ def column(scene: Scene, width: int, height: int) -> list[Strip]:
 
 
 def _below(
-    findings: Sequence[Finding], first: Finding | None, scene: Scene, width: int, spare: int
+    findings: Sequence[Finding], first: Finding | None, scene: AdviceScene, width: int, spare: int
 ) -> dict[int, list[Line]]:
     """What stands below each head, with an empty line after it: of others why and what to do, before more of one."""
     below: dict[int, list[Line]] = {}
@@ -114,14 +114,14 @@ def _below(
     return below
 
 
-def whole(finding: Finding, scene: Scene, width: int) -> list[Line]:
+def whole(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
     """All of one finding but when it leaves."""
     about = (_surer, _rule, _read)
     rest = [*_rest(finding, scene, width, len(finding.steps)), *_verify(finding, scene, width)]
     return [*_head(finding, scene, width), *rest, *(line for part in about for line in part(finding, scene, width))]
 
 
-def _head(finding: Finding, scene: Scene, width: int) -> list[Line]:
+def _head(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
     frame = scene.update.frame
     bold = finding.severity != "info"
     name, said = finding_text.subject_name(finding.subject, frame), finding_text.headline(finding)
@@ -129,7 +129,7 @@ def _head(finding: Finding, scene: Scene, width: int) -> list[Line]:
     return flow(scene, width, [*start, Run(f"{name} {said}", "bright", bold)], drawing.cells(start))
 
 
-def _rest(finding: Finding, scene: Scene, width: int, most: int) -> list[Line]:
+def _rest(finding: Finding, scene: AdviceScene, width: int, most: int) -> list[Line]:
     lines = _about(finding, scene, width)
     if finding.evidence:
         lines += _title("because", scene)
@@ -142,11 +142,11 @@ def _rest(finding: Finding, scene: Scene, width: int, most: int) -> list[Line]:
     return lines
 
 
-def _title(text: str, scene: Scene) -> list[Line]:
+def _title(text: str, scene: AdviceScene) -> list[Line]:
     return [scene.line().add(" " * _INDENT).add(text, "dim")]
 
 
-def _about(finding: Finding, scene: Scene, width: int) -> list[Line]:
+def _about(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
     """Whose it is, since when, what it costs, how sure it is."""
     frame = scene.update.frame
     began = time.strftime("%H:%M", time.localtime(frame.wall_s - finding.since_s))
@@ -159,11 +159,11 @@ def _about(finding: Finding, scene: Scene, width: int) -> list[Line]:
     return flow(scene, width, [Run(" " * _INDENT), Run(text, "dim")], _INDENT)
 
 
-def _item(item: Evidence, scene: Scene, width: int) -> list[Line]:
+def _item(item: Evidence, scene: AdviceScene, width: int) -> list[Line]:
     return flow(scene, width, [Run(" " * _TEXT), *compact.evidence(item)], _TEXT + 2)
 
 
-def _step(finding: Finding, step: Step, number: int, scene: Scene, width: int) -> list[Line]:
+def _step(finding: Finding, step: Step, number: int, scene: AdviceScene, width: int) -> list[Line]:
     lines = flow(scene, width, [Run(f"{number:>{_TEXT}} ", "dim"), Run(clean(step.text), "text")], _TEXT + 1)
     command, warnings = clean(step.command or ""), finding_text.warnings(step)
     if command:
@@ -174,7 +174,7 @@ def _step(finding: Finding, step: Step, number: int, scene: Scene, width: int) -
     return lines
 
 
-def _verify(finding: Finding, scene: Scene, width: int) -> list[Line]:
+def _verify(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
     """What measures whether it is so, with the keys that copy and run it."""
     step = finding.verify
     if step is None:
@@ -190,7 +190,7 @@ def _verify(finding: Finding, scene: Scene, width: int) -> list[Line]:
     return lines
 
 
-def _beside(lines: list[Line], runs: Sequence[Run], scene: Scene, width: int) -> None:
+def _beside(lines: list[Line], runs: Sequence[Run], scene: AdviceScene, width: int) -> None:
     """Behind what was said, where there is room, else below it: what ends something is never cut."""
     if runs and lines[-1].cells + 3 + drawing.cells(runs) >= width:
         lines.append(scene.line().add(" " * _TEXT))
@@ -198,7 +198,7 @@ def _beside(lines: list[Line], runs: Sequence[Run], scene: Scene, width: int) ->
         lines[-1].add("   ").runs(runs)
 
 
-def _surer(finding: Finding, scene: Scene, width: int) -> list[Line]:
+def _surer(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
     """What to look for inside its process, with the key that looks."""
     found = [] if finding.grade == "profile" else list(surer(finding, scene))
     lines = _title("what would make it surer", scene) if found else []
@@ -207,7 +207,7 @@ def _surer(finding: Finding, scene: Scene, width: int) -> list[Line]:
     return lines
 
 
-def leaving(finding: Finding, scene: Scene, width: int) -> list[Line]:
+def leaving(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
     """When it leaves the screen, and the limits that decide that."""
     seconds, limits = scene.leaving(finding.rule)
     if not seconds:
@@ -219,7 +219,7 @@ def leaving(finding: Finding, scene: Scene, width: int) -> list[Line]:
     return lines
 
 
-def _rule(finding: Finding, scene: Scene, width: int) -> list[Line]:
+def _rule(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
     """Which rule says so, what it asks, and what it has taken up as causes."""
     asked = [(finding.rule, finding_text.question(finding.rule))]
     asked += [(cause, f"the cause: {finding_text.question(cause)}") for cause in finding.causes]
@@ -229,7 +229,7 @@ def _rule(finding: Finding, scene: Scene, width: int) -> list[Line]:
     return lines
 
 
-def _read(finding: Finding, scene: Scene, width: int) -> list[Line]:
+def _read(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
     """Why it is judged so where others judge otherwise, and who has written about it."""
     found, chosen = guides(finding), choice(finding)
     lines = _title("our choice", scene) if chosen else []

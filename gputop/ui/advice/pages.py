@@ -14,7 +14,7 @@ from gputop.safe.text import clean
 from gputop.ui.advice import compact, full
 from gputop.ui.advice.experiments import experiments
 from gputop.ui.advice.finding_list import FindingList
-from gputop.ui.advice.scene import Scene, flow
+from gputop.ui.advice.scene import AdviceScene, flow
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line, Run
 
@@ -30,23 +30,23 @@ _ROOM = {  # what there is to be had from each class
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Page:
+class AdvicePage:
     """One page: lines that stay, and lines that scroll."""
 
     name: str
-    body: Callable[[Scene, int], Sequence[Line]]
-    top: Callable[[Scene, int, int], list[Line]] = lambda *_: []
+    body: Callable[[AdviceScene, int], Sequence[Line]]
+    top: Callable[[AdviceScene, int, int], list[Line]] = lambda *_: []
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Drawn:
+class DrawnPages:
     """The pane, and how far it can be scrolled."""
 
     strips: Sequence[Strip]
     furthest: int
 
 
-def expanded(scene: Scene, page: Page, first: int, width: int, height: int) -> Drawn:
+def expanded(scene: AdviceScene, page: AdvicePage, first: int, width: int, height: int) -> DrawnPages:
     """A page from its line `first` on, or the nearest that fills the pane."""
     top = page.top(scene, width, max(0, height - 1))
     room = max(0, height - 1 - len(top))
@@ -56,10 +56,10 @@ def expanded(scene: Scene, page: Page, first: int, width: int, height: int) -> D
     seen = f"{first + 1}-{first + room} of {len(body)}" if furthest and room else ""
     strips = [_rule(scene, page, seen, width)]
     strips += [line.strip(width) for line in (*top, *body[first : first + room])]
-    return Drawn(strips[:height], furthest)
+    return DrawnPages(strips[:height], furthest)
 
 
-def _rule(scene: Scene, page: Page, seen: str, width: int) -> Strip:
+def _rule(scene: AdviceScene, page: AdvicePage, seen: str, width: int) -> Strip:
     """The names of the pages, the one that is open in brackets; where there is no room for all, it alone."""
     names: list[Run] = []
     for each in PAGES:
@@ -76,19 +76,19 @@ def _rule(scene: Scene, page: Page, seen: str, width: int) -> Strip:
     return line.add(" ").runs(right).strip(width)
 
 
-def _listed(scene: Scene, width: int, height: int) -> list[Line]:
+def _listed(scene: AdviceScene, width: int, height: int) -> list[Line]:
     """A line for each finding, the chosen one among them, and a blank."""
-    listed = scene.sheet.listed
+    listed = scene.finding_list.listed
     if len(listed) < 2:  # it is told in full below
         return [] if listed else [*compact.over(scene, width)]
-    start, room = _window(scene.sheet, height)
+    start, room = _window(scene.finding_list, height)
     lines = [_row(finding, scene, width) for finding in listed[start : start + room]]
     return [*lines, scene.line()] if height > room + 2 else lines
 
 
-def _window(sheet: FindingList, height: int) -> tuple[int, int]:
+def _window(finding_list: FindingList, height: int) -> tuple[int, int]:
     """The first finding of the list in so many lines, and how many of them."""
-    listed, chosen = sheet.listed, sheet.chosen
+    listed, chosen = finding_list.listed, finding_list.chosen
     if len(listed) < 2:
         return 0, 0
     room = min(len(listed), max(1, height // _LIST_SHARE))
@@ -96,21 +96,21 @@ def _window(sheet: FindingList, height: int) -> tuple[int, int]:
     return min(max(0, at - room // 2), len(listed) - room), room
 
 
-def place_of(sheet: FindingList, height: int, y: int) -> int | None:
+def place_of(finding_list: FindingList, height: int, y: int) -> int | None:
     """The finding on a line of the pane; None where there is none."""
-    start, room = _window(sheet, height - 1)
+    start, room = _window(finding_list, height - 1)
     return start + y - 1 if 0 <= y - 1 < room else None
 
 
-def _row(finding: Finding, scene: Scene, width: int) -> Line:
+def _row(finding: Finding, scene: AdviceScene, width: int) -> Line:
     line = compact.head(finding, scene, width - 8)
-    if scene.sheet.is_muted(finding):
+    if scene.finding_list.is_muted(finding):
         line.to(width - 7).add("muted", "dim")
     return line
 
 
-def _findings(scene: Scene, width: int) -> list[Line]:
-    chosen = scene.sheet.chosen
+def _findings(scene: AdviceScene, width: int) -> list[Line]:
+    chosen = scene.finding_list.chosen
     if chosen is None:
         silent = _silent(scene, width) if scene.update.abstained else []
         return [
@@ -121,7 +121,7 @@ def _findings(scene: Scene, width: int) -> list[Line]:
         ]
     lines = full.whole(chosen, scene, width)
     keys = [
-        *scene.pressed("advice-mute", "tell of it again  " if scene.sheet.is_muted(chosen) else "mute it  "),
+        *scene.pressed("advice-mute", "tell of it again  " if scene.finding_list.is_muted(chosen) else "mute it  "),
         *scene.pressed("details", "open its newest profile" if scene.profiled else "go to its process"),
     ]
     over = compact.over(scene, width)
@@ -131,7 +131,7 @@ def _findings(scene: Scene, width: int) -> list[Line]:
     return [*lines, *(line for each in rest for line in (scene.line(), *each))]
 
 
-def _classes(scene: Scene, width: int) -> list[Line]:
+def _classes(scene: AdviceScene, width: int) -> list[Line]:
     """Each trainer's class, and the questions that led there."""
     found = scene.update.classes
     if not found:
@@ -140,7 +140,7 @@ def _classes(scene: Scene, width: int) -> list[Line]:
     return [line for one in found for line in (scene.line(), *_class(one, scene, width))]
 
 
-def _class(one: Class, scene: Scene, width: int) -> list[Line]:
+def _class(one: Class, scene: AdviceScene, width: int) -> list[Line]:
     frame = scene.update.frame
     process = next((process for process in frame.processes if process.pid == one.pid), None)
     name = finding_text.program(process.identity, frame) if process else f"process {one.pid}"
@@ -156,7 +156,7 @@ def _class(one: Class, scene: Scene, width: int) -> list[Line]:
     return lines
 
 
-def _silent(scene: Scene, width: int) -> list[Line]:
+def _silent(scene: AdviceScene, width: int) -> list[Line]:
     """What could not be judged, for want of what, and what would unlock it."""
     abstained = scene.update.abstained
     if not abstained:
@@ -175,7 +175,7 @@ def _silent(scene: Scene, width: int) -> list[Line]:
     return lines
 
 
-def _unjudged_alike(ones: Sequence[Abstained], scene: Scene, width: int) -> list[Line]:
+def _unjudged_alike(ones: Sequence[Abstained], scene: AdviceScene, width: int) -> list[Line]:
     """Many rules that cannot judge the same subject for the same reason: their names, what they lack, what unlocks."""
     name, unlock = finding_text.qualified_name(ones[0].subject, scene.update.frame), ones[0].unlock
     rules = list(dict.fromkeys(one.rule for one in ones))
@@ -190,7 +190,7 @@ def _unjudged_alike(ones: Sequence[Abstained], scene: Scene, width: int) -> list
     return lines
 
 
-def _unjudged(rule: str, ones: Sequence[Abstained], scene: Scene, width: int) -> list[Line]:
+def _unjudged(rule: str, ones: Sequence[Abstained], scene: AdviceScene, width: int) -> list[Line]:
     asked = [Run(f"   {rule}", "text", True), Run(f"  {finding_text.question(rule)}", "dim")]
     lines = flow(scene, width, asked, 5)
     for one in ones:
@@ -202,10 +202,10 @@ def _unjudged(rule: str, ones: Sequence[Abstained], scene: Scene, width: int) ->
     return lines
 
 
-EXPERIMENTS = Page("experiments", experiments)
-PAGES: tuple[Page, ...] = (
-    Page("findings", _findings, _listed),
+EXPERIMENTS = AdvicePage("experiments", experiments)
+PAGES: tuple[AdvicePage, ...] = (
+    AdvicePage("findings", _findings, _listed),
     EXPERIMENTS,
-    Page("classes", _classes),
-    Page("not judged", _silent),
+    AdvicePage("classes", _classes),
+    AdvicePage("not judged", _silent),
 )

@@ -15,7 +15,7 @@ from gputop.model import Frame, Identity, Process, Role
 from gputop.monitor import Update
 from gputop.optional_sums import mean
 from gputop.ui.advice.finding_list import Key, key, troubles
-from gputop.ui.gpus.state import Past
+from gputop.ui.gpus.state import GpuHistory
 
 TOLD_S = 180.0  # for so long it is said
 BEFORE_S, AFTER_S = 30.0, 20.0  # over which numbers are taken
@@ -25,7 +25,7 @@ _MOST = 3  # numbers
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Number:
+class WatchedNumber:
     """A number that can get better: which, by how much to be worth a word, and in which direction."""
 
     name: str
@@ -37,19 +37,19 @@ class Number:
 
 
 NUMBERS = (
-    Number("run-queue wait", "run_wait_percent", "processes", 10, -1),
-    Number("blocked on storage", "io_wait_percent", "processes", 10, -1),
-    Number("busy", "busy_percent", "gpus", 10, 1),
-    Number("temperature", "temperature_celsius", "gpus", 4, -1, "C"),
-    Number("SM clock", "sm_clock_mhz", "gpus", 100, 1, "MHz"),
-    Number("device memory", "vram_used_bytes", "gpus", 2**30, -1, "B"),
-    Number("CPU pressure", "cpu_pressure", "host", 10, -1),
-    Number("I/O pressure", "io_pressure", "host", 10, -1),
+    WatchedNumber("run-queue wait", "run_wait_percent", "processes", 10, -1),
+    WatchedNumber("blocked on storage", "io_wait_percent", "processes", 10, -1),
+    WatchedNumber("busy", "busy_percent", "gpus", 10, 1),
+    WatchedNumber("temperature", "temperature_celsius", "gpus", 4, -1, "C"),
+    WatchedNumber("SM clock", "sm_clock_mhz", "gpus", 100, 1, "MHz"),
+    WatchedNumber("device memory", "vram_used_bytes", "gpus", 2**30, -1, "B"),
+    WatchedNumber("CPU pressure", "cpu_pressure", "host", 10, -1),
+    WatchedNumber("I/O pressure", "io_pressure", "host", 10, -1),
 )
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Change:
+class NumberChange:
     """A number before and after."""
 
     name: str
@@ -77,12 +77,12 @@ class Case:
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class ResolvedFinding:
+class ResolvedCase:
     """One that is over."""
 
     case: Case
     at_s: float  # monotonic
-    changes: tuple[Change, ...]
+    changes: tuple[NumberChange, ...]
     became: Literal["", "ended", "started anew"] = ""  # of the processes that it was about
 
     @property
@@ -114,11 +114,11 @@ class ResolvedFindings:
     """Watches the findings of one update after the other."""
 
     def __init__(self) -> None:
-        self.cleared: tuple[ResolvedFinding, ...] = ()
+        self.cleared: tuple[ResolvedCase, ...] = ()
         self._cases: dict[Key, Case] = {}
         self._at_s = -math.inf
 
-    def feed(self, update: Update, past: Past, muted: Iterable[Finding] = ()) -> None:
+    def feed(self, update: Update, past: GpuHistory, muted: Iterable[Finding] = ()) -> None:
         """Take in an update; `past` ends at its frame. What was never told, or is muted, cannot be over."""
         now_s, frame = update.frame.mono_s, update.frame
         if not 0 <= now_s - self._at_s <= _LONGEST_S:
@@ -143,7 +143,7 @@ class ResolvedFindings:
         self._cases = {name: self._cases.get(name) or _case(finding, frame, past) for name, finding in bad.items()}
 
 
-def _case(finding: Finding, frame: Frame, past: Past) -> Case:
+def _case(finding: Finding, frame: Frame, past: GpuHistory) -> Case:
     about = finding.subject
     trainers = [process for process in frame.processes if process.role is Role.TRAINER and process.gpus]
     processes = about.processes or tuple(
@@ -160,34 +160,32 @@ def _uses(shares: Iterable[object], uuids: Sequence[str]) -> bool:
 
 
 def _numbers(
-    gpus: Sequence[str], processes: Sequence[Identity], past: Past, seconds: float
+    gpus: Sequence[str], processes: Sequence[Identity], past: GpuHistory, seconds: float
 ) -> tuple[float | None, ...]:
     whose: dict[str, Sequence[str | Identity]] = {"gpus": gpus, "processes": processes, "host": ("host",)}
     return tuple(mean(mean(past.values(one, number.metric, seconds)) for one in whose[number.of]) for number in NUMBERS)
 
 
-def _over(case: Case, at_s: float, frame: Frame, past: Past) -> ResolvedFinding:
+def _over(case: Case, at_s: float, frame: Frame, past: GpuHistory) -> ResolvedCase:
     """What is better without it. Whoever ended and came back with other settings is found again by the GPUs."""
     alive = [one for one in case.processes if one in frame.by_identity]
     others = [] if alive or not case.processes else _successors(case, frame)
     if case.processes and not alive and not others:
-        return ResolvedFinding(case, at_s, (), "ended")
+        return ResolvedCase(case, at_s, (), "ended")
     if any((process.age_s or 0.0) < SETTLED_S for process in others):
-        return ResolvedFinding(case, at_s, (), "started anew")
+        return ResolvedCase(case, at_s, (), "started anew")
     processes = alive or [process.identity for process in others]
-    return ResolvedFinding(
-        case, at_s, tuple(_better(case, _numbers(case.gpus, processes, past, AFTER_S), frame)[:_MOST])
-    )
+    return ResolvedCase(case, at_s, tuple(_better(case, _numbers(case.gpus, processes, past, AFTER_S), frame)[:_MOST]))
 
 
 def _successors(case: Case, frame: Frame) -> list[Process]:
     return [process for process in frame.processes if process.role is Role.TRAINER and _uses(process.gpus, case.gpus)]
 
 
-def _better(case: Case, after: Sequence[float | None], frame: Frame) -> list[Change]:
+def _better(case: Case, after: Sequence[float | None], frame: Frame) -> list[NumberChange]:
     changes = []
     for number, old, new in zip(NUMBERS, case.before, after, strict=True):
         if old is not None and new is not None and number.better * (new - old) >= number.least:
             where = f"{finding_text.gpus(case.gpus, frame)} " if number.of == "gpus" else ""
-            changes.append(Change(f"{where}{number.name}", old, new, number.unit))
+            changes.append(NumberChange(f"{where}{number.name}", old, new, number.unit))
     return changes

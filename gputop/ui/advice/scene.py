@@ -15,7 +15,7 @@ from gputop.model import Identity
 from gputop.monitor import Update
 from gputop.proven import FixText
 from gputop.ui.advice.finding_list import FindingList
-from gputop.ui.advice.resolved import ResolvedFinding
+from gputop.ui.advice.resolved import ResolvedCase
 from gputop.ui.commands.command import Names
 from gputop.ui.theme import Look, Token
 from gputop.ui.widgets.drawing import Line, Run
@@ -31,18 +31,18 @@ _SIGNS: Mapping[str, Token] = {"crit": "crit", "warn": "warn", "info": "dim"}
 
 
 @frozen_dataclass(frozen=True, kw_only=True)
-class Scene:
-    """One update, and the sheet of its findings."""
+class AdviceScene:
+    """One update, and the list of its findings."""
 
     update: Update
-    sheet: FindingList
+    finding_list: FindingList
     look: Look
     keys: Names = field(default_factory=dict)
     focused: bool = False  # the arrows choose a finding
     ended: bool = False  # no frame comes after this one
     measures: bool = True  # a key runs what verifies a finding
     looked_into: frozenset[Identity] = frozenset()  # processes of which there is a result to open
-    cleared: Sequence[ResolvedFinding] = ()  # what is over
+    cleared: Sequence[ResolvedCase] = ()  # what is over
     proven: Sequence[FixText] = ()  # what came of findings of earlier runs, the newest first
     measured: Mapping[str, str] = field(default_factory=dict)  # what the commands that verify findings have measured
     leaving: Callable[[str], Leaving] = lambda _: (0.0, {})  # what makes a finding of a rule leave
@@ -56,7 +56,7 @@ class Scene:
     @property
     def marked_gpus(self) -> frozenset[str]:
         """The GPUs that the chosen finding is about, while the keys are about it."""
-        chosen = self.sheet.chosen if self.focused else None
+        chosen = self.finding_list.chosen if self.focused else None
         if chosen is None:
             return frozenset()
         processes = (self.update.frame.by_identity.get(one) for one in chosen.subject.processes)
@@ -66,7 +66,7 @@ class Scene:
     @property
     def marked_processes(self) -> frozenset[Identity]:
         """The processes that it is about."""
-        chosen = self.sheet.chosen if self.focused else None
+        chosen = self.finding_list.chosen if self.focused else None
         return frozenset(chosen.subject.processes) if chosen else frozenset()
 
     def pressed(self, id: str, what: str) -> list[Run]:
@@ -81,7 +81,7 @@ class Scene:
     @property
     def concerned(self) -> frozenset[Identity]:
         """The processes that the chosen finding is about: those it names, else those of its job, else of its GPUs."""
-        chosen = self.sheet.chosen
+        chosen = self.finding_list.chosen
         if chosen is None or chosen.subject.processes:
             return frozenset(chosen.subject.processes) if chosen else frozenset()
         subject, frame = chosen.subject, self.update.frame
@@ -95,13 +95,13 @@ class Scene:
 
         While the keys are about something else, its action takes the key of the advice first.
         """
-        if finding is not self.sheet.chosen:
+        if finding is not self.finding_list.chosen:
             return []
         action = self.pressed(step.action, "does it") if step.action else []
         if not self.focused:
             first = self.pressed("advice", "then ") if action else []
             return [[*first, *action[:1]]] if first else []
-        copies = self.pressed("copy", "copies it") if step is self.sheet.next_copy else []
+        copies = self.pressed("copy", "copies it") if step is self.finding_list.next_copy else []
         return [runs for runs in (copies, action) if runs]
 
     def line(self) -> Line:
@@ -110,7 +110,7 @@ class Scene:
 
     def cursor(self, finding: Finding) -> str:
         """What stands before the one that keys are about."""
-        return self.look.glyphs.cursor if self.focused and finding is self.sheet.chosen else " "
+        return self.look.glyphs.cursor if self.focused and finding is self.finding_list.chosen else " "
 
 
 def badge(finding: Finding, look: Look) -> list[Run]:
@@ -133,7 +133,7 @@ def counts(findings: Sequence[Finding]) -> str:
     return " · ".join(f"{number} {word}" for word, number in by.items() if number)
 
 
-def flow(scene: Scene, width: int, runs: Iterable[Run], indent: int) -> list[Line]:
+def flow(scene: AdviceScene, width: int, runs: Iterable[Run], indent: int) -> list[Line]:
     """Runs as lines of at most `width` cells, broken between words; those after the first are indented."""
     width = max(indent + 8, min(width, WIDEST)) - 1
     lines = [scene.line()]
@@ -143,7 +143,7 @@ def flow(scene: Scene, width: int, runs: Iterable[Run], indent: int) -> list[Lin
     return lines
 
 
-def _placed(word: str, run: Run, lines: Sequence[Line], scene: Scene, width: int, indent: int) -> list[Line]:
+def _placed(word: str, run: Run, lines: Sequence[Line], scene: AdviceScene, width: int, indent: int) -> list[Line]:
     """Put a word on the last line; the lines that it begins because it has no room there."""
     last, more = lines[-1], list[Line]()
     if last.cells + cell_len(word) <= width:

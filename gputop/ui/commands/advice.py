@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gputop.ui.commands.command import Command, hint
 
 if TYPE_CHECKING:
-    from gputop.ui.advice.pages import Page
+    from gputop.ui.advice.pages import AdvicePage
     from gputop.ui.main.screen import MainScreen
 
 _VERIFIES = (
@@ -42,7 +42,7 @@ def _collapse(main: MainScreen) -> bool:
     return True
 
 
-def _expand(main: MainScreen, page: Page) -> None:
+def _expand(main: MainScreen, page: AdvicePage) -> None:
     main.hidden -= {"advice"}
     main.advice_view.open(page)
     main.alone = "advice"
@@ -54,7 +54,7 @@ def _expand(main: MainScreen, page: Page) -> None:
 
 def mute(main: MainScreen) -> None:
     """Show the chosen finding no more until it changes."""
-    muted = main.sheet.mute()
+    muted = main.finding_list.mute()
     if muted is not None:
         main.place()
         main.refocused()
@@ -63,17 +63,17 @@ def mute(main: MainScreen) -> None:
 
 
 def _nothing_to_mute(main: MainScreen) -> str:
-    if main.advised and main.sheet.chosen:
+    if main.advised and main.finding_list.chosen:
         return ""
     first = hint(main.names, "{} chooses a finding first", "advice") or "choose a finding first"
-    return first if main.sheet.listed else "there is no finding"
+    return first if main.finding_list.listed else "there is no finding"
 
 
 def verify(main: MainScreen) -> None:
     """Show the command and ask; it is run in this terminal."""
     from gputop.ui.dialogs.dialog import Confirm  # late
 
-    step = main.sheet.chosen.verify if main.sheet.chosen else None
+    step = main.finding_list.chosen.verify if main.finding_list.chosen else None
     if step is None or step.command is None:
         return
     arguments = shlex.split(step.command)[1:]
@@ -93,7 +93,7 @@ def verify(main: MainScreen) -> None:
 
 
 def _cannot_verify(main: MainScreen) -> str:
-    finding, session = main.sheet.chosen if main.advised else None, main.session
+    finding, session = main.finding_list.chosen if main.advised else None, main.session
     if finding is None:
         return hint(main.names, "{} chooses a finding first", "advice") or "choose a finding first"
     if finding.verify is None:

@@ -64,7 +64,7 @@ def _why_hidden(main: MainScreen) -> str:
 def _unavailable(main: MainScreen) -> str:
     """Of the advice it is about the finding, whether the processes are shown or not."""
     if main.advised:
-        return "" if main.sheet.chosen else "there is no finding to go to"
+        return "" if main.finding_list.chosen else "there is no finding to go to"
     return main.no_processes_of_gpu() if main.on_gpus else main.no_processes()
 
 

@@ -29,9 +29,9 @@ def show_help(screen: CommandScreen) -> None:
 
 def open_palette(screen: CommandScreen) -> None:
     """Choose what to do."""
-    from gputop.ui.dialogs.palette import Palette, do  # late
+    from gputop.ui.dialogs.palette import PaletteDialog, do  # late
 
-    screen.app.push_screen(Palette(screen.look, partial(entries, screen)), do)
+    screen.app.push_screen(PaletteDialog(screen.look, partial(entries, screen)), do)
 
 
 def entries(screen: CommandScreen) -> Iterator[PaletteEntry]:

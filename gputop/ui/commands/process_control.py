@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gputop.ui.commands.command import BOTH, Command, no_processes
 
 if TYPE_CHECKING:
-    from gputop.actions.signals import Order
+    from gputop.actions.signals import SignalOrder
     from gputop.ui.job_screen import JobScreen
     from gputop.ui.main.screen import MainScreen
 
@@ -17,7 +17,7 @@ def ask_signal(screen: JobScreen) -> None:
     """Ask which signal, for what is tagged, else for what is selected. From here on its row does not matter."""
     from gputop.actions.signals import SIGNAL  # late
     from gputop.ui.signal import SignalDialog
-    from gputop.ui.signal.dialog import Question
+    from gputop.ui.signal.dialog import SignalQuestion
 
     target, session = screen.target(), screen.session
     if target is None:
@@ -26,11 +26,11 @@ def ask_signal(screen: JobScreen) -> None:
     choice, scope = session.outcomes.proposed(handles, target.scope)
     refusal = handles.refusal or SIGNAL.why_not(target.process, session.rights)
 
-    def send(order: Order) -> None:
+    def send(order: SignalOrder) -> None:
         session.outcomes.forget()
         session.outcomes.follow(lambda tell: SIGNAL.run(handles, order, tell), handles, order.scope)
 
-    screen.app.push_screen(SignalDialog(Question(handles, refusal, scope, choice), send, screen.look))
+    screen.app.push_screen(SignalDialog(SignalQuestion(handles, refusal, scope, choice), send, screen.look))
 
 
 def renice(main: MainScreen, step: int) -> None:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from gputop.ui.job_screen import JobScreen
     from gputop.ui.profiling.background_jobs import BackgroundJobs
     from gputop.ui.profiling.dialog import Answer, ProfileDialog
-    from gputop.ui.profiling.tools import Answers, Order, Past, Tool, ToolId
+    from gputop.ui.profiling.tools import Answers, Order, PastResults, Tool, ToolId
     from gputop.ui.session import Session
-    from gputop.ui.targets import Target
+    from gputop.ui.targets import CommandTarget
 
 TOOLS: dict[str, ToolId] = {"stack": "stack", "profile": "profile", "torch": "trace"}  # by the id of the command
 
@@ -30,7 +30,7 @@ def take_stacks(screen: JobScreen) -> None:
         stacks_of(screen, target)
 
 
-def stacks_of(screen: JobScreen, target: Target) -> None:
+def stacks_of(screen: JobScreen, target: CommandTarget) -> None:
     """The same for a target that is chosen already."""
     from gputop.actions.pyspy import STACK, Asked  # late
     from gputop.ui.profiling.tools import BY_ID
@@ -59,13 +59,13 @@ def open_profile(screen: JobScreen, tool: ToolId) -> None:
         ask_profile(screen, target, tool)
 
 
-def ask_profile(screen: JobScreen, target: Target, tool: ToolId) -> None:
+def ask_profile(screen: JobScreen, target: CommandTarget, tool: ToolId) -> None:
     """Ask how to look into a process as it is in a frame. From here on its row does not matter.
 
     What only leads ranks, as a launcher, stands for the first of them, and can be chosen in the dialog.
     """
     from gputop.actions.pyspy import STACK  # late
-    from gputop.ui.profiling.dialog import ProfileDialog, Question
+    from gputop.ui.profiling.dialog import ProfileDialog, ProfileQuestion
     from gputop.ui.profiling.older import OlderDialog
 
     session, jobs, app = screen.session, screen.jobs, screen.app
@@ -79,7 +79,7 @@ def ask_profile(screen: JobScreen, target: Target, tool: ToolId) -> None:
     barred = jobs.asking.ask(handles, session.rights, lambda id, why: app.call_later(known, id, why))
     recorded = _allow_rehearsed(session, barred, looked.process)
     everybody = target.scope is Scope.JOB or leads
-    question = Question(handles, tool, barred, everybody=everybody, recorded=recorded)
+    question = ProfileQuestion(handles, tool, barred, everybody=everybody, recorded=recorded)
     keys = {name: id for command in session.commands for name in command.keys if (id := TOOLS.get(command.id))}
 
     def start(tool: Tool, order: Order) -> None:
@@ -164,7 +164,7 @@ def _recall(session: Session, dialog: ProfileDialog, process: Process) -> None:
     """Find out in the background which profiles were taken of it before."""
     from gputop.ui.profiling.tools import past  # late
 
-    found: list[Past] = []
+    found: list[PastResults] = []
 
     def work() -> str:
         found.append(past(process))
@@ -173,7 +173,7 @@ def _recall(session: Session, dialog: ProfileDialog, process: Process) -> None:
     session.files.do(work, lambda _: dialog.recall(*found) if found else None)
 
 
-def _rank_of(target: Target) -> tuple[Target, bool]:
+def _rank_of(target: CommandTarget) -> tuple[CommandTarget, bool]:
     """The first rank instead of what only leads ranks, and whether it does; of a whole job in any case."""
     if target.others.processes:
         return target, False

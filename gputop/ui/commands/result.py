@@ -99,7 +99,7 @@ def again(screen: ResultScreen) -> None:
 
 def compare(screen: ResultScreen) -> None:
     """Compare with the earlier result that is selected, or the newest."""
-    from gputop.ui.result.report import Report  # late: it draws
+    from gputop.ui.result.report import ReportTab  # late: it draws
 
     made = screen.content
     if made is None or made.compare is None:
@@ -112,7 +112,7 @@ def compare(screen: ResultScreen) -> None:
         return comparison(before)
 
     def ready(page: Page) -> None:
-        screen.compared = Report(page, "Compared", "compared")
+        screen.compared = ReportTab(page, "Compared", "compared")
         screen.bar.hush()
         screen.redraw()
 

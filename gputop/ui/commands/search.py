@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Literal
 
 from gputop.labels import searched
 from gputop.ui.commands.command import Command, hint, no_processes
-from gputop.ui.table.filter import HINT, Wrong, parse, until
+from gputop.ui.table.filter import HINT, FilterError, parse, until
 
 if TYPE_CHECKING:
     from gputop.ui.main.screen import MainScreen
-    from gputop.ui.table.row import Key, Row
+    from gputop.ui.table.row import Key, TableRow
 
 NOWHERE = "nowhere"
 _IN_TEXT = re.compile(r"F\d+")  # keys that are no text while one types
@@ -50,7 +50,7 @@ def _ask(
 def _filter(main: MainScreen, text: str) -> None:
     try:
         asked = parse(text)
-    except Wrong as wrong:
+    except FilterError as wrong:
         from gputop.ui.widgets.prompt import pointing  # late: it draws
 
         main.search.wrong = True
@@ -129,7 +129,7 @@ def _go(main: MainScreen, start: Key | None, step: int) -> str:
     return f"{number + 1} of {len(hits)}"
 
 
-def _matches(row: Row, words: str) -> bool:
+def _matches(row: TableRow, words: str) -> bool:
     own = searched(row.process) if row.process else ""
     text = f"{row.label} {row.user or (row.process and row.process.user) or ''} {row.text} {own}".casefold()
     return all(word in text for word in words.casefold().split())

@@ -15,7 +15,7 @@ from gputop.ui.advice.states import about, word
 from gputop.ui.details.process_view import ProcessView
 from gputop.ui.gpus.state import State
 from gputop.ui.widgets import drawing
-from gputop.ui.widgets.drawing import Chart, Line, Mark, Run, beside, most, room
+from gputop.ui.widgets.drawing import AxisMark, Chart, Line, Run, beside, most, room
 
 BUSY = 50  # percent of one core: more is to be said of it than that its main thread sleeps
 STATES = {
@@ -132,15 +132,15 @@ def _step(view: ProcessView, seconds: int) -> list[Chart]:
     return [Chart("step", said, values, top, "busy area", took, marks=tuple(_marks(view)))]
 
 
-def _marks(view: ProcessView) -> Iterator[Mark]:
+def _marks(view: ProcessView) -> Iterator[AxisMark]:
     """The slow steps, and the moments that the program marked."""
     now_s, glyphs = view.frame.wall_s, view.look.glyphs
     for slow in view.process.slow_steps:
-        yield Mark(now_s - slow.wall_s, (glyphs.down,), "warn")
+        yield AxisMark(now_s - slow.wall_s, (glyphs.down,), "warn")
     for one in view.process.noted:
         if one.moment:
             said, value = step_report.number(one), "" if one.value is None else f"{one.value:.6g}"
-            yield Mark(
+            yield AxisMark(
                 now_s - one.wall_s, (f"{glyphs.column}{said}", f"{glyphs.column}{value}", glyphs.column), "bright"
             )
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 from gputop import units
 from gputop.diagnose import Finding
 from gputop.model import Detail, Frame, Identity, Missing, Part, Process
-from gputop.source import OTHERS_ENVIRONMENT, Source, Wish
+from gputop.source import OTHERS_ENVIRONMENT, DetailWish, Source
 from gputop.ui.details.process_view import ProcessView
 from gputop.ui.details.tab import Tab
-from gputop.ui.gpus.state import Past
+from gputop.ui.gpus.state import GpuHistory
 from gputop.ui.theme import Look
 
 LOADERS_WISH: tuple[Part, ...] = ("children",)  # for the pane of the loaders
@@ -42,7 +42,7 @@ class DetailRequest:
             self._found = kept or self._found
             return
         parts = (*tab.parts, *LOADERS_WISH) if tab.loaders else tab.parts
-        wish = Wish(parts=parts, revealed=self._revealed, others_environment=self.others)
+        wish = DetailWish(parts=parts, revealed=self._revealed, others_environment=self.others)
         self._found = self._source.inspect(self.identity, wish)
         if isinstance(self._found, Detail):
             self._held[tab.id] = self._found
@@ -60,7 +60,7 @@ class DetailRequest:
             return ""
         return "not started yet" if age_s < 0 else f"not here: last seen {units.ago(age_s)} before"
 
-    def view(self, past: Past, look: Look, findings: Sequence[Finding] = ()) -> ProcessView:
+    def view(self, past: GpuHistory, look: Look, findings: Sequence[Finding] = ()) -> ProcessView:
         """What there is to draw; of a process that has ended all in one weight."""
         found = self._found
         if self._gone or (isinstance(found, Missing) and found.reason == "stale"):

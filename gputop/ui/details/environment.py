@@ -8,7 +8,7 @@ from gputop.safe.text import MASK
 from gputop.ui.details.process_view import ProcessView
 from gputop.ui.details.tab import Body, Entry, Tab, without
 from gputop.ui.theme import Token
-from gputop.ui.widgets.grid import Column, Grid
+from gputop.ui.widgets.grid import Grid, GridColumn
 
 NAME_LEAST, NAME_MOST = 12, 40
 MASKED = 8  # however long the secret is
@@ -28,8 +28,8 @@ def body(view: ProcessView, width: int) -> Body:
 
     grid: Grid[Variable] = Grid(
         (
-            Column("NAME", min(max(NAME_LEAST, longest), NAME_MOST, width // 2), lambda one: one.name, right=False),
-            Column("VALUE", 10, value, right=False),
+            GridColumn("NAME", min(max(NAME_LEAST, longest), NAME_MOST, width // 2), lambda one: one.name, right=False),
+            GridColumn("VALUE", 10, value, right=False),
         ),
         width, view.look,
     )  # fmt: skip

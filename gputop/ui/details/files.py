@@ -10,16 +10,16 @@ from gputop.model import File
 from gputop.ui.details.process_view import ProcessView
 from gputop.ui.details.tab import Body, Entry, Tab, without
 from gputop.ui.theme import Token
-from gputop.ui.widgets.grid import Column, Grid
+from gputop.ui.widgets.grid import Grid, GridColumn
 
-COLUMNS: tuple[Column[File], ...] = (
-    Column("FD", 5, lambda file: str(file.fd)),
-    Column("KIND", 13, lambda file: file.kind, right=False, token="dim", keep=3),
-    Column("MODE", 4, lambda file: file.mode or units.UNKNOWN, right=False, keep=2),
-    Column("AT", 6, lambda file: _size(file, file.position_bytes), keep=4),
-    Column("SIZE", 6, lambda file: _size(file, file.size_bytes), keep=5),
-    Column("MOVES/s", 7, lambda file: _size(file, file.moved_bytes_per_s, units.rate), keep=6),
-    Column("PATH", 20, lambda file: f"{file.path}{' (deleted)' if file.deleted else ''}", right=False),
+COLUMNS: tuple[GridColumn[File], ...] = (
+    GridColumn("FD", 5, lambda file: str(file.fd)),
+    GridColumn("KIND", 13, lambda file: file.kind, right=False, token="dim", keep=3),
+    GridColumn("MODE", 4, lambda file: file.mode or units.UNKNOWN, right=False, keep=2),
+    GridColumn("AT", 6, lambda file: _size(file, file.position_bytes), keep=4),
+    GridColumn("SIZE", 6, lambda file: _size(file, file.size_bytes), keep=5),
+    GridColumn("MOVES/s", 7, lambda file: _size(file, file.moved_bytes_per_s, units.rate), keep=6),
+    GridColumn("PATH", 20, lambda file: f"{file.path}{' (deleted)' if file.deleted else ''}", right=False),
 )
 
 

@@ -13,7 +13,7 @@ from gputop.process_totals import io_estimated, io_percent
 from gputop.ui.details.process_view import ProcessView
 from gputop.ui.details.tab import Body, Entry, Tab, plain, said
 from gputop.ui.widgets.drawing import Run, wrap
-from gputop.ui.widgets.grid import Column, Grid
+from gputop.ui.widgets.grid import Grid, GridColumn
 
 Value = float | None
 
@@ -62,15 +62,15 @@ Row = tuple[str, str, str, str, str]
 
 def body(view: ProcessView, width: int) -> Body:
     """A line for each kind, the file it reads now, and what is missing."""
-    columns: list[Column[Row]] = [
-        Column("", 25, lambda row: row[0], right=False, token="dim"),
-        Column("NOW", 8, lambda row: row[1]),
-        Column("SINCE START", 11, lambda row: row[3], keep=3),
-        Column("", 10, lambda row: row[4], right=False, keep=1, token="dim"),
+    columns: list[GridColumn[Row]] = [
+        GridColumn("", 25, lambda row: row[0], right=False, token="dim"),
+        GridColumn("NOW", 8, lambda row: row[1]),
+        GridColumn("SINCE START", 11, lambda row: row[3], keep=3),
+        GridColumn("", 10, lambda row: row[4], right=False, keep=1, token="dim"),
     ]
     if view.loaders:
         title = amount(len(view.loaders), "LOADER").upper()
-        columns.insert(2, Column(title, max(8, len(title)), lambda row: row[2], keep=2))
+        columns.insert(2, GridColumn(title, max(8, len(title)), lambda row: row[2], keep=2))
     grid = Grid(columns, width, view.look)
     entries = [_entry(grid, _row(flow, view)) for flow in FLOWS]
     lines = _below(view, width)

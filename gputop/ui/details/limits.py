@@ -10,7 +10,7 @@ from gputop.model import Limit, Overview
 from gputop.ui.details.process_view import ProcessView
 from gputop.ui.details.tab import Body, Entry, Tab, plain, said
 from gputop.ui.widgets.drawing import Run
-from gputop.ui.widgets.grid import Column, Grid
+from gputop.ui.widgets.grid import Grid, GridColumn
 
 NEAR = 0.8  # of a limit: it is worth a look
 LABEL = 20  # cells
@@ -32,13 +32,13 @@ def _share(limit: Limit) -> str:
     return f"{100 * limit.used / limit.soft:.0f}%"
 
 
-COLUMNS: tuple[Column[Limit], ...] = (
-    Column("LIMIT", LABEL - 2, lambda limit: limit.name, right=False),
-    Column("USED", 9, lambda limit: _amount(limit, limit.used), keep=3),
-    Column("", 5, _share, keep=4),
-    Column("SOFT", 9, lambda limit: _amount(limit, limit.soft)),
-    Column("HARD", 9, lambda limit: _amount(limit, limit.hard), keep=2),
-    Column("UNIT", 9, lambda limit: "" if limit.unit in ("bytes", "seconds") else limit.unit, right=False, keep=1),
+COLUMNS: tuple[GridColumn[Limit], ...] = (
+    GridColumn("LIMIT", LABEL - 2, lambda limit: limit.name, right=False),
+    GridColumn("USED", 9, lambda limit: _amount(limit, limit.used), keep=3),
+    GridColumn("", 5, _share, keep=4),
+    GridColumn("SOFT", 9, lambda limit: _amount(limit, limit.soft)),
+    GridColumn("HARD", 9, lambda limit: _amount(limit, limit.hard), keep=2),
+    GridColumn("UNIT", 9, lambda limit: "" if limit.unit in ("bytes", "seconds") else limit.unit, right=False, keep=1),
 )  # fmt: skip
 
 

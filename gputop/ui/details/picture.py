@@ -17,7 +17,7 @@ from gputop.ui.details.tab import Tab
 from gputop.ui.panes.header import Status, fresh, trail
 from gputop.ui.theme import Look
 from gputop.ui.widgets import drawing
-from gputop.ui.widgets.window import Window
+from gputop.ui.widgets.window import ListWindow
 
 CHART_FROM = 16  # lines: below, the tab has all the room
 ROOMY = 36
@@ -25,7 +25,7 @@ LOADERS_SHARE = 0.4  # of what is below the tabs, at most
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Picture:
+class DetailsPicture:
     """The lines, and where on them the mouse can do something."""
 
     strips: Sequence[Strip]
@@ -35,9 +35,9 @@ class Picture:
 
 
 def picture(
-    view: ProcessView, newest: Frame, tab: Tab, window: Window, size: tuple[int, int], status: Status, shift: int,
+    view: ProcessView, newest: Frame, tab: Tab, window: ListWindow, size: tuple[int, int], status: Status, shift: int,
     now_s: float,
-) -> Picture:  # fmt: skip
+) -> DetailsPicture:  # fmt: skip
     """All of it in exactly `size` cells; the window is fed with the lines of the tab."""
     width, height = size
     look = view.look
@@ -61,7 +61,7 @@ def picture(
     ]
     below = [*air, *loaders]
     strips += [drawing.blank(width, look)] * (height - len(strips) - len(below))
-    return Picture([*strips, *below][:height], tabs_y, spots, list_y)
+    return DetailsPicture([*strips, *below][:height], tabs_y, spots, list_y)
 
 
 def _chart_lines(height: int) -> int:
@@ -70,7 +70,7 @@ def _chart_lines(height: int) -> int:
     return 2 if height < ROOMY else 4 if height < 50 else 6
 
 
-def _facts(facts: str, window: Window, look: Look) -> tuple[str, ...]:
+def _facts(facts: str, window: ListWindow, look: Look) -> tuple[str, ...]:
     """How much there is, and which of it is to be seen: at the least, how many lines there are below."""
     count, bottom = len(window.entries), window.top + window.height
     if count <= window.height:

@@ -8,7 +8,7 @@ from functools import cached_property
 from gputop.diagnose import Finding
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import PARTS, Detail, Frame, GpuShare, Identity, Job, Missing, Part, Process, Relative, Role
-from gputop.ui.gpus.state import Past
+from gputop.ui.gpus.state import GpuHistory
 from gputop.ui.theme import Look
 
 
@@ -19,7 +19,7 @@ class ProcessView:
     process: Process
     frame: Frame  # the newest one that has the process
     found: Detail | Missing
-    past: Past
+    past: GpuHistory
     look: Look
     findings: Sequence[Finding] = ()  # what the rules say of anything
     gone: str = ""  # why it is not of now: ended 12s ago

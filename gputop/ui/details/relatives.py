@@ -16,7 +16,7 @@ from gputop.ui.details.tab import Body, Entry, Tab, plain, said
 from gputop.ui.theme import Token
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Run, wrap
-from gputop.ui.widgets.grid import Column, Grid
+from gputop.ui.widgets.grid import Grid, GridColumn
 
 
 @frozen_dataclass(frozen=True, slots=True)
@@ -66,19 +66,19 @@ def _blocked_percent(kin: Kin) -> str:
 
 KERNELS = 2  # the last pid that the kernel itself started: nothing is above it
 BESIDE = 9  # cells of a rule that are neither its title nor its facts
-PID: Column[Kin] = Column("PID", 7, lambda kin: str(kin.identity.pid))
-NAME: Column[Kin] = Column("NAME", 15, lambda kin: kin.name, right=False)
-FIGURES: tuple[Column[Kin], ...] = (
-    Column("CPU%", 4, _cpu),
-    Column("ST", 2, _state, right=False, keep=6),
-    Column("BLOCKED ON", 21, lambda kin: kin.blocked, right=False, keep=3),
-    Column("IO%", 3, _blocked_percent, keep=5),
-    Column("READ/s", 6, _read),
-    Column("READS/s", 7, _reads, keep=2),
+PID: GridColumn[Kin] = GridColumn("PID", 7, lambda kin: str(kin.identity.pid))
+NAME: GridColumn[Kin] = GridColumn("NAME", 15, lambda kin: kin.name, right=False)
+FIGURES: tuple[GridColumn[Kin], ...] = (
+    GridColumn("CPU%", 4, _cpu),
+    GridColumn("ST", 2, _state, right=False, keep=6),
+    GridColumn("BLOCKED ON", 21, lambda kin: kin.blocked, right=False, keep=3),
+    GridColumn("IO%", 3, _blocked_percent, keep=5),
+    GridColumn("READ/s", 6, _read),
+    GridColumn("READS/s", 7, _reads, keep=2),
 )
-RELATION: Column[Kin] = Column("", 6, lambda kin: kin.relation, right=False, token="dim")
-FILE_NOW: Column[Kin] = Column("FILE NOW", 24, lambda kin: kin.file, right=False, tail=True)
-DOING: Column[Kin] = Column("FILE NOW, OR COMMAND", 20, lambda kin: kin.doing, right=False, keep=7)
+RELATION: GridColumn[Kin] = GridColumn("", 6, lambda kin: kin.relation, right=False, token="dim")
+FILE_NOW: GridColumn[Kin] = GridColumn("FILE NOW", 24, lambda kin: kin.file, right=False, tail=True)
+DOING: GridColumn[Kin] = GridColumn("FILE NOW, OR COMMAND", 20, lambda kin: kin.doing, right=False, keep=7)
 
 
 def body(view: ProcessView, width: int) -> Body:

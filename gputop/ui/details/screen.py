@@ -19,7 +19,7 @@ from gputop.ui.copy_texts import CopyText
 from gputop.ui.details import tabs
 from gputop.ui.details.detail_request import DetailRequest
 from gputop.ui.details.export import numbers, private
-from gputop.ui.details.picture import Picture, picture
+from gputop.ui.details.picture import DetailsPicture, picture
 from gputop.ui.details.process_view import ProcessView
 from gputop.ui.details.tab import Tab
 from gputop.ui.dialogs.saving import Shot
@@ -29,10 +29,10 @@ from gputop.ui.profiling.background_jobs import BackgroundJobs
 from gputop.ui.profiling.status_line import height
 from gputop.ui.session import Session
 from gputop.ui.table.widget import SHIFT, WHEEL
-from gputop.ui.targets import Target
+from gputop.ui.targets import CommandTarget
 from gputop.ui.widgets.drawing import Line
 from gputop.ui.widgets.strip_pane import Lines
-from gputop.ui.widgets.window import Window
+from gputop.ui.widgets.window import ListWindow
 
 AGAIN_S, AGAIN_TIMES = 0.1, 10  # what is read the first time is asked for soon
 
@@ -50,11 +50,11 @@ class ProcessScreen(JobScreen, inherit_bindings=False):
         self.shown: Update = update
         self.request = DetailRequest(session.source, identity, update.frame)
         self.tab: Tab = tabs.BY_ID[tab]
-        self._windows: dict[str, Window] = {}
+        self._windows: dict[str, ListWindow] = {}
         self._shift = 0
         self._tries = 0
         self._left = False
-        self._picture: Picture | None = None
+        self._picture: DetailsPicture | None = None
         self._interest = session.source.interest.pids
 
     def compose(self) -> ComposeResult:
@@ -87,9 +87,9 @@ class ProcessScreen(JobScreen, inherit_bindings=False):
         self.job_line.redraw()
 
     @property
-    def window(self) -> Window:
+    def window(self) -> ListWindow:
         """The lines of the tab that is open."""
-        return self._windows.setdefault(self.tab.id, Window(self.tab.cursor))
+        return self._windows.setdefault(self.tab.id, ListWindow(self.tab.cursor))
 
     @property
     def view(self) -> ProcessView:
@@ -128,7 +128,7 @@ class ProcessScreen(JobScreen, inherit_bindings=False):
         self.query_one("#details", Lines).show(self._picture.strips)
         self.bar.offer(self.offered())
 
-    def _pictured(self, view: ProcessView, size: tuple[int, int]) -> Picture:
+    def _pictured(self, view: ProcessView, size: tuple[int, int]) -> DetailsPicture:
         status, now_s = self.status(), time.monotonic()
         return picture(view, self.shown.frame, self.tab, self.window, size, status, self._shift, now_s)
 
@@ -191,10 +191,10 @@ class ProcessScreen(JobScreen, inherit_bindings=False):
             self.request.others, self._tries = True, 0
             self.redraw()
 
-    def target(self) -> Target:
+    def target(self) -> CommandTarget:
         """The process of this screen."""
         view = self.view
-        return Target(view.frame, view.process)
+        return CommandTarget(view.frame, view.process)
 
     def copy_texts(self) -> Sequence[CopyText]:
         """Its pid, then its command line."""

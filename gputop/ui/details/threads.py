@@ -10,7 +10,7 @@ from gputop.model import Thread
 from gputop.ui.details.process_view import ProcessView
 from gputop.ui.details.tab import Body, Entry, Tab, without
 from gputop.ui.theme import Token
-from gputop.ui.widgets.grid import Column, Grid
+from gputop.ui.widgets.grid import Grid, GridColumn
 
 
 def blocked(thread: Thread) -> str:
@@ -20,17 +20,17 @@ def blocked(thread: Thread) -> str:
     return "-" if thread.state == "R" else units.UNKNOWN
 
 
-COLUMNS: tuple[Column[Thread], ...] = (
-    Column("TID", 7, lambda thread: str(thread.tid)),
-    Column("NAME", 15, lambda thread: thread.name, right=False),
-    Column("CPU%", 4, lambda thread: units.percent(thread.cpu_percent)),
-    Column("ST", 2, lambda thread: thread.state or units.UNKNOWN, right=False, keep=6),
-    Column("BLOCKED ON", 21, blocked, right=False),
-    Column("CPU", 3, lambda thread: units.percent(thread.last_cpu), keep=2, token="dim"),
-    Column("WAIT%", 5, lambda thread: units.percent(thread.run_wait_percent), keep=4),
-    Column("VOL/s", 6, lambda thread: units.count(thread.voluntary_switches_per_s), keep=3),
-    Column("INVOL/s", 7, lambda thread: units.count(thread.involuntary_switches_per_s), keep=3),
-    Column("TIME", 9, lambda thread: units.clock(thread.cpu_time_s), keep=5),
+COLUMNS: tuple[GridColumn[Thread], ...] = (
+    GridColumn("TID", 7, lambda thread: str(thread.tid)),
+    GridColumn("NAME", 15, lambda thread: thread.name, right=False),
+    GridColumn("CPU%", 4, lambda thread: units.percent(thread.cpu_percent)),
+    GridColumn("ST", 2, lambda thread: thread.state or units.UNKNOWN, right=False, keep=6),
+    GridColumn("BLOCKED ON", 21, blocked, right=False),
+    GridColumn("CPU", 3, lambda thread: units.percent(thread.last_cpu), keep=2, token="dim"),
+    GridColumn("WAIT%", 5, lambda thread: units.percent(thread.run_wait_percent), keep=4),
+    GridColumn("VOL/s", 6, lambda thread: units.count(thread.voluntary_switches_per_s), keep=3),
+    GridColumn("INVOL/s", 7, lambda thread: units.count(thread.involuntary_switches_per_s), keep=3),
+    GridColumn("TIME", 9, lambda thread: units.clock(thread.cpu_time_s), keep=5),
 )
 
 

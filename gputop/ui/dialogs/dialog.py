@@ -130,7 +130,7 @@ Stop = TypeVar("Stop", bound=Hashable)  # where the cursor of a dialog can be
 
 
 @dataclass(slots=True)
-class Part(Generic[Stop]):
+class DialogPart(Generic[Stop]):
     """A line of the dialog; with the higher `keep` it stays where there is no room for all."""
 
     line: Line
@@ -138,15 +138,15 @@ class Part(Generic[Stop]):
     spots: list[tuple[int, int, Stop]] = field(default_factory=list)  # from cell, to cell, what is there
 
 
-def fitting(parts: Sequence[Part[Stop]], height: int) -> list[Part[Stop]]:
+def fitting(parts: Sequence[DialogPart[Stop]], height: int) -> list[DialogPart[Stop]]:
     """As many of these as there is room for."""
     return fit(parts, height, lambda _: 1)
 
 
-def buttons(line: Line, width: int, named: Sequence[tuple[Stop, str, Token]], at: object) -> Part[Stop]:
+def buttons(line: Line, width: int, named: Sequence[tuple[Stop, str, Token]], at: object) -> DialogPart[Stop]:
     """The last line of what is asked: its buttons at the right, the one with the cursor in brackets."""
     room = sum(len(text) + 5 for _, text, _ in named) - 1
-    part: Part[Stop] = Part(line.to(max(2, width - room - 2)), Keep.LAST)
+    part: DialogPart[Stop] = DialogPart(line.to(max(2, width - room - 2)), Keep.LAST)
     for stop, text, token in named:
         here, start = at == stop, part.line.cells
         part.line.add(f"[ {text} ]" if here else f"  {text}  ", token, bold=here, reverse=here)
@@ -159,7 +159,7 @@ class PartsDialog(Dialog[Answer], Generic[Answer, Stop]):
     """It has a heading and a foot of its own, which a low screen does without."""
 
     @abstractmethod
-    def parts(self) -> list[Part[Stop]]:
+    def parts(self) -> list[DialogPart[Stop]]:
         """All of it, as much as there is room for."""
 
     @abstractmethod
@@ -200,7 +200,7 @@ class PartsDialog(Dialog[Answer], Generic[Answer, Stop]):
 _NARROWEST = 20  # cells of a sentence: below, words would stand one under the other
 
 
-class Paper:
+class DialogLines:
     """Draws a question in a width; the lines of each kind of question come on top."""
 
     def __init__(self, look: Look, width: int) -> None:

@@ -70,7 +70,7 @@ def _rank(entry: PaletteEntry, words: Sequence[str]) -> int | None:
     return 5 if all(letter in letters for letter in "".join(words)) else None
 
 
-class Palette(ListDialog[PaletteEntry, PaletteEntry]):
+class PaletteDialog(ListDialog[PaletteEntry, PaletteEntry]):
     """A list that narrows while one types."""
 
     TITLE_TEXT = "do"

@@ -9,7 +9,7 @@ from textual.strip import Strip
 from gputop import units
 from gputop.model import Gpu
 from gputop.optional_sums import mean
-from gputop.ui.gpus.scene import GIB, Scene, load, memory, short_name
+from gputop.ui.gpus.scene import GIB, GpuScene, load, memory, short_name
 from gputop.ui.gpus.state import State
 from gputop.ui.theme import Token
 from gputop.ui.widgets import drawing
@@ -20,7 +20,7 @@ CARD_MOST = 15
 _BESIDE_NAME = 24  # cells of the index, the temperature and the clock
 
 
-def card(gpu: Gpu, scene: Scene, width: int, height: int) -> list[Strip]:
+def card(gpu: Gpu, scene: GpuScene, width: int, height: int) -> list[Strip]:
     """A card in at most `height` lines."""
     state, look = scene.states[gpu.uuid], scene.look
     strips = [facts(gpu, scene, state, width)]
@@ -37,7 +37,7 @@ def _side_by_side(width: int) -> int:
     return max(2, min(4, width // 40))
 
 
-def facts(gpu: Gpu, scene: Scene, state: State, width: int, *, values: bool = True) -> Strip:
+def facts(gpu: Gpu, scene: GpuScene, state: State, width: int, *, values: bool = True) -> Strip:
     """Which GPU, its values now, its state; without `values` only those that have no history of their own below."""
     glyphs = scene.look.glyphs
     token: Token = "dim" if state.stale else "text"
@@ -82,7 +82,7 @@ def number(value: float | None, unit: str = "") -> str:
     return units.UNKNOWN if value is None else f"{value:.0f}{unit}"
 
 
-def _charts(gpu: Gpu, scene: Scene, shade: Token, seconds: int) -> list[Chart]:
+def _charts(gpu: Gpu, scene: GpuScene, shade: Token, seconds: int) -> list[Chart]:
     def past(metric: str) -> list[float | None]:
         return list(scene.past.values(gpu.uuid, metric, max(1, seconds)))
 
@@ -105,7 +105,7 @@ def _charts(gpu: Gpu, scene: Scene, shade: Token, seconds: int) -> list[Chart]:
     return charts
 
 
-def smaller(gpu: Gpu, scene: Scene, width: int) -> Strip:
+def smaller(gpu: Gpu, scene: GpuScene, width: int) -> Strip:
     """What is looked at second, as much as fits."""
     line = Line(scene.look).add(" ")
     for runs in _small_facts(gpu):
@@ -148,7 +148,7 @@ _LABEL = 20  # cells before a history
 _TALL_BUSY = 4  # lines of utilisation before memory and power get a second one
 
 
-def tile(gpu: Gpu, scene: Scene, width: int, height: int) -> list[Strip]:
+def tile(gpu: Gpu, scene: GpuScene, width: int, height: int) -> list[Strip]:
     """A tile in at most `height` lines."""
     state = scene.states[gpu.uuid]
     strips = [facts(gpu, scene, state, width, values=False)]
@@ -157,7 +157,7 @@ def tile(gpu: Gpu, scene: Scene, width: int, height: int) -> list[Strip]:
     return strips[:height]
 
 
-def _histories(gpu: Gpu, scene: Scene, state: State, width: int, height: int) -> Iterator[Strip]:
+def _histories(gpu: Gpu, scene: GpuScene, state: State, width: int, height: int) -> Iterator[Strip]:
     """All three under one time axis, newest at the right: what happens at once stands in one column."""
     cells = max(1, width - _LABEL - 1)
     second = height >= _TALL_BUSY + 4
@@ -184,7 +184,7 @@ def _histories(gpu: Gpu, scene: Scene, state: State, width: int, height: int) ->
 
 
 def _rows(
-    scene: Scene,
+    scene: GpuScene,
     said: Sequence[Sequence[Run]],
     values: Sequence[float | None],
     top: float | None,

@@ -9,7 +9,7 @@ from gputop import units
 from gputop.fit import fit
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Gpu
-from gputop.ui.gpus.scene import GIB, Scene, load, memory, short_name, whole_gib
+from gputop.ui.gpus.scene import GIB, GpuScene, load, memory, short_name, whole_gib
 from gputop.ui.gpus.state import State
 from gputop.ui.theme import Token
 from gputop.ui.widgets import drawing
@@ -25,36 +25,36 @@ class Cell:
     gpu: Gpu
     state: State
     width: int
-    scene: Scene
+    scene: GpuScene
 
 
 Draw = Callable[[Cell], list[Run]]
 
 
 @frozen_dataclass(frozen=True, kw_only=True)
-class Field:
+class GpuField:
     """One thing in a row. It takes `good` cells where there is room, `least` where there is not, up to `most`."""
 
     title: str
     draw: Draw
     keep: int  # the lowest goes first
-    least: int | Callable[[Scene], int]
+    least: int | Callable[[GpuScene], int]
     good: int = 0
     most: int = 0
     gap: int = 2
     right: bool = True
     needs: str | None = None  # a metric that some GPU must offer
-    when: Callable[[Scene], bool] = field(default=lambda _: True)
+    when: Callable[[GpuScene], bool] = field(default=lambda _: True)
 
-    def width(self, scene: Scene) -> int:
+    def width(self, scene: GpuScene) -> int:
         """The fewest cells it can be drawn in."""
         return self.least if isinstance(self.least, int) else self.least(scene)
 
 
-Place = tuple[Field, int, int]  # field, column, cells
+Place = tuple[GpuField, int, int]  # field, column, cells
 
 
-def place(fields: Sequence[Field], scene: Scene, width: int) -> list[Place]:
+def place(fields: Sequence[GpuField], scene: GpuScene, width: int) -> list[Place]:
     """Which fields fit, where, and how wide: the least kept go first, the dearest kept grow first."""
     offered = (f for f in fields if f.when(scene) and (f.needs is None or scene.offered(f.needs)))
     roomy = fit(offered, width, lambda f: f.gap + max(f.width(scene), f.good), always=COMFORT)
@@ -188,7 +188,7 @@ def _rate(name: str) -> Draw:
     return text
 
 
-def _sign_width(scene: Scene) -> int:
+def _sign_width(scene: GpuScene) -> int:
     return len(scene.look.glyphs.crit) + 1
 
 
@@ -207,48 +207,48 @@ def _state_short(cell: Cell) -> list[Run]:
     return [Run(word or units.UNKNOWN, cell.state.token, bool(cell.state.sign))]
 
 
-def _mixed(scene: Scene) -> bool:
+def _mixed(scene: GpuScene) -> bool:
     return len({short_name(gpu.name) for gpu in scene.gpus}) > 1
 
 
-INDEX = Field(title="#", draw=_index, keep=100, least=lambda scene: scene.index_width, gap=1)
-BUSY = Field(title="", draw=_busy, keep=99, least=4, gap=1)
-LOAD = Field(title="load", draw=_load, keep=25, least=4, gap=3)
+INDEX = GpuField(title="#", draw=_index, keep=100, least=lambda scene: scene.index_width, gap=1)
+BUSY = GpuField(title="", draw=_busy, keep=99, least=4, gap=1)
+LOAD = GpuField(title="load", draw=_load, keep=25, least=4, gap=3)
 
 ROW = (
     INDEX,
-    Field(title="", draw=_name, keep=45, least=10, right=False, when=_mixed),
-    Field(title="busy", draw=_busy_bar, keep=70, least=6, good=14, most=24, right=False),
+    GpuField(title="", draw=_name, keep=45, least=10, right=False, when=_mixed),
+    GpuField(title="busy", draw=_busy_bar, keep=70, least=6, good=14, most=24, right=False),
     BUSY,
-    Field(title="last", draw=_busy_line, keep=40, least=12, good=18, most=60, right=False),
-    Field(title="vram", draw=_vram_bar, keep=60, least=5, good=10, most=16, right=False),
-    Field(title="", draw=_vram, keep=95, least=lambda scene: 2 * scene.vram_digits + 4),
-    Field(title="temp", draw=_celsius("C"), keep=90, least=5, gap=1),
-    Field(title="", draw=_power_bar, keep=10, least=6, good=8, most=10, gap=3, right=False),
-    Field(title="power", draw=_power, keep=85, least=lambda scene: 2 * scene.watt_digits + 2),
-    Field(title="sm", draw=_clock, keep=80, least=4),
+    GpuField(title="last", draw=_busy_line, keep=40, least=12, good=18, most=60, right=False),
+    GpuField(title="vram", draw=_vram_bar, keep=60, least=5, good=10, most=16, right=False),
+    GpuField(title="", draw=_vram, keep=95, least=lambda scene: 2 * scene.vram_digits + 4),
+    GpuField(title="temp", draw=_celsius("C"), keep=90, least=5, gap=1),
+    GpuField(title="", draw=_power_bar, keep=10, least=6, good=8, most=10, gap=3, right=False),
+    GpuField(title="power", draw=_power, keep=85, least=lambda scene: 2 * scene.watt_digits + 2),
+    GpuField(title="sm", draw=_clock, keep=80, least=4),
     LOAD,
-    Field(title="tensor", draw=_percent("tensor_percent"), keep=24, least=6, needs="tensor_percent"),
-    Field(title="sm act", draw=_percent("sm_active_percent"), keep=23, least=6, needs="sm_active_percent"),
-    Field(title="pcie rx", draw=_rate("pcie_rx_bytes_per_s"), keep=35, least=7, needs="pcie_rx_bytes_per_s"),
-    Field(title="tx", draw=_rate("pcie_tx_bytes_per_s"), keep=20, least=5, needs="pcie_tx_bytes_per_s"),
-    Field(title="nvlink rx", draw=_rate("nvlink_rx_bytes_per_s"), keep=15, least=9, needs="nvlink_rx_bytes_per_s"),
-    Field(title="  state", draw=_state, keep=98, least=lambda scene: _sign_width(scene) + 11, right=False),
+    GpuField(title="tensor", draw=_percent("tensor_percent"), keep=24, least=6, needs="tensor_percent"),
+    GpuField(title="sm act", draw=_percent("sm_active_percent"), keep=23, least=6, needs="sm_active_percent"),
+    GpuField(title="pcie rx", draw=_rate("pcie_rx_bytes_per_s"), keep=35, least=7, needs="pcie_rx_bytes_per_s"),
+    GpuField(title="tx", draw=_rate("pcie_tx_bytes_per_s"), keep=20, least=5, needs="pcie_tx_bytes_per_s"),
+    GpuField(title="nvlink rx", draw=_rate("nvlink_rx_bytes_per_s"), keep=15, least=9, needs="nvlink_rx_bytes_per_s"),
+    GpuField(title="  state", draw=_state, keep=98, least=lambda scene: _sign_width(scene) + 11, right=False),
 )
 CELL = (
     INDEX,
-    Field(title="busy", draw=_busy_bar, keep=70, least=5, good=9, most=16, gap=1, right=False),
+    GpuField(title="busy", draw=_busy_bar, keep=70, least=5, good=9, most=16, gap=1, right=False),
     BUSY,
-    Field(title="last", draw=_busy_line, keep=10, least=8, good=10, most=30, right=False),
-    Field(title="vram", draw=_vram_short, keep=95, least=5, gap=1),
-    Field(title="temp", draw=_celsius(""), keep=50, least=4, gap=1),
-    Field(title="pwr", draw=_power_short, keep=60, least=4, gap=1),
-    Field(title="", draw=_state_short, keep=98, least=4, most=7, gap=1, right=False),
+    GpuField(title="last", draw=_busy_line, keep=10, least=8, good=10, most=30, right=False),
+    GpuField(title="vram", draw=_vram_short, keep=95, least=5, gap=1),
+    GpuField(title="temp", draw=_celsius(""), keep=50, least=4, gap=1),
+    GpuField(title="pwr", draw=_power_short, keep=60, least=4, gap=1),
+    GpuField(title="", draw=_state_short, keep=98, least=4, most=7, gap=1, right=False),
 )
 TINY = (
     INDEX,
-    Field(title="busy", draw=_busy_bar, keep=70, least=3, good=6, most=10, gap=1, right=False),
+    GpuField(title="busy", draw=_busy_bar, keep=70, least=3, good=6, most=10, gap=1, right=False),
     BUSY,
-    Field(title="vram", draw=_vram_short, keep=80, least=4, gap=1),
-    Field(title="", draw=_state_short, keep=98, least=4, most=7, gap=1, right=False),
+    GpuField(title="vram", draw=_vram_short, keep=80, least=4, gap=1),
+    GpuField(title="", draw=_state_short, keep=98, least=4, most=7, gap=1, right=False),
 )

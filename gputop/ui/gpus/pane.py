@@ -13,9 +13,9 @@ from textual.strip import Strip
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Gpu
 from gputop.ui.gpus.cards import CARD_LEAST, CARD_MOST, TILE_LEAST, TILE_MOST, TILE_WIDTH, card, tile
-from gputop.ui.gpus.fields import CELL, ROW, TINY, Cell, Field, Place, place
-from gputop.ui.gpus.scene import Scene, with_instances
-from gputop.ui.gpus.state import Past, State
+from gputop.ui.gpus.fields import CELL, ROW, TINY, Cell, GpuField, Place, place
+from gputop.ui.gpus.scene import GpuScene, with_instances
+from gputop.ui.gpus.state import GpuHistory, State
 from gputop.ui.theme import Ground, Look
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line, Run
@@ -73,7 +73,7 @@ def pick(width: int, height: int, count: int, *, cards: bool = True) -> Density:
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Grid:
+class GpuGrid:
     """Where each GPU stands in the pane: what draws it, what a click in it is on, and where an arrow leads."""
 
     count: int
@@ -115,7 +115,7 @@ class Grid:
         return end if end == to or far else place
 
 
-def grid(density: Density, width: int, height: int, count: int, first: int = 0) -> Grid:
+def grid(density: Density, width: int, height: int, count: int, first: int = 0) -> GpuGrid:
     """The places of `count` GPUs in a pane; the topmost is `first` as far as that fills it."""
     many, head, tall = columns(density, width, height, count), 0, 1
     if density == "card":
@@ -127,14 +127,15 @@ def grid(density: Density, width: int, height: int, count: int, first: int = 0) 
         head = 0 if many == 1 and count == height else 1  # better all of them than their titles
         deep = min(math.ceil(count / many), max(0, height - head))
         wide = (width - 1 - (many - 1) * _BETWEEN) // many
-    found = Grid(
+    found = GpuGrid(
         count=count, many=many, deep=deep, tall=tall, wide=wide, head=head, across=density == "card", first=0,
     )  # fmt: skip
     return replace(found, first=max(0, min(first, found.furthest)))
 
 
 def gpus(
-    frame: Frame, past: Past, width: int, height: int, look: Look, *, density: Density | None = None, first: int = 0,
+    frame: Frame, past: GpuHistory, width: int, height: int, look: Look, *,
+    density: Density | None = None, first: int = 0,
     verdicts: Mapping[str, State] = MappingProxyType({}), marked: Collection[str] = (), chosen: str | None = None,
 ) -> list[Strip]:  # fmt: skip
     """The pane's lines, at most `height`; `first` is the topmost GPU where not all fit.
@@ -146,7 +147,7 @@ def gpus(
     if not shown or width <= 0 or height <= 0:
         return []
     density = density or pick(width, height, len(shown))
-    scene = Scene(
+    scene = GpuScene(
         gpus=shown, host=frame.host, past=past, look=look, verdicts=verdicts, marked=marked, chosen=chosen,
     )  # fmt: skip
     places = grid(density, width, height, len(shown), first)
@@ -155,7 +156,7 @@ def gpus(
     return _table(scene, {"row": ROW, "cell": CELL}.get(density, TINY), places, width)
 
 
-def _cards(scene: Scene, places: Grid, width: int, height: int) -> list[Strip]:
+def _cards(scene: GpuScene, places: GpuGrid, width: int, height: int) -> list[Strip]:
     many, first = places.many, places.first
     shown = scene.gpus[first : first + places.fitting]
     if many == 1:
@@ -172,7 +173,7 @@ def _cards(scene: Scene, places: Grid, width: int, height: int) -> list[Strip]:
     return strips
 
 
-def _side_by_side(scene: Scene, shown: Sequence[Gpu], places: Grid, width: int) -> list[Strip]:
+def _side_by_side(scene: GpuScene, shown: Sequence[Gpu], places: GpuGrid, width: int) -> list[Strip]:
     """One row of the grid: so many tiles with a line between them, the last ones blank where there are fewer GPUs."""
     between = Line(scene.look).add(f" {scene.look.glyphs.column} ", "faint").strip(_BETWEEN)
     drawn = [tile(gpu, scene, places.wide, places.tall) for gpu in shown]
@@ -184,7 +185,7 @@ def _side_by_side(scene: Scene, shown: Sequence[Gpu], places: Grid, width: int) 
     return strips
 
 
-def _table(scene: Scene, fields: Sequence[Field], grid: Grid, width: int) -> list[Strip]:
+def _table(scene: GpuScene, fields: Sequence[GpuField], grid: GpuGrid, width: int) -> list[Strip]:
     each, many, deep, first = grid.wide, grid.many, grid.deep, grid.first
     places = place(fields, scene, each)
     shown = scene.gpus[first : first + grid.fitting]
@@ -217,7 +218,7 @@ def _titles(places: Sequence[Place], each: int, many: int, width: int, hidden: i
     return line.to(width - len(more)).add(more).strip(width)
 
 
-def _row(gpu: Gpu, places: Sequence[Place], scene: Scene) -> list[tuple[int, list[Run]]]:
+def _row(gpu: Gpu, places: Sequence[Place], scene: GpuScene) -> list[tuple[int, list[Run]]]:
     state = scene.states[gpu.uuid]
     row = [(0, [Run(scene.look.glyphs.cursor, "busy", True)])] if gpu.uuid == scene.chosen else []
     for f, column, width in places:

@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 from gputop import units
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Gpu, Host
-from gputop.ui.gpus.state import Past, State, judged, state
+from gputop.ui.gpus.state import GpuHistory, State, judged, state
 from gputop.ui.theme import Ground, Look
 
 _NOISE = re.compile(r"\b(NVIDIA|Tesla|Quadro|GeForce|Graphics Device|Generation|SXM\d?|PCIe|HBM\d\w?|NVL)\b", re.I)
@@ -52,12 +52,12 @@ GIB = 1024**3
 
 
 @frozen_dataclass(frozen=True, kw_only=True)
-class Scene:
+class GpuScene:
     """All that a row is drawn from; widths are taken over all GPUs, so that units stand below each other."""
 
     gpus: Sequence[Gpu]
     host: Host
-    past: Past
+    past: GpuHistory
     look: Look
     verdicts: Mapping[str, State] = field(default_factory=dict)  # what the rules say, by uuid
     marked: Collection[str] = ()  # those that what is chosen elsewhere is about

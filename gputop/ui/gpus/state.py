@@ -20,7 +20,7 @@ HELD_S = 10.0
 _FINE_S, _LONG_S, _LONG_STEP_S = 900.0, 14400.0, 15.0  # how far back, and in steps of what
 
 
-class Past(Protocol):
+class GpuHistory(Protocol):
     """What a pane reads of the history."""
 
     def values(self, key: str | Identity, metric: str, seconds: float, step_s: float = 1.0) -> Sequence[float | None]:
@@ -46,7 +46,7 @@ class State:
         return "crit area" if self.sign == "crit" else "warn area" if self.sign == "warn" else token
 
 
-def state(gpu: Gpu, past: Past) -> State:
+def state(gpu: Gpu, past: GpuHistory) -> State:
     """Lost, hung, starting, asleep, stale, thermal, power cap, idle, busy: the first that holds."""
     if gpu.condition != "ok":
         return _unwell(gpu)
@@ -86,7 +86,7 @@ def _unwell(gpu: Gpu) -> State:
     return State(f"{gpu.condition}{age}", gpu.condition.upper(), "crit", "crit", stale=True)
 
 
-def _heat(gpu: Gpu, past: Past) -> State | None:
+def _heat(gpu: Gpu, past: GpuHistory) -> State | None:
     hard = _share(past, gpu.uuid, "throttled_heat_hard_percent")
     soft = _share(past, gpu.uuid, "throttled_heat_percent")
     reasons = gpu.throttle_reasons or frozenset()
@@ -97,18 +97,18 @@ def _heat(gpu: Gpu, past: Past) -> State | None:
     return None
 
 
-def _power_capped(gpu: Gpu, past: Past) -> bool:
+def _power_capped(gpu: Gpu, past: GpuHistory) -> bool:
     share = _share(past, gpu.uuid, "throttled_power_percent")
     return share >= POWER_CAP_SHARE or (share < 0 and "power cap" in (gpu.throttle_reasons or ()))
 
 
-def _share(past: Past, uuid: str, metric: str) -> float:
+def _share(past: GpuHistory, uuid: str, metric: str) -> float:
     """Mean percent of the last seconds; -1 where the driver has no such counter."""
     known = mean(past.values(uuid, metric, HELD_S))
     return -1.0 if known is None else known
 
 
-def idle_for(uuid: str, past: Past) -> float | None:
+def idle_for(uuid: str, past: GpuHistory) -> float | None:
     """Seconds since it last did something, as far back as anybody looked; None if that is less than a minute ago."""
     minute_s, ended = _quiet(past.values(uuid, "busy_percent", IDLE_AFTER_S), 1.0)
     if ended:

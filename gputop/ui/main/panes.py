@@ -18,7 +18,7 @@ from gputop.model import Gpu
 from gputop.monitor import Update
 from gputop.ui.advice.alarm import sequence
 from gputop.ui.advice.finding_list import FindingList, host_leads
-from gputop.ui.advice.scene import Scene
+from gputop.ui.advice.scene import AdviceScene
 from gputop.ui.commands.command import hint
 from gputop.ui.frozen_history import FrozenHistory
 from gputop.ui.gpus.scene import with_instances
@@ -32,8 +32,8 @@ from gputop.ui.profiling.background_jobs import BackgroundJobs
 from gputop.ui.profiling.status_line import height as job_lines
 from gputop.ui.session import Session
 from gputop.ui.table.row import masked
-from gputop.ui.table.tree import View
-from gputop.ui.table.widget import Table
+from gputop.ui.table.tree import TableView
+from gputop.ui.table.widget import JobTable
 from gputop.ui.theme import Look
 from gputop.ui.widgets.drawing import Line
 from gputop.ui.widgets.prompt import Prompt
@@ -63,7 +63,7 @@ class PanesScreen(JobScreen, inherit_bindings=False):
         self.gpu_choice.set_density(settings.density)
         self.hidden: frozenset[Pane] = frozenset()
         self.alone: Pane | None = None
-        self.table = Table(look, View(**{name: getattr(settings, name) for name in _VIEW}), self._table_drawn)
+        self.table = JobTable(look, TableView(**{name: getattr(settings, name) for name in _VIEW}), self._table_drawn)
         self.table.listing.follow = settings.follow
         self.table.shows_all, self.table.overtaken = self.shows_all, self._overtaken
         self.table.names = self.names
@@ -104,9 +104,9 @@ class PanesScreen(JobScreen, inherit_bindings=False):
         self.redraw()
 
     @property
-    def sheet(self) -> FindingList:
+    def finding_list(self) -> FindingList:
         """The findings, and which of them is chosen."""
-        return self.advice_view.sheet
+        return self.advice_view.finding_list
 
     @property
     def cards(self) -> Sequence[Gpu]:
@@ -210,8 +210,8 @@ class PanesScreen(JobScreen, inherit_bindings=False):
             empty=len(empty.without_gpus(frame, width, self.look)) if frame and not gpu_count else 0,
             note=bool(frame and empty.noted(frame)), replay=self.replay is not None,
             prompt=self.search.asking is not None, jobs=job_lines(self.jobs, width),
-            calm=self.sheet.calm and not self._unknown(), rows=self.rows_wanted(),
-            host_leads=host_leads(self.sheet.told), hidden=self.hidden, zoom=self.alone,
+            calm=self.finding_list.calm and not self._unknown(), rows=self.rows_wanted(),
+            host_leads=host_leads(self.finding_list.told), hidden=self.hidden, zoom=self.alone,
         )  # fmt: skip
 
     def rearrange(self) -> None:
@@ -350,11 +350,11 @@ class PanesScreen(JobScreen, inherit_bindings=False):
         """Whether a finding may be verified from here: its processes are of this machine, and files may be written."""
         return self.session.source.elsewhere is None and not self.session.readonly
 
-    def scene(self, update: Update) -> Scene:
+    def scene(self, update: Update) -> AdviceScene:
         """What the advice is drawn from."""
         session, view, player = self.session, self.advice_view, self.session.player
-        return Scene(
-            update=update, sheet=self.sheet, look=self.look, focused=self.focused is self.advice,
+        return AdviceScene(
+            update=update, finding_list=self.finding_list, look=self.look, focused=self.focused is self.advice,
             keys=self.names, looked_into=self.jobs.looked_into,
             ended=session.status().ended or bool(player and player.ended),
             cleared=view.clearing.cleared, proven=session.proofs.lines if session.proofs else (),

@@ -22,14 +22,14 @@ from gputop.ui import copy_texts
 from gputop.ui.advice.pages import PAGES, expanded, place_of
 from gputop.ui.commands.command import hint
 from gputop.ui.copy_texts import CopyText
-from gputop.ui.gpus.pane import Grid
+from gputop.ui.gpus.pane import GpuGrid
 from gputop.ui.main.panes import PanesScreen
 from gputop.ui.main.view_state import measured_by, measured_process
 from gputop.ui.panes.layout import Panes, small
 from gputop.ui.panes.parts import Parts
-from gputop.ui.table.row import Row
+from gputop.ui.table.row import TableRow
 from gputop.ui.table.widget import WHEEL
-from gputop.ui.targets import SHOWN, Others, Target
+from gputop.ui.targets import SHOWN, CommandTarget, Others
 
 if TYPE_CHECKING:
     from gputop.ui.dialogs.saving import Shot
@@ -106,7 +106,7 @@ class MainScreen(PanesScreen, inherit_bindings=False):
         return self.gpu_choice.of(self.cards)
 
     @property
-    def grid(self) -> Grid | None:
+    def grid(self) -> GpuGrid | None:
         """Where each GPU stands; None while none is shown."""
         return self.gpu_choice.grid(self.panes, len(self.cards))
 
@@ -199,7 +199,7 @@ class MainScreen(PanesScreen, inherit_bindings=False):
         if self.alone == "advice" and self.advice_view.page is not PAGES[0]:
             self.scroll_advice(lines)
             return
-        self.sheet.move(lines)
+        self.finding_list.move(lines)
         self.advice_view.first = 0
         self.refocused()
         self.find_measured()
@@ -222,7 +222,7 @@ class MainScreen(PanesScreen, inherit_bindings=False):
 
     def find_measured(self) -> None:
         """Look for the newest result of the command that verifies the chosen finding, from whichever terminal."""
-        step = self.sheet.chosen.verify if self.sheet.chosen and self.alone == "advice" else None
+        step = self.finding_list.chosen.verify if self.finding_list.chosen and self.alone == "advice" else None
         if step is None or step.command is None or self.shown is None or not self.measures:
             return
         command, process = step.command, measured_process(step.command, self.shown)
@@ -237,7 +237,7 @@ class MainScreen(PanesScreen, inherit_bindings=False):
 
     def advised_process(self, wanted: str) -> Process | None:
         """The process that the chosen finding is about; where it is about none, that is said."""
-        finding, shown = self.sheet.chosen, self.shown
+        finding, shown = self.finding_list.chosen, self.shown
         if finding is None or shown is None:
             return None
         process = _process_of(finding, shown.frame)
@@ -252,9 +252,9 @@ class MainScreen(PanesScreen, inherit_bindings=False):
         if self.alone != "advice":
             await self.run("advice")
         elif rect and self.advice_view.page is PAGES[0]:
-            place = place_of(self.sheet, rect.height, event.y)
+            place = place_of(self.finding_list, rect.height, event.y)
             if place is not None:
-                self.sheet.choose(place)
+                self.finding_list.choose(place)
                 self.choose_finding(0)
 
     @on(events.MouseScrollDown, "#advice")
@@ -293,7 +293,7 @@ class MainScreen(PanesScreen, inherit_bindings=False):
             self.table.redraw()
         return listing.top != before
 
-    def target(self) -> Target | None:
+    def target(self) -> CommandTarget | None:
         """The process under the cursor; of a job the one that leads it, and then all of it is meant.
 
         What is tagged is meant before all others, as in htop; of a job of which only some are shown, these.
@@ -306,9 +306,9 @@ class MainScreen(PanesScreen, inherit_bindings=False):
             self.session.say("there is no process here")
         elif tagged := listing.tags.processes(row.frame):
             process = row.process or next(iter(_processes_of_job(row)), tagged[0])
-            return Target(row.frame, process, Scope.TAGGED, Others(tagged))
+            return CommandTarget(row.frame, process, Scope.TAGGED, Others(tagged))
         elif row.process:
-            return Target(row.frame, row.process)
+            return CommandTarget(row.frame, row.process)
         elif members := _processes_of_job(row):
             return _target_of_job(row, members)
         else:
@@ -336,14 +336,14 @@ class MainScreen(PanesScreen, inherit_bindings=False):
 
     def about_finding(self) -> bool:
         """Whether keys that look into a process are about that of the chosen finding."""
-        return self.advised and self.sheet.chosen is not None
+        return self.advised and self.finding_list.chosen is not None
 
-    def target_to_profile(self, tool: ToolId) -> Target | None:
+    def target_to_profile(self, tool: ToolId) -> CommandTarget | None:
         """What to look into: of several that are tagged or shown the first that trains, and those that train."""
         if self.about_finding() and self.shown:
             process = self.advised_process("to look into")
-            whole = Scope.JOB if tool == "stack" and _is_about_ranks(self.sheet.chosen) else Scope.PROCESS
-            return Target(self.shown.frame, process, whole) if process else None
+            whole = Scope.JOB if tool == "stack" and _is_about_ranks(self.finding_list.chosen) else Scope.PROCESS
+            return CommandTarget(self.shown.frame, process, whole) if process else None
         target = self.target()
         if target is None:
             return None
@@ -351,19 +351,19 @@ class MainScreen(PanesScreen, inherit_bindings=False):
         several = others.processes
         trains = [each for each in several if each.role is Role.TRAINER]
         if others.called == SHOWN and len(trains) == 1:
-            return Target(frame, trains[0])
+            return CommandTarget(frame, trains[0])
         if len(several) > 1:
             few = trains if len(trains) > 1 else several
-            return Target(frame, (trains or several)[0], Scope.PROCESS, others._replace(processes=few))
+            return CommandTarget(frame, (trains or several)[0], Scope.PROCESS, others._replace(processes=few))
         whole = Scope.JOB if scope is Scope.JOB else Scope.PROCESS
-        return Target(frame, several[0] if several else process, whole)
+        return CommandTarget(frame, several[0] if several else process, whole)
 
     # what can be taken along
 
     def copy_texts(self) -> Sequence[CopyText]:
         """The pid of the line, then its command line; of the advice the commands of its steps."""
         if self.advised:
-            return copy_texts.of_finding(self.sheet.chosen)
+            return copy_texts.of_finding(self.finding_list.chosen)
         return copy_texts.of_row(self.table.listing.cursor)
 
     def copy_owner(self) -> Hashable:
@@ -375,8 +375,8 @@ class MainScreen(PanesScreen, inherit_bindings=False):
         """Which text is to be copied now; the advice shows which the next press copies."""
         if not self.advised:
             return super().copy_place(texts)
-        place = self.sheet.copy_place
-        self.sheet.copied()
+        place = self.finding_list.copy_place
+        self.finding_list.copied()
         self.redraw("advice")
         return place
 
@@ -412,18 +412,18 @@ def _is_about_ranks(finding: Finding | None) -> bool:
     return any(step.action == "stack" and "--job" in (step.command or "").split() for step in steps)
 
 
-def _target_of_job(row: Row, members: Sequence[Process]) -> Target:
+def _target_of_job(row: TableRow, members: Sequence[Process]) -> CommandTarget:
     """What is meant by the line of a job: all of it, or those it stands for."""
     job = next(job for job in row.frame.jobs if row.key == ("job", job.key))
     if len(members) < sum(identity in row.frame.by_identity for identity in job.members):
         if len(members) > 1:
-            return Target(row.frame, members[0], Scope.TAGGED, Others(members, SHOWN))
-        return Target(row.frame, members[0])
+            return CommandTarget(row.frame, members[0], Scope.TAGGED, Others(members, SHOWN))
+        return CommandTarget(row.frame, members[0])
     widest = next((reach.scope for reach in reversed(reaches(row.frame, members[0]))), Scope.PROCESS)
-    return Target(row.frame, members[0], widest)
+    return CommandTarget(row.frame, members[0], widest)
 
 
-def _processes_of_job(row: Row) -> list[Process]:
+def _processes_of_job(row: TableRow) -> list[Process]:
     """Those of a job that its line stands for, the one that leads them first: its launcher, or what would be one."""
     job = next((job for job in row.frame.jobs if row.key == ("job", job.key)), None)
     shown = {process.identity for process in row.members}

@@ -14,11 +14,11 @@ from gputop.monitor import Update
 from gputop.safe.files import Refused
 from gputop.ui.advice.alarm import Alarm
 from gputop.ui.advice.finding_list import FindingList
-from gputop.ui.advice.pages import PAGES, Page
+from gputop.ui.advice.pages import PAGES, AdvicePage
 from gputop.ui.advice.resolved import ResolvedFindings
 from gputop.ui.advice.states import States, states
 from gputop.ui.frozen_history import FrozenHistory
-from gputop.ui.gpus.pane import Density, Grid, grid
+from gputop.ui.gpus.pane import Density, GpuGrid, grid
 from gputop.ui.panes.layout import Panes
 from gputop.units import ago
 
@@ -56,7 +56,7 @@ class GpuChoice:
         """The one that was chosen last, the first where that is gone."""
         return next((gpu for gpu in cards if gpu.uuid == self.uuid), cards[0] if cards else None)
 
-    def grid(self, panes: Panes | None, count: int) -> Grid | None:
+    def grid(self, panes: Panes | None, count: int) -> GpuGrid | None:
         """Where each stands; None while none is shown."""
         return grid(panes.density, *panes.gpus[2:], count, self.first) if panes and panes.gpus and count else None
 
@@ -65,11 +65,11 @@ class GpuChoice:
 class AdviceView:
     """What is known of findings, and which page of the advice is open from which line on."""
 
-    sheet: FindingList = field(default_factory=FindingList)
+    finding_list: FindingList = field(default_factory=FindingList)
     clearing: ResolvedFindings = field(default_factory=ResolvedFindings)
     alarm: Alarm = field(default_factory=Alarm)
     states: States = field(default_factory=States)
-    page: Page = PAGES[0]
+    page: AdvicePage = PAGES[0]
     first: int = 0  # the topmost line of it
     measured: Mapping[str, str] = field(default_factory=dict)  # by the command that verifies a finding
     _label: str | None = None
@@ -79,12 +79,12 @@ class AdviceView:
         if self._label not in (None, label):  # another server: nothing of it is news, or over
             self.clearing, self.alarm = ResolvedFindings(), Alarm()
         self._label = label
-        self.sheet.feed(update)
-        self.clearing.feed(update, past, self.sheet.muted)
+        self.finding_list.feed(update)
+        self.clearing.feed(update, past, self.finding_list.muted)
         self.states = states(update.findings, update.frame, update.jobs)
-        return self.alarm.news(self.sheet, update.frame)
+        return self.alarm.news(self.finding_list, update.frame)
 
-    def open(self, page: Page) -> None:
+    def open(self, page: AdvicePage) -> None:
         """Open a page at its first line."""
         self.page, self.first = page, 0
 

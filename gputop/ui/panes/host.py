@@ -14,7 +14,7 @@ from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Host, Mount, Network, Pressure
 from gputop.severity import Levels
 from gputop.ui.gpus.scene import GIB
-from gputop.ui.gpus.state import Past
+from gputop.ui.gpus.state import GpuHistory
 from gputop.ui.theme import Look, Token
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Chart, Line, Run, beside, most, room, span
@@ -25,7 +25,7 @@ _TITLE = 12  # cells of the rule beside what stands at its right
 _DISK_LEAST, _NETWORK_LEAST = 1e8, 1e7  # the lowest top of an axis, in bytes per second
 
 
-def usage(frame: Frame, past: Past, width: int, height: int, look: Look) -> list[Strip]:
+def usage(frame: Frame, past: GpuHistory, width: int, height: int, look: Look) -> list[Strip]:
     """A rule with what the machine waits for, and as many charts as stand side by side."""
     if width < 4 or height <= 0:
         return []
@@ -55,7 +55,7 @@ def _said_whole(chart: Chart, cells: int) -> Chart:
     return chart if fits else replace(chart, said="")
 
 
-def _charts(frame: Frame, past: Past, seconds: int, look: Look) -> Iterator[Chart]:
+def _charts(frame: Frame, past: GpuHistory, seconds: int, look: Look) -> Iterator[Chart]:
     """The most telling first."""
     host = frame.host
 
@@ -143,7 +143,7 @@ class HostScene:
     """What the rows are drawn from; `width` is without the border."""
 
     host: Host
-    past: Past
+    past: GpuHistory
     look: Look
     width: int
 
@@ -168,7 +168,7 @@ class Section:
     air: bool = False  # a blank line before it, where there is room
 
 
-def host(frame: Frame, past: Past, width: int, height: int, look: Look) -> list[Strip]:
+def host(frame: Frame, past: GpuHistory, width: int, height: int, look: Look) -> list[Strip]:
     """The column's lines, its left border included; sections that do not fit go, the least important first."""
     if width < 4 or height <= 0:
         return []

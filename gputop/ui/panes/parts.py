@@ -8,18 +8,18 @@ from textual.strip import Strip
 
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame
-from gputop.ui.advice.pages import Page, expanded
+from gputop.ui.advice.pages import AdvicePage, expanded
 from gputop.ui.advice.pane import advice
-from gputop.ui.advice.scene import Scene
+from gputop.ui.advice.scene import AdviceScene
 from gputop.ui.advice.states import States
 from gputop.ui.gpus.pane import Density, gpus
-from gputop.ui.gpus.state import Past
+from gputop.ui.gpus.state import GpuHistory
 from gputop.ui.panes import empty
 from gputop.ui.panes.header import Status, header
 from gputop.ui.panes.host import host, usage
 from gputop.ui.panes.layout import HEIGHT_FOR_PROCESSES, WIDTH_FOR_PROCESSES, Rect
 from gputop.ui.panes.preview import preview
-from gputop.ui.table.row import Row
+from gputop.ui.table.row import TableRow
 from gputop.ui.theme import Look
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line
@@ -30,16 +30,16 @@ class Parts:
     """One frame and how it is looked at."""
 
     frame: Frame
-    past: Past
+    past: GpuHistory
     status: Status
     density: Density
     first_gpu: int
     host_across: bool
-    selected: Row | None
+    selected: TableRow | None
     look: Look
-    scene: Scene  # of the advice
+    scene: AdviceScene  # of the advice
     states: States
-    page: Page | None = None  # of the advice, while it is alone
+    page: AdvicePage | None = None  # of the advice, while it is alone
     page_first: int = 0  # its topmost line
     gpu: str | None = None  # by uuid the GPU that the keys are about
     only_gpu: str | None = None  # and the one whose processes alone are shown

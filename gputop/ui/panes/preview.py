@@ -10,8 +10,8 @@ from gputop import labels, units
 from gputop.model import Frame, Process
 from gputop.optional_sums import added, mean
 from gputop.process_totals import Figures
-from gputop.ui.gpus.state import Past
-from gputop.ui.table.row import Row
+from gputop.ui.gpus.state import GpuHistory
+from gputop.ui.table.row import TableRow
 from gputop.ui.theme import Look
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Chart, Line, beside, most, room
@@ -22,7 +22,7 @@ _NOTHING = frozenset({"0", "0%", "0/s", units.UNKNOWN})
 Fact = tuple[str, str]
 
 
-def preview(row: Row | None, frame: Frame, past: Past, width: int, height: int, look: Look) -> list[Strip]:
+def preview(row: TableRow | None, frame: Frame, past: GpuHistory, width: int, height: int, look: Look) -> list[Strip]:
     """The pane in at most `height` lines."""
     if row is None:
         return [drawing.rule("selected", width, look), Line(look).add("  nothing is selected", "dim").strip(width)][
@@ -40,20 +40,20 @@ def preview(row: Row | None, frame: Frame, past: Past, width: int, height: int, 
     return strips[:height]
 
 
-def _title(row: Row) -> str:
+def _title(row: TableRow) -> str:
     user = row.user or (row.process.user if row.process else None) or ""
     name = f"job {row.label}" if row.kind == "job" else row.label
     rank = f"rank{row.process.rank} " if row.process and row.process.rank is not None else ""
     return f"{rank}{name} {user}".rstrip()
 
 
-def _job(row: Row, frame: Frame) -> str:
+def _job(row: TableRow, frame: Frame) -> str:
     key = row.process.job if row.process else None
     name = next((job.name for job in frame.jobs if job.key == key), None)
     return f"job {name}" if name else ""
 
 
-def _charts(row: Row, frame: Frame, past: Past, width: int) -> list[Chart]:
+def _charts(row: TableRow, frame: Frame, past: GpuHistory, width: int) -> list[Chart]:
     processes = row.members if row.process is None or not row.open else [row.process]
     uuids = dict.fromkeys(share.uuid for process in processes for share in process.gpus)
     seconds = room(width, 3 if uuids else 2)
@@ -88,7 +88,7 @@ def _per_s(value: float | None) -> str:
     return units.count(value) + "/s" * (value is not None)
 
 
-def _work(row: Row, figures: Figures) -> Sequence[Fact]:
+def _work(row: TableRow, figures: Figures) -> Sequence[Fact]:
     busy = row.process.busy_threads if row.process else None
     return (
         ("state", f"{figures.state or units.UNKNOWN} {figures.same('waiting_in') or ''}".rstrip()),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from gputop.actions import Handles, Result, Run
+from gputop.actions import ActionResult, ActionRun, Handles
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Identity, Process
 from gputop.ui.commands.command import hint
@@ -31,7 +31,7 @@ class BackgroundJob:
     tool: Tool
     handles: Handles
     order: Order
-    run: Run
+    run: ActionRun
 
     @property
     def pid(self) -> int:
@@ -156,7 +156,7 @@ class BackgroundJobs:
         while any(job.run.result is None for job in self.under_way) and time.monotonic() < deadline_s:
             time.sleep(_LOOK_S)
 
-    def add(self, process: Process, result: Result, *, shows: bool = True) -> None:
+    def add(self, process: Process, result: ActionResult, *, shows: bool = True) -> None:
         """There is a result without a run: the rules get it, and it is opened where it `shows`."""
         from gputop.ui.profiling.results import opens, testify  # late
 
@@ -169,7 +169,7 @@ class BackgroundJobs:
             self.open(found)
         self._changed()
 
-    def _keep(self, process: Process, result: Result) -> None:
+    def _keep(self, process: Process, result: ActionResult) -> None:
         """Keep the newest result of a process at hand."""
         from gputop.ui.profiling.results import opens, processes_of  # late
 
@@ -182,7 +182,7 @@ class BackgroundJobs:
         while len(self._taken) > _MOST_TAKEN:
             del self._taken[next(iter(self._taken))]
 
-    def _progressed(self, run: Run) -> None:
+    def _progressed(self, run: ActionRun) -> None:
         job = next((job for job in self.under_way if job.run is run), None)
         if job is not None and run.result is not None:
             self.under_way.remove(job)
@@ -190,7 +190,7 @@ class BackgroundJobs:
             job.handles.close()
         self._changed()
 
-    def _ended(self, job: BackgroundJob, result: Result) -> None:
+    def _ended(self, job: BackgroundJob, result: ActionResult) -> None:
         from gputop.actions.torch_trace import Traced  # late
         from gputop.ui.profiling.results import opens, testify
 
@@ -216,7 +216,7 @@ class BackgroundJobs:
         from gputop.ui.dialogs.dialog import Confirm
 
         order, session = job.order, self._session
-        assert isinstance(order, torch_trace.Order)
+        assert isinstance(order, torch_trace.TraceOrder)
         job.handles.keep()
 
         def answered(answer: str | None) -> None:

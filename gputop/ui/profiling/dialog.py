@@ -13,8 +13,20 @@ from gputop.actions.pyspy.record import FASTEST, rate, threads
 from gputop.model import Process, Role
 from gputop.safe.ptrace_access import Barred
 from gputop.ui.dialogs import dialog
-from gputop.ui.dialogs.dialog import JUMPS, LABEL, Keep, Paper, Part, PartsDialog, fitting
-from gputop.ui.profiling.tools import ASKING, BY_ID, TAGGED, TOOLS, Answers, Box, Order, Past, Tool, ToolId, sampling
+from gputop.ui.dialogs.dialog import JUMPS, LABEL, DialogLines, DialogPart, Keep, PartsDialog, fitting
+from gputop.ui.profiling.tools import (
+    ASKING,
+    BY_ID,
+    TAGGED,
+    TOOLS,
+    Answers,
+    CheckOption,
+    Order,
+    PastResults,
+    Tool,
+    ToolId,
+    sampling,
+)
 from gputop.ui.signal import target_lines
 from gputop.ui.theme import Look, Token
 from gputop.ui.widgets import drawing
@@ -30,22 +42,22 @@ class Stop(NamedTuple):
 CANCEL, START, OLDER = Stop("button", "cancel"), Stop("button", "start"), Stop("button", "older")
 
 
-class Question:
-    """The state of one dialog. Who is meant is what the hold has, whatever becomes of its row.
+class ProfileQuestion:
+    """The state of one dialog. Who is meant is what the handles hold, whatever becomes of its row.
 
     `barred` says why a tool cannot be used on it, or that this is not known yet.
     """
 
     def __init__(
-        self, hold: Handles, tool: ToolId, barred: Answers, *, everybody: bool = False, recorded: bool = False
+        self, handles: Handles, tool: ToolId, barred: Answers, *, everybody: bool = False, recorded: bool = False
     ) -> None:
-        self.hold = hold
+        self.handles = handles
         self.tool = BY_ID[tool]
-        self.past: Past | None = None  # what was taken of it before, once that is known
+        self.past: PastResults | None = None  # what was taken of it before, once that is known
         self.told = ""  # what became of the last key
         self.barred = barred
         self.recorded = recorded  # what the tools show comes with a demo
-        self._chosen = {key: value for tool in TOOLS for key, value in _usual(tool, hold)}
+        self._chosen = {key: value for tool in TOOLS for key, value in _usual(tool, handles)}
         self._chosen["stack", "ranks"] = float(everybody and not self._chosen["stack", "tagged"])
         self.at = START if self.ready else Stop("tool", tool)
 
@@ -61,9 +73,9 @@ class Question:
         return (barred.unlock or "") if barred else ""
 
     @property
-    def boxes(self) -> list[tuple[Box, str]]:
+    def boxes(self) -> list[tuple[CheckOption, str]]:
         """The boxes of the tool and what they say; those that mean nothing to these processes are not there."""
-        return [(box, title) for box in self.tool.boxes if (title := box.title(self.hold))]
+        return [(box, title) for box in self.tool.boxes if (title := box.title(self.handles))]
 
     @property
     def rows(self) -> list[list[Stop]]:
@@ -126,18 +138,18 @@ class Question:
     @property
     def each(self) -> tuple[Process, ...]:
         """The processes the tool is started for, one by one: py-spy records one process, the others look at several."""
-        chosen, leader = self._values(), self.hold.leader
+        chosen, leader = self._values(), self.handles.leader
         if leader is not None and chosen.get("leader"):
             return (leader,)
         scope = {"tagged": Scope.TAGGED, "ranks": Scope.JOB} if self.tool.id == "profile" or self.recorded else {}
-        several = next((self.hold.who(scope[box]) for box in scope if chosen[box]), ())
-        return tuple(each for each in several if each.role is Role.TRAINER) or several or (self.hold.process,)
+        several = next((self.handles.who(scope[box]) for box in scope if chosen[box]), ())
+        return tuple(each for each in several if each.role is Role.TRAINER) or several or (self.handles.process,)
 
     @property
     def rate(self) -> str:
         """How often py-spy would look, and why no oftener."""
         chosen = sampling(self._values())
-        count, processes = threads(self.hold.frame, self.hold.process, chosen.children)
+        count, processes = threads(self.handles.frame, self.handles.process, chosen.children)
         hertz = rate(chosen, count)
         if hertz >= FASTEST:
             return f"{hertz} samples a second"
@@ -181,33 +193,33 @@ _MOST_AT_ONCE = 8  # py-spys, each of which takes some of a CPU
 _WHOM = ("tagged", "ranks", "children", "leader")  # boxes that choose the processes
 
 
-def _usual(tool: Tool, hold: Handles) -> Iterator[tuple[tuple[ToolId, str], float]]:
+def _usual(tool: Tool, handles: Handles) -> Iterator[tuple[tuple[ToolId, str], float]]:
     """What is chosen at first; what is not there for these processes is not wanted, but for children yet to come."""
     for option in tool.several:
         yield (tool.id, option.id), option.usual
-    tagged = bool(TAGGED.title(hold))
+    tagged = bool(TAGGED.title(handles))
     for box in tool.boxes:
-        there = not tagged and bool(box.title(hold)) if box.id == "ranks" else tagged if box is TAGGED else True
+        there = not tagged and bool(box.title(handles)) if box.id == "ranks" else tagged if box is TAGGED else True
         yield (tool.id, box.id), float(box.usual and there)
 
 
-_Part = Part[Stop]
+_Part = DialogPart[Stop]
 _TITLE = 20  # cells of a tool's mark and name
 _MIDDLE = 9  # lines there always are for options and what they mean, so that the box stays where it is
 _APART = "   "
 
 
-def slower(hold: Handles) -> str:
+def slower(handles: Handles) -> str:
     """What a trace costs: on a GPU CUPTI stays attached."""
-    if hold.process.gpus:
+    if handles.process.gpus:
         return "it is slower while it records, small steps afterwards too"
     return "it is slower only while it records"
 
 
-class ProfilePaper(Paper):
+class ProfileLines(DialogLines):
     """Draws how to look into a process."""
 
-    def __init__(self, question: Question, look: Look, width: int) -> None:
+    def __init__(self, question: ProfileQuestion, look: Look, width: int) -> None:
         super().__init__(look, width)
         self._question = question
 
@@ -223,13 +235,13 @@ class ProfilePaper(Paper):
         return fitting(found, height)
 
     def _who(self) -> Iterator[_Part]:
-        hold = self._question.hold
-        line = self.line().add("of", "dim").to(LABEL).add(f"{hold.process.pid}  ", "bright", bold=True)
-        yield _Part(line.add(self.cut(target_lines.command(hold.process), line.cells), "command"), Keep.LAST)
-        facts = target_lines.facts(hold.frame, hold.process, self.look.glyphs.dot)
+        handles = self._question.handles
+        line = self.line().add("of", "dim").to(LABEL).add(f"{handles.process.pid}  ", "bright", bold=True)
+        yield _Part(line.add(self.cut(target_lines.command(handles.process), line.cells), "command"), Keep.LAST)
+        facts = target_lines.facts(handles.frame, handles.process, self.look.glyphs.dot)
         yield _Part(self.line().to(LABEL).add(self.cut(facts, LABEL), "dim"), Keep.ABOUT)
-        if hold.leader is not None:
-            text = f"the first rank that {hold.leader.pid} {target_lines.command(hold.leader)} started"
+        if handles.leader is not None:
+            text = f"the first rank that {handles.leader.pid} {target_lines.command(handles.leader)} started"
             yield _Part(self.line().to(LABEL).add(self.cut(text, LABEL), "dim"), Keep.ABOUT)
 
     def _tools(self) -> Iterator[_Part]:
@@ -294,7 +306,7 @@ class ProfilePaper(Paper):
             facts.append(("rate", question.rate))
         if question.ready and tool != "stack":
             cost = past.cost(trace=tool == "trace") if past else ""
-            usual = "it is not paused" if tool == "profile" else slower(question.hold)
+            usual = "it is not paused" if tool == "profile" else slower(question.handles)
             facts.append(("cost", f"{usual}; measured on this one before: {cost}" if cost else usual))
             if past and past.place:
                 facts.append(("save", f"{past.place}/"))
@@ -352,7 +364,7 @@ class ProfileDialog(PartsDialog[Answer, Stop]):
 
     def __init__(
         self,
-        question: Question,
+        question: ProfileQuestion,
         look: Look,
         keys: Mapping[str, ToolId],
         start: Start,
@@ -363,9 +375,9 @@ class ProfileDialog(PartsDialog[Answer, Stop]):
         self.question = question
         self._keys, self._start, self._copy = keys, start, copy
 
-    def parts(self) -> list[Part[Stop]]:
+    def parts(self) -> list[DialogPart[Stop]]:
         """All of it, as much as there is room for."""
-        return ProfilePaper(self.question, self.look, self.width).parts(self.app.size.height, self._foot)
+        return ProfileLines(self.question, self.look, self.width).parts(self.app.size.height, self._foot)
 
     @property
     def _foot(self) -> str:
@@ -377,9 +389,9 @@ class ProfileDialog(PartsDialog[Answer, Stop]):
 
     def on_unmount(self) -> None:
         """However it ended: what was started keeps what it needs."""
-        self.question.hold.close()
+        self.question.handles.close()
 
-    def recall(self, past: Past) -> None:
+    def recall(self, past: PastResults) -> None:
         """What was taken of it before is known now."""
         self.question.past = past
         if self.is_attached:

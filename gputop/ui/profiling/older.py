@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gputop.profile.store import StoredProfile
 from gputop.ui.dialogs.choices import ListDialog
-from gputop.ui.profiling.tools import Past
+from gputop.ui.profiling.tools import PastResults
 from gputop.ui.theme import Look
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line
@@ -17,7 +17,7 @@ class OlderDialog(ListDialog[StoredProfile, StoredProfile]):
     FOOT = "Enter opens   Esc goes back"
     WIDTH = 80
 
-    def __init__(self, look: Look, past: Past) -> None:
+    def __init__(self, look: Look, past: PastResults) -> None:
         super().__init__(look, past.older)
         self._own = past.own
 

@@ -18,7 +18,7 @@ from gputop.profile.training_parts import kind
 from gputop.source import Rehearsed
 from gputop.trace import signatures  # noqa: F401  before a trace is judged: they declare themselves
 from gputop.trace.read import read
-from gputop.trace.verdict import View
+from gputop.trace.verdict import TraceView
 from gputop.ui.profiling.tools import Order, ToolId
 
 Recorded = StackResult | ProfileResult | Traced
@@ -37,7 +37,11 @@ def result(
     `order` is what was chosen: a result has as many steps, or as many seconds.
     """
     amount = (
-        order.seconds if isinstance(order, Sampling) else order.steps if isinstance(order, torch_trace.Order) else 0
+        order.seconds
+        if isinstance(order, Sampling)
+        else order.steps
+        if isinstance(order, torch_trace.TraceOrder)
+        else 0
     )
     texts = [(one, text) for one in processes if (text := source.rehearsed(one.identity, tool, amount)) is not None]
     if not texts:
@@ -48,7 +52,7 @@ def result(
         children = not isinstance(order, Sampling) or order.children
         return _profile(*texts[0], float(amount) or _SECONDS, children)
     if not any(text for _, text in texts):
-        wait_s = order.wait_s if isinstance(order, torch_trace.Order) else _WAIT_S
+        wait_s = order.wait_s if isinstance(order, torch_trace.TraceOrder) else _WAIT_S
         text = (
             f"no optimizer step within {wait_s:g} s (recorded): is it stuck, or evaluating? Its stacks show where it is"
         )
@@ -100,7 +104,7 @@ def _trace(texts: list[tuple[Process, str]]) -> Traced:
         with tempfile.NamedTemporaryFile("w", suffix=".json", prefix="gputop-demo-") as file:
             file.write(text)
             file.flush()
-            views.append(View(read(file.name)))
+            views.append(TraceView(read(file.name)))
     for view in views:
         view.ranks = views
     processes = tuple(one for one, _ in texts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gputop.actions import Result
+from gputop.actions import ActionResult
 from gputop.actions.pyspy import ProfileResult, StackResult
 from gputop.actions.torch_trace import Traced
 from gputop.model import Identity, Process
@@ -13,7 +13,7 @@ from gputop.profile.store import StoredProfile
 Opens = StackResult | ProfileResult | Traced | StoredProfile
 
 
-def opens(result: Result) -> Opens | None:
+def opens(result: ActionResult) -> Opens | None:
     """The result, if there is something to look at."""
     if isinstance(result, StackResult) and any(shown.threads for shown in result.processes):
         return result
@@ -22,7 +22,7 @@ def opens(result: Result) -> Opens | None:
     return result if isinstance(result, Traced) and result.views else None
 
 
-def processes_of(result: Result, asked: Process) -> list[Identity]:
+def processes_of(result: ActionResult, asked: Process) -> list[Identity]:
     """The processes of a result: the one that it was asked for, and the others of its job that are in it."""
     others: list[Identity] = []
     if isinstance(result, StackResult):
@@ -32,7 +32,7 @@ def processes_of(result: Result, asked: Process) -> list[Identity]:
     return list(dict.fromkeys((asked.identity, *others)))
 
 
-def testify(monitor: Monitor, process: Process, result: Result) -> None:
+def testify(monitor: Monitor, process: Process, result: ActionResult) -> None:
     """Have the rules know what was seen inside a process, and inside the others of its job."""
     recorded = result.recorded
     if isinstance(result, ProfileResult) and result.profile is not None:

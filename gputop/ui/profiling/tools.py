@@ -22,7 +22,7 @@ from gputop.safe.ptrace_access import Barred
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Past:
+class PastResults:
     """Those of the process itself and of the same command line, the newest first, and where all of them lie."""
 
     own: tuple[StoredProfile, ...] = ()
@@ -39,16 +39,16 @@ class Past:
         return next(_costs(self.own, trace), "")
 
 
-def past(process: Process) -> Past:
+def past(process: Process) -> PastResults:
     """Look for them: reads a file each, so not on the screen's time."""
     try:
         place = homely(store.place())
         own = store.history(process.pid, process.started_ticks)
         alike = store.alike(command(process))
     except Refused:
-        return Past()
+        return PastResults()
     names = {each.name for each in own}
-    return Past(tuple(own), tuple(each for each in alike if each.name not in names), place)
+    return PastResults(tuple(own), tuple(each for each in alike if each.name not in names), place)
 
 
 def _costs(own: tuple[StoredProfile, ...], trace: bool) -> Iterator[str]:
@@ -61,12 +61,12 @@ def _costs(own: tuple[StoredProfile, ...], trace: bool) -> Iterator[str]:
 
 
 ToolId = Literal["profile", "stack", "trace"]  # as the keys that ask for it
-Order = Sampling | Asked | torch_trace.Order
+Order = Sampling | Asked | torch_trace.TraceOrder
 Chosen = Mapping[str, float]  # the value of each option by its id; of a box 0 or 1
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Several:
+class ChoiceOption:
     """An option that has one of several values."""
 
     id: str
@@ -76,7 +76,7 @@ class Several:
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Box:
+class CheckOption:
     """An option that is wanted or not; `title` says what it is of these processes, nothing where there is none."""
 
     id: str
@@ -94,30 +94,32 @@ class Tool:
     action: Action[Any]
     barred: Callable[[Handles, Rights], Barred | None]
     options: Callable[[Chosen], Order]
-    several: tuple[Several, ...]
-    boxes: tuple[Box, ...]
+    several: tuple[ChoiceOption, ...]
+    boxes: tuple[CheckOption, ...]
 
 
 def _named(title: str) -> Callable[[Handles], str]:
     return lambda _: title
 
 
-def _loaders(hold: Handles) -> str:
-    count = len(hold.who(Scope.LOADERS)) - 1
+def _loaders(handles: Handles) -> str:
+    count = len(handles.who(Scope.LOADERS)) - 1
     return f"its {labels.amount(count, 'loader')}" if count > 0 else ""
 
 
-def _children(hold: Handles) -> str:
-    return _loaders(hold) or ("its children" if threads(hold.frame, hold.process, children=True)[1] > 1 else "")
+def _children(handles: Handles) -> str:
+    return _loaders(handles) or (
+        "its children" if threads(handles.frame, handles.process, children=True)[1] > 1 else ""
+    )
 
 
-def _ranks(hold: Handles) -> str:
-    count = sum(process.role is Role.TRAINER for process in hold.who(Scope.JOB))
+def _ranks(handles: Handles) -> str:
+    count = sum(process.role is Role.TRAINER for process in handles.who(Scope.JOB))
     return f"all {count} ranks" if count > 1 else ""
 
 
-def _leader(hold: Handles) -> str:
-    leader = hold.leader
+def _leader(handles: Handles) -> str:
+    leader = handles.leader
     return "" if leader is None else f"only {leader.pid}, {_led(leader)}"
 
 
@@ -125,9 +127,9 @@ def _led(leader: Process) -> str:
     return "the launcher" if leader.role is Role.LAUNCHER else "which started them"
 
 
-def _tagged(hold: Handles) -> str:
-    several = len(hold.who(Scope.TAGGED)) > 1
-    return next((reach.title for reach in hold.reaches if several and reach.scope is Scope.TAGGED), "")
+def _tagged(handles: Handles) -> str:
+    several = len(handles.who(Scope.TAGGED)) > 1
+    return next((reach.title for reach in handles.reaches if several and reach.scope is Scope.TAGGED), "")
 
 
 def _scope(chosen: Chosen) -> Scope:
@@ -151,8 +153,8 @@ def _asked(chosen: Chosen) -> Asked:
     return Asked(_scope(chosen), bool(chosen["native"]))
 
 
-def _order(chosen: Chosen) -> torch_trace.Order:
-    return torch_trace.Order(
+def _order(chosen: Chosen) -> torch_trace.TraceOrder:
+    return torch_trace.TraceOrder(
         scope=_scope(chosen),
         steps=int(chosen["steps"]),
         shapes=bool(chosen["shapes"]),
@@ -162,25 +164,25 @@ def _order(chosen: Chosen) -> torch_trace.Order:
     )
 
 
-TAGGED = Box("tagged", _tagged, usual=True)
-LEADER = Box("leader", _leader)
+TAGGED = CheckOption("tagged", _tagged, usual=True)
+LEADER = CheckOption("leader", _leader)
 TOOLS: tuple[Tool, ...] = (
     Tool(
         "profile",
         "py-spy record",
         "where its time goes, in Python",
         PROFILE,
-        lambda hold, rights: PROFILE.barred(hold.process, rights),
+        lambda handles, rights: PROFILE.barred(handles.process, rights),
         lambda chosen: sampling(chosen),
-        (Several("seconds", "for", ((5, "5 s"), (10, "10 s"), (30, "30 s"), (60, "60 s")), 10),),
+        (ChoiceOption("seconds", "for", ((5, "5 s"), (10, "10 s"), (30, "30 s"), (60, "60 s")), 10),),
         (
             TAGGED,
-            Box("ranks", _ranks),
+            CheckOption("ranks", _ranks),
             LEADER,
-            Box("children", _children, usual=True),
-            Box("waiting", _named("waiting threads"), usual=True),
-            Box("gil", _named("GIL only")),
-            Box("native", _named("native")),
+            CheckOption("children", _children, usual=True),
+            CheckOption("waiting", _named("waiting threads"), usual=True),
+            CheckOption("gil", _named("GIL only")),
+            CheckOption("native", _named("native")),
         ),
     ),
     Tool(
@@ -188,28 +190,34 @@ TOOLS: tuple[Tool, ...] = (
         "py-spy dump",
         "where every thread is, now",
         STACK,
-        lambda hold, rights: STACK.barred(hold.process, rights),
+        lambda handles, rights: STACK.barred(handles.process, rights),
         _asked,
         (),
-        (TAGGED, Box("children", _loaders), Box("ranks", _ranks), LEADER, Box("native", _named("native"))),
+        (
+            TAGGED,
+            CheckOption("children", _loaders),
+            CheckOption("ranks", _ranks),
+            LEADER,
+            CheckOption("native", _named("native")),
+        ),
     ),
     Tool(
         "trace",
         "torch.profiler",
         "kernels, operators, memory",
         torch_trace.TRACE,
-        lambda hold, rights: torch_trace.TRACE.barred(hold.process, rights, hold.frame),
+        lambda handles, rights: torch_trace.TRACE.barred(handles.process, rights, handles.frame),
         _order,
         (
-            Several("steps", "steps", ((3, "3"), (5, "5"), (10, "10"), (30, "30"), (100, "100")), 3),
-            Several("wait", "wait", ((30, "30 s"), (120, "2 min"), (600, "10 min for a step to end")), 30),
+            ChoiceOption("steps", "steps", ((3, "3"), (5, "5"), (10, "10"), (30, "30"), (100, "100")), 3),
+            ChoiceOption("wait", "wait", ((30, "30 s"), (120, "2 min"), (600, "10 min for a step to end")), 30),
         ),
         (
             TAGGED,
-            Box("ranks", _ranks, usual=True),
-            Box("shapes", _named("shapes")),
-            Box("stacks", _named("stacks")),
-            Box("memory", _named("memory")),
+            CheckOption("ranks", _ranks, usual=True),
+            CheckOption("shapes", _named("shapes")),
+            CheckOption("stacks", _named("stacks")),
+            CheckOption("memory", _named("memory")),
         ),
     ),
 )
@@ -230,7 +238,7 @@ class Asking:
         self._waiting: dict[tuple[Identity, ToolId], list[Tell]] = {}
         self._lock = Lock()
 
-    def ask(self, hold: Handles, rights: Rights, tell: Tell) -> Answers:
+    def ask(self, handles: Handles, rights: Rights, tell: Tell) -> Answers:
         """Why each tool cannot be used on it. What is not known at once is ASKING; `tell` gets it, from a thread."""
         answers: Answers = {tool.id: ASKING for tool in TOOLS}
         done, returned = Event(), False
@@ -242,37 +250,37 @@ class Asking:
                 tell(id, barred)
 
         with self._lock:
-            fresh = [tool for tool in TOOLS if (hold.process.identity, tool.id) not in self._waiting]
+            fresh = [tool for tool in TOOLS if (handles.process.identity, tool.id) not in self._waiting]
             for tool in TOOLS:
-                self._waiting.setdefault((hold.process.identity, tool.id), []).append(given)
+                self._waiting.setdefault((handles.process.identity, tool.id), []).append(given)
         try:
-            Thread(target=self._run, args=(fresh, hold, rights, done), name="asking", daemon=True).start()
+            Thread(target=self._run, args=(fresh, handles, rights, done), name="asking", daemon=True).start()
         except RuntimeError as error:  # this user may have no more threads
             for tool in fresh:
-                self._answer(hold, tool, Barred(f"it cannot be asked: {error}"))
+                self._answer(handles, tool, Barred(f"it cannot be asked: {error}"))
             done.set()
         done.wait(PATIENCE_S)
         with self._lock:
             returned = True
             return dict(answers)
 
-    def _run(self, fresh: Sequence[Tool], hold: Handles, rights: Rights, done: Event) -> None:
+    def _run(self, fresh: Sequence[Tool], handles: Handles, rights: Rights, done: Event) -> None:
         for tool in fresh:
-            self._answer(hold, tool, _barred(tool, hold, rights))
+            self._answer(handles, tool, _barred(tool, handles, rights))
         done.set()
 
-    def _answer(self, hold: Handles, tool: Tool, barred: Barred | None) -> None:
+    def _answer(self, handles: Handles, tool: Tool, barred: Barred | None) -> None:
         with self._lock:
-            waiting = self._waiting.pop((hold.process.identity, tool.id))
+            waiting = self._waiting.pop((handles.process.identity, tool.id))
         for given in waiting:
             with suppress(Exception):  # a screen that is gone keeps no other from its answer
                 given(tool.id, barred)
 
 
-def _barred(tool: Tool, hold: Handles, rights: Rights) -> Barred | None:
-    if hold.refusal:
-        return Barred(hold.refusal)
+def _barred(tool: Tool, handles: Handles, rights: Rights) -> Barred | None:
+    if handles.refusal:
+        return Barred(handles.refusal)
     try:
-        return tool.barred(hold, rights)
+        return tool.barred(handles, rights)
     except Exception as error:  # it is not left unanswered
         return Barred(f"{type(error).__name__}: {error}")

@@ -13,7 +13,7 @@ from textual.message import Message
 
 from gputop import units
 from gputop.fit import fit
-from gputop.source import Mark
+from gputop.source import RecordedEvent
 from gputop.ui.commands.command import Command
 from gputop.ui.replay.player import Player, stands
 from gputop.ui.theme import Look, Token
@@ -44,7 +44,7 @@ class Piece(NamedTuple):
 
 
 @dataclass(slots=True)
-class Drawn:
+class DrawnBar:
     """The line, and where on it is what."""
 
     line: Line
@@ -60,14 +60,14 @@ class Drawn:
             self.spots.append((start, self.line.cells, piece.key))
 
 
-def replay_bar(player: Player, name: str, keys: Sequence[Command], width: int, look: Look) -> Drawn:
+def replay_bar(player: Player, name: str, keys: Sequence[Command], width: int, look: Look) -> DrawnBar:
     """The line: what leaves the track no room goes, the least important first."""
     by_id = {key.id: key for key in keys}
     right = _right(by_id, said=width >= _ROOMY)
     parts = [*([piece] for piece in _left(player, name, look, by_id.get("pause"))), right]
     shown = fit(parts, width - max(8, width // 4) - 2, _cells, keep=_least, always=_ALWAYS)
     right = right if right in shown else []
-    drawn = Drawn(Line(look, "raised"), [])
+    drawn = DrawnBar(Line(look, "raised"), [])
     for piece in chain(*(part for part in shown if part is not right)):
         drawn.put(piece)
     drawn.line.add("  ")
@@ -135,7 +135,7 @@ def _track(player: Player, cells: int, look: Look) -> list[Run]:
     glyphs = look.glyphs
     here = cell(player.position_s, player.length_s, cells)
     played: list[Run] = [Run(glyphs.line, "busy") if at < here else Run(glyphs.rule, "faint") for at in range(cells)]
-    worst: dict[int, Mark] = {}
+    worst: dict[int, RecordedEvent] = {}
     for mark in player.marks:
         at = cell(mark.at_s, player.length_s, cells)
         if at not in worst or _WEIGHT[mark.severity] > _WEIGHT[worst[at].severity]:
@@ -146,7 +146,7 @@ def _track(player: Player, cells: int, look: Look) -> list[Run]:
     return played
 
 
-def _sign(mark: Mark, look: Look) -> Run:
+def _sign(mark: RecordedEvent, look: Look) -> Run:
     token: Token = "text" if mark.severity == "info" else mark.severity
     return Run({"info": look.glyphs.dot, "warn": look.glyphs.warn, "crit": look.glyphs.crit}[mark.severity][:1], token)
 
@@ -174,7 +174,7 @@ class ReplayBar(Lines):
         self._player = player
         self._called = name
         self._keys = keys
-        self._drawn: Drawn | None = None
+        self._drawn: DrawnBar | None = None
 
     def on_mount(self) -> None:
         """Follow what changes by itself."""

@@ -6,7 +6,7 @@ import math
 import time
 from bisect import bisect_left, bisect_right
 
-from gputop.source import Mark, Seekable
+from gputop.source import RecordedEvent, Seekable
 
 _LONG_S = 0.4
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
@@ -52,7 +52,7 @@ class Player:
         return self._source.span
 
     @property
-    def marks(self) -> tuple[Mark, ...]:
+    def marks(self) -> tuple[RecordedEvent, ...]:
         """What happened, the oldest first."""
         return self._source.marks
 

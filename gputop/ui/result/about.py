@@ -13,7 +13,7 @@ from gputop.model import Frame, Identity, Process
 from gputop.monitor import Update
 from gputop.profile.store import StoredProfile
 from gputop.safe.text import clean
-from gputop.ui.result.files import File
+from gputop.ui.result.files import ResultFile
 from gputop.ui.widgets import drawing
 
 _INSIDE = "seen-inside"  # this rule rests on results as this one: beside one it says nothing
@@ -30,7 +30,7 @@ class About:
     job: str | None = None
     rank: int | None = None
     kept: StoredProfile | None = None
-    files: tuple[File, ...] = ()
+    files: tuple[ResultFile, ...] = ()
     older: tuple[StoredProfile, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -61,18 +61,18 @@ def names(about: About, frame: Frame | None) -> list[str]:
     return [*found, f"{about.what}{clock}"]
 
 
-def files_of(paths: Sequence[str]) -> tuple[File, ...]:
+def files_of(paths: Sequence[str]) -> tuple[ResultFile, ...]:
     """Files with their sizes, those that are there. Asks the disk."""
     found = []
     for path in paths:
         try:
-            found.append(File(path, Path(path).lstat().st_size))
+            found.append(ResultFile(path, Path(path).lstat().st_size))
         except OSError:
             continue
     return tuple(found)
 
 
-def files_in(folder: str) -> tuple[File, ...]:
+def files_in(folder: str) -> tuple[ResultFile, ...]:
     """What lies in a folder. Asks the disk."""
     try:
         return files_of(sorted(entry.path for entry in os.scandir(folder) if not entry.name.startswith(".")))

@@ -15,7 +15,7 @@ NAME = 28  # cells
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Part:
+class BarPart:
     """One part: its share, 0 to 1; None where it is a headline among them."""
 
     name: str
@@ -24,7 +24,7 @@ class Part:
     token: Token = "busy"
 
 
-def strips(parts: Sequence[Part], width: int, look: Look) -> list[Strip]:
+def strips(parts: Sequence[BarPart], width: int, look: Look) -> list[Strip]:
     """A line each, all bars on the same scale, from nothing to all."""
     name = min(NAME, max(10, width // 3))
     said = max((len(part.said) for part in parts), default=0)

@@ -27,7 +27,7 @@ _FIRST = (SPEEDSCOPE, FLAME, COLLAPSED)
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class File:
+class ResultFile:
     """A file of a result."""
 
     path: str
@@ -44,7 +44,7 @@ class File:
         return _HINTS.get(self.name, _PERFETTO if ".json" in self.name else "")
 
 
-def ordered(files: Sequence[File]) -> list[File]:
+def ordered(files: Sequence[ResultFile]) -> list[ResultFile]:
     """What one opens first, first."""
     places = {name: place for place, name in enumerate(_FIRST)}
     return sorted(files, key=lambda file: (file.name == META, places.get(file.name, len(places)), file.name))
@@ -60,13 +60,13 @@ class Files(Listed):
 
     takes = "Open"
 
-    def __init__(self, files: Sequence[File], older: Sequence[StoredProfile], mine: StoredProfile | None) -> None:
+    def __init__(self, files: Sequence[ResultFile], older: Sequence[StoredProfile], mine: StoredProfile | None) -> None:
         super().__init__("files", "Files", "Files", self._lines)
         self.files, self.older, self.mine = ordered(files), older, mine
         self.keys |= {"result-take", "result-path", "result-scp", "result-diff"}
 
     @property
-    def file(self) -> File | None:
+    def file(self) -> ResultFile | None:
         """The one under the cursor; the first where that is none."""
         selected = self.selected
         found = (file for file in self.files if file.path == selected)
@@ -99,11 +99,11 @@ class Files(Listed):
         return Body(entries, [], drawing.tail(where, max(10, width // 2), look.glyphs.more))
 
 
-def _file(file: File) -> list[Run]:
+def _file(file: ResultFile) -> list[Run]:
     size = "" if file.size_bytes is None else f"{units.size(file.size_bytes)}B"
     return [Run(drawing.fit(file.name, _NAME), "text"), Run(f"{size:>8}  ", "text"), Run(file.hint, "dim")]
 
 
-def summary(files: Sequence[File], look: Look) -> list[Line]:
+def summary(files: Sequence[ResultFile], look: Look) -> list[Line]:
     """The files in a line each, below another tab."""
     return [Line(look).add("  ").runs(_file(file)) for file in ordered(files) if file.name != META][:3]

@@ -9,7 +9,7 @@ from functools import cached_property
 from textual.strip import Strip
 
 from gputop.frozen_dataclass import frozen_dataclass
-from gputop.profile.stacks import Function, Node, Profile
+from gputop.profile.stacks import Function, Profile, StackNode
 from gputop.profile.training_parts import Kind, kind, loaders, main
 from gputop.ui.result.tab import Tab
 from gputop.ui.theme import PLAIN, Look, Token
@@ -22,26 +22,26 @@ SIGNS: dict[Kind, str] = {"waits": "=", "own": "*", "library": ""}  # what a kin
 
 
 @dataclass(eq=False, slots=True)
-class Box:
+class FlameBox:
     """A frame that can be seen: its cells, and what called it."""
 
-    node: Node
+    node: StackNode
     row: int
     left: int
     right: int
-    above: Box | None = None
-    below: list[Box] = field(default_factory=list)
+    above: FlameBox | None = None
+    below: list[FlameBox] = field(default_factory=list)
 
 
-def boxes(focus: Node, width: int, most_rows: int = MOST_ROWS) -> list[list[Box]]:
+def boxes(focus: StackNode, width: int, most_rows: int = MOST_ROWS) -> list[list[FlameBox]]:
     """The frames from one on, row by row, the widest first at the left; what is narrower than a cell is left out."""
     if not focus.count or width <= 0:
         return []
     scale = width / focus.count
-    rows = [[Box(focus, 0, 0, width)]]
+    rows = [[FlameBox(focus, 0, 0, width)]]
     edges = {id(rows[0][0]): 0.0}
     while len(rows) < most_rows:
-        found: list[Box] = []
+        found: list[FlameBox] = []
         for above in rows[-1]:
             left = edges[id(above)]
             for node in sorted(above.node.children.values(), key=lambda node: (-node.count, node.name)):
@@ -51,7 +51,7 @@ def boxes(focus: Node, width: int, most_rows: int = MOST_ROWS) -> list[list[Box]
                     if node.count * scale < 0.5:
                         break  # those after it are narrower still
                     continue
-                box = Box(node, len(rows), first, min(last, above.right), above)
+                box = FlameBox(node, len(rows), first, min(last, above.right), above)
                 edges[id(box)] = start
                 above.below.append(box)
                 found.append(box)
@@ -62,11 +62,11 @@ def boxes(focus: Node, width: int, most_rows: int = MOST_ROWS) -> list[list[Box]
 
 
 def strips(
-    rows: Sequence[Sequence[Box]],
+    rows: Sequence[Sequence[FlameBox]],
     width: int,
     look: Look,
     *,
-    selected: Box | None,
+    selected: FlameBox | None,
     kind: Callable[[str], Kind],
     hits: Collection[str] | None = None,
     of: float = 0.0,
@@ -76,10 +76,10 @@ def strips(
 
 
 def _row(
-    row: Sequence[Box],
+    row: Sequence[FlameBox],
     width: int,
     look: Look,
-    selected: Box | None,
+    selected: FlameBox | None,
     kind: Callable[[str], Kind],
     hits: Collection[str] | None,
     of: float,
@@ -117,7 +117,7 @@ def label(name: str, sign: str, share: str, cells: int, look: Look) -> str:
     return drawing.fit(name, cells, more=look.glyphs.more)
 
 
-def matching(root: Node, text: str) -> tuple[set[str], float]:
+def matching(root: StackNode, text: str) -> tuple[set[str], float]:
     """The names in which a text is, whatever its case, and the time in them or in what they call."""
     wanted = text.casefold()
     names: dict[str, bool] = {}
@@ -147,7 +147,7 @@ class Sampled:
     """One choice: its title, its call paths, what its functions are, in samples or microseconds."""
 
     title: str
-    root: Node
+    root: StackNode
     top: Sequence[Function]
     kind: Callable[[str], Kind]
     told: Callable[[float], str]  # an amount in words: 38 samples, 12.4 ms
@@ -162,7 +162,7 @@ class Sampled:
         return {each.name: each.self_count for each in self.top}
 
 
-class Choice:
+class FlameChoice:
     """Which of them is looked at, in every tab."""
 
     def __init__(self, choices: Sequence[Sampled]) -> None:
@@ -236,13 +236,13 @@ class Flames(Tab):
         {"result-take", "result-out", "result-left", "result-right", "result-find", "result-gap", "result-turn"}
     )
 
-    def __init__(self, choice: Choice) -> None:
+    def __init__(self, choice: FlameChoice) -> None:
         self.choice = choice
         self._shown = choice.chosen
-        self._zoomed: list[Node] = []  # from the outside in
+        self._zoomed: list[StackNode] = []  # from the outside in
         self._path: list[str] = []  # from the frame that is zoomed to, to the cursor
-        self._rows: list[list[Box]] = []
-        self._selected: Box | None = None
+        self._rows: list[list[FlameBox]] = []
+        self._selected: FlameBox | None = None
         self._top = 0
         self._height = 1
         self._text = ""
@@ -256,11 +256,11 @@ class Flames(Tab):
         return f"{chosen.title}, {chosen.told(chosen.root.count)}"
 
     @property
-    def focus(self) -> Node:
+    def focus(self) -> StackNode:
         """The frame that is as wide as the screen."""
         return self._zoomed[-1] if self._zoomed else self.choice.chosen.root
 
-    def _laid(self, width: int) -> list[list[Box]]:
+    def _laid(self, width: int) -> list[list[FlameBox]]:
         """The rows that are shown: the root, which is no function, is left out."""
         rows = boxes(self.focus, max(1, width - 2))
         return rows if self._zoomed or len(rows) < 2 else rows[1:]
@@ -297,10 +297,10 @@ class Flames(Tab):
             if self._text:
                 self.find(self._text)
 
-    def _row_of(self, box: Box) -> list[Box]:
+    def _row_of(self, box: FlameBox) -> list[FlameBox]:
         return self._rows[box.row - self._rows[0][0].row]
 
-    def _find_selected(self) -> Box | None:
+    def _find_selected(self) -> FlameBox | None:
         """The frame at the end of the path, or the nearest around it that can be seen."""
         if not self._rows:
             return None
@@ -356,11 +356,11 @@ class Flames(Tab):
             box = (box.below[0] if box.below else box) if lines > 0 else self._above(box)
         self._select(box)
 
-    def _above(self, box: Box) -> Box:
+    def _above(self, box: FlameBox) -> FlameBox:
         """What called it, where that is shown."""
         return box.above if box.above is not None and box.row > self._rows[0][0].row else box
 
-    def _select(self, box: Box | None) -> None:
+    def _select(self, box: FlameBox | None) -> None:
         if box is None:
             return
         self._selected, path = box, []
@@ -427,9 +427,9 @@ class Flames(Tab):
             self._select(found)
 
 
-def _route(start: Node, end: Node) -> list[str]:
+def _route(start: StackNode, end: StackNode) -> list[str]:
     """The names from below one frame down to another."""
-    waiting: list[tuple[Node, list[str]]] = [(start, [])]
+    waiting: list[tuple[StackNode, list[str]]] = [(start, [])]
     while waiting:
         at, path = waiting.pop()
         if at is end:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from gputop.profile.stacks import Function
 from gputop.profile.training_parts import Kind
 from gputop.ui.details.tab import Body, Entry
-from gputop.ui.result.flame import SIGNS, Choice, Sampled
+from gputop.ui.result.flame import SIGNS, FlameChoice, Sampled
 from gputop.ui.result.tab import Listed
 from gputop.ui.theme import Look, Token
-from gputop.ui.widgets.grid import Column, Grid
+from gputop.ui.widgets.grid import Grid, GridColumn
 
 MOST = 500
 ROOMY = 110  # cells
@@ -18,12 +18,12 @@ _TOKENS: dict[Kind, Token] = {"waits": "warn", "own": "bright", "library": "text
 def grid(sampled: Sampled, width: int, look: Look) -> Grid[Function]:
     """The columns at a width."""
     total = sampled.root.count or 1.0
-    columns: tuple[Column[Function], ...] = (
-        Column("SELF%", 6, lambda each: f"{100 * each.self_count / total:.1f}"),
-        Column("TOTAL%", 6, lambda each: f"{100 * each.total_count / total:.1f}"),
-        Column(sampled.unit, 8, lambda each: sampled.number(each.self_count), keep=2),
-        Column("", 1, lambda each: SIGNS[sampled.kind(each.name)], right=False, keep=1),
-        Column("FUNCTION", 20, lambda each: _called(sampled, each, width >= ROOMY), right=False),
+    columns: tuple[GridColumn[Function], ...] = (
+        GridColumn("SELF%", 6, lambda each: f"{100 * each.self_count / total:.1f}"),
+        GridColumn("TOTAL%", 6, lambda each: f"{100 * each.total_count / total:.1f}"),
+        GridColumn(sampled.unit, 8, lambda each: sampled.number(each.self_count), keep=2),
+        GridColumn("", 1, lambda each: SIGNS[sampled.kind(each.name)], right=False, keep=1),
+        GridColumn("FUNCTION", 20, lambda each: _called(sampled, each, width >= ROOMY), right=False),
     )
     return Grid(columns, width, look)
 
@@ -41,7 +41,7 @@ def _called(sampled: Sampled, each: Function, roomy: bool) -> str:
 class Functions(Listed):
     """The list, sorted by own or by total."""
 
-    def __init__(self, choice: Choice) -> None:
+    def __init__(self, choice: FlameChoice) -> None:
         super().__init__("functions", "Functions", "Func", self._lines)
         self.choice = choice
         self._by = "self"

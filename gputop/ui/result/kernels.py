@@ -7,35 +7,35 @@ from itertools import groupby
 
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.trace.breakdown import Named
-from gputop.trace.names import GEMM, STREAMING, TENSOR, Kind
+from gputop.trace.names import GEMM, STREAMING, TENSOR, ActivityKind
 from gputop.trace.operators import BETWEEN, operators
 from gputop.trace.report import fact, short, took
-from gputop.trace.verdict import View
+from gputop.trace.verdict import TraceView
 from gputop.ui.details.tab import Body, Entry
 from gputop.ui.result import bars
-from gputop.ui.result.bars import Part
+from gputop.ui.result.bars import BarPart
 from gputop.ui.result.tab import Listed, entry
 from gputop.ui.theme import Look, Token
 from gputop.ui.widgets.drawing import Run
-from gputop.ui.widgets.grid import Column, Grid
+from gputop.ui.widgets.grid import Grid, GridColumn
 
 MOST_KERNELS = 300
 _KINDS = {
-    Kind.COMM: "collective", Kind.TO_DEVICE: "copy to GPU", Kind.TO_HOST: "copy to CPU", Kind.COPY: "copy",
-    Kind.SET: "memset",
+    ActivityKind.COMM: "collective", ActivityKind.TO_DEVICE: "copy to GPU", ActivityKind.TO_HOST: "copy to CPU",
+    ActivityKind.COPY: "copy", ActivityKind.SET: "memset",
 }  # fmt: skip
 
 
 def kind(entry: Named) -> str:
     """What a kernel is, in a word or two."""
-    if entry.kind is not Kind.COMPUTE:
+    if entry.kind is not ActivityKind.COMPUTE:
         return _KINDS[entry.kind]
     if GEMM.search(entry.name):
         return "tensor cores" if TENSOR.search(entry.name) else "matrix"
     return "memory-bound" if STREAMING.search(entry.name) else ""
 
 
-def parts(view: View) -> list[Part]:
+def parts(view: TraceView) -> list[BarPart]:
     """Where the time of the GPU goes."""
     found = view.found
     rows: tuple[tuple[str, float, Token], ...] = (
@@ -47,13 +47,13 @@ def parts(view: View) -> list[Part]:
         ("idle, launch not in the trace", found.idle.unknown_us, "warn"),
         ("idle, between two kernels", found.idle.kernel_us, "warn"),
     )
-    return [Part(name, found.share(us), f"{took(us / view.steps)} a step", token) for name, us, token in rows if us]
+    return [BarPart(name, found.share(us), f"{took(us / view.steps)} a step", token) for name, us, token in rows if us]
 
 
-class Kernels(Listed):
+class KernelsTab(Listed):
     """The bars of the GPU's time, and the list of the kernels."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: TraceView) -> None:
         super().__init__("kernels", "Kernels", "Kern", self._lines)
         self._rows, self._parts, self._steps = view.found.kernels, parts(view), view.steps
         self._total = sum(each.took_us for each in self._rows) or 1.0
@@ -65,13 +65,13 @@ class Kernels(Listed):
         if not self._gpu:
             text = "no GPU was traced: these are times of the CPU; the operators have them"
             return Body([entry("none", [Run(text, "dim")], width, look)])
-        columns: tuple[Column[Named], ...] = (
-            Column("MS A STEP", 9, lambda each: f"{each.took_us / self._steps / 1e3:.3g}"),
-            Column("SHARE", 6, lambda each: f"{100 * each.took_us / self._total:.1f}%"),
-            Column("CALLS", 6, lambda each: f"{each.count / self._steps:.3g}"),
-            Column("EACH", 8, lambda each: took(each.took_us / each.count), keep=2),
-            Column("KIND", 12, kind, right=False, keep=1, token="dim"),
-            Column("KERNEL", 20, lambda each: short(each.name), right=False),
+        columns: tuple[GridColumn[Named], ...] = (
+            GridColumn("MS A STEP", 9, lambda each: f"{each.took_us / self._steps / 1e3:.3g}"),
+            GridColumn("SHARE", 6, lambda each: f"{100 * each.took_us / self._total:.1f}%"),
+            GridColumn("CALLS", 6, lambda each: f"{each.count / self._steps:.3g}"),
+            GridColumn("EACH", 8, lambda each: took(each.took_us / each.count), keep=2),
+            GridColumn("KIND", 12, kind, right=False, keep=1, token="dim"),
+            GridColumn("KERNEL", 20, lambda each: short(each.name), right=False),
         )
         table = Grid(columns, width, look)
         found = [each for each in self._rows if self._text in each.name.casefold()][:MOST_KERNELS]
@@ -102,7 +102,7 @@ _TYPES = (
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Row:
+class OperatorRow:
     """One operator, with inputs of one shape where shapes are known."""
 
     name: str
@@ -113,14 +113,14 @@ class Row:
     note: str
 
 
-def rows(view: View) -> tuple[list[Row], str]:
+def rows(view: TraceView) -> tuple[list[OperatorRow], str]:
     """The rows, most time first, and what that time is."""
     steps = view.steps
     notes = _notes(view)
     if view.shaped:
         total = sum(each.gpu_us for each in view.shaped) or 1.0
         found = [
-            Row(
+            OperatorRow(
                 each.name,
                 each.gpu_us / steps / 1e3,
                 each.gpu_us / total,
@@ -134,7 +134,7 @@ def rows(view: View) -> tuple[list[Row], str]:
     listed = [each for each in operators(view.trace, MOST_OPERATORS) if each.name != BETWEEN]
     total = sum(each.self_us for each in listed) or 1.0
     return [
-        Row(
+        OperatorRow(
             each.name,
             each.self_us / steps / 1e3,
             each.self_us / total,
@@ -146,7 +146,7 @@ def rows(view: View) -> tuple[list[Row], str]:
     ], "by their own time on the CPU"
 
 
-def _notes(view: View) -> dict[str, str]:
+def _notes(view: TraceView) -> dict[str, str]:
     """What the signatures say beside an operator that they name."""
     found: dict[str, str] = {}
     for verdict in view.verdicts:
@@ -169,7 +169,7 @@ def shapes(dims: str, types: str) -> str:
 class Operators(Listed):
     """The list."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: TraceView) -> None:
         super().__init__("operators", "Operators", "Ops", self._lines)
         self._rows, self._by = rows(view)
         self._unit = "ms a step" if view.found.window.steps else "ms"
@@ -185,22 +185,22 @@ class Operators(Listed):
 
     def _lines(self, width: int, look: Look) -> Body:
         noted = any(row.note for row in self._rows)
-        columns: list[Column[Row]] = [
-            Column(self._unit.upper(), 9, lambda row: f"{row.ms:.3g}" if row.ms < 100 else f"{row.ms:.0f}"),
-            Column("SHARE", 6, lambda row: f"{100 * row.share:.1f}%"),
+        columns: list[GridColumn[OperatorRow]] = [
+            GridColumn(self._unit.upper(), 9, lambda row: f"{row.ms:.3g}" if row.ms < 100 else f"{row.ms:.0f}"),
+            GridColumn("SHARE", 6, lambda row: f"{100 * row.share:.1f}%"),
         ]
         if self._counted:
-            columns.append(Column("CALLS", 6, lambda row: "" if row.calls is None else f"{row.calls:.3g}", keep=2))
+            columns.append(GridColumn("CALLS", 6, lambda row: "" if row.calls is None else f"{row.calls:.3g}", keep=2))
         last = not self._shaped and not noted
-        columns.append(Column("OPERATOR", 20 if last else max(24, width // 4), lambda row: row.name, right=False))
+        columns.append(GridColumn("OPERATOR", 20 if last else max(24, width // 4), lambda row: row.name, right=False))
         if self._shaped:
-            columns.append(Column("SHAPES", 24 if noted else 16, lambda row: row.shapes, right=False, token="dim"))
+            columns.append(GridColumn("SHAPES", 24 if noted else 16, lambda row: row.shapes, right=False, token="dim"))
         if noted:
-            columns.append(Column("NOTE", 16, lambda row: row.note, right=False, keep=1, token="dim"))
+            columns.append(GridColumn("NOTE", 16, lambda row: row.note, right=False, keep=1, token="dim"))
         table = Grid(columns, width, look)
         found = [row for row in self._rows if self._text in f"{row.name} {row.shapes}".casefold()]
 
-        def line(place: int, row: Row) -> Entry:
+        def line(place: int, row: OperatorRow) -> Entry:
             token: Token = "text" if row.share >= 0.01 else "dim"
             return Entry((place, row.name), lambda on, shift: table.line(row, on, shift, token))
 

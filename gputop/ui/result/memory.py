@@ -7,9 +7,9 @@ from bisect import bisect_left, bisect_right
 from textual.strip import Strip
 
 from gputop import units
-from gputop.trace.memory import Memory
+from gputop.trace.memory import AllocatorMemory
 from gputop.trace.report import took
-from gputop.trace.verdict import View, memory_peak
+from gputop.trace.verdict import TraceView, memory_peak
 from gputop.ui.result.tab import Tab
 from gputop.ui.theme import Look
 from gputop.ui.widgets import drawing
@@ -20,7 +20,7 @@ _TALLEST = 14
 _NONE = "no memory of a GPU was recorded: tick memory in the dialog (t), or gputop trace --memory"
 
 
-def curve(memory: Memory, start: float, end: float, cells: int) -> list[float | None]:
+def curve(memory: AllocatorMemory, start: float, end: float, cells: int) -> list[float | None]:
     """The most that was allocated within each cell; what stood before it where nothing happened; None before any."""
     each, values, before = (end - start) / max(1, cells), list[float | None](), None
     for cell in range(cells):
@@ -39,7 +39,7 @@ class Curve(Tab):
 
     id, title, short = "memory", "Memory", "Mem"
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: TraceView) -> None:
         self._memory, self._window, self._peak = view.trace.memory, view.found.window, memory_peak(view)
         devices = (device for device in view.trace.devices if device.index == self._memory.device)
         self._total = next((device.memory_bytes for device in devices), 0)

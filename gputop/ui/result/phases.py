@@ -7,7 +7,7 @@ from textual.strip import Strip
 from gputop.profile.stacks import Profile
 from gputop.profile.training_parts import PHASES, main, phases, shares
 from gputop.ui.result import bars
-from gputop.ui.result.bars import Part
+from gputop.ui.result.bars import BarPart
 from gputop.ui.result.tab import Tab
 from gputop.ui.theme import Look, Token
 
@@ -22,30 +22,30 @@ _TOKENS: dict[str, Token] = {"data": "warn", "optimizer": "memory", "comms": "ow
 _LEAST = 0.001
 
 
-def parts(profile: Profile) -> list[Part]:
+def parts(profile: Profile) -> list[BarPart]:
     """Shares of the main thread's samples."""
     first = main(profile)
     known, every = phases(first), shares(first)
     total = first.total
     rest = max(0.0, 1 - sum(every.values()))
 
-    def part(name: str, share: float, token: Token = "busy") -> Part:
-        return Part(name, share, f"{share * total:.0f} of {total:.0f}", token)
+    def part(name: str, share: float, token: Token = "busy") -> BarPart:
+        return BarPart(name, share, f"{share * total:.0f} of {total:.0f}", token)
 
-    found = [Part("a step is made of", None)]
+    found = [BarPart("a step is made of", None)]
     found += [part(_TEXTS[phase], known.get(phase, 0.0), _TOKENS.get(phase, "busy")) for phase in PHASES]
     others = [(each.text, share) for each, share in every.items() if not each.phase and share >= _LEAST]
-    found += [Part("and beside it", None)] if others or rest >= _LEAST else []
+    found += [BarPart("and beside it", None)] if others or rest >= _LEAST else []
     found += [part(text, share, "memory") for text, share in others]
     return found + ([part("other Python", rest, "dim")] if rest >= _LEAST else [])
 
 
-class Phases(Tab):
+class PhasesTab(Tab):
     """The bars; they are short, and nothing on them moves."""
 
     id, title, short = "phases", "Phases", "Phase"
 
-    def __init__(self, found: list[Part]) -> None:
+    def __init__(self, found: list[BarPart]) -> None:
         self._parts = found
 
     @property

@@ -28,7 +28,7 @@ _LEAST_ROWS = 7  # of the tab itself
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Picture:
+class ResultPicture:
     """The lines, and where on them the mouse can do something."""
 
     strips: Sequence[Strip]
@@ -44,7 +44,7 @@ def picture(
     live: Sequence[Finding],
     size: tuple[int, int],
     look: Look,
-) -> Picture:
+) -> ResultPicture:
     """All of it in exactly `size` cells; `live` are the findings of its processes."""
     width, height = size
     roomy = height >= AIR_FROM
@@ -59,7 +59,7 @@ def picture(
     rule, spots = tabs.strip(tab, width, look, (tab.facts,), content.tabs)
     strips += [rule, *body]
     strips += [drawing.blank(width, look)] * (height - len(strips) - len(glance))
-    return Picture([*strips, *glance][:height], tabs_y, spots, tabs_y + 1)
+    return ResultPicture([*strips, *glance][:height], tabs_y, spots, tabs_y + 1)
 
 
 def _glance(content: Content, tab: Tab, width: int, room: int, look: Look) -> list[Strip]:

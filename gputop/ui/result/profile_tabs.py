@@ -12,12 +12,12 @@ from gputop.report import Page
 from gputop.safe.files import Refused
 from gputop.ui.result.content import Content, kept_about
 from gputop.ui.result.files import Files
-from gputop.ui.result.flame import Choice, Flames, of_profile
+from gputop.ui.result.flame import FlameChoice, Flames, of_profile
 from gputop.ui.result.functions import Functions
-from gputop.ui.result.phases import Phases, parts
-from gputop.ui.result.report import Report
+from gputop.ui.result.phases import PhasesTab, parts
+from gputop.ui.result.report import ReportTab
 from gputop.ui.result.tab import Tab
-from gputop.ui.result.threads import Threads
+from gputop.ui.result.threads import ThreadsTab
 from gputop.ui.result.verdicts import Saying, Says
 
 _LEAST = 0.10  # of the samples: what is rarer confirms nothing
@@ -25,13 +25,13 @@ _LEAST = 0.10  # of the samples: what is rarer confirms nothing
 
 def of_profile_kept(profile: Profile, page: Page, kept: StoredProfile) -> Content:
     """A profile of stacks."""
-    seconds, choice = kept.meta.get("seconds"), Choice(of_profile(profile))
+    seconds, choice = kept.meta.get("seconds"), FlameChoice(of_profile(profile))
     if not choice.choices:
         raise Refused("it has no samples: profile for longer")
     length = f" {seconds:g} s" if isinstance(seconds, (int, float)) else ""
     about = kept_about(kept, f"py-spy{length}, {profile.total:.0f} samples")
     flames = Flames(choice)
-    tabs: list[Tab] = [flames, Functions(choice), Threads(choice), Phases(parts(profile))]
+    tabs: list[Tab] = [flames, Functions(choice), ThreadsTab(choice), PhasesTab(parts(profile))]
     files = Files(about.files, about.older, kept)
 
     def compare(before: StoredProfile) -> Page:
@@ -40,7 +40,7 @@ def of_profile_kept(profile: Profile, page: Page, kept: StoredProfile) -> Conten
     return Content(
         about=replace(about, notes=tuple(profile.notes)),
         says=says_of(profile, page),
-        tabs=(*tabs, files, Report(page)),
+        tabs=(*tabs, files, ReportTab(page)),
         page=page,
         compare=compare,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gputop.report import Do, Page, Table
+from gputop.report import Do, Page, ReportTable
 from gputop.ui.details.tab import Body
 from gputop.ui.result.tab import Listed, entry
 from gputop.ui.result.verdicts import badge
@@ -42,7 +42,7 @@ def lines(page: Page, width: int, look: Look) -> Iterator[list[Run]]:
         yield from ([Run(part, "dim")] for part in wrap(f"Note: {note}", prose))
 
 
-def _table(table: Table, width: int, look: Look) -> Iterator[list[Run]]:
+def _table(table: ReportTable, width: int, look: Look) -> Iterator[list[Run]]:
     rest = [max(map(len, column)) for column in zip(table.head, *table.rows, strict=True)][1:]
     room = max(12, width - 4 - sum(rest) - 2 * len(rest))
     name = min(room, max(len(row[0]) for row in (*table.rows, (table.title,))) + 2)
@@ -52,7 +52,7 @@ def _table(table: Table, width: int, look: Look) -> Iterator[list[Run]]:
         yield [Run(first, "text", place == 0), Run(cells, "dim" if place == 0 else "text")]
 
 
-class Report(Listed):
+class ReportTab(Listed):
     """The page, to scroll."""
 
     def __init__(self, page: Page, title: str = "Report", id: str = "report") -> None:

@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from textual import events, on
 from textual.app import ComposeResult
 
-from gputop.actions import Handles, Run, Scope
+from gputop.actions import ActionRun, Handles, Scope
 from gputop.actions.pyspy import STACK, Asked, StackResult
 from gputop.ui.commands.command import Command
 from gputop.ui.result.about import live
 from gputop.ui.result.builders import Made, Result, content, read_in_background
 from gputop.ui.result.content import Content
-from gputop.ui.result.picture import Picture, picture, waiting
-from gputop.ui.result.report import Report
+from gputop.ui.result.picture import ResultPicture, picture, waiting
+from gputop.ui.result.report import ReportTab
 from gputop.ui.result.tab import Tab
 from gputop.ui.screen import CommandScreen
 from gputop.ui.session import Session
@@ -38,13 +38,13 @@ class ResultScreen(CommandScreen, inherit_bindings=False):
         self.content: Content | None = None
         self.by_rank: dict[int, Content] = {}
         self.opened = ""  # id of the view
-        self.compared: Report | None = None
+        self.compared: ReportTab | None = None
         self.asking = False  # what to find is being typed
         self.shown = session.latest.newest
         self._why = ""
-        self._picture: Picture | None = None
+        self._picture: ResultPicture | None = None
         self._left = False
-        self._again: Run | None = None
+        self._again: ActionRun | None = None
 
     def compose(self) -> ComposeResult:
         """One pane, a line to type in, and the keys."""
@@ -187,7 +187,7 @@ class ResultScreen(CommandScreen, inherit_bindings=False):
         handles.close()
         self.bar.say("looking again")
 
-    def _taken(self, run: Run) -> None:
+    def _taken(self, run: ActionRun) -> None:
         if run.result is None or not self.is_attached:
             return
         self._again = None

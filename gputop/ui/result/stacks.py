@@ -11,7 +11,7 @@ from gputop import labels
 from gputop.actions.pyspy import Shown, StackResult
 from gputop.profile.code import Call
 from gputop.profile.dump import ThreadStack, grouped, look
-from gputop.profile.ranks import Place, Ranks
+from gputop.profile.ranks import RankPosition, Ranks
 from gputop.profile.training_parts import PARTS, kind, shares
 from gputop.ui.details.tab import Body, Entry
 from gputop.ui.result.about import About
@@ -21,7 +21,7 @@ from gputop.ui.result.verdicts import Saying, Says
 from gputop.ui.theme import Look, Token
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line, Run
-from gputop.ui.widgets.grid import Column, Grid
+from gputop.ui.widgets.grid import Grid, GridColumn
 
 _NARROWEST = 36  # cells of a stack beside others
 _ROWS = 60
@@ -85,13 +85,13 @@ def ranks_tab(result: StackResult, ranks: Ranks) -> Listed:
     longest = max((len(_in(*row)) for row in rows), default=0)
 
     def body(width: int, look: Look) -> Body:
-        columns: tuple[Column[tuple[Place, Shown]], ...] = (
-            Column("", 1, lambda row: look.glyphs.warn if row[0].odd else "", right=False),
-            Column("RANK", 9, lambda row: row[0].label, right=False),
-            Column("PID", 8, lambda row: str(row[1].process.pid), keep=3),
-            Column("MOVES", 5, lambda row: moves[row[0].moves], right=False, keep=4),
-            Column("IN", max(30, min(longest, width - _BESIDE_IN)), lambda row: _in(*row), right=False),
-            Column(
+        columns: tuple[GridColumn[tuple[RankPosition, Shown]], ...] = (
+            GridColumn("", 1, lambda row: look.glyphs.warn if row[0].odd else "", right=False),
+            GridColumn("RANK", 9, lambda row: row[0].label, right=False),
+            GridColumn("PID", 8, lambda row: str(row[1].process.pid), keep=3),
+            GridColumn("MOVES", 5, lambda row: moves[row[0].moves], right=False, keep=4),
+            GridColumn("IN", max(30, min(longest, width - _BESIDE_IN)), lambda row: _in(*row), right=False),
+            GridColumn(
                 "YOUR CODE",
                 30 if width > 110 else 20,
                 lambda row: row[0].own.text if row[0].own else "",
@@ -101,7 +101,7 @@ def ranks_tab(result: StackResult, ranks: Ranks) -> Listed:
         )
         grid = Grid(columns, width, look)
 
-        def line(row: tuple[Place, Shown]) -> Entry:
+        def line(row: tuple[RankPosition, Shown]) -> Entry:
             token: Token = "warn" if row[0].odd else "text"
             return Entry(row[1].process.pid, lambda on, shift: grid.line(row, on, shift, token))
 
@@ -111,7 +111,7 @@ def ranks_tab(result: StackResult, ranks: Ranks) -> Listed:
     return Listed("ranks", "Ranks", "Ranks", body)
 
 
-def _in(place: Place, shown: Shown) -> str:
+def _in(place: RankPosition, shown: Shown) -> str:
     call = place.collective or place.inner
     return call.text if call else shown.barred.text if shown.barred else "not read"
 

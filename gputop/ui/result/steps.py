@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gputop.trace.report import share, took
-from gputop.trace.step_phases import Row
-from gputop.trace.verdict import View
+from gputop.trace.step_phases import StepRow
+from gputop.trace.verdict import TraceView
 from gputop.ui.details.tab import Body, Entry
 from gputop.ui.result import bars
-from gputop.ui.result.bars import Part
+from gputop.ui.result.bars import BarPart
 from gputop.ui.result.tab import Listed
 from gputop.ui.theme import Look, Token
-from gputop.ui.widgets.grid import Column, Grid
+from gputop.ui.widgets.grid import Grid, GridColumn
 
 _TOKENS: dict[str, Token] = {
     "waiting for data": "warn", "optimizer": "memory", "zero_grad": "memory", "communication": "owner",
@@ -21,7 +21,7 @@ _TOKENS: dict[str, Token] = {
 _SLOW = 1.2  # times the median
 
 
-def parts(view: View) -> list[Part]:
+def parts(view: TraceView) -> list[BarPart]:
     """The phases: shares of the time of the CPU, and beside them the time of the GPU in what they launched."""
     span = view.found.window.span_us or 1.0
     found = []
@@ -30,7 +30,7 @@ def parts(view: View) -> list[Part]:
         gpu = f", GPU {took(phase.gpu_us / view.steps)}" if phase.gpu_us and phase.host_us is not None else ""
         where = "GPU " if phase.host_us is None else "CPU "
         said = f"{where}{took(us / view.steps)} a step{gpu}"
-        found.append(Part(phase.name, us / span, said, _TOKENS.get(phase.name, "busy")))
+        found.append(BarPart(phase.name, us / span, said, _TOKENS.get(phase.name, "busy")))
     return found
 
 
@@ -39,7 +39,7 @@ class Steps(Listed):
 
     takes = "Its timeline"
 
-    def __init__(self, view: View, show: Callable[[int], None]) -> None:
+    def __init__(self, view: TraceView, show: Callable[[int], None]) -> None:
         super().__init__("steps", "Steps", "Step", self._lines)
         self._rows, self._parts, self._show = view.rows, parts(view), show
         times = sorted(row.took_us for row in view.rows)
@@ -48,18 +48,18 @@ class Steps(Listed):
         self.keys |= {"result-take"}
 
     def _lines(self, width: int, look: Look) -> Body:
-        columns: list[Column[tuple[int, Row]]] = [
-            Column("STEP", 6, lambda row: f"#{row[1].number}"),
-            Column("TIME", 9, lambda row: took(row[1].took_us)),
-            Column("TO MEDIAN", 9, self._ratio, keep=1),
-            Column("WAITS FOR DATA", 14, lambda row: share(row[1].data)),
+        columns: list[GridColumn[tuple[int, StepRow]]] = [
+            GridColumn("STEP", 6, lambda row: f"#{row[1].number}"),
+            GridColumn("TIME", 9, lambda row: took(row[1].took_us)),
+            GridColumn("TO MEDIAN", 9, self._ratio, keep=1),
+            GridColumn("WAITS FOR DATA", 14, lambda row: share(row[1].data)),
         ]
         if self._gpu:
-            columns.append(Column("GPU BUSY", 8, lambda row: share(row[1].busy)))
-            columns.append(Column("KERNELS", 7, lambda row: str(row[1].kernels), keep=2))
+            columns.append(GridColumn("GPU BUSY", 8, lambda row: share(row[1].busy)))
+            columns.append(GridColumn("KERNELS", 7, lambda row: str(row[1].kernels), keep=2))
         table = Grid(columns, width, look)
 
-        def line(place: int, row: Row) -> Entry:
+        def line(place: int, row: StepRow) -> Entry:
             slow = self._median > 0 and row.took_us > _SLOW * self._median
             token: Token = "warn" if slow else "text"
             return Entry(place, lambda on, shift: table.line((place, row), on, shift, token))
@@ -68,7 +68,7 @@ class Steps(Listed):
         middle = f"median {took(self._median)}" if self._rows else "no steps marked"
         return Body([line(place, row) for place, row in enumerate(self._rows)], head, middle)
 
-    def _ratio(self, row: tuple[int, Row]) -> str:
+    def _ratio(self, row: tuple[int, StepRow]) -> str:
         ratio = row[1].took_us / self._median if self._median else 1.0
         return "" if abs(ratio - 1) < 0.03 else f"{ratio:.2f}x"
 

@@ -11,7 +11,7 @@ from textual.strip import Strip
 from gputop.ui.details.tab import Body, Entry
 from gputop.ui.theme import Ground, Look
 from gputop.ui.widgets.drawing import Line, Run
-from gputop.ui.widgets.window import Window
+from gputop.ui.widgets.window import ListWindow
 
 _FEW = 3  # lines of a list that are worth a glance
 Draws = Callable[[int, Look], Body]  # at a width
@@ -65,7 +65,7 @@ class Listed(Tab):
     def __init__(self, id: str, title: str, short: str, body: Draws, *, cursor: bool = True) -> None:
         self.id, self.title, self.short = id, title, short
         self._body, self._cursor = body, cursor
-        self._window = Window(cursor)
+        self._window = ListWindow(cursor)
         self._facts, self._head, self._shift = "", 0, 0
         self.keys = frozenset({"result-left", "result-right"})
 

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.ui.details.tab import Body, Entry
-from gputop.ui.result.flame import Choice, Sampled
+from gputop.ui.result.flame import FlameChoice, Sampled
 from gputop.ui.result.tab import Listed
 from gputop.ui.theme import Look, Token
-from gputop.ui.widgets.grid import Column, Grid
+from gputop.ui.widgets.grid import Grid, GridColumn
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Row:
+class ThreadRow:
     """One thread, or several together."""
 
     place: int  # among the choices
@@ -25,7 +25,7 @@ class Row:
     busy: bool
 
 
-def rows(choices: Sequence[Sampled]) -> list[Row]:
+def rows(choices: Sequence[Sampled]) -> list[ThreadRow]:
     """A line each, in their order."""
     largest = max((each.root.count for each in choices), default=0.0) or 1.0
     found = []
@@ -35,17 +35,19 @@ def rows(choices: Sequence[Sampled]) -> list[Row]:
         most = each.top[0] if each.top else None
         does = f"{100 * most.self_count / total:.0f}% in {most.name}" if most else ""
         found.append(
-            Row(place, each.title, each.number(each.root.count), each.root.count / largest, waits, does, waits < 0.9)
+            ThreadRow(
+                place, each.title, each.number(each.root.count), each.root.count / largest, waits, does, waits < 0.9
+            )
         )
     return found
 
 
-class Threads(Listed):
+class ThreadsTab(Listed):
     """The list; Enter shows the flame graph of one."""
 
     takes = "Its flame"
 
-    def __init__(self, choice: Choice) -> None:
+    def __init__(self, choice: FlameChoice) -> None:
         super().__init__("threads", "Threads", "Thr", self._lines)
         self.choice = choice
         self._rows = rows(choice.choices)
@@ -53,15 +55,15 @@ class Threads(Listed):
 
     def _lines(self, width: int, look: Look) -> Body:
         unit = self.choice.choices[0].unit if self.choice.choices else ""
-        columns: tuple[Column[Row], ...] = (
-            Column("THREAD", 30 if width >= 100 else 20, lambda row: row.title, right=False),
-            Column(unit, 9, lambda row: row.amount),
-            Column("WAITS%", 6, lambda row: f"{100 * row.waits:.0f}", keep=2),
-            Column("DOES MOST", 20, lambda row: row.does, right=False),
+        columns: tuple[GridColumn[ThreadRow], ...] = (
+            GridColumn("THREAD", 30 if width >= 100 else 20, lambda row: row.title, right=False),
+            GridColumn(unit, 9, lambda row: row.amount),
+            GridColumn("WAITS%", 6, lambda row: f"{100 * row.waits:.0f}", keep=2),
+            GridColumn("DOES MOST", 20, lambda row: row.does, right=False),
         )
         table = Grid(columns, width, look)
 
-        def line(row: Row) -> Entry:
+        def line(row: ThreadRow) -> Entry:
             token: Token = "text" if row.busy else "dim"
             return Entry(row.place, lambda on, shift: table.line(row, on, shift, token))
 

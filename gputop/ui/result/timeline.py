@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.strip import Strip
 
 from gputop.frozen_dataclass import frozen_dataclass
-from gputop.trace.lanes import Lane, Lanes, Track
+from gputop.trace.lanes import Lanes, SpanTrack, TimelineLane
 from gputop.ui.result.tab import Tab
 from gputop.ui.theme import PLAIN, Look, Token
 from gputop.ui.widgets import drawing
@@ -98,7 +98,7 @@ def _cell(time: float, at: Stretch, room: int) -> int:
     return int((time - at.start) / at.span * room // 1) if at.span > 0 else 0
 
 
-def _fill(line: Line, lane: Lane, at: Stretch, room: int, look: Look) -> None:
+def _fill(line: Line, lane: TimelineLane, at: Stretch, room: int, look: Look) -> None:
     """One lane: runs of cells in which the same kind takes most of the time; blank is nothing."""
     each = at.span / room
     if lane.area:
@@ -107,7 +107,7 @@ def _fill(line: Line, lane: Lane, at: Stretch, room: int, look: Look) -> None:
         ]
         line.add(drawing.chart_lines(shares, room, 1, 1.0, look)[0], "busy")
         return
-    owners: list[Track | None] = []
+    owners: list[SpanTrack | None] = []
     for cell in range(room):
         start = at.start + cell * each
         taken = [(track.covered(start, start + each), track) for track in lane.tracks]
@@ -125,7 +125,7 @@ def _fill(line: Line, lane: Lane, at: Stretch, room: int, look: Look) -> None:
             _block(line, owner, span, cell - first, look)
 
 
-def _block(line: Line, track: Track, span: tuple[float, float], cells: int, look: Look) -> None:
+def _block(line: Line, track: SpanTrack, span: tuple[float, float], cells: int, look: Look) -> None:
     """What takes some cells, with its name where that fits."""
     token = _TOKENS.get(track.kind, "dim")
     count, start, end = track.within(*span)
@@ -191,7 +191,7 @@ _MOVES = 40  # key presses across the screen
 _LEAST_GAP = 0.01  # of what is looked at
 
 
-class Timeline(Tab):
+class TimelineTab(Tab):
     """The lanes under a cursor."""
 
     id, title, short = "timeline", "Timeline", "Time"

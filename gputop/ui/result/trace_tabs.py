@@ -13,7 +13,7 @@ from pathlib import Path
 from gputop import labels
 from gputop.actions.torch_trace import Traced
 from gputop.profile import store
-from gputop.profile.stacks import Function, Node
+from gputop.profile.stacks import Function, StackNode
 from gputop.profile.store import StoredProfile
 from gputop.profile.training_parts import Kind
 from gputop.report import Page
@@ -23,18 +23,18 @@ from gputop.trace.lanes import lanes
 from gputop.trace.read import read
 from gputop.trace.report import took
 from gputop.trace.threads import is_own_call, traced_threads, trees
-from gputop.trace.verdict import SIGNATURES, Verdict, View, said_of
+from gputop.trace.verdict import SIGNATURES, TraceVerdict, TraceView, said_of
 from gputop.ui.result.about import About, files_of
 from gputop.ui.result.content import Content, kept_about, one_of
 from gputop.ui.result.files import Files
-from gputop.ui.result.flame import MOST, Choice, Flames, Sampled
-from gputop.ui.result.kernels import Kernels, Operators
+from gputop.ui.result.flame import MOST, FlameChoice, Flames, Sampled
+from gputop.ui.result.kernels import KernelsTab, Operators
 from gputop.ui.result.memory import Curve
-from gputop.ui.result.report import Report
+from gputop.ui.result.report import ReportTab
 from gputop.ui.result.steps import Steps
 from gputop.ui.result.tab import Tab
-from gputop.ui.result.threads import Threads
-from gputop.ui.result.timeline import Timeline
+from gputop.ui.result.threads import ThreadsTab
+from gputop.ui.result.timeline import TimelineTab
 from gputop.ui.result.verdicts import Saying, Says
 
 _WAITS = re.compile(
@@ -44,7 +44,7 @@ _WAITS = re.compile(
 )
 
 
-def of_trace(view: View) -> list[Sampled]:
+def of_trace(view: TraceView) -> list[Sampled]:
     """A choice for each thread with something in it, the one that trains first."""
     host = view.trace.host
     roots = trees(host)
@@ -57,7 +57,7 @@ def of_trace(view: View) -> list[Sampled]:
     return made
 
 
-def _sampled(title: str, root: Node) -> Sampled:
+def _sampled(title: str, root: StackNode) -> Sampled:
     kinds: dict[str, Kind] = {}
 
     def known(name: str) -> Kind:
@@ -72,10 +72,10 @@ def _sampled(title: str, root: Node) -> Sampled:
     )  # fmt: skip
 
 
-def functions(root: Node) -> list[Function]:
+def functions(root: StackNode) -> list[Function]:
     """Every name in a tree with its own time and its total; one that calls itself counts once a path."""
     own, anywhere = defaultdict[str, float](float), defaultdict[str, float](float)
-    waiting: list[tuple[Node, frozenset[str]]] = [(below, frozenset()) for below in root.children.values()]
+    waiting: list[tuple[StackNode, frozenset[str]]] = [(below, frozenset()) for below in root.children.values()]
     while waiting:
         node, above = waiting.pop()
         own[node.name] += node.count - sum(below.count for below in node.children.values())
@@ -113,14 +113,14 @@ def of_files(result: StoredProfile, rank: int) -> Content:
     return _content(views(result, names), rank, kept_about(result, ""), [])
 
 
-def views(result: StoredProfile, names: Sequence[str]) -> list[View]:
+def views(result: StoredProfile, names: Sequence[str]) -> list[TraceView]:
     """The traces in a folder that can be read; Refused with the last reason where none can."""
-    found, why = list[View](), f"{result.path}: there is no trace in it"
+    found, why = list[TraceView](), f"{result.path}: there is no trace in it"
     for name in names:
         if name.startswith(".") or "/" in name:
             continue
         try:
-            found.append(View(read(f"{result.path}/{name}")))
+            found.append(TraceView(read(f"{result.path}/{name}")))
         except Refused as refused:
             why = str(refused)
     if not found:
@@ -137,7 +137,7 @@ def _kept(folder: str) -> StoredProfile | None:
         return None
 
 
-def _content(found: Sequence[View], rank: int, about: About, notes: list[str]) -> Content:
+def _content(found: Sequence[TraceView], rank: int, about: About, notes: list[str]) -> Content:
     view = found[min(rank, len(found) - 1)]
     page = report.page(view)
     steps = len(view.found.window.steps)
@@ -148,8 +148,8 @@ def _content(found: Sequence[View], rank: int, about: About, notes: list[str]) -
     )  # fmt: skip
     tabs = tabs_of(view)
     if len(found) > 1:
-        tabs.append(Report(report.ranks(found), "Ranks", "ranks"))
-    tabs += [Files(about.files, about.older, about.kept), Report(page)]
+        tabs.append(ReportTab(report.ranks(found), "Ranks", "ranks"))
+    tabs += [Files(about.files, about.older, about.kept), ReportTab(page)]
 
     def compare(before: StoredProfile) -> Page:
         names = [name for name in before.meta.get("traces", ()) if isinstance(name, str)]
@@ -163,29 +163,29 @@ def _content(found: Sequence[View], rank: int, about: About, notes: list[str]) -
     )
 
 
-def label(view: View, place: int) -> str:
+def label(view: TraceView, place: int) -> str:
     """What a trace of several is called."""
     return f"rank {place if view.trace.rank is None else view.trace.rank}"
 
 
-def tabs_of(view: View) -> list[Tab]:
+def tabs_of(view: TraceView) -> list[Tab]:
     """The views of one trace."""
-    timeline = Timeline(lanes(view))
+    timeline = TimelineTab(lanes(view))
     steps = timeline.lanes.steps
 
     def show(place: int) -> None:
         _, start, end = steps[place]
         timeline.show(start, end)
 
-    made: list[Tab] = [timeline, Steps(view, show), Operators(view), Kernels(view), Curve(view)]
+    made: list[Tab] = [timeline, Steps(view, show), Operators(view), KernelsTab(view), Curve(view)]
     choices = of_trace(view)
     if choices:
-        choice = Choice(choices)
-        made += [Flames(choice), Threads(choice)]
+        choice = FlameChoice(choices)
+        made += [Flames(choice), ThreadsTab(choice)]
     return made
 
 
-def says_of(view: View, found: Sequence[View]) -> Says:
+def says_of(view: TraceView, found: Sequence[TraceView]) -> Says:
     """Its verdicts, those about all ranks first: they are about the job."""
     verdicts = sorted(said_of(view), key=lambda verdict: (verdict.severity == "info", not verdict.all_ranks))
     if len(found) > 1 and not any(verdict.all_ranks for verdict in verdicts):
@@ -203,7 +203,7 @@ def says_of(view: View, found: Sequence[View]) -> Says:
     )
 
 
-def _made_of(view: View) -> Iterator[str]:
+def _made_of(view: TraceView) -> Iterator[str]:
     """What a step is made of on the CPU."""
     window = view.found.window
     if window.steps and window.span_us:
@@ -212,7 +212,7 @@ def _made_of(view: View) -> Iterator[str]:
         yield f"A step takes {report.took(window.span_us / view.steps)}: {', '.join(parts)}."
 
 
-def _saying(verdict: Verdict) -> Saying:
+def _saying(verdict: TraceVerdict) -> Saying:
     return Saying(
         severity="fine" if verdict.healthy else verdict.severity,
         text=verdict.headline,

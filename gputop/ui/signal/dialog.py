@@ -10,26 +10,26 @@ from textual import events
 
 from gputop import labels
 from gputop.actions import Handles, Reach, Scope
-from gputop.actions.signals import BY_NAME, CHOICES, Choice, Order, warnings
+from gputop.actions.signals import BY_NAME, CHOICES, SignalChoice, SignalOrder, warnings
 from gputop.model import Process
 from gputop.ui.dialogs import dialog
-from gputop.ui.dialogs.dialog import JUMPS, LABEL, STEPS, Keep, Paper, Part, PartsDialog, fitting
+from gputop.ui.dialogs.dialog import JUMPS, LABEL, STEPS, DialogLines, DialogPart, Keep, PartsDialog, fitting
 from gputop.ui.signal import target_lines
 from gputop.ui.theme import Look, Token
 
 Button = Literal["cancel", "send"]
-Stop = Scope | Choice | Button  # where the cursor can be
+Stop = Scope | SignalChoice | Button  # where the cursor can be
 BUTTONS: tuple[Button, ...] = ("cancel", "send")
 _ANYBODY = Scope.PROCESS
 
 
-class Question:
+class SignalQuestion:
     """The state of one dialog. `why` is why nothing at all can be sent to the process; the cursor starts on Cancel."""
 
     def __init__(
-        self, hold: Handles, why: str | None, scope: Scope = _ANYBODY, choice: Choice = BY_NAME["TERM"]
+        self, handles: Handles, why: str | None, scope: Scope = _ANYBODY, choice: SignalChoice = BY_NAME["TERM"]
     ) -> None:
-        self.hold = hold
+        self.handles = handles
         self.choice = choice
         self.at: Stop = "cancel"
         self.typed = ""  # the pid, where a person must insist
@@ -43,7 +43,7 @@ class Question:
     def boxes(self) -> tuple[Reach, ...]:
         """What can be ticked: as long as others are meant instead, nothing that belongs to the process."""
         instead = self.scope is Scope.TAGGED
-        return tuple(reach for reach in self.hold.reaches if not instead or reach.scope is Scope.TAGGED)
+        return tuple(reach for reach in self.handles.reaches if not instead or reach.scope is Scope.TAGGED)
 
     @property
     def stops(self) -> tuple[Stop, ...]:
@@ -58,7 +58,7 @@ class Question:
     @property
     def first(self) -> Process:
         """Whom it names: the process, or the first of those that are meant instead."""
-        return self.hold.who(self.scope)[0] if self.scope is Scope.TAGGED else self.hold.process
+        return self.handles.who(self.scope)[0] if self.scope is Scope.TAGGED else self.handles.process
 
     def ticked(self, scope: Scope) -> bool:
         """Whether its box is ticked; those of a job have their loaders among them."""
@@ -76,7 +76,7 @@ class Question:
         """How many would get it."""
         if self._why and self.scope is _ANYBODY:
             return 0
-        return len(self.hold.who(self.scope)) - len(self.spared)
+        return len(self.handles.who(self.scope)) - len(self.spared)
 
     def move(self, steps: int) -> None:
         """Move the cursor, around the ends."""
@@ -95,7 +95,7 @@ class Question:
         self.at, self.told = stop, ""
         if isinstance(stop, Scope):
             self._tick(stop)
-        elif isinstance(stop, Choice):
+        elif isinstance(stop, SignalChoice):
             self.choice = stop
         self.sure = False
         self._weigh()
@@ -106,7 +106,7 @@ class Question:
             self.typed = (self.typed + text)[:10] if text else self.typed[:-1]
             self.told = ""
 
-    def order(self) -> Order | None:
+    def order(self) -> SignalOrder | None:
         """What is to be sent; None while something is missing, which is then said in `told` or asked by `sure`."""
         pid = str(self.first.pid)
         if self.why_not:
@@ -116,11 +116,11 @@ class Question:
         elif self.choice.confirm and not self.sure:
             self.sure, self.at = True, "cancel"
         else:
-            return Order(self.choice, self.scope, confirmed=self.sure, insists=bool(self.cautions))
+            return SignalOrder(self.choice, self.scope, confirmed=self.sure, insists=bool(self.cautions))
         return None
 
     def _tick(self, scope: Scope) -> None:
-        if why := self.hold.why_not(scope):
+        if why := self.handles.why_not(scope):
             self.told = why
         elif scope is Scope.LOADERS and Scope.JOB in self._ticked:
             self.told = "they are in the whole job"
@@ -132,19 +132,19 @@ class Question:
 
     def _weigh(self) -> None:
         """Ask again what would happen: reads /proc."""
-        self.spared = self.hold.spared(self.scope)
-        self.cautions = () if self.why_not else self.hold.cautions(self.scope)
-        self.warnings = () if self.why_not else warnings(self.hold, self.scope, self.choice)
+        self.spared = self.handles.spared(self.scope)
+        self.cautions = () if self.why_not else self.handles.cautions(self.scope)
+        self.warnings = () if self.why_not else warnings(self.handles, self.scope, self.choice)
 
 
-_Part = Part[Stop]
+_Part = DialogPart[Stop]
 _SAID = 3  # lines there always are for what would happen, so that the box stays where it is
 
 
-class SignalPaper(Paper):
+class SignalLines(DialogLines):
     """Draws which signal, and to which processes."""
 
-    def __init__(self, question: Question, look: Look, width: int) -> None:
+    def __init__(self, question: SignalQuestion, look: Look, width: int) -> None:
         super().__init__(look, width)
         self._question = question
 
@@ -161,9 +161,9 @@ class SignalPaper(Paper):
 
     def _who(self) -> Iterator[_Part]:
         question = self._question
-        frame, first = question.hold.frame, question.first
+        frame, first = question.handles.frame, question.first
         line = self.line().add("to", "dim").to(LABEL)
-        others = question.hold.who(Scope.TAGGED) if question.scope is Scope.TAGGED else ()
+        others = question.handles.who(Scope.TAGGED) if question.scope is Scope.TAGGED else ()
         if len(others) > 1:
             title = next(reach.title for reach in question.boxes if reach.scope is Scope.TAGGED)
             line.add(f"{title} processes", "bright", bold=True)
@@ -202,7 +202,7 @@ class SignalPaper(Paper):
         for choice in CHOICES:
             yield self._choice(choice)
 
-    def _choice(self, choice: Choice) -> _Part:
+    def _choice(self, choice: SignalChoice) -> _Part:
         question = self._question
         here, picked = question.at is choice, question.choice is choice
         line = self.line(here)
@@ -266,19 +266,19 @@ class SignalDialog(PartsDialog[None, Stop]):
 
     WIDTH = 80
 
-    def __init__(self, question: Question, send: Callable[[Order], object], look: Look) -> None:
+    def __init__(self, question: SignalQuestion, send: Callable[[SignalOrder], object], look: Look) -> None:
         super().__init__(look)
         self.question = question
         self._send = send
         self._asked_s = 0.0  # when it asked a second time
 
-    def parts(self) -> list[Part[Stop]]:
+    def parts(self) -> list[DialogPart[Stop]]:
         """All of it, as much as there is room for."""
-        return SignalPaper(self.question, self.look, self.width).parts(self.app.size.height, _FOOT)
+        return SignalLines(self.question, self.look, self.width).parts(self.app.size.height, _FOOT)
 
     def on_unmount(self) -> None:
         """However it ended: a signal that is being sent keeps what it needs."""
-        self.question.hold.close()
+        self.question.handles.close()
 
     def press(self, event: events.Key) -> None:
         """Move, choose, type the pid where that is asked for."""
@@ -289,7 +289,7 @@ class SignalDialog(PartsDialog[None, Stop]):
             question.jump(JUMPS[event.key])
         elif event.key in ("enter", "space"):
             self.take(question.at)
-            if event.key == "enter" and isinstance(question.at, Choice):
+            if event.key == "enter" and isinstance(question.at, SignalChoice):
                 question.at = "send"
         elif event.key == "backspace":
             question.type("")

@@ -16,7 +16,7 @@ from gputop.ui.table.columns import SORTABLE, Column, Kind
 from gputop.ui.table.kinship import members
 
 
-class Subject:
+class FilterRow:
     """One process as the filter sees it; a loader and a launcher count as being on the GPUs they work for."""
 
     def __init__(self, process: Process, frame: Frame, job: str, gpus: tuple[str, ...]) -> None:
@@ -35,7 +35,7 @@ class Subject:
         return "\n".join(parts).casefold()
 
 
-def subjects(frame: Frame) -> list[Subject]:
+def subjects(frame: Frame) -> list[FilterRow]:
     """Every process with its job's name and the GPUs it works for."""
     names = {job.key: job.name for job in frame.jobs}
     by_job: dict[str, list[Process]] = {}
@@ -53,7 +53,7 @@ def subjects(frame: Frame) -> list[Subject]:
         for owner, others in kin.others.items():
             works_for.update({process.identity: ranks.get(owner, everywhere) for process in others})
     return [
-        Subject(
+        FilterRow(
             process,
             frame,
             names.get(process.job or "", ""),
@@ -87,7 +87,7 @@ _DECIMAL = {"": 1.0, "%": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 _TOLERANCE = 0.05  # what is drawn as 2.0G was never exactly that
 
 
-class Wrong(ValueError):
+class FilterError(ValueError):
     """What cannot be asked: the message, and from where to where in the text it is about."""
 
     def __init__(self, message: str, start: int, end: int) -> None:
@@ -95,7 +95,7 @@ class Wrong(ValueError):
         self.start, self.end = start, end
 
 
-Ask = Callable[[Subject], bool]
+Ask = Callable[[FilterRow], bool]
 
 
 @frozen_dataclass(frozen=True, slots=True)
@@ -115,21 +115,21 @@ def short(text: str) -> str:
 class Words:
     """A field of text: it has any of the words somewhere, begins with it, or is it."""
 
-    get: Callable[[Subject], str | None]
+    get: Callable[[FilterRow], str | None]
     like: Callable[[str, str], bool]
     example: str
 
     def term(self, sign: str, given: str, at: int) -> Term:
         """Compare the field; Wrong at a place in the text."""
         if sign not in ("=", "!="):
-            raise Wrong(f"this is a word: only = and != compare it, as in {self.example}", at - len(sign), at)
+            raise FilterError(f"this is a word: only = and != compare it, as in {self.example}", at - len(sign), at)
         wanted = tuple(part for part in given.casefold().split(",") if part)
         if not wanted:
-            raise Wrong(f"a word is missing: for example {self.example}", at, at + max(1, len(given)))
+            raise FilterError(f"a word is missing: for example {self.example}", at, at + max(1, len(given)))
         if given[0] in "=<>":
-            raise Wrong(f"{sign} is enough: for example {self.example}", at, at + 1)
+            raise FilterError(f"{sign} is enough: for example {self.example}", at, at + 1)
 
-        def ask(subject: Subject) -> bool:
+        def ask(subject: FilterRow) -> bool:
             value = self.get(subject)
             return value is not None and any(self.like(value.casefold(), part) for part in wanted) == (sign == "=")
 
@@ -137,10 +137,10 @@ class Words:
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Numbers:
+class NumberField:
     """A field of one number, or of many of which any may be meant; what is unknown compares to nothing."""
 
-    get: Callable[[Subject], Collection[float]]
+    get: Callable[[FilterRow], Collection[float]]
     unit: Callable[[str, str], float]  # of a number and what stands behind it; ValueError, KeyError
     example: str
     near: float = 0.0  # a single value is met within this share, and always when it is drawn as the same whole number
@@ -156,7 +156,7 @@ class Numbers:
             wanted = sign == "="
             return Term(lambda s: bool(values := self.get(s)) and any(map(meets, values)) == wanted)
         if len(spans) > 1 or "-" in given[1:]:
-            raise Wrong(f"{sign} needs one value, as in {self.example}", at - len(given) - 1, at - 1)
+            raise FilterError(f"{sign} needs one value, as in {self.example}", at - len(given) - 1, at - 1)
         compare, bound = _SIGNS[sign], self._value(given, 0)
         return Term(lambda subject: any(compare(value, bound) for value in self.get(subject)))
 
@@ -164,7 +164,7 @@ class Numbers:
         if match := _RANGE.fullmatch(part):
             low, high = self._value(match[1], at), self._value(match[2], at + match.start(2))
             if low > high:
-                raise Wrong(f"{short(part)} is empty: the lower value comes first", at, at + len(part))
+                raise FilterError(f"{short(part)} is empty: the lower value comes first", at, at + len(part))
             return low, high
         value = self._value(part, at)
         margin = max(0.499999, self.near * abs(value))
@@ -178,7 +178,7 @@ class Numbers:
             return self.unit(match[1], match[2].casefold())
         except (ValueError, KeyError):
             said = f"{short(text)} is not a value here" if text else "a value is missing"
-            raise Wrong(f"{said}: for example {self.example}", at, at + max(1, len(text))) from None
+            raise FilterError(f"{said}: for example {self.example}", at, at + max(1, len(text))) from None
 
 
 _SIGNS: dict[str, Callable[[float, float], bool]] = {
@@ -205,30 +205,30 @@ _UNITS: dict[Kind, tuple[Callable[[str, str], float], str, float]] = {
 }
 
 
-def _cards(subject: Subject) -> Collection[float]:
+def _cards(subject: FilterRow) -> Collection[float]:
     return [float(card) for index in subject.gpus if (card := index.partition(":")[0]).isdecimal()]
 
 
-def _rank(subject: Subject) -> Collection[float]:
+def _rank(subject: FilterRow) -> Collection[float]:
     return () if subject.process.rank is None else (subject.process.rank,)
 
 
-def _of_column(column: Column) -> Words | Numbers:
-    def number(subject: Subject) -> Collection[float]:
+def _of_column(column: Column) -> Words | NumberField:
+    def number(subject: FilterRow) -> Collection[float]:
         value = column.value(subject.figures)
         return (value,) if isinstance(value, (int, float)) else ()
 
-    def word(subject: Subject) -> str | None:
+    def word(subject: FilterRow) -> str | None:
         value = column.value(subject.figures)
         return value if isinstance(value, str) else None
 
     if column.kind == "word":
         return Words(word, str.startswith, f"{column.id}=…")
     unit, example, near = _UNITS[column.kind]
-    return Numbers(number, unit, column.id + example, near)
+    return NumberField(number, unit, column.id + example, near)
 
 
-Field = Words | Numbers
+Field = Words | NumberField
 _COMMAND = Words(lambda subject: labels.searched(subject.process), str.__contains__, "cmd=train.py")
 FIELDS: dict[str, Field] = {
     "job": Words(lambda subject: subject.job or None, str.__contains__, "job=llama"),
@@ -236,8 +236,8 @@ FIELDS: dict[str, Field] = {
     "state": Words(lambda subject: subject.process.state, str.startswith, "state=D"),
     "cmd": _COMMAND,
     "command": _COMMAND,
-    "gpu": Numbers(_cards, _plain, "gpu=0-3"),
-    "rank": Numbers(_rank, _plain, "rank=0"),
+    "gpu": NumberField(_cards, _plain, "gpu=0-3"),
+    "rank": NumberField(_rank, _plain, "rank=0"),
     "user": Words(lambda subject: subject.process.user, str.__eq__, "user=alice"),
 }
 ALIASES: dict[str, tuple[str, ...]] = {column.id: column.also for column in SORTABLE if column.also}
@@ -301,7 +301,7 @@ def parse(text: str) -> Filter | None:
     return Filter(text.strip(), tuple(terms)) if terms else None
 
 
-def until(text: str, wrong: Wrong) -> Filter | None:
+def until(text: str, wrong: FilterError) -> Filter | None:
     """The parts before the one that is wrong: of that nothing is asked, nor of what it was while it was typed."""
     ends = [match.end() for match in _TOKEN.finditer(text) if match.end() <= wrong.start]
     return parse(text[: ends[-1]]) if ends else None
@@ -309,7 +309,7 @@ def until(text: str, wrong: Wrong) -> Filter | None:
 
 def _term(token: str, start: int) -> Term:
     if token == '"':
-        raise Wrong("a quote that does not end", start, start + 1)
+        raise FilterError("a quote that does not end", start, start + 1)
     match = None if token.startswith('"') else _TERM.fullmatch(token)
     if match is None:
         return _word(token, start)
@@ -319,9 +319,9 @@ def _term(token: str, start: int) -> Term:
     if field is None:
         close = difflib.get_close_matches(name.casefold(), FIELDS, 1, _NEAR)
         meant = f": did you mean {close[0]}?" if close else f'; as text it is "{short(token)}" in quotes; {HINT}'
-        raise Wrong(f"no field {short(name)}{meant}", start + len(no), start + len(no) + len(name))
+        raise FilterError(f"no field {short(name)}{meant}", start + len(no), start + len(no) + len(name))
     if not given:
-        raise Wrong(f"{name}{sign} what? For example {field.example}", start, start + len(token))
+        raise FilterError(f"{name}{sign} what? For example {field.example}", start, start + len(token))
     term = field.term(sign, given.replace('"', ""), at)
     return Term(lambda subject: not term.ask(subject)) if no else term
 
@@ -329,9 +329,9 @@ def _term(token: str, start: int) -> Term:
 def _word(token: str, start: int) -> Term:
     no, text = token.startswith("!"), token.removeprefix("!").replace('"', "").casefold()
     if not text:
-        raise Wrong("a word is missing", start, start + len(token))
+        raise FilterError("a word is missing", start, start + len(token))
     if sign := _SIGN.match(token):
-        raise Wrong(f"no blanks around {sign[0]}, as in {EXAMPLE.split()[-1]}", start, start + len(sign[0]))
+        raise FilterError(f"no blanks around {sign[0]}, as in {EXAMPLE.split()[-1]}", start, start + len(sign[0]))
     if no:
         return Term(lambda subject: text not in subject.text)
     return Term(lambda subject: text in subject.text, (text,))

@@ -8,8 +8,8 @@ from dataclasses import replace
 from gputop.model import Frame, Identity, Process
 from gputop.ui.table import tree
 from gputop.ui.table.kinship import below
-from gputop.ui.table.row import LEVELS, Key, Row, depth
-from gputop.ui.table.tree import View
+from gputop.ui.table.row import LEVELS, Key, TableRow, depth
+from gputop.ui.table.tree import TableView
 from gputop.ui.widgets.cursor_list import CursorList
 
 
@@ -22,15 +22,15 @@ class Tags:
     def __len__(self) -> int:
         return len(self._tagged)
 
-    def __contains__(self, row: Row) -> bool:
+    def __contains__(self, row: TableRow) -> bool:
         """Whether a line is tagged: its process, or all for whom it speaks."""
         return all(process.identity in self._tagged for process in _own(row))
 
-    def toggle(self, row: Row) -> None:
+    def toggle(self, row: TableRow) -> None:
         """Tag a line, or no longer."""
         self._set(_own(row), row not in self)
 
-    def toggle_all(self, row: Row, only: Collection[Identity] | None = None) -> None:
+    def toggle_all(self, row: TableRow, only: Collection[Identity] | None = None) -> None:
         """Tag a line with everything below it, shown or not, or no longer; of all that is below it `only` these."""
         kin = below(row.process, row.frame.processes) if row.process else []
         wanted = [process for process in kin if only is None or process.identity in only]
@@ -54,16 +54,16 @@ class Tags:
         self._tagged = self._tagged | identities if tagged else self._tagged - identities
 
 
-def _own(row: Row) -> list[Process]:
+def _own(row: TableRow) -> list[Process]:
     return row.members if row.process is None else [row.process]
 
 
 class Listing(CursorList):
     """Lines of the newest frame, with a cursor that keeps its process."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: TableView) -> None:
         self.view = view
-        self.rows: list[Row] = []
+        self.rows: list[TableRow] = []
         self.follow = True
         self.matching: frozenset[Identity] | None = None  # those looked for; None: everybody
         self.tags = Tags()
@@ -78,7 +78,7 @@ class Listing(CursorList):
         return len(self.rows)
 
     @property
-    def cursor(self) -> Row | None:
+    def cursor(self) -> TableRow | None:
         """The selected line."""
         return self.rows[self.at] if self.rows else None
 
@@ -114,7 +114,7 @@ class Listing(CursorList):
         self.reveal()
         return True
 
-    def unfolded(self) -> list[Row]:
+    def unfolded(self) -> list[TableRow]:
         """Every line there would be if nothing were folded, in the order they would have."""
         if self._frame is None:
             return []
@@ -154,7 +154,7 @@ class Listing(CursorList):
             level = 1 if view.level == LEVELS else LEVELS
         self.look(replace(view, level=min(max(0, level), LEVELS), folds={}))
 
-    def look(self, view: View, now_s: float | None = None) -> None:
+    def look(self, view: TableView, now_s: float | None = None) -> None:
         """Look at the same frame in another way; with a time the lines are sorted again."""
         self.view = view
         if now_s is None:

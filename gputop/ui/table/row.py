@@ -17,7 +17,7 @@ LEVELS = 3  # jobs; ranks; loaders; everything
 
 
 @dataclass(slots=True)
-class Row:
+class TableRow:
     """One line of the table; `members` are the processes it speaks for while what is below it is folded.
 
     Figures and words are made when they are asked for: of thousands of lines a screen shows fifty.
@@ -32,12 +32,12 @@ class Row:
     number: int | None = None  # of a loader in its rank
     said: tuple[str, ...] = ()  # the words of a line that is not one process, and the same in fewer and fewer
     user: str | None = None
-    children: list[Row] = field(default_factory=list)
+    children: list[TableRow] = field(default_factory=list)
     rails: str = ""  # a letter for each level: s stem, b branch, l last branch, space
     open: bool | None = None  # None: nothing to fold
     context: bool = False  # not one of those looked for, but what they stand below
     parent: Key | None = None
-    same: Row | None = None  # a line below it that speaks for the same processes
+    same: TableRow | None = None  # a line below it that speaks for the same processes
     _sums: Figures | None = None
 
     @property
@@ -75,7 +75,7 @@ class Row:
         return (labels.command(self.process, self.number, folded),)
 
 
-def masked(row: Row) -> Row:
+def masked(row: TableRow) -> TableRow:
     """The line with what looks like a secret in its command line masked."""
     if row.process is None:
         return row
@@ -89,6 +89,6 @@ def process_key(process: Process) -> Key:
     return ("process", process.pid, process.started_ticks)
 
 
-def depth(row: Row) -> int:
+def depth(row: TableRow) -> int:
     """How many levels above a line are unfolded."""
     return {"job": 0, "more": LEVELS - 1}.get(row.kind, 1)

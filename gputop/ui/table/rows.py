@@ -11,15 +11,15 @@ from gputop.fit import fit
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.ui.gpus.state import State
 from gputop.ui.table.columns import ALWAYS, Column, Preset, of
-from gputop.ui.table.row import Row
-from gputop.ui.table.tree import View
+from gputop.ui.table.row import TableRow
+from gputop.ui.table.tree import TableView
 from gputop.ui.theme import UNICODE, Ground, Look, Token
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line, Run
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Place:
+class ColumnPlace:
     """A column on the screen: the cells from `left` on, its gap included."""
 
     column: Column
@@ -27,7 +27,9 @@ class Place:
     width: int
 
 
-def places(width: int, preset: Preset = "main", sort: str = "pid", chosen: Sequence[str] = ()) -> tuple[Place, ...]:
+def places(
+    width: int, preset: Preset = "main", sort: str = "pid", chosen: Sequence[str] = ()
+) -> tuple[ColumnPlace, ...]:
     """Which columns of a preset a table of this width shows, and where; the command gets what is left.
 
     Of the main preset those that somebody has `chosen`, if any. The column that sorts is the last to yield: an order
@@ -46,11 +48,11 @@ def places(width: int, preset: Preset = "main", sort: str = "pid", chosen: Seque
         ease = column.ease if column.ease <= spare else 0
         sizes[column.id] = column.width + ease
         spare -= ease
-    placed: list[Place] = []
+    placed: list[ColumnPlace] = []
     left = 0
     for column in shown:
         size = max(0, width - left) if column.id == "command" else sizes[column.id]
-        placed.append(Place(column, left, size))
+        placed.append(ColumnPlace(column, left, size))
         left += size
     return tuple(placed)
 
@@ -59,7 +61,7 @@ _NOTHING = frozenset({"0", "0:00", "·"})
 _NAMES = frozenset({"pid", "user"})
 
 
-def header(places: Sequence[Place], view: View, width: int, look: Look) -> Strip:
+def header(places: Sequence[ColumnPlace], view: TableView, width: int, look: Look) -> Strip:
     """Titles above their columns; the one that sorts is brighter, an arrow in the gap behind it."""
     line = Line(look)
     arrow = look.glyphs.down if view.descending else look.glyphs.up
@@ -74,7 +76,7 @@ def header(places: Sequence[Place], view: View, width: int, look: Look) -> Strip
     return line.strip(width)
 
 
-def texts(row: Row, places: Sequence[Place], state: State | None = None) -> tuple[str, ...]:
+def texts(row: TableRow, places: Sequence[ColumnPlace], state: State | None = None) -> tuple[str, ...]:
     """What the line says, cell by cell; `state` is what stands at its end."""
     figures, taken = row.figures, 2 + (drawing.cells(_ending(state)) if state and state.sign else 0)
     return tuple(
@@ -85,15 +87,15 @@ def texts(row: Row, places: Sequence[Place], state: State | None = None) -> tupl
     )  # fmt: skip
 
 
-def _wording(row: Row, room: int) -> str:
+def _wording(row: TableRow, room: int) -> str:
     texts = row.texts
     return next((text for text in texts if len(text) <= room), texts[-1])
 
 
 def line(
-    row: Row,
+    row: TableRow,
     says: Sequence[str],
-    places: Sequence[Place],
+    places: Sequence[ColumnPlace],
     look: Look,
     *,
     on: Ground = "background",
@@ -130,7 +132,7 @@ def line(
     return drawn.strip(last.left + last.width)
 
 
-def _alarm(column: Column, row: Row, text: str, width: int, look: Look) -> Run | None:
+def _alarm(column: Column, row: TableRow, text: str, width: int, look: Look) -> Run | None:
     """The cell of a process that is short of something: with a sign where there is room for it."""
     value = column.value(row.figures) if column.levels and text not in _NOTHING else None
     if not column.levels or not isinstance(value, int | float) or row.context:
@@ -157,13 +159,13 @@ def _fitting(state: State | None, text: str, width: int, look: Look) -> list[Run
     return [] if state and not state.sign and drawing.cells([Run(text), *ending]) > width else ending
 
 
-def _words(row: Row, column: str) -> Token:
+def _words(row: TableRow, column: str) -> Token:
     if column == "user":
         return "owner" if row.kind == "job" else "dim"
     return "text" if row.kind in ("job", "process") and not row.context else "dim"
 
 
-def weight(row: Row) -> Token:
+def weight(row: TableRow) -> Token:
     """How much a line wants to be read: jobs first, loaders and what does nothing last."""
     if row.kind == "job":
         return "bright"
@@ -175,16 +177,16 @@ def weight(row: Row) -> Token:
     return "dim" if rests and cpu_percent is not None and cpu_percent < 1 else "text"
 
 
-def fold_cell(row: Row) -> int | None:
+def fold_cell(row: TableRow) -> int | None:
     """The column of a line's fold mark, for the mouse; None when there is nothing to fold."""
     return None if row.open is None or row.kind == "more" else 1 + _indent(row)
 
 
-def _indent(row: Row) -> int:
+def _indent(row: TableRow) -> int:
     return 3 * len(row.rails) - 1 if row.rails else 0
 
 
-def _name(drawn: Line, row: Row, place: Place, look: Look, even: bool, tagged: bool, marked: bool) -> None:
+def _name(drawn: Line, row: TableRow, place: ColumnPlace, look: Look, even: bool, tagged: bool, marked: bool) -> None:
     glyphs = look.glyphs
     if tagged:
         drawn.add(glyphs.tag, "text" if even else "busy", bold=True)

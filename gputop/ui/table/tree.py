@@ -13,7 +13,7 @@ from gputop.process_totals import Figures
 from gputop.ui.table.columns import BY_ID, Column, Preset
 from gputop.ui.table.filter import Filter, using
 from gputop.ui.table.kinship import Members, Numbered, members
-from gputop.ui.table.row import LEVELS, Key, Kind, Row, depth, process_key
+from gputop.ui.table.row import LEVELS, Key, Kind, TableRow, depth, process_key
 
 BUSY_PERCENT = 100.0  # a process without GPU kin is shown above this,
 BUSY_BYTES_PER_S = 50e6  # or above this of reading and writing
@@ -24,7 +24,7 @@ NOWHERE: Mapping[Key, int] = {}
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class TableView:
     """How the table is looked at."""
 
     tree: bool = True
@@ -48,12 +48,12 @@ class View:
 
 def build(
     frame: Frame,
-    view: View,
+    view: TableView,
     order: Mapping[Key, int] = NOWHERE,
     calm: bool = False,
     idle: Idle = lambda _: None,
     only: Collection[Identity] | None = None,
-) -> list[Row]:
+) -> list[TableRow]:
     """The lines of the table. `order` has their places so far: kept when `calm`, else decisive between equals.
 
     Of processes looked for there are `only` these, with the lines that they stand below.
@@ -61,13 +61,13 @@ def build(
     make = _Maker(frame, view, idle, only)
     if not view.tree:
         return _sorted(make.flat(), view, order, calm)
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     for top in _sorted(make.tops(), view, order, calm):
         _emit(top, view, rows)
     return rows
 
 
-def matching(frame: Frame, view: View) -> frozenset[Identity] | None:
+def matching(frame: Frame, view: TableView) -> frozenset[Identity] | None:
     """The processes that a view looks for; None when it takes them all."""
     asked = [view.filter.found(frame)] if view.filter is not None else []
     if view.gpu is not None:
@@ -77,7 +77,7 @@ def matching(frame: Frame, view: View) -> frozenset[Identity] | None:
     return frozenset.intersection(*asked) if asked else None
 
 
-def first_rank(rows: Iterable[Row]) -> Key | None:
+def first_rank(rows: Iterable[TableRow]) -> Key | None:
     """The first folded rank: what is opened at the start, to show what is inside."""
     return next((row.key for row in rows if row.kind == "process" and row.open is False and row.parent), None)
 
@@ -93,11 +93,11 @@ class _Maker:
     """Makes the lines of one frame."""
 
     frame: Frame
-    view: View
+    view: TableView
     idle: Idle
     only: Collection[Identity] | None
 
-    def tops(self) -> list[Row]:
+    def tops(self) -> list[TableRow]:
         """The outermost lines: jobs, and processes without a job."""
         jobs = {job.key: job for job in self.frame.jobs}
         by_job: dict[str, list[Process]] = {key: [] for key in jobs}
@@ -118,7 +118,7 @@ class _Maker:
             if one.job or one.gpus or one.cpu_percent or one.read_bytes_per_s or one.write_bytes_per_s or one.libraries
         ]  # fmt: skip
 
-    def flat(self) -> list[Row]:
+    def flat(self) -> list[TableRow]:
         """A line for each process."""
         jobs = {job.key for job in self.frame.jobs}
         numbers: dict[tuple[str | None, int], int] = {}
@@ -146,18 +146,18 @@ class _Maker:
         gpu = self.frame.by_uuid.get(uuid)
         return None if gpu is None or gpu.busy_percent is None else self.idle(uuid)
 
-    def _leaf(self, process: Process, number: int | None = None) -> Row:
+    def _leaf(self, process: Process, number: int | None = None) -> TableRow:
         kind: Kind = "loader" if process.role is Role.LOADER else "process"
-        return Row(process_key(process), kind, str(process.pid), self.frame, [process], process, number)
+        return TableRow(process_key(process), kind, str(process.pid), self.frame, [process], process, number)
 
-    def _job(self, job: Job, processes: list[Process]) -> Row | None:
+    def _job(self, job: Job, processes: list[Process]) -> TableRow | None:
         wanted = [process for process in processes if self._wanted(process)]
         if not wanted:
             return None
         kin = members(processes)
         view = self.view
         everything = view.every_process or view.level >= LEVELS or not kin.ranks or view.filter is not None
-        row = Row(("job", job.key), "job", job.name, self.frame, wanted, user=job.user)
+        row = TableRow(("job", job.key), "job", job.name, self.frame, wanted, user=job.user)
         for rank in kin.ranks:
             row.children += self._rank(rank, kin, everything)
         if len(row.children) == 1 and 1 < len(row.children[0].members) == len(wanted):
@@ -171,7 +171,7 @@ class _Maker:
         row.children += self._others(kin.others.get(None, []), everything)
         return row
 
-    def _rank(self, rank: Process, kin: Members, everything: bool) -> list[Row]:
+    def _rank(self, rank: Process, kin: Members, everything: bool) -> list[TableRow]:
         """The line of a rank with those below it; none where nobody of them is looked for."""
         child = self._leaf(rank)
         below = self._loaders(kin.loaders.get(rank.identity, []), child.key)
@@ -182,7 +182,7 @@ class _Maker:
         child.members = [process for process in (rank, *inside) if self._wanted(process)]
         return [child] if child.members else []
 
-    def _loaders(self, loaders: Sequence[Numbered], above: Key) -> list[Row]:
+    def _loaders(self, loaders: Sequence[Numbered], above: Key) -> list[TableRow]:
         """A line each; when there are more than three, two and one that speaks for the others."""
         loaders = [(number, process) for number, process in loaders if self._wanted(process)]
         key: Key = ("more", *above)
@@ -193,10 +193,10 @@ class _Maker:
         gaps = last - first >= len(rest)
         said = labels.loaders(rest[0][1].name, None if gaps else first, last)
         others = [process for _, process in rest]
-        more = Row(key, "more", f"+{len(rest)} more", self.frame, others, said=(said,), user=others[0].user)
+        more = TableRow(key, "more", f"+{len(rest)} more", self.frame, others, said=(said,), user=others[0].user)
         return [*(self._leaf(process, number) for number, process in shown), more]
 
-    def _others(self, processes: Sequence[Process], everything: bool) -> list[Row]:
+    def _others(self, processes: Sequence[Process], everything: bool) -> list[TableRow]:
         """Launchers and other children of a job: a line only for one that does something."""
         wanted = filter(self._wanted, processes)
         return [self._leaf(process) for process in wanted if everything or process.gpus or busy(process)]
@@ -217,7 +217,7 @@ def _held(made_of: str, processes: list[Process], figures: Figures, idle: Idle) 
     return f"{made_of} · {holds}", holds, rests
 
 
-def _sorted(rows: list[Row], view: View, order: Mapping[Key, int], calm: bool) -> list[Row]:
+def _sorted(rows: list[TableRow], view: TableView, order: Mapping[Key, int], calm: bool) -> list[TableRow]:
     column = BY_ID[view.sort]
     placed = sorted((row for row in rows if row.key in order), key=lambda row: order[row.key])
     new = [row for row in rows if row.key not in order]
@@ -228,16 +228,16 @@ def _sorted(rows: list[Row], view: View, order: Mapping[Key, int], calm: bool) -
     return placed + ranked if calm else ranked
 
 
-def _first(pair: tuple[Any, Row]) -> Any:
+def _first(pair: tuple[Any, TableRow]) -> Any:
     return pair[0]
 
 
-def _value(row: Row, column: Column) -> float | str | None:
+def _value(row: TableRow, column: Column) -> float | str | None:
     value = column.value(row.sums)
     return float(f"{round(value):.2g}") if column.noisy and isinstance(value, float | int) else value
 
 
-def _emit(row: Row, view: View, rows: list[Row]) -> None:
+def _emit(row: TableRow, view: TableView, rows: list[TableRow]) -> None:
     """Append a line, and what is below it unless it is folded."""
     if row.kind == "more":
         row.open = False
@@ -254,6 +254,6 @@ def _emit(row: Row, view: View, rows: list[Row]) -> None:
         _emit(child, view, rows)
 
 
-def walk(rows: Iterable[Row]) -> Iterator[tuple[Key, int]]:
+def walk(rows: Iterable[TableRow]) -> Iterator[tuple[Key, int]]:
     """The places of the outermost lines, to be given to `build` again."""
     return ((row.key, place) for place, row in enumerate(row for row in rows if not row.rails))

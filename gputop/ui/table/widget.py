@@ -20,9 +20,9 @@ from gputop.ui.panes.empty import no_gpu_process, nothing_matches, nothing_of, n
 from gputop.ui.table import rows
 from gputop.ui.table.columns import BY_ID, PRESETS, Preset
 from gputop.ui.table.listing import Listing
-from gputop.ui.table.row import Key, Row, masked
-from gputop.ui.table.rows import Place
-from gputop.ui.table.tree import Idle, View
+from gputop.ui.table.row import Key, TableRow, masked
+from gputop.ui.table.rows import ColumnPlace
+from gputop.ui.table.tree import Idle, TableView
 from gputop.ui.theme import Ground, Look
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.key_bar import pressed
@@ -36,11 +36,11 @@ NO_STATES: Mapping[str, State] = MappingProxyType({})
 SHIFT = 8  # cells a key scrolls the commands of the flat list
 
 
-class Table(Lines, can_focus=True):
+class JobTable(Lines, can_focus=True):
     """Jobs and processes: a rule, titles, lines."""
 
     def __init__(
-        self, look: Look, view: View, drawn: Callable[[], None], clock: Callable[[], float] = time.monotonic
+        self, look: Look, view: TableView, drawn: Callable[[], None], clock: Callable[[], float] = time.monotonic
     ) -> None:
         """`drawn` is called whenever what is selected may have changed."""
         super().__init__(id="processes")
@@ -59,7 +59,7 @@ class Table(Lines, can_focus=True):
         self._states: Mapping[str, State] = {}
         self._marked: frozenset[Identity] = frozenset()
         self._drawn: dict[Key, tuple[Says, Strip]] = {}
-        self._places: tuple[Place, ...] = ()
+        self._places: tuple[ColumnPlace, ...] = ()
 
     def feed(
         self, frame: Frame, idle: Idle, last_job: LastJob | None = None, states: Mapping[str, State] = NO_STATES
@@ -99,14 +99,14 @@ class Table(Lines, can_focus=True):
         self.show([top, titles, *(strip for _, strip in self._drawn.values())][:height])
         self._drawn_anew()
 
-    def _window(self) -> Iterator[tuple[Row, Ground]]:
+    def _window(self) -> Iterator[tuple[TableRow, Ground]]:
         """The rows in sight, each with what it stands on."""
         listing = self.listing
         cursor: Ground = "selected" if self.active else "raised"
         for place, row in enumerate(listing.rows[listing.top : listing.top + listing.height], listing.top):
             yield row, cursor if place == listing.at else "background"
 
-    def _line(self, row: Row, on: Ground) -> tuple[Says, Strip]:
+    def _line(self, row: TableRow, on: Ground) -> tuple[Says, Strip]:
         cells = rows.texts(row, self._places, self._state(row))
         tagged = row in self.listing.tags
         ending = self._marks(row), self._state(row)
@@ -116,17 +116,17 @@ class Table(Lines, can_focus=True):
             return kept
         return says, self._strip(row, cells, on)
 
-    def _strip(self, row: Row, cells: Sequence[str], on: Ground) -> Strip:
+    def _strip(self, row: TableRow, cells: Sequence[str], on: Ground) -> Strip:
         tagged = row in self.listing.tags
         return rows.line(
             row, cells, self._places, self.look, on=on, shift=self._shift, tagged=tagged,
             marked=self._marks(row), state=self._state(row),
         )  # fmt: skip
 
-    def _state(self, row: Row) -> State | None:
+    def _state(self, row: TableRow) -> State | None:
         return self._states.get(str(row.key[1])) if row.kind == "job" else None
 
-    def _marks(self, row: Row) -> bool:
+    def _marks(self, row: TableRow) -> bool:
         own = row.members if row.process is None else (row.process,)
         return bool(self._marked) and any(process.identity in self._marked for process in own)
 

@@ -74,7 +74,7 @@ def _from_environment(name: str, default: int) -> int:
     return int(value) if value.isdecimal() and 0 < len(value) < 5 and int(value) else default
 
 
-class Parser(XTermParser):
+class KeyParser(XTermParser):
     """Textual's, and what it does not read: which other keys a key is (`CSI code:shifted:place;modifiers;text u`)."""
 
     def _parse_extended_key(self, sequence: str) -> list[events.Key] | None:  # type: ignore[override]
@@ -92,7 +92,7 @@ def by_place(key: events.Key, base: str = "") -> events.Key:
     return key if place == name else events.Key("+".join([*modifiers, _character_to_key(place)]), key.character)
 
 
-class Output:
+class TerminalOutput:
     """Standard output as Textual's writer thread wants it: no character, full pipe or dead line makes it fail."""
 
     def __init__(self, fd: int) -> None:
@@ -127,7 +127,7 @@ class TerminalDriver(LinuxDriver):
         self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
     ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size or terminal_size())
-        self._file = cast("Any", Output(1))
+        self._file = cast("Any", TerminalOutput(1))
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
         self._leaving = False
@@ -211,7 +211,7 @@ class TerminalDriver(LinuxDriver):
         poll = select.poll()
         poll.register(self.fileno, select.POLLIN)
         poll.register(self._wake_read, select.POLLIN)
-        parser = Parser()
+        parser = KeyParser()
         decode = getincrementaldecoder("utf-8")("replace").decode
         alert_until = 0.0
         while not self.exit_event.is_set():
@@ -229,7 +229,7 @@ class TerminalDriver(LinuxDriver):
                 self._parse(parser, text)
             except Exception:
                 # nothing that can be typed or pasted may cost us the keyboard
-                parser = Parser()
+                parser = KeyParser()
 
     def _read(self) -> bytes | None:
         try:

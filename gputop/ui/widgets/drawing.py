@@ -251,10 +251,10 @@ class Chart:
     token: Token
     value: str = ""  # what it is now: the first thing to read
     tone: Token = "bright"  # of that value
-    marks: Sequence[Mark] = ()  # on its top line
+    marks: Sequence[AxisMark] = ()  # on its top line
 
 
-class Mark(NamedTuple):
+class AxisMark(NamedTuple):
     """Something that happened: so many seconds ago, and what is written there: the first text that has room."""
 
     ago_s: float
@@ -291,7 +291,7 @@ def beside(charts: Sequence[Chart], width: int, tall: int, look: Look, *, stale:
     return strips
 
 
-def _marked(text: str, token: Token, marks: Sequence[Mark]) -> Iterator[Run]:
+def _marked(text: str, token: Token, marks: Sequence[AxisMark]) -> Iterator[Run]:
     """A line of a chart with what happened at its times, a second a cell."""
     cells: list[tuple[str, Token]] = [(cell, token) for cell in text]
     ordered = sorted(marks, key=lambda mark: -mark.ago_s)

@@ -21,7 +21,7 @@ ALWAYS = 99
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Column(Generic[Item]):
+class GridColumn(Generic[Item]):
     """One column; what stands in the last one may be longer than it and is scrolled."""
 
     title: str
@@ -36,7 +36,7 @@ class Column(Generic[Item]):
 class Grid(Generic[Item]):
     """The columns that fit a width."""
 
-    def __init__(self, columns: Sequence[Column[Item]], width: int, look: Look) -> None:
+    def __init__(self, columns: Sequence[GridColumn[Item]], width: int, look: Look) -> None:
         self.columns = fit(columns, width - 1, lambda column: GAP + column.width, always=ALWAYS)
         self.width, self.look = width, look
         # a text may be cut, a number may not: half of it is another one
@@ -67,7 +67,7 @@ class Grid(Generic[Item]):
             line.to(left).add(text, "text" if even else "dim" if text.strip() in quiet else weight)
         return line.strip(self.width)
 
-    def _places(self) -> list[tuple[int, int, Column[Item]]]:
+    def _places(self) -> list[tuple[int, int, GridColumn[Item]]]:
         """Where each column begins, and its width."""
         places, left = [], GAP
         for column in self.columns:

@@ -8,7 +8,7 @@ from gputop.ui.details.tab import Entry
 from gputop.ui.widgets.cursor_list import CursorList
 
 
-class Window(CursorList):
+class ListWindow(CursorList):
     """Some of the entries, from `top` on, with a cursor where one can be selected."""
 
     def __init__(self, cursor: bool) -> None:

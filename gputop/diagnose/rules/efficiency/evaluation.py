@@ -32,7 +32,7 @@ _KEPT = 32
 
 
 @dataclass(slots=True)
-class Dip:
+class UtilisationDip:
     """One interval of less work, in percent busy; `usual` is the level before it."""
 
     start_s: float
@@ -57,15 +57,15 @@ class Dips:
 
     least_s: float  # shorter ones are pauses
     followed_s: float | None = None  # tracked up to
-    known: deque[Dip] = field(default_factory=lambda: deque(maxlen=_KEPT))
-    open: Dip | None = None  # the ongoing one
+    known: deque[UtilisationDip] = field(default_factory=lambda: deque(maxlen=_KEPT))
+    open: UtilisationDip | None = None  # the ongoing one
     turned_s: float = 0.0  # when the last one began or ended
     usual: float | None = None
     usual_s: float = 0.0
     _last: deque[float] = field(default_factory=lambda: deque(maxlen=_MEAN_S))
     _unknown: int = 0  # consecutive seconds
 
-    def follow(self, first_s: float, busy: Iterable[float | None]) -> Dip | None:
+    def follow(self, first_s: float, busy: Iterable[float | None]) -> UtilisationDip | None:
         """Take in consecutive seconds (None: unknown); return the dip that ended in them."""
         ended = None
         for place, percent in enumerate(busy):
@@ -83,7 +83,7 @@ class Dips:
             ended = self._second(first_s + place, percent) or ended
         return ended
 
-    def _second(self, now_s: float, percent: float) -> Dip | None:
+    def _second(self, now_s: float, percent: float) -> UtilisationDip | None:
         leaves = self._last[0] if len(self._last) == _MEAN_S else None
         self._last.append(percent)
         if self.open is not None and now_s - self.open.start_s > _LONGEST_S:
@@ -98,7 +98,7 @@ class Dips:
                 return None
             low = next(place for place, value in enumerate(self._last) if value < self.usual - _BACK)
             self.turned_s = now_s - len(self._last) + 1 + low
-            self.open = Dip(self.turned_s, self.usual, values=[*self._last][low:])
+            self.open = UtilisationDip(self.turned_s, self.usual, values=[*self._last][low:])
             return None
         one = self.open
         one.values.append(percent)
@@ -129,7 +129,7 @@ _BYTES = ("write_bytes_per_s", "write_chars_per_s", "read_chars_per_s")
 class DipContext(NamedTuple):
     """One dip, and what the trainer and its job did in it."""
 
-    dip: Dip
+    dip: UtilisationDip
     written: float  # bytes
     others: bool  # a different set of loaders worked in it
     short_of: bool  # CPUs or storage: a dip with that is not a different kind of work
@@ -180,7 +180,7 @@ def _note_team(teams: list[tuple[float, frozenset[Identity]]], now_s: float, tra
         del teams[:-8]
 
 
-def _ended_dips(view: View, trainer: Trainer, dips: Dips) -> Iterator[Dip]:
+def _ended_dips(view: View, trainer: Trainer, dips: Dips) -> Iterator[UtilisationDip]:
     """The dips that ended since the last evaluation."""
     now_s = math.floor(view.frame.mono_s)
     new = int(min(FINE_SPAN_S, now_s - dips.followed_s if dips.followed_s is not None else trainer.context_s or 0.0))
@@ -192,7 +192,7 @@ def _ended_dips(view: View, trainer: Trainer, dips: Dips) -> Iterator[Dip]:
 
 
 def _dip_context(
-    view: View, trainer: Trainer, dip: Dip, teams: Sequence[tuple[float, frozenset[Identity]]]
+    view: View, trainer: Trainer, dip: UtilisationDip, teams: Sequence[tuple[float, frozenset[Identity]]]
 ) -> DipContext:
     def inside(about: str, metric: str) -> list[float]:
         return [value or 0.0 for value in past_seconds(view, about, metric, dip.start_s, dip.length_s)]
@@ -234,13 +234,13 @@ def _phases(view: View, trainer: Trainer, around: Sequence[DipContext]) -> list[
     return found if even and alike and short and not over else []
 
 
-def _is_explained(view: View, trainer: Trainer, dip: Dip) -> bool:
+def _is_explained(view: View, trainer: Trainer, dip: UtilisationDip) -> bool:
     """Whether a rule explains the idle GPUs: a checkpoint, or starting workers."""
     pauses = view.pauses(trainer).since(dip.start_s)
     return any(one.cause is not None and one.start_s < (dip.end_s or math.inf) for one in pauses)
 
 
-def _is_expected(view: View, phases: Sequence[DipContext], dip: Dip) -> bool:
+def _is_expected(view: View, phases: Sequence[DipContext], dip: UtilisationDip) -> bool:
     """Whether an ongoing dip is the next of these: at their interval, and no longer than they are."""
     if not phases:
         return False

@@ -33,7 +33,7 @@ _INSIDE = (
 _SEE = "see where its time goes now, over some seconds"
 
 
-class Change(NamedTuple):
+class SpeedChange(NamedTuple):
     """One lasting change of a speed measure."""
 
     what: str
@@ -95,14 +95,14 @@ def _found(view: View, trainer: Trainer, steps: Sequence[float | None]) -> Findi
     return _finding(view, trainer, change, evidence, vouched)
 
 
-def _change(view: View, trainer: Trainer, steps: Sequence[float | None], known_s: float) -> Change | None:
+def _change(view: View, trainer: Trainer, steps: Sequence[float | None], known_s: float) -> SpeedChange | None:
     """The change of the step time; if that is not visible, of GPU busy or of its clock."""
     if 2 * sum(step is not None for step in steps) > len(steps):
         found = _single_change(view, steps)
-        return found and Change("its steps", *found[:2], 1 - found[0] / found[1], found[2], "s")
+        return found and SpeedChange("its steps", *found[:2], 1 - found[0] / found[1], found[2], "s")
     busy = _single_change(view, _past(view, trainer.key, "busy_percent", known_s))
     if busy is not None and busy[1] < busy[0]:
-        return Change("its GPU", *busy[:2], 1 - busy[1] / busy[0], busy[2], "%")
+        return SpeedChange("its GPU", *busy[:2], 1 - busy[1] / busy[0], busy[2], "%")
     full = (trainer.duty or 0.0) >= view.limit("full")
     clock = (
         _single_change(view, _past(view, trainer.works_on[0].uuid, "sm_clock_mhz", known_s))
@@ -110,7 +110,7 @@ def _change(view: View, trainer: Trainer, steps: Sequence[float | None], known_s
         else None
     )
     if clock is not None and clock[1] < clock[0]:
-        return Change("the clock of its GPU", *clock[:2], 1 - clock[1] / clock[0], clock[2], "MHz")
+        return SpeedChange("the clock of its GPU", *clock[:2], 1 - clock[1] / clock[0], clock[2], "MHz")
     return None
 
 
@@ -207,7 +207,9 @@ def _new_programs(view: View, trainer: Trainer, ago_s: float) -> Iterator[Eviden
         yield Evidence(text=f"{one.name}{who} began then and uses {one.used:.1f} CPUs", value=one.used)
 
 
-def _finding(view: View, trainer: Trainer, change: Change, meanwhile: tuple[Evidence, ...], vouched: bool) -> Finding:
+def _finding(
+    view: View, trainer: Trainer, change: SpeedChange, meanwhile: tuple[Evidence, ...], vouched: bool
+) -> Finding:
     """`vouched`: an external change explains it, unlike longer samples, which keep its loaders busy."""
     see = profile(view, trainer.process, _SEE)
     meant = change.what == "its steps" and not vouched  # perhaps: steps may do more since then
@@ -225,7 +227,7 @@ def _finding(view: View, trainer: Trainer, change: Change, meanwhile: tuple[Evid
     )
 
 
-def _possible_finding(view: View, trainer: Trainer, change: Change, meanwhile: tuple[Evidence, ...]) -> Finding:
+def _possible_finding(view: View, trainer: Trainer, change: SpeedChange, meanwhile: tuple[Evidence, ...]) -> Finding:
     """Steps are not visible: a GPU with less to do does not show that the same work takes longer."""
     less = f"{100 * change.slower:.0f} % less busy than {ago(change.ago_s)} ago"
     return view.found(
@@ -244,7 +246,7 @@ def _possible_finding(view: View, trainer: Trainer, change: Change, meanwhile: t
     )
 
 
-def _evidence(view: View, change: Change, meanwhile: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
+def _evidence(view: View, change: SpeedChange, meanwhile: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
     digits = 2 if change.unit == "s" else 0
     amount = f"{change.before:.{digits}f} {change.unit}, now {change.after:.{digits}f} {change.unit}"
     was = {"its steps": f"its steps took {amount}", "its GPU": f"its GPU was busy {amount}"}

@@ -33,7 +33,7 @@ _FAIR = 0.5  # of its share, by which the first third and the last sixth must gr
 
 
 @frozen_dataclass(frozen=True, slots=True)
-class Growth:
+class LeakWindow:
     """A leak: its window and rate, bytes added per third, and the least that counts."""
 
     window_s: float
@@ -53,10 +53,10 @@ class _Watched:
 
     next_s: float
     long_s: float
-    leaks: dict[float, tuple[float, Growth]] = field(default_factory=dict)
+    leaks: dict[float, tuple[float, LeakWindow]] = field(default_factory=dict)
 
 
-def growing(view: View, metric: str, capacity: Callable[[Trainer], float | None]) -> Mapping[Identity, Growth]:
+def growing(view: View, metric: str, capacity: Callable[[Trainer], float | None]) -> Mapping[Identity, LeakWindow]:
     """Trainers with a leak of this `Tree` metric for long enough, relative to its capacity in bytes.
 
     Tests those that are due; the longest window with a leak counts.
@@ -74,7 +74,7 @@ def growing(view: View, metric: str, capacity: Callable[[Trainer], float | None]
     return {identity: growth for identity, one in watched.items() if (growth := _lasting_leak(one, now_s))}
 
 
-def _lasting_leak(one: _Watched, now_s: float) -> Growth | None:
+def _lasting_leak(one: _Watched, now_s: float) -> LeakWindow | None:
     for window_s, (since_s, growth) in sorted(one.leaks.items(), reverse=True):
         if now_s - since_s >= _PERSISTS * window_s:
             return growth
@@ -109,7 +109,7 @@ def _past_startup(view: View, trainer: Trainer) -> bool:
     return started and (trainer.context_s or 0.0) >= view.limit("start_s")
 
 
-def _leak(values: list[float | None], window_s: float, capacity: float) -> Growth | None:
+def _leak(values: list[float | None], window_s: float, capacity: float) -> LeakWindow | None:
     """The leak test, with growth from the first third until now."""
     if values[-1] is None or len(values) * COARSE_S < window_s:
         return None
@@ -118,7 +118,7 @@ def _leak(values: list[float | None], window_s: float, capacity: float) -> Growt
         return None
     sixth = change(values[-len(values) // 6 - 1 :])
     fair = found.per_s * window_s / 6
-    return Growth(window_s, *found) if sixth is not None and sixth >= _FAIR * fair else None
+    return LeakWindow(window_s, *found) if sixth is not None and sixth >= _FAIR * fair else None
 
 
 @rule(
@@ -164,7 +164,7 @@ def _installed(trainer: Trainer) -> float | None:
     return float(sum(known)) if known else None
 
 
-def _until_full(trainer: Trainer, growth: Growth) -> float | None:
+def _until_full(trainer: Trainer, growth: LeakWindow) -> float | None:
     """Seconds until its GPU is full; None with several GPUs, as it is unknown which one grows."""
     if len(trainer.gpus) != 1:
         return None
@@ -214,7 +214,7 @@ def _gmem_soon(view: View, trainer: Trainer, gpu: Gpu, found: Projection) -> Fin
     )
 
 
-def _gmem(view: View, trainer: Trainer, growth: Growth, left_s: float | None) -> Finding:
+def _gmem(view: View, trainer: Trainer, growth: LeakWindow, left_s: float | None) -> Finding:
     hourly = units.size(growth.per_s * 3600)
     evidence = [*_growth(growth)]
     if left_s is not None:
@@ -248,7 +248,7 @@ _KEPT = (
 )
 
 
-def _growth(growth: Growth) -> Iterator[Evidence]:
+def _growth(growth: LeakWindow) -> Iterator[Evidence]:
     thirds = ", ".join(f"+{units.size(third)}" for third in growth.thirds)
     text = (
         f"+{units.size(growth.total)} in {units.ago(growth.window_s)}, in thirds {thirds}: {units.size(growth.per_s)}/s"
@@ -379,7 +379,7 @@ def _memory_limit(view: View, trainer: Trainer, groups: dict[str, Cgroup]) -> Me
     return None
 
 
-def _is_unreclaimable(view: View, trainer: Trainer, growth: Growth) -> bool:
+def _is_unreclaimable(view: View, trainer: Trainer, growth: LeakWindow) -> bool:
     """Whether that memory is not reclaimable: mapped files count for a process, too."""
     least = view.limit("gone_share") * growth.total
     available = change(view.past("host", "memory_available_bytes", growth.window_s))
@@ -393,7 +393,7 @@ def _severity(view: View, left_s: float, fast: bool) -> Severity | None:
     return "warn" if left_s <= view.limit("warn_s") else "info" if fast else None
 
 
-def _bytes_read(view: View, trainer: Trainer, growth: Growth) -> float | None:
+def _bytes_read(view: View, trainer: Trainer, growth: LeakWindow) -> float | None:
     """Bytes read over the same time, if about as many as the growth: it may keep what it reads."""
     names = ("read_bytes_per_s", "read_chars_per_s")
     read = max(COARSE_S * sum(one or 0.0 for one in view.past(trainer, name, growth.window_s)) for name in names)
@@ -404,7 +404,7 @@ def _bytes_read(view: View, trainer: Trainer, growth: Growth) -> float | None:
 def _host_finding(
     view: View,
     trainer: Trainer,
-    growth: Growth,
+    growth: LeakWindow,
     room: MemoryLimit,
     left_s: float,
     severity: Severity,

@@ -16,7 +16,7 @@ from gputop.diagnose.rules.ranks.team import Team, does, teams
 from gputop.diagnose.steps import cuda_visible_devices, profile, stack
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
-from gputop.history import Window
+from gputop.history import HistoryWindow
 from gputop.labels import amount
 from gputop.model import Identity
 
@@ -76,7 +76,7 @@ def _above_idle(one: Trainer, watts: Sequence[float]) -> Sequence[float]:
 
 
 def _signal_range(signal: str, values: Sequence[float]) -> Spins | None:
-    window = Window(values)
+    window = HistoryWindow(values)
     low, high, mean = window.percentile(_LOW), window.percentile(_HIGH), window.mean()
     if len(values) < _LEAST or low is None or high is None or mean is None or high < _WORKS:
         return None

@@ -11,7 +11,7 @@ from gputop.diagnose.cpu_budget import equal_share
 from gputop.diagnose.finding import Step
 from gputop.diagnose.program_kind import may_use_torch, serves
 from gputop.diagnose.rules.storage import sources
-from gputop.diagnose.rules.storage.sources import Drive, Source
+from gputop.diagnose.rules.storage.sources import Drive, StorageSource
 from gputop.diagnose.steps import loader_settings
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
@@ -22,14 +22,14 @@ _LEAST_FREE = 20e9  # bytes: too small for a data set
 _SOLID = ("nvme", "vd", "xvd", "sd")
 
 
-def staged(view: View, source: Source | None) -> Iterator[Step]:
+def staged(view: View, source: StorageSource | None) -> Iterator[Step]:
     """Copy the data to a local disk with enough space."""
     room = view.cached(("room", source and source.name), partial(_room, view, source))
     if room is None:
         if source is None or not source.name.startswith("nvme"):
             yield Step(text="copy the data to a local NVMe disk first")
         return
-    below = f"{quote(source.name.rstrip('/'))}/" if isinstance(source, sources.Server) else ""
+    below = f"{quote(source.name.rstrip('/'))}/" if isinstance(source, sources.NetworkMount) else ""
     yield Step(
         text=f"copy the data to {room.path} first, {size(room.free_bytes)} free",
         command=f"rsync -a {below}DATASET/ {quote(room.path.rstrip('/'))}/DATASET/",
@@ -53,7 +53,7 @@ def local_room(view: View) -> str | None:
     return room.path if room else None
 
 
-def _room(view: View, source: Source | None) -> Mount | None:
+def _room(view: View, source: StorageSource | None) -> Mount | None:
     """The local file system with most free space that is not on the saturated disk."""
     full = source.name if isinstance(source, Drive) else None
     slow = {disk.name for disk in view.frame.host.disks if disk.rotational or disk.name == full}
@@ -101,7 +101,7 @@ def cache(view: View) -> Iterator[Step]:
 def look(view: View) -> Step:
     """Inspect it directly, by where the data come from: iostat covers local disks only."""
     source = sources.source(view)
-    if isinstance(source, sources.Server):
+    if isinstance(source, sources.NetworkMount):
         if source.file_system.startswith("nfs"):
             return Step(text="Watch the read latency of the mount", command=f"nfsiostat 1 {quote(source.name)}")
         return Step(text="Watch what the client counts", command="lctl get_param llite.*.stats")

@@ -30,14 +30,14 @@ _MOST = 0.5  # of the checkpoint must have gone there
 _LATELY_S = 120.0  # in which one has ended that is not recorded yet
 
 
-class Target(NamedTuple):
+class CheckpointStore(NamedTuple):
     """A file system, and the bytes of the last checkpoint."""
 
     mount: Mount
     last: float
 
 
-def target(view: View, trainer: Trainer) -> Target | None:
+def target(view: View, trainer: Trainer) -> CheckpointStore | None:
     """The checkpoints' file system, while mounted; None if no checkpoint was seen, or its location is unknown."""
     pauses, notes = view.pauses(trainer), view.notes(trainer)
     settle(view, trainer, pauses)
@@ -48,7 +48,7 @@ def target(view: View, trainer: Trainer) -> Target | None:
         if path is not None:
             notes["path"], notes["last"] = path, newest.written
     mounts = (mount for mount in view.frame.host.mounts if mount.path == notes.get("path"))
-    return next((Target(mount, notes["last"]) for mount in mounts), None)
+    return next((CheckpointStore(mount, notes["last"]) for mount in mounts), None)
 
 
 def _newest(view: View, pauses: Pauses, after_s: float) -> Pause | None:
@@ -333,7 +333,7 @@ def _larger_size(view: View, thing: Host | Trainer, total: float) -> int | None:
     return more if more * _GIB > total else None
 
 
-def _no_space_findings(view: View, trainer: Trainer, place: Target) -> Iterator[Finding]:
+def _no_space_findings(view: View, trainer: Trainer, place: CheckpointStore) -> Iterator[Finding]:
     """The next checkpoints must fit beside the last one, which is deleted only afterwards.
 
     A small share of a large file system is still much space: it matters only if few checkpoints fit.

@@ -12,7 +12,7 @@ from gputop.diagnose.rules.storage import advice, sources
 from gputop.diagnose.rules.storage.sources import (
     WINDOW_S,
     Link,
-    Server,
+    NetworkMount,
     blocked,
     either,
     idles,
@@ -339,7 +339,7 @@ def _reads_there(view: View) -> bool:
     return server is not None and view.above(server.read, "network-fs-bound.least_bytes_per_s")
 
 
-def _reads_from(view: View, trainer: Trainer, server: Server) -> bool:
+def _reads_from(view: View, trainer: Trainer, server: NetworkMount) -> bool:
     """Whether this job is the reader of that server, and reads more from it than from any disk."""
     if not server.read or not view.above(server.read, "network-fs-bound.least_bytes_per_s"):
         return False
@@ -362,7 +362,7 @@ def _nothing_else(view: View, trainer: Trainer) -> bool:
     return rests and view.above(blocked(view, trainer), "storage.blocked")
 
 
-def _waits(view: View, trainer: Trainer, server: Server | None) -> bool:
+def _waits(view: View, trainer: Trainer, server: NetworkMount | None) -> bool:
     """Whether its readers are blocked, or have no CPU work: only NFS waits have a state of their own."""
     if view.above(blocked(view, trainer), "storage.blocked"):
         return True
@@ -380,7 +380,7 @@ def _waiting(view: View, trainer: Trainer) -> Iterator[Evidence]:
         yield Evidence(text=text, value=100 * share, unit="%", limit=limit)
 
 
-def _problem_evidence(view: View, server: Server, link: Link | None) -> Iterator[Evidence]:
+def _problem_evidence(view: View, server: NetworkMount, link: Link | None) -> Iterator[Evidence]:
     """What is slow, the server first."""
     where = f"{server.name} ({server.file_system})"
     rtt, queue = server.rtt_s, server.queue_s
@@ -415,7 +415,7 @@ def _of_link(view: View, link: Link) -> Evidence:
     return Evidence(text=text, value=part, unit="%", limit=100 * view.limit("network-fs-bound.link"))
 
 
-def _server_steps(view: View, server: Server | None, mounted: bool) -> tuple[Step, ...]:
+def _server_steps(view: View, server: NetworkMount | None, mounted: bool) -> tuple[Step, ...]:
     """`mounted`: files are read; streams already use shards."""
     steps = [*advice.staged(view, server)]
     if server is not None and server.file_system.startswith("nfs"):

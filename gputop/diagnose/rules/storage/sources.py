@@ -21,7 +21,7 @@ _CALM = 0.1  # share of that time with the least load
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class StorageSource:
     """A disk or a mount; means over half a minute, bytes/s and reads/s, None if unknown."""
 
     name: str
@@ -35,7 +35,7 @@ class Source:
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Drive(Source):
+class Drive(StorageSource):
     """A disk."""
 
     busy: float | None  # percent
@@ -51,7 +51,7 @@ class Drive(Source):
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
-class Server(Source):
+class NetworkMount(StorageSource):
     """A mount of a network file system."""
 
     file_system: str
@@ -117,19 +117,19 @@ def full(view: View, disk: Drive | None) -> bool:
     return not disk.parallel or view.above(disk.in_flight, "storage.in_flight")
 
 
-def server(view: View) -> Server | None:
+def server(view: View) -> NetworkMount | None:
     """The network mount with the highest read rate, of those with counters."""
     return view.cached("server", partial(_server, view))
 
 
-def _server(view: View) -> Server | None:
+def _server(view: View) -> NetworkMount | None:
     mounts = [one for one in view.frame.host.mounts if one.network and one.read_bytes_per_s is not None]
     reads = {one.path: view.mean(f"mount {one.path}", "read_bytes_per_s", WINDOW_S) for one in mounts}
     mount: Mount | None = max(mounts, key=lambda one: reads[one.path] or 0.0, default=None)
     if mount is None:
         return None
     key = f"mount {mount.path}"
-    return Server(
+    return NetworkMount(
         name=mount.path,
         file_system=mount.file_system,
         device=mount.device,
@@ -171,7 +171,7 @@ def any_served(view: View) -> bool:
     return bool(silent_mounts(view)) and received >= view.limit("starved.receives_bytes_per_s")
 
 
-def source(view: View) -> Source | None:
+def source(view: View) -> StorageSource | None:
     """The disk or file server with the highest read rate."""
     known = [one for one in (main_drive(view), server(view)) if one is not None and one.read is not None]
     return max(known, key=lambda one: one.read or 0.0, default=None)

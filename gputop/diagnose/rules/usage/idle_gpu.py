@@ -186,7 +186,7 @@ def _environment_step(view: View, process: Process) -> Step:
     return Step(text=text, command=command, needs_root=root)
 
 
-class Phase(NamedTuple):
+class StartupPhase(NamedTuple):
     """What a program does before its first step, as far as visible."""
 
     doing: str
@@ -249,29 +249,29 @@ def _seen_from_start(view: View, trainer: Trainer) -> bool:
     return not backward and (first_s <= view.limit("young_s") or named)
 
 
-def _phase(view: View, trainer: Trainer) -> Phase:
+def _phase(view: View, trainer: Trainer) -> StartupPhase:
     process, names = trainer.process, [name for name, _ in trainer.process.thread_names]
     cores = Evidence(text=f"{trainer.cores or 0:.1f} cores in use", value=trainer.cores, unit="cores")
     if trainer.compiling:
-        return Phase("it compiles kernels", cores, _COMPILES)
+        return StartupPhase("it compiles kernels", cores, _COMPILES)
     if view.above(trainer.read_chars, "loads_bytes_per_s") and view.below(trainer.cores, "loads_cores"):
         read, limit = trainer.read_chars or 0.0, view.limit("loads_bytes_per_s")
         reads = Evidence(text=f"reads {read / 1e6:.0f} MB/s", value=read, unit="B/s", limit=limit)
-        return Phase("it loads weights or data", reads, LOADS)
+        return StartupPhase("it loads weights or data", reads, LOADS)
     blocked = process.blocked_percent
     if view.above(blocked, "blocked_percent"):
         text, limit = f"blocked on storage at {blocked:.0f} % of looks", view.limit("blocked_percent")
-        return Phase(
+        return StartupPhase(
             "it waits for files", Evidence(text=text, value=blocked, unit="%", limit=limit), _files(view, process)
         )
     store = any(name.startswith("pt_tcpstore") for name in names)
     if (process.world_size or 1) > 1 and view.below(trainer.cores, "asleep_cores"):
         here = len(trainer.job.ranks) if trainer.job else 1
         text = f"{here} of {process.world_size} ranks {'runs' if here == 1 else 'run'} on this machine; this one sleeps"
-        return Phase(
+        return StartupPhase(
             "it waits for other ranks" if store else "it may wait for other ranks", Evidence(text=text), _RANKS
         )
-    return Phase("what it does does not show", cores, ())
+    return StartupPhase("what it does does not show", cores, ())
 
 
 def _files(view: View, process: Process) -> tuple[Step, ...]:
@@ -309,9 +309,7 @@ _RANKS = (
 )
 def gpu_idle_cpu_busy(view: View) -> Iterator[Finding]:
     """A context that has worked before, no GPU work for a minute, and at least one busy CPU core."""
-    from gputop.diagnose.rules.feed.main_thread_loading import (
-        loads_itself,  # imported late: it imports this package
-    )
+    from gputop.diagnose.rules.feed.main_thread_loading import loads_itself
 
     for trainer in view.trainers():
         calm = _same_loaders(view, trainer)
