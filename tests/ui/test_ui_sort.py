@@ -29,6 +29,8 @@ SORTS = [
     (("o", "s"), "GPU%▼"),
     (("o", "g"), "VRAM▼"),
     (("o", "u"), "USER▲"),
+    (("P", "o", "down", "enter"), "RSS▼"),
+    (("V", "o", "enter"), "VRAM▼"),
     (("w", "o", "x"), "WRITE/s▼"),
     (("w", "o", "escape"), "WRITE/s▼"),
     (("comma",), "VRAM▼"),

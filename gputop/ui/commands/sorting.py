@@ -42,9 +42,9 @@ def _say_order(main: MainScreen) -> None:
 
 def sort_by_letter(main: MainScreen) -> None:
     """Sort by a letter, as in nvitop."""
-    from gputop.ui.dialogs.dialog import OrderDialog  # late
+    from gputop.ui.dialogs.choices import OrderDialog  # late
 
-    main.app.push_screen(OrderDialog(main.look), partial(_chosen, main))
+    main.app.push_screen(OrderDialog(main.look, main.table.listing.view.sort), partial(_chosen, main))
 
 
 def choose_column(main: MainScreen) -> None:

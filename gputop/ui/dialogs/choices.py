@@ -15,7 +15,7 @@ from textual.widgets import OptionList
 from gputop.labels import amount
 from gputop.ui.dialogs.box import Answer, Dialog
 from gputop.ui.dialogs.text_line import TextLine
-from gputop.ui.table.columns import SORTABLE, TITLE, Column
+from gputop.ui.table.columns import BY_ID, SORTABLE, TITLE, Column
 from gputop.ui.table.widget import WHEEL
 from gputop.ui.theme import Look
 from gputop.ui.widgets import drawing
@@ -203,6 +203,39 @@ class SortDialog(ListDialog[str, Column]):
     def take(self, column: Column) -> None:
         """Sort by it."""
         self.dismiss(column.id)
+
+
+# the letters of nvitop after `o`: the columns they sort by
+LETTERS = {"c": "cpu", "m": "rss", "t": "time", "p": "pid", "s": "gpu-busy", "g": "vram", "u": "user"}
+
+
+class OrderDialog(ListDialog[str, str]):
+    """Which column to sort by, with a letter."""
+
+    TITLE_TEXT = "sort by, with a letter"
+    FOOT = "letter, Enter sort by it   Esc leaves it as it is"
+
+    def __init__(self, look: Look, column: str) -> None:
+        letters = list(LETTERS)
+        super().__init__(look, letters, next((at for at, each in enumerate(letters) if LETTERS[each] == column), 0))
+
+    def row(self, letter: str, line: Line, chosen: bool) -> Line:
+        """The letter and its column."""
+        line.add(f"  {letter}", "busy", bold=True)
+        return line.add(f"  {BY_ID[LETTERS[letter]].title}", "bright" if chosen else "text")
+
+    def take(self, letter: str) -> None:
+        """Sort by its column."""
+        self.dismiss(LETTERS[letter])
+
+    def press(self, event: events.Key) -> None:
+        """Take the letter's column, or move; any other key is no answer."""
+        if event.key in LETTERS:
+            self.take(event.key)
+        elif event.key in (*MOVES, "enter"):
+            super().press(event)
+        else:
+            self.dismiss(None)
 
 
 class UserDialog(ListDialog[str, tuple[str, int, int]]):

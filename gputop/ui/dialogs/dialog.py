@@ -1,4 +1,4 @@
-"""Questions: for a letter, a time, an answer; and the parts that larger ones are made of."""
+"""Questions: for a time, an answer; and the parts that larger ones are made of."""
 
 from __future__ import annotations
 
@@ -17,33 +17,12 @@ from gputop.fit import fit
 from gputop.ui.dialogs.box import Answer, Dialog
 from gputop.ui.dialogs.choices import ListDialog
 from gputop.ui.dialogs.text_line import TextLine
-from gputop.ui.table.columns import BY_ID
 from gputop.ui.theme import Look, Token
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line, wrap
 from gputop.ui.widgets.strip_pane import Lines
 
 FASTEST_S, SLOWEST_S = BY_KEY["interval"].low, BY_KEY["interval"].high
-
-# the letters of nvitop after `o`: the columns they sort by
-LETTERS = {"c": "cpu", "m": "rss", "t": "time", "p": "pid", "s": "gpu-busy", "g": "vram", "u": "user"}
-
-
-class OrderDialog(Dialog[str]):
-    """Which column to sort by, with a letter."""
-
-    TITLE_TEXT = "sort by, with a letter"
-
-    def lines(self) -> Sequence[Line]:
-        """The letters."""
-        return [
-            self.line().add(letter, "busy", bold=True).add(f"  {BY_ID[column].title}", "text")
-            for letter, column in LETTERS.items()
-        ]
-
-    def press(self, event: events.Key) -> None:
-        """Take the letter's column; any other key is no answer."""
-        self.dismiss(LETTERS.get(event.key))
 
 
 class DelayDialog(Dialog[float]):
