@@ -18,11 +18,9 @@ from gputop.model import Detail, Frame, GpuShare, Identity, Missing, Process, Re
 from gputop.safe.text import clean
 from gputop.ui.details.picture import picture
 from gputop.ui.details.process_view import ProcessView
-from gputop.ui.details.tab import Tab
-from gputop.ui.details.tabs import BY_ID, TABS
+from gputop.ui.details.tabs import process_tabs
 from gputop.ui.panes.header import Status
 from gputop.ui.theme import ASCII, PLAIN, Look
-from gputop.ui.widgets.window import ListWindow
 from tests.headless_screens import Stage, play, strips
 from tests.hostile import STRINGS
 from tests.process_details import RANK, RUNNING, asked, full, later, thread
@@ -108,7 +106,8 @@ def test_time_blocked_on_storage_is_called_an_estimate_where_it_is_not_measured(
         shown = replace(RUNNING, processes=processes)
         one = shown.by_identity[RANK.identity]
         opened = ProcessView(process=one, frame=shown, found=full(one, shown), past=History(), look=Look())
-        drawn = picture(opened, shown, BY_ID["io"], ListWindow(False), (100, 50), Status(), 0, 0.0).strips
+        tabs = process_tabs()
+        drawn = picture(opened, shown, tabs["io"], [*tabs.values()], (100, 50), Status()).strips
         return " ".join(" ".join(strip.text for strip in drawn).split())
 
     assert "estimate" not in told(7.0)
@@ -133,14 +132,16 @@ def hostile(text: str) -> tuple[Process, Detail]:
 
 
 @pytest.mark.parametrize("look", [Look(), Look(PLAIN, ASCII)], ids=["unicode", "ascii"])
-@pytest.mark.parametrize("tab", TABS, ids=lambda tab: str(tab.id))
-def test_p02_whatever_things_are_called_the_picture_holds(tab: Tab, look: Look) -> None:
+@pytest.mark.parametrize("id", process_tabs())
+def test_p02_whatever_things_are_called_the_picture_holds(id: str, look: Look) -> None:
     for text in STRINGS:
         one, detail = hostile(text)
         shown = replace(RUNNING, processes=(*(each for each in RUNNING.processes if each.pid != one.pid), one))
         opened = ProcessView(process=one, frame=shown, found=detail, past=History(), look=look)
         for width, height in ((50, 12), (200, 59)):
-            drawn = picture(opened, shown, tab, ListWindow(tab.cursor), (width, height), Status(), 8, 0.0).strips
+            tabs = process_tabs()
+            tabs[id].press("sideways", 1)
+            drawn = picture(opened, shown, tabs[id], [*tabs.values()], (width, height), Status()).strips
             assert [strip.cell_length for strip in drawn] == [width] * height, repr(text)
             assert all(clean(strip.text, 1000) == strip.text for strip in drawn), repr(text)
             assert look.glyphs is not ASCII or all(strip.text.isascii() for strip in drawn), repr(text)
@@ -195,11 +196,11 @@ def test_threads_keep_their_places_for_a_while_and_the_cursor_its_thread() -> No
         stage.feed.details[RANK.identity] = asked(busy(3))
         await stage.show(later(1))
         assert order(stage) == ["t2", "t1", "t3"], "not within three seconds of a key"
-        window = stage.app.screen.window  # type: ignore[attr-defined]
-        window.touch(-1000.0)
-        window._ranked_s = -1000.0
+        tab = stage.app.screen.tab  # type: ignore[attr-defined]
+        tab.touch(-1000.0)
+        tab._ranked_s = -1000.0
         await stage.show(later(2))
         assert order(stage)[0] == "t3"
-        assert window.selected == 1
+        assert tab.selected == 1
 
     play(scene, RUNNING)

@@ -11,10 +11,9 @@ from gputop.history import History
 from gputop.model import Frame, GpuShare
 from gputop.ui.details.picture import picture
 from gputop.ui.details.process_view import ProcessView
-from gputop.ui.details.tabs import BY_ID
+from gputop.ui.details.tabs import process_tabs
 from gputop.ui.panes.header import Status
 from gputop.ui.theme import Look
-from gputop.ui.widgets.window import ListWindow
 from tests.process_details import RANK, RUNNING, full
 from tests.scripted_jobs import GIB
 
@@ -34,7 +33,8 @@ def shown(frames: list[Frame], width: int) -> list[str]:
     newest = frames[-1]
     one = newest.by_identity[RANK.identity]
     opened = ProcessView(process=one, frame=newest, found=full(one, newest), past=past, look=Look())
-    drawn = picture(opened, newest, BY_ID["gpu"], ListWindow(False), (width, 40), Status(), 0, 0.0)
+    tabs = process_tabs()
+    drawn = picture(opened, newest, tabs["gpu"], [*tabs.values()], (width, 40), Status())
     return [strip.text.rstrip() for strip in drawn.strips]
 
 

@@ -174,8 +174,8 @@ async def many(stage: Stage) -> None:
 
 def selected(stage: Stage) -> str:
     """The thread under the cursor."""
-    window = stage.app.screen.window  # type: ignore[attr-defined]
-    line = window.entries[window.at].draw("selected", 0)
+    tab = stage.app.screen.tab  # type: ignore[attr-defined]
+    line = tab.entries[tab.at].draw("selected", 0)
     assert any(line.text.rstrip() == shown for shown in stage.lines), "it is on the screen"
     return str(line.text.split()[1])
 

@@ -10,12 +10,12 @@ import pytest
 from gputop.history import History
 from gputop.model import Process
 from gputop.ui.details.head import head
-from gputop.ui.details.picture import DetailsPicture, picture
+from gputop.ui.details.picture import picture
 from gputop.ui.details.process_view import ProcessView
-from gputop.ui.details.tabs import BY_ID, TABS
+from gputop.ui.details.tabs import process_tabs
 from gputop.ui.panes.header import Status
 from gputop.ui.theme import ASCII, PLAIN, Look
-from gputop.ui.widgets.window import ListWindow
+from gputop.ui.widgets.tabs import TabPicture
 from tests.headless_screens import Stage, play
 from tests.process_details import RANK, RUNNING, asked, full
 
@@ -23,11 +23,12 @@ WIDTHS = (40, 52, 60, 73, 80)
 OLD = replace(RANK, age_s=45_108.0, user="alice", nice=-11)  # since 12:31:48
 
 
-def drawn(tab: str, width: int, process: Process = OLD, look: Look | None = None) -> DetailsPicture:
+def drawn(tab: str, width: int, process: Process = OLD, look: Look | None = None) -> TabPicture:
     opened = ProcessView(
         process=process, frame=RUNNING, found=full(process, RUNNING), past=History(), look=look or Look()
     )
-    return picture(opened, RUNNING, BY_ID[tab], ListWindow(BY_ID[tab].cursor), (width, 30), Status(), 0, 0.0)
+    tabs = process_tabs()
+    return picture(opened, RUNNING, tabs[tab], [*tabs.values()], (width, 30), Status())
 
 
 def lines(tab: str, width: int, process: Process = OLD) -> list[str]:
@@ -37,14 +38,15 @@ def lines(tab: str, width: int, process: Process = OLD) -> list[str]:
 @pytest.mark.parametrize("look", [Look(), Look(PLAIN, ASCII)], ids=["unicode", "ascii"])
 @pytest.mark.parametrize("width", [16, 24, *WIDTHS])
 def test_the_open_tab_is_named_and_a_mark_says_that_there_are_others(width: int, look: Look) -> None:
-    for number, tab in enumerate(TABS, 1):
+    first, *_, last = tabs = [*process_tabs().values()]
+    for number, tab in enumerate(tabs, 1):
         picture = drawn(tab.id, width, look=look)
         rule, named = picture.strips[picture.tabs_y].text, [spot[2] for spot in picture.spots]
         assert f"[{number} {tab.title}]" in rule or f"[{number} {tab.short}]" in rule, rule
-        places = [start for start, _, other in picture.spots if other is tab]
+        places = [start for start, _, other in picture.spots if other.id == tab.id]
         assert rule[places[0]] == "["
-        assert (rule[0] == look.glyphs.before) == (f"1 {TABS[0].title}" not in rule)
-        assert (f" {look.glyphs.after}" in rule) == (f"8 {TABS[-1].title}" not in rule)
+        assert (rule[0] == look.glyphs.before) == (f"1 {first.title}" not in rule)
+        assert (f" {look.glyphs.after}" in rule) == (f"8 {last.title}" not in rule)
         for at, sign in ((0, look.glyphs.before), (-1, look.glyphs.after)):
             start, end, _ = sorted(picture.spots, key=lambda spot: spot[0])[at]
             assert end - start > 1 or rule[start] == sign, "a mark opens the tab behind it"

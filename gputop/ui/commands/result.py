@@ -168,7 +168,7 @@ def _unused(id: str) -> Callable[[ResultScreen], str]:
 
 def _nothing_to_turn(screen: ResultScreen) -> str:
     ranks = len(screen.content.ranks) if screen.content else 0
-    return "" if ranks > 1 else _unused("result-turn")(screen)
+    return "" if ranks > 1 else _unused("turn")(screen)
 
 
 def _no_earlier(screen: ResultScreen) -> str:
@@ -194,7 +194,7 @@ def _title_of_turn(screen: ResultScreen) -> str:
 
 
 def _title_of_next(screen: ResultScreen) -> str:
-    return "Next found" if screen.tab and "result-find" in screen.tab.keys else "Next gap"
+    return "Next found" if screen.tab and "find" in screen.tab.keys else "Next gap"
 
 
 def _command(
@@ -210,9 +210,8 @@ def _command(
     joins: bool = False,
 ) -> Command:
     """A key of this screen; without a reason of its own it depends on the view that is open."""
-    id = f"result-{id}"
     why = unavailable or _unused(id)
-    return Command(id, keys, title, help, "RESULT", run, why, title_now, keep=keep, joins=joins, on=_HERE)
+    return Command(f"result-{id}", keys, title, help, "RESULT", run, why, title_now, keep=keep, joins=joins, on=_HERE)
 
 
 def _view(number: int) -> Command:

@@ -10,7 +10,7 @@ from gputop.diagnose import Finding
 from gputop.model import Detail, Frame, Identity, Missing, Part, Process
 from gputop.source import OTHERS_ENVIRONMENT, DetailWish, Source
 from gputop.ui.details.process_view import ProcessView
-from gputop.ui.details.tab import Tab
+from gputop.ui.details.tabs import ProcessTab
 from gputop.ui.gpus.state import GpuHistory
 from gputop.ui.theme import Look
 
@@ -32,7 +32,7 @@ class DetailRequest:
         self._tab = ""
         self._gone = ""
 
-    def ask(self, frame: Frame, tab: Tab, *, held: bool) -> None:
+    def ask(self, frame: Frame, tab: ProcessTab, *, held: bool) -> None:
         """Ask for what the tab shows. A picture that is held keeps what it has, and is given what it has not."""
         self._newest, self._tab = frame, tab.id
         if (process := frame.by_identity.get(self.identity)) is not None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from gputop.labels import amount
 from gputop.model import Variable
 from gputop.safe.text import MASK
+from gputop.ui.details.lines import without
 from gputop.ui.details.process_view import ProcessView
-from gputop.ui.details.tab import Body, Entry, Tab, without
 from gputop.ui.theme import Token
 from gputop.ui.widgets.grid import Grid, GridColumn
+from gputop.ui.widgets.tabs import Body, Entry
 
 NAME_LEAST, NAME_MOST = 12, 40
 MASKED = 8  # however long the secret is
@@ -41,6 +42,3 @@ def body(view: ProcessView, width: int) -> Body:
     secrets = sum(one.secret and not one.revealed for one in variables)
     facts = amount(len(variables), "variable") + (f", {secrets} masked" if secrets else "")
     return Body([entry(one) for one in variables], [grid.titles()], facts)
-
-
-TAB = Tab("environment", "Environment", ("environment",), body, short="Env", takes="Show")

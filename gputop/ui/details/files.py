@@ -7,10 +7,11 @@ from collections.abc import Callable
 from gputop import units
 from gputop.labels import amount
 from gputop.model import File
+from gputop.ui.details.lines import without
 from gputop.ui.details.process_view import ProcessView
-from gputop.ui.details.tab import Body, Entry, Tab, without
 from gputop.ui.theme import Token
 from gputop.ui.widgets.grid import Grid, GridColumn
+from gputop.ui.widgets.tabs import Body, Entry
 
 COLUMNS: tuple[GridColumn[File], ...] = (
     GridColumn("FD", 5, lambda file: str(file.fd)),
@@ -43,6 +44,3 @@ def body(view: ProcessView, width: int) -> Body:
     count = detail.files_count or len(detail.files)
     unread = f", {count - len(detail.files)} not read" if count > len(detail.files) else ""
     return Body([entry(file) for file in detail.files], [grid.titles()], f"{amount(count, 'descriptor')}{unread}")
-
-
-TAB = Tab("files", "Files", ("files",), body)

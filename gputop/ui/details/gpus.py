@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from gputop import units
 from gputop.model import Gpu, GpuShare
 from gputop.process_totals import add
+from gputop.ui.details.lines import plain
 from gputop.ui.details.process_view import ProcessView
-from gputop.ui.details.tab import Body, Tab, plain
 from gputop.ui.gpus.scene import short_name
 from gputop.ui.theme import Token
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Run
+from gputop.ui.widgets.tabs import Body
 
 LABEL, OWN, WHOLE, BAR = 16, 10, 18, 24  # cells
 EACH_S, MOST_CELLS, LEAST_CELLS = 15, 60, 8  # of a line through the past: seconds a cell, and how long it may be
@@ -117,6 +118,3 @@ def _pair(first: float | None, second: float | None) -> str:
     if first is None and second is None:
         return units.UNKNOWN
     return f"{units.rate(first)}/s {units.rate(second)}/s"
-
-
-TAB = Tab("gpu", "GPU", (), body, cursor=False, loaders=True)

@@ -10,10 +10,11 @@ from gputop.labels import amount
 from gputop.model import Io, Process
 from gputop.optional_sums import mean
 from gputop.process_totals import io_estimated, io_percent
+from gputop.ui.details.lines import plain, said
 from gputop.ui.details.process_view import ProcessView
-from gputop.ui.details.tab import Body, Entry, Tab, plain, said
 from gputop.ui.widgets.drawing import Run, wrap
 from gputop.ui.widgets.grid import Grid, GridColumn
+from gputop.ui.widgets.tabs import Body, Entry
 
 Value = float | None
 
@@ -110,6 +111,3 @@ def _below(view: ProcessView, width: int) -> list[Sequence[Run]]:
         place = f"{units.size(file.position_bytes)} of {units.size(file.size_bytes)}"
         lines.append([Run("at         ", "dim"), Run(place), Run(f"  {units.rate(file.moved_bytes_per_s)}/s", "dim")])
     return lines
-
-
-TAB = Tab("io", "I/O", ("io", "files"), body, cursor=False, loaders=True)

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 from gputop import units
 from gputop.model import Limit, Overview
+from gputop.ui.details.lines import plain, said
 from gputop.ui.details.process_view import ProcessView
-from gputop.ui.details.tab import Body, Entry, Tab, plain, said
 from gputop.ui.widgets.drawing import Run
 from gputop.ui.widgets.grid import Grid, GridColumn
+from gputop.ui.widgets.tabs import Body, Entry
 
 NEAR = 0.8  # of a limit: it is worth a look
 LABEL = 20  # cells
@@ -96,6 +97,3 @@ def _line(fact: tuple[str, str | None]) -> list[Run]:
     label, text = fact
     quiet = text in (None, "none", "off")
     return [Run(f"{label:{LABEL}}  ", "dim"), Run(units.UNKNOWN if text is None else text, "dim" if quiet else "text")]
-
-
-TAB = Tab("limits", "Limits", ("limits", "overview"), body, cursor=False)

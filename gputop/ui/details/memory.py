@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from gputop import units
 from gputop.model import Memory, Process, metrics
+from gputop.ui.details.lines import plain, said
 from gputop.ui.details.process_view import ProcessView
-from gputop.ui.details.tab import Body, Tab, plain, said
 from gputop.ui.theme import Token
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Run
+from gputop.ui.widgets.tabs import Body
 
 LABEL, SIZE, BAR = 12, 7, 20  # cells
 _OF_PROCESS = ("rss_bytes", "shm_used_bytes")
@@ -45,6 +46,3 @@ def _line(view: ProcessView, name: str, value: float | None, top: float, bar: in
         Run("  " if bar else ""),
         Run(help, "dim"),
     ]
-
-
-TAB = Tab("memory", "Memory", ("memory",), body, cursor=False)

@@ -11,12 +11,13 @@ from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Identity, Process, Relative
 from gputop.optional_sums import mean
 from gputop.process_totals import add, io_percent
+from gputop.ui.details.lines import plain, said
 from gputop.ui.details.process_view import ProcessView
-from gputop.ui.details.tab import Body, Entry, Tab, plain, said
 from gputop.ui.theme import Token
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Run, wrap
 from gputop.ui.widgets.grid import Grid, GridColumn
+from gputop.ui.widgets.tabs import Body, Entry
 
 
 @frozen_dataclass(frozen=True, slots=True)
@@ -159,6 +160,3 @@ def pane(view: ProcessView, width: int, room: int) -> list[Strip]:
     if len(shown) < len(kin):
         strips.append(drawing.Line(look).add(f"{'':4}+{len(kin) - len(shown)} more, in Children", "dim").strip(width))
     return strips
-
-
-TAB = Tab("children", "Children", ("overview", "children"), body, takes="Open")

@@ -16,23 +16,22 @@ from gputop.monitor import Update
 from gputop.ui import copy_texts
 from gputop.ui.commands.command import Command
 from gputop.ui.copy_texts import CopyText
-from gputop.ui.details import tabs
 from gputop.ui.details.detail_request import DetailRequest
 from gputop.ui.details.export import numbers, private
-from gputop.ui.details.picture import DetailsPicture, picture
+from gputop.ui.details.picture import picture
 from gputop.ui.details.process_view import ProcessView
-from gputop.ui.details.tab import Tab
+from gputop.ui.details.tabs import process_tabs
 from gputop.ui.dialogs.saving import Shot
 from gputop.ui.job_screen import JobScreen
 from gputop.ui.panes.layout import HEIGHT_FOR_REPLAY
 from gputop.ui.profiling.background_jobs import BackgroundJobs
 from gputop.ui.profiling.status_line import height
 from gputop.ui.session import Session
-from gputop.ui.table.widget import SHIFT, WHEEL
+from gputop.ui.table.widget import WHEEL
 from gputop.ui.targets import CommandTarget
 from gputop.ui.widgets.drawing import Line
 from gputop.ui.widgets.strip_pane import Lines
-from gputop.ui.widgets.window import ListWindow
+from gputop.ui.widgets.tabs import TabPicture
 
 AGAIN_S, AGAIN_TIMES = 0.1, 10  # what is read the first time is asked for soon
 
@@ -49,12 +48,11 @@ class ProcessScreen(JobScreen, inherit_bindings=False):
         super().__init__(session, jobs)
         self.shown: Update = update
         self.request = DetailRequest(session.source, identity, update.frame)
-        self.tab: Tab = tabs.BY_ID[tab]
-        self._windows: dict[str, ListWindow] = {}
-        self._shift = 0
+        self.tabs = process_tabs()
+        self.tab = self.tabs[tab]
         self._tries = 0
         self._left = False
-        self._picture: DetailsPicture | None = None
+        self._picture: TabPicture | None = None
         self._interest = session.source.interest.pids
 
     def compose(self) -> ComposeResult:
@@ -85,11 +83,6 @@ class ProcessScreen(JobScreen, inherit_bindings=False):
         if self.job_line.size.height != height(self.jobs, self.app.size.width):
             self.redraw()
         self.job_line.redraw()
-
-    @property
-    def window(self) -> ListWindow:
-        """The lines of the tab that is open."""
-        return self._windows.setdefault(self.tab.id, ListWindow(self.tab.cursor))
 
     @property
     def view(self) -> ProcessView:
@@ -128,9 +121,8 @@ class ProcessScreen(JobScreen, inherit_bindings=False):
         self.query_one("#details", Lines).show(self._picture.strips)
         self.bar.offer(self.offered())
 
-    def _pictured(self, view: ProcessView, size: tuple[int, int]) -> DetailsPicture:
-        status, now_s = self.status(), time.monotonic()
-        return picture(view, self.shown.frame, self.tab, self.window, size, status, self._shift, now_s)
+    def _pictured(self, view: ProcessView, size: tuple[int, int]) -> TabPicture:
+        return picture(view, self.shown.frame, self.tab, [*self.tabs.values()], size, self.status())
 
     def offered(self) -> Sequence[Command]:
         """What can be done now, what only this screen does first."""
@@ -146,32 +138,33 @@ class ProcessScreen(JobScreen, inherit_bindings=False):
         """Open another tab; secrets are hidden again."""
         if tab != self.tab.id:
             self.request.hide()
-            self.tab, self._shift, self._tries = tabs.BY_ID[tab], 0, 0
+            self.tab, self._tries = self.tabs[tab], 0
             self.redraw()
 
     def next_tab(self, step: int) -> None:
         """Open the tab beside."""
-        self.open_tab(tabs.TABS[(tabs.TABS.index(self.tab) + step) % len(tabs.TABS)].id)
+        ids = [*self.tabs]
+        self.open_tab(ids[(ids.index(self.tab.id) + step) % len(ids)])
 
     def move(self, lines: int) -> None:
         """Move the cursor by lines."""
-        self.window.touch(time.monotonic())
-        self.window.move(lines)
+        self.tab.move(lines)
         self.redraw()
 
     def page(self, pages: int) -> None:
         """Move the cursor by pages."""
-        self.move(pages * max(1, self.window.height - 1))
+        self.tab.page(pages)
+        self.redraw()
 
     def sideways(self, step: int) -> None:
         """Show long lines from further on."""
-        self._shift = max(0, self._shift + SHIFT * step)
+        self.tab.press("sideways", step)
         self.redraw()
 
     def take(self) -> None:
         """Show or hide the selected secret; open the selected parent or child."""
-        selected = self.window.selected
-        self.window.touch(time.monotonic())
+        selected = self.tab.selected
+        self.tab.touch(time.monotonic())
         if self.tab.id == "environment" and isinstance(selected, str):
             self.request.reveal(selected)
             self._tries = 0
@@ -218,16 +211,15 @@ class ProcessScreen(JobScreen, inherit_bindings=False):
         drawn = self._picture
         if drawn is None:
             return
-        if event.y == drawn.tabs_y:
-            for start, end, tab in drawn.spots:
-                if start <= event.x < end:
-                    self.open_tab(tab.id)
-        elif 0 <= event.y - drawn.list_y < len(self.window.shown):
-            self.move(self.window.top + event.y - drawn.list_y - self.window.at)
+        if tab := drawn.opens(event.x, event.y):
+            self.open_tab(tab.id)
+        else:
+            self.tab.click(event.x, event.y - drawn.tabs_y - 1)
+            self.redraw()
 
     @on(events.MouseScrollDown, "#details")
     @on(events.MouseScrollUp, "#details")
     def wheel(self, event: events.MouseEvent) -> None:
         """Scroll."""
-        self.window.scroll(WHEEL if isinstance(event, events.MouseScrollDown) else -WHEEL)
+        self.tab.scroll(WHEEL if isinstance(event, events.MouseScrollDown) else -WHEEL)
         self.redraw()

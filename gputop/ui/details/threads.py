@@ -7,10 +7,11 @@ from collections import Counter
 from gputop import units
 from gputop.labels import amount
 from gputop.model import Thread
+from gputop.ui.details.lines import without
 from gputop.ui.details.process_view import ProcessView
-from gputop.ui.details.tab import Body, Entry, Tab, without
 from gputop.ui.theme import Token
 from gputop.ui.widgets.grid import Grid, GridColumn
+from gputop.ui.widgets.tabs import Body, Entry
 
 
 def blocked(thread: Thread) -> str:
@@ -70,6 +71,3 @@ def _of_frame(view: ProcessView, width: int) -> Body:
         times = view.look.glyphs.times
         known.append("named " + ", ".join(f"{name} {times}{count}" for name, count in process.thread_names))
     return without(view, width, "threads", facts, known)
-
-
-TAB = Tab("threads", "Threads", ("threads",), body, loaders=True)

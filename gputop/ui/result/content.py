@@ -11,8 +11,8 @@ from gputop.profile.store import StoredProfile, alike, history
 from gputop.report import Page
 from gputop.safe.files import Refused
 from gputop.ui.result.about import About, files_in
-from gputop.ui.result.tab import Tab
 from gputop.ui.result.verdicts import Says
+from gputop.ui.widgets.tabs import Tab
 
 _OLDER = 50
 Made = TypeVar("Made")

@@ -9,11 +9,10 @@ from gputop import units
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.profile.store import COLLAPSED, FLAME, META, SPEEDSCOPE, StoredProfile
 from gputop.safe.text import clean
-from gputop.ui.details.tab import Body
-from gputop.ui.result.tab import Listed, entry
 from gputop.ui.theme import Look
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line, Run
+from gputop.ui.widgets.tabs import Body, ListTab, text_entry
 
 _HINTS = {
     SPEEDSCOPE: "for https://www.speedscope.app: uploads nothing",
@@ -55,15 +54,15 @@ def scp(path: str, host: str, user: str = "") -> str:
     return f"scp {shlex.quote(f'{user}@{host}:{path}' if user else f'{host}:{path}')} ."
 
 
-class Files(Listed):
+class Files(ListTab):
     """Files first, then older ones of the same command; the keys are about the one under the cursor."""
 
+    id, title = "files", "Files"
     takes = "Open"
+    keys = ListTab.keys | {"take"}
 
     def __init__(self, files: Sequence[ResultFile], older: Sequence[StoredProfile], mine: StoredProfile | None) -> None:
-        super().__init__("files", "Files", "Files", self._lines)
         self.files, self.older, self.mine = ordered(files), older, mine
-        self.keys |= {"result-take", "result-path", "result-scp", "result-diff"}
 
     @property
     def file(self) -> ResultFile | None:
@@ -77,16 +76,17 @@ class Files(Listed):
         """The older one under the cursor."""
         return next((kept for kept in self.older if ("older", kept.name) == self.selected), None)
 
-    def _lines(self, width: int, look: Look) -> Body:
-        entries = [entry(file.path, _file(file), width, look) for file in self.files]
+    def body(self, width: int, look: Look) -> Body:
+        """A line for each; where they lie in its facts."""
+        entries = [text_entry(file.path, _file(file), width, look) for file in self.files]
         if not self.files:
-            entries = [entry("none", [Run("nothing of it is kept", "dim")], width, look)]
+            entries = [text_entry("none", [Run("nothing of it is kept", "dim")], width, look)]
         place: Hashable = ("title",)
-        entries.append(entry(("blank",), [Run("")], width, look))
+        entries.append(text_entry(("blank",), [Run("")], width, look))
         text = (
             "earlier ones of this process and of the same command" if self.older else "no earlier one of this command"
         )
-        entries.append(entry(place, [Run(text, "dim")], width, look))
+        entries.append(text_entry(place, [Run(text, "dim")], width, look))
         for kept in self.older:
             same = self.mine is not None and (kept.pid, kept.started_ticks) == (self.mine.pid, self.mine.started_ticks)
             mark = "this process" if same else "same command"
@@ -94,7 +94,7 @@ class Files(Listed):
                 Run(drawing.fit(clean(kept.title, 200), max(20, width - 18), more=look.glyphs.more)),
                 Run(f"  {mark}", "dim"),
             ]
-            entries.append(entry(("older", kept.name), runs, width, look))
+            entries.append(text_entry(("older", kept.name), runs, width, look))
         where = self.mine.path if self.mine else ""
         return Body(entries, [], drawing.tail(where, max(10, width // 2), look.glyphs.more))
 

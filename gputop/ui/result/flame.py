@@ -11,10 +11,10 @@ from textual.strip import Strip
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.profile.stacks import Function, Profile, StackNode
 from gputop.profile.training_parts import Kind, kind, loaders, main
-from gputop.ui.result.tab import Tab
 from gputop.ui.theme import PLAIN, Look, Token
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line
+from gputop.ui.widgets.tabs import Tab
 
 MOST_ROWS = 500
 TOKENS: dict[Kind, Token] = {"waits": "warn", "own": "busy", "library": "dim"}
@@ -232,9 +232,7 @@ class Flames(Tab):
 
     id, title, short = "flame", "Flame", "Flame"
     takes = "Zoom in"
-    keys = frozenset(
-        {"result-take", "result-out", "result-left", "result-right", "result-find", "result-gap", "result-turn"}
-    )
+    keys = frozenset({"take", "out", "left", "right", "find", "gap", "turn"})
 
     def __init__(self, choice: FlameChoice) -> None:
         self.choice = choice
@@ -249,11 +247,10 @@ class Flames(Tab):
         self._hits: set[str] | None = None
         self._share = 0.0
 
-    @property
-    def facts(self) -> str:
+    def facts(self, look: Look) -> Sequence[str]:  # noqa: ARG002
         """Whose it is."""
         chosen = self.choice.chosen
-        return f"{chosen.title}, {chosen.told(chosen.root.count)}"
+        return (f"{chosen.title}, {chosen.told(chosen.root.count)}",)
 
     @property
     def focus(self) -> StackNode:

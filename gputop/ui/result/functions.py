@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from gputop.profile.stacks import Function
 from gputop.profile.training_parts import Kind
-from gputop.ui.details.tab import Body, Entry
 from gputop.ui.result.flame import SIGNS, FlameChoice, Sampled
-from gputop.ui.result.tab import Listed
 from gputop.ui.theme import Look, Token
 from gputop.ui.widgets.grid import Grid, GridColumn
+from gputop.ui.widgets.tabs import Body, Entry, ListTab
 
 MOST = 500
 ROOMY = 110  # cells
@@ -38,17 +37,19 @@ def _called(sampled: Sampled, each: Function, roomy: bool) -> str:
     return f"{each.name}{folder}"
 
 
-class Functions(Listed):
+class Functions(ListTab):
     """The list, sorted by own or by total."""
 
+    id, title, short = "functions", "Functions", "Func"
+    keys = ListTab.keys | {"self", "total", "find", "turn"}
+
     def __init__(self, choice: FlameChoice) -> None:
-        super().__init__("functions", "Functions", "Func", self._lines)
         self.choice = choice
         self._by = "self"
         self._text = ""
-        self.keys |= {"result-self", "result-total", "result-find", "result-turn"}
 
-    def _lines(self, width: int, look: Look) -> Body:
+    def body(self, width: int, look: Look) -> Body:
+        """A line for each with the text that is looked for."""
         sampled = self.choice.chosen
         rows = [each for each in sampled.top if self._text in each.name.casefold()]
         if self._by == "total":

@@ -11,13 +11,12 @@ from gputop.trace.names import GEMM, STREAMING, TENSOR, ActivityKind
 from gputop.trace.operators import BETWEEN, operators
 from gputop.trace.report import fact, short, took
 from gputop.trace.verdict import TraceView
-from gputop.ui.details.tab import Body, Entry
 from gputop.ui.result import bars
 from gputop.ui.result.bars import BarPart
-from gputop.ui.result.tab import Listed, entry
 from gputop.ui.theme import Look, Token
 from gputop.ui.widgets.drawing import Run
 from gputop.ui.widgets.grid import Grid, GridColumn
+from gputop.ui.widgets.tabs import Body, Entry, ListTab, text_entry
 
 MOST_KERNELS = 300
 _KINDS = {
@@ -26,13 +25,13 @@ _KINDS = {
 }  # fmt: skip
 
 
-def kind(entry: Named) -> str:
+def kind(named: Named) -> str:
     """What a kernel is, in a word or two."""
-    if entry.kind is not ActivityKind.COMPUTE:
-        return _KINDS[entry.kind]
-    if GEMM.search(entry.name):
-        return "tensor cores" if TENSOR.search(entry.name) else "matrix"
-    return "memory-bound" if STREAMING.search(entry.name) else ""
+    if named.kind is not ActivityKind.COMPUTE:
+        return _KINDS[named.kind]
+    if GEMM.search(named.name):
+        return "tensor cores" if TENSOR.search(named.name) else "matrix"
+    return "memory-bound" if STREAMING.search(named.name) else ""
 
 
 def parts(view: TraceView) -> list[BarPart]:
@@ -50,21 +49,23 @@ def parts(view: TraceView) -> list[BarPart]:
     return [BarPart(name, found.share(us), f"{took(us / view.steps)} a step", token) for name, us, token in rows if us]
 
 
-class KernelsTab(Listed):
+class KernelsTab(ListTab):
     """The bars of the GPU's time, and the list of the kernels."""
 
+    id, title, short = "kernels", "Kernels", "Kern"
+    keys = ListTab.keys | {"find"}
+
     def __init__(self, view: TraceView) -> None:
-        super().__init__("kernels", "Kernels", "Kern", self._lines)
         self._rows, self._parts, self._steps = view.found.kernels, parts(view), view.steps
         self._total = sum(each.took_us for each in self._rows) or 1.0
         self._gpu = view.found.of_gpu
         self._text = ""
-        self.keys |= {"result-find"}
 
-    def _lines(self, width: int, look: Look) -> Body:
+    def body(self, width: int, look: Look) -> Body:
+        """The bars stay, the kernels scroll."""
         if not self._gpu:
             text = "no GPU was traced: these are times of the CPU; the operators have them"
-            return Body([entry("none", [Run(text, "dim")], width, look)])
+            return Body([text_entry("none", [Run(text, "dim")], width, look)])
         columns: tuple[GridColumn[Named], ...] = (
             GridColumn("MS A STEP", 9, lambda each: f"{each.took_us / self._steps / 1e3:.3g}"),
             GridColumn("SHARE", 6, lambda each: f"{100 * each.took_us / self._total:.1f}%"),
@@ -166,24 +167,21 @@ def shapes(dims: str, types: str) -> str:
     return f"{said}{more} {kind}".strip()
 
 
-class Operators(Listed):
+class Operators(ListTab):
     """The list."""
 
+    id, title, short = "operators", "Operators", "Ops"
+    keys = ListTab.keys | {"find"}
+
     def __init__(self, view: TraceView) -> None:
-        super().__init__("operators", "Operators", "Ops", self._lines)
-        self._rows, self._by = rows(view)
+        self._rows, self._facts = rows(view)
         self._unit = "ms a step" if view.found.window.steps else "ms"
         self._counted = any(row.calls is not None for row in self._rows)
         self._shaped = any(row.shapes for row in self._rows)
         self._text = ""
-        self.keys |= {"result-find"}
 
-    @property
-    def facts(self) -> str:
-        """Of what their time is."""
-        return super().facts or self._by
-
-    def _lines(self, width: int, look: Look) -> Body:
+    def body(self, width: int, look: Look) -> Body:
+        """A line for each; of what the time is in its facts."""
         noted = any(row.note for row in self._rows)
         columns: list[GridColumn[OperatorRow]] = [
             GridColumn(self._unit.upper(), 9, lambda row: f"{row.ms:.3g}" if row.ms < 100 else f"{row.ms:.0f}"),
@@ -204,7 +202,7 @@ class Operators(Listed):
             token: Token = "text" if row.share >= 0.01 else "dim"
             return Entry((place, row.name), lambda on, shift: table.line(row, on, shift, token))
 
-        return Body([line(place, row) for place, row in enumerate(found)], [table.titles()], self._by)
+        return Body([line(place, row) for place, row in enumerate(found)], [table.titles()], self._facts)
 
     def find(self, text: str) -> str:
         """Show those with this text."""

@@ -10,10 +10,10 @@ from gputop import units
 from gputop.trace.memory import AllocatorMemory
 from gputop.trace.report import took
 from gputop.trace.verdict import TraceView, memory_peak
-from gputop.ui.result.tab import Tab
 from gputop.ui.theme import Look
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line
+from gputop.ui.widgets.tabs import Tab
 
 _AXIS = 9  # cells
 _TALLEST = 14

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from textual.strip import Strip
 
 from gputop.profile.stacks import Profile
 from gputop.profile.training_parts import PHASES, main, phases, shares
 from gputop.ui.result import bars
 from gputop.ui.result.bars import BarPart
-from gputop.ui.result.tab import Tab
 from gputop.ui.theme import Look, Token
+from gputop.ui.widgets.tabs import Tab
 
 _TEXTS = {
     "data": "data: waits for, or loads",
@@ -48,10 +50,9 @@ class PhasesTab(Tab):
     def __init__(self, found: list[BarPart]) -> None:
         self._parts = found
 
-    @property
-    def facts(self) -> str:
+    def facts(self, look: Look) -> Sequence[str]:  # noqa: ARG002
         """What the shares are of."""
-        return "shares of the main thread's samples"
+        return ("shares of the main thread's samples",)
 
     def draw(self, width: int, height: int, look: Look) -> list[Strip]:
         """All of them."""

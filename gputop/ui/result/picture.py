@@ -8,33 +8,21 @@ from textual.strip import Strip
 
 from gputop import units
 from gputop.diagnose import Finding
-from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame
-from gputop.ui.details import tabs
 from gputop.ui.panes.header import Piece, trail
 from gputop.ui.result import files, verdicts
 from gputop.ui.result.about import names
 from gputop.ui.result.content import Content
-from gputop.ui.result.tab import Listed, Tab
 from gputop.ui.theme import Look, Token
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line, Run
+from gputop.ui.widgets.tabs import ListTab, Tab, TabPicture, tabbed
 
 AIR_FROM = 26  # lines: below, nothing is left blank
 GLANCE_FROM = 16  # lines for a tab: from there on, others stand below the first
 _GLANCE_ROWS = 5  # of a table, with its titles
 _GLANCED = {"functions": "top functions", "operators": "operators", "kernels": "kernels"}
 _LEAST_ROWS = 7  # of the tab itself
-
-
-@frozen_dataclass(frozen=True, slots=True)
-class ResultPicture:
-    """The lines, and where on them the mouse can do something."""
-
-    strips: Sequence[Strip]
-    tabs_y: int
-    spots: Sequence[tabs.Spot[Tab]]
-    body_y: int
 
 
 def picture(
@@ -44,29 +32,23 @@ def picture(
     live: Sequence[Finding],
     size: tuple[int, int],
     look: Look,
-) -> ResultPicture:
+) -> TabPicture:
     """All of it in exactly `size` cells; `live` are the findings of its processes."""
     width, height = size
     roomy = height >= AIR_FROM
     air = [drawing.blank(width, look)] if roomy else []
-    strips = [_above(content, frame, width, look), *air]
     most = 3 if height < 20 else 4 if not roomy else 5 if height < 50 else 8
-    strips += [*verdicts.strips(content.says, live, width, most, look), *air]
-    tabs_y = len(strips)
-    room = max(0, height - tabs_y - 1)
-    glance = _glance(content, tab, width, room, look)
-    body = tab.draw(width, room - len(glance), look)
-    rule, spots = tabs.strip(tab, width, look, (tab.facts,), content.tabs)
-    strips += [rule, *body]
-    strips += [drawing.blank(width, look)] * (height - len(strips) - len(glance))
-    return ResultPicture([*strips, *glance][:height], tabs_y, spots, tabs_y + 1)
+    said = verdicts.strips(content.says, live, width, most, look)
+    above = [_above(content, frame, width, look), *air, *said, *air]
+    glance = _glance(content, tab, width, max(0, height - len(above) - 1), look)
+    return tabbed(above, tab, content.tabs, glance, size, look)
 
 
 def _glance(content: Content, tab: Tab, width: int, room: int, look: Look) -> list[Strip]:
     """What stands below the first tab where that leaves room: the table after it, and the files."""
     if tab is not content.tabs[0] or room < GLANCE_FROM:
         return []
-    lists = [each for each in content.tabs if isinstance(each, Listed) and each.id in _GLANCED]
+    lists = [each for each in content.tabs if isinstance(each, ListTab) and each.id in _GLANCED]
     wanted = tab.natural(width, look)
     left = room - min(wanted, max(room * 3 // 5 - 2, _LEAST_ROWS))
     shown = files.summary(content.about.files, look)
@@ -79,7 +61,11 @@ def _glance(content: Content, tab: Tab, width: int, room: int, look: Look) -> li
     for each in lists:
         table = each.glance(width, room - len(strips) - 2, look)
         if table:
-            strips += [*blank, drawing.rule(_GLANCED[each.id], width, look, right=each.facts), *table]
+            strips += [
+                *blank,
+                drawing.rule(_GLANCED[each.id], width, look, right="".join(each.facts(look)[:1])),
+                *table,
+            ]
     strips += blank * (room - len(strips))
     if with_files:
         strips += [*blank, *beneath]

@@ -16,9 +16,9 @@ from gputop.ui.result.flame import FlameChoice, Flames, of_profile
 from gputop.ui.result.functions import Functions
 from gputop.ui.result.phases import PhasesTab, parts
 from gputop.ui.result.report import ReportTab
-from gputop.ui.result.tab import Tab
 from gputop.ui.result.threads import ThreadsTab
 from gputop.ui.result.verdicts import Saying, Says
+from gputop.ui.widgets.tabs import Tab
 
 _LEAST = 0.10  # of the samples: what is rarer confirms nothing
 

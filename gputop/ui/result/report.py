@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gputop.report import Do, Page, ReportTable
-from gputop.ui.details.tab import Body
-from gputop.ui.result.tab import Listed, entry
 from gputop.ui.result.verdicts import badge
 from gputop.ui.theme import Look
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Run, wrap
+from gputop.ui.widgets.tabs import Body, ListTab, text_entry
 
 _INDENT = 11
 _PROSE = 110  # cells: longer lines are hard to read
@@ -52,13 +51,15 @@ def _table(table: ReportTable, width: int, look: Look) -> Iterator[list[Run]]:
         yield [Run(first, "text", place == 0), Run(cells, "dim" if place == 0 else "text")]
 
 
-class ReportTab(Listed):
+class ReportTab(ListTab):
     """The page, to scroll."""
 
-    def __init__(self, page: Page, title: str = "Report", id: str = "report") -> None:
-        super().__init__(id, title, title, self._lines, cursor=False)
-        self._page = page
+    cursor = False
 
-    def _lines(self, width: int, look: Look) -> Body:
+    def __init__(self, page: Page, title: str = "Report", id: str = "report") -> None:
+        self.id, self.title, self._page = id, title, page
+
+    def body(self, width: int, look: Look) -> Body:
+        """All of it."""
         found = lines(self._page, width, look)
-        return Body([entry(place, runs, width, look) for place, runs in enumerate(found)])
+        return Body([text_entry(place, runs, width, look) for place, runs in enumerate(found)])

@@ -13,9 +13,8 @@ from gputop.ui.commands.command import Command
 from gputop.ui.result.about import live
 from gputop.ui.result.builders import Made, Result, content, read_in_background
 from gputop.ui.result.content import Content
-from gputop.ui.result.picture import ResultPicture, picture, waiting
+from gputop.ui.result.picture import picture, waiting
 from gputop.ui.result.report import ReportTab
-from gputop.ui.result.tab import Tab
 from gputop.ui.screen import CommandScreen
 from gputop.ui.session import Session
 from gputop.ui.table.widget import WHEEL
@@ -23,6 +22,7 @@ from gputop.ui.theme import Look
 from gputop.ui.widgets.drawing import Line
 from gputop.ui.widgets.prompt import Prompt
 from gputop.ui.widgets.strip_pane import Lines
+from gputop.ui.widgets.tabs import Tab, TabPicture
 
 
 class ResultScreen(CommandScreen, inherit_bindings=False):
@@ -42,7 +42,7 @@ class ResultScreen(CommandScreen, inherit_bindings=False):
         self.asking = False  # what to find is being typed
         self.shown = session.latest.newest
         self._why = ""
-        self._picture: ResultPicture | None = None
+        self._picture: TabPicture | None = None
         self._left = False
         self._again: ActionRun | None = None
 
@@ -203,12 +203,10 @@ class ResultScreen(CommandScreen, inherit_bindings=False):
         drawn, tab = self._picture, self.tab
         if drawn is None or tab is None or self.content is None:
             return
-        if event.y == drawn.tabs_y:
-            for start, end, spot in drawn.spots:
-                if start <= event.x < end:
-                    self.open_view(list(self.content.tabs).index(spot))
-        elif event.y >= drawn.body_y:
-            tab.click(event.x, event.y - drawn.body_y)
+        if opened := drawn.opens(event.x, event.y):
+            self.open_view(list(self.content.tabs).index(opened))
+        elif event.y > drawn.tabs_y:
+            tab.click(event.x, event.y - drawn.tabs_y - 1)
             self.redraw()
 
     @on(events.MouseScrollDown, "#result")

@@ -13,18 +13,18 @@ from gputop.profile.code import Call
 from gputop.profile.dump import ThreadStack, grouped, look
 from gputop.profile.ranks import RankPosition, Ranks
 from gputop.profile.training_parts import PARTS, kind, shares
-from gputop.ui.details.tab import Body, Entry
 from gputop.ui.result.about import About
 from gputop.ui.result.content import Content
-from gputop.ui.result.tab import Listed, Tab, entry
 from gputop.ui.result.verdicts import Saying, Says
 from gputop.ui.theme import Look, Token
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line, Run
 from gputop.ui.widgets.grid import Grid, GridColumn
+from gputop.ui.widgets.tabs import Body, Entry, ListTab, Tab, text_entry
 
 _NARROWEST = 36  # cells of a stack beside others
 _ROWS = 60
+_MOVES = {True: "yes", False: "no", None: ""}
 _BESIDE_IN = 74  # cells of what stands beside where a rank is
 
 
@@ -43,10 +43,10 @@ def of_stacks(result: StackResult) -> Content:
     )
     tabs: list[Tab] = []
     if result.ranks is not None:
-        tabs.append(ranks_tab(result, result.ranks))
+        tabs.append(RanksTab(result, result.ranks))
     if several:
         tabs.append(Beside(result.processes, result.ranks))
-    tabs.append(stacks_tab(result))
+    tabs.append(StacksTab(result))
     return Content(about=about, says=says_of(result), tabs=tabs, again=True)
 
 
@@ -77,20 +77,24 @@ def says_of(result: StackResult) -> Says:
     )
 
 
-def ranks_tab(result: StackResult, ranks: Ranks) -> Listed:
+class RanksTab(ListTab):
     """A line for each rank; one that differs has a sign."""
-    rows = list(zip(ranks.places, result.processes, strict=True))
-    moves = {True: "yes", False: "no", None: ""}
 
-    longest = max((len(_in(*row)) for row in rows), default=0)
+    id, title = "ranks", "Ranks"
 
-    def body(width: int, look: Look) -> Body:
+    def __init__(self, result: StackResult, ranks: Ranks) -> None:
+        self._rows = list(zip(ranks.places, result.processes, strict=True))
+        self._longest = max((len(_in(*row)) for row in self._rows), default=0)
+        self._odd = len(ranks.odd)
+
+    def body(self, width: int, look: Look) -> Body:
+        """The ranks in their order."""
         columns: tuple[GridColumn[tuple[RankPosition, Shown]], ...] = (
             GridColumn("", 1, lambda row: look.glyphs.warn if row[0].odd else "", right=False),
             GridColumn("RANK", 9, lambda row: row[0].label, right=False),
             GridColumn("PID", 8, lambda row: str(row[1].process.pid), keep=3),
-            GridColumn("MOVES", 5, lambda row: moves[row[0].moves], right=False, keep=4),
-            GridColumn("IN", max(30, min(longest, width - _BESIDE_IN)), lambda row: _in(*row), right=False),
+            GridColumn("MOVES", 5, lambda row: _MOVES[row[0].moves], right=False, keep=4),
+            GridColumn("IN", max(30, min(self._longest, width - _BESIDE_IN)), lambda row: _in(*row), right=False),
             GridColumn(
                 "YOUR CODE",
                 30 if width > 110 else 20,
@@ -105,10 +109,8 @@ def ranks_tab(result: StackResult, ranks: Ranks) -> Listed:
             token: Token = "warn" if row[0].odd else "text"
             return Entry(row[1].process.pid, lambda on, shift: grid.line(row, on, shift, token))
 
-        odd = len(ranks.odd)
-        return Body([line(row) for row in rows], [grid.titles()], f"{odd} apart from the others" if odd else "")
-
-    return Listed("ranks", "Ranks", "Ranks", body)
+        facts = f"{self._odd} apart from the others" if self._odd else ""
+        return Body([line(row) for row in self._rows], [grid.titles()], facts)
 
 
 def _in(place: RankPosition, shown: Shown) -> str:
@@ -120,7 +122,7 @@ class Beside(Tab):
     """The main threads side by side, the innermost call on top."""
 
     id, title, short = "beside", "Side by side", "Beside"
-    keys = frozenset({"result-left", "result-right"})
+    keys = frozenset({"left", "right"})
 
     def __init__(self, processes: Sequence[Shown], ranks: Ranks | None) -> None:
         self._columns = [_main(shown) for shown in processes]
@@ -130,11 +132,10 @@ class Beside(Tab):
         self._first = self._top = 0
         self._shown = 1
 
-    @property
-    def facts(self) -> str:
+    def facts(self, look: Look) -> Sequence[str]:  # noqa: ARG002
         """Which of them."""
-        count = len(self._labels)
-        return "" if self._shown >= count else f"{self._first + 1}-{self._first + self._shown} of {count}, arrows move"
+        count, last = len(self._labels), self._first + self._shown
+        return () if self._shown >= count else (f"{self._first + 1}-{last} of {count}, arrows move",)
 
     def natural(self, width: int, look: Look) -> int:  # noqa: ARG002
         """As long as the longest."""
@@ -187,17 +188,22 @@ def call_runs(call: Call, width: int, look: Look) -> list[Run]:
     return [Run(f"{sign} {drawing.cut(call.text, max(1, width - 2), look.glyphs.more)}", token)]  # type: ignore[arg-type]
 
 
-def stacks_tab(result: StackResult) -> Listed:
+class StacksTab(ListTab):
     """Every thread of every process with its calls, those in the same place told once."""
 
-    def body(width: int, look: Look) -> Body:
-        entries = []
-        for shown in result.processes:
-            for place, runs in enumerate(_process(shown, width, look, len(result.processes) > 1)):
-                entries.append(entry((shown.process.pid, place), runs, width, look))
-        return Body(entries, [], "> your own code   = waits")
+    id, title = "stacks", "Stacks"
+    cursor = False
 
-    return Listed("stacks", "Stacks", "Stacks", body, cursor=False)
+    def __init__(self, result: StackResult) -> None:
+        self._processes = result.processes
+
+    def body(self, width: int, look: Look) -> Body:
+        """Process by process."""
+        entries = []
+        for shown in self._processes:
+            for place, runs in enumerate(_process(shown, width, look, len(self._processes) > 1)):
+                entries.append(text_entry((shown.process.pid, place), runs, width, look))
+        return Body(entries, [], "> your own code   = waits")
 
 
 def _process(shown: Shown, width: int, look: Look, named: bool) -> Iterator[list[Run]]:

@@ -7,12 +7,11 @@ from collections.abc import Callable
 from gputop.trace.report import share, took
 from gputop.trace.step_phases import StepRow
 from gputop.trace.verdict import TraceView
-from gputop.ui.details.tab import Body, Entry
 from gputop.ui.result import bars
 from gputop.ui.result.bars import BarPart
-from gputop.ui.result.tab import Listed
 from gputop.ui.theme import Look, Token
 from gputop.ui.widgets.grid import Grid, GridColumn
+from gputop.ui.widgets.tabs import Body, Entry, ListTab
 
 _TOKENS: dict[str, Token] = {
     "waiting for data": "warn", "optimizer": "memory", "zero_grad": "memory", "communication": "owner",
@@ -34,20 +33,21 @@ def parts(view: TraceView) -> list[BarPart]:
     return found
 
 
-class Steps(Listed):
+class Steps(ListTab):
     """The bars of the phases, and the list of the steps."""
 
+    id, title, short = "steps", "Steps", "Step"
     takes = "Its timeline"
+    keys = ListTab.keys | {"take"}
 
     def __init__(self, view: TraceView, show: Callable[[int], None]) -> None:
-        super().__init__("steps", "Steps", "Step", self._lines)
         self._rows, self._parts, self._show = view.rows, parts(view), show
         times = sorted(row.took_us for row in view.rows)
         self._median = times[len(times) // 2] if times else 0.0
         self._gpu = view.found.of_gpu
-        self.keys |= {"result-take"}
 
-    def _lines(self, width: int, look: Look) -> Body:
+    def body(self, width: int, look: Look) -> Body:
+        """The bars stay, the steps scroll."""
         columns: list[GridColumn[tuple[int, StepRow]]] = [
             GridColumn("STEP", 6, lambda row: f"#{row[1].number}"),
             GridColumn("TIME", 9, lambda row: took(row[1].took_us)),

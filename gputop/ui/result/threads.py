@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gputop.frozen_dataclass import frozen_dataclass
-from gputop.ui.details.tab import Body, Entry
 from gputop.ui.result.flame import FlameChoice, Sampled
-from gputop.ui.result.tab import Listed
 from gputop.ui.theme import Look, Token
 from gputop.ui.widgets.grid import Grid, GridColumn
+from gputop.ui.widgets.tabs import Body, Entry, ListTab
 
 
 @frozen_dataclass(frozen=True, slots=True)
@@ -42,18 +41,19 @@ def rows(choices: Sequence[Sampled]) -> list[ThreadRow]:
     return found
 
 
-class ThreadsTab(Listed):
+class ThreadsTab(ListTab):
     """The list; Enter shows the flame graph of one."""
 
+    id, title, short = "threads", "Threads", "Thr"
     takes = "Its flame"
+    keys = ListTab.keys | {"take"}
 
     def __init__(self, choice: FlameChoice) -> None:
-        super().__init__("threads", "Threads", "Thr", self._lines)
         self.choice = choice
         self._rows = rows(choice.choices)
-        self.keys |= {"result-take"}
 
-    def _lines(self, width: int, look: Look) -> Body:
+    def body(self, width: int, look: Look) -> Body:
+        """A line for each, busy ones brighter."""
         unit = self.choice.choices[0].unit if self.choice.choices else ""
         columns: tuple[GridColumn[ThreadRow], ...] = (
             GridColumn("THREAD", 30 if width >= 100 else 20, lambda row: row.title, right=False),

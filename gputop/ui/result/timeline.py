@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from textual.strip import Strip
 
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.trace.lanes import Lanes, SpanTrack, TimelineLane
-from gputop.ui.result.tab import Tab
 from gputop.ui.theme import PLAIN, Look, Token
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line
+from gputop.ui.widgets.tabs import Tab
 
 NAMES = 13  # cells for the names of lanes
 _TOKENS: dict[str, Token] = {
@@ -195,7 +197,7 @@ class TimelineTab(Tab):
     """The lanes under a cursor."""
 
     id, title, short = "timeline", "Timeline", "Time"
-    keys = frozenset({"result-left", "result-right", "result-in", "result-less", "result-gap"})
+    keys = frozenset({"left", "right", "in", "less", "gap"})
 
     def __init__(self, lanes: Lanes) -> None:
         self.lanes = lanes
@@ -203,12 +205,11 @@ class TimelineTab(Tab):
         self._width = 80
         self._drawn: tuple[object, list[Strip]] | None = None  # of many kernels it is not quickly made
 
-    @property
-    def facts(self) -> str:
+    def facts(self, look: Look) -> Sequence[str]:  # noqa: ARG002
         """What of the whole is looked at."""
         whole = max(1.0, self.lanes.end - self.lanes.start)
         part = "" if self.at.span >= whole * 0.999 else f", {took(self.at.span)} shown"
-        return f"{len(self.lanes.steps)} steps, {took(whole)}{part}"
+        return (f"{len(self.lanes.steps)} steps, {took(whole)}{part}",)
 
     def natural(self, width: int, look: Look) -> int:  # noqa: ARG002
         """The axis, the lanes, a line on what is under the cursor."""

@@ -32,10 +32,10 @@ from gputop.ui.result.kernels import KernelsTab, Operators
 from gputop.ui.result.memory import Curve
 from gputop.ui.result.report import ReportTab
 from gputop.ui.result.steps import Steps
-from gputop.ui.result.tab import Tab
 from gputop.ui.result.threads import ThreadsTab
 from gputop.ui.result.timeline import TimelineTab
 from gputop.ui.result.verdicts import Saying, Says
+from gputop.ui.widgets.tabs import Tab
 
 _WAITS = re.compile(
     r"^enumerate\(DataLoader\)#|^(?:nccl|gloo):|Synchronize$"

@@ -1,17 +1,17 @@
-"""What a tab is: its title, the parts of the details it needs, and its lines."""
+"""Lines of text in the tabs of a process, and why a part of its details is not there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from textual.strip import Strip
 
-from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Part
 from gputop.source import OTHERS_ENVIRONMENT, UNRECORDED
 from gputop.ui.details.process_view import ProcessView
 from gputop.ui.theme import Ground
 from gputop.ui.widgets.drawing import Line, Run, wrap
+from gputop.ui.widgets.tabs import Body, Entry
 
 _WHY = {
     "stale": "not read yet",
@@ -21,38 +21,6 @@ _WHY = {
     "absent": "there is none",
     "implausible": "its value cannot be",
 }
-
-
-@frozen_dataclass(frozen=True, slots=True)
-class Entry:
-    """A line of a tab. The cursor keeps its `key`; the highest `rank` is on top."""
-
-    key: Hashable
-    draw: Callable[[Ground, int], Strip]  # on a ground, with its long text scrolled by some cells
-    rank: float | None = None
-
-
-@frozen_dataclass(frozen=True, slots=True)
-class Body:
-    """What a tab shows now: lines that stay, and lines that scroll."""
-
-    entries: Sequence[Entry]
-    head: Sequence[Strip] = ()
-    facts: str = ""  # in a few words, how much there is
-
-
-@frozen_dataclass(frozen=True, slots=True)
-class Tab:
-    """A tab, declared once."""
-
-    id: str
-    title: str
-    parts: tuple[Part, ...]
-    body: Callable[[ProcessView, int], Body]  # at a width
-    short: str = ""  # its title where there is little room
-    cursor: bool = True  # a line of it can be selected
-    loaders: bool = False  # what its loaders do stands below
-    takes: str = ""  # what Enter does with that line
 
 
 def plain(view: ProcessView, width: int, lines: Iterable[Sequence[Run]], first: int = 0) -> list[Entry]:
