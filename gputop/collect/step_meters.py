@@ -23,6 +23,7 @@ from gputop.safe.text import clean
 _PATIENCE_S = 0.3  # for the answers of all
 _FIRST_S = 0.2  # that the first frame waits for them
 _AGAIN_S = 15.0  # between two tries to find the agent of a process
+_LISTED_S = 5.0  # between two listings of the folders of agents, each of which takes a thread of its own
 _TRIES_S = 120.0  # of its life; later none comes
 _MOST = 64  # processes
 _NONE_SINGLY = 1 << 50  # more steps than any job makes: their numbers together are enough
@@ -87,13 +88,14 @@ class MeterLane:
         self._lane: Lane[Meters] = Lane("meters", self._read, {})
         self._started = self._stopped = False
         self._listening: frozenset[tuple[int, int]] = frozenset()  # pid and start
+        self._listed_s = -math.inf
         self.stepping: frozenset[Identity] = frozenset()  # that have made optimizer steps, and live; swapped whole
 
     def ask(self, processes: Iterable[Process]) -> bool:
         """Ask for the steps of these again; True where it has waited for the first answers."""
         first, self._started = not self._started, True
         if first:
-            self._listening = listening()
+            self._list()
         wanted = [one for one in processes if one.verified and one.unseen is None and self._may_step(one)]
         self._wanted = tuple(sorted(wanted, key=lambda one: one.role is not Role.TRAINER)[:_MOST])
         if first:
@@ -128,8 +130,12 @@ class MeterLane:
         for agent in [*self._agents.values()]:
             agent.close()
 
+    def _list(self) -> None:
+        if self._clock() - self._listed_s >= _LISTED_S:
+            self._listed_s, self._listening = self._clock(), listening()
+
     def _read(self) -> Meters:
-        self._listening = listening()
+        self._list()
         wanted = {one.identity: one for one in self._wanted}
         for gone in self._agents.keys() - wanted.keys():
             self._agents.pop(gone).close()
