@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import fields
 
 import pytest
+from textual.events import MouseScrollDown, MouseScrollUp
 
 from gputop.diagnose.rules import RULES
 from gputop.model import Cgroup, Gpu, NvLink, Process
 from gputop.ui import theme
 from gputop.ui.commands.table import COMMANDS
 from gputop.ui.table.columns import COLUMNS
+from gputop.ui.table.widget import WHEEL
 from gputop.ui.theme import ASCII, DARK, LIGHT, PLAIN, TERMINAL, UNICODE, Look
 from gputop.ui.widgets.drawing import wrap
 from gputop.ui.widgets.key_bar import bar, chosen
+from gputop.ui.widgets.strip_pane import Lines
 from tests.headless_screens import Stage, play
 from tests.scripted_jobs import frame
 
@@ -64,6 +67,11 @@ def test_help_opens_on_the_keys_and_scrolls() -> None:
         assert "more" in stage.lines[-1]
         await stage.press("shift+tab")
         await stage.press("end", "home", "down", "up")
+        assert stage.lines[1].split() == ["gpus"]
+        third = stage.lines[1 + WHEEL]
+        await stage.pilot._post_mouse_events([MouseScrollDown], Lines, offset=(5, 1))
+        assert stage.lines[1] == third
+        await stage.pilot._post_mouse_events([MouseScrollUp], Lines, offset=(5, 1))
         assert stage.lines[1].split() == ["gpus"]
 
     play(scene, frame(), size=(80, 24))

@@ -39,7 +39,7 @@ def _next(screen: JobScreen, texts: Sequence[CopyText], place: int) -> str:
 
 def show_plain(screen: JobScreen) -> None:
     """Show what can be copied on a plain screen, where the terminal's own mouse selects."""
-    from gputop.ui.dialogs.plain import Plain  # late
+    from gputop.ui.dialogs.pager import Plain  # late
 
     if texts := screen.copy_texts():
         screen.app.push_screen(Plain(screen, [text.text for text in texts]))

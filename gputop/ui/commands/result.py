@@ -142,7 +142,7 @@ def copy_path(screen: ResultScreen) -> None:
 
 def show_fetch_command(screen: ResultScreen) -> None:
     """Show the command that fetches the file, on a plain screen, for the mouse."""
-    from gputop.ui.dialogs.plain import Plain  # late
+    from gputop.ui.dialogs.pager import Plain  # late
     from gputop.ui.result.files import scp
 
     if path := _path(screen):

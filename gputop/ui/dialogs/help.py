@@ -7,7 +7,6 @@ from itertools import chain
 from typing import ClassVar
 
 from textual import events
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.strip import Strip
 
@@ -15,14 +14,13 @@ from gputop.diagnose.rules import RULES
 from gputop.docs.tables import PLACES
 from gputop.model import Note, metrics
 from gputop.ui.commands.command import EVERY, GROUPS, Command, Group, help_lines
-from gputop.ui.dialogs.box import Modal
+from gputop.ui.dialogs.pager import Pager
 from gputop.ui.panes import empty
 from gputop.ui.screen import CommandScreen
 from gputop.ui.table.columns import COLUMNS, TITLE
 from gputop.ui.theme import Look, Token
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line, Run, wrap
-from gputop.ui.widgets.strip_pane import Lines
 
 NAMES = 9  # cells for the names of keys
 LONGEST = 40  # characters that are searched for
@@ -150,30 +148,21 @@ def _said(name: str, cells: int, text: str, look: Look, width: int) -> list[Line
     return lines
 
 
-class Help(Modal[None], inherit_bindings=False):
+class Help(Pager):
     """The help, a page at a time."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss", show=False),
-        Binding("tab", "turn(1)", show=False),
-        Binding("shift+tab", "turn(-1)", show=False),
-        Binding("up", "scroll_by(-1)", show=False),
-        Binding("down", "scroll_by(1)", show=False),
-        Binding("pageup", "scroll_by(-20)", show=False),
-        Binding("pagedown,space", "scroll_by(20)", show=False),
-        Binding("home", "scroll_by(-100000)", show=False),
-        Binding("end", "scroll_by(100000)", show=False),
+        Binding(key, action, show=False)
+        for key, action in {"tab": "turn(1)", "shift+tab": "turn(-1)", "space": "page(1)"}.items()
     ]
 
     def __init__(self, screen: CommandScreen) -> None:
         """It opens at the keys of a screen, and says which of them do nothing there now."""
-        super().__init__()
-        self.look = screen.look
+        super().__init__(screen.look)
         self._screen = screen
         self._keys = screen.session.commands
         self._notes = empty.noted(screen.shown.frame) if screen.shown and screen.PLACE == "main" else ()
         self._page = EVERY.index(screen.PLACE)
-        self._first = 0
         self._asked: str | None = None  # what is searched for; None: nothing is
 
     @property
@@ -186,14 +175,6 @@ class Help(Modal[None], inherit_bindings=False):
         screen = self._screen
         here = screen.PLACE in command.on and command.group not in ("DETAILS", "RESULT")
         return command.unavailable(screen) if here else ""
-
-    def compose(self) -> ComposeResult:
-        """One pane."""
-        yield Lines()
-
-    def on_resize(self) -> None:
-        """Wrap again."""
-        self.redraw()
 
     def on_key(self, event: events.Key) -> None:
         """What is searched for is typed; what moves goes on to do so, and Esc ends the search first."""
@@ -215,7 +196,7 @@ class Help(Modal[None], inherit_bindings=False):
             return
         event.stop()
         event.prevent_default()
-        self._first = 0
+        self.first = 0
         self.redraw()
 
     def _keys_of(self, id: str) -> tuple[str, ...]:
@@ -223,35 +204,25 @@ class Help(Modal[None], inherit_bindings=False):
 
     def action_turn(self, step: int) -> None:
         """The next page."""
-        self._page, self._first = self._page + step, 0
+        self._page, self.first = self._page + step, 0
         self.redraw()
 
-    def action_scroll_by(self, lines: int) -> None:
-        """Up or down."""
-        self._first += lines
-        self.redraw()
-
-    def redraw(self) -> None:
-        """Draw the page."""
-        width, height = self.app.size
+    def page(self, width: int) -> tuple[Sequence[Strip], Sequence[Line]]:
+        """The names of all pages, and the one that is open."""
         asked = self._asked or ""
         found = pages(self.look, width, self._keys, self._notes, unavailable=self._unavailable, asked=asked)
         names = list(found)
         name = names[self._page % len(names)]
         lines = found[name] or [Line(self.look).add(" nothing on this page says that", "dim")]
-        room = max(0, height - 2)
-        self._first = min(max(0, self._first), max(0, len(lines) - room))
-        body = [line.strip(width) for line in lines[self._first : self._first + room]]
-        body += [drawing.blank(width, self.look)] * (room - len(body))
         dot = f" {self.look.glyphs.dot} "
-        title = drawing.rule(f"help: {name}", width, self.look, right=f"Tab: {dot.join(names)}")
-        self.query_one(Lines).show([title, *body, self._foot(width, len(lines) > room)])
+        return [drawing.rule(f"help: {name}", width, self.look, right=f"Tab: {dot.join(names)}")], lines
 
-    def _foot(self, width: int, more: bool) -> Strip:
+    def foot(self, width: int, below: int) -> Strip:
+        """What is searched for, and what keys do here."""
         line = Line(self.look, "raised")
         if self._asked is not None:
             line.add(" search ", "dim").add(self._asked, "bright").add(" ", "bright", reverse=True).add(" ")
-        for name, what in self._ways(more):
+        for name, what in self._ways(below > 0 or self.first > 0):
             line.add(" ").add(name, "busy", bold=True).add(f" {what} ", "dim")
         return line.strip(width)
 
