@@ -34,7 +34,7 @@ FIRST, LAST = "pid", "command"  # columns that are always shown, with their posi
 
 def _columns() -> tuple[str, ...]:
     """Columns of the process table by id; the last one cannot be chosen."""
-    from gputop.ui.table.columns import SORTABLE  # late: few commands look at the table
+    from gputop.columns import SORTABLE  # late: few commands look at the table
 
     return tuple(column.id for column in SORTABLE)
 

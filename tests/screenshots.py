@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.text import Text
 from textual.pilot import Pilot
 
+from gputop.columns import PRESETS
 from gputop.config import Settings, SettingsOrigin
 from gputop.demo import SCENARIOS
 from gputop.demo.source import Demo
@@ -32,7 +33,6 @@ from gputop.source import Source
 from gputop.ui.app import Gputop
 from gputop.ui.latest_update import LatestUpdate
 from gputop.ui.result.screen import ResultScreen
-from gputop.ui.table.columns import PRESETS
 from gputop.ui.theme import DARK, LIGHT, UNICODE, Look, Palette
 from tests import profile_results
 from tests.real_processes import kill, row

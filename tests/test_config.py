@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gputop import config, thresholds
+from gputop.columns import COLUMNS, SORTABLE
 from gputop.config import BY_KEY, SETTINGS, Settings, load
 from gputop.safe.files import read_settings
-from gputop.ui.table.columns import COLUMNS, SORTABLE
 
 
 def read(text: str) -> config.Read:

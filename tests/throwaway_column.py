@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from gputop.ui import table
+import gputop
 
 DECLARED = """\
     Column(
@@ -19,10 +19,10 @@ LAST = '    Column(\n        "command"'
 
 def declare() -> None:
     """Put it before the last one, as if it stood in the file; nobody has imported that yet."""
-    place = Path(table.__file__).with_name("columns.py")
+    place = Path(gputop.__file__).with_name("columns.py")
     written = place.read_text()
     assert written.count(LAST) == 1
-    columns = ModuleType(f"{table.__name__}.columns")
+    columns = ModuleType("gputop.columns")
     sys.modules[columns.__name__] = columns
     exec(compile(written.replace(LAST, DECLARED + LAST), place, "exec"), columns.__dict__)
 

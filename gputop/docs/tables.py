@@ -162,7 +162,7 @@ def setting_list() -> str:
 
 def column_list() -> str:
     """Every column of the process table."""
-    from gputop.ui.table.columns import COLUMNS
+    from gputop.columns import COLUMNS
 
     return listing((f"{column.title} (`{column.id}`)", column.help) for column in COLUMNS)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TextIO
 
 from gputop import labels, units
+from gputop.columns import of
 from gputop.export.format import Write, redacted
 from gputop.fit import fit
 from gputop.frozen_dataclass import frozen_dataclass
@@ -16,7 +17,6 @@ from gputop.model import Frame, Gpu, Host, Identity, Job, Process, Role
 from gputop.monitor import Update
 from gputop.process_totals import Figures, one
 from gputop.safe.text import to_ascii
-from gputop.ui.table.columns import of
 
 _GAP = "  "
 _ALWAYS = 80  # a column that is kept so dearly is there whatever the room

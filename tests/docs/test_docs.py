@@ -11,6 +11,7 @@ import pytest
 
 from gputop import __version__, config, docs, model, thresholds
 from gputop.cli import parser
+from gputop.columns import COLUMNS
 from gputop.config import SETTINGS
 from gputop.diagnose.rules import RULES
 from gputop.docs.keys import key_summary
@@ -19,7 +20,6 @@ from gputop.docs.rules import rule_list
 from gputop.model import metrics
 from gputop.ui.commands.remap import remap
 from gputop.ui.commands.table import COMMANDS
-from gputop.ui.table.columns import COLUMNS
 from tests.faults import MUST, rows_of
 
 TESTS = Path(__file__).parents[1]

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from gputop.columns import BY_ID, COLUMNS, PRESETS, SORTABLE, Column, Preset, beside, of
 from gputop.model import Frame, Gpu, GpuShare, Host, Node, Process
 from gputop.process_totals import Figures, one
 from gputop.ui.commands.command import GROUPS
 from gputop.ui.commands.table import COMMANDS, command
 from gputop.ui.dialogs.choices import LETTERS
-from gputop.ui.table.columns import BY_ID, COLUMNS, PRESETS, SORTABLE, Column, Preset, beside, of
 from gputop.ui.table.rows import places
 from tests.scripted_jobs import frame, process
 

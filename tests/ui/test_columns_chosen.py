@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from gputop import config
+from gputop.columns import BY_ID, COLUMNS, of
 from gputop.config import BY_KEY, SettingsOrigin
 from gputop.safe.files import read_settings
 from gputop.ui.dialogs.columns import Columns
 from gputop.ui.settings_editor import SettingsEditor
-from gputop.ui.table.columns import BY_ID, COLUMNS, of
 from gputop.ui.table.rows import places
 from gputop.ui.theme import ASCII, PLAIN, Look
 from tests.headless_screens import Stage, box, play

@@ -7,12 +7,12 @@ from rich.style import Style
 from textual.events import Click, Key, MouseScrollDown
 from textual.keys import key_to_character
 
+from gputop.columns import SORTABLE
 from gputop.config import SETTINGS
 from gputop.ui.dialogs.choices import ListDialog, SortDialog
 from gputop.ui.dialogs.dialog import Confirm, DelayDialog
 from gputop.ui.dialogs.palette import PaletteDialog, PaletteEntry
 from gputop.ui.dialogs.text_line import TextLine
-from gputop.ui.table.columns import SORTABLE
 from gputop.ui.theme import ASCII, DARK, LIGHT, PLAIN, TERMINAL, UNICODE, Look
 from tests.headless_screens import Stage, box, play, strips
 from tests.scripted_jobs import frame, process, training

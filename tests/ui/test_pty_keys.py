@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from gputop.columns import BY_ID
 from gputop.ui.commands.table import COMMANDS
-from gputop.ui.table.columns import BY_ID
 from tests.oracle import oracle
 from tests.pty_programs import Terminal
 

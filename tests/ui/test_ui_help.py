@@ -7,11 +7,11 @@ from dataclasses import fields
 import pytest
 from textual.events import MouseScrollDown, MouseScrollUp
 
+from gputop.columns import COLUMNS
 from gputop.diagnose.rules import RULES
 from gputop.model import Cgroup, Gpu, NvLink, Process
 from gputop.ui import theme
 from gputop.ui.commands.table import COMMANDS
-from gputop.ui.table.columns import COLUMNS
 from gputop.ui.table.widget import WHEEL
 from gputop.ui.theme import ASCII, DARK, LIGHT, PLAIN, TERMINAL, UNICODE, Look
 from gputop.ui.widgets.drawing import wrap

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+from gputop.columns import PRESETS
 from gputop.config import BY_KEY
 from gputop.source import Staged
 from gputop.ui.commands import settings
 from gputop.ui.commands.command import EVERY, Command
-from gputop.ui.table.columns import PRESETS
 
 if TYPE_CHECKING:
     from gputop.ui.dialogs.palette import PaletteEntry

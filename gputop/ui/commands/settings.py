@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gputop.columns import PRESETS, Preset
 from gputop.source import Releasable
 from gputop.ui.commands.command import BOTH, Command
-from gputop.ui.table.columns import PRESETS, Preset
 
 if TYPE_CHECKING:
     from gputop.ui.main.screen import MainScreen

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from gputop.columns import BY_ID, beside, of
 from gputop.ui.commands.command import Command, hint, no_processes
-from gputop.ui.table.columns import BY_ID, beside, of
 
 if TYPE_CHECKING:
     from gputop.ui.main.screen import MainScreen

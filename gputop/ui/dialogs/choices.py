@@ -12,10 +12,10 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widgets import OptionList
 
+from gputop.columns import BY_ID, SORTABLE, TITLE, Column
 from gputop.labels import amount
 from gputop.ui.dialogs.box import Answer, Dialog
 from gputop.ui.dialogs.text_line import TextLine
-from gputop.ui.table.columns import BY_ID, SORTABLE, TITLE, Column
 from gputop.ui.table.widget import WHEEL
 from gputop.ui.theme import Look
 from gputop.ui.widgets import drawing

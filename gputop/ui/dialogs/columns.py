@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from textual import events
 
+from gputop.columns import BY_ID, COLUMNS, TITLE, of
 from gputop.config import BY_KEY, FIRST, LAST
 from gputop.safe.text import clean
 from gputop.ui.dialogs.choices import ListDialog
 from gputop.ui.settings_editor import SettingsEditor
-from gputop.ui.table.columns import BY_ID, COLUMNS, TITLE, of
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line, wrap
 

@@ -10,6 +10,7 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.strip import Strip
 
+from gputop.columns import COLUMNS, TITLE
 from gputop.diagnose.rules import RULES
 from gputop.docs.tables import PLACES
 from gputop.model import Note, metrics
@@ -17,7 +18,6 @@ from gputop.ui.commands.command import EVERY, GROUPS, Command, Group, help_lines
 from gputop.ui.dialogs.pager import Pager
 from gputop.ui.panes import empty
 from gputop.ui.screen import CommandScreen
-from gputop.ui.table.columns import COLUMNS, TITLE
 from gputop.ui.theme import Look, Token
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line, Run, wrap

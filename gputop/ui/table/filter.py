@@ -9,10 +9,10 @@ from collections.abc import Callable, Collection, Iterable
 from functools import cached_property
 
 from gputop import labels, units
+from gputop.columns import SORTABLE, Column, Kind
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Identity, Process
 from gputop.process_totals import Figures, one
-from gputop.ui.table.columns import SORTABLE, Column, Kind
 from gputop.ui.table.kinship import members
 
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from textual.strip import Strip
 
+from gputop.columns import ALWAYS, Column, Preset, of
 from gputop.fit import fit
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.ui.gpus.state import State
-from gputop.ui.table.columns import ALWAYS, Column, Preset, of
 from gputop.ui.table.row import TableRow
 from gputop.ui.table.tree import TableView
 from gputop.ui.theme import UNICODE, Ground, Look, Token

@@ -7,10 +7,10 @@ from dataclasses import field
 from typing import Any
 
 from gputop import labels
+from gputop.columns import BY_ID, Column, Preset
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Identity, Job, Process, Role
 from gputop.process_totals import Figures
-from gputop.ui.table.columns import BY_ID, Column, Preset
 from gputop.ui.table.filter import Filter, using
 from gputop.ui.table.kinship import Members, Numbered, members
 from gputop.ui.table.row import LEVELS, Key, Kind, TableRow, depth, process_key

@@ -11,6 +11,7 @@ from typing import Any
 from textual import events
 from textual.strip import Strip
 
+from gputop.columns import BY_ID, PRESETS, Preset
 from gputop.labels import amount
 from gputop.last_job import LastJob
 from gputop.model import Frame, Identity, Role
@@ -18,7 +19,6 @@ from gputop.ui.commands.command import Names
 from gputop.ui.gpus.state import State
 from gputop.ui.panes.empty import no_gpu_process, nothing_matches, nothing_of, nothing_on
 from gputop.ui.table import rows
-from gputop.ui.table.columns import BY_ID, PRESETS, Preset
 from gputop.ui.table.listing import Listing
 from gputop.ui.table.row import Key, TableRow, masked
 from gputop.ui.table.rows import ColumnPlace
