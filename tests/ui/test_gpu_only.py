@@ -50,9 +50,9 @@ def test_enter_shows_the_processes_of_the_chosen_gpu_and_esc_all(
         everybody = names(stage)
         await stage.press("shift+tab", "home")
         assert [line.split()[0].strip(">") or line.split()[1] for line in cursors(stage)] == ["0"]
-        while stage.app.main.gpu_choice.uuid != uuid(2):
+        while stage.app.main.gpus.uuid != uuid(2):
             await stage.press("down")
-            if stage.app.main.gpu_choice.uuid not in (uuid(1), uuid(2)):  # a grid that is read across
+            if stage.app.main.gpus.uuid not in (uuid(1), uuid(2)):  # a grid that is read across
                 await stage.press("home", "right", "right")
         await stage.press("enter")
         assert names(stage) == THIRD
@@ -95,11 +95,11 @@ def test_a_click_is_on_the_gpu_that_is_drawn_there(density: Density, width: int,
 @pytest.mark.parametrize("density", ["card", "row", "cell"])
 def test_a_click_chooses_and_a_second_one_filters(density: str) -> None:
     async def scene(stage: Stage) -> None:
-        places = stage.app.main.grid
+        places = stage.app.main.gpus.grid
         assert places is not None
         x, y = next((x, y) for x in range(120) for y in range(20) if places.at(x, y) == 2)
         await click(stage, x, y)
-        assert stage.app.main.gpu_choice.uuid == uuid(2)
+        assert stage.app.main.gpus.uuid == uuid(2)
         assert "GPU 2: Enter or a second click shows only its processes" in stage.lines[-1]
         assert len(cursors(stage)) == 1
         assert len(stage.pids) > 2
@@ -117,7 +117,7 @@ def test_the_arrows_go_through_the_cards_as_they_stand() -> None:
         seen = []
         for key in ("right", "right", "down", "left", "up", "left", "left", "down", "end", "home"):
             await stage.press(key)
-            seen.append(stage.app.main.gpu_choice.uuid)
+            seen.append(stage.app.main.gpus.uuid)
         # 0 1
         # 2 3
         assert seen == [uuid(n) for n in (1, 2, 2, 1, 1, 0, 0, 2, 3, 0)]
@@ -154,7 +154,7 @@ def test_enter_on_the_one_that_is_shown_shows_all_and_the_bar_says_so() -> None:
 def test_its_key_begins_at_the_gpu_of_the_selected_process() -> None:
     async def scene(stage: Stage) -> None:
         await stage.press("slash", *"52200", "enter", "f")
-        assert stage.app.main.gpu_choice.uuid == uuid(5)
+        assert stage.app.main.gpus.uuid == uuid(5)
         await stage.press("f")
         assert stage.pids == ["sd3", "52200"]
         await stage.press("f", "f")
@@ -292,7 +292,7 @@ def test_any_keys_while_gpus_come_and_go(size: tuple[int, int]) -> None:
             await stage.press("escape", "escape") if stage.app.screen is not stage.app.main else None
             await click(stage, chance.randrange(size[0]), 1) if stage.app.main.gpus.display else None
             only = stage.app.main.table.listing.view.gpu
-            assert only is None or only in {gpu.uuid for gpu in stage.app.main.cards}
+            assert only is None or only in {gpu.uuid for gpu in stage.app.main.gpus.cards}
             assert "report" not in stage.lines[-1]
 
     play(scene, BOTH, size=size)

@@ -68,7 +68,7 @@ def test_a_change_is_seen_and_saved_at_once(tmp_path: Path) -> None:
         assert stage.feed.interval_s == 2.0
         await stage.until(lambda: "saved: interval = 2" in stage.text, "saving")
         await change(stage, "density", "right")
-        assert stage.app.main.gpu_choice.density == "card"
+        assert stage.app.main.gpus.density == "card"
         await change(stage, "sort", "right")
         await change(stage, "tree", "space")
         await change(stage, "follow", "left")

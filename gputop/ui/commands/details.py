@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gputop.ui.commands.command import BOTH, Command, hint, no_processes
+from gputop.ui.commands.selection import toggle_gpu
 from gputop.ui.table.row import process_key
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def open_line(main: MainScreen) -> None:
         if not main.jobs.open_newest(about):
             _go_to_advised(main)
     elif main.on_gpus:
-        main.toggle_gpu()
+        toggle_gpu(main)
     else:
         main.open_tab("")
 
@@ -70,7 +71,7 @@ def _unavailable(main: MainScreen) -> str:
 
 def _title(main: MainScreen) -> str:
     if main.on_gpus:
-        chosen = main.chosen_gpu
+        chosen = main.gpus.chosen
         return "All GPUs" if chosen and chosen.uuid == main.table.listing.view.gpu else "This GPU only"
     if main.advised and main.shown:
         return "Profile" if main.scene(main.shown).profiled else "Process"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gputop.ui.commands.command import EVERY, Command
+from gputop.ui.commands.selection import leave_gpus
 
 if TYPE_CHECKING:
     from textual.screen import Screen
@@ -18,7 +19,7 @@ def back(main: MainScreen) -> None:
     if main.jobs.ask_to_stop():
         return
     gone = main.unzoom() or main.leave_advice()
-    if not (gone or main.show_everybody() or main.leave_gpus()) and main.session.frozen:
+    if not (gone or main.show_everybody() or leave_gpus(main)) and main.session.frozen:
         main.session.freeze()
 
 

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gputop.ui.commands.command import EVERY, Command
+from gputop.ui.commands.selection import explain_gpus
 
 if TYPE_CHECKING:
     from gputop.ui.main.screen import MainScreen
@@ -29,7 +30,7 @@ def fold(main: MainScreen, step: int) -> None:
     if main.advised:
         main.turn_advice(step)
     elif main.on_gpus:
-        main.choose_gpu(0, step)
+        main.gpus.choose(0, step)
     else:
         main.table.key()
         main.table.fold(step)
@@ -53,8 +54,8 @@ def next_pane(main: MainScreen, step: int) -> None:
             main.focus_previous()
     main.refocused()
     if main.focused is main.gpus:
-        main.choose_gpu(0)
-        main.explain_gpus()
+        main.gpus.choose()
+        explain_gpus(main)
 
 
 def follow(main: MainScreen) -> None:

@@ -16,10 +16,10 @@ _NAMES: dict[Pane, str] = {"gpus": "GPUs", "host": "host", "processes": "process
 
 def next_density(main: MainScreen) -> None:
     """Draw the GPUs in another size."""
-    main.gpu_choice.next_density()
+    main.gpus.next_density()
     main.place()
     main.redraw()
-    density = main.gpu_choice.density
+    density = main.gpus.density
     fits = not main.panes or density in (None, main.panes.density)
     main.session.say(f"GPUs: {density or 'what fits best'}" if fits else f"GPUs: no room for a {density}")
 

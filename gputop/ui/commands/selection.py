@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gputop.labels import amount
-from gputop.ui.commands.command import Command, no_processes
+from gputop.ui.commands.command import Command, hint, no_processes
 
 if TYPE_CHECKING:
     from gputop.ui.main.screen import MainScreen
@@ -15,24 +15,61 @@ if TYPE_CHECKING:
 def choose_gpu(main: MainScreen) -> None:
     """Show only the processes of the chosen GPU; from elsewhere, choose one first: that of the selected process."""
     if main.on_gpus:
-        main.toggle_gpu()
+        toggle_gpu(main)
         return
     row = main.table.listing.cursor
     used = [share.uuid for process in (row.members if row else ()) for share in process.gpus]
-    choice = main.gpu_choice
-    choice.uuid = next(iter([*filter(None, [main.table.listing.view.gpu]), *used]), choice.uuid)
+    main.gpus.uuid = next(iter([*filter(None, [main.table.listing.view.gpu]), *used]), main.gpus.uuid)
     main.unzoom()
     main.hidden -= {"gpus"}
     main.place()
     main.set_focus(main.gpus)
     main.refocused()
-    main.choose_gpu(0)
-    main.explain_gpus()
+    main.gpus.choose()
+    explain_gpus(main)
+
+
+def toggle_gpu(main: MainScreen) -> None:
+    """Show only the processes of the chosen GPU, and go to them; or those of all GPUs again."""
+    chosen, listing = main.gpus.chosen, main.table.listing
+    if chosen is None:
+        return
+    main.bar.hush()
+    if chosen.uuid == listing.view.gpu:
+        main.show_only(gpu=None)
+        main.refocused()
+        return
+    main.gpus.uuid = chosen.uuid
+    main.unzoom()
+    main.show_only(gpu=chosen.uuid)
+    if listing.cursor and listing.cursor.process is None:  # what the next key does is about one process
+        listing.go(next((row.key for row in listing.rows if row.process), listing.cursor.key))
+    main.set_focus(main.table)
+    main.refocused()
+
+
+def leave_gpus(main: MainScreen) -> bool:
+    """The keys are about the processes again; whether they were about the GPUs."""
+    if not main.on_gpus or not main.table.display:
+        return False
+    main.set_focus(main.table)
+    main.refocused()
+    return True
+
+
+def explain_gpus(main: MainScreen) -> None:
+    """Say what the keys do that are about the GPUs now."""
+    if main.on_gpus:
+        only = hint(main.names, "; {} shows only its processes", "details")
+        back = hint(main.names, "; {} goes back", "next-pane") if main.table.display else ""
+        main.session.say(f"the arrows choose a GPU{only}{back}")
+    else:
+        main.session.say("the arrows scroll the GPUs")
 
 
 def _unavailable(main: MainScreen) -> str:
     """A pane that is alone makes room for the processes of a GPU."""
-    if not main.cards:
+    if not main.gpus.cards:
         return "no GPU is shown"
     return main.no_processes_of_gpu()
 

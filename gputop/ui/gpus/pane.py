@@ -1,9 +1,9 @@
-"""The GPU pane in three densities: a card with charts, a row, a cell; the smallest cells are tiny."""
+"""The GPU pane: which GPU is chosen and in sight, and each as a card with charts, a row, a cell or a tiny cell."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Literal
@@ -19,10 +19,12 @@ from gputop.ui.gpus.state import GpuHistory, State
 from gputop.ui.theme import Ground, Look
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line, Run
+from gputop.ui.widgets.strip_pane import Lines
 
 Density = Literal["card", "row", "cell", "tiny"]
 DENSITIES: tuple[Density, ...] = ("card", "row", "cell", "tiny")
 
+_CHOICES: tuple[Density | None, ...] = (None, "card", "row", "cell")
 _LEAST_WIDTH: dict[Density, int] = {"card": 60, "row": 64, "cell": 36, "tiny": 20}
 _BETWEEN = 3  # cells between columns of cells
 
@@ -131,6 +133,64 @@ def grid(density: Density, width: int, height: int, count: int, first: int = 0) 
         count=count, many=many, deep=deep, tall=tall, wide=wide, head=head, across=density == "card", first=0,
     )  # fmt: skip
     return replace(found, first=max(0, min(first, found.furthest)))
+
+
+class GpuPane(Lines, can_focus=True):
+    """Which GPU is chosen and in sight, and how large each is drawn."""
+
+    def __init__(self, density: str, changed: Callable[[], object]) -> None:
+        """`changed` draws it again."""
+        super().__init__(id="gpus")
+        self.cards: Sequence[Gpu] = ()  # in the order in which they are shown
+        self.uuid = ""  # of the one that was chosen last
+        self.first = 0  # the first in sight
+        self.density: Density | None = None  # None: as it fits best
+        self.set_density(density)
+        self._changed = changed
+        self._space: tuple[Density, int, int] | None = None
+
+    def set_density(self, name: str) -> None:
+        """Take it from the settings."""
+        self.density = next((each for each in _CHOICES if each == name), None)
+
+    def next_density(self) -> None:
+        """Another size."""
+        place = _CHOICES.index(self.density) + 1
+        self.density, self.first = _CHOICES[place % len(_CHOICES)], 0
+
+    def fit(self, density: Density, space: tuple[int, int] | None) -> None:
+        """It has so many cells and lines now, and draws the GPUs in this density; None: it is not shown."""
+        self._space = (density, *space) if space else None
+
+    @property
+    def grid(self) -> GpuGrid | None:
+        """Where each stands; None while none is shown."""
+        return grid(*self._space, len(self.cards), self.first) if self._space and self.cards else None
+
+    @property
+    def chosen(self) -> Gpu | None:
+        """The one that was chosen last, the first where that is gone."""
+        return next((gpu for gpu in self.cards if gpu.uuid == self.uuid), self.cards[0] if self.cards else None)
+
+    def choose(self, lines: int = 0, columns: int = 0) -> None:
+        """Choose another one, so many lines below and columns beside; in sight in any case."""
+        chosen, places = self.chosen, self.grid
+        if chosen is None or places is None:
+            return
+        place = places.moved(next(at for at, gpu in enumerate(self.cards) if gpu is chosen), lines, columns)
+        self.uuid, self.first = self.cards[place].uuid, places.showing(place)
+        self._changed()
+
+    def scroll(self, lines: int) -> None:
+        """Others are in sight; the chosen one stays."""
+        if places := self.grid:
+            self.first = min(max(0, places.first + lines), places.furthest)
+            self._changed()
+
+    def at(self, x: int, y: int) -> Gpu | None:
+        """The one that is drawn in a cell."""
+        place = places.at(x, y) if (places := self.grid) else None
+        return None if place is None else self.cards[place]
 
 
 def gpus(

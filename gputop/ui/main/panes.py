@@ -14,17 +14,17 @@ from textual.strip import Strip
 
 from gputop.config import Setting, Settings
 from gputop.diagnose.limits import Limits
-from gputop.model import Gpu
 from gputop.monitor import Update
 from gputop.ui.advice.alarm import sequence
 from gputop.ui.advice.finding_list import FindingList, host_leads
 from gputop.ui.advice.scene import AdviceScene
 from gputop.ui.commands.command import hint
 from gputop.ui.frozen_history import FrozenHistory
+from gputop.ui.gpus.pane import GpuPane
 from gputop.ui.gpus.scene import with_instances
 from gputop.ui.gpus.state import idle_for
 from gputop.ui.job_screen import JobScreen
-from gputop.ui.main.view_state import AdviceView, GpuChoice, Search
+from gputop.ui.main.view_state import AdviceView, Search
 from gputop.ui.panes import empty
 from gputop.ui.panes.layout import HEIGHT_FOR_PROCESSES, WIDTH_FOR_PROCESSES, Pane, Panes, Rect, arrange, small
 from gputop.ui.panes.parts import Parts
@@ -59,8 +59,6 @@ class PanesScreen(JobScreen, inherit_bindings=False):
         super().__init__(session, jobs)
         settings, look = session.settings, session.look
         self.search, self.advice_view = Search(), AdviceView()
-        self.gpu_choice = GpuChoice(density=None)
-        self.gpu_choice.set_density(settings.density)
         self.hidden: frozenset[Pane] = frozenset()
         self.alone: Pane | None = None
         self.table = JobTable(look, TableView(**{name: getattr(settings, name) for name in _VIEW}), self._table_drawn)
@@ -69,9 +67,10 @@ class PanesScreen(JobScreen, inherit_bindings=False):
         self.table.names = self.names
         self.table.records = not (session.player or session.readonly)
         # found by a query they are gone while the program ends, when an update may still arrive
-        self.lines = {name: Lines(id=name) for name in AROUND}
-        self.gpus, self.host, self.advice = (self.lines[name] for name in ("gpus", "host", "advice"))
-        self.gpus.can_focus = self.host.can_focus = self.advice.can_focus = True
+        self.gpus = GpuPane(settings.density, self._gpus_changed)
+        self.lines = {name: Lines(id=name) for name in AROUND} | {"gpus": self.gpus}
+        self.host, self.advice = self.lines["host"], self.lines["advice"]
+        self.host.can_focus = self.advice.can_focus = True
         self.prompt = Prompt(look)
         self.panes: Panes | None = None
         self._rows_wanted, self._rows_enough_s = 0, 0.0
@@ -108,16 +107,11 @@ class PanesScreen(JobScreen, inherit_bindings=False):
         """The findings, and which of them is chosen."""
         return self.advice_view.finding_list
 
-    @property
-    def cards(self) -> Sequence[Gpu]:
-        """The GPUs in the order in which they are shown."""
-        return with_instances(self.shown.frame.gpus) if self.shown else ()
-
     def show(self, update: Update) -> None:
         """Draw an update."""
         session, past, before = self.session, self.session.past, self.shown
         only = self.table.listing.view.gpu
-        self.shown = update
+        self.shown, self.gpus.cards = update, with_instances(update.frame.gpus)
         past.at_s = update.frame.mono_s
         news = self.advice_view.feed(update, past, session.source.label)
         if news and session.settings.alert != "off" and not session.player:
@@ -153,6 +147,11 @@ class PanesScreen(JobScreen, inherit_bindings=False):
             self.offer()
             self.redraw()
             self.table.redraw()
+
+    def _gpus_changed(self) -> None:
+        """Another GPU is chosen, or in sight."""
+        self.offer()
+        self.redraw("gpus")
 
     def _table_drawn(self) -> None:
         """The table may show another process, or more lines, which then are not the host's."""
@@ -190,6 +189,7 @@ class PanesScreen(JobScreen, inherit_bindings=False):
         if panes == before:
             return
         self.panes = panes
+        self.gpus.fit(panes.density, panes.gpus and panes.gpus[2:])
         self.offer()
         for pane in self.query(Lines):
             rect = getattr(panes, pane.id or "")
@@ -204,9 +204,9 @@ class PanesScreen(JobScreen, inherit_bindings=False):
 
     def _arranged(self) -> Panes:
         width, height = self.app.size
-        frame, gpu_count = (self.shown.frame if self.shown else None), len(self.cards)
+        frame, gpu_count = (self.shown.frame if self.shown else None), len(self.gpus.cards)
         return arrange(
-            width, height, gpu_count, density=self.gpu_choice.density,
+            width, height, gpu_count, density=self.gpus.density,
             empty=len(empty.without_gpus(frame, width, self.look)) if frame and not gpu_count else 0,
             note=bool(frame and empty.noted(frame)), replay=self.replay is not None,
             prompt=self.search.asking is not None, jobs=job_lines(self.jobs, width),
@@ -216,7 +216,7 @@ class PanesScreen(JobScreen, inherit_bindings=False):
 
     def rearrange(self) -> None:
         """Other panes are shown: all of them again; the keys go to the table where theirs is gone."""
-        self.gpu_choice.first = 0
+        self.gpus.first = 0
         self.place()
         if self.focused is None or not self.focused.display:
             self.set_focus(self.table)
@@ -340,7 +340,7 @@ class PanesScreen(JobScreen, inherit_bindings=False):
         view, table = self.advice_view, self.table.listing
         return Parts(
             frame=update.frame, past=self.session.past, status=self.status(), density=panes.density,
-            first_gpu=self.gpu_choice.first, host_across=panes.host_across, selected=table.cursor, look=self.look,
+            first_gpu=self.gpus.first, host_across=panes.host_across, selected=table.cursor, look=self.look,
             scene=self.scene(update), states=view.states, only_gpu=table.view.gpu,
             page=view.page if self.alone == "advice" else None, page_first=view.first,
         )  # fmt: skip
@@ -403,7 +403,7 @@ class PanesScreen(JobScreen, inherit_bindings=False):
         """The settings with what keys have changed here."""
         listing = self.table.listing
         view = {name: getattr(listing.view, name) for name in _VIEW}
-        return replace(settings, density=self.gpu_choice.density or "auto", follow=listing.follow, **view)
+        return replace(settings, density=self.gpus.density or "auto", follow=listing.follow, **view)
 
     def apply_setting(self, setting: Setting) -> None:
         """Let the panes follow a setting that was changed."""
@@ -414,7 +414,7 @@ class PanesScreen(JobScreen, inherit_bindings=False):
             self.table.see(**{setting.field: getattr(settings, setting.field)})
             self.look_closer()
         self.table.listing.follow = settings.follow
-        self.gpu_choice.set_density(settings.density)
+        self.gpus.set_density(settings.density)
         self.place()
         self.redraw()
         self.table.redraw()

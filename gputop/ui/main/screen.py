@@ -16,13 +16,12 @@ from textual import events, on
 from gputop import finding_text
 from gputop.actions.handles import Scope, reaches
 from gputop.diagnose import Finding
-from gputop.model import Frame, Gpu, Process, Role
+from gputop.model import Frame, Process, Role
 from gputop.monitor import Update
 from gputop.ui import copy_texts
 from gputop.ui.advice.pages import PAGES, expanded, place_of
 from gputop.ui.commands.command import hint
 from gputop.ui.copy_texts import CopyText
-from gputop.ui.gpus.pane import GpuGrid
 from gputop.ui.main.panes import PanesScreen
 from gputop.ui.main.view_state import measured_by, measured_process
 from gputop.ui.panes.layout import Panes, small
@@ -55,7 +54,7 @@ class MainScreen(PanesScreen, inherit_bindings=False):
     @property
     def on_gpus(self) -> bool:
         """Whether the arrows choose a GPU; where there is no room for processes they scroll."""
-        return bool(self.focused is self.gpus and self.gpus.display and self.cards) and not small(*self.app.size)
+        return bool(self.focused is self.gpus and self.gpus.display and self.gpus.cards) and not small(*self.app.size)
 
     @on(events.DescendantFocus)
     @on(events.DescendantBlur)
@@ -72,9 +71,9 @@ class MainScreen(PanesScreen, inherit_bindings=False):
         if self.advised:
             self.choose_finding(lines)
         elif self.on_gpus:
-            self.choose_gpu(lines)
+            self.gpus.choose(lines)
         elif self._moves_gpus():
-            self.scroll_gpus(lines)
+            self.gpus.scroll(lines)
         else:
             self.table.key()
             self.table.listing.move(lines)
@@ -82,7 +81,7 @@ class MainScreen(PanesScreen, inherit_bindings=False):
 
     def page(self, pages: int) -> None:
         """Move by pages."""
-        places = self.grid
+        places = self.gpus.grid
         if self.advised:
             self.scroll_advice(pages * max(1, self.advice.size.height - 6))
         elif self._moves_gpus() and places:
@@ -95,86 +94,22 @@ class MainScreen(PanesScreen, inherit_bindings=False):
 
     def parts(self, update: Update, panes: Panes) -> Parts:
         """What the panes around the table are drawn from; the chosen GPU while keys are about it."""
-        parts, chosen = super().parts(update, panes), self.chosen_gpu
+        parts, chosen = super().parts(update, panes), self.gpus.chosen
         return replace(parts, gpu=chosen.uuid) if chosen and self.on_gpus else parts
 
     # the GPUs
 
-    @property
-    def chosen_gpu(self) -> Gpu | None:
-        """The one that was chosen last, the first where that is gone."""
-        return self.gpu_choice.of(self.cards)
-
-    @property
-    def grid(self) -> GpuGrid | None:
-        """Where each GPU stands; None while none is shown."""
-        return self.gpu_choice.grid(self.panes, len(self.cards))
-
-    def choose_gpu(self, lines: int, columns: int = 0) -> None:
-        """Choose another one, so many lines below and columns beside; in sight in any case."""
-        chosen, places = self.chosen_gpu, self.grid
-        if chosen is None or places is None:
-            return
-        cards = self.cards
-        place = places.moved(next(at for at, gpu in enumerate(cards) if gpu is chosen), lines, columns)
-        self.gpu_choice.uuid, self.gpu_choice.first = cards[place].uuid, places.showing(place)
-        self.offer()
-        self.redraw("gpus")
-
-    def scroll_gpus(self, lines: int) -> None:
-        """Others are in sight; the chosen one stays."""
-        if places := self.grid:
-            self.gpu_choice.first = min(max(0, places.first + lines), places.furthest)
-            self.redraw("gpus")
-
-    def toggle_gpu(self) -> None:
-        """Show only the processes of the chosen GPU, and go to them; or those of all GPUs again."""
-        chosen, listing = self.chosen_gpu, self.table.listing
-        if chosen is None:
-            return
-        self.bar.hush()
-        if chosen.uuid == listing.view.gpu:
-            self.show_only(gpu=None)
-            self.refocused()
-            return
-        self.gpu_choice.uuid = chosen.uuid
-        self.unzoom()
-        self.show_only(gpu=chosen.uuid)
-        if listing.cursor and listing.cursor.process is None:  # what the next key does is about one process
-            listing.go(next((row.key for row in listing.rows if row.process), listing.cursor.key))
-        self.set_focus(self.table)
-        self.refocused()
-
-    def leave_gpus(self) -> bool:
-        """The keys are about the processes again; whether they were about the GPUs."""
-        if not self.on_gpus or not self.table.display:
-            return False
-        self.set_focus(self.table)
-        self.refocused()
-        return True
-
-    def explain_gpus(self) -> None:
-        """Say what the keys do that are about the GPUs now."""
-        if self.on_gpus:
-            only = hint(self.names, "; {} shows only its processes", "details")
-            back = hint(self.names, "; {} goes back", "next-pane") if self.table.display else ""
-            self.session.say(f"the arrows choose a GPU{only}{back}")
-        else:
-            self.session.say("the arrows scroll the GPUs")
-
     @on(events.Click, "#gpus")
     async def click_gpu(self, event: events.Click) -> None:
         """A click chooses a GPU; on the one that is chosen it is as Enter."""
-        places = self.grid
-        place = places.at(event.x, event.y) if places and self.on_gpus else None
-        if place is None:
+        card = self.gpus.at(event.x, event.y) if self.on_gpus else None
+        if card is None:
             return
-        card = self.cards[place]
-        if card.uuid == self.gpu_choice.uuid and not self.no_processes_of_gpu():
-            self.toggle_gpu()
+        if card.uuid == self.gpus.uuid and not self.no_processes_of_gpu():
+            await self.run("gpu")
             return
-        self.gpu_choice.uuid = card.uuid
-        self.choose_gpu(0)
+        self.gpus.uuid = card.uuid
+        self.gpus.choose()
         only = hint(self.names, " {} or", "details")
         self.session.say(f"GPU {card.index}:{only} a second click shows only its processes")
 
@@ -182,7 +117,7 @@ class MainScreen(PanesScreen, inherit_bindings=False):
     @on(events.MouseScrollUp, "#gpus")
     def wheel_gpus(self, event: events.MouseEvent) -> None:
         """The wheel over the GPUs; the table has its own."""
-        self.scroll_gpus(WHEEL if isinstance(event, events.MouseScrollDown) else -WHEEL)
+        self.gpus.scroll(WHEEL if isinstance(event, events.MouseScrollDown) else -WHEEL)
 
     # the advice
 

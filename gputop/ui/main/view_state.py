@@ -1,15 +1,15 @@
-"""How the main screen is looked at: what is typed, the chosen GPU, the open page of the advice."""
+"""How the main screen is looked at: what is typed, the open page of the advice."""
 
 from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from gputop.diagnose import Finding
-from gputop.model import Gpu, Identity
+from gputop.model import Identity
 from gputop.monitor import Update
 from gputop.safe.files import Refused
 from gputop.ui.advice.alarm import Alarm
@@ -18,12 +18,7 @@ from gputop.ui.advice.pages import PAGES, AdvicePage
 from gputop.ui.advice.resolved import ResolvedFindings
 from gputop.ui.advice.states import States, states
 from gputop.ui.frozen_history import FrozenHistory
-from gputop.ui.gpus.pane import Density, GpuGrid, grid
-from gputop.ui.panes.layout import Panes
 from gputop.units import ago
-
-_DENSITIES = ("auto", "card", "row", "cell")
-_CHOICES: tuple[Density | None, ...] = (None, "card", "row", "cell")
 
 
 @dataclass(slots=True)
@@ -33,32 +28,6 @@ class Search:
     asking: Literal["find", "filter"] | None = None
     words: str = ""  # the last that were looked for
     wrong: bool = False  # the filter cannot be understood
-
-
-@dataclass(slots=True)
-class GpuChoice:
-    """Which GPU is chosen and in sight, and how large each is drawn; None: as it fits best."""
-
-    density: Density | None
-    uuid: str = ""  # of the one that was chosen last
-    first: int = 0  # the first in sight
-
-    def set_density(self, name: str) -> None:
-        """Take it from the settings."""
-        self.density = _CHOICES[_DENSITIES.index(name)]
-
-    def next_density(self) -> None:
-        """Another size."""
-        place = _CHOICES.index(self.density) + 1
-        self.density, self.first = _CHOICES[place % len(_CHOICES)], 0
-
-    def of(self, cards: Sequence[Gpu]) -> Gpu | None:
-        """The one that was chosen last, the first where that is gone."""
-        return next((gpu for gpu in cards if gpu.uuid == self.uuid), cards[0] if cards else None)
-
-    def grid(self, panes: Panes | None, count: int) -> GpuGrid | None:
-        """Where each stands; None while none is shown."""
-        return grid(panes.density, *panes.gpus[2:], count, self.first) if panes and panes.gpus and count else None
 
 
 @dataclass(slots=True)
