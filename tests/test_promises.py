@@ -60,7 +60,7 @@ def test_y_copies_the_command_that_is_labelled_so(size: tuple[int, int], monkeyp
         await to_the_advice(stage)
         labelled = 0
         for finding in BOTH.findings:
-            assert stage.app.main.finding_list.chosen is finding
+            assert stage.app.main.advice.finding_list.chosen is finding
             commands = [step.command for step in finding.steps if step.command]
             for command in (*commands, commands[0]):
                 shown = stage.text

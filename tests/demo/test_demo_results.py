@@ -80,7 +80,7 @@ def test_keys_that_look_inside_show_a_recorded_result(name: str, keys: tuple[str
 def test_enter_on_a_finding_opens_the_newest_profile_of_its_process() -> None:
     async def scene(stage: Stage) -> None:
         main = stage.app.main
-        await stage.until(lambda: bool(main.finding_list.listed), "a finding")
+        await stage.until(lambda: bool(main.advice.finding_list.listed), "a finding")
         await stage.press("a")
         assert "open its newest profile" not in stage.text
         assert "go to its process" in stage.text

@@ -118,10 +118,10 @@ def test_the_screen_calls_nothing_cleared_that_was_muted() -> None:
         main, was, same = stage.app.main, seen(0.0, found(OF_A), found(OF_B)), seen(1.0, found(OF_A), found(OF_B))
         main.show(was)
         await stage.press("a", "x")
-        (muted,) = main.finding_list.muted
+        (muted,) = main.advice.finding_list.muted
         main.show(same)
         main.show(seen(2.0))
-        gone = main.advice_view.clearing.cleared
+        gone = main.advice.clearing.cleared
         assert [one.finding.subject for one in gone] == [OF_B if muted.subject == OF_A else OF_A]
 
     play(scene, seen(0.0).frame)

@@ -30,8 +30,8 @@ def test_who_is_hidden_is_not_gone_to_and_the_keys_stay_with_the_advice(keys: tu
         main = stage.app.main
         main.show(ALL)
         await stage.press(*keys, "a", "down")
-        assert main.finding_list.chosen
-        assert main.finding_list.chosen.subject.processes == ALL.frame.jobs[0].ranks
+        assert main.advice.finding_list.chosen
+        assert main.advice.finding_list.chosen.subject.processes == ALL.frame.jobs[0].ranks
         before = stage.selected
         await stage.press("enter")
         assert f" {ALL.frame.by_identity[ALL.frame.jobs[0].ranks[0]].pid} {why}" == stage.lines[-1]

@@ -29,7 +29,7 @@ def toggle_experiments(main: MainScreen) -> None:
     """The same, with the page of the experiments."""
     from gputop.ui.advice.pages import EXPERIMENTS  # late: it draws
 
-    if main.advice_view.page is not EXPERIMENTS or not _collapse(main):
+    if main.advice.page is not EXPERIMENTS or not _collapse(main):
         _expand(main, EXPERIMENTS)
 
 
@@ -38,23 +38,32 @@ def _collapse(main: MainScreen) -> bool:
     if main.alone != "advice":
         return False
     main.unzoom()
-    main.leave_advice()
+    leave_advice(main)
     return True
 
 
 def _expand(main: MainScreen, page: AdvicePage) -> None:
     main.hidden -= {"advice"}
-    main.advice_view.open(page)
+    main.advice.open(page)
     main.alone = "advice"
     main.place()
     main.set_focus(main.advice)
     main.refocused()
-    main.find_measured()
+    main.advice.find_measured()
+
+
+def leave_advice(main: MainScreen) -> bool:
+    """The keys are about the processes again; whether they were about the advice."""
+    if main.focused is not main.advice:
+        return False
+    main.set_focus(main.table if main.table.display else None)  # a small screen may not have the processes
+    main.refocused()
+    return True
 
 
 def mute(main: MainScreen) -> None:
     """Show the chosen finding no more until it changes."""
-    muted = main.finding_list.mute()
+    muted = main.advice.finding_list.mute()
     if muted is not None:
         main.place()
         main.refocused()
@@ -63,24 +72,24 @@ def mute(main: MainScreen) -> None:
 
 
 def _nothing_to_mute(main: MainScreen) -> str:
-    if main.advised and main.finding_list.chosen:
+    if main.advised and main.advice.finding_list.chosen:
         return ""
     first = hint(main.names, "{} chooses a finding first", "advice") or "choose a finding first"
-    return first if main.finding_list.listed else "there is no finding"
+    return first if main.advice.finding_list.listed else "there is no finding"
 
 
 def verify(main: MainScreen) -> None:
     """Show the command and ask; it is run in this terminal."""
     from gputop.ui.dialogs.dialog import Confirm  # late
 
-    step = main.finding_list.chosen.verify if main.finding_list.chosen else None
+    step = main.advice.finding_list.chosen.verify if main.advice.finding_list.chosen else None
     if step is None or step.command is None:
         return
     arguments = shlex.split(step.command)[1:]
 
     def run() -> None:
         code = main.session.app.lend(arguments)
-        main.find_measured()
+        main.advice.find_measured()
         lent = "this terminal cannot be lent to a command: copy it" if code is None else f"exit code {code}"
         main.session.say(lent)
 
@@ -93,7 +102,7 @@ def verify(main: MainScreen) -> None:
 
 
 def _cannot_verify(main: MainScreen) -> str:
-    finding, session = main.finding_list.chosen if main.advised else None, main.session
+    finding, session = main.advice.finding_list.chosen if main.advised else None, main.session
     if finding is None:
         return hint(main.names, "{} chooses a finding first", "advice") or "choose a finding first"
     if finding.verify is None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def open_line(main: MainScreen) -> None:
     """Open the selected process, unfold a line of several; of the advice its result, of a GPU its processes."""
     if main.advised:
-        about = main.scene(main.shown).concerned if main.shown else ()
+        about = main.advice.scene(main.shown).concerned if main.shown else ()
         if not main.jobs.open_newest(about):
             _go_to_advised(main)
     elif main.on_gpus:
@@ -33,7 +33,7 @@ def open_tab(screen: JobScreen, tab: str) -> None:
 
 def _go_to_advised(main: MainScreen) -> None:
     """The cursor of the table on the process that the chosen finding is about."""
-    process = main.advised_process("to go to")
+    process = main.advice.process("to go to")
     if process is None:
         return
     if not main.table.listing.go(process_key(process)):
@@ -65,7 +65,7 @@ def _why_hidden(main: MainScreen) -> str:
 def _unavailable(main: MainScreen) -> str:
     """Of the advice it is about the finding, whether the processes are shown or not."""
     if main.advised:
-        return "" if main.finding_list.chosen else "there is no finding to go to"
+        return "" if main.advice.finding_list.chosen else "there is no finding to go to"
     return main.no_processes_of_gpu() if main.on_gpus else main.no_processes()
 
 
@@ -74,7 +74,7 @@ def _title(main: MainScreen) -> str:
         chosen = main.gpus.chosen
         return "All GPUs" if chosen and chosen.uuid == main.table.listing.view.gpu else "This GPU only"
     if main.advised and main.shown:
-        return "Profile" if main.scene(main.shown).profiled else "Process"
+        return "Profile" if main.advice.scene(main.shown).profiled else "Process"
     return "Details"
 
 

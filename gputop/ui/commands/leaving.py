@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gputop.ui.commands.advice import leave_advice
 from gputop.ui.commands.command import EVERY, Command
 from gputop.ui.commands.selection import leave_gpus
 
@@ -18,7 +19,7 @@ def back(main: MainScreen) -> None:
     main.bar.hush()
     if main.jobs.ask_to_stop():
         return
-    gone = main.unzoom() or main.leave_advice()
+    gone = main.unzoom() or leave_advice(main)
     if not (gone or main.show_everybody() or leave_gpus(main)) and main.session.frozen:
         main.session.freeze()
 

@@ -28,7 +28,7 @@ def page(screen: CommandScreen, pages: int) -> None:
 def fold(main: MainScreen, step: int) -> None:
     """Fold (-1) or unfold (1); of GPUs the one beside, of the advice the page beside."""
     if main.advised:
-        main.turn_advice(step)
+        main.advice.turn(step)
     elif main.on_gpus:
         main.gpus.choose(0, step)
     else:

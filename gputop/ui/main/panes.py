@@ -1,30 +1,27 @@
-"""The panes of the main screen: where they stand, and an update drawn in all of them."""
+"""The panes of the main screen: where they stand, which of them has the keys, and an update drawn in all of them."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from textual import events, on
 from textual.app import ComposeResult
 from textual.geometry import Region
 from textual.strip import Strip
 
 from gputop.config import Setting, Settings
-from gputop.diagnose.limits import Limits
 from gputop.monitor import Update
-from gputop.ui.advice.alarm import sequence
-from gputop.ui.advice.finding_list import FindingList, host_leads
-from gputop.ui.advice.scene import AdviceScene
+from gputop.ui.advice.finding_list import host_leads
+from gputop.ui.advice.pane import AdvicePane
 from gputop.ui.commands.command import hint
-from gputop.ui.frozen_history import FrozenHistory
 from gputop.ui.gpus.pane import GpuPane
 from gputop.ui.gpus.scene import with_instances
 from gputop.ui.gpus.state import idle_for
 from gputop.ui.job_screen import JobScreen
-from gputop.ui.main.view_state import AdviceView, Search
 from gputop.ui.panes import empty
 from gputop.ui.panes.layout import HEIGHT_FOR_PROCESSES, WIDTH_FOR_PROCESSES, Pane, Panes, Rect, arrange, small
 from gputop.ui.panes.parts import Parts
@@ -39,14 +36,20 @@ from gputop.ui.widgets.drawing import Line
 from gputop.ui.widgets.prompt import Prompt
 from gputop.ui.widgets.strip_pane import Lines
 
-if TYPE_CHECKING:
-    from gputop.diagnose.experiments import Together
-
 AROUND = ("header", "gpus", "note", "host", "preview", "advice", "notice")  # the panes around the table
 _UNUSED_S = 20.0
 _ROWS_LEAVE_S = 20.0
 _NEWS_S = 10.0  # of a recording: a path is read slowly
 _VIEW = ("sort", "reverse", "tree", "every_process", "columns")  # settings of the table's view
+
+
+@dataclass(slots=True)
+class Search:
+    """What is typed to find or filter processes; `asking` is which of them, while it is typed."""
+
+    asking: Literal["find", "filter"] | None = None
+    words: str = ""  # the last that were looked for
+    wrong: bool = False  # the filter cannot be understood
 
 
 class PanesScreen(JobScreen, inherit_bindings=False):
@@ -58,7 +61,7 @@ class PanesScreen(JobScreen, inherit_bindings=False):
     def __init__(self, session: Session, jobs: BackgroundJobs) -> None:
         super().__init__(session, jobs)
         settings, look = session.settings, session.look
-        self.search, self.advice_view = Search(), AdviceView()
+        self.search = Search()
         self.hidden: frozenset[Pane] = frozenset()
         self.alone: Pane | None = None
         self.table = JobTable(look, TableView(**{name: getattr(settings, name) for name in _VIEW}), self._table_drawn)
@@ -68,9 +71,10 @@ class PanesScreen(JobScreen, inherit_bindings=False):
         self.table.records = not (session.player or session.readonly)
         # found by a query they are gone while the program ends, when an update may still arrive
         self.gpus = GpuPane(settings.density, self._gpus_changed)
-        self.lines = {name: Lines(id=name) for name in AROUND} | {"gpus": self.gpus}
-        self.host, self.advice = self.lines["host"], self.lines["advice"]
-        self.host.can_focus = self.advice.can_focus = True
+        self.advice = AdvicePane(session, jobs, partial(self.redraw, "advice"), self.refocused)
+        self.lines = {name: Lines(id=name) for name in AROUND} | {"gpus": self.gpus, "advice": self.advice}
+        self.host = self.lines["host"]
+        self.host.can_focus = True
         self.prompt = Prompt(look)
         self.panes: Panes | None = None
         self._rows_wanted, self._rows_enough_s = 0, 0.0
@@ -102,25 +106,18 @@ class PanesScreen(JobScreen, inherit_bindings=False):
         self.place()
         self.redraw()
 
-    @property
-    def finding_list(self) -> FindingList:
-        """The findings, and which of them is chosen."""
-        return self.advice_view.finding_list
-
     def show(self, update: Update) -> None:
         """Draw an update."""
-        session, past, before = self.session, self.session.past, self.shown
+        past, before = self.session.past, self.shown
         only = self.table.listing.view.gpu
         self.shown, self.gpus.cards = update, with_instances(update.frame.gpus)
         past.at_s = update.frame.mono_s
-        news = self.advice_view.feed(update, past, session.source.label)
-        if news and session.settings.alert != "off" and not session.player:
-            session.app.ring(sequence(session.settings.alert, news, update.frame))
+        self.advice.feed(update)
         self.place()
         self.redraw()
         try:
             idle = partial(idle_for, past=past)
-            self.table.feed(update.frame, idle, update.last_job, self.advice_view.states.jobs)
+            self.table.feed(update.frame, idle, update.last_job, self.advice.states.jobs)
         except Exception as error:
             self.table.show([self._failed(error, "processes", self.table.size.width)])
         self.look_closer()
@@ -147,6 +144,26 @@ class PanesScreen(JobScreen, inherit_bindings=False):
             self.offer()
             self.redraw()
             self.table.redraw()
+
+    @property
+    def advised(self) -> bool:
+        """Whether the keys are about the advice."""
+        return self.advice.active and self.advice.display
+
+    @property
+    def on_gpus(self) -> bool:
+        """Whether the arrows choose a GPU; where there is no room for processes they scroll."""
+        return bool(self.focused is self.gpus and self.gpus.display and self.gpus.cards) and not small(*self.app.size)
+
+    @on(events.DescendantFocus)
+    @on(events.DescendantBlur)
+    def refocused(self) -> None:
+        """Show what the keys are about now, and which processes the chosen finding is about."""
+        self.table.active = self.focused is self.table
+        self.redraw()
+        self.table.mark(self.advice.scene(self.shown).marked_processes if self.shown else frozenset())
+        self.table.redraw()
+        self.offer()
 
     def _gpus_changed(self) -> None:
         """Another GPU is chosen, or in sight."""
@@ -186,6 +203,7 @@ class PanesScreen(JobScreen, inherit_bindings=False):
     def place(self) -> None:
         """Give every pane its place, if that changed."""
         before, panes = self.panes, self._arranged()
+        self.advice.fit(panes.advice and panes.advice[2:], alone=self.alone == "advice")
         if panes == before:
             return
         self.panes = panes
@@ -210,8 +228,8 @@ class PanesScreen(JobScreen, inherit_bindings=False):
             empty=len(empty.without_gpus(frame, width, self.look)) if frame and not gpu_count else 0,
             note=bool(frame and empty.noted(frame)), replay=self.replay is not None,
             prompt=self.search.asking is not None, jobs=job_lines(self.jobs, width),
-            calm=self.finding_list.calm and not self._unknown(), rows=self.rows_wanted(),
-            host_leads=host_leads(self.finding_list.told), hidden=self.hidden, zoom=self.alone,
+            calm=self.advice.finding_list.calm and not self._unknown(), rows=self.rows_wanted(),
+            host_leads=host_leads(self.advice.finding_list.told), hidden=self.hidden, zoom=self.alone,
         )  # fmt: skip
 
     def rearrange(self) -> None:
@@ -337,29 +355,13 @@ class PanesScreen(JobScreen, inherit_bindings=False):
 
     def parts(self, update: Update, panes: Panes) -> Parts:
         """What the panes around the table are drawn from."""
-        view, table = self.advice_view, self.table.listing
+        advice, table = self.advice, self.table.listing
+        gpu = self.gpus.chosen if self.on_gpus else None
         return Parts(
             frame=update.frame, past=self.session.past, status=self.status(), density=panes.density,
             first_gpu=self.gpus.first, host_across=panes.host_across, selected=table.cursor, look=self.look,
-            scene=self.scene(update), states=view.states, only_gpu=table.view.gpu,
-            page=view.page if self.alone == "advice" else None, page_first=view.first,
-        )  # fmt: skip
-
-    @property
-    def measures(self) -> bool:
-        """Whether a finding may be verified from here: its processes are of this machine, and files may be written."""
-        return self.session.source.elsewhere is None and not self.session.readonly
-
-    def scene(self, update: Update) -> AdviceScene:
-        """What the advice is drawn from."""
-        session, view, player = self.session, self.advice_view, self.session.player
-        return AdviceScene(
-            update=update, finding_list=self.finding_list, look=self.look, focused=self.focused is self.advice,
-            keys=self.names, looked_into=self.jobs.looked_into,
-            ended=session.status().ended or bool(player and player.ended),
-            cleared=view.clearing.cleared, proven=session.proofs.lines if session.proofs else (),
-            leaving=session.monitor.leaving, measures=self.measures, measured=view.measured,
-            together=lambda: _together(update, session.past, session.monitor.limits),
+            scene=advice.scene(update), states=advice.states, only_gpu=table.view.gpu,
+            page=advice.page if advice.alone else None, page_first=advice.first, gpu=gpu.uuid if gpu else None,
         )  # fmt: skip
 
     def _strips(self, name: str, rect: Rect, parts: Parts) -> Sequence[Strip]:
@@ -418,10 +420,3 @@ class PanesScreen(JobScreen, inherit_bindings=False):
         self.place()
         self.redraw()
         self.table.redraw()
-
-
-def _together(update: Update, past: FrozenHistory, limits: Limits) -> Together:
-    # late: it is a page of the advice, and comes with rules
-    from gputop.diagnose.experiments import together
-
-    return together(update.frame, past, limits, update.contention)

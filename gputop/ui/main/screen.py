@@ -1,4 +1,4 @@
-"""The main screen: which pane the keys are about, what is selected there, and the mouse.
+"""The main screen: the keys that move, the mouse, and which process is meant.
 
 What the keys do stands in `ui/commands`. What only a key opens is imported there when it is pressed, `# late`: the
 first frame comes that much sooner.
@@ -7,25 +7,17 @@ first frame comes that much sooner.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from textual import events, on
 
-from gputop import finding_text
 from gputop.actions.handles import Scope, reaches
-from gputop.diagnose import Finding
-from gputop.model import Frame, Process, Role
-from gputop.monitor import Update
+from gputop.model import Process, Role
 from gputop.ui import copy_texts
-from gputop.ui.advice.pages import PAGES, expanded, place_of
 from gputop.ui.commands.command import hint
 from gputop.ui.copy_texts import CopyText
 from gputop.ui.main.panes import PanesScreen
-from gputop.ui.main.view_state import measured_by, measured_process
-from gputop.ui.panes.layout import Panes, small
-from gputop.ui.panes.parts import Parts
 from gputop.ui.table.row import TableRow
 from gputop.ui.table.widget import WHEEL
 from gputop.ui.targets import SHOWN, CommandTarget, Others
@@ -44,32 +36,10 @@ class MainScreen(PanesScreen, inherit_bindings=False):
         """Take a key as text while something is typed; whether it was."""
         return self.typing and self.prompt.take(event)
 
-    # which pane the keys are about
-
-    @property
-    def advised(self) -> bool:
-        """Whether the keys are about the advice."""
-        return self.focused is self.advice and self.advice.display
-
-    @property
-    def on_gpus(self) -> bool:
-        """Whether the arrows choose a GPU; where there is no room for processes they scroll."""
-        return bool(self.focused is self.gpus and self.gpus.display and self.gpus.cards) and not small(*self.app.size)
-
-    @on(events.DescendantFocus)
-    @on(events.DescendantBlur)
-    def refocused(self) -> None:
-        """Show what the keys are about now, and which processes the chosen finding is about."""
-        self.table.active = self.focused is self.table
-        self.redraw()
-        self.table.mark(self.scene(self.shown).marked_processes if self.shown else frozenset())
-        self.table.redraw()
-        self.offer()
-
     def move(self, lines: int) -> None:
         """Move by lines what the keys are about: the finding, the GPU, the cursor of the table."""
         if self.advised:
-            self.choose_finding(lines)
+            self.advice.choose(lines)
         elif self.on_gpus:
             self.gpus.choose(lines)
         elif self._moves_gpus():
@@ -83,7 +53,7 @@ class MainScreen(PanesScreen, inherit_bindings=False):
         """Move by pages."""
         places = self.gpus.grid
         if self.advised:
-            self.scroll_advice(pages * max(1, self.advice.size.height - 6))
+            self.advice.scroll(pages * max(1, self.advice.size.height - 6))
         elif self._moves_gpus() and places:
             self.move(pages * max(1, (places.deep if places.across and self.on_gpus else places.fitting) - 1))
         else:
@@ -91,13 +61,6 @@ class MainScreen(PanesScreen, inherit_bindings=False):
 
     def _moves_gpus(self) -> bool:
         return self.focused is self.gpus or not (self.panes and self.panes.processes)
-
-    def parts(self, update: Update, panes: Panes) -> Parts:
-        """What the panes around the table are drawn from; the chosen GPU while keys are about it."""
-        parts, chosen = super().parts(update, panes), self.gpus.chosen
-        return replace(parts, gpu=chosen.uuid) if chosen and self.on_gpus else parts
-
-    # the GPUs
 
     @on(events.Click, "#gpus")
     async def click_gpu(self, event: events.Click) -> None:
@@ -119,85 +82,18 @@ class MainScreen(PanesScreen, inherit_bindings=False):
         """The wheel over the GPUs; the table has its own."""
         self.gpus.scroll(WHEEL if isinstance(event, events.MouseScrollDown) else -WHEEL)
 
-    # the advice
-
-    def leave_advice(self) -> bool:
-        """The keys are about the processes again; whether they were about the advice."""
-        if self.focused is not self.advice:
-            return False
-        self.set_focus(self.table if self.table.display else None)  # a small screen may not have the processes
-        self.refocused()
-        return True
-
-    def choose_finding(self, lines: int) -> None:
-        """Choose another finding; of a page that is no list, scroll."""
-        if self.alone == "advice" and self.advice_view.page is not PAGES[0]:
-            self.scroll_advice(lines)
-            return
-        self.finding_list.move(lines)
-        self.advice_view.first = 0
-        self.refocused()
-        self.find_measured()
-
-    def scroll_advice(self, lines: int) -> None:
-        """Other lines of the advice, where it has the screen for itself."""
-        rect, view = self.panes.advice if self.panes else None, self.advice_view
-        if rect and self.shown and self.alone == "advice":
-            drawn = expanded(self.scene(self.shown), view.page, view.first, rect.width, rect.height)
-            view.first = min(max(0, view.first + lines), drawn.furthest)
-            self.redraw("advice")
-        elif not self.alone:
-            self.choose_finding(1 if lines > 0 else -1)
-
-    def turn_advice(self, step: int) -> None:
-        """Open the page beside, where there are pages."""
-        if self.alone == "advice":
-            self.advice_view.turn(step)
-            self.redraw("advice")
-
-    def find_measured(self) -> None:
-        """Look for the newest result of the command that verifies the chosen finding, from whichever terminal."""
-        step = self.finding_list.chosen.verify if self.finding_list.chosen and self.alone == "advice" else None
-        if step is None or step.command is None or self.shown is None or not self.measures:
-            return
-        command, process = step.command, measured_process(step.command, self.shown)
-        if process is None:
-            return
-
-        def tell(said: str) -> None:
-            self.advice_view.measured = {**self.advice_view.measured, command: said}
-            self.redraw("advice")
-
-        self.session.files.do(lambda: measured_by(command, process), tell)
-
-    def advised_process(self, wanted: str) -> Process | None:
-        """The process that the chosen finding is about; where it is about none, that is said."""
-        finding, shown = self.finding_list.chosen, self.shown
-        if finding is None or shown is None:
-            return None
-        process = _process_of(finding, shown.frame)
-        if process is None:
-            self.session.say(f"{finding_text.subject_name(finding.subject, shown.frame)}: no process here {wanted}")
-        return process
-
     @on(events.Click, "#advice")
     async def click_advice(self, event: events.Click) -> None:
         """A click on a finding of the list chooses it; on the pane it is as its key."""
-        rect = self.panes.advice if self.panes else None
-        if self.alone != "advice":
+        if not self.advice.click(event.y):
             await self.run("advice")
-        elif rect and self.advice_view.page is PAGES[0]:
-            place = place_of(self.finding_list, rect.height, event.y)
-            if place is not None:
-                self.finding_list.choose(place)
-                self.choose_finding(0)
 
     @on(events.MouseScrollDown, "#advice")
     @on(events.MouseScrollUp, "#advice")
     def wheel_advice(self, event: events.MouseEvent) -> None:
         """The wheel over the advice scrolls it where it is long."""
-        if self.alone == "advice":
-            self.scroll_advice(WHEEL if isinstance(event, events.MouseScrollDown) else -WHEEL)
+        if self.advice.alone:
+            self.advice.scroll(WHEEL if isinstance(event, events.MouseScrollDown) else -WHEEL)
 
     # the processes
 
@@ -271,13 +167,13 @@ class MainScreen(PanesScreen, inherit_bindings=False):
 
     def about_finding(self) -> bool:
         """Whether keys that look into a process are about that of the chosen finding."""
-        return self.advised and self.finding_list.chosen is not None
+        return self.advised and self.advice.finding_list.chosen is not None
 
     def target_to_profile(self, tool: ToolId) -> CommandTarget | None:
         """What to look into: of several that are tagged or shown the first that trains, and those that train."""
         if self.about_finding() and self.shown:
-            process = self.advised_process("to look into")
-            whole = Scope.JOB if tool == "stack" and _is_about_ranks(self.finding_list.chosen) else Scope.PROCESS
+            process = self.advice.process("to look into")
+            whole = Scope.JOB if tool == "stack" and self.advice.about_ranks else Scope.PROCESS
             return CommandTarget(self.shown.frame, process, whole) if process else None
         target = self.target()
         if target is None:
@@ -298,7 +194,7 @@ class MainScreen(PanesScreen, inherit_bindings=False):
     def copy_texts(self) -> Sequence[CopyText]:
         """The pid of the line, then its command line; of the advice the commands of its steps."""
         if self.advised:
-            return copy_texts.of_finding(self.finding_list.chosen)
+            return copy_texts.of_finding(self.advice.finding_list.chosen)
         return copy_texts.of_row(self.table.listing.cursor)
 
     def copy_owner(self) -> Hashable:
@@ -310,8 +206,8 @@ class MainScreen(PanesScreen, inherit_bindings=False):
         """Which text is to be copied now; the advice shows which the next press copies."""
         if not self.advised:
             return super().copy_place(texts)
-        place = self.finding_list.copy_place
-        self.finding_list.copied()
+        place = self.advice.finding_list.copy_place
+        self.advice.finding_list.copied()
         self.redraw("advice")
         return place
 
@@ -322,29 +218,6 @@ class MainScreen(PanesScreen, inherit_bindings=False):
 
         assert self.shown, "the command is not offered before"
         return Shot(self.drawn_without_secrets, partial(formats.snapshot, self.shown))
-
-
-def _process_of(finding: Finding, frame: Frame) -> Process | None:
-    """The first that it names; of a GPU the one that holds most of it; of the machine the busiest trainer."""
-    for identity in finding.subject.processes:
-        if identity in frame.by_identity:
-            return frame.by_identity[identity]
-    holders: list[tuple[float, Process]] = [
-        (share.vram_bytes or 0, process)
-        for process in frame.processes
-        for share in process.gpus
-        if share.uuid in finding.subject.gpus
-    ]
-    if finding.subject.kind == "host":
-        trainers = (process for process in frame.processes if process.role is Role.TRAINER)
-        holders = [(process.cpu_percent or 0, process) for process in trainers]
-    return max(holders, key=lambda held: held[0])[1] if holders else None
-
-
-def _is_about_ranks(finding: Finding | None) -> bool:
-    """Whether the step of a finding that takes stacks is about all ranks."""
-    steps = finding.steps if finding else ()
-    return any(step.action == "stack" and "--job" in (step.command or "").split() for step in steps)
 
 
 def _target_of_job(row: TableRow, members: Sequence[Process]) -> CommandTarget:
