@@ -161,7 +161,7 @@ def test_who_is_tagged_is_meant_and_nobody_else() -> None:
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits long to see whether somebody has ended."""
-    monkeypatch.setattr("gputop.ui.signal.dialog.Order", partial(SignalOrder, watch_s=0.1))
+    monkeypatch.setattr("gputop.ui.signal.dialog.SignalOrder", partial(SignalOrder, watch_s=0.1))
 
 
 DEAF = "signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True)\nwhile True: time.sleep(60)"
