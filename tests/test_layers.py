@@ -174,6 +174,15 @@ def test_imports_follow_the_layers() -> None:
     assert [f"{here} must not import {name}" for here, name in pairs if not may_import(here, name)] == []
 
 
+def test_a_widget_knows_no_feature() -> None:
+    """It is used by all of them; a command is what the key bar names."""
+    known = {"ui.widgets", "ui.theme", "ui.commands.command"}
+    for path in FILES:
+        if within(dotted(path), {"ui.widgets"}):
+            inner = {name.removeprefix("gputop.") for name in imports(path) if name.startswith("gputop.ui.")}
+            assert [name for name in sorted(inner) if not within(name, known)] == [], path
+
+
 def test_diagnose_has_no_io() -> None:
     """It is arithmetic on frames: the same frames make the same findings, on any machine and at any time."""
     for path in FILES:
