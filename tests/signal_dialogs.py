@@ -10,7 +10,7 @@ from typing import Any
 
 from gputop.model import Frame, Process, Role
 from gputop.ui.signal import SignalDialog
-from gputop.ui.widgets.strip_pane import Lines
+from tests import headless_screens
 from tests.headless_screens import Stage
 from tests.real_processes import kill, row
 
@@ -47,8 +47,7 @@ def named(frame: Frame) -> Frame:
 def box(stage: Stage) -> str:
     """The dialog, with a pid that is always the same."""
     assert isinstance(stage.app.screen, SignalDialog)
-    text = "\n".join(strip.text.rstrip() for strip in stage.app.screen.query_one(Lines).strips)
-    return text.replace(str(stage.app.screen.question.handles.process.pid), "41207") + "\n"
+    return headless_screens.box(stage).replace(str(stage.app.screen.question.handles.process.pid), "41207")
 
 
 async def says(stage: Stage, text: str) -> None:

@@ -170,13 +170,13 @@ def test_the_profile_dialog_says_at_each_stop_what_enter_does_there(
         await stage.press("p")
         dialog = stage.app.screen
         assert isinstance(dialog, ProfileDialog)
-        stops = [stop for row in reversed(dialog.question.rows) for stop in row]  # other tools have other options
+        stops = [stop for row in reversed(dialog.items) for stop in row.stops]  # other tools have other options
         for stop in stops:
             if not isinstance(stage.app.screen, ProfileDialog):
                 await stage.press("p")
             dialog = stage.app.screen
             assert isinstance(dialog, ProfileDialog)
-            dialog.question.at = stop
+            dialog.go(stop)
             dialog.redraw()
             await stage.pilot.pause()
             says = re.search(r"Space, Enter ([a-z ]+?)   ", stage.text)
@@ -188,6 +188,7 @@ def test_the_profile_dialog_says_at_each_stop_what_enter_does_there(
             assert says[1] == did
             assert closed == (did != "choose")
             assert (len(stage.app.jobs.under_way) > started or stage.app.jobs.news is not None) == (did == "start")
+            await stage.until(lambda: not stage.app.jobs.under_way, "its end, before the next key")
         stage.app.jobs.leave()
         await stage.until(lambda: not stage.app.jobs.under_way, "their end")
 

@@ -9,7 +9,7 @@ import pytest
 from gputop.actions.handles import Scope, reaches
 from gputop.actions.signals import Effect, consequences
 from gputop.model import Frame, Identity, Process
-from gputop.ui.signal.target_lines import facts
+from gputop.ui.dialogs.form import facts
 from tests.scripted_jobs import frame, notebook, process, training
 
 

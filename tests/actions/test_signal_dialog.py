@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Callable
 
 import pytest
+from textual.events import Key, MouseScrollDown, MouseScrollUp
 
+from gputop.actions.signals import CHOICES
 from gputop.demo import SCENARIOS
 from gputop.demo.source import Demo
 from gputop.model import Role
-from gputop.ui.theme import ASCII, Look
+from gputop.ui.signal import SignalDialog
+from gputop.ui.theme import ASCII, PLAIN, Look
 from tests.headless_screens import Stage, play
 from tests.real_processes import job, moment, state, unharmed, until
 from tests.signal_dialogs import box, named, says, sleeping, trainer
@@ -104,14 +108,13 @@ def test_its_loaders_and_the_whole_job() -> None:
         loaders = [process for process in frame.processes if process.role is Role.LOADER]
 
         async def scene(stage: Stage) -> None:
-            await stage.press("k", "down", "down", "space")
+            await stage.press("k", "down", "space")
             assert "[x] its 2 loaders" in stage.text
             assert "Send TERM to 3 processes" in stage.text
             await stage.press("right", "space", "left", "space")
             assert "they are in the whole job" in stage.text
             assert "Send TERM to 7 processes" in stage.text
-            await stage.press("right", "space", "up")
-            await stage.press("shift+tab", "right", "enter")
+            await stage.press("right", "space", "up", "right", "enter")
             await says(stage, "3 processes ended after ")
             mine = {ranks[0].pid, *(loader.pid for loader in loaders if loader.parent_pid == ranks[0].pid)}
             until(lambda: all(state(pid) in (None, "Z") for pid in mine))
@@ -176,6 +179,76 @@ def test_the_mouse_ticks_chooses_and_presses() -> None:
             await says(stage, " ended after ")
 
         play(scene, named(frame))
+
+
+def test_a_click_beside_what_can_be_chosen_is_none_and_the_wheel_moves_the_cursor() -> None:
+    with job() as frame:
+
+        async def scene(stage: Stage) -> None:
+            await stage.press("k")
+            over = stage.app.screen
+            assert isinstance(over, SignalDialog)
+            before = box(stage)
+            for text, beside in (
+                ("also", 1),
+                ("[ ] its 2 loaders", -1),
+                ("until", 1),
+                ("[ Cancel ]", -2),
+                ("to    ", 1),
+            ):
+                y = next(place for place, line in enumerate(stage.lines) if text in line)
+                await stage.pilot.click(offset=(stage.lines[y].index(text) + beside, y))
+                assert box(stage) == before, text
+            for wheel, row in ((MouseScrollUp, "USR1"), (MouseScrollUp, "INT"), (MouseScrollDown, "USR1")):
+                x, y = over.choices.region.offset
+                stage.app.post_message(wheel(None, x, y, 0, 0, 0, False, False, False))
+                await stage.pilot.pause()
+                await stage.press("space")
+                assert over.question.choice.name == row
+
+        play(scene, named(frame), size=(80, 24))
+
+
+@pytest.mark.parametrize(
+    ("keys", "choice"),
+    [(("up", "up", "space"), "STOP"), (("tab", "tab", "tab", "up", "enter", "left"), "INT"),
+     (("shift+tab", "home", "down", "down", "enter"), "KILL")],
+)  # fmt: skip
+def test_no_key_overtakes_another_while_it_opens(keys: tuple[str, ...], choice: str) -> None:
+    with sleeping() as child:
+
+        async def scene(stage: Stage) -> None:
+            for key in ("k", *keys):
+                stage.app.post_message(Key(key, None))
+            await stage.pilot.pause()
+            assert isinstance(stage.app.screen, SignalDialog)
+            assert stage.app.screen.question.choice.name == choice
+
+        play(scene, moment(trainer(child.pid), launcher=None))
+        assert unharmed(child.pid)
+
+
+@pytest.mark.parametrize("height", [4, 6, 8])
+@pytest.mark.parametrize("look", [Look(), Look(PLAIN, ASCII)])
+def test_where_it_is_too_low_the_rows_scroll_under_whom_it_is_about(height: int, look: Look) -> None:
+    with job() as frame:
+        pid = next(process for process in frame.processes if process.role is Role.TRAINER).pid
+
+        async def scene(stage: Stage) -> None:
+            await stage.press("k")
+            await stage.pilot.resize_terminal(60, height)
+            assert "[ Cancel ]" in stage.text
+            for choice in reversed(CHOICES):
+                await stage.press("up", "space")
+                assert re.search(rf"\({look.glyphs.picked}\) +{choice.number} {choice.name}", stage.text)
+                assert f"to    {pid}  python train.py" in stage.lines[0]
+                assert look.glyphs.knob in stage.text
+            await stage.press("up", "up", "space")
+            assert "[x] its 2 loaders" in stage.text
+            await stage.press("shift+tab")
+            assert "[ Cancel ]" in stage.text
+
+        play(scene, named(frame), look=look)
 
 
 @pytest.mark.parametrize("moved", [0, 1])

@@ -213,9 +213,9 @@ def test_stacks_of_a_hang_say_who_is_apart_and_that_nobody_moves() -> None:
 def test_a_profile_of_all_ranks_is_one_of_each() -> None:
     async def scene(stage: Stage) -> None:
         await to_a_trainer(stage)
-        await stage.press("p", "up", "space")
+        await stage.press("p", "shift+tab", "down", "space")
         assert "[x] all 4 ranks" in stage.text
-        await stage.press("down", "enter")
+        await stage.press("tab", "enter")
         await stage.until(lambda: "py-spy 10 s" in stage.text, "the first")
         jobs, frame = stage.app.jobs, stage.newest
         assert frame is not None

@@ -18,10 +18,11 @@ from gputop.actions.handles import led
 from gputop.actions.torch_trace import TraceOrder
 from gputop.actions.torch_trace.trace import meant
 from gputop.model import Job, Process, Role
+from gputop.safe.ptrace_access import Barred
 from gputop.ui.commands.profiling import ask_profile
 from gputop.ui.dialogs.dialog import Confirm
 from gputop.ui.main.screen import MainScreen
-from gputop.ui.profiling.dialog import Stop
+from gputop.ui.profiling.dialog import CANCEL, ProfileDialog, Stop
 from gputop.ui.targets import CommandTarget
 from tests.headless_screens import Stage, play
 from tests.process_watch import running
@@ -151,7 +152,7 @@ def test_the_ranks_of_a_job_and_a_launcher_mean_all_of_them() -> None:
             assert f"of    {first.pid}  " in stage.text
             await stage.press("s")
             assert "[x] all 2 ranks" in stage.text
-            await stage.press("up", "space")
+            await stage.press("shift+tab", "space")
             assert "[x] its 2 loaders" in stage.text
             assert "[ ] all 2 ranks" in stage.text, "one or the other"
 
@@ -259,6 +260,28 @@ def test_any_size_and_a_click(size: tuple[int, int], tmp_path: Path, monkeypatch
         play(scene, moment(trainer(child.pid), launcher=None))
 
 
+def test_the_cursor_goes_to_cancel_where_its_option_goes_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with sleeping() as child:
+
+        async def scene(stage: Stage) -> None:
+            await stage.press("p", "tab", "tab")
+            over = stage.app.screen
+            assert isinstance(over, ProfileDialog)
+            assert over.cursor == Stop("seconds", 10)
+            over.answer("profile", Barred("it sleeps"))
+            await stage.pilot.pause()
+            assert over.cursor == CANCEL
+            assert "Space, Enter cancel" in stage.text
+            over.answer("profile", None)
+            await stage.press("right", "enter")
+            assert len(stage.app.jobs.under_way) + (stage.app.jobs.news is not None) == 1, "Start is beside it"
+            stage.app.jobs.leave()
+            await stage.until(lambda: not stage.app.jobs.under_way, "its end")
+
+        play(scene, moment(trainer(child.pid), launcher=None))
+
+
 def test_the_options_say_what_they_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     threads = "import threading, time\nfor _ in range(60): threading.Thread(target=time.sleep, args=(60,)).start()\n"
@@ -273,6 +296,7 @@ def test_the_options_say_what_they_do(tmp_path: Path, monkeypatch: pytest.Monkey
             assert "[x] GIL only" in stage.text
             assert "a thread that waits gives no sample then" in stage.text
             await stage.press("right", "space")
+            assert "[x] native" in stage.text
             assert "pauses the process for each sample" in stage.text
             assert "each pauses it" in stage.text
 

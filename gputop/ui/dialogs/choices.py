@@ -11,6 +11,7 @@ from textual.app import ComposeResult
 from textual.geometry import Region
 from textual.strip import Strip
 from textual.widgets import OptionList
+from textual.widgets.option_list import Option
 
 from gputop.columns import BY_ID, SORTABLE, TITLE, Column
 from gputop.labels import amount
@@ -44,15 +45,13 @@ class Choices(OptionList, can_focus=False):
         """The lines that are in the window."""
         top, (left, right) = self.scroll_offset.y, crop.column_span
         places = range(top + crop.y, top + crop.bottom)
-        strips = [self._draw(place, place == self.highlighted).crop(left, right) for place in places]
-        return [  # a click on a blank line below the last is none
-            strip.apply_meta({"option": place}) if place < self.option_count else strip
-            for place, strip in zip(places, strips, strict=True)
-        ]
+        return [self._draw(place, place == self.highlighted).crop(left, right) for place in places]
 
     def move(self, lines: int) -> None:
-        """Move the cursor, and stop at the ends."""
-        self.highlighted = (self.highlighted or 0) + lines
+        """Move the cursor by lines that can be chosen, and stop at the ends."""
+        places = [place for place, option in enumerate(self.options) if not option.disabled]
+        if self.highlighted is not None:
+            self.highlighted = places[max(0, min(places.index(self.highlighted) + lines, len(places) - 1))]
 
     def on_click(self, event: events.Click) -> None:
         """The second of a double-click was meant for what stood there before."""
@@ -81,6 +80,8 @@ MOVES: dict[str, Callable[[Choices], None]] = {
     "home": Choices.action_first,
     "end": Choices.action_last,
 }
+STEPS = {"up": -1, "left": -1, "down": 1, "right": 1}
+JUMPS = {"tab": 1, "shift+tab": -1}
 
 
 class ListDialog(Dialog[Answer], Generic[Answer, Item]):
@@ -98,9 +99,14 @@ class ListDialog(Dialog[Answer], Generic[Answer, Item]):
     def put(self, items: Sequence[Item], at: int = 0) -> None:
         """Have these in the list, and the cursor on one of them."""
         self.items = items
-        if self.choices.option_count != len(items):
-            self.choices.set_options([" "] * len(items))
+        disabled = [not self.can_choose(item) for item in items]
+        if disabled != [option.disabled for option in self.choices.options]:
+            self.choices.set_options(Option(" ", disabled=each) for each in disabled)
         self.choices.highlighted = at
+
+    def can_choose(self, item: Item) -> bool:  # noqa: ARG002
+        """Whether the cursor can be on it."""
+        return True
 
     @property
     def at(self) -> int:
@@ -146,12 +152,16 @@ class ListDialog(Dialog[Answer], Generic[Answer, Item]):
     def _drawn(self, place: int, chosen: bool) -> Strip:
         line = Line(self.look, "selected" if chosen else "raised")
         if place < len(self.items):
-            self.row(self.items[place], line, chosen)
+            line = self.row(self.items[place], line, chosen)
         strip = self.sided(line.strip(self.width))
-        if place not in self._thumb():
-            return strip
-        knob = self.look.ink(self.look.glyphs.knob, "text", on="selected" if chosen else "raised")
-        return Strip.join([strip.crop(0, self.width - 1), Strip([knob])])
+        if place in self._thumb():
+            knob = self.look.ink(self.look.glyphs.knob, "text", on="selected" if chosen else "raised")
+            strip = Strip.join([strip.crop(0, self.width - 1), Strip([knob])])
+        return self.clickable(strip, place) if place < len(self.items) else strip
+
+    def clickable(self, strip: Strip, place: int) -> Strip:
+        """The line at a place, with what Textual is to find under a click."""
+        return strip.apply_meta({"option": place})
 
     def _thumb(self) -> range:
         """The lines that have a mark at the right: they lie in the window as that lies in the whole list."""

@@ -1,23 +1,18 @@
-"""Questions: for a time, an answer; and the parts that larger ones are made of."""
+"""Questions: for a time, for an answer."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
-from enum import IntEnum
-from typing import Generic, TypeVar
+from collections.abc import Callable, Sequence
 
-from textual import events, on
+from textual import events
 from textual.app import ComposeResult
 
 from gputop import units
 from gputop.config import BY_KEY
-from gputop.fit import fit
-from gputop.ui.dialogs.box import Answer, Dialog
-from gputop.ui.dialogs.choices import ListDialog
+from gputop.ui.dialogs.box import Dialog
+from gputop.ui.dialogs.choices import JUMPS, STEPS, ListDialog
 from gputop.ui.dialogs.text_line import TextLine
-from gputop.ui.theme import Look, Token
+from gputop.ui.theme import Look
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line, wrap
 from gputop.ui.widgets.strip_pane import Lines
@@ -85,128 +80,6 @@ class DelayDialog(Dialog[float]):
                 return
             self._wrong = f"between {FASTEST_S:g}s and {SLOWEST_S:g}s"
         self.redraw()
-
-
-LABEL = 8  # cells before what a line says
-STEPS = {"up": -1, "left": -1, "down": 1, "right": 1}
-JUMPS = {"tab": 1, "shift+tab": -1}
-
-
-class Keep(IntEnum):
-    """What stays where it is too low for all: the blanks go first, then the foot and what is told at length."""
-
-    BLANK = 1
-    FOOT = 2
-    ABOUT = 3
-    SAID = 4
-    CHOICE = 5
-    FIRST = 6
-    MUST = 7
-    LAST = 8
-
-
-Stop = TypeVar("Stop", bound=Hashable)  # where the cursor of a dialog can be
-
-
-@dataclass(slots=True)
-class DialogPart(Generic[Stop]):
-    """A line of the dialog; with the higher `keep` it stays where there is no room for all."""
-
-    line: Line
-    keep: Keep = Keep.MUST
-    spots: list[tuple[int, int, Stop]] = field(default_factory=list)  # from cell, to cell, what is there
-
-
-def fitting(parts: Sequence[DialogPart[Stop]], height: int) -> list[DialogPart[Stop]]:
-    """As many of these as there is room for."""
-    return fit(parts, height, lambda _: 1)
-
-
-def buttons(line: Line, width: int, named: Sequence[tuple[Stop, str, Token]], at: object) -> DialogPart[Stop]:
-    """The last line of what is asked: its buttons at the right, the one with the cursor in brackets."""
-    room = sum(len(text) + 5 for _, text, _ in named) - 1
-    part: DialogPart[Stop] = DialogPart(line.to(max(2, width - room - 2)), Keep.LAST)
-    for stop, text, token in named:
-        here, start = at == stop, part.line.cells
-        part.line.add(f"[ {text} ]" if here else f"  {text}  ", token, bold=here, reverse=here)
-        part.spots.append((start, part.line.cells, stop))
-        part.line.add(" ")
-    return part
-
-
-class PartsDialog(Dialog[Answer], Generic[Answer, Stop]):
-    """It has a heading and a foot of its own, which a low screen does without."""
-
-    @abstractmethod
-    def parts(self) -> list[DialogPart[Stop]]:
-        """All of it, as much as there is room for."""
-
-    @abstractmethod
-    def take(self, stop: Stop) -> None:
-        """What a click there does."""
-
-    def clicked(self, stop: Stop) -> None:
-        """There was a click."""
-        self.take(stop)
-
-    def lines(self) -> Sequence[Line]:
-        """The lines of its parts."""
-        self._parts = self.parts()
-        return [part.line for part in self._parts]
-
-    def body(self) -> Sequence[Line]:
-        """Nothing else."""
-        return self.lines()
-
-    @on(events.Click)
-    def click(self, event: events.Click) -> None:
-        """A click is Space on what is there; the second of a double-click was meant for what stood there before."""
-        event.stop()
-        if event.chain > 1:
-            return
-        box = self.query_one(Lines).region
-        place, x = event.screen_y - box.y, event.screen_x - box.x
-        if not (box.contains(event.screen_x, event.screen_y) and place < len(self._parts)):
-            return
-        for start, end, stop in self._parts[place].spots:
-            if start <= x < end:
-                self.clicked(stop)
-                break
-        if self.is_current:
-            self.redraw()
-
-
-_NARROWEST = 20  # cells of a sentence: below, words would stand one under the other
-
-
-class DialogLines:
-    """Draws a question in a width; the lines of each kind of question come on top."""
-
-    def __init__(self, look: Look, width: int) -> None:
-        self.look, self.width = look, width
-
-    def line(self, chosen: bool = False) -> Line:
-        """An empty line, as all begin."""
-        return Line(self.look, "selected" if chosen else "raised").add("  ")
-
-    def cut(self, text: str, taken: int) -> str:
-        """As much of it as fits beside this many cells."""
-        return drawing.cut(text, max(0, self.width - taken - 2), self.look.glyphs.more)
-
-    def mark(self, picked: bool) -> str:
-        """Of one of several, whether it is the one."""
-        return f"({self.look.glyphs.picked if picked else ' '})"
-
-    def sentence(self, mark: str, text: str, token: Token) -> Iterator[Line]:
-        """Something to know, with its mark, broken between words."""
-        start = 3 + max(len(mark), 1)
-        for place, piece in enumerate(wrap(text, max(_NARROWEST, self.width - start - 2))):
-            line = self.line().add("" if place else mark, token, bold=True).to(start)
-            yield line.add(self.cut(piece, line.cells), token)
-
-    def last(self, foot: str, told: str) -> Line:
-        """Which keys there are, or what was just told instead."""
-        return self.line().add(self.cut(told or foot, 2), "warn" if told else "dim")
 
 
 class Confirm(ListDialog[None, tuple[str, str]]):

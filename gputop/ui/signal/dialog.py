@@ -12,29 +12,24 @@ from gputop import labels
 from gputop.actions import Handles, Reach, Scope
 from gputop.actions.signals import BY_NAME, CHOICES, SignalChoice, SignalOrder, warnings
 from gputop.model import Process
-from gputop.ui.dialogs import dialog
-from gputop.ui.dialogs.dialog import JUMPS, LABEL, STEPS, DialogLines, DialogPart, Keep, PartsDialog, fitting
-from gputop.ui.signal import target_lines
+from gputop.ui.dialogs.form import LABEL, Form, Keep, Question, Row
 from gputop.ui.theme import Look, Token
 
 Button = Literal["cancel", "send"]
 Stop = Scope | SignalChoice | Button  # where the cursor can be
-BUTTONS: tuple[Button, ...] = ("cancel", "send")
 _ANYBODY = Scope.PROCESS
 
 
-class SignalQuestion:
-    """The state of one dialog. `why` is why nothing at all can be sent to the process; the cursor starts on Cancel."""
+class SignalQuestion(Question):
+    """The state of one dialog. `why` is why nothing at all can be sent to the process."""
 
     def __init__(
         self, handles: Handles, why: str | None, scope: Scope = _ANYBODY, choice: SignalChoice = BY_NAME["TERM"]
     ) -> None:
         self.handles = handles
         self.choice = choice
-        self.at: Stop = "cancel"
         self.typed = ""  # the pid, where a person must insist
         self.sure = False  # asked a second time
-        self.told = ""  # what became of the last key
         self._why = why
         self._ticked = {scope} - {_ANYBODY}
         self._weigh()
@@ -44,11 +39,6 @@ class SignalQuestion:
         """What can be ticked: as long as others are meant instead, nothing that belongs to the process."""
         instead = self.scope is Scope.TAGGED
         return tuple(reach for reach in self.handles.reaches if not instead or reach.scope is Scope.TAGGED)
-
-    @property
-    def stops(self) -> tuple[Stop, ...]:
-        """Where the cursor can be, in order."""
-        return (*(reach.scope for reach in self.boxes), *CHOICES, *BUTTONS)
 
     @property
     def scope(self) -> Scope:
@@ -78,24 +68,11 @@ class SignalQuestion:
             return 0
         return len(self.handles.who(self.scope)) - len(self.spared)
 
-    def move(self, steps: int) -> None:
-        """Move the cursor, around the ends."""
-        self.at = self.stops[(self.stops.index(self.at) + steps) % len(self.stops)]
-        self.told = ""
-
-    def jump(self, step: int) -> None:
-        """To the next group: the boxes, the chosen signal, the buttons."""
-        groups: list[Stop] = [*self.stops[:1], self.choice, "cancel"] if self.boxes else [self.choice, "cancel"]
-        kind = next(place for place, stop in enumerate(groups) if isinstance(self.at, type(stop)))
-        self.at = groups[(kind + step) % len(groups)]
-        self.told = ""
-
-    def take(self, stop: Stop) -> None:
-        """Tick a box or choose a signal; the cursor goes there. For buttons see `order`."""
-        self.at, self.told = stop, ""
+    def take(self, stop: Scope | SignalChoice) -> None:
+        """Tick a box or choose a signal."""
         if isinstance(stop, Scope):
             self._tick(stop)
-        elif isinstance(stop, SignalChoice):
+        else:
             self.choice = stop
         self.sure = False
         self._weigh()
@@ -104,7 +81,6 @@ class SignalQuestion:
         """Digits of the pid, or an empty text to take one back."""
         if self.cautions:
             self.typed = (self.typed + text)[:10] if text else self.typed[:-1]
-            self.told = ""
 
     def order(self) -> SignalOrder | None:
         """What is to be sent; None while something is missing, which is then said in `told` or asked by `sure`."""
@@ -114,7 +90,7 @@ class SignalQuestion:
         elif self.cautions and self.typed != pid:
             self.told = f"type {pid} first"
         elif self.choice.confirm and not self.sure:
-            self.sure, self.at = True, "cancel"
+            self.sure = True
         else:
             return SignalOrder(self.choice, self.scope, confirmed=self.sure, insists=bool(self.cautions))
         return None
@@ -137,94 +113,106 @@ class SignalQuestion:
         self.warnings = () if self.why_not else warnings(self.handles, self.scope, self.choice)
 
 
-_Part = DialogPart[Stop]
 _SAID = 3  # lines there always are for what would happen, so that the box stays where it is
+_READ_S = 0.5  # too short to have read a question that a click has brought up
 
 
-class SignalLines(DialogLines):
-    """Draws which signal, and to which processes."""
+class SignalDialog(Form[None, Stop]):
+    """Asks until there is an order, gives it to `send`, and lets go of the processes when it closes."""
 
-    def __init__(self, question: SignalQuestion, look: Look, width: int) -> None:
-        super().__init__(look, width)
-        self._question = question
+    TITLE_TEXT = "signal"
+    FOOT = "arrows, Tab move   Space, Enter choose   Esc cancels"
+    question: SignalQuestion
 
-    def parts(self, height: int, foot: str) -> list[_Part]:
-        """Every line from the heading to the foot, at most `height` of them."""
-        blank = (_Part(self.line(), Keep.BLANK),)
-        told = self._question.told
-        last = _Part(self.last(foot, told), Keep.MUST if told else Keep.FOOT)
-        groups = (self._who(), self._also(), self._choices(), self._said(), (self._buttons(),), (last,))
-        found = [_Part(self.line().add("signal", "bright", bold=True), Keep.FOOT)]
-        for group in map(list, groups):
-            found += [*blank, *group] if group else []
-        return fitting(found, height)
+    def __init__(self, question: SignalQuestion, send: Callable[[SignalOrder], object], look: Look) -> None:
+        """The cursor starts on Cancel."""
+        super().__init__(look, question, "cancel")
+        self._send = send
+        self._asked_s = 0.0  # when it asked a second time
 
-    def _who(self) -> Iterator[_Part]:
-        question = self._question
-        frame, first = question.handles.frame, question.first
-        line = self.line().add("to", "dim").to(LABEL)
+    def on_unmount(self) -> None:
+        """However it ended: a signal that is being sent keeps what it needs."""
+        self.question.handles.close()
+
+    def group(self, stop: Stop) -> object:
+        """The boxes, the signals, the buttons."""
+        return type(stop)
+
+    def prefers(self, stop: Stop) -> bool:
+        """The chosen signal, and Cancel."""
+        return stop in (self.question.choice, "cancel")
+
+    def other_key(self, event: events.Key) -> None:
+        """The pid where that is asked for."""
+        if event.key == "backspace":
+            self.question.type("")
+        elif event.character and event.character.isdecimal():
+            self.question.type(event.character)
+
+    def choose(self, stop: Stop) -> None:
+        """Press a button, tick a box, choose a signal."""
+        if stop == "cancel":
+            self.dismiss(None)
+        elif stop != "send":
+            self.question.take(stop)
+        elif order := self.question.order():
+            self._send(order)
+            self.dismiss(None)
+        elif self.question.sure:
+            self._asked_s = time.monotonic()
+            self.go("cancel")
+
+    def after(self, stop: Stop) -> Stop:
+        """From a signal on to the button that sends it."""
+        return "send" if isinstance(stop, SignalChoice) else stop
+
+    def take(self, row: Row[Stop]) -> None:
+        """One double-click, though the mouse moved, is no answer to both questions."""
+        if self.cursor != "send" or not self.question.sure or time.monotonic() - self._asked_s >= _READ_S:
+            super().take(row)
+
+    def groups(self) -> Iterator[Iterator[Row[Stop]] | list[Row[Stop]]]:
+        """To whom, which signal, what it will do."""
+        yield self._whom()
+        yield self._boxes()
+        yield map(self._choice, CHOICES)
+        said = self.said(self._sentences())
+        yield said + [Row[Stop](self.line(), Keep.BLANK)] * (_SAID - len(said))
+        question = self.question
+        send: Token = "dim" if question.why_not else "crit" if question.choice.confirm else "bright"
+        yield self.buttons(("cancel", "Cancel"), ("send", self._send_title()), tokens={"send": send})
+
+    def _whom(self) -> Iterator[Row[Stop]]:
+        question = self.question
         others = question.handles.who(Scope.TAGGED) if question.scope is Scope.TAGGED else ()
         if len(others) > 1:
             title = next(reach.title for reach in question.boxes if reach.scope is Scope.TAGGED)
-            line.add(f"{title} processes", "bright", bold=True)
-            facts = " ".join(str(process.pid) for process in others)
+            yield Row(self.line().add("to", "dim").to(LABEL).add(f"{title} processes", "bright", bold=True))
+            yield self.fact(" ".join(str(process.pid) for process in others))
         else:
-            line.add(f"{first.pid}  ", "bright", bold=True)
-            line.add(self.cut(target_lines.command(first), line.cells), "command")
-            facts = target_lines.facts(frame, first, self.look.glyphs.dot)
-        yield _Part(line, Keep.LAST)
-        yield _Part(self.line().to(LABEL).add(self.cut(facts, LABEL), "dim"), Keep.ABOUT)
+            yield from self.about("to", question.handles.frame, question.first)
 
-    def _also(self) -> Iterator[_Part]:
-        """The boxes side by side where they fit, or a line for each."""
-        part = _Part(self.line().add("also", "dim").to(LABEL))
-        for reach in self._question.boxes:
-            if reach.scope is Scope.TAGGED:
-                if part.spots:
-                    yield part
-                part = _Part(self.line().add("only", "dim").to(LABEL))
-            elif part.spots and part.line.cells + 3 + len(reach.title) + 6 > self.width:
-                yield part
-                part = _Part(self.line().to(LABEL))
-            self._box(part, reach)
-        if part.spots:
-            yield part
+    def _boxes(self) -> Iterator[Row[Stop]]:
+        for label, tagged in (("also", False), ("only", True)):
+            boxes = [reach for reach in self.question.boxes if (reach.scope is Scope.TAGGED) == tagged]
+            yield from self.flow(label, map(self._box, boxes))
 
-    def _box(self, part: _Part, reach: Reach) -> None:
-        question, line = self._question, part.line.add("   " if part.spots else "")
-        here, start = question.at is reach.scope, line.cells
-        title: Token = "dim" if reach.why_not else "text"
-        line.add("[x]" if question.ticked(reach.scope) else "[ ]", "busy", bold=True, reverse=here)
-        line.add(" ").add(self.cut(reach.title, line.cells), "bright" if here else title)
-        part.spots.append((start, line.cells, reach.scope))
+    def _box(self, reach: Reach) -> tuple[Stop, str, Token]:
+        tick = self.tick(self.question.ticked(reach.scope))
+        return reach.scope, f"{tick} {reach.title}", "dim" if reach.why_not else "text"
 
-    def _choices(self) -> Iterator[_Part]:
-        for choice in CHOICES:
-            yield self._choice(choice)
-
-    def _choice(self, choice: SignalChoice) -> _Part:
-        question = self._question
-        here, picked = question.at is choice, question.choice is choice
+    def _choice(self, choice: SignalChoice) -> Row[Stop]:
+        here, picked = self.cursor == choice, self.question.choice is choice
         line = self.line(here)
         line.add(self.mark(picked), "busy" if picked or here else "dim", bold=picked)
-        token: Token = "bright" if picked or here else "text"
-        line.add(f" {choice.number:>2} {choice.name:6}", token, bold=picked)
+        line.add(f" {choice.number:>2} {choice.name:6}", "bright" if picked or here else "text", bold=picked)
         whole = self.cut(choice.text, line.cells)
         text = whole if whole == choice.text else self.cut(choice.brief or choice.text, line.cells)
-        line.add(text, token if picked else "dim")
-        return _Part(line, Keep.MUST if here or picked else Keep.CHOICE, [(0, self.width, choice)])
-
-    def _said(self) -> list[_Part]:
-        found: list[_Part] = []
-        for mark, text, token in self._sentences():
-            for line in self.sentence(mark, text, token):
-                keep = Keep.MUST if token == "crit" else Keep.SAID if found else Keep.FIRST
-                found.append(_Part(line, keep))
-        found += [_Part(self.line(), Keep.BLANK) for _ in range(_SAID - len(found))]
-        return found
+        line.add(text, "bright" if picked else "dim")
+        return Row(line, stops={choice: range(self.width)})
 
     def _sentences(self) -> Iterator[tuple[str, str, Token]]:
-        question, glyphs = self._question, self.look.glyphs
+        question, glyphs = self.question, self.look.glyphs
         if question.why_not:
             yield glyphs.crit, f"nothing can be sent: {question.why_not}", "crit"
             return
@@ -243,76 +231,9 @@ class SignalLines(DialogLines):
         for warning in question.warnings:
             yield glyphs.warn, warning, "warn"
 
-    def _buttons(self) -> _Part:
-        question = self._question
-        send: Token = "dim" if question.why_not else "crit" if question.choice.confirm else "bright"
-        named: list[tuple[Stop, str, Token]] = [("cancel", "Cancel", "bright"), ("send", self._send(), send)]
-        return dialog.buttons(self.line(), self.width, named, question.at)
-
-    def _send(self) -> str:
-        question, name = self._question, self._question.choice.name
+    def _send_title(self) -> str:
+        question, name = self.question, self.question.choice.name
         if question.why_not:
             return f"Send {name}"
         amount = labels.amount(question.count, "process")
         return f"Yes, {name} {amount}" if question.sure else f"Send {name} to {amount}"
-
-
-_READ_S = 0.5  # too short to have read a question that a click has brought up
-_FOOT = "arrows, Tab move   Space, Enter choose   Esc cancels"
-
-
-class SignalDialog(PartsDialog[None, Stop]):
-    """Asks until there is an order, gives it to `send`, and lets go of the processes when it closes."""
-
-    WIDTH = 80
-
-    def __init__(self, question: SignalQuestion, send: Callable[[SignalOrder], object], look: Look) -> None:
-        super().__init__(look)
-        self.question = question
-        self._send = send
-        self._asked_s = 0.0  # when it asked a second time
-
-    def parts(self) -> list[DialogPart[Stop]]:
-        """All of it, as much as there is room for."""
-        return SignalLines(self.question, self.look, self.width).parts(self.app.size.height, _FOOT)
-
-    def on_unmount(self) -> None:
-        """However it ended: a signal that is being sent keeps what it needs."""
-        self.question.handles.close()
-
-    def press(self, event: events.Key) -> None:
-        """Move, choose, type the pid where that is asked for."""
-        question = self.question
-        if event.key in STEPS:
-            question.move(STEPS[event.key])
-        elif event.key in JUMPS:
-            question.jump(JUMPS[event.key])
-        elif event.key in ("enter", "space"):
-            self.take(question.at)
-            if event.key == "enter" and isinstance(question.at, SignalChoice):
-                question.at = "send"
-        elif event.key == "backspace":
-            question.type("")
-        elif event.character and event.character.isdecimal():
-            question.type(event.character)
-        if self.is_current:
-            self.redraw()
-
-    def take(self, stop: Stop) -> None:
-        """Press a button, tick a box, choose a signal."""
-        if stop == "cancel":
-            self.dismiss(None)
-        elif stop == "send":
-            self.question.at = stop
-            if order := self.question.order():
-                self._send(order)
-                self.dismiss(None)
-            elif self.question.sure:
-                self._asked_s = time.monotonic()
-        else:
-            self.question.take(stop)
-
-    def clicked(self, stop: Stop) -> None:
-        """The same, but that one double-click, though the mouse moved, is no answer to both questions."""
-        if stop != "send" or not self.question.sure or time.monotonic() - self._asked_s >= _READ_S:
-            self.take(stop)
