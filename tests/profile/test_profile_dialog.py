@@ -20,7 +20,7 @@ from gputop.actions.torch_trace.trace import meant
 from gputop.model import Job, Process, Role
 from gputop.safe.ptrace_access import Barred
 from gputop.ui.commands.profiling import ask_profile
-from gputop.ui.dialogs.dialog import Confirm
+from gputop.ui.dialogs.questions import Confirm
 from gputop.ui.main.screen import MainScreen
 from gputop.ui.profiling.dialog import CANCEL, ProfileDialog, Stop
 from gputop.ui.targets import CommandTarget

@@ -10,8 +10,8 @@ from textual.keys import key_to_character
 from gputop.columns import SORTABLE
 from gputop.config import SETTINGS
 from gputop.ui.dialogs.choices import ListDialog, SortDialog
-from gputop.ui.dialogs.dialog import Confirm, DelayDialog
 from gputop.ui.dialogs.palette import PaletteDialog, PaletteEntry
+from gputop.ui.dialogs.questions import Confirm, DelayDialog
 from gputop.ui.dialogs.text_line import TextLine
 from gputop.ui.theme import ASCII, DARK, LIGHT, PLAIN, TERMINAL, UNICODE, Look
 from tests.headless_screens import Stage, box, play, strips

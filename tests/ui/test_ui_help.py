@@ -12,8 +12,8 @@ from gputop.diagnose.rules import RULES
 from gputop.model import Cgroup, Gpu, NvLink, Process
 from gputop.ui import theme
 from gputop.ui.commands.table import COMMANDS
-from gputop.ui.table.widget import WHEEL
 from gputop.ui.theme import ASCII, DARK, LIGHT, PLAIN, TERMINAL, UNICODE, Look
+from gputop.ui.widgets.cursor_list import WHEEL
 from gputop.ui.widgets.drawing import wrap
 from gputop.ui.widgets.key_bar import bar, chosen
 from gputop.ui.widgets.strip_pane import Lines

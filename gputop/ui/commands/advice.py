@@ -80,7 +80,7 @@ def _nothing_to_mute(main: MainScreen) -> str:
 
 def verify(main: MainScreen) -> None:
     """Show the command and ask; it is run in this terminal."""
-    from gputop.ui.dialogs.dialog import Confirm  # late
+    from gputop.ui.dialogs.questions import Confirm  # late
 
     step = main.advice.finding_list.chosen.verify if main.advice.finding_list.chosen else None
     if step is None or step.command is None:

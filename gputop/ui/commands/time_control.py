@@ -26,7 +26,7 @@ def freeze(screen: CommandScreen) -> None:
 
 def ask_interval(main: MainScreen) -> None:
     """Ask for another time between two looks."""
-    from gputop.ui.dialogs.dialog import DelayDialog  # late
+    from gputop.ui.dialogs.questions import DelayDialog  # late
 
     session = main.session
     main.app.push_screen(DelayDialog(main.look, session.source.interval_s), session.set_interval)

@@ -27,8 +27,8 @@ from gputop.ui.panes.layout import HEIGHT_FOR_REPLAY
 from gputop.ui.profiling.background_jobs import BackgroundJobs
 from gputop.ui.profiling.status_line import height
 from gputop.ui.session import Session
-from gputop.ui.table.widget import WHEEL
 from gputop.ui.targets import CommandTarget
+from gputop.ui.widgets.cursor_list import WHEEL
 from gputop.ui.widgets.drawing import Line
 from gputop.ui.widgets.strip_pane import Lines
 from gputop.ui.widgets.tabs import TabPicture

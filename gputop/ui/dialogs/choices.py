@@ -17,9 +17,9 @@ from gputop.columns import BY_ID, SORTABLE, TITLE, Column
 from gputop.labels import amount
 from gputop.ui.dialogs.box import Answer, Dialog
 from gputop.ui.dialogs.text_line import TextLine
-from gputop.ui.table.widget import WHEEL
 from gputop.ui.theme import Look
 from gputop.ui.widgets import drawing
+from gputop.ui.widgets.cursor_list import WHEEL
 from gputop.ui.widgets.drawing import Line
 from gputop.ui.widgets.strip_pane import Lines
 

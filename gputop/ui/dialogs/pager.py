@@ -14,9 +14,9 @@ from textual.strip import Strip
 from gputop import labels
 from gputop.ui.dialogs.box import Modal
 from gputop.ui.screen import CommandScreen
-from gputop.ui.table.widget import WHEEL
 from gputop.ui.theme import Look
 from gputop.ui.widgets import drawing
+from gputop.ui.widgets.cursor_list import WHEEL
 from gputop.ui.widgets.drawing import Line
 from gputop.ui.widgets.strip_pane import Lines
 

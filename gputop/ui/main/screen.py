@@ -19,8 +19,8 @@ from gputop.ui.commands.command import hint
 from gputop.ui.copy_texts import CopyText
 from gputop.ui.main.panes import PanesScreen
 from gputop.ui.table.row import TableRow
-from gputop.ui.table.widget import WHEEL
 from gputop.ui.targets import SHOWN, CommandTarget, Others
+from gputop.ui.widgets.cursor_list import WHEEL
 
 if TYPE_CHECKING:
     from gputop.ui.dialogs.saving import Shot

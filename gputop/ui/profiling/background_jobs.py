@@ -92,7 +92,7 @@ class BackgroundJobs:
 
     def ask_to_stop(self) -> bool:
         """Ask whether the newest is to end, and what becomes of what it has; whether there is one."""
-        from gputop.ui.dialogs.dialog import Confirm  # late
+        from gputop.ui.dialogs.questions import Confirm  # late
 
         job, session = self.newest, self._session
         if job is None:
@@ -213,7 +213,7 @@ class BackgroundJobs:
     def _ask(self, job: BackgroundJob, text: str, risk: str) -> None:
         """It may harm the training: only after the user has read how."""
         from gputop.actions import torch_trace  # late
-        from gputop.ui.dialogs.dialog import Confirm
+        from gputop.ui.dialogs.questions import Confirm
 
         order, session = job.order, self._session
         assert isinstance(order, torch_trace.TraceOrder)

@@ -17,8 +17,8 @@ from gputop.ui.result.picture import picture, waiting
 from gputop.ui.result.report import ReportTab
 from gputop.ui.screen import CommandScreen
 from gputop.ui.session import Session
-from gputop.ui.table.widget import WHEEL
 from gputop.ui.theme import Look
+from gputop.ui.widgets.cursor_list import WHEEL
 from gputop.ui.widgets.drawing import Line
 from gputop.ui.widgets.prompt import Prompt
 from gputop.ui.widgets.strip_pane import Lines

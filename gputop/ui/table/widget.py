@@ -25,12 +25,12 @@ from gputop.ui.table.rows import ColumnPlace
 from gputop.ui.table.tree import Idle, TableView
 from gputop.ui.theme import Ground, Look
 from gputop.ui.widgets import drawing
+from gputop.ui.widgets.cursor_list import WHEEL
 from gputop.ui.widgets.key_bar import pressed
 from gputop.ui.widgets.strip_pane import Lines
 
 HEAD = 2  # the rule and the titles
 SIGHT = 200  # processes that are looked at closely because they are on the screen, at most
-WHEEL = 3  # lines a notch
 Says = tuple[object, ...]  # all that a line is drawn from
 NO_STATES: Mapping[str, State] = MappingProxyType({})
 SHIFT = 8  # cells a key scrolls the commands of the flat list

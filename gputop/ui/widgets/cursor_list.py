@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 
 CALM_S = 3.0  # lines change places at most this often, and not this soon after a key
+WHEEL = 3  # lines that a notch of the mouse wheel scrolls
 
 
 class CursorList(ABC):
