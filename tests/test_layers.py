@@ -197,7 +197,7 @@ def test_frozen_values_are_declared_in_one_way() -> None:
     for path in FILES:
         calls = (node for node in nodes(path) if isinstance(node, ast.Call))
         frozen = [call for call in calls if getattr(call.func, "id", "") == "dataclass" and _says(call, "frozen")]
-        assert frozen == [], f"{path}: @record of gputop.frozen_dataclass"
+        assert frozen == [], f"{path}: @frozen_dataclass of gputop.frozen_dataclass"
 
 
 def _says(call: ast.Call, name: str) -> bool:

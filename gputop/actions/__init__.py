@@ -3,10 +3,10 @@
 A screen uses them as follows; nothing blocks:
 
     why = action.why_not(process, rights)    # None, or the reason shown beside a disabled key
-    hold = Handles(frame, process, rights)   # when a dialog opens: frozen by pidfd, PID, start time and uid
-    run = action.run(hold, options, tell)    # a daemon thread; it calls tell(run) at each change
+    handles = Handles(frame, process, rights)  # when a dialog opens: frozen by pidfd, PID, start time and uid
+    run = action.run(handles, options, tell)   # a daemon thread; it calls tell(run) at each change
     run.line, run.result, run.cancel()       # progress, result (None until the end), cancel
-    hold.close()                             # when the dialog closes; a run keeps what it needs
+    handles.close()                            # when the dialog closes; a run keeps what it needs
 
 `signals`, `renice`, `pyspy` and `torch_trace` define them with their options and further queries for their dialogs.
 """

@@ -3,10 +3,10 @@
 setpriority has no pidfd form. The process is checked by its pidfd before and after; a thread is checked after the
 change, and if its id has passed to another process by then, the former value is restored.
 
-    hold = Handles(frame, process, rights)
-    run = RENICE.run(hold, Niceness(10, Scope.LOADERS), tell)
+    handles = Handles(frame, process, rights)
+    run = RENICE.run(handles, Niceness(10, Scope.LOADERS), tell)
     run.result.text                                           # 9 processes have nice 10
-    RENICE.run(hold, Niceness(1, relative=True), tell)        # one step, as a key does it
+    RENICE.run(handles, Niceness(1, relative=True), tell)        # one step, as a key does it
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class FdCache:
 
 
 class CachedFile:
-    """One file that is read again and again, open in between where the shelf has room."""
+    """One file that is read again and again, kept open in between where the cache has room."""
 
     __slots__ = ("_fd", "_path", "_shelf")
 

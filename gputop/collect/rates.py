@@ -79,19 +79,19 @@ class Growth(NamedTuple):
         return None if grown is None else min(100.0, 100 * grown * unit_s / self.seconds)
 
     def mean(self, counter: int, events: int) -> float | None:
-        """Its growth for each event of another counter; None where nothing happened."""
+        """Growth of one counter per event of another; None without events."""
         grown, count = self.by[counter], self.by[events]
         return grown / count if grown is not None and count else None
 
 
 class Ledger(Generic[K]):
-    """Counters by what they count; what is gone is forgotten, and is new when it comes back."""
+    """Counters by subject. A subject that disappears is forgotten, and starts again if it returns."""
 
     def __init__(self) -> None:
         self._rows: dict[K, Counters] = {}
 
     def grown(self, now_s: float, table: Mapping[K, Counts]) -> dict[K, Growth]:
-        """What each row grew since the last look; left out is a row that is new, and one without a pair of looks."""
+        """Growth of each row since the last sample; rows without two samples are left out."""
         self._rows = {key: self._rows.get(key) or Counters() for key in table}
         found = ((key, self._rows[key].grown(now_s, counts)) for key, counts in table.items())
         return {key: Growth(*grown) for key, grown in found if grown is not None}

@@ -53,7 +53,7 @@ class Rule:
     first: bool = False  # evaluated before the others: its findings change what these judge
     lasting: bool = False  # about something recurring or permanent, independent of the trainer's phase
     of_host: bool = False  # visible in the host's CPUs, memory, storage or network, not on the GPU
-    place: int = 0  # position among all rules, set when rules.py has loaded them
+    place: int = 0  # position among all rules, set when `diagnose.rules` has loaded them
 
     @property
     def of_phase(self) -> bool:
@@ -61,7 +61,7 @@ class Rule:
         return self.level in _OF_PHASE and not self.lasting
 
 
-RULES: dict[str, Rule] = {}  # by id, in the order of the groups in rules.py
+RULES: dict[str, Rule] = {}  # by id, in the order of the groups in `diagnose.rules`
 
 
 def rule(

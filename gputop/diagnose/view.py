@@ -216,8 +216,8 @@ class Numbers(Subjects):
     ) -> HistoryWindow:
         """The last seconds of a metric, by default the rule's `window_s`, limited to the trainer's phase.
 
-        `whole` includes earlier phases. A trainer has the metrics of `Tree`; a key such as "disk nvme0n1" is one of the
-        history.
+        `whole` includes earlier phases. A trainer has the metrics of `TrainerTree`; a key such as "disk nvme0n1"
+        is one of the history.
         """
         about, known_s, _ = self._about(thing, seconds, whole)
         return self.history.window(about, self._kept(thing, metric), known_s)

@@ -66,7 +66,7 @@ class Gputop(GuardedApp, inherit_bindings=False):
         }
 
     async def on_one(self, event: Event) -> None:
-        """A key is typed, or run, here and now: what goes round by the focus is overtaken by the next key."""
+        """Handle a key at once: one that travels by way of the focus could be overtaken by the next."""
         if isinstance(event, Key) and not event.is_forwarded and await self._press(event):
             return
         await super().on_one(event)
@@ -128,7 +128,7 @@ class Gputop(GuardedApp, inherit_bindings=False):
         self.session.say("Ctrl+C again to quit", AGAIN_S)
 
     def on_resize(self) -> None:
-        """What a terminal shows after a change of size is unknown; a part that is not drawn on is said."""
+        """After a resize the terminal's contents are unknown: draw everything, and say which part is not drawn on."""
         self._painter.forget()
         if self.screen_stack and (said := clamped()):
             self.session.say(said)

@@ -264,6 +264,7 @@ def test_a_double_click_is_one_yes(moved: int) -> None:
                 await stage.pilot.click(offset=(x + moved, y))
             await stage.pilot.pause()
             assert f"KILL ends {child.pid} at once, and nothing can be saved: really?" in stage.text
+            assert "[ Cancel ]" in stage.text, "nor may Enter be one"
             await stage.pilot.pause(0.6)
             assert unharmed(child.pid)
             await stage.pilot.click(offset=(x, y))

@@ -177,3 +177,16 @@ def test_every_command_of_the_readme_is_one() -> None:
 
 def test_the_list_of_rules_says_that_its_number_is_a_level() -> None:
     assert "`thermal` (level 6)" in rule_list()
+
+
+def test_what_the_guide_names_beside_a_file_stands_in_that_file() -> None:
+    """`Column` ... in `gputop/columns.py`: a class that was renamed leads its reader nowhere."""
+    guide = (TESTS.parent / "gputop/docs/contributing.md").read_text(encoding="utf-8")
+    near = re.findall(
+        r"`([A-Z]\w+)`(?: of| in|,| in the module of its feature in) `((?:gputop|tests)/[\w/]+(?:\.py)?)/?`", guide
+    )
+    assert len(near) > 4
+    for name, place in near:
+        path = TESTS.parent / place
+        texts = [path.read_text()] if path.is_file() else [each.read_text() for each in path.rglob("*.py")]
+        assert any(re.search(rf"(?m)^(?:class )?{name}\b", text) for text in texts), f"{name} is not in {place}"

@@ -1,4 +1,4 @@
-"""The whole screen of one process as strips: what has room where. Pure."""
+"""The whole screen of one process as strips: what has room where."""
 
 from __future__ import annotations
 

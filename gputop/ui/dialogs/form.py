@@ -115,18 +115,22 @@ class Form(ListDialog[Answer, Row[Stop]], Generic[Answer, Stop]):
         """A key that neither moves nor chooses."""
 
     def take(self, row: Row[Stop]) -> None:  # noqa: ARG002
-        """A click is Space on what is there; the cursor is there already."""
+        """Choose what the cursor is on."""
         self.choose(self.cursor)
+
+    def click_on(self, stop: Stop) -> None:
+        """A click is Space on what is there."""
+        self.go(stop)
+        self.question.told = ""
+        self.choose(stop)
 
     @on(events.Click)
     def click(self, event: events.Click) -> None:
-        """Textual says what is there."""
+        """Whatever of the row is under the mouse."""
         event.stop()
         there = next((stop for stop in self._stops if hash(stop) == event.style.meta.get("stop")), None)
         if there is not None:
-            self.go(there)
-            self.question.told = ""
-            self.take(self.items[self.at])
+            self.click_on(there)
             if self.is_current:
                 self.redraw()
 

@@ -166,10 +166,10 @@ class SignalDialog(Form[None, Stop]):
         """From a signal on to the button that sends it."""
         return "send" if isinstance(stop, SignalChoice) else stop
 
-    def take(self, row: Row[Stop]) -> None:
+    def click_on(self, stop: Stop) -> None:
         """One double-click, though the mouse moved, is no answer to both questions."""
-        if self.cursor != "send" or not self.question.sure or time.monotonic() - self._asked_s >= _READ_S:
-            super().take(row)
+        if stop != "send" or not self.question.sure or time.monotonic() - self._asked_s >= _READ_S:
+            super().click_on(stop)
 
     def groups(self) -> Iterator[Iterator[Row[Stop]] | list[Row[Stop]]]:
         """To whom, which signal, what it will do."""

@@ -20,7 +20,7 @@ _SHIFT = 8  # cells a key scrolls long lines
 
 
 class Tab(ABC):
-    """One of several views. Drawing changes nothing but what there is room for."""
+    """One of several views. Drawing it also fits its window to the room there is."""
 
     id = ""
     title = ""

@@ -57,7 +57,7 @@ class _Watched:
 
 
 def growing(view: View, metric: str, capacity: Callable[[Trainer], float | None]) -> Mapping[Identity, LeakWindow]:
-    """Trainers with a leak of this `Tree` metric for long enough, relative to its capacity in bytes.
+    """Trainers with a leak of this `TrainerTree` metric for long enough, relative to its capacity in bytes.
 
     Tests those that are due; the longest window with a leak counts.
     """
