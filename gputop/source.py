@@ -93,7 +93,7 @@ class Rehearsed(Protocol):
     """A source with simulated processes and recorded profiler results: a demo."""
 
     def rehearsed(
-        self, identity: Identity, tool: Literal["profile", "stack", "trace"], amount: float = 0
+        self, identity: Identity, tool: Literal["profile", "stack", "torch"], amount: float = 0
     ) -> str | None:
         """The tool's output for a process; None if the tool is unavailable. Thread-safe.
 

@@ -133,7 +133,7 @@ def _one_by_one(events: _Events, begin: float, step: float, busy: float, kernels
         events.kernel(kernels.names[0], at + each - _SHORT_US, _SHORT_US - 1, at + each - _SHORT_US - 6)
 
 
-Tool = Literal["profile", "stack", "trace"]
+Tool = Literal["profile", "stack", "torch"]
 _LIBRARY, _OWN = "/opt/conda/lib/python3.12/site-packages/torch", "/home/user/train"
 LIBRARY_PLACES = {  # by function of PyTorch and Python: its file and line
     "Module._call_impl": (f"{_LIBRARY}/nn/modules/module.py", 1762),
@@ -223,12 +223,12 @@ def result(scenario: Scenario, frame: Frame, process: Process, tool: Tool, amoun
         return None
     samples = round((amount or SECONDS) * _RATE) if tool == "profile" else _RATE
     if process.role is Role.LOADER:
-        return None if tool == "trace" else _stacks(process, _loading(process, samples), [], tool, amount)
+        return None if tool == "torch" else _stacks(process, _loading(process, samples), [], tool, amount)
     t, card = frame.mono_s - scenario.server.uptime_s, job.card(process.pid)
     work = job.phase(t)[1] if card is None else job.on_card(t, card)
     waits = _waits_for(scenario, job, process, work)
     idle = _idle(scenario, job, work, waits)
-    if tool == "trace":
+    if tool == "torch":
         endless = waits in ENDLESS or _stands(scenario)
         return "" if endless else trace(scenario.name, work, waits, 1 - idle, process, job, round(amount) or STEPS)
     busy = 1 - _SHARES.get(scenario.name, idle)

@@ -142,12 +142,12 @@ def test_a_step_that_is_about_all_ranks_shows_all_of_them() -> None:
 @pytest.mark.parametrize(
     ("name", "tool"),
     [
-        ("starved-cpu-idle", "profile"), ("starved-cpu-idle", "trace"), ("starved-cpu-idle", "stack"),
+        ("starved-cpu-idle", "profile"), ("starved-cpu-idle", "torch"), ("starved-cpu-idle", "stack"),
         ("loader-in-main", "profile"), ("checkpoint-stall", "profile"), ("collective-wait-hang", "profile"),
-        ("collective-wait-hang", "stack"), ("collective-wait", "stack"), ("dataparallel", "trace"),
-        ("tensor-cores-idle", "trace"), ("mem-bw-bound", "trace"), ("busy-not-effective", "trace"),
-        ("overhead-bound", "trace"), ("h2d-transfer-bound", "trace"), ("straggler", "trace"),
-        ("network-bound", "trace"),
+        ("collective-wait-hang", "stack"), ("collective-wait", "stack"), ("dataparallel", "torch"),
+        ("tensor-cores-idle", "torch"), ("mem-bw-bound", "torch"), ("busy-not-effective", "torch"),
+        ("overhead-bound", "torch"), ("h2d-transfer-bound", "torch"), ("straggler", "torch"),
+        ("network-bound", "torch"),
     ],
 )  # fmt: skip
 def test_a_recorded_result_adds_to_its_finding_and_says_that_it_is_recorded(name: str, tool: ToolId) -> None:
@@ -169,10 +169,10 @@ def test_a_recorded_result_adds_to_its_finding_and_says_that_it_is_recorded(name
 
 def test_a_trace_has_the_steps_and_a_profile_the_seconds_that_were_chosen() -> None:
     source, process = _trainer("healthy")
-    traced = rehearsed.result(source, "trace", (process,), torch_trace.TraceOrder(steps=5))
+    traced = rehearsed.result(source, "torch", (process,), torch_trace.TraceOrder(steps=5))
     assert isinstance(traced, torch_trace.Traced)
     assert [view.steps for view in traced.views] == [5]
-    usual = rehearsed.result(source, "trace", (process,))
+    usual = rehearsed.result(source, "torch", (process,))
     assert isinstance(usual, torch_trace.Traced)
     assert [view.steps for view in usual.views] == [torch_trace.TraceOrder().steps]
     profiled = rehearsed.result(source, "profile", (process,), Sampling(seconds=30, children=False))
@@ -185,7 +185,7 @@ def test_a_trace_has_the_steps_and_a_profile_the_seconds_that_were_chosen() -> N
 @pytest.mark.parametrize("name", ["collective-wait-hang", "collective-wait", "slow-start", "zombie-memory"])
 def test_where_no_step_ends_none_is_recorded(name: str) -> None:
     source, process = _trainer(name)
-    traced = rehearsed.result(source, "trace", (process,))
+    traced = rehearsed.result(source, "torch", (process,))
     assert traced is not None
     assert not traced.good
     assert traced.text.startswith("no optimizer step within 30 s (recorded)")

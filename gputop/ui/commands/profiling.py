@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from gputop.ui.session import Session
     from gputop.ui.targets import CommandTarget
 
-TOOLS: dict[str, ToolId] = {"stack": "stack", "profile": "profile", "torch": "trace"}  # by the id of the command
-
 
 def take_stacks(screen: JobScreen) -> None:
     """Stacks now, of a job all ranks side by side; it asks only where it cannot."""
@@ -67,6 +65,7 @@ def ask_profile(screen: JobScreen, target: CommandTarget, tool: ToolId) -> None:
     from gputop.actions.pyspy import STACK  # late
     from gputop.ui.profiling.dialog import ProfileDialog, ProfileQuestion
     from gputop.ui.profiling.older import OlderDialog
+    from gputop.ui.profiling.tools import BY_ID
 
     session, jobs, app = screen.session, screen.jobs, screen.app
     looked, leads = _rank_of(target)
@@ -80,7 +79,7 @@ def ask_profile(screen: JobScreen, target: CommandTarget, tool: ToolId) -> None:
     recorded = _allow_rehearsed(session, barred, looked.process)
     everybody = target.scope is Scope.JOB or leads
     question = ProfileQuestion(handles, tool, barred, everybody=everybody, recorded=recorded)
-    keys = {name: id for command in session.commands for name in command.keys if (id := TOOLS.get(command.id))}
+    keys = {name: BY_ID[one.id].id for one in session.commands if one.id in BY_ID for name in one.keys}
 
     def start(tool: Tool, order: Order) -> None:
         _start(session, jobs, tool, order, handles, question.each)
@@ -95,7 +94,7 @@ def ask_profile(screen: JobScreen, target: CommandTarget, tool: ToolId) -> None:
 
     dialog = ProfileDialog(question, screen.look, keys, start, app.copy_to_clipboard)
     app.push_screen(dialog, answered)
-    if tool == "trace":
+    if tool == "torch":
         _hint_at_tree(screen)
     if not session.rights.why_not:  # nothing is kept there, and no folder made
         _recall(session, dialog, looked.process)
@@ -198,7 +197,7 @@ COMMANDS = (
             partial(open_profile, tool="profile"), _unavailable, keep=84, on=BOTH,
             also="profiles profiler flame graph flamegraph sampling"),
     Command("torch", ("t",), "torch", "a few steps by torch.profiler; asks how", "ACT",
-            partial(open_profile, tool="trace"), _unavailable, keep=83, on=BOTH,
+            partial(open_profile, tool="torch"), _unavailable, keep=83, on=BOTH,
             also="trace profiles profiler pytorch kernels operators perfetto"),
     Command("stack", ("s",), "Stacks", "where its threads are, now; of a job its ranks", "ACT", take_stacks,
             _unavailable, keep=79, on=BOTH, also="stacks dump traceback backtrace hang where"),

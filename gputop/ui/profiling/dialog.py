@@ -131,9 +131,9 @@ class ProfileQuestion(Question):
             yield f"native shows C and C++ too, and pauses the process {long}"
         if self.tool.id == "profile" and ("gil" in on or "waiting" not in on):
             yield "a thread that waits gives no sample then: waiting for data is not seen"
-        if self.tool.id == "trace" and on & {"stacks", "shapes", "memory"}:
+        if self.tool.id == "torch" and on & {"stacks", "shapes", "memory"}:
             yield "the job is slower while it records, and the trace larger: few steps are enough"
-        if self.tool.id == "trace" and self._chosen["trace", "steps"] >= _MANY:
+        if self.tool.id == "torch" and self._chosen["torch", "steps"] >= _MANY:
             yield "many steps take long to write, and the job stands still meanwhile: 3 to 5 are enough"
 
     def _values(self) -> dict[str, float]:
@@ -319,7 +319,7 @@ class ProfileDialog(Form[Answer, Stop]):
         if question.ready and tool == "profile":
             facts.append(("rate", question.rate))
         if question.ready and tool != "stack":
-            cost = past.cost(trace=tool == "trace") if past else ""
+            cost = past.cost(trace=tool == "torch") if past else ""
             usual = "it is not paused" if tool == "profile" else slower(question.handles)
             facts.append(("cost", f"{usual}; measured on this one before: {cost}" if cost else usual))
             if past and past.place:

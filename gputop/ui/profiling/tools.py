@@ -60,7 +60,7 @@ def _costs(own: tuple[StoredProfile, ...], trace: bool) -> Iterator[str]:
             yield f"it stood still for {stop_ms:.0f} ms at the end"
 
 
-ToolId = Literal["profile", "stack", "trace"]  # as the keys that ask for it
+ToolId = Literal["profile", "stack", "torch"]  # as the commands that ask for it
 Order = Sampling | Asked | torch_trace.TraceOrder
 Chosen = Mapping[str, float]  # the value of each option by its id; of a box 0 or 1
 
@@ -202,7 +202,7 @@ TOOLS: tuple[Tool, ...] = (
         ),
     ),
     Tool(
-        "trace",
+        "torch",
         "torch.profiler",
         "kernels, operators, memory",
         torch_trace.TRACE,
