@@ -65,7 +65,6 @@ def ask_profile(screen: JobScreen, target: CommandTarget, tool: ToolId) -> None:
     from gputop.actions.pyspy import STACK  # late
     from gputop.ui.profiling.dialog import ProfileDialog, ProfileQuestion
     from gputop.ui.profiling.older import OlderDialog
-    from gputop.ui.profiling.tools import BY_ID
 
     session, jobs, app = screen.session, screen.jobs, screen.app
     looked, leads = _rank_of(target)
@@ -79,7 +78,6 @@ def ask_profile(screen: JobScreen, target: CommandTarget, tool: ToolId) -> None:
     recorded = _allow_rehearsed(session, barred, looked.process)
     everybody = target.scope is Scope.JOB or leads
     question = ProfileQuestion(handles, tool, barred, everybody=everybody, recorded=recorded)
-    keys = {name: BY_ID[one.id].id for one in session.commands if one.id in BY_ID for name in one.keys}
 
     def start(tool: Tool, order: Order) -> None:
         _start(session, jobs, tool, order, handles, question.each)
@@ -92,12 +90,19 @@ def ask_profile(screen: JobScreen, target: CommandTarget, tool: ToolId) -> None:
         if answer and question.past:
             app.push_screen(OlderDialog(screen.look, question.past), older)
 
-    dialog = ProfileDialog(question, screen.look, keys, start, app.copy_to_clipboard)
+    dialog = ProfileDialog(question, screen.look, _tool_keys(session), start, app.copy_to_clipboard)
     app.push_screen(dialog, answered)
     if tool == "torch":
         _hint_at_tree(screen)
     if not session.rights.why_not:  # nothing is kept there, and no folder made
         _recall(session, dialog, looked.process)
+
+
+def _tool_keys(session: Session) -> dict[str, ToolId]:
+    """The keys that choose a tool in the dialog, as they do on the screen below."""
+    from gputop.ui.profiling.tools import BY_ID  # late
+
+    return {name: BY_ID[one.id].id for one in session.commands if one.id in BY_ID for name in one.keys}
 
 
 def _hint_at_tree(screen: JobScreen) -> None:
