@@ -23,9 +23,9 @@ TELL = """
 import importlib.metadata
 importlib.metadata.version("psutil")  # while the standard library can be read: it may be root's own
 import gputop.doctor.report, pynvml
-from gputop.doctor import Machine, run_checks
+from gputop.doctor import DoctorContext, run_checks
 def tell(**options):
-    report = run_checks(Machine(nvml=False, **options), "box")
+    report = run_checks(DoctorContext(nvml=False, **options), "box")
     assert not report.failed
     return {result.check.name: result.lines[0] for result in report.results}
 """
