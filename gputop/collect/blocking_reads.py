@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from threading import Condition, Event, Lock, Thread
@@ -224,7 +225,7 @@ class ReaderPool:
 ASIDE_LATE_S = 5.0
 
 
-class BackgroundReader:
+class BackgroundReader(ABC):
     """A reader beside another one. What it keeps for that one is swapped whole, as they are read by two threads."""
 
     fills: tuple[str, ...] = ()
@@ -247,6 +248,6 @@ class BackgroundReader:
             self._since_s = None
         return Host()
 
+    @abstractmethod
     def look(self, now_s: float) -> None:
         """Read what there is."""
-        raise NotImplementedError

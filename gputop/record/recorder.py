@@ -22,7 +22,7 @@ from gputop.safe.text import clean, redact
 
 _TAIL = 64 * 1024 * 1024  # range in which the last member or line must begin
 _TRIES = 64
-_MOST_ANEW = 8 * 1024 * 1024  # of text to recompress
+_MOST_REPACKED = 8 * 1024 * 1024  # of text to recompress
 _FIRST_LINE = 64 * 1024
 _HEADER = b'{"type":"header"'
 
@@ -143,10 +143,10 @@ def _mend_member(file: AppendOnlyFile) -> bool:
     if not good:
         good, ending = _cut(last)
     if not good and (lines := text[: text.rfind(b"\n") + 1]):  # complete lines, but no position for a cut
-        if len(lines) > _MOST_ANEW:
+        if len(lines) > _MOST_REPACKED:
             return False
-        anew = members.GzipMember()
-        ending = anew.block(lines) + anew.end
+        member = members.GzipMember()
+        ending = member.block(lines) + member.end
     file.cut(begin + place + good)
     file.append(ending)
     return True

@@ -229,7 +229,7 @@ def test_who_has_ended_is_not_called_better() -> None:
     clearing.feed(Update(frame=gone), History())
     assert [one.said for one in clearing.cleared] == ["its processes have ended"]
     # and whoever starts anew on its GPUs is waited for
-    for later_s, age_s, said in ((1, 5.0, "started anew, not settled yet"), (50, 70.0, "")):
+    for later_s, age_s, said in ((1, 5.0, "restarted, no verdict yet"), (50, 70.0, "")):
         again = tuple(
             replace(process, pid=process.pid + 7, age_s=age_s) if process.role is Role.TRAINER else process
             for process in shown.processes

@@ -83,7 +83,7 @@ class ResolvedCase:
     case: Case
     at_s: float  # monotonic
     changes: tuple[NumberChange, ...]
-    became: Literal["", "ended", "started anew"] = ""  # of the processes that it was about
+    became: Literal["", "ended", "restarted"] = ""  # of the processes that it was about
 
     @property
     def finding(self) -> Finding:
@@ -105,9 +105,7 @@ class ResolvedCase:
         """What became of it."""
         if self.changes:
             return ", ".join(change.text for change in self.changes)
-        return {"": "", "ended": "its processes have ended", "started anew": "started anew, not settled yet"}[
-            self.became
-        ]
+        return {"": "", "ended": "its processes have ended", "restarted": "restarted, no verdict yet"}[self.became]
 
 
 class ResolvedFindings:
@@ -173,7 +171,7 @@ def _over(case: Case, at_s: float, frame: Frame, past: GpuHistory) -> ResolvedCa
     if case.processes and not alive and not others:
         return ResolvedCase(case, at_s, (), "ended")
     if any((process.age_s or 0.0) < SETTLED_S for process in others):
-        return ResolvedCase(case, at_s, (), "started anew")
+        return ResolvedCase(case, at_s, (), "restarted")
     processes = alive or [process.identity for process in others]
     return ResolvedCase(case, at_s, tuple(_better(case, _numbers(case.gpus, processes, past, AFTER_S), frame)[:_MOST]))
 

@@ -128,9 +128,9 @@ class Form(ListDialog[Answer, Row[Stop]], Generic[Answer, Stop]):
     def click(self, event: events.Click) -> None:
         """Whatever of the row is under the mouse."""
         event.stop()
-        there = next((stop for stop in self._stops if hash(stop) == event.style.meta.get("stop")), None)
-        if there is not None:
-            self.click_on(there)
+        if there := event.style.meta.get("stop"):
+            row, number = there
+            self.click_on([*self.items[row].stops][number])
             if self.is_current:
                 self.redraw()
 
@@ -164,8 +164,8 @@ class Form(ListDialog[Answer, Row[Stop]], Generic[Answer, Stop]):
 
     def clickable(self, strip: Strip, place: int) -> Strip:
         """Each thing on a row is clicked by itself; a style can only carry what is plain."""
-        for stop, cells in self.items[place].stops.items():
-            there = strip.crop(cells.start, cells.stop).apply_meta({"stop": hash(stop)})
+        for number, cells in enumerate(self.items[place].stops.values()):
+            there = strip.crop(cells.start, cells.stop).apply_meta({"stop": (place, number)})
             strip = Strip.join([strip.crop(0, cells.start), there, strip.crop(cells.stop)])
         return strip
 
