@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gputop import labels, units
 from gputop.diagnose import Abstained, Evidence, Finding, Step, Subject
-from gputop.diagnose.finding import LIKELY, POSSIBLE
 from gputop.model import Frame, Identity, Job, Process
 from gputop.safe.text import clean
 
@@ -19,11 +18,18 @@ if TYPE_CHECKING:
 LEAST_S = 40.0  # rules use half a minute of data, and findings must hold for as long
 NO_JOB = "no job is running on the GPUs"
 STATES = ("found", "judging", "unknown", "healthy")  # what needs attention first
-_NUMBER = re.compile(r"(?<![\w.])(-?\d+(?:,\d{3})*(?:\.\d+)?)(?: ?(?:%|(?:cores|GB/s|MB/s|C|W|MHz)\b))?")
+_NUMBER = re.compile(r"(?<![\w.])(-?\d+(?:,\d{3})*(?:\.\d+)?)(?: ?(?:%|(?:cores|GB/s|MB/s|°C|W|MHz)\b))?")
 _LONGER = re.compile(r"[\w.]\d")  # after an apparent number: a version or a name
 _TIMED = re.compile(r"\b(?:for|over|every|about) \d+[smhd]\b|\b\d+[smhd] ago\b")
 _AGO = re.compile(r"\d[smhd] ago$")
-_RATES = {"1/s": "a second", "1/min": "a minute"}
+_UNITS = {"1/s": "a second", "1/min": "a minute", "C": "°C"}
+_SENSES = {
+    "healthy_from": "healthy ≥",
+    "healthy_to": "healthy ≤",
+    "flagged_above": "flagged above",
+    "flagged_below": "flagged below",
+    None: "threshold",
+}
 _LONGEST = 40  # characters of a name
 _ASKED = 512  # the screen asks every second, and rules change their text now and then
 
@@ -130,8 +136,8 @@ def headline(finding: Finding) -> str:
 
 
 def sentence(finding: Finding, frame: Frame) -> str:
-    """Subject and headline."""
-    return f"{qualified_name(finding.subject, frame)} {headline(finding)}"
+    """Subject and headline: `llama-7b (alice, GPU 0-3): dataloader-bound, 2 workers are too few`."""
+    return f"{qualified_name(finding.subject, frame)}: {headline(finding)}"
 
 
 def qualified_name(about: Subject, frame: Frame) -> str:
@@ -143,18 +149,18 @@ def qualified_name(about: Subject, frame: Frame) -> str:
 def duration_text(finding: Finding, so_long: str) -> str:
     """How long it has lasted; empty for healthy findings, single events, and headlines with a time."""
     once = any(_AGO.search(item.text) for item in finding.evidence[:1])
-    return "" if finding.healthy or once or _TIMED.search(finding.headline) else f", for {so_long}"
-
-
-def confidence_word(confidence: float) -> str:
-    """The confidence in a word: likely, possible, or a mere suspicion."""
-    return "likely" if confidence >= LIKELY else "possible" if confidence >= POSSIBLE else "a suspicion"
+    return "" if finding.healthy or once or _TIMED.search(finding.headline) else f"for {so_long}"
 
 
 def grade(finding: Finding) -> str:
     """The basis of a finding."""
-    said = {"driver": "told by driver or kernel", "correlation": "seen from outside", "profile": "seen in a profile"}
+    said = {"driver": "reported by the driver or kernel", "correlation": "inferred", "profile": "profiled"}
     return said[finding.grade]
+
+
+def confidence(finding: Finding) -> str:
+    """How sure it is, and on what basis: `confidence 0.70 · inferred`."""
+    return f"confidence {finding.confidence:.2f} · {grade(finding)}"
 
 
 def cost(finding: Finding) -> str:
@@ -162,7 +168,7 @@ def cost(finding: Finding) -> str:
     lost = finding.lost_share
     if lost is None or finding.healthy or not 0.01 <= lost <= 1:
         return ""
-    gain = f", {labels.at_most(lost)}" if lost <= 0.9 else ""
+    gain = f" · {labels.at_most(lost)} if fixed" if lost <= 0.9 else ""
     return f"{100 * lost:.0f} % of GPU time lost{gain}"
 
 
@@ -186,7 +192,7 @@ def limit(item: Evidence) -> str:
 def _unit_text(unit: str, number: str) -> str:
     """A unit in a sentence: 1000 a second, 1 core."""
     counted = unit in ("cores", "loaders", "threads", "years")
-    return unit[:-1] if counted and number == "1" else _RATES.get(unit, unit)
+    return unit[:-1] if counted and number == "1" else _UNITS.get(unit, unit)
 
 
 def _without_repetition(limit: str, item: Evidence) -> str:
@@ -211,6 +217,13 @@ def _per_second(rate: float) -> str:
 
 
 @lru_cache(maxsize=_ASKED)
+def reference(item: Evidence) -> str:
+    """What a number is held against, and which way: `healthy ≥ 80 %`; empty if nothing, or if the text has it."""
+    found = limit(item)
+    return f"{_SENSES[item.sense]} {found}" if found else ""
+
+
+@lru_cache(maxsize=_ASKED)
 def parts(item: Evidence) -> Sequence[TextPart]:
     """Its text, with the decisive number and its unit marked strong."""
     text = clean(item.text)
@@ -232,7 +245,7 @@ def _numbers(text: str) -> list[re.Match[str]]:
 
 def warnings(step: Step) -> str:
     """What the user must know before taking a step."""
-    said = [*(["needs root"] if step.needs_root else []), *(["ends or deletes something"] if step.destroys else [])]
+    said = [*(["needs root"] if step.needs_root else []), *(["destructive"] if step.destroys else [])]
     return ", ".join(said)
 
 

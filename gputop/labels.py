@@ -88,7 +88,7 @@ def numbers(names: Sequence[str]) -> str:
 def at_most(lost_share: float, most: float = math.inf) -> str:
     """The gain possible for a lost share below 1: an upper bound, no promise. `most`: another bound, as a factor."""
     times = min(1 / (1 - lost_share), most)
-    return f"at most {times:.{0 if times >= 10 else 1}f} times as fast"
+    return f"up to {times:.{0 if times >= 10 else 1}f}× faster"
 
 
 def holding(vram_bytes: float | None, idle_s: float) -> str:

@@ -58,7 +58,7 @@ def hot(**change: Any) -> Finding:
     base: dict[str, Any] = {
         "rule": "thermal", "severity": "crit", "headline": "is slowed by heat", "since_s": 240.0, "confidence": 0.95,
         "subject": Subject(kind="gpu", gpus=(server().gpus[6].uuid,)), "grade": "driver", "lost_share": 0.29,
-        "evidence": (Evidence(text="88 C, slows down at 90 C", value=88.0, unit="C", limit=90.0),),
+        "evidence": (Evidence(text="88 °C (slowdown at 90 °C)", value=88.0, unit="C", limit=90.0),),
         "steps": (Step(text="check the airflow"),), "state": "thermal", "primary": True,
     }  # fmt: skip
     return Finding(**{**base, **change})

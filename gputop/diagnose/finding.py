@@ -9,7 +9,8 @@ from gputop.model import Identity, Missing
 from gputop.severity import Severity as Severity
 
 Grade = Literal["driver", "correlation", "profile"]
-LIKELY, POSSIBLE = 0.75, 0.5  # confidence from which a finding is certain; below, it is a suspicion
+Sense = Literal["healthy_from", "healthy_to", "flagged_above", "flagged_below"]
+POSSIBLE = 0.5  # confidence from which a finding is shown; below, it is a suspicion
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,12 +40,17 @@ def subject_key(subject: Subject) -> object:
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """One number the verdict rests on, with the limit it is compared with."""
+    """One number the verdict rests on, with the limit it is compared with.
+
+    `sense` is on which side of the limit the trouble is: of a measure of health (GPU busy) the healthy side is named,
+    of a condition that is neither good nor bad by itself (CPU cores in use) the side from which on the rule counts it.
+    """
 
     text: str
     value: float | None = None
     unit: str = ""
     limit: float | None = None
+    sense: Sense | None = None
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)

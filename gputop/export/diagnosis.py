@@ -279,22 +279,22 @@ def _summary(shown: Sequence[Finding], found: Diagnosis) -> str:
 def _point(finding: Finding, found: Diagnosis, commands: Sequence[str]) -> Point:
     since = finding_text.duration_text(finding, units.ago(finding.since_s))
     cost = finding_text.cost(finding)
-    sure = f"{finding_text.confidence_word(finding.confidence)}, {finding.confidence:.2f}"
+    said = finding_text.sentence(finding, found.update.frame)
     severity: Literal["crit", "warn", "info", "fine"] = "fine" if finding.healthy else finding.severity
     return Point(
         severity=severity,
-        text=redact(f"{finding_text.sentence(finding, found.update.frame)}{since}{f': {cost}' if cost else ''}"),
+        text=redact(" · ".join(part for part in (said, since, cost) if part)),
         facts=tuple(redact(_fact(item)) for item in finding.evidence),
         steps=(*(_step_text(step, finding, commands) for step in finding.steps), *_verify(finding)),
-        source=f"{', '.join((finding.rule, *finding.causes))}; {sure}",
+        source=f"{', '.join((finding.rule, *finding.causes))} · {finding_text.confidence(finding)}",
         choice=choice(finding),
         reading=tuple(guides(finding)),
     )
 
 
 def _fact(item: Evidence) -> str:
-    limit = finding_text.limit(item)
-    return f"{item.text} (limit {limit})" if limit else item.text
+    reference = finding_text.reference(item)
+    return f"{item.text} ({reference})" if reference else item.text
 
 
 def _step_text(step: Step, finding: Finding, commands: Sequence[str]) -> str | Do:

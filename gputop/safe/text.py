@@ -16,7 +16,7 @@ _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _MAX_MARKS = 2
 _PICTURES = {code: chr(0x2400 + code) for code in range(0x20)} | {0x7F: "\u2421"} | dict.fromkeys(b"\t\n\r", "·")
 
-_SPELLED = str.maketrans("·…×°µ→•", ".~x u>*")  # characters we write ourselves
+_SPELLED = str.maketrans("·…×°µ→•≥≤", ".~x u>*><")  # characters we write ourselves
 
 
 def clean(s: str, limit: int = LIMIT) -> str:

@@ -85,7 +85,7 @@ def test_a_fast_gpu_that_waits_is_used_all_the_same() -> None:
     _, last = verdicts("few-workers")[-1]
     (found,) = last.findings
     assert found.evidence[0].text.startswith("GPU busy 0 %, with some work in ")
-    assert found.steps[0].text == "use more loaders: at most 7.5 times as fast"
+    assert found.steps[0].text == "use more loaders: up to 7.5× faster"
 
 
 def test_who_keeps_a_gpu_at_one_percent_launches_no_kernels() -> None:

@@ -36,7 +36,7 @@ def test_thermal_says_what_it_costs_and_what_to_do() -> None:
     assert finding is not None
     assert finding.primary
     assert [item.text for item in finding.evidence] == [
-        "89 C, slows down at 90 C",
+        "89 °C (slowdown at 90 °C)",
         "slowed by the driver 44 % of the last 30 s",
         "SM clock 1410 of 1980 MHz (-29 %)",
     ]

@@ -284,7 +284,7 @@ def test_h2d_transfer_bound_abstains_without_a_count_of_bytes() -> None:
         ("mem-bw-bound", Machine(gpu={"dram_percent": 62.0, "tensor_percent": 5.0}),
          ("torch.compile(model)", "fused=True", "scaled_dot_product_attention")),
         ("overhead-bound", launching(),
-         ('mode="reduce-overhead"', "double the batch", "at most 2.2 times as fast", ".item()")),
+         ('mode="reduce-overhead"', "double the batch", "up to 2.2× faster", ".item()")),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip

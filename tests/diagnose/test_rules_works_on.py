@@ -62,7 +62,7 @@ def test_if_it_waits_on_that_one_it_is_told_how_long_for_that_one(busy: tuple[fl
     finding = found(after(holds(*busy), 120), "loader-in-main")
     assert finding is not None
     assert finding.evidence[0].text.startswith("GPU busy 50 %")
-    assert finding.steps[0].text.endswith("at most 2.0 times as fast")
+    assert finding.steps[0].text.endswith("up to 2.0× faster")
 
 
 def test_gpus_with_little_work_are_worked_on() -> None:

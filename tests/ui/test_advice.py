@@ -62,9 +62,9 @@ def test_the_worst_comes_first_and_the_number_it_rests_on_has_its_limit() -> Non
     assert [line[1:9].strip() for line in lines if line[1:9].strip() in ("▲ CRIT", "! WARN", "- INFO")] == [
         "▲ CRIT", "! WARN", "- INFO",
     ]  # fmt: skip
-    assert "GPU busy 58 % of the last 60 s (limit 80 %)" in "\n".join(lines)
-    assert "88 C, slows down at 90 C" in "\n".join(lines)
-    assert "(limit 90" not in "\n".join(lines), "the text has it already"
+    assert "GPU busy 58 % of the last 60 s (threshold 80 %)" in "\n".join(lines)
+    assert "88 °C (slowdown at 90 °C)" in "\n".join(lines)
+    assert "threshold 90" not in "\n".join(lines), "the text has it already"
     assert "try      start it with 8 compute threads  export OMP_NUM_THREADS=8" in "\n".join(lines)
 
 

@@ -29,22 +29,22 @@ def test_it_says_which_key_looks_and_what_that_would_have_to_see() -> None:
     said = lines(found())
     assert "p a profile of its stacks: often waiting for the DataLoader" in said
     assert "t a trace that says yes to: Does the step wait for its DataLoader?" in said
-    assert "surer" not in " ".join(lines(found(grade="profile"))), "it has been seen"
-    assert "surer" not in " ".join(lines(found(), keys={})), "no key looks"
-    assert "surer" not in " ".join(lines(hot())), "heat is not seen in a process"
+    assert "to confirm" not in " ".join(lines(found(grade="profile"))), "it has been seen"
+    assert "to confirm" not in " ".join(lines(found(), keys={})), "no key looks"
+    assert "to confirm" not in " ".join(lines(hot())), "heat is not seen in a process"
 
 
 @pytest.mark.parametrize("rule", sorted(id for id, rule in RULES.items() if rule.confirmed_by))
 def test_whatever_makes_a_rule_surer_has_a_key_that_looks_for_it(rule: str) -> None:
     said = lines(found(rule=rule, causes=()))
-    assert "what would make it surer" in said
+    assert "to confirm" in said
 
 
 def test_it_says_for_how_long_and_by_which_limits_it_must_not_hold() -> None:
     own = {"saturation": (0.6, 0.66), "loader_cpu": (0.8, 0.72)}
     limits = {"starved.duty": (0.8, 0.85), **{f"starved-cpu-idle.{name}": both for name, both in own.items()}}
     said = lines(found(), leaving=lambda rule: (45.0, limits if rule == "starved-cpu-idle" else {}))
-    at = said.index("it leaves after 45s in which it does not hold")
+    at = said.index("clears after 45s below threshold")
     assert [line.split()[:5] for line in said[at + 1 :] if "until" in line] == [
         ["duty", "0.8", "until", "above", "0.85"],
         ["saturation", "0.6", "until", "above", "0.66"],
@@ -105,5 +105,5 @@ def test_what_ends_something_is_said_whole(width: int) -> None:
     told = update(finding)
     made = AdviceScene(update=told, finding_list=finding_list(told), look=Look(), keys=NAMES)
     said = [line.strip(width).text.rstrip() for line in whole(finding, made, width)]
-    assert sum("needs root, ends or deletes something" in line for line in said) == 1
+    assert sum("needs root, destructive" in line for line in said) == 1
     assert sum(line.endswith("   a then s") for line in said) == 1

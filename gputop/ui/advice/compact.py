@@ -247,12 +247,12 @@ def _whole_head(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
     )
     aside = f" ({aside})" if aside else ""
     start = scene.line().add(scene.cursor(finding)).runs(badge(finding, scene.look)).cells
-    if max(_HEAD, start) + len(f"{name}{aside} {said}") + 2 <= width:
+    if max(_HEAD, start) + len(f"{name}{aside}: {said}") + 2 <= width:
         return [line]
     bold = finding.severity != "info"
     runs = [Run(scene.cursor(finding)), *badge(finding, scene.look), Run(" " * max(1, _HEAD - start))]
     return flow(
-        scene, width, [*runs, Run(name, "bright", bold), Run(aside, "dim"), Run(f" {said}", "bright", bold)], _HEAD
+        scene, width, [*runs, Run(name, "bright", bold), Run(aside, "dim"), Run(f": {said}", "bright", bold)], _HEAD
     )
 
 
@@ -265,9 +265,9 @@ def head(finding: Finding, scene: AdviceScene, width: int) -> Line:
         return line
     since = finding_text.duration_text(finding, units.roughly(finding.since_s)) if finding.since_s >= 10 else ""
     cost = finding_text.cost(finding)
-    for text in (since, f": {cost}" if cost else ""):
-        if line.cells + len(text) < width:
-            line.add(text, "dim")
+    for text in filter(None, (since, cost)):
+        if line.cells + len(text) + 3 < width:
+            line.add(f" {scene.look.glyphs.dot} {text}", "dim")
     return line
 
 
@@ -281,16 +281,16 @@ def _sentence(finding: Finding, scene: AdviceScene, room: int) -> list[Run]:
     )
     bold = finding.severity != "info"
     aside = f" ({aside})" if aside else ""
-    if drawing.cells([Run(name), Run(aside), Run(said)]) + 1 > room:
-        return [Run(drawing.cut_words(f"{name} {said}", max(0, room), more), "bright", bold)]
-    return [Run(name, "bright", bold), Run(aside, "dim"), Run(f" {said}", "bright", bold)]
+    if drawing.cells([Run(name), Run(aside), Run(said)]) + 2 > room:
+        return [Run(drawing.cut_words(f"{name}: {said}", max(0, room), more), "bright", bold)]
+    return [Run(name, "bright", bold), Run(aside, "dim"), Run(f": {said}", "bright", bold)]
 
 
 def evidence(item: Evidence, room: int | None = None) -> list[Run]:
     """One number the verdict rests on: it is bright, its limit is not, and goes before half of it is there."""
     runs = [Run(part.text, "bright" if part.strong else "text") for part in finding_text.parts(item)]
-    limit = finding_text.limit(item)
-    whole = [*runs, Run(f" (limit {limit})", "dim")] if limit else runs
+    reference = finding_text.reference(item)
+    whole = [*runs, Run(f" ({reference})", "dim")] if reference else runs
     return whole if room is None or drawing.cells(whole) <= room else runs
 
 

@@ -126,7 +126,7 @@ def _head(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
     bold = finding.severity != "info"
     name, said = finding_text.subject_name(finding.subject, frame), finding_text.headline(finding)
     start = [Run(scene.cursor(finding)), *badge(finding, scene.look), Run(" ")]
-    return flow(scene, width, [*start, Run(f"{name} {said}", "bright", bold)], drawing.cells(start))
+    return flow(scene, width, [*start, Run(f"{name}: {said}", "bright", bold)], drawing.cells(start))
 
 
 def _rest(finding: Finding, scene: AdviceScene, width: int, most: int) -> list[Line]:
@@ -151,9 +151,7 @@ def _about(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
     frame = scene.update.frame
     began = time.strftime("%H:%M", time.localtime(frame.wall_s - finding.since_s))
     since = f"since {began} ({units.roughly(finding.since_s)})" if finding.since_s >= 10 else ""
-    sure = (
-        f"{finding_text.confidence_word(finding.confidence)} ({finding.confidence:.2f}), {finding_text.grade(finding)}"
-    )
+    sure = finding_text.confidence(finding)
     pieces = [finding_text.subject_owner(finding.subject, frame), since, finding_text.cost(finding), sure]
     text = f" {scene.look.glyphs.dot} ".join(piece for piece in pieces if piece)
     return flow(scene, width, [Run(" " * _INDENT), Run(text, "dim")], _INDENT)
@@ -201,7 +199,7 @@ def _beside(lines: list[Line], runs: Sequence[Run], scene: AdviceScene, width: i
 def _surer(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
     """What to look for inside its process, with the key that looks."""
     found = [] if finding.grade == "profile" else list(surer(finding, scene))
-    lines = _title("what would make it surer", scene) if found else []
+    lines = _title("to confirm", scene) if found else []
     for runs in found:
         lines += flow(scene, width, [Run(" " * _TEXT), *runs], _TEXT + 2)
     return lines
@@ -212,7 +210,7 @@ def leaving(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
     seconds, limits = scene.leaving(finding.rule)
     if not seconds:
         return []
-    lines = _title(f"it leaves after {units.ago(seconds)} in which it does not hold", scene)
+    lines = _title(f"clears after {units.ago(seconds)} below threshold", scene)
     hang = _TEXT + (MEANING if width >= _ROOMY else 2)
     for row in leaving_limits(limits):
         lines += flow(scene, width, [Run(" " * _TEXT), *row], hang)
@@ -232,9 +230,9 @@ def _rule(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
 def _read(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
     """Why it is judged so where others judge otherwise, and who has written about it."""
     found, chosen = guides(finding), choice(finding)
-    lines = _title("our choice", scene) if chosen else []
+    lines = _title("why this value", scene) if chosen else []
     lines += flow(scene, width, [Run(" " * _TEXT), Run(chosen, "text")], _TEXT) if chosen else []
-    lines += _title("read", scene) if found else []
+    lines += _title("references", scene) if found else []
     for guide in found:
         runs = [Run(" " * _TEXT), Run(guide.title, "text"), Run(f"  {guide.address}", "dim")]
         lines += flow(scene, width, runs, _TEXT + 2)

@@ -131,7 +131,7 @@ def _gain(saying: Saying | None, width: int, most: int, look: Look) -> Iterator[
     line = Line(look).to(_INDENT)
     share = saying.lost_share
     if share is not None and share < 0.99 and 1 / (1 - share) >= _LEAST_GAIN:
-        line.add(labels.at_most(share), "bright", bold=True).add(" without it.  ", "dim")
+        line.add(labels.at_most(share), "bright", bold=True).add(" if fixed.  ", "dim")
     if saying.steps:
         line.add("Next: ", "dim")
         start = line.cells

@@ -77,8 +77,8 @@ def _near_limit(view: View, gpu: Gpu) -> bool:
 
 def _thermal_finding(view: View, gpu: Gpu, severity: Severity, soft: float | None, hard: float | None) -> Finding:
     celsius, lost = gpu.temperature_celsius or 0.0, slowed(view, gpu)
-    at = "" if gpu.slowdown_celsius is None else f", slows down at {gpu.slowdown_celsius:.0f} C"
-    evidence = [Evidence(text=f"{celsius:.0f} C{at}", value=celsius, unit="C", limit=gpu.slowdown_celsius)]
+    at = "" if gpu.slowdown_celsius is None else f" (slowdown at {gpu.slowdown_celsius:.0f} °C)"
+    evidence = [Evidence(text=f"{celsius:.0f} °C{at}", value=celsius, unit="C", limit=gpu.slowdown_celsius)]
     for share, how, name in ((hard, "in hardware", "hard_percent"), (soft, "by the driver", "soft_percent")):
         if share:
             text = f"slowed {how} {share:.0f} % of the last {view.limit('window_s'):.0f} s"
