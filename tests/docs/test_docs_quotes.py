@@ -43,4 +43,4 @@ def test_a_quoted_output_is_printed(
 
 
 def test_pages_quote_what_they_print() -> None:
-    assert {topic for topic, *_ in quotes()} >= {"diagnosis", "lab", "loader", "maxbatch"}
+    assert {topic for topic, *_ in quotes()} >= {"columns", "diagnosis", "doctor", "lab", "loader", "maxbatch"}
