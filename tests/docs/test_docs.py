@@ -64,7 +64,8 @@ def test_every_metric_is_in_the_manual_once_for_each_owner() -> None:
         (f"`{metric.name}`", f"{metric.help}{tiers[metric.tier]}") for owner in OWNERS for metric in metrics(owner)
     )
     assert len(declared) > 100
-    of_each, _, _ = docs.read("metrics").partition("\n## Which GPU has which metric")
+    _, _, tables = docs.read("metrics").partition("\n## gpus\n")
+    of_each, _, _ = tables.partition("\n## Which GPU has which metric")
     assert sorted((name, help) for name, _, help in rows(of_each)) == declared
 
 
