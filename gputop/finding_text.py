@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputop import labels, units
+from gputop import labels, phrases, units
 from gputop.diagnose import Abstained, Evidence, Finding, Step, Subject
 from gputop.model import Frame, Identity, Job, Process
 from gputop.safe.text import clean
@@ -23,13 +23,6 @@ _LONGER = re.compile(r"[\w.]\d")  # after an apparent number: a version or a nam
 _TIMED = re.compile(r"\b(?:for|over|every|about) \d+[smhd]\b|\b\d+[smhd] ago\b")
 _AGO = re.compile(r"\d[smhd] ago$")
 _UNITS = {"1/s": "a second", "1/min": "a minute", "C": "°C"}
-_SENSES = {
-    "healthy_from": "healthy ≥",
-    "healthy_to": "healthy ≤",
-    "flagged_above": "flagged above",
-    "flagged_below": "flagged below",
-    None: "threshold",
-}
 _LONGEST = 40  # characters of a name
 _ASKED = 512  # the screen asks every second, and rules change their text now and then
 
@@ -168,7 +161,7 @@ def cost(finding: Finding) -> str:
     lost = finding.lost_share
     if lost is None or finding.healthy or not 0.01 <= lost <= 1:
         return ""
-    gain = f" · {labels.at_most(lost)} if fixed" if lost <= 0.9 else ""
+    gain = f" · {phrases.at_most(lost)} if fixed" if lost <= 0.9 else ""
     return f"{100 * lost:.0f} % of GPU time lost{gain}"
 
 
@@ -220,7 +213,7 @@ def _per_second(rate: float) -> str:
 def reference(item: Evidence) -> str:
     """What a number is held against, and which way: `healthy ≥ 80 %`; empty if nothing, or if the text has it."""
     found = limit(item)
-    return f"{_SENSES[item.sense]} {found}" if found else ""
+    return phrases.held_against(found, item.sense) if found else ""
 
 
 @lru_cache(maxsize=_ASKED)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
@@ -83,12 +82,6 @@ def plural(number: float, noun: str) -> str:
 def numbers(names: Sequence[str]) -> str:
     """GPU numbers in few cells: 0-3,5; unchanged if some are not integers, as for MIG instances."""
     return units.ranges(tuple(map(int, names))) if all(map(str.isdecimal, names)) else ",".join(names)
-
-
-def at_most(lost_share: float, most: float = math.inf) -> str:
-    """The gain possible for a lost share below 1: an upper bound, no promise. `most`: another bound, as a factor."""
-    times = min(1 / (1 - lost_share), most)
-    return f"up to {times:.{0 if times >= 10 else 1}f}× faster"
 
 
 def holding(vram_bytes: float | None, idle_s: float) -> str:

@@ -25,6 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "pytorch": set(),
     "num_workers": set(),
     "severity": set(),
+    "phrases": set(),
     "toml": set(),
     "thresholds": {"toml"},
     "config": {"units", "toml", "columns"},
@@ -35,12 +36,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "process_totals": {"model", "optional_sums"},
     "labels": {"model", "units"},
     "step_report": {"model", "units", "labels"},
-    "finding_text": PURE | {"labels", "diagnose"},
+    "finding_text": PURE | {"labels", "phrases", "diagnose"},
     "columns": {"units", "labels", "severity", "process_totals"},
     "report": {"safe"},
-    "profile": {"units", "safe", "report", "severity", "num_workers"},
-    "trace": {"units", "safe", "report", "profile", "pytorch", "severity", "num_workers"},
-    "paste": {"units", "safe", "report", "trace", "pytorch", "severity", "num_workers", "thresholds"},
+    "profile": {"units", "phrases", "safe", "report", "severity", "num_workers"},
+    "trace": {"units", "phrases", "safe", "report", "profile", "pytorch", "severity", "num_workers"},
+    "paste": {"units", "phrases", "safe", "report", "trace", "pytorch", "severity", "num_workers", "thresholds"},
     "source": {"model"},
     "history": {"model", "optional_sums"},
     "last_job": {"model"},
@@ -49,7 +50,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "actions": PURE | {"agent_client", "labels", "report", "profile", "trace"},
     "demo": {"source", "model", "units"},
     "diagnose": PURE
-    | {"labels", "numpy_blas", "pytorch", "severity", "history", "profile", "trace", "num_workers"}
+    | {"labels", "phrases", "numpy_blas", "pytorch", "severity", "history", "profile", "trace", "num_workers"}
     | {"step_report"},
     "monitor": {"source", "model", "history", "last_job", "diagnose", "thresholds"},
     "proven": PURE | {"labels", "report", "diagnose", "monitor"},
@@ -69,7 +70,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "doctor": PURE | {"labels", "numpy_blas", "pytorch", "collect", "num_workers"},
     "record": {"source", "model", "safe", "monitor", "export.codec", "export.format"},
-    "lab": {"model", "units", "safe", "report", "config", "num_workers", "pytorch", "paste"},
+    "lab": {"model", "units", "phrases", "safe", "report", "config", "num_workers", "pytorch", "paste"},
     "docs": {"model", "units", "config", "doctor", "lab", "trace", "diagnose", "thresholds"}
     | {"columns", "ui.table.filter", "ui.commands"},
     "ui": READING
@@ -79,6 +80,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "last_job",
         "process_totals",
         "labels",
+        "phrases",
         "finding_text",
         "report",
         "profile",

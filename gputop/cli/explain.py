@@ -97,7 +97,7 @@ def _open_all(names: Sequence[str], folders: set[str], *, compare: bool) -> tupl
     kept = []
     for name, each in found:
         if known and not compare and isinstance(each, TraceView) and each.trace.foreign:
-            left_out.append((name, "nothing in it is of torch.profiler"))
+            left_out.append((name, "not a torch.profiler trace"))
         elif known and not compare and name in folders and not isinstance(each, TraceView):
             left_out.append((name, "it is no trace"))
         else:

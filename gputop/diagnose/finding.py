@@ -6,10 +6,10 @@ from typing import Literal
 
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Identity, Missing
+from gputop.phrases import Sense
 from gputop.severity import Severity as Severity
 
 Grade = Literal["driver", "correlation", "profile"]
-Sense = Literal["healthy_from", "healthy_to", "flagged_above", "flagged_below"]
 POSSIBLE = 0.5  # confidence from which a finding is shown; below, it is a suspicion
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from gputop import labels
+from gputop import phrases
 from gputop.diagnose.features import WINDOW_S
 from gputop.diagnose.finding import Evidence
 from gputop.diagnose.trainer import Trainer
@@ -226,7 +226,7 @@ def per_loader_text(trainer: Trainer) -> str:
 
 def upper_bound(trainer: Trainer, most: float = math.inf) -> str:
     """The upper bound of the gain; `most` is a further bound, such as the advised number of loaders."""
-    return labels.at_most(1 - trainer.duty, most) if trainer.duty else "faster"
+    return phrases.at_most(1 - trainer.duty, most) if trainer.duty else "faster"
 
 
 def range_text(values: Sequence[float], unit: str = "%") -> str:

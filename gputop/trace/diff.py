@@ -54,7 +54,7 @@ def diff(before: TraceView, after: TraceView) -> Diff:
         numbers=(
             Difference(name="step, median", before=_step(before), after=_step(after), unit="us"),
             *_gpu(before, after),
-            *_known("most memory allocated", "bytes", _peak(before), _peak(after)),
+            *_known("peak memory allocated", "bytes", _peak(before), _peak(after)),
         ),
         phases=_changes(_phases(before), _phases(after), _step(after)),
         kernels=_changes(_kernels(before), _kernels(after), _step(after)),
@@ -67,12 +67,12 @@ def diff(before: TraceView, after: TraceView) -> Diff:
 
 _GPU: tuple[tuple[str, str, Callable[[Breakdown], float | None]], ...] = (
     ("GPU busy", "share", lambda found: found.share(found.busy)),
-    ("idle, waits for a launch", "share", lambda found: found.share(found.idle.host_us)),
-    ("idle, launched and not begun", "share", lambda found: found.share(found.idle.other_us)),
-    ("communicates and nothing else", "share", lambda found: found.exposed),
-    ("kernels a step", "", lambda found: found.per_step),
+    ("idle, next kernel not launched", "share", lambda found: found.share(found.idle.host_us)),
+    ("idle, launched but not started", "share", lambda found: found.share(found.idle.other_us)),
+    ("exposed communication", "share", lambda found: found.exposed),
+    ("kernels per step", "", lambda found: found.per_step),
     ("kernel, median", "us", lambda found: found.median_us),
-    ("launch to kernel, median", "us", lambda found: found.launching.delay_p50_us),
+    ("launch delay, median", "us", lambda found: found.launching.delay_p50_us),
 )
 
 

@@ -177,13 +177,13 @@ class Events:
             self._at += 1
             yield from self._keyed()
         else:
-            raise NoTrace("it is not JSON" if first else "it is empty")
+            raise NoTrace("not JSON" if first else "empty file")
         if self._gives_up:
-            self.notes.append("it is too damaged: the rest is not read")
+            self.notes.append("too damaged: the rest is not read")
         elif not self.ended:
-            self.notes.append("the file is cut: read up to there")
+            self.notes.append("the file is truncated: read up to there")
         elif not self.full and self._peek():
-            self.notes.append("it goes on after its end: the rest is not read")
+            self.notes.append("data follows the end of the trace: the rest is not read")
         if self.damaged:
             places = "places were" if self.damaged != 1 else "place was"
             self.notes.append(f"{self.damaged} damaged {places} {DAMAGED}")
@@ -219,7 +219,7 @@ class Events:
         self.repaired[COMMAS] += self._passed if self.ended else 0
         self._at += self.ended
         if not found:
-            raise NoTrace("it has no traceEvents")
+            raise NoTrace("no traceEvents in it")
 
     def _listed(self) -> Iterator[list[Any]]:
         """The events up to the end of their list; `ended` says whether it was found."""
@@ -234,7 +234,7 @@ class Events:
             if self.ended or (self._over and self._at >= len(self._text)) or self._gives_up:
                 return
             if count >= MOST_EVENTS:
-                self.notes.append(f"it has more than {MOST_EVENTS:,} events: the rest is not read")
+                self.notes.append(f"more than {MOST_EVENTS:,} events: the rest is not read")
                 self.ended = self.full = True
                 return
 
@@ -430,7 +430,7 @@ class ProcessEvents:
             if no_trace is not None:
                 raise NoTrace(no_trace)
             return
-        raise Refused(f"{self._text.path}: the process that decodes it was ended: there may be too little memory")
+        raise Refused(f"{self._text.path}: the decoding process was killed: probably out of memory")
 
 
 def write_events(path: str) -> None:

@@ -11,7 +11,7 @@ from gputop.trace.intervals import join
 from gputop.trace.names import ActivityKind, SpanMeaning
 from gputop.trace.read import Trace
 
-BETWEEN = "steps, in no operator"
+BETWEEN = "step time outside operators"
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)

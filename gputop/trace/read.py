@@ -197,7 +197,7 @@ class Trace:
                 elif kind in PHASES:
                     self._pairs.add(event)
                 elif kind not in _FLOWS and event.get("cat") in takers:
-                    raise ValueError("a form of events that is not known")
+                    raise ValueError("unknown kind of event")
             except ODD:
                 self._add_invalid(event)
 
@@ -218,7 +218,7 @@ class Trace:
         self._report_losses()
         self._kernels_missing()
         if self.memory.untotalled:
-            self.notes.append("its memory events are of an old Kineto, without totals: they are not shown")
+            self.notes.append("memory events of an old Kineto have no totals: memory is not shown")
 
     def _span(self, event: dict[str, Any]) -> None:
         """Add a complete span of any kind."""
@@ -258,22 +258,22 @@ class Trace:
         others = self._other_accelerators()
         if not self.host.count and not self.calls.count and any(kind in _ONNX_RUNTIME for kind, _ in self._others):
             self.whole, self.foreign = False, True
-            self.problems.append("nothing in it is of torch.profiler: ONNX Runtime wrote it")
+            self.problems.append("not a torch.profiler trace: written by ONNX Runtime")
         elif self.planes:
-            self.notes.append("TensorFlow or JAX wrote it: what is said and advised is in PyTorch's words")
+            self.notes.append("written by TensorFlow or JAX: verdicts and advice use PyTorch's terms")
         elif not found:
             self.whole, self.foreign = False, not others
             pairs = self._pairs.count + len(self._pairs.single) >= _PAIRED
             of = (
-                "its spans are pairs of begin and end events (B, E), which gputop does not read"
+                "its spans are begin/end event pairs (B, E), which gputop does not read"
                 if pairs
-                else "other programs write such files too"
+                else "other programs write this format too"
             )
-            self.problems.append(f"nothing in it is of torch.profiler: {of}")
+            self.problems.append(f"not a torch.profiler trace: {of}")
         if others:
             self.elsewhere = not len(self.activity)
-            told = "only the CPU is told of" if self.elsewhere else "only the CPU and the GPUs are told of"
-            self.problems.append(f"what ran on this accelerator is not read ({', '.join(others[:3])}): {told}")
+            told = "only the CPU is covered" if self.elsewhere else "only the CPU and the GPUs are covered"
+            self.problems.append(f"activity of this accelerator is not read ({', '.join(others[:3])}): {told}")
         elif found and not len(self.activity):
             self._check_missing_gpu()
 
@@ -290,7 +290,9 @@ class Trace:
             known.add(name)
         if again:
             self.whole, self.several = False, True
-            self.problems.append("it holds more than one recording: what lies between them would look like idle time")
+            self.problems.append(
+                "the file contains several recordings: the time between them would look like idle time"
+            )
 
     def _check_missing_gpu(self) -> None:
         """For a trace without a GPU: whether one was active anyway."""
@@ -299,11 +301,13 @@ class Trace:
             self.elsewhere = True
             texts = ", ".join(sorted(kind or "none" for kind in kinds)[:3])
             self.problems.append(
-                f"events of unknown categories are not read ({texts}): whether an accelerator worked is not known"
+                f"events of unknown categories are not read ({texts}): accelerator activity is unknown"
             )
         elif launched := len(self.calls.start):
             self.elsewhere = True
-            self.problems.append(f"{_count(launched, 'launch', 'es')} and no kernel in it: what the GPU did is missing")
+            self.problems.append(
+                f"{_count(launched, 'launch', 'es')} and no kernels in the trace: GPU activity is missing"
+            )
 
     def _other_accelerators(self) -> list[str]:
         """Categories and processes of unsupported accelerators."""
@@ -322,34 +326,34 @@ class Trace:
     def _report_losses(self) -> None:
         """Report repairs and omissions, and whether the rest allows conclusions."""
         if vanished := self.host.drop_steps_without_length():
-            self.problems.append(f"{_count(vanished, 'step')} without a length left out")
+            self.problems.append(f"{_count(vanished, 'step')} without a duration left out")
         if self._texts:
-            self.problems.append(f"{_count(self._texts, 'time')} written as text, taken as a number")
+            self.problems.append(f"{_count(self._texts, 'time')} written as text, read as a number")
         if self.activity.texts:
-            what = "whose GPU, stream or launch is written as text, taken as a number"
+            what = "with GPU, stream or launch written as text, read as a number"
             self.problems.append(f"{_count(self.activity.texts, 'event')} {what}")
         pairs = self._pairs
         if pairs.count and self.whole:
-            self.problems.append(f"{_count(pairs.count, 'span')} written as begin and end events (B, E), put together")
+            self.problems.append(f"{_count(pairs.count, 'span')} written as begin/end events (B, E), combined")
         if pairs.single:
             self.problems.append(
-                f"{_count(len(pairs.single), 'begin or end event')} left out: the other half is missing"
+                f"{_count(len(pairs.single), 'begin or end event')} left out: the matching event is missing"
             )
             for event in pairs.single:
                 self._add_invalid(event)
             self.odd -= len(pairs.single)
         if self.odd:
-            self.problems.append(f"{_count(self.odd, 'event')} left out: no sense in them")
+            self.problems.append(f"{_count(self.odd, 'event')} left out as invalid")
         odd = self.odd + len(pairs.single)
         self.missing = odd > 0
         if self._odd_gpu or odd - self._odd_gpu > _MOST_ODD * (sum(self.host.count) + sum(self.calls.count)):
             self.whole = False
         if self.activity.dropped or self.calls.dropped:
             self.whole = False
-            self.problems.append("it has more kernels than fit: only the first are looked at; trace fewer steps")
+            self.problems.append("too many kernels: only the first are read; trace fewer steps")
         if self.host.dropped or pairs.dropped:
             self.whole = False
-            self.problems.append("it has more CPU spans than fit: only the first are looked at; trace fewer steps")
+            self.problems.append("too many CPU spans: only the first are read; trace fewer steps")
 
     def _kernels_missing(self) -> None:
         """Detect launches without kernels: the profiler lost some GPU activity."""
@@ -465,7 +469,7 @@ def _read(path: str, progress: Callable[[float], None] | None, trace: Trace) -> 
     except NoTrace as reason:
         raise Refused(f"{path}: {reason}: use a trace that torch.profiler wrote") from None
     except OSError as error:
-        raise Refused(f"{path}: {error.strerror}: it cannot be read") from None
+        raise Refused(f"{path}: {error.strerror}: cannot be read") from None
     finally:
         text.close()
     return trace

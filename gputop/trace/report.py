@@ -8,6 +8,7 @@ from dataclasses import replace
 from statistics import median
 
 from gputop import units
+from gputop.phrases import at_most, held_against, percent
 from gputop.report import Page, Point, ReportTable
 from gputop.trace.breakdown import TOLD, Breakdown
 from gputop.trace.diff import diff
@@ -16,10 +17,11 @@ from gputop.trace.step_phases import communication_us
 from gputop.trace.steps import much_longer
 from gputop.trace.verdict import TraceVerdict, TraceView, VerdictNumber, memory_peak, said_of
 
-_NUMBER, _PART = re.compile(r"\d+(?:\.\d+)?"), re.compile(r" in \d+% of that time")
+_NUMBER, _PART = re.compile(r"\d+(?:\.\d+)?"), re.compile(r" in \d+ % of that time")
 _ROWS = 8
 _STEPS = 12
 _REGIONS = 16
+_MOST_GAIN = 0.9  # lost share up to which a gain is named, as of live findings
 _SAME = 0.03  # step times that differ by less are equal
 _ALIKE = 0.5  # of the largest loss of a rank: least loss of all others for a finding on all ranks
 _SUMMED = 0.05  # of the window; smaller parts are not mentioned
@@ -56,11 +58,11 @@ def _first_notes(view: TraceView) -> Iterator[str]:
     for problem in trace.problems:
         yield f"{problem[:1].upper()}{problem[1:]}."
     if trace.several:
-        yield "Nothing is concluded from them together: explain each by itself."
+        yield "No verdicts on several recordings together: explain each one separately."
     elif not trace.whole and not trace.foreign and trace.events and (len(trace.activity) or trace.host.count):
         yield (
-            f"{trace.events:,} events were read. Kernels may be among what is missing: how busy the GPU was is not "
-            "known, and nothing is concluded from a part."
+            f"{trace.events:,} events were read. Kernels may be missing, so GPU utilization is unknown "
+            "and no verdicts are given."
         )
 
 
@@ -69,20 +71,20 @@ def startup_notes(view: TraceView) -> Iterator[str]:
     seen = view.found.window
     if view.startup.alone:
         yield (
-            "The program starts in this time: memory is allocated, code is loaded or compiled once. Nothing is "
-            "concluded from it; record later steps, as with schedule(wait=1, warmup=2, active=5)."
+            "The trace covers program startup only: memory allocation, code loading, compilation. No verdicts are "
+            "given; record later steps, as with schedule(wait=1, warmup=2, active=5)."
         )
     elif view.found.of_gpu and view.found.share(view.startup.spans) >= TOLD:
         part = view.found.share(view.startup.spans)
-        yield f"{part:.0%} of the time it idles because the program starts: memory is allocated, code is loaded."
+        yield f"GPU idle during program startup {percent(part)} of the time: memory allocation, code loading."
     elif seen.begun:
         first = "The first step is" if seen.begun == 1 else f"The first {seen.begun} steps are"
-        yield f"{first} left out, as the program starts there: memory is allocated, code is loaded or compiled."
+        yield f"{first} excluded as program startup: memory allocation, code loading, compilation."
     elif seen.profiler_us:
-        yield f"The first step, {took(seen.profiler_us)}, is left out: the profiler starts in it."
+        yield f"The first step, {took(seen.profiler_us)}, is excluded: it contains the profiler's startup."
     elif (usual := much_longer(seen.steps)) is not None:
         first_us = seen.steps[0].end - seen.steps[0].start
-        yield f"The first step takes {took(first_us)}, the median of the others is {took(usual)}: it is counted."
+        yield f"The first step takes {took(first_us)}, the others {took(usual)} (median); it is included."
 
 
 def cpu_ahead_notes(view: TraceView) -> Iterator[str]:
@@ -90,8 +92,8 @@ def cpu_ahead_notes(view: TraceView) -> Iterator[str]:
     seen = view.found.window
     if seen.after_us:
         yield (
-            f"The CPU is ahead: it launches these steps in {took(seen.span_us - seen.after_us)}, the GPU works on them "
-            f"for {took(seen.span_us)}. Shares are of the latter."
+            f"The CPU runs ahead: it launches these steps in {took(seen.span_us - seen.after_us)}, the GPU needs "
+            f"{took(seen.span_us)}. Shares are of the GPU's time."
         )
 
 
@@ -111,7 +113,7 @@ def ranks(views: Sequence[TraceView]) -> Page:
             )
         )
     parts = [view.trace.name for view in views if not view.trace.whole]
-    words = (f"Read in part, and not compared: {', '.join(parts)}.",) if parts else ()
+    words = (f"Partly read, excluded from the comparison: {', '.join(parts)}.",) if parts else ()
     head = ("rank", "step", "GPU busy", "in collectives", "waits for data")
     of_all = [*(one for one in views[0].verdicts if one.all_ranks), *common_verdicts(views)]
     return Page(
@@ -145,13 +147,13 @@ def common_verdicts(views: Sequence[TraceView]) -> tuple[TraceVerdict, ...]:
         least, most = (pick(one.lost_share or 0.0 for one in same) for pick in (min, max))
         if least < _ALIKE * most:
             continue  # it is a problem of some
-        spread = f" ({least:.0%} to {most:.0%})" if most - least >= _SAME else ""
-        found.append(replace(worst, headline=f"In all {len(views)} ranks{spread}: {worst.headline}"))
+        spread = f" ({percent(least)} to {percent(most)})" if most - least >= _SAME else ""
+        found.append(replace(worst, headline=f"all {len(views)} ranks{spread}: {worst.headline}"))
     return tuple(found)
 
 
 def _not_compared(before: TraceView, after: TraceView) -> Page:
-    why = "They are not compared: what is missing in one would look like a change."
+    why = "The traces are not compared: missing parts would look like changes."
     words = (*_first_notes(before), *_first_notes(after), why)
     return Page(title=f"{before.trace.name} → {after.trace.name}", words=words)
 
@@ -165,17 +167,17 @@ def compared(before: TraceView, after: TraceView) -> Page:
     if step.ratio is not None and abs(step.ratio - 1) >= _SAME:
         faster = step.ratio < 1
         factor = 1 / step.ratio if faster else step.ratio
-        change = f"{took(step.before)}, now {took(step.after)}"
-        words.append(f"A step is {factor:.2f} times as {'fast' if faster else 'long'}: {change}.")
+        change = f"{took(step.before)} before, {took(step.after)} after"
+        words.append(f"Steps are {factor:.2f}× {'faster' if faster else 'slower'}: {change}.")
     else:
-        words.append(f"A step takes as long as before: {took(step.after)}.")
-    words += [f"No longer: {', '.join(found.removed_rules)}."] * bool(found.removed_rules)
+        words.append(f"Step time is unchanged: {took(step.after)}.")
+    words += [f"Resolved: {', '.join(found.removed_rules)}."] * bool(found.removed_rules)
     words += [f"New: {', '.join(found.added_rules)}."] * bool(found.added_rules)
-    words += [f"As before: {', '.join(found.kept_rules)}."] * bool(found.kept_rules)
+    words += [f"Unchanged: {', '.join(found.kept_rules)}."] * bool(found.kept_rules)
     if found.kernels:
         most = found.kernels[0]
-        change = f"{took(most.before)}, now {took(most.after)}"
-        words.append(f"The kernel that changed most is {short(most.name)}: {change}.")
+        change = f"{took(most.before)} before, {took(most.after)} after"
+        words.append(f"The kernel with the largest change is {short(most.name)}: {change}.")
     tables = [
         ReportTable(
             title,
@@ -184,9 +186,9 @@ def compared(before: TraceView, after: TraceView) -> Page:
         )
         for title, rows in (
             ("Numbers", found.numbers),
-            ("Parts of a step, on the CPU", found.phases),
-            ("Kernels, a step", found.kernels[:_ROWS]),
-            ("Operators on the CPU, a step", found.operators[:_ROWS]),
+            ("Step phases on the CPU", found.phases),
+            ("Kernels, per step", found.kernels[:_ROWS]),
+            ("CPU operators, per step", found.operators[:_ROWS]),
         )
     ]
     return Page(
@@ -215,7 +217,7 @@ def compare_ranks(pairs: Sequence[tuple[TraceView, TraceView]]) -> Page:
     words: tuple[str, ...] = ()
     if steps:
         old, new = (median(each[place] for each in steps) for place in (0, 1))
-        words = (f"A step takes {took(old)} before and {took(new)} after: the median of {len(steps)} ranks.",)
+        words = (f"Step time: {took(old)} before, {took(new)} after (median of {len(steps)} ranks).",)
     head = ("rank", "step before", "after", "GPU busy before", "after")
     return Page(title=f"{len(pairs)} ranks compared", words=words, tables=(ReportTable("Ranks", head, tuple(rows)),))
 
@@ -231,10 +233,10 @@ def _value(value: float | None, unit: str) -> str:
 def about_text(view: TraceView) -> str:
     """What was traced: GPU, rank, steps, duration."""
     if not view.trace.whole:
-        return "read in part" if view.trace.host.count or len(view.trace.activity) else ""
+        return "partly read" if view.trace.host.count or len(view.trace.activity) else ""
     trace, seen = view.trace, view.found.window
     device = next((entry.name for entry in trace.devices if entry.index == view.found.device), "")
-    none = "accelerator not read" if trace.elsewhere else "no GPU in it"
+    none = "accelerator not read" if trace.elsewhere else "no GPU traced"
     parts = [device or ("GPU" if view.found.of_gpu else none)]
     if view.gpus:
         parts.append(f"{len(view.gpus)} GPUs, details of GPU {view.found.device}")
@@ -265,7 +267,7 @@ def point(verdict: TraceVerdict) -> Point:
     """A finding as an item of the report."""
     facts = [fact(number) for number in verdict.numbers]
     if verdict.lost_share and verdict.lost_share >= 0.01:
-        facts.append(f"can win at most {verdict.lost_share:.0%} of the time")
+        facts.append(f"{percent(verdict.lost_share)} of the time lost{_gain(verdict.lost_share)}")
     return Point(
         severity="fine" if verdict.healthy else verdict.severity,
         text=verdict.headline,
@@ -275,11 +277,15 @@ def point(verdict: TraceVerdict) -> Point:
     )
 
 
+def _gain(lost_share: float) -> str:
+    return f", {at_most(lost_share)} if fixed" if lost_share <= _MOST_GAIN else ""
+
+
 def fact(number: VerdictNumber) -> str:
-    """A number with its limit: GPU idle, of the time 68% (limit 30)."""
-    unit = number.unit if number.unit in ("%", "") else f" {number.unit}"
-    limit = "" if number.limit is None else f" (limit {_plain(number.limit)})"
-    return f"{number.text} {_plain(number.value)}{unit}{limit}"
+    """A number and what it is held against: GPU idle 68 % of the time (healthy ≤ 30 %)."""
+    unit = f" {number.unit}".rstrip()
+    limit = "" if number.limit is None else f" ({held_against(f'{_plain(number.limit)}{unit}', number.sense)})"
+    return f"{number.text} {_plain(number.value)}{unit}{f' of {number.of}' if number.of else ''}{limit}"
 
 
 def _plain(value: float) -> str:
@@ -293,31 +299,31 @@ def _words(view: TraceView, said: tuple[TraceVerdict, ...], shared: set[str]) ->
         return
     host = view.trace.host
     if not (found.of_gpu or len(host.outer) or len(host.python_spans)):
-        yield "Nothing was recorded in this time but the marks of its steps: nothing is concluded."
+        yield "Only step marks were recorded in this window: no verdicts are given."
         return
     if not found.of_gpu:
-        yield "No GPU was traced: these are times of the CPU. Record with ProfilerActivity.CUDA to see the GPU."
+        yield "No GPU was traced: all times are CPU times. Record with ProfilerActivity.CUDA to include the GPU."
     else:
         causes = (
-            ("it is idle and waits for a launch", found.idle.host_us),
-            ("it waits, and the launches that would say for what are not in the trace", found.idle.unknown_us),
-            ("what was launched has not begun, though nothing else of this trace runs", found.idle.other_us),
-            ("it pauses between two kernels", found.idle.kernel_us),
+            ("idle, next kernel not launched", found.idle.host_us),
+            ("idle, cause unknown: its launches are not in the trace", found.idle.unknown_us),
+            ("idle, next kernel launched but not started", found.idle.other_us),
+            ("idle between two kernels", found.idle.kernel_us),
         )
-        yield f"The GPU is busy {found.share(found.busy):.0%} of the time."
+        yield f"GPU busy {percent(found.share(found.busy))} of the time."
         for text, us in sorted(causes, key=lambda cause: -cause[1]):
             if found.share(us) >= _SUMMED:
-                yield f"{found.share(us):.0%} of the time {text}."
+                yield f"{percent(found.share(us))} of the time {text}."
     also = [verdict for verdict in view.verdicts if verdict.rule in shared and verdict.severity != "info"]
     for verdict in also:
-        yield f"In this rank too, as in all {len(view.ranks)}: {verdict.headline}"
+        yield f"In all {len(view.ranks)} ranks, this one included: {verdict.headline}."
     yield from startup_notes(view)
     yield from cpu_ahead_notes(view)
     if view.trace.missing or view.startup.alone:
         return
     idles = view.found.of_gpu and view.found.share(view.startup.spans) >= TOLD
     if not idles and not also and not any(verdict.severity != "info" or verdict.healthy for verdict in said):
-        yield f"No known trouble stands out{' in this rank by itself' if len(view.ranks) > 1 else ''}."
+        yield f"No known bottleneck found{' in this rank alone' if len(view.ranks) > 1 else ''}."
 
 
 def _tables(view: TraceView, found: Breakdown) -> Iterator[ReportTable]:
@@ -326,8 +332,8 @@ def _tables(view: TraceView, found: Breakdown) -> Iterator[ReportTable]:
         return
     if found.of_gpu:
         yield _each_gpu(view)
-        yield ReportTable("Where the time of the GPU goes", ("part", "of the time", "time"), tuple(_parts(found)))
-        yield ReportTable("Launching", ("number", "value"), tuple(_launching(view)))
+        yield ReportTable("GPU time", ("part", "of the time", "time"), tuple(_parts(found)))
+        yield ReportTable("Kernel launches", ("number", "value"), tuple(_launching(view)))
     yield _phases(view)
     yield _regions(view)
     yield _steps(view)
@@ -343,14 +349,14 @@ def _tables(view: TraceView, found: Breakdown) -> Iterator[ReportTable]:
         tuple((f"{each.name} {each.dims}".rstrip(), took(each.gpu_us)) for each in view.shaped[:_ROWS]),
     )
     yield from _operators(view)
-    yield ReportTable("Memory of the GPU", ("number", "value"), tuple(_memory(view)))
+    yield ReportTable("GPU memory", ("number", "value"), tuple(_memory(view)))
 
 
 def _operators(view: TraceView) -> Iterator[ReportTable]:
-    for title, python in (("Operators by own time on the CPU", False), ("Python functions by own time", True)):
+    for title, python in (("Operators by self CPU time", False), ("Python functions by self time", True)):
         rows = operators(view.trace, _ROWS, python=python)
         cells = tuple((e.name, took(e.self_us), took(e.total_us), str(e.count)) for e in rows)
-        yield ReportTable(title, ("name", "own", "total", "count"), cells)
+        yield ReportTable(title, ("name", "self", "total", "count"), cells)
 
 
 def _phases(view: TraceView) -> ReportTable:
@@ -375,7 +381,7 @@ def _each_gpu(view: TraceView) -> ReportTable:
         parts = (found.busy, found.compute, found.comm)
         waits = share(found.share(found.idle.host_us))
         rows.append((f"GPU {one.device}", *(share(found.share(part)) for part in parts), share(found.exposed), waits))
-    head = ("GPU", "busy", "computes", "communicates", "and nothing else", "idle, waits for a launch")
+    head = ("GPU", "busy", "computing", "communicating", "exposed", "idle, not launched")
     return ReportTable("Each GPU", head, tuple(rows))
 
 
@@ -393,7 +399,7 @@ def _regions(view: TraceView) -> ReportTable:
         if each in longest
     )
     head = ("region", "CPU", "of the time", "count", "GPU")
-    title = f"Regions (record_function{f', the longest {_REGIONS} of {len(every)}' if len(every) > _REGIONS else ''})"
+    title = f"Regions (record_function{f', longest {_REGIONS} of {len(every)}' if len(every) > _REGIONS else ''})"
     return _of_gpu(ReportTable(title, head, tuple(rows)), view, 4)
 
 
@@ -423,12 +429,12 @@ def short(name: str) -> str:
 def _parts(found: Breakdown) -> Iterator[tuple[str, str, str]]:
     parts = (
         ("busy", found.busy.total),
-        ("computes", found.compute.total),
-        ("communicates, hidden or not", found.comm.total),
-        ("communicates and nothing else", found.comm.total - found.comm.shared(found.compute).total),
-        ("receives data from the CPU", found.to_device.total),
-        ("idle, waits for a launch", found.idle.host_us),
-        ("idle, launched and not begun", found.idle.other_us),
+        ("computing", found.compute.total),
+        ("communicating", found.comm.total),
+        ("communicating without compute (exposed)", found.comm.total - found.comm.shared(found.compute).total),
+        ("host-to-device copies", found.to_device.total),
+        ("idle, next kernel not launched", found.idle.host_us),
+        ("idle, next kernel launched but not started", found.idle.other_us),
         ("idle, launch not in the trace", found.idle.unknown_us),
         ("idle, between two kernels", found.idle.kernel_us),
     )
@@ -441,14 +447,14 @@ def _launching(view: TraceView) -> Iterator[tuple[str, str]]:
     found, delays = view.found, view.found.launching
     yield "kernels", f"{found.kernel_count}"
     if found.per_step:
-        yield "kernels a step", f"{found.per_step:.0f}"
-    yield "kernel, median", took(found.median_us)
-    yield "from launch to kernel, median", took(delays.delay_p50_us)
-    yield "from launch to kernel, 90th percentile", took(delays.delay_p90_us)
+        yield "kernels per step", f"{found.per_step:.0f}"
+    yield "kernel duration, median", took(found.median_us)
+    yield "launch delay, median", took(delays.delay_p50_us)
+    yield "launch delay, 90th percentile", took(delays.delay_p90_us)
     if delays.depth_p50 is not None:
-        yield "launched and not begun, median and most", f"{delays.depth_p50}, {delays.depth_max}"
-    yield "estimated SM efficiency", share(found.filled)
-    yield "estimated occupancy", share(found.occupancy)
+        yield "queued kernels, median and maximum", f"{delays.depth_p50}, {delays.depth_max}"
+    yield "SM efficiency (estimated)", share(found.filled)
+    yield "occupancy (estimated)", share(found.occupancy)
 
 
 def _memory(view: TraceView) -> Iterator[tuple[str, str]]:
@@ -456,6 +462,6 @@ def _memory(view: TraceView) -> Iterator[tuple[str, str]]:
     if len(memory):
         allocated, reserved = memory_peak(view)
         at_end = memory.allocated_at(view.found.window.end) if view.found.window.steps else memory.allocated[-1]
-        yield "most allocated", f"{units.size(allocated)}B"
-        yield "most reserved", f"{units.size(reserved)}B"
+        yield "peak allocated", f"{units.size(allocated)}B"
+        yield "peak reserved", f"{units.size(reserved)}B"
         yield "allocated at the end", units.UNKNOWN if at_end is None else f"{units.size(at_end)}B"

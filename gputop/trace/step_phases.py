@@ -22,7 +22,7 @@ _MARKED = (
 _PHASE, _MOST_PHASES = 0.05, 8  # of the window: a longer region of the program is a phase, up to this number
 _AROUND = 0.1  # of a region: covered by other phases to this share, it only encloses them
 _NO_REGION = 0.001  # of the window; a shorter region is no phase
-FORWARD = "forward and the rest"
+FORWARD = "forward and other"
 COMMUNICATION = "communication"
 _ON_CPU = ("gloo:", "mpi:", "ucc:")  # collectives whose spans are their whole duration: those of NCCL only launch them
 
@@ -59,7 +59,7 @@ def phases(trace: Trace, found: Breakdown) -> tuple[Phase, ...]:
     own = _named(regions, found, Spans(sorted(span for _, part in spans for span in part)))
     spans = [*own.items(), *spans]
     begun += ((name, part) for name, part in regions.items() if name in own)
-    gpu = dict.fromkeys([*own, FORWARD, *(name for name, _ in spans), "copies from the CPU"], 0.0)
+    gpu = dict.fromkeys([*own, FORWARD, *(name for name, _ in spans), "host-to-device copies"], 0.0)
     activity = trace.activity
     for index in found.inside:
         kind, call = activity.names.meanings[activity.name[index]], found.launch_of[index]
@@ -67,7 +67,7 @@ def phases(trace: Trace, found: Breakdown) -> tuple[Phase, ...]:
         if kind == ActivityKind.COMM:
             where = COMMUNICATION
         elif kind == ActivityKind.TO_DEVICE:
-            where = "copies from the CPU"
+            where = "host-to-device copies"
         else:
             where = next((name for name, part in begun if part.covers(at)), FORWARD)
         gpu[where] += inside_us(activity, index, seen)

@@ -121,7 +121,13 @@ def finding(verdict: TraceVerdict) -> dict[str, Any]:
         "grade": "profile",
         "headline": verdict.headline,
         "evidence": [
-            {"text": each.text, "value": each.value, "unit": each.unit, "limit": each.limit} for each in verdict.numbers
+            {
+                "text": f"{each.text}, of {each.of}" if each.of else each.text,
+                "value": each.value,
+                "unit": each.unit,
+                "limit": each.limit,
+            }
+            for each in verdict.numbers
         ],
         "steps": [{"text": step} for step in verdict.steps],
         "lost_share": verdict.lost_share,
@@ -184,12 +190,12 @@ def why_not_one_job(views: Sequence[TraceView]) -> str | None:
     known = [view.trace.rank for view in views if view.trace.rank is not None]
     silent = [view for view in views if view.trace.rank is None and not _communicates(view)]
     if silent and (known or len(silent) == len(views)):
-        return f"{silent[0].trace.name} tells of no rank and has no collectives"
+        return f"{silent[0].trace.name} names no rank and has no collectives"
     sizes = {view.trace.ranks for view in views if view.trace.ranks is not None}
     if len(sizes) > 1:
-        return f"one is of {min(sizes)} ranks, one of {max(sizes)}"
+        return f"their world sizes differ: {min(sizes)} and {max(sizes)}"
     twice = [rank for rank in known if known.count(rank) > 1]
-    return f"more than one is rank {twice[0]}" if twice else None
+    return f"rank {twice[0]} occurs more than once" if twice else None
 
 
 def _communicates(view: TraceView) -> bool:

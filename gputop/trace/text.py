@@ -59,7 +59,7 @@ class Text:
         if not stat.S_ISREG(info.st_mode):
             problem = "is not a regular file"
         elif not info.st_size:
-            problem = "is empty: the program that wrote it was stopped before the end"
+            problem = "is empty: the program that wrote it was stopped early"
         elif info.st_size > MOST_FILE:
             problem = "is larger than 4 GiB: trace fewer steps"
         if problem:
@@ -98,7 +98,7 @@ class Text:
             parts.append(piece)
             size += len(piece)
             if size > limit:
-                raise Refused(f"it is larger than {limit >> 20} MiB: profile for less long")
+                raise Refused(f"larger than {limit >> 20} MiB: profile for a shorter time")
         return "".join(parts)
 
     def _skip(self, most: int) -> bool:
@@ -169,7 +169,7 @@ class Text:
         try:
             yield from self._unpacked(first)
         except zlib.error:
-            self.notes.append("the packed file is damaged: read up to there")
+            self.notes.append("the compressed file is damaged: read up to there")
         except TooLarge as bomb:
             self.notes.append(f"{bomb}: read up to there")
 
@@ -180,7 +180,7 @@ class Text:
             if unpack.rest is None:
                 data = self._read()
                 if not data:
-                    self.notes.append("the packed file is cut: read up to there")
+                    self.notes.append("the compressed file is truncated: read up to there")
             else:
                 data = unpack.rest or self._read()
                 if not data.startswith(_MAGIC):

@@ -11,6 +11,7 @@ from functools import cached_property
 from math import inf
 
 from gputop.frozen_dataclass import frozen_dataclass
+from gputop.phrases import Sense
 from gputop.severity import Severity as Severity
 from gputop.trace import launches
 from gputop.trace.breakdown import Breakdown, StartUp, breakdown, host_spans, startup
@@ -21,19 +22,35 @@ from gputop.trace.read import Trace
 from gputop.trace.step_phases import Phase, Region, StepRow, phases, regions, rows
 
 # two measures: nothing runs at all while the next kernel is not launched; the same for the busiest compute stream
-GPU_WAITS = "GPU idle, waits for a launch, of the time"
-STREAM_WAITS = "busiest compute stream waits for a launch, of the time"
+GPU_WAITS = "GPU idle, next kernel not launched"
+STREAM_WAITS = "busiest compute stream, next kernel not launched"
 _EXPLAINED = 0.5  # of the time a fallback covers: a warning with this cost explains it
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictNumber:
-    """One number a verdict rests on, with the limit it is compared with."""
+    """One number a verdict rests on, with the limit it is compared with and which side of it is meant."""
 
     text: str
     value: float
     unit: str = ""
+    of: str = ""  # the whole of which a percentage is a part
     limit: float | None = None
+    sense: Sense | None = None
+
+
+def percentage(
+    text: str, share: float, of: str, limit: float | None = None, sense: Sense | None = None
+) -> VerdictNumber:
+    """A share (0-1) as a percentage of a whole."""
+    return VerdictNumber(
+        text=text,
+        value=100 * share,
+        unit="%",
+        of=of,
+        limit=None if limit is None else 100 * limit,
+        sense=sense,
+    )
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,8 +157,8 @@ def memory_peak(view: TraceView) -> tuple[int, int]:
 # one of several GPUs: it is unknown whether it was meant to work then
 _NO_WORK = TraceVerdict(
     severity="warn",
-    headline="nothing ran on it in this time; it did before or after.",
-    steps=("Give it work, or leave it out: CUDA_VISIBLE_DEVICES.",),
+    headline="no work in this window, only before or after it",
+    steps=("Give this GPU work, or exclude it with CUDA_VISIBLE_DEVICES.",),
     rule="T24 idle",
 )
 Limits = Mapping[str, float]

@@ -15,7 +15,7 @@ from gputop.trace.verdict import TraceView
 from tests.traces import ADD, FP32, GEMM, PAGEABLE, Made
 
 MS = 1000.0
-STARTS = "The program starts in this time: memory is allocated, code is loaded or compiled once. Nothing is concluded"
+STARTS = "The trace covers program startup only: memory allocation, code loading, compilation."
 
 
 def beginning(at: float = 0.0, *, signs: tuple[str, ...] = ("cudaMalloc", "cuModuleLoadData", "cudaFree")) -> Made:
@@ -38,7 +38,7 @@ def viewed(made: Made, path: Path) -> TraceView:
 
 
 def nothing_said(view: TraceView) -> bool:
-    return not view.verdicts and not any("No known trouble" in word for word in page(view).words)
+    return not view.verdicts and not any("No known bottleneck" in word for word in page(view).words)
 
 
 @pytest.mark.parametrize("number", [None, 0, 1])
@@ -77,7 +77,7 @@ def test_idle_time_without_anything_done_once_is_no_start(tmp_path: Path) -> Non
     view = viewed(made, tmp_path)
     assert [verdict.rule for verdict in view.verdicts] == ["T24 idle"]
     # the first of three launches may have loaded code: what is said of the rest is of the rest
-    told = "The GPU idles 69% of the time; most of it the CPU was in `aten::mm` (679 ms)."
+    told = "GPU idle 69 % of the time, CPU mostly in `aten::mm` (679 ms)"
     assert view.verdicts[0].headline == told
 
 
@@ -99,7 +99,7 @@ def test_a_first_step_that_sets_things_up_is_left_out(tmp_path: Path, steps: int
     assert [step.number for step in view.found.window.steps] == list(range(1, steps + 1))
     assert view.found.share(view.found.busy) == pytest.approx(0.99)
     assert [verdict.rule for verdict in view.verdicts] == ["T00 healthy"]
-    left = "The first step is left out, as the program starts there: memory is allocated, code is loaded or compiled."
+    left = "The first step is excluded as program startup: memory allocation, code loading, compilation."
     assert left in page(view).words
 
 
@@ -115,7 +115,7 @@ def test_without_marked_steps_the_start_is_no_fault_of_the_rest(
         assert view.verdicts[0].lost_share == pytest.approx(idle)
     else:
         assert nothing_said(view)
-        assert any("of the time it idles because the program starts" in word for word in page(view).words)
+        assert any("GPU idle during program startup" in word for word in page(view).words)
 
 
 def test_memory_that_every_step_asks_for_is_no_start(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def compiled(*steps_ms: float, compiles: int = 1, gpu: bool = False) -> Made:
 def test_a_step_in_which_all_is_compiled_is_left_out(tmp_path: Path, gpu: bool) -> None:
     view = viewed(compiled(5000, 50, 50, 50, gpu=gpu), tmp_path)
     assert [step.number for step in view.found.window.steps] == [1, 2, 3]
-    assert any(word.startswith("The first step is left out") for word in page(view).words)
+    assert any(word.startswith("The first step is excluded") for word in page(view).words)
     again = viewed(compiled(500, 400, 450, 420, compiles=4, gpu=gpu), tmp_path)
     assert [step.number for step in again.found.window.steps] == [0, 1, 2, 3]
     assert not again.startup.alone
@@ -167,7 +167,7 @@ def test_nothing_is_concluded_from_marks_alone(tmp_path: Path) -> None:
     made = Made()
     made.step(4, 0, 54)
     words = page(viewed(made, tmp_path)).words
-    assert words == ("Nothing was recorded in this time but the marks of its steps: nothing is concluded.",)
+    assert words == ("Only step marks were recorded in this window: no verdicts are given.",)
 
 
 def under_a_profiler(*steps_ms: float, buffers_ms: tuple[float, ...], step: int = 0) -> Made:
@@ -185,7 +185,7 @@ def under_a_profiler(*steps_ms: float, buffers_ms: tuple[float, ...], step: int 
     return made
 
 
-LONG = "The first step takes 40 ms, the median of the others is 10 ms: it is counted."
+LONG = "The first step takes 40 ms, the others 10 ms (median); it is included."
 
 
 def test_a_step_in_which_the_profiler_starts_is_left_out(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_a_step_in_which_the_profiler_starts_is_left_out(tmp_path: Path) -> None
     assert [step.number for step in view.found.window.steps] == [4, 5]
     assert view.found.share(view.found.busy) == pytest.approx(0.98)
     assert [verdict.rule for verdict in view.verdicts] == ["T00 healthy"]
-    assert "The first step, 40 ms, is left out: the profiler starts in it." in page(view).words
+    assert "The first step, 40 ms, is excluded: it contains the profiler's startup." in page(view).words
     assert [row.number for row in view.rows] == [4, 5]
 
 

@@ -92,7 +92,7 @@ def test_f06_a_reader_that_is_killed_is_no_short_trace(large: Text) -> None:
     next(batches)
     (reader,) = children() - before
     os.kill(reader, signal.SIGKILL)
-    with pytest.raises(Refused, match=r"^/.*: the process that decodes it was ended"):
+    with pytest.raises(Refused, match=r"^/.*: the decoding process was killed"):
         list(batches)
     assert children() == before
     large.close()

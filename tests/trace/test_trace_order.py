@@ -164,4 +164,4 @@ def test_more_spans_than_can_be_sorted_are_a_part(tmp_path: Path, monkeypatch: p
     made = nested()
     made.events.reverse()
     trace = read(made.write(tmp_path / "x.json"))
-    assert (trace.whole, trace.problems[0][:30]) == (False, "it has more CPU spans than fit")
+    assert (trace.whole, trace.problems[0][:30]) == (False, "too many CPU spans: only the f")

@@ -41,12 +41,12 @@ def test_a_cut_file_says_nothing_of_the_gpu(tmp_path: Path, part: float) -> None
     as_kineto(made)
     path = tmp_path / "cut.json"
     whole = Path(made.write(path)).read_text()
-    assert "The GPU is busy 100% of the time." in words(str(path))
+    assert "GPU busy 100 % of the time." in words(str(path))
     path.write_text(whole[: int(len(whole) * part)])
     done = explain(str(path))
     assert (done.returncode, done.stderr) == (1, "")
-    assert "What it says\n  The file is cut: read up to there.\n" in done.stdout
-    for absent in ("The GPU is busy", "WARN", "CRIT", "No known trouble", "Where the time", "Steps"):
+    assert "What it says\n  The file is truncated: read up to there.\n" in done.stdout
+    for absent in ("GPU busy", "WARN", "CRIT", "No known bottleneck", "GPU time", "Steps"):
         assert absent not in done.stdout
     told = json.loads(explain("--json", str(path)).stdout)["files"][0]
     assert (told["whole"], told["findings"], told["gpu_time"], told["steps"]) == (False, [], None, [])
@@ -123,7 +123,7 @@ def test_raw_tabs_and_quotes_in_a_name_are_repaired(
     assert trace.problems == [f"{values} repaired: {', '.join(kinds)}"]
     assert re.sub(r"[^\w]", "", name.removeprefix("\x1b")) in {re.sub(r"[^\w]", "", x) for x in trace.host.names.texts}
     said = words(str(path))
-    assert said[:2] == (f"{trace.problems[0]}.", "The GPU is busy 100% of the time.")
+    assert said[:2] == (f"{trace.problems[0]}.", "GPU busy 100 % of the time.")
     if place == -1 and indent is None:
         assert explain(str(path)).returncode == 1
 
@@ -168,7 +168,7 @@ def test_times_that_are_text_are_numbers_all_the_same(tmp_path: Path) -> None:
     for event in made.events:
         event["ts"], event["dur"] = f"{event['ts']:.3f}", f"{event['dur']:.3f}"
     trace = read(made.write(tmp_path / "text.json"))
-    assert trace.problems == [f"{len(made.events)} times written as text, taken as a number"]
+    assert trace.problems == [f"{len(made.events)} times written as text, read as a number"]
     assert TraceView(trace).found.busy.total == pytest.approx(plain.found.busy.total)
 
 
@@ -179,7 +179,7 @@ def test_a_step_whose_length_vanishes_far_from_the_first_event_is_left_out(tmp_p
     made.step(1, start, 1.0)
     done = explain(made.write(tmp_path / "x.json"))
     assert (done.returncode, done.stderr) == (1, "")
-    assert "1 step without a length left out." in done.stdout
+    assert "1 step without a duration left out." in done.stdout
 
 
 def test_pairs_of_begin_and_end_are_not_read_and_said_to_be_so(tmp_path: Path) -> None:
@@ -191,9 +191,9 @@ def test_pairs_of_begin_and_end_are_not_read_and_said_to_be_so(tmp_path: Path) -
     (tmp_path / "x.json").write_text(json.dumps({"traceEvents": events}))
     done = explain(str(tmp_path / "x.json"))
     assert done.returncode == 1
-    assert "pairs of begin and end events (B, E), which gputop does not read" in re.sub(r"\s+", " ", done.stdout)
+    assert "begin/end event pairs (B, E), which gputop does not read" in re.sub(r"\s+", " ", done.stdout)
     assert "No GPU was traced" not in done.stdout
-    assert "No known trouble" not in done.stdout
+    assert "No known bottleneck" not in done.stdout
 
 
 @pytest.mark.parametrize("kind", ["mtia_ccp_events", "hpu_op", "privateuse1_runtime"])
@@ -206,9 +206,9 @@ def test_an_accelerator_that_is_not_read_is_named(tmp_path: Path, kind: str) -> 
     done = explain(made.write(tmp_path / "x.json"))
     said = re.sub(r"\s+", " ", done.stdout)
     assert done.returncode == 1
-    assert f"What ran on this accelerator is not read ({kind}): only the CPU is told of." in said
+    assert f"Activity of this accelerator is not read ({kind}): only the CPU is covered." in said
     assert "No GPU was traced" not in said
-    assert "No known trouble" not in said
+    assert "No known bottleneck" not in said
 
 
 def test_spans_that_are_ordered_by_their_end_are_sorted(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_spans_that_are_ordered_by_their_end_are_sorted(tmp_path: Path) -> None:
     bare.events += [memory, cuda]
     old = read(bare.write(tmp_path / "old.json"))
     assert old.problems == []
-    assert old.notes == ["its memory events are of an old Kineto, without totals: they are not shown"]
+    assert old.notes == ["memory events of an old Kineto have no totals: memory is not shown"]
     own = {
         name: old.host.self_us[number] for number, name in enumerate(old.host.names.texts) if name.startswith("aten")
     }
@@ -240,8 +240,8 @@ def test_more_kernels_than_fit_are_a_part(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("gputop.trace.gpu.MOST", 10)
     made = busy(kernel=ADD)
     said = words(made.write(tmp_path / "x.json"))
-    assert said[0].startswith("It has more kernels than fit")
-    assert not any("The GPU is busy" in text for text in said)
+    assert said[0].startswith("Too many kernels")
+    assert not any("GPU busy" in text for text in said)
 
 
 def test_a_rank_whose_file_was_cut_is_neither_late_nor_compared(tmp_path: Path) -> None:
@@ -256,14 +256,14 @@ def test_a_rank_whose_file_was_cut_is_neither_late_nor_compared(tmp_path: Path) 
     Path(paths[1]).write_text(whole[: int(len(whole) * 0.8)])
     done = explain(*paths)
     assert done.returncode == 1
-    assert "is late" not in done.stdout
-    assert done.stdout.split("\n")[3].strip() == "Read in part, and not compared: rank1.json."
+    assert "straggler" not in done.stdout
+    assert done.stdout.split("\n")[3].strip() == "Partly read, excluded from the comparison: rank1.json."
     cut = next(line for line in done.stdout.splitlines() if line.startswith("  rank 1"))
     assert cut.count("·") == 3, "neither busy, nor in collectives, nor waiting: it is not known"
     changed = explain("--diff", *paths)
     assert changed.returncode == 1
-    assert "They are not compared" in re.sub(r"\s+", " ", changed.stdout)
-    assert "A step takes" not in changed.stdout
+    assert "The traces are not compared" in re.sub(r"\s+", " ", changed.stdout)
+    assert "Step time" not in changed.stdout
     assert json.loads(explain("--diff", "--json", *paths).stdout)["files"][0]["whole"] is False
 
 
@@ -287,7 +287,7 @@ def said(path: Path) -> tuple[int, str]:
     return int(bool(view.trace.problems)), re.sub(r"\s+", " ", text(page(view)))
 
 
-NOTHING = ("The GPU is busy", "WARN", "CRIT", "No known trouble", "Where the time", "kept busy")
+NOTHING = ("GPU busy", "WARN", "CRIT", "No known bottleneck", "GPU time", "healthy, GPU busy")
 
 
 @pytest.mark.parametrize("times", [1, 3])
@@ -318,7 +318,7 @@ def test_kernels_without_sense_are_no_idle_time(tmp_path: Path, key: str, value:
         event[key] = value
     code, told = said(Path(made.write(tmp_path / "x.json")))
     assert code == 1
-    assert "What it says 40 events left out: no sense in them." in told
+    assert "What it says 40 events left out as invalid." in told
     assert not any(absent in told for absent in NOTHING)
 
 
@@ -329,8 +329,8 @@ def test_a_few_odd_spans_of_the_cpu_cost_themselves_only(tmp_path: Path) -> None
     made.events[-1]["dur"] = -1
     code, told = said(Path(made.write(tmp_path / "x.json")))
     assert code == 1
-    assert "What it says 1 event left out: no sense in them." in told
-    assert "The GPU is busy 100% of the time." in told
+    assert "What it says 1 event left out as invalid." in told
+    assert "GPU busy 100 % of the time." in told
 
 
 def test_nothing_is_concluded_where_many_spans_of_the_cpu_are_odd(tmp_path: Path) -> None:
@@ -385,8 +385,8 @@ def test_two_recordings_in_one_file_are_not_one(number: int, span: bool, tmp_pat
     made.events += recorded(number, 10_000_000, span=span).events
     code, told = said(Path(made.write(tmp_path / "x.json")))
     assert code == 1
-    assert "It holds more than one recording: what lies between them would look like idle time." in told
-    assert "explain each by itself" in told
+    assert "The file contains several recordings: the time between them would look like idle time." in told
+    assert "explain each one separately" in told
     assert not any(absent in told for absent in NOTHING)
     assert "recording" not in said(Path(alone))[1]
 
@@ -399,8 +399,8 @@ def test_kernels_of_onnx_runtime_are_not_those_of_torch(tmp_path: Path) -> None:
     made.host("void cudnn::winograd", 100, 200, "Kernel", stream="7")
     code, told = said(Path(made.write(tmp_path / "x.json")))
     assert code == 1
-    assert "Nothing in it is of torch.profiler: ONNX Runtime wrote it." in told
-    assert "Kernels may be among what is missing" not in told
+    assert "Not a torch.profiler trace: written by ONNX Runtime." in told
+    assert "Kernels may be missing" not in told
     assert not any(absent in told for absent in NOTHING)
 
 
@@ -438,7 +438,7 @@ def test_spans_of_two_events_are_put_together(tmp_path: Path, how: str, bare: bo
     count = sum(event["cat"] in kinds for event in made().events)
     whole = page(TraceView(read(made().write(tmp_path / "whole.json"))))
     halves = page(TraceView(read(in_halves(made(), kinds, how=how, bare=bare).write(tmp_path / "x.json"))))
-    assert halves.words == (f"{count} spans written as begin and end events (B, E), put together.", *whole.words)
+    assert halves.words == (f"{count} spans written as begin/end events (B, E), combined.", *whole.words)
     assert halves.points == whole.points
     if (how, kinds) != ("be", {"cpu_op"}):  # those may overlap others, so nothing is within them
         assert halves.tables == whole.tables
@@ -449,7 +449,7 @@ def test_the_first_half_of_a_kernel_without_its_other_half(tmp_path: Path) -> No
     made.events.remove(next(event for event in made.events if event["ph"] == "E"))
     code, told = said(Path(made.write(tmp_path / "x.json")))
     assert code == 1
-    assert "1 begin or end event left out: the other half is missing." in told
+    assert "1 begin or end event left out: the matching event is missing." in told
     assert not any(absent in told for absent in NOTHING)
 
 
@@ -500,9 +500,9 @@ def test_an_accelerator_is_known_by_the_name_of_its_process(
         made.events.insert(0 if first else len(made.events), label(name, what))
         code, told = said(Path(made.write(tmp_path / "x.json")))
         assert code == 1
-        assert f"What ran on this accelerator is not read ({name}): only the CPU is told of." in told
+        assert f"Activity of this accelerator is not read ({name}): only the CPU is covered." in told
         assert "No GPU was traced" not in told
-        assert "No known trouble" not in told
+        assert "No known bottleneck" not in told
 
 
 @pytest.mark.parametrize(
@@ -511,14 +511,14 @@ def test_an_accelerator_is_known_by_the_name_of_its_process(
 def test_an_accelerator_is_known_by_its_category(tmp_path: Path, kind: str) -> None:
     code, told = said(Path(plain(cat=kind).write(tmp_path / "x.json")))
     assert code == 1
-    assert f"What ran on this accelerator is not read ({kind}): only the CPU is told of." in told
+    assert f"Activity of this accelerator is not read ({kind}): only the CPU is covered." in told
     assert "No GPU was traced" not in told
     beside = plain(cat=kind)
     beside.events += busy().events
     code, told = said(Path(beside.write(tmp_path / "y.json")))
     assert code == 1
-    assert f"({kind}): only the CPU and the GPUs are told of." in told
-    assert "The GPU is busy" in told
+    assert f"({kind}): only the CPU and the GPUs are covered." in told
+    assert "GPU busy" in told
 
 
 @pytest.mark.parametrize("named", [{"cat": "vendor_thing"}, {}, {"cat": "input_pipeline"}])
@@ -526,11 +526,11 @@ def test_events_of_unknown_categories_may_be_of_an_accelerator(tmp_path: Path, n
     code, told = said(Path(plain(**named).write(tmp_path / "x.json")))
     assert code == 1
     kind = named.get("cat", "none")
-    assert f"Events of unknown categories are not read ({kind}): whether an accelerator worked is not known." in told
+    assert f"Events of unknown categories are not read ({kind}): accelerator activity is unknown." in told
     assert "accelerator not read" in told
-    assert "no GPU in it" not in told
+    assert "no GPU traced" not in told
     assert "No GPU was traced" not in told
-    assert "No known trouble" not in told
+    assert "No known bottleneck" not in told
 
 
 @pytest.mark.parametrize("kind", ["Trace", "overhead", "fwdbwd", "gpu_user_annotation"])
@@ -547,8 +547,8 @@ def test_launches_without_kernels_do_not_say_that_there_is_no_gpu(tmp_path: Path
     made.events = [event for event in made.events if event["cat"] != "kernel"]
     code, told = said(Path(made.write(tmp_path / "x.json")))
     assert code == 1
-    assert "80 launches and no kernel in it: what the GPU did is missing." in told
-    assert "No known trouble" not in told
+    assert "80 launches and no kernels in the trace: GPU activity is missing." in told
+    assert "No known bottleneck" not in told
 
 
 @pytest.mark.parametrize("bare", [False, True])
@@ -560,5 +560,5 @@ def test_what_follows_the_end_is_not_read_and_said_so(tmp_path: Path, bare: bool
     (tmp_path / "x.json").write_text(text + text)
     code, told = said(tmp_path / "x.json")
     assert code == 1
-    assert "What it says It goes on after its end: the rest is not read." in told
+    assert "What it says Data follows the end of the trace: the rest is not read." in told
     assert not any(absent in told for absent in NOTHING)

@@ -71,7 +71,7 @@ def test_f06_a_cut_file_is_read_up_to_there(name: str, tmp_path: Path) -> None:
         path.write_bytes(data[: int(len(data) * part)])
         trace = read(str(path))
         assert before <= trace.events <= len(whole.events)
-        assert any("cut" in note for note in trace.problems)
+        assert any("truncated" in note for note in trace.problems)
         assert not trace.whole
         page(TraceView(trace))
         before = trace.events
@@ -92,20 +92,20 @@ def test_f06_damage_in_the_middle_costs_what_it_hits(tmp_path: Path) -> None:
 def test_f06_what_is_damaged_everywhere_is_given_up(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text('{"traceEvents": [' + '{"ph"' * 500_000)
     notes = read(str(tmp_path / "x.json")).problems
-    assert notes[:2] == ["it is too damaged: the rest is not read", "1000 damaged places were skipped"]
+    assert notes[:2] == ["too damaged: the rest is not read", "1000 damaged places were skipped"]
 
 
 @pytest.mark.parametrize(
     ("data", "why"),
     [
         (b"", "is empty"),
-        (b"   ", "it is empty"),
+        (b"   ", "empty file"),
         (b"hello", "not JSON"),
         (b"{}", "no traceEvents"),
         (b'{"schemaVersion": 1', "no traceEvents"),
         (b'{"a": [' + b"[" * 100_000, "no traceEvents"),
         (gzip.compress(b"not a trace", mtime=0), "not JSON"),
-        (b"\x1f\x8b\x08garbage", "it is empty"),
+        (b"\x1f\x8b\x08garbage", "empty file"),
         (b"\x7fELF" + bytes(1000), "not JSON"),
     ],
 )

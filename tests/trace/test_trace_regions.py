@@ -94,11 +94,11 @@ def test_the_phases_of_a_step_on_the_cpu_are_those_that_the_program_names(inside
     phases = {phase.name: round(phase.host_us or 0) for phase in view.phases}
     assert phases.pop("data_transfer") == 388 * MS
     assert sum(phases.values()) == 12 * MS
-    assert set(phases) == {"forward and the rest", "backward", "optimizer"}
+    assert set(phases) == {"forward and other", "backward", "optimizer"}
     (verdict,) = [one for one in view.verdicts if one.severity == "warn"]
     assert verdict.rule == "T27 cpu-region"
-    assert verdict.headline == "The step prepares data 97% of the time: the CPU is in `data_transfer` (97 ms a step)."
-    assert not any("No known trouble" in word for word in report.page(view).words)
+    assert verdict.headline == "data preparation 97 % of the time, CPU in `data_transfer` (97 ms per step)"
+    assert not any("No known bottleneck" in word for word in report.page(view).words)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_region_is_a_cause_where_no_operator_runs_in_it(name: str, inside: str
     found = said(recipe((name, 90, inside), *REST), tmp_path)
     assert ("T27" in found) is speaks
     if speaks:
-        assert found["T27"].headline.startswith("No torch operator runs 90% of the time: the CPU is in `tokenize_on")
+        assert found["T27"].headline.startswith("no torch operator running 90 % of the time, CPU in `tokenize_on")
 
 
 def test_of_regions_within_each_other_the_innermost_is_the_phase(tmp_path: Path) -> None:

@@ -307,7 +307,7 @@ FIRES: list[tuple[str, Case, Case]] = [  # what it is for, and what only looks l
 def test_a_signature_fires_on_what_it_is_for_only(rule: str, fires: Case, quiet: Case, tmp_path: Path) -> None:
     found = said(fires(), tmp_path)
     assert rule in found
-    assert found[rule].headline.endswith(".")
+    assert not found[rule].headline.endswith(".")
     assert found[rule].steps
     assert rule not in said(quiet(), tmp_path)
 
@@ -336,7 +336,7 @@ def test_the_start_of_a_program_hides_no_idle_time(tmp_path: Path) -> None:
     found = TraceView(read(path))
     assert found.found.share(found.found.gaps) == pytest.approx(0.22, abs=0.001)
     assert found.found.share(found.startup.spans) == pytest.approx(0.04, abs=0.001)
-    assert "No known trouble" not in " ".join(report.page(found).words)
+    assert "No known bottleneck" not in " ".join(report.page(found).words)
 
 
 def test_an_idle_gpu_is_never_without_a_word_and_names_where_the_cpu_was(tmp_path: Path) -> None:
@@ -344,11 +344,10 @@ def test_an_idle_gpu_is_never_without_a_word_and_names_where_the_cpu_was(tmp_pat
     functions = ("train.py(9): main", "image_transforms.py(30): normalize", "numpy/core.py(3): mean")
     told_of = said(loading(69, *functions), tmp_path)["T24"]
     assert told_of.headline == (
-        "The GPU idles 69% of the time; most of it the CPU was in `image_transforms.normalize`, "
-        "calling `core.mean` (69 ms a step)."
+        "GPU idle 69 % of the time, CPU mostly in `image_transforms.normalize`, calling `core.mean` (69 ms per step)"
     )
     assert told_of.severity == "crit"
-    assert said(loading(69), tmp_path)["T24"].headline.startswith("The GPU idles 69% of the time")
+    assert said(loading(69), tmp_path)["T24"].headline.startswith("GPU idle 69 % of the time")
 
 
 def test_what_an_idle_gpu_waits_for_is_unknown_without_launches(tmp_path: Path) -> None:
@@ -356,7 +355,7 @@ def test_what_an_idle_gpu_waits_for_is_unknown_without_launches(tmp_path: Path) 
     launched = said(made, tmp_path)["T24"]
     assert [number.value for number in launched.numbers] == pytest.approx([69, 69], abs=0.1)
     made.events = [event for event in made.events if event.get("cat") != "cuda_runtime"]
-    assert [number.text for number in said(made, tmp_path)["T24"].numbers] == ["GPU idle, of the time"]
+    assert [number.text for number in said(made, tmp_path)["T24"].numbers] == ["GPU idle"]
 
 
 def test_the_time_of_a_function_is_not_that_of_what_it_calls(tmp_path: Path) -> None:
@@ -364,8 +363,8 @@ def test_the_time_of_a_function_is_not_that_of_what_it_calls(tmp_path: Path) -> 
     for number in range(4):
         made.host("numpy/core.py(3): mean", number * 100 * MS + 30 * MS, 36 * MS, "python_function")
     assert said(made, tmp_path)["T24"].headline == (
-        "The GPU idles 67% of the time; most of it the CPU was in `train.main` (67 ms a step), in 54% of that time "
-        "calling `core.mean`."
+        "GPU idle 67 % of the time, CPU mostly in `train.main` (67 ms per step), calling `core.mean` "
+        "in 54 % of that time"
     )
 
 
@@ -379,8 +378,8 @@ def test_what_one_rank_loses_is_not_said_of_all(tmp_path: Path) -> None:
     for view in views:
         view.ranks = views
     assert all(any(verdict.rule.startswith("T03") for verdict in view.verdicts) for view in views)
-    assert not any("In all" in point.text for point in report.ranks(views).points)
-    assert "50% of the time the step waits for its DataLoader." in [
+    assert not any(point.text.startswith("all ") for point in report.ranks(views).points)
+    assert "dataloader-bound, step waits for data 50 % of the time" in [
         point.text for point in report.page(views[2]).points
     ]
 
@@ -392,15 +391,19 @@ def test_many_regions_say_how_many_there_are(tmp_path: Path) -> None:
         made.kernel(GEMM, number * 10 * MS, 8 * MS, launch=number * 10 * MS)
     view = TraceView(read(made.write(tmp_path / "trace.json")))
     table = next(table for table in report.page(view).tables if table.title.startswith("Regions"))
-    assert table.title == "Regions (record_function, the longest 16 of 20)"
+    assert table.title == "Regions (record_function, longest 16 of 20)"
     assert [row[0] for row in table.rows] == [f"layer.{number}" for number in range(16)]
 
 
 @pytest.mark.parametrize(
     ("function", "said_of_it", "step"),
     [
-        ("<built-in function sleep>", "`train.main`, calling `sleep` (", "Make `train.main` cheaper."),
-        ("<built-in method item of Tensor object at 0x7f00>", "`train.main`, calling `item` (", "Make `train.main`"),
+        ("<built-in function sleep>", "`train.main`, calling `sleep` (", "Speed up `train.main`."),
+        (
+            "<built-in method item of Tensor object at 0x7f00>",
+            "`train.main`, calling `item` (",
+            "Speed up `train.main`",
+        ),
         (
             "torch/utils/data/dataloader.py(631): __next__",
             "`train.main`, waiting for its DataLoader (",
@@ -424,7 +427,7 @@ def test_a_function_is_one_whatever_it_is_called_on(tmp_path: Path) -> None:
         made.host("train.py(9): main", at, 79 * MS, "python_function")
         item = f"<built-in method item of Tensor object at 0x7f{number:04x}>"
         made.host(item, at + 1, 70 * MS, "python_function")
-    assert "in 89% of that time calling `item`." in said(made, tmp_path)["T24"].headline
+    assert "calling `item` in 89 % of that time" in said(made, tmp_path)["T24"].headline
     view = TraceView(read(str(tmp_path / "made.json")))
     (table,) = [table for table in report.page(view).tables if table.title.startswith("Python functions")]
     assert ("<built-in method item of Tensor object>", "560 ms", "560 ms", "8") in table.rows
@@ -495,7 +498,7 @@ def test_collectives_on_the_cpu_are_a_phase(name: str, tmp_path: Path) -> None:
     view = TraceView(read(made.write(tmp_path / "x.json")))
     assert {phase.name: (phase.host_us or 0) / MS for phase in view.phases}["communication"] == 380
     assert not view.regions
-    assert view.verdicts[0].headline.startswith("Communication takes 95% of the time on the CPU")
+    assert view.verdicts[0].headline.startswith("communication-bound on the CPU, 95 % of the time")
 
 
 @pytest.mark.parametrize("around", [False, True])
@@ -533,7 +536,7 @@ def test_a_collective_within_backward_is_in_one_phase(tmp_path: Path) -> None:
     cpu = {
         phase.name: (phase.host_us or 0) / MS / 4 for phase in TraceView(read(made.write(tmp_path / "x.json"))).phases
     }
-    assert cpu == pytest.approx({"forward and the rest": 20, "backward": 20, "communication": 60})
+    assert cpu == pytest.approx({"forward and other": 20, "backward": 20, "communication": 60})
 
 
 def test_a_healthy_trace_is_silent(tmp_path: Path) -> None:
@@ -557,13 +560,15 @@ def test_the_rank_that_waits_least_is_late(late_ms: float, fires: bool, tmp_path
     for view in views:
         view.ranks = views
     verdicts = [verdict for view in views for verdict in all_verdicts(view) if verdict.rule.startswith("T20")]
-    assert [verdict.headline.startswith("Rank 2 is late") for verdict in verdicts] == [True] * fires
+    assert [verdict.headline.startswith("straggler, other ranks wait for rank 2") for verdict in verdicts] == [
+        True
+    ] * fires
 
 
 def test_the_shape_that_tensor_cores_cannot_use_is_named(tmp_path: Path) -> None:
     odd = said(many(1001, 0.95), tmp_path)["T01"]
     assert odd.severity == "warn"
-    assert odd.steps[0] == "aten::mm [[2048, 1001], [1001, 1024]]: pad 1001 to a multiple of 8, better of 64."
+    assert odd.steps[0] == "aten::mm [[2048, 1001], [1001, 1024]]: pad 1001 to a multiple of 8, preferably 64."
     assert said(many(1024, 0.95), tmp_path)["T01"].severity == "info"
 
 
@@ -585,7 +590,7 @@ def test_what_all_ranks_show_is_told_once(tmp_path: Path) -> None:
         view.ranks = views
     together = report.ranks(views)
     assert [point.source for point in together.points] == ["T03 input-bound", "T22 gaps"]
-    assert together.points[0].text.startswith("In all 3 ranks: 32% of the time")
+    assert together.points[0].text.startswith("all 3 ranks: dataloader-bound, main process loads data 32 % of the time")
     assert all(point.source != "T03 input-bound" for view in views for point in report.page(view).points)
     views[0].ranks = (views[0],)
     assert "T03 input-bound" in [point.source for point in report.page(views[0]).points]

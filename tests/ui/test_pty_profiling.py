@@ -166,7 +166,7 @@ def test_a_prepared_job_is_traced_and_the_advice_names_the_trace(fake: Fake, tmp
         with monitor(fake, job.pid, folder, "--config", str(settings)) as terminal:
             asks(terminal, job.pid, "t", "torch.profiler")
             terminal.send("enter")
-            terminal.wait_for("waits for its DataLoader", 20)
+            terminal.wait_for("dataloader-bound", 20)
             back(terminal)
             terminal.send("a")
             terminal.wait_for("a trace says: ", 60)

@@ -7,15 +7,16 @@ from collections.abc import Iterator
 
 from gputop import units
 from gputop.frozen_dataclass import frozen_dataclass
+from gputop.phrases import percent
 from gputop.severity import by_lost_share
 from gputop.trace.breakdown import inside_us
 from gputop.trace.intervals import Spans
 from gputop.trace.names import PAGEABLE, ActivityKind
-from gputop.trace.verdict import Limits, TraceVerdict, TraceView, VerdictNumber, signature
+from gputop.trace.verdict import Limits, TraceVerdict, TraceView, VerdictNumber, percentage, signature
 
 _ENDS = re.compile(r"\((\w+) -> (\w+)\)")  # source and destination memory kinds
 _ROUTES = 3  # named in a headline
-_PIN = "DataLoader(pin_memory=True) and batch.to(device, non_blocking=True): the one is no use without the other."
+_PIN = "Set DataLoader(pin_memory=True) and copy with batch.to(device, non_blocking=True): both are needed."
 
 
 @frozen_dataclass(frozen=True, slots=True)
@@ -43,18 +44,22 @@ def pageable(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
         return
     yield TraceVerdict(
         severity="warn",
-        headline=f"{units.decimal(1e6 * slow_mb)} a step are copied to the GPU from pageable memory.",
+        headline=f"pageable host-to-device copies, {units.decimal(1e6 * slow_mb)} per step",
         numbers=(
-            VerdictNumber(text="from pageable memory a step", value=slow_mb, unit="MB", limit=limit["step_mb"]),
             VerdictNumber(
-                text="of all that is copied to the GPU", value=100 * part, unit="%", limit=100 * limit["part"]
+                text="from pageable memory per step",
+                value=slow_mb,
+                unit="MB",
+                limit=limit["step_mb"],
+                sense="flagged_above",
             ),
+            percentage("pageable", part, "bytes copied to the GPU", limit["part"], "flagged_above"),
         ),
         steps=(_PIN,),
     )
 
 
-@signature("T07", "copies-in-the-way", "Do copies to the GPU stand in the way of kernels?", share=0.05)
+@signature("T07", "copies-in-the-way", "Do host-to-device copies delay kernels?", share=0.05)
 def exposed_copies(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     """Copies while nothing computes."""
     found = view.found
@@ -63,19 +68,17 @@ def exposed_copies(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
         return
     yield TraceVerdict(
         severity=by_lost_share(alone),
-        headline=f"{alone:.0%} of the time the GPU does nothing but receive data.",
-        numbers=(
-            VerdictNumber(text="copies that no kernel hides", value=100 * alone, unit="%", limit=100 * limit["share"]),
-        ),
+        headline=f"exposed host-to-device copies, {percent(alone)} of the time",
+        numbers=(percentage("copies without a concurrent kernel", alone, "the time", limit["share"], "healthy_to"),),
         steps=(
             _PIN,
-            "Copy the next batch on a stream of its own meanwhile; send uint8, convert on the GPU.",
+            "Prefetch the next batch on a separate CUDA stream; copy uint8 and convert on the GPU.",
         ),
         lost_share=alone,
     )
 
 
-@signature("T26", "only-copies", "Does the GPU copy and compute nothing?")
+@signature("T26", "only-copies", "Does the GPU copy memory without running a kernel?")
 def only_copies(view: TraceView, _: Limits) -> Iterator[TraceVerdict]:
     """No kernel ran: what the GPU does instead."""
     found = view.found
@@ -85,24 +88,21 @@ def only_copies(view: TraceView, _: Limits) -> Iterator[TraceVerdict]:
     said = []
     for one in routes:
         size = f"{units.decimal(one.moved_bytes)} " if one.moved_bytes else ""
-        said.append(f"{size}{one.text} {found.share(one.spans):.0%} of the time")
+        said.append(f"{size}{one.text} {percent(found.share(one.spans))} of the time")
     others = len(routes) - _ROUTES
-    more = f"; and {others} other kind{'s' * (others > 1)}" if others > 0 else ""
+    more = f"; {others} other kind{'s' * (others > 1)}" if others > 0 else ""
     yield TraceVerdict(
         severity="warn",
-        headline=f"The GPU only moves memory, no kernel ran: {'; '.join(said[:_ROUTES])}{more}.",
-        numbers=tuple(
-            VerdictNumber(text=f"{one.text}, of the time", value=100 * found.share(one.spans), unit="%")
-            for one in routes
-        ),
+        headline=f"no kernel ran, memory copies only, {'; '.join(said[:_ROUTES])}{more}",
+        numbers=tuple(percentage(one.text, found.share(one.spans), "the time") for one in routes),
         steps=(
             'Check that the model and its input are on the GPU: model.to("cuda"), batch.to("cuda").',
-            "If they are, record later or for more steps: nothing was computed in this time.",
+            "Otherwise record later or for more steps: nothing was computed in this window.",
         ),
     )
 
 
-@signature("T17", "made-on-cpu", "Are tensors made on the CPU and then copied?", per_step=1)
+@signature("T17", "made-on-cpu", "Are tensors created on the CPU and then copied?", per_step=1)
 def made_on_cpu(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     """torch.zeros(...).to("cuda"): a CPU fill, then aten::to with a copy (PyTorch's ExtraCUDACopy pattern)."""
     found, activity, made = view.found, view.trace.activity, view.trace.host.made
@@ -118,9 +118,16 @@ def made_on_cpu(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
         return
     yield TraceVerdict(
         severity="info",
-        headline=f"Tensors are made on the CPU and then copied to the GPU, {copies / view.steps:.0f} a step.",
-        numbers=(VerdictNumber(text="such copies a step", value=copies / view.steps, limit=limit["per_step"]),),
-        steps=('Make them where they are used: torch.zeros(..., device="cuda").',),
+        headline=f"tensors created on the CPU, {copies / view.steps:.0f} copies to the GPU per step",
+        numbers=(
+            VerdictNumber(
+                text="copies of new tensors per step",
+                value=copies / view.steps,
+                limit=limit["per_step"],
+                sense="flagged_from",
+            ),
+        ),
+        steps=('Create them on the GPU: torch.zeros(..., device="cuda").',),
     )
 
 
@@ -140,14 +147,14 @@ def _routes(view: TraceView) -> Iterator[_Route]:
 def _route(name: str, kind: int) -> str:
     """The route in a copy's name: `Memcpy HtoD (Pinned -> Device)`."""
     ends = _ENDS.search(name)
-    host = f" ({ends[1 if kind == ActivityKind.TO_DEVICE else 2].lower()} memory)" if ends else ""
+    host = f" ({ends[1 if kind == ActivityKind.TO_DEVICE else 2].lower()})" if ends else ""
     if kind == ActivityKind.TO_DEVICE:
-        return f"from the CPU{host}"
+        return f"host to device{host}"
     if kind == ActivityKind.TO_HOST:
-        return f"to the CPU{host}"
+        return f"device to host{host}"
     if kind == ActivityKind.SET:
-        return "set by memset"
-    return "between GPUs" if "PtoP" in name else "within the CPU's memory" if "HtoH" in name else "within the GPU"
+        return "memset"
+    return "GPU to GPU" if "PtoP" in name else "host to host" if "HtoH" in name else "within the GPU"
 
 
 def _moved(view: TraceView, index: int) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gputop import num_workers
+from gputop.phrases import percent
 from gputop.severity import by_lost_share
 from gputop.trace.breakdown import inside_us
 from gputop.trace.intervals import union
@@ -16,6 +17,7 @@ from gputop.trace.verdict import (
     TraceVerdict,
     TraceView,
     VerdictNumber,
+    percentage,
     signature,
     stopped,
 )
@@ -24,7 +26,7 @@ from gputop.trace.verdict import (
 @signature(
     "T02",
     "launch-bound",
-    "Does the GPU wait for the CPU to launch kernels?",
+    "Is the GPU idle because kernels are launched too late?",
     host_wait=0.30,
     delay_us=20,
     kernel_us=20,
@@ -50,19 +52,22 @@ def launch_bound(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
         return
     yield TraceVerdict(
         severity=by_lost_share(lost),
-        headline=f"The GPU waits for the CPU: {kernels:.0f} small kernels a step, each launched only when the one "
-        "before is over.",
+        headline=f"launch-bound, {kernels:.0f} small kernels per step and an empty launch queue",
         numbers=(
-            VerdictNumber(text=STREAM_WAITS, value=100 * wait, unit="%", limit=100 * limit["host_wait"]),
-            VerdictNumber(text=GPU_WAITS, value=100 * found.share(found.idle.host_us), unit="%"),
-            VerdictNumber(text="time from launch to kernel, median", value=delay, unit="us", limit=limit["delay_us"]),
-            VerdictNumber(text="kernel, median", value=middle, unit="us", limit=limit["kernel_us"]),
-            VerdictNumber(text="kernels a step", value=kernels, limit=limit["per_step"]),
+            percentage(STREAM_WAITS, wait, "the time", limit["host_wait"], "healthy_to"),
+            percentage(GPU_WAITS, found.share(found.idle.host_us), "the time"),
+            VerdictNumber(
+                text="launch delay, median", value=delay, unit="us", limit=limit["delay_us"], sense="flagged_below"
+            ),
+            VerdictNumber(
+                text="kernel, median", value=middle, unit="us", limit=limit["kernel_us"], sense="flagged_below"
+            ),
+            VerdictNumber(text="kernels per step", value=kernels, limit=limit["per_step"], sense="flagged_from"),
         ),
         steps=(
-            "torch.compile(model): several hundred kernels a step often become fewer than fifty.",
-            'torch.compile(model, mode="reduce-overhead") or CUDA graphs where shapes do not change.',
-            "A larger batch, and foreach=True or fused=True in the optimizer.",
+            "Fuse kernels with torch.compile(model): several hundred per step often become fewer than fifty.",
+            'Use torch.compile(model, mode="reduce-overhead") or CUDA graphs where shapes are fixed.',
+            "Raise the batch size, and set foreach=True or fused=True in the optimizer.",
         ),
         lost_share=lost,
         idle=2 * short >= found.gaps.total,
@@ -80,20 +85,20 @@ def input_bound(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     if found.of_gpu and (not len(found.gaps) or idle < limit["gap"] * found.gaps.total):
         return
     alone = view.loads_itself
-    numbers = [VerdictNumber(text="step waits for data", value=100 * share, unit="%", limit=100 * limit["share"])]
+    numbers = [percentage("step waits for data", share, "the time", limit["share"], "healthy_to")]
     if found.of_gpu:
-        part = 100 * idle / found.gaps.total
-        numbers.append(VerdictNumber(text="of the GPU's idle time", value=part, unit="%", limit=100 * limit["gap"]))
+        part = idle / found.gaps.total
+        numbers.append(percentage("data wait", part, "the GPU's idle time", limit["gap"], "flagged_from"))
     lost = found.share(idle) if found.of_gpu else share
     yield TraceVerdict(
         severity=by_lost_share(lost, "warn" if alone else "crit"),
-        headline=f"{share:.0%} of the time the step waits for its DataLoader"
-        + (", which works in the main process." if alone else "."),
+        headline=f"dataloader-bound, {'main process loads' if alone else 'step waits for'} data "
+        f"{percent(share)} of the time",
         numbers=tuple(numbers),
         steps=(
             num_workers.IN_WORKERS if alone else num_workers.MORE,
-            "pin_memory=True, persistent_workers=True, prefetch_factor=4.",
-            "Decode and augment on the GPU, or once and for all; gputop diagnose tells storage from CPU.",
+            "Set pin_memory=True, persistent_workers=True and prefetch_factor=4.",
+            "Decode and augment on the GPU, or preprocess once; gputop diagnose tells storage from CPU.",
         ),
         lost_share=lost,
         idle=found.of_gpu,
@@ -103,7 +108,7 @@ def input_bound(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
 @signature(
     "T06",
     "sync",
-    "Does the CPU stop to wait for the GPU?",
+    "Does the CPU synchronize with the GPU often?",
     per_step=5,
     time=0.10,
     idle=0.05,
@@ -129,24 +134,20 @@ def sync(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     depends = reads >= limit["many"] and queued >= limit["blocked"]
     if explained < limit["idle"] and (starved < limit["idle"] or time < limit["least"]) and not depends:
         return
-    state = f"which idles {queued:.0%} of the time with work queued" if depends else "which then has nothing queued"
+    state = f"GPU idle {percent(queued)} of the time with work queued" if depends else "GPU queue empty afterwards"
     yield TraceVerdict(
         severity="warn" if explained >= limit["idle"] else "info",
-        headline=f"The CPU stops {count:.0f} times a step to wait for the GPU, {state}.",
+        headline=f"GPU synchronization {count:.0f} times per step, {state}",
         numbers=(
-            VerdictNumber(text="waits a step", value=count, limit=limit["per_step"]),
-            VerdictNumber(text="numbers read a step (item, nonzero)", value=reads),
-            VerdictNumber(
-                text="CPU waits for the GPU, of the time", value=100 * time, unit="%", limit=100 * limit["time"]
-            ),
-            VerdictNumber(
-                text="GPU idle because of it, of the time", value=100 * explained, unit="%", limit=100 * limit["idle"]
-            ),
-            VerdictNumber(text=STREAM_WAITS, value=100 * starved, unit="%", limit=100 * limit["idle"]),
+            VerdictNumber(text="waits per step", value=count, limit=limit["per_step"], sense="flagged_from"),
+            VerdictNumber(text="values read back per step (item, nonzero)", value=reads),
+            percentage("CPU waits for the GPU", time, "the time", limit["time"], "flagged_from"),
+            percentage("GPU idle because of it", explained, "the time", limit["idle"], "healthy_to"),
+            percentage(STREAM_WAITS, starved, "the time", limit["idle"], "healthy_to"),
         ),
         steps=(
-            "Read loss.item() every 50 steps, not each; keep sums as tensors; no tensor in an if.",
-            'torch.cuda.set_sync_debug_mode("warn") names every line that waits.',
+            "Read loss.item() every 50 steps; keep running sums as tensors; avoid tensors in if conditions.",
+            'Find each line that waits with torch.cuda.set_sync_debug_mode("warn").',
         ),
         lost_share=explained,
         idle=True,
@@ -176,12 +177,14 @@ def unfused_optimizer(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
         return
     yield TraceVerdict(
         severity="warn",
-        headline=f"The optimizer takes {share:.0%} of the step: {kernels:.0f} small kernels, none of them fused.",
+        headline=f"unfused optimizer, {percent(share)} of the time in {kernels:.0f} small kernels per step",
         numbers=(
-            VerdictNumber(text="optimizer", value=100 * share, unit="%", limit=100 * limit["share"]),
-            VerdictNumber(text="kernels in it a step", value=kernels, limit=limit["kernels"]),
+            percentage("optimizer", share, "the time", limit["share"], "flagged_from"),
+            VerdictNumber(
+                text="optimizer kernels per step", value=kernels, limit=limit["kernels"], sense="flagged_above"
+            ),
         ),
-        steps=("AdamW(..., fused=True); where that is not offered, foreach=True.",),
+        steps=("Set fused=True, as in AdamW(..., fused=True), or foreach=True where it is not supported.",),
         lost_share=share,
         idle=2 * found.gaps.shared(spans).total >= found.gaps.total,
     )
@@ -195,13 +198,16 @@ def anomaly_mode(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
         return
     yield TraceVerdict(
         severity="warn",
-        headline="Every gradient is checked for NaN: anomaly mode is on, which about doubles backward.",
+        headline="anomaly mode on, NaN checks about double the backward time",
         numbers=(
             VerdictNumber(
-                text="checks for a backward function", value=host.nan_checks / host.functions, limit=limit["part"]
+                text="NaN checks per backward function",
+                value=host.nan_checks / host.functions,
+                limit=limit["part"],
+                sense="flagged_from",
             ),
         ),
-        steps=("Use torch.autograd.detect_anomaly() only to find a NaN, then turn it off.",),
+        steps=("Enable torch.autograd.detect_anomaly() only to find a NaN, then turn it off.",),
     )
 
 
@@ -215,8 +221,12 @@ def zero_grad(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
         return
     yield TraceVerdict(
         severity="info",
-        headline=f"zero_grad writes {host.zeroed / calls:.0f} gradients one by one instead of dropping them.",
-        numbers=(VerdictNumber(text="gradients set to zero a call", value=host.zeroed / calls, limit=limit["each"]),),
-        steps=("optimizer.zero_grad(set_to_none=True), the default since torch 2.0.",),
+        headline=f"gradients zeroed one by one, {host.zeroed / calls:.0f} per zero_grad() call",
+        numbers=(
+            VerdictNumber(
+                text="gradients zeroed per call", value=host.zeroed / calls, limit=limit["each"], sense="flagged_from"
+            ),
+        ),
+        steps=("Call optimizer.zero_grad(set_to_none=True), the default since torch 2.0.",),
         lost_share=found.share(found.gaps.shared(spans) if found.of_gpu else spans),
     )

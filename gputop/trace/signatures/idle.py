@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Iterator
 
+from gputop.phrases import percent
 from gputop.severity import by_lost_share
 from gputop.trace.breakdown import TOLD
 from gputop.trace.host import OutermostSpans
@@ -13,20 +14,21 @@ from gputop.trace.intervals import Spans, union
 from gputop.trace.names import ActivityKind, SpanMeaning, region
 from gputop.trace.step_phases import communication_us
 from gputop.trace.threads import function_name, is_own_call, launching_threads
-from gputop.trace.verdict import GPU_WAITS, Limits, TraceVerdict, TraceView, VerdictNumber, signature
+from gputop.trace.verdict import GPU_WAITS, Limits, TraceVerdict, TraceView, VerdictNumber, percentage, signature
 
-LOOK = "Look at what the CPU does there: gputop stack PID, or a trace with_stack=True."
+LOOK = "Find the code on the CPU: gputop stack PID, or record a trace with with_stack=True."
 _CHUNKS = 30  # as in NVIDIA's gpu_time_util
+_OF_IT = " of that time"
 _ALL = 0.95  # of a time: below, a statement does not apply to all of it
-_MEANWHILE = (
-    (SpanMeaning.DATA, "the loop waits for its DataLoader"),
-    (SpanMeaning.OPTIMIZER, "the optimizer runs on the CPU"),
-    (SpanMeaning.BACKWARD, "backward runs on the CPU"),
-    (SpanMeaning.FORWARD, "forward runs on the CPU"),
+_CPU_WORK = (
+    (SpanMeaning.DATA, "training loop waiting for its DataLoader"),
+    (SpanMeaning.OPTIMIZER, "optimizer running on the CPU"),
+    (SpanMeaning.BACKWARD, "backward running on the CPU"),
+    (SpanMeaning.FORWARD, "forward running on the CPU"),
 )
 
 
-@signature("T00", "healthy", "Is the GPU kept busy, with work queued ahead?", busy=0.90, host_wait=0.05, delay_us=1000)
+@signature("T00", "healthy", "Is the GPU busy, with work queued ahead?", busy=0.90, host_wait=0.05, delay_us=1000)
 def healthy(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     """The ideal profile: kernels back to back, the CPU ahead."""
     found = view.found
@@ -36,18 +38,22 @@ def healthy(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
         yield TraceVerdict(
             severity="info",
             healthy=True,
-            headline=f"The GPU is kept busy: {busy:.0%} of the time, with work queued {delay / 1000:.3g} ms ahead.",
+            headline=f"healthy, GPU busy {percent(busy)} of the time, work queued {delay / 1000:.3g} ms ahead",
             numbers=(
-                VerdictNumber(text="GPU busy", value=100 * busy, unit="%", limit=100 * limit["busy"]),
+                percentage("GPU busy", busy, "the time", limit["busy"], "healthy_from"),
                 VerdictNumber(
-                    text="time from launch to kernel, median", value=delay, unit="us", limit=limit["delay_us"]
+                    text="launch delay, median",
+                    value=delay,
+                    unit="us",
+                    limit=limit["delay_us"],
+                    sense="healthy_from",
                 ),
             ),
-            steps=("What is left to win is inside the kernels: precision, fusion, shapes.",),
+            steps=("Optimize the kernels themselves: precision, fusion, shapes.",),
         )
 
 
-@signature("T22", "gaps", "Does the GPU stand still for long?", gap_ms=500, chunk=0.5, chunks=3, busy=0.6)
+@signature("T22", "gaps", "Does the GPU have long idle gaps?", gap_ms=500, chunk=0.5, chunks=3, busy=0.6)
 def gaps(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     """One long gap, or several stretches of a mostly busy trace with little work (nsys gpu_gaps, gpu_time_util)."""
     found = view.found
@@ -55,11 +61,13 @@ def gaps(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     longest = max(gaps, default=(0.0, 0.0, 0.0))
     least_us = 1000 * limit["gap_ms"]
     if longest[0] >= least_us:
-        cause = cpu_activity(view, Spans([longest[1:]]))
+        cause, took_ms = cpu_activity(view, Spans([longest[1:]])), longest[0] / 1000
         yield TraceVerdict(
             severity="warn",
-            headline=f"The GPU stands still for {longest[0] / 1e6:.2f} s at once{cause}.",
-            numbers=(VerdictNumber(text="longest gap", value=longest[0] / 1000, unit="ms", limit=limit["gap_ms"]),),
+            headline=f"long idle gap, {took_ms / 1000:.2f} s{cause}",
+            numbers=(
+                VerdictNumber(text="longest gap", value=took_ms, unit="ms", limit=limit["gap_ms"], sense="healthy_to"),
+            ),
             steps=(LOOK,),
             lost_share=found.share(sum(took for took, _, _ in gaps if took >= least_us)),
             idle=bool(cause),  # otherwise naming the CPU activity says more
@@ -77,31 +85,31 @@ def gaps(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
         where = found.gaps.shared(Spans(slack))
         yield TraceVerdict(
             severity="info",
-            headline=f"In {len(slack)} of {_CHUNKS} parts of the trace the GPU is busy for less than half of the "
-            f"time{cpu_activity(view, where)}.",
-            numbers=(VerdictNumber(text="parts less than half busy", value=len(slack), limit=limit["chunks"]),),
+            headline=f"GPU less than half busy in {len(slack)} of {_CHUNKS} parts of the trace"
+            f"{cpu_activity(view, where)}",
+            numbers=(VerdictNumber(text="such parts", value=len(slack), limit=limit["chunks"], sense="flagged_from"),),
             steps=(LOOK,),
             lost_share=found.share(where),
         )
 
 
 def cpu_activity(view: TraceView, gaps: Spans) -> str:
-    """CPU activity during most of the gaps, as the end of a sentence."""
-    shares = [(gaps.shared(view.host(mark)).total, text) for mark, text in _MEANWHILE]
+    """CPU activity during most of the gaps, as the end of a headline."""
+    shares = [(gaps.shared(view.host(mark)).total, text) for mark, text in _CPU_WORK]
     calls = view.trace.calls
-    shares.append((gaps.shared(union(calls.wait_start, calls.wait_took)).total, "the CPU waits for the GPU"))
-    shares.append((gaps.shared(union(calls.made_at, calls.made_took)).total, "memory is allocated or freed"))
+    shares.append((gaps.shared(union(calls.wait_start, calls.wait_took)).total, "CPU waiting for the GPU"))
+    shares.append((gaps.shared(union(calls.made_at, calls.made_took)).total, "GPU memory being allocated or freed"))
     longest, text = max(shares)
-    return f": {part_of(longest, gaps.total)}{text}" if longest >= gaps.total / 2 > 0 else ""
+    return f", {text}{part_of(longest, gaps.total)}" if longest >= gaps.total / 2 > 0 else ""
 
 
 def part_of(us: float, total_us: float) -> str:
-    """The share of a time, as words before a statement on it; empty for all of it."""
+    """The share of a time, as words after a statement on it; empty for all of it."""
     share = us / total_us
-    return "" if share >= _ALL else f"in {share:.0%} of that time "
+    return "" if share >= _ALL else f" in {percent(share)}{_OF_IT}"
 
 
-_DEPENDENCY = "Check what the next kernel waits for: stream events, copies or kernels of other streams and processes."
+_DEPENDENCY = "Check what the next kernel depends on: stream events, copies, or kernels of other streams and processes."
 # names of data preparation, and of other work with the same name
 _DATA = re.compile(
     r"data|batch|collate|transform|augment|decode|preproc|tokeni[sz]|image|crop|resiz|normali[sz]|fetch|sampl|load|read",
@@ -121,12 +129,11 @@ _NO_INPUT = re.compile(
 _COMPILED = re.compile(r"compiled|inductor|dynamo|\bcall\b|graph", re.IGNORECASE)  # computes without operators
 _NEXT = re.compile(r"(?:.*/)?torch/utils/data/dataloader\.py\(\d+\): __next__")
 _LOADER = ", waiting for its DataLoader"
-_ALL_OF_IT = (", calling", _LOADER)
-_FEED = "Raise num_workers while CPUs are idle, else make samples cheaper: gputop doctor gives the number."
+_FEED = "Raise num_workers if CPUs are idle, or do less work per sample; gputop doctor gives the number."
 _MOST_OF = 0.5  # of the idle time: spans that cover it show where the CPU was
 
 
-@signature("T24", "idle", "Does the GPU idle, whatever the reason?", last=True, idle=0.20)
+@signature("T24", "idle", "Is the GPU idle for any other reason?", last=True, idle=0.20)
 def idle(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     """At least a fifth of the time idle without another signature to explain it."""
     found, begun = view.found, view.startup.spans
@@ -139,20 +146,20 @@ def idle(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     steps: tuple[str, ...] = (_DEPENDENCY,)
     if 2 * found.idle.other_us > found.gaps.total:  # the CPU is ahead: none of its work is the cause
         part = part_of(found.idle.other_us, found.gaps.total)
-        cause = f"; {part}its next kernel was launched and waited to begin"
+        cause = f", next kernel launched but not started{part}"
     else:
         where, inner, us = _cpu_location(view, gaps)
-        took = f" ({_a_step(view, us)})"  # its callees only if they cover all of it
-        told = f"{inner}{took}" if inner.startswith(_ALL_OF_IT) else f"{took}{inner}"
-        cause = f"; most of it the CPU was in `{where}`{told}" if where else ""
+        took = f" ({_per_step(view, us)})"  # its callees only if they cover all of it
+        told = f"{inner}{took}" if inner and not inner.endswith(_OF_IT) else f"{took}{inner}"
+        cause = f", CPU mostly in `{where}`{told}" if where else ""
         cause = cause or cpu_activity(view, gaps)
         steps = (_FEED,) if inner == _LOADER else (*_advice(where), LOOK)
-    numbers = [VerdictNumber(text="GPU idle, of the time", value=100 * share, unit="%", limit=100 * limit["idle"])]
+    numbers = [percentage("GPU idle", share, "the time", limit["idle"], "healthy_to")]
     if found.launching.known:  # otherwise it is unknown what it waits for
-        numbers.append(VerdictNumber(text=GPU_WAITS, value=100 * found.share(found.idle.host_us), unit="%"))
+        numbers.append(percentage(GPU_WAITS, found.share(found.idle.host_us), "the time"))
     yield TraceVerdict(
         severity=by_lost_share(share),
-        headline=f"The GPU idles {share:.0%} of the time{cause}.",
+        headline=f"GPU idle {percent(share)} of the time{cause}",
         numbers=tuple(numbers),
         steps=steps,
         lost_share=share,
@@ -172,9 +179,11 @@ def cpu_communication(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
         return
     yield TraceVerdict(
         severity=by_lost_share(share, "warn"),
-        headline=f"Communication takes {share:.0%} of the time on the CPU: collectives between ranks.",
-        numbers=(VerdictNumber(text="in collectives", value=100 * share, unit="%", limit=100 * limit["share"]),),
-        steps=("Compare the traces of all ranks: the one that is shortest in its collectives is the late one.",),
+        headline=f"communication-bound on the CPU, {percent(share)} of the time in collectives",
+        numbers=(percentage("in collectives", share, "the time", limit["share"], "healthy_to"),),
+        steps=(
+            "Compare the traces of all ranks: the one with the shortest collectives is late, the others wait for it.",
+        ),
         lost_share=share,
     )
 
@@ -182,7 +191,7 @@ def cpu_communication(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
 @signature(
     "T27",
     "cpu-region",
-    "On a CPU: is the step in code of the program's own?",
+    "On a CPU: is the step in the program's own code?",
     gpu=False,
     last=True,
     share=0.20,
@@ -208,14 +217,12 @@ def cpu_region(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     share, name = max(shares, default=(0.0, ""))
     if share < limit["share"]:
         return
-    of = "The step prepares data" if _input(name) else "No torch operator runs"
+    of = "data preparation" if _input(name) else "no torch operator running"
     us = share * view.found.window.span_us
     yield TraceVerdict(
         severity=by_lost_share(share, "warn"),
-        headline=f"{of} {share:.0%} of the time: the CPU is in `{name}` ({_a_step(view, us)}).",
-        numbers=(
-            VerdictNumber(text=f"in `{name}`, of the time", value=100 * share, unit="%", limit=100 * limit["share"]),
-        ),
+        headline=f"{of} {percent(share)} of the time, CPU in `{name}` ({_per_step(view, us)})",
+        numbers=(percentage(f"in `{name}`", share, "the time", limit["share"], "flagged_from"),),
         steps=(*_advice(name), LOOK),
         lost_share=share,
     )
@@ -229,13 +236,13 @@ def _advice(where: str) -> Iterator[str]:
     """Advice on the program's own code; for a loader worker, only on data preparation."""
     if where and "::" not in where:
         data = _DATA.search(where) and not _NO_DATA.search(where)
-        yield f"Make `{where}` cheaper, or let a loader worker do it." if data else f"Make `{where}` cheaper."
+        yield f"Speed up `{where}`, or move it to DataLoader workers." if data else f"Speed up `{where}`."
 
 
-def _a_step(view: TraceView, us: float) -> str:
-    """`74 ms a step`; the total for a window without several steps."""
+def _per_step(view: TraceView, us: float) -> str:
+    """`74 ms per step`; the total for a window without several steps."""
     steps = len(view.found.window.steps)
-    return f"{_ms(us / steps)} ms a step" if steps > 1 else f"{_ms(us)} ms"
+    return f"{_ms(us / steps)} ms per step" if steps > 1 else f"{_ms(us)} ms"
 
 
 def _ms(us: float) -> str:
@@ -290,7 +297,7 @@ def _callee(view: TraceView, gaps: Spans, python: dict[int, Spans], own: set[int
     leaf = _covers_most(gaps, spans)
     if not leaf or leaf[0] >= total:
         return ""
-    return f", {part_of(leaf[2], us)}calling `{function_name(texts[leaf[1]])}`"
+    return f", calling `{function_name(texts[leaf[1]])}`{part_of(leaf[2], us)}"
 
 
 def _covers_most(gaps: Spans, known: dict[int, Spans]) -> tuple[float, int, float] | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from gputop.phrases import percent
 from gputop.severity import by_lost_share
 from gputop.trace.names import CAST, CASTING, COPY, FULL_PRECISION, GEMM, LAYOUT, STREAMING, TENSOR, ActivityKind
 from gputop.trace.operators import OperatorShape
-from gputop.trace.verdict import Limits, TraceVerdict, TraceView, VerdictNumber, signature
+from gputop.trace.verdict import Limits, TraceVerdict, TraceView, percentage, signature
 
 _FLOATS = ("bfloat16", "float8", "half", "double", "float")  # Kineto's names in lower case
 
@@ -24,14 +25,12 @@ def casts(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     where = "GPU compute time" if of_gpu else "step"
     yield TraceVerdict(
         severity=by_lost_share(lost),
-        headline=f"Casts between float types (aten::to) take {share:.0%} of the {where}.",
-        numbers=(
-            VerdictNumber(text=f"casts, of the {where}", value=100 * share, unit="%", limit=100 * limit["share"]),
-        ),
+        headline=f"casts between float types (aten::to), {percent(share)} of the {where}",
+        numbers=(percentage("casts", share, f"the {where}", limit["share"], "flagged_from"),),
         steps=(
-            "Enter torch.autocast once around the whole forward pass: its cache of cast weights ends with it.",
-            "Or keep the weights in bfloat16: model.to(torch.bfloat16), or MixedPrecision of FSDP.",
-            "torch.compile(model) fuses the casts that are left into the kernels beside them.",
+            "Enter torch.autocast once around the whole forward pass: its weight cache is dropped on exit.",
+            "Keep the weights in bfloat16: model.to(torch.bfloat16), or FSDP MixedPrecision.",
+            "Fuse the remaining casts into adjacent kernels with torch.compile(model).",
         ),
         lost_share=lost,
     )
@@ -73,7 +72,7 @@ _MATRIX = re.compile(r"\[([0-9, ]+)\]")
 _BY_TYPE = (("Half", 8), ("BFloat16", 8), ("Float8", 16), ("char", 16))  # required multiples of dims
 
 
-@signature("T01", "few-operators", "Do a few kernels take most of the time?", share=0.60, top=3, others=10)
+@signature("T01", "few-operators", "Do a few kernels dominate the compute time?", share=0.60, top=3, others=10)
 def few_operators(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     """Where to look first; shapes that prevent tensor core use are named."""
     found = view.found
@@ -86,21 +85,16 @@ def few_operators(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     ops = [entry for entry in view.shaped if entry.kernel in names][: len(top)]
     odd = [(entry, fault) for entry in ops if (fault := _misaligned(entry))]
     steps = [f"{entry.name} {entry.dims}: {fault}" for entry, fault in odd]
-    steps += [f"Look at {entry.name} {entry.dims}".rstrip() for entry in ops if not _misaligned(entry)]
+    steps += [f"Optimize {entry.name} {entry.dims}".rstrip() for entry in ops if not _misaligned(entry)]
     yield TraceVerdict(
         severity="warn" if odd else "info",
-        headline=f"{len(top)} kernels take {share:.0%} of the compute time"
-        + (", some of them for shapes that tensor cores cannot use well." if odd else "."),
+        headline=f"{len(top)} dominant kernels, {percent(share)} of the compute time"
+        + (", shapes misaligned for tensor cores" if odd else ""),
         numbers=(
-            VerdictNumber(
-                text=f"the {len(top)} longest kernels", value=100 * share, unit="%", limit=100 * limit["share"]
-            ),
-            *(
-                VerdictNumber(text=entry.name[:60], value=100 * entry.took_us / found.compute_us, unit="%")
-                for entry in top
-            ),
+            percentage(f"the {len(top)} longest kernels", share, "compute time", limit["share"], "flagged_from"),
+            *(percentage(entry.name[:60], entry.took_us / found.compute_us, "") for entry in top),
         ),
-        steps=tuple(steps) or ("Record shapes: profile(record_shapes=True) says which layer it is.",),
+        steps=tuple(steps) or ("Record shapes to find the layers: profile(record_shapes=True).",),
     )
 
 
@@ -113,7 +107,7 @@ def _misaligned(entry: OperatorShape) -> str:
     for matrix in _MATRIX.findall(entry.dims):
         dims = [int(part) for part in matrix.split(",") if part.strip()]
         odd += [dim for dim in dims[-2:] if len(dims) > 1 and dim > needed and dim % needed and dim not in odd]
-    return f"pad {', '.join(map(str, odd[:4]))} to a multiple of {needed}, better of 64." if odd else ""
+    return f"pad {', '.join(map(str, odd[:4]))} to a multiple of {needed}, preferably 64." if odd else ""
 
 
 def _compute_share(view: TraceView, names: re.Pattern[str], but: re.Pattern[str] | None = None) -> float:
@@ -127,7 +121,7 @@ def _compute_share(view: TraceView, names: re.Pattern[str], but: re.Pattern[str]
     return took / found.compute_us if found.compute_us else 0.0
 
 
-@signature("T04", "full-precision", "Do matrix products run in full precision?", share=0.20)
+@signature("T04", "full-precision", "Do matrix products run in fp32?", share=0.20)
 def full_precision(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     """Names of fp32 kernels, and none on tensor cores."""
     gemm = _compute_share(view, GEMM)
@@ -142,15 +136,15 @@ def full_precision(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     newer = not device or device.capability >= (8, 0)
     yield TraceVerdict(
         severity="warn",
-        headline=f"Matrix products run in full precision, {full:.0%} of their time; the tensor cores are idle.",
+        headline=f"matrix products in fp32 for {percent(full)} of their time, tensor cores unused",
         numbers=(
-            VerdictNumber(text="fp32 of the matrix products", value=100 * full, unit="%", limit=100 * limit["share"]),
-            VerdictNumber(text="matrix products of the compute time", value=100 * gemm, unit="%"),
+            percentage("fp32", full, "matrix product time", limit["share"], "flagged_from"),
+            percentage("matrix products", gemm, "compute time"),
         ),
         steps=(
-            ('torch.set_float32_matmul_precision("high") for TF32, or torch.autocast("cuda", dtype=torch.bfloat16).',)
+            ('Set torch.set_float32_matmul_precision("high"), or use torch.autocast("cuda", dtype=torch.bfloat16).',)
             if newer
-            else ('torch.autocast("cuda", dtype=torch.float16) with torch.amp.GradScaler.',)
+            else ('Use torch.autocast("cuda", dtype=torch.float16) with torch.amp.GradScaler.',)
         ),
     )
 
@@ -158,7 +152,7 @@ def full_precision(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
 @signature(
     "T11",
     "memory-bound-kernels",
-    "Do kernels that only move data take most of the time?",
+    "Do memory-bound kernels take most of the compute time?",
     share=0.50,
     warn=0.65,
     busy=0.8,
@@ -171,13 +165,11 @@ def memory_bound(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     busy = view.found.share(view.found.busy)
     yield TraceVerdict(
         severity="warn" if share >= limit["warn"] and busy >= limit["busy"] else "info",
-        headline=f"{share:.0%} of the compute time goes into kernels that mostly move data.",
-        numbers=(
-            VerdictNumber(text="elementwise, norms, copies", value=100 * share, unit="%", limit=100 * limit["share"]),
-        ),
+        headline=f"memory-bound kernels, {percent(share)} of the compute time",
+        numbers=(percentage("elementwise, norms, copies", share, "compute time", limit["share"], "flagged_from"),),
         steps=(
-            "torch.compile(model) fuses them.",
-            "scaled_dot_product_attention, fused norms and losses; bfloat16 halves what is moved.",
+            "Fuse them with torch.compile(model).",
+            "Use scaled_dot_product_attention, fused norms and losses; bfloat16 halves the memory traffic.",
         ),
     )
 
@@ -191,19 +183,17 @@ def small_grids(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
         return
     yield TraceVerdict(
         severity="warn",
-        headline=f"The GPU is busy {busy:.0%} of the time, but its kernels fill only {found.filled:.0%} of it.",
+        headline=f"high utilization, low SM efficiency, small kernels fill {percent(found.filled)} of the GPU",
         numbers=(
-            VerdictNumber(
-                text="estimated SM efficiency", value=100 * found.filled, unit="%", limit=100 * limit["filled"]
-            ),
-            VerdictNumber(text="GPU computes", value=100 * busy, unit="%", limit=100 * limit["busy"]),
+            percentage("SM efficiency (estimated)", found.filled, "", limit["filled"], "healthy_from"),
+            percentage("GPU computing", busy, "the time", limit["busy"], "flagged_from"),
         ),
-        steps=("A larger batch; torch.compile; several small jobs on one GPU (MPS or MIG).",),
+        steps=("Raise the batch size, use torch.compile, or run several small jobs on one GPU (MPS or MIG).",),
         lost_share=busy - found.filled,
     )
 
 
-@signature("T19", "layout", "Is time spent on changing the layout of images?", share=0.05)
+@signature("T19", "layout", "Is time spent on image layout conversion?", share=0.05)
 def layout(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     """Tensor cores need NHWC: cuDNN converts NCHW before and after."""
     share = _compute_share(view, LAYOUT)
@@ -211,11 +201,11 @@ def layout(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
         return
     yield TraceVerdict(
         severity="warn",
-        headline=f"{share:.0%} of the compute time changes the layout of images from NCHW to NHWC and back.",
-        numbers=(VerdictNumber(text="layout kernels", value=100 * share, unit="%", limit=100 * limit["share"]),),
+        headline=f"layout conversion between NCHW and NHWC, {percent(share)} of the compute time",
+        numbers=(percentage("layout kernels", share, "compute time", limit["share"], "flagged_from"),),
         steps=(
-            "model.to(memory_format=torch.channels_last), and the batch too.",
-            "Conv2d(bias=False) before a BatchNorm.",
+            "Convert model and batch to channels_last: model.to(memory_format=torch.channels_last).",
+            "Set bias=False in a Conv2d that precedes a BatchNorm.",
         ),
         lost_share=share * view.found.share(view.found.compute),
     )

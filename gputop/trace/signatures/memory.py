@@ -7,8 +7,18 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from gputop import pytorch, units
+from gputop.phrases import percent
 from gputop.trace.intervals import union
-from gputop.trace.verdict import Limits, TraceVerdict, TraceView, VerdictNumber, memory_peak, signature, stopped
+from gputop.trace.verdict import (
+    Limits,
+    TraceVerdict,
+    TraceView,
+    VerdictNumber,
+    memory_peak,
+    percentage,
+    signature,
+    stopped,
+)
 
 
 @signature("T09", "memory-growth", "Does allocated memory grow from step to step?", steps=3, growth=0.01)
@@ -27,20 +37,26 @@ def growth(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
         return
     yield TraceVerdict(
         severity="warn",
-        headline=f"Allocated memory grows by {units.decimal(each)} a step: something keeps the graphs of old ones.",
+        headline=f"memory growing by {units.decimal(each)} per step, graphs of earlier steps retained",
         numbers=(
-            VerdictNumber(text="growth a step", value=each / 1e6, unit="MB", limit=limit["growth"] * ends[0][0] / 1e6),
+            VerdictNumber(
+                text="growth per step",
+                value=each / 1e6,
+                unit="MB",
+                limit=limit["growth"] * ends[0][0] / 1e6,
+                sense="flagged_from",
+            ),
             VerdictNumber(text="allocated at the end", value=ends[-1][0] / 1e6, unit="MB"),
             VerdictNumber(text="reserved at the end", value=ends[-1][1] / 1e6, unit="MB"),
         ),
         steps=(
-            "total += loss.item(), not total += loss; .detach() what is kept in a list.",
-            "torch.cuda.memory._record_memory_history() names the line that allocates it.",
+            "Accumulate loss.item(), not loss; .detach() tensors that are stored in a list.",
+            "Find the allocating line with torch.cuda.memory._record_memory_history().",
         ),
     )
 
 
-@signature("T16", "allocator-churn", "Is memory asked of the driver in every step?", per_step=1, time=0.01)
+@signature("T16", "allocator-churn", "Does the allocator call the driver in every step?", per_step=1, time=0.01)
 def churn(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     """After two steps the cache should have everything needed."""
     steps, calls = view.found.window.steps, view.trace.calls
@@ -55,15 +71,17 @@ def churn(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
         return
     yield TraceVerdict(
         severity="warn",
-        headline=f"Memory is asked of the driver {count:.1f} times a step"
-        + (f"; the GPU idles {idle:.0%} of the time because of it." if idle >= limit["time"] else "."),
+        headline=f"allocator churn, {count:.1f} driver calls per step"
+        + (f", GPU idle {percent(idle)} of the time because of them" if idle >= limit["time"] else ""),
         numbers=(
-            VerdictNumber(text="cudaMalloc and cudaFree a step", value=count, limit=limit["per_step"]),
-            VerdictNumber(text="their time", value=100 * time, unit="%", limit=100 * limit["time"]),
+            VerdictNumber(
+                text="cudaMalloc and cudaFree per step", value=count, limit=limit["per_step"], sense="flagged_from"
+            ),
+            percentage("in these calls", time, "the time", limit["time"], "flagged_from"),
         ),
         steps=(
             pytorch.allocator("expandable_segments:True"),
-            "Pad or bucket batches to few shapes; no empty_cache() in the loop.",
+            "Pad or bucket batches to a few shapes; remove empty_cache() from the loop.",
         ),
         lost_share=idle,
         idle=True,
@@ -81,7 +99,7 @@ def memory_limit(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     share = peak / total
     yield TraceVerdict(
         severity="info",
-        headline=f"Allocated memory reaches {share:.0%} of the GPU: the next larger batch fails.",
-        numbers=(VerdictNumber(text="most allocated", value=100 * share, unit="%", limit=100 * limit["share"]),),
-        steps=("bfloat16, activation checkpointing, or a smaller batch with gradient accumulation.",),
+        headline=f"GPU memory nearly full, {percent(share)} allocated at peak",
+        numbers=(percentage("peak allocated", share, "GPU memory", limit["share"], "flagged_from"),),
+        steps=("Use bfloat16, activation checkpointing, or a smaller batch with gradient accumulation.",),
     )

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median
 
+from gputop.phrases import percent
 from gputop.severity import by_lost_share
 from gputop.trace.names import SpanMeaning
-from gputop.trace.verdict import Limits, TraceVerdict, TraceView, VerdictNumber, signature
+from gputop.trace.verdict import Limits, TraceVerdict, TraceView, VerdictNumber, percentage, signature
 
 
-@signature("T08", "exposed-communication", "Does communication stand in the way?", share=0.10, overlap=0.50)
+@signature("T08", "exposed-communication", "Is communication exposed?", share=0.10, overlap=0.50)
 def exposed(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     """Communication while nothing computes; exposure does not prove that it delayed the step."""
     found = view.found
@@ -19,25 +20,21 @@ def exposed(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
         return
     yield TraceVerdict(
         severity=by_lost_share(share),
-        headline=f"{share:.0%} of the time the GPU only communicates; at most that much can be won.",
+        headline=f"exposed communication, {percent(share)} of the time without compute",
         numbers=(
-            VerdictNumber(
-                text="communication that nothing hides", value=100 * share, unit="%", limit=100 * limit["share"]
-            ),
-            VerdictNumber(
-                text="communication hidden by compute", value=100 * overlap, unit="%", limit=100 * limit["overlap"]
-            ),
+            percentage("exposed communication", share, "the time", limit["share"], "healthy_to"),
+            percentage("overlapped with compute", overlap, "communication", limit["overlap"], "healthy_from"),
         ),
         steps=(
             "Compare the traces of all ranks: the one with the shortest collectives is late, the others wait for it.",
-            "DDP: no_sync() while accumulating, a bf16 hook; sweep bucket_cap_mb: smaller buckets overlap more.",
-            "FSDP: forward_prefetch=True, backward prefetch.",
+            "With DDP, use no_sync() while accumulating and a bf16 hook; try smaller bucket_cap_mb for more overlap.",
+            "With FSDP, set forward_prefetch=True and backward_prefetch.",
         ),
         lost_share=share,
     )
 
 
-@signature("T12", "data-parallel", "Is the model spread by DataParallel?", devices=2)
+@signature("T12", "data-parallel", "Does the model use nn.DataParallel?", devices=2)
 def data_parallel(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     """One process copies the model to all GPUs in every step."""
     host, window = view.trace.host, view.found.window
@@ -56,13 +53,19 @@ def data_parallel(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
         return
     yield TraceVerdict(
         severity="warn",
-        headline=f"nn.DataParallel copies the model to {view.found.devices} GPUs in every step, from one process.",
-        numbers=(VerdictNumber(text="GPUs in the trace", value=view.found.devices, limit=limit["devices"]),),
-        steps=("DistributedDataParallel by torchrun --nproc-per-node=gpu; batch size and num_workers are per rank.",),
+        headline=f"nn.DataParallel, one process replicates the model to {view.found.devices} GPUs every step",
+        numbers=(
+            VerdictNumber(
+                text="GPUs in the trace", value=view.found.devices, limit=limit["devices"], sense="flagged_from"
+            ),
+        ),
+        steps=(
+            "Use DistributedDataParallel with torchrun --nproc-per-node=gpu; batch size and num_workers are per rank.",
+        ),
     )
 
 
-@signature("T13", "gloo", "Is the communication of GPUs done by the CPU?", share=0.01)
+@signature("T13", "gloo", "Do GPUs communicate through the CPU (gloo)?", share=0.01)
 def gloo(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     """Gloo moves GPU tensors through CPU memory."""
     names = view.trace.host.names.texts
@@ -74,12 +77,12 @@ def gloo(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
         return
     yield TraceVerdict(
         severity="warn",
-        headline="The ranks talk through gloo, that is through the CPU, though they compute on GPUs.",
-        steps=('torch.distributed.init_process_group("nccl").',),
+        headline="gloo backend, GPU ranks communicate through the CPU",
+        steps=('Use NCCL: torch.distributed.init_process_group("nccl").',),
     )
 
 
-@signature("T20", "straggler", "Is one rank late in every step?", gpu=False, spread=0.10, steps=2)
+@signature("T20", "straggler", "Is one rank a straggler?", gpu=False, spread=0.10, steps=2)
 def straggler(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     """Collectives end together: the rank with the least time in them came last. Durations need no common clock."""
     if len(view.ranks) < 2 or view.ranks[0] is not view:
@@ -99,15 +102,13 @@ def straggler(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
         return
     known = view.ranks[late].trace.rank
     rank = late if known is None else known
-    clocks = ", its GPU's clocks" if view.ranks[late].found.of_gpu else ""
+    clocks = ", GPU clocks" if view.ranks[late].found.of_gpu else ""
     yield TraceVerdict(
         severity="warn",
         all_ranks=True,
-        headline=f"Rank {rank} is late: the others wait for it {spread:.0%} of each step.",
-        numbers=(
-            VerdictNumber(text="others wait, of a step", value=100 * spread, unit="%", limit=100 * limit["spread"]),
-        ),
-        steps=(f"Look at that rank's own trace: its data, its CPU cores{clocks}; gputop diagnose there.",),
+        headline=f"straggler, other ranks wait for rank {rank} {percent(spread)} of each step",
+        numbers=(percentage("other ranks wait", spread, "a step", limit["spread"], "healthy_to"),),
+        steps=(f"Check that rank's trace: data loading, CPU cores{clocks}; run gputop diagnose on its host.",),
         lost_share=min(1.0, spread),
     )
 

@@ -15,7 +15,7 @@ from gputop.ui.widgets.tabs import Body, Entry, ListTab
 
 _TOKENS: dict[str, Token] = {
     "waiting for data": "warn", "optimizer": "memory", "zero_grad": "memory", "communication": "owner",
-    "copies from the CPU": "command",
+    "host-to-device copies": "command",
 }  # fmt: skip
 _SLOW = 1.2  # times the median
 

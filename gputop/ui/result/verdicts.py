@@ -7,7 +7,7 @@ from typing import Literal
 
 from textual.strip import Strip
 
-from gputop import labels, units
+from gputop import phrases, units
 from gputop.diagnose import Finding
 from gputop.diagnose.rules import RULES
 from gputop.frozen_dataclass import frozen_dataclass
@@ -131,7 +131,7 @@ def _gain(saying: Saying | None, width: int, most: int, look: Look) -> Iterator[
     line = Line(look).to(_INDENT)
     share = saying.lost_share
     if share is not None and share < 0.99 and 1 / (1 - share) >= _LEAST_GAIN:
-        line.add(labels.at_most(share), "bright", bold=True).add(" if fixed.  ", "dim")
+        line.add(phrases.at_most(share), "bright", bold=True).add(" if fixed.  ", "dim")
     if saying.steps:
         line.add("Next: ", "dim")
         start = line.cells

@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import mean, pstdev
 from typing import NamedTuple
 
-from gputop import labels
+from gputop import phrases
 from gputop.diagnose.alternation import alternates, high_activity_while_busy
 from gputop.diagnose.alternation import evidence as together
 from gputop.diagnose.cpu_budget import unused_cpus
@@ -204,7 +204,7 @@ def _busy_thread_finding(view: View, trainer: Trainer, severity: Severity, turns
 def _spells_finding(view: View, trainer: Trainer, found: Spells) -> Finding:
     """It may be simulation, evaluation or data preparation: from outside these look the same."""
     each, every = ago(round(found.length_s)), ago(round(found.every_s))
-    bound = labels.at_most(found.share) if found.share < 1 else "faster"
+    bound = phrases.at_most(found.share) if found.share < 1 else "faster"
     prepare = use_workers(view, trainer, f"prepares data: load in processes of their own, {loader_settings(trainer)}")
     return view.found(
         trainer,
