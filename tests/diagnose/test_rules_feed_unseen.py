@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from gputop.diagnose.finding import POSSIBLE
 from gputop.diagnose.rules.feed.worker_timing import WorkerTeams
-from gputop.finding_text import POSSIBLE
 from gputop.model import Frame, GpuShare, Missing, Pressure, Process, Role
 from tests.diagnose.test_rules_feed import alone, changed, few
 from tests.rule_cases import UNTOLD, Machine, after, found, judged, sampled, silent

@@ -16,7 +16,7 @@ from statistics import mean, pstdev
 from gputop import thresholds
 from gputop.diagnose import Finding
 from gputop.diagnose.engine import Engine
-from gputop.finding_text import POSSIBLE
+from gputop.diagnose.finding import POSSIBLE
 from gputop.history import History
 from gputop.model import Frame, Gpu
 from gputop.thresholds import Thresholds

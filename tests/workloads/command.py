@@ -13,7 +13,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from gputop.finding_text import LEAST_S, POSSIBLE
+from gputop.diagnose.finding import POSSIBLE
+from gputop.finding_text import LEAST_S
 
 ROOT = Path(__file__).parents[2]
 PRIORITY = -10
