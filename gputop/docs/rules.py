@@ -15,16 +15,16 @@ from gputop.thresholds import Threshold
 
 Tables = Mapping[str, Mapping[str, float]]
 LEVELS = {
-    Level.HARDWARE: "broken, or hangs",
-    Level.USE: "the GPU is not used",
-    Level.CAUSE: "why a GPU starves: told as the cause of the finding that it does",
-    Level.STARVED: "the input is too slow",
-    Level.RANKS: "the ranks wait for each other",
-    Level.DEVICE: "heat, power and clocks: primary only where they cost a tenth",
-    Level.LINK: "the way to the card is slow",
-    Level.EFFICIENCY: "busy, but not with much",
-    Level.BESIDE: "a subject of its own, such as memory: primary where nothing else is",
-    Level.HEALTHY: "nothing to do",
+    Level.HARDWARE: "hardware fault, or hang",
+    Level.USE: "GPU not in use",
+    Level.CAUSE: "cause of a starved GPU: folded into the finding that it starves",
+    Level.STARVED: "input too slow",
+    Level.RANKS: "ranks wait for each other",
+    Level.DEVICE: "temperature, power and clocks: primary only from a tenth of GPU time lost",
+    Level.LINK: "slow link to the GPU",
+    Level.EFFICIENCY: "busy, but inefficient",
+    Level.BESIDE: "separate problem, such as memory: primary if nothing else is",
+    Level.HEALTHY: "healthy",
     Level.NEVER: "worth knowing, never primary",
 }
 
@@ -54,9 +54,7 @@ def rule_pages(site: Tables | None = None) -> str:
 
 def _of_whom(table: str) -> str:
     """What judges by a table that belongs to no rule."""
-    return (
-        "What `gputop explain` reads is judged by these." if table.startswith("paste-") else "Shared by several rules."
-    )
+    return "For what `gputop explain` reads." if table.startswith("paste-") else "Shared by several rules."
 
 
 def rule_page(id: str, site: Tables | None = None) -> str:
@@ -64,7 +62,7 @@ def rule_page(id: str, site: Tables | None = None) -> str:
     rule = RULES[id]
     parts = [f"## {rule.id}", rule.question, *_what(rule), _numbers(id, site)]
     if rule.group not in RULES and (shared := _numbers(rule.group, site)):
-        parts += ["Shared by the rules of its group:", shared]
+        parts += ["Shared by the rules of this group:", shared]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -77,16 +75,16 @@ def _what(rule: Rule) -> Iterator[str]:
     yield f"Group {rule.group}, level {rule.level.value} ({LEVELS[rule.level]}){state}."
     yield _needed(rule)
     if rule.confirmed_by:
-        yield f"Surer where a stack, a trace or the program says: {', '.join(rule.confirmed_by)}."
+        yield f"Confirmed by a stack, a trace or the program: {', '.join(rule.confirmed_by)}."
 
 
 def _needed(rule: Rule) -> str:
-    """The signals for want of which it abstains."""
+    """The metrics without which the check is skipped."""
     if not rule.needs and not rule.partly:
-        return "Needs no signal: it judges by what there is."
+        return "Needs no particular metric."
     parts = [_either(rule.needs)] if rule.needs else []
-    parts += [f"for a part of what it looks for {_either(rule.partly)}"] if rule.partly else []
-    return f"Needs: {'; '.join(parts)}. Where it lacks one of them, it abstains."
+    parts += [f"for some of its checks {_either(rule.partly)}"] if rule.partly else []
+    return f"Needs: {'; '.join(parts)}. Without one of them, the check is skipped."
 
 
 def _either(needs: Sequence[str]) -> str:
@@ -112,9 +110,9 @@ def _numbers(name: str, site: Tables | None) -> str:
 
 
 def _unsaid(name: str) -> str:
-    """What a number means that has the same meaning everywhere."""
-    return {"window_s": "it measures over so long", "on_s": "it must hold so long before it is shown"}.get(
-        name, "the limit for leaving"
+    """What a threshold means that has the same meaning everywhere."""
+    return {"window_s": "measured over this time", "on_s": "must hold this long before it is shown"}.get(
+        name, "threshold for clearing"
     )
 
 

@@ -13,24 +13,23 @@ from tests.score.disturbed import PLAIN, RECORDED, VARIANTS
 from tests.score.together import synthetic
 from tests.score.told import Runs, land, page
 
-_SYNTHETIC = """Simulated servers with a planted fault each, at one look a second. Made by `make score`, from a
-checkout; the runs are the same every time. The faults are ours and the rules look for them: this shows that the
-rules do what they say and do not disturb each other, not how they fare on a machine that nobody labelled. Of the
-other tools only the published predicates are run, each hint counted as the rule of ours that means the same; who
-says nothing says that all is well.
+_SYNTHETIC = """Simulated servers, each with a planted fault, at one sample per second. Made by `make score` from a
+checkout; the runs are the same every time. The faults are ours and the rules look for them: this shows that rules do
+what they say and do not disturb each other, not how they fare on an unknown machine. Of other tools only the published
+predicates run, each hint counted as our rule of the same meaning; no hint counts as healthy.
 
-How they are disturbed: faults 30 % weaker or stronger: what differs from the healthy work differs by so much less or
-more. All thresholds x 0.7 or x 1.3: every number of every rule at once, but for windows, ages and delays, whichever
-way it is held; a share above one half goes up by 30 % of what is left to the whole. Then looks that are lost, or come
-early or late by a clock that is not quite right; and what cannot be read: activity of the units of a GPU, pressure,
-and what /proc shows of a process to its owner only."""
-_REAL = """Real processes with a planted fault each and their healthy twins, on two CPUs and a fake driver. Made by
-`make score`, which needs an idle machine for two and a half hours; with `python -m tests.score --tier real --kept
-FOLDER` it can be done in parts, and what was recorded is judged anew when rules change, in two minutes. In one of the
-runs gputop's advice is followed, which the other tools have none of, and which is not disturbed.
+Disturbed are the same runs. Faults 30 % weaker or stronger: the difference from healthy work is that much smaller or
+larger. All thresholds x 0.7 or x 1.3: every threshold at once, except windows, ages and delays, whichever way it
+points; a share above one half rises by 30 % of what is left to the whole. Looks lost or with clock jitter: samples are
+missing, or come early or late by an inexact clock. The rest is unknown metrics: activity of the units (GPM), pressure
+(PSI), and what /proc shows of a process to its owner only."""
+_REAL = """Real processes, each with a planted fault, and their healthy twins, on two CPUs and a fake driver. Made by
+`make score`, which needs an idle machine for two and a half hours; `python -m tests.score --tier real --kept FOLDER`
+does it in parts. When rules change, the recordings are judged again in two minutes. One run follows gputop's advice;
+it is not disturbed, and other tools give none.
 
-Disturbed are the recordings, as those of simulated servers are, but for the faults, which are as bad as they were. A
-look that comes early or late sees what was recorded by then."""
+Disturbed are the recordings, as above, but not the faults. A sample that comes early or late sees what was recorded by
+then."""
 HOW = {"synthetic": _SYNTHETIC, "real": _REAL}
 
 

@@ -19,7 +19,7 @@ def page(runs: Runs, plain: str, how: str) -> str:
     """Both tables, what was not right, and how to make them again."""
     parts = [
         how,
-        "As they are, by gputop and by simpler rules written anew from what their authors publish:",
+        "Without disturbance, by gputop and by simpler rules implemented from what their authors publish:",
         _table(runs, {tool: [key for key in runs if key[1:] == (plain, tool)] for tool in _each(runs, 2)}),
         _well("these {} runs", [runs[key] for key in runs if key[1:] == (plain, "gputop")]),
     ]
@@ -31,7 +31,10 @@ def page(runs: Runs, plain: str, how: str) -> str:
         )
     parts += [*_commands(runs), *counted(runs, plain), _LEGEND]
     if rest := list(_rest(runs)):
-        parts += ["What gputop did not lead with, though it was so:", table(("run", "mark", "said instead"), rest)]
+        parts += [
+            "Runs in which the planted cause was not primary, or more was reported:",
+            table(("run", "mark", "said instead"), rest),
+        ]
     return "\n\n".join(parts) + "\n"
 
 
@@ -43,19 +46,24 @@ def land(tier: str, text: str) -> None:
     PAGE.write_text(f"{before}{begin}{text}{end}{after}", encoding="utf-8")
 
 
-_LEGEND = """right: the cause that was planted leads, or is told where it never leads; of a healthy server it is said
-that it is well. secondary: it is named, but something else leads. symptom: it is only said that the GPU waits, or what
-was planted with it and says less: slow input without its cause, a hot card without whom it delays. wrong: something
-else is told at warn or above, and the cause that was planted is not. abstained: nothing is told at warn or above, and
-the rule that should speak says what it lacks. silent: nothing is told at warn or above, and that rule does not say why.
-Beside both it may be told that the GPU is well, which is counted below each table. must not: runs in which something
-was said that would mislead. healthy min: minutes that were watched while nothing was wrong. False alarms are findings
-at warn or above in them. What counts is the last half minute of a fault. Times are seconds, the median and the 95th of
-a hundred. A fault is taken away where that can be done, to see when it is no longer named."""
+_LEGEND = """| mark | meaning |
+| --- | --- |
+| right | the planted cause is primary, or is reported where it is never primary; a healthy server is called healthy |
+| secondary | it is reported, but something else is primary |
+| symptom | only that the GPU waits, or a weaker finding planted with it: slow input without its cause, for example |
+| wrong | something else is reported at warn or above, and the planted cause is not |
+| abstained | nothing is reported at warn or above, and the rule says which metric it lacks |
+| silent | nothing is reported at warn or above, and the rule does not say why |
+| must not | runs with a misleading finding |
+| healthy min | minutes watched without a fault; false alarms are findings at warn or above in them |
 
-_COMMAND = """What is counted is what the rules say when a test asks them. The command was asked, too: at the end of a
-recording `gputop diagnose --source FILE --json` led with the same, told and warned of the same, and its exit code was
-that of the worst of it, in"""
+With abstained and silent, the GPU may also be called healthy; that is counted below each table. The last half minute
+of a fault counts. Times are seconds, median and 95th percentile. A fault is removed where possible, to see when its
+finding clears."""
+
+_COMMAND = """These are the answers of the rules when a test asks them. The command was asked too: at the end of a
+recording, `gputop diagnose --source FILE --json` had the same primary finding, findings and warnings, and the exit code
+of the worst of them, in"""
 
 
 def _each(runs: Runs, place: int) -> list[str]:
@@ -67,10 +75,10 @@ def _table(runs: Runs, rows: Mapping[str, Sequence[tuple[str, str, str]]]) -> st
 
 
 def _well(which: str, results: Sequence[Result]) -> str:
-    """In how many somebody was sent away, though there was something to find."""
+    """In how many the primary finding was healthy, though there was something to find."""
     count, of = sum(one.well for one in results), sum(one.mark is not None for one in results)
     runs = which.format(of)
-    return f"In {count} of {runs} gputop led with the verdict that the GPU is well, though a fault was planted."
+    return f"In {count} of {runs} the primary finding was healthy, though a fault was planted."
 
 
 def _commands(runs: Runs) -> Iterator[str]:
