@@ -26,6 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "num_workers": set(),
     "severity": set(),
     "phrases": set(),
+    "glossary": set(),
     "toml": set(),
     "thresholds": {"toml"},
     "config": {"units", "toml", "columns"},
@@ -71,7 +72,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "doctor": PURE | {"labels", "numpy_blas", "pytorch", "collect", "num_workers"},
     "record": {"source", "model", "safe", "monitor", "export.codec", "export.format"},
     "lab": {"model", "units", "phrases", "safe", "report", "config", "num_workers", "pytorch", "paste"},
-    "docs": {"model", "units", "config", "doctor", "lab", "trace", "diagnose", "thresholds"}
+    "docs": {"model", "units", "config", "glossary", "doctor", "lab", "trace", "diagnose", "thresholds"}
     | {"columns", "ui.table.filter", "ui.commands"},
     "ui": READING
     | {
@@ -87,6 +88,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "trace",
         "config",
         "severity",
+        "glossary",
         "step_report",
         "toml",
         "thresholds",

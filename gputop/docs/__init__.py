@@ -9,6 +9,7 @@ from pathlib import Path
 from gputop.docs.tables import TABLES
 
 TOPICS = (
+    "glossary",
     "keys",
     "columns",
     "metrics",

@@ -40,6 +40,14 @@ def rule_list() -> str:
     return "\n\n".join(parts)
 
 
+def state_list() -> str:
+    """Every state that a finding gives a GPU, with the questions of its rules."""
+    states = dict.fromkeys(rule.state for rule in RULES.values() if rule.state)
+    return listing(
+        (state, " ".join(rule.question for rule in RULES.values() if rule.state == state)) for state in states
+    )
+
+
 def level_list() -> str:
     """What comes first when several rules hold."""
     return listing((f"{level.value}", f"{words}.") for level, words in LEVELS.items())

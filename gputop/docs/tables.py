@@ -10,6 +10,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from gputop.config import SETTINGS, spelled
 from gputop.docs.markdown import listing, table
+from gputop.glossary import GROUPS, TERMS
 from gputop.model import (
     Cgroup,
     Disk,
@@ -167,6 +168,20 @@ def column_list() -> str:
     return listing((f"{column.title} (`{column.id}`)", column.help) for column in COLUMNS)
 
 
+def glossary_list() -> str:
+    """Every term of the glossary, by group; what a finding calls the state of a GPU comes from its rule."""
+    from gputop.docs import rules
+
+    parts = []
+    for group, title in GROUPS.items():
+        parts.append(f"## {title}\n\n{listing((term.name, term.text) for term in TERMS[group])}")
+        if group == "gpu state":
+            parts.append(
+                f"A finding sets the state of its GPUs. By state, the questions of its rules:\n\n{rules.state_list()}"
+            )
+    return "\n\n".join(parts)
+
+
 def alias_list() -> str:
     """What a field of the filter is called as well."""
     from gputop.ui.table.filter import ALIASES
@@ -232,6 +247,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "metrics": metric_tables,
     "settings": setting_list,
     "columns": column_list,
+    "glossary": glossary_list,
     "aliases": alias_list,
     "checks": check_list,
     "fields": field_tables,

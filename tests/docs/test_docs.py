@@ -17,9 +17,11 @@ from gputop.diagnose.rules import RULES
 from gputop.docs.keys import key_summary
 from gputop.docs.markdown import table
 from gputop.docs.rules import rule_list
+from gputop.glossary import TERMS, named_in
 from gputop.model import metrics
 from gputop.ui.commands.remap import remap
 from gputop.ui.commands.table import COMMANDS
+from gputop.ui.gpus.fields import CELL, ROW, TINY
 from tests.faults import MUST, rows_of
 
 TESTS = Path(__file__).parents[1]
@@ -79,6 +81,30 @@ def test_every_setting_column_and_key_is_in_the_manual() -> None:
     assert sorted((row[1], row[2]) for row in rows(docs.read("keys"))) == sorted((key.id, key.help) for key in COMMANDS)
 
 
+def test_the_glossary_defines_every_column_field_and_state_once() -> None:
+    page = docs.read("glossary")
+    named = [name for name, _ in items(page)]
+    shown = {field.title.strip() for field in (*ROW, *CELL, *TINY)} - {""}
+    assert shown <= {term.name for term in TERMS["gpu"]}
+    assert {term.name for terms in TERMS.values() for term in terms} <= set(named)
+    assert {rule.state for rule in RULES.values() if rule.state} <= set(named)
+    assert {f"{column.title} (`{column.id}`)" for column in COLUMNS} <= set(named)
+    for group, terms in TERMS.items():
+        names = [term.name for term in terms]
+        assert len(names) == len(set(names)), group
+        assert not any(term.meaning.endswith(".") for term in terms), group
+    assert all(term.source for term in (*TERMS["gpu"], *TERMS["host"]))
+
+
+def test_a_text_names_its_terms_and_a_longer_name_hides_one_inside_it() -> None:
+    def terms(text: str) -> list[str]:
+        return [term.name for term in named_in([text], "cause", "cpu", "memory", "gpu")]
+
+    assert terms("hardware thermal slowdown, SM clock 1200 MHz") == ["hardware thermal slowdown", "SM MHz"]
+    assert terms("Dataloader-bound, run queue wait 40 %") == ["dataloader-bound", "run queue wait"]
+    assert terms("the last state of a NUMAX box") == []
+
+
 def test_every_rule_is_in_the_manual_with_all_its_numbers() -> None:
     page = docs.read("diagnosis")
     parts = [part.partition("\n") for part in page.split("\n## ")]
@@ -127,7 +153,7 @@ def test_the_example_of_a_settings_file_is_one() -> None:
     chosen, warnings = config.load("/x", {}, {}, lambda path: example.encode(), remap)
     assert warnings == ()
     assert (chosen.interval_s, chosen.sort, chosen.gpm) == (2, "vram", "off")
-    assert chosen.keys == (("freeze", ("X",)), ("torch", ("B",)), ("help", ("f1", "question_mark")))
+    assert chosen.keys == (("freeze", ("X",)), ("torch", ("B",)), ("keys", ("f12", "question_mark")))
 
 
 def test_every_fault_in_the_manual_has_a_test_and_every_change_its_version() -> None:

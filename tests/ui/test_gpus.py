@@ -101,7 +101,7 @@ def test_zeros_and_unknowns_never_compete_with_values() -> None:
 def test_n14_columns_stay_aligned_without_power_fan_and_temperature() -> None:
     bare = gpu(1, power_watts=None, power_limit_watts=None, temperature_celsius=None, sm_clock_mhz=None)
     title, whole, without = pane(124, 16, gpu(0), bare, density="row")
-    for word in ("temp", "power", "sm", "pcie rx"):
+    for word in ("temp", "power", "SM MHz", "PCIe rx/s"):
         end = title.index(word) + len(word)
         assert whole[end - 1] != " ", word
         assert without[end - 1] in "·G", word
@@ -115,9 +115,9 @@ def test_a_column_that_no_gpu_can_fill_is_not_there() -> None:
     )
     cards = [gpu(n, pcie_rx_bytes_per_s=None, tensor_percent=None, missing=denied) for n in range(2)]
     title = pane(200, 16, *cards, density="row")[0]
-    assert [name for name in ("pcie rx", "tensor", "sm act") if name in title] == ["sm act"]
+    assert [name for name in ("PCIe rx/s", "tensor", "SM act") if name in title] == ["SM act"]
     cards[0] = replace(cards[0], missing=())
-    assert "pcie rx" in pane(200, 16, *cards, density="row")[0], "unknown in the first frame is not unsupported"
+    assert "PCIe rx/s" in pane(200, 16, *cards, density="row")[0], "unknown in the first frame is not unsupported"
 
 
 def test_n13_unified_memory_is_the_hosts() -> None:
@@ -227,9 +227,9 @@ def test_cards_side_by_side_have_their_values_beside_their_histories() -> None:
     assert left[0].split() == ["0", "H100-80G", "64°C", "1980MHz", "busy"]
     assert left[1].startswith(" busy 58%           ")
     assert left[2].startswith(" avg  58%           ▆▄▄████")
-    assert left[3].startswith(" vram 66.1/80G      ▆")
+    assert left[3].startswith(" VRAM 66.1/80G      ▆")
     assert left[4].startswith(" power 402/700W     ▅")
-    assert left[5].startswith(" pcie rx 1.9G tx 307M")
+    assert left[5].startswith(" PCIe rx/s 1.9G tx/s 307M")
     assert {len(line) for line in lines} == {120}
 
 

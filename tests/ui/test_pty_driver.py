@@ -94,7 +94,7 @@ def test_n09_t15_a_call_that_hangs_leaves_the_rest_alive(fake: Fake) -> None:
         terminal.wait_for(lambda _: "11%" in row(terminal, 7), 10)
         assert fake.counts()["hanging"] == 1
         pressed = time.monotonic()
-        terminal.send("f1")
+        terminal.send("h")
         terminal.wait_for("MOVE", 2)
         assert time.monotonic() - pressed < 1
         terminal.send("escape")

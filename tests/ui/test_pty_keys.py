@@ -101,7 +101,8 @@ WALK: list[tuple[str, Seen]] = [
     ("d", has("time between two looks")), ("escape", lacks("time between two looks")),
     ("R", has("● rec")), ("R", lacks("● rec")), ("escape", CALM),
     *[(key, seen) for name in REPLAY for key, seen in ((name, NOT_NOW), ("escape", CALM))],
-    *[(key, seen) for name in ("f1", "h", "question_mark") for key, seen in
+    ("f1", has("help: under the cursor")), ("escape", lacks("help: ")),
+    *[(key, seen) for name in ("h", "question_mark") for key, seen in
       ((name, has("help: keys")), ("escape", lacks("help: keys")))],
     ("ctrl+c", bar("Ctrl+C again to quit")),
 ]  # fmt: skip

@@ -222,7 +222,7 @@ def test_t13_a_paste_and_a_flood_of_clicks_do_nothing(monitor: Program) -> None:
             terminal.send(b"\x1b[200~" + b"qgI" * 1365 + b"\x1b[201~")
             terminal.send(b"\x1b[<0;5;5M\x1b[<0;5;5m" * 100)
         assert terminal.process.poll() is None
-        terminal.send("f1")
+        terminal.send("h")
         terminal.wait_for("MOVE", 20)
         terminal.send("escape")
         terminal.wait_for("Freeze")

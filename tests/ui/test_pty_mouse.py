@@ -44,7 +44,11 @@ def test_clicks_and_the_wheel_work_and_no_screen_asks_for_moves(showcase: Progra
         terminal.wait_for("VRAM▼")
         click(terminal, "Freeze")
         terminal.wait_for(" frozen ")
-        for key, shown in (("f1", "help: keys"), ("\x10", "type to narrow"), ("Y", "select with the mouse")):
+        for key, shown in (
+            ("f1", "help: under the cursor"),
+            ("\x10", "type to narrow"),
+            ("Y", "select with the mouse"),
+        ):
             opens_and_closes(terminal, key, shown)
         terminal.send("f2")
         terminal.wait_for("< 1s >")

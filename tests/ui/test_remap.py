@@ -89,7 +89,7 @@ def test_f12_whatever_the_table_says_a_key_does_one_thing_and_ctrl_c_stays(table
 
 
 def test_the_screen_obeys_and_shows_other_keys() -> None:
-    changes, _, _ = remap({"freeze": "X", "density": "Z", "help": "F1 ?", "quit": "z"})
+    changes, _, _ = remap({"freeze": "X", "density": "Z", "keys": "?", "quit": "z"})
 
     async def scene(stage: Stage) -> None:
         assert "X Freeze" in stage.lines[-1]

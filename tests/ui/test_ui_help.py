@@ -26,9 +26,9 @@ FULL = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
 
 async def pages(stage: Stage) -> list[str]:
     """The text of each page of the help, all of it."""
-    await stage.press("f1")
+    await stage.press("h")
     found = []
-    for _ in range(6):
+    for _ in range(7):
         text = stage.text
         for _ in range(60):
             await stage.press("pagedown")
@@ -66,6 +66,8 @@ def test_help_opens_on_the_keys_and_scrolls() -> None:
         assert "help: rules" in stage.lines[0]
         assert "more" in stage.lines[-1]
         await stage.press("shift+tab")
+        assert "help: glossary" in stage.lines[0]
+        await stage.press("shift+tab")
         await stage.press("end", "home", "down", "up")
         assert stage.lines[1].split() == ["gpus"]
         third = stage.lines[1 + WHEEL]
@@ -77,9 +79,26 @@ def test_help_opens_on_the_keys_and_scrolls() -> None:
     play(scene, frame(), size=(80, 24))
 
 
+def test_f1_explains_what_is_under_the_cursor() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.press("M", "f1")
+        assert "help: under the cursor" in stage.lines[0]
+        assert stage.lines[1].startswith("  RSS "), "the column it is sorted by comes first"
+        assert "dataloader" not in stage.lines[1]
+        await stage.press("tab")
+        assert "help: keys" in stage.lines[0]
+        await stage.press("escape", "shift+tab", "f1")
+        assert "at least one kernel was resident" in stage.text
+        for word in ("judging", "iowait"):  # the advice, then the host
+            await stage.press("escape", "shift+tab", "f1")
+            assert f"  {word} " in stage.text
+
+    play(scene, frame(), size=(120, 60))
+
+
 def test_what_is_searched_for_is_typed_and_narrows_every_page() -> None:
     async def scene(stage: Stage) -> None:
-        await stage.press("f1", "slash", *"q", "backspace", *"sort BY")
+        await stage.press("h", "slash", *"q", "backspace", *"sort BY")
         assert "help: keys" in stage.lines[0], "q is a letter while one types"
         assert "choose the column" not in stage.text
         assert "by a letter, as in nvitop" in stage.text
@@ -99,7 +118,7 @@ def test_what_is_searched_for_is_typed_and_narrows_every_page() -> None:
 
 def test_a_key_that_does_nothing_now_says_why() -> None:
     async def scene(stage: Stage) -> None:
-        await stage.press("f1")
+        await stage.press("h")
         lines = " ".join(stage.text.split())
         assert "NOT NOW" in lines
         assert "x there is no finding" in lines
@@ -132,7 +151,7 @@ def test_a_click_on_a_key_presses_it() -> None:
         await stage.pilot.click("#keys", offset=(stage.lines[-1].index("Freeze"), 0))
         assert " frozen " in stage.lines[0]
         await stage.pilot.click("#keys", offset=(stage.lines[-1].index("Help"), 0))
-        assert "help: keys" in stage.lines[0]
+        assert "help: under the cursor" in stage.lines[0]
 
     play(scene, frame())
 

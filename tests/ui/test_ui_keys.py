@@ -261,7 +261,15 @@ async def release_driver(stage: Stage) -> None:
 
 @does("help")
 async def help(stage: Stage) -> None:
-    for key in ("f1", "h", "question_mark"):
+    await stage.press("f1")
+    assert "help: under the cursor" in stage.text
+    await stage.press("f1")
+    assert "help" not in stage.lines[0]
+
+
+@does("keys")
+async def keys(stage: Stage) -> None:
+    for key in ("h", "question_mark"):
         await stage.press(key)
         assert "help: keys" in stage.text
         await stage.press(key)

@@ -121,7 +121,7 @@ def test_what_a_note_advises_is_in_the_help() -> None:
         for said in (outside.text, *outside.help, hidden.text, *hidden.help):
             assert said in stage.text
         await stage.press("tab")
-        assert "help: keys" in stage.lines[0]
+        assert "help: under the cursor" in stage.lines[0]
 
     play(scene, frame(LLAMA, notes=(outside, hidden)))
 

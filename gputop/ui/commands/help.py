@@ -21,6 +21,14 @@ _THEMES = {"auto": "dark, or the terminal's own 16 colours", "terminal": "the te
 
 
 def show_help(screen: CommandScreen) -> None:
+    """Open help at what is under the cursor, else at the keys of this screen."""
+    from gputop.ui.dialogs.explained import explained  # late
+    from gputop.ui.dialogs.help import Help
+
+    screen.app.push_screen(Help(screen, explained(screen)))
+
+
+def show_keys(screen: CommandScreen) -> None:
     """Open help at the keys of this screen."""
     from gputop.ui.dialogs.help import Help  # late
 
@@ -65,7 +73,11 @@ def _themes(screen: CommandScreen) -> Iterator[PaletteEntry]:
         yield PaletteEntry(f"theme-{theme}", f"colours: {_THEMES.get(theme, theme)}", change, unavailable=no_colour)
 
 
-HELP_COMMANDS = (Command("help", ("f1", "h", "question_mark"), "Help", "help", "LEAVE", show_help, keep=100, on=EVERY),)
+HELP_COMMANDS = (
+    Command("help", ("f1",), "Help", "explain what is under the cursor", "LEAVE", show_help, keep=100, on=EVERY,
+            also="glossary terms define meaning"),
+    Command("keys", ("h", "question_mark"), "Keys", "keys, columns, metrics, rules", "LEAVE", show_keys, on=EVERY),
+)  # fmt: skip
 PALETTE_COMMANDS = (
     Command("palette", ("ctrl+p",), "All", "everything, by name; themes", "LOOK", open_palette, keep=30, on=EVERY),
 )

@@ -13,6 +13,8 @@ from textual.strip import Strip
 from gputop.columns import COLUMNS, TITLE
 from gputop.diagnose.rules import RULES
 from gputop.docs.tables import PLACES
+from gputop.glossary import GROUPS as TERM_GROUPS
+from gputop.glossary import TERMS
 from gputop.model import Note, metrics
 from gputop.ui.commands.command import EVERY, GROUPS, Command, Group, help_lines
 from gputop.ui.dialogs.pager import Pager
@@ -34,19 +36,22 @@ def pages(
     keys: Sequence[Command],
     notes: Sequence[Note] = (),
     *,
+    explained: Sequence[tuple[str, str]] = (),
     unavailable: Unavailable = lambda _: "",
     asked: str = "",
 ) -> dict[str, list[Line]]:
     """The lines of each page at a width, of all or of what says the words that are asked for.
 
-    The page of the notes is there where there are any. `unavailable` says of a key why it does nothing now.
+    The page of the notes is there where there are any, and so is the first one, with the terms that are `explained`.
+    `unavailable` says why a key does nothing now.
     """
     main = [key for key in keys if "main" in key.on]
-    found = {"keys": _keys(look, width, main, unavailable, asked)}
+    found = {"under the cursor": _definitions(explained, look, width, asked)} if explained else {}
+    found["keys"] = _keys(look, width, main, unavailable, asked)
     found["details"] = _keys(look, width, [key for key in keys if "details" in key.on], unavailable, asked)
     found["results"] = _keys(look, width, [key for key in keys if "result" in key.on], asked=asked)
     found |= {"columns": _columns(look, width, asked), "metrics": _metrics(look, width, asked)}
-    found["rules"] = _rules(look, width, asked)
+    found |= {"glossary": _glossary(look, width, asked), "rules": _rules(look, width, asked)}
     if notes:
         said = (note for note in notes if _says(asked, note.text, *note.help))
         found["notes"] = [Line(look).runs(row) for note in said for row in empty.said(note, width)]
@@ -134,6 +139,19 @@ def _metrics(look: Look, width: int, asked: str) -> list[Line]:
     return lines
 
 
+def _glossary(look: Look, width: int, asked: str) -> list[Line]:
+    lines = []
+    for group, title in TERM_GROUPS.items():
+        if said := _definitions([(term.name, term.text) for term in TERMS[group]], look, width, asked):
+            lines += [Line(look).add(f" {title}", "bright", bold=True), *said, Line(look)]
+    return lines
+
+
+def _definitions(terms: Sequence[tuple[str, str]], look: Look, width: int, asked: str) -> list[Line]:
+    cells = min(27, 1 + max((drawing.cells([Run(name)]) for name, _ in terms), default=0))
+    return [line for name, text in terms if _says(asked, name, text) for line in _said(name, cells, text, look, width)]
+
+
 def _rules(look: Look, width: int, asked: str) -> list[Line]:
     said = (rule for rule in RULES.values() if _says(asked, rule.id, rule.question))
     return [line for rule in said for line in _said(rule.id, 23, rule.question, look, width)]
@@ -156,13 +174,14 @@ class Help(Pager):
         for key, action in {"tab": "turn(1)", "shift+tab": "turn(-1)", "space": "page(1)"}.items()
     ]
 
-    def __init__(self, screen: CommandScreen) -> None:
-        """It opens at the keys of a screen, and says which of them do nothing there now."""
+    def __init__(self, screen: CommandScreen, explained: Sequence[tuple[str, str]] = ()) -> None:
+        """It opens at the terms that are explained, else at the keys of a screen, with those unavailable there."""
         super().__init__(screen.look)
         self._screen = screen
         self._keys = screen.session.commands
         self._notes = empty.noted(screen.shown.frame) if screen.shown and screen.PLACE == "main" else ()
-        self._page = EVERY.index(screen.PLACE)
+        self._explained = explained
+        self._page = 0 if explained else EVERY.index(screen.PLACE)
         self._asked: str | None = None  # what is searched for; None: nothing is
 
     @property
@@ -179,7 +198,7 @@ class Help(Pager):
     def on_key(self, event: events.Key) -> None:
         """What is searched for is typed; what moves goes on to do so, and Esc ends the search first."""
         if self._asked is None:
-            if event.key in self._keys_of("help"):
+            if event.key in (*self._keys_of("help"), *self._keys_of("keys")):
                 event.stop()
                 self.dismiss()
                 return
@@ -210,7 +229,10 @@ class Help(Pager):
     def page(self, width: int) -> tuple[Sequence[Strip], Sequence[Line]]:
         """The names of all pages, and the one that is open."""
         asked = self._asked or ""
-        found = pages(self.look, width, self._keys, self._notes, unavailable=self._unavailable, asked=asked)
+        found = pages(
+            self.look, width, self._keys, self._notes,
+            explained=self._explained, unavailable=self._unavailable, asked=asked,
+        )  # fmt: skip
         names = list(found)
         name = names[self._page % len(names)]
         lines = found[name] or [Line(self.look).add(" nothing on this page says that", "dim")]

@@ -57,7 +57,7 @@ def facts(gpu: Gpu, scene: GpuScene, state: State, width: int, *, values: bool =
     if values:
         pieces += [
             [Run("busy ", "dim"), Run(number(gpu.busy_percent, "%"), "dim" if state.stale else "bright")],
-            [Run("unified " if gpu.unified_memory else "vram ", "dim"), *of_total(used, total, token)],
+            [Run("unified " if gpu.unified_memory else "VRAM ", "dim"), *of_total(used, total, token)],
         ]
     pieces.append([temperature])
     if values:
@@ -92,7 +92,7 @@ def _charts(gpu: Gpu, scene: GpuScene, shade: Token, seconds: int) -> list[Chart
     if gpu.vram_total_bytes:
         used = past("vram_used_bytes")
         said = f"{units.size(gpu.vram_used_bytes)}  peak {units.size(most(used))}"
-        charts.append(Chart("vram %", said, used, gpu.vram_total_bytes, "memory area"))
+        charts.append(Chart("VRAM %", said, used, gpu.vram_total_bytes, "memory area"))
     if gpu.power_limit_watts:
         watts = past("power_watts")
         said = f"{number(gpu.power_watts)} of {gpu.power_limit_watts:.0f} W  avg {number(mean(watts))}"
@@ -101,7 +101,7 @@ def _charts(gpu: Gpu, scene: GpuScene, shade: Token, seconds: int) -> list[Chart
     if (peak := most(rates)) is not None:
         top = drawing.ceiling(peak, 1e8)
         said = f"{units.rate(gpu.pcie_rx_bytes_per_s)}/s  peak {units.rate(peak)}/s  axis {units.rate(top)}/s"
-        charts.append(Chart("pcie rx", said, rates, top, "busy area"))
+        charts.append(Chart("PCIe rx", said, rates, top, "busy area"))
     return charts
 
 
@@ -119,20 +119,20 @@ def _small_facts(gpu: Gpu) -> list[list[Run]]:
     held = units.UNKNOWN if reasons is None else ", ".join(sorted(reasons - {"idle"})) or "none"
     rx, tx = gpu.pcie_rx_bytes_per_s, gpu.pcie_tx_bytes_per_s
     facts = [
-        [*_fact("pcie rx", units.rate(rx)), *_fact(" tx", units.rate(tx))],
-        _fact("nvlink", units.rate(gpu.nvlink_rx_bytes_per_s) if gpu.nvlinks_active else "-"),
-        _fact("ecc", units.count(gpu.ecc_uncorrected), "crit" if gpu.ecc_uncorrected else "text"),
+        [*_fact("PCIe rx/s", units.rate(rx)), *_fact(" tx/s", units.rate(tx))],
+        _fact("NVLink rx/s", units.rate(gpu.nvlink_rx_bytes_per_s) if gpu.nvlinks_active else "-"),
+        _fact("ECC", units.count(gpu.ecc_uncorrected), "crit" if gpu.ecc_uncorrected else "text"),
         _fact("throttle", held),
-        _fact("load", number(load(gpu), "%")),
+        _fact("eff load", number(load(gpu), "%")),
     ]
     if gpu.performance_state is not None:
         facts.append([Run(f"P{gpu.performance_state}")])
     where_known = [
         ("tensor", gpu.tensor_percent, "%"),
-        ("sm active", gpu.sm_active_percent, "%"),
-        ("bandwidth", gpu.dram_percent, "%"),
+        ("SM act", gpu.sm_active_percent, "%"),
+        ("DRAM", gpu.dram_percent, "%"),
         ("fan", gpu.fan_percent, "%"),
-        ("hbm", gpu.memory_temperature_celsius, "°C"),
+        ("mem temp", gpu.memory_temperature_celsius, "°C"),
     ]
     return facts + [_fact(label, number(value, unit)) for label, value, unit in where_known if value is not None]
 
@@ -173,7 +173,7 @@ def _histories(gpu: Gpu, scene: GpuScene, state: State, width: int, height: int)
     used, total = memory(gpu, scene.host)
     own = gpu.vram_total_bytes is not None
     held = scene.past.values(*((gpu.uuid, "vram_used_bytes") if own else ("host", "memory_used_bytes")), cells)
-    label = "unified " if gpu.unified_memory else "vram "
+    label = "unified " if gpu.unified_memory else "VRAM "
     rows = 2 if second else 1
     lines = [[Run(label, "dim"), *of_total(used, total, token)]]
     yield from _rows(scene, lines, held, total, rows, width, "dim" if state.stale else "memory area")

@@ -213,7 +213,7 @@ def _mixed(scene: GpuScene) -> bool:
 
 INDEX = GpuField(title="#", draw=_index, keep=100, least=lambda scene: scene.index_width, gap=1)
 BUSY = GpuField(title="", draw=_busy, keep=99, least=4, gap=1)
-LOAD = GpuField(title="load", draw=_load, keep=25, least=4, gap=3)
+LOAD = GpuField(title="eff load", draw=_load, keep=25, least=8)
 
 ROW = (
     INDEX,
@@ -221,18 +221,20 @@ ROW = (
     GpuField(title="busy", draw=_busy_bar, keep=70, least=6, good=14, most=24, right=False),
     BUSY,
     GpuField(title="last", draw=_busy_line, keep=40, least=12, good=18, most=60, right=False),
-    GpuField(title="vram", draw=_vram_bar, keep=60, least=5, good=10, most=16, right=False),
+    GpuField(title="VRAM", draw=_vram_bar, keep=60, least=5, good=10, most=16, right=False),
     GpuField(title="", draw=_vram, keep=95, least=lambda scene: 2 * scene.vram_digits + 4),
     GpuField(title="temp", draw=_celsius("C"), keep=90, least=5, gap=1),
     GpuField(title="", draw=_power_bar, keep=10, least=6, good=8, most=10, gap=3, right=False),
     GpuField(title="power", draw=_power, keep=85, least=lambda scene: 2 * scene.watt_digits + 2),
-    GpuField(title="sm", draw=_clock, keep=80, least=4),
+    GpuField(title="SM MHz", draw=_clock, keep=80, least=6),
     LOAD,
     GpuField(title="tensor", draw=_percent("tensor_percent"), keep=24, least=6, needs="tensor_percent"),
-    GpuField(title="sm act", draw=_percent("sm_active_percent"), keep=23, least=6, needs="sm_active_percent"),
-    GpuField(title="pcie rx", draw=_rate("pcie_rx_bytes_per_s"), keep=35, least=7, needs="pcie_rx_bytes_per_s"),
-    GpuField(title="tx", draw=_rate("pcie_tx_bytes_per_s"), keep=20, least=5, needs="pcie_tx_bytes_per_s"),
-    GpuField(title="nvlink rx", draw=_rate("nvlink_rx_bytes_per_s"), keep=15, least=9, needs="nvlink_rx_bytes_per_s"),
+    GpuField(title="SM act", draw=_percent("sm_active_percent"), keep=23, least=6, needs="sm_active_percent"),
+    GpuField(title="PCIe rx/s", draw=_rate("pcie_rx_bytes_per_s"), keep=35, least=9, needs="pcie_rx_bytes_per_s"),
+    GpuField(title="tx/s", draw=_rate("pcie_tx_bytes_per_s"), keep=20, least=5, needs="pcie_tx_bytes_per_s"),
+    GpuField(
+        title="NVLink rx/s", draw=_rate("nvlink_rx_bytes_per_s"), keep=15, least=11, needs="nvlink_rx_bytes_per_s"
+    ),
     GpuField(title="  state", draw=_state, keep=98, least=lambda scene: _sign_width(scene) + 11, right=False),
 )
 CELL = (
@@ -240,7 +242,7 @@ CELL = (
     GpuField(title="busy", draw=_busy_bar, keep=70, least=5, good=9, most=16, gap=1, right=False),
     BUSY,
     GpuField(title="last", draw=_busy_line, keep=10, least=8, good=10, most=30, right=False),
-    GpuField(title="vram", draw=_vram_short, keep=95, least=5, gap=1),
+    GpuField(title="VRAM", draw=_vram_short, keep=95, least=5, gap=1),
     GpuField(title="temp", draw=_celsius(""), keep=50, least=4, gap=1),
     GpuField(title="pwr", draw=_power_short, keep=60, least=4, gap=1),
     GpuField(title="", draw=_state_short, keep=98, least=4, most=7, gap=1, right=False),
@@ -249,6 +251,6 @@ TINY = (
     INDEX,
     GpuField(title="busy", draw=_busy_bar, keep=70, least=3, good=6, most=10, gap=1, right=False),
     BUSY,
-    GpuField(title="vram", draw=_vram_short, keep=80, least=4, gap=1),
+    GpuField(title="VRAM", draw=_vram_short, keep=80, least=4, gap=1),
     GpuField(title="", draw=_state_short, keep=98, least=4, most=7, gap=1, right=False),
 )
