@@ -59,7 +59,7 @@ def search(ask: Ask, plan: BatchPlan, result: dict[str, Any]) -> None:
         if not size:
             break
     if not low:
-        raise NotMeasured(f"not even one sample fits: {result['tries'][-1]['why']}", cause="memory")
+        raise NotMeasured(f"even a batch of 1 does not fit: {result['tries'][-1]['why']}", cause="memory")
     result["largest"] = low
     fitting = [one for one in result["tries"] if one["fits"]]
     result["recommended"] = fast_enough(fitting) if "stopped" in result else recommended(fitting)
@@ -154,7 +154,7 @@ def _words(result: Mapping[str, Any]) -> Iterator[str]:
     elif stopped := result.get("stopped"):
         yield f"The largest batch that was tried is {largest}: {clean(stopped)}."
     if (found := curve(fitting)) is not None:
-        yield f"Each sample takes {units.decimal(found[1])}, all else {units.decimal(found[0])}."
+        yield f"Each sample takes {units.decimal(found[1])}, everything else {units.decimal(found[0])}."
     if (size := fast_enough(fitting)) < largest and "stopped" not in result:
         yield f"A batch of {size} already reaches {100 * ENOUGH:.0f} % of the best samples/s."
 

@@ -100,7 +100,7 @@ def _lines(reader: int, process: programs.Running[bytes], timeout_s: float) -> I
         elif ended:  # its children may hold the pipe open
             return
         elif time.monotonic() - heard_s > patience_s:
-            text = f"hung: no answer for {patience_s:g} s; ended with its workers; --timeout waits longer"
+            text = f"hung: no answer for {patience_s:g} s; terminated with its workers; --timeout waits longer"
             raise NotMeasured(text, cause="hung")
 
 
@@ -110,7 +110,7 @@ def _object(line: bytes) -> dict[str, Any]:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise NotMeasured("what came on the pipe is no JSON object: the code that is measured writes to it")
+        raise NotMeasured("the pipe carried no JSON object: the measured code writes to it")
     return found
 
 
@@ -177,13 +177,13 @@ def _memory(text: str) -> str:
 
 def _ended(code: int) -> NotMeasured:
     if code == -signal.SIGKILL:
-        text = "the Python that measures was killed by SIGKILL: out of memory, most likely; see dmesg"
+        text = "the measuring process was killed by SIGKILL: out of memory, most likely; see dmesg"
         return NotMeasured(text, cause="killed")
     if code < 0:
         name, cause = signal.Signals(-code).name, "aborted" if code == -signal.SIGABRT else ""
-        return NotMeasured(f"the Python that measures was killed by {name}: its code or a library crashed", cause=cause)
+        return NotMeasured(f"the measuring process was killed by {name}: its code or a library crashed", cause=cause)
     return NotMeasured(
-        f"the Python that measures ended with exit code {code} without a result; --verbose shows what it prints"
+        f"the measuring process exited with code {code} without a result; --verbose shows what it prints"
     )
 
 
@@ -192,6 +192,6 @@ def _shm() -> str:
     try:
         found = os.statvfs(Path("/dev/shm"))
     except OSError:
-        return "there is no /dev/shm"
+        return "/dev/shm does not exist"
     size, free = found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
     return f"/dev/shm has {decimal(free)} free of {decimal(size)} (docker run --shm-size, or ipc: host)"

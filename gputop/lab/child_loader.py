@@ -183,7 +183,7 @@ class Timing:
                     "the loader gives no batch" + (" any more: its second epoch is empty" if self.epochs else "")
                 )
             if got <= self.warm and self.warm == 1:
-                raise Wrong("an epoch has a single batch: there is nothing to time")
+                raise Wrong("an epoch has a single batch: nothing to time")
             if got <= self.warm:
                 self.warm = 1
             self.epochs += 1

@@ -8,6 +8,7 @@ from typing import Any
 from gputop import pytorch, units
 from gputop.lab.memory import LEAST_BYTES, LEAST_STEPS, MemorySamples
 from gputop.paste.pasted import LimitTable
+from gputop.phrases import held_against, percent
 from gputop.report import Do, Page, Point, ReportTable
 from gputop.safe.text import clean
 
@@ -84,7 +85,7 @@ def _host(result: Mapping[str, Any]) -> ReportTable:
 
 def _over_time(result: Mapping[str, Any]) -> ReportTable:
     a_step = result["steps"] is not None
-    head = ("", "FIRST", "LAST", "MOST", "A STEP" if a_step else "A MINUTE", "±", "GROWS")
+    head = ("", "FIRST", "LAST", "MOST", "PER STEP" if a_step else "PER MIN", "±", "GROWS")
     rows = [
         (
             one["name"],
@@ -96,7 +97,7 @@ def _over_time(result: Mapping[str, Any]) -> ReportTable:
         for one in result["rows"]
         if one["first"] is not None
     ]
-    return ReportTable("While it was watched", head, tuple(rows))
+    return ReportTable("During the measurement", head, tuple(rows))
 
 
 def _each(value: float, a_step: bool) -> float:
@@ -117,10 +118,10 @@ def _words(result: Mapping[str, Any]) -> Iterator[str]:
     if any(one["grows"] is None for one in result["rows"]) or not result["rows"]:
         seen = f"{result['seconds']:.0f} s without steps are too short"
         if result["steps"] is not None and result["steps"] >= LEAST_STEPS:
-            seen = "it was sampled too seldom"
+            seen = "too few samples"
         elif result["steps"] is not None:
             seen = f"{result['steps']} steps were made, {LEAST_STEPS} are needed"
-        yield f"Whether memory grows cannot be told: {seen}; measure longer{result['longer']}."
+        yield f"Memory growth is undetermined: {seen}; measure longer{result['longer']}."
     else:
         yield "Memory does not grow from step to step." if result["steps"] is not None else "Memory does not grow."
 
@@ -133,7 +134,7 @@ def _growth(result: Mapping[str, Any]) -> Iterator[Point]:
     for one in growing:
         if one["kind"] in ("reserved", "peak") and one["device"] in allocated:
             continue
-        each = f"{units.size(_each(one['each'], a_step))} {'a step' if a_step else 'a minute'}"
+        each = f"{units.size(_each(one['each'], a_step))} {'per step' if a_step else 'per minute'}"
         noise = units.size(_each(one["noise"], a_step))
         facts = (
             f"±{noise}",
@@ -184,7 +185,7 @@ def _advice(result: Mapping[str, Any], one: Mapping[str, Any]) -> Iterator[str |
     if one["kind"] == "host":
         yield "A dataset or cache that fills also grows, until all samples have been read."
     if result.get("tensors") is None and not result.get("untold") and result.get("more"):
-        yield Do("See what piles up.", result["more"])
+        yield Do("See what accumulates.", result["more"])
 
 
 def _accumulation(result: Mapping[str, Any]) -> Iterator[Point]:
@@ -200,7 +201,7 @@ def _accumulation(result: Mapping[str, Any]) -> Iterator[Point]:
     what = "Losses with their graphs" if _is_loss(first) else f"{_shaped(first)} tensors"
     yield Point(
         severity="warn",
-        text=f"{what} pile up: {first['more']} more in {result['steps']} steps.",
+        text=f"{what} accumulate: {first['more']} more in {result['steps']} steps.",
         facts=tuple(
             f"{_shaped(one)}: {one['count']} alive, {units.size(one['bytes'])}" for one in (first, *others[:3])
         ),
@@ -227,7 +228,7 @@ def _allocator(result: Mapping[str, Any]) -> Iterator[Point]:
                 text=f"{gpu}: the allocator's cache is fragmented.",
                 facts=(
                     f"{units.size(split)} free in partly used segments, {split / reserved:.0%} of what is reserved "
-                    f"(worth a look ≥ {_LIMIT['split']:.0%})",
+                    f"({held_against(percent(_LIMIT['split']), 'flagged_from')})",
                 ),
                 steps=(
                     Do("Let segments grow.", pytorch.allocator("expandable_segments:True", result.get("torch"))),
@@ -237,7 +238,7 @@ def _allocator(result: Mapping[str, Any]) -> Iterator[Point]:
         elif reserved >= _CACHE * peak and reserved - peak >= _CACHE_BYTES:
             yield Point(
                 severity="info",
-                text=f"{gpu}: {units.size(reserved - peak)} is cache that PyTorch keeps and does not need.",
+                text=f"{gpu}: {units.size(reserved - peak)} is unused cache held by PyTorch.",
                 facts=(f"{units.size(reserved)} reserved, at most {units.size(peak)} allocated",),
                 steps=("Call torch.cuda.empty_cache() between phases, never inside the loop.",),
             )
@@ -245,8 +246,8 @@ def _allocator(result: Mapping[str, Any]) -> Iterator[Point]:
             times = "once" if one["retries"] == 1 else f"{units.count(one['retries'])} times"
             yield Point(
                 severity="warn",
-                text=f"{gpu}: memory ran out {times}, and the allocator freed its cache: each time the GPU waits.",
-                facts=(f"{units.count(one['ooms'])} times not even that was enough",) if one["ooms"] else (),
+                text=f"{gpu}: memory ran out {times}, and the allocator freed its cache, which stalls the GPU.",
+                facts=(f"{units.count(one['ooms'])} times that was not enough",) if one["ooms"] else (),
                 steps=("Lower the batch size a little, or use activation checkpointing.",),
             )
 
@@ -291,4 +292,4 @@ def _notes(result: Mapping[str, Any]) -> Iterator[str]:
     if untold := result.get("untold"):
         yield f"Live tensors are not listed: {clean(untold)}."
     if result.get("tensors"):
-        yield "Tensors that only the graph holds are not listed: Python does not see them."
+        yield "Tensors held only by the autograd graph are not listed: Python does not see them."

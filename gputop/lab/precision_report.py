@@ -34,6 +34,7 @@ from gputop.lab.precision import (
     verdict,
     wait_share,
 )
+from gputop.phrases import held_against, percent
 from gputop.report import Do, Page, Point, ReportTable
 from gputop.safe.text import clean
 
@@ -125,9 +126,9 @@ def _faster(one: SpeedRatio, least: float) -> str:
     """A gain with its limit and the spread."""
     word = f"{100 * abs(one.middle):.0f} % {'faster' if one.middle >= 0 else 'slower'}"
     if one.once:
-        return f"{word} (one run of each; large from {100 * least:.0f} %)"
+        return f"{word} (one run of each; {held_against(percent(least), None)})"
     moves = f"{100 * one.low:+.0f} to {100 * one.high:+.0f} % between single runs"
-    return f"{word} ({moves}; large from {100 * least:.0f} %)"
+    return f"{word} ({moves}; {held_against(percent(least), None)})"
 
 
 def _words(result: Mapping[str, Any], found: Sequence[Spot]) -> Iterator[str]:
@@ -167,7 +168,7 @@ def _words(result: Mapping[str, Any], found: Sequence[Spot]) -> Iterator[str]:
 
 def _size_says(ratio: Mapping[str, float], *, steady: bool) -> str:
     if not steady:
-        return "single steps differ too much to tell"
+        return "single steps vary too much to decide"
     if ratio["high"] < SAME_TIME:
         return "the time is overhead, not work"
     if ratio["low"] > TWICE_TIME:
@@ -183,7 +184,7 @@ def _points(result: Mapping[str, Any]) -> Iterator[Point]:
         command = f"gputop loader {clean(result['factory'])}"
         yield Point(
             severity="warn",
-            text="dataloader-bound: the loader comes first, precision later",
+            text="dataloader-bound, tune the loader before precision",
             facts=(f"waits for data {_share(says['waits'])} of the time (healthy < 20 %)",),
             steps=(Do("Measure the loader's settings", command),),
         )
@@ -193,7 +194,9 @@ def _points(result: Mapping[str, Any]) -> Iterator[Point]:
     if cuda:
         yield from _precision(says, result)
     elif says["compile_helps"]:
-        facts = (f"{100 * says['compile_gain']:.0f} % faster on this CPU (large from {100 * LEAST_COMPILE:.0f} %)",)
+        facts = (
+            f"{100 * says['compile_gain']:.0f} % faster on this CPU ({held_against(percent(LEAST_COMPILE), None)})",
+        )
         yield Point(severity="info", text="torch.compile helps on this CPU", facts=facts)
     unsure += [
         words
@@ -207,16 +210,16 @@ def _points(result: Mapping[str, Any]) -> Iterator[Point]:
         once = max(len(rows) for rows in result["runs"].values()) == 1
         why = "one run of each may be chance" if once else "equal runs differ too much"
         do = "Measure with --repeats 3" if once else "Measure on a quiet machine, or with --repeats 7"
-        yield Point(severity="info", text=f"not decided: {', '.join(unsure)}; {why}", steps=(do,))
+        yield Point(severity="info", text=f"undecided: {', '.join(unsure)}; {why}", steps=(do,))
 
 
 def _overhead(says: Mapping[str, Any]) -> Iterator[Point]:
     if says["overhead_bound"]:
         yield Point(
             severity="warn",
-            text="overhead-bound: a larger batch is nearly free",
+            text="overhead-bound, a larger batch is nearly free",
             facts=(f"twice the batch takes less than {SAME_TIME:g}× the time",),
-            steps=("Raise the batch size: gputop maxbatch says how far", "Use torch.compile, or CUDA Graphs"),
+            steps=("Raise the batch size: gputop maxbatch finds the limit", "Use torch.compile, or CUDA Graphs"),
         )
 
 
@@ -229,17 +232,17 @@ def _precision(says: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[P
         factor = f"{1 + both.middle:.1f}×" if both else ""
         yield Point(
             severity="info",
-            text=f"take both: bf16 and torch.compile, {factor} as fast as fp32",
+            text=f"use bf16 and torch.compile, {factor} the speed of fp32",
             steps=(compiled, *_AUTOCAST[BF16]),
         )
         return
     if precise:
         after = "; torch.compile gains little: kernels are already fused" if fused is False else ""
-        yield Point(severity="info", text=f"take {name_of(kind)}{after}", steps=_AUTOCAST[kind])
+        yield Point(severity="info", text=f"use {name_of(kind)}{after}", steps=_AUTOCAST[kind])
     else:
         yield from _no_half(says, result)
     if fused:
-        yield Point(severity="info", text="take torch.compile", steps=(compiled,))
+        yield Point(severity="info", text="use torch.compile", steps=(compiled,))
     elif fused is False and not precise and COMPILED not in result["failed"]:
         yield Point(severity="info", text="torch.compile gains little: kernels are already fused")
 
@@ -247,18 +250,18 @@ def _precision(says: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[P
 def _no_half(says: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[Point]:
     """If half precision gains little or the result is undecided: TF32, or precision is not the limit."""
     name, tf32 = name_of(says["precision"]), gain(result, FP32, TF32)
-    large = f"(large from {100 * LEAST_PRECISION:.0f} %)"
+    large = f"({held_against(percent(LEAST_PRECISION), None)})"
     if tf32 is not None and tf32.decided(LEAST_PRECISION):
         yield Point(
             severity="info",
-            text="take TF32",
+            text="use TF32",
             facts=(f"TF32 {100 * tf32.middle:+.0f} % {large}",),
             steps=(Do("Compute matrix products in TF32", 'torch.set_float32_matmul_precision("high")'),),
         )
     elif says["precision_helps"] is False and says["precision"] == BF16 and not bf16_cores(result):
         yield Point(
             severity="info",
-            text="not decided: whether precision is the limit; this GPU has no Tensor Cores for bf16",
+            text="undecided: whether precision is the limit; this GPU has no Tensor Cores for bf16",
             steps=("Measure with --fp16",),
         )
     elif says["precision_helps"] is False and not says["waits_for_data"]:
@@ -266,7 +269,7 @@ def _no_half(says: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[Poi
             severity="info",
             text=f"precision is not the limit: {name} gains little",
             facts=(f"{name} {100 * says['precision_gain']:+.0f} % {large}",),
-            steps=("Record a trace of some steps: gputop explain says what the GPU waits for",),
+            steps=("Record a trace of some steps: gputop explain shows what the GPU waits for",),
         )
 
 
@@ -309,7 +312,7 @@ def _notes(result: Mapping[str, Any], found: Sequence[Spot]) -> Iterator[str]:
     if made["tf32"]:
         yield "fp32 here is as your code sets it: matrix products in TF32."
     if breaks := max((row["breaks"] or 0 for row in runs.get(COMPILED, ())), default=0):
-        yield f"torch.compile left the graph {breaks} times: it compiles only the parts between."
+        yield f"torch.compile broke the graph {breaks} times: it compiles only the parts between."
     if any(row["compile_s"] for row in rows):
         yield "COMPILE is the time that the first steps took longer; torch caches compiled code between runs."
     yield from _counts(result, found)

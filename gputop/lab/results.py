@@ -33,7 +33,7 @@ def keep(kind: str, result: Mapping[str, Any]) -> str:
         names = (f"{stem}-{number:02}.json" for number in range(_TRIES))
         name = next((name for name in names if name not in taken), None)
         if name is None:
-            raise Refused(f"{folder.path}/{stem} is there {_TRIES} times")
+            raise Refused(f"{folder.path}/{stem} exists {_TRIES} times")
         folder.write(name, json.dumps(result, allow_nan=False).encode())
         for old in _names(folder, kind)[:-KEPT]:
             folder.remove(old)

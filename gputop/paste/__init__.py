@@ -31,7 +31,7 @@ def recognise(file: Text) -> Pasted | None:
     if memory_snapshot.looks_like(file.beginning()):
         data = file.last(MOST_PICKLE + 1)
         if len(data) > MOST_PICKLE:
-            raise Refused(f"it is larger than {MOST_PICKLE >> 20} MiB: record fewer events (max_entries=100000)")
+            raise Refused(f"larger than {MOST_PICKLE >> 20} MiB: record fewer events (max_entries=100000)")
         return memory_snapshot.read(data)
     text, longer = file.tail(MOST_TEXT)
     found = read(text)

@@ -10,6 +10,7 @@ from typing import Any
 from gputop import units
 from gputop.paste.gpu_csv import GpuCsv, GpuSample, GpuSeries, looks_like, parse
 from gputop.paste.pasted import LimitTable, Pasted, TextKind, by_severity, median
+from gputop.phrases import held_against
 from gputop.report import Do, Point, ReportTable
 from gputop.severity import by_lost_share
 
@@ -103,7 +104,7 @@ def summarize(log: GpuCsv) -> Pasted:
         return Pasted(
             kind="gpu-csv",
             about="GPU samples",
-            problems=("It has a header and no samples that can be read.",),
+            problems=("It has a header, but no readable samples.",),
             numbers={"gpus": []},
         )
     points = [point for use in uses for point in _points(use)]
@@ -127,17 +128,17 @@ def summarize(log: GpuCsv) -> Pasted:
 
 def _problems(log: GpuCsv) -> Iterator[str]:
     if log.cut:
-        yield "The last line is cut and left out."
+        yield "The last line is truncated and left out."
     if log.strange:
         lines, are = ("line", "is") if log.strange == 1 else ("lines", "are")
         yield f"{log.strange} {lines} could not be read and {are} left out."
     if log.mixed:
-        yield "It has samples of several GPUs and no column that tells them apart: query index too."
+        yield "It has samples of several GPUs but no column that identifies them: query index too."
 
 
 def _words(log: GpuCsv, uses: Sequence[Use]) -> Iterator[str]:
     if log.guessed:
-        yield "It has no header: the columns are taken for those of gpu_snapshot(), index to power.draw."
+        yield "It has no header: columns are assumed to be those of gpu_snapshot(), index to power.draw."
     if "busy" not in log.columns:
         yield "GPU utilization is not in it: query utilization.gpu."
     rate = next((use.interval_s for use in uses if use.interval_s), None)
@@ -181,9 +182,9 @@ def _ended(use: Use) -> Iterator[Point]:
     lasts = f"the last {units.ago(round(len(use.after) * rate))}" if rate else f"the last {len(use.after)} samples"
     yield Point(
         severity="warn",
-        text=f"{use.gpu} did nothing in {lasts}, and its memory stayed held.",
-        facts=(f"{min(held):.0f} MiB held", f"GPU busy below {_LIMIT['at_work_percent']:.0f} % to the end"),
-        steps=(Do("See where its program is: it may hang, or work on the CPU.", "gputop stack PID"),),
+        text=f"{use.gpu} was idle in {lasts} while its memory stayed allocated.",
+        facts=(f"{min(held):.0f} MiB allocated", f"GPU busy below {_LIMIT['at_work_percent']:.0f} % to the end"),
+        steps=(Do("Check what the process does: it may hang, or run on the CPU.", "gputop stack PID"),),
     )
 
 
@@ -197,7 +198,7 @@ def _use_points(use: Use) -> Iterator[Point]:
         return
     low = sum(value < _LIMIT["low_percent"] for value in busy) / len(busy)
     facts = (
-        f"GPU busy, mean {mean:.0f} % (healthy ≥ {_healthy():.0f} %)",
+        f"GPU busy, mean {mean:.0f} % ({held_against(f'{_healthy():.0f} %', 'healthy_from')})",
         f"below {_LIMIT['low_percent']:.0f} % in {low:.0%} of the samples",
     )
     if mean >= _LIMIT["steady_percent"] and low < _LIMIT["low_share"]:
@@ -214,13 +215,13 @@ def _starved(use: Use, mean: float, facts: tuple[str, ...]) -> Point:
         return _periodic(use, severity, facts)
     busy, swings = use.values("busy"), len(use.dips) >= _LIMIT["dips"]
     high = sum(value >= _healthy() for value in busy) / len(busy)
-    how = "use rises and falls" if swings or high >= _LIMIT["low_share"] else "use is low throughout"
+    how = "utilization rises and falls" if swings or high >= _LIMIT["low_share"] else "utilization is low throughout"
     return Point(
         severity=severity,
         text=f"{use.gpu}: {how}, the GPU waits for input, the CPU or other ranks.",
         facts=(*facts, *((f"{len(use.dips)} dips{_every(use)}",) if swings else ())),
         steps=(
-            Do("Ask which: the DataLoader, storage, launches or communication.", "gputop diagnose --for 60s"),
+            Do("Find the cause: DataLoader, storage, launches or communication.", "gputop diagnose --for 60s"),
             "Check the DataLoader first: num_workers, pin_memory, persistent_workers.",
         ),
     )
@@ -234,11 +235,11 @@ def _periodic(use: Use, severity: Any, facts: tuple[str, ...]) -> Point:
     period = use.period_s or 0.0
     return Point(
         severity=severity,
-        text=f"{use.gpu}: use dips every {units.ago(max(1, round(period)))}.",
+        text=f"{use.gpu}: utilization dips every {units.ago(max(1, round(period)))}.",
         facts=(*facts, f"{len(use.dips)} dips at even distances"),
         steps=(
-            "Compare with what the loop does so often: checkpoints, evaluation, logging, a new epoch.",
-            Do("Catch it in the act.", "gputop diagnose --for 60s"),
+            "Compare the period with checkpoints, evaluation, logging and epochs.",
+            Do("Diagnose it while it happens.", "gputop diagnose --for 60s"),
         ),
     )
 
@@ -270,7 +271,7 @@ def _device(use: Use) -> Iterator[Point]:
             severity="info",
             text=f"{use.gpu}: up to {hottest:.0f} °C, where many GPUs slow down.",
             facts=(f"{hottest:.0f} °C (many slow down above {_LIMIT['hot_celsius']:.0f} °C)",),
-            steps=(Do("See its own limit.", "nvidia-smi -q -d TEMPERATURE,PERFORMANCE"),),
+            steps=(Do("See its slowdown temperature.", "nvidia-smi -q -d TEMPERATURE,PERFORMANCE"),),
         )
     yield from _clocks(use, work)
 
@@ -287,7 +288,7 @@ def _clocks(use: Use, work: Sequence[GpuSample]) -> Iterator[Point]:
         yield Point(
             severity="warn",
             text=f"{use.gpu}: SM clock is {mean:.0%} of its maximum under load.",
-            steps=(Do("See what holds it back.", "nvidia-smi -q -d PERFORMANCE,CLOCK,POWER"),),
+            steps=(Do("See what limits the clock.", "nvidia-smi -q -d PERFORMANCE,CLOCK,POWER"),),
         )
 
 

@@ -148,7 +148,7 @@ def _headline(said: OutOfMemory, phase: str | None) -> str:
     if said.fragmented:
         return f"{gpu}CUDA out of memory{during}: the allocator's cache is fragmented."
     if _shared(said):
-        return f"{gpu}CUDA out of memory{during}: other processes hold {units.size(said.elsewhere)} of it."
+        return f"{gpu}CUDA out of memory{during}: other processes use {units.size(said.elsewhere)} of it."
     return f"{gpu}CUDA out of memory{during}."
 
 
@@ -169,7 +169,7 @@ def _facts(said: OutOfMemory) -> Iterator[str]:
     if said.pools:
         yield f"in private pools (CUDA graphs) {units.size(said.pools)}"
     for pid, held in said.others[:4]:
-        yield f"process {pid} holds {units.size(held)}"
+        yield f"process {pid} uses {units.size(held)}"
 
 
 def _steps(said: OutOfMemory, version: str | None, phase: str | None) -> Iterator[str | Do]:
@@ -181,7 +181,7 @@ def _steps(said: OutOfMemory, version: str | None, phase: str | None) -> Iterato
     if _shared(said):
         gpu = f" -i {said.gpu}" if said.gpu is not None else ""
         yield Do(
-            "See which other processes hold the memory.",
+            "See which other processes use the memory.",
             f"nvidia-smi{gpu} --query-compute-apps=pid,used_memory --format=csv",
         )
     if phase == "evaluation":
@@ -195,7 +195,7 @@ def _steps(said: OutOfMemory, version: str | None, phase: str | None) -> Iterato
     yield "Save activation memory: bf16 autocast, activation checkpointing."
     yield "If memory grew over many steps, keep loss.item() instead of loss, and .detach() what is stored."
     yield Do(
-        "See what holds it: record allocations, then gputop explain snapshot.pickle.",
+        "See what uses it: record allocations, then gputop explain snapshot.pickle.",
         "torch.cuda.memory._record_memory_history(max_entries=100000); "
         '...; torch.cuda.memory._dump_snapshot("snapshot.pickle")',
     )

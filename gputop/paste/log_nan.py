@@ -196,7 +196,7 @@ def _steps(lost: FirstNonFinite | None, function: str | None, scaled: bool) -> I
 
 def _back() -> Iterator[str | Do]:
     """Steps for a number that has recovered."""
-    yield "Check that this step was skipped: a GradScaler does, and with fp16 it is normal now and then."
+    yield "Check that this step was skipped: a GradScaler does, and with fp16 it is normal occasionally."
     yield "Without one, skip it: if not torch.isfinite(norm): optimizer.zero_grad(); continue."
     yield "Check the batch of that step: torch.isfinite(x).all(), empty samples, labels out of range."
     yield _CLIP
@@ -210,16 +210,16 @@ def _suspects(function: str) -> str:
         "Pow": "pow with a base of 0 or less",
         "Norm": "norm of a zero vector",
         "Exp": "exp overflows",
-        "Softmax": "a row that is masked whole",
+        "Softmax": "a fully masked row",
     }
-    return next((why for start, why in known.items() if function.startswith(start)), "what it was given is suspect")
+    return next((why for start, why in known.items() if function.startswith(start)), "its input is suspect")
 
 
 def _scaled(overflows: int, stuck: bool) -> Point:
     return Point(
         severity="crit" if stuck else "warn",
-        text="fp16 gradients overflow again and again: steps are skipped.",
-        facts=(f"{overflows} overflows of the loss scale (one each 2000 steps is normal)",),
+        text="fp16 gradients overflow repeatedly: steps are skipped.",
+        facts=(f"{overflows} overflows of the loss scale (one per 2000 steps is normal)",),
         steps=("Use bf16 instead of fp16.", _CLIP, "Lower the learning rate, or warm it up longer.", _ANOMALY_STEP),
     )
 

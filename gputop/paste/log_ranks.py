@@ -135,20 +135,20 @@ def _facts(told: Sequence[Timeout]) -> Iterator[str]:
 def _steps(told: Sequence[Timeout], behind: Sequence[Timeout], version: str | None) -> Iterator[str | Do]:
     waiting = _ranks([one.rank for one in told])
     if behind:
-        yield f"Look at {_ranks([one.rank for one in behind]) or 'that rank'} first: its log before the timeout."
+        yield f"Check {_ranks([one.rank for one in behind]) or 'that rank'} first: its log before the timeout."
     elif waiting and len(told) == 1:  # its own log: what the others did is not in it
-        yield f"Compare the logs of all ranks: this one has {waiting} alone, which may be late or have waited."
+        yield f"Compare the logs of all ranks: this log has {waiting} alone, which may be late or have waited."
         yield "The rank without a timeout, or with the lowest sequence number, is late or dead."
     elif waiting:
-        yield f"Look at the ranks that are not listed: {waiting} only waited. A rank without a timeout is late or dead."
+        yield f"Check the ranks that are not listed: {waiting} only waited. A rank without a timeout is late or dead."
     else:
         yield "Look for the rank that did not time out, or has the lowest sequence number: it is late or dead."
     yield Do("At the next hang, compare the stacks of all ranks.", "gputop stack --job PID")
-    yield Do("Record collectives, so that a timeout writes them down.", pytorch.flight_recorder(version))
+    yield Do("Record collectives, so that a timeout dumps them.", pytorch.flight_recorder(version))
     yield Do("Then compare the ranks' files.", "torchfrtrace --prefix nccl_trace_rank_ $PWD")
     if any(one.sequence is not None and one.sequence <= _LIMITS["first"] for one in told):
         yield Do(
-            "No collective went through before: check the network interface.",
+            "No collective completed before: check the network interface.",
             "export NCCL_DEBUG=INFO NCCL_SOCKET_IFNAME=eth0",
         )
     yield "Check uneven batches per rank, collectives inside if rank == 0, and slow checkpoints or evaluation."
@@ -167,7 +167,7 @@ def _error(line: str) -> Point:
     remote = re.search("Remote|remote|peer|completion", line)
     return Point(
         severity="crit",
-        text="NCCL failed: a peer went away, or the network did." if remote else "NCCL failed.",
+        text="NCCL failed: a peer or the network was lost." if remote else "NCCL failed.",
         facts=(line,),
         steps=(
             "Find the rank that failed first: its log names the cause, the others lost their peer."

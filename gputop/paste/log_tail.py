@@ -30,7 +30,7 @@ _KNOWN = (
             r"No space left on device.*/dev/shm|/dev/shm.*No space left on device",
             re.IGNORECASE,
         ),
-        "/dev/shm is full: a DataLoader worker could not pass its batch on.",
+        "/dev/shm is full: a DataLoader worker could not pass on its batch.",
         (
             Do("Give the container more shared memory.", "docker run --shm-size=16g ..."),
             "Kubernetes: mount an emptyDir with medium Memory at /dev/shm.",
@@ -41,7 +41,7 @@ _KNOWN = (
     KnownError(
         "worker killed",
         re.compile(r"DataLoader worker \(pid.{0,80}?(?:killed by signal: Killed|exited unexpectedly)"),
-        "A DataLoader worker was killed, usually since host memory ran out.",
+        "A DataLoader worker was killed, usually because host memory ran out.",
         (
             Do("See whether the kernel killed it.", "dmesg -T | grep -i -E 'killed process|oom'"),
             "Lower num_workers or prefetch_factor: each worker holds a copy of what it touches.",
@@ -52,7 +52,7 @@ _KNOWN = (
     KnownError(
         "rank killed",
         re.compile(r"exitcode {0,4}: {0,4}-9\b|Signal 9 \(SIGKILL\)|oom[-_]kill|Out of memory: Killed process"),
-        "A process was killed with SIGKILL, usually since host memory ran out.",
+        "A process was killed with SIGKILL, usually because host memory ran out.",
         (
             Do("See whether the kernel killed it.", "dmesg -T | grep -i -E 'killed process|oom'"),
             "Raise the memory limit of the container or the Slurm job, or lower num_workers.",
@@ -61,11 +61,11 @@ _KNOWN = (
     KnownError(
         "address in use",
         re.compile(r"EADDRINUSE|address already in use", re.IGNORECASE),
-        "The rendezvous port is taken: another job, or a process left from the last run, listens there.",
+        "The rendezvous port is in use by another job, or by a process left from the last run.",
         (
             Do("Let torchrun choose a free port.", "torchrun --standalone --nproc-per-node=gpu train.py"),
             Do("Or choose another port.", "export MASTER_PORT=29501"),
-            Do("See which process holds it.", "ss -ltnp | grep 29500"),
+            Do("See which process uses it.", "ss -ltnp | grep 29500"),
         ),
     ),
     KnownError(
@@ -88,7 +88,7 @@ _KNOWN = (
     KnownError(
         "illegal memory access",
         re.compile(r"illegal memory access was encountered|CUDA error: misaligned address"),
-        "A kernel accessed memory that is not its own.",
+        "A kernel accessed memory out of bounds.",
         (
             Do(
                 "Run again to see the line: calls then wait for their kernel.", "CUDA_LAUNCH_BLOCKING=1 python train.py"
@@ -114,8 +114,8 @@ _KNOWN = (
         re.compile(r"GPU has fallen off the bus|Unable to determine the device handle|GPU is lost|Xid.{0,40}: 79\b"),
         "The GPU fell off the bus: a hardware fault.",
         (
-            Do("Read what the driver says.", "dmesg -T | grep -i -E 'xid|nvrm'"),
-            "Drain the node, then power it off and on; replace the GPU if it comes back.",
+            Do("Read the driver's messages.", "dmesg -T | grep -i -E 'xid|nvrm'"),
+            "Drain the node, then power-cycle it; replace the GPU if the fault returns.",
         ),
     ),
     KnownError(
@@ -124,7 +124,7 @@ _KNOWN = (
         "GPU memory has an uncorrectable ECC error.",
         (
             Do("See counts and pending repairs.", "nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT"),
-            "Reset the GPU once it is idle; replace it if errors come back.",
+            "Reset the GPU once it is idle; replace it if the errors return.",
         ),
     ),
 )
@@ -201,7 +201,7 @@ def read(text: str) -> Pasted:
                 True,
             ),
         ),
-        notes=("a log has no times of the GPU: take gputop diagnose or a trace for why a step is slow",),
+        notes=("a log has no GPU times: use gputop diagnose or a trace to find slow steps",),
         numbers={
             "troubles": [{"name": one.name, "line": one.line + 1, **one.numbers} for one in found],
             "raised_at": where,
@@ -220,7 +220,7 @@ def _words(log: Sequence[str], found: Sequence[LogError], where: str | None) -> 
     if len(found) > 1:
         yield f"The first error is usually the cause of those after it: {found[0].name}."
     if where:
-        yield f"Your own code is at {where} there."
+        yield f"Your code is at {where} there."
     steps = [match[1] for line in log[: found[0].line + 1] if (match := _STEP.search(line))] if found else []
     if steps:
         yield f"The last step named before it is {steps[-1]}."

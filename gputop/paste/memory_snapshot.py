@@ -10,6 +10,7 @@ from gputop import pytorch, units
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.paste.pasted import LONGEST_NAME, LimitTable, Pasted, by_severity
 from gputop.paste.plain_pickle import plain
+from gputop.phrases import held_against, percent
 from gputop.report import Do, Point, ReportTable
 from gputop.safe.files import Refused
 from gputop.safe.text import clean
@@ -55,9 +56,9 @@ def read(data: bytes) -> Pasted:
     found = plain(data)
     segments = found.get("segments") if isinstance(found, dict) else found
     if isinstance(segments, list) and len(segments) > _MOST_SEGMENTS:
-        raise Refused("it holds too many segments")
+        raise Refused("too many segments")
     if not isinstance(segments, list) or not all(isinstance(one, dict) and "blocks" in one for one in segments):
-        raise Refused("it is a pickle, but no memory snapshot: use torch.cuda.memory._dump_snapshot")
+        raise Refused("a pickle, but not a memory snapshot: use torch.cuda.memory._dump_snapshot")
     traces = found.get("device_traces") if isinstance(found, dict) else None
     traces = traces if isinstance(traces, list) else []
     numbers = sorted({_whole(one, "device") for one in segments} | {at for at, one in enumerate(traces) if one})
@@ -71,7 +72,7 @@ def read(data: bytes) -> Pasted:
         words=tuple(_words(memories, recorded)),
         points=by_severity(point for memory in memories for point in _points(memory)),
         tables=tuple(table for memory in memories for table in _tables(memory)),
-        notes=("it was read without unpickling: nothing in it was run",),
+        notes=("read without unpickling: no code in it was run",),
         numbers={"gpus": [_numbers(memory) for memory in memories]},
     )
 
@@ -133,7 +134,7 @@ class Places:
         """Count a block or event; Refused if there are too many."""
         self._left -= 1
         if self._left < 0:
-            raise Refused("it holds too many blocks and events: record fewer (max_entries=100000)")
+            raise Refused("too many blocks and events: record fewer (max_entries=100000)")
 
     def of(self, block: Any) -> str:
         """The innermost line of the program's own code; else the innermost Python line."""
@@ -205,7 +206,7 @@ def _words(memories: Sequence[DeviceMemory], recorded: bool) -> Iterator[str]:
             "Growth over time is not in it: call torch.cuda.memory._record_memory_history(max_entries=100000) "
             "before the steps."
         )
-    yield "It knows PyTorch's memory only: other processes, the CUDA context and NCCL are in nvidia-smi."
+    yield "It covers PyTorch's memory only: other processes, the CUDA context and NCCL are in nvidia-smi."
 
 
 def _points(memory: DeviceMemory) -> Iterator[Point]:
@@ -218,7 +219,7 @@ def _points(memory: DeviceMemory) -> Iterator[Point]:
             facts=(
                 *((f"{units.size(left)} free on the GPU",) if left is not None else ()),
                 f"largest free block of the cache {units.size(memory.largest)}",
-                f"{len(memory.failed)} times in the recorded time",
+                f"{len(memory.failed)} times during the recording",
             ),
             steps=() if memory.split >= wanted else ("Lower the batch size, or use activation checkpointing.",),
         )
@@ -235,7 +236,7 @@ def _cache(gpu: str, memory: DeviceMemory) -> Iterator[Point]:
             text=f"{gpu}: the allocator's cache is fragmented.",
             facts=(
                 f"{units.size(memory.split)} free in partly used segments, {memory.split / reserved:.0%} of what is "
-                f"reserved (worth a look ≥ {_LIMIT['split']:.0%})",
+                f"reserved ({held_against(percent(_LIMIT['split']), 'flagged_from')})",
                 f"largest free block {units.size(memory.largest)}",
             ),
             steps=(
@@ -264,7 +265,7 @@ def _growth(memory: DeviceMemory) -> Iterator[Point]:
     yield Point(
         severity="warn",
         text=f"GPU {memory.device}: {count} allocations of {where} were never freed.",
-        facts=(f"{units.size(size)} alive at the end of the recorded time",),
+        facts=(f"{units.size(size)} alive at the end of the recording",),
         steps=(
             "If it is in the training loop, keep loss.item() instead of loss, and .detach() what is stored.",
             "Weights and optimizer states look the same in a recording that begins before the first step.",
@@ -274,7 +275,7 @@ def _growth(memory: DeviceMemory) -> Iterator[Point]:
 
 def _tables(memory: DeviceMemory) -> Iterator[ReportTable]:
     head = ("name", "bytes", "blocks")
-    for title, rows in (("What holds it", memory.sites), ("Allocated in the recorded time, not freed", memory.grown)):
+    for title, rows in (("What holds it", memory.sites), ("Allocated during the recording, not freed", memory.grown)):
         cells = tuple((where, units.size(size), str(count)) for where, size, count in rows)
         yield ReportTable(f"GPU {memory.device}: {title[0].lower()}{title[1:]}", head, cells)
 

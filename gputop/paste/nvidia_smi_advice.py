@@ -8,9 +8,10 @@ from typing import Any
 from gputop import units
 from gputop.paste.nvidia_smi import SmiGpu, cut, looks_like, parse, without_end
 from gputop.paste.pasted import LimitTable, Pasted, TextKind, by_severity
+from gputop.phrases import held_against, percent
 from gputop.report import Do, Point, ReportTable
 
-CUT = "It is cut: the end of a GPU's values is missing, and of other GPUs perhaps all."
+CUT = "The text is truncated: the end of a GPU's values is missing, and of other GPUs perhaps all."
 _LIMIT = LimitTable("paste-nvidia-smi")
 _STARVED = LimitTable("starved")  # its duty: utilization of a GPU that is kept busy
 _REASONS = ("clocks event reasons", "clocks throttle reasons")
@@ -35,7 +36,7 @@ def summarize(head: Mapping[str, str], cards: Sequence[SmiGpu], *, whole: bool =
         return Pasted(
             kind="nvidia-smi",
             about="nvidia-smi -q",
-            problems=("It holds no values of a GPU: paste it whole.",),
+            problems=("It holds no GPU values: paste all of it.",),
             numbers={"gpus": []},
         )
     rows = [(_name(card, at), card) for at, card in enumerate(known)]
@@ -47,8 +48,8 @@ def summarize(head: Mapping[str, str], cards: Sequence[SmiGpu], *, whole: bool =
         about=f"nvidia-smi: {len(known)} GPU{'s' if len(known) > 1 else ''}" + (f", driver {driver}" if driver else ""),
         words=(
             *((f"Not in it: {', '.join(unread)}. Paste nvidia-smi -q whole.",) if unread else ()),
-            "It is one moment: use nvidia-smi --query-gpu=... --format=csv -l 5, or gputop, for changes over time.",
-            "Why a GPU waits is not in it: gputop diagnose looks at the processes, a trace at the steps.",
+            "It is a single sample: use nvidia-smi --query-gpu=... --format=csv -l 5, or gputop, for a history.",
+            "Why a GPU waits is not in it: gputop diagnose examines the processes, a trace the steps.",
         ),
         points=by_severity(points),
         tables=(
@@ -76,9 +77,9 @@ def _unread(cards: Sequence[SmiGpu]) -> list[str]:
 def _nothing(unread: Sequence[str], *, whole: bool) -> Point:
     """The item if nothing stands out: healthy only if the deciding values were present."""
     if whole and not any(what in unread for what in _DECIDES):
-        return Point(severity="fine", text="No GPU is held back, and none reports a hardware fault.")
-    missing = " What is missing may say otherwise." if unread else ""
-    return Point(severity="info", text=f"Nothing stands out in what is there.{missing}")
+        return Point(severity="fine", text="No GPU is slowed down, and none reports a hardware fault.")
+    missing = " Missing values may say otherwise." if unread else ""
+    return Point(severity="info", text=f"No problem found in the values present.{missing}")
 
 
 def _name(card: SmiGpu, at: int) -> str:
@@ -104,9 +105,9 @@ def _health(name: str, card: SmiGpu) -> Iterator[Point]:
             severity="crit", text=f"{name}: row remapping failed, its memory cannot be repaired.", steps=(replace,)
         )
     elif card.says("remapped rows", "pending"):
-        yield Point(severity="crit", text=f"{name}: a memory row is to be remapped at the next reset.", steps=(reset,))
+        yield Point(severity="crit", text=f"{name}: row remapping pending, done at the next reset.", steps=(reset,))
     if card.says("retired pages", "pending page blacklist") or card.says("retired pages", "pending"):
-        yield Point(severity="crit", text=f"{name}: memory pages are to be retired at the next reset.", steps=(reset,))
+        yield Point(severity="crit", text=f"{name}: page retirement pending, done at the next reset.", steps=(reset,))
     for period, severity in (("volatile", "crit"), ("aggregate", "info")):
         count = errors(card, period, "uncorrectable")
         if count:
@@ -119,7 +120,7 @@ def _health(name: str, card: SmiGpu) -> Iterator[Point]:
             break
     action = card.text("gpu recovery action")
     if action and action != "None":
-        yield Point(severity="crit", text=f"{name}: the driver asks for recovery: {action}.", steps=(reset,))
+        yield Point(severity="crit", text=f"{name}: the driver requests recovery: {action}.", steps=(reset,))
 
 
 def errors(card: SmiGpu, period: str, what: str) -> float | None:
@@ -148,7 +149,7 @@ def _clocks(name: str, card: SmiGpu) -> Iterator[Point]:
     if "hw power brake slowdown" in active:
         yield Point(
             severity="crit",
-            text=f"{name}: power brake, the power supply or rack asks for less.",
+            text=f"{name}: power brake, requested by the power supply or rack.",
             facts=facts,
             steps=("Check power supplies, cables and the rack's power limit.",),
         )
@@ -274,13 +275,13 @@ def _use(name: str, card: SmiGpu) -> Iterator[Point]:
             steps=("Lower the batch size before longer inputs run out of memory.",),
         )
     if card.programs and busy is not None and busy < 100 * _STARVED["duty"]:
-        at = "idle" if busy < _LIMIT["at_work_percent"] else "below full use"
+        at = "idle" if busy < _LIMIT["at_work_percent"] else "not fully used"
         on_it = f"{len(card.programs)} process{'es' if len(card.programs) > 1 else ''}"
         yield Point(
             severity="info",
             text=f"{name}: {at} at this moment, with {on_it} on it.",
-            facts=(f"GPU busy {busy:.0f} % (healthy ≥ {100 * _STARVED['duty']:.0f} %)",),
-            steps=(Do("Watch it for a minute: one sample proves nothing.", "gputop diagnose --for 60s"),),
+            facts=(f"GPU busy {busy:.0f} % ({held_against(percent(_STARVED['duty']), 'healthy_from')})",),
+            steps=(Do("Diagnose for 60 s: one sample proves nothing.", "gputop diagnose --for 60s"),),
         )
     if card.says("persistence mode") is False:
         yield Point(

@@ -11,6 +11,7 @@ from gputop import num_workers
 from gputop.paste.operator_table import OperatorRow, OperatorTable, looks_like, parse
 from gputop.paste.pasted import LimitTable, Pasted, by_severity
 from gputop.paste.pasted import TextKind as Form
+from gputop.phrases import held_against, percent
 from gputop.report import Point, ReportTable
 from gputop.severity import by_lost_share
 from gputop.trace.names import FULL_PRECISION, FUSED, GEMM, ActivityKind, kind
@@ -118,7 +119,7 @@ def summarize(table: OperatorTable | None) -> Pasted:
         return Pasted(
             kind="operator-table",
             about="a table of torch.profiler",
-            problems=("The table has a header and no rows that can be read: paste it whole, from rule to rule.",),
+            problems=("The table has a header, but no readable rows: paste all of it, from rule to rule.",),
             numbers={"operators": []},
         )
     sums = OperatorSums(table)
@@ -136,7 +137,7 @@ def summarize(table: OperatorTable | None) -> Pasted:
 
 def _problems(table: OperatorTable) -> Iterator[str]:
     if not table.ended:
-        yield "The table is cut: its last rule is missing, so rows may be missing too."
+        yield "The table is truncated: its last rule is missing, so rows may be missing too."
     if table.strange:
         lines, are = ("line", "is") if table.strange == 1 else ("lines", "are")
         yield f"{table.strange} {lines} in the table could not be read and {are} left out."
@@ -192,7 +193,7 @@ def _of_regions(sums: OperatorSums) -> Iterator[str]:
         if sums.window and held < _LIMIT["bound"]
         else ": the input pipeline dominates"
         if data >= _LIMIT["bound"]
-        else ": forward and backward dominate, as they should"
+        else ": forward and backward dominate, as expected"
         if compute >= _LIMIT["bound"]
         else ""
     )
@@ -209,7 +210,7 @@ def _of_python(sums: OperatorSums) -> Iterator[str]:
         row = max(waiting, key=sums.cpu)
         yield (
             f"CPU time here is a sum over threads: {row.name} holds {time(sums.cpu(row))} of it, "
-            "a helper thread that waits."
+            "a waiting helper thread."
         )
     if not any("::" in row.name for row in sums.rows):
         yield "The rows are Python functions, since with_stack=True was set; no operator is among them."
@@ -234,13 +235,15 @@ def _gpu(sums: OperatorSums) -> Iterator[Point]:
     busy = sums.busy
     if busy is None:
         return
-    fact = (f"{sums.table.device} time {busy:.0%} {_of(sums)} (healthy ≥ {_STARVED['duty']:.0%})",)
+    fact = (
+        f"{sums.table.device} time {busy:.0%} {_of(sums)} ({held_against(percent(_STARVED['duty']), 'healthy_from')})",
+    )
     if busy >= _STARVED["duty"]:
-        yield Point(severity="fine", text="GPU-bound: kernels fill the steps, as far as sums can tell.", facts=fact)
+        yield Point(severity="fine", text="GPU-bound: kernels fill the steps, as far as sums show.", facts=fact)
     else:
         yield Point(
             severity=by_lost_share(1 - busy, "warn"),
-            text=f"The GPU idles at least {1 - busy:.0%} {_of(sums)}.",
+            text=f"GPU idle at least {1 - busy:.0%} {_of(sums)}.",
             facts=fact,
         )
 
@@ -258,7 +261,7 @@ def _data(sums: OperatorSums) -> Iterator[Point]:
         severity=by_lost_share(share, "warn"),
         text=f"The DataLoader takes {share:.0%} {_of(sums)}{where}.",
         facts=(
-            f"DataLoader {time(took)} {_of(sums)} (worth a look ≥ {_LIMIT['data']:.0%})",
+            f"DataLoader {time(took)} {_of(sums)} ({held_against(percent(_LIMIT['data']), 'flagged_from')})",
             *((f"{calls} batches, {time(took / calls)} each",) if calls else ()),
         ),
         steps=(
@@ -274,14 +277,15 @@ def _launches(sums: OperatorSums) -> Iterator[Point]:
     if not calls or not device or calls / steps < _LIMIT["launches"]:
         return
     mean = device / calls
-    if mean >= _LIMIT["tiny_us"] or (sums.busy is not None and sums.busy >= _STARVED["duty"]):
+    tiny = _LIMIT["tiny_us"]
+    if mean >= tiny or (sums.busy is not None and sums.busy >= _STARVED["duty"]):
         return
-    each = f"{calls / steps:.0f} a step" if sums.steps else f"{calls} in all"
+    each = f"{calls / steps:.0f} kernel launches per step" if sums.steps else f"{calls} kernel launches"
     yield Point(
         severity="warn",
-        text=f"Launch-bound: {each} kernel launches, {mean:.1f} µs of GPU time each.",
+        text=f"Launch-bound: {each}, {mean:.1f} µs of GPU time each.",
         facts=(
-            f"mean kernel {mean:.1f} µs (tiny < {_LIMIT['tiny_us']:.0f} µs)",
+            f"mean kernel {mean:.1f} µs ({held_against(f'{tiny:.0f} µs', 'flagged_below')})",
             f"launch calls {sums.share(took):.0%} {_of(sums)}",
         ),
         steps=(
@@ -325,8 +329,8 @@ def _allocations(sums: OperatorSums) -> Iterator[Point]:
         return
     yield Point(
         severity="warn",
-        text=f"Memory is allocated by the driver in the loop: {calls} calls take {sums.share(took):.0%} {_of(sums)}.",
-        facts=(f"cudaMalloc, cudaFree and their like {time(took)} (normally < {_LIMIT['allocate']:.0%})",),
+        text=f"Driver allocations in the loop: {calls} calls take {sums.share(took):.0%} {_of(sums)}.",
+        facts=(f"cudaMalloc and similar {time(took)} ({held_against(percent(_LIMIT['allocate']), 'flagged_from')})",),
         steps=(
             "Profile after warm-up first: schedule(wait=1, warmup=2, active=5).",
             "Remove torch.cuda.empty_cache() from the loop.",
@@ -346,7 +350,7 @@ def _copies(sums: OperatorSums) -> Iterator[Point]:
         severity="warn",
         text=f"Host-to-device copies take {took / device:.0%} of the GPU time"
         + (", from pageable memory." if pageable else "."),
-        facts=(f"Memcpy HtoD {time(took)} (normally < {_LIMIT['copy']:.0%})",),
+        facts=(f"Memcpy HtoD {time(took)} ({held_against(percent(_LIMIT['copy']), 'flagged_from')})",),
         steps=(
             *(("Set pin_memory=True, and copy with non_blocking=True.",) if pageable else ()),
             "Copy smaller types, such as uint8 images, and convert them on the GPU.",
@@ -365,7 +369,7 @@ def _optimizer(sums: OperatorSums) -> Iterator[Point]:
     yield Point(
         severity="warn",
         text=f"The optimizer is not fused: it takes {sums.share(took):.0%} {_of(sums)}.",
-        facts=(f"{many / calls:.0f} {single[0].name} calls a step, one for each parameter",),
+        facts=(f"{many / calls:.0f} {single[0].name} calls per step, one per parameter",),
         steps=("Set fused=True, as in AdamW(..., fused=True), or foreach=True.",),
     )
 
@@ -379,7 +383,7 @@ def _kernels(sums: OperatorSums) -> Iterator[Point]:
         yield Point(
             severity="info",
             text=f"Communication takes {comm / device:.0%} of the GPU time.",
-            facts=("a table cannot tell what of it overlaps with compute",),
+            facts=("a table does not show overlap with compute",),
             steps=("Trace all ranks and explain them together: gputop explain rank*.json.gz.",),
         )
     full = [row for row in sums.kernels if GEMM.search(row.name) and FULL_PRECISION.search(row.name)]

@@ -44,16 +44,14 @@ class PickleReader:
         except KeyError:
             raise Refused(self._forbidden()) from None
         except (IndexError, struct.error, ValueError, TypeError):
-            raise Refused("it is cut or damaged: dump the snapshot again") from None
-        raise Refused("it holds too many values: record fewer events (max_entries=100000)")
+            raise Refused("truncated or damaged: dump the snapshot again") from None
+        raise Refused("too many values: record fewer events (max_entries=100000)")
 
     def _forbidden(self) -> str:
         name = _NAMES.get(self.data[self.at - 1], "an unknown instruction")
         words = [item for item in self.stack[-2:] if isinstance(item, str)]
         which = f" ({clean('.'.join(words), 80)})" if name == "STACK_GLOBAL" and words else ""
-        return (
-            f"it holds objects of Python, {name}{which}: only plain dicts, lists and numbers are read; nothing was run"
-        )
+        return f"contains Python objects, {name}{which}: only plain dicts, lists and numbers are read; no code was run"
 
     def take(self, count: int) -> bytes:
         """The next bytes; ValueError if there are too few."""
@@ -71,7 +69,7 @@ class PickleReader:
         """Push a new container, within the limit on their number."""
         self.containers += 1
         if self.containers > MOST_CONTAINERS:
-            raise Refused("it holds too many dicts and lists: record fewer events (max_entries=100000)")
+            raise Refused("too many dicts and lists: record fewer events (max_entries=100000)")
         self.stack.append(container)
 
     def since_mark(self) -> list[Any]:

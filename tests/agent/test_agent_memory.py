@@ -75,7 +75,7 @@ def test_a_loss_that_is_kept_is_found_with_what_it_takes_each_step(folder: str) 
 def test_scalars_with_their_graph_are_found_by_their_number(folder: str) -> None:
     with job(folder, "scalars", program=PROGRAM) as running:
         said = memory(folder, str(running.pid), "--steps", "60", "--tensors").stdout
-        assert "Losses with their graphs pile up: " in said
+        assert "Losses with their graphs accumulate: " in said
         ends_as_it_would(running)
 
 
@@ -109,7 +109,7 @@ def test_fragmentation_and_retries_are_judged(folder: str) -> None:
     with job(folder, "fragmented", program=PROGRAM) as running:
         said = memory(folder, str(running.pid), "--steps", "30").stdout
         assert "cuda:0: the allocator's cache is fragmented." in said
-        assert "50% of what is reserved (worth a look ≥ 20%)" in said
+        assert "50% of what is reserved (flagged ≥ 20 %)" in said
         assert "expandable_segments:True" in said
         assert "memory ran out 3 times" in said
 

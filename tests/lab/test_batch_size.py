@@ -75,7 +75,7 @@ def test_a_batch_that_takes_too_long_is_a_limit_of_time() -> None:
 
 
 def test_not_even_one() -> None:
-    with pytest.raises(NotMeasured, match="not even one sample fits: CUDA out of memory"):
+    with pytest.raises(NotMeasured, match="even a batch of 1 does not fit: CUDA out of memory"):
         found(Memory(0))
 
 

@@ -250,7 +250,7 @@ def test_torch_is_named_where_it_is_missing(planted: str, tmp_path: Path) -> Non
 def test_a_step_that_hangs_is_one_line_and_the_others_are_kept(planted: str, tmp_path: Path) -> None:
     result = measured(f"{planted}:hangs", *SHORT, "--timeout", "20s", state=tmp_path)
     assert list(result["runs"]) == ["fp32"]
-    assert result["failed"]["bf16"] == "hung: no answer for 20 s; ended with its workers; --timeout waits longer"
+    assert result["failed"]["bf16"] == "hung: no answer for 20 s; terminated with its workers; --timeout waits longer"
     assert result["failed"]["bf16+compile"] == "bf16 fails"
     assert children(planted) == []
 

@@ -287,7 +287,7 @@ def ask(script: str, timeout_s: float = 30.0) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("script", "says"),
     [
-        ("sys.exit(3)", "exit code 3"),
+        ("sys.exit(3)", "exited with code 3"),
         ("os.kill(os.getpid(), signal.SIGKILL)", "SIGKILL: out of memory"),
         ("os.write(fd, b'hello\\n'); time.sleep(60)", "no JSON object"),
         ("say(kind='error', text='DataLoader worker (pid 7) is killed by signal: Bus error. It is possible that '"

@@ -106,7 +106,7 @@ def said(**device: object) -> str:
     ("device", "words"),
     [
         ({}, "Memory does not grow from step to step."),
-        ({"reserved": 4 * GIB}, "cuda:0: 3.0G is cache that PyTorch keeps and does not need."),
+        ({"reserved": 4 * GIB}, "cuda:0: 3.0G is unused cache held by PyTorch."),
         ({"reserved": 4 * GIB}, "Call torch.cuda.empty_cache() between phases, never inside the loop."),
         ({"reserved": 4 * GIB, "inactive_split": GIB}, "cuda:0: the allocator's cache is fragmented."),
         ({"retries": 1}, "cuda:0: memory ran out once"),

@@ -81,7 +81,7 @@ def test_a_kept_loss_is_found_with_its_bytes_a_step_and_kept_for_later(planted: 
     assert (result["steps"], result["devices"], len(result["samples"])) == (50, [], 60)
     again = memory("--last", state=tmp_path).stdout
     assert "Host memory of the process grows by 2.0M a step." in again
-    assert "Losses with their graphs pile up: 50 more in 50 steps." in again
+    assert "Losses with their graphs accumulate: 50 more in 50 steps." in again
     assert "losses.append(loss.item())" in again
     assert "No device memory is shown: torch sees no CUDA device here." in again
 
@@ -89,7 +89,7 @@ def test_a_kept_loss_is_found_with_its_bytes_a_step_and_kept_for_later(planted: 
 @pytest.mark.parametrize(("how", "piles"), [("scalars", True), ("numbers", False)])
 def test_scalars_are_told_from_numbers(planted: str, tmp_path: Path, how: str, piles: bool) -> None:
     said = memory(f"{planted}:make", "--", how, state=tmp_path).stdout
-    assert ("Losses with their graphs pile up: 50 more in 50 steps." in said) is piles
+    assert ("Losses with their graphs accumulate: 50 more in 50 steps." in said) is piles
     assert "Host memory of the process grows" not in said
     assert "Memory does not grow from step to step." in said
 

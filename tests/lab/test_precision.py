@@ -101,11 +101,11 @@ def test_precisions_take_turns_so_that_a_machine_that_changes_changes_for_all() 
 @pytest.mark.parametrize(
     ("bf16", "compiled", "precision", "fused", "says"),
     [
-        (0.15, 0.10, True, True, "take both: bf16 and torch.compile, 3.0× as fast as fp32"),
-        (0.15, 0.145, True, False, "take bf16; torch.compile gains little: kernels are already fused"),
+        (0.15, 0.10, True, True, "use bf16 and torch.compile, 3.0× the speed of fp32"),
+        (0.15, 0.145, True, False, "use bf16; torch.compile gains little: kernels are already fused"),
         (0.27, 0.265, False, False, "precision is not the limit: bf16 gains little"),
-        (0.27, 0.18, False, True, "take torch.compile"),
-        (0.252, 0.18, None, True, "not decided: the gain of bf16; equal runs differ too much"),
+        (0.27, 0.18, False, True, "use torch.compile"),
+        (0.252, 0.18, None, True, "undecided: the gain of bf16; equal runs differ too much"),
     ],
 )
 def test_the_verdict_is_that_of_the_guide_and_none_where_equal_runs_could_turn_it(
@@ -123,8 +123,8 @@ def test_one_run_of_each_decides_no_gain() -> None:
     found = verdict(result)
     assert (found["precision_helps"], found["compile_helps"]) == (None, None)
     said = " ".join(text(page(result)).split())
-    assert "bf16 over fp32: 100 % faster (one run of each; large from 20 %)." in said
-    assert "not decided: the gain of bf16, the gain of torch.compile; one run of each may be chance" in said
+    assert "bf16 over fp32: 100 % faster (one run of each; threshold 20 %)." in said
+    assert "undecided: the gain of bf16, the gain of torch.compile; one run of each may be chance" in said
 
 
 def test_waits_for_data_come_first_and_hide_no_gain() -> None:
@@ -158,9 +158,9 @@ VOLTA = {"device_name": "Tesla V100", "capability": [7, 0]}
 @pytest.mark.parametrize(
     ("fp16", "kind", "helps", "says"),
     [
-        (0.15, "fp16", True, "take fp16 + scaler"),
+        (0.15, "fp16", True, "use fp16 + scaler"),
         (0.29, "fp16", False, "precision is not the limit: fp16 + scaler gains little"),
-        (None, "bf16", False, "not decided: whether precision is the limit; this GPU has no Tensor Cores for bf16"),
+        (None, "bf16", False, "undecided: whether precision is the limit; this GPU has no Tensor Cores for bf16"),
     ],
 )
 def test_where_bf16_has_no_tensor_cores_fp16_is_judged(fp16: float | None, kind: str, helps: bool, says: str) -> None:
@@ -177,9 +177,9 @@ def test_where_bf16_has_no_tensor_cores_fp16_is_judged(fp16: float | None, kind:
 def test_tf32_is_taken_where_no_half_precision_gains_more() -> None:
     times = {"fp32": 0.3, "tf32": 0.15, "bf16": 0.29, COMPILED: 0.29}
     said = text(page(measured(Device(times), tf32=True)))
-    assert "take TF32" in said
+    assert "use TF32" in said
     assert "precision is not the limit" not in said
-    assert "take TF32" not in text(page(measured(Device({**times, "bf16": 0.1, COMPILED: 0.1}), tf32=True)))
+    assert "use TF32" not in text(page(measured(Device({**times, "bf16": 0.1, COMPILED: 0.1}), tf32=True)))
 
 
 def test_steps_that_the_scaler_skipped_are_told() -> None:
@@ -220,7 +220,7 @@ def test_two_batch_sizes_tell_overhead_from_work(twice: float, says: bool | None
 def test_a_cpu_gives_no_verdict_on_what_a_gpu_gains() -> None:
     result = measured(Device({"fp32": 0.3, "bf16": 0.15, COMPILED: 0.1}, device="cpu", device_name=None))
     said = text(page(result))
-    assert "take both" not in said
+    assert "use bf16 and torch.compile" not in said
     assert "This is a CPU." in said
     assert "PEAK RSS" in said
 

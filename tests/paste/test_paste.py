@@ -62,7 +62,7 @@ class TestOperatorTable:
 
     def test_a_cut_table_says_so(self) -> None:
         found = told("\n".join(pasted_texts.s1().splitlines()[:6]))
-        assert found.problems == ("The table is cut: its last rule is missing, so rows may be missing too.",)
+        assert found.problems == ("The table is truncated: its last rule is missing, so rows may be missing too.",)
 
     def test_python_functions_are_not_taken_for_operators(self) -> None:
         table = pasted_texts.Operators(2_090_000)
@@ -71,7 +71,7 @@ class TestOperatorTable:
         table.row("threading.py(327): wait", 267_413, 267_594, 2)
         table.row("s2.py(28): <module>", -81.6, 696_693)
         words = said(table.text())
-        assert "a helper thread that waits" in words
+        assert "a waiting helper thread" in words
         assert "with_stack=True was set; no operator is among them" in words
         assert told(table.text()).points == ()
 
@@ -91,10 +91,10 @@ class TestOperatorTable:
         found = told(table.text())
         assert found.numbers["gpu_busy_at_most"] == pytest.approx(0.2)
         assert found.numbers["steps"] == 4
-        assert "Launch-bound: 1000 a step kernel launches, 5.0 µs of GPU time each." in [
+        assert "Launch-bound: 1000 kernel launches per step, 5.0 µs of GPU time each." in [
             one.text for one in found.points
         ]
-        assert any("idles at least 80%" in one.text for one in found.points)
+        assert any("GPU idle at least 80%" in one.text for one in found.points)
 
     def test_a_busy_gpu_is_healthy_though_the_cpu_waits_for_it(self) -> None:
         table = pasted_texts.Operators(100_000, 97_000).row("ProfilerStep*", 2_000, 100_000, 4)
@@ -106,7 +106,7 @@ class TestOperatorTable:
         [
             ("aten::item", 100, 40_000, 400, 0, "Synchronization: the CPU waits for the GPU 40% of the steps."),
             ("cudaStreamSynchronize", 40_000, None, 400, 0, "Synchronization"),
-            ("cudaMalloc", 12_000, None, 60, 0, "Memory is allocated by the driver in the loop: 60 calls take 12%"),
+            ("cudaMalloc", 12_000, None, 60, 0, "Driver allocations in the loop: 60 calls take 12%"),
             ("Memcpy HtoD (Pageable -> Device)", 0, 0, 8, 9_000, "copies take 45% of the GPU time, from pageable"),
             ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 0, 0, 8, 9_000, "Communication takes 45% of the GPU time."),
             ("ampere_sgemm_128x64_tn", 0, 0, 8, 9_000, "FP32 matrix kernels without tensor cores take 45%"),
@@ -151,7 +151,7 @@ class TestNvidiaSmi:
         assert (gpu["gpu"], gpu["power_w"], gpu["power_limit_w"], gpu["temperature_c"]) == ("3", 640, 700, 65)
         assert (gpu["pcie_generation"], gpu["pcie_width"], gpu["memory_used_bytes"]) == (5, 16, 60010 * 2**20)
         assert gpu["processes"] == [{"pid": 4242, "name": "/usr/bin/python", "used_bytes": 60000 * 2**20}]
-        assert "It is one moment" in said(pasted_texts.smi())
+        assert "It is a single sample" in said(pasted_texts.smi())
 
     @pytest.mark.parametrize(
         ("changes", "severity", "wanted"),
@@ -165,13 +165,13 @@ class TestNvidiaSmi:
             ),
             ({"volatile": "2"}, "crit", "GPU 3: 2 uncorrectable ECC errors since the driver was loaded."),
             ({"aggregate": "5"}, "info", "GPU 3: 5 uncorrectable ECC errors over its lifetime."),
-            ({"pending": "Yes"}, "crit", "a memory row is to be remapped at the next reset."),
+            ({"pending": "Yes"}, "crit", "row remapping pending, done at the next reset."),
             ({"celsius": "88"}, "warn", "GPU 3: close to its temperature limit."),
             ({"width": "8"}, "warn", "GPU 3: PCIe runs at 8 of 16 lanes."),
             ({"generation": "1"}, "warn", "GPU 3: PCIe runs at generation 1 of 5 under load."),
             ({"persistence": "Disabled"}, "info", "GPU 3: persistence mode is off"),
             ({"used": "81000"}, "warn", "GPU 3: memory is nearly full."),
-            ({"busy": "30"}, "info", "GPU 3: below full use at this moment, with 1 process on it."),
+            ({"busy": "30"}, "info", "GPU 3: not fully used at this moment, with 1 process on it."),
         ],
     )
     def test_trouble(self, changes: dict[str, str], severity: str, wanted: str) -> None:
@@ -196,13 +196,13 @@ class TestNvidiaSmi:
             "GPU 0: 2 uncorrectable ECC errors since the driver was loaded.",
             "GPU 0: close to its temperature limit.",
             "GPU 0: memory is nearly full.",
-            "GPU 0: below full use at this moment, with 1 process on it.",
+            "GPU 0: not fully used at this moment, with 1 process on it.",
             "GPU 1: persistence mode is off, so the driver unloads between jobs.",
         ]
 
     def test_nothing_is_said_of_what_is_not_in_it(self) -> None:
         part = pasted_texts.smi().split("    Clocks Event Reasons")[0]
-        assert worst(part) == "Nothing stands out in what is there. What is missing may say otherwise."
+        assert worst(part) == "No problem found in the values present. Missing values may say otherwise."
 
     def test_without_its_indents(self) -> None:
         flat = "\n".join(line.strip() for line in pasted_texts.smi(thermal="Active").splitlines())
@@ -220,7 +220,7 @@ class TestCsv:
     def test_what_holds_memory_and_works_no_more(self) -> None:
         """Five minutes at 97 %, then five at 0 % with the memory held: no word of praise alone is said."""
         found = told(pasted_texts.csv([97] * 60 + [0] * 60))
-        assert found.points[0].text == "GPU 0 did nothing in the last 5m, and its memory stayed held."
+        assert found.points[0].text == "GPU 0 was idle in the last 5m while its memory stayed allocated."
         assert found.points[0].severity == "warn"
         freed = told(pasted_texts.csv([97] * 60 + [0] * 60, used=[30000] * 60 + [3] * 60))
         assert [point.severity for point in freed.points] == ["fine"]
@@ -235,8 +235,8 @@ class TestCsv:
     def test_what_is_high_in_between_is_not_low_throughout(self) -> None:
         """Two of three samples are low, so that the median is; a single pause is no low use, either."""
         for busy in ([97, 2, 3] * 20, [98] * 20 + [0] * 20 + [98] * 20):
-            assert worst(pasted_texts.csv(busy)).startswith("GPU 0: use rises and falls, the GPU waits")
-        assert worst(pasted_texts.csv([20, 25, 30] * 20)).startswith("GPU 0: use is low throughout")
+            assert worst(pasted_texts.csv(busy)).startswith("GPU 0: utilization rises and falls, the GPU waits")
+        assert worst(pasted_texts.csv([20, 25, 30] * 20)).startswith("GPU 0: utilization is low throughout")
 
     def test_dips_and_their_period(self) -> None:
         gpu = told(pasted_texts.csv([5 if at % 12 == 11 else 70 for at in range(120)])).numbers["gpus"][0]
@@ -248,9 +248,9 @@ class TestCsv:
 
     def test_dips_are_not_all_that_is_low(self) -> None:
         low, high = ([5 if at % 12 == 11 else value for at in range(120)] for value in (70, 85))
-        assert "use rises and falls" in worst(pasted_texts.csv(low))
+        assert "utilization rises and falls" in worst(pasted_texts.csv(low))
         assert "one every 1m" in said(pasted_texts.csv(low))
-        assert worst(pasted_texts.csv(high)).startswith("GPU 0: use dips every 1m")
+        assert worst(pasted_texts.csv(high)).startswith("GPU 0: utilization dips every 1m")
 
     def test_growing_memory(self) -> None:
         used = [20_000 + 100 * at for at in range(80)]
@@ -287,10 +287,10 @@ class TestCsv:
 
     def test_what_cannot_be_read_is_said(self) -> None:
         text = pasted_texts.csv([97] * 9)
-        assert told(text + "2024/01/02 00:0").problems == ("The last line is cut and left out.",)
+        assert told(text + "2024/01/02 00:0").problems == ("The last line is truncated and left out.",)
         assert told(text + "Failed\nUnable to\n").problems == ("2 lines could not be read and are left out.",)
         mixed = "timestamp, utilization.gpu [%]\n" + "2024/01/02 03:04:05, 9 %\n2024/01/02 03:04:05, 99 %\n" * 9
-        assert "no column that tells them apart" in told(mixed).problems[0]
+        assert "no column that identifies them" in told(mixed).problems[0]
 
 
 class TestLog:
@@ -311,7 +311,7 @@ class TestLog:
         assert "export PYTORCH_ALLOC_CONF=expandable" in said(f"torch version: 2.12.0\n{text}")
 
     def test_other_processes(self) -> None:
-        assert "other processes hold 40.0G of it" in worst(pasted_texts.oom(free=1, own=38.15, allocated=37))
+        assert "other processes use 40.0G of it" in worst(pasted_texts.oom(free=1, own=38.15, allocated=37))
 
     def test_an_old_message(self) -> None:
         trouble = told(pasted_texts.OLD_OOM).numbers["troubles"][0]
@@ -330,7 +330,7 @@ class TestLog:
     def test_one_log_does_not_tell_which_rank_is_late(self) -> None:
         words = said(pasted_texts.timeout(0))
         assert "only waited" not in words
-        assert "Compare the logs of all ranks: this one has rank 0 alone, which may be late" in words
+        assert "Compare the logs of all ranks: this log has rank 0 alone, which may be late" in words
 
     def test_the_rank_behind(self) -> None:
         text = pasted_texts.timeout(0, 43) + pasted_texts.timeout(1, 42, "BROADCAST") + pasted_texts.timeout(2, 43)
@@ -477,7 +477,7 @@ class TestSnapshot:
                 return (Path.touch, (tmp_path / "owned",))
 
         for value in (Attack(), {"segments": [Attack()]}, {1, 2}, complex(1, 2)):
-            with pytest.raises(Refused, match=r"objects of Python|strange"):
+            with pytest.raises(Refused, match=r"Python objects|strange"):
                 memory_snapshot.read(pickle.dumps(value))
         assert not (tmp_path / "owned").exists()
 
@@ -507,7 +507,7 @@ class TestSnapshot:
             memory_snapshot.read(pickle.dumps({"segments": segments}))
 
     def test_another_pickle_is_said_to_be_one(self) -> None:
-        with pytest.raises(Refused, match="no memory snapshot"):
+        with pytest.raises(Refused, match="not a memory snapshot"):
             memory_snapshot.read(pickle.dumps([1, 2]))
 
 

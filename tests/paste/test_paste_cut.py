@@ -62,7 +62,7 @@ class TestCut:
         if last == "":
             assert found.problems == ()
             return
-        assert found.problems == ("The last line is cut and left out.",)
+        assert found.problems == ("The last line is truncated and left out.",)
         assert found.page("x").words[0] == found.problems[0]
         assert f"{8 if last is None else 9} samples" in found.about
 
@@ -78,7 +78,9 @@ class TestCut:
         assert told(whole).problems == ()
         assert [point.severity for point in told(whole).points] == ["fine"]
         found = told(whole[: whole.index(at)])
-        assert found.problems == ("It is cut: the end of a GPU's values is missing, and of other GPUs perhaps all.",)
+        assert found.problems == (
+            "The text is truncated: the end of a GPU's values is missing, and of other GPUs perhaps all.",
+        )
         assert all(point.severity != "fine" for point in found.points)
 
     def test_what_was_not_read_of_nvidia_smi_is_said(self) -> None:
@@ -88,7 +90,7 @@ class TestCut:
         missing = "clock event reasons, ECC errors, temperature, power, utilization, memory"
         assert found.words[0] == f"Not in it: {missing}. Paste nvidia-smi -q whole."
         (point,) = found.points
-        assert point.text == "Nothing stands out in what is there. What is missing may say otherwise."
+        assert point.text == "No problem found in the values present. Missing values may say otherwise."
         old = told(whole.replace("Clocks Event Reasons", "Clocks Throttle Reasons"))
         assert [point.severity for point in old.points] == ["fine"]
 
@@ -122,7 +124,7 @@ class TestCut:
             place = pasted_texts.BOX.find(at)
             place = place if place >= 0 else pasted_texts.BOX.index(at[1:])
             found = told(pasted_texts.BOX[:place] + "|")
-            assert "It is cut" in found.problems[0], at
+            assert "The text is truncated" in found.problems[0], at
 
     def test_a_log_that_ends_within_a_traceback(self) -> None:
         log = (
@@ -137,4 +139,4 @@ class TestCut:
         for text in (pasted_texts.csv([97] * 9) + "2024/0", pasted_texts.smi()[:1500]):
             done = explain("-", given=text)
             assert done.returncode == 1
-            assert "cut" in done.stdout.split("What it says")[1][:60]
+            assert "truncated" in done.stdout.split("What it says")[1][:60]
