@@ -1,4 +1,4 @@
-"""The details of one process that somebody looks at: its threads, files, limits, environment, place and children."""
+"""Details of one process on the screen: its threads, files, limits, environment, place and children."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Thread:
     tid: int
     name: str = ""
     state: str | None = None  # R S D T Z I
-    cpu_percent: float | None = metric(_P, "CPU time, of one core", top=100)
-    run_wait_percent: float | None = metric(_P, "time it waited for a CPU, of waiting and running", top=100)
-    waiting_in: str | None = metric(Unit.WORD, "kernel function it sleeps in")
+    cpu_percent: float | None = metric(_P, "CPU time; 100 % is one core", top=100)
+    run_wait_percent: float | None = metric(_P, "run queue wait, of waiting and running", top=100)
+    waiting_in: str | None = metric(Unit.WORD, "kernel function in which it sleeps")
     system_call: str | None = metric(Unit.WORD, "system call it is in")
     last_cpu: int | None = metric(Unit.COUNT, "CPU it last ran on")
-    voluntary_switches_per_s: float | None = metric(_N, "context switches it asked for")
-    involuntary_switches_per_s: float | None = metric(_N, "context switches forced on it")
+    voluntary_switches_per_s: float | None = metric(_N, "voluntary context switches")
+    involuntary_switches_per_s: float | None = metric(_N, "involuntary context switches")
     cpu_time_s: float | None = metric(_S, "CPU time since it started")
 
     @property
@@ -51,9 +51,9 @@ class File:
     kind: FileKind
     mode: str | None = None  # r, w, rw; with a where it appends
     deleted: bool = False
-    position_bytes: int | None = metric(_B, "where it reads or writes next")
+    position_bytes: int | None = metric(_B, "file offset of the next read or write")
     size_bytes: int | None = metric(_B, "size of the file")
-    moved_bytes_per_s: float | None = metric(_R, "growth of the position; reads at a given place do not move it")
+    moved_bytes_per_s: float | None = metric(_R, "growth of the file offset; pread and pwrite do not change it")
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,9 +92,9 @@ class Io:
 
     read_bytes: int | None = metric(_B, "read from storage, page cache excluded")
     written_bytes: int | None = metric(_B, "written to storage")
-    cancelled_bytes: int | None = metric(_B, "of what it wrote: thrown away before it reached storage")
-    read_chars_bytes: int | None = metric(_B, "read through system calls, cache and pipes included")
-    written_chars_bytes: int | None = metric(_B, "written through system calls")
+    cancelled_bytes: int | None = metric(_B, "written data discarded before it reached storage (truncated page cache)")
+    read_chars_bytes: int | None = metric(_B, "read by system calls, including page cache and pipes")
+    written_chars_bytes: int | None = metric(_B, "written by system calls")
     read_calls: int | None = metric(Unit.COUNT, "read system calls")
     write_calls: int | None = metric(Unit.COUNT, "write system calls")
 
@@ -104,15 +104,15 @@ class Memory:
     """Where its memory is; pss, uss and nodes are asked rarely, as the kernel walks every page for them."""
 
     virtual_bytes: int | None = metric(_B, "address space")
-    peak_bytes: int | None = metric(_B, "most resident memory it ever had")
-    anonymous_bytes: int | None = metric(_B, "resident memory of its own making")
+    peak_bytes: int | None = metric(_B, "peak resident memory")
+    anonymous_bytes: int | None = metric(_B, "anonymous resident memory")
     file_bytes: int | None = metric(_B, "resident memory backed by files")
     shared_bytes: int | None = metric(_B, "resident shared memory")
-    locked_bytes: int | None = metric(_B, "memory that may not be swapped out; pinned by the driver not included")
-    pinned_bytes: int | None = metric(_B, "memory pinned for devices")
+    locked_bytes: int | None = metric(_B, "locked memory (mlock), without memory pinned by the driver")
+    pinned_bytes: int | None = metric(_B, "memory pinned for device access")
     swap_bytes: int | None = metric(_B, "memory in swap")
     pss_bytes: int | None = metric(_B, "resident memory, shared pages divided among their users")
-    uss_bytes: int | None = metric(_B, "resident memory nobody shares: what its end would free")
+    uss_bytes: int | None = metric(_B, "unique set size: memory freed on exit")
     huge_bytes: int | None = metric(_B, "anonymous memory in huge pages")
     nodes: tuple[tuple[int, int], ...] | None = None  # (NUMA node, bytes)
 
@@ -125,13 +125,13 @@ class Overview:
     folder: str | None = None  # its working folder, in its mount namespace
     parents: tuple[Relative, ...] = ()  # the nearest first
     policy: str | None = metric(Unit.WORD, "scheduling policy")
-    io_priority: str | None = metric(Unit.WORD, "priority of what it reads and writes, at disks that sort by it")
-    oom_score: int | None = metric(Unit.COUNT, "how soon it is killed when memory runs out; 1000 is first")
-    oom_adjust: int | None = metric(Unit.COUNT, "what was added to that by hand, -1000 to 1000")
+    io_priority: str | None = metric(Unit.WORD, "I/O priority, for schedulers that use it")
+    oom_score: int | None = metric(Unit.COUNT, "OOM score; 1000 is killed first")
+    oom_adjust: int | None = metric(Unit.COUNT, "OOM score adjustment, -1000 to 1000")
     tracer_pid: int | None = None  # of a debugger or profiler that holds it; None: nobody
     own_namespaces: tuple[str, ...] | None = None  # of mnt, pid, net, user: those that are not ours
-    capabilities: str | None = metric(Unit.WORD, "rights beyond those of its user: none, some, all")
-    seccomp: str | None = metric(Unit.WORD, "filter on its system calls: off, strict, filter")
+    capabilities: str | None = metric(Unit.WORD, "capabilities: none, some, all")
+    seccomp: str | None = metric(Unit.WORD, "seccomp mode: off, strict, filter")
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,14 +16,14 @@ Witness = Literal["stack", "trace", "notes", "meter"]
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """One thing that a profile of stacks, a trace, or the notes of the program itself say of a process."""
+    """One fact about a process from a profile, a trace, or its own log."""
 
-    process: Annotated[Identity, "whom it is said of"]
-    witness: Annotated[Witness, "who says it"]
-    name: Annotated[str, "what it is, for the rules: loads-in-main, launch-bound"]
-    text: Annotated[str, "the same in words, with its numbers"]
-    share: Annotated[float | None, "of the time, 0 to 1"] = None
-    age_s: Annotated[float, "how old it is at this frame, in seconds"] = 0.0
+    process: Annotated[Identity, "process it is about"]
+    witness: Annotated[Witness, "where it comes from"]
+    name: Annotated[str, "identifier for the rules: loads-in-main, launch-bound"]
+    text: Annotated[str, "as text, with its numbers"]
+    share: Annotated[float | None, "share of the time, 0 to 1"] = None
+    age_s: Annotated[float, "age at this frame, in seconds"] = 0.0
 
 
 Subject = Literal["driver", "processes", "host", "monitor"]
@@ -31,36 +31,35 @@ Subject = Literal["driver", "processes", "host", "monitor"]
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """One line for the header or an empty state: what is wrong, and lines that help."""
+    """A notice: what is wrong, and what to do about it."""
 
     subject: Annotated[Subject, "what it is about"]
-    key: Annotated[str, "its name, for programs: no-library, mismatch, or one of your own"]
+    key: Annotated[str, "identifier: no-library, mismatch, or a custom one"]
     text: Annotated[str, "one line: what is wrong"]
-    help: Annotated[tuple[str, ...], "lines that say what to do about it; commands stand in backticks"] = ()
+    help: Annotated[tuple[str, ...], "what to do about it, one line each; commands in backticks"] = ()
 
 
 @frozen_dataclass(frozen=True, kw_only=True)
 class Frame:
-    """One look at the machine. `mono_s` is for rates and ages, `wall_s` for people."""
+    """One sample of the machine. `mono_s` is for rates and ages, `wall_s` for display."""
 
-    wall_s: Annotated[float, "when it was taken, in seconds since 1970-01-01 UTC, by the wall clock"]
-    mono_s: Annotated[float, "the same by a clock that never jumps, from any beginning"]
+    wall_s: Annotated[float, "when it was taken: wall clock, in seconds since 1970-01-01 UTC"]
+    mono_s: Annotated[float, "when it was taken: monotonic clock, in seconds from an arbitrary start"]
     hostname: Annotated[str, "name of the machine"]
     host: Annotated[Host, "the machine around the GPUs"]
-    gpus: Annotated[tuple[Gpu, ...], "GPUs and MIG instances, as the driver orders them"] = ()
-    processes: Annotated[tuple[Process, ...], "processes that are in a job, on a GPU or busy"] = ()
-    jobs: Annotated[tuple[Job, ...], "jobs that these processes are of"] = ()
-    cgroups: Annotated[tuple[Cgroup, ...], "what confines trainers, each once"] = ()
+    gpus: Annotated[tuple[Gpu, ...], "GPUs and MIG instances, in the order of the driver"] = ()
+    processes: Annotated[tuple[Process, ...], "processes in a job, on a GPU, or busy"] = ()
+    jobs: Annotated[tuple[Job, ...], "jobs of these processes"] = ()
+    cgroups: Annotated[tuple[Cgroup, ...], "cgroups of the trainers, each once"] = ()
     notes: Annotated[tuple[Note, ...], "what is wrong or unusual"] = ()
     facts: Annotated[
-        tuple[Fact, ...], "what was told of processes lately, all of it in every frame: one may begin anywhere"
+        tuple[Fact, ...],
+        "recent facts about processes; each frame has all of them, so that reading can start at any frame",
     ] = ()
-    viewer_uid: Annotated[int | None, "uid of who looks"] = None
-    late_s: Annotated[float, "how much later than planned it was taken, in seconds"] = 0.0
-    cost_percent: Annotated[float | None, "CPU time of this monitor since the last frame, in percent of one core"] = (
-        None
-    )
-    driver_percent: Annotated[float | None, "time spent inside driver calls since the last frame, in percent"] = None
+    viewer_uid: Annotated[int | None, "user ID of the viewer"] = None
+    late_s: Annotated[float, "delay against the schedule, in seconds"] = 0.0
+    cost_percent: Annotated[float | None, "CPU time of gputop since the last frame; 100 % is one core"] = None
+    driver_percent: Annotated[float | None, "time in driver calls since the last frame, in percent"] = None
 
     @cached_property
     def by_identity(self) -> Mapping[Identity, Process]:

@@ -36,9 +36,9 @@ class Unit(str, Enum):
 class Missing:
     """Why a value is None: the metric's name, the reason, and what would unlock it."""
 
-    metric: Annotated[str, "the field that has no value"]
+    metric: Annotated[str, "the field without a value"]
     reason: Annotated[Reason, "why"]
-    unlock: Annotated[str | None, "what would give it a value"] = None
+    unlock: Annotated[str | None, "how to make it available"] = None
 
 
 @frozen_dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def check_filled(wanted: Iterable[str], filled: Iterable[str]) -> None:
     """TypeError unless the two hold the same names, each once."""
     declared, times = set(wanted), Counter(filled)
     if problems := [
-        *(f"{name} is filled by nobody" for name in sorted(declared - times.keys())),
+        *(f"no probe fills {name}" for name in sorted(declared - times.keys())),
         *(f"{name} is not declared in the model" for name in sorted(times.keys() - declared)),
         *(f"{name} is filled {count} times" for name, count in sorted(times.items()) if count > 1),
     ]:

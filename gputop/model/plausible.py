@@ -25,7 +25,7 @@ _PCIE = (
     "pcie_slot_generation", "pcie_slot_width", "pcie_lane_bytes_per_s", "pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s",
 )  # fmt: skip
 _VRAM = ("vram_total_bytes", "vram_used_bytes", "vram_reserved_bytes")
-_UNREPORTED, _SHARES = "the driver does not report the memory of this card", "it shares the memory of the host"
+_UNREPORTED, _SHARES = "the driver does not report the memory of this card", "GPU and host share one memory"
 
 
 def integrated(name: str, capability: tuple[int, int] | None) -> bool | None:
@@ -131,7 +131,7 @@ def _power(gpu: Gpu) -> Iterator[tuple[str, str]]:
     elif limit is not None and most is not None and limit > _CLOCK_OVER * most:
         yield "power_limit_watts", f"{limit:.0f} W is above the highest limit, {most:.0f} W"
     if limit is not None and limit <= 0:
-        yield "power_limit_watts", "a limit of 0 W is none"
+        yield "power_limit_watts", "a power limit of 0 W is invalid"
         return
     watts, top = gpu.power_watts, max(limits, default=None)
     if watts is not None and top is not None and watts > _DRAWS_MORE * top + _SLACK_WATTS:
@@ -170,11 +170,11 @@ def _temperatures(gpu: Gpu) -> Iterator[tuple[str, str]]:
     for name in ("slowdown_celsius", "gpu_max_celsius"):
         value = getattr(gpu, name)
         if value is not None and value < _NO_LIMIT_CELSIUS:
-            yield name, f"{value:.0f} °C is no limit of a GPU"
+            yield name, f"{value:.0f} °C is not a plausible temperature limit"
         elif value is not None and shutdown is not None and 0 < shutdown < value:
             yield name, f"{value:.0f} °C is above its shutdown temperature, {shutdown:.0f} °C"
     if shutdown is not None and shutdown < _NO_LIMIT_CELSIUS:
-        yield "shutdown_celsius", f"{shutdown:.0f} °C is no limit of a GPU"
+        yield "shutdown_celsius", f"{shutdown:.0f} °C is not a plausible temperature limit"
 
 
 def _links(gpu: Gpu) -> Iterator[tuple[str, str]]:
@@ -195,7 +195,7 @@ def _links(gpu: Gpu) -> Iterator[tuple[str, str]]:
 def _overfull(gpu: Gpu) -> Iterator[tuple[str, str]]:
     total = gpu.vram_total_bytes
     if total is not None and total <= 0:
-        yield "vram_total_bytes", "a memory of 0 bytes is none"
+        yield "vram_total_bytes", "a memory size of 0 bytes is invalid"
     for name in ("vram_used_bytes", "vram_reserved_bytes"):
         value = getattr(gpu, name)
         if value is not None and total is not None and value > total:
@@ -257,7 +257,7 @@ def _process(process: Process, host: Host, totals: Mapping[str, int | None]) -> 
         doubts["rss_bytes"] = f"{held / 2**30:.1f} GiB on this machine"
     for name, rate in (("read_bytes_per_s", read), ("write_bytes_per_s", written)):
         if rate is not None and not 0 <= rate <= MOST_BYTES_PER_S:
-            doubts[name] = f"{rate:g} bytes a second"
+            doubts[name] = f"{rate:g} bytes/s"
     sound = without(process, doubts)
     shares = tuple(_share(share, totals.get(share.uuid)) for share in process.gpus)
     return sound if _same(shares, process.gpus) else replace(sound, gpus=shares)

@@ -175,7 +175,7 @@ def _gpu(gpu: Gpu) -> Gpu:
     changes: dict[str, Any] = {}
     if not _INDEX.fullmatch(gpu.index):
         changes["index"] = UNKNOWN_INDEX
-        changes["missing"] = _with_reasons(gpu.missing, {"index": f"{gpu.index[:20]!r} is no number of a GPU"})
+        changes["missing"] = _with_reasons(gpu.missing, {"index": f"{gpu.index[:20]!r} is not a GPU index"})
     if gpu.compute_capability and not all(0 <= part < 100 for part in gpu.compute_capability):
         changes["compute_capability"] = None
     for name in _SERIES:
@@ -232,7 +232,7 @@ def _pressures(thing: Host | Cgroup) -> dict[str, Any]:
 
 def _process(process: Process) -> Process:
     if not 0 <= process.pid <= _MOST_PID or process.started_ticks < 0:
-        raise ValueError(f"no process has the number {process.pid} and the start {process.started_ticks}")
+        raise ValueError(f"invalid process: PID {process.pid}, start {process.started_ticks}")
     changed = replace(
         process,
         parent_pid=_whole(process.parent_pid, _MOST_PID) or 0,

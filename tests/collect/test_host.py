@@ -260,7 +260,7 @@ def test_p09_what_nobody_foresaw_costs_its_own_part_and_is_told(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("filled", "problem"),
     [
-        (["a"], "b is filled by nobody"),
+        (["a"], "no probe fills b"),
         (["a", "b", "b"], "b is filled 2 times"),
         (["a", "b", "c"], "c is not declared in the model"),
     ],

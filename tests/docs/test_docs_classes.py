@@ -15,7 +15,7 @@ from tests.fakenvml.profiles import PROFILES, Profile
 PAGE = Path(docs.__file__).parent / "metrics.md"
 BEGIN, END = "<!-- classes -->\n", "<!-- /classes -->\n"
 WORDS = {"unsupported": "no", "stale": "no"}
-HOST = "it shares the memory of the host"
+HOST = "GPU and host share one memory"
 
 
 def _why(cards: tuple[Gpu, ...], metric: str) -> str:

@@ -121,7 +121,7 @@ def test_of_a_process_in_no_job_likewise(field: str, value: int) -> None:
 def test_a_process_that_cannot_be_is_damage(pid: int) -> None:
     frame = Machine().frame(0)
     other = Process(pid=pid, started_ticks=7)
-    with pytest.raises(ValueError, match="no process has the number"):
+    with pytest.raises(ValueError, match="invalid process"):
         recorded(replace(frame, processes=(*frame.processes, other)))
 
 
