@@ -63,17 +63,17 @@ def late_rank(ranks: Sequence[Process]) -> LateRank | None:
 
 def late_text(late: LateRank, number: int | None, count: int) -> str:
     """In numbers: rank 3 waits 120ms for data in each step (late in 41 of 50 steps), the others 5.0ms: all ranks take
-    310ms a step."""
+    310ms per step."""
     who = "one rank" if number is None else f"rank {number}"
     others = "the other" if count == 2 else "the others"
     times, of, apart = late.process.late_step_count, late.process.common_step_count, late.process.steps_apart
     waits = f"waits {units.took(late.wait_s)} for data in each step"
     if times is not None and of:
         if times < _OFTEN * of:
-            waits = f"waits on average {units.took(late.wait_s)} for data a step"
+            waits = f"waits {units.took(late.wait_s)} per step on average for data"
         waits += f" (late in {times} of {amount(of, 'step')})"
     said = f"{who} {waits}, {others} {units.took(late.others_s)}"
-    said += f": {'both' if count == 2 else f'all {count}'} ranks take {units.took(late.step_s)} a step"
+    said += f": {'both' if count == 2 else f'all {count}'} ranks take {units.took(late.step_s)} per step"
     return f"{said}; how often it is late is unknown: {apart}" if apart else said
 
 
@@ -112,12 +112,12 @@ def noted(process: Process, now_s: float) -> str:
 
 
 def pace(process: Process) -> str:
-    """Step timing: 310ms a step, 40 % waits for data, 16.1 samples/s."""
+    """Step timing: 310ms per step, 40 % waiting for data, 16.1 samples/s."""
     if process.step_s is None:
         return ""
-    parts = [f"{units.took(process.step_s)} a step"]
+    parts = [f"{units.took(process.step_s)} per step"]
     if process.data_wait_percent is not None:
-        parts.append(f"{process.data_wait_percent:.0f} % waits for data")
+        parts.append(f"{process.data_wait_percent:.0f} % waiting for data")
     if process.samples_per_s is not None:
         parts.append(f"{process.samples_per_s:.3g} samples/s")
     return ", ".join(parts)

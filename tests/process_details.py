@@ -56,7 +56,7 @@ def full(process: Process, shown: Frame, **parts: Any) -> Detail:
         ),
         "overview": Overview(
             exe="/opt/conda/bin/python3.12", folder="/home/alice/llama", policy="other", oom_score=667,
-            io_priority="by its nice value",
+            io_priority="from its nice value",
             tracer_pid=4711, own_namespaces=("mnt", "pid"), capabilities="none", seccomp="filter",
             parents=tuple(Relative(identity=one.identity, name=one.name) for one in parents),
         ),

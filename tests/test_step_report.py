@@ -36,9 +36,9 @@ def test_the_rank_that_waits_for_data_makes_the_others_wait() -> None:
     late = step_report.late_rank(ranks(1.6, 1.6, 1.6, 38.7))
     assert late is not None
     assert late.share == pytest.approx(0.371)
-    said = "rank 3 waits 120ms for data in each step, the others 5.0ms: all 4 ranks take 310ms a step"
+    said = "rank 3 waits 120ms for data in each step, the others 5.0ms: all 4 ranks take 310ms per step"
     assert step_report.late_text(late, 3, 4) == said
-    assert step_report.late_text(late, 3, 2).endswith("in each step, the other 5.0ms: both ranks take 310ms a step")
+    assert step_report.late_text(late, 3, 2).endswith("in each step, the other 5.0ms: both ranks take 310ms per step")
 
 
 @pytest.mark.parametrize(
@@ -126,8 +126,8 @@ def test_a_hostile_name_moves_nothing_on_the_axis() -> None:
 def test_the_diagnosis_has_a_line_of_the_steps_of_each_metered_job() -> None:
     frame = late(38.7, slow_step_count=3, step_window=90)(60.0)
     shown = text(page(Diagnosis(update=Update(frame=frame, jobs=after(late(38.7)).jobs), seconds=60.0)))
-    assert "310ms a step, 2 % waits for data" in shown
+    assert "310ms per step, 2 % waiting for data" in shown
     assert "3 of 90 steps took over 2 × the median" in shown
-    assert "rank 2 waits 120ms for data in each step, the others 5.0ms: all 4 ranks take 310ms a step" in shown
+    assert "rank 2 waits 120ms for data in each step, the others 5.0ms: all 4 ranks take 310ms per step" in shown
     plain = team()
     assert "Steps" not in text(page(Diagnosis(update=Update(frame=plain(60.0), jobs=after(plain).jobs), seconds=60.0)))

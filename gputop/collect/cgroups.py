@@ -269,7 +269,7 @@ FILLS = tuple(f"cgroup.{metric.name}" for metric in metrics(Cgroup))
 LIMITS_EVERY_S = 30.0
 PARTS_EVERY_S = 5.0  # the kernel adds up memory.stat over all CPUs when it is asked
 _PERIODS, _THROTTLED, _WAITED = range(3)
-_NOT_HERE = "its part of the tree of control groups is not mounted here"
+_NOT_HERE = "its part of the cgroup hierarchy is not mounted here"
 
 
 class Confinement:
@@ -359,6 +359,6 @@ class Confinement:
             files = {resource: self._cgroups.pressure(charged, resource) for resource in RESOURCES}
             found = self._stalls.pressures(now_s, files)
         except (OSError, ValueError, LookupError) as error:
-            unlock = UNLOCK if charged.version == 2 else "version 1 of control groups has none"
+            unlock = UNLOCK if charged.version == 2 else "not available with cgroup v1"
             return {"missing": (Missing(metric="pressure", reason=reason(error), unlock=unlock),)}
         return {f"{resource}_pressure": pressure for resource, pressure in found.items()}

@@ -73,6 +73,6 @@ def shared_memory(path: str) -> FilesystemUse:
     It may block: the path of another process leads through that one's root folder.
     """
     if os.stat(path).st_dev == os.stat(os.path.dirname(path)).st_dev:
-        raise FileNotFoundError(errno.ENOENT, "a folder, not a file system of its own", path)
+        raise FileNotFoundError(errno.ENOENT, "a folder, not a separate file system", path)
     size = os.statvfs(path)
     return FilesystemUse(size.f_blocks * size.f_frsize, (size.f_blocks - size.f_bfree) * size.f_frsize)

@@ -183,5 +183,5 @@ def hanging(hangs: Sequence[tuple[str, float]]) -> Note:
         subject="host",
         key="not-answering",
         text=f"Not answering: {named}{more}",
-        help=("Metrics that are read from there are unknown (·) until it answers. All others are current.",),
+        help=("Metrics read from there are unknown (·) until it answers. All others are current.",),
     )

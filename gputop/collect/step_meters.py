@@ -314,11 +314,11 @@ def late_counts(ranks: Sequence[Numbered]) -> list[dict[str, Any]]:
     made = [[rank[number] for rank in ranks] for number in common]
     rows = [row for row in made if not any(one.other for one in row)][-COMPARED_STEPS:]
     if len(rows) < _LEAST_STEPS:
-        return [{"steps_apart": "too few steps that all ranks made are known"} for _ in ranks]
+        return [{"steps_apart": "too few steps known from all ranks"} for _ in ranks]
     step_s = median(one.took_s for row in rows for one in row)
     ends = [[one.ended_s for one in row] for row in rows]
     if median(max(each) - min(each) for each in ends) > _TOGETHER * step_s:
-        return [{"steps_apart": "the steps of ranks do not end together"} for _ in ranks]
+        return [{"steps_apart": "ranks do not end their steps together"} for _ in ranks]
     late = [_late(row) for row in rows]
     return [{"late_step_count": late.count(place), "common_step_count": len(rows)} for place in range(len(ranks))]
 

@@ -30,7 +30,7 @@ from gputop.model import (
 from gputop.source import OTHERS_ENVIRONMENT, DetailWish
 
 _MASK = "***"
-_INVENTED = "this server is simulated and has no secrets"
+_INVENTED = "simulated server without secrets"
 _SHARD_BYTES = 384 * MIB
 _DENIED = ("files", "io", "environment", "system_call", "waiting_in", "exe", "folder", "own_namespaces", "pss_bytes")
 _CALLS = {"futex_do_wait": "futex", "do_poll": "poll", "do_wait": "wait4"}
@@ -248,7 +248,7 @@ def _overview(process: Process, frame: Frame) -> Overview:
         folder=f"/home/{process.user}/{process.folder}" if process.job else "/",
         parents=tuple(parents),
         policy="other",
-        io_priority="by its nice value",
+        io_priority="from its nice value",
         oom_score=667 if process.job else 0,
         oom_adjust=0,
         own_namespaces=("mnt", "pid") if process.container else (),

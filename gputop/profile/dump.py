@@ -54,7 +54,7 @@ def parse(text: str, pid: int) -> tuple[ThreadStack, ...]:
     try:
         threads = [_thread(entry, pid) for entry in json.loads(text)[:MOST_THREADS]]
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
-        raise Refused("py-spy printed something else than stacks") from None
+        raise Refused("the output of py-spy is not a list of stacks") from None
     return tuple(sorted(threads, key=lambda thread: (not thread.main, thread.tid or 0)))
 
 
@@ -105,12 +105,12 @@ def lines(threads: Sequence[ThreadStack], *, most: int = _ROWS) -> Iterator[str]
     """A heading for each group of threads, then the calls, the innermost first; `>` marks the user's own."""
     for group in grouped(threads):
         first = group[0]
-        yield f"  {_named(group)}: {first.doing if first.calls else 'no Python in it'}"
+        yield f"  {_named(group)}: {first.doing if first.calls else 'no Python frames'}"
         for call in first.calls[:most]:
             yield f"    {'>' if call.own else ' '} {call.text}"
         left = len(first.calls) - most + first.cut if len(first.calls) > most else first.cut
         if left:
-            yield f"      … {left} more calls further out"
+            yield f"      … {left} more outer calls"
 
 
 def _named(group: Sequence[ThreadStack]) -> str:

@@ -37,7 +37,7 @@ def parse(text: str) -> Profile:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
-        raise Refused("it is cut or damaged: profile again, and let the profiler end by itself") from None
+        raise Refused("truncated or damaged: profile again, and let the profiler finish") from None
     return _speedscope(data)
 
 
@@ -52,17 +52,14 @@ def _raw(lines: Iterable[str]) -> Profile:
         else:
             strange += bool(line.strip())
     if 2 * cells > len(profile.stacks) + strange:
-        raise Refused(
-            "it seems to be a CSV without the line that names its columns: nvidia-smi --query-gpu=... --format=csv "
-            "writes one"
-        )
+        raise Refused("looks like a CSV without a header: nvidia-smi --query-gpu=... --format=csv writes one")
     if strange >= len(profile.stacks):  # any text may have lines ending in a number
         raise Refused(
             "it is neither a torch trace, a profile of py-spy, a table of torch.profiler, nvidia-smi -q or its CSV, "
             "a memory snapshot, nor a log with a known error"
         )
     if strange:
-        profile.problems.append(f"{strange} line{'s' * (strange != 1)} left out: no stacks with a count")
+        profile.problems.append(f"{strange} line{'s' * (strange != 1)} left out: not a stack with a count")
     return profile
 
 
@@ -96,9 +93,9 @@ def _speedscope(data: Any) -> Profile:
                 if names:
                     profile.add(first + names, weight)
     except (KeyError, TypeError, IndexError, ValueError, AttributeError, OverflowError, RecursionError):
-        raise Refused("it is no speedscope file: use py-spy record --format speedscope") from None
+        raise Refused("not a speedscope file: use py-spy record --format speedscope") from None
     if not profile.stacks:
-        raise Refused("it has no samples: profile for longer")
+        raise Refused("no samples: profile for longer")
     for name in served - {stack[0] for stack in profile.stacks}:
         del profile.threads[name]
     return profile

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from gputop.frozen_dataclass import frozen_dataclass
+from gputop.phrases import percent
 from gputop.profile.code import Call
 from gputop.profile.dump import ThreadStack
 from gputop.profile.stacks import Profile
@@ -191,7 +192,7 @@ def _descriptions(places: Sequence[RankPosition]) -> list[str]:
     elif len({_position_text(place) for place in seen}) == 1 and len(seen) > 1:
         said.append(f"All {len(seen)} ranks are in {_position_text(seen[0])}.")
     else:
-        said.append("The ranks are in different places, none of them apart from a majority.")
+        said.append("The ranks are in different places, without a majority.")
     said.append(_movement(seen))
     if inside := [place for place in seen if place.held]:
         every = f"All {len(seen)} ranks" if 1 < len(seen) == len(inside) else _names(inside)
@@ -208,23 +209,22 @@ def _movement(seen: Sequence[RankPosition]) -> str:
         each = len(busy) == len(seen) > 1  # no other rank waits for a computing one then
         one, more = ("computes", "compute or spin in a wait" if each else "compute")
         all_the_time = f"{_names(busy)} {one if len(busy) == 1 else more} all the time"
-        wait = ", and the others may wait for that" if len(busy) < len(seen) else ""
-        return f"None of them was seen to move in a second, but {all_the_time}{wait}."
+        wait = ", and the others may wait for it" if len(busy) < len(seen) else ""
+        return f"No rank moved within 1 s, but {all_the_time}{wait}."
     if woke and len(still) == len(seen):
         times = ", ".join(f"{place.label} ran {place.woke} times" for place in woke[:_NAMED])
-        return f"None of them was seen elsewhere in a second, but {times}: the job goes on, or polls."
+        return f"No rank was elsewhere within 1 s, but {times}: the job makes progress, or polls."
     if len(still) == len(seen):
         longer = ", or its backward pass takes longer" if still and all(place.held for place in still) else ""
-        return f"None of them was seen to move in a second: the job may hang{longer}."
+        return f"No rank moved within 1 s: the job may hang{longer}."
     if still := [place for place in still if place not in (*busy, *woke)]:
-        be = "was" if len(still) == 1 else "were"
-        return f"{_names(still)} {be} not seen to move in a second, the others were."
+        return f"{_names(still)} did not move within 1 s, the others did."
     moved = [place for place in seen if place.moves]
     if not moved:
-        return "Whether they moved is not known: their stacks were not read twice."
+        return "Whether they moved is unknown: their stacks were read only once."
     if len(moved) == len(seen):
-        return "All of them moved in a second: the job goes on."
-    return f"{_names(moved)} moved in a second; whether the others did is not known."
+        return "All ranks moved within 1 s: the job makes progress."
+    return f"{_names(moved)} moved within 1 s; whether the others did is unknown."
 
 
 def _position_text(place: RankPosition) -> str:
@@ -256,7 +256,7 @@ def page(ranks: Sequence[Ranked]) -> Page:
     head = ("", "pid", *(_TITLES.get(phase, phase) for phase in PHASES), "own code")
     labels = [label for label, _, _ in ranks]
     return Page(
-        title=f"{len(ranks)} ranks, profiled at once",
+        title=f"{len(ranks)} ranks, profiled simultaneously",
         words=(_collective_text(labels, found),),
         tables=(ReportTable("Ranks", head, tuple(rows)),),
     )
@@ -276,23 +276,23 @@ def _collective_text(labels: Sequence[str], found: Sequence[Mapping[str, float]]
     if most >= _WAITS:
         late = _late_ranks(labels, waits)
         if not late:
-            return f"All ranks spend {least:.0%} to {most:.0%} of the time in collectives: none of them stands out."
-        return f"{late} of the time in collectives, the others up to {most:.0%}: they wait for what it does."
+            return f"All ranks spend {percent(least)} to {percent(most)} of the time in collectives: no straggler."
+        return f"{late} of the time in collectives, the others up to {percent(most)}: they wait for it."
     backward = [shares.get("backward", 0.0) for shares in found]
     if late := _late_ranks(labels, backward):
         return (
-            f"{late} of the time in backward, the others up to {max(backward):.0%}:"
-            " there they may wait for it in an all-reduce, which --native shows."
+            f"{late} of the time in backward, the others up to {percent(max(backward))}:"
+            " they may wait for it in an all-reduce there, which --native shows."
         )
     if max(backward) >= _WAITS:
         return f"collectives {UNKNOWN}: the ranks may wait inside backward: --native shows it."
-    return f"No rank is seen to wait in collectives for {_WAITS:.0%} of the time."
+    return f"No rank waits in collectives for {percent(_WAITS)} of the time."
 
 
 def _late_ranks(labels: Sequence[str], shares: Sequence[float]) -> str:
-    """`rank 1 spends 3%`: ranks with a share far below the others; empty if there are none."""
+    """`rank 1 spends 3 %`: ranks with a share far below the others; empty if there are none."""
     least = min(shares)
     late = [label for label, share in zip(labels, shares, strict=True) if share <= least + _APART / 2]
     if max(shares) - least < _APART or len(late) == len(labels):
         return ""
-    return f"{', '.join(late[:4])} {'spends' if len(late) == 1 else 'spend'} {least:.0%}"
+    return f"{', '.join(late[:4])} {'spends' if len(late) == 1 else 'spend'} {percent(least)}"

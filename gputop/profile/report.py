@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gputop import num_workers
+from gputop.phrases import percent
 from gputop.profile.stacks import Profile, diff
 from gputop.profile.training_parts import loaders, main, phases, shares, worker
 from gputop.report import Page, Point, ReportTable
@@ -28,8 +29,8 @@ def page(profile: Profile, name: str, *, about: str = "") -> Page:
             "Parts of the main thread", ("part", "share"), _percents(each for each in seen.values() if each[1])
         ),
         ReportTable("Your own code, innermost", ("line", "share"), _percents(_tops(first.own_code(), first.total))),
-        ReportTable("Functions", ("name", "own", "total"), _functions(first.by_function())),
-        ReportTable("Its other processes: functions", ("name", "own", "total"), _functions(others.by_function())),
+        ReportTable("Functions", ("name", "self", "total"), _functions(first.by_function())),
+        ReportTable("Child processes: functions", ("name", "self", "total"), _functions(others.by_function())),
         ReportTable("Threads", ("name", "samples"), _threads(profile)),
     ]
     return Page(
@@ -48,13 +49,13 @@ def _loader_page(profile: Profile, first: Profile, name: str, about: str) -> Pag
     cut.files, cut.lines = first.files, first.lines
     tables = [
         ReportTable("Your own code, innermost", ("line", "share"), _percents(_tops(first.own_code(), first.total))),
-        ReportTable("Functions", ("name", "own", "total"), _functions(cut.by_function())),
+        ReportTable("Functions", ("name", "self", "total"), _functions(cut.by_function())),
         ReportTable("Threads", ("name", "samples"), _threads(profile)),
     ]
     return Page(
         title=name,
         about=about or _about(profile, first),
-        words=(*_problems(profile), "It is a DataLoader worker.", *_loaders_text(cut, "It waits")),
+        words=(*_problems(profile), "This process is a DataLoader worker.", *_loaders_text(cut, "It waits")),
         tables=tuple(table for table in tables if table.rows),
         notes=tuple(profile.notes),
     )
@@ -67,28 +68,28 @@ def _about(profile: Profile, first: Profile) -> str:
 
 def _words(first: Profile, others: Profile) -> Iterator[str]:
     top = first.by_function().top()
-    yield f"Most samples are in {top[0].name}: {top[0].self_count / first.total:.0%}."
+    yield f"Top function: {top[0].name}, {percent(top[0].self_count / first.total)} of samples."
     if others.stacks:
         yield from _loaders_text(others)
     own = first.own_code().by_function().top()
     if own and own[0].name != top[0].name:
-        yield f"Of your own code, most are in what {own[0].name} does: {own[0].self_count / first.total:.0%}."
-    parts = [f"{phase} {share:.0%}" for phase, share in phases(first).items() if share >= _TOLD]
+        yield f"Top function of your code: {own[0].name}, {percent(own[0].self_count / first.total)} of samples."
+    parts = [f"{phase} {percent(share)}" for phase, share in phases(first).items() if share >= _TOLD]
     if parts:
-        yield f"A step is made of: {', '.join(parts)}."
+        yield f"Step phases: {', '.join(parts)}."
 
 
-def _loaders_text(others: Profile, subject: str = "Its other processes wait") -> Iterator[str]:
+def _loaders_text(others: Profile, subject: str = "Child processes wait") -> Iterator[str]:
     """Activity of the loaders, including waiting for work."""
     idle = sum(count for stack, count in others.stacks.items() if _waits(stack))
     busy = Profile((stack, count) for stack, count in others.stacks.items() if not _waits(stack))
     busy.files = others.files
-    text = f"{subject} for work {idle / others.total:.0%} of the time"
+    text = f"{subject} for work {percent(idle / others.total)} of the time"
     if not busy.stacks:
         yield f"{text}."
         return
     own = busy.own_code().by_function().top() or busy.by_function().top()
-    yield f"{text}; of the rest, most is in what {own[0].name} does: {own[0].self_count / busy.total:.0%}."
+    yield f"{text}; top function of the rest: {own[0].name}, {percent(own[0].self_count / busy.total)}."
 
 
 def _waits(stack: tuple[str, ...]) -> bool:
@@ -100,37 +101,38 @@ def _waits(stack: tuple[str, ...]) -> bool:
 def _points(seen: dict[str, float], others: Profile) -> Iterator[Point]:
     waits, loads = seen["waits-for-data"], seen["loads-in-main"]
     if waits >= _SHARE:
-        profiled = "Its loaders are below: what they do most is what to make cheaper."
-        elsewhere = "What the workers do is not in this process: profile one of them next."
+        profiled = "Speed up what the workers spend most time in: see their functions below."
+        elsewhere = "Profile one of the workers next: their work is not in this process."
         yield Point(
             severity=by_lost_share(waits),
-            text=f"{waits:.0%} of the samples wait for the DataLoader: the step is starved by its input.",
+            text=f"dataloader-bound, {percent(waits)} of samples wait for the DataLoader",
             steps=(
                 num_workers.MORE,
                 profiled if others.stacks else elsewhere,
-                f"Set pin_memory=True, prefetch_factor={num_workers.PREFETCH}; gputop diagnose tells storage from CPU.",
+                "Set pin_memory=True and "
+                f"prefetch_factor={num_workers.PREFETCH}; gputop diagnose separates storage from CPU.",
             ),
         )
     if loads >= _SHARE:
         yield Point(
             severity=by_lost_share(loads, "warn"),
-            text=f"{loads:.0%} of the samples load data in the main process: the GPU waits meanwhile.",
+            text=f"dataloader-bound, {percent(loads)} of samples load data in the main process",
             steps=(num_workers.IN_WORKERS,),
         )
     for name, text, step in (
-        ("logs", "write logs or draw", "Log every 50 steps and draw every few epochs, not each."),
-        ("sync", "read results back or print them", "Read a loss every 50 steps: each time waits for the GPU."),
-        ("saves", "save checkpoints", "Save less often, or in a thread."),
+        ("logs", "logging and drawing", "Log every 50 steps, and draw every few epochs."),
+        ("sync", "reading results back or printing them", "Read the loss every 50 steps: each read waits for the GPU."),
+        ("saves", "saving checkpoints", "Save less often, or in a background thread."),
         (
             "data-parallel",
-            "copy the model and batches for DataParallel",
-            "Use DistributedDataParallel (torchrun); batch size and num_workers are per rank.",
+            "nn.DataParallel copying the model and batches",
+            "Use DistributedDataParallel with torchrun; batch size and num_workers are per rank.",
         ),
     ):
         if seen[name] >= _SHARE:
             yield Point(
                 severity=by_lost_share(seen[name], "warn"),
-                text=f"{seen[name]:.0%} of the samples {text}.",
+                text=f"{text}, {percent(seen[name])} of samples",
                 steps=(step,),
             )
 
@@ -166,10 +168,10 @@ def _threads(profile: Profile) -> tuple[tuple[str, str], ...]:
 def compared(before: Profile, after: Profile, names: tuple[str, str]) -> Page:
     """The differences between two profiles, as shares of their samples."""
     rows = diff(main(before), main(after))[:_ROWS]
-    words = "The same functions take the same shares."
+    words = "No function changed its share."
     if rows:
         name, old, new = rows[0]
-        words = f"The largest change is {name}: from {old:.0%} to {new:.0%} of the samples."
+        words = f"Largest change: {name}, from {percent(old)} to {percent(new)} of samples."
     cells = tuple((name, _percent(old), _percent(new), f"{100 * (new - old):+.1f}") for name, old, new in rows)
     return Page(
         title=f"{names[0]} → {names[1]}",

@@ -73,10 +73,10 @@ class Profile:
         if not 0 < count < 1e15:
             return
         if stack not in self.stacks and len(self.stacks) >= MOST_STACKS:
-            self._note("it has more stacks than fit: only the first are looked at")
+            self._note("too many stacks: only the first are read")
             return
         if len(stack) > MOST_DEPTH:
-            self._note(f"stacks deeper than {MOST_DEPTH} frames are cut")
+            self._note(f"stacks deeper than {MOST_DEPTH} frames are truncated")
         stack = stack[:MOST_DEPTH]
         self.stacks[stack] = self.stacks.get(stack, 0.0) + count
 

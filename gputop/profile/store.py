@@ -69,7 +69,7 @@ class StoredProfile:
         finally:
             folder.close()
         if data is None:
-            raise Refused(f"{self.path}/{SPEEDSCOPE} is not there any more")
+            raise Refused(f"{self.path}/{SPEEDSCOPE} no longer exists")
         profile = parse(data.decode("utf-8", "replace"))
         profile.pid, profile.lines = self.pid, _texts(self.meta.get("lines"))
         return profile
@@ -101,7 +101,9 @@ def check_space() -> None:
     finally:
         folder.close()
     if free < LEAST_FREE_BYTES:
-        raise Refused(f"{folder.path}: {free >> 20} MB left on its disk: free some, or set XDG_STATE_HOME to another")
+        raise Refused(
+            f"{folder.path}: {free >> 20} MB free on its disk: free space, or set XDG_STATE_HOME to another disk"
+        )
 
 
 def keep(meta: Mapping[str, Any], files: Mapping[str, bytes]) -> StoredProfile:
@@ -164,4 +166,4 @@ def _new(folder: Folder, stem: str) -> tuple[str, Folder]:
         name = stem if number == 1 else f"{stem}-{number}"
         if name not in folder.folders():
             return name, folder.inner(name, new=True)
-    raise Refused(f"{folder.path}/{stem} is there {_TRIES} times")
+    raise Refused(f"{folder.path}/{stem} exists {_TRIES} times")

@@ -138,14 +138,14 @@ def test_each_rank_of_a_profile_says_how_long_it_waits_for_the_others(spawned: S
     assert slow < 0.3
     assert told["text"].startswith("rank 1 spends")
     said = spawned.ask("profile", "--for", "1s", "--job", "--alone", str(ranks[0]))
-    assert "2 ranks, profiled at once" in said
+    assert "2 ranks, profiled simultaneously" in said
 
 
 def test_a_launcher_is_profiled_only_if_it_is_asked_for(forked: Started) -> None:
     (launcher,) = forked.below()
     said = forked.ask("profile", "--for", "1s", str(launcher))
     assert f"{launcher} only started the ranks: profiling those (--launcher: {launcher})" in said
-    assert "2 ranks, profiled at once" in said
+    assert "2 ranks, profiled simultaneously" in said
     said = forked.ask("profile", "--for", "1s", "--alone", "--json", "--launcher", str(launcher))
     assert json.loads(said)["about"]["pid"] == launcher
 
@@ -154,9 +154,9 @@ def test_a_profile_of_a_loader_is_not_one_of_a_step(spawned: Started) -> None:
     ranks = [pid for pid in spawned.below() if spawned.below(pid)]
     (worker,) = until(lambda: [pid for pid in spawned.below(ranks[1]) if "pt_data" in comm(pid)])
     said = spawned.ask("profile", "--for", "1s", str(worker))
-    assert "It is a DataLoader worker. It waits for work" in " ".join(said.split())
+    assert "This process is a DataLoader worker. It waits for work" in " ".join(said.split())
     assert "num_workers" not in said
-    assert "A step is made of" not in said
+    assert "Step phases" not in said
 
 
 def test_a_diagnosis_of_a_script_is_one_of_the_job_it_started() -> None:

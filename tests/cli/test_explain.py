@@ -165,7 +165,7 @@ def test_a_profile_is_explained_and_compared_too(tmp_path: Path) -> None:
             f"main (t.py:1);__next__ (torch/utils/data/dataloader.py:7) {count}\nmain (t.py:1) 50\n"
         )
     a, b = str(tmp_path / "a.txt"), str(tmp_path / "b.txt")
-    assert "47% of the samples wait for the DataLoader" in explain(a).stdout
+    assert "dataloader-bound, 47 % of samples wait for the DataLoader" in explain(a).stdout
     assert "from 47% to 4%" in explain("--diff", a, b).stdout
     assert json.loads(explain("--json", a).stdout)["files"][0]["samples"] == 95
     assert json.loads(explain("--diff", "--json", a, b).stdout)["files"][0]["functions"]
@@ -231,7 +231,7 @@ def test_a_trace_of_tensorflow_is_read_for_what_it_shares(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
-        (b"main (t.py:1);f (t.py:2) 45\nmain (t.py:1) 50\nmain (t.p", "1 line left out: no stacks with a count."),
+        (b"main (t.py:1);f (t.py:2) 45\nmain (t.py:1) 50\nmain (t.p", "1 line left out: not a stack with a count."),
         (
             gzip.compress(b"".join(b"main (t.py:1);f%d (t.py:2) 45\n" % n for n in range(20_000)), mtime=0)[:-2000],
             "The compressed file is truncated: read up to there.",

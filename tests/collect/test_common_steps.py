@@ -53,10 +53,10 @@ def test_only_steps_that_all_have_made_count_and_none_with_an_evaluation() -> No
 @pytest.mark.parametrize(
     ("ranks", "why"),
     [
-        ([rank(1), rank(first=55)], "too few steps that all ranks made are known"),
-        ([rank(1), rank(first=500)], "too few steps that all ranks made are known"),
+        ([rank(1), rank(first=55)], "too few steps known from all ranks"),
+        ([rank(1), rank(first=500)], "too few steps known from all ranks"),
         # their meters began with different steps: those of one number are not the same
-        ([rank(1), rank(shifted_s=0.1)], "the steps of ranks do not end together"),
+        ([rank(1), rank(shifted_s=0.1)], "ranks do not end their steps together"),
     ],
 )
 def test_where_steps_cannot_be_matched_it_says_why(ranks: list[Numbered], why: str) -> None:
@@ -83,9 +83,12 @@ def test_steps_that_are_told_singly_have_the_numbers_up_to_their_count() -> None
             {"late_step_count": 41, "common_step_count": 50},
             "waits 120ms for data in each step (late in 41 of 50 steps)",
         ),
-        ({"late_step_count": 8, "common_step_count": 50}, "waits on average 120ms for data a step (late in 8 of 50 st"),
-        ({"steps_apart": "no"}, "ranks take 310ms a step; how often it is late is unknown: no"),
-        ({}, "rank 1 waits 120ms for data in each step, the other 5.0ms: both ranks take 310ms a step"),
+        (
+            {"late_step_count": 8, "common_step_count": 50},
+            "waits 120ms per step on average for data (late in 8 of 50 st",
+        ),
+        ({"steps_apart": "no"}, "ranks take 310ms per step; how often it is late is unknown: no"),
+        ({}, "rank 1 waits 120ms for data in each step, the other 5.0ms: both ranks take 310ms per step"),
     ],
 )
 def test_how_often_stands_in_the_sentence(known: dict[str, Any], says: str) -> None:

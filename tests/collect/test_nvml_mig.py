@@ -33,7 +33,7 @@ def test_n23_instances_are_rows_under_their_gpu(fake: Fake, child: Child) -> Non
     why = next(missing for missing in parent["missing"] if missing["metric"] == "busy_percent")
     assert (why["reason"], why["unlock"]) == ("unsupported", "see its MIG instances")
     why = next(missing for missing in one["missing"] if missing["metric"] == "busy_percent")
-    assert "GPM shows what its units do" in why["unlock"], "an instance says what would tell more of it, too"
+    assert "GPM shows their activity" in why["unlock"], "an instance says what would tell more of it, too"
     assert parent["power_watts"] == 413
     assert (one["uuid"], one["parent_uuid"]) == ("MIG-8a41f01c-0b5c-5d2e-a702-c41e90d7b31c", parent["uuid"])
     assert one["name"] == "NVIDIA H100 80GB HBM3 MIG 1g.10gb"

@@ -69,7 +69,7 @@ def test_lists_that_are_refused_for_ever_become_unsupported(fake: Fake, child: C
     (said,) = (one for one in seen.gpu(0)["missing"] if one["metric"] == "processes")
     assert (said["reason"], said["unlock"]) == (
         "unsupported",
-        f"the driver refuses this call each time (NVML error {code})",
+        f"the driver rejects this call every time (NVML error {code})",
     )
     assert (seen.gpu(0)["condition"], seen.notes) == ("ok", {})
     before = fake.counts(0)
@@ -153,7 +153,7 @@ def test_n19_older_layouts(tmp_path: object, without: list[str], last: str) -> N
         101 + at: (GIB * (at + 1), at + 1.0) for at in range(5)
     }
     assert fake.counts()[last] == 2
-    assert seen.notes["old-driver"]["text"] == "old driver: process lists come in its older form"
+    assert seen.notes["old-driver"]["text"] == "old driver: process lists use the older format"
 
 
 @pytest.mark.parametrize("stride", [16, 24, 32])

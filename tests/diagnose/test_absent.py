@@ -17,7 +17,7 @@ from gputop.ui.theme import Look
 from tests.advice_scenes import NAMES, finding_list
 from tests.rule_cases import Machine, after
 
-OFF = Note(subject="driver", key="off", text="The NVIDIA driver is not asked (--no-nvml).")
+OFF = Note(subject="driver", key="off", text="The NVIDIA driver is not queried (--no-nvml).")
 NOT_LOADED = Note(subject="driver", key="not-loaded", text="The NVIDIA driver is not loaded.")
 ALONE = {"memory-pressure", "shm-nearly-full", "cpu-slow", "seen-inside", "non-finite", "self-overhead", "blind-spots"}
 ABOUT = {"thermal", "power", "hw-errors", "gpu-bound-healthy", "starved-cpu-idle", "io-bound", "zombie-memory"}
@@ -38,7 +38,7 @@ def without(*notes: Note) -> tuple[tuple[Finding, ...], tuple[Abstained, ...], F
 @pytest.mark.parametrize(
     ("notes", "why"),
     [
-        ((OFF,), "The NVIDIA driver is not asked (--no-nvml): gputop doctor says what helps"),
+        ((OFF,), "The NVIDIA driver is not queried (--no-nvml): gputop doctor says what helps"),
         ((NOT_LOADED,), "The NVIDIA driver is not loaded: gputop doctor says what helps"),
         ((), "the driver lists no GPU: gputop doctor says what helps"),
     ],

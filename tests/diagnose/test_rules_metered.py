@@ -41,7 +41,7 @@ def test_the_straggler_is_named_by_its_meter_with_the_grade_of_a_profile() -> No
     assert finding.headline == "waits for rank 2 (GPU 2), which waits for data"
     assert finding.grade == "profile"
     assert lines(finding)[0] == (
-        "measured inside: rank 2 waits 120ms for data in each step, the others 5.0ms: all 4 ranks take 310ms a step"
+        "measured inside: rank 2 waits 120ms for data in each step, the others 5.0ms: all 4 ranks take 310ms per step"
     )
     assert finding.steps[0].text == "give each rank samples that cost as much, or more loaders"
 

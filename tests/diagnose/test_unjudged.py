@@ -21,7 +21,7 @@ SHARE = GpuShare(uuid="G", busy_percent=None, vram_bytes=2**30)
 MUTE = Missing(metric="busy_percent", reason="unsupported", unlock="an instance tells nothing")
 ALONE = {"gpus": (SHARE,)}
 WSL = Missing(
-    metric="processes", reason="unsupported", unlock="the driver refuses this call each time (NVML error 999)"
+    metric="processes", reason="unsupported", unlock="the driver rejects this call every time (NVML error 999)"
 )
 DARK = {"busy_percent": None, "sm_active_percent": None, "missing": (MUTE,)}
 
@@ -57,7 +57,7 @@ def young(age_s: float) -> Frames:
         (seen(unseen("foreign"), busy_percent=0.0), "outside this container: run gputop on the host"),
         (seen(unseen("hidden"), busy_percent=40.0), "hidden: /proc is mounted with hidepid: sudo "),
         (seen(busy_percent=40.0), "the driver names no process on it"),
-        (seen(busy_percent=40.0, missing=(WSL,)), "the driver refuses this call each time (NVML error 999)"),
+        (seen(busy_percent=40.0, missing=(WSL,)), "the driver rejects this call every time (NVML error 999)"),
         (seen(busy_percent=40.0, missing=(replace(WSL, unlock=None),)), "does not list the processes of this GPU"),
         (seen(busy_percent=40.0, missing=(Missing(metric="processes", reason="denied", unlock="ask"),)), "ask"),
         (young(-60.0), "GPU busy 97 % so far, 58 of 90 s"),

@@ -99,12 +99,12 @@ def test_a_profile_of_a_job_tells_trainer_and_loaders_apart() -> None:
     ]
     page = report.page(profile, "x")
     assert page.words == (
-        "Most samples are in _MultiIter._next_data (dataloader.py): 60%.",
-        "Its other processes wait for work 20% of the time; of the rest, most is in what augment (data.py) does: 100%.",
-        "Of your own code, most are in what train (train.py) does: 60%.",
-        "A step is made of: data 60%, forward 40%.",
+        "Top function: _MultiIter._next_data (dataloader.py), 60 % of samples.",
+        "Child processes wait for work 20 % of the time; top function of the rest: augment (data.py), 100 %.",
+        "Top function of your code: train (train.py), 60 % of samples.",
+        "Step phases: data 60 %, forward 40 %.",
     )
-    assert page.points[0].steps[1].startswith("Its loaders are below")
+    assert page.points[0].steps[1].startswith("Speed up what the workers")
     own = next(table for table in page.tables if table.title.startswith("Your own code"))
     assert own.rows == (("train (train.py:30)", "60.0%"), ("Model.forward (model.py:12)", "40.0%"))
     said = parse(profile.collapsed())  # who is whose thread survives being written as text
@@ -112,10 +112,8 @@ def test_a_profile_of_a_job_tells_trainer_and_loaders_apart() -> None:
     assert report.page(said, "x").words[0] == page.words[0]
     profile.pid = 7760
     loader = report.page(profile, "x")
-    assert loader.words[0] == "It is a DataLoader worker."
-    assert loader.words[1].startswith(
-        "It waits for work 20% of the time; of the rest, most is in what augment (data.py)"
-    )
+    assert loader.words[0] == "This process is a DataLoader worker."
+    assert loader.words[1].startswith("It waits for work 20 % of the time; top function of the rest: augment (data.py)")
     assert loader.points == ()
 
 
@@ -197,15 +195,13 @@ def test_ranks_side_by_side_name_the_one_that_the_others_wait_for() -> None:
         ranks = [(f"rank {rank}", rank, recorded(each, place)) for rank, each in enumerate(waits)]
         return shares.page(ranks).words[0]
 
-    assert said(90, 3, 88) == (
-        "rank 1 spends 3% of the time in collectives, the others up to 90%: they wait for what it does."
-    )
-    assert said(40, 45) == "All ranks spend 40% to 45% of the time in collectives: none of them stands out."
-    assert said(1, 2) == "No rank is seen to wait in collectives for 10% of the time."
+    assert said(90, 3, 88) == ("rank 1 spends 3 % of the time in collectives, the others up to 90 %: they wait for it.")
+    assert said(40, 45) == "All ranks spend 40 % to 45 % of the time in collectives: no straggler."
+    assert said(1, 2) == "No rank waits in collectives for 10 % of the time."
     backward = "_engine_run_backward (graph.py:9)"  # in which DDP waits for the other ranks
     assert said(92, 3, place=backward) == (
-        "rank 1 spends 3% of the time in backward, the others up to 92%:"
-        " there they may wait for it in an all-reduce, which --native shows."
+        "rank 1 spends 3 % of the time in backward, the others up to 92 %:"
+        " they may wait for it in an all-reduce there, which --native shows."
     )
     assert said(60, 62, place=backward) == ("collectives ·: the ranks may wait inside backward: --native shows it.")
 
@@ -226,7 +222,7 @@ def test_a_line_that_reads_back_is_told_by_its_text_for_what_it_calls_has_no_fra
     profile.files = dict.fromkeys(("train (t.py:41)", "train (t.py:42)"), "/home/alice/t.py")
     profile.lines = {"train (t.py:41)": "total += loss.item()", "train (t.py:42)": "model(batch)"}
     page = report.page(profile, "x")
-    assert page.points[0].text == "60% of the samples read results back or print them."
+    assert page.points[0].text == "reading results back or printing them, 60 % of samples"
     assert page.tables[1].rows[0] == ("train (t.py:41): total += loss.item()", "60.0%")
 
 
@@ -271,13 +267,13 @@ def test_what_changed_is_told_in_shares() -> None:
     assert name.startswith(("get", "__next__"))
     assert (before, round(now, 3)) == (0.45, round(5 / 60, 3))
     assert diff(after, after) == []
-    assert report.compared(after, after, ("a", "b")).words == ("The same functions take the same shares.",)
+    assert report.compared(after, after, ("a", "b")).words == ("No function changed its share.",)
 
 
 def test_waiting_for_the_loader_is_said_first() -> None:
     page = report.page(parse(RAW), "x")
     assert page.points[0].severity == "warn"
-    assert page.points[0].text.startswith("45%")
+    assert page.points[0].text.startswith("dataloader-bound, 45 %")
     assert report.page(parse(RAW.replace(" 45", " 4")), "x").points == ()
 
 
@@ -335,7 +331,7 @@ def test_made_up_counts_are_left_out() -> None:
 )
 def test_a_csv_without_its_head_is_no_profile(line: str) -> None:
     """Each line of it ends in a number, as one of collapsed stacks does."""
-    with pytest.raises(Refused, match="a CSV without the line that names its columns"):
+    with pytest.raises(Refused, match="a CSV without a header"):
         parse("\n".join(line.format(second, second) for second in range(9)))
     stacks = "main (a.py:1);at::add(int, 3, 4) 7\nat::add(int, float, 4) 5\n"
     assert parse(stacks).total == 12

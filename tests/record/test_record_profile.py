@@ -54,7 +54,7 @@ def test_the_planted_function_is_named_and_the_job_goes_on(tmp_path: Path, monke
         assert data.page is not None
         said = " ".join(data.page.words)
         assert "augment (train_planted.py)" in said or "burn (train_planted.py)" in said, said
-        assert "of the samples wait for the DataLoader" in data.page.points[0].text
+        assert "of samples wait for the DataLoader" in data.page.points[0].text
         parts_of(training)
         training.slow_model()
         model = recorded(training, seconds=1.5)
@@ -94,7 +94,7 @@ def compared(data: ProfileResult, model: ProfileResult) -> None:
     assert data.profile is not None
     assert model.profile is not None
     page = report.compared(data.profile, model.profile, ("data", "model"))
-    assert page.words[0].startswith("The largest change is ")
+    assert page.words[0].startswith("Largest change: ")
     assert data.kept is not None
     assert model.kept is not None
     assert [one.path for one in store.history(model.kept.pid)] == [model.kept.path, data.kept.path]
@@ -140,7 +140,7 @@ def on_the_command_line(training: Job, folder: Path) -> None:
     text = gputop("profile", str(training.pid), "--for", "1")
     assert "What it says" in text
     assert "without threads that wait" not in text
-    assert "Most samples are in burn (train_planted.py): " in text
+    assert "Top function: burn (train_planted.py), " in text
     path = next(line for line in text.splitlines() if line.endswith(f"-{training.pid}/"))
     assert path.rstrip("/") in gputop("profile", "--list", str(training.pid))
 

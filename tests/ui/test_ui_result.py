@@ -101,7 +101,7 @@ def test_keys_of_a_profile(profile: StoredProfile) -> None:
         assert f"scp dgx-07:{profile.path}/{SPEEDSCOPE} ." in stage.text.replace("\n", "")
         await stage.press("escape")
         await press(stage, "diff")
-        await stage.until(lambda: "The same functions take the same shares" in stage.text, "the comparison")
+        await stage.until(lambda: "No function changed its share" in stage.text, "the comparison")
         await press(stage, "close")
         assert "[1 Flame]" in stage.text
         await press(stage, "tab-back", "view-5")
@@ -146,7 +146,7 @@ def test_what_cannot_be_read_says_why(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         screen = ResultScreen(stage.app.session, StoredProfile(str(tmp_path), "gone", {}))
         stage.app.push_screen(screen)
-        await stage.until(lambda: "is not there" in stage.text or "No such" in stage.text, "the reason")
+        await stage.until(lambda: "no longer exists" in stage.text or "No such" in stage.text, "the reason")
         await stage.press("escape")
         assert stage.app.screen is stage.app.main
 

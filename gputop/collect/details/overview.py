@@ -213,9 +213,9 @@ def _io_priority(pid: int) -> str | None:
     except (psutil.Error, OSError):
         return None
     if found.ioclass == psutil.IOPRIO_CLASS_NONE:
-        return "by its nice value"
+        return "from its nice value"
     if found.ioclass == psutil.IOPRIO_CLASS_IDLE:
-        return "idle: when nobody else wants the disk"
+        return "idle: only when the disk is otherwise unused"
     name = "real time" if found.ioclass == psutil.IOPRIO_CLASS_RT else "best effort"
     return f"{name} {found.value} of 0-7"
 

@@ -38,7 +38,7 @@ class Pressures:
 _CPUS = "devices/system/cpu"
 _SAMPLED = 64  # of many cores: each read may wake one up
 _KHZ = 0.001
-_HIDDEN = "not shown by this kernel, as in most virtual machines"
+_HIDDEN = "not exposed by this kernel, as in most virtual machines"
 
 
 class Speeds:

@@ -28,7 +28,9 @@ class Hardware:
     def read(self, now_s: float) -> Host:  # noqa: ARG002
         """The names as the kernel has them."""
         match = _MODEL.search(self._kernel.proc("cpuinfo"))
-        unknown = Missing(metric="cpu_model", reason="absent", unlock="this kind of CPU does not tell its name")
+        unknown = Missing(
+            metric="cpu_model", reason="absent", unlock="this CPU architecture does not report a model name"
+        )
         return Host(
             kernel=decode(self._kernel.proc("sys/kernel/osrelease").strip()),
             cpu_model=decode(re.sub(rb"\s+", b" ", match[1]).strip(), 80) if match else None,

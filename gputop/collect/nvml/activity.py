@@ -163,7 +163,7 @@ def decoder(card: Device) -> Answers:
 
 _UNTOLD = dict.fromkeys(
     ("vram_total_bytes", "vram_used_bytes", "vram_reserved_bytes"),
-    NoValue("unsupported", "the driver does not report the memory of this card"),
+    NoValue("unsupported", "the driver does not report this GPU's memory"),
 ) | {"unified_memory": False}
 _UNIFIED = {"unified_memory": True} | dict.fromkeys(
     ("vram_total_bytes", "vram_used_bytes", "vram_reserved_bytes"),

@@ -107,7 +107,7 @@ class DriverCall(NamedTuple):
 
 def for_ever(code: int) -> NoValue:
     """What an error means that may pass, and never does."""
-    return NoValue("unsupported", f"the driver refuses this call each time (NVML error {code})", passing=True)
+    return NoValue("unsupported", f"the driver rejects this call every time (NVML error {code})", passing=True)
 
 
 def refusal(code: int, about_gpu: bool = True) -> Unanswered:
@@ -117,7 +117,7 @@ def refusal(code: int, about_gpu: bool = True) -> Unanswered:
     if code in _UNSUPPORTED:
         return Unanswered(NoValue("unsupported", _OLD if code == FUNCTION_NOT_FOUND else None), code)
     if code == NO_PERMISSION:
-        unlock = "run as root" if os.geteuid() else "run where the whole GPU may be read, not a part of it"
+        unlock = "run as root" if os.geteuid() else "run where the whole GPU is accessible, not only a MIG instance"
         return Unanswered(NoValue("denied", unlock), code)
     if code in _ABSENT:
         return Unanswered(ABSENT, code)

@@ -23,7 +23,7 @@ from gputop.model import Engine
 _MIB = 1024 * 1024
 _MOST_BYTES_PER_S = 4e12
 OFF = NoValue("absent", "--gpm on")
-_NONE = "GPM, which this card or its driver does not offer (Hopper and newer data center cards do)"
+_NONE = "GPM, unsupported by this GPU or driver (available on Hopper and newer data center GPUs)"
 _REQUEST = "nvmlGpmMetricsGet"
 _SURE = 3  # refusals in a row, of a kind that may pass, after which fewer are asked for
 _AGAIN_S = 600.0  # after which what made the driver refuse is asked for again

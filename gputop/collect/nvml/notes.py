@@ -134,7 +134,8 @@ def _pair(case: str, advice: str) -> str:
 
 
 _LOOKING = _pair(
-    "no GPU here, just looking", "`gputop demo` · `gputop replay FILE` · `ssh node gputop record - | gputop replay -`"
+    "no GPU here, just looking",
+    "`gputop demo` · `gputop replay FILE` · `ssh node gputop record - | gputop replay -`",
 )
 _CONTAINER = _pair("in a container", "start it with `--gpus all` (or the nvidia runtime)")
 _LOAD = "the driver is not loaded: `modprobe nvidia`; `dmesg | grep NVRM`"
@@ -227,7 +228,7 @@ def _no_permission() -> Note:
     ask = "" if os.geteuid() == 0 else f"; ask for the group, or `{as_root()}`"
     return note(
         "no-permission",
-        "This user may not ask the NVIDIA driver.",
+        "This user may not access the NVIDIA driver.",
         _pair("on a host", f"`ls -l /dev/nvidia*`: who may use them{ask}"),
         _CONTAINER,
     )
@@ -238,7 +239,7 @@ def _no_library(seen: tuple[str, ...], found: UnloadedLibrary | None) -> Note:
         return note(
             "library-refused",
             f"{found.path} is outside the loader's path and was not loaded: {found.refused}.",
-            "Only a library that root alone could have put there is loaded.",
+            "Only libraries that only root could have installed are loaded.",
         )
     help = (*seen, _CONTAINER, _LOOKING)
     return note("no-library", "No NVIDIA GPU found: libnvidia-ml.so.1 is not on this machine.", *help)
@@ -273,8 +274,8 @@ def closed(
         return note(
             "lost-access",
             f"This container {'lost its access to' if worked else 'cannot reach'} the GPUs: restart the container.",
-            "Often after systemctl daemon-reload on the host: it takes the devices from running containers.",
-            "What is shown of the GPUs is what was known last." if worked else "Start it with `--gpus all`.",
+            "Often after systemctl daemon-reload on the host, which removes devices from running containers.",
+            "The GPU values shown are the last known ones." if worked else "Start it with `--gpus all`.",
         )
     again = "no longer answers" if worked else "does not answer"
     return note(
@@ -289,7 +290,7 @@ def _mismatch(kernel: str | None, library: str | None) -> Note:
     return note(
         "mismatch",
         f"NVML: driver/library version mismatch (kernel {kernel or 'unknown'}, library {library or 'unknown'}).",
-        "The driver was upgraded while loaded. Running jobs go on. New CUDA programs will fail until a reboot, or",
+        "The driver was upgraded while loaded. Running jobs continue. New CUDA programs will fail until a reboot, or",
         "until the modules are reloaded with no process on the GPU.",
     )
 
@@ -313,7 +314,7 @@ def slow(interval_s: float, call_s: float, driver_percent: float | None) -> Note
     return note(
         "slow",
         f"sampling every {interval_s:g} s: {costs}",
-        "So that reading all GPUs costs at most 2 % of their driver's time.",
+        "This keeps reading all GPUs below 2 % of the driver's time.",
     )
 
 
@@ -322,21 +323,19 @@ _SHADOWED = note(
     "The Python module pynvml is missing, or not NVIDIA's: GPUs cannot be read.",
     "`pip uninstall pynvml; pip install --force-reinstall nvidia-ml-py`",
 )
-OFF = note("off", "The NVIDIA driver is not asked (--no-nvml).")
-RELEASED = note(
-    "released", "The driver is released: nothing of gputop holds a GPU. The key that did it takes it again."
-)
+OFF = note("off", "The NVIDIA driver is not queried (--no-nvml).")
+RELEASED = note("released", "The driver is released: gputop holds no GPU. The same key connects again.")
 NO_GPUS = note("no-gpus", "0 GPUs: the driver is loaded and lists none.", _CONTAINER, _LOOKING)
-ASLEEP = note("asleep", "Every GPU is asleep; reading it would wake it.")
-OLD = note("old-driver", "old driver: process lists come in its older form")
-TWINS = note("twins", "Two GPUs have the same uuid: told apart by index.")
+ASLEEP = note("asleep", "Every GPU is in a low-power state; reading would wake it.")
+OLD = note("old-driver", "old driver: process lists use the older format")
+TWINS = note("twins", "Two GPUs have the same UUID: identified by index.")
 
 
 def denied(count: int) -> Note:
     """GPUs that exist and may not be read."""
-    given = "container that was given all of them"
+    given = "container with access to all of them"
     return note(
         "no-permission",
-        f"{count} GPUs of this machine may not be read by this user or container.",
+        f"{count} GPUs of this host are not accessible to this user or container.",
         f"A {given} shows them." if os.geteuid() == 0 else f"`{as_root()}`, or a {given}, shows them.",
     )

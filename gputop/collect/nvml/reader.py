@@ -285,7 +285,7 @@ class NvmlReader:
                 raise
 
 
-_OF_UNITS = "an instance has no busy time of its own: on Hopper and newer, GPM shows what its units do"
+_OF_UNITS = "MIG instances have no utilization counter: on Hopper and newer, GPM shows their activity"
 
 
 def _of_instance(missing: tuple[Missing, ...]) -> tuple[Missing, ...]:

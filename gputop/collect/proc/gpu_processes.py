@@ -33,7 +33,7 @@ def unlisted() -> Note:
         subject="processes",
         key="hidden-pids",
         text="Processes of other users are not listed: /proc is mounted with hidepid.",
-        help=(f"{_shown()}; membership of the group that the mount option gid= names shows them, too.",),
+        help=(f"{_shown()}; membership in the group of the mount option gid= also shows them.",),
     )
 
 
@@ -48,7 +48,7 @@ def lost(problem: str) -> Note:
     return Note(
         subject="processes",
         key="processes-lost",
-        text=f"Some processes could not be read: {problem}. They show what was known of them before.",
+        text=f"Some processes could not be read: {problem}. Their last known values are shown.",
         help=("With too many open files: `ulimit -n 1024`",),
     )
 

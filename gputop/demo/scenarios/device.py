@@ -16,7 +16,7 @@ def _from(onset_s: float, **settings: Any) -> tuple[tuple[float, str, Any], ...]
     return tuple((onset_s, name, value) for name, value in settings.items())
 
 
-_OF_UNITS = "an instance has no busy time of its own: on Hopper and newer, GPM shows what its units do"
+_OF_UNITS = "MIG instances have no utilization counter: on Hopper and newer, GPM shows their activity"
 
 
 def instances() -> Scenario:
@@ -41,14 +41,16 @@ def instances() -> Scenario:
     )  # fmt: skip
     work = replace(HEALTHY, nvlink=0, vram_bytes=24 * GIB, watts=300)
     server = workstation(llama(each(1), (BEFORE_S, work), loaders=2))
-    title = "a GPU cut in two instances, which do not tell how busy they are"
+    title = "a GPU split into two MIG instances that report no utilization"
     return Scenario(name="mig-visibility", title=title, server=replace(server, cards=(card, *parts)))
 
 
 def forgetful() -> Scenario:
     """A driver that is unloaded whenever nobody needs it."""
     scenario = card_fault(
-        "persistence-off", "a driver that is not kept loaded", settings=_from(ONSET_S, persistence_mode=False)
+        "persistence-off",
+        "persistence mode off: the driver unloads between jobs",
+        settings=_from(ONSET_S, persistence_mode=False),
     )
     others = tuple(one for one in scenario.server.others if "persistenced" not in one[3])
     return replace(scenario, server=replace(scenario.server, others=others))
@@ -57,19 +59,21 @@ def forgetful() -> Scenario:
 def scenarios() -> Iterator[Scenario]:
     """Each plants the rule it is named after."""
     hot = PoorCooling(celsius=90, clock_mhz=1410, soft_percent=45, from_s=ONSET_S)
-    yield card_fault("thermal", "a card at 90 C: the driver lowers its clock", heat=hot)
-    yield card_fault("power", "a card held to 300 of its 700 W", limit_watts=300, limit_from_s=ONSET_S)
+    yield card_fault("thermal", "a GPU at 90 °C: hardware thermal slowdown", heat=hot)
     yield card_fault(
-        "clocks-low", "a card whose clock somebody has set to 1200 of 1980 MHz",
+        "power", "a GPU with its power limit at 300 W (default 700 W)", limit_watts=300, limit_from_s=ONSET_S
+    )
+    yield card_fault(
+        "clocks-low", "a GPU with SM clocks locked at 1200 MHz (maximum 1980 MHz)",
         settings=_from(ONSET_S, sm_clock_mhz=1200.0, graphics_clock_mhz=1200.0, power_watts=410.0),
     )  # fmt: skip
     yield forgetful()
     yield card_fault(
-        "pcie-degraded", "a card that got 8 of 16 PCIe lanes",
+        "pcie-degraded", "a GPU with 8 of 16 PCIe lanes",
         settings=_from(ONSET_S, pcie_width=8, pcie_generation=4),
     )  # fmt: skip
     yield card_fault(
-        "hw-errors", "a card with memory errors that could not be corrected",
+        "hw-errors", "a GPU with uncorrectable memory (ECC) errors",
         settings=_from(ONSET_S, ecc_uncorrected=2, remapped_uncorrected=1, remap_pending=True),
     )  # fmt: skip
     yield instances()

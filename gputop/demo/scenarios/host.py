@@ -49,21 +49,21 @@ def experiments() -> Scenario:
         2, None, period_s=0.9, duty=0.25, jitter=0.2, main_cpu=30, pool_threads=31, pool_cpu=23,
         run_wait=70, switches=5, loader_cpu=4, cpu_pressure=85,
     )  # fmt: skip
-    title = "four experiments, each with a thread for every CPU of the machine"
+    title = "four experiments, each with one compute thread per CPU: CPU oversubscribed"
     return Scenario(name="threads-host", title=title, server=replace(dgx(4, *jobs), cpus=32))
 
 
 def full() -> Scenario:
     """Each with loaders for a part of the CPUs; together they take all of them."""
     jobs = sweep(4, 1, period_s=0.9, duty=0.4, jitter=0.1, main_cpu=20, loader_cpu=92, cpu_pressure=30)
-    title = "four experiments whose sixteen loaders fill the sixteen CPUs of the machine"
+    title = "four experiments with sixteen workers on sixteen CPUs: CPU contention"
     return Scenario(name="starved-cpu-saturated-shared", title=title, server=replace(dgx(4, *jobs), cpus=16))
 
 
 def openblas() -> Scenario:
     """Loaders that compute with NumPy and OpenBLAS."""
     scenario = fault(
-        "openblas-on-intel", "loaders that compute with NumPy on OpenBLAS and keep every CPU busy", loaders=8,
+        "openblas-on-intel", "workers that run NumPy on OpenBLAS and saturate all CPUs", loaders=8,
         period_s=1.4, duty=0.3, jitter=0.1, loader_cpu=185, cpu_pressure=40, main_cpu=30, **_HUNGRY,
     )  # fmt: skip
     return of_job(scenario, libraries=("torch", "cuda", "openblas", "gomp"))
@@ -72,7 +72,7 @@ def openblas() -> Scenario:
 def quota() -> Scenario:
     """A container with four CPUs."""
     scenario = fault(
-        "cpu-quota", "a container that may use 4 CPUs of 16", loaders=4, period_s=1.0, duty=0.4, jitter=0.15,
+        "cpu-quota", "a container limited to 4 of 16 CPUs", loaders=4, period_s=1.0, duty=0.4, jitter=0.15,
         loader_cpu=75, main_cpu=60, throttled=63, stopped_cpus=2.4, run_wait=20, cpu_pressure=20, **_HUNGRY,
     )  # fmt: skip
     return of_job(scenario, quota=4.0, container="5f2c9a71e0b4", slurm_job=None)
@@ -81,7 +81,7 @@ def quota() -> Scenario:
 def slow() -> Scenario:
     """CPUs that save power while loaders need them."""
     scenario = fault(
-        "cpu-slow", "CPUs that save power while sixteen loaders need them", loaders=16, period_s=1.3, duty=0.6,
+        "cpu-slow", "powersave CPU governor with sixteen workers on all CPUs", loaders=16, period_s=1.3, duty=0.6,
         jitter=0.1, loader_cpu=96, cpu_pressure=30, main_cpu=30, **_HUNGRY,
     )  # fmt: skip
     saving = {"cpu_governor": "powersave", "cpu_driver": "acpi-cpufreq", "cpu_mhz": 1200.0, "cpu_low_mhz": 1190.0}
@@ -92,7 +92,7 @@ def slow() -> Scenario:
 def neighbour() -> Scenario:
     """Somebody compiles, with every CPU there is."""
     scenario = fault(
-        "neighbour", "another user's build takes fourteen of sixteen CPUs", period_s=0.8, duty=0.45, jitter=0.15,
+        "neighbour", "another user's build uses fourteen of sixteen CPUs", period_s=0.8, duty=0.45, jitter=0.15,
         loader_cpu=40, main_cpu=45, run_wait=62, cpu_pressure=80, **_HUNGRY,
     )  # fmt: skip
     build = Guest(pid=77310, user="bob", uid=1002, command="stress-ng --cpu 14", cpu=1440, from_s=ONSET_S)
@@ -101,14 +101,14 @@ def neighbour() -> Scenario:
 
 def watched() -> Scenario:
     """gputop on a slow machine."""
-    scenario = fault("self-overhead", "a monitor that takes more than it should")
+    scenario = fault("self-overhead", "a monitor with high overhead of its own")
     return replace(scenario, server=replace(scenario.server, monitor_percent=6.5))
 
 
 def blind() -> Scenario:
     """A job of somebody else that waits for a file server: how much it reads is not shown to everybody."""
     scenario = fault(
-        "blind-spots", "a job of another user that waits, and hides why", loaders=4, period_s=1.3, duty=0.4,
+        "blind-spots", "another user's starved job, cause hidden by permissions", loaders=4, period_s=1.3, duty=0.4,
         jitter=0.1, loader_cpu=12, loader_blocked=55, loader_read=20e6, loader_cached=0, io_pressure=45, main_cpu=20,
         **_HUNGRY,
     )  # fmt: skip
@@ -132,7 +132,7 @@ def _cpu_scenarios() -> Iterator[Scenario]:
     yield of_job(crowded, threads=96)
     yield from (experiments(), full(), openblas(), quota(), slow())
     yield fault(
-        "numa-misplacement", "a process on the CPUs of the other socket",
+        "numa-misplacement", "a process on the wrong NUMA node for its GPU",
         period_s=0.5, duty=0.85, jitter=0.1, loader_cpu=30, pcie_rx=6.5e9, far=True,
     )  # fmt: skip
     yield from (neighbour(), watched(), blind())
@@ -140,14 +140,14 @@ def _cpu_scenarios() -> Iterator[Scenario]:
 
 def leak() -> Scenario:
     """A loss that is added up with all it was computed from."""
-    title = "device memory that grows by 6 MiB every second"
+    title = "GPU memory growing by 6 MiB/s"
     scenario = fault("gmem-leak", title, length_s=1200, vram_per_s=6 * MIB, vram_step_bytes=2 * MIB)
     return replace(scenario, open_at_s=1140)
 
 
 def host_leak() -> Scenario:
     """Lists in forked loaders."""
-    title = "host memory of four loaders that grows by 60 MiB every second"
+    title = "host memory of four workers growing by 60 MiB/s"
     scenario = fault("host-memory-leak", title, loaders=4, length_s=1200, loader_rss_per_s=34 * MIB)
     return replace(scenario, open_at_s=1140)
 
@@ -157,14 +157,14 @@ def nearly_full() -> Scenario:
     work = replace(HEALTHY, nvlink=0, vram_bytes=70 * GIB)
     grows = replace(work, vram_bytes=76.9 * GIB, vram_per_s=1.2 * MIB, vram_step_bytes=64 * MIB)
     job = llama(each(0), (BEFORE_S, work), (ONSET_S, grows), loaders=2)
-    title = "a GPU of whose memory little is left, and less by the minute"
+    title = "a GPU whose memory is nearly full and growing"
     return Scenario(name="gmem-nearly-full", title=title, server=workstation(job))
 
 
 def zombie() -> Scenario:
     """A notebook that was left alone hours ago."""
     job = replace(jupyter(0, -10_800), work=((-10_800 - 900, HEALTHY), (-10_800, replace(PARKED, vram_bytes=31 * GIB))))
-    title = "a notebook that does nothing for hours and holds 31 GB of its GPU"
+    title = "an idle notebook that has held 31 GB of GPU memory for hours"
     return Scenario(name="zombie-memory", title=title, server=workstation(job), open_at_s=1140, length_s=1200)
 
 
@@ -175,14 +175,14 @@ def shared() -> Scenario:
     second = replace(
         sd3(each(0), (ONSET_S, replace(alone, duty=0.44, period_s=0.1))), started_s=ONSET_S - 11, data="/data"
     )
-    title = "two jobs that take turns on one GPU"
+    title = "two jobs time-slicing one GPU"
     return Scenario(name="gpu-shared", title=title, server=workstation(first, second))
 
 
 def pressure() -> Scenario:
     """Loaders that need more memory than there is."""
     scenario = fault(
-        "memory-pressure", "a machine that swaps: sixteen loaders need more memory than it has", loaders=16,
+        "memory-pressure", "swapping: sixteen workers need more memory than the host has", loaders=16,
         period_s=1.1, duty=0.6, jitter=0.2, watts=300, sm=60, tensor=30, dram=25, main_cpu=30, loader_cpu=20,
         loader_blocked=35,
     )  # fmt: skip
@@ -224,7 +224,7 @@ def _from(scenario: Scenario, store: DemoStorage, cached_bytes: float = _FULL, *
 def small_files() -> Scenario:
     """The disk could give far more bytes."""
     scenario = fault(
-        "io-small-files", "eight loaders that read nine kilobytes at a time", loaders=8, loader_read=11.25e6,
+        "io-small-files", "eight workers with small random reads (9 kB each)", loaders=8, loader_read=11.25e6,
         read_size=9e3, **_WAITING,
     )  # fmt: skip
     return _from(scenario, replace(_DISK, calls_per_s=10.1e3))
@@ -233,7 +233,7 @@ def small_files() -> Scenario:
 def file_server() -> Scenario:
     """An old file server."""
     scenario = fault(
-        "network-fs-bound", "eight loaders that wait for a file server", loaders=8, loader_read=14.6e6,
+        "network-fs-bound", "eight workers waiting for NFS", loaders=8, loader_read=14.6e6,
         read_size=256e3, **_WAITING,
     )  # fmt: skip
     return _from(scenario, replace(DATA, bytes_per_s=118e6, latency_s=0.004))
@@ -250,7 +250,7 @@ def first_epoch() -> Scenario:
     job = replace(llama(each(0), (began_s, first), (400.0, later), loaders=8), started_s=began_s, data="/scratch")
     server = replace(workstation(job), stores=(DATA, _DISK, ROOT), memory_bytes=2015 * GIB, cached_bytes=60 * GIB)
     return Scenario(
-        name="cold-cache", title="a job that reads its data for the first time: later they are in memory",
+        name="cold-cache", title="a job in its first epoch: data not yet in the page cache",
         server=server, open_at_s=300, length_s=1800,
     )  # fmt: skip
 
@@ -258,7 +258,7 @@ def first_epoch() -> Scenario:
 def small_shm() -> Scenario:
     """A container as Docker makes it."""
     scenario = fault(
-        "shm-nearly-full", "a container whose /dev/shm is nearly full", loaders=8, loader_cpu=30,
+        "shm-nearly-full", "a container with /dev/shm nearly full", loaders=8, loader_cpu=30,
         shm_used=61 * MIB,
     )  # fmt: skip
     return of_job(scenario, container="9d1f60c2a7be", slurm_job=None, shm_bytes=64 * MIB)
@@ -267,15 +267,13 @@ def small_shm() -> Scenario:
 def _storage_scenarios() -> Iterator[Scenario]:
     """Each plants the rule it is named after."""
     slow = fault(
-        "io-bound", "eight loaders and a disk that can no more", loaders=8, loader_read=127e6, read_size=512e3,
+        "io-bound", "eight workers and a saturated disk", loaders=8, loader_read=127e6, read_size=512e3,
         **_WAITING,
     )  # fmt: skip
     yield _from(slow, _DISK)
     yield from (small_files(), file_server(), first_epoch())
     dip = Dip(every_s=300, for_s=24, write_bytes=13e9)
-    saving = fault(
-        "checkpoint-stall", "training that stands still for every checkpoint", length_s=1800, duty=0.97, dip=dip
-    )
+    saving = fault("checkpoint-stall", "training that stops for every checkpoint", length_s=1800, duty=0.97, dip=dip)
     yield replace(saving, open_at_s=1200)
     yield small_shm()
 

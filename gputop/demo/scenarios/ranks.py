@@ -30,7 +30,7 @@ def dataparallel() -> Scenario:
         launcher_command=(), slurm_job=None, card_work=((0, first),), card_work_from_s=ONSET_S,
         command=("python", "train.py", "--arch", "vit_base"),
     )  # fmt: skip
-    title = "one process that drives four GPUs with nn.DataParallel"
+    title = "one process driving four GPUs with nn.DataParallel"
     return Scenario(name="dataparallel", title=title, length_s=LENGTH_S, server=dgx(4, job))
 
 
@@ -45,7 +45,7 @@ def in_turns() -> Scenario:
         llama(((0, 1, 2, 3),), (BEFORE_S, before), (ONSET_S, stage), loaders=2), name="llama-13b", launcher="python",
         launcher_command=(), slurm_job=None, command=("python", "finetune.py", "--device_map", "auto"),
     )  # fmt: skip
-    title = "a model in four stages, of which one works at a time"
+    title = "four pipeline stages, one active at a time"
     server = replace(dgx(4, job), behind_s=stage.period_s / 4)
     return Scenario(name="model-parallel", title=title, length_s=LENGTH_S, server=server)
 
@@ -61,7 +61,7 @@ def network() -> Scenario:
         HEALTHY, period_s=1.1, duty=0.99, watts=330, sm=48, tensor=21, dram=19, nvlink=12e9, ethernet=0.93 * 10e9 / 8
     )
     server = dgx(4, _nodes((BEFORE_S, HEALTHY), (ONSET_S, slow)))
-    title = "a job on two machines that fills the 10 Gb/s between them"
+    title = "a job on two hosts that saturates the 10 Gbit/s network"
     return Scenario(
         name="network-bound",
         title=title,
@@ -74,7 +74,7 @@ def network_tcp() -> Scenario:
     """InfiniBand that nobody uses."""
     before = replace(HEALTHY, infiniband=18e9)
     slow = replace(HEALTHY, period_s=0.9, duty=0.99, watts=380, sm=55, tensor=27, dram=22, nvlink=15e9, ethernet=4.6e9)
-    title = "a job on two machines that talks over TCP, beside InfiniBand that is idle"
+    title = "a job on two hosts that communicates over TCP with InfiniBand idle"
     return Scenario(
         name="network-bound-tcp",
         title=title,
@@ -90,7 +90,7 @@ def wait() -> Scenario:
         llama(each(*range(4)), (BEFORE_S, HEALTHY), (ONSET_S, SPINS), loaders=2),
         card_work=((0, alone),), card_work_from_s=ONSET_S,
     )  # fmt: skip
-    title = "rank 0 evaluates alone, and three ranks wait for it in a collective"
+    title = "evaluation on rank 0 only: three ranks wait in a collective"
     return Scenario(name="collective-wait", title=title, length_s=LENGTH_S, server=dgx(4, job))
 
 
@@ -104,7 +104,7 @@ def hang() -> Scenario:
         llama(each(*range(4)), (BEFORE_S, HEALTHY), (ONSET_S, SPINS), loaders=2),
         card_work=((3, stuck),), card_work_from_s=ONSET_S,
     )  # fmt: skip
-    title = "a job that hangs: rank 3 does nothing, the others spin in NCCL"
+    title = "a hang: rank 3 idle, the other ranks spin in NCCL"
     return Scenario(name="collective-wait-hang", title=title, length_s=LENGTH_S, server=dgx(4, job))
 
 
@@ -124,13 +124,13 @@ def straggler() -> Scenario:
     server = dgx(4, job)
     hot = PoorCooling(celsius=91, clock_mhz=1290, hard_percent=60, from_s=ONSET_S)
     cards = tuple(replace(card, heat=hot) if card.index == 2 else card for card in server.cards)
-    title = "four ranks that wait for one: its card is hot and its clock low"
+    title = "a straggler: the ranks wait for one with a hot GPU at a low SM clock"
     return Scenario(name="straggler", title=title, length_s=LENGTH_S, server=replace(server, cards=cards))
 
 
 def slowdown() -> Scenario:
     """Steps that take longer from one minute to the next."""
-    before = fault("slowdown", "a job whose steps take a quarter longer since some minutes", length_s=1260)
+    before = fault("slowdown", "a job whose steps became 25 % slower some minutes ago", length_s=1260)
     (job,) = before.server.jobs
     steps = replace(job.work[0][1], period_s=1.2, duty=0.88, watts=560, jitter=0.02)
     work = ((BEFORE_S, steps), (SLOWER_FROM_S, replace(steps, period_s=1.5)))

@@ -53,13 +53,13 @@ def healthy() -> Scenario:
     """One GPU that trains a language model as it should."""
     work = replace(HEALTHY, loader_cpu=10, vram_bytes=61 * GIB, nvlink=0)
     job = llama(each(0), (BEFORE_S, work), loaders=2)
-    title = "one GPU, kept busy: nothing to report"
+    title = "one busy GPU: no findings"
     return Scenario(name="healthy", title=title, server=workstation(job), past_s=SOON_S)
 
 
 def plateau() -> Scenario:
     """The allocator takes 12 GB more in a staircase, and then no more: no leak."""
-    title = "memory that grows for 100 s and then stays: nothing to report"
+    title = "memory that grows for 100 s, then stays constant: no findings"
     return fault("healthy-plateau", title, vram_per_s=2**27, vram_step_bytes=2**31, vram_grows_for_s=96.0)
 
 
@@ -73,7 +73,7 @@ def showcase() -> Scenario:
     cards = tuple(replace(card, heat=hot) if card.index == 6 else card for card in warm)
     return Scenario(
         name="showcase",
-        title="eight GPUs: a job that waits for its disk, a power cap, a hot card, a forgotten notebook",
+        title="eight GPUs: an I/O-bound job, a power cap, a hot GPU, a forgotten notebook",
         server=replace(server, cards=cards),
         past_s=SOON_S,
         watched_s=720,  # a notebook is forgotten after ten minutes
@@ -85,7 +85,7 @@ def idle() -> Scenario:
     """Eight GPUs after their last job."""
     work = replace(HEALTHY, duty=0.93, jitter=0.05, vram_bytes=66 * GIB)
     ended = replace(llama(each(*range(8)), (BEFORE_S, work)), ended_s=ONSET_S, started_s=ONSET_S - 13_260)
-    return Scenario(name="idle", title="eight GPUs at rest, their last job ended 3 minutes ago", server=dgx(8, ended))
+    return Scenario(name="idle", title="eight idle GPUs, the last job exited 3 minutes ago", server=dgx(8, ended))
 
 
 def sixteen() -> Scenario:
@@ -93,7 +93,7 @@ def sixteen() -> Scenario:
     jobs = llama(each(*range(8)), (BEFORE_S, WAITING)), sd3(each(*range(8, 16)), (BEFORE_S, HUNGRY))
     stores = (replace(DATA, bytes_per_s=4.0 * GIB), SCRATCH, ROOT)
     server = replace(dgx(16, *jobs), cpus=112, stores=stores, viewer=1001)
-    title = "sixteen GPUs, two jobs of eight ranks, 64 loaders"
+    title = "sixteen GPUs, two jobs of eight ranks, 64 workers"
     return Scenario(name="16gpu", title=title, server=server, past_s=SOON_S)
 
 

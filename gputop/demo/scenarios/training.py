@@ -13,15 +13,15 @@ from gputop.demo.server import GIB, DemoJob, Dip, Scenario
 def busy() -> Iterator[Scenario]:
     """A GPU that is busy all the time, with the wrong things."""
     yield fault(
-        "tensor-cores-idle", "a job that multiplies its matrices in fp32",
+        "tensor-cores-idle", "a job with matrix products in fp32",
         duty=0.97, fp32=44, tensor=0, dram=20, sm=88, watts=480,
     )  # fmt: skip
     yield fault(
-        "mem-bw-bound", "a job whose GPU moves as much memory as it can",
+        "mem-bw-bound", "a job bound by GPU memory bandwidth",
         duty=0.95, dram=62, tensor=5, sm=80, watts=430,
     )  # fmt: skip
     yield fault(
-        "busy-not-effective", "a GPU that is busy all the time with one multiprocessor",
+        "busy-not-effective", "high utilization, low SM activity: kernels on a single SM",
         duty=1.0, sm=1, occupancy=0.4, tensor=0, dram=0, fp32=0.5, fp16=0, integer=0.3, watts=120,
     )  # fmt: skip
 
@@ -29,15 +29,15 @@ def busy() -> Iterator[Scenario]:
 def waiting() -> Iterator[Scenario]:
     """A GPU that waits for its program."""
     yield fault(
-        "overhead-bound", "a job whose main thread launches one small kernel after the other",
+        "overhead-bound", "a launch-bound job with many small kernels",
         period_s=0.05, duty=0.46, jitter=0.1, sm=28, tensor=12, dram=14, watts=320, loader_cpu=5, loader_read=20e3,
     )  # fmt: skip
     yield fault(
-        "sync-log-stall", "a job that stops at every step to write a picture",
+        "sync-log-stall", "a job that writes an image in every step",
         period_s=0.3, duty=0.68, jitter=0.1, main_writes=2.4e6, main_write_calls=40, loader_cpu=8,
     )  # fmt: skip
     copying = fault(
-        "h2d-transfer-bound", "a job that copies every batch to its GPU from memory that is not pinned",
+        "h2d-transfer-bound", "a job that copies batches from pageable memory",
         period_s=0.25, duty=0.55, jitter=0.1, pcie_rx=4.4e9, sm=42, tensor=20, dram=20, watts=330, loader_cpu=25,
     )  # fmt: skip
     yield of_job(copying, pins=False)
@@ -46,14 +46,16 @@ def waiting() -> Iterator[Scenario]:
 def evaluating() -> Scenario:
     """Nothing is wrong: its validation uses the GPU less than its training does."""
     dip = Dip(every_s=110, for_s=24, duty=0.3)
-    scenario = fault("evaluation-phase", "training that evaluates every two minutes", length_s=900, duty=0.97, dip=dip)
+    scenario = fault(
+        "evaluation-phase", "training with an evaluation every two minutes", length_s=900, duty=0.97, dip=dip
+    )
     return replace(scenario, open_at_s=600)
 
 
 def profiled() -> Scenario:
     """Logs that go to a slow server: nothing of that shows from outside, but somebody has made a profile."""
     scenario = fault(
-        "seen-inside", "a job that sleeps in its logging, as a profile has shown", loaders=0,
+        "seen-inside", "a job blocked in logging, shown by a profile", loaders=0,
         period_s=0.8, duty=0.5, jitter=0.2, watts=300, sm=60, tensor=30, dram=25, main_cpu=12,
     )  # fmt: skip
     shown = (
@@ -65,7 +67,7 @@ def profiled() -> Scenario:
 
 def diverged() -> Scenario:
     """Its GPU is as busy as ever, and all that it computes is NaN: only its own notes say so."""
-    scenario = fault("non-finite", "a training whose loss became NaN, as it notes itself", duty=0.97)
+    scenario = fault("non-finite", "training with a NaN loss, noted by the job itself", duty=0.97)
     jobs = tuple(replace(job, nan_s=ONSET_S) for job in scenario.server.jobs)
     return replace(scenario, server=replace(scenario.server, jobs=jobs))
 
@@ -75,7 +77,7 @@ def _efficiency_scenarios() -> Iterator[Scenario]:
     yield from busy()
     yield from waiting()
     little = fault(
-        "small-job", "a model that is small for its GPU", loaders=0, length_s=1500.0,
+        "small-job", "a model that underuses its GPU", loaders=0, length_s=1500.0,
         period_s=0.05, duty=0.28, jitter=0.1, sm=22, tensor=4, dram=6, watts=190, main_cpu=55, vram_bytes=3 * GIB,
     )  # fmt: skip
     yield replace(little, open_at_s=1200, past_s=1000)
@@ -89,7 +91,7 @@ def crowd() -> Scenario:
     work = replace(HEALTHY, loader_cpu=22, loader_read=20e3, vram_bytes=30 * GIB, nvlink=0)
     job = replace(llama(((0,),), (ONSET_S, work), loaders=48), started_s=ONSET_S - 11)
     return Scenario(
-        name="workers-oversized", title="forty-eight loaders on sixteen CPUs", server=workstation(job)
+        name="workers-oversized", title="forty-eight workers on sixteen CPUs", server=workstation(job)
     )  # fmt: skip
 
 
@@ -97,33 +99,33 @@ def _feed_scenarios() -> Iterator[Scenario]:
     """Each plants the rule it is named after."""
     hungry = {"watts": 300, "sm": 60, "tensor": 30, "dram": 25, "main_cpu": 30}
     yield fault(
-        "starved-cpu-saturated", "sixteen loaders use every CPU and are still too slow",
+        "starved-cpu-saturated", "dataloader-bound, sixteen workers saturate the CPUs",
         loaders=16, period_s=1.3, duty=0.4, jitter=0.1, loader_cpu=96, cpu_pressure=30, **hungry,
     )  # fmt: skip
     yield fault(
-        "starved-cpu-idle", "two loaders for a fast model: most CPUs are idle",
+        "starved-cpu-idle", "dataloader-bound, two workers are too few",
         loaders=2, period_s=0.8, duty=0.55, jitter=0.1, loader_cpu=97, **hungry,
     )  # fmt: skip
     yield fault(
-        "starved-cpu-idle-flat", "the same with steps too short to see",
+        "starved-cpu-idle-flat", "the same with steps shorter than the sampling interval",
         loaders=3, period_s=0.15, duty=0.45, jitter=0.1, loader_cpu=98, **hungry,
     )  # fmt: skip
     yield fault(
-        "loader-in-main", "the training process loads its own data, between its steps",
+        "loader-in-main", "data loading in the main process (num_workers=0)",
         loaders=0, period_s=1.0, duty=0.35, jitter=0.1, main_chars=40e6, **{**hungry, "main_cpu": 100},
     )  # fmt: skip
     yield crowd()
     yield fault(
-        "head-of-line", "loaders that sleep while all wait for one slow sample",
+        "head-of-line", "head-of-line blocking on slow samples",
         loaders=4, period_s=0.1, duty=0.4, jitter=0.3, loader_cpu=2, loader_read=20e3, loader_cached=1e6,
         **{**hungry, "main_cpu": 5},
     )  # fmt: skip
     yield fault(
-        "worker-respawn", "eight loaders that are started anew every 41 s, and a GPU that waits for them",
+        "worker-respawn", "eight workers that respawn every 41 s while the GPU waits",
         loaders=8, duty=0.97, loader_cpu=20, dip=Dip(every_s=41.0, for_s=3.2, respawn=True),
     )  # fmt: skip
     yield fault(
-        "starved-cause-unknown", "a main thread that waits for something that does not show",
+        "starved-cause-unknown", "a starved GPU, cause unknown",
         loaders=0, period_s=0.8, duty=0.5, jitter=0.2, **{**hungry, "main_cpu": 12},
     )  # fmt: skip
 
@@ -140,9 +142,7 @@ def on_the_cpu() -> Scenario:
         name="resnet", command=("python", "train.py", "--arch", "resnet18"), started_s=ONSET_S - 11,
         libraries=("torch", "mkl", "gomp"), omp_threads=None,
     )  # fmt: skip
-    return Scenario(
-        name="no-cuda-context", title="a training run that uses the CPU and no GPU", server=workstation(job)
-    )
+    return Scenario(name="no-cuda-context", title="training on the CPU without a CUDA context", server=workstation(job))
 
 
 def unused() -> Scenario:
@@ -150,7 +150,7 @@ def unused() -> Scenario:
     work = replace(HEALTHY, vram_bytes=61 * GIB)
     job = replace(llama(each(0, 1), (BEFORE_S, work), loaders=2), visible="0,1,2,3")
     return Scenario(
-        name="gpu-unused-in-job", title="a job that has four GPUs and runs on two", server=dgx(4, job),
+        name="gpu-unused-in-job", title="a job with four GPUs that uses two", server=dgx(4, job),
         open_at_s=2100, length_s=2400, past_s=SOON_S, watched_s=1950,
     )  # fmt: skip
 
@@ -162,7 +162,7 @@ def starting() -> Scenario:
         _plain(llama(each(0), (ONSET_S, work), loaders=0)), name="llama-70b", started_s=ONSET_S - 11, data="/data"
     )
     return Scenario(
-        name="slow-start", title="a job that reads its weights and does not begin", server=workstation(job),
+        name="slow-start", title="a job stuck loading its weights", server=workstation(job),
         open_at_s=540,
     )  # fmt: skip
 
@@ -173,7 +173,7 @@ def outdated() -> Scenario:
     job = replace(
         _plain(llama(each(0), (ONSET_S, work), loaders=2)), torch=("1.13.1+cu117", "11.7"), started_s=ONSET_S - 11
     )
-    title = "a job with a PyTorch that is older than its GPU"
+    title = "a PyTorch build too old for the GPU"
     return Scenario(name="stack-vs-gpu", title=title, server=workstation(job))
 
 
@@ -182,9 +182,7 @@ def _usage_scenarios() -> Iterator[Scenario]:
     yield on_the_cpu()
     elsewhere = replace(PARKED, main_cpu=99, vram_bytes=30 * GIB, loader_cpu=0.1, loader_read=20e3, loader_cached=0)
     changed = {name: getattr(elsewhere, name) for name in elsewhere.__slots__}
-    yield of_job(
-        fault("gpu-idle-cpu-busy", "a job that indexes its data in the main process while its GPU waits", **changed)
-    )
+    yield of_job(fault("gpu-idle-cpu-busy", "a job that builds its dataset index in the main process", **changed))
     yield from (unused(), starting(), outdated())
 
 

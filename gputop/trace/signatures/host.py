@@ -98,7 +98,7 @@ def input_bound(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
         steps=(
             num_workers.IN_WORKERS if alone else num_workers.MORE,
             "Set pin_memory=True, persistent_workers=True and prefetch_factor=4.",
-            "Decode and augment on the GPU, or preprocess once; gputop diagnose tells storage from CPU.",
+            "Decode and augment on the GPU, or preprocess once; gputop diagnose separates storage from CPU.",
         ),
         lost_share=lost,
         idle=found.of_gpu,
