@@ -145,7 +145,7 @@ _shtab_gputop_docs_options=(
   "--no-nvml[never call the NVIDIA driver]"
   "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
-  ":one page\; without it, the list of pages:(keys columns metrics configuration diagnosis proven doctor recording profilers loader memory lab maxbatch scaffold performance security faults contributing changelog)"
+  ":one page\; without it, the list of pages:(glossary keys columns metrics configuration diagnosis proven doctor recording profilers loader memory lab maxbatch scaffold performance security faults contributing changelog)"
 )
 
 # guard to ensure default positional specs are added only once per session
