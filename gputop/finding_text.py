@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"(?<![\w.])(-?\d+(?:,\d{3})*(?:\.\d+)?)(?: ?(?:%|(?:cores|
 _LONGER = re.compile(r"[\w.]\d")  # after an apparent number: a version or a name
 _TIMED = re.compile(r"\b(?:for|over|every|about) \d+[smhd]\b|\b\d+[smhd] ago\b")
 _AGO = re.compile(r"\d[smhd] ago$")
-_UNITS = {"1/s": "a second", "1/min": "a minute", "C": "°C"}
+_UNITS = {"1/s": "per second", "1/min": "per minute", "C": "°C", "loaders": "workers"}
 _LONGEST = 40  # characters of a name
 _ASKED = 512  # the screen asks every second, and rules change their text now and then
 
@@ -171,7 +171,7 @@ def limit(item: Evidence) -> str:
     if item.limit is None:
         return ""
     if item.unit == "B":
-        return _size(item.limit)
+        return _without_repetition(_size(item.limit), item)
     if item.unit == "s" and item.limit >= 60:
         return _without_repetition(units.ago(item.limit), item)
     if item.unit == "B/s":
@@ -183,9 +183,9 @@ def limit(item: Evidence) -> str:
 
 
 def _unit_text(unit: str, number: str) -> str:
-    """A unit in a sentence: 1000 a second, 1 core."""
-    counted = unit in ("cores", "loaders", "threads", "years")
-    return unit[:-1] if counted and number == "1" else _UNITS.get(unit, unit)
+    """A unit in a sentence: 1000 per second, 1 core."""
+    counted, name = unit in ("cores", "loaders", "threads", "years"), _UNITS.get(unit, unit)
+    return name[:-1] if counted and number == "1" else name
 
 
 def _without_repetition(limit: str, item: Evidence) -> str:

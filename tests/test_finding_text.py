@@ -27,7 +27,7 @@ from tests.advice_scenes import fine, found
         ("s", 21600.0, "full in about 46m", "6h"),
         ("cores", 1.0, "7.9 of 16 CPU cores in use", "1 core"),
         ("cores", 14.0, "15 of 16 CPU cores in use", "14 cores"),
-        ("1/s", 1000.0, "9300 pages a second go to swap and back", "1000 a second"),
+        ("1/s", 1000.0, "swap traffic 9300 pages/s", "1000 per second"),
         ("%", 5.0, "uses 7.5 % of a core", "5 %"),
         ("%", 80.0, "GPU busy 80 %", "80 %"),
         ("C", 90.0, "90 °C, slowdown at 90 °C", ""),

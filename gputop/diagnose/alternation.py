@@ -46,7 +46,8 @@ def evidence(view: View, trainer: Trainer) -> Evidence:
     main, duty = 100 * (trainer.main or 0.0), 100 * (trainer.duty or 0.0)
     least, most = 100 * view.limit(f"{_TABLE}.least"), 100 * view.limit(f"{_TABLE}.most")
     text = f"main thread {main:.0f} % of a core + GPU {duty:.0f} % = {main + duty:.0f} %"
-    return Evidence(text=f"{text}: they alternate ({least:.0f}-{most:.0f} %)", value=main + duty, unit="%", limit=least)
+    text += f", alternating at {least:.0f} % to {most:.0f} %"
+    return Evidence(text=text, value=main + duty, unit="%", limit=least, sense="flagged_above")
 
 
 def high_activity_while_busy(view: View, trainer: Trainer) -> bool:

@@ -80,7 +80,7 @@ def pool(view: View, group: Cgroup | None) -> Pool | None:
             return [None if one is None else one + (two or 0.0) for one, two in zip(own, shared, strict=True)]
 
         limit = float(group.memory_limit_bytes)
-        return Pool(limit, max(0.0, limit - taken), charged, "of its limit")
+        return Pool(limit, max(0.0, limit - taken), charged, "of its memory limit")
     if host.memory_total_bytes and host.memory_available_bytes is not None:
 
         def gone(seconds: float) -> Sequence[float | None]:
@@ -88,7 +88,7 @@ def pool(view: View, group: Cgroup | None) -> Pool | None:
             return [None if value is None else -value for value in values]
 
         total, left = float(host.memory_total_bytes), float(host.memory_available_bytes)
-        return Pool(total, left, gone, "of the machine's memory")
+        return Pool(total, left, gone, "of host memory")
     return None
 
 

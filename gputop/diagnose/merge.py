@@ -257,11 +257,11 @@ def _with_causes(starved: Finding, causes: list[Finding], most: Severity) -> Fin
     worst = max((starved, *causes), key=lambda finding: RANKS[finding.severity])
     certain = causes[0].severity != "info"
     parts = [*causes, starved] if certain else [starved, *causes]
-    joint, subject = ", because" if certain else ";", _cause_subject(starved, causes[0])
+    joint, where = "; " if certain else "; possibly ", _where(starved, causes[0])
     return replace(
         starved,
         severity=min(worst.severity, most, key=lambda severity: RANKS[severity]),
-        headline=f"{starved.headline}{joint} {subject} {causes[0].headline}",
+        headline=f"{starved.headline}{joint}{causes[0].headline}{where}",
         evidence=tuple(dict.fromkeys(item for part in parts for item in part.evidence)),
         steps=_cheapest_first(dict.fromkeys(step for part in parts for step in part.steps)),
         causes=(*starved.causes, *(cause.rule for cause in causes)),
@@ -285,11 +285,10 @@ def _effort(step: Step) -> int:
     return 2 if step.destroys or command.startswith(_REPLACES) else 1
 
 
-def _cause_subject(starved: Finding, cause: Finding) -> str:
-    """Name of the subject that the headline of a cause refers to."""
-    if cause.subject.kind == "host":
-        return "the machine"
-    return "it" if cause.subject.kind == starved.subject.kind else f"one {cause.subject.kind}"
+def _where(starved: Finding, cause: Finding) -> str:
+    """What the headline of a cause refers to, if that is narrower than the subject."""
+    wide = cause.subject.kind in ("host", starved.subject.kind)
+    return "" if wide else f" on one {'GPU' if cause.subject.kind == 'gpu' else cause.subject.kind}"
 
 
 def _host_group(host: list[Finding]) -> list[Finding]:

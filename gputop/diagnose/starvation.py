@@ -12,8 +12,9 @@ from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.labels import amount
 from gputop.model import Role
+from gputop.phrases import Sense
 
-EITHER = "waits for its main thread, which loads data or launches small kernels: from outside both look the same"
+EITHER = "main-thread-bound, data loading or kernel launches"
 _LEAST_S = 5.0  # of the window, between pauses
 _NAMED = "pt_data_w"  # torch's thread name of a loader, from 2.5 on
 
@@ -186,25 +187,27 @@ def busy_evidence(view: View, trainer: Trainer, limit: str = "starved.duty") -> 
     """GPU busy and the rhythm of the steps, as evidence."""
     how, shape = "", trainer.shape
     if (trainer.duty or 0.0) < view.limit("starved.least") and trainer.touched is not None:
-        how = f", with some work in {100 * trainer.touched:.0f} % of the seconds"
+        how = f", active in {100 * trainer.touched:.0f} % of the seconds"
     elif shape and not trainer.has_no_gaps:
         how = f" in steps of {trainer.step_s:.1f} s" if trainer.step_s else " in steps too short to measure"
-        how += f", empty {100 * shape.empty:.0f} % of the time" if has_gaps(view, trainer) else ""
+        how += f", fully idle {100 * shape.empty:.0f} % of the time" if has_gaps(view, trainer) else ""
     elif shape and shape.high - shape.low <= 50:
-        how = ", evenly: its steps are too short to see"
+        how = ", constant: steps too short to resolve"
     duty = 100 * (trainer.duty or 0.0)
-    turns = f", {len(trainer.turns.uuids)} GPUs in turns taken together" if trainer.turns else ""
+    turns = f", {len(trainer.turns.uuids)} GPUs taking turns, summed" if trainer.turns else ""
     text = f"{trainer.reading(duty)}{turns}{how}"
-    return Evidence(text=text, value=duty, unit="%", limit=100 * view.limit(limit))
+    return Evidence(text=text, value=duty, unit="%", limit=100 * view.limit(limit), sense="healthy_from")
 
 
-def cores_evidence(view: View, trainer: Trainer, limit: str | None = "saturation") -> Evidence:
+def cores_evidence(
+    view: View, trainer: Trainer, limit: str | None = "saturation", *, sense: Sense = "flagged_below"
+) -> Evidence:
     """CPU use against the CPUs it may use; `limit` is a share of them, None if another number decided."""
     used, allowed = trainer.cores or 0.0, trainer.allowed or 0.0
     by = " by one rank" if trainer.is_rank else ""  # the job's row on the screen is their sum
     text = f"{used:.1f} of {amount(allowed, 'CPU core')} in use{by}"
     most = None if limit is None else view.limit(limit) * allowed
-    return Evidence(text=text, value=used, unit="cores", limit=most)
+    return Evidence(text=text, value=used, unit="cores", limit=most, sense=sense)
 
 
 def loaders_uncertain(trainer: Trainer) -> bool:
@@ -213,14 +216,14 @@ def loaders_uncertain(trainer: Trainer) -> bool:
 
 
 def loaders_text(trainer: Trainer) -> str:
-    """`8 loaders`, or what else they may be."""
-    unsure = f"{amount(trainer.loaders, 'worker process')} (loaders, or environments)"
-    return unsure if loaders_uncertain(trainer) else amount(trainer.loaders, "loader")
+    """`8 workers`, or what else they may be."""
+    unsure = f"{amount(trainer.loaders, 'worker process')} (DataLoader or environments)"
+    return unsure if loaders_uncertain(trainer) else amount(trainer.loaders, "worker")
 
 
 def per_loader_text(trainer: Trainer) -> str:
-    """`8 loaders, each` or `1 loader,`, before a value per loader."""
-    what = "worker process" if loaders_uncertain(trainer) else "loader"
+    """`8 workers, each` or `1 worker,`, before a value per worker."""
+    what = "worker process" if loaders_uncertain(trainer) else "worker"
     return f"{amount(trainer.loaders, what)},{' each' if trainer.loaders > 1 else ''}"
 
 

@@ -66,5 +66,5 @@ def found_state(about: Sequence[Finding]) -> RankState | None:
         one = worst(each for each in remarks if each.primary or (each.lost_share or 0.0) >= _LOST)
     if one is None:
         return None
-    subject = {"host": "the machine ", "gpu": "its GPU "}.get(one.subject.kind, "")
-    return RankState("found", f"{subject}{one.headline}")
+    where = " on its GPU" if one.subject.kind == "gpu" and "GPU" not in one.headline else ""
+    return RankState("found", f"{one.headline}{where}")

@@ -60,7 +60,7 @@ def raise_container_limit(view: View, process: Process, text: str, setting: str,
     """Raise a container limit: `setting` is an option of Docker and Podman; in Kubernetes it is the pod's manifest."""
     group, container = process.cgroup or "", quote(process.container or "")
     if "kubepods" in group:
-        return Step(text=f"{text}, in Kubernetes by {in_kubernetes}")
+        return Step(text=f"{text}; in Kubernetes, {in_kubernetes}")
     made_by = "docker" if _DOCKER.search(group) else "podman" if _PODMAN.search(group) else ""
     if not made_by:
         return Step(text=text)
@@ -69,7 +69,7 @@ def raise_container_limit(view: View, process: Process, text: str, setting: str,
         return Step(text=text, command=f"sudo {command}", needs_root=True)
     # root and other users have a separate instance that does not know it
     if view.frame.viewer_uid == 0 or only_root_may_inspect(view, process):
-        return Step(text=f"{text}, which is for its user to do")
+        return Step(text=f"{text}, as the user of the container")
     return Step(text=text, command=command)
 
 
@@ -94,7 +94,7 @@ def use_workers(view: View, trainer: Trainer, text: str, *, more: str = "") -> S
     """Load data in worker processes, if CPUs are available; `more`: further DataLoader options."""
     loaders = first_loaders(view, trainer)
     if not loaders:
-        return Step(text="no CPU is idle for loaders: give the job more CPUs, or do less for each sample")
+        return Step(text="Give the job more CPUs, or reduce work per sample: no CPU is idle for workers")
     if may_use_torch(trainer):
         return Step(text=text, command=f"DataLoader(..., num_workers={loaders}{more})")
     command = next((_OTHERS[name] for name in _OTHERS if name in trainer.process.libraries), None)

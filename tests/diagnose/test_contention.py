@@ -137,7 +137,7 @@ def test_many_small_neighbours_are_told_by_what_they_take_together() -> None:
     said, page = seen(machine(*SMALL))
     (finding,) = (one for one in said.findings if "neighbour" in (one.rule, *one.causes))
     texts = [item.text for item in finding.evidence]
-    assert "shares the CPUs with 6 other programs, which take most" in finding.headline
+    assert "CPU contention, mostly from 6 other programs" in finding.headline
     assert "6 other programs use 11.1 of 16 CPUs" in texts
     assert "ninja of user dave uses 2.5 of 16 CPUs" in texts
     (mine,) = page.experiments

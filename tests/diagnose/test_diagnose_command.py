@@ -82,7 +82,7 @@ def test_what_was_and_is_no_more_is_told(recorded: Recorded) -> None:
     done = diagnose("--source", recorded(machine.frame, 240))
     assert done.returncode == 0
     assert "Note: warn from 0:" in done.stdout
-    assert "and no more: GPU 0 " in done.stdout
+    assert "and no more: GPU 0" in done.stdout
 
 
 def test_one_process_and_what_is_about_it(recorded: Recorded) -> None:

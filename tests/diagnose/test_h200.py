@@ -84,7 +84,7 @@ def test_a_fast_gpu_that_waits_is_used_all_the_same() -> None:
     """Its batches take milliseconds: busy for 0.4 % of the time, and two loaders work as hard as they can."""
     _, last = verdicts("few-workers")[-1]
     (found,) = last.findings
-    assert found.evidence[0].text.startswith("GPU busy 0 %, with some work in ")
+    assert found.evidence[0].text.startswith("GPU busy 0 %, active in ")
     assert found.steps[0].text == "use more loaders: up to 7.5× faster"
 
 

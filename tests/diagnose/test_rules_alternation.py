@@ -120,13 +120,13 @@ def test_another_process_on_its_gpu_may_be_what_it_waits_for() -> None:
 def test_the_sum_is_the_evidence_and_the_steps_are_those_of_a_loader() -> None:
     finding = found(turns(trainer=READS).verdict(), "loader-in-main")
     assert finding is not None
-    assert finding.headline == "loads its data in the training process (num_workers=0)"
+    assert finding.headline == "dataloader-bound, main process loads data (num_workers=0)"
     texts = [item.text for item in finding.evidence]
-    assert "main thread 40 % of a core + GPU 60 % = 100 %: they alternate (85-115 %)" in texts
+    assert "main thread 40 % of a core + GPU 60 % = 100 %, alternating at 85 % to 115 %" in texts
     assert any("num_workers=" in (step.command or "") for step in finding.steps)
     perhaps = found(turns().verdict(), "loader-in-main")
     assert perhaps is not None
-    assert perhaps.headline.startswith("works on the CPU between its steps")
+    assert perhaps.headline.startswith("main-thread-bound, data loading")
     assert perhaps.steps[0].action == "stack"
 
 
@@ -134,7 +134,7 @@ def test_what_the_chip_does_is_unknown_then_both_are_named() -> None:
     blind = dict.fromkeys(("sm_active_percent", "power_watts", "memory_busy_percent"))
     finding = found(turns(gpu=blind).verdict(), "starved-cause-unknown")
     assert finding is not None
-    assert finding.headline.startswith("waits for its main thread")
+    assert finding.headline.startswith("main-thread-bound")
 
 
 @pytest.mark.parametrize(("duty", "main"), [(0.6, 40), (0.3, 70), (0.7, 28), (0.5, 55)])

@@ -35,6 +35,6 @@ def test_docker_is_asked_for_its_own_containers_only_and_as_root(
     made = confined(2.4, throttled_percent=63.0, container="0123456789ab", cgroup=group, uid=1000)
     told = found(after(lambda t: replace(made(t), viewer_uid=viewer)), "cpu-quota")
     assert told is not None
-    assert told.steps[0].text.startswith("give its container 8 CPUs")
+    assert told.steps[0].text.startswith("Raise the CPU limit of its container to 8 CPUs")
     assert (told.steps[0].command, told.steps[0].needs_root) == (command, root)
     assert ("resources.limits.cpu: 8" in told.steps[0].text) == ("kubepods" in group)

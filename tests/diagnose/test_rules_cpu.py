@@ -51,12 +51,12 @@ def test_threads_process_says_how_many_are_too_many() -> None:
     trainer = POOL | {"busy_threads": 64, "allowed_cpus": 8.0, "affinity": "0-63"}
     finding = found(Machine(gpu=HUNGRY, trainer=trainer).verdict(), "threads-process")
     assert finding is not None
-    assert finding.headline == "runs 64 compute threads on 8 CPUs"
+    assert finding.headline == "CPU oversubscribed, 64 compute threads on 8 CPUs"
     assert [item.text for item in finding.evidence] == [
-        "64 compute threads want to run on 8 CPUs",
+        "64 runnable compute threads on 8 CPUs",
         "its threads waited for a CPU 71 % of their runnable time",
-        "0 voluntary switches a CPU second: they spin while they wait",
-        "PyTorch and OpenMP see 64 CPUs, the quota allows 8",
+        "0 voluntary switches per CPU second: threads spin while waiting",
+        "PyTorch and OpenMP detect 64 CPUs, the quota allows 8",
     ]
     assert finding.steps[0].command == "export OMP_NUM_THREADS=8 MKL_NUM_THREADS=8 OPENBLAS_NUM_THREADS=8"
     assert finding.lost_share == pytest.approx(0.7)
@@ -66,7 +66,7 @@ def test_a_part_of_a_cpu_is_told_as_one() -> None:
     trainer = POOL | {"busy_threads": 2, "allowed_cpus": 0.5}
     finding = found(Machine(gpu=HUNGRY, trainer=trainer).verdict(), "threads-process")
     assert finding is not None
-    assert finding.headline == "runs 2 compute threads on 0.5 CPUs"
+    assert finding.headline == "CPU oversubscribed, 2 compute threads on 0.5 CPUs"
 
 
 def test_threads_process_abstains_where_the_kernel_counts_no_waiting() -> None:
@@ -128,7 +128,7 @@ def test_threads_host_divides_the_cpus() -> None:
     assert finding is not None
     assert finding.primary
     assert finding.evidence[0].text == "4 trainers with 11 compute threads each, 44 on 16 CPUs"
-    assert finding.evidence[-1].text == "OMP_NUM_THREADS is unset in all 4"
+    assert finding.evidence[-1].text == "OMP_NUM_THREADS unset in all 4"
     assert finding.steps[1].command == "torch.set_num_threads(4)"
     assert finding.steps[2].command == "taskset -c 0-3 python train.py"
 
@@ -136,11 +136,11 @@ def test_threads_host_divides_the_cpus() -> None:
 @pytest.mark.parametrize(
     ("trainer", "near", "text", "cpus"),
     [
-        ({"affinity": "0-15"}, None, "or give each 8 CPUs of its own: 0-7, 8-15", "0-7"),
-        ({"affinity": "0-15"}, "8-15", "or give each 8 CPUs of its own: 8-15, 0-7", "8-15"),
-        ({"affinity": "4-7,12-15", "allowed_cpus": 8.0}, None, "or give each 4 CPUs of its own: 4-7, 12-15", "4-7"),
-        ({"affinity": "4-5", "allowed_cpus": 2.0}, None, "or give each 1 CPU of its own: 4, 5", "4"),
-        ({"affinity": None}, None, "or give each 8 CPUs of its own: 0-7, 8-15", "0-7"),
+        ({"affinity": "0-15"}, None, "Give each 8 exclusive CPUs: 0-7, 8-15", "0-7"),
+        ({"affinity": "0-15"}, "8-15", "Give each 8 exclusive CPUs: 8-15, 0-7", "8-15"),
+        ({"affinity": "4-7,12-15", "allowed_cpus": 8.0}, None, "Give each 4 exclusive CPUs: 4-7, 12-15", "4-7"),
+        ({"affinity": "4-5", "allowed_cpus": 2.0}, None, "Give each 1 exclusive CPU: 4, 5", "4"),
+        ({"affinity": None}, None, "Give each 8 exclusive CPUs: 0-7, 8-15", "0-7"),
         ({"affinity": None, "allowed_cpus": 8.0}, None, None, None),  # nobody knows which
     ],
 )
@@ -189,7 +189,7 @@ def test_openblas_on_intel(dials: dict[str, Any], fires: bool) -> None:
     told = found(blas(**dials), "starved-cpu-saturated")
     assert (told is not None and "openblas-on-intel" in told.causes) == fires
     if fires and told:
-        assert told.headline.endswith("; it may lose CPU time in OpenBLAS, which is slow on Intel CPUs")
+        assert told.headline.endswith("; possibly NumPy uses OpenBLAS, slow on Intel CPUs")
         commands = [step.command for step in told.steps]
         assert commands[0] == mkl.UNTIL_THEN  # a variable to set comes before what changes the program
         assert commands[-3:] == [mkl.IN_CONDA_FORGE, mkl.AFTER_PIP, mkl.IN_DEFAULTS]
@@ -216,17 +216,16 @@ def test_where_cpus_are_short_pools_show_by_what_they_wait_for(waits: float, fir
 @pytest.mark.parametrize(
     ("dials", "text"),
     [
-        ({"model": "AMD EPYC 7763"}, "each loader computes with several threads: first try one thread a loader"),
-        ({"libraries": ("torch", "mkl")}, "each loader computes with several threads: first try one thread a loader"),
-        ({"libraries": ()}, "each loader computes with several threads, whose library is hidden: first try one thread "
-         "a loader"),
+        ({"model": "AMD EPYC 7763"}, "Try one compute thread per worker: each uses several"),
+        ({"libraries": ("torch", "mkl")}, "Try one compute thread per worker: each uses several"),
+        ({"libraries": ()}, "Try one compute thread per worker: each uses several (library hidden)"),
         ({}, None),  # the rule about OpenBLAS says so, and more
     ],
 )  # fmt: skip
 def test_pools_of_threads_in_loaders_are_told_on_any_cpu(dials: dict[str, Any], text: str | None) -> None:
     told = found(blas(**dials), "starved-cpu-saturated")
     assert told is not None
-    one_thread = [step for step in told.steps if "each loader computes" in step.text]
+    one_thread = [step for step in told.steps if "one compute thread per worker" in step.text]
     assert [step.text for step in one_thread] == ([text] if text else [])
     assert sum("OPENBLAS_NUM_THREADS=1" in (step.command or "") for step in told.steps) == 1
 

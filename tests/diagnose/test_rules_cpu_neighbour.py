@@ -69,7 +69,7 @@ def test_another_job_is_named_and_not_its_key() -> None:
         return replace(one, jobs=(*one.jobs, job))
 
     (told,) = (one for one in after(frame).findings if "neighbour" in (one.rule, *one.causes))
-    assert "shares the CPUs with pack/train of user bob" in told.headline
+    assert "CPU contention, mostly from pack/train of user bob" in told.headline
     assert "991.9" not in " ".join(item.text for item in told.evidence)
 
 

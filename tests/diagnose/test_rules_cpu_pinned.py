@@ -38,11 +38,11 @@ BUSY = {"cpu_percent": 24.0, "run_wait_percent": 75.0, "main_run_wait_percent": 
 @pytest.mark.parametrize(
     ("trainer", "loader", "headline"),
     [
-        (ONE, BUSY | ONE, "is pinned to 1 of 16 CPUs"),
-        (ALL, BUSY | ONE, "has 4 loaders pinned to 1 of 16 CPUs"),  # worker_init_fn, or a pinned parent
-        (ALL, BUSY | ONE | {"run_wait_percent": None}, "has 4 loaders pinned to 1 of 16 CPUs"),
-        (ALL, {"cpu_percent": 97.0, "affinity": "0-3"}, "has 4 loaders pinned to 4 of 16 CPUs"),
-        (ONE, BUSY | ONE | {"affinity": None}, "is pinned to 1 of 16 CPUs"),  # as its parent
+        (ONE, BUSY | ONE, "pinned to 1 of 16 CPUs"),
+        (ALL, BUSY | ONE, "4 workers pinned to 1 of 16 CPUs"),  # worker_init_fn, or a pinned parent
+        (ALL, BUSY | ONE | {"run_wait_percent": None}, "4 workers pinned to 1 of 16 CPUs"),
+        (ALL, {"cpu_percent": 97.0, "affinity": "0-3"}, "4 workers pinned to 4 of 16 CPUs"),
+        (ONE, BUSY | ONE | {"affinity": None}, "pinned to 1 of 16 CPUs"),  # as its parent
         (ALL, {"cpu_percent": 40.0, "affinity": "0-3"}, None),  # there is room
         (ALL, BUSY | ONE | {"cpu_percent": 15.0}, None),  # that CPU is not full
         (ALL, BUSY | ONE | {"last_cpu": 7}, None),  # it was moved since
@@ -54,7 +54,7 @@ def test_who_is_pinned_and_where(trainer: dict[str, Any], loader: dict[str, Any]
     assert (finding is not None) == (headline is not None)
     if finding and headline:
         assert headline in finding.headline
-        assert "CPU saturated" not in finding.headline
+        assert "CPU saturated by" not in finding.headline
         assert any("11" in item.text or "14" in item.text for item in finding.evidence if "idle outside" in item.text)
 
 
@@ -63,7 +63,7 @@ def test_a_trainer_alone_may_be_pinned() -> None:
     pool = {"cpu_percent": 98.0, "main_thread_percent": 30.0, "busy_threads": 4, "run_wait_percent": 70.0}
     finding = told(machine(pool | ONE, {"cpu_percent": 10.0, **ALL}))
     assert finding is not None
-    assert "is pinned to 1 of 16 CPUs, unlike its loaders" in finding.headline
+    assert "pinned to 1 of 16 CPUs, its workers are not" in finding.headline
     assert finding.steps[0].command == "taskset -acp 0-15 100"
 
 
@@ -79,7 +79,7 @@ def test_a_larger_set_is_a_quota_too() -> None:
     finding = told(job)
     assert finding is not None
     assert finding.rule == "starved-cpu-saturated"
-    assert finding.headline.endswith("because it is pinned to 8 of 64 CPUs")
+    assert finding.headline.endswith("; pinned to 8 of 64 CPUs")
     assert finding.severity == "crit"
     commands = [step.command for step in finding.steps]
     assert "srun --cpu-bind=none COMMAND" in commands
@@ -121,7 +121,7 @@ def test_two_jobs_on_the_same_cpus_are_both_pinned() -> None:
     assert told(machine(ONE, half | ONE)) is None
     finding = told(machine(ONE, half | ONE, cpu_cores_percent=cores))
     assert finding is not None
-    assert "is pinned to 1 of 16 CPUs" in finding.headline
+    assert "pinned to 1 of 16 CPUs" in finding.headline
 
 
 def test_what_it_may_use_is_what_any_of_its_loaders_may() -> None:

@@ -83,8 +83,8 @@ def test_numa_misplacement_says_where_to_go() -> None:
     told = found(machine.verdict(), "numa-misplacement")
     assert told is not None
     assert [item.text for item in told.evidence] == [
-        "100 % of its CPU time ran outside CPUs 8-15, which are near its GPU",
-        "it may run on CPUs 0-7 only",
+        "100 % of its CPU time on CPUs remote to its GPU (local: 8-15)",
+        "its affinity allows CPUs 0-7 only",
     ]
     assert [step.command for step in told.steps] == [
         "numactl --cpunodebind=1 --membind=1 python train.py",
@@ -140,7 +140,7 @@ def test_numa_misplacement_by_chance_is_no_cause(affinity: str | None, severity:
     assert told is not None
     assert told.severity == severity
     texts = [item.text for item in told.evidence]
-    assert ("chance alone makes that 88 %: so many CPUs are not near it" in texts) == (affinity in ("0-15", None))
+    assert ("88 % expected by chance: most CPUs are remote to this GPU" in texts) == (affinity in ("0-15", None))
 
 
 @pytest.mark.parametrize(
@@ -232,15 +232,15 @@ def test_neighbour(
 def test_a_neighbour_is_named_by_user_only_and_what_it_takes() -> None:
     told = found(after(shared(WAITS, FULL, {"cpu_percent": 1200.0}, {})), "neighbour")
     assert told is not None
-    assert told.headline == "shares the CPUs with tar of user bob, which takes most"
+    assert told.headline == "CPU contention, mostly from tar of user bob"
     assert told.evidence[0].text == "tar of user bob uses 12.0 of 16 CPUs"
     assert "991" not in str(told)
-    assert told.steps[1].text == "ask user bob to let it have what is left over: renice -n 19, ionice -c 3"
+    assert told.steps[1].text == "Ask user bob to lower its CPU and I/O priority: renice -n 19, ionice -c 3"
     assert [step.command for step in told.steps] == [None, None, "taskset -c 0-7 python train.py", None]
-    assert told.steps[3].text.startswith("and ask its owner to keep the other to CPUs 8-15")
+    assert told.steps[3].text.startswith("Ask its owner to keep the other on CPUs 8-15")
     own = found(after(shared(WAITS, FULL, {"cpu_percent": 1200.0, "uid": 1}, {})), "neighbour")
     assert own is not None
-    assert own.headline == "shares the CPUs with tar (pid 991), which takes most"
+    assert own.headline == "CPU contention, mostly from tar (pid 991)"
     assert own.steps[1].command == "renice -n 19 -p 991; ionice -c 3 -p 991"
     assert own.steps[3].command == "for p in 991; do taskset -acp 8-15 $p; done"
 

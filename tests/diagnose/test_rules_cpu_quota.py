@@ -61,9 +61,9 @@ def test_cpu_quota_says_what_to_ask_for() -> None:
     told = found(after(confined(2.4, loaders=4, throttled_percent=63.0, container="abc")), "cpu-quota")
     assert told is not None
     assert [item.text for item in told.evidence] == [
-        "the limit of 4 CPUs ran out in 63 % of periods",
-        "2.4 CPUs' worth of work was stopped meanwhile",
-        "the machine itself is 71 % idle",
+        "quota of 4 CPUs exhausted in 63 % of periods",
+        "runnable work for 2.4 more CPUs throttled",
+        "all CPUs of the machine 71 % idle",
     ]
     assert [step.command for step in told.steps] == [
         "sudo docker update --cpus 8 abc",
@@ -96,9 +96,7 @@ def test_a_quota_that_spinning_threads_use_up_is_their_fault(main: float, dials:
     if quota is not None and leads == "threads-process":
         assert quota.severity == "warn"
         assert quota.steps[0].command == "torch.set_num_threads(4)"
-        assert "76 % of its CPU time goes to compute threads beside the main one, which spin" in [
-            item.text for item in quota.evidence
-        ]
+        assert "76 % of its CPU time in spinning compute threads" in [item.text for item in quota.evidence]
 
 
 @pytest.mark.parametrize(
@@ -145,7 +143,7 @@ def test_ranks_in_containers_of_their_own_have_a_quota_each() -> None:
 
     finding = found(after(frame), "cpu-quota")
     assert finding is not None
-    assert finding.headline == "is held to 8 CPUs by its quota"
+    assert finding.headline == "CPU quota of 8 CPUs exhausted"
     assert [step.command for step in finding.steps[1:]] == [
         "DataLoader(..., num_workers=7)",
         "torch.set_num_threads(8)",
@@ -169,7 +167,7 @@ def test_an_affinity_of_one_cpu(trainer: dict[str, Any], fires: bool) -> None:
     told = [finding for finding in machine.verdict().findings if "cpu-quota" in (finding.rule, *finding.causes)]
     assert bool(told) == fires
     if told:
-        assert told[0].headline.endswith("because it is pinned to 1 of 16 CPUs")
+        assert told[0].headline.endswith("; pinned to 1 of 16 CPUs")
         whom = "for p in 100 $(pgrep -P 100); do taskset -acp 0-15 $p; done"
         assert told[0].steps[0].command == whom, "its loaders share that CPU"
 

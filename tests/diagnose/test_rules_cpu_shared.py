@@ -25,7 +25,7 @@ EVERY = frozenset(range(64))
 def test_threads_host_divides_the_quota_of_a_container() -> None:
     finding = found(after(experiments(4, {"cpus_total": 64}, **CONTAINER)), "threads-host")
     assert finding is not None
-    assert finding.headline == "runs 44 compute threads of 4 trainers on 8 CPUs"
+    assert finding.headline == "CPU oversubscribed, 44 compute threads on 8 CPUs"
     assert finding.steps[1].command == "torch.set_num_threads(2)"
 
 

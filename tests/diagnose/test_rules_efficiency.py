@@ -162,7 +162,7 @@ def test_overhead_bound(machine: Machine, said: tuple[str, float] | None) -> Non
 def test_without_loaders_loading_and_launching_look_the_same() -> None:
     finding = found(launching().verdict(90), "overhead-bound")
     assert finding is not None
-    assert finding.headline.startswith("waits for its main thread, which loads data or launches small kernels")
+    assert finding.headline.startswith("main-thread-bound, data loading or kernel launches")
     assert finding.steps[0].action == "stack"
     assert "torch.compile" not in (finding.steps[1].command or "")
     finding = found(launching(2).verdict(90), "overhead-bound")

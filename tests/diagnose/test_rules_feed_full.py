@@ -70,10 +70,12 @@ def test_several_that_fill_the_machine_are_told_so_and_not_to_load_with_more(
     assert not all_of(said, "starved-cpu-idle")
     told = all_of(said, "starved-cpu-saturated")
     assert len(told) == findings
-    assert told[0].headline.endswith(f": the CPUs of the machine are full with the loaders of {whose}")
-    assert "all 16 CPUs 99 % busy, 15.8 with these: 16 loaders" in [item.text for item in told[0].evidence]
+    assert told[0].headline.endswith(f"dataloader-bound, CPU saturated by {whose}")
+    assert "all 16 CPUs 99 % busy, 15.8 of them by these trainers (16 workers)" in [
+        item.text for item in told[0].evidence
+    ]
     assert not any("num_workers" in (step.command or "") for one in told for step in one.steps)
-    assert told[0].steps[-1].text.startswith("run fewer experiments") != one_job
+    assert told[0].steps[-1].text.startswith("Run fewer experiments") != one_job
 
 
 def test_loaders_that_get_less_than_a_cpu_each_as_there_are_more_fill_it_too() -> None:
@@ -89,7 +91,7 @@ def test_where_somebody_else_fills_it_neither_is_said(made: Made) -> None:
     assert not rules & {"starved-cpu-idle", "starved-cpu-saturated"}
     unknown = found(said, "starved-cause-unknown")
     assert unknown is not None
-    assert any(item.text.startswith("not ruled out: the CPUs of the machine 9") for item in unknown.evidence)
+    assert any(item.text.startswith("not ruled out: CPUs of the machine 9") for item in unknown.evidence)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +141,7 @@ def test_who_loads_alone_without_an_idle_cpu_is_told_of_no_loaders(host: Any, tr
     finding = found(said, "loader-in-main")
     assert finding is not None
     assert "0 of" in finding.evidence[1].text
-    assert finding.steps[0].text == "no CPU is idle for loaders: give the job more CPUs, or do less for each sample"
+    assert finding.steps[0].text == "Give the job more CPUs, or reduce work per sample: no CPU is idle for workers"
     assert found(said, "starved-cpu-saturated") is None, "one thread fills one CPU whatever it does"
 
 
@@ -196,18 +198,18 @@ def test_who_has_its_share_of_loaders_is_not_told_to_take_that_of_others() -> No
     said = after(sweep(3, 4, host=80.0))
     assert not all_of(said, "starved-cpu-idle")
     (first, *_) = all_of(said, "starved-cpu-saturated")
-    assert first.steps[0].text.startswith("give the job more CPUs: it has as many loaders as its share")
+    assert first.steps[0].text.startswith("Give the job more CPUs: its CPU share fits no more workers")
     assert not any("num_workers" in (step.command or "") or "not help" in step.text for step in first.steps)
 
 
 def test_ranks_that_have_their_share_of_loaders_are_not_told_that_these_are_too_few() -> None:
     (one,) = after(sweep(4, 3, one_job=True, host=80.0, cpu_percent=97.0)).findings
     assert one.rule == "starved-cpu-saturated"
-    assert one.headline == "waits for CPU work on its input: it has as many loaders as its share of the CPUs allows"
+    assert one.headline == "dataloader-bound, its CPU share fits no more workers"
     told = [(item.text, item.limit) for item in one.evidence]
     assert ("12.4 of 16 CPU cores in use by 4 ranks", None) in told
-    assert ("3 loaders on its share of 4 CPUs, which has room for 3", 3) in told
-    assert one.steps[0].text.startswith("give the job more CPUs")
+    assert ("3 workers on its share of 4 CPUs, which fits 3 workers", 3) in told
+    assert one.steps[0].text.startswith("Give the job more CPUs")
     assert not any("num_workers" in (step.command or "") for step in one.steps)
 
 
@@ -217,7 +219,7 @@ def test_what_ranks_use_of_their_cpus_is_told_of_all_of_them() -> None:
     assert "num_workers=7," in (one.steps[0].command or "")
     told = [item.text for item in one.evidence]
     assert "12.0 of 16 CPU cores in use by 2 ranks" in told
-    assert "6 loaders on its share of 8 CPUs, which has room for 7" in told
+    assert "6 workers on its share of 8 CPUs, which fits 7 workers" in told
 
 
 def lone(loaders: int, cpus: float) -> Verdict:
@@ -251,10 +253,10 @@ def test_busy_loaders_are_too_few_or_too_slow_however_many_cpus_there_are(
 def test_what_decided_is_listed_with_its_limit_and_what_did_not_without() -> None:
     many, quota = ([(item.text, item.limit) for item in lone(*made).findings[0].evidence] for made in LATE)
     assert ("12.8 of 16 CPU cores in use", None) in many
-    assert ("13 loaders on 16 CPUs", pytest.approx(12.8)) in many
+    assert ("13 workers on 16 CPUs", pytest.approx(12.8)) in many
     assert ("1.2 of 1.6 CPU cores in use", None) in quota
-    assert ("0.4 of a core left for one more", 0.5) in quota
+    assert ("0.4 of a core left for another worker", 0.5) in quota
     (first, *_) = all_of(after(sweep(4, 4)), "starved-cpu-saturated")
     limits = {item.text: item.limit for item in first.evidence}
     assert limits["4.0 of 16 CPU cores in use"] is None
-    assert limits["all 16 CPUs 99 % busy, 15.8 with these: 16 loaders"] == 90
+    assert limits["all 16 CPUs 99 % busy, 15.8 of them by these trainers (16 workers)"] == 90

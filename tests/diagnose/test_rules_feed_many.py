@@ -19,11 +19,11 @@ from tests.rule_cases import Machine, after, found
     ("allowed", "loaders", "headline"),
     [
         (0.5, 1, None),
-        (0.5, 2, "runs 2 loaders on 0.5 CPUs"),
-        (1.0, 2, "runs 2 loaders on 1 CPU"),
+        (0.5, 2, "too many workers, 2 on 0.5 CPUs"),
+        (1.0, 2, "too many workers, 2 on 1 CPU"),
         (1.5, 2, None),
         (3.5, 4, None),
-        (3.5, 5, "runs 5 loaders on 3.5 CPUs"),
+        (3.5, 5, "too many workers, 5 on 3.5 CPUs"),
     ],
 )
 def test_what_a_quota_leaves_of_a_cpu_is_room_for_a_loader(allowed: float, loaders: int, headline: str | None) -> None:
@@ -33,15 +33,15 @@ def test_what_a_quota_leaves_of_a_cpu_is_room_for_a_loader(allowed: float, loade
     assert (told and told.headline) == headline
     if told:
         few = "1 allowed CPU" if allowed == 1 else f"{allowed} allowed CPUs"
-        assert told.evidence[0].text == f"{loaders} loaders on {few}"
-        assert told.evidence[-1].text == f"PyTorch sees 16 CPUs and does not warn: a quota leaves {allowed:g}"
+        assert told.evidence[0].text == f"{loaders} workers on {few}"
+        assert told.evidence[-1].text == f"PyTorch detects 16 CPUs and does not warn: the quota allows {allowed:g}"
 
 
 @pytest.mark.parametrize(
     ("loaders", "first", "command"),
     [
-        (1, "more CPUs, or fewer ranks: with 1 loader each there are more loaders than CPUs", None),
-        (2, "no more of them than CPUs", "DataLoader(..., num_workers=1)"),
+        (1, "Use more CPUs or fewer ranks: with 1 worker each there are more workers than CPUs", None),
+        (2, "Lower num_workers to 1: no more workers than CPUs", "DataLoader(..., num_workers=1)"),
     ],
 )
 def test_loaders_that_cannot_be_fewer_are_of_too_many_ranks(loaders: int, first: str, command: str | None) -> None:
@@ -49,13 +49,13 @@ def test_loaders_that_cannot_be_fewer_are_of_too_many_ranks(loaders: int, first:
     machine = Machine(gpu={"busy_percent": 50.0}, trainer=trainer, loader={"cpu_percent": 40.0}, loaders=loaders)
     told = found(after(ranks(machine.frame, 8), 90), "workers-oversized")
     assert told is not None
-    assert told.headline == f"runs {8 * loaders} loaders on 6 CPUs"
+    assert told.headline == f"too many workers, {8 * loaders} on 6 CPUs"
     assert told.steps[0] == Step(text=first, command=command)
     assert len(told.steps) == (2 if command else 1)
-    whose = "its loader" if loaders == 1 else "each of its 2 loaders"
-    each = "1 loader" if loaders == 1 else "2 loaders"
+    whose = "its worker" if loaders == 1 else "each of its 2 workers"
+    each = "1 worker" if loaders == 1 else "2 workers"
     assert [item.text for item in told.evidence[:2]] == [
-        f"8 ranks with {each} each, {8 * loaders} loaders on 6 allowed CPUs",
+        f"8 ranks with {each} each, {8 * loaders} workers on 6 allowed CPUs",
         f"{whose} uses 40 % of a core",
     ]
 

@@ -220,7 +220,7 @@ def test_starved_cause_unknown(machine: Machine, fires: bool) -> None:
     if finding:
         texts = [item.text for item in finding.evidence]
         assert "ruled out: CPU 2 % of 16 cores" in texts
-        assert texts[-1] == "not seen: pressure of storage; the network receives"
+        assert texts[-1] == "not visible: I/O pressure (PSI); network receives"
         assert (finding.severity, finding.steps[0].action) == ("warn", "stack")
 
 
@@ -250,16 +250,16 @@ def test_what_it_cannot_rule_out_comes_first() -> None:
     host = {"io_pressure": Pressure(some_percent=12.0), "receive_bytes_per_s": 1e6}
     finding = found(unexplained(host=host).verdict(150), "starved-cause-unknown")
     assert finding is not None
-    assert finding.headline == "waits, cause unknown; main clue: pressure of storage 12 %"
-    assert finding.evidence[1].text == "not ruled out: pressure of storage 12 %"
-    assert not any("not seen" in item.text for item in finding.evidence)
+    assert finding.headline == "GPU starved, cause unknown, possibly I/O pressure (PSI) 12 %"
+    assert finding.evidence[1].text == "not ruled out: I/O pressure (PSI) 12 %"
+    assert not any("not visible" in item.text for item in finding.evidence)
 
 
 def test_loading_and_launching_look_the_same_where_nothing_is_read_and_the_chip_works() -> None:
     said = alone(trainer={"read_chars_per_s": 0.0}).verdict(150)
     finding = found(said, "starved-cause-unknown")
     assert finding is not None
-    assert finding.headline.startswith("waits for its main thread, which loads data or launches small kernels")
+    assert finding.headline.startswith("main-thread-bound, data loading or kernel launches")
     assert found(said, "overhead-bound") is None
     assert found(said, "loader-in-main") is None
 
@@ -272,10 +272,10 @@ BOTH_WAYS = {"pcie_rx_bytes_per_s": 4e9, "pcie_tx_bytes_per_s": 4e9}
     ("gpu", "trainer", "suspected"),
     [
         (BOTH_WAYS, OFFLOADED,
-         ["16 compute threads at work: an optimizer on the CPU?",
-          "PCIe 4.0/4.0 GB/s both ways: states or weights in host memory?"]),
+         ["16 compute threads active, maybe a CPU optimizer",
+          "PCIe 4.0/4.0 GB/s both ways, maybe states or weights in host memory"]),
         (BOTH_WAYS | {"pcie_tx_bytes_per_s": 0.5e9}, {"cpu_percent": 300.0, "busy_threads": 3}, []),
-        ({}, {"world_size": 4}, ["it waits for other ranks or stages"]),
+        ({}, {"world_size": 4}, ["waiting for other ranks or stages"]),
     ],
 )  # fmt: skip
 def test_a_main_thread_that_is_not_alone_is_no_more_than_suspected(
@@ -283,10 +283,10 @@ def test_a_main_thread_that_is_not_alone_is_no_more_than_suspected(
 ) -> None:
     finding = found(Machine(gpu={"busy_percent": 60.0, **gpu}, trainer=trainer).verdict(150), "starved-cause-unknown")
     assert finding is not None
-    clue = "its main thread 100 % of a core"
-    assert finding.headline == f"waits, cause unknown; main clue: {clue}"
+    clue = "main thread 100 % of a core"
+    assert finding.headline == f"GPU starved, cause unknown, possibly {clue}"
     texts = [item.text.removeprefix("not ruled out: ") for item in finding.evidence if "not ruled" in item.text]
-    assert texts[0] == "its main thread 100 % of a core"
+    assert texts[0] == "main thread 100 % of a core"
     assert texts[1:] == suspected
     assert not any("torch.compile" in (step.command or "") for step in finding.steps)
 
@@ -302,8 +302,8 @@ def test_a_program_of_several_gpus_may_wait_for_each_of_them() -> None:
 
     finding = found(after(frame, 150), "starved-cause-unknown")
     assert finding is not None
-    assert finding.headline == "waits, cause unknown; main clue: its main thread 100 % of a core"
-    assert "not ruled out: it waits for other ranks or stages" in [item.text for item in finding.evidence]
+    assert finding.headline == "GPU starved, cause unknown, possibly main thread 100 % of a core"
+    assert "not ruled out: waiting for other ranks or stages" in [item.text for item in finding.evidence]
 
 
 @pytest.mark.parametrize(("libraries", "torch"), [((), True), (("torch",), True), (("jax", "cuda"), False)])

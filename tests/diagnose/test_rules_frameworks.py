@@ -30,7 +30,7 @@ def told(machine: Machine, rule: str) -> tuple[str, str]:
         (("torch", "jax", "cuda"), "DataLoader(..., num_workers=8"),
         (("jax", "cuda"), "grain.DataLoader(..., worker_count=8)"),
         (("tensorflow", "jax", "cuda"), "num_parallel_calls=tf.data.AUTOTUNE"),
-        (("cuda",), "load in processes of their own"),
+        (("cuda",), "Load data in worker processes"),
     ],
 )
 def test_who_loads_itself_is_told_of_the_loaders_of_its_framework(libraries: tuple[str, ...], advised: str) -> None:
@@ -44,7 +44,7 @@ def test_who_loads_itself_is_told_of_the_loaders_of_its_framework(libraries: tup
 def test_a_simulation_is_not_told_of_loaders_of_pytorch_nor_to_look_at_a_stack_of_python() -> None:
     machine = Machine(gpu=GAPS, trainer=MDRUN)
     headline, steps = told(machine, "loader-in-main")
-    assert headline.endswith("it loads its data itself, or computes something else")
+    assert headline.endswith("data loading or other CPU work")
     assert "DataLoader" not in steps
     finding = found(machine.verdict(130), "loader-in-main")
     assert finding is not None

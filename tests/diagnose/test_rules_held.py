@@ -63,13 +63,13 @@ def test_zombie_memory_names_the_owner_and_leaves_the_rest_to_him() -> None:
     told = found(hours(parked().frame, 75), "zombie-memory")
     assert told is not None
     assert told.primary
-    assert told.headline == "has 31.0G held by python 100 of carol, idle for over 10m"
-    assert told.evidence[0].text == "31.0G held by python 100 of carol, idle for 1h 14m or longer"
-    assert told.steps[0].text.startswith("ask carol to shut its kernel down")
+    assert told.headline == "31.0G of GPU memory held by python (carol, pid 100), idle for over 10m"
+    assert told.evidence[0].text == "31.0G held by python (carol, pid 100), idle for at least 1h 14m"
+    assert told.steps[0].text.startswith("Ask carol to shut down its kernel")
     kill = told.steps[-1]
     assert kill.command is None
     assert kill.destroys
-    assert kill.text.startswith("carol alone may end it")
+    assert kill.text.startswith("Have carol or root terminate it")
 
 
 def test_zombie_memory_of_ones_own_may_be_ended() -> None:
@@ -77,16 +77,16 @@ def test_zombie_memory_of_ones_own_may_be_ended() -> None:
     told = found(hours(lambda t: replace(machine.frame(t), viewer_uid=1002), 75), "zombie-memory")
     assert told is not None
     assert (told.steps[-1].command, told.steps[-1].destroys) == ("kill 100", True)
-    assert told.steps[-1].text.startswith("or end it, if nobody needs it")
+    assert told.steps[-1].text.startswith("Terminate it, if no longer needed")
 
 
 @pytest.mark.parametrize(
     ("process", "words"),
     [
-        (Process(pid=7, started_ticks=0, unseen="exited", gpus=(PARKED,)), "31.0G held by process 7, which has ended"),
+        (Process(pid=7, started_ticks=0, unseen="exited", gpus=(PARKED,)), "31.0G leaked by exited PID 7"),
         (
             Process(pid=7, started_ticks=1, parent_pid=1, name="pt_data_worker", gpus=(PARKED,), state="S"),
-            "31.0G held by pt_data_worker 7, a loader whose trainer is gone",
+            "31.0G leaked by pt_data_worker (pid 7), an orphaned worker",
         ),
     ],
 )
@@ -100,7 +100,7 @@ def test_zombie_memory_of_the_dead_and_of_orphans(process: Process, words: str) 
     told = found(hours(frame, 3), "zombie-memory")
     assert told is not None
     assert words in told.evidence[0].text
-    assert "held for nothing by" in told.headline
+    assert "of GPU memory leaked by" in told.headline
 
 
 @pytest.mark.parametrize(("trains", "gone"), [(True, False), (False, True)])
@@ -116,7 +116,7 @@ def test_zombie_memory_knows_a_trainer_that_is_the_first_process_of_its_containe
         return replace(one, processes=(first, loader), jobs=())
 
     told = found(hours(frame, 3), "zombie-memory")
-    assert bool(told and "whose trainer is gone" in told.headline) is gone
+    assert bool(told and "an orphaned worker" in told.headline) is gone
 
 
 def test_zombie_memory_does_not_call_what_nobody_knows_nothing() -> None:
@@ -193,8 +193,8 @@ def test_gpu_shared_says_who_and_where_else() -> None:
     told = found(after(frame, 240), "gpu-shared")
     assert told is not None
     assert [item.text for item in told.evidence] == [
-        "python 100: 52 %, 97 % while it was alone",
-        "python 300 of bob: 44 %",
+        "python (pid 100), busy 52 %, 97 % while alone",
+        "python (bob, pid 300), busy 44 %",
     ]
     assert told.lost_share == pytest.approx(0.46, abs=0.01)
     assert told.steps[0].command == "export CUDA_VISIBLE_DEVICES=1"
@@ -203,11 +203,16 @@ def test_gpu_shared_says_who_and_where_else() -> None:
 @pytest.mark.parametrize(
     ("place", "visible", "text", "command"),
     [
-        ({}, (None, None), "start one of them on another GPU: 1 is free", "1"),
-        ({"container": "c"}, (None, None), "start one of them on another GPU, if it was given one: 1 is free", None),
-        ({"slurm_job": "7"}, ("0", "0"), "start one of them on another GPU, if it was given one: 1 is free", None),
-        ({"slurm_job": "7"}, ("GPU-1", "GPU-1,GPU-2"), "start python 300 of bob on another GPU: 1 is free", "GPU-2"),
-        ({"container": "c"}, ("0,1", None), "start python 100 on another GPU: 1 is free", "GPU-2"),
+        ({}, (None, None), "Start one of them on another GPU: 1 is free", "1"),
+        ({"container": "c"}, (None, None), "Start one of them on another GPU, if assigned one: 1 is free", None),
+        ({"slurm_job": "7"}, ("0", "0"), "Start one of them on another GPU, if assigned one: 1 is free", None),
+        (
+            {"slurm_job": "7"},
+            ("GPU-1", "GPU-1,GPU-2"),
+            "Start python (bob, pid 300) on another GPU: 1 is free",
+            "GPU-2",
+        ),
+        ({"container": "c"}, ("0,1", None), "Start python (pid 100) on another GPU: 1 is free", "GPU-2"),
     ],
 )
 def test_gpu_shared_offers_what_a_container_or_a_slurm_job_was_given(

@@ -65,9 +65,9 @@ def works(percent: float, every_s: int = 1, **trainer: Any) -> Machine:
     return Machine(gpu={"busy_percent": busy} | power, trainer=trainer)
 
 
-LOADS = "does not use its GPU while it loads weights or data"
-BEGINS = "does not use its GPU yet: it may compile or prepare its data"
-HARDLY, ELSEWHERE = "hardly uses its GPU", "runs, but not on its GPU"
+LOADS = "GPU idle, loading weights or data"
+BEGINS = "GPU not used yet, possibly compiling or preparing data"
+HARDLY, ELSEWHERE = "GPU mostly idle, process busy on CPU", "GPU idle, process busy on CPU"
 
 
 @pytest.mark.parametrize(
@@ -102,10 +102,10 @@ def test_gpu_idle_cpu_busy_tells_what_it_may_do_instead(machine: Machine, told: 
 @pytest.mark.parametrize(
     ("machine", "evidence", "step"),
     [
-        (idle(10, read_chars_per_s=1e9), "reads 1000 MB/s", "map weights"),
-        (works(4.0, cpu_percent=200.0), "some work in 100 % of the seconds", "several like it on this GPU"),
-        (begun(0, 20), "1.0 CPU cores in use", "TensorRT build for minutes"),
-        (begun(0, 70), "1.0 CPU cores in use", "torch.compile, XLA or TensorRT building"),
+        (idle(10, read_chars_per_s=1e9), "reads 1000 MB/s", "Map weights"),
+        (works(4.0, cpu_percent=200.0), "GPU active in 100 % of the seconds", "several on this GPU"),
+        (begun(0, 20), "1.0 CPU cores in use", "they build for minutes"),
+        (begun(0, 70), "1.0 CPU cores in use", "torch.compile, XLA or TensorRT builds"),
     ],
 )
 def test_gpu_idle_cpu_busy_says_why_and_looks_first(machine: Machine, evidence: str, step: str) -> None:

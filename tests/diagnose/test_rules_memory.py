@@ -55,9 +55,9 @@ def test_gmem_leak_says_how_fast_and_until_when() -> None:
     told = found(hours(held(lambda t: 6 * t).frame, 18), "gmem-leak")
     assert told is not None
     assert told.primary
-    assert told.headline == "is out of device memory in about 2h 30m: it takes 21.1G more every hour"
+    assert told.headline == "out of GPU memory in about 2h 30m, growing by 21.1G per hour"
     assert [item.text for item in told.evidence] == [
-        "+5.2G in 15m, in thirds +1.7G, +1.8G, +1.8G: 6.0M/s",
+        "+5.2G in 15m (thirds +1.7G, +1.8G, +1.8G), 6.0M/s",
         "53.8G of GPU 0 left",
     ]
     assert told.steps[0].command == "total += loss.item()"
@@ -161,14 +161,14 @@ def test_memory_pressure_where_the_page_cache_is_too_small_for_the_data(cpu: flo
     told = [one for one in machine.verdict(200).findings if "memory-pressure" in (one.rule, *one.causes)]
     assert bool(told) == fires
     if told:
-        assert "there is more data than the 60.0G of memory that are free for it" in told[0].headline
+        assert "dataset larger than the cache (60.0G)" in told[0].headline
 
 
 def test_memory_pressure_says_what_is_left_and_who_takes_it() -> None:
     told = found(short(loaders=8, memory_pressure=WAITS).verdict(90), "memory-pressure")
     assert told is not None
-    assert told.headline == "is short of memory: 20.0G of 256G left"
-    assert told.steps[0].text == "fewer loaders, or less prefetched by each: 8 of them hold 64.0G"
+    assert told.headline == "host memory low, 20.0G of 256G left"
+    assert told.steps[0].text == "Use fewer workers, or prefetch less: 8 workers hold 64.0G"
     assert told.steps[0].command == "DataLoader(..., num_workers=4, prefetch_factor=2)"
 
 
@@ -226,11 +226,9 @@ def test_a_process_that_was_killed_was_at_its_limit_only_where_that_was_hit(
     told = found(after(frame, 90), "memory-pressure")
     assert told is not None
     assert told.severity == "crit"
-    why = (
-        "its memory limit was reached" if at_its_limit else "the machine, or a group above its own, was short of memory"
-    )
-    assert told.headline == f"lost 1 process: {why}"
-    assert "1 of its processes was killed for want of memory" in [item.text for item in told.evidence]
+    why = "its memory limit reached" if at_its_limit else "host or parent cgroup out of memory"
+    assert told.headline == f"1 process OOM-killed, {why}"
+    assert "1 of its processes was OOM-killed" in [item.text for item in told.evidence]
     assert any("--mem" in (step.command or "") for step in told.steps) == at_its_limit
     assert any("dmesg" in (step.command or "") for step in told.steps) != at_its_limit
 

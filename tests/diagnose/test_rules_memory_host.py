@@ -53,7 +53,7 @@ def test_host_memory_leak(machine: Machine, severity: str | None) -> None:
 def test_host_memory_leak_tells_loaders_from_the_program() -> None:
     told = found(hours(grows(40, loaders=4).frame, 18), "host-memory-leak")
     assert told is not None
-    assert told.headline == "is out of host memory in about 1h: it takes 141G more every hour, in its 4 loaders"
+    assert told.headline == "out of host memory in about 1h, growing by 141G per hour, in its 4 workers"
     assert "NumPy array" in told.steps[0].text
     own = found(hours(grows(40).frame, 18), "host-memory-leak")
     assert own is not None
@@ -67,9 +67,9 @@ def test_host_memory_leak_asks_whether_data_are_kept(loaders: int) -> None:
     )
     assert told is not None
     assert told.severity == "warn"
-    assert told.headline.endswith(", or caches its data")
-    assert "it read 52.7G meanwhile" in [item.text for item in told.evidence]
-    assert "larger than the 18" in told.steps[0].text
+    assert told.headline.endswith(", or caching its data")
+    assert "it read 52.7G in that time" in [item.text for item in told.evidence]
+    assert "the rest fits the 18" in told.steps[0].text
     assert len(told.steps) == 4
 
 
@@ -85,7 +85,7 @@ def test_host_memory_leak_goes_by_the_limit_of_the_job() -> None:
     told = found(hours(frame, 18), "host-memory-leak")
     assert told is not None
     assert told.severity == "crit"
-    assert "of its limit left" in told.evidence[1].text
+    assert "of its memory limit left" in told.evidence[1].text
 
 
 def test_host_memory_leak_abstains_where_memory_may_not_be_read() -> None:

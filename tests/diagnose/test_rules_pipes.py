@@ -73,13 +73,13 @@ def test_a_trainer_of_environments_does_not_load_in_its_own_process(trainer: dic
 def test_gaps_of_a_trainer_of_environments_may_be_something_else_than_loading() -> None:
     finding = found(after(few_environments(GAPS)), "loader-in-main")
     assert finding is not None
-    assert finding.headline.endswith("or computes something else")
+    assert finding.headline.endswith("or other CPU work")
     assert finding.steps[0].action == "stack"
     assert not [item for item in finding.evidence if "reads" in item.text]
 
 
 FORK: dict[str, Any] = {"name": "python", "command": ("python", "train.py")}
-UNSURE = "worker processes (loaders, or environments)"
+UNSURE = "worker processes (DataLoader or environments)"
 
 
 def forks(count: int, cpu: float, **loader: Any) -> Machine:
@@ -90,8 +90,8 @@ def forks(count: int, cpu: float, **loader: Any) -> Machine:
 @pytest.mark.parametrize(
     ("machine", "rule", "said"),
     [
-        (forks(16, 96.0, **FORK), "starved-cpu-saturated", f"waits for CPU work of its 16 {UNSURE}"),
-        (forks(4, 96.0, **FORK), "starved-cpu-idle", f"waits for its 4 {UNSURE}: too few of them, perhaps"),
+        (forks(16, 96.0, **FORK), "starved-cpu-saturated", "possibly dataloader-bound, CPU saturated"),
+        (forks(4, 96.0, **FORK), "starved-cpu-idle", f"possibly dataloader-bound, 4 {UNSURE} are too few"),
     ],
 )
 def test_loaders_that_nobody_named_may_be_environments(machine: Machine, rule: str, said: str) -> None:
@@ -99,7 +99,7 @@ def test_loaders_that_nobody_named_may_be_environments(machine: Machine, rule: s
     assert finding is not None
     assert (finding.severity, finding.headline) == ("warn", said)
     assert finding.steps[0].action == "stack"
-    assert [step for step in finding.steps if step.text.startswith("if they are loaders: ")]
+    assert [step for step in finding.steps if step.text.startswith("If they are DataLoader workers, ")]
     assert [item for item in finding.evidence if item.text.startswith(f"{machine.loaders} worker processes, each 96 %")]
 
 
@@ -108,7 +108,7 @@ def test_loaders_that_torch_named_are_loaders(count: int, rule: str) -> None:
     finding = found(forks(count, 96.0).verdict(100), rule)
     assert finding is not None
     assert finding.severity == "crit"
-    assert "loaders, or" not in finding.headline
+    assert "possibly" not in finding.headline
 
 
 def test_worker_processes_that_sleep_may_be_environments() -> None:
@@ -116,7 +116,7 @@ def test_worker_processes_that_sleep_may_be_environments() -> None:
     machine.trainer = {"cpu_percent": 5.0, "main_thread_percent": 5.0}
     finding = found(machine.verdict(100), "head-of-line")
     assert finding is not None
-    assert finding.headline.startswith(f"waits for its 4 {UNSURE} that mostly sleep")
+    assert finding.headline.startswith("possibly dataloader-bound, head-of-line blocking")
 
 
 HOME = Mount(path="/home", device="ceph:/", file_system="ceph", network=True)

@@ -146,7 +146,7 @@ def test_stages_that_wait_for_their_data_lose_what_their_sum_lacks(samples: bool
     starved = found(said, "loader-in-main")
     assert starved is not None
     assert starved.lost_share == pytest.approx(0.5, abs=0.05)
-    assert ", 4 GPUs in turns taken together" in lines(starved)[0]
+    assert ", 4 GPUs taking turns, summed" in lines(starved)[0]
     assert found(said, "model-parallel") is not None
 
 

@@ -63,8 +63,8 @@ def test_gpu_idle_cpu_busy_says_where_to_look() -> None:
     told = found(elsewhere().verdict(240), "gpu-idle-cpu-busy")
     assert told is not None
     assert [item.text for item in told.evidence] == [
-        "GPU busy 0 % of the last 60 s",
-        "1.0 CPU cores in use, its main thread 100 %",
+        "GPU busy 0 % over the last 60 s",
+        "1.0 CPU cores in use, main thread 100 % of a core",
     ]
     assert told.steps[0].command == "gputop stack 100"
 
@@ -128,7 +128,7 @@ def test_what_is_told_late_is_told_with_when_it_began() -> None:
 def test_gpu_unused_in_job_says_which() -> None:
     told = found(after(pair(command=("python", "-u", "train.py", "--hub_token", "x")), 54, 1), "gpu-unused-in-job")
     assert told is not None
-    assert told.headline == "leaves 1 of its 2 GPUs unused"
+    assert told.headline == "1 of 2 GPUs unused"
     assert told.evidence[1].text == "GPU 0 busy 97 %"
     assert [step.command for step in told.steps] == [
         "torchrun --nproc_per_node=2 train.py --hub_token '***'",
@@ -148,7 +148,7 @@ def test_gpu_unused_in_job_leaves_it_those_that_work_a_little() -> None:
 
     told = found(after(frame, 54, 1), "gpu-unused-in-job")
     assert told is not None
-    assert told.headline == "leaves 1 of its 3 GPUs unused"
+    assert told.headline == "1 of 3 GPUs unused"
     assert told.lost_share == pytest.approx(1 / 3)
     assert told.evidence[1].text == "GPUs 0, 2 busy 12-97 %"
     assert told.steps[0].command == "torchrun --nproc_per_node=3 train.py"
@@ -198,17 +198,17 @@ def begins(**trainer: Any) -> Machine:
 @pytest.mark.parametrize(
     ("machine", "severity", "words"),
     [
-        (begins(), "info", "what it does does not show"),
-        (begins(read_chars_per_s=51e6), "info", "it loads weights or data"),
-        (begins(read_chars_per_s=44e6), "info", "what it does does not show"),
-        (begins(blocked_percent=31.0), "info", "it waits for files"),
-        (begins(world_size=8, cpu_percent=2.0), "info", "it may wait for other ranks"),
+        (begins(), "info", "activity unknown"),
+        (begins(read_chars_per_s=51e6), "info", "loading weights or data"),
+        (begins(read_chars_per_s=44e6), "info", "activity unknown"),
+        (begins(blocked_percent=31.0), "info", "waiting for files"),
+        (begins(world_size=8, cpu_percent=2.0), "info", "possibly waiting for other ranks"),
         (
             begins(world_size=8, cpu_percent=2.0, thread_names=(("pt_tcpstore_uv", 1),)),
             "info",
-            "it waits for other ranks",
+            "waiting for other ranks",
         ),
-        (begins(age_s=lambda t: 15 * t), "warn", "what it does does not show"),
+        (begins(age_s=lambda t: 15 * t), "warn", "activity unknown"),
         (begins(age_s=299.0), None, ""),
         (begins(command=("python", "main.py")), None, ""),
         (begins(thread_names=(("python", 20), ("pt_autograd_0", 1))), None, ""),  # it has trained before we came
@@ -218,7 +218,7 @@ def begins(**trainer: Any) -> Machine:
 def test_slow_start(machine: Machine, severity: str | None, words: str) -> None:
     finding = found(machine.verdict(120), "slow-start")
     assert (finding and finding.severity) == severity
-    assert finding is None or finding.headline == f"has not begun to train: {words}"
+    assert finding is None or finding.headline == f"not training yet, {words}"
 
 
 @pytest.mark.parametrize("cpu", [99.0, None])  # of one that has just begun nobody knows
@@ -232,7 +232,7 @@ def test_slow_start_names_the_compiler(cpu: float | None) -> None:
 
     told = found(after(frame, 120), "slow-start")
     assert told is not None
-    assert told.headline.endswith("it compiles kernels")
+    assert told.headline.endswith("compiling kernels")
 
 
 def test_slow_start_is_over_with_the_first_work() -> None:

@@ -38,7 +38,7 @@ def one_loader(busy: float = 50.0, host: dict[str, Any] | None = None, **loader:
         (
             "starved-cpu-idle",
             one_loader(cpu_percent=98.0),
-            ("waits for its 1 loader: too few of them", "1 loader, 98 % of a core"),
+            ("dataloader-bound, 1 worker is too few", "1 worker, 98 % of a core"),
         ),
         (
             "io-bound",
@@ -48,7 +48,7 @@ def one_loader(busy: float = 50.0, host: dict[str, Any] | None = None, **loader:
         (
             "threads-process",
             Machine(trainer=POOL | {"allowed_cpus": 1.0}, gpu={"busy_percent": 30.0, "power_watts": 250.0}),
-            ("runs 8 compute threads on 1 CPU", "start it with 1 compute thread"),
+            ("CPU oversubscribed, 8 compute threads on 1 CPU", "Start with 1 compute thread"),
         ),
     ],
 )
@@ -88,7 +88,7 @@ def test_a_finding_goes_with_its_process_and_who_has_ended_keeps_its_name() -> N
     told = found(lasted, "loader-in-main")
     assert told is not None
     for shown in (before, now):
-        assert sentence(told, shown).startswith("llama/train (alice, pid 100, GPU 0) ")
+        assert sentence(told, shown).startswith("llama/train (alice, pid 100, GPU 0): ")
     assert found(gone, "loader-in-main") is None
     loose = Subject(kind="process", processes=(Identity(9, 9),), name="train.py", user="bob")
     assert f"{subject_name(loose, now)} of {subject_owner(loose, now)}" == "train.py of bob, pid 9"

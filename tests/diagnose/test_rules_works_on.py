@@ -54,7 +54,7 @@ def test_a_process_that_works_on_one_of_its_gpus_does_not_wait(trainer: dict[str
 def test_but_leaves_the_others_unused() -> None:
     verdict = hours(holds(97.0, 0.0, 0.0, 0.0), 20)
     assert seen(verdict) == ["gpu-unused-in-job"]
-    assert verdict.findings[0].headline == "leaves 3 of its 4 GPUs unused"
+    assert verdict.findings[0].headline == "3 of 4 GPUs unused"
 
 
 @pytest.mark.parametrize("busy", [(50.0, 0.0, 0.0, 0.0), (0.0, 50.0)])

@@ -158,12 +158,12 @@ def test_the_path_asks_the_rules_for_the_cause_and_says_what_they_rest_on() -> N
     slow = {"cpu_governor": "powersave", "cpu_driver": "acpi-cpufreq", "cpu_max_mhz": 3800.0, "cpu_mhz": 1200.0}
     (task,) = Machine(gpu={"busy_percent": 50.0}, host=slow).verdict(150).classes
     path = dict(task.path)
-    assert path["do the CPUs run below their clock?"] == "yes, frequency governor powersave, driver acpi-cpufreq"
+    assert path["do the CPUs run below their maximum clock?"] == "yes, CPU governor powersave, driver acpi-cpufreq"
     assert path["is host memory short?"] == "no"
     assert not any("straggler" in question or "slow one" in question for question in path), "it is one process"
     (task,) = Machine(gpu={"busy_percent": 50.0}, trainer={"world_size": 4}).verdict(150).classes
     path = dict(task.path)
-    assert path["do the CPUs run below their clock?"] == "not known, no cpu_governor"
+    assert path["do the CPUs run below their maximum clock?"] == "not known, no cpu_governor"
     assert path["do all ranks wait for a slow one?"] == "no"
 
 

@@ -61,7 +61,7 @@ def a_fix(step_s: float = 0.19, most: float | None = 1.8, **change: Any) -> Fix:
         "process": Identity(1, 7),
         "at_s": NOW_S,
         "rule": "starved-cpu-idle",
-        "headline": "waits for its 2 loaders: too few of them",
+        "headline": "dataloader-bound, 2 workers are too few",
         "settings": {"num_workers": 2.0},
         "advised": {"num_workers": "5"},
         "before": before,

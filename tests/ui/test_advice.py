@@ -330,7 +330,7 @@ def test_what_the_machine_is_short_of_is_not_told_twice() -> None:
         strip.text.rstrip()
         for strip in advice(AdviceScene(update=told, finding_list=finding_list(told), look=Look()), 80, 7)
     ]
-    assert sum("short of memory" in row for row in rows) == 1, rows
+    assert sum("host memory low" in row for row in rows) == 1, rows
 
 
 @pytest.mark.parametrize(

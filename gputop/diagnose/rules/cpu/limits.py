@@ -118,24 +118,26 @@ def headline(held: Pinned, trainer: Trainer, total: int) -> str:
     """Which of its processes are pinned, and to how many CPUs."""
     where = f"pinned to {len(held.cpus)} of {total} CPUs"
     if not held.trainer:
-        return f"has {amount(held.loaders, 'loader') if held.loaders else 'processes'} {where}"
-    return f"is {where}{'' if held.loaders == trainer.loaders else ', unlike its loaders'}"
+        return f"{amount(held.loaders, 'worker') if held.loaders else 'processes'} {where}"
+    return f"{where}{'' if held.loaders == trainer.loaders else ', its workers are not'}"
 
 
 def evidence(view: View, held: Pinned) -> Iterator[Evidence]:
     """Use of the set, and idle CPUs outside it."""
     listed = units.ranges(tuple(sorted(held.cpus)))
-    threads = "loaders and compute threads" if held.loaders and held.trainer else None
-    what = threads or ("loaders" if held.loaders else "compute threads")
+    threads = "workers and compute threads" if held.loaders and held.trainer else None
+    what = threads or ("workers" if held.loaders else "compute threads")
     yield Evidence(
-        text=f"{held.runnable} {what} share CPU {listed}", value=held.runnable, limit=len(held.cpus)
+        text=f"{held.runnable} runnable {what} on CPU {listed}", value=held.runnable, limit=len(held.cpus),
+        sense="flagged_above",
     )  # fmt: skip
     text = f"{held.used:.1f} of {amount(len(held.cpus), 'pinned CPU')} in use"
     if held.waiting is not None and held.waiting >= 0.1:
-        text += f", {held.waiting:.1f} threads wait for one"
-    yield Evidence(text=text, value=held.used, unit="cores", limit=view.limit(f"{_TABLE}.full") * len(held.cpus))
+        text += f", {held.waiting:.1f} threads waiting for one"
+    most = view.limit(f"{_TABLE}.full") * len(held.cpus)
+    yield Evidence(text=text, value=held.used, unit="cores", limit=most, sense="flagged_above")
     if held.outside is not None:
-        yield Evidence(text=f"{held.outside:.0f} CPUs idle outside of that set", value=held.outside, unit="cores")
+        yield Evidence(text=f"{held.outside:.0f} CPUs idle outside this set", value=held.outside, unit="cores")
 
 
 def steps(view: View, trainer: Trainer, held: Pinned) -> Iterator[Step]:
@@ -145,27 +147,27 @@ def steps(view: View, trainer: Trainer, held: Pinned) -> Iterator[Step]:
     allowed = (group and cpus_of(group.cpus)) or frozenset(range(total))
     wider = units.ranges(tuple(sorted(allowed | held.cpus)))
     if len(allowed) > len(held.cpus):
-        limit = "" if group and group.cpus else ", as far as its cpuset allows"
-        yield _widen(view, trainer, held, f"Widen the affinity as it runs{limit}", wider)
+        limit = "" if group and group.cpus else " as far as its cpuset allows"
+        yield _widen(view, trainer, held, f"Widen the CPU affinity of the running process{limit}", wider)
     if process.slurm_job:
-        yield Step(text="In Slurm: let each task run on all CPUs of the job", command="srun --cpu-bind=none COMMAND")
+        yield Step(text="In Slurm, let each task run on all CPUs of the job", command="srun --cpu-bind=none COMMAND")
         wanted = min(total, max(4, trainer.loaders + 1, 2 * len(held.cpus)))
-        yield Step(text="And ask for more CPUs a task", command=f"#SBATCH --cpus-per-task={wanted}")
+        yield Step(text="Request more CPUs per task", command=f"#SBATCH --cpus-per-task={wanted}")
     elif len(allowed) <= len(held.cpus):
         yield from _by_cpuset(view, process, group, total)
     if held.trainer:
-        yield Step(text="Where it is started: drop taskset, numactl -C, or the launcher's option that binds ranks")
+        yield Step(text="At launch, drop taskset, numactl -C, or the launcher's rank-binding option")
         yield Step(
-            text="OpenMP pins its main thread, and loaders inherit that: unset its variables",
+            text="Unset the affinity variables of OpenMP: it pins the main thread, and workers inherit that",
             command="unset OMP_PROC_BIND OMP_PLACES GOMP_CPU_AFFINITY KMP_AFFINITY",
         )
         yield Step(
-            text="Or in the program, before the loaders start",
+            text="Set the affinity in the program, before the workers start",
             command=f"os.sched_setaffinity(0, range({total}))",
         )
     else:
         yield Step(
-            text="In the program: loaders inherit the affinity of the thread that starts them; widen it there",
+            text="Widen the affinity in worker_init_fn: workers inherit that of the thread that starts them",
             command=f"DataLoader(..., worker_init_fn=lambda _: os.sched_setaffinity(0, range({total})))",
         )
 
@@ -188,7 +190,7 @@ def _by_cpuset(view: View, process: Process, group: Cgroup | None, total: int) -
     every = f"0-{total - 1}"
     if process.container:
         yield raise_container_limit(
-            view, process, "Widen the cpuset of its container", f"--cpuset-cpus={every}", "more CPUs"
+            view, process, "Widen the cpuset of its container", f"--cpuset-cpus={every}", "request more CPUs"
         )
     elif group is not None:
         unit = group.path.rpartition("/")[2]
@@ -202,7 +204,7 @@ def _by_cpuset(view: View, process: Process, group: Cgroup | None, total: int) -
 
 @rule(
     "cpu-quota",
-    "Is a job held back by a limit on its CPUs?",
+    "Is a job limited by its CPU quota or affinity?",
     level=Level.CAUSE,
     state="cpu limit",
     short="CPU",
@@ -248,25 +250,26 @@ def _quota_finding(view: View, trainer: Trainer, group: Cgroup | None, waiting: 
     severity: Severity = "crit" if view.above(share, "crit_throttled") and spun is None else "warn"
     evidence = [
         Evidence(
-            text=f"the limit of {amount(quota, 'CPU')} ran out in {100 * share:.0f} % of periods",
+            text=f"quota of {amount(quota, 'CPU')} exhausted in {100 * share:.0f} % of periods",
             value=100 * share,
             unit="%",
             limit=100 * view.limit("throttled"),
+            sense="flagged_above",
         )
     ]
     if waiting:
-        text = f"{waiting:.1f} CPUs' worth of work was stopped meanwhile"
-        evidence.append(Evidence(text=text, value=waiting, unit="cores", limit=view.limit("waiting")))
+        text, most = f"runnable work for {waiting:.1f} more CPUs throttled", view.limit("waiting")
+        evidence.append(Evidence(text=text, value=waiting, unit="cores", limit=most, sense="flagged_above"))
     if spun is not None:
-        text = f"{100 * spun:.0f} % of its CPU time goes to compute threads beside the main one, which spin"
-        evidence.append(Evidence(text=text, value=100 * spun, unit="%", limit=100 * view.limit("spun")))
+        text, most = f"{100 * spun:.0f} % of its CPU time in spinning compute threads", 100 * view.limit("spun")
+        evidence.append(Evidence(text=text, value=100 * spun, unit="%", limit=most, sense="flagged_above"))
     if (busy := view.mean("host", "cpu_percent")) is not None:
-        evidence.append(Evidence(text=f"the machine itself is {100 - busy:.0f} % idle", value=100 - busy, unit="%"))
+        evidence.append(Evidence(text=f"all CPUs of the machine {100 - busy:.0f} % idle", value=100 - busy, unit="%"))
     more, fewer = _raise_quota(view, trainer, quota, ranks), _steps_within_quota(trainer, quota, ranks)
     return view.found(
         trainer,
         "info" if is_fed(view, trainer) else severity,
-        f"is held to {amount(quota, 'CPU')} by its quota",
+        f"CPU quota of {amount(quota, 'CPU')} exhausted",
         evidence=tuple(evidence),
         steps=(*more, *fewer) if spun is None else (*fewer, *more),  # fewer threads may be enough
         confidence=0.9 if spun is None else 0.6,
@@ -300,26 +303,26 @@ def _raise_quota(view: View, trainer: Trainer, quota: float, ranks: int) -> Iter
     if wanted <= quota or (process.slurm_job and each <= quota / tasks):
         return
     if process.slurm_job:
-        yield Step(text=f"ask Slurm for {amount(each, 'CPU')} a task", command=f"#SBATCH --cpus-per-task={each}")
+        yield Step(text=f"Request {amount(each, 'CPU')} per task from Slurm", command=f"#SBATCH --cpus-per-task={each}")
     elif process.container:
-        text = f"give its container {amount(wanted, 'CPU')}"
-        yield raise_container_limit(view, process, text, f"--cpus {wanted}", f"resources.limits.cpu: {wanted}")
+        text = f"Raise the CPU limit of its container to {amount(wanted, 'CPU')}"
+        yield raise_container_limit(view, process, text, f"--cpus {wanted}", f"set resources.limits.cpu: {wanted}")
     else:
         group = process.cgroup or "its group"
-        yield Step(text=f"give it {amount(wanted, 'CPU')}: raise CPUQuota of its unit, or cpu.max of {group}")
+        yield Step(text=f"Raise CPUQuota of its unit, or cpu.max of {group}, to {amount(wanted, 'CPU')}")
 
 
 def _steps_within_quota(trainer: Trainer, quota: float, ranks: int) -> Iterator[Step]:
     """Steps for loaders and threads that fit into the quota."""
     few, torch = fitting_threads(quota / ranks), may_use_torch(trainer)
-    loaders, whose = num_workers.maximum(few), " a rank" if ranks > 1 else ""
+    loaders, whose = num_workers.maximum(few), " per rank" if ranks > 1 else ""
     if trainer.loaders > loaders:
         yield Step(
-            text=f"as it is, loaders for no more than {amount(few, 'CPU')}{whose}",
+            text=f"Within this quota, use {amount(loaders, 'worker')}{whose}",
             command=f"DataLoader(..., num_workers={loaders})" if torch else None,
         )
     yield Step(
-        text=f"as it is, {amount(few, 'compute thread')}{whose}: libraries see all CPUs of the machine",
+        text=f"Within this quota, use {amount(few, 'compute thread')}{whose}: libraries see all CPUs of the machine",
         command=f"torch.set_num_threads({few})" if torch else f"export OMP_NUM_THREADS={few}",
     )
 

@@ -21,11 +21,12 @@ _NICED = 8  # processes of a job that are listed in a command
 _NAMED = 4  # consumers listed, largest first
 _VISIBLE = 5.0  # percentage points of GPU busy: a smaller drop is no change
 _HIDDEN = "the I/O of other users is hidden"
+_LOWER = "Lower its CPU and I/O priority"
 
 
 @rule(
     "neighbour",
-    "Does other work take the CPUs or the disk?",
+    "Do other jobs or users take the CPUs or the disk?",
     level=Level.CAUSE,
     state="neighbour",
     short="NEAR",
@@ -47,7 +48,7 @@ def neighbour(view: View) -> Iterator[Finding]:
         if trainer.identity in now.uncounted:
             view.cpus()  # records the abstention
         if trainer.identity in now.hidden:
-            unlock = view.unlock(_HIDDEN, sudo="sudo gputop shows who uses the disk")
+            unlock = view.unlock(_HIDDEN, sudo="sudo gputop shows which processes use the disk")
             view.abstain(trainer, Missing(metric="read_bytes_per_s", reason="denied", unlock=unlock))
         for one in list(now.shortages_of(trainer.identity))[:1]:
             takers = now.competitors(one)
@@ -58,28 +59,24 @@ def neighbour(view: View) -> Iterator[Finding]:
 
 def _found(view: View, trainer: Trainer, one: Shortage, takers: Sequence[Consumer], taken: float) -> Finding:
     """The largest consumer is named alone if most is its use; many small ones are summed."""
-    largest, what = takers[0], "the CPUs" if one.resource == "cpu" else "the disk"
+    largest, what = takers[0], "CPU" if one.resource == "cpu" else "disk"
     alone = largest.used >= view.limit("largest") * taken
     began = find_onset(view, trainer, one, takers[:1] if alone else takers)
     by = _consumer_label(trainer, largest) if alone else "others"
     slowed = began is not None and began.slowed(view.limit("fell"))
     own = _is_same_user(trainer, largest)
-    who = (
-        f"{_consumer_label(trainer, largest)}, which takes"
-        if alone
-        else f"{amount(len(takers), 'other program')}, which take"
-    )
+    most = _consumer_label(trainer, largest) if alone else amount(len(takers), "other program")
     return view.found(
         trainer,
         "warn",
-        f"shares {what} with {who} most",
+        f"{what} contention, mostly from {most}",
         evidence=(
             *_evidence(view, trainer, one, takers, taken),
             *_onset_evidence(began, one, by),
             busy_evidence(view, trainer),
         ),
         steps=(
-            Step(text="run heavy jobs on different machines, or one after the other"),
+            Step(text="Run heavy jobs on different machines, or one after the other"),
             _lower_priority(view, largest) if own else _ask_owner(largest),
             *(_give_exclusive_cpus(view, trainer, largest, own) if alone else ()),
         ),
@@ -96,32 +93,35 @@ def _evidence(
     total = f"of {one.total:.0f} CPUs" if cpu else f"of {one.total / 1e6:.0f} MB/s"
     if len(takers) > 1:
         sum_ = f"{taken:.1f}" if cpu else f"{taken / 1e6:.0f}"
-        text = f"{len(takers)} other programs {'use' if cpu else 'move'} {sum_} {total}"
-        yield Evidence(text=text, value=taken, unit="cores" if cpu else "B/s", limit=limit)
+        text = f"{len(takers)} other programs {'use' if cpu else 'transfer'} {sum_} {total}"
+        unit = "cores" if cpu else "B/s"
+        yield Evidence(text=text, value=taken, unit=unit, limit=limit, sense="flagged_above")
     named = [taker for taker in takers if taker.share >= view.limit("named")] or takers[:1]
     for taker in named[:_NAMED]:
-        used = f"uses {taker.used:.1f} of {one.total:.0f} CPUs" if cpu else f"moves {taker.used / 1e6:.0f} MB/s"
+        used = f"uses {taker.used:.1f} of {one.total:.0f} CPUs" if cpu else f"transfers {taker.used / 1e6:.0f} MB/s"
         text = f"{_consumer_label(trainer, taker)} {used}"
         yield Evidence(
             text=text,
             value=taker.used,
             unit="cores" if cpu else "B/s",
             limit=limit if len(takers) == 1 and cpu else None,
+            sense="flagged_above",
         )
     if cpu:
         view.above(one.full_percent, "cpu_percent")
         view.above(one.wait, "run_wait")
         view.above(view.mean("host", "cpu_pressure"), "pressure_percent")
-        full, least = one.full_percent, 100 * view.limit("run_wait")
-        yield Evidence(text=f"all CPUs {full:.0f} % busy", value=full, unit="%", limit=view.limit("cpu_percent"))
+        full, most, least = one.full_percent, view.limit("cpu_percent"), 100 * view.limit("run_wait")
+        text = f"all CPUs of the machine {full:.0f} % busy"
+        yield Evidence(text=text, value=full, unit="%", limit=most, sense="flagged_above")
         text = f"this job waited for a CPU {wait:.0f} % of its runnable time"
-        yield Evidence(text=text, value=wait, unit="%", limit=least)
+        yield Evidence(text=text, value=wait, unit="%", limit=least, sense="healthy_to")
     else:
         view.above(one.full_percent, "disk_percent")
         view.above(one.wait, "blocked")
         view.above(view.mean("host", "io_pressure"), "pressure_percent")
         yield Evidence(text=f"{one.disk or 'a disk'} {one.full_percent:.0f} % busy", value=one.full_percent, unit="%")
-        yield Evidence(text=f"loaders of this job wait for it {wait:.0f} % of their time", value=wait, unit="%")
+        yield Evidence(text=f"workers of this job blocked on it {wait:.0f} % of their time", value=wait, unit="%")
 
 
 def _onset_evidence(began: Onset | None, one: Shortage, by: str) -> Iterator[Evidence]:
@@ -155,16 +155,16 @@ def _lower_priority(view: View, taker: Consumer) -> Step:
     brief = sum(map(cores, taker.processes)) > 2 * sum(map(cores, lasting))
     if brief and taker.command.group:
         command = f"renice -n 19 -g {taker.command.group}; ionice -c 3 -P {taker.command.group}"
-        return Step(text="let it have what is left over", command=command)
+        return Step(text=_LOWER, command=command)
     busiest = sorted(lasting or taker.processes, key=lambda process: -(process.cpu_percent or 0.0))[:_NICED]
     pids = " ".join(str(process.pid) for process in busiest)
-    return Step(text="let it have what is left over", command=f"renice -n 19 -p {pids}; ionice -c 3 -p {pids}")
+    return Step(text=_LOWER, command=f"renice -n 19 -p {pids}; ionice -c 3 -p {pids}")
 
 
 def _ask_owner(taker: Consumer) -> Step:
     """Ask the owner, without a command: only the owner could run it."""
     owner = f"user {taker.command.user}" if taker.command.user else "its owner"
-    return Step(text=f"ask {owner} to let it have what is left over: renice -n 19, ionice -c 3")
+    return Step(text=f"Ask {owner} to lower its CPU and I/O priority: renice -n 19, ionice -c 3")
 
 
 def _give_exclusive_cpus(view: View, trainer: Trainer, other: Consumer, own: bool) -> Iterator[Step]:
@@ -172,12 +172,15 @@ def _give_exclusive_cpus(view: View, trainer: Trainer, other: Consumer, own: boo
     every = usable(view, trainer)
     for mine in apart(view, [trainer], len(every) // 2) if len(every) > 1 else ():
         rest = units.ranges(tuple(sorted(every - cpus_of(mine))))
-        yield bound(view, trainer, "or give each CPUs of its own: this one", mine)
+        yield bound(view, trainer, "Give each exclusive CPUs, this job first", mine)
         if own:
             pids = " ".join(str(process.pid) for process in other.processes[:_NICED])
-            yield Step(text="and the other", command=f"for p in {pids}; do taskset -acp {rest} $p; done")
+            yield Step(
+                text="Then move the other to the remaining CPUs",
+                command=f"for p in {pids}; do taskset -acp {rest} $p; done",
+            )
         else:
-            yield Step(text=f"and ask its owner to keep the other to CPUs {rest}: without that the first helps nobody")
+            yield Step(text=f"Ask its owner to keep the other on CPUs {rest}: both must move")
 
 
 def _steal_finding(view: View, trainer: Trainer) -> Finding:
@@ -185,17 +188,18 @@ def _steal_finding(view: View, trainer: Trainer) -> Finding:
     return view.found(
         trainer,
         "warn",
-        "shares its CPUs with other virtual machines",
+        "CPU steal, host shared with other virtual machines",
         evidence=(
             Evidence(
-                text=f"{steal:.0f} % of the CPU time goes to other virtual machines (steal)",
+                text=f"steal {steal:.0f} % of CPU time, taken by other virtual machines",
                 value=steal,
                 unit="%",
                 limit=view.limit("steal_percent"),
+                sense="healthy_to",
             ),
             busy_evidence(view, trainer),
         ),
-        steps=(Step(text="move to a host, or an instance type, with CPUs of its own (dedicated, not burstable)"),),
+        steps=(Step(text="Move to a host or instance type with dedicated CPUs, not burstable ones"),),
         confidence=0.65,
         lost_share=trainer.lost,
     )

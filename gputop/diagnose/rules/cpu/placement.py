@@ -23,7 +23,7 @@ _BY_PREFERENCE = frozenset({"intel_pstate", "amd-pstate-epp", "amd_pstate_epp"})
 
 @rule(
     "cpu-slow",
-    "Do the CPUs run below their clock?",
+    "Do the CPUs run below their maximum clock?",
     level=Level.CAUSE,
     state="slow cpu",
     short="CPU",
@@ -42,15 +42,16 @@ def cpu_slow(view: View) -> Iterator[Finding]:
     held_up = _trainers_held_up(view) if why else []
     severity: Severity = "warn" if held_up else "info"
     clock = Evidence(
-        text=f"clock {host.cpu_mhz:.0f} of {host.cpu_max_mhz:.0f} MHz, mean of the cores",
+        text=f"mean core clock {host.cpu_mhz:.0f} of {host.cpu_max_mhz:.0f} MHz",
         value=host.cpu_mhz,
         unit="MHz",
         limit=view.limit("clock_share") * (host.cpu_max_mhz or 0.0),
+        sense="healthy_from",
     ) if host.cpu_mhz is not None else None  # fmt: skip
     yield view.found(
         host,
         severity,
-        "runs its CPUs slower than they can" if why else "runs its CPUs far below their highest clock",
+        "CPU clock limited" if why else "CPU clock far below its maximum under load",
         evidence=tuple(item for item in (*(text for text, _ in why), clock, low) if item),
         steps=tuple(dict.fromkeys(step for _, step in why)) or (_LOOK,),
         confidence=0.75 if why else 0.5,
@@ -59,12 +60,12 @@ def cpu_slow(view: View) -> Iterator[Finding]:
 
 
 _LOOK = Step(
-    text="see what holds them down: power limit, AVX-512, heat",
+    text="Find what limits the clock: power limit, AVX-512, or temperature",
     command="sudo turbostat --interval 5 --num_iterations 1",
     needs_root=True,
 )
 _FAST = Step(
-    text="let them run at full speed", command="sudo cpupower frequency-set -g performance", needs_root=True
+    text="Set the performance governor", command="sudo cpupower frequency-set -g performance", needs_root=True
 )  # fmt: skip
 _Reason = tuple[Evidence, Step]
 
@@ -72,33 +73,37 @@ _Reason = tuple[Evidence, Step]
 def _governor(host: Host) -> _Reason | None:
     if host.cpu_governor not in _SAVING or host.cpu_driver in _BY_PREFERENCE:
         return None
-    return Evidence(text=f"frequency governor {host.cpu_governor}, driver {host.cpu_driver or 'unknown'}"), _FAST
+    return Evidence(text=f"CPU governor {host.cpu_governor}, driver {host.cpu_driver or 'unknown'}"), _FAST
 
 
 def _preference(host: Host) -> _Reason | None:
     if host.cpu_preference not in ("power", "balance_power"):
         return None
     files = "/sys/devices/system/cpu/cpu*/cpufreq/energy_performance_preference"
-    step = Step(text="prefer speed to saving", command=f"echo performance | sudo tee {files}", needs_root=True)
-    return Evidence(text=f"energy preference is {host.cpu_preference}"), step
+    step = Step(
+        text="Set the energy preference to performance", command=f"echo performance | sudo tee {files}", needs_root=True
+    )
+    return Evidence(text=f"energy preference {host.cpu_preference}"), step
 
 
 def _cap(view: View, host: Host) -> _Reason | None:
     cap, highest = host.cpu_cap_mhz, host.cpu_max_mhz
     if cap is None or not highest or not view.below(cap / highest, "cap_share"):
         return None
-    text = f"settings allow {cap:.0f} of {highest:.0f} MHz"
-    step = Step(text="lift the cap", command=f"sudo cpupower frequency-set -u {highest:.0f}MHz", needs_root=True)
-    return Evidence(text=text, value=cap, unit="MHz", limit=view.limit("cap_share") * highest), step
+    text = f"clock capped at {cap:.0f} of {highest:.0f} MHz"
+    step = Step(text="Lift the cap", command=f"sudo cpupower frequency-set -u {highest:.0f}MHz", needs_root=True)
+    return Evidence(
+        text=text, value=cap, unit="MHz", limit=view.limit("cap_share") * highest, sense="healthy_from"
+    ), step
 
 
 def _cpu_temperature(view: View) -> _Reason | None:
     often = view.mean("host", "cpu_throttles_per_s")
     if not view.above(often, "throttles_per_s"):
         return None
-    text = f"cores slowed down for heat {often or 0:.1f} times a second"
-    step = Step(text="cool the CPUs: fans, dust, heat sinks, air that is not already hot from the GPUs")
-    return Evidence(text=text, value=often, unit="1/s", limit=view.limit("throttles_per_s")), step
+    text = f"cores thermally throttled {often or 0:.1f} times per second"
+    step = Step(text="Improve CPU cooling: fans, dust filters, heat sinks, intake air preheated by the GPUs")
+    return Evidence(text=text, value=often, unit="1/s", limit=view.limit("throttles_per_s"), sense="healthy_to"), step
 
 
 def _low_clock(view: View, host: Host) -> Evidence | None:
@@ -108,7 +113,8 @@ def _low_clock(view: View, host: Host) -> Evidence | None:
     busy = view.mean("host", "cpu_percent")
     if not view.above(busy, "busy_percent"):
         return None
-    return Evidence(text=f"while {busy or 0:.0f} % busy", value=busy, unit="%", limit=view.limit("busy_percent"))
+    text, least = f"CPUs {busy or 0:.0f} % busy at that clock", view.limit("busy_percent")
+    return Evidence(text=text, value=busy, unit="%", limit=least, sense="flagged_above")
 
 
 def _trainers_held_up(view: View) -> list[Identity]:
@@ -151,7 +157,7 @@ def bound(view: View, trainer: Trainer, text: str, cpus: str, by: str | None = N
     """
     if is_whole_command(trainer.process, trainer.job):
         return Step(text=text, command=f"{by or f'taskset -c {cpus}'} {start_command(trainer.process)}")
-    return moved(view, trainer, f"{text}, as it runs", cpus)
+    return moved(view, trainer, f"{text}, while it runs", cpus)
 
 
 def moved(view: View, trainer: Trainer, text: str, cpus: str) -> Step:
@@ -164,7 +170,7 @@ def moved(view: View, trainer: Trainer, text: str, cpus: str) -> Step:
 
 @rule(
     "numa-misplacement",
-    "Do the CPUs of a process sit far from its GPU?",
+    "Is a process on another NUMA node than its GPU?",
     level=Level.CAUSE,
     state="far cpu",
     short="NUMA",
@@ -209,21 +215,22 @@ def _far_finding(view: View, trainer: Trainer, near: frozenset[int], share: floa
     where = "another node" if node is None else f"node {node}"
     evidence = [
         Evidence(
-            text=f"{100 * share:.0f} % of its CPU time ran outside CPUs {gpu.local_cpus}, which are near its GPU",
+            text=f"{100 * share:.0f} % of its CPU time on CPUs remote to its GPU (local: {gpu.local_cpus})",
             value=100 * share,
             unit="%",
             limit=100 * view.limit("far"),
+            sense="flagged_above",
         )
     ]
     if allowed and not allowed & near:
-        evidence.append(Evidence(text=f"it may run on CPUs {trainer.process.affinity} only"))
+        evidence.append(Evidence(text=f"its affinity allows CPUs {trainer.process.affinity} only"))
     elif likely:
-        text = f"chance alone makes that {100 * chance:.0f} %: so many CPUs are not near it"
+        text = f"{100 * chance:.0f} % expected by chance: most CPUs are remote to this GPU"
         evidence.append(Evidence(text=text, value=100 * chance, unit="%"))
     return view.found(
         trainer,
         severity,
-        f"works on CPUs far from its GPU, which hangs on {where}",
+        f"NUMA mismatch, GPU is on {where}",
         evidence=tuple(evidence),
         steps=tuple(_steps_to_near_cpus(view, trainer, near, node)),
         confidence=0.65,
@@ -246,19 +253,17 @@ def _steps_to_near_cpus(view: View, trainer: Trainer, near: frozenset[int], node
     if allowed and not allowed & near and _is_confined(view, process, near):
         if process.slurm_job is not None:
             yield Step(
-                text="ask Slurm for CPUs near its GPU: its job was given others",
+                text="Request CPUs near its GPU from Slurm",
                 command="#SBATCH --gres-flags=enforce-binding",
             )
         else:
             some = units.ranges(tuple(sorted(near)[: len(allowed)]))
-            text = "give its container CPUs near its GPU"
-            yield raise_container_limit(
-                view, process, text, f"--cpuset-cpus={some}", "a policy of the topology manager"
-            )
+            text = "Give its container CPUs near its GPU"
+            yield raise_container_limit(view, process, text, f"--cpuset-cpus={some}", "set a topology manager policy")
         return
     cpus = quote(trainer.works_on[0].local_cpus or "")
     pin = f"--cpunodebind={node} --membind={node}" if node is not None else f"--physcpubind={cpus}"
-    yield bound(view, trainer, "put it near its GPU", cpus, by=f"numactl {pin}")
+    yield bound(view, trainer, "Bind it to the CPUs near its GPU", cpus, by=f"numactl {pin}")
     yield from _program_steps(trainer, near)
 
 
@@ -267,12 +272,12 @@ def _program_steps(trainer: Trainer, near: frozenset[int]) -> Iterator[Step]:
     process, call = trainer.process, f"os.sched_setaffinity(0, {_python(near)})"
     ranks = max(process.world_size or 1, len(trainer.job.ranks) if trainer.job else 1)
     if trainer.job is not None and trainer.job.launcher == "torchrun":
-        yield Step(text="at its next start let torchrun do so for each rank: --numa-binding=node (PyTorch 2.9)")
+        yield Step(text="At the next start, let torchrun bind each rank: --numa-binding=node (PyTorch 2.9)")
     if ranks == 1:
-        yield Step(text="or in the program, before the DataLoader is made", command=call)
+        yield Step(text="Or bind it in the program, before the DataLoader is created", command=call)
     elif process.local_rank is not None:
         yield Step(
-            text="or in the program, before the DataLoader is made, for this rank",
+            text="Or bind this rank in the program, before the DataLoader is created",
             command=f"if os.environ['LOCAL_RANK'] == '{process.local_rank}': {call}",
         )
 

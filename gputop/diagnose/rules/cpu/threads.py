@@ -27,12 +27,12 @@ from gputop.diagnose.view import View
 from gputop.labels import amount
 from gputop.model import Missing, Process
 
-_HIDDEN = "the libraries of a process are shown to its owner"
+_HIDDEN = "the libraries of a process are visible to its owner only"
 
 
 @rule(
     "openblas-on-intel",
-    "Is NumPy slow because it has OpenBLAS on Intel CPUs?",
+    "Is NumPy slow because it uses OpenBLAS on Intel CPUs?",
     level=Level.CAUSE,
     state="openblas",
     short="BLAS",
@@ -87,29 +87,35 @@ def _openblas_finding(view: View, trainer: Trainer, model: str) -> Finding:
     if trainer.loaders:
         each, short = trainer.loader_cpu or 0.0, not view.above(trainer.loader_cpu, "loader_cores")
         much = f"wants {_wanted_cores(trainer):.1f} cores and gets {each:.1f}" if short else f"{each:.1f} cores"
-        several = "they compute" if trainer.loaders > 1 else "it computes"
-        text = f"{per_loader_text(trainer)} {much}: {several} with several threads"
+        text = f"{per_loader_text(trainer)} {much}: multi-threaded"
         value, limit = (_wanted_cores(trainer), "loader_wanted") if short else (each, "loader_cores")
-        at_work = Evidence(text=text, value=value, unit="cores", limit=view.limit(limit))
+        at_work = Evidence(text=text, value=value, unit="cores", limit=view.limit(limit), sense="flagged_above")
     else:
         threads = trainer.compute_threads or 0.0
         at_work = Evidence(text=f"{threads:.0f} compute threads in the training process", value=threads)
     return view.found(
         trainer,
         "info",
-        "may lose CPU time in OpenBLAS, which is slow on Intel CPUs",
+        "NumPy uses OpenBLAS, slow on Intel CPUs",
         evidence=(
-            Evidence(text=f"OpenBLAS and no MKL is loaded, on {model}"),
+            Evidence(text=f"OpenBLAS loaded without MKL, on {model}"),
             at_work,
-            cores_evidence(view, trainer),
+            cores_evidence(view, trainer, sense="flagged_above"),
             busy_evidence(view, trainer),
         ),
         steps=(
-            Step(text="Start one BLAS thread per loader process, to see what it costs", command=mkl.UNTIL_THEN),
-            stack(view, trainer.process, "see whether its time is in numpy.linalg or dot"),
-            Step(text="change to NumPy with MKL, in an environment of conda", command=mkl.IN_CONDA_FORGE),
-            Step(text="where NumPy came with pip, as always with OpenBLAS", command=mkl.AFTER_PIP, destroys=True),
-            Step(text="or from conda's own channel: some mirrors have OpenBLAS only", command=mkl.IN_DEFAULTS),
+            Step(text="Start one BLAS thread per worker, to measure the cost", command=mkl.UNTIL_THEN),
+            stack(view, trainer.process, "Check whether its time is in numpy.linalg or dot"),
+            Step(text="Install NumPy with MKL, in a conda environment", command=mkl.IN_CONDA_FORGE),
+            Step(
+                text="If NumPy came from pip, which always ships OpenBLAS, replace it",
+                command=mkl.AFTER_PIP,
+                destroys=True,
+            ),
+            Step(
+                text="Use the default channel of conda instead: some mirrors carry OpenBLAS only",
+                command=mkl.IN_DEFAULTS,
+            ),
         ),
         confidence=0.5,
         lost_share=trainer.lost,
@@ -129,9 +135,9 @@ def pool(process: Process) -> int | None:
 
 @rule(
     "threads-process",
-    "Are the compute threads of a process in each other's way?",
+    "Does a process run more compute threads than it has CPUs?",
     level=Level.CAUSE,
-    state="threads",
+    state="oversub",
     short="THR",
     needs=("allowed_cpus", "busy_threads", "run_wait_percent", "voluntary_switches_per_s", "cpu_percent"),
 )
@@ -162,28 +168,31 @@ def _oversubscribed_finding(view: View, trainer: Trainer, wanted: float, size: i
     seen = len(affinity(trainer.process))
     evidence = [
         Evidence(
-            text=f"{wanted:.0f} compute threads want to run on {amount(allowed, 'CPU')}",
+            text=f"{wanted:.0f} runnable compute threads on {amount(allowed, 'CPU')}",
             value=wanted,
             unit="threads",
             limit=view.limit("threads") * room,
+            sense="flagged_above",
         ),
         Evidence(
             text=f"its threads waited for a CPU {waited:.0f} % of their runnable time",
             value=waited,
             unit="%",
             limit=100 * view.limit("run_wait"),
+            sense="healthy_to",
         ),
-        Evidence(text=f"{trainer.switches or 0:.0f} voluntary switches a CPU second: they spin while they wait")
+        Evidence(text=f"{trainer.switches or 0:.0f} voluntary switches per CPU second: threads spin while waiting")
         if certain
-        else Evidence(text=f"its libraries start {size} threads for a computation", value=size, unit="threads"),
+        else Evidence(text=f"its libraries start a pool of {size} threads", value=size, unit="threads"),
     ]
     if seen >= view.limit("pool") * room:
-        text = f"PyTorch and OpenMP see {seen} CPUs, the quota allows {units.cpus(allowed)}"
+        text = f"PyTorch and OpenMP detect {seen} CPUs, the quota allows {units.cpus(allowed)}"
         evidence.append(Evidence(text=text, value=seen))
+    most = max(wanted, 0 if certain else size or 0)
     return view.found(
         trainer,
         "warn" if certain and not is_fed(view, trainer) else "info",
-        f"runs {max(wanted, 0 if certain else size or 0):.0f} compute threads on {amount(allowed, 'CPU')}",
+        f"CPU oversubscribed, {most:.0f} compute threads on {amount(allowed, 'CPU')}",
         evidence=tuple(evidence),
         steps=limit_threads(each, by_itself=_program_sets_threads(trainer, each)),
         confidence=0.75 if certain else 0.5,
@@ -202,30 +211,30 @@ def _program_sets_threads(trainer: Trainer, each: int) -> bool:
 
 def _limit_steps(crowd: ThreadCrowd, each: int) -> Sequence[Step]:
     by_itself = all(_program_sets_threads(trainer, each) for trainer in crowd.trainers)
-    return limit_threads(each, "each of them", by_itself=by_itself)[:2]
+    return limit_threads(each, " each", by_itself=by_itself)[:2]
 
 
-def limit_threads(each: int, whom: str = "it", *, by_itself: bool = False) -> tuple[Step, ...]:
+def limit_threads(each: int, which: str = "", *, by_itself: bool = False) -> tuple[Step, ...]:
     """Steps to limit the compute threads; `by_itself`: the program overrides its environment."""
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     start = Step(
-        text=f"start {whom} with {amount(each, 'compute thread')}",
+        text=f"Start{which} with {amount(each, 'compute thread')}",
         command=f"export {' '.join(f'{name}={each}' for name in names)}",
     )
-    ignores = f"It calls set_num_threads, which overrides OMP_NUM_THREADS: set {each} in that line"
-    also = "If the program calls set_num_threads, which overrides these variables, change that line"
+    ignores = f"Set {each} in its set_num_threads call, which overrides OMP_NUM_THREADS"
+    also = "Change any set_num_threads call in the program: it overrides these variables"
     program = Step(text=ignores if by_itself else also, command=f"torch.set_num_threads({each})")
     return (
         *((program, start) if by_itself else (start, program)),
-        Step(text="in loaders that use OpenCV, in worker_init_fn", command="cv2.setNumThreads(0)"),
+        Step(text="In workers that use OpenCV, disable its threads in worker_init_fn", command="cv2.setNumThreads(0)"),
     )
 
 
 @rule(
     "threads-host",
-    "Do all experiments together start more threads than there are CPUs?",
+    "Do all experiments together run more compute threads than there are CPUs?",
     level=Level.CAUSE,
-    state="threads",
+    state="oversub",
     short="THR",
     instead_of=("threads-process",),
     needs=("allowed_cpus", "busy_threads"),
@@ -255,7 +264,7 @@ def threads_host(view: View) -> Iterator[Finding]:
         yield view.found(
             host,
             _severity(view, crowd.trainers),
-            f"runs {crowd.threads:.0f} compute threads of {len(crowd.trainers)} trainers on {cpus}",
+            f"CPU oversubscribed, {crowd.threads:.0f} compute threads on {cpus}",
             evidence=tuple(_experiments_evidence(view, crowd.trainers, crowd.threads, crowd.cpus, share)),
             steps=(*_limit_steps(crowd, max(1, each)), *_pin(view, work, each)),
             confidence=view.confidence(0.8, share),
@@ -297,24 +306,24 @@ def _experiments_evidence(
         value=total,
         unit="threads",
         limit=view.limit("threads") * cpus,
+        sense="flagged_above",
     )
     if waited is not None:
         text = f"their threads waited for a CPU {100 * waited:.0f} % of their runnable time"
-        yield Evidence(text=text, value=100 * waited, unit="%", limit=100 * view.limit("run_wait"))
+        yield Evidence(text=text, value=100 * waited, unit="%", limit=100 * view.limit("run_wait"), sense="healthy_to")
     duties = [100 * trainer.duty for trainer in pools if trainer.duty is not None]
     if duties:
-        yield Evidence(
-            text=f"GPUs busy {range_text(duties)}", value=min(duties), unit="%", limit=100 * view.limit("starved.duty")
-        )
+        text, least = f"GPUs busy {range_text(duties)}", 100 * view.limit("starved.duty")
+        yield Evidence(text=text, value=min(duties), unit="%", limit=least, sense="healthy_from")
     if all(trainer.process.libraries and trainer.process.omp_threads is None for trainer in pools):
-        yield Evidence(text=f"OMP_NUM_THREADS is unset in all {len(pools)}")
+        yield Evidence(text=f"OMP_NUM_THREADS unset in all {len(pools)}")
 
 
 def _pin(view: View, trainers: Sequence[Trainer], each: int) -> Iterator[Step]:
     """Exclusive CPUs for each."""
     own = apart(view, trainers, each) if each >= 1 else []
     if own:
-        text = f"or give each {amount(each, 'CPU')} of its own: {', '.join(own[:2])}"
+        text = f"Give each {amount(each, 'exclusive CPU')}: {', '.join(own[:2])}"
         text += ", and so on" if len(own) > 2 else ""
         yield bound(view, trainers[0], text, own[0])
-    yield Step(text="torchrun sets one thread a rank by itself; several plain python commands do not")
+    yield Step(text="Set OMP_NUM_THREADS for plain python commands: only torchrun sets one thread per rank")

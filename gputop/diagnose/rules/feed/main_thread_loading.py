@@ -93,7 +93,7 @@ def _main(view: View, trainer: Trainer, pause: Pause) -> float:
     needs=("busy_percent", "main_thread_percent", "cpu_percent"),
 )
 def loader_in_main(view: View) -> Iterator[Finding]:
-    """No loaders, one thread fully busy, and signs of reading; without those, launching kernels looks the same.
+    """No workers, one thread fully busy, and signs of reading; without those, launching kernels looks the same.
 
     Data from its own processes does not count: environment simulators send it.
     """
@@ -156,8 +156,8 @@ def _alternates(view: View, trainer: Trainer) -> bool:
     return not writes(view.against, trainer) and not transfers(view.against, trainer)
 
 
-_ITSELF = "loads its data in the training process{}"
-_PERHAPS = "works on the CPU between its steps: it loads its data itself{}, or computes something else"
+_ITSELF = "dataloader-bound, main process loads data{}"
+_PERHAPS = "main-thread-bound, data loading{} or other CPU work"
 _TOLD = " (num_workers=0)"  # as a PyTorch DataLoader is
 
 
@@ -167,17 +167,18 @@ def _busy_thread_finding(view: View, trainer: Trainer, severity: Severity, turns
     torch = may_use_torch(trainer)
     times = upper_bound(trainer, max(2, first_loaders(view, trainer)))
     loaders = use_workers(
-        view, trainer, f"load in processes of their own: {times}", more=f", {loader_settings(trainer)}"
+        view, trainer, f"Load data in worker processes: {times}", more=f", {loader_settings(trainer)}"
     )
-    look = (stack(view, trainer.process, "see what its main thread does"),) if _may_run_python(trainer) else ()
-    elsewhere = replace(loaders, text=f"{'in the DataLoader' if torch else 'if that is its input'}: {loaders.text}")
+    look = (stack(view, trainer.process, "Check what its main thread does"),) if _may_run_python(trainer) else ()
+    elsewhere = replace(loaders, text=_if_loading(loaders.text, torch))
     main, left = 100 * (trainer.main or 0.0), unused_cpus(view, trainer)
     idle = "" if left is None or not trainer.allowed else f", {left:.0f} of {amount(trainer.allowed, 'core')} idle"
     read = Evidence(
-        text=f"it reads {(trainer.input_rate or 0) / 1e6:.0f} MB/s itself",
+        text=f"main process reads {(trainer.input_rate or 0) / 1e6:.0f} MB/s",
         value=trainer.input_rate,
         unit="B/s",
         limit=view.limit("read_bytes_per_s"),
+        sense="flagged_above",
     )
     return view.found(
         trainer,
@@ -188,10 +189,11 @@ def _busy_thread_finding(view: View, trainer: Trainer, severity: Severity, turns
             together(view, trainer)
             if turns
             else Evidence(
-                text=f"no loaders, main thread {main:.0f} % busy{idle}",
+                text=f"no workers, main thread {main:.0f} % busy{idle}",
                 value=main,
                 unit="%",
                 limit=100 * view.limit("main"),
+                sense="flagged_above",
             ),
             *((read,) if _reads(view, trainer) else ()),
         ),
@@ -205,34 +207,41 @@ def _spells_finding(view: View, trainer: Trainer, found: Spells) -> Finding:
     """It may be simulation, evaluation or data preparation: from outside these look the same."""
     each, every = ago(round(found.length_s)), ago(round(found.every_s))
     bound = phrases.at_most(found.share) if found.share < 1 else "faster"
-    prepare = use_workers(view, trainer, f"prepares data: load in processes of their own, {loader_settings(trainer)}")
+    text = f"If it prepares data, load it in worker processes, {loader_settings(trainer)}"
+    prepare = use_workers(view, trainer, text)
     return view.found(
         trainer,
         "warn",  # it may have to be so
-        f"works on the CPU for {each} every {every} while its GPU idles",
+        f"GPU idle for {each} every {every}, main thread busy",
         evidence=(
             Evidence(
-                text=f"GPU idle {each} at a time, {found.times} times so far: {100 * found.share:.0f} % of its time",
+                text=f"GPU idle {each} at a time, {found.times} times so far, {100 * found.share:.0f} % of the time",
                 value=100 * found.share,
                 unit="%",
                 limit=100 * view.limit("evaluation-phase.share"),
+                sense="flagged_above",
             ),
             Evidence(
-                text=f"main thread {100 * found.main:.0f} % busy meanwhile, no loaders",
+                text=f"main thread {100 * found.main:.0f} % busy during these, no workers",
                 value=100 * found.main,
                 unit="%",
                 limit=100 * view.limit("main"),
+                sense="flagged_above",
             ),
         ),
         steps=(
-            *((stack(view, trainer.process, "see what it does then"),) if _may_run_python(trainer) else ()),
-            Step(text=f"plays or simulates: several environments in processes of their own, {bound}"),
-            Step(text="and collect the next rollouts while the GPU learns from the last"),
+            *((stack(view, trainer.process, "Check what it does then"),) if _may_run_python(trainer) else ()),
+            Step(text=f"If it plays or simulates, run several environments in worker processes: {bound}"),
+            Step(text="Collect the next rollouts while the GPU learns from the last ones"),
             prepare,
         ),
         confidence=view.confidence(0.7),
         lost_share=found.share,
     )
+
+
+def _if_loading(step: str, torch: bool) -> str:
+    return f"If {'it is in the DataLoader' if torch else 'it loads data'}, {step[:1].lower()}{step[1:]}"
 
 
 def _reads(view: View, trainer: Trainer) -> bool:

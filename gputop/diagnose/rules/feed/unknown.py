@@ -19,8 +19,8 @@ from gputop.diagnose.wchan import Wait, sleeping_threads
 from gputop.labels import amount
 from gputop.model import Missing
 
-_SUSPECTS = "waits, cause unknown; main clue: {}"
-_HIDDEN = "waits for something that may be in what this user cannot read"
+_SUSPECTS = "GPU starved, cause unknown, possibly {}"
+_HIDDEN = "GPU starved, cause may be hidden from this user"
 _BOUND = Missing(metric="busy_percent", reason="unsupported", unlock="SM activity is only a lower bound of GPU busy")
 
 
@@ -47,12 +47,13 @@ class Cause(NamedTuple):
     def evidence(self) -> Evidence:
         """What it is, and whether it may be the cause."""
         word = "not ruled out" if self.suspect else "ruled out"
-        return Evidence(text=f"{word}: {self.said}", value=self.value, unit=self.unit, limit=self.limit)
+        text = f"{word}: {self.said}"
+        return Evidence(text=text, value=self.value, unit=self.unit, limit=self.limit, sense="flagged_above")
 
 
 @rule(
     "starved-cause-unknown",
-    "Does a GPU wait for something that does not show?",
+    "Does a GPU wait without a visible cause?",
     level=Level.STARVED,
     state="idle gaps",
     short="WAIT",
@@ -86,7 +87,7 @@ def _finding(view: View, trainer: Trainer, severity: Severity) -> Finding:
     either = _one_thread_does_all(view, trainer)
     causes, hidden = list(_causes(view, trainer)), list(_hidden_causes(view, trainer))
     clue = next((cause for cause in causes if cause.suspect), None)
-    told = _HIDDEN if hidden else "waits, and no usual cause shows"
+    told = _HIDDEN if hidden else "GPU starved, cause unknown"
     if clue is not None:
         told = _SUSPECTS.format(clue.said)
     return view.found(
@@ -127,14 +128,12 @@ def _hidden_causes(view: View, trainer: Trainer) -> Iterator[Abstained]:
 def _hidden_evidence(hidden: Sequence[Abstained]) -> Iterator[Evidence]:
     for one in hidden:
         names = ", ".join(missing.metric for missing in one.missing)
-        yield Evidence(text=f"not judged: {one.rule}, for want of {names}")
+        yield Evidence(text=f"check skipped: {one.rule}, {names} not readable")
 
 
 def _unlock_steps(hidden: Sequence[Abstained]) -> Iterator[Step]:
     if hidden:
-        yield Step(
-            text="look again as its user or as root: what it reads, writes and has loaded is shown to these only"
-        )
+        yield Step(text="Run gputop as its user or as root: only they see what it reads, writes and loads")
 
 
 def _causes(view: View, trainer: Trainer) -> Iterator[Cause]:
@@ -149,47 +148,47 @@ def _causes(view: View, trainer: Trainer) -> Iterator[Cause]:
     yield from _sleep_causes(view, trainer)
     of = "" if trainer.allowed is None else f" of {amount(trainer.allowed, 'core')}"
     yield share(f"CPU {{}}{of}", trainer.saturation, "starved-cpu-saturated.saturation")
-    yield share("its main thread {} of a core", trainer.main, "loader-in-main.main")
+    yield share("main thread {} of a core", trainer.main, "loader-in-main.main")
     if trainer.loaders:
-        each = f"{'each of ' if trainer.loaders > 1 else ''}its {amount(trainer.loaders, 'loader')} {{}} of a core"
+        each = f"{'each of ' if trainer.loaders > 1 else ''}{amount(trainer.loaders, 'worker')} {{}} of a core"
         yield share(each, trainer.loader_cpu, "starved-cpu-idle.loader_cpu")
-        yield share("its loaders blocked on storage {}", trainer.loader_blocked, "starved.blocked")
+        yield share("workers blocked on storage {} of the time", trainer.loader_blocked, "starved.blocked")
     queue = waiting_threads(trainer.run_wait, trainer.own)
     known = None if trainer.run_wait is None else 100 * min(1.0, queue)
     least = 100 * view.limit("starved.waiting") * trainer.lost
-    yield Cause("one of its threads waited for a CPU {} of the elapsed time", known, least)
-    yield share("CPU quota ran out in {} of periods", trainer.throttled, "starved.throttled")
+    yield Cause("a thread waiting for a CPU {} of the time", known, least)
+    yield share("CPU quota exhausted in {} of periods", trainer.throttled, "starved.throttled")
     yield from (cause for cause in _method_costs(view, trainer) if cause.suspect)
     machine, full = view.mean("host", "cpu_percent"), view.limit("starved-cpu-saturated.host_percent")
-    yield Cause("the CPUs of the machine {}", machine, full)
-    yield Cause("pressure of storage {}", view.mean("host", "io_pressure"), view.limit("starved.io_percent"))
+    yield Cause("CPUs of the machine {} busy", machine, full)
+    yield Cause("I/O pressure (PSI) {}", view.mean("host", "io_pressure"), view.limit("starved.io_percent"))
     reads, receives = view.limit("starved.reads_bytes_per_s"), view.limit("starved.quiet_bytes_per_s")
-    yield Cause("it reads {} from storage", trainer.read_bytes, reads, "B/s")
-    yield Cause("it reads {} in all, page cache included", trainer.input_rate, reads, "B/s")
-    yield Cause("the network receives {}", view.mean("host", "receive_bytes_per_s"), receives, "B/s")
+    yield Cause("reads {} from storage", trainer.read_bytes, reads, "B/s")
+    yield Cause("reads {} in all, page cache included", trainer.input_rate, reads, "B/s")
+    yield Cause("network receives {}", view.mean("host", "receive_bytes_per_s"), receives, "B/s")
 
 
 def _sleep_causes(view: View, trainer: Trainer) -> Iterator[Cause]:
     """Where its loaders or its main thread sleep in the kernel, if that shows what they wait for."""
     seen = sleeping_threads(view, trainer)
-    whose = amount(trainer.loaders, "loader") if trainer.loaders else "its main thread"
+    asleep = amount(trainer.loaders, "worker") if trainer.loaders else "main thread"
     for wait, share in sorted(seen.shares.items(), key=lambda one: -one[1]):
         idle = wait is Wait.PIPE and trainer.loaders  # they have nothing to load
         if share >= view.limit("asleep") and not idle:
-            text = f"{whose} asleep in {seen.functions[wait]} ({wait.value}) {{}} of the time"
+            text = f"{asleep} asleep in {seen.functions[wait]} ({wait.value}) {{}} of the time"
             yield Cause(text, 100 * share, 100 * view.limit("asleep"))
 
 
 def _method_costs(view: View, trainer: Trainer) -> Iterator[Cause]:
     """Inherent costs of some training methods, only if present."""
-    threads = f"{amount(round(trainer.compute_threads or 0.0), 'compute thread')} at work: an optimizer on the CPU?"
+    threads = f"{amount(round(trainer.compute_threads or 0.0), 'compute thread')} active, maybe a CPU optimizer"
     yield Cause(threads, trainer.compute_threads, view.limit("threads"), "")
     received, sent = trainer.pcie_rx, trainer.pcie_tx
     if received is not None and sent is not None:
-        rates = f"PCIe {received / 1e9:.1f}/{sent / 1e9:.1f} GB/s both ways: states or weights in host memory?"
+        rates = f"PCIe {received / 1e9:.1f}/{sent / 1e9:.1f} GB/s both ways, maybe states or weights in host memory"
         yield Cause(rates, min(received, sent), view.limit("both_ways_bytes_per_s"), "B/s")
     if not is_single(trainer):
-        yield Cause("it waits for other ranks or stages", 1.0, 1.0, "")
+        yield Cause("waiting for other ranks or stages", 1.0, 1.0, "")
 
 
 def _possible_causes(causes: Sequence[Cause]) -> Iterator[Evidence]:
@@ -202,15 +201,15 @@ def _excluded_causes(causes: Sequence[Cause]) -> Iterator[Evidence]:
     yield from (cause.evidence for cause in causes if cause.value is not None and not cause.suspect)
     unseen = [" ".join(cause.text.replace("{}", "").split()) for cause in causes if cause.value is None]
     if unseen:
-        yield Evidence(text=f"not seen: {'; '.join(unseen)}")
+        yield Evidence(text=f"not visible: {'; '.join(unseen)}")
 
 
 def _steps(view: View, trainer: Trainer, either: bool) -> Iterator[Step]:
-    yield stack(view, trainer.process, "see what its main thread waits for")
-    yield profile(view, trainer.process, "then where its time goes, over some seconds")
+    yield stack(view, trainer.process, "Check what its main thread waits for")
+    yield profile(view, trainer.process, "Profile it for some seconds to see where time goes")
     if either:
-        apart = use_workers(view, trainer, "in its data: load in processes of their own")
-        fewer = Step(text="in the model: fewer and larger kernels", command="model = torch.compile(model)")
+        apart = use_workers(view, trainer, "If it is data loading, use worker processes")
+        fewer = Step(text="If it is the model, use fewer and larger kernels", command="model = torch.compile(model)")
         yield from (one if may_use_torch(trainer) else replace(one, command=None) for one in (apart, fewer))
     elif trainer.loaders:
-        yield Step(text="in the loader's queue: look at the loaders in the same way")
+        yield Step(text="If it is the DataLoader queue, check the workers in the same way")

@@ -48,8 +48,8 @@ from gputop.diagnose.view import View
 from gputop.labels import amount
 from gputop.model import Role
 
-_FEWER = Step(text="run fewer experiments at a time on this machine: together they want more CPUs than it has")
-_MORE = Step(text="give the job more CPUs: it has as many loaders as its share of those of the machine allows")
+_FEWER = Step(text="Run fewer experiments at a time on this machine: together they need more CPUs than it has")
+_MORE = Step(text="Give the job more CPUs: its CPU share fits no more workers")
 
 
 class Filled(NamedTuple):
@@ -57,7 +57,7 @@ class Filled(NamedTuple):
 
     cores: Evidence  # cores in use
     more: tuple[Evidence, ...] = ()
-    how: str = ""  # end of the headline
+    how: str = "CPU saturated"  # end of the headline
     first: tuple[Step, ...] = ()  # before all other steps
     last: tuple[Step, ...] = ()
 
@@ -105,10 +105,11 @@ def in_use(mine: CpuShare) -> Evidence:
 
 def on_share(trainer: Trainer, mine: CpuShare) -> Evidence:
     """Its loaders, and how many fit into its share."""
-    what = "worker process" if loaders_uncertain(trainer) else "loader"
+    what = "worker process" if loaders_uncertain(trainer) else "worker"
     text = f"{amount(trainer.loaders, what)} on its share of {amount(round(mine.cpus, 1), 'CPU')}"
     most = num_workers.maximum(mine.cpus)
-    return Evidence(text=f"{text}, which has room for {most}", value=trainer.loaders, unit="loaders", limit=most)
+    text += f", which fits {amount(most, 'worker')}"
+    return Evidence(text=text, value=trainer.loaders, unit="loaders", limit=most, sense="flagged_above")
 
 
 def _own_cpus_full(view: View, trainer: Trainer) -> Filled | None:
@@ -118,9 +119,9 @@ def _own_cpus_full(view: View, trainer: Trainer) -> Filled | None:
     many = trainer.loaders >= max(1.0, enough) and view.above(trainer.loader_cpu, "starved-cpu-saturated.loader_cpu")
     saturated = view.above(trainer.saturation, limit) and _cpus_busy_loading(view, trainer)
     if saturated and (not many or (trainer.saturation or 0.0) >= view.limit(limit)):
-        return Filled(cores_evidence(view, trainer, limit))
-    text = f"{amount(trainer.loaders, 'loader')} on {amount(trainer.allowed or 0.0, 'CPU')}"
-    number = Evidence(text=text, value=trainer.loaders, unit="loaders", limit=enough)
+        return Filled(cores_evidence(view, trainer, limit, sense="flagged_above"))
+    text = f"{amount(trainer.loaders, 'worker')} on {amount(trainer.allowed or 0.0, 'CPU')}"
+    number = Evidence(text=text, value=trainer.loaders, unit="loaders", limit=enough, sense="flagged_above")
     return Filled(cores_evidence(view, trainer, None), (number,)) if many else None
 
 
@@ -132,13 +133,15 @@ def _machine_full(view: View, trainer: Trainer) -> Filled | None:
     if not (crowd := _crowd(view, trainer, percent / 100 * total, total)):
         return None
     loaders, theirs = sum(one.loaders for one in crowd), sum(one.cores or 0.0 for one in crowd)
-    text = f"all {total} CPUs {percent:.0f} % busy, {theirs:.1f} with {'these' if len(crowd) > 1 else 'it'}"
+    by = "these trainers" if len(crowd) > 1 else "this trainer"
     busy = Evidence(
-        text=f"{text}: {amount(loaders, 'loader')}", value=percent, unit="%",
+        text=f"all {total} CPUs {percent:.0f} % busy, {theirs:.1f} of them by {by} ({amount(loaders, 'worker')})",
+        value=percent,
+        unit="%",
         limit=view.limit("starved-cpu-saturated.host_percent"),
-    )  # fmt: skip
-    what = "those" if loaders_uncertain(crowd[0]) else "the loaders"
-    how = f": the CPUs of the machine are full with {what} of {_owners_text(crowd)}" if len(crowd) > 1 else ""
+        sense="flagged_above",
+    )
+    how = f"CPU saturated by {_owners_text(crowd)}" if len(crowd) > 1 else "CPU saturated"
     return Filled(cores_evidence(view, trainer, None), (busy,), how, last=(_FEWER,) if _jobs(crowd) > 1 else ())
 
 
@@ -151,12 +154,13 @@ def _share_full(view: View, trainer: Trainer) -> Filled | None:
         return None
     mine = cpu_share(view, trainer)
     if len(mine.sharers) > 1:
-        how = ": it has as many loaders as its share of the CPUs allows"
+        how = "its CPU share fits no more workers"
         return Filled(in_use(mine), (on_share(trainer, mine),), how, first=(_MORE,))
     least = view.limit("starved-cpu-idle.spare")
     left = mine.total - (trainer.cores or 0.0)
-    text = f"{max(0.0, left):.1f} of a core left for one more"
-    return Filled(cores_evidence(view, trainer, None), (Evidence(text=text, value=left, unit="cores", limit=least),))
+    text = f"{max(0.0, left):.1f} of a core left for another worker"
+    spare = Evidence(text=text, value=left, unit="cores", limit=least, sense="flagged_below")
+    return Filled(cores_evidence(view, trainer, None), (spare,))
 
 
 def _cpus_busy_loading(view: View, trainer: Trainer) -> bool:
@@ -189,20 +193,20 @@ def _owners_text(some: Sequence[Trainer]) -> str:
 
 
 _LESS_WORK = (
-    Step(text="cache what is the same in every epoch: decoded, resized, tokenised"),
-    Step(text="resize before anything else; a faster decoder (turbojpeg, pillow-simd)"),
-    Step(text="more CPU cores for this job, or a host with more; more loaders would not help"),
+    Step(text="Cache what is the same in every epoch: decoded, resized, tokenized samples"),
+    Step(text="Resize first, and use a faster decoder (turbojpeg, pillow-simd)"),
+    Step(text="Give the job more CPU cores, or a host with more: more workers would not help"),
 )
 
 
-_LOOK = "see what its main thread waits for: the DataLoader, or environments that step"
+_LOOK = "Check what its main thread waits for: the DataLoader, or environment steps"
 _ON_THE_GPU = "decode and augment on the GPU (DALI, torchvision v2)"
-_IF = "if they are loaders: "
+_IF = "If they are DataLoader workers, "
 
 
 @rule(
     "starved-cpu-saturated",
-    "Is the CPU too slow for the loaders?",
+    "Is the CPU too slow for the DataLoader workers?",
     level=Level.STARVED,
     state="input wait",
     short="WAIT",
@@ -212,7 +216,7 @@ _IF = "if they are loaders: "
     of_host=True,
 )
 def starved_cpu_saturated(view: View) -> Iterator[Finding]:
-    """The GPU waits while loaders saturate every CPU it may use, or its share of the CPUs has no room for more."""
+    """The GPU waits while workers saturate every CPU it may use, or its share of the CPUs has no room for more."""
     for trainer in view.trainers():
         if not view.knows(trainer, "duty", "cores", "allowed") or not is_starved(view, trainer) or serves(trainer):
             continue
@@ -228,16 +232,17 @@ def _saturated_finding(view: View, trainer: Trainer, severity: Severity, full_wi
     using = {name for process in trainer.tree for name in process.libraries}
     several, unsure = several_threads(view, trainer), loaders_uncertain(trainer)
     sure = trainer.loaders >= 1 and view.above(trainer.loader_cpu, "loader_cpu")
+    reduce = f"{_IF}reduce" if unsure else "Reduce"
     return view.found(
         trainer,
         "warn" if unsure and severity == "crit" else severity,
-        f"waits for CPU work {f'of its {loaders_text(trainer)}' if unsure else 'on its input'}{full_with.how}",
+        f"{'possibly ' if unsure else ''}dataloader-bound, {full_with.how}",
         evidence=(busy_evidence(view, trainer), full_with.cores, *_loaders(view, trainer), *full_with.more),
         steps=(
             *_look(view, trainer, unsure),
             *full_with.first,
             *(_one_thread(view, trainer, using) if several else ()),
-            Step(text=f"{_IF if unsure else ''}do less for each sample, {upper_bound(trainer)}: {_ON_THE_GPU}"),
+            Step(text=f"{reduce} CPU work per sample, {upper_bound(trainer)}: {_ON_THE_GPU}"),
             *(_LESS_WORK[:-1] if full_with.first or pinned(view.against, trainer) else _LESS_WORK),
             *full_with.last,
         ),
@@ -257,16 +262,16 @@ def _one_thread(view: View, trainer: Trainer, using: Collection[str]) -> Iterato
     """For loaders with a thread pool of these libraries; OpenBLAS on Intel is covered by another rule."""
     if slow(using, view.frame.host.cpu_model or "") and view.above(trainer.saturation, "openblas-on-intel.saturation"):
         return
-    whose = "" if using else ", whose library is hidden"
+    hidden = "" if using else " (library hidden)"
     yield Step(
-        text=f"each loader computes with several threads{whose}: first try one thread a loader",
+        text=f"Try one compute thread per worker: each uses several{hidden}",
         command="export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1",
     )
 
 
 @rule(
     "starved-cpu-idle",
-    "Would more loaders feed the GPU?",
+    "Would more DataLoader workers feed the GPU?",
     level=Level.STARVED,
     state="input wait",
     short="WAIT",
@@ -275,7 +280,7 @@ def _one_thread(view: View, trainer: Trainer, using: Collection[str]) -> Iterato
     of_host=True,
 )
 def starved_cpu_idle(view: View) -> Iterator[Finding]:
-    """The GPU waits, every loader is CPU-limited, and idle CPUs leave room for more loaders."""
+    """The GPU waits, every worker is CPU-limited, and idle CPUs leave room for more workers."""
     for trainer in view.trainers():
         if trainer.loaders < 1 or not view.knows(trainer, "duty", "cores", "allowed", "loader_low"):
             continue
@@ -293,6 +298,10 @@ def starved_cpu_idle(view: View) -> Iterator[Finding]:
             yield _too_few_finding(view, trainer, severity, spare or 0.0)
 
 
+def _too_few(trainer: Trainer) -> str:
+    return f"{loaders_text(trainer)} {'is' if trainer.loaders == 1 else 'are'} too few"
+
+
 def _too_few_finding(view: View, trainer: Trainer, severity: Severity, spare: float) -> Finding:
     """`spare`: CPUs of the machine it may take besides its own."""
     mine = cpu_share(view, trainer)
@@ -307,15 +316,17 @@ def _too_few_finding(view: View, trainer: Trainer, severity: Severity, spare: fl
     return view.found(
         trainer,
         "warn" if unsure and severity == "crit" else severity,
-        f"waits for its {loaders_text(trainer)}: too few of them{', perhaps' if unsure else ''}",
+        f"{'possibly ' if unsure else ''}dataloader-bound, {_too_few(trainer)}",
         evidence=(busy_evidence(view, trainer), *_loaders(view, trainer), *used),
         steps=(
             *_look(view, trainer, unsure),
             Step(
-                text=f"{_IF if unsure else ''}use more{' of them' if unsure else ' loaders'}: {times}",
+                text=f"{f'{_IF}r' if unsure else 'R'}aise num_workers to {wanted}: {times}"
+                if torch
+                else f"{f'{_IF}u' if unsure else 'U'}se {amount(wanted, 'worker')}: {times}",
                 command=command if torch else None,
             ),
-            Step(text="then try some more and some fewer: the best number is where samples per second stop growing"),
+            Step(text="Then try a few more and a few fewer: the best number is where samples/s stop growing"),
         ),
         confidence=view.confidence(0.5 if unsure else 0.7, trainer.loader_blocked, view.mean("host", "io_pressure")),
         lost_share=trainer.lost,
@@ -328,18 +339,18 @@ def _loaders(view: View, trainer: Trainer) -> Iterator[Evidence]:
         text = f"{per_loader_text(trainer)} {each:.0f} % of a core"
         if waits >= view.limit("starved.blocked"):
             text += f" + blocked on storage {100 * waits:.0f} % = {each + 100 * waits:.0f} % of its time"
-        yield Evidence(text=text, value=each, unit="%", limit=100 * view.limit("loader_cpu"))
+        yield Evidence(text=text, value=each, unit="%", limit=100 * view.limit("loader_cpu"), sense="flagged_above")
 
 
 @rule(
     "workers-oversized",
-    "Are there more loaders than CPUs, or than there is work for?",
+    "Are there more workers than CPUs, or more than there is work for?",
     level=Level.NEVER,
     needs=("busy_percent", "cpu_percent", "allowed_cpus"),
     partly=("cpus_total",),
 )
 def workers_oversized(view: View) -> Iterator[Finding]:
-    """A job with more loaders than CPUs, or many that are nearly idle; not if they wait for data."""
+    """A job with more workers than CPUs, or many that are nearly idle; not if they wait for data."""
     for trainer in view.trainers():
         if not trainer.loaders or not view.knows(trainer, "duty", "allowed", "loader_cpu"):
             continue
@@ -383,16 +394,16 @@ def _cpus(view: View, ranks: Sequence[Trainer]) -> float | None:
 
 def _too_many_finding(view: View, trainer: Trainer, ranks: Sequence[Trainer], total: int, cpus: float) -> Finding:
     wanted, seen = num_workers.maximum(cpus / len(ranks)), len(affinity(trainer.process))
-    each, few = amount(trainer.loaders, "loader"), units.cpus(cpus)
+    each, few = amount(trainer.loaders, "worker"), units.cpus(cpus)
     counted = f"{len(ranks)} ranks with {each} each, {total}" if len(ranks) > 1 else f"{total}"
-    text = f"{counted} loaders on {amount(cpus, 'allowed CPU')}"
-    evidence = [Evidence(text=text, value=total, unit="loaders", limit=cpus), _each(trainer)]
+    text = f"{counted} workers on {amount(cpus, 'allowed CPU')}"
+    evidence = [Evidence(text=text, value=total, unit="loaders", limit=cpus, sense="flagged_above"), _each(trainer)]
     if seen > cpus:
-        evidence.append(Evidence(text=f"PyTorch sees {seen} CPUs and does not warn: a quota leaves {few}"))
+        evidence.append(Evidence(text=f"PyTorch detects {seen} CPUs and does not warn: the quota allows {few}"))
     return view.found(
         trainer,
         "info" if is_fed(view, trainer) else "warn",
-        f"runs {total} loaders on {amount(cpus, 'CPU')}",
+        f"too many workers, {total} on {amount(cpus, 'CPU')}",
         evidence=tuple(evidence),
         steps=tuple(_fewer_steps(wanted, max(rank.loaders for rank in ranks))),
         confidence=0.75,
@@ -400,14 +411,15 @@ def _too_many_finding(view: View, trainer: Trainer, ranks: Sequence[Trainer], to
 
 
 def _fewer_steps(wanted: int, most: int) -> Iterator[Step]:
-    """Loaders per rank; if no rank has more than these, there are too many ranks."""
+    """Workers per rank; if no rank has more than these, there are too many ranks."""
     if wanted >= most:
         yield Step(
-            text=f"more CPUs, or fewer ranks: with {amount(most, 'loader')} each there are more loaders than CPUs"
+            text=f"Use more CPUs or fewer ranks: with {amount(most, 'worker')} each there are more workers than CPUs"
         )
         return
-    yield Step(text="no more of them than CPUs", command=f"DataLoader(..., num_workers={wanted})")
-    yield Step(text="then try some more and some fewer; two are often enough where samples are cheap")
+    command = f"DataLoader(..., num_workers={wanted})"
+    yield Step(text=f"Lower num_workers to {wanted}: no more workers than CPUs", command=command)
+    yield Step(text="Then try a few more and a few fewer: two often suffice for cheap samples")
 
 
 def _unneeded_findings(view: View, trainer: Trainer) -> Iterator[Finding]:
@@ -420,15 +432,15 @@ def _unneeded_findings(view: View, trainer: Trainer) -> Iterator[Finding]:
     yield view.found(
         trainer,
         "info",
-        f"has {trainer.loaders} loaders for the work of {wanted}",
+        f"too many workers, {trainer.loaders} for the work of {wanted}",
         evidence=(
             _each(trainer, 100 * view.limit("unneeded")),
             Evidence(text=trainer.reading(duty), value=duty, unit="%"),
-            Evidence(text="each of them holds memory, and prefetched batches in /dev/shm"),
+            Evidence(text="each worker holds memory, and prefetched batches in /dev/shm"),
         ),
         steps=(
             Step(
-                text="fewer would feed it as well, unless samples come slowly from a server",
+                text=f"Lower num_workers to {wanted}, unless samples come slowly from a server",
                 command=f"DataLoader(..., num_workers={wanted})",
             ),
         ),
@@ -438,9 +450,8 @@ def _unneeded_findings(view: View, trainer: Trainer) -> Iterator[Finding]:
 
 def _each(trainer: Trainer, limit: float | None = None) -> Evidence:
     each = 100 * (trainer.loader_cpu or 0.0)
-    whose = "its loader" if trainer.loaders == 1 else f"each of its {trainer.loaders} loaders"
-    text = f"{whose} uses {each:.0f} % of a core"
-    return Evidence(text=text, value=each, unit="%", limit=limit)
+    of = "its worker" if trainer.loaders == 1 else f"each of its {trainer.loaders} workers"
+    return Evidence(text=f"{of} uses {each:.0f} % of a core", value=each, unit="%", limit=limit, sense="flagged_below")
 
 
 def _all_jobs_findings(view: View) -> Iterator[Finding]:
@@ -461,12 +472,12 @@ def _all_jobs_findings(view: View) -> Iterator[Finding]:
     host = view.host()
     if view.against.below(mean, "asleep"):
         return
-    text = f"{total} loaders of {len(jobs)} jobs on {cpus} CPUs, each {100 * mean:.0f} % of a core"
+    text = f"{total} workers of {len(jobs)} jobs on {cpus} CPUs, each {100 * mean:.0f} % of a core"
     yield view.found(
         host,
         "info" if all(is_fed(view, trainer) for trainer in busy) else "warn",
-        f"runs {total} loaders on {cpus} CPUs",
-        evidence=(Evidence(text=text, value=total, unit="loaders", limit=float(cpus)),),
+        f"too many workers, {total} on {cpus} CPUs",
+        evidence=(Evidence(text=text, value=total, unit="loaders", limit=float(cpus), sense="flagged_above"),),
         steps=(_fewer_for_all(num_workers.maximum(cpus / len(busy)), max(trainer.loaders for trainer in busy)),),
         confidence=0.75,
     )
@@ -474,5 +485,6 @@ def _all_jobs_findings(view: View) -> Iterator[Finding]:
 
 def _fewer_for_all(wanted: int, most: int) -> Step:
     if wanted >= most:
-        return Step(text=f"fewer jobs at a time: with {amount(most, 'loader')} each there are more loaders than CPUs")
-    return Step(text="share the CPUs among the trainers", command=f"DataLoader(..., num_workers={wanted})")
+        each = amount(most, "worker")
+        return Step(text=f"Run fewer jobs at a time: with {each} each there are more workers than CPUs")
+    return Step(text=f"Lower num_workers to {wanted} in each trainer", command=f"DataLoader(..., num_workers={wanted})")

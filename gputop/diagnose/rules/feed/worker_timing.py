@@ -34,7 +34,7 @@ from gputop.model import Identity, Process, Role
 
 @rule(
     "head-of-line",
-    "Do slow samples hold up the others?",
+    "Do slow samples block the others (head-of-line blocking)?",
     level=Level.STARVED,
     state="input wait",
     short="WAIT",
@@ -42,7 +42,7 @@ from gputop.model import Identity, Process, Role
     needs=("busy_percent", "main_thread_percent", "cpu_percent", "blocked_percent", "allowed_cpus"),
 )
 def head_of_line(view: View) -> Iterator[Finding]:
-    """GPU and main thread wait while most loaders sleep, and neither CPU, disk nor network is short."""
+    """GPU and main thread wait while most workers sleep, and neither CPU, disk nor network is short."""
     for trainer in view.trainers():
         if trainer.loaders < view.limit("loaders") or not view.knows(
             trainer, "duty", "main", "loader_cpu", "loader_blocked", "cores", "allowed"
@@ -86,21 +86,22 @@ def _head_of_line_finding(view: View, trainer: Trainer, loaders: list[Process], 
     evidence = [
         busy_evidence(view, trainer),
         Evidence(
-            text=f"its {trainer.loaders} loaders use {each:.0f} % of a core each and are blocked on storage "
+            text=f"{trainer.loaders} workers use {each:.0f} % of a core each, blocked on storage "
             f"{blocked:.0f} % of the time",
             value=each,
             unit="%",
             limit=100 * view.limit("loader_cpu"),
+            sense="flagged_below",
         ),
-        Evidence(text=f"its main thread waits for them: {main:.0f} % of a core", value=main, unit="%",
-                 limit=100 * view.limit("main")),
+        Evidence(text=f"main thread waits for them, {main:.0f} % of a core", value=main, unit="%",
+                 limit=100 * view.limit("main"), sense="flagged_below"),
     ]  # fmt: skip
-    look = stack(view, slow[0] if slow else loaders[0], "see what a loader waits for")
+    look = stack(view, slow[0] if slow else loaders[0], "Check what a worker waits for")
     if slow:
         one, percent = slow
-        evidence.insert(1, Evidence(text=f"loader {one.pid} uses {percent:.0f} % of a core", value=percent, unit="%"))
+        evidence.insert(1, _busiest(one, percent))
         steps: tuple[Step, ...] = (
-            Step(text=f"split the data evenly among the loaders: {upper_bound(trainer)}"),
+            Step(text=f"Split the data evenly among the workers: {upper_bound(trainer)}"),
             look,
             *_STEPS,
         )
@@ -109,9 +110,9 @@ def _head_of_line_finding(view: View, trainer: Trainer, loaders: list[Process], 
     return view.found(
         trainer,
         "warn" if severity == "crit" else severity,  # type: ignore[arg-type]
-        f"waits for one of its {loaders_text(trainer)}"
+        f"dataloader-bound, one of {loaders_text(trainer)} does most of the work"
         if slow
-        else _sleep_text(view, trainer) + (_alternative_text(view, trainer) if fetches else ""),
+        else _sleep_text(trainer) + (_alternative_text(view, trainer) if fetches else ""),
         evidence=tuple(evidence),
         steps=steps,
         confidence=view.confidence(0.55, _reads(view, trainer), view.mean("host", "receive_bytes_per_s")),
@@ -119,18 +120,21 @@ def _head_of_line_finding(view: View, trainer: Trainer, loaders: list[Process], 
     )
 
 
+def _busiest(worker: Process, percent: float) -> Evidence:
+    return Evidence(text=f"worker PID {worker.pid} uses {percent:.0f} % of a core", value=percent, unit="%")
+
+
 def _alternative_text(view: View, trainer: Trainer) -> str:
     """The alternative explanation, with the mount's name if there is only one it may read from."""
     mounts, little = sources.silent_mounts(view), view.limit("starved.quiet_bytes_per_s")
     if len(mounts) == 1 and (trainer.read_chars or 0.0) >= little:
-        return f", or reads from {mounts[0].path} ({mounts[0].file_system})"
-    return ", or data that comes over the network"
+        return f", or slow reads from {mounts[0].path} ({mounts[0].file_system})"
+    return ", or slow network reads"
 
 
-def _sleep_text(view: View, trainer: Trainer) -> str:
-    asleep = (trainer.loader_cpu or 0.0) <= view.limit("workers-oversized.asleep")
-    whom = f"its {loaders_text(trainer)}" if loaders_uncertain(trainer) else "loaders"
-    return f"waits for {whom} that {'mostly' if asleep else 'often'} sleep: single slow samples may hold up the rest"
+def _sleep_text(trainer: Trainer) -> str:
+    bound = f"{'possibly ' if loaders_uncertain(trainer) else ''}dataloader-bound"
+    return f"{bound}, head-of-line blocking on slow samples"
 
 
 def _reads(view: View, trainer: Trainer) -> float | None:
@@ -140,11 +144,11 @@ def _reads(view: View, trainer: Trainer) -> float | None:
 
 _STEPS = (
     Step(
-        text="take batches as they are ready, not in order (PyTorch 2.6; runs are then not repeatable)",
+        text="Take batches as they are ready, not in order (PyTorch 2.6; runs are then not reproducible)",
         command="DataLoader(..., in_order=False)",
     ),
-    Step(text="have more batches ready", command="DataLoader(..., prefetch_factor=8)"),
-    Step(text="find the samples that take long: decode them beforehand, cap them, or sort by length"),
+    Step(text="Prefetch more batches", command="DataLoader(..., prefetch_factor=8)"),
+    Step(text="Find the slow samples: decode them beforehand, cap their size, or sort by length"),
 )
 
 
@@ -235,7 +239,7 @@ def _touches(start: WorkerTeam, one: Pause) -> bool:
 
 @rule(
     "worker-respawn",
-    "Are DataLoader workers started again for every epoch?",
+    "Do DataLoader workers respawn every epoch?",
     level=Level.STARVED,
     state="restarts",
     short="WAIT",
@@ -243,7 +247,7 @@ def _touches(start: WorkerTeam, one: Pause) -> bool:
     lasting=True,
 )
 def worker_respawn(view: View) -> Iterator[Finding]:
-    """Workers restart again and again, for training or validation, and the GPU waits while they start."""
+    """Workers respawn repeatedly, for training or validation, and the GPU waits while they start."""
     for trainer in view.trainers():
         notes = view.notes(trainer)
         teams: WorkerTeams = notes.get("teams") or notes.setdefault("teams", WorkerTeams())
@@ -276,19 +280,20 @@ def _respawn_findings(view: View, trainer: Trainer, starts: Sequence[WorkerTeam]
     yield view.found(
         trainer,
         "info" if early else _severity(view, lost),
-        f"restarts its DataLoader workers every {units.ago(round(every_s))} and waits for them",
+        f"dataloader-bound, workers respawn every {units.ago(round(every_s))}",
         evidence=(
             Evidence(
                 text=f"{_sizes(starts)} started {times} times, every {units.ago(round(every_s))}",
                 value=float(times),
                 limit=view.limit("times"),
+                sense="flagged_above",
             ),
             Evidence(
-                text=f"GPU idle {cost_s:.1f} s per start: {100 * lost:.1f} % of GPU time lost"
-                f" (tolerable < {100 * view.limit('lost'):.0f} %)",
+                text=f"GPU idle {cost_s:.1f} s per start, {100 * lost:.1f} % of GPU time lost",
                 value=100 * lost,
                 unit="%",
                 limit=100 * view.limit("lost"),
+                sense="healthy_to",
             ),
         ),
         steps=tuple(_steps(starts)),

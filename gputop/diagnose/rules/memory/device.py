@@ -41,9 +41,9 @@ def _weight(share: GpuShare) -> tuple[bool, int]:
 
 
 def named(process: Process) -> str:
-    """Name, PID and owner: `python 3310 of carol`."""
-    owner = f" of {process.user}" if process.user else ""
-    return f"{process.name or 'a process'} {process.pid}{owner}"
+    """Name, owner and PID: `python (carol, pid 3310)`."""
+    owner = f"{process.user}, " if process.user else ""
+    return f"{process.name or 'a process'} ({owner}pid {process.pid})"
 
 
 _PARTS = 5  # of the window
@@ -51,7 +51,7 @@ _PARTS = 5  # of the window
 
 @rule(
     "gmem-nearly-full",
-    "Is the memory of a GPU nearly used up?",
+    "Is the memory of a GPU nearly full?",
     level=Level.BESIDE,
     state="gpu full",
     short="FULL",
@@ -89,13 +89,11 @@ def _recent_growth(view: View, gpu: Gpu) -> float:
 
 def _full_finding(view: View, gpu: Gpu, used: float, most: float, grown: float, severity: Severity) -> Finding:
     left = units.size(most - used)
-    calm = Step(
-        text=f"nothing, as long as it stays so: PyTorch, JAX and vLLM keep memory they do not need; {left} are left"
-    )
+    calm = Step(text=f"Change nothing while it stays stable: PyTorch, JAX and vLLM cache unused memory; {left} left")
     return view.found(
         gpu,
         severity,
-        f"has {left} of memory left, and less by the minute" if severity == "warn" else "is nearly full, and calm",
+        f"memory nearly full and growing, {left} left" if severity == "warn" else "memory nearly full, stable",
         evidence=tuple(_figures(view, gpu, used, most, grown)),
         steps=(*(() if severity == "warn" else (calm,)), *_memory_steps(view, gpu)),
         confidence=0.8,
@@ -106,9 +104,9 @@ def _full_finding(view: View, gpu: Gpu, used: float, most: float, grown: float, 
 def _figures(view: View, gpu: Gpu, used: float, most: float, grown: float) -> Iterator[Evidence]:
     share, seconds = 100 * used / most, view.limit("window_s")
     text = f"{units.size(used)} of {units.size(most)} in use ({share:.0f} %)"
-    yield Evidence(text=text, value=share, unit="%", limit=100 * view.limit("info_share"))
-    text = f"+{units.size(grown)} in {units.ago(seconds)}" if grown else f"no more than {units.ago(seconds)} ago"
-    yield Evidence(text=text, value=grown, unit="B", limit=view.limit("least_growth_bytes"))
+    yield Evidence(text=text, value=share, unit="%", limit=100 * view.limit("info_share"), sense="flagged_above")
+    text = f"+{units.size(grown)} in {units.ago(seconds)}" if grown else f"no sustained growth in {units.ago(seconds)}"
+    yield Evidence(text=text, value=grown, unit="B", limit=view.limit("least_growth_bytes"), sense="flagged_above")
     held = sorted(holders(view).get(gpu.uuid, ()), key=lambda one: -(one[1].vram_bytes or 0))
     if held:
         names = [f"{named(process)} {units.size(share.vram_bytes)}" for process, share in held[:3]]
@@ -132,7 +130,7 @@ _MPS = "nvidia-cuda-mps"
 
 @rule(
     "gpu-shared",
-    "Do several programs take turns on one GPU?",
+    "Is a GPU time-sliced between several programs?",
     level=Level.DEVICE,
     state="shared",
     short="2PRG",
@@ -188,17 +186,18 @@ def _shared_finding(view: View, gpu: Gpu, active: Sequence[Process], means: Mapp
     slowed = bool(kept) and max(kept) <= view.limit("kept")
     evidence = [
         Evidence(
-            text=f"{named(process)}: {means[process.identity]:.0f} %{_before_text(alone.get(process.identity))}",
+            text=f"{named(process)}, busy {means[process.identity]:.0f} %{_before_text(alone.get(process.identity))}",
             value=means[process.identity],
             unit="%",
             limit=view.limit("each_percent"),
+            sense="flagged_above",
         )
         for process in sorted(active, key=lambda process: -means[process.identity])
     ]
     return view.found(
         gpu,
         "warn" if slowed else "info",
-        f"is shared by {len(active)} programs that take turns",
+        f"time-sliced between {len(active)} programs",
         evidence=tuple(evidence[:6]),
         steps=(_free_gpu_step(view, active), *_mps_steps(gpu)),
         confidence=0.75,
@@ -207,21 +206,21 @@ def _shared_finding(view: View, gpu: Gpu, active: Sequence[Process], means: Mapp
 
 
 def _before_text(percent: float | None) -> str:
-    return "" if percent is None else f", {percent:.0f} % while it was alone"
+    return "" if percent is None else f", {percent:.0f} % while alone"
 
 
 def _free_gpu_step(view: View, active: Sequence[Process]) -> Step:
     """A free GPU for one of them, if it may use it: a container or a Slurm job has only some."""
     free = [one for one in view.frame.gpus if one.condition == "ok" and not view.tenants(one) and not one.mig_mode]
     if not free:
-        return Step(text="let one wait for the other, or agree on who uses which GPU: none of this machine is free")
+        return Step(text="Run one after the other, or agree on which GPUs each uses: none of this machine is free")
     for process in active:
         may = [one for one in visible_gpus(view, process) if one in free] if renumbers_gpus(process) else free
         if may:
-            who = named(process) if any(map(renumbers_gpus, active)) else "one of them"
+            which = named(process) if any(map(renumbers_gpus, active)) else "one of them"
             command = f"export CUDA_VISIBLE_DEVICES={cuda_visible_devices(view, may[:1], [process])}"
-            return Step(text=f"start {who} on another GPU: {_are_free(may)}", command=command)
-    return Step(text=f"start one of them on another GPU, if it was given one: {_are_free(free)} on this machine")
+            return Step(text=f"Start {which} on another GPU: {_are_free(may)}", command=command)
+    return Step(text=f"Start one of them on another GPU, if assigned one: {_are_free(free)} on this machine")
 
 
 def _are_free(gpus: Sequence[Gpu]) -> str:
@@ -230,12 +229,12 @@ def _are_free(gpus: Sequence[Gpu]) -> str:
 
 def _mps_steps(gpu: Gpu) -> Iterator[Step]:
     yield Step(
-        text="small programs of one user run side by side under MPS, started before them",
+        text="Run small programs of one user concurrently under MPS, started before them",
         command="nvidia-cuda-mps-control -d",
     )
     if gpu.architecture in ("ampere", "hopper", "blackwell"):
         yield Step(
-            text="or cut the GPU in instances, where the card can; it must be idle for that",
+            text="Partition the GPU with MIG, if supported; it must be idle for that",
             command=f"sudo nvidia-smi -i {quote(gpu.index)} -mig 1",
             needs_root=True,
             destroys=True,

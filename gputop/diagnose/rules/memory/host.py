@@ -14,6 +14,7 @@ from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.labels import amount
 from gputop.model import Cgroup, Host
+from gputop.phrases import Sense
 
 
 @rule(
@@ -59,7 +60,7 @@ def _machine(view: View, host: Host) -> Iterator[Finding]:
         yield view.found(
             host,
             severity,
-            f"is short of memory: {units.size(left)} of {units.size(total)} left",
+            f"host memory low, {units.size(left)} of {units.size(total)} left",
             evidence=tuple(_shortage_evidence(view, left, swapped, some, full)),
             steps=(*_fewer_loaders(view), *_STEPS),
             confidence=view.confidence(0.85, some, swapped),
@@ -77,16 +78,17 @@ def _shortage_evidence(
     view: View, left: float, swapped: float | None, some: float | None, full: float | None
 ) -> Iterator[Evidence]:
     least = view.limit("left") * (view.frame.host.memory_total_bytes or 0)
-    yield Evidence(text=f"{units.size(left)} can be had without swapping", value=left, unit="B", limit=least)
+    text = f"{units.size(left)} available without swapping"
+    yield Evidence(text=text, value=left, unit="B", limit=least, sense="healthy_from")
     if swapped:
-        text = f"{swapped:.0f} pages a second go to swap and back"
-        yield Evidence(text=text, value=swapped, unit="1/s", limit=view.limit("pages_per_s"))
+        text = f"swap traffic {swapped:.0f} pages/s"
+        yield Evidence(text=text, value=swapped, unit="1/s", limit=view.limit("pages_per_s"), sense="healthy_to")
     if some:
-        text = f"programs wait for memory {some:.0f} % of the time"
-        yield Evidence(text=text, value=some, unit="%", limit=view.limit("pressure_percent"))
+        text = f"some tasks stalled on memory {some:.0f} % of the time"
+        yield Evidence(text=text, value=some, unit="%", limit=view.limit("pressure_percent"), sense="healthy_to")
     if full:
-        text = f"all of them at once {full:.0f} % of the time"
-        yield Evidence(text=text, value=full, unit="%", limit=view.limit("full_percent"))
+        text = f"all tasks stalled on memory {full:.0f} % of the time"
+        yield Evidence(text=text, value=full, unit="%", limit=view.limit("full_percent"), sense="healthy_to")
 
 
 def _thrash_finding(view: View, trainer: Trainer) -> Finding:
@@ -95,22 +97,26 @@ def _thrash_finding(view: View, trainer: Trainer) -> Finding:
     return view.found(
         trainer,
         "warn",
-        "reads again what the page cache had to drop: "
-        f"there is more data than the {units.size(cached)} of memory that are free for it",
+        f"page cache thrashing, dataset larger than the cache ({units.size(cached)})",
         evidence=(
             Evidence(
-                text=f"{again:.0f} pages a second are read again on this machine, soon after they were dropped",
+                text=f"{again:.0f} pages/s read again on this machine soon after eviction from the page cache",
                 value=again,
                 unit="1/s",
                 limit=view.limit("refaults_per_s"),
+                sense="healthy_to",
             ),
             Evidence(
-                text=f"{waiters(trainer)} for storage {share:.0f} % of the time", value=share, unit="%", limit=least
+                text=f"{waiters(trainer)} for storage {share:.0f} % of the time",
+                value=share,
+                unit="%",
+                limit=least,
+                sense="healthy_to",
             ),
         ),
         steps=(
-            Step(text="larger files read in order, or a smaller copy of the data: what is read once needs no cache"),
-            Step(text="a copy on a local NVMe disk, which is fast without a cache"),
+            Step(text="Read larger files in order, or a smaller copy of the data: what is read once needs no cache"),
+            Step(text="Copy the data to a local NVMe disk, which is fast without a cache"),
             *_fewer_loaders(view, trainer),
         ),
         confidence=0.7,
@@ -130,13 +136,15 @@ def _limit_findings(view: View, trainer: Trainer, group: Cgroup) -> Iterator[Fin
     if not killed and not waits and not (hit and view.above(firm, "own_share")):
         return
     were = "was" if killed == 1 else "were"
-    evidence = [Evidence(text=text, value=value, unit=unit, limit=most) for text, value, unit, most in (
+    senses: tuple[Sense, ...] = ("flagged_above", "flagged_above", "healthy_to", "healthy_to", "healthy_to")
+    evidence = [Evidence(text=text, value=value, unit=unit, limit=most, sense=sense)
+                for sense, (text, value, unit, most) in zip(senses, (
         (f"{units.size(used)} of {units.size(limit)} in use", used, "B", float(limit)),
-        (f"{units.size(own)} of that are its programs', not page cache", own, "B", view.limit("own_share") * limit),
-        (f"it hits its limit {hits or 0:.1f} times a second", hits, "1/s", view.limit("hits_per_s")),
-        (f"its programs wait for memory {some or 0:.0f} % of the time", some, "%", view.limit("pressure_percent")),
-        (f"{killed} of its processes {were} killed for want of memory", float(killed), "", 0.0),
-    ) if value]  # fmt: skip
+        (f"{units.size(own)} of that anonymous, not page cache", own, "B", view.limit("own_share") * limit),
+        (f"memory limit hit {hits or 0:.1f} times per second", hits, "1/s", view.limit("hits_per_s")),
+        (f"some tasks stalled on memory {some or 0:.0f} % of the time", some, "%", view.limit("pressure_percent")),
+        (f"{killed} of its processes {were} OOM-killed", float(killed), "", 0.0),
+    ), strict=True) if value]  # fmt: skip
     yield view.found(
         trainer,
         "crit" if killed or (full or 0.0) >= view.limit("full_percent") else "warn",
@@ -153,9 +161,9 @@ def _limit_findings(view: View, trainer: Trainer, group: Cgroup) -> Iterator[Fin
 
 def _headline(limit: int, killed: int, own_limit: bool) -> str:
     if not killed:
-        return f"is at its limit of {units.size(limit)} of memory"
-    why = "its memory limit was reached" if own_limit else "the machine, or a group above its own, was short of memory"
-    return f"lost {amount(killed, 'process')}: {why}"
+        return f"memory limit of {units.size(limit)} reached"
+    why = "its memory limit reached" if own_limit else "host or parent cgroup out of memory"
+    return f"{amount(killed, 'process')} OOM-killed, {why}"
 
 
 def _recent_kills(view: View, trainer: Trainer, group: Cgroup) -> tuple[int, bool]:
@@ -187,29 +195,29 @@ def _fewer_loaders(view: View, trainer: Trainer | None = None) -> Iterator[Step]
     weights = [view.mean(one.key, "loader_pss_bytes", 60) for one in trainers]
     held = sum(weight for weight in weights if weight is not None)
     if most > 1:
-        text = f"fewer loaders, or less prefetched by each: {loaders} of them"
-        text += f" hold {units.size(held)}" if held else " are at work"
+        text = f"Use fewer workers, or prefetch less: {amount(loaders, 'worker')}"
+        text += f" hold {units.size(held)}" if held else " running"
         yield Step(text=text, command=f"DataLoader(..., num_workers={num_workers.fewer(most)}, prefetch_factor=2)")
 
 
 def _raise(view: View, trainer: Trainer, limit: int) -> Step:
     process, wanted = trainer.process, round(1.5 * limit / 2**30) or 1
     if process.slurm_job:
-        return Step(text=f"ask Slurm for {wanted}G", command=f"#SBATCH --mem={wanted}G")
+        return Step(text=f"Request {wanted}G from Slurm", command=f"#SBATCH --mem={wanted}G")
     if process.container:
-        text, setting = f"give its container {wanted}G, if the machine has them", f"--memory {wanted}g"
+        text, setting = f"Raise the memory limit of its container to {wanted}G, if available", f"--memory {wanted}g"
         return raise_container_limit(
-            view, process, text, f"{setting} --memory-swap {wanted}g", f"resources.limits.memory: {wanted}Gi"
+            view, process, text, f"{setting} --memory-swap {wanted}g", f"set resources.limits.memory: {wanted}Gi"
         )
-    return Step(text=f"raise MemoryMax of its unit, or memory.max of {process.cgroup or 'its group'}, to {wanted}G")
+    return Step(text=f"Raise MemoryMax of its unit, or memory.max of {process.cgroup or 'its group'}, to {wanted}G")
 
 
 _LOOK = Step(
-    text="see what was short of memory: the kernel names the group, or none where it was the machine",
+    text="Check what ran out of memory: the kernel log names the cgroup, or none if it was the host",
     command="sudo dmesg | grep -E 'oom-kill|Killed process'",
     needs_root=True,
 )
 _STEPS = (
-    Step(text="map the dataset instead of loading it: numpy.load(..., mmap_mode='r'), Arrow, safetensors"),
-    Step(text="Pinned memory cannot be swapped (/dev/shm can, slowly): pin no more than the GPU needs"),
+    Step(text="Map the dataset instead of loading it: numpy.load(..., mmap_mode='r'), Arrow, safetensors"),
+    Step(text="Pin no more memory than the GPU needs: pinned memory cannot be swapped (/dev/shm can, slowly)"),
 )

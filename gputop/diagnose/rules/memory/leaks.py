@@ -123,7 +123,7 @@ def _leak(values: list[float | None], window_s: float, capacity: float) -> LeakW
 
 @rule(
     "gmem-leak",
-    "Does the device memory of a program grow without end?",
+    "Does the GPU memory of a program grow without bound?",
     level=Level.BESIDE,
     crit_level=Level.HARDWARE,
     state="gpu leak",
@@ -207,7 +207,7 @@ def _gmem_soon(view: View, trainer: Trainer, gpu: Gpu, found: Projection) -> Fin
     return view.found(
         trainer,
         "crit",
-        f"runs out of device memory in about {units.roughly(found.left_s)}: it grows by {rate}/s",
+        f"out of GPU memory in about {units.roughly(found.left_s)}, growing by {rate}/s",
         evidence=tuple(_projected(view, found, f"of GPU {gpu.index} ({units.size(usable(gpu))})")),
         steps=_KEPT,
         confidence=0.75,
@@ -225,9 +225,9 @@ def _gmem(view: View, trainer: Trainer, growth: LeakWindow, left_s: float | None
     return view.found(
         trainer,
         "warn",
-        f"takes {hourly} more device memory every hour"
+        f"GPU memory growing by {hourly} per hour"
         if left_s is None
-        else f"is out of device memory in about {units.roughly(left_s)}: it takes {hourly} more every hour",
+        else f"out of GPU memory in about {units.roughly(left_s)}, growing by {hourly} per hour",
         evidence=tuple(evidence),
         steps=_KEPT,
         confidence=0.75,
@@ -236,24 +236,24 @@ def _gmem(view: View, trainer: Trainer, growth: LeakWindow, left_s: float | None
 
 _KEPT = (
     Step(
-        text="add up numbers, not tensors: a loss that is kept keeps all that it was computed from",
+        text="Add up numbers, not tensors: a kept loss keeps its whole graph",
         command="total += loss.item()",
     ),
-    Step(text="keep no outputs in lists; what must be kept, keep as x.detach().cpu()"),
+    Step(text="Keep no outputs in lists; keep what is needed as x.detach().cpu()"),
     Step(
-        text="see who takes it: record for some steps, then open the file at pytorch.org/memory_viz",
+        text="Find what allocates it: record some steps, then open the file at pytorch.org/memory_viz",
         command="torch.cuda.memory._record_memory_history(); torch.cuda.memory._dump_snapshot('memory.pickle')",
     ),
-    Step(text="torch.cuda.empty_cache() does not help: memory that is in use cannot be given back"),
+    Step(text="Do not rely on torch.cuda.empty_cache(): it cannot free memory in use"),
 )
 
 
 def _growth(growth: LeakWindow) -> Iterator[Evidence]:
     thirds = ", ".join(f"+{units.size(third)}" for third in growth.thirds)
     text = (
-        f"+{units.size(growth.total)} in {units.ago(growth.window_s)}, in thirds {thirds}: {units.size(growth.per_s)}/s"
+        f"+{units.size(growth.total)} in {units.ago(growth.window_s)} (thirds {thirds}), {units.size(growth.per_s)}/s"
     )
-    yield Evidence(text=text, value=growth.total, unit="B", limit=growth.least)
+    yield Evidence(text=text, value=growth.total, unit="B", limit=growth.least, sense="flagged_above")
 
 
 class MemoryLimit(NamedTuple):
@@ -266,7 +266,7 @@ class MemoryLimit(NamedTuple):
 
 @rule(
     "host-memory-leak",
-    "Does the host memory of a program grow without end?",
+    "Does the host memory of a program grow without bound?",
     level=Level.BESIDE,
     crit_level=Level.HARDWARE,
     state="host leak",
@@ -312,23 +312,24 @@ def _host_soon_finding(view: View, found: Exhaustion) -> Finding:
     in_loaders = trainer.loaders > 0 and found.growth.loaders >= view.limit("loaders_share") * found.growth.total
     sure = (found.in_steps or not trainer.gpus) and not found.keeps_data
     nearly = found.pool.left <= view.limit("exhaustion.nearly") * found.pool.total
-    where = f", in its {amount(trainer.loaders, 'loader')}" if in_loaders else ""
-    caches = ", or caches its data" if found.keeps_data else ""
+    where = f", in its {amount(trainer.loaders, 'worker')}" if in_loaders else ""
+    caches = ", or caching its data" if found.keeps_data else ""
     evidence = [*_projected(view, found.projection, f"{found.pool.of} ({units.size(found.pool.total)})")]
-    own = f"its own processes grew by {units.size(found.growth.total)} of that"
-    loaders = f", its loaders by {units.size(found.growth.loaders)}" if trainer.loaders else ""
+    own = f"its processes grew by {units.size(found.growth.total)} of that"
+    loaders = f", its workers by {units.size(found.growth.loaders)}" if trainer.loaders else ""
     least = view.limit("exhaustion.share") * found.projection.grown
-    evidence.append(Evidence(text=own + loaders, value=found.growth.total, unit="B", limit=least))
+    grown = found.growth.total
+    evidence.append(Evidence(text=own + loaders, value=grown, unit="B", limit=least, sense="flagged_above"))
     if found.keeps_data:
         text = f"they read {units.size(found.growth.read)} in that time"
         evidence.append(Evidence(text=text, value=found.growth.read, unit="B"))
     if not found.in_steps and trainer.gpus:
-        evidence.append(Evidence(text="its GPU does not work: it may still load its data"))
+        evidence.append(Evidence(text="its GPU is idle: it may still be loading data"))
     room = MemoryLimit(found.pool.total, found.pool.left, found.pool.of)
     return view.found(
         trainer,
         "crit" if sure or nearly else "warn",
-        f"runs out of host memory in about {units.roughly(left_s)}: it grows by {units.size(per_s)}/s{where}{caches}",
+        f"out of host memory in about {units.roughly(left_s)}, growing by {units.size(per_s)}/s{where}{caches}",
         evidence=tuple(evidence),
         steps=(*_cached(room, found.growth.read if found.keeps_data else None), *(_LOADERS if in_loaders else _MAIN)),
         confidence=0.75 if sure else 0.6,
@@ -338,16 +339,16 @@ def _host_soon_finding(view: View, found: Exhaustion) -> Finding:
 def _others_finding(view: View, found: OtherExhaustion) -> Finding:
     """No trainer uses it, but all trainers lose their work if the kernel starts killing."""
     process, nearly = found.process, found.pool.left <= view.limit("exhaustion.nearly") * found.pool.total
-    text = "none of the visible processes grows as much: a file system in memory, or another container"
-    steps = [Step(text="see what is stored in memory", command="df -h -t tmpfs; ls -lS /dev/shm")]
+    text = "no visible process grows as much: tmpfs, or another container"
+    steps = [Step(text="Check what is stored in tmpfs", command="df -h -t tmpfs; ls -lS /dev/shm")]
     if process is not None:
-        user = f" of user {process.user}" if process.user else ""
-        text = f"{process.name or 'a program'}{user} grew by {units.size(found.grown)} since it is followed"
-        steps = [Step(text=f"ask {f'user {process.user}' if process.user else 'its owner'} to limit or stop it")]
+        user = f" ({process.user})" if process.user else ""
+        text = f"{process.name or 'a program'}{user} grew by {units.size(found.grown)} since tracking began"
+        steps = [Step(text=f"Ask {f'user {process.user}' if process.user else 'its owner'} to limit or stop it")]
     return view.found(
         view.host(),
         "crit" if nearly else "warn",
-        f"runs out of memory in about {units.roughly(found.projection.left_s)}: no trainer takes it",
+        f"out of host memory in about {units.roughly(found.projection.left_s)}, not due to a trainer",
         evidence=(
             *_projected(view, found.projection, f"{found.pool.of} ({units.size(found.pool.total)})"),
             Evidence(text=text, value=found.grown, unit="B"),
@@ -362,20 +363,18 @@ def _projected(view: View, found: Projection, of: str) -> Iterator[Evidence]:
     text = f"+{units.size(found.grown)} in {units.ago(found.window_s)} at a steady {units.size(found.per_s)}/s"
     yield Evidence(text=text, value=found.per_s, unit="B/s")
     urgent_s = view.limit("exhaustion.urgent_s")
-    text = f"{units.size(found.left)} {of} left: full in about {units.roughly(found.left_s)}"
-    text += f" (critical below {units.ago(urgent_s)})"
-    yield Evidence(text=text, value=found.left_s, unit="s", limit=urgent_s)
+    text = f"{units.size(found.left)} {of} left, full in about {units.roughly(found.left_s)}"
+    yield Evidence(text=text, value=found.left_s, unit="s", limit=urgent_s, sense="healthy_from")
 
 
 def _memory_limit(view: View, trainer: Trainer, groups: dict[str, Cgroup]) -> MemoryLimit | None:
     group, host = groups.get(trainer.process.cgroup or ""), view.frame.host
     if group and group.memory_limit_bytes and group.anonymous_bytes is not None:
         taken = group.anonymous_bytes + (group.shared_bytes or 0)
-        return MemoryLimit(float(group.memory_limit_bytes), max(0.0, group.memory_limit_bytes - taken), "of its limit")
+        left = max(0.0, group.memory_limit_bytes - taken)
+        return MemoryLimit(float(group.memory_limit_bytes), left, "of its memory limit")
     if host.memory_total_bytes and host.memory_available_bytes is not None:
-        return MemoryLimit(
-            float(host.memory_total_bytes), float(host.memory_available_bytes), "of the machine's memory"
-        )
+        return MemoryLimit(float(host.memory_total_bytes), float(host.memory_available_bytes), "of host memory")
     return None
 
 
@@ -413,20 +412,21 @@ def _host_finding(
     hourly = units.size(growth.per_s * 3600)
     loaders = change(view.past(trainer, "loader_pss_bytes", growth.window_s)) or 0.0
     in_loaders = trainer.loaders > 0 and loaders >= view.limit("loaders_share") * growth.total
-    where = f", in its {amount(trainer.loaders, 'loader')}" if in_loaders else ""
+    where = f", in its {amount(trainer.loaders, 'worker')}" if in_loaders else ""
     left = Evidence(
-        text=f"{units.size(room.left)} {room.of} left: full in about {units.roughly(left_s)}",
+        text=f"{units.size(room.left)} {room.of} left, full in about {units.roughly(left_s)}",
         value=left_s,
         unit="s",
         limit=view.limit("warn_s"),
+        sense="healthy_from",
     )
-    caches = "" if read is None else ", or caches its data"
-    reads = () if read is None else (Evidence(text=f"it read {units.size(read)} meanwhile", value=read, unit="B"),)
-    share = Evidence(text=f"its loaders grew by {units.size(loaders)} of {units.size(growth.total)}", value=loaders)
+    caches = "" if read is None else ", or caching its data"
+    reads = () if read is None else (Evidence(text=f"it read {units.size(read)} in that time", value=read, unit="B"),)
+    share = Evidence(text=f"its workers grew by {units.size(loaders)} of {units.size(growth.total)}", value=loaders)
     return view.found(
         trainer,
         severity,
-        f"is out of host memory in about {units.roughly(left_s)}: it takes {hourly} more every hour{where}{caches}",
+        f"out of host memory in about {units.roughly(left_s)}, growing by {hourly} per hour{where}{caches}",
         evidence=(*_growth(growth), left, *reads, *((share,) if trainer.loaders else ())),
         steps=(*_cached(room, read), *(_LOADERS if in_loaders else _MAIN)),
         confidence=0.6,
@@ -436,25 +436,25 @@ def _host_finding(
 def _cached(room: MemoryLimit, read: float | None) -> Iterator[Step]:
     if read is not None:
         yield Step(
-            text="does it keep its data in memory? Then this ends with the first epoch: "
-            f"is the rest of the data set larger than the {units.size(room.left)} left?"
+            text="Check whether it caches its dataset: growth then ends with the first epoch, "
+            f"if the rest fits the {units.size(room.left)} left"
         )
 
 
 _LOADERS = (
     Step(
-        text="forked loaders copy what they only read: Python counts references in every object of a list or dict; "
-        "keep the dataset's index as one NumPy array or Arrow table",
+        text="Keep the dataset index as one NumPy array or Arrow table: "
+        "reference counts make forked workers copy every object of a list or dict they read",
         command="self.paths = numpy.array(paths)  # instead of a list",
     ),
-    Step(text="until then let the loaders end with each epoch", command="DataLoader(..., persistent_workers=False)"),
-    Step(text="caches in __getitem__ grow in every loader of its own: bound them"),
+    Step(text="Until then, restart the workers every epoch", command="DataLoader(..., persistent_workers=False)"),
+    Step(text="Bound caches in __getitem__: each worker has its own"),
 )
 _MAIN = (
-    Step(text="keep numbers of each step, not tensors", command="losses.append(loss.item())"),
-    Step(text="lists of outputs, logged pictures and metrics that are never reset are the usual reasons"),
+    Step(text="Keep numbers of each step, not tensors", command="losses.append(loss.item())"),
+    Step(text="Check for lists of outputs, logged images and metrics that are never reset"),
     Step(
-        text="see which lines take it",
+        text="Find the lines that allocate it",
         command="tracemalloc.start(); tracemalloc.take_snapshot().statistics('lineno')[:10]",
     ),
 )

@@ -34,7 +34,7 @@ class HeldForNothing(NamedTuple):
 
 @rule(
     "zombie-memory",
-    "Is device memory held by programs that do not use it?",
+    "Is GPU memory held by processes that do not use it?",
     level=Level.DEVICE,
     state="mem held",
     short="HELD",
@@ -42,7 +42,7 @@ class HeldForNothing(NamedTuple):
     partly=("vram_used_bytes", "vram_total_bytes", "vram_bytes", "gpus", "busy_percent", "cpu_percent"),
 )
 def zombie_memory(view: View) -> Iterator[Finding]:
-    """Memory of processes that are gone, dead, orphaned, stopped or long idle, or of no process at all."""
+    """Memory of exited, zombie, orphaned, suspended or long idle processes, or of no visible process."""
     idle_s, here = _idle_s(view), holders(view)
     for gpu in view.gpus():
         if gpu.unified_memory or gpu.mig_mode or gpu.virtualization in ("vgpu", "host"):
@@ -59,29 +59,29 @@ def _held_for_nothing(
     view: View, process: Process, share: GpuShare, idle: Mapping[Identity, float]
 ) -> HeldForNothing | None:
     """What one process holds for nothing."""
-    held, who = share.vram_bytes or 0, named(process)
+    held, name = share.vram_bytes or 0, named(process)
     if process.unseen == "exited":
         # without a known size it is not certain that anything is held
         known = share.vram_bytes is not None
-        return HeldForNothing(held, f"process {process.pid}, which has ended", _GONE) if known else None
+        return HeldForNothing(held, f"leaked by exited PID {process.pid}", _GONE) if known else None
     if process.unseen is not None or held < view.limit("least_bytes"):
         return None
     if process.state == "Z":
-        parent = Step(text=f"its parent, process {process.parent_pid}, has to take note of its end, or to end as well")
-        return HeldForNothing(held, f"{who}, which is dead", (parent, *_GONE[1:]))
+        parent = Step(text=f"Let its parent, PID {process.parent_pid}, reap it, or terminate the parent")
+        return HeldForNothing(held, f"leaked by {name}, a zombie", (parent, *_GONE[1:]))
     if process.state in ("T", "t"):
-        text = f"{who}, which is stopped"
-        return HeldForNothing(held, text, (_release_step(view, process, "to go on with it", "kill -CONT"),), meant=True)
+        text = f"held by {name}, suspended"
+        return HeldForNothing(held, text, (_release_step(view, process, "resume", "kill -CONT"),), meant=True)
     if _is_orphan(view, process):
-        text = f"{who}, a loader whose trainer is gone"
-        return HeldForNothing(held, text, (_release_step(view, process, "to end it", "kill", destroys=True),))
+        text = f"leaked by {name}, an orphaned worker"
+        return HeldForNothing(held, text, (_release_step(view, process, "terminate", "kill", destroys=True),))
     idle_s = idle.get(process.identity)
     if idle_s is None or idle_s < view.limit("idle_s"):
         return None
-    since = f", idle for {units.ago(idle_s)} or longer"
+    since = f", idle for at least {units.ago(idle_s)}"
     return HeldForNothing(
         held,
-        who,
+        f"held by {name}",
         tuple(_resume_steps(view, process)),
         meant=not _should_not_idle(view, process),
         since=since,
@@ -152,25 +152,25 @@ def _unowned_memory(view: View, gpu: Gpu, named_here: Named) -> HeldForNothing |
         view.abstain(gpu, unnamed(view, gpu))  # it may belong to that process
         return None
     orphans = [one for one in view.frame.processes if _is_orphan(view, one)]
-    perhaps = f"; perhaps of {named(orphans[0])}, a loader whose trainer is gone" if orphans else ""
-    return HeldForNothing(rest, f"no process that can be seen{perhaps}", _unowned_steps(gpu))
+    perhaps = f", possibly by {named(orphans[0])}, an orphaned worker" if orphans else ""
+    return HeldForNothing(rest, f"held by no visible process{perhaps}", _unowned_steps(gpu))
 
 
 def _finding(view: View, gpu: Gpu, found: Sequence[HeldForNothing]) -> Finding:
-    busy, more = view.mean(gpu, "busy_percent"), f", and by {len(found) - 1} more" if len(found) > 1 else ""
+    busy, more = view.mean(gpu, "busy_percent"), f", and {len(found) - 1} more" if len(found) > 1 else ""
     evidence = [
-        Evidence(text=f"{units.size(one.bytes)} held by {one.text}{one.since}", value=float(one.bytes), unit="B")
+        Evidence(text=f"{units.size(one.bytes)} {one.text}{one.since}", value=float(one.bytes), unit="B")
         for one in found[:6]
     ]
     if busy is not None:
-        text = f"{view.reading(gpu, busy)} of the last {view.limit('window_s'):.0f} s"
-        evidence.append(Evidence(text=text, value=busy, unit="%", limit=view.limit("busy_percent")))
+        text = f"{view.reading(gpu, busy)} over the last {view.limit('window_s'):.0f} s"
+        least = view.limit("busy_percent")
+        evidence.append(Evidence(text=text, value=busy, unit="%", limit=least, sense="flagged_below"))
     idle = f", idle for over {units.ago(view.limit('idle_s'))}" if found[0].since else ""
-    vain = "" if any(one.since for one in found) else " for nothing"  # an idle one may be needed
     return view.found(
         gpu,
         "info" if all(one.meant for one in found) else "warn",
-        f"has {units.size(sum(one.bytes for one in found))} held{vain} by {found[0].text}{idle}{more}",
+        f"{units.size(sum(one.bytes for one in found))} of GPU memory {found[0].text}{idle}{more}",
         evidence=tuple(evidence),
         steps=tuple(dict.fromkeys(step for one in found[:3] for step in one.steps)),
         confidence=0.85,
@@ -184,8 +184,8 @@ def _release_step(view: View, process: Process, purpose: str, how: str, *, destr
     """A step only its owner can take: other users see the owner's name and no command."""
     owner, command = process.user or "its owner", f"{how} {process.pid}"
     if not _is_users(view, process):
-        return Step(text=f"{owner} can decide {purpose}; it is not for others to do", destroys=destroys)
-    return Step(text=f"{purpose}, if nobody needs it as it is", command=command, destroys=destroys)
+        return Step(text=f"Ask {owner} to {purpose} it: only its owner or root can", destroys=destroys)
+    return Step(text=f"{purpose.capitalize()} it, unless it is needed as it is", command=command, destroys=destroys)
 
 
 def _is_users(view: View, process: Process) -> bool:
@@ -196,28 +196,28 @@ def _is_users(view: View, process: Process) -> bool:
 def _resume_steps(view: View, process: Process) -> Iterator[Step]:
     owner = process.user or "its owner"
     if any(one.identity == process.identity and is_notebook(one) for one in view.vectors()):
-        yield Step(text=f"ask {owner} to shut its kernel down (Kernel, Shut Down): closing the tab leaves it running")
-        yield Step(text="or, in a cell, to give back what is not needed", command="del model; torch.cuda.empty_cache()")
+        yield Step(text=f"Ask {owner} to shut down its kernel (Kernel, Shut Down): closing the tab leaves it running")
+        yield Step(text="Or free unused memory in a cell", command="del model; torch.cuda.empty_cache()")
     elif _is_users(view, process):
-        yield stack(view, process, "see whether it is still needed: it does nothing")
+        yield stack(view, process, "Check whether it is still needed: it is idle")
     else:
-        yield Step(text=f"ask {owner} whether it is still needed: it does nothing")
-    lost = "what it has in memory is lost"
+        yield Step(text=f"Ask {owner} whether it is still needed: it is idle")
+    lost = "its state in memory is lost"
     if _is_users(view, process):
-        yield Step(text=f"or end it, if nobody needs it: {lost}", command=f"kill {process.pid}", destroys=True)
+        yield Step(text=f"Terminate it, if no longer needed: {lost}", command=f"kill {process.pid}", destroys=True)
     else:
-        yield Step(text=f"{owner} alone may end it: {lost}", destroys=True)
+        yield Step(text=f"Have {owner} or root terminate it: {lost}", destroys=True)
 
 
 def _unowned_steps(gpu: Gpu) -> tuple[Step, ...]:
     return (
         Step(
-            text="who has the device open, other users and containers too",
+            text="Check which processes have the device open, of other users and containers too",
             command="sudo fuser -v /dev/nvidia*",
             needs_root=True,
         ),
         Step(
-            text="nobody: the driver did not notice an end. Once nothing runs on it, reset it",
+            text="If none has, reset the GPU once nothing runs on it: the driver missed an exit",
             command=f"sudo nvidia-smi -r -i {quote(gpu.index)}",
             needs_root=True,
             destroys=True,
@@ -226,14 +226,14 @@ def _unowned_steps(gpu: Gpu) -> tuple[Step, ...]:
 
 
 _GONE = (
-    Step(text="wait a minute: the driver frees the memory of a process when its last call comes back"),
+    Step(text="Wait a minute: the driver frees the memory of a process when its last call returns"),
     Step(
-        text="see who else has the device open: a child may have inherited it",
+        text="Check which processes have the device open: a child may have inherited it",
         command="sudo fuser -v /dev/nvidia*",
         needs_root=True,
     ),
     Step(
-        text="if it stays, the driver hangs: look for its errors",
+        text="If the memory stays, check the driver for errors: it may hang",
         command="sudo dmesg | grep -E 'NVRM|Xid'",
         needs_root=True,
     ),

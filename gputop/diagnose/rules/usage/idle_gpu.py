@@ -22,28 +22,28 @@ from gputop.model import Gpu, Missing, Process
 _ASKED = {
     "torch": (
         Step(
-            text="ask its PyTorch, in its environment",
+            text="Check PyTorch in its environment",
             command='python -c "import torch; print(torch.__version__, torch.version.cuda, torch.cuda.is_available())"',
         ),
-        Step(text="False, or no CUDA version: a build for CPUs, or a driver too old; install as pytorch.org says"),
+        Step(text="If False or without CUDA version, install a CUDA build or a newer driver, as pytorch.org says"),
         Step(
-            text="True: move the model and every batch",
+            text="If True, move the model and every batch to the GPU",
             command='model.to("cuda"); x = x.to("cuda", non_blocking=True)',
         ),
     ),
     "tensorflow": (
         Step(
-            text="ask its TensorFlow, in its environment",
+            text="Check TensorFlow in its environment",
             command="python -c \"import tensorflow as tf; print(tf.config.list_physical_devices('GPU'))\"",
         ),
         Step(
-            text="an empty list: a build without CUDA, or a driver too old",
+            text="If the list is empty, install a CUDA build or a newer driver",
             command="pip install 'tensorflow[and-cuda]'",
         ),
     ),
     "jax": (
-        Step(text="ask its JAX, in its environment", command='python -c "import jax; print(jax.devices())"'),
-        Step(text="CPUs only: a build without CUDA, or a driver too old; install as docs.jax.dev says"),
+        Step(text="Check JAX in its environment", command='python -c "import jax; print(jax.devices())"'),
+        Step(text="If it lists CPUs only, install a CUDA build or a newer driver, as docs.jax.dev says"),
     ),
 }
 
@@ -58,7 +58,7 @@ _ASKED = {
     partly=("busy_percent",),
 )
 def no_cuda_context(view: View) -> Iterator[Finding]:
-    """It trains with busy CPUs, and no GPU driver knows it or any of its children."""
+    """It trains with busy CPUs, and neither it nor a child of it has a CUDA context."""
     gpus = [gpu for gpu in view.frame.gpus if gpu.condition == "ok"]
     for trainer in view.trainers(cold=True) if gpus else ():
         if any(process.gpus for process in trainer.tree) or trainer.context_s is not None or trainer.compiling:
@@ -133,7 +133,7 @@ def _without_context(gpus: int, busiest: float | None) -> str:
     said = "no CUDA context on the GPU" if gpus < 2 else f"no CUDA context on any of {gpus} GPUs"
     if busiest is None:
         return said
-    return f"{said}, {'which' if gpus < 2 else 'of which the busiest'} is {busiest:.0f} % busy"
+    return f"{said} ({'' if gpus < 2 else 'busiest '}{busiest:.0f} % busy)"
 
 
 def _cpu_finding(view: View, trainer: Trainer, gpus: list[Gpu]) -> Finding:
@@ -150,6 +150,7 @@ def _cpu_finding(view: View, trainer: Trainer, gpus: list[Gpu]) -> Finding:
             value=cores,
             unit="cores",
             limit=view.limit("cores"),
+            sense="flagged_above",
         ),
         Evidence(text=_without_context(len(gpus), busiest)),
     ]
@@ -158,8 +159,8 @@ def _cpu_finding(view: View, trainer: Trainer, gpus: list[Gpu]) -> Finding:
     if left_s > 0:
         evidence.append(Evidence(text=f"judging for {max(1.0, left_s):.0f} s more: it may still be starting"))
     steps = next((_ASKED[name] for name in _ASKED if name in trainer.process.libraries), _ASKED["torch"])
-    look = (stack(view, trainer.process, "see whether it still prepares its data"),) if prepares else ()
-    unset = Step(text="let it see the GPUs, unless this was meant", command="unset CUDA_VISIBLE_DEVICES")
+    look = (stack(view, trainer.process, "Check whether it still prepares its data"),) if prepares else ()
+    unset = Step(text="Make the GPUs visible to it, unless hidden on purpose", command="unset CUDA_VISIBLE_DEVICES")
     return view.found(
         trainer,
         "info" if hidden or prepares else "warn",
@@ -174,15 +175,15 @@ def _cpu_finding(view: View, trainer: Trainer, gpus: list[Gpu]) -> Finding:
 
 def _headline(*, starts: bool, prepares: bool) -> str:
     if starts:
-        return "no CUDA context so far: starting, or running on CPU"
-    return "no CUDA context: preparing data, or running on CPU" if prepares else "running on CPU: no CUDA context"
+        return "no CUDA context yet, starting or running on CPU"
+    return "no CUDA context, preparing data or running on CPU" if prepares else "running on CPU, no CUDA context"
 
 
 def _environment_step(view: View, process: Process) -> Step:
     """Its environment is readable for its user only: a shell redirection runs as the user even with sudo."""
     file, root = f"/proc/{process.pid}/environ", only_root_may_inspect(view, process)
     read = f"sudo cat {file} | tr '\\0' '\\n'" if root else f"tr '\\0' '\\n' <{file}"
-    text, command = "does CUDA_VISIBLE_DEVICES name GPUs?", f"{read} | grep CUDA_VISIBLE"
+    text, command = "Check whether CUDA_VISIBLE_DEVICES names GPUs", f"{read} | grep CUDA_VISIBLE"
     return Step(text=text, command=command, needs_root=root)
 
 
@@ -196,7 +197,7 @@ class StartupPhase(NamedTuple):
 
 @rule(
     "slow-start",
-    "Does a program take long to begin?",
+    "Does a training run take long to start?",
     level=Level.USE,
     state="starting",
     short="START",
@@ -225,15 +226,14 @@ def slow_start(view: View) -> Iterator[Finding]:
             continue
         severity: Severity = "warn" if age_s >= view.limit("warn_s") else "info"
         phase = _phase(view, trainer)
-        waited = Evidence(
-            text=f"{units.ago(age_s)} old, its GPU not used yet", value=age_s, unit="s", limit=view.limit("info_s")
-        )
+        text, most = f"GPU not used in {units.ago(age_s)} since its start", view.limit("info_s")
+        waited = Evidence(text=text, value=age_s, unit="s", limit=most, sense="healthy_to")
         yield view.found(
             trainer,
             severity,
-            f"has not begun to train: {phase.doing}",
+            f"not training yet, {phase.doing}",
             evidence=(waited, phase.evidence),
-            steps=(*phase.steps, stack(view, trainer.process, "see what its main thread does")),
+            steps=(*phase.steps, stack(view, trainer.process, "Check what its main thread does")),
             confidence=0.7,
             lost_share=None,
             onset_s=age_s,
@@ -253,55 +253,55 @@ def _phase(view: View, trainer: Trainer) -> StartupPhase:
     process, names = trainer.process, [name for name, _ in trainer.process.thread_names]
     cores = Evidence(text=f"{trainer.cores or 0:.1f} cores in use", value=trainer.cores, unit="cores")
     if trainer.compiling:
-        return StartupPhase("it compiles kernels", cores, _COMPILES)
+        return StartupPhase("compiling kernels", cores, _COMPILES)
     if view.above(trainer.read_chars, "loads_bytes_per_s") and view.below(trainer.cores, "loads_cores"):
         read, limit = trainer.read_chars or 0.0, view.limit("loads_bytes_per_s")
-        reads = Evidence(text=f"reads {read / 1e6:.0f} MB/s", value=read, unit="B/s", limit=limit)
-        return StartupPhase("it loads weights or data", reads, LOADS)
+        text = f"reads {read / 1e6:.0f} MB/s"
+        reads = Evidence(text=text, value=read, unit="B/s", limit=limit, sense="flagged_above")
+        return StartupPhase("loading weights or data", reads, LOADS)
     blocked = process.blocked_percent
     if view.above(blocked, "blocked_percent"):
-        text, limit = f"blocked on storage at {blocked:.0f} % of looks", view.limit("blocked_percent")
-        return StartupPhase(
-            "it waits for files", Evidence(text=text, value=blocked, unit="%", limit=limit), _files(view, process)
-        )
+        text, limit = f"blocked on storage in {blocked:.0f} % of samples", view.limit("blocked_percent")
+        waits = Evidence(text=text, value=blocked, unit="%", limit=limit, sense="flagged_above")
+        return StartupPhase("waiting for files", waits, _files(view, process))
     store = any(name.startswith("pt_tcpstore") for name in names)
     if (process.world_size or 1) > 1 and view.below(trainer.cores, "asleep_cores"):
         here = len(trainer.job.ranks) if trainer.job else 1
         text = f"{here} of {process.world_size} ranks {'runs' if here == 1 else 'run'} on this machine; this one sleeps"
         return StartupPhase(
-            "it waits for other ranks" if store else "it may wait for other ranks", Evidence(text=text), _RANKS
+            "waiting for other ranks" if store else "possibly waiting for other ranks", Evidence(text=text), _RANKS
         )
-    return StartupPhase("what it does does not show", cores, ())
+    return StartupPhase("activity unknown", cores, ())
 
 
 def _files(view: View, process: Process) -> tuple[Step, ...]:
     trace, root = f"strace -f -e trace=openat -p {process.pid}", only_root_may_inspect(view, process)
     return (
-        Step(text="thousands of small files over the network: put the Python environment on a local disk"),
-        Step(text="see which files it opens", command=f"sudo {trace}" if root else trace, needs_root=root),
+        Step(text="Move the Python environment to a local disk: it opens thousands of small files"),
+        Step(text="Check which files it opens", command=f"sudo {trace}" if root else trace, needs_root=root),
     )
 
 
 _COMPILES = (
     Step(
-        text="keep what torch.compile made for the next start", command="export TORCHINDUCTOR_CACHE_DIR=$HOME/.inductor"
+        text="Keep the torch.compile cache for the next start", command="export TORCHINDUCTOR_CACHE_DIR=$HOME/.inductor"
     ),
-    Step(text="compile extensions for the GPUs of this machine only", command="unset TORCH_CUDA_ARCH_LIST"),
+    Step(text="Compile extensions for the GPUs of this machine only", command="unset TORCH_CUDA_ARCH_LIST"),
 )
 LOADS = (
-    Step(text="map weights instead of reading them: safetensors, or torch.load(..., mmap=True)"),
-    Step(text="keep the checkpoint on a local disk; load it once a machine and broadcast it"),
+    Step(text="Map weights instead of reading them: safetensors, or torch.load(..., mmap=True)"),
+    Step(text="Keep the checkpoint on a local disk; load it once per machine and broadcast it"),
 )
 _RANKS = (
-    Step(text="start the ranks that are missing: WORLD_SIZE must be how many there are"),
-    Step(text="MASTER_ADDR and MASTER_PORT must be the same everywhere, and reachable"),
-    Step(text="let NCCL say what it waits for", command="export NCCL_DEBUG=INFO"),
+    Step(text="Start the missing ranks: WORLD_SIZE must equal the number of ranks"),
+    Step(text="Set the same MASTER_ADDR and MASTER_PORT on all ranks, and make them reachable"),
+    Step(text="Let NCCL log what it waits for", command="export NCCL_DEBUG=INFO"),
 )
 
 
 @rule(
     "gpu-idle-cpu-busy",
-    "Is a program busy with everything but its GPU?",
+    "Is a program busy on the CPU while its GPU is idle?",
     level=Level.USE,
     state="GPU idle",
     short="IDLE",
@@ -348,15 +348,16 @@ def _activity(view: View, trainer: Trainer) -> _Activity:
     """Its activity: only if it worked before, reads little and has no GPU work, it certainly does something else."""
     works = view.mean(trainer, "worked") or 0.0
     if works >= view.limit("works"):
-        each = Evidence(text=f"some work in {100 * works:.0f} % of the seconds", value=100 * works, unit="%")
-        return _Activity("info", "hardly uses its GPU", 0.6, (each,), _SMALL)
+        each = Evidence(text=f"GPU active in {100 * works:.0f} % of the seconds", value=100 * works, unit="%")
+        return _Activity("info", "GPU mostly idle, process busy on CPU", 0.6, (each,), _SMALL)
     if view.above(trainer.read_chars, "loads_bytes_per_s") and view.below(trainer.cores, "loads_cores"):
         read, limit = trainer.read_chars or 0.0, view.limit("loads_bytes_per_s")
-        reads = Evidence(text=f"reads {read / 1e6:.0f} MB/s", value=read, unit="B/s", limit=limit)
-        return _Activity("info", "does not use its GPU while it loads weights or data", 0.6, (reads,), LOADS)
+        text = f"reads {read / 1e6:.0f} MB/s"
+        reads = Evidence(text=text, value=read, unit="B/s", limit=limit, sense="flagged_above")
+        return _Activity("info", "GPU idle, loading weights or data", 0.6, (reads,), LOADS)
     if is_starting(view, trainer):
-        return _Activity("info", "does not use its GPU yet: it may compile or prepare its data", 0.6, (), _FIRST)
-    return _Activity("warn", "runs, but not on its GPU", 0.7, (), (_REASONS,))
+        return _Activity("info", "GPU not used yet, possibly compiling or preparing data", 0.6, (), _FIRST)
+    return _Activity("warn", "GPU idle, process busy on CPU", 0.7, (), (_REASONS,))
 
 
 def _elsewhere_finding(view: View, trainer: Trainer, busy: float, cores: float) -> Finding:
@@ -368,22 +369,24 @@ def _elsewhere_finding(view: View, trainer: Trainer, busy: float, cores: float) 
         doing.headline,
         evidence=(
             Evidence(
-                text=f"{trainer.reading(busy)} of the last {seconds:.0f} s",
+                text=f"{trainer.reading(busy)} over the last {seconds:.0f} s",
                 value=busy,
                 unit="%",
                 limit=view.limit("busy_percent"),
+                sense="flagged_below",
             ),
             Evidence(
-                text=f"{cores:.1f} CPU cores in use, its main thread {main:.0f} %",
+                text=f"{cores:.1f} CPU cores in use, main thread {main:.0f} % of a core",
                 value=cores,
                 unit="cores",
                 limit=view.limit("cores"),
+                sense="flagged_above",
             ),
             *doing.evidence,
         ),
         steps=(
-            stack(view, trainer.process, "see what its main thread does"),
-            profile(view, trainer.process, "then where the time goes, over some seconds"),
+            stack(view, trainer.process, "Check what its main thread does"),
+            profile(view, trainer.process, "Profile it for some seconds to see where time goes"),
             *doing.steps,
         ),
         confidence=view.confidence(doing.confidence, trainer.main),
@@ -392,15 +395,15 @@ def _elsewhere_finding(view: View, trainer: Trainer, busy: float, cores: float) 
 
 
 _REASONS = Step(
-    text="usual reasons: tokenising or indexing in the main process, tensors left on the CPU in the loop, "
-    "validation on the CPU, decoding of a first batch, torch.compile, XLA or TensorRT building"
+    text="Check for the usual causes: tokenizing or indexing in the main process, tensors left on the CPU in the loop, "
+    "validation on the CPU, decoding of a first batch, torch.compile, XLA or TensorRT builds"
 )
 _FIRST = (
-    Step(text="torch.compile, XLA and TensorRT build for minutes before the first steps: wait for these"),
+    Step(text="Wait for torch.compile, XLA or TensorRT: they build for minutes before the first steps"),
     _REASONS,
 )
 _SMALL = (
-    Step(text="if it is small by nature, run several like it on this GPU, with MPS between them"),
-    Step(text="or use a smaller GPU, or a slice of one (MIG 1g)"),
-    Step(text="a larger batch, if the run may have one"),
+    Step(text="If the job is small by nature, run several on this GPU with MPS"),
+    Step(text="Use a smaller GPU, or a MIG slice (1g)"),
+    Step(text="Use a larger batch, if the run allows it"),
 )

@@ -36,21 +36,21 @@ _RELEASED = {
 _AMPERE = 8
 _OF_PYPI = (13, 0)  # since PyTorch 2.11 the wheel from pip needs a driver for this CUDA: pytorch#177975
 _YEAR_S, _EPOCH = 365.25 * 86400, 1970
-_HIDDEN = "what a process has loaded is shown to its owner"
-_INSTALL = Step(text="install a build for this GPU and driver as https://pytorch.org/get-started says")
+_HIDDEN = "the libraries of a process are visible to its owner only"
+_INSTALL = Step(text="Install a build for this GPU and driver, as https://pytorch.org/get-started says")
 
 
 class Misfit(NamedTuple):
     """Why a build does not fit."""
 
     severity: Severity
-    text: str  # follows the program's name
+    text: str  # the headline
     evidence: Evidence
 
 
 @rule(
     "stack-vs-gpu",
-    "Does the build of PyTorch fit the GPU?",
+    "Does the PyTorch build fit the GPU?",
     level=Level.USE,
     state="old torch",
     short="OLD",
@@ -78,21 +78,21 @@ def _misfit(view: View, trainer: Trainer, gpu: Gpu) -> Misfit | None:
     """The worst misfit of its build on one GPU."""
     process, capability = trainer.process, gpu.compute_capability or (0, 0)
     cuda = pytorch.release(process.torch_cuda)
-    built = f"PyTorch {process.torch_version} is built with CUDA {process.torch_cuda}"
+    built = f"PyTorch {process.torch_version} built with CUDA {process.torch_cuda}"
     chip = f"{gpu.name} has compute capability {_version_text(capability)}"
     needed, liked = _NEEDS.get(capability[0]), _LIKES.get(capability)
     if cuda is None:
         return _age_misfit(view, trainer, capability)
     if needed and cuda < needed:
-        text = f"{built}; {chip}, which begins with CUDA {_version_text(needed)}"
-        return Misfit("warn", "runs a PyTorch older than its GPU", _evidence(text, cuda, needed))
+        text = f"{built}; {chip}, supported from CUDA {_version_text(needed)} on"
+        return Misfit("warn", "PyTorch build too old for this GPU", _evidence(text, cuda, needed))
     begin = _begins_with(process.torch_version or "", cuda)
     if begin and capability < begin:
-        text = f"{built}; {chip}, and its wheels for CUDA {_version_text(cuda)} begin with {_version_text(begin)}"
-        return Misfit("warn", "runs a PyTorch that has dropped its GPU", _evidence(text, capability, begin))
+        text = f"{built}; {chip}, wheels for CUDA {_version_text(cuda)} start at {_version_text(begin)}"
+        return Misfit("warn", "PyTorch build no longer supports this GPU", _evidence(text, capability, begin))
     if liked and cuda < liked:
-        text = f"{built}; {chip}, for which kernels exist from CUDA {_version_text(liked)} on"
-        return Misfit("info", "runs a PyTorch without kernels made for its GPU", _evidence(text, cuda, liked))
+        text = f"{built}; {chip}, with its own kernels from CUDA {_version_text(liked)} on"
+        return Misfit("info", "PyTorch build lacks kernels tuned for this GPU", _evidence(text, cuda, liked))
     return _age_misfit(view, trainer, capability)
 
 
@@ -110,9 +110,9 @@ def _age_misfit(view: View, trainer: Trainer, capability: Version) -> Misfit | N
     if released is None or capability[0] < _AMPERE:
         return None
     years = _EPOCH + view.frame.wall_s / _YEAR_S - released
-    text = f"PyTorch {version} came out {years:.1f} years ago"
-    evidence = Evidence(text=text, value=years, unit="years", limit=view.limit("years"))
-    return Misfit("info", "runs an old PyTorch", evidence) if view.above(years, "years") else None
+    text = f"PyTorch {version} was released {years:.1f} years ago"
+    evidence = Evidence(text=text, value=years, unit="years", limit=view.limit("years"), sense="flagged_above")
+    return Misfit("info", "old PyTorch release", evidence) if view.above(years, "years") else None
 
 
 def _misfit_finding(view: View, trainer: Trainer, misfit: Misfit) -> Finding:
@@ -120,14 +120,14 @@ def _misfit_finding(view: View, trainer: Trainer, misfit: Misfit) -> Finding:
     driver = view.frame.host.cuda_version
     evidence = [misfit.evidence]
     if driver:
-        evidence.append(Evidence(text=f"this driver can run builds for up to CUDA {driver}"))
-    newer = "newer releases are faster on such GPUs, at no work of yours"
-    upgrades: tuple[Step, ...] = (Step(text=f"{newer}: {_INSTALL.text}"),)
+        evidence.append(Evidence(text=f"this driver supports builds up to CUDA {driver}"))
+    upgrades: tuple[Step, ...] = (Step(text=f"{_INSTALL.text}: newer releases are faster on such GPUs"),)
     if (pytorch.release(driver) or (0, 0)) >= _OF_PYPI:
-        upgrades = (Step(text=f"{newer}: upgrade", command="pip install --upgrade torch"), _INSTALL)
+        text = "Upgrade: newer releases are faster on such GPUs"
+        upgrades = (Step(text=text, command="pip install --upgrade torch"), _INSTALL)
     steps = (
         _INSTALL,
-        Step(text="it may fail with 'no kernel image is available', or compile every kernel at its first use"),
+        Step(text="Expect 'no kernel image is available', or kernels compiled at first use, until then"),
     ) if warns else upgrades  # fmt: skip
     return view.found(
         trainer,
@@ -146,7 +146,8 @@ def _version_text(version: Version) -> str:
 
 
 def _evidence(text: str, value: Version, limit: Version) -> Evidence:
-    return Evidence(text=text, value=float(_version_text(value)), limit=float(_version_text(limit)))
+    found, least = float(_version_text(value)), float(_version_text(limit))
+    return Evidence(text=text, value=found, limit=least, sense="healthy_from")
 
 
 @rule(
@@ -234,13 +235,14 @@ def _unused_finding(
     return view.found(
         job,
         severity,
-        f"leaves {len(idle)} of its {total} GPUs unused",
+        f"{len(idle)} of {total} GPUs unused",
         evidence=(
             Evidence(
-                text=f"{_cards(idle)} without work for {units.ago(longest_s)}",
+                text=f"{_cards(idle)} idle for {units.ago(longest_s)}",
                 value=longest_s,
                 unit="s",
                 limit=view.limit("info_s"),
+                sense="flagged_above",
             ),
             Evidence(text=f"{_cards([*busy])} busy {range_text([*busy.values()])}", value=min(busy.values()), unit="%"),
         ),
@@ -249,7 +251,7 @@ def _unused_finding(
                 text="Start one DDP rank per GPU; batch size and num_workers are per rank",
                 command=torchrun_command(trainers[0].process, total),
             ),
-            Step(text="or leave them to others", command=f"export CUDA_VISIBLE_DEVICES={kept}"),
+            Step(text="Release the unused GPUs to others", command=f"export CUDA_VISIBLE_DEVICES={kept}"),
         ),
         confidence=0.8,
         lost_share=len(idle) / total,
