@@ -40,8 +40,8 @@ def opens_and_closes(terminal: Terminal, key: str, shown: str) -> None:
 def test_clicks_and_the_wheel_work_and_no_screen_asks_for_moves(showcase: Program) -> None:
     with showcase.start() as terminal:
         terminal.wait_for("llama-7b")
-        click(terminal, "VRAM ")
-        terminal.wait_for("VRAM▼")
+        click(terminal, "RSS ")
+        terminal.wait_for("RSS▼")
         click(terminal, "Freeze")
         terminal.wait_for(" frozen ")
         for key, shown in (
