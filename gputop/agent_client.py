@@ -28,7 +28,7 @@ _LONGEST = 8 << 20  # bytes of an answer
 _MAPS_BYTES = 4 << 20  # of a process's mapped files
 _CONNECT_S = 2.0
 _FOLDER_S = 8.0  # for its folder: listing, connecting with retries, greeting
-_SILENT = "does not answer (dead mount?): whether an agent listens there cannot be told"
+_SILENT = "does not respond (dead mount?): cannot check for an agent there"
 _FOLDERS = ("GPUTOP_RUNTIME_DIR", "XDG_RUNTIME_DIR")
 _MOST_NAMES = 4096  # of sockets in one folder
 _SOCKET = re.compile(r"agent-(\d{1,10})-(\d{1,18})\.sock")
@@ -84,14 +84,14 @@ class Agent:
             # commands die of SIGPIPE, as a pipe into `head` needs
             self._socket.sendall(json.dumps({"op": op, **fields}).encode() + b"\n", socket.MSG_NOSIGNAL)
         except OSError as error:
-            raise AgentLost(f"the agent does not listen: {error.strerror}") from None
+            raise AgentLost(f"the agent does not accept requests: {error.strerror}") from None
 
     def answer(self, op: str, seconds: float = 5.0, **fields: Any) -> dict[str, Any]:
         """Send a request and return the immediate answer."""
         self.ask(op, **fields)
         for told in self.wait(seconds):
             return told
-        raise AgentLost("the agent does not answer: its program does not let other threads run")
+        raise AgentLost("no answer from the agent: the program blocks its other threads")
 
     def wait(self, seconds: float) -> Iterator[dict[str, Any]]:
         """Its messages within this time, as they arrive."""
@@ -105,12 +105,12 @@ class Agent:
         try:
             data = self._socket.recv(1 << 16)
         except OSError as error:
-            raise AgentLost(f"the agent is gone: {error.strerror}") from None
+            raise AgentLost(f"connection to the agent lost: {error.strerror}") from None
         if not data:
-            raise AgentLost("the agent is gone: its process has ended or replaced itself")
+            raise AgentLost("connection to the agent lost: the process exited or called exec")
         *whole, self._got = (self._got + data).split(b"\n")
         if len(self._got) > _LONGEST:
-            raise AgentLost("the agent says too much")
+            raise AgentLost("the answer of the agent is too long")
         return [_object(line) for line in whole]
 
     def close(self) -> None:
@@ -142,15 +142,15 @@ def _listening(target: HeldProcess, folder: str, name: str) -> Agent | None:
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
-            raise _Unfit(f"{clean(folder)} is a link or no folder: not used") from None
+            raise _Unfit(f"{clean(folder)} is a link or not a folder: not used") from None
         return None
     try:
         info = os.fstat(fd)
         if info.st_uid != target.process.uid or info.st_mode & 0o077:
-            raise _Unfit(f"{clean(folder)} is not a private folder of its user: not used")
+            raise _Unfit(f"{clean(folder)} is not a private folder of the process's user: not used")
         return _greeted(target, fd, name) if name in os.listdir(fd) else None
     except OSError as error:
-        raise _Unfit(f"its agent cannot be reached: {error.strerror}") from None
+        raise _Unfit(f"its agent is unreachable: {error.strerror}") from None
     finally:
         os.close(fd)
 
@@ -228,19 +228,19 @@ def _greeted(target: HeldProcess, folder: int, name: str) -> Agent:
         _connected(connected, f"/proc/self/fd/{folder}/{name}")  # for any length of the folder's path
         pid, uid, _ = struct.unpack("3i", connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         if (pid, uid) != (target.pid, target.process.uid):
-            raise NoAgent(f"who listens on its socket is process {pid} of uid {uid}: not used")
+            raise NoAgent(f"its socket belongs to process {pid} of uid {uid}: not used")
         agent = Agent(connected)
         if agent.hello.get("hello") != "gputop-agent" or agent.hello.get("pid") != _inner_pid(target.pid):
-            raise NoAgent("who listens on its socket is no agent of gputop: not used")
+            raise NoAgent("its socket does not belong to a gputop agent: not used")
         if agent.hello.get("v") != 1:
-            raise NoAgent("its agent is of another version of gputop: use that one")
+            raise NoAgent("its agent is from another version of gputop: use that version")
         if target.ended():
-            raise NoAgent("it has ended")
+            raise NoAgent("the process exited")
         return agent
     except ConnectionRefusedError:
         connected.close()
         _swept(folder, name)
-        raise NoAgent("its agent has ended") from None
+        raise NoAgent("its agent has stopped") from None
     except (AgentLost, NoAgent) as error:
         connected.close()
         raise NoAgent(str(error)) from None
@@ -305,7 +305,7 @@ def _object(line: bytes) -> dict[str, Any]:
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):
-        raise AgentLost("the agent says what cannot be understood") from None
+        raise AgentLost("unexpected answer from the agent") from None
     if not isinstance(found, dict):
-        raise AgentLost("the agent says what cannot be understood")
+        raise AgentLost("unexpected answer from the agent")
     return found

@@ -11,6 +11,7 @@ from typing import Any
 
 from gputop import toml, units
 from gputop.frozen_dataclass import frozen_dataclass
+from gputop.suggest import nearest, unknown_entry
 
 VERSION = 1  # of the file; later ones are not interpreted
 _WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
@@ -63,32 +64,40 @@ class SettingsOrigin:
 class Settings:
     """The settings in effect. The text beside each setting is its page in the manual."""
 
-    interval_s: float = _setting(1.0, "time between two looks", key="interval", low=0.25, high=3600)
+    interval_s: float = _setting(1.0, "refresh interval: time between two samples", key="interval", low=0.25, high=3600)
     nvml: bool = _setting(
-        True, "ask the NVIDIA driver; without it no GPU is shown, and nothing touches the driver", later=True
+        True, "query the NVIDIA driver; off: no GPU is shown and the driver is never called", later=True
     )
     gpm: str = _setting(
-        "auto", "read SM, tensor and memory activity (Hopper and newer)", choices="auto on off", later=True
+        "auto", "read GPM metrics: SM, tensor and memory activity (Hopper and newer)", choices="auto on off", later=True
     )
-    readonly: bool = _setting(False, "do nothing that changes a process or writes a file", later=True)
-    theme: str = _setting("auto", "colours; auto is dark, or the terminal's own 16", choices="auto dark light terminal")
-    ascii: str = _setting("auto", "draw with ASCII only; auto does where there is no UTF-8", choices="auto on off")
-    mouse: bool = _setting(True, "clicks and wheel; without, the terminal selects text as usual")
+    readonly: bool = _setting(False, "change no process and write no file", later=True)
+    theme: str = _setting(
+        "auto", "colors; auto: dark, or the 16 colors of the terminal", choices="auto dark light terminal"
+    )
+    ascii: str = _setting(
+        "auto", "draw with ASCII characters only; auto: if the terminal has no UTF-8", choices="auto on off"
+    )
+    mouse: bool = _setting(True, "clicks and mouse wheel; off: the terminal selects text as usual")
     alert: str = _setting(
-        "off", "at a new warning ring, or tell the desktop by OSC 9 or OSC 777", choices="off bell osc9 osc777"
+        "off",
+        "on a new warning: ring the bell, or notify the desktop with OSC 9 or OSC 777",
+        choices="off bell osc9 osc777",
     )
-    density: str = _setting("auto", "how much room each GPU gets; auto fits them all", choices="auto card row cell")
+    density: str = _setting(
+        "auto", "space for each GPU; auto: as much as fits for all of them", choices="auto card row cell"
+    )
     columns: tuple[str, ...] = _setting(
-        (), "the columns of the main view, from the left; PID is always first, COMMAND last", choices=_columns,
+        (), "columns of the process table, left to right; PID is always first, COMMAND last", choices=_columns,
         several=True,
     )  # fmt: skip
-    sort: str = _setting("cpu", "the column by which processes are ordered", choices=_columns)
-    reverse: bool = _setting(False, "order them the other way round")
-    tree: bool = _setting(True, "show jobs as a tree; else a flat list")
-    follow: bool = _setting(True, "keep the cursor on its process when rows change places")
-    every_process: bool = _setting(False, "show also processes that have nothing to do with a GPU")
+    sort: str = _setting("cpu", "column to sort processes by", choices=_columns)
+    reverse: bool = _setting(False, "reverse the sort order")
+    tree: bool = _setting(True, "show jobs as a tree; off: a flat list")
+    follow: bool = _setting(True, "keep the cursor on its process when rows move")
+    every_process: bool = _setting(False, "also show processes that belong to no GPU job")
     remember: bool = _setting(
-        True, "keep findings about your jobs for 30 days, and measure at the next run what a fix has gained", later=True
+        True, "store findings on your jobs for 30 days, and measure the gain of a fix at the next run", later=True
     )
 
     keys: Keys = ()  # the table [keys]: differences from the declared ones
@@ -129,7 +138,7 @@ class Setting:
             return f"{self.low:g} to {self.high:g} seconds"
         words = self.choices or ("true", "false")
         if self.several:
-            return f"auto, or a list of some of {', '.join(words)}"
+            return f"auto, or a list of {', '.join(words)}"
         return f"{', '.join(words[:-1])} or {words[-1]}"
 
     def value(self, given: object) -> Any:
@@ -144,8 +153,15 @@ class Setting:
         else:
             found = _seconds(given, self.low, self.high)
         if found is None:
-            raise ValueError(f"must be {self.allowed}")
+            raise ValueError(f"must be {self.allowed}{self._hint(given)}")
         return found
+
+    def _hint(self, given: object) -> str:
+        """The nearest allowed word to a misspelt one."""
+        words = given.replace(",", " ").split() if isinstance(given, str) else given if isinstance(given, list) else ()
+        wrong = [word for word in words if isinstance(word, str) and word not in (*self.choices, LAST)]
+        near = nearest(wrong[0], self.choices) if wrong else None
+        return f" (did you mean {near}?)" if near else ""
 
 
 SETTINGS = tuple(
@@ -198,11 +214,11 @@ def load(
     for problem in _take(flags, "--{0.key}", chosen):
         raise ValueError(problem)
     if doubt and "readonly" not in flags:
-        raise ValueError(_plain(f"not started, as it may have to be read-only: {doubt}; mend that, or say --readonly"))
+        raise ValueError(_plain(f"not started, as readonly may be set: {doubt}; fix that, or use --readonly"))
     by_flags = {key: f"--no-{key}" if value is False else f"--{key}" for key, value in flags.items()}
     by_variables = {key: BY_KEY[key].variable for key in given}
-    unused = _plain(f"settings not used: {'; '.join(problems)}; {_SEE}") if problems else ""
-    moved = _plain(f"keys given away: {_brief(found.clashes)}; `gputop keys` has all of them") if found.clashes else ""
+    unused = _plain(f"settings ignored: {'; '.join(problems)}; {_SEE}") if problems else ""
+    moved = _plain(f"keys reassigned: {_brief(found.clashes)}; `gputop keys` lists them all") if found.clashes else ""
     origin = SettingsOrigin(
         path=at,
         trouble=found.trouble,
@@ -246,9 +262,9 @@ def _of_file(at: str, named: bool, read: Read, remap: Remap, adopt: Adopt) -> _F
         found.unused = [found.trouble]
     if raw is None:  # it exists but was not read: that must not enable actions it may forbid
         found.chosen["readonly"] = True
-        found.unused = [f"{found.trouble}; as it may say readonly, nothing is changed without GPUTOP_READONLY=off"]
+        found.unused = [f"{found.trouble}; readonly is assumed, as the file may set it: GPUTOP_READONLY=off overrides"]
     elif "readonly" not in found.chosen and ("readonly" in table or _MENTIONS.search(raw.translate(*_MARKS))):
-        why = found.trouble or _doubt(table, "readonly") or "readonly stands below a [table], and belongs above all"
+        why = found.trouble or _doubt(table, "readonly") or "readonly is inside a [table]: move it above the first one"
         found.doubt = why if at in why else f"{why} ({at})"
     return found
 
@@ -289,7 +305,7 @@ def _take(given: Mapping[str, object], called: str, chosen: dict[str, Any]) -> l
     for key, value in given.items():
         setting = BY_KEY.get(key)
         if setting is None:
-            problems.append(f"{key[:40]!a} is no setting")
+            problems.append(unknown_entry("setting", key, BY_KEY))
             continue
         try:
             chosen[setting.field] = setting.value(value)
@@ -302,12 +318,12 @@ def _table(raw: bytes | None, wanted: bool) -> dict[str, object]:
     """The contents of a file; ValueError if unusable."""
     if raw is None:
         if wanted:
-            raise ValueError("there is no such file")
+            raise ValueError("file not found")
         return {}
     table = toml.parse(raw)
     version = table.pop("version", VERSION)
     if version != VERSION:
-        raise ValueError(f"it is of version {version!a:.20}, this gputop reads {VERSION}")
+        raise ValueError(f"its version is {version!a:.20}, but this gputop reads version {VERSION}")
     return table
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gputop import toml
+from gputop.suggest import unknown_entry
 
 Thresholds = Mapping[str, Mapping[str, float]]
 
@@ -50,12 +51,15 @@ def merged(site: Mapping[str, object]) -> tuple[Thresholds, list[str]]:
     """The tables with a site's overrides, and a text for each unused entry."""
     tables, unused = shipped(), []
     for name, values in site.items():
-        if name not in tables or not isinstance(values, dict):
-            unused.append(f"{name!a:.40} is no table of thresholds")
+        if name not in tables:
+            unused.append(unknown_entry("rule", name, tables))
+            continue
+        if not isinstance(values, dict):
+            unused.append(f"{name} must be a table: [{name}]")
             continue
         for key, value in values.items():
             if key not in tables[name] and key not in _TIMES:
-                unused.append(f"{name}.{key!a:.40} is no threshold")
+                unused.append(unknown_entry("threshold", key, (*tables[name], *_TIMES), f"{name}."))
             elif isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
                 unused.append(f"{name}.{key} must be a number")
             elif key in _TIMES and not 1 <= value <= _LONGEST_S:
@@ -79,11 +83,11 @@ def _set(table: dict[str, float], key: str, value: float, values: Mapping[str, o
 def site(path: object, read: Callable[[str], bytes | None]) -> tuple[Thresholds | None, list[str]]:
     """The same for a site's file; None, and the reason, if it is unusable."""
     if not isinstance(path, str) or not Path(path).is_absolute():
-        return None, ["thresholds must be the whole path of a file, from / on"]
+        return None, ["thresholds must be an absolute path"]
     try:
         raw = read(path)
         if raw is None:
-            return None, [f"thresholds: there is no file {path}"]
+            return None, [f"thresholds: {path} does not exist"]
         tables, unused = merged(toml.parse(raw))
         return tables, [f"in {path}: {unused[0]}", *unused[1:]] if unused else []
     except Exception as error:  # a refusal of the reader, or a parser's error on invalid bytes

@@ -63,7 +63,7 @@ def test_what_may_be_written(line: str, field: str, value: object) -> None:
 
 
 NOT_USED = {
-    "unknown": ("colour = 1", "'colour' is no setting"),
+    "unknown": ("colour = 1", "unknown setting 'colour' (did you mean columns?)"),
     "a table": ("[theme]\nname = 1", "theme must be auto, dark, light or terminal"),
     "wrong type": ('nvml = "maybe"', "nvml must be true or false"),
     "a number for a flag": ("mouse = 1", "mouse must be true or false"),
@@ -76,10 +76,10 @@ NOT_USED = {
     "a list": ("sort = ['pid']", "sort must be"),
     "not a choice": ('density = "cards"', "density must be auto, card, row or cell"),
     "not TOML": ("interval == 2", ""),
-    "later version": ("version = 2\nmouse = false", "it is of version 2, this gputop reads 1"),
-    "version of no kind": ('version = "new"', "it is of version 'new'"),
+    "later version": ("version = 2\nmouse = false", "its version is 2, but this gputop reads version 1"),
+    "version of no kind": ('version = "new"', "its version is 'new'"),
     "too deep": ("a = " + "[" * 100_000, ""),
-    "escape sequences": ('"\\u001b]0;x\\u0007" = 1', "'\\x1b]0;x\\x07' is no setting"),
+    "escape sequences": ('"\\u001b]0;x\\u0007" = 1', "unknown setting '\\x1b]0;x\\x07'"),
     "twice": ("mouse = false\nmouse = true", ""),
 }
 
@@ -91,7 +91,7 @@ def test_f12_what_cannot_be_is_a_default_and_one_line(text: str, why: str) -> No
     assert warning.isprintable()
     assert why in warning
     assert "(/home/a/.config/gputop/config.toml)" in warning
-    assert warning.startswith("settings not used: ")
+    assert warning.startswith("settings ignored: ")
     assert warning.endswith("; see `gputop docs configuration`")
 
 
@@ -100,7 +100,7 @@ def test_f12_the_rest_of_a_file_is_used_and_all_its_problems_are_one_line() -> N
     found, (warning,) = load("/etc/x", {"GPUTOP_TREE": "oak", "GPUTOP_FOLLOW": "0"}, {}, read(text))
     assert found == Settings(mouse=False, follow=False)
     assert warning == (
-        "settings not used: 'a' is no setting; 'b' is no setting; interval must be 0.25 to 3600 seconds and 2 more "
+        "settings ignored: unknown setting 'a'; unknown setting 'b'; interval must be 0.25 to 3600 seconds and 2 more "
         "(/etc/x); "
         "GPUTOP_TREE must be true or false; see `gputop docs configuration`"
     )
@@ -116,7 +116,7 @@ def test_f12_a_file_that_was_named_must_be_there() -> None:
     assert load(None, {"HOME": "/h"}, {}, absent) == (Settings(), ())
     assert load(None, {"HOME": f"/{5000 * 'h'}"}, {}, absent) == (Settings(), ())
     found, (warning,) = load("/no/such", {}, {}, absent)
-    assert (found, "there is no such file (/no/such)" in warning) == (Settings(), True)
+    assert (found, "file not found (/no/such)" in warning) == (Settings(), True)
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_f12_the_program_starts_with_a_bad_file_and_says_so_once(tmp_path: Path)
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert done.stderr.count("\n") == 1
     assert done.stderr.startswith(
-        "gputop: settings not used: interval must be 0.25 to 3600 seconds; 'no' is no setting ("
+        "gputop: settings ignored: interval must be 0.25 to 3600 seconds; unknown setting 'no' ("
     )
     assert as_found(tmp_path) == before
     done = subprocess.run([*command[:-2], "--interval", "0.1"], capture_output=True, text=True, timeout=60, check=False)
@@ -256,13 +256,14 @@ def test_a_site_has_its_own_numbers_for_the_rules(tmp_path: Path) -> None:
     assert found.thresholds["thermal"]["on_s"] == 60
     assert found.thresholds["thermal"]["hard_percent"] == thresholds.shipped()["thermal"]["hard_percent"]
     assert found.thresholds["power"] == thresholds.shipped()["power"]
-    assert warning.startswith(f"settings not used: in {numbers}: thermal.'softest_percent' is no threshold; ")
+    unknown = "unknown threshold 'thermal.softest_percent' (did you mean thermal.soft_percent?)"
+    assert warning.startswith(f"settings ignored: in {numbers}: {unknown}; ")
     _, problems = thresholds.site(str(numbers), read_settings)
     assert problems[1:] == [
         "thermal.hard_percent must be a number",
         "thermal.usual_celsius must be a number",
         "thermal.window_s must be 1 to 14400 seconds",
-        "'no-such-rule' is no table of thresholds",
+        "unknown rule 'no-such-rule'",
         "starved.duty must not be below 0",
     ]
 
@@ -271,8 +272,8 @@ def test_a_site_has_its_own_numbers_for_the_rules(tmp_path: Path) -> None:
     ("name", "text", "why"),
     [
         ("site.toml", "[thermal", "site.toml: Expected"),
-        ("absent.toml", "", "there is no file"),
-        ("../site.toml", "", "from / on"),
+        ("absent.toml", "", "does not exist"),
+        ("../site.toml", "", "must be an absolute path"),
     ],
 )
 def test_numbers_that_cannot_be_used_are_as_shipped(tmp_path: Path, name: str, text: str, why: str) -> None:

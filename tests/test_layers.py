@@ -28,8 +28,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "phrases": set(),
     "glossary": set(),
     "toml": set(),
-    "thresholds": {"toml"},
-    "config": {"units", "toml", "columns"},
+    "suggest": set(),
+    "thresholds": {"toml", "suggest"},
+    "config": {"units", "toml", "suggest", "columns"},
     "invocation": set(),
     "safe": {"invocation"},
     "agent": set(),
@@ -49,7 +50,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "agent_client": PURE,
     "collect": PURE | {"source", "agent_client", "pytorch"},
     "actions": PURE | {"agent_client", "labels", "report", "profile", "trace"},
-    "demo": {"source", "model", "units"},
+    "demo": {"source", "model", "units", "suggest"},
     "diagnose": PURE
     | {"labels", "phrases", "numpy_blas", "pytorch", "severity", "history", "profile", "trace", "num_workers"}
     | {"step_report"},
@@ -92,6 +93,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "step_report",
         "toml",
         "thresholds",
+        "suggest",
         "diagnose",
         "monitor",
         "proven",

@@ -29,9 +29,9 @@ class Scope(str, Enum):
 
 
 _NO_PROCESSES = {
-    Scope.LOADERS: "it has no loaders",
-    Scope.JOB: "it is alone in its job, or in none",
-    Scope.TAGGED: "nobody is tagged",
+    Scope.LOADERS: "it has no DataLoader workers",
+    Scope.JOB: "it is the only process of its job, or in no job",
+    Scope.TAGGED: "no process is tagged",
 }
 
 
@@ -84,7 +84,7 @@ class Handles:
         """Processes of a scope that cannot be acted on, by PID, with the reason. Queries the kernel; sends nothing."""
         found: dict[int, str] = {}
         for held in self.held(scope):
-            why = held.text if isinstance(held, Refusal) else "it has ended" if held.ended() else held.denied()
+            why = held.text if isinstance(held, Refusal) else "it exited" if held.ended() else held.denied()
             if why:
                 found[held.pid] = why
         return found
@@ -114,7 +114,9 @@ class Handles:
         most = max(0, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - FREE_DESCRIPTORS) - len(self._held)
         if len(new) > most:
             amount = labels.amount(len(reach.processes), "process")
-            return Reach(reach.scope, reach.title, reach.processes, f"{amount}: more than ulimit -n lets gputop hold")
+            return Reach(
+                reach.scope, reach.title, reach.processes, f"{amount} exceed the file descriptor limit (ulimit -n)"
+            )
         for process in new:
             self._held[process.identity] = open_target(process, rights, self._carriers)
         return reach

@@ -70,7 +70,7 @@ RENICE = Renice()
 
 def _renice(handles: Handles, options: Niceness) -> ReniceResult:
     if not options.relative and not LOWEST <= options.nice <= HIGHEST:
-        return ReniceResult(text=f"nothing changed: nice goes from {LOWEST} to {HIGHEST}", good=False)
+        return ReniceResult(text=f"nothing changed: nice values range from {LOWEST} to {HIGHEST}", good=False)
     if why := handles.why_not(options.scope):
         return ReniceResult(text=f"nothing changed: {why}", good=False)
     held = handles.held(options.scope)
@@ -90,7 +90,7 @@ def _renice(handles: Handles, options: Niceness) -> ReniceResult:
     else:
         text = f"{labels.amount(len(done), 'process')} {'has' if len(done) == 1 else 'have'} nice {nice}"
     if done and missed:
-        text += f"; {labels.amount(missed, 'process')} left out"
+        text += f"; {labels.amount(missed, 'process')} skipped"
     return ReniceResult(text=text, good=not missed, lines=said, outcomes=outcomes)
 
 
@@ -125,7 +125,7 @@ def set_thread(target: TargetProcess, thread: int, nice: int) -> bool:
         return False
     except PermissionError as error:
         if error.errno == errno.EACCES:
-            raise Declined("only root may give it a lower niceness") from error
+            raise Declined("only root can lower its nice value") from error
         raise
     if not os.path.exists(f"/proc/{target.pid}/task/{thread}") or target.ended():
         _restore(thread, before)

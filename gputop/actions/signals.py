@@ -19,14 +19,14 @@ Goal = Literal["end", "freeze", "thaw"]
 
 _EVERY_S = 0.1
 _REACHED: dict[Goal, tuple[str, str]] = {
-    "end": ("ended", "ended"),
-    "freeze": ("is frozen", "are frozen"),
-    "thaw": ("runs again", "run again"),
+    "end": ("exited", "exited"),
+    "freeze": ("is suspended", "are suspended"),
+    "thaw": ("is running again", "are running again"),
 }
 _NOT_YET: dict[Goal, tuple[str, str]] = {
-    "end": ("is still there", "are still there"),
-    "freeze": ("is not frozen", "are not frozen"),
-    "thaw": ("is still frozen", "are still frozen"),
+    "end": ("is still running", "are still running"),
+    "freeze": ("is not suspended", "are not suspended"),
+    "thaw": ("is still suspended", "are still suspended"),
 }
 
 
@@ -68,7 +68,7 @@ class Tracker:
         """The same where the process is expected to continue: `USR1 sent to 41207`."""
         gone = [target for target in self._all if target not in self.left]
         if gone:
-            return f"{sent}: {self._names(gone)} ended within {max(self._last_s, 0.1):.1f} s"
+            return f"{sent}: {self._names(gone)} exited within {max(self._last_s, 0.1):.1f} s"
         return f"{sent} to {self._names(self._all)}"
 
     def _names(self, some: Sequence[TargetProcess]) -> str:
@@ -87,17 +87,17 @@ class Tracker:
 
 Effect = Literal["interrupt", "end", "kill", "freeze", "none"]  # effect on a process that does not handle the signal
 
-_WORD = {"interrupt": "stopping", "end": "ending", "kill": "killing", "freeze": "freezing"}
+_WORD = {"interrupt": "interrupting", "end": "terminating", "kill": "killing", "freeze": "suspending"}
 # what a launcher does when one of its ranks ends: torch.distributed.elastic, deepspeed.launcher.launch, mpirun(1)
 _ON_LOSS = {
-    "torchrun": "torchrun may notice first: then it ends them, or starts all ranks anew if --max-restarts is left",
-    "accelerate": "accelerate may notice first: then it ends them, or starts all ranks anew if --max_restarts is left",
-    "deepspeed": "deepspeed may notice first and end them",
-    "mpirun": "mpirun may notice first and end them",
-    "horovod": "horovod may notice first: then it ends them, or goes on with fewer if it is elastic",
-    "composer": "composer may notice first and end them",
-    "slurm": "if it was started by srun --kill-on-bad-exit, Slurm ends them",
-    "ray": "Ray may notice first: then it ends them, or starts the job anew",
+    "torchrun": "torchrun may terminate them first, or restart all ranks if --max-restarts allows it",
+    "accelerate": "accelerate may terminate them first, or restart all ranks if --max_restarts allows it",
+    "deepspeed": "deepspeed may terminate them first",
+    "mpirun": "mpirun may terminate them first",
+    "horovod": "horovod may terminate them first, or continue with fewer ranks if elastic",
+    "composer": "composer may terminate them first",
+    "slurm": "Slurm terminates them if srun --kill-on-bad-exit started the job",
+    "ray": "Ray may terminate them first, or restart the job",
 }
 _PASS_ON = set(_ON_LOSS) - {
     "slurm",
@@ -118,7 +118,7 @@ def consequences(frame: Frame, chosen: Collection[Identity], effect: Effect) -> 
     if effect == "freeze":
         held = sum(share.vram_bytes or 0 for process in picked for share in process.gpus)
         if held:
-            said.append(f"frozen, it goes on holding {units.size(held)} of GPU memory")
+            said.append(f"while suspended, it keeps {units.size(held)} of GPU memory")
     return tuple(said)
 
 
@@ -137,18 +137,18 @@ def _job_effects(frame: Frame, job: Job, mine: list[Process], effect: Effect) ->
     elif left and any(process.role is Role.LAUNCHER for process in mine):
         yield _launcher_effect(job, left, effect)
         if far and effect in ("interrupt", "end") and job.launcher in _PASS_ON:
-            yield f"that will hang {_others(0, far)} {_where(ranks)}"
+            yield f"this will hang {_others(0, far)} {_where(ranks)}"
     yield from _loader_effects(frame, job, mine, effect)
     if lost and not left and job.slurm_job and effect != "freeze":
-        yield f"Slurm will count job {job.slurm_job} as failed: scancel {job.slurm_job} ends it in order"
+        yield f"Slurm will record job {job.slurm_job} as failed; scancel {job.slurm_job} cancels it cleanly"
 
 
 def _notebook_effect(effect: Effect) -> str:
     if effect == "interrupt":
-        return "the notebook's running cell stops; its variables and GPU memory stay"
+        return "the running cell of the notebook stops; variables and GPU memory stay"
     if effect == "freeze":
-        return "the notebook stops answering until it is thawed"
-    return "the notebook loses all variables, what is on the GPU too; Jupyter may start a new, empty kernel"
+        return "the notebook does not respond until it is resumed"
+    return "the notebook loses all variables, also those on the GPU; Jupyter may start an empty kernel"
 
 
 def elsewhere(job: Job, ranks: Sequence[Process]) -> int:
@@ -167,11 +167,11 @@ def _amount(lost: int) -> str:
 
 
 def _others(left: int, far: int) -> str:
-    """`the other 3`, `the other 7 (4 of them elsewhere)`."""
-    others = "the other one" if left + far == 1 else f"the other {left + far}"
+    """`the other 3 ranks`, `the other 7 ranks (4 running elsewhere)`."""
+    others = "the other rank" if left + far == 1 else f"the other {left + far} ranks"
     if not far:
         return others
-    return f"{others} ({far} of them elsewhere)" if left else f"{others}, elsewhere,"
+    return f"{others} ({far} running elsewhere)" if left else f"{others}, running elsewhere,"
 
 
 def _where(ranks: list[Process]) -> str:
@@ -181,7 +181,7 @@ def _where(ranks: list[Process]) -> str:
 def _hang_effect(job: Job, effect: Effect) -> Iterator[str]:
     """What follows if ranks hang."""
     if effect == "freeze":
-        yield "the timeout (often 10 min) then ends the job, also if it was only frozen for a look"
+        yield "the job aborts unless it is resumed before the collective timeout (often 10 min)"
     elif job.launcher in _ON_LOSS:
         yield _ON_LOSS[job.launcher]
 
@@ -189,14 +189,14 @@ def _hang_effect(job: Job, effect: Effect) -> Iterator[str]:
 def _launcher_effect(job: Job, left: list[Process], effect: Effect) -> str:
     name, ranks = job.launcher or "the launcher", labels.amount(len(left), "rank")
     if effect == "freeze":
-        return f"its {ranks} train on; while it is frozen nobody notices if one of them fails"
+        return f"its {ranks} keep training; while it is suspended, a failed rank goes undetected"
     if effect != "kill" and job.launcher in _PASS_ON:
-        return f"{name} passes it on: its {ranks} end too"
+        return f"{name} forwards the signal: its {ranks} exit too"
     held = sum(share.vram_bytes or 0 for rank in left for share in rank.gpus)
-    memory = f" and hold {units.size(held)} of GPU memory" if held else ""
+    memory = f" and keep {units.size(held)} of GPU memory" if held else ""
     if job.launcher in _PASS_ON:
-        return f"killed, {name} cannot end its {ranks}: they may stay behind{memory}; choose the whole job"
-    return f"its {ranks} may stay behind{memory}: choose the whole job"
+        return f"a killed {name} cannot terminate its {ranks}: they may keep running{memory}; choose the whole job"
+    return f"its {ranks} may keep running{memory}: choose the whole job"
 
 
 def _loader_effects(frame: Frame, job: Job, mine: list[Process], effect: Effect) -> Iterator[str]:
@@ -220,13 +220,13 @@ def _loader_effects(frame: Frame, job: Job, mine: list[Process], effect: Effect)
             starving[trainer.pid] = trainer
     for trainer in starving.values():
         name = f"rank {trainer.rank}" if trainer.rank is not None and len(job.ranks) > 1 else "its trainer"
-        after = "waits for its batches" if effect == "freeze" else "ends with an error when a loader is gone"
+        after = "will wait for its batches" if effect == "freeze" else "fails when a DataLoader worker is gone"
         yield f"{name} ({trainer.pid}) {after}"
     if joining and effect == "end":
-        yield "loaders are ended too: a trainer that saves a checkpoint when asked to end may fail for want of them"
+        yield "DataLoader workers are terminated too: a trainer that saves a checkpoint on TERM may fail without them"
     if spared and effect in ("end", "kill"):
         late = " within about 5 s" if effect == "kill" else ""
-        yield f"{labels.amount(spared, 'loader')} will end with {'it' if len(mine) == 1 else 'them'}{late}"
+        yield f"{labels.amount(spared, 'loader')} will exit with {'it' if len(mine) == 1 else 'them'}{late}"
 
 
 WATCH_S = 10.0
@@ -252,21 +252,21 @@ class SignalChoice:
 CHOICES = (
     SignalChoice(
         "INT",
-        "interrupt, as Ctrl+C does; plain PyTorch saves no checkpoint",
+        "interrupt, like Ctrl+C; plain PyTorch saves no checkpoint",
         "interrupt",
-        brief="as Ctrl+C; plain PyTorch saves nothing",
+        brief="like Ctrl+C; PyTorch saves nothing",
     ),
-    SignalChoice("TERM", "ask to end", "end"),
+    SignalChoice("TERM", "terminate; the program can save and clean up", "end"),
     SignalChoice(
         "KILL",
-        "end now; no checkpoint, shared memory may stay in /dev/shm",
+        "kill now; no checkpoint, shared memory may stay in /dev/shm",
         "kill",
         confirm=True,
         brief="no checkpoint; /dev/shm may stay full",
     ),
-    SignalChoice("USR1", "checkpoint, where the program handles it; else it ends", "none"),
-    SignalChoice("STOP", "freeze; its GPU memory stays in use", "freeze"),
-    SignalChoice("CONT", "thaw", "none"),
+    SignalChoice("USR1", "save a checkpoint if the program handles it; otherwise it exits", "none"),
+    SignalChoice("STOP", "suspend; its GPU memory stays in use", "freeze"),
+    SignalChoice("CONT", "resume", "none"),
 )
 BY_NAME = {choice.name: choice for choice in CHOICES}
 
@@ -332,19 +332,19 @@ def _reactions(handles: Handles, scope: Scope, choice: SignalChoice) -> Iterator
 def _reacts(target: TargetProcess, choice: SignalChoice) -> Iterator[str]:
     reaction, state = target.reaction(choice.number), target.state()
     if choice.name == "USR1" and reaction == "default":
-        yield "does not handle USR1: it will end"
+        yield "does not handle USR1 and will exit"
     elif choice.effect in ("interrupt", "end") and reaction == "ignored":
         yield f"ignores {choice.name}"
     if choice.effect in ("interrupt", "end") and state == "T":
-        yield f"is frozen: it gets {choice.name} when it is thawed (CONT)"
+        yield f"is suspended: {choice.name} arrives when it is resumed (CONT)"
     elif choice.effect != "none" and state == "D":
-        yield "waits in the kernel (state D): it may end only when that is over"
+        yield "is blocked in the kernel (state D): it exits only after that"
 
 
 def _send(handles: Handles, order: SignalOrder, run: ActionRun) -> Signalled:
     choice = order.choice
     if choice.confirm and not order.confirmed:
-        return Signalled(text=f"nothing sent: {choice.name} needs a second yes", good=False)
+        return Signalled(text=f"nothing sent: {choice.name} needs a second confirmation", good=False)
     if why := handles.why_not(order.scope):
         return Signalled(text=f"nothing sent: {why}", good=False)
     held = handles.held(order.scope)
@@ -365,10 +365,10 @@ def _send(handles: Handles, order: SignalOrder, run: ActionRun) -> Signalled:
     text = watch.sent_text(f"{choice.name} sent") if message else watch.text()
     still = () if message else tuple(target.pid for target in watch.left)
     if run.cancelled and watch.left:
-        text += "; not watched to the end"
+        text += "; stopped watching before the end"
     missed = len(outcomes) - len(done)
     return Signalled(
-        text=f"{text}; {labels.amount(missed, 'process')} left out" if missed else text,
+        text=f"{text}; {labels.amount(missed, 'process')} skipped" if missed else text,
         good=not (missed or still),
         lines=(*said, *(f"{target.pid} {_why_still(target, choice)}" for target in watch.left if target.pid in still)),
         outcomes=outcomes,
@@ -395,11 +395,11 @@ def _nothing_sent(outcomes: tuple[TargetOutcome, ...]) -> str:
 def _why_still(target: TargetProcess, choice: SignalChoice) -> str:
     state = target.state()
     if state == "D":
-        return "waits in the kernel (state D), often for storage or the driver: it may end only when that is over"
+        return "is blocked in the kernel (state D), often on storage or the driver: it exits only after that"
     if choice.effect == "kill":
-        return "is being ended by the kernel; freeing much memory takes a while"
+        return "is being removed by the kernel; freeing its memory takes time"
     if state == "T" and _goal(choice) == "end":
-        return f"is frozen: it gets {choice.name} when it is thawed (CONT)"
+        return f"is suspended: {choice.name} arrives when it is resumed (CONT)"
     if target.reaction(choice.number) == "ignored":
         return f"ignores {choice.name}"
     return "may be saving a checkpoint; KILL would end it without one" if _goal(choice) == "end" else "did not react"

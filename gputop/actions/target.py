@@ -40,7 +40,7 @@ def identity_fields(process: Process) -> dict[str, Any]:
     }
 
 
-BY_PID = "no pidfd here (old kernel, or a filter of system calls): only its start time tells it from a later process"
+BY_PID = "no pidfd (old kernel or seccomp filter): identified by PID and start time only"
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class Rights:
     def why_not(self) -> str | None:
         """Why no process can be acted on; None if some can."""
         if self.elsewhere is not None:
-            return f"these are processes of {self.elsewhere}, not of this machine"
+            return f"these processes belong to {self.elsewhere}, not to this machine"
         return "gputop was started with --readonly" if self.readonly and not self.reads_only else None
 
     @property
@@ -141,7 +141,7 @@ class TargetProcess:
     def owner(self) -> str:
         """Why we may not touch it: its owner."""
         user = self.process.user or f"uid {self.process.uid}"
-        return f"it belongs to {user}: only {'root' if self.process.uid == 0 else f'{user} or root'} may do that"
+        return f"it belongs to {user}: only {'root' if self.process.uid == 0 else f'{user} or root'} can do that"
 
     def reaction(self, number: int) -> Reaction | None:
         """Its disposition for this signal; None if unreadable."""
@@ -183,19 +183,19 @@ def attempt(
     except Declined as why:
         return failed("denied", str(why))
     except ProcessLookupError:
-        return failed("gone", "it has ended")
+        return failed("gone", "it exited")
     except PermissionError:
         return failed("denied", held.owner())
     except OSError as error:
-        return failed("refused", f"the kernel says: {error.strerror}")
+        return failed("refused", f"kernel error: {error.strerror}")
     return TargetOutcome(held.pid, "done", f"{held.pid}: {BY_PID}" if held.fd is None else "")
 
 
 _DEEPEST = 64
 _UNSEEN = {
-    "exited": "it has ended; only the driver still lists it",
-    "hidden": "/proc hides it: it belongs to another user",
-    "foreign": "the driver's pid is one of the host: which process it is here is not known; run gputop on the host",
+    "exited": "it exited; only the driver still lists it",
+    "hidden": "it belongs to another user, and /proc hides it",
+    "foreign": "the driver reports a host PID with no known process here; run gputop on the host",
 }
 
 
@@ -209,7 +209,7 @@ def open_target(process: Process, rights: Rights, carriers: Mapping[int, str] | 
         fd: int | None = pidfd.open_pidfd(pid)
     except OSError as error:
         if error.errno == errno.ESRCH:
-            return Refusal(pid, "it has ended", gone=True)
+            return Refusal(pid, "it exited", gone=True)
         if error.errno not in (errno.ENOSYS, errno.EPERM):
             return Refusal(pid, _error_text(error))
         fd = None
@@ -241,9 +241,9 @@ def own_processes() -> dict[int, str]:
     found = {os.getpid(): "this is gputop itself"}
     parent = read_stat(os.getpid())
     while parent is not None and parent.parent_pid and len(found) < _DEEPEST:
-        found.setdefault(parent.parent_pid, "gputop runs inside it and may end with it")
+        found.setdefault(parent.parent_pid, "gputop runs inside it and may exit with it")
         parent = read_stat(parent.parent_pid)
-    found.setdefault(os.getsid(0), "it leads the session that gputop runs in")
+    found.setdefault(os.getsid(0), "it leads the session of gputop")
     return found
 
 
@@ -265,9 +265,9 @@ def _pidfd_works(fd: int, pid: int) -> bool:
 def _why_never(process: Process, rights: Rights) -> str | None:
     """Why such a process is never acted on, whatever the user confirms."""
     if process.pid <= 0:
-        return f"pid {process.pid} is no process but a group of them"
+        return f"PID {process.pid} means a process group, not a process"
     if process.pid == 1 and not rights.reads_only:
-        return "pid 1 keeps the machine or the container alive: end that from outside"
+        return "PID 1 keeps the machine or container running: stop it from outside"
     if process.unseen is not None:
         return _UNSEEN[process.unseen]
     return None if process.verified else _UNSEEN["foreign"]
@@ -280,27 +280,27 @@ def _mismatch(target: TargetProcess) -> Refusal | None:
     if target.ended() or stat is None or uid is None:
         return Refusal(target.pid, *_end_state(target, stat))
     if stat.started_ticks != process.started_ticks:
-        return Refusal(target.pid, "it has ended; another process has its pid now", gone=True)
+        return Refusal(target.pid, "it exited; another process has its PID now", gone=True)
     if stat.kernel_thread:
-        return Refusal(target.pid, "it is a thread of the kernel")
+        return Refusal(target.pid, "it is a kernel thread")
     if process.uid is not None and uid != process.uid:
-        return Refusal(target.pid, f"it runs as another user now (uid {uid}): look again")
+        return Refusal(target.pid, f"it now runs as another user (uid {uid}): check it again")
     return None
 
 
 def _end_state(target: TargetProcess, stat: Stat | None) -> tuple[str, bool]:
     if stat is not None and stat.started_ticks == target.process.started_ticks and stat.state == "Z":
-        return f"it has ended; its parent {stat.parent_pid} has not collected it yet", True
+        return f"it is a zombie: its parent {stat.parent_pid} has not reaped it", True
     gone = target.ended()
-    return ("it has ended" if gone else "/proc hides it: who it is cannot be checked"), gone
+    return ("it exited" if gone else "/proc hides it: its identity cannot be verified"), gone
 
 
 def _error_text(error: OSError) -> str:
     if error.errno in (errno.EINVAL, errno.ENOENT):  # older and newer kernels
         return "it is a thread, not a process"
     if error.errno in (errno.EMFILE, errno.ENFILE):
-        return "no file descriptor left to hold on to it (ulimit -n)"
-    return f"the kernel says: {error.strerror}"
+        return "out of file descriptors (ulimit -n)"
+    return f"kernel error: {error.strerror}"
 
 
 def _uid(pid: int) -> int | None:

@@ -98,7 +98,7 @@ class Capture:
         """End it, if no profiler is prepared yet."""
         if not self._moved("stopped"):
             return self.state == "stopped" and self._profiler is None
-        self.problem = Problem("no-step", "it was ended before a step came")
+        self.problem = Problem("no-step", "stopped before a step began")
         self._finish()
         return True
 
@@ -123,10 +123,10 @@ class Capture:
         size = _whole_bytes(temporary)
         if not size:
             folder = os.path.dirname(path)
-            why = "no space left in" if free_bytes(folder) < _LITTLE_BYTES else "torch left it unfinished in"
+            why = "no space left in" if free_bytes(folder) < _LITTLE_BYTES else "torch left it incomplete in"
             raise Problem("output", f"{why} {folder}")
         if size > _MOST_BYTES:
-            raise Problem("output", f"the trace has {size >> 20} MiB: ask for fewer steps")
+            raise Problem("output", f"the trace has {size >> 20} MiB, too large: trace fewer steps")
         os.chmod(temporary, 0o600)  # it makes a file of its own, by the program's umask
         os.rename(temporary, path)
         return {
@@ -255,7 +255,7 @@ class Capture:
             profilers.end(self._profiler)
             self._profiler = None
             ended = "profiler-active" if reason == "preempted" else "no-step"
-            raise Problem(ended, "it was ended before a step was recorded")
+            raise Problem(ended, "stopped before a step was recorded")
         self._close_step()
         self._stopped_s = time.monotonic()
         profilers.end(self._profiler)

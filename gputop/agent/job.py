@@ -112,7 +112,7 @@ class Job:
             capture.ask("cut")
         if over_s > _STOP_S and not self._unwanted:
             self._unwanted = True  # it ends when its step does; nobody waits for it
-            self._tell({"error": "no-step", "detail": "the step does not end"})
+            self._tell({"error": "no-step", "detail": "the step did not end"})
 
     def _say(self, state: str, **more: Any) -> None:
         said = f"{state} {more.get('for')} {more.pop('warming', None)}"

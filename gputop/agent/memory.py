@@ -67,7 +67,7 @@ def _unused(torch: Any) -> str | None:
         return "the program has not used CUDA"
     backend = getattr(torch.cuda, "get_allocator_backend", lambda: "native")()
     if backend != "native":  # to ask another one is a call into the driver
-        return f"its CUDA allocator is {str(backend)[:40]}, whose numbers are not read"
+        return f"its CUDA allocator is {str(backend)[:40]}, which is not supported"
     return None
 
 

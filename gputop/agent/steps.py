@@ -23,7 +23,7 @@ def steps(meter: Meter | None, since: int = 0) -> dict[str, Any]:
     tenths of a millisecond, in which the program cannot run.
     """
     if meter is None:
-        return {"on": False, "why": "it was switched off when the job was started"}
+        return {"on": False, "why": "it was disabled when the job was started"}
     now_s, ring = time.time(), meter.ring
     for _ in range(9):  # what is told singly are the last of `count`: by that ranks are compared step by step
         count, single = ring.count, ring.last(_SINGLE, since)

@@ -37,6 +37,13 @@ if TYPE_CHECKING:
     from gputop.config import Settings
 
 MONITOR = CliCommand(name="monitor", help="the full-screen monitor", run=screen.monitor, screen=True)  # without a name
+TASKS = {  # the commands by what one wants to do
+    "Monitor a server": ("demo", "snapshot", "record", "replay", "log"),
+    "Find out why training is slow": ("diagnose", "stack", "profile", "trace", "memory", "explain"),
+    "Tune a training job and prove the gain": ("loader", "lab", "maxbatch", "scaffold", "recipe", "proven"),
+    "Set up a machine": ("doctor", "run", "env", "completions", "reset-terminal"),
+    "Read the manual": ("docs", "rules", "metrics", "columns", "keys"),
+}
 COMMANDS: dict[str, CliCommand] = {
     command.name: command
     for module in (screen, diagnose, proven, record, attach, doctor, run, lab, memory, explain, scaffold, manual)
@@ -52,18 +59,24 @@ def parser() -> argparse.ArgumentParser:
     }
     top = OneLineParser(
         "gputop",
-        description="Why is training slow? GPUs, jobs and processes on one screen.",
+        usage="gputop [OPTIONS] [COMMAND] ...",
+        description="Shows GPUs, jobs and processes on one screen, and why training is slow.\n"
+        "Without a command: the full-screen monitor of this machine.",
+        epilog="gputop COMMAND --help shows the options of a command, and examples.",
         parents=[everywhere[INTERVAL]],
     )
+    top.task_groups = TASKS
     top.add_argument("--version", action="version", version=f"gputop {__version__}")
-    top.add_argument("--once", action="store_true", help="print one table and exit (snapshot)")
-    top.add_argument("--json", action="store_true", help="print one JSON object and exit (snapshot --format json)")
+    top.add_argument("--once", action="store_true", help="print one table and exit, as snapshot does")
+    top.add_argument("--json", action="store_true", help="print one JSON object and exit")
     no_commands(top)
-    commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=OneLineParser)
+    commands = top.add_subparsers(prog="gputop", dest="command", metavar="COMMAND", parser_class=OneLineParser)
     for command in COMMANDS.values():
         flags = everywhere[command.interval]
+        text = f"{command.help[0].upper()}{command.help[1:]}."
+        examples = "\n  ".join(("examples:", *command.examples))
         command.arguments(
-            commands.add_parser(command.name, help=command.help, description=command.help, parents=[flags])
+            commands.add_parser(command.name, help=command.help, description=text, epilog=examples, parents=[flags])
         )
     return top
 
@@ -72,12 +85,12 @@ def _chosen(args: argparse.Namespace) -> CliCommand:
     """The command, with --once and --json mapped to one."""
     if args.once or args.json:
         if args.command:
-            raise Failure(f"--once and --json are commands of their own: leave out {args.command!r}", USAGE)
+            raise Failure(f"--once and --json take no command: omit {args.command}", USAGE)
         args.format, args.count = ("json" if args.json else "text"), 1
         return COMMANDS["snapshot"]
     chosen = COMMANDS[args.command] if args.command else MONITOR
     if "no_commands" in args and chosen.name not in _WITHOUT_COMMANDS:
-        raise Failure(f"--no-commands is for {', '.join(_WITHOUT_COMMANDS)}, --once and --json", USAGE)
+        raise Failure(f"--no-commands applies to {', '.join(_WITHOUT_COMMANDS)}, --once and --json", USAGE)
     return chosen
 
 

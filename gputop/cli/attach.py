@@ -38,12 +38,14 @@ def stack(args: argparse.Namespace, settings: Settings) -> int:
     if why := call_with_deadline(process, STACK.why_not, process, rights):
         raise Failure(why)
     if args.native and settings.readonly:
-        raise Failure("--readonly changes no process, and --native pauses it: leave one out")
+        raise Failure("--native pauses the process, which --readonly forbids: omit one")
     launches = process.role is Role.LAUNCHER and not args.workers  # its own stacks follow those of its ranks
     leads = launches or (not args.workers and bool(led(frame, process) or sibling_ranks(frame, args.pid)))
     scope = Scope.JOB if args.job or leads else Scope.LOADERS if args.workers else Scope.PROCESS
     if scope is Scope.JOB and not any(reach.scope is scope for reach in reaches(frame, process)):
-        sys.stderr.write(f"gputop: {process.pid} is alone in its job\n" if process.job else _no_job_text(process))
+        sys.stderr.write(
+            f"gputop: {process.pid} is the only process of its job\n" if process.job else _no_job_text(process)
+        )
         scope = Scope.PROCESS
     result, code = run_action(STACK, frame, process, STACK.rights(rights), Asked(scope, args.native))
     if launches and not args.job and isinstance(result, StackResult):
@@ -62,7 +64,7 @@ def stack(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _no_job_text(process: Process) -> str:
-    return f"gputop: no job is known that {process.pid} belongs to: only its own stacks are shown\n"
+    return f"gputop: {process.pid} belongs to no known job: showing only its own stacks\n"
 
 
 def _text(result: StackResult, plain: bool) -> list[str]:
@@ -90,13 +92,13 @@ def _page(result: StackResult, ranks: Ranks) -> Page:
             f"{'> ' if place.odd else ''}{place.label}",
             str(shown.process.pid),
             {True: "yes", False: "no", None: "unknown"}[place.moves],
-            place.collective.text if place.collective else place.inner.text if place.inner else "not read",
+            place.collective.text if place.collective else place.inner.text if place.inner else "unreadable",
             place.own.text if place.own else "",
         )
         for place, shown in zip(ranks.places, result.processes, strict=False)  # the launcher may follow them
     )
-    table = ReportTable("Ranks", ("", "pid", "moves", "in", "own code"), rows)
-    return Page(title=f"{len(rows)} ranks, looked at for a second", words=(ranks.text,), tables=(table,))
+    table = ReportTable("Ranks", ("", "pid", "progress", "in", "own code"), rows)
+    return Page(title=f"{len(rows)} ranks, sampled for 1 s", words=(ranks.text,), tables=(table,))
 
 
 def _object(result: StackResult) -> dict[str, Any]:
@@ -137,11 +139,13 @@ def _process(shown: Shown) -> dict[str, Any]:
 
 
 def _stack_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("pid", type=int, metavar="PID", help="any process of a job; of a launcher also its ranks")
+    parser.add_argument("pid", type=int, metavar="PID", help="process to read; for a launcher, also its ranks")
     who = parser.add_mutually_exclusive_group()
-    who.add_argument("--workers", action="store_true", help="its loaders too")
-    who.add_argument("--job", action="store_true", help="all ranks of its job side by side, the odd one out marked")
-    parser.add_argument("--native", action="store_true", help="C and C++ frames too; pauses it for a third of a second")
+    who.add_argument("--workers", action="store_true", help="include its DataLoader workers")
+    who.add_argument("--job", action="store_true", help="all ranks of its job side by side; the outlier is marked")
+    parser.add_argument(
+        "--native", action="store_true", help="include C and C++ frames; pauses the process for about 0.3 s"
+    )
     json_flag(parser)
 
 
@@ -155,7 +159,7 @@ def profile(args: argparse.Namespace, settings: Settings) -> int:
     if args.list:
         return _list(args)
     if args.pid is None:
-        raise Failure("which process? gputop profile PID; --list names what was taken", USAGE)
+        raise Failure("PID is missing: gputop profile PID, or --list for stored profiles", USAGE)
     chosen = Sampling(seconds=args.seconds, rate=args.rate, children=not args.alone, gil=args.gil, native=args.native)
     if why := invalid_options(chosen):
         raise Failure(why, USAGE)
@@ -169,7 +173,7 @@ def profile(args: argparse.Namespace, settings: Settings) -> int:
     if why := call_with_deadline(process, PROFILE.why_not, process, rights):
         raise Failure(why)
     if args.native:
-        sys.stderr.write("gputop: --native pauses the process for each sample; what that costs is measured\n")
+        sys.stderr.write("gputop: --native pauses the process for each sample; the overhead is measured\n")
     result, code = run_action(PROFILE, frame, process, PROFILE.rights(rights), chosen)
     if not isinstance(result, ProfileResult) or result.page is None or result.kept is None or result.profile is None:
         raise Failure(": ".join((result.text, *result.lines[:1])), code)
@@ -191,16 +195,16 @@ _MOST_RANKS = 16  # profiled at once
 def _ranks(args: argparse.Namespace, frame: Frame, process: Process, led: tuple[Process, ...]) -> tuple[Process, ...]:
     """The ranks of a process's job to profile; empty if it is in no job."""
     if led:
-        itself = "" if process in led else f" (--launcher: {process.pid})"
+        itself = "" if process in led else f" (--launcher profiles {process.pid})"
         pid = args.pid if process in led else process.pid
-        sys.stderr.write(f"gputop: {pid} only started the ranks: profiling those{itself}\n")
+        sys.stderr.write(f"gputop: {pid} is a launcher: profiling its ranks{itself}\n")
     job = next((job for job in frame.jobs if job.key == process.job), None)
     if job is None and not led:
-        sys.stderr.write(f"gputop: no job is known that {process.pid} belongs to: only it is recorded\n")
+        sys.stderr.write(f"gputop: {process.pid} belongs to no known job: profiling only this process\n")
         return ()
     ranks = led or tuple(frame.by_identity[identity] for identity in (job.ranks if job else ()))
     if len(ranks) > _MOST_RANKS:
-        sys.stderr.write(f"gputop: it has {len(ranks)} ranks: the first {_MOST_RANKS} are recorded\n")
+        sys.stderr.write(f"gputop: the job has {len(ranks)} ranks: profiling the first {_MOST_RANKS}\n")
     return ranks[:_MOST_RANKS]
 
 
@@ -260,9 +264,9 @@ def _files(kept: StoredProfile) -> None:
 
     sys.stdout.write(f"\n{kept.path}/\n")
     for name, text in (
-        (SPEEDSCOPE, "drop it on https://www.speedscope.app (nothing is uploaded)"),
-        (FLAME, "a flame graph for any browser"),
-        (COLLAPSED, "collapsed stacks: gputop explain, flamegraph.pl, inferno"),
+        (SPEEDSCOPE, "open in https://www.speedscope.app (stays in your browser)"),
+        (FLAME, "flame graph for any browser"),
+        (COLLAPSED, "collapsed stacks for gputop explain, flamegraph.pl, inferno"),
     ):
         sys.stdout.write(f"  {name:22} {text}\n")
 
@@ -282,25 +286,29 @@ def _list(args: argparse.Namespace) -> int:
     for one in found:
         print(f"{one.title}\n  {one.path}")
     if not found:
-        sys.stderr.write(f"gputop: no profile{f' of {args.pid}' if args.pid else ''} was taken\n")
+        sys.stderr.write(f"gputop: no stored profile{f' of {args.pid}' if args.pid else ''}\n")
     return OK
 
 
 def _profile_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("pid", type=int, nargs="?", metavar="PID", help="the process; of a launcher its ranks")
+    parser.add_argument("pid", type=int, nargs="?", metavar="PID", help="process to profile; for a launcher, its ranks")
     who = parser.add_mutually_exclusive_group()
-    who.add_argument("--job", action="store_true", help="all ranks of its job at once, side by side")
-    who.add_argument("--launcher", action="store_true", help="a launcher itself, not the ranks that it started")
+    who.add_argument("--job", action="store_true", help="all ranks of its job, side by side")
+    who.add_argument("--launcher", action="store_true", help="the launcher itself instead of its ranks")
     parser.add_argument(
-        "--for", dest="seconds", type=positive_duration, default=10.0, metavar="T", help="how long: 10s, 1m (10s)"
+        "--for", dest="seconds", type=positive_duration, default=10.0, metavar="T", help="duration: 10s, 1m (10s)"
     )
-    parser.add_argument("--rate", type=int, metavar="HZ", help="samples a second (100, less with many threads)")
-    parser.add_argument("--alone", action="store_true", help="without its loaders and other children")
-    parser.add_argument("--gil", action="store_true", help="only threads that hold the lock of the interpreter")
-    parser.add_argument("--native", action="store_true", help="C and C++ frames too; pauses it for each sample")
-    parser.add_argument("--list", action="store_true", help="name the profiles that were taken, of PID or all")
+    parser.add_argument("--rate", type=int, metavar="HZ", help="samples per second (100, fewer with many threads)")
+    parser.add_argument("--alone", action="store_true", help="exclude DataLoader workers and other children")
+    parser.add_argument("--gil", action="store_true", help="only threads that hold the GIL")
+    parser.add_argument(
+        "--native", action="store_true", help="include C and C++ frames; pauses the process for each sample"
+    )
+    parser.add_argument("--list", action="store_true", help="list stored profiles, of PID or all")
     json_flag(parser)
-    parser.add_argument("--format", choices=("text", "md"), default="text", help="text, or Markdown for an issue")
+    parser.add_argument(
+        "--format", choices=("text", "md"), default="text", help="output format; md is Markdown for a ticket (text)"
+    )
 
 
 def trace(args: argparse.Namespace, settings: Settings) -> int:
@@ -310,7 +318,7 @@ def trace(args: argparse.Namespace, settings: Settings) -> int:
     from gputop.actions.torch_trace.capture import MOST_STEPS
 
     if not 1 <= args.steps <= MOST_STEPS:
-        raise Failure(f"--steps {args.steps}: 1 to {MOST_STEPS} can be recorded", USAGE)
+        raise Failure(f"--steps must be 1 to {MOST_STEPS}, not {args.steps}", USAGE)
     frame, process, rights = target_process(args, settings)
     process = rank_of(frame, process)
     if barred := call_with_deadline(process, TRACE.barred, process, rights, frame):
@@ -328,7 +336,7 @@ def trace(args: argparse.Namespace, settings: Settings) -> int:
     if not isinstance(result, Traced):
         raise Failure(result.text, code)
     if result.risk is not None:
-        raise Failure(f"{result.text}; add --yes to go on")
+        raise Failure(f"{result.text}; add --yes to continue")
     if not result.views:
         raise Failure(": ".join((result.text, *result.lines[:1])), code)
     _print(result, ascii_only(settings))
@@ -350,44 +358,50 @@ def _print(result: Traced, plain: bool) -> None:
     print("\n".join(text(each, ascii=plain) for each in pages))
     said = dict.fromkeys(fact.text for fact in result.notes)
     if said:
-        print(
-            "\n".join(("What the program says of itself", *(f"  {to_ascii(each) if plain else each}" for each in said)))
-        )
+        print("\n".join(("Reported by the program", *(f"  {to_ascii(each) if plain else each}" for each in said))))
         print()
     for file in result.files:
         print(file)
-    print("open in https://ui.perfetto.dev; again with: gputop explain", Path(result.files[0]).parent / "*")
+    print("open in https://ui.perfetto.dev, or print again with: gputop explain", Path(result.files[0]).parent / "*")
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("pid", type=int, metavar="PID", help="any process of a job: a rank, a loader, its launcher")
-    parser.add_argument("--steps", type=int, default=3, metavar="N", help="how many steps (3, at most 100)")
-    parser.add_argument("--wait", type=duration, default=30.0, metavar="T", help="how long for a step to end (30s)")
-    parser.add_argument("--shapes", action="store_true", help="the shapes of inputs too")
-    parser.add_argument("--stacks", action="store_true", help="Python stacks too: the job is slower meanwhile")
-    parser.add_argument("--memory", action="store_true", help="allocations too")
+    parser.add_argument(
+        "pid", type=int, metavar="PID", help="any process of the job: a rank, a DataLoader worker or the launcher"
+    )
+    parser.add_argument("--steps", type=int, default=3, metavar="N", help="number of steps, 1 to 100 (3)")
+    parser.add_argument("--wait", type=duration, default=30.0, metavar="T", help="longest wait for a step to end (30s)")
+    parser.add_argument("--shapes", action="store_true", help="record input shapes")
+    parser.add_argument("--stacks", action="store_true", help="record Python stacks; slows the job during the trace")
+    parser.add_argument("--memory", action="store_true", help="record memory allocations")
     who = parser.add_mutually_exclusive_group()
-    who.add_argument("--job", action="store_true", help="all ranks of its job (this is the default)")
-    who.add_argument("--alone", action="store_true", help="only this process, not all ranks of its job")
-    parser.add_argument("--yes", action="store_true", help="go on where something may harm the job, after reading what")
+    who.add_argument("--job", action="store_true", help="all ranks of its job (default)")
+    who.add_argument("--alone", action="store_true", help="only this process")
+    parser.add_argument("--yes", action="store_true", help="accept the risks that gputop reported for this job")
 
 
 COMMANDS = (
     CliCommand(
         name="stack",
-        help="where the threads of a process are now; of a whole job, to find a hang",
+        help="show where every thread is; --job to debug a hang",
+        examples=("gputop stack $(pgrep -nf train.py)", "gputop stack --job $(pgrep -nf train.py)"),
         run=stack,
         arguments=_stack_arguments,
     ),
     CliCommand(
         name="profile",
-        help="record a process for some seconds with py-spy, and say what takes its time",
+        help="sample a process with py-spy: where time goes",
+        examples=("gputop profile $(pgrep -nf train.py)", "gputop profile --list"),
         run=profile,
         arguments=_profile_arguments,
     ),
     CliCommand(
         name="trace",
-        help="record some steps of a training that runs with torch.profiler, and say what they show",
+        help="trace steps of a running job with torch.profiler",
+        examples=(
+            "gputop trace $(pgrep -nf train.py)",
+            "gputop trace --steps 5 --stacks $(pgrep -nf train.py)",
+        ),
         run=trace,
         arguments=_arguments,
     ),

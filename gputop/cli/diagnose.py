@@ -72,7 +72,7 @@ class DiagnosisSink:
             first = (
                 finding_text.state_line(waited[0], self.last.frame)
                 if waited
-                else f"{compared}: measures what a fix gained"
+                else f"{compared}: measuring the gain of a fix"
             )
             sys.stderr.write(f"gputop: continues for up to {LONGER_S:.0f} s: {first}{some}\n")
         return True
@@ -127,14 +127,14 @@ def diagnose(args: argparse.Namespace, settings: Settings) -> int:
     from gputop.source import Interest
 
     if args.as_json and args.format == "md":
-        raise Failure("--json and --format md are two formats: use one", USAGE)
+        raise Failure("--json and --format md exclude each other: use one", USAGE)
     spec = getattr(args, "source", "live")
     live = spec == "live"
     seconds = LIVE_S if live and args.seconds is None else args.seconds
     if seconds is not None and seconds < LEAST_S:
-        raise Failure(f"--for {seconds:g} is too short: rules look back half a minute, so use 40s or more", USAGE)
+        raise Failure(f"--for {seconds:g} is too short: rules need 30 s of samples, use 40s or more", USAGE)
     if live and args.pid is not None and not Path(f"/proc/{args.pid}").is_dir():
-        raise Failure(f"there is no process {args.pid} that you may see", UNMEASURED)
+        raise Failure(f"no process with PID {args.pid} is visible to you", UNMEASURED)
     try:
         source = open_source(spec, settings, pace=False, patience_s=DRIVER_S)
     except Failure as failure:
@@ -142,7 +142,7 @@ def diagnose(args: argparse.Namespace, settings: Settings) -> int:
     asked = frozenset(() if args.pid is None else (args.pid,))
     source.interest = Interest(pids=asked, families=asked)
     if live and sys.stderr.isatty():
-        sys.stderr.write(f"gputop: sampling for {seconds:.0f} s; Ctrl+C ends it and reports what was found\n")
+        sys.stderr.write(f"gputop: sampling for {seconds:.0f} s; Ctrl+C stops early and reports\n")
     monitor = Monitor(source, settings.thresholds, through=only_names(args))
     without = (lambda: _announce_no_gpu(seconds)) if live else None
     proofs = follow_fixes(monitor, remember=settings.remember, readonly=settings.readonly)
@@ -163,8 +163,8 @@ def diagnose(args: argparse.Namespace, settings: Settings) -> int:
 
 def _announce_no_gpu(seconds: float | None) -> None:
     """Announce what can still be found without a GPU, before the user waits."""
-    so_long = "" if seconds is None else f", for {seconds:.0f} s"
-    sys.stderr.write(f"gputop: there is no GPU to look at: only the rules about the machine itself go on{so_long}\n")
+    duration = "" if seconds is None else f" for {seconds:.0f} s"
+    sys.stderr.write(f"gputop: no GPU found: only host rules are checked{duration}\n")
 
 
 def _diagnosis(look: DiagnosisSink, label: str, pid: int | None, proofs: Proofs | None) -> Diagnosis:
@@ -177,7 +177,7 @@ def _diagnosis(look: DiagnosisSink, label: str, pid: int | None, proofs: Proofs 
     if proofs and proofs.problem:
         sys.stderr.write(f"gputop: {proofs.problem}\n")
     if look.last is None:
-        raise Failure("nothing was seen: the source ended before its first frame", UNMEASURED)
+        raise Failure("nothing was sampled: the source ended before its first frame", UNMEASURED)
     update = replace(look.last, frame=redacted(look.last.frame))
     # a frame stands for the time until the next one
     step_s = (update.frame.mono_s - look.first_update_s) / max(1, look.updates - 1)
@@ -187,7 +187,7 @@ def _diagnosis(look: DiagnosisSink, label: str, pid: int | None, proofs: Proofs 
     if pid is None:
         return found
     if all(process.pid != pid for process in update.frame.processes):
-        raise Failure(f"process {pid} is not in what was seen of {label}", UNMEASURED)
+        raise Failure(f"no process with PID {pid} in {label}", UNMEASURED)
     return restricted_to(found, _job_process(update.frame, pid))
 
 
@@ -199,7 +199,7 @@ def _job_process(frame: Frame, pid: int) -> int:
     jobs = () if process.job is not None else jobs_of(frame, process)
     if len(jobs) != 1:
         return pid
-    sys.stderr.write(f"gputop: {pid} started job {jobs[0].name}: this is about it\n")
+    sys.stderr.write(f"gputop: {pid} started job {jobs[0].name}: reporting on that job\n")
     return jobs[0].members[0].pid
 
 
@@ -225,23 +225,36 @@ def _exit_code(found: Diagnosis) -> int:
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--for", dest="seconds", type=duration, metavar="T", help="how long (60s live; a demo or a file to its end)"
+        "--for",
+        dest="seconds",
+        type=duration,
+        metavar="T",
+        help="sampling time (60s live; a demo or a file: all of it)",
     )
-    parser.add_argument("--pid", type=int, metavar="PID", help="only what is about this process, its job and its GPUs")
-    parser.add_argument("--format", choices=("text", "json", "md"), default="text", help="md: to paste into a ticket")
+    parser.add_argument("--pid", type=int, metavar="PID", help="report on this process, its job and its GPUs only")
+    parser.add_argument(
+        "--format",
+        choices=("text", "json", "md"),
+        default="text",
+        help="output format; md is Markdown for a ticket (text)",
+    )
     json_flag(parser)
     no_commands(parser)
     parser.add_argument(
         "--explain",
         action="store_true",
-        help="also what is unlikely, what could not be judged, and the questions asked",
+        help="add unlikely findings, skipped checks and the rules' questions",
     )
 
 
 COMMANDS = (
     CliCommand(
         name="diagnose",
-        help="what slows training down, with evidence and what to do about it",
+        help="report what slows training down, and the fix",
+        examples=(
+            "gputop diagnose --for 2m",
+            "gputop diagnose --source demo:straggler --format md > ticket.md",
+        ),
         run=diagnose,
         arguments=_arguments,
     ),

@@ -21,7 +21,7 @@ def doctor(args: argparse.Namespace, settings: Settings) -> int:
     from gputop.doctor import DoctorContext, as_json, render, run_checks
 
     if args.pid is not None and not Path(f"/proc/{args.pid}").is_dir():
-        raise Failure(f"there is no process {args.pid} that you may see")
+        raise Failure(f"no process with PID {args.pid} is visible to you")
     size = shutil.get_terminal_size() if sys.stdout.isatty() else None
     machine = DoctorContext(
         pid=args.pid,
@@ -38,14 +38,15 @@ def doctor(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--pid", type=int, metavar="PID", help="ask about this process too: its limits, its Python")
+    parser.add_argument("--pid", type=int, metavar="PID", help="also check this process: its limits and its Python")
     json_flag(parser)
 
 
 COMMANDS = (
     CliCommand(
         name="doctor",
-        help="what works on this machine, and the command that unlocks the rest",
+        help="check what gputop can read, and how to unlock more",
+        examples=("gputop doctor", "gputop doctor --pid $(pgrep -nf train.py)"),
         run=doctor,
         arguments=_arguments,
     ),

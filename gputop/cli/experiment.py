@@ -182,11 +182,11 @@ def last(experiment: ExperimentCommand, args: argparse.Namespace, settings: Sett
         raise Failure(str(refused)) from None
     if result is None:
         of = f" of {args.factory}" if args.factory else ""
-        raise Failure(f"nothing{of} was measured yet: gputop {experiment.kind} {args.factory or 'FACTORY'}")
+        raise Failure(f"no stored result{of}: run gputop {experiment.kind} {args.factory or 'FACTORY'}")
     try:
         _print(experiment, args, settings, result)
     except (KeyError, TypeError, AttributeError, ValueError, StopIteration, IndexError):
-        raise Failure("the newest result is of another version of gputop: measure again") from None
+        raise Failure("the latest result is from another version of gputop: measure again") from None
     return OK
 
 
@@ -208,7 +208,7 @@ def _latest(experiment: ExperimentCommand, args: argparse.Namespace) -> tuple[An
 
     if args.factory is None:
         example = f"gputop {experiment.kind} {factory.EXAMPLE.partition(' ')[0]}"
-        raise Failure(f"which function makes what is measured? {example}", USAGE)
+        raise Failure(f"FACTORY is missing: {example}", USAGE)
     try:
         return factory.factory(args.factory, tuple(args.tail)), factory.interpreter(args.python, os.environ)
     except ValueError as error:
@@ -236,13 +236,13 @@ def _keep(experiment: ExperimentCommand, settings: Settings, result: Mapping[str
     try:
         results.keep(experiment.kind, result)
     except Refused as refused:
-        sys.stderr.write(f"gputop: the result is not saved: {refused}\n")
+        sys.stderr.write(f"gputop: result not saved: {refused}\n")
 
 
 def whole_number(text: str) -> int:
     """An integer of at least 1."""
     if not text.isdecimal() or not 1 <= int(text) <= 10**6:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive integer")
     return int(text)
 
 
@@ -254,17 +254,17 @@ def arguments(parser: argparse.ArgumentParser, experiment: ExperimentCommand, re
     text = f"{other}file.py:function or module:function that returns {returns}"
     parser.add_argument("factory", nargs="?", metavar=metavar, help=text)
     parser.add_argument(
-        "--python", metavar="PYTHON", help="the Python of the training (this one, or the first with torch)"
+        "--python", metavar="PYTHON", help="Python to run the function with (this one, or the first with torch)"
     )
-    text = "take over Python, folder and variables of a training that runs; without a function, sketch one"
+    text = "use the Python, folder and variables of a running job; without FACTORY, suggest one"
     parser.add_argument("--from", dest="from_pid", type=process_id, metavar="PID", help=text)
     parser.add_argument(
         "--timeout",
         type=positive_duration,
         default=60.0,
         metavar="T",
-        help="longest time without progress: then it hangs (60s)",
+        help="time without progress after which it is stopped (60s)",
     )
-    parser.add_argument("--last", action="store_true", help="print the newest result again, or that of FACTORY")
-    parser.add_argument("--verbose", action="store_true", help="whole tracebacks, and all that your code prints")
+    parser.add_argument("--last", action="store_true", help="print the latest result again, of FACTORY if given")
+    parser.add_argument("--verbose", action="store_true", help="print full tracebacks and the output of your code")
     json_flag(parser)

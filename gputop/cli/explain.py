@@ -41,7 +41,7 @@ def explain(args: argparse.Namespace, settings: Settings) -> int:
     pasted.adopt(settings.thresholds)
     try:
         if args.diff and len(args.files) != 2:
-            raise Failure("--diff compares two files or two folders: gputop explain --diff BEFORE AFTER", USAGE)
+            raise Failure("--diff takes two files or two folders: gputop explain --diff BEFORE AFTER", USAGE)
         sides = [_trace_files(name) for name in args.files]
         files = [file for side in sides for file in side]
         folders = set(files) - set(args.files)
@@ -64,7 +64,7 @@ def explain(args: argparse.Namespace, settings: Settings) -> int:
         return FAILED if left else _exit_code(opened)
     pages = _differences(pairs, names) if args.diff else [*_joint_pages(traces, why), *map(_page, opened, names)]
     if left:
-        words = (f"{each['file']} is left out: {each['why']}." for each in left)
+        words = (f"{each['file']} is skipped: {each['why']}." for each in left)
         pages[0] = replace(pages[0], words=(*words, *pages[0].words))
     drawn = (markdown(page) if args.format == "md" else text(page, ascii=ascii_only(settings)) for page in pages)
     print("\n".join(drawn), end="")
@@ -99,7 +99,7 @@ def _open_all(names: Sequence[str], folders: set[str], *, compare: bool) -> tupl
         if known and not compare and isinstance(each, TraceView) and each.trace.foreign:
             left_out.append((name, "not a torch.profiler trace"))
         elif known and not compare and name in folders and not isinstance(each, TraceView):
-            left_out.append((name, "it is no trace"))
+            left_out.append((name, "it is not a trace"))
         else:
             kept.append(each)
     return kept, left_out
@@ -109,7 +109,7 @@ def _reason(name: str, refused: str) -> str:
     """Why a file is left out, without its name and the advice."""
     shown = STANDARD_INPUT if name == "-" else name
     if _UNKNOWN in refused:
-        return "it is of no known kind"
+        return "its format is unknown"
     reason = clean(refused.removeprefix(shown).lstrip(": ").partition(": use a trace")[0], 200)
     return f"it {reason}" if reason.startswith("is ") else reason
 
@@ -133,7 +133,7 @@ def _pairs(
     from gputop.trace.verdict import TraceView
 
     if len({isinstance(each, TraceView) for each in opened}) > 1 or _is_pasted(opened):
-        raise Failure("--diff compares two traces or two profiles, not one with the other", USAGE)
+        raise Failure("--diff compares two traces or two profiles, not a mix", USAGE)
     before, after = opened[:first], opened[first:]
     if len(before) == len(after) == 1:
         return [(before[0], after[0])]
@@ -141,10 +141,10 @@ def _pairs(
     for side, name in ((before, sides[0]), (after, sides[1])):
         views = [each for each in side if isinstance(each, TraceView)]
         if (why := _why_not_one_job(views, left_out)) is not None:
-            raise Failure(f"{name}: these are not the ranks of one job: {why}: name one file of it", USAGE)
+            raise Failure(f"{name}: not the ranks of one job ({why}): name one file of it", USAGE)
         by_name = all(view.trace.rank is None for view in views) and len(views) > 1
         if not by_name and any(view.trace.rank is None for view in views):
-            raise Failure(f"{name}: a trace without its rank has no counterpart: name one file of each side", USAGE)
+            raise Failure(f"{name}: a trace without a rank cannot be paired: name one file of each side", USAGE)
         ranks.append({Path(view.trace.name).name if by_name else view.trace.rank: view for view in views})
     common = [rank for rank in ranks[0] if rank in ranks[1]]
     one = min(len(side) for side in ranks) == 1  # a file beside a folder: its rank there
@@ -178,11 +178,11 @@ def _trace_files(name: str) -> list[str]:
             return [name]
         found = sorted(str(path) for path in folder.iterdir() if path.name.endswith(_TRACES) and path.is_file())
     except OSError as error:
-        raise Refused(f"{name}: {error.strerror}: it cannot be read") from None
+        raise Refused(f"{name} cannot be read: {error.strerror}") from None
     if not found:
-        raise Refused(f"{name}: no trace in this folder: torch.profiler writes files that end in .json or .json.gz")
+        raise Refused(f"{name}: no trace in this folder; torch.profiler writes .json or .json.gz files")
     if len(found) > MOST_FILES:
-        raise Refused(f"{name}: {len(found)} traces in this folder: name some of them, {MOST_FILES} at most")
+        raise Refused(f"{name}: {len(found)} traces in this folder: name at most {MOST_FILES} of them")
     return found
 
 
@@ -264,7 +264,9 @@ def _why_not_one_job(traces: list[TraceView], left_out: LeftOut) -> str | None:
 
 def _may_be_rank(reason: str) -> bool:
     """Whether an omitted file may have been another rank's trace: one that is empty or truncated."""
-    return not any(text in reason for text in ("no traceEvents", "not JSON", "torch.profiler", "no trace", "no known"))
+    return not any(
+        text in reason for text in ("no traceEvents", "not JSON", "torch.profiler", "not a trace", "format is unknown")
+    )
 
 
 def _joint_pages(traces: list[TraceView], why: str | None) -> list[Page]:
@@ -273,7 +275,7 @@ def _joint_pages(traces: list[TraceView], why: str | None) -> list[Page]:
     from gputop.trace.report import ranks
 
     if why:
-        words = f"These are not the ranks of one job: {why}. Two are compared by gputop explain --diff BEFORE AFTER."
+        words = f"Not the ranks of one job: {why}. Compare two with gputop explain --diff BEFORE AFTER."
         return [Page(title=f"{len(traces)} traces", words=(words,))]
     return [ranks(traces)] if len(traces) > 1 else []
 
@@ -330,22 +332,25 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "files",
         nargs="+",
         metavar="FILE",
-        help="a trace or table of torch.profiler, a profile of py-spy, nvidia-smi -q or its CSV, a log with an error, "
-        "a memory snapshot; - reads standard input",
+        help="torch.profiler trace or table, py-spy profile, nvidia-smi -q or CSV output, log with an error, "
+        "or memory snapshot; - for standard input",
     )
     parser.add_argument(
         "--diff",
         action="store_true",
-        help="what changed from the first file to the second",
+        help="compare the first file with the second",
     )
     json_flag(parser)
-    parser.add_argument("--format", choices=("text", "md"), default="text", help="text, or Markdown for an issue")
+    parser.add_argument(
+        "--format", choices=("text", "md"), default="text", help="output format; md is Markdown for a ticket (text)"
+    )
 
 
 COMMANDS = (
     CliCommand(
         name="explain",
-        help="what a trace, a profile, a table, a log or nvidia-smi says, and what to do about it",
+        help="explain a trace, profile, log or nvidia-smi output",
+        examples=("gputop explain trace.json.gz", "nvidia-smi -q | gputop explain -"),
         run=explain,
         arguments=_arguments,
     ),

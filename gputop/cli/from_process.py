@@ -39,7 +39,7 @@ def make():
     loader = DataLoader(dataset, batch_size={batch_size}, shuffle=True, num_workers={workers})
     return model, loader
 """
-_UNSEEN = "which function makes what is measured cannot be seen"
+_UNSEEN = "the function to measure is not visible in the process"
 _INJECT = "/gputop/inject"
 _SCRIPT_BYTES = 1 << 20
 _NAMED = 4  # functions listed
@@ -99,17 +99,19 @@ def _process_facts(args: argparse.Namespace, settings: Settings) -> ProcessFacts
     args.pid = args.from_pid
     frame, process, rights = target_process(args, settings)
     if rights.elsewhere is not None:
-        raise Failure(f"--from {args.pid}: it is a process of {rights.elsewhere}, not of this machine", USAGE)
+        raise Failure(f"--from {args.pid}: the process belongs to {rights.elsewhere}, not to this machine", USAGE)
     process = rank_of(frame, process)
     if process.uid != os.geteuid():  # its interpreter and files would run with our rights
-        raise Failure(f"--from {process.pid}: it is a process of {process.user or 'another user'}: run it as that user")
+        raise Failure(
+            f"--from {process.pid}: the process belongs to {process.user or 'another user'}: run gputop as that user"
+        )
     if root(process.pid):
-        raise Failure(f"--from {process.pid}: it runs in a container: run gputop in that container")
+        raise Failure(f"--from {process.pid}: the process runs in a container: run gputop in that container")
     found, said = program(process.command), environment(process.pid)
     try:
         python, folder = within(f"/proc/{process.pid}/cwd", partial(_places, process, said), seconds=_PLACES_S)
     except NoAnswer:
-        raise Failure(f"--from {process.pid}: its folder does not answer: a dead mount?") from None
+        raise Failure(f"--from {process.pid}: its working directory does not respond (dead mount?)") from None
     return replace(
         ProcessFacts(
             pid=process.pid,
@@ -169,7 +171,7 @@ def _agent_values(process: Process, rights: Rights) -> dict[str, Any]:
         finally:
             agent.close()
     except NoAgent:
-        return {"agent": "it has no agent; `gputop run` starts one with it"}
+        return {"agent": "it has no agent; start the job with `gputop run`"}
     except AgentLost as lost:
         return {"agent": str(lost)}
     finally:
@@ -185,11 +187,11 @@ def _summary(seen: ProcessFacts) -> Iterator[str]:
     """One line for the settings taken over, one for the agent's, one for each unknown."""
     what = seen.file or (f"module {seen.module}" if seen.module else None)
     known = (("Python", seen.python), ("folder", seen.folder), ("script", what))
-    yield ", ".join(f"{name} {clean(value, 300)}" for name, value in known if value) or "nothing is known of it"
+    yield ", ".join(f"{name} {clean(value, 300)}" for name, value in known if value) or "nothing is known"
     for name, value in known:
         if value is None:
             yield f"its {name.lower() if name != 'Python' else name} is unknown" + (
-                ": --python names one" if name == "Python" else ""
+                ": choose one with --python" if name == "Python" else ""
             )
     if seen.variables:
         yield f"variables {', '.join(seen.variables)}"
@@ -199,7 +201,7 @@ def _summary(seen: ProcessFacts) -> Iterator[str]:
     size = "" if seen.batch_size is None else f", batch_size={seen.batch_size}"
     loader = None if seen.workers is None else f"DataLoader(num_workers={seen.workers}{size})"
     inside = (loader, f"model {seen.model}" if seen.model else None)
-    yield ", ".join(each for each in inside if each) or "its agent sees no DataLoader and no model"
+    yield ", ".join(each for each in inside if each) or "its agent found no DataLoader and no model"
 
 
 def _fail_with_sketch(seen: ProcessFacts, kind: str, words: tuple[str, ...], sketch: str) -> None:
@@ -209,17 +211,19 @@ def _fail_with_sketch(seen: ProcessFacts, kind: str, words: tuple[str, ...], ske
     for name in may[:_NAMED]:
         print(clean(f"gputop {kind} --from {seen.pid} {shlex.quote(f'{seen.place}:{name}')}"))
     if may:
-        many = "one of these may be it" if len(may) > 1 else "this may be it"
+        many = "candidates are above" if len(may) > 1 else "a candidate is above"
         raise Failure(f"{_UNSEEN}: {many}", USAGE)
     size = 64 if seen.batch_size is None else seen.batch_size
     workers = 0 if seen.workers is None else seen.workers
     print(f"# in {clean(seen.place)}")
     print(sketch.format(batch_size=size, workers=workers, model=seen.model or "Model"), end="")
     if tree is not None and not _imports_safely(tree):
-        print('# and below: if __name__ == "__main__":  what starts the training, or it starts when it is imported')
+        print(
+            '# and below: if __name__ == "__main__":  what starts the training; otherwise importing the file starts it'
+        )
     name = sketch.partition("(")[0].removeprefix("def ")
     then = clean(f"gputop {kind} --from {seen.pid} {shlex.quote(f'{seen.place}:{name}')}")
-    raise Failure(f"{_UNSEEN}: write one as above, then {then}", USAGE)
+    raise Failure(f"{_UNSEEN}: write one as sketched above, then run {then}", USAGE)
 
 
 def _parsed(seen: ProcessFacts) -> ast.Module | None:
@@ -266,5 +270,5 @@ def _whole(value: object) -> int | None:
 def process_id(text: str) -> int:
     """A PID."""
     if not text.isdecimal() or not 0 < int(text) <= 1 << 22:
-        raise argparse.ArgumentTypeError(f"{text!r} is no pid")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a PID")
     return int(text)

@@ -69,7 +69,7 @@ def lab(args: argparse.Namespace, settings: Settings) -> int:
         return experiment.last(LAB, args, settings)
     take_settings(args, settings, "lab", MAKERS, SKETCH)
     if args.warmup >= args.steps:
-        raise Failure(f"--warmup {args.warmup} leaves none of --steps {args.steps} to measure", USAGE)
+        raise Failure(f"--warmup {args.warmup} must be less than --steps {args.steps}", USAGE)
     asked = Children(LAB, args)
     plan = PrecisionPlan(steps=args.steps, warmup=args.warmup, repeats=args.repeats, fp16=args.fp16, tf32=args.tf32)
     asked.request, asked.rounds = {"steps": plan.steps, "batch_size": args.batch_size}, plan.children
@@ -82,27 +82,27 @@ def _lab_arguments(parser: argparse.ArgumentParser) -> None:
     from gputop.lab.precision import REPEATS, STEPS, WARMUP
 
     experiment.arguments(parser, LAB, "(model, loader), (model, batch, loss_fn) or (loader, step)")
-    parser.add_argument("--fp16", action="store_true", help="also fp16 with a GradScaler, for GPUs before Ampere")
-    parser.add_argument("--tf32", action="store_true", help="also fp32 with matrix products in TF32")
+    parser.add_argument("--fp16", action="store_true", help="also fp16 with a GradScaler, for GPUs older than Ampere")
+    parser.add_argument("--tf32", action="store_true", help="also fp32 with TF32 matrix products")
     parser.add_argument(
-        "--steps", type=whole_number, default=STEPS, metavar="N", help=f"steps of each run, with the warm-up ({STEPS})"
+        "--steps", type=whole_number, default=STEPS, metavar="N", help=f"steps per run, including warm-up ({STEPS})"
     )
     parser.add_argument(
-        "--warmup", type=whole_number, default=WARMUP, metavar="N", help=f"of them before the clock starts ({WARMUP})"
+        "--warmup", type=whole_number, default=WARMUP, metavar="N", help=f"warm-up steps, not timed ({WARMUP})"
     )
     parser.add_argument(
         "--repeats",
         type=whole_number,
         default=REPEATS,
         metavar="N",
-        help=f"runs of each precision, in turns ({REPEATS})",
+        help=f"runs per precision, interleaved ({REPEATS})",
     )
     parser.add_argument(
         "--batch-size",
         type=whole_number,
         default=BATCH_SIZE,
         metavar="N",
-        help=f"where it returns a Dataset ({BATCH_SIZE})",
+        help=f"batch size, if FACTORY returns a Dataset ({BATCH_SIZE})",
     )
 
 
@@ -181,29 +181,29 @@ def _worker_counts(text: str) -> tuple[int, ...]:
     """Comma-separated numbers of workers."""
     parts = text.split(",")
     if not all(part.strip().isdecimal() and int(part) <= _MOST_WORKERS for part in parts):
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers of workers: write 0,4,8")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of worker counts such as 0,4,8")
     return tuple(int(part) for part in parts)
 
 
 def _loader_arguments(parser: argparse.ArgumentParser) -> None:
     from gputop.lab.loader import BATCH_SIZE, BATCHES
 
-    returns = "a DataLoader or a Dataset, or one with the step or the model: (loader, step), (model, loader)"
+    returns = "a DataLoader, a Dataset, (loader, step) or (model, loader)"
     experiment.arguments(parser, LOADER, returns)
     parser.add_argument(
         "--workers",
         type=_worker_counts,
         metavar="LIST",
-        help="numbers of workers (0,2,4,8,12, as far as there are CPUs)",
+        help="values of num_workers to measure (0,2,4,8,12, up to the CPUs allowed)",
     )
     parser.add_argument(
-        "--batches", type=whole_number, default=BATCHES, metavar="N", help=f"batches timed for each setting ({BATCHES})"
+        "--batches", type=whole_number, default=BATCHES, metavar="N", help=f"batches timed per setting ({BATCHES})"
     )
     parser.add_argument(
         "--batch-size",
         type=whole_number,
         metavar="N",
-        help=f"where it returns a Dataset ({BATCH_SIZE})",
+        help=f"batch size, if FACTORY returns a Dataset ({BATCH_SIZE})",
     )
 
 
@@ -268,14 +268,14 @@ def _check_gpu_free(args: argparse.Namespace, settings: Settings, uuid: str | No
     stop.set()
     next(frames, None)  # releases the driver
     if why := in_use(frame.gpus, frame.processes, uuid):
-        raise Failure(f"{why}: nothing was tried; --beside-others tries all the same")
+        raise Failure(f"{why}: nothing was run; --beside-others runs anyway")
 
 
 def in_use(gpus: Sequence[Gpu], processes: Sequence[Process], uuid: str | None) -> str | None:
     """Why a GPU is in use, or not known to be free; None if it is free. Without a uuid every GPU counts."""
     found = [gpu for gpu in gpus if uuid in (None, gpu.uuid)]
     if not found:
-        return "the driver does not say what else runs on the GPU"
+        return "the driver does not report the other processes of the GPU"
     for gpu in found:
         users = [
             process
@@ -286,11 +286,11 @@ def in_use(gpus: Sequence[Gpu], processes: Sequence[Process], uuid: str | None) 
             first = users[0]
             more = f" and {len(users) - 1} more" if len(users) > 1 else ""
             user = f" of {first.user}" if first.user else ""
-            return f"PID {first.pid}{user}{more} is on GPU {gpu.index} and may run out of memory"
+            return f"PID {first.pid}{user}{more} uses GPU {gpu.index} and could run out of memory"
         if gpu.vram_used_bytes is None and not gpu.unified_memory:
-            return f"the memory in use of GPU {gpu.index} is unknown"
+            return f"the memory used on GPU {gpu.index} is unknown"
         if (gpu.vram_used_bytes or 0) - (gpu.vram_reserved_bytes or 0) > _UNSEEN_BYTES:
-            return f"GPU {gpu.index} is in use by processes that cannot be seen from here"
+            return f"GPU {gpu.index} is used by processes that are not visible here"
     return None
 
 
@@ -298,7 +298,7 @@ def _shape(text: str) -> tuple[int, ...]:
     """Comma-separated sizes."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and 0 < int(part) <= 10**9 for part in parts):
-        raise argparse.ArgumentTypeError(f"{text!r} is no shape of a sample: write 3,224,224")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a shape such as 3,224,224")
     return tuple(int(part) for part in parts)
 
 
@@ -306,30 +306,35 @@ def _maxbatch_arguments(parser: argparse.ArgumentParser) -> None:
     from gputop.lab.batch_size import START
 
     experiment.arguments(parser, MAXBATCH, "(model, batch, loss_fn), (model, loader), or a model with --shape")
-    parser.add_argument("--inference", action="store_true", help="forward passes without gradients only")
-    parser.add_argument("--shape", type=_shape, metavar="LIST", help="of one sample, where only a model is returned")
+    parser.add_argument("--inference", action="store_true", help="forward passes only, without gradients")
     parser.add_argument(
-        "--start", type=whole_number, default=START, metavar="N", help=f"the first batch that is tried ({START})"
+        "--shape", type=_shape, metavar="LIST", help="shape of one sample, if FACTORY returns only a model"
     )
-    parser.add_argument("--beside-others", action="store_true", help="even on a GPU that other processes use")
+    parser.add_argument(
+        "--start", type=whole_number, default=START, metavar="N", help=f"first batch size to try ({START})"
+    )
+    parser.add_argument("--beside-others", action="store_true", help="run even if other processes use the GPU")
 
 
 COMMANDS = (
     CliCommand(
         name="loader",
-        help="measure a DataLoader with different settings, and print the best one for this host",
+        help="benchmark a DataLoader and print the best settings",
+        examples=("gputop loader train.py:make_loader", "gputop loader --from $(pgrep -nf train.py)"),
         run=loader,
         arguments=_loader_arguments,
     ),
     CliCommand(
         name="lab",
-        help="train in fp32, bf16 and bf16 + torch.compile: what each gains, and what limits a step",
+        help="compare fp32, bf16 and torch.compile on your model",
+        examples=("gputop lab train.py:make", "gputop lab --last"),
         run=lab,
         arguments=_lab_arguments,
     ),
     CliCommand(
         name="maxbatch",
-        help="find the largest batch that fits, by real training steps, and the batch to train with",
+        help="find the largest batch size that fits in GPU memory",
+        examples=("gputop maxbatch train.py:make", "gputop maxbatch --inference --shape 3,224,224 train.py:model"),
         run=maxbatch,
         arguments=_maxbatch_arguments,
     ),

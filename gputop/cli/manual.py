@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputop.cli.options import OK, USAGE, CliCommand, Failure, Suggestions
-from gputop.safe.text import clean
+from gputop.suggest import unknown
 
 if TYPE_CHECKING:
     from gputop.config import Settings
@@ -28,13 +28,12 @@ def page(args: argparse.Namespace, settings: Settings) -> int:
     try:
         print(docs.read(topic, {"keys": lambda: key_tables(remapped(settings.keys))}), end="")
     except KeyError:
-        names = ", ".join(name for name, _ in docs.topics())
-        raise Failure(f"there is no page {topic!r}: use one of {names}", USAGE) from None
+        raise Failure(unknown("page", topic, docs.TOPICS, "`gputop docs` lists them"), USAGE) from None
     return OK
 
 
 def rules(args: argparse.Namespace, settings: Settings) -> int:
-    """Every rule and its question, or one in full; its numbers are those that hold here."""
+    """Every rule and its question, or one in full, with the thresholds in effect."""
     from gputop.diagnose.rules import RULES
     from gputop.docs.rules import rule_list, rule_page
 
@@ -42,11 +41,7 @@ def rules(args: argparse.Namespace, settings: Settings) -> int:
         print(rule_list())
         return OK
     if args.rule not in RULES:
-        from difflib import get_close_matches  # late, as only a mistake needs it
-
-        near = get_close_matches(args.rule, RULES, 1, 0.5)
-        hint = f"do you mean {near[0]}?" if near else "`gputop rules` lists them"
-        raise Failure(f"there is no rule {clean(args.rule, 40)!r}: {hint}", USAGE)
+        raise Failure(unknown("rule", args.rule, RULES, "`gputop rules` lists them"), USAGE)
     print(rule_page(args.rule, settings.thresholds), end="")
     return OK
 
@@ -57,7 +52,7 @@ def _rules_arguments(rules: argparse.ArgumentParser) -> None:
         nargs="?",
         metavar="RULE",
         choices=Suggestions(_rules),
-        help="one rule in full, by its id; without it, all",
+        help="id of the rule to show in full; omit it to list all",
     )
 
 
@@ -73,7 +68,7 @@ def _docs_arguments(docs: argparse.ArgumentParser) -> None:
         nargs="?",
         metavar="TOPIC",
         choices=Suggestions(_topics),
-        help="one page; without it, the list of pages",
+        help="page to print; omit it to list all",
     )
 
 
@@ -93,31 +88,68 @@ def completions(args: argparse.Namespace, settings: Settings) -> int:  # noqa: A
 
 
 def reset_terminal(args: argparse.Namespace, settings: Settings) -> int:  # noqa: ARG001
-    """Heal the terminal."""
+    """Reset the terminal."""
     from gputop.safe import terminal
 
     if problem := terminal.reset_terminal():
-        raise Failure(f"{problem}; run it in the terminal that is to be healed")
+        raise Failure(f"{problem}; run it in the terminal to reset")
     return OK
 
 
 def _completions_arguments(completions: argparse.ArgumentParser) -> None:
-    completions.add_argument("shell", choices=SHELLS)
+    completions.add_argument("shell", choices=SHELLS, help="shell to print the script for")
 
 
 COMMANDS = (
     CliCommand(
-        name="rules", help="every rule of the diagnosis, or one with its numbers", run=rules, arguments=_rules_arguments
+        name="rules",
+        help="list the diagnosis rules, or one with thresholds",
+        examples=("gputop rules", "gputop rules thermal"),
+        run=rules,
+        arguments=_rules_arguments,
     ),
-    CliCommand(name="metrics", help="every metric, its unit and its meaning", run=page),
-    CliCommand(name="columns", help="every column of the process table", run=page),
-    CliCommand(name="keys", help="every key", run=page),
-    CliCommand(name="docs", help="read the manual", run=page, arguments=_docs_arguments),
+    CliCommand(
+        name="metrics",
+        help="list every metric with its unit and meaning",
+        examples=("gputop metrics | less", "gputop metrics | grep -i power"),
+        run=page,
+    ),
+    CliCommand(
+        name="columns",
+        help="list every column of the process table",
+        examples=("gputop columns | less", "gputop columns | grep -i cpu"),
+        run=page,
+    ),
+    CliCommand(
+        name="keys",
+        help="list every key of the monitor",
+        examples=("gputop keys | less", "gputop keys | grep -i filter"),
+        run=page,
+    ),
+    CliCommand(
+        name="docs",
+        help="list the pages of the manual, or print one",
+        examples=("gputop docs", "gputop docs diagnosis | less"),
+        run=page,
+        arguments=_docs_arguments,
+    ),
     CliCommand(
         name="completions",
         help="print the completion script of a shell",
+        examples=(
+            'eval "$(gputop completions bash)"             # in ~/.bashrc',
+            'gputop completions zsh > "$HOME/_gputop"      # a folder of $fpath',
+        ),
         run=completions,
         arguments=_completions_arguments,
     ),
-    CliCommand(name="reset-terminal", help="heal a terminal that a crash left in a strange mode", run=reset_terminal),
+    CliCommand(
+        name="reset-terminal",
+        help="restore a terminal after a crashed program",
+        examples=(
+            "gputop reset-terminal",
+            "kill -KILL %1; gputop reset-terminal    # after killing a full-screen job",
+        ),
+        run=reset_terminal,
+    ),
 )

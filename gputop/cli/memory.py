@@ -80,10 +80,12 @@ def sample_by_agent(
         census = tensors and done >= censuses / CENSUSES and (since >= _BETWEEN or not censuses)
         said = agent.answer("memory", _ANSWERS_S, tensors=census)
         if "error" in said:
-            raise Failure(f"the agent in {target.pid} does not tell of memory: it is of an older gputop")
+            raise Failure(
+                f"the agent in {target.pid} cannot report memory: it is from an older gputop; restart the job"
+            )
         told = said.get("memory")
         if not isinstance(told, dict):
-            raise AgentLost("the agent says what cannot be understood")
+            raise AgentLost("unexpected answer from the agent")
         censuses, since = censuses + census, 0 if census else since + 1
         watched.add_message(told)
         yield watched
@@ -91,7 +93,7 @@ def sample_by_agent(
         if passed_s >= max(limit_s, _LATEST_S) or (done >= 1.0 and enough):
             return
         if target.ended():
-            raise AgentLost("it has ended")
+            raise AgentLost("the process has exited")
         time.sleep(_APART_S)
 
 
@@ -104,7 +106,7 @@ def sample_from_outside(
         first_s = frame.mono_s if first_s is None else first_s
         found = frame.by_identity.get(process.identity)
         if found is None or found.unseen is not None:
-            raise AgentLost("it has ended")
+            raise AgentLost("the process has exited")
         watched.add_outside(found, frame, live=live)
         yield watched
         if frame.mono_s - first_s >= seconds:
@@ -190,7 +192,7 @@ def memory(args: argparse.Namespace, settings: Settings) -> int:
     if args.last:
         return experiment.last(MEMORY, args, settings)
     if args.factory is None and args.from_pid is None:
-        raise Failure("name a process or a function: gputop memory PID, or gputop memory train.py:make", USAGE)
+        raise Failure("PID or FACTORY is missing: gputop memory PID, or gputop memory train.py:make", USAGE)
     if args.factory is None or not args.factory.isdecimal():
         return _measure_function(args, settings)
     args.pid = int(args.factory)
@@ -204,7 +206,9 @@ def _measure_function(args: argparse.Namespace, settings: Settings) -> int:
     from gputop.lab.memory import CENSUSES
 
     if args.seconds is not None or args.tensors:
-        raise Failure(f"{'--tensors' if args.tensors else '--for'} is for a PID; a function takes --steps", USAGE)
+        raise Failure(
+            f"{'--tensors' if args.tensors else '--for'} applies to a PID; use --steps with a function", USAGE
+        )
     take_settings(args, settings, "memory", MAKERS, SKETCH)
     asked, steps = Children(MEMORY, args), args.steps or _STEPS
     warmup = min(_WARMUP, steps // 4)
@@ -333,7 +337,7 @@ def _sample_outside(
 
     if args.tensors or args.steps is not None:
         raise Failure(f"--{'tensors' if args.tensors else 'steps'} needs an agent. {why}")
-    result["agent"] = f"What PyTorch has allocated and reserved, and its steps, are unknown. {why}"
+    result["agent"] = f"PyTorch's allocated and reserved memory and its steps are unknown. {why}"
     spec = getattr(args, "source", "live")
     seconds = TIME_S if args.seconds is None else args.seconds
     source = open_source(spec, settings, pace=False)
@@ -349,7 +353,7 @@ def _unlock(process: Process, frame: Frame, why: str) -> str:
     from gputop.actions.torch_trace.routes import start_command
 
     none = f"No agent in {process.pid}" + (f" ({why})" if why else "")
-    return f"{none}: start it with `{start_command(process, frame)}` and ask again."
+    return f"{none}: start the job with `{start_command(process, frame)}`, then repeat."
 
 
 def _print(args: argparse.Namespace, settings: Settings, result: dict[str, Any]) -> None:
@@ -363,27 +367,28 @@ def _print(args: argparse.Namespace, settings: Settings, result: dict[str, Any])
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    model = "model, loader, or loader, step: its training steps are measured"
-    experiment.arguments(parser, MEMORY, model, pid="a process that trains")
-    parser.add_argument("--steps", type=whole_number, metavar="N", help=f"steps that it makes ({_STEPS} of a function)")
+    model = "(model, loader) or (loader, step), to measure its training steps"
+    experiment.arguments(parser, MEMORY, model, pid="training process to measure")
+    parser.add_argument("--steps", type=whole_number, metavar="N", help=f"number of steps ({_STEPS} for a function)")
     parser.add_argument(
         "--for",
         dest="seconds",
         type=positive_duration,
         metavar="T",
-        help="of a PID, how long (10s; 30s without an agent)",
+        help="PID only: duration (10s; 30s without an agent)",
     )
     parser.add_argument(
         "--tensors",
         action="store_true",
-        help="of a PID, also its live tensors, and which pile up: each look halts it for up to a third of a second",
+        help="PID only: list live tensors and which ones accumulate; pauses the process for up to 0.3 s per sample",
     )
 
 
 COMMANDS = (
     CliCommand(
         name="memory",
-        help="what holds memory in a training, whether it grows with each step, and what to do",
+        help="report what holds memory, and whether it grows",
+        examples=("gputop memory $(pgrep -nf train.py)", "gputop memory --steps 100 train.py:make"),
         run=memory,
         arguments=_arguments,
     ),

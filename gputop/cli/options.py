@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from textwrap import indent
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gputop import units
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.safe import output
 from gputop.safe.text import clean
+from gputop.suggest import nearest, unknown
 
 if TYPE_CHECKING:
     from gputop.config import Settings
     from gputop.model import Frame
 
 OK, FAILED, USAGE, BROKEN = 0, 1, 64, 70  # the last two as in sysexits.h: wrong usage, internal error
-
-
-_NEAR = 0.6  # similarity from which one word may be a misspelling of another
 
 
 class Failure(Exception):
@@ -38,22 +36,50 @@ def write_failure(error: OSError, code: int = FAILED) -> Failure:
     return Failure(f"not everything could be written: {error.strerror}", code)
 
 
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Help without the global options in the usage line: they are listed below."""
+
+    def add_usage(self, usage: Any, actions: Iterable[argparse.Action], groups: Any, prefix: Any = None) -> None:
+        super().add_usage(usage, [one for one in actions if not getattr(one, "everywhere", False)], groups, prefix)
+
+
 class OneLineParser(argparse.ArgumentParser):
     """argparse with one-line usage errors and our exit code; options cannot be abbreviated, as new ones may follow."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{"allow_abbrev": False, **kwargs})
+        super().__init__(*args, **{"allow_abbrev": False, "formatter_class": _Help, **kwargs})
         self._tail = False
+        self.task_groups: Mapping[str, Sequence[str]] = {}  # the commands of each task, for the help
 
     def keeps_tail(self, example: str) -> None:
         """Keep everything after `--` as a list called `tail`, which argparse would mix with our arguments.
 
-        `example` is shown verbatim below all options.
+        `example` is shown verbatim below all options, before the example commands.
         """
         self._tail = True
         self.set_defaults(tail=[])
-        self.formatter_class = argparse.RawDescriptionHelpFormatter
-        self.epilog = f"{example}\nWhat stands after -- goes to the function: {self.prog} FACTORY -- ARGS"
+        passed = f"arguments after -- are passed to the function: {self.prog} FACTORY -- ARGS"
+        self.epilog = "\n\n".join(filter(None, (f"the function:\n{indent(example, '  ')}\n{passed}", self.epilog)))
+
+    def format_help(self) -> str:
+        """The help; commands, if any, are grouped by task."""
+        commands = next((one for one in self._actions if isinstance(one, argparse._SubParsersAction)), None)
+        if commands is None:
+            return super().format_help()
+        listed = {one.dest: one for one in commands._get_subactions()}
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
+        formatter.add_text(self.description)
+        for task, names in self.task_groups.items():
+            formatter.start_section(task)
+            formatter.add_arguments([listed[name] for name in names])
+            formatter.end_section()
+        for group in self._action_groups:
+            formatter.start_section(group.title)
+            formatter.add_arguments([one for one in group._group_actions if one is not commands])
+            formatter.end_section()
+        formatter.add_text(self.epilog)
+        return formatter.format_help()
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Report a misspelled option first: argparse would take its value for a command."""
@@ -82,30 +108,30 @@ class OneLineParser(argparse.ArgumentParser):
                 if ends and not takes and not word.startswith("-"):
                     return
             elif flag not in known:
-                names = [name[2:] for name in known if name.startswith("--")]
-                if near := difflib.get_close_matches(flag[2:], names, n=1, cutoff=_NEAR):
-                    self.error(f"there is no option {flag}: did you mean --{near[0]}?")
+                near = nearest(flag[2:], [name[2:] for name in known if name.startswith("--")])
+                self.error(f"unknown option {flag}" + (f": did you mean --{near}?" if near else ""))
             action = known.get(flag)
             takes = action is not None and action.nargs != 0 and not has_value
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """An unknown command: suggest the nearest, an option of that name, or the first ones."""
+        """An unknown command or choice: suggest the nearest one, an option of that name, or where they are listed."""
         choices = action.choices
-        if not isinstance(action, argparse._SubParsersAction) or not choices or value in choices:
-            super()._check_value(action, value)
+        if choices is None or value in choices:
             return
+        names = [str(each) for each in choices]
+        if not isinstance(action, argparse._SubParsersAction):
+            name = "/".join(action.option_strings) or str(action.metavar or action.dest)
+            self.error(unknown(f"value for {name}:", str(value), names, f"choose from {', '.join(names)}"))
         options = {name[2:]: f"{self.prog} {name}" for name in self._option_string_actions if name.startswith("--")}
-        named = {**options, **{str(each): str(each) for each in choices}}
-        near = difflib.get_close_matches(str(value).lstrip("-"), named, n=1, cutoff=_NEAR)
-        ways = (
-            f"did you mean {named[near[0]]}?" if near else f"try {self.prog}, {self.prog} demo or {self.prog} diagnose"
-        )
-        self.error(f"there is no command {value!r}: {ways}")
+        named = {**options, **{each: each for each in names}}
+        near = nearest(str(value), named)
+        self.error(f"unknown command {value!r}" + (f": did you mean {named[near]}?" if near else ""))
 
     def error(self, message: str) -> NoReturn:
-        """Print the error and where to find help; exit with 64."""
+        """Print the error and, without a suggestion, where to find help; exit with 64."""
+        message = message.replace("unrecognized arguments:", "unexpected argument")
         # a glob puts foreign file names on the command line
-        see = "" if message.endswith("--help?") else f"; see {self.prog} --help"
+        see = "" if message.endswith("?") else f"; see {self.prog} --help"
         sys.stderr.write(f"gputop: {clean(message)}{see}\n")
         raise SystemExit(USAGE)
 
@@ -144,7 +170,7 @@ def ascii_only(settings: Settings) -> bool:
 
 def json_flag(parser: argparse.ArgumentParser) -> None:
     """Add `--json`, shared by all commands with a report."""
-    parser.add_argument("--json", dest="as_json", action="store_true", help="as one JSON object")
+    parser.add_argument("--json", dest="as_json", action="store_true", help="print one JSON object")
 
 
 def no_commands(parser: argparse._ActionsContainer) -> None:
@@ -153,7 +179,7 @@ def no_commands(parser: argparse._ActionsContainer) -> None:
         "--no-commands",
         action="store_true",
         default=argparse.SUPPRESS,  # or it would be lost before the command's name
-        help="the name of a process in place of its command line",
+        help="omit command lines: process names only",
     )
 
 
@@ -176,7 +202,7 @@ def duration(text: str) -> float:
 def positive_duration(text: str) -> float:
     """A positive duration."""
     if not (seconds := duration(text)):
-        raise argparse.ArgumentTypeError(f"{text!r} is no time at all: use more, as in 60s")
+        raise argparse.ArgumentTypeError(f"{text!r} is too short: use a positive duration such as 60s")
     return seconds
 
 
@@ -186,20 +212,24 @@ INTERVAL = "1"  # default in seconds
 def common_flags(interval: str = INTERVAL) -> OneLineParser:
     """Flags that every command takes, before or after its name; `interval` is the default shown by help."""
     common = OneLineParser(add_help=False, argument_default=argparse.SUPPRESS)
-    group = common.add_argument_group("everywhere")
-    file(group, "--source", metavar="live|demo:NAME|FILE|-", help="where the numbers come from")
+    group = common.add_argument_group("global options")
+    file(group, "--source", metavar="live|demo:NAME|FILE|-", help="data source (live)")
     group.add_argument("--interval", type=duration, metavar="S", help=f"seconds between samples ({interval})")
-    group.add_argument("--readonly", action="store_true", help="nothing that changes a process or a file")
+    group.add_argument("--readonly", action="store_true", help="change no process and write no file")
     group.add_argument(
-        "--no-remember", dest="remember", action="store_false", help="keep no findings to measure fixes by"
+        "--no-remember", dest="remember", action="store_false", help="do not store findings for gputop proven"
     )
     group.add_argument("--ascii", action="store_const", const="on", help="draw with ASCII characters only")
-    group.add_argument("--no-mouse", dest="mouse", action="store_false", help="leave the mouse to the terminal")
-    group.add_argument("--no-nvml", dest="nvml", action="store_false", help="never call the NVIDIA driver")
+    group.add_argument("--no-mouse", dest="mouse", action="store_false", help="disable mouse support")
+    group.add_argument("--no-nvml", dest="nvml", action="store_false", help="do not query the NVIDIA driver")
     group.add_argument(
-        "--gpm", choices=("on", "off", "auto"), help="SM, tensor and DRAM activity (Hopper and newer): read unless off"
+        "--gpm",
+        choices=("on", "off", "auto"),
+        help="GPM metrics: SM, tensor and DRAM activity, Hopper and newer (auto)",
     )
     file(group, "--config", metavar="FILE", help="settings file (~/.config/gputop/config.toml)")
+    for action in group._group_actions:
+        setattr(action, "everywhere", True)  # noqa: B010  for the help
     return common
 
 
@@ -213,6 +243,7 @@ class CliCommand:
 
     name: str
     help: str
+    examples: tuple[str, ...] = ()  # two command lines that run as they are, with a comment
     run: Callable[[argparse.Namespace, Settings], int]  # returns the exit code
     arguments: Callable[[argparse.ArgumentParser], None] = _no_arguments
     interval: str = INTERVAL  # default seconds between samples

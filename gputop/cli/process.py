@@ -194,9 +194,9 @@ def target_process(args: argparse.Namespace, settings: Settings) -> tuple[Frame,
 
     pid, spec = args.pid, getattr(args, "source", "live")
     if pid <= 0:
-        raise Failure(f"{pid} is no pid", USAGE)
+        raise Failure(f"{pid} is not a PID", USAGE)
     if spec == "live" and not Path(f"/proc/{pid}").is_dir():
-        raise Failure(f"there is no process {pid} that you may see")
+        raise Failure(f"no process with PID {pid} is visible to you")
     source = open_source(spec, settings)
     source.interest = Interest(pids=frozenset({pid}), families=frozenset({pid}))
     if spec == "live":
@@ -211,7 +211,7 @@ def target_process(args: argparse.Namespace, settings: Settings) -> tuple[Frame,
         if all(one.command or one.state in ("Z", "X") for one in frame.processes if one.pid in kin):
             break
     if process is None:
-        raise Failure(f"there is no process {pid} that you may see: it has ended, or {pid} is a thread of another")
+        raise Failure(f"no process with PID {pid} is visible to you: it exited, or {pid} is a thread")
     if spec == "live":
         frame = recognized(frame, pid)
     rights = Rights(readonly=settings.readonly, elsewhere=source.elsewhere)
@@ -269,7 +269,7 @@ def _ambiguous(pid: int, what: str, found: Sequence[tuple[int, str]]) -> Failure
     """Failure for a process that started several candidates: their PIDs and names."""
     named = ", ".join(f"{one} ({name})" for one, name in found[:_NAMED])
     more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-    return Failure(f"{pid} started {what}: name one of {named}{more}")
+    return Failure(f"{pid} started {what}: choose one of {named}{more}")
 
 
 def _working_below(frame: Frame, process: Process) -> Sequence[Process]:
@@ -296,8 +296,8 @@ def _worker(frame: Frame, process: Process, rights: Rights) -> tuple[Frame, Proc
         return frame, process
     found, perhaps = _programs_below(frame, above, lambda: _joins(frame, above, rights))
     if perhaps and above is process:
-        may = f"{_pids(perhaps)} below it may do the work: name one of those"
-        sys.stderr.write(f"gputop: {process.pid} waits, and {may}\n")
+        may = f"{_pids(perhaps)} below it may do the work: choose one of those"
+        sys.stderr.write(f"gputop: {process.pid} is waiting, and {may}\n")
     if not found or (job is not None and any(one.job != job.key for one in found)):
         return frame, process
     if job is None and above is not process and (process not in found or len(found) == 1):
@@ -312,7 +312,7 @@ def _worker(frame: Frame, process: Process, rights: Rights) -> tuple[Frame, Proc
     if len(found) > 1:
         programs = labels.amount(len(found), "program")
         raise _ambiguous(process.pid, programs, [(one.pid, one.name) for one in found])
-    sys.stderr.write(f"gputop: {said}: using that\n")
+    sys.stderr.write(f"gputop: {said}: using that process\n")
     return _worker(frame, found[0], rights)
 
 
@@ -354,8 +354,8 @@ def rank_of(frame: Frame, process: Process) -> Process:
     if rank is None:
         job = next(job for job in frame.jobs if job.key == process.job)
         rank = frame.by_identity[job.ranks[0]]
-    what = "a DataLoader worker" if process.role is Role.LOADER else "another process"
-    sys.stderr.write(f"gputop: {process.pid} is {what} of the job of rank {rank.pid}: using that\n")
+    what = "a DataLoader worker" if process.role is Role.LOADER else "a helper process"
+    sys.stderr.write(f"gputop: {process.pid} is {what} in the job of rank {rank.pid}: using that rank\n")
     return rank
 
 
@@ -371,7 +371,7 @@ def _fed_program(frame: Frame, process: Process) -> Process:
         above = by_pid.get(above.parent_pid)
     if above is None or above is process or call_with_deadline(above, python_version, above.pid) is None:
         return process
-    sys.stderr.write(f"gputop: {process.pid} is a DataLoader worker of {above.pid}: using that\n")
+    sys.stderr.write(f"gputop: {process.pid} is a DataLoader worker of {above.pid}: using {above.pid}\n")
     return above
 
 
@@ -382,7 +382,9 @@ def call_with_deadline(process: Process, ask: Callable[..., T], *arguments: Any)
     try:
         return within(f"/proc/{process.pid}", ask, *arguments, seconds=_ANSWERS_S)
     except NoAnswer:
-        raise Failure(f"{process.pid} cannot be asked: /proc/{process.pid} does not answer in {_ANSWERS_S} s") from None
+        raise Failure(
+            f"{process.pid} cannot be read: /proc/{process.pid} did not respond within {_ANSWERS_S} s"
+        ) from None
 
 
 def run_action(
@@ -414,11 +416,11 @@ def run_actions(
         try:
             what = arrived.get(timeout=_ENDS_S if ended else None)
         except Empty:
-            raise Failure("ended before it was done: what it waits for does not answer", 128 + ended) from None
+            raise Failure("stopped before it was done: the process does not respond", 128 + ended) from None
         results = [run.result for run in runs if run.result is not None]
         if isinstance(what, int):
             if ended:
-                raise Failure("ended before it was done", 128 + what)
+                raise Failure("stopped before it was done", 128 + what)
             ended = what
             for run in runs:
                 run.cancel()

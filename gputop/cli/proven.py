@@ -22,12 +22,12 @@ def proven(args: argparse.Namespace, settings: Settings) -> int:
     from gputop.safe.files import Refused
 
     if args.forget and settings.readonly:
-        raise Failure("--readonly writes no file: leave out --forget, or --readonly", USAGE)
+        raise Failure("--forget cannot be combined with --readonly", USAGE)
     store = FixStore(writes=not settings.readonly)
     try:
         if args.forget:
             count = store.forget()
-            print(f"{count} findings and what came of them are forgotten." if count else "There was nothing to forget.")
+            print(f"Deleted {count} stored findings and their outcomes." if count else "No stored findings to delete.")
             return OK
         fixes = list(store.load().values())
     except (Refused, OSError) as why:
@@ -42,15 +42,16 @@ def proven(args: argparse.Namespace, settings: Settings) -> int:
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--stats", action="store_true", help="how good the predictions were")
-    which.add_argument("--forget", action="store_true", help="remove all that is kept")
+    which.add_argument("--stats", action="store_true", help="how accurate the predictions were")
+    which.add_argument("--forget", action="store_true", help="delete all stored findings")
     json_flag(parser)
 
 
 COMMANDS = (
     CliCommand(
         name="proven",
-        help="fixes and what they gained: the run that had a finding against the next one of the same script",
+        help="show the measured gain of each fix",
+        examples=("gputop proven", "gputop proven --stats"),
         run=proven,
         arguments=_arguments,
     ),

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from gputop.monitor import Monitor
 
 LOG_INTERVAL_S = 5.0
-_LOG = "log every GPU to a CSV file"
 
 
 def record(args: argparse.Namespace, settings: Settings) -> int:
@@ -30,9 +29,9 @@ def record(args: argparse.Namespace, settings: Settings) -> int:
 
     streamed = args.file == "-"
     if settings.readonly and not streamed:
-        raise Failure("--readonly writes no file: record to - or leave it out", USAGE)
+        raise Failure("--readonly writes no file: record to - (standard output), or omit --readonly", USAGE)
     if not streamed and _same_file(args.file, _spec(args)):
-        raise Failure(f"{clean(args.file)} is what would be read: record to another file", USAGE)
+        raise Failure(f"{clean(args.file)} is the source itself: record to another file", USAGE)
     monitor = _open_monitor(args, settings, raw=True)
     try:
         recorder = Recorder(args.file, wait=is_recorded(_spec(args)))
@@ -40,12 +39,12 @@ def record(args: argparse.Namespace, settings: Settings) -> int:
         raise Failure(str(refused)) from None
     code = follow(monitor, recorder, args.seconds)
     if not recorder.close():
-        raise Failure("the disk does not answer: the end of the recording is not written")
+        raise Failure("the disk does not respond: the end of the recording was not written")
     if recorder.problem:
-        raise Failure(f"{recorder.problem}; {recorder.path} has {amount(recorder.frames, 'frame')}")
+        raise Failure(f"{recorder.problem}; {recorder.path} contains {amount(recorder.frames, 'frame')}")
     if not streamed:
         what = f"{amount(recorder.frames, 'frame')}, {units.size(recorder.size_bytes)}B"
-        print(f"{recorder.path}: {what}; gputop replay shows it")
+        print(f"{recorder.path}: {what}; open it with gputop replay")
     return code
 
 
@@ -54,7 +53,7 @@ def log(args: argparse.Namespace, settings: Settings) -> int:
     from gputop.export.log import Log
 
     if settings.readonly and args.file != "-":
-        raise Failure("--readonly writes no file: log to - or leave it out", USAGE)
+        raise Failure("--readonly writes no file: log to - (standard output), or omit --readonly", USAGE)
     if "interval" not in settings.origin.given:
         settings = replace(settings, interval_s=LOG_INTERVAL_S)
     monitor = _open_monitor(args, settings)
@@ -65,7 +64,7 @@ def log(args: argparse.Namespace, settings: Settings) -> int:
     # a recording has its own frames; a live source is sampled at this interval
     code = follow(monitor, written, args.seconds, settings.interval_s if is_recorded(_spec(args)) else 0.0)
     if written.problem:
-        raise Failure(f"{written.problem}; {written.name} lacks {amount(written.missed, 'look')}")
+        raise Failure(f"{written.problem}; {written.name} lacks {amount(written.missed, 'sample')}")
     return code
 
 
@@ -97,28 +96,51 @@ def _open_monitor(args: argparse.Namespace, settings: Settings, *, raw: bool = F
 
 
 def _record_arguments(parser: argparse.ArgumentParser) -> None:
-    file(parser, "file", metavar="FILE", help="a file, packed if it ends in .gz; - to print")
+    file(parser, "file", metavar="FILE", help="file to write, compressed if it ends in .gz; - for standard output")
     _duration_argument(parser)
     no_commands(parser)
 
 
 def _log_arguments(parser: argparse.ArgumentParser) -> None:
-    file(parser, "file", metavar="FILE.csv", help="a new file, or an older log, which is gone on with; - to print")
+    file(parser, "file", metavar="FILE.csv", help="file to create or append to; - for standard output")
     _duration_argument(parser)
 
 
 def _duration_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--for", dest="seconds", type=positive_duration, metavar="T", help="how long: 90s, 15m, 8h (until Ctrl+C)"
+        "--for", dest="seconds", type=positive_duration, metavar="T", help="duration: 90s, 15m, 8h (until Ctrl+C)"
     )
 
 
 def _replay_arguments(parser: argparse.ArgumentParser) -> None:
-    file(parser, "file", metavar="FILE", help="a recording; - for standard input")
+    file(parser, "file", metavar="FILE", help="recording to open; - for standard input")
 
 
 COMMANDS = (
-    CliCommand(name="record", help="record what is seen, for replay", run=record, arguments=_record_arguments),
-    CliCommand(name="replay", help="the monitor on a recording", run=replay, arguments=_replay_arguments, screen=True),
-    CliCommand(name="log", help=_LOG, run=log, arguments=_log_arguments, interval=f"{LOG_INTERVAL_S:g}"),
+    CliCommand(
+        name="record",
+        help="record the monitor's samples to a file",
+        examples=(
+            "gputop record --for 8h night.jsonl.gz",
+            "gputop record --source demo:thermal --for 1m thermal.jsonl.gz",
+        ),
+        run=record,
+        arguments=_record_arguments,
+    ),
+    CliCommand(
+        name="replay",
+        help="open a recording in the monitor",
+        examples=("gputop replay night.jsonl.gz", "gputop record - | gputop replay -"),
+        run=replay,
+        arguments=_replay_arguments,
+        screen=True,
+    ),
+    CliCommand(
+        name="log",
+        help="log every GPU to a CSV file",
+        examples=("gputop log --for 8h gpus.csv", "gputop log --source demo:thermal --for 1m -"),
+        run=log,
+        arguments=_log_arguments,
+        interval=f"{LOG_INTERVAL_S:g}",
+    ),
 )

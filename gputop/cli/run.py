@@ -48,7 +48,7 @@ def lines(threads: int | None = None, *, meter: bool = True) -> list[str]:
 def usable() -> str | None:
     """Why our folder cannot be on PYTHONPATH; None if it can."""
     if os.pathsep in INJECT:
-        return f"gputop is installed in a folder with a {os.pathsep} in its name, which PYTHONPATH cannot hold"
+        return f"the path of gputop contains {os.pathsep}, which PYTHONPATH cannot hold; install it in another folder"
     return None
 
 
@@ -61,12 +61,12 @@ def run(args: argparse.Namespace, settings: Settings) -> int:  # noqa: ARG001
 
     argv = args.argv[1:] if args.argv[:1] == ["--"] else args.argv
     if not argv:
-        raise Failure("what is to be started? gputop run -- python train.py", USAGE)
+        raise Failure("the command is missing: gputop run -- python train.py", USAGE)
     if why := usable():
         raise Failure(why)
     chosen = agent_settings(os.environ, args.threads, meter=args.meter, watch_nan=args.watch_nan)
     told = " ".join(f"{name}={shlex.quote(value)}" for name, value in chosen.items())
-    sys.stderr.write(f"gputop: starts {argv[0]} with {told or 'what is set already'}\n")
+    sys.stderr.write(f"gputop: starting {argv[0]} with {told or 'the environment as it is'}\n")
     sys.stderr.flush()
     # Python ignores it, and exec would keep that
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
@@ -93,18 +93,16 @@ def env(args: argparse.Namespace, settings: Settings) -> int:  # noqa: ARG001
 def threads(text: str) -> int:
     """A number of threads."""
     if not text.isdecimal() or not 1 <= int(text) <= _MOST_THREADS:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of threads: 1 to {_MOST_THREADS}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of threads from 1 to {_MOST_THREADS}")
     return int(text)
 
 
 def _threads(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--threads", type=threads, metavar="N", help="threads of OpenMP, MKL, OpenBLAS and NumExpr in each process"
+        "--threads", type=threads, metavar="N", help="OpenMP, MKL, OpenBLAS and NumExpr threads per process"
     )
 
-    parser.add_argument(
-        "--no-meter", dest="meter", action="store_false", help="do not measure how long each optimizer step takes"
-    )
+    parser.add_argument("--no-meter", dest="meter", action="store_false", help="do not time optimizer steps")
 
 
 def _run_arguments(parser: argparse.ArgumentParser) -> None:
@@ -112,17 +110,27 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--watch-nan",
         action="store_true",
-        help="report a loss or gradient norm noted by gputop.note that is NaN or infinite",
+        help="report a NaN or infinite loss or gradient norm passed to gputop.note",
     )
-    parser.add_argument("argv", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what to start, as it is")
+    parser.add_argument("argv", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="command to run, unchanged")
 
 
 COMMANDS = (
     CliCommand(
-        name="run", help="start a job so that it can be traced while it runs", run=run, arguments=_run_arguments
+        name="run",
+        help="start a job that can be traced while it runs",
+        examples=("gputop run -- python train.py", "gputop run --threads 4 -- python train.py"),
+        run=run,
+        arguments=_run_arguments,
     ),
     CliCommand(
-        name="env", help="print lines for a shell profile or Slurm prolog that do so for every job", run=env,
+        name="env",
+        help="print exports that make every job traceable",
+        examples=(
+            'eval "$(gputop env)"                 # in a shell profile or Slurm prolog',
+            "gputop env --threads 4 > gputop.sh",
+        ),
+        run=env,
         arguments=_threads,
     ),
-)  # fmt: skip
+)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from gputop.cli.options import OK, USAGE, CliCommand, Failure, Suggestions, file
 from gputop.safe.text import clean
+from gputop.suggest import unknown
 
 if TYPE_CHECKING:
     from gputop.config import Settings
@@ -22,14 +22,14 @@ def scaffold(args: argparse.Namespace, settings: Settings) -> int:
 
     to_file = args.file not in (None, "-")
     if settings.readonly and to_file:
-        raise Failure("--readonly writes no file: leave out its name to print the script", USAGE)
+        raise Failure("--readonly writes no file: omit FILE to print the script", USAGE)
     text = with_workers(script(), lambda: _workers(settings))
     if not to_file:
         print(text, end="")
         return OK
     _write(Path(args.file), text)
     name = clean(args.file)
-    print(f"{name}: run it with python {clean(shlex.quote(args.file))} --steps 200")
+    print(f"wrote {name}; run it with python {clean(shlex.quote(args.file))} --steps 200")
     return OK
 
 
@@ -39,7 +39,7 @@ def _write(path: Path, text: str) -> None:
     try:
         opened = path.open("x", encoding="utf-8")
     except FileExistsError:
-        raise Failure(f"{name} exists and is not overwritten: choose another name") from None
+        raise Failure(f"{name} exists and is not overwritten; choose another name") from None
     except OSError as error:
         raise Failure(f"{name}: {error.strerror}") from None
     try:
@@ -60,9 +60,7 @@ def recipe(args: argparse.Namespace, settings: Settings) -> int:
             print(f"{each.name:11} {each.text}")
         return OK
     if args.name not in found:
-        near = difflib.get_close_matches(args.name.lower(), found, 1, 0.5)
-        hint = f"do you mean {near[0]}?" if near else "`gputop recipe` lists them"
-        raise Failure(f"there is no recipe {clean(args.name, 40)!r}: {hint}", USAGE)
+        raise Failure(unknown("recipe", args.name, found, "`gputop recipe` lists them"), USAGE)
     print(with_workers(found[args.name].code, lambda: _workers(settings)))
     return OK
 
@@ -75,7 +73,7 @@ def _workers(settings: Settings) -> int:
     try:
         return share(DoctorContext(nvml=settings.nvml)).workers
     except OSError as error:
-        raise Failure(f"the CPUs of this host are unknown: {error.strerror}") from None
+        raise Failure(f"cannot read the CPUs of this host: {error.strerror}") from None
 
 
 def _recipes() -> Iterable[str]:
@@ -85,25 +83,27 @@ def _recipes() -> Iterable[str]:
 
 
 def _scaffold_arguments(parser: argparse.ArgumentParser) -> None:
-    file(parser, "file", nargs="?", metavar="FILE", help="a new file to write; without it, print")
+    file(parser, "file", nargs="?", metavar="FILE", help="file to create; omit it to print the script")
 
 
 def _recipe_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "name", nargs="?", metavar="NAME", choices=Suggestions(_recipes), help="one part in full; without it, the list"
+        "name", nargs="?", metavar="NAME", choices=Suggestions(_recipes), help="part to print; omit it to list all"
     )
 
 
 COMMANDS = (
     CliCommand(
         name="scaffold",
-        help="a training script with every performance setting in place",
+        help="write a training script with every performance setting",
+        examples=("gputop scaffold train.py", "gputop scaffold | less"),
         run=scaffold,
         arguments=_scaffold_arguments,
     ),
     CliCommand(
         name="recipe",
-        help="one part of that script: profiler, NaN hunt, loader, mixed precision, checkpoint",
+        help="print one part of the scaffold, such as amp",
+        examples=("gputop recipe", "gputop recipe amp"),
         run=recipe,
         arguments=_recipe_arguments,
     ),

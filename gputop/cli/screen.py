@@ -30,7 +30,7 @@ def show(source: Source, settings: Settings) -> int:
     from gputop.safe import terminal
 
     if problem := terminal.problem():
-        raise Failure(f"{problem}; `gputop --once` prints one table instead", USAGE)
+        raise Failure(f"{problem}; use `gputop --once` to print one table", USAGE)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a broken pipe to a child must not end the screen
     _clear_textual_settings(os.environ)
     from gputop.ui.start import run
@@ -67,9 +67,9 @@ def _demo_arguments(demo: argparse.ArgumentParser) -> None:
         default="showcase",
         metavar="NAME",
         choices=Suggestions(_scenarios),
-        help="which one (showcase)",
+        help="scenario to simulate (showcase)",
     )
-    demo.add_argument("--list", action="store_true", help="name them all")
+    demo.add_argument("--list", action="store_true", help="list all scenarios")
 
 
 def _scenarios() -> Iterable[str]:
@@ -85,7 +85,7 @@ PATIENCE_S = 5.0  # a table without GPUs, while the driver is still opening, wou
 def snapshot(args: argparse.Namespace, settings: Settings) -> int:
     """Print the screen's contents `count` times; driver problems go to standard error."""
     if args.count < 1:
-        raise Failure(f"--count {args.count} prints nothing: use 1 or more", USAGE)
+        raise Failure(f"--count must be 1 or more, not {args.count}", USAGE)
     from gputop.monitor import Monitor
     from gputop.source import Interest
 
@@ -119,14 +119,33 @@ def snapshot(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _snapshot_arguments(snapshot: argparse.ArgumentParser) -> None:
-    snapshot.add_argument("--format", choices=("text", "json", "jsonl", "csv"), default="text")
-    snapshot.add_argument("--count", type=int, default=1, metavar="N", help="how many (1)")
+    snapshot.add_argument(
+        "--format", choices=("text", "json", "jsonl", "csv"), default="text", help="output format (text)"
+    )
+    snapshot.add_argument("--count", type=int, default=1, metavar="N", help="number of samples (1)")
     no_commands(snapshot)
 
 
 COMMANDS = (
-    CliCommand(name="demo", help="the monitor on a simulated server", run=demo, arguments=_demo_arguments, screen=True),
     CliCommand(
-        name="snapshot", help="print what the screen shows, and exit", run=snapshot, arguments=_snapshot_arguments
+        name="demo",
+        help="monitor a simulated server; needs no GPU",
+        examples=(
+            "gputop demo            # a server with several problems",
+            "gputop demo thermal    # a GPU in hardware thermal slowdown",
+        ),
+        run=demo,
+        arguments=_demo_arguments,
+        screen=True,
+    ),
+    CliCommand(
+        name="snapshot",
+        help="print the monitor's tables once and exit",
+        examples=(
+            "gputop snapshot",
+            "gputop snapshot --format csv --count 60 > gpus.csv    # one minute",
+        ),
+        run=snapshot,
+        arguments=_snapshot_arguments,
     ),
 )

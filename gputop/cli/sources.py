@@ -44,7 +44,7 @@ def open_source(spec: str, settings: Settings, *, pace: bool = True, patience_s:
         except ValueError as error:
             raise Failure(str(error), USAGE) from None
     raise Failure(
-        f"{clean(spec)!r} is no file that can be seen, nor live, demo:NAME or -; `gputop demo --list` names the demos",
+        f"unknown source {clean(spec)!r}: use live, demo:NAME, an existing recording, or - for standard input",
         USAGE,
     )
 
@@ -66,7 +66,9 @@ def open_recording(spec: str, *, pace: bool) -> Source:
         from gputop.record.stream import Stream
 
         if os.isatty(0):
-            raise Failure("standard input is a terminal: use it as in gputop record - | gputop replay -", USAGE)
+            raise Failure(
+                "standard input is a terminal; pipe a recording into it: gputop record - | gputop replay -", USAGE
+            )
         stream = os.dup(0)
         if pace:
             _keyboard()
@@ -173,5 +175,5 @@ def _wait_for_end(
         except Empty:
             now = problem()
             if now != said and (now is None or said is None):
-                sys.stderr.write(f"gputop: {now or 'it goes on'}\n")
+                sys.stderr.write(f"gputop: {now or 'resumed'}\n")
                 said = now

@@ -10,52 +10,52 @@
 
 _shtab_gputop_commands() {
   local _commands=(
-    columns:'every column of the process table'
-    completions:'print the completion script of a shell'
-    demo:'the monitor on a simulated server'
-    diagnose:'what slows training down, with evidence and what to do about it'
-    docs:'read the manual'
-    doctor:'what works on this machine, and the command that unlocks the rest'
-    env:'print lines for a shell profile or Slurm prolog that do so for every job'
-    explain:'what a trace, a profile, a table, a log or nvidia-smi says, and what to do about it'
-    keys:'every key'
-    lab:'train in fp32, bf16 and bf16 + torch.compile: what each gains, and what limits a step'
-    loader:'measure a DataLoader with different settings, and print the best one for this host'
-    log:'log every GPU to a CSV file'
-    maxbatch:'find the largest batch that fits, by real training steps, and the batch to train with'
-    memory:'what holds memory in a training, whether it grows with each step, and what to do'
-    metrics:'every metric, its unit and its meaning'
-    profile:'record a process for some seconds with py-spy, and say what takes its time'
-    proven:'fixes and what they gained: the run that had a finding against the next one of the same script'
-    recipe:'one part of that script: profiler, NaN hunt, loader, mixed precision, checkpoint'
-    record:'record what is seen, for replay'
-    replay:'the monitor on a recording'
-    reset-terminal:'heal a terminal that a crash left in a strange mode'
-    rules:'every rule of the diagnosis, or one with its numbers'
-    run:'start a job so that it can be traced while it runs'
-    scaffold:'a training script with every performance setting in place'
-    snapshot:'print what the screen shows, and exit'
-    stack:'where the threads of a process are now; of a whole job, to find a hang'
-    trace:'record some steps of a training that runs with torch.profiler, and say what they show'
+    columns:'List every column of the process table.'
+    completions:'Print the completion script of a shell.'
+    demo:'Monitor a simulated server; needs no GPU.'
+    diagnose:'Report what slows training down, and the fix.'
+    docs:'List the pages of the manual, or print one.'
+    doctor:'Check what gputop can read, and how to unlock more.'
+    env:'Print exports that make every job traceable.'
+    explain:'Explain a trace, profile, log or nvidia-smi output.'
+    keys:'List every key of the monitor.'
+    lab:'Compare fp32, bf16 and torch.compile on your model.'
+    loader:'Benchmark a DataLoader and print the best settings.'
+    log:'Log every GPU to a CSV file.'
+    maxbatch:'Find the largest batch size that fits in GPU memory.'
+    memory:'Report what holds memory, and whether it grows.'
+    metrics:'List every metric with its unit and meaning.'
+    profile:'Sample a process with py-spy: where time goes.'
+    proven:'Show the measured gain of each fix.'
+    recipe:'Print one part of the scaffold, such as amp.'
+    record:'Record the monitor'"'"'s samples to a file.'
+    replay:'Open a recording in the monitor.'
+    reset-terminal:'Restore a terminal after a crashed program.'
+    rules:'List the diagnosis rules, or one with thresholds.'
+    run:'Start a job that can be traced while it runs.'
+    scaffold:'Write a training script with every performance setting.'
+    snapshot:'Print the monitor'"'"'s tables once and exit.'
+    stack:'Show where every thread is; --job to debug a hang.'
+    trace:'Trace steps of a running job with torch.profiler.'
   )
   _describe 'gputop commands' _commands
 }
 
 _shtab_gputop_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
-  "--readonly[nothing that changes a process or a file]"
-  "--no-remember[keep no findings to measure fixes by]"
+  "--readonly[change no process and write no file]"
+  "--no-remember[do not store findings for gputop proven]"
   "--ascii[draw with ASCII characters only]"
-  "--no-mouse[leave the mouse to the terminal]"
-  "--no-nvml[never call the NVIDIA driver]"
-  "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
+  "--no-mouse[disable mouse support]"
+  "--no-nvml[do not query the NVIDIA driver]"
+  "--gpm[GPM metrics\: SM, tensor and DRAM activity, Hopper and newer (auto)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
   "(- : *)--version[show program\'s version number and exit]"
-  "--once[print one table and exit (snapshot)]"
-  "--json[print one JSON object and exit (snapshot --format json)]"
-  "--no-commands[the name of a process in place of its command line]"
+  "--once[print one table and exit, as snapshot does]"
+  "--json[print one JSON object and exit]"
+  "--no-commands[omit command lines\: process names only]"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -63,14 +63,14 @@ _shtab_gputop_defaults_added=0
 
 _shtab_gputop_columns_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
-  "--readonly[nothing that changes a process or a file]"
-  "--no-remember[keep no findings to measure fixes by]"
+  "--readonly[change no process and write no file]"
+  "--no-remember[do not store findings for gputop proven]"
   "--ascii[draw with ASCII characters only]"
-  "--no-mouse[leave the mouse to the terminal]"
-  "--no-nvml[never call the NVIDIA driver]"
-  "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
+  "--no-mouse[disable mouse support]"
+  "--no-nvml[do not query the NVIDIA driver]"
+  "--gpm[GPM metrics\: SM, tensor and DRAM activity, Hopper and newer (auto)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
 )
 
@@ -79,16 +79,16 @@ _shtab_gputop_columns_defaults_added=0
 
 _shtab_gputop_completions_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
-  "--readonly[nothing that changes a process or a file]"
-  "--no-remember[keep no findings to measure fixes by]"
+  "--readonly[change no process and write no file]"
+  "--no-remember[do not store findings for gputop proven]"
   "--ascii[draw with ASCII characters only]"
-  "--no-mouse[leave the mouse to the terminal]"
-  "--no-nvml[never call the NVIDIA driver]"
-  "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
+  "--no-mouse[disable mouse support]"
+  "--no-nvml[do not query the NVIDIA driver]"
+  "--gpm[GPM metrics\: SM, tensor and DRAM activity, Hopper and newer (auto)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
-  ":shell:(bash zsh tcsh)"
+  ":shell to print the script for:(bash zsh tcsh)"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -96,17 +96,17 @@ _shtab_gputop_completions_defaults_added=0
 
 _shtab_gputop_demo_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
-  "--readonly[nothing that changes a process or a file]"
-  "--no-remember[keep no findings to measure fixes by]"
+  "--readonly[change no process and write no file]"
+  "--no-remember[do not store findings for gputop proven]"
   "--ascii[draw with ASCII characters only]"
-  "--no-mouse[leave the mouse to the terminal]"
-  "--no-nvml[never call the NVIDIA driver]"
-  "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
+  "--no-mouse[disable mouse support]"
+  "--no-nvml[do not query the NVIDIA driver]"
+  "--gpm[GPM metrics\: SM, tensor and DRAM activity, Hopper and newer (auto)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
-  "--list[name them all]"
-  ":which one (showcase):(showcase healthy healthy-plateau idle 16gpu 64gpu no-cuda-context gpu-idle-cpu-busy gpu-unused-in-job slow-start stack-vs-gpu starved-cpu-saturated starved-cpu-idle starved-cpu-idle-flat loader-in-main workers-oversized head-of-line worker-respawn starved-cause-unknown tensor-cores-idle mem-bw-bound busy-not-effective overhead-bound sync-log-stall h2d-transfer-bound small-job evaluation-phase non-finite seen-inside threads-process threads-host starved-cpu-saturated-shared openblas-on-intel cpu-quota cpu-slow numa-misplacement neighbour self-overhead blind-spots io-bound io-small-files network-fs-bound cold-cache checkpoint-stall shm-nearly-full memory-pressure host-memory-leak gmem-nearly-full gmem-leak zombie-memory gpu-shared dataparallel model-parallel network-bound network-bound-tcp collective-wait collective-wait-hang straggler slowdown thermal power clocks-low persistence-off pcie-degraded hw-errors mig-visibility)"
+  "--list[list all scenarios]"
+  ":scenario to simulate (showcase):(showcase healthy healthy-plateau idle 16gpu 64gpu no-cuda-context gpu-idle-cpu-busy gpu-unused-in-job slow-start stack-vs-gpu starved-cpu-saturated starved-cpu-idle starved-cpu-idle-flat loader-in-main workers-oversized head-of-line worker-respawn starved-cause-unknown tensor-cores-idle mem-bw-bound busy-not-effective overhead-bound sync-log-stall h2d-transfer-bound small-job evaluation-phase non-finite seen-inside threads-process threads-host starved-cpu-saturated-shared openblas-on-intel cpu-quota cpu-slow numa-misplacement neighbour self-overhead blind-spots io-bound io-small-files network-fs-bound cold-cache checkpoint-stall shm-nearly-full memory-pressure host-memory-leak gmem-nearly-full gmem-leak zombie-memory gpu-shared dataparallel model-parallel network-bound network-bound-tcp collective-wait collective-wait-hang straggler slowdown thermal power clocks-low persistence-off pcie-degraded hw-errors mig-visibility)"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -114,21 +114,21 @@ _shtab_gputop_demo_defaults_added=0
 
 _shtab_gputop_diagnose_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
-  "--readonly[nothing that changes a process or a file]"
-  "--no-remember[keep no findings to measure fixes by]"
+  "--readonly[change no process and write no file]"
+  "--no-remember[do not store findings for gputop proven]"
   "--ascii[draw with ASCII characters only]"
-  "--no-mouse[leave the mouse to the terminal]"
-  "--no-nvml[never call the NVIDIA driver]"
-  "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
+  "--no-mouse[disable mouse support]"
+  "--no-nvml[do not query the NVIDIA driver]"
+  "--gpm[GPM metrics\: SM, tensor and DRAM activity, Hopper and newer (auto)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
-  "--for[how long (60s live\; a demo or a file to its end)]:T:"
-  "--pid[only what is about this process, its job and its GPUs]:PID:"
-  "--format[md\: to paste into a ticket]:format:(text json md)"
-  "--json[as one JSON object]"
-  "--no-commands[the name of a process in place of its command line]"
-  "--explain[also what is unlikely, what could not be judged, and the questions asked]"
+  "--for[sampling time (60s live\; a demo or a file\: all of it)]:T:"
+  "--pid[report on this process, its job and its GPUs only]:PID:"
+  "--format[output format\; md is Markdown for a ticket (text)]:format:(text json md)"
+  "--json[print one JSON object]"
+  "--no-commands[omit command lines\: process names only]"
+  "--explain[add unlikely findings, skipped checks and the rules\' questions]"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -136,16 +136,16 @@ _shtab_gputop_diagnose_defaults_added=0
 
 _shtab_gputop_docs_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
-  "--readonly[nothing that changes a process or a file]"
-  "--no-remember[keep no findings to measure fixes by]"
+  "--readonly[change no process and write no file]"
+  "--no-remember[do not store findings for gputop proven]"
   "--ascii[draw with ASCII characters only]"
-  "--no-mouse[leave the mouse to the terminal]"
-  "--no-nvml[never call the NVIDIA driver]"
-  "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
+  "--no-mouse[disable mouse support]"
+  "--no-nvml[do not query the NVIDIA driver]"
+  "--gpm[GPM metrics\: SM, tensor and DRAM activity, Hopper and newer (auto)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
-  ":one page\; without it, the list of pages:(glossary keys columns metrics configuration diagnosis proven doctor recording profilers loader memory lab maxbatch scaffold performance security faults contributing changelog)"
+  ":page to print\; omit it to list all:(glossary keys columns metrics configuration diagnosis proven doctor recording profilers loader memory lab maxbatch scaffold performance security faults contributing changelog)"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -153,17 +153,17 @@ _shtab_gputop_docs_defaults_added=0
 
 _shtab_gputop_doctor_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
-  "--readonly[nothing that changes a process or a file]"
-  "--no-remember[keep no findings to measure fixes by]"
+  "--readonly[change no process and write no file]"
+  "--no-remember[do not store findings for gputop proven]"
   "--ascii[draw with ASCII characters only]"
-  "--no-mouse[leave the mouse to the terminal]"
-  "--no-nvml[never call the NVIDIA driver]"
-  "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
+  "--no-mouse[disable mouse support]"
+  "--no-nvml[do not query the NVIDIA driver]"
+  "--gpm[GPM metrics\: SM, tensor and DRAM activity, Hopper and newer (auto)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
-  "--pid[ask about this process too\: its limits, its Python]:PID:"
-  "--json[as one JSON object]"
+  "--pid[also check this process\: its limits and its Python]:PID:"
+  "--json[print one JSON object]"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -171,17 +171,17 @@ _shtab_gputop_doctor_defaults_added=0
 
 _shtab_gputop_env_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
-  "--readonly[nothing that changes a process or a file]"
-  "--no-remember[keep no findings to measure fixes by]"
+  "--readonly[change no process and write no file]"
+  "--no-remember[do not store findings for gputop proven]"
   "--ascii[draw with ASCII characters only]"
-  "--no-mouse[leave the mouse to the terminal]"
-  "--no-nvml[never call the NVIDIA driver]"
-  "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
+  "--no-mouse[disable mouse support]"
+  "--no-nvml[do not query the NVIDIA driver]"
+  "--gpm[GPM metrics\: SM, tensor and DRAM activity, Hopper and newer (auto)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
-  "--threads[threads of OpenMP, MKL, OpenBLAS and NumExpr in each process]:N:"
-  "--no-meter[do not measure how long each optimizer step takes]"
+  "--threads[OpenMP, MKL, OpenBLAS and NumExpr threads per process]:N:"
+  "--no-meter[do not time optimizer steps]"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -189,19 +189,19 @@ _shtab_gputop_env_defaults_added=0
 
 _shtab_gputop_explain_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
-  "--readonly[nothing that changes a process or a file]"
-  "--no-remember[keep no findings to measure fixes by]"
+  "--readonly[change no process and write no file]"
+  "--no-remember[do not store findings for gputop proven]"
   "--ascii[draw with ASCII characters only]"
-  "--no-mouse[leave the mouse to the terminal]"
-  "--no-nvml[never call the NVIDIA driver]"
-  "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
+  "--no-mouse[disable mouse support]"
+  "--no-nvml[do not query the NVIDIA driver]"
+  "--gpm[GPM metrics\: SM, tensor and DRAM activity, Hopper and newer (auto)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
-  "--diff[what changed from the first file to the second]"
-  "--json[as one JSON object]"
-  "--format[text, or Markdown for an issue]:format:(text md)"
-  "(*):a trace or table of torch.profiler, a profile of py-spy, nvidia-smi -q or its CSV, a log with an error, a memory snapshot\; - reads standard input:"
+  "--diff[compare the first file with the second]"
+  "--json[print one JSON object]"
+  "--format[output format\; md is Markdown for a ticket (text)]:format:(text md)"
+  "(*):torch.profiler trace or table, py-spy profile, nvidia-smi -q or CSV output, log with an error, or memory snapshot\; - for standard input:"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -209,14 +209,14 @@ _shtab_gputop_explain_defaults_added=0
 
 _shtab_gputop_keys_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
-  "--readonly[nothing that changes a process or a file]"
-  "--no-remember[keep no findings to measure fixes by]"
+  "--readonly[change no process and write no file]"
+  "--no-remember[do not store findings for gputop proven]"
   "--ascii[draw with ASCII characters only]"
-  "--no-mouse[leave the mouse to the terminal]"
-  "--no-nvml[never call the NVIDIA driver]"
-  "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
+  "--no-mouse[disable mouse support]"
+  "--no-nvml[do not query the NVIDIA driver]"
+  "--gpm[GPM metrics\: SM, tensor and DRAM activity, Hopper and newer (auto)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
 )
 
@@ -225,27 +225,27 @@ _shtab_gputop_keys_defaults_added=0
 
 _shtab_gputop_lab_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
-  "--readonly[nothing that changes a process or a file]"
-  "--no-remember[keep no findings to measure fixes by]"
+  "--readonly[change no process and write no file]"
+  "--no-remember[do not store findings for gputop proven]"
   "--ascii[draw with ASCII characters only]"
-  "--no-mouse[leave the mouse to the terminal]"
-  "--no-nvml[never call the NVIDIA driver]"
-  "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
+  "--no-mouse[disable mouse support]"
+  "--no-nvml[do not query the NVIDIA driver]"
+  "--gpm[GPM metrics\: SM, tensor and DRAM activity, Hopper and newer (auto)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
-  "--python[the Python of the training (this one, or the first with torch)]:PYTHON:"
-  "--from[take over Python, folder and variables of a training that runs\; without a function, sketch one]:PID:"
-  "--timeout[longest time without progress\: then it hangs (60s)]:T:"
-  "--last[print the newest result again, or that of FACTORY]"
-  "--verbose[whole tracebacks, and all that your code prints]"
-  "--json[as one JSON object]"
-  "--fp16[also fp16 with a GradScaler, for GPUs before Ampere]"
-  "--tf32[also fp32 with matrix products in TF32]"
-  "--steps[steps of each run, with the warm-up (55)]:N:"
-  "--warmup[of them before the clock starts (5)]:N:"
-  "--repeats[runs of each precision, in turns (3)]:N:"
-  "--batch-size[where it returns a Dataset (64)]:N:"
+  "--python[Python to run the function with (this one, or the first with torch)]:PYTHON:"
+  "--from[use the Python, folder and variables of a running job\; without FACTORY, suggest one]:PID:"
+  "--timeout[time without progress after which it is stopped (60s)]:T:"
+  "--last[print the latest result again, of FACTORY if given]"
+  "--verbose[print full tracebacks and the output of your code]"
+  "--json[print one JSON object]"
+  "--fp16[also fp16 with a GradScaler, for GPUs older than Ampere]"
+  "--tf32[also fp32 with TF32 matrix products]"
+  "--steps[steps per run, including warm-up (55)]:N:"
+  "--warmup[warm-up steps, not timed (5)]:N:"
+  "--repeats[runs per precision, interleaved (3)]:N:"
+  "--batch-size[batch size, if FACTORY returns a Dataset (64)]:N:"
   ":file.py\:function or module\:function that returns (model, loader), (model, batch, loss_fn) or (loader, step):"
 )
 
@@ -254,25 +254,25 @@ _shtab_gputop_lab_defaults_added=0
 
 _shtab_gputop_loader_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
-  "--readonly[nothing that changes a process or a file]"
-  "--no-remember[keep no findings to measure fixes by]"
+  "--readonly[change no process and write no file]"
+  "--no-remember[do not store findings for gputop proven]"
   "--ascii[draw with ASCII characters only]"
-  "--no-mouse[leave the mouse to the terminal]"
-  "--no-nvml[never call the NVIDIA driver]"
-  "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
+  "--no-mouse[disable mouse support]"
+  "--no-nvml[do not query the NVIDIA driver]"
+  "--gpm[GPM metrics\: SM, tensor and DRAM activity, Hopper and newer (auto)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
-  "--python[the Python of the training (this one, or the first with torch)]:PYTHON:"
-  "--from[take over Python, folder and variables of a training that runs\; without a function, sketch one]:PID:"
-  "--timeout[longest time without progress\: then it hangs (60s)]:T:"
-  "--last[print the newest result again, or that of FACTORY]"
-  "--verbose[whole tracebacks, and all that your code prints]"
-  "--json[as one JSON object]"
-  "--workers[numbers of workers (0,2,4,8,12, as far as there are CPUs)]:LIST:"
-  "--batches[batches timed for each setting (50)]:N:"
-  "--batch-size[where it returns a Dataset (64)]:N:"
-  ":file.py\:function or module\:function that returns a DataLoader or a Dataset, or one with the step or the model\: (loader, step), (model, loader):"
+  "--python[Python to run the function with (this one, or the first with torch)]:PYTHON:"
+  "--from[use the Python, folder and variables of a running job\; without FACTORY, suggest one]:PID:"
+  "--timeout[time without progress after which it is stopped (60s)]:T:"
+  "--last[print the latest result again, of FACTORY if given]"
+  "--verbose[print full tracebacks and the output of your code]"
+  "--json[print one JSON object]"
+  "--workers[values of num_workers to measure (0,2,4,8,12, up to the CPUs allowed)]:LIST:"
+  "--batches[batches timed per setting (50)]:N:"
+  "--batch-size[batch size, if FACTORY returns a Dataset (64)]:N:"
+  ":file.py\:function or module\:function that returns a DataLoader, a Dataset, (loader, step) or (model, loader):"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -280,17 +280,17 @@ _shtab_gputop_loader_defaults_added=0
 
 _shtab_gputop_log_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (5)]:S:"
-  "--readonly[nothing that changes a process or a file]"
-  "--no-remember[keep no findings to measure fixes by]"
+  "--readonly[change no process and write no file]"
+  "--no-remember[do not store findings for gputop proven]"
   "--ascii[draw with ASCII characters only]"
-  "--no-mouse[leave the mouse to the terminal]"
-  "--no-nvml[never call the NVIDIA driver]"
-  "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
+  "--no-mouse[disable mouse support]"
+  "--no-nvml[do not query the NVIDIA driver]"
+  "--gpm[GPM metrics\: SM, tensor and DRAM activity, Hopper and newer (auto)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
-  "--for[how long\: 90s, 15m, 8h (until Ctrl\+C)]:T:"
-  ":a new file, or an older log, which is gone on with\; - to print:_files"
+  "--for[duration\: 90s, 15m, 8h (until Ctrl\+C)]:T:"
+  ":file to create or append to\; - for standard output:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -298,25 +298,25 @@ _shtab_gputop_log_defaults_added=0
 
 _shtab_gputop_maxbatch_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
-  "--readonly[nothing that changes a process or a file]"
-  "--no-remember[keep no findings to measure fixes by]"
+  "--readonly[change no process and write no file]"
+  "--no-remember[do not store findings for gputop proven]"
   "--ascii[draw with ASCII characters only]"
-  "--no-mouse[leave the mouse to the terminal]"
-  "--no-nvml[never call the NVIDIA driver]"
-  "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
+  "--no-mouse[disable mouse support]"
+  "--no-nvml[do not query the NVIDIA driver]"
+  "--gpm[GPM metrics\: SM, tensor and DRAM activity, Hopper and newer (auto)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
-  "--python[the Python of the training (this one, or the first with torch)]:PYTHON:"
-  "--from[take over Python, folder and variables of a training that runs\; without a function, sketch one]:PID:"
-  "--timeout[longest time without progress\: then it hangs (60s)]:T:"
-  "--last[print the newest result again, or that of FACTORY]"
-  "--verbose[whole tracebacks, and all that your code prints]"
-  "--json[as one JSON object]"
-  "--inference[forward passes without gradients only]"
-  "--shape[of one sample, where only a model is returned]:LIST:"
-  "--start[the first batch that is tried (8)]:N:"
-  "--beside-others[even on a GPU that other processes use]"
+  "--python[Python to run the function with (this one, or the first with torch)]:PYTHON:"
+  "--from[use the Python, folder and variables of a running job\; without FACTORY, suggest one]:PID:"
+  "--timeout[time without progress after which it is stopped (60s)]:T:"
+  "--last[print the latest result again, of FACTORY if given]"
+  "--verbose[print full tracebacks and the output of your code]"
+  "--json[print one JSON object]"
+  "--inference[forward passes only, without gradients]"
+  "--shape[shape of one sample, if FACTORY returns only a model]:LIST:"
+  "--start[first batch size to try (8)]:N:"
+  "--beside-others[run even if other processes use the GPU]"
   ":file.py\:function or module\:function that returns (model, batch, loss_fn), (model, loader), or a model with --shape:"
 )
 
@@ -325,25 +325,25 @@ _shtab_gputop_maxbatch_defaults_added=0
 
 _shtab_gputop_memory_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
-  "--readonly[nothing that changes a process or a file]"
-  "--no-remember[keep no findings to measure fixes by]"
+  "--readonly[change no process and write no file]"
+  "--no-remember[do not store findings for gputop proven]"
   "--ascii[draw with ASCII characters only]"
-  "--no-mouse[leave the mouse to the terminal]"
-  "--no-nvml[never call the NVIDIA driver]"
-  "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
+  "--no-mouse[disable mouse support]"
+  "--no-nvml[do not query the NVIDIA driver]"
+  "--gpm[GPM metrics\: SM, tensor and DRAM activity, Hopper and newer (auto)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
-  "--python[the Python of the training (this one, or the first with torch)]:PYTHON:"
-  "--from[take over Python, folder and variables of a training that runs\; without a function, sketch one]:PID:"
-  "--timeout[longest time without progress\: then it hangs (60s)]:T:"
-  "--last[print the newest result again, or that of FACTORY]"
-  "--verbose[whole tracebacks, and all that your code prints]"
-  "--json[as one JSON object]"
-  "--steps[steps that it makes (60 of a function)]:N:"
-  "--for[of a PID, how long (10s\; 30s without an agent)]:T:"
-  "--tensors[of a PID, also its live tensors, and which pile up\: each look halts it for up to a third of a second]"
-  ":a process that trains\; or file.py\:function or module\:function that returns model, loader, or loader, step\: its training steps are measured:"
+  "--python[Python to run the function with (this one, or the first with torch)]:PYTHON:"
+  "--from[use the Python, folder and variables of a running job\; without FACTORY, suggest one]:PID:"
+  "--timeout[time without progress after which it is stopped (60s)]:T:"
+  "--last[print the latest result again, of FACTORY if given]"
+  "--verbose[print full tracebacks and the output of your code]"
+  "--json[print one JSON object]"
+  "--steps[number of steps (60 for a function)]:N:"
+  "--for[PID only\: duration (10s\; 30s without an agent)]:T:"
+  "--tensors[PID only\: list live tensors and which ones accumulate\; pauses the process for up to 0.3 s per sample]"
+  ":training process to measure\; or file.py\:function or module\:function that returns (model, loader) or (loader, step), to measure its training steps:"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -351,14 +351,14 @@ _shtab_gputop_memory_defaults_added=0
 
 _shtab_gputop_metrics_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
-  "--readonly[nothing that changes a process or a file]"
-  "--no-remember[keep no findings to measure fixes by]"
+  "--readonly[change no process and write no file]"
+  "--no-remember[do not store findings for gputop proven]"
   "--ascii[draw with ASCII characters only]"
-  "--no-mouse[leave the mouse to the terminal]"
-  "--no-nvml[never call the NVIDIA driver]"
-  "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
+  "--no-mouse[disable mouse support]"
+  "--no-nvml[do not query the NVIDIA driver]"
+  "--gpm[GPM metrics\: SM, tensor and DRAM activity, Hopper and newer (auto)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
 )
 
@@ -367,26 +367,26 @@ _shtab_gputop_metrics_defaults_added=0
 
 _shtab_gputop_profile_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
-  "--readonly[nothing that changes a process or a file]"
-  "--no-remember[keep no findings to measure fixes by]"
+  "--readonly[change no process and write no file]"
+  "--no-remember[do not store findings for gputop proven]"
   "--ascii[draw with ASCII characters only]"
-  "--no-mouse[leave the mouse to the terminal]"
-  "--no-nvml[never call the NVIDIA driver]"
-  "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
+  "--no-mouse[disable mouse support]"
+  "--no-nvml[do not query the NVIDIA driver]"
+  "--gpm[GPM metrics\: SM, tensor and DRAM activity, Hopper and newer (auto)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
-  "--job[all ranks of its job at once, side by side]"
-  "--launcher[a launcher itself, not the ranks that it started]"
-  "--for[how long\: 10s, 1m (10s)]:T:"
-  "--rate[samples a second (100, less with many threads)]:HZ:"
-  "--alone[without its loaders and other children]"
-  "--gil[only threads that hold the lock of the interpreter]"
-  "--native[C and C\+\+ frames too\; pauses it for each sample]"
-  "--list[name the profiles that were taken, of PID or all]"
-  "--json[as one JSON object]"
-  "--format[text, or Markdown for an issue]:format:(text md)"
-  ":the process\; of a launcher its ranks:"
+  "--job[all ranks of its job, side by side]"
+  "--launcher[the launcher itself instead of its ranks]"
+  "--for[duration\: 10s, 1m (10s)]:T:"
+  "--rate[samples per second (100, fewer with many threads)]:HZ:"
+  "--alone[exclude DataLoader workers and other children]"
+  "--gil[only threads that hold the GIL]"
+  "--native[include C and C\+\+ frames\; pauses the process for each sample]"
+  "--list[list stored profiles, of PID or all]"
+  "--json[print one JSON object]"
+  "--format[output format\; md is Markdown for a ticket (text)]:format:(text md)"
+  ":process to profile\; for a launcher, its ranks:"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -394,18 +394,18 @@ _shtab_gputop_profile_defaults_added=0
 
 _shtab_gputop_proven_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
-  "--readonly[nothing that changes a process or a file]"
-  "--no-remember[keep no findings to measure fixes by]"
+  "--readonly[change no process and write no file]"
+  "--no-remember[do not store findings for gputop proven]"
   "--ascii[draw with ASCII characters only]"
-  "--no-mouse[leave the mouse to the terminal]"
-  "--no-nvml[never call the NVIDIA driver]"
-  "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
+  "--no-mouse[disable mouse support]"
+  "--no-nvml[do not query the NVIDIA driver]"
+  "--gpm[GPM metrics\: SM, tensor and DRAM activity, Hopper and newer (auto)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
-  "--stats[how good the predictions were]"
-  "--forget[remove all that is kept]"
-  "--json[as one JSON object]"
+  "--stats[how accurate the predictions were]"
+  "--forget[delete all stored findings]"
+  "--json[print one JSON object]"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -413,16 +413,16 @@ _shtab_gputop_proven_defaults_added=0
 
 _shtab_gputop_recipe_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
-  "--readonly[nothing that changes a process or a file]"
-  "--no-remember[keep no findings to measure fixes by]"
+  "--readonly[change no process and write no file]"
+  "--no-remember[do not store findings for gputop proven]"
   "--ascii[draw with ASCII characters only]"
-  "--no-mouse[leave the mouse to the terminal]"
-  "--no-nvml[never call the NVIDIA driver]"
-  "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
+  "--no-mouse[disable mouse support]"
+  "--no-nvml[do not query the NVIDIA driver]"
+  "--gpm[GPM metrics\: SM, tensor and DRAM activity, Hopper and newer (auto)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
-  ":one part in full\; without it, the list:(loader profiler nan checkpoint log regions transfer amp clip optimizer compile memory)"
+  ":part to print\; omit it to list all:(loader profiler nan checkpoint log regions transfer amp clip optimizer compile memory)"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -430,18 +430,18 @@ _shtab_gputop_recipe_defaults_added=0
 
 _shtab_gputop_record_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
-  "--readonly[nothing that changes a process or a file]"
-  "--no-remember[keep no findings to measure fixes by]"
+  "--readonly[change no process and write no file]"
+  "--no-remember[do not store findings for gputop proven]"
   "--ascii[draw with ASCII characters only]"
-  "--no-mouse[leave the mouse to the terminal]"
-  "--no-nvml[never call the NVIDIA driver]"
-  "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
+  "--no-mouse[disable mouse support]"
+  "--no-nvml[do not query the NVIDIA driver]"
+  "--gpm[GPM metrics\: SM, tensor and DRAM activity, Hopper and newer (auto)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
-  "--for[how long\: 90s, 15m, 8h (until Ctrl\+C)]:T:"
-  "--no-commands[the name of a process in place of its command line]"
-  ":a file, packed if it ends in .gz\; - to print:_files"
+  "--for[duration\: 90s, 15m, 8h (until Ctrl\+C)]:T:"
+  "--no-commands[omit command lines\: process names only]"
+  ":file to write, compressed if it ends in .gz\; - for standard output:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -449,16 +449,16 @@ _shtab_gputop_record_defaults_added=0
 
 _shtab_gputop_replay_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
-  "--readonly[nothing that changes a process or a file]"
-  "--no-remember[keep no findings to measure fixes by]"
+  "--readonly[change no process and write no file]"
+  "--no-remember[do not store findings for gputop proven]"
   "--ascii[draw with ASCII characters only]"
-  "--no-mouse[leave the mouse to the terminal]"
-  "--no-nvml[never call the NVIDIA driver]"
-  "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
+  "--no-mouse[disable mouse support]"
+  "--no-nvml[do not query the NVIDIA driver]"
+  "--gpm[GPM metrics\: SM, tensor and DRAM activity, Hopper and newer (auto)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
-  ":a recording\; - for standard input:_files"
+  ":recording to open\; - for standard input:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -466,14 +466,14 @@ _shtab_gputop_replay_defaults_added=0
 
 _shtab_gputop_reset_terminal_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
-  "--readonly[nothing that changes a process or a file]"
-  "--no-remember[keep no findings to measure fixes by]"
+  "--readonly[change no process and write no file]"
+  "--no-remember[do not store findings for gputop proven]"
   "--ascii[draw with ASCII characters only]"
-  "--no-mouse[leave the mouse to the terminal]"
-  "--no-nvml[never call the NVIDIA driver]"
-  "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
+  "--no-mouse[disable mouse support]"
+  "--no-nvml[do not query the NVIDIA driver]"
+  "--gpm[GPM metrics\: SM, tensor and DRAM activity, Hopper and newer (auto)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
 )
 
@@ -482,16 +482,16 @@ _shtab_gputop_reset_terminal_defaults_added=0
 
 _shtab_gputop_rules_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
-  "--readonly[nothing that changes a process or a file]"
-  "--no-remember[keep no findings to measure fixes by]"
+  "--readonly[change no process and write no file]"
+  "--no-remember[do not store findings for gputop proven]"
   "--ascii[draw with ASCII characters only]"
-  "--no-mouse[leave the mouse to the terminal]"
-  "--no-nvml[never call the NVIDIA driver]"
-  "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
+  "--no-mouse[disable mouse support]"
+  "--no-nvml[do not query the NVIDIA driver]"
+  "--gpm[GPM metrics\: SM, tensor and DRAM activity, Hopper and newer (auto)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
-  ":one rule in full, by its id\; without it, all:(no-cuda-context slow-start gpu-idle-cpu-busy stack-vs-gpu gpu-unused-in-job loader-in-main starved-cpu-saturated starved-cpu-idle workers-oversized head-of-line worker-respawn mem-bw-bound gpu-bound-healthy evaluation-phase tensor-cores-idle busy-not-effective sync-log-stall h2d-transfer-bound overhead-bound slowdown small-job openblas-on-intel cpu-slow neighbour numa-misplacement cpu-quota threads-process threads-host io-bound network-fs-bound cold-cache io-small-files checkpoint-stall shm-nearly-full gmem-leak host-memory-leak gmem-nearly-full memory-pressure gpu-shared zombie-memory dataparallel network-bound model-parallel straggler collective-wait thermal power clocks-low hw-errors pcie-degraded persistence-off mig-visibility non-finite starved-cause-unknown seen-inside self-overhead blind-spots)"
+  ":id of the rule to show in full\; omit it to list all:(no-cuda-context slow-start gpu-idle-cpu-busy stack-vs-gpu gpu-unused-in-job loader-in-main starved-cpu-saturated starved-cpu-idle workers-oversized head-of-line worker-respawn mem-bw-bound gpu-bound-healthy evaluation-phase tensor-cores-idle busy-not-effective sync-log-stall h2d-transfer-bound overhead-bound slowdown small-job openblas-on-intel cpu-slow neighbour numa-misplacement cpu-quota threads-process threads-host io-bound network-fs-bound cold-cache io-small-files checkpoint-stall shm-nearly-full gmem-leak host-memory-leak gmem-nearly-full memory-pressure gpu-shared zombie-memory dataparallel network-bound model-parallel straggler collective-wait thermal power clocks-low hw-errors pcie-degraded persistence-off mig-visibility non-finite starved-cause-unknown seen-inside self-overhead blind-spots)"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -499,19 +499,19 @@ _shtab_gputop_rules_defaults_added=0
 
 _shtab_gputop_run_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
-  "--readonly[nothing that changes a process or a file]"
-  "--no-remember[keep no findings to measure fixes by]"
+  "--readonly[change no process and write no file]"
+  "--no-remember[do not store findings for gputop proven]"
   "--ascii[draw with ASCII characters only]"
-  "--no-mouse[leave the mouse to the terminal]"
-  "--no-nvml[never call the NVIDIA driver]"
-  "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
+  "--no-mouse[disable mouse support]"
+  "--no-nvml[do not query the NVIDIA driver]"
+  "--gpm[GPM metrics\: SM, tensor and DRAM activity, Hopper and newer (auto)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
-  "--threads[threads of OpenMP, MKL, OpenBLAS and NumExpr in each process]:N:"
-  "--no-meter[do not measure how long each optimizer step takes]"
-  "--watch-nan[report a loss or gradient norm noted by gputop.note that is NaN or infinite]"
-  "(-)*::what to start, as it is:"
+  "--threads[OpenMP, MKL, OpenBLAS and NumExpr threads per process]:N:"
+  "--no-meter[do not time optimizer steps]"
+  "--watch-nan[report a NaN or infinite loss or gradient norm passed to gputop.note]"
+  "(-)*::command to run, unchanged:"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -519,16 +519,16 @@ _shtab_gputop_run_defaults_added=0
 
 _shtab_gputop_scaffold_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
-  "--readonly[nothing that changes a process or a file]"
-  "--no-remember[keep no findings to measure fixes by]"
+  "--readonly[change no process and write no file]"
+  "--no-remember[do not store findings for gputop proven]"
   "--ascii[draw with ASCII characters only]"
-  "--no-mouse[leave the mouse to the terminal]"
-  "--no-nvml[never call the NVIDIA driver]"
-  "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
+  "--no-mouse[disable mouse support]"
+  "--no-nvml[do not query the NVIDIA driver]"
+  "--gpm[GPM metrics\: SM, tensor and DRAM activity, Hopper and newer (auto)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
-  ":a new file to write\; without it, print:_files"
+  ":file to create\; omit it to print the script:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -536,18 +536,18 @@ _shtab_gputop_scaffold_defaults_added=0
 
 _shtab_gputop_snapshot_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
-  "--readonly[nothing that changes a process or a file]"
-  "--no-remember[keep no findings to measure fixes by]"
+  "--readonly[change no process and write no file]"
+  "--no-remember[do not store findings for gputop proven]"
   "--ascii[draw with ASCII characters only]"
-  "--no-mouse[leave the mouse to the terminal]"
-  "--no-nvml[never call the NVIDIA driver]"
-  "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
+  "--no-mouse[disable mouse support]"
+  "--no-nvml[do not query the NVIDIA driver]"
+  "--gpm[GPM metrics\: SM, tensor and DRAM activity, Hopper and newer (auto)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
-  "--format[format]:format:(text json jsonl csv)"
-  "--count[how many (1)]:N:"
-  "--no-commands[the name of a process in place of its command line]"
+  "--format[output format (text)]:format:(text json jsonl csv)"
+  "--count[number of samples (1)]:N:"
+  "--no-commands[omit command lines\: process names only]"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -555,20 +555,20 @@ _shtab_gputop_snapshot_defaults_added=0
 
 _shtab_gputop_stack_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
-  "--readonly[nothing that changes a process or a file]"
-  "--no-remember[keep no findings to measure fixes by]"
+  "--readonly[change no process and write no file]"
+  "--no-remember[do not store findings for gputop proven]"
   "--ascii[draw with ASCII characters only]"
-  "--no-mouse[leave the mouse to the terminal]"
-  "--no-nvml[never call the NVIDIA driver]"
-  "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
+  "--no-mouse[disable mouse support]"
+  "--no-nvml[do not query the NVIDIA driver]"
+  "--gpm[GPM metrics\: SM, tensor and DRAM activity, Hopper and newer (auto)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
-  "--workers[its loaders too]"
-  "--job[all ranks of its job side by side, the odd one out marked]"
-  "--native[C and C\+\+ frames too\; pauses it for a third of a second]"
-  "--json[as one JSON object]"
-  ":any process of a job\; of a launcher also its ranks:"
+  "--workers[include its DataLoader workers]"
+  "--job[all ranks of its job side by side\; the outlier is marked]"
+  "--native[include C and C\+\+ frames\; pauses the process for about 0.3 s]"
+  "--json[print one JSON object]"
+  ":process to read\; for a launcher, also its ranks:"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -576,24 +576,24 @@ _shtab_gputop_stack_defaults_added=0
 
 _shtab_gputop_trace_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[where the numbers come from]:live|demo:NAME|FILE|-:_files"
+  "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
   "--interval[seconds between samples (1)]:S:"
-  "--readonly[nothing that changes a process or a file]"
-  "--no-remember[keep no findings to measure fixes by]"
+  "--readonly[change no process and write no file]"
+  "--no-remember[do not store findings for gputop proven]"
   "--ascii[draw with ASCII characters only]"
-  "--no-mouse[leave the mouse to the terminal]"
-  "--no-nvml[never call the NVIDIA driver]"
-  "--gpm[SM, tensor and DRAM activity (Hopper and newer)\: read unless off]:gpm:(on off auto)"
+  "--no-mouse[disable mouse support]"
+  "--no-nvml[do not query the NVIDIA driver]"
+  "--gpm[GPM metrics\: SM, tensor and DRAM activity, Hopper and newer (auto)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
-  "--steps[how many steps (3, at most 100)]:N:"
-  "--wait[how long for a step to end (30s)]:T:"
-  "--shapes[the shapes of inputs too]"
-  "--stacks[Python stacks too\: the job is slower meanwhile]"
-  "--memory[allocations too]"
-  "--job[all ranks of its job (this is the default)]"
-  "--alone[only this process, not all ranks of its job]"
-  "--yes[go on where something may harm the job, after reading what]"
-  ":any process of a job\: a rank, a loader, its launcher:"
+  "--steps[number of steps, 1 to 100 (3)]:N:"
+  "--wait[longest wait for a step to end (30s)]:T:"
+  "--shapes[record input shapes]"
+  "--stacks[record Python stacks\; slows the job during the trace]"
+  "--memory[record memory allocations]"
+  "--job[all ranks of its job (default)]"
+  "--alone[only this process]"
+  "--yes[accept the risks that gputop reported for this job]"
+  ":any process of the job\: a rank, a DataLoader worker or the launcher:"
 )
 
 # guard to ensure default positional specs are added only once per session

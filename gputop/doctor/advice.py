@@ -11,7 +11,7 @@ from gputop.doctor.share import Share, gpus, share
 from gputop.num_workers import MOST_FIRST, PREFETCH
 
 
-@check("loader", "With how many workers should a DataLoader start?")
+@check("loader", "How many DataLoader workers to start with?")
 def loader(machine: DoctorContext) -> Iterator[CheckLine]:
     """min(8, allowed CPUs // 2 // jobs): guides differ (all cores but a few, 4-8, half), so start low and sweep."""
     got = share(machine)
@@ -25,10 +25,10 @@ def loader(machine: DoctorContext) -> Iterator[CheckLine]:
         "sweep": list(_sweep(got)),
     }
     formula = f"min({MOST_FIRST}, {got.allowed} allowed CPUs // 2 // {labels.amount(got.jobs, 'job')})"
-    yield CheckLine("ok", f"begin with num_workers={got.workers}, which is {formula}, one job a GPU", value=value)
+    yield CheckLine("ok", f"start with num_workers={got.workers} = {formula}, one job per GPU", value=value)
     yield CheckLine("ok", _line(got, pinned=gpus(machine) > 0))
     sweep = ", ".join(map(str, _sweep(got)))
-    yield CheckLine("ok", f"then time {sweep} workers, and keep the fewest that are as fast as more")
+    yield CheckLine("ok", f"then measure {sweep} workers with gputop loader; keep the fewest that reach full speed")
 
 
 def _line(got: Share, *, pinned: bool) -> str:

@@ -13,18 +13,18 @@ Status = Literal["ok", "limited", "missing", "unknown"]
 
 STATUSES: Mapping[Status, str] = {
     "ok": "works",
-    "limited": "works in part",
+    "limited": "limited",
     "missing": "does not work",
-    "unknown": "could not be told",
+    "unknown": "unknown",
 }
 GROUPS: Mapping[str, str] = {  # a group is a module of this package, in this order
     "driver": "NVIDIA driver",
-    "kernel": "What the kernel tells",
+    "kernel": "Kernel interfaces",
     "container": "Container and limits",
     "tools": "Stacks and traces",
     "python": "Python in use",
     "terminal": "Terminal",
-    "advice": "For training on this machine",
+    "advice": "Advice for training on this machine",
 }
 
 

@@ -35,51 +35,51 @@ def container(machine: DoctorContext) -> Iterator[CheckLine]:
     value = {"container": machine.in_container, "kind": kind, "slurm_job": job}
     if machine.in_container:
         called = f" ({kind})" if kind else ""
-        yield CheckLine("limited", f"a container{called}: commands with sudo are for its host", value=value)
+        yield CheckLine("limited", f"a container{called}: run sudo commands on its host", value=value)
     elif job:
-        yield CheckLine("ok", f"no container; inside of Slurm job {job}", value=value)
+        yield CheckLine("ok", f"no container; inside Slurm job {job}", value=value)
     else:
         yield CheckLine("ok", "no container", value=value)
 
 
-@check("pids", "Can the driver's pids be matched with processes here?")
+@check("pids", "Do the driver's PIDs match the processes here?")
 def pids(machine: DoctorContext) -> Iterator[CheckLine]:
     """The driver reports host PIDs."""
     if initial_pid_namespace(machine.kernel.proc_root):
-        yield CheckLine("ok", "pids here are those that the driver reports", value={"host_pids": True})
+        yield CheckLine("ok", "the driver reports the PIDs of this namespace", value={"host_pids": True})
     else:
-        what = "a PID namespace of its own: the driver's pids are the host's, so GPU processes have no names here"
+        what = "a separate PID namespace: the driver reports host PIDs, so GPU processes cannot be named"
         yield CheckLine("limited", what, "docker run --pid=host IMAGE", {"host_pids": False})
 
 
-@check("cpus", "How many CPUs may be used, and how many does PyTorch see?")
+@check("cpus", "How many CPUs are allowed, and how many does PyTorch see?")
 def cpus(machine: DoctorContext) -> Iterator[CheckLine]:
     """CPU affinity, which PyTorch honours, and the control group's quota, which it ignores."""
     got = share(machine)
     value = {"online": got.online, "affinity": got.affinity, "quota_cores": got.quota, "allowed": got.allowed}
     if got.quota is not None and ceil(got.quota) < got.affinity:
-        what = f"PyTorch sees {got.affinity} CPUs; the control group lets it use {got.quota:g} at a time"
+        what = f"PyTorch sees {got.affinity} CPUs, but the cgroup quota is {got.quota:g} CPUs"
         yield CheckLine("limited", what, f"export OMP_NUM_THREADS={got.threads}", value)
     elif got.affinity < got.online:
-        what = f"{got.affinity} of {got.online} CPUs may be used; os.cpu_count() says {got.online}"
+        what = f"{got.affinity} of {got.online} CPUs are allowed; os.cpu_count() returns {got.online}"
         yield CheckLine("ok", what, value=value)
     else:
-        yield CheckLine("ok", f"all {got.online} CPUs may be used", value=value)
+        yield CheckLine("ok", f"all {got.online} CPUs are allowed", value=value)
 
 
-@check("memory", "How much memory may be used?")
+@check("memory", "How much memory is allowed?")
 def memory(machine: DoctorContext) -> Iterator[CheckLine]:
     """The control group's memory limit, which programs do not see."""
     got = share(machine)
     value = {"limit_bytes": got.memory_limit, "total_bytes": got.memory_total}
     if got.memory_limit is not None and (got.memory_total is None or got.memory_limit < got.memory_total):
         seen = units.size(got.memory_total)
-        what = f"programs see {seen}; what uses more than {units.size(got.memory_limit)} is killed (control group)"
+        what = f"programs see {seen}; the OOM killer acts above {units.size(got.memory_limit)} (cgroup limit)"
         yield CheckLine("limited", what, _more_memory(machine), value)
     elif got.memory_total is None:
-        yield CheckLine("unknown", "the kernel does not tell how much there is", value=value)
+        yield CheckLine("unknown", "the kernel does not report the memory size", value=value)
     else:
-        yield CheckLine("ok", f"all {units.size(got.memory_total)} may be used", value=value)
+        yield CheckLine("ok", f"all {units.size(got.memory_total)} are allowed", value=value)
 
 
 @check("shm", "Is /dev/shm large enough for DataLoader workers?")
@@ -89,7 +89,7 @@ def shm(machine: DoctorContext) -> Iterator[CheckLine]:
     try:
         size = shared_memory(machine)
     except FileNotFoundError:
-        yield CheckLine("missing", "there is no /dev/shm: DataLoader workers fail", _larger(machine, got))
+        yield CheckLine("missing", "/dev/shm does not exist: DataLoader workers fail", _larger(machine, got))
         return
     value: dict[str, object] = {"total_bytes": size.total, "free_bytes": size.free, "need_bytes": got.shm_need}
     yield _shm(machine, size, got, value)
@@ -97,15 +97,15 @@ def shm(machine: DoctorContext) -> Iterator[CheckLine]:
 
 def _shm(machine: DoctorContext, size: Size, got: Share, value: dict[str, object]) -> CheckLine:
     workers = labels.amount(got.shm_users, "worker")
-    need = f"{workers} may hold {units.size(got.shm_need)} (batches of 256 images)"
+    need = f"{workers} may need {units.size(got.shm_need)} (batches of 256 images)"
     if size.free >= got.shm_need:
         return CheckLine("ok", f"/dev/shm has {units.size(size.free)} free; {need}", value=value)
     if size.total <= _DOCKER_SHM:
-        what = f'/dev/shm is {units.size(size.total)} (Docker\'s default): workers die with "Bus error"; {need}'
+        what = f'/dev/shm is {units.size(size.total)} (Docker default): workers die with "Bus error"; {need}'
         return CheckLine("missing", what, _larger(machine, got), value)
     free = f"/dev/shm has {units.size(size.free)} of {units.size(size.total)} free"
     if size.total >= got.shm_need:
-        return CheckLine("limited", f"{free}; {need}; this shows who fills it", "ls -lS /dev/shm | head", value)
+        return CheckLine("limited", f"{free}; {need}; list what fills it", "ls -lS /dev/shm | head", value)
     return CheckLine("limited", f"{free}; {need}", _larger(machine, got), value)
 
 

@@ -26,32 +26,34 @@ _REMEDIES: dict[str, tuple[str | None, str | None]] = {
     "off": ("gputop doctor", "gputop doctor"),
 }
 _COVERED_ELSEWHERE = {  # another line covers it, with the remedy
-    "mismatch": "no program can use a GPU: see the next line",
-    "shadowed-pynvml": "cannot be asked without nvidia-ml-py: see pynvml",
+    "mismatch": "no program can use a GPU: see match",
+    "shadowed-pynvml": "cannot be queried without nvidia-ml-py: see pynvml",
 }
 _NOT_ASKED = frozenset({"off", "asleep"})
 
 
-@check("driver", "Does the NVIDIA driver answer?")
+@check("driver", "Does the NVIDIA driver respond?")
 def responds(machine: DoctorContext) -> Iterator[CheckLine]:
     """Its version and GPUs, or why it does not respond."""
     facts = machine.driver.facts()
     value = {"driver": facts.version, "cuda": facts.cuda, "gpus": len(facts.cards), "gpus_on_bus": facts.in_sys}
     if facts.hanging:
-        what = f"the driver does not answer for {PATIENCE_S:g} s ({facts.hanging} does not return)"
+        what = f"no response from the driver for {PATIENCE_S:g} s ({facts.hanging} does not return)"
         yield CheckLine("missing", what, LOG, value)
     elif facts.note:
         yield CheckLine(*_failure(facts, machine), value)
     elif not facts.cards:
         yield CheckLine(
-            "missing", f"driver {facts.version} answers, and lists no GPU", _remedy(machine, _CONTAINER), value
+            "missing", f"driver {facts.version} responds but lists no GPU", _remedy(machine, _CONTAINER), value
         )
     else:
         counted = Counter(card.name for card in facts.cards if card.name)
         listed = ", ".join(f"{number} x {name}" for name, number in counted.items())
-        what = f"driver {facts.version} answers: {listed or 'no GPU does'}"
+        what = f"driver {facts.version} responds: {listed or 'no GPU does'}"
         if facts.folder:
-            what = f"{what}; its libraries are in {facts.folder}, not in the loader's path: CUDA may not find them"
+            what = (
+                f"{what}; its libraries are in {facts.folder}, outside the linker's search path: CUDA may not find them"
+            )
             yield CheckLine(
                 "limited", what, _into_path(facts.folder, machine), {**value, "library_folder": facts.folder}
             )
@@ -59,7 +61,7 @@ def responds(machine: DoctorContext) -> Iterator[CheckLine]:
             yield CheckLine("ok", what, value=value)
 
 
-@check("match", "Are the kernel module and the library of one version?")
+@check("match", "Do the kernel module and the driver library match?")
 def match(machine: DoctorContext) -> Iterator[CheckLine]:
     """Versions of module and library; after an upgrade they differ until a reboot."""
     facts = machine.driver.facts()
@@ -68,15 +70,15 @@ def match(machine: DoctorContext) -> Iterator[CheckLine]:
     if kernel is None:
         yield CheckLine("unknown", "no NVIDIA kernel module is loaded here", value=value)
     elif library is None:
-        yield CheckLine("unknown", f"kernel module {kernel}; the library did not tell its version", value=value)
+        yield CheckLine("unknown", f"kernel module {kernel}; the library did not report its version", value=value)
     elif kernel == library:
         yield CheckLine("ok", f"kernel module and library are both {kernel}", value=value)
     else:
-        what = f"kernel module {kernel}, library {library}: new CUDA programs fail, running jobs go on"
+        what = f"kernel module {kernel}, library {library}: new CUDA programs fail, running jobs continue"
         yield CheckLine("missing", what, "sudo reboot", value)
 
 
-@check("gpus", "Does every GPU answer?")
+@check("gpus", "Does every GPU respond?")
 def every_gpu(machine: DoctorContext) -> Iterator[CheckLine]:
     """GPUs that are listed but silent, or on the bus but not listed."""
     facts = machine.driver.facts()
@@ -85,15 +87,17 @@ def every_gpu(machine: DoctorContext) -> Iterator[CheckLine]:
     value = {"silent": silent, "on_bus": facts.in_sys, "listed": len(facts.cards)}
     if silent:
         which = ", ".join(map(str, silent))
-        yield CheckLine("missing", f"GPU {which} does not answer; the others do", LOG, value)
+        yield CheckLine("missing", f"GPU {which} does not respond; the others do", LOG, value)
     elif facts.hanging or facts.note:
-        what = f"{labels.amount(facts.in_sys, 'NVIDIA GPU')} on the PCI bus, not asked" if facts.in_sys else "none seen"
+        what = (
+            f"{labels.amount(facts.in_sys, 'NVIDIA GPU')} on the PCI bus, not queried" if facts.in_sys else "none found"
+        )
         yield CheckLine("unknown", what, value=value)
     elif hidden > 0:
         what = f"{facts.in_sys} GPUs on the PCI bus, {len(facts.cards)} listed by the driver"
         yield CheckLine("limited", what, _CONTAINER if machine.in_container else LOG, value)
     elif facts.cards:
-        yield CheckLine("ok", f"{labels.amount(len(facts.cards), 'GPU')}, each answers", value=value)
+        yield CheckLine("ok", f"{labels.amount(len(facts.cards), 'GPU')}, all responding", value=value)
     else:
         yield CheckLine("unknown", "none listed", value=value)
 
@@ -113,7 +117,7 @@ def _failure(facts: NvidiaFacts, machine: DoctorContext) -> tuple[Status, str, s
         return "missing", text, _REMEDIES.get(note.key, (None, None))[1]
     if not facts.in_sys:
         return "missing", text, "gputop demo"
-    text = f"{labels.amount(facts.in_sys, 'NVIDIA GPU')} on the PCI bus, and no driver: libnvidia-ml.so.1 is not here"
+    text = f"{labels.amount(facts.in_sys, 'NVIDIA GPU')} on the PCI bus but no driver: libnvidia-ml.so.1 is missing"
     if machine.exists("/usr/bin/ubuntu-drivers"):
         return "missing", text, "sudo ubuntu-drivers install"
     # other distributions name the package differently, or have it in an optional repository

@@ -16,7 +16,7 @@ _HIDING = {"1", "2", "4", "noaccess", "invisible", "ptraceable"}
 _FOR_ALL = {"4", "ptraceable"}  # also via the group of the option gid=
 
 
-@check("ptrace", "Can py-spy read a process that runs?")
+@check("ptrace", "Can py-spy read a running process?")
 def ptrace(machine: DoctorContext) -> Iterator[CheckLine]:
     """The rules of ptrace(2) and Yama; for a given process, the kernel's own answer."""
     yield _one_process(machine, machine.pid) if machine.pid is not None else _in_general(machine)
@@ -33,39 +33,39 @@ def hidepid(machine: DoctorContext) -> Iterator[CheckLine]:
     if level not in _HIDING:
         yield CheckLine("ok", "/proc shows the processes of every user", value=value)
     elif machine.may_trace_all or (level not in _FOR_ALL and chosen.get("gid", "0") in map(str, machine.groups)):
-        yield CheckLine("ok", f"/proc hides other users' processes (hidepid={level}), not from you", value=value)
+        yield CheckLine("ok", f"/proc hides other users' processes (hidepid={level}), but not from you", value=value)
     else:
-        what = f"/proc hides other users' processes (hidepid={level}): their GPU memory is shown, their names are not"
+        what = f"/proc hides other users' processes (hidepid={level}): GPU memory is shown without their names"
         yield CheckLine("limited", what, "sudo mount -o remount,hidepid=0 /proc", value)
 
 
-@check("psi", "Is it known how long tasks wait for CPU, memory and disks?")
+@check("psi", "Are stalls on CPU, memory and I/O measured?")
 def pressure(machine: DoctorContext) -> Iterator[CheckLine]:
     """Pressure stall information."""
     try:
         for resource in ("cpu", "memory", "io"):
             machine.kernel.proc(f"pressure/{resource}")
     except OSError as error:
-        what = f"no pressure stall information (/proc/pressure: {os.strerror(error.errno or 0)})"
+        what = f"no pressure stall information, PSI (/proc/pressure: {os.strerror(error.errno or 0)})"
         yield CheckLine("missing", f"{what}; boot with psi=1", _boot_option(machine), {"psi": False})
     else:
-        yield CheckLine("ok", "pressure of CPU, memory and I/O is measured", value={"psi": True})
+        yield CheckLine("ok", "pressure stall information (PSI) for CPU, memory and I/O", value={"psi": True})
 
 
-@check("delays", "Is it known how long a process waits for a disk?")
+@check("delays", "Is the I/O wait of each process measured?")
 def delays(machine: DoctorContext) -> Iterator[CheckLine]:
     """Delay accounting, off by default since Linux 5.14."""
     counted = delays_on(machine.kernel.proc_root)
     value = {"task_delayacct": counted}
     if counted:
-        yield CheckLine("ok", "waits for storage are counted for each process (IO%)", value=value)
+        yield CheckLine("ok", "I/O wait is counted per process (IO%)", value=value)
     else:
-        what = "waits for storage are not counted: IO% is an estimate, the share of looks in state D"
-        then = "once on, it is measured of what starts from then on"
+        what = "I/O wait is not counted: IO% is estimated from the samples in state D"
+        then = "once enabled, it counts for processes started afterwards"
         yield CheckLine("limited", f"{what}; {then}", UNLOCK_DELAYS, value)
 
 
-@check("run-delay", "Is it known how long a thread waits for a CPU?")
+@check("run-delay", "Is the CPU wait of each thread measured?")
 def run_delay(machine: DoctorContext) -> Iterator[CheckLine]:
     """/proc/PID/schedstat."""
     try:
@@ -73,13 +73,13 @@ def run_delay(machine: DoctorContext) -> Iterator[CheckLine]:
     except OSError:
         counted = False
     if counted:
-        yield CheckLine("ok", "waits for a CPU are counted for each thread (WAIT%)", value={"schedstat": True})
+        yield CheckLine("ok", "CPU wait is counted per thread (WAIT%)", value={"schedstat": True})
     else:
         what = "this kernel was built without CONFIG_SCHED_INFO: WAIT% is unknown"
         yield CheckLine("missing", what, value={"schedstat": False})
 
 
-@check("io", "Is it known what processes read and write?")
+@check("io", "Is the I/O of each process readable?")
 def io(machine: DoctorContext) -> Iterator[CheckLine]:
     """/proc/PID/io, visible to the owner."""
     try:
@@ -88,13 +88,13 @@ def io(machine: DoctorContext) -> Iterator[CheckLine]:
         yield CheckLine("missing", "this kernel was built without CONFIG_TASK_IO_ACCOUNTING", value={"io": "absent"})
     else:
         if machine.pid is not None:
-            yield CheckLine("ok", f"what process {machine.pid} reads and writes is known", value={"io": "process"})
+            yield CheckLine("ok", f"the I/O of process {machine.pid} is readable", value={"io": "process"})
         elif machine.may_trace_all:
-            yield CheckLine("ok", "what every process reads and writes is known", value={"io": "all"})
+            yield CheckLine("ok", "the I/O of every process is readable", value={"io": "all"})
         else:
-            why, what = machine.hidden(), "what your processes read and write is known, others' is not"
+            why, what = machine.hidden(), "the I/O of your processes is readable, that of others is not"
             if machine.uid == 0:
-                what = f"what processes of root read and write is known, others' {why.text}"
+                what = f"the I/O of root's processes is readable, that of others {why.text}"
             yield CheckLine("limited", what, why.unlock, {"io": "own"})
 
 
@@ -104,18 +104,20 @@ def _in_general(machine: DoctorContext) -> CheckLine:
     if level is None:
         return CheckLine("unknown", f"/proc/{ptrace_access.YAMA} cannot be read", value=value)
     if level >= 3:
-        what = "nobody may read a running process until a reboot (ptrace_scope=3); this names who sets it"
+        what = "no process can be read until a reboot (ptrace_scope=3); find where it is set"
         return CheckLine("missing", what, "grep -rs ptrace_scope /etc/sysctl.* /usr/lib/sysctl.d", value)
     if machine.may_trace_all:
-        return CheckLine("ok", "any process in sight can be read", value=value)
+        return CheckLine("ok", "every visible process is readable", value=value)
     if level == 0:
         if machine.uid != 0:
-            return CheckLine("ok", "your processes can be read; for others' sudo is needed", value=value)
+            return CheckLine("ok", "your processes are readable; those of others need sudo", value=value)
         why = machine.hidden()
-        return CheckLine("ok", f"processes of root can be read; others' {why.text}", why.unlock, value)
-    who = "the children of the reader" if level == 1 else "root"
+        return CheckLine("ok", f"root's processes are readable; those of others {why.text}", why.unlock, value)
+    allowed = "a parent process" if level == 1 else "root"
     unlock = ptrace_access.CAPABILITY if machine.in_container else ptrace_access.ALLOW
-    return CheckLine("limited", f"running jobs cannot be read: only {who} may (ptrace_scope={level})", unlock, value)
+    return CheckLine(
+        "limited", f"running jobs are unreadable: only {allowed} can read them (ptrace_scope={level})", unlock, value
+    )
 
 
 def _one_process(machine: DoctorContext, pid: int) -> CheckLine:
@@ -127,9 +129,9 @@ def _one_process(machine: DoctorContext, pid: int) -> CheckLine:
     try:
         # the kernel checks this like an attach, and nothing is read
         os.close(os.open(f"{machine.kernel.proc_root}/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC))
-        return CheckLine("ok", f"process {pid} can be read", value={**value, "readable": True})
+        return CheckLine("ok", f"process {pid} is readable", value={**value, "readable": True})
     except FileNotFoundError:
-        return CheckLine("missing", f"there is no process {pid} here", value={**value, "readable": False})
+        return CheckLine("missing", f"no process with PID {pid} here", value={**value, "readable": False})
     except OSError:
         try:
             spy = programs.find("py-spy", machine.path)

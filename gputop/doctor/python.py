@@ -132,7 +132,7 @@ def _plain(version: str | None) -> str | None:
     return found[0] if found else None
 
 
-_CHOOSE = "https://pytorch.org/get-started names the command for this driver"
+_CHOOSE = "https://pytorch.org/get-started has the command for this driver"
 # first release whose wheels have kernels for a compute capability, by its major number: PyTorch's release notes
 _FIRST_FOR = {8: (1, 7), 9: (2, 0), 10: (2, 7), 12: (2, 7)}
 _BLAS_IN_USE = re.compile(r"/lib(mkl_rt|scipy_openblas|openblas|blis)[^/\n]*\.so")
@@ -148,7 +148,7 @@ def python(machine: DoctorContext) -> Iterator[CheckLine]:
     """The jobs' Python, unless it is the same as ours."""
     found = in_use(machine)
     if found is None:
-        what = "no Python" if machine.pid is None else f"process {machine.pid} is no Python"
+        what = "no Python" if machine.pid is None else f"process {machine.pid} is not Python"
         yield CheckLine("unknown", what, value={"path": None})
     else:
         version = f"Python {found.version}" if found.version else "Python of unknown version"
@@ -156,7 +156,7 @@ def python(machine: DoctorContext) -> Iterator[CheckLine]:
         yield CheckLine("ok", f"{version}: {found.path} ({found.origin})", value=value)
 
 
-@check("torch", "Does its PyTorch fit the driver and the GPUs?")
+@check("torch", "Does its PyTorch match the driver and the GPUs?")
 def torch(machine: DoctorContext) -> Iterator[CheckLine]:
     """PyTorch from its version file, without importing it."""
     found = in_use(machine)
@@ -174,17 +174,17 @@ def torch(machine: DoctorContext) -> Iterator[CheckLine]:
         what = f"PyTorch {version} is built without CUDA: it cannot use a GPU"
         yield CheckLine("missing", what, replaced, value)
     elif cuda and facts.cuda and _major(cuda) > _major(facts.cuda):
-        what = f"PyTorch {version} needs CUDA {cuda}, this driver supports up to {facts.cuda}: upgrade the driver, or"
+        what = f"PyTorch {version} needs CUDA {cuda}, the driver supports up to {facts.cuda}: upgrade the driver, or"
         yield CheckLine("missing", what, replaced, value)
     elif newest and first and (pytorch.release(version) or (0, 0)) < first:
-        what = f"PyTorch {version} is older than these GPUs (compute capability {newest[0]}.{newest[1]})"
+        what = f"PyTorch {version} predates these GPUs (compute capability {newest[0]}.{newest[1]})"
         yield CheckLine("limited", what, replaced, value)
     else:
         built = f"CUDA {cuda}" if cuda else "without CUDA"
         yield CheckLine("ok", f"PyTorch {version}, {built}", value=value)
 
 
-@check("blas", "Which linear algebra does its NumPy use?")
+@check("blas", "Which BLAS does its NumPy use?")
 def blas(machine: DoctorContext) -> Iterator[CheckLine]:
     """OpenBLAS on Intel is slower than MKL, and known to keep every core busy while the GPU waits.
 
@@ -197,13 +197,13 @@ def blas(machine: DoctorContext) -> Iterator[CheckLine]:
     if found is not None and found.mapped is not None and not _LOADED.search(found.mapped):
         yield CheckLine("unknown", f"process {machine.pid} has not loaded NumPy", value=value)
     elif found is None or vendor is None:
-        yield CheckLine("unknown", "no NumPy whose BLAS is known in that Python", value=value)
+        yield CheckLine("unknown", "no NumPy with a known BLAS in that Python", value=value)
     elif vendor == "openblas" and intel:
-        what = "NumPy uses OpenBLAS on an Intel CPU: if all cores are busy and the GPU is not, this may be why"
-        where = "" if _records(found) else "; NumPy with MKL comes from conda, not from pip"
+        what = "NumPy uses OpenBLAS on an Intel CPU: a possible cause if all cores are busy and the GPU is not"
+        where = "" if _records(found) else "; only conda has NumPy with MKL"
         yield CheckLine("limited", f"{what}{where}", _to_mkl(found), value)
     else:
-        fits = ", which is right here: MKL is for Intel CPUs" if vendor == "openblas" else ""
+        fits = ", the right choice here: MKL is for Intel CPUs" if vendor == "openblas" else ""
         yield CheckLine("ok", f"NumPy uses {_VENDORS.get(vendor, vendor)}{fits}", value=value)
 
 
@@ -218,17 +218,17 @@ def threads(machine: DoctorContext) -> Iterator[CheckLine]:
     unlock = f"export OMP_NUM_THREADS={got.threads}"
     too_many = [f"{name}={text}" for name, text in chosen.items() if not text.isdecimal() or int(text) > got.allowed]
     if too_many:
-        what = f"{' '.join(too_many)[:80]}, and {labels.amount(got.allowed, 'CPU')} may be used"
+        what = f"{' '.join(too_many)[:80]}, but only {labels.amount(got.allowed, 'CPU')} allowed"
         yield CheckLine("limited", what, unlock, value)
     elif "OMP_NUM_THREADS" in chosen:
         yield CheckLine("ok", ", ".join(f"{name}={text}" for name, text in chosen.items()), value=value)
     elif got.jobs > 1:
-        what = f"OMP_NUM_THREADS is unset: with a job on each of {got.jobs} GPUs, {got.jobs} x {got.affinity} threads"
+        what = f"OMP_NUM_THREADS is unset: a job on each of {got.jobs} GPUs starts {got.jobs} x {got.affinity} threads"
         yield CheckLine("limited", f"{what} on {labels.amount(got.allowed, 'CPU')} (torchrun sets 1)", unlock, value)
     else:
-        what = f"OMP_NUM_THREADS is unset: one thread for each of {labels.amount(got.affinity, 'CPU')}"
+        what = f"OMP_NUM_THREADS is unset: one thread per CPU ({labels.amount(got.affinity, 'CPU')})"
         if got.allowed < got.affinity:
-            yield CheckLine("limited", f"{what}, and {got.quota:g} may be used at a time", unlock, value)
+            yield CheckLine("limited", f"{what}, but the cgroup quota is {got.quota:g} CPUs", unlock, value)
         else:
             yield CheckLine("ok", what, value=value)
 

@@ -58,7 +58,7 @@ class _RunningCheck:
         """The result, or a note that it timed out."""
         if self._done.wait(max(0.0, self._until_s - time.monotonic())):
             return self._result
-        return CheckResult(self._check, (CheckLine("unknown", f"no answer in {self._patience_s:g} s"),))
+        return CheckResult(self._check, (CheckLine("unknown", f"no response within {self._patience_s:g} s"),))
 
     def _run(self) -> None:
         try:
@@ -71,7 +71,7 @@ class _RunningCheck:
         except OSError as error:
             self._result = self._unknown(f"cannot be read: {error.filename}: {os.strerror(error.errno or 0)}")
         except Exception as error:  # a broken check costs only its own line
-            self._result = replace(self._unknown(f"this check broke: {type(error).__name__}: {error}"), failed=True)
+            self._result = replace(self._unknown(f"this check failed: {type(error).__name__}: {error}"), failed=True)
         self._done.set()
 
     def _unknown(self, what: str, unlock: str | None = None) -> CheckResult:
@@ -137,7 +137,7 @@ def render(report: DoctorReport, *, ascii: bool = False) -> str:
 
 
 def _all(report: DoctorReport) -> Iterator[str]:
-    about = f", about process {report.pid}" if report.pid is not None else ""
+    about = f", process {report.pid}" if report.pid is not None else ""
     yield f"gputop {__version__} on {report.host}{about}"
     width = max((len(result.check.name) for result in report.results), default=0)
     for group, title in GROUPS.items():
@@ -147,7 +147,9 @@ def _all(report: DoctorReport) -> Iterator[str]:
             for result in results:
                 yield from _result(result, width)
     yield ""
-    yield "  ".join(f"{_WORDS[status]} {meaning}" for status, meaning in STATUSES.items()) + "  $ unlocks it"
+    yield (
+        "  ".join(f"{_WORDS[status]} {meaning}" for status, meaning in STATUSES.items()) + "  $ command that unlocks it"
+    )
 
 
 def _result(result: CheckResult, width: int) -> Iterator[str]:

@@ -14,18 +14,18 @@ from gputop.safe.terminal import ROOM_FOR_PROCESSES, without_screen
 def size(machine: DoctorContext) -> Iterator[CheckLine]:
     """Whether the process table fits."""
     if machine.terminal is None:
-        yield CheckLine("unknown", "standard output is no terminal", value={"columns": None, "lines": None})
+        yield CheckLine("unknown", "standard output is not a terminal", value={"columns": None, "lines": None})
         return
     (columns, lines), least = machine.terminal, ROOM_FOR_PROCESSES
     value = {"columns": columns, "lines": lines}
     if columns >= least[0] and lines >= least[1]:
         yield CheckLine("ok", f"{columns} x {lines}", value=value)
     else:
-        what = f"{columns} x {lines}: parts are left out below {least[0]} x {least[1]}; make the window larger"
+        what = f"{columns} x {lines}: parts are hidden below {least[0]} x {least[1]}; enlarge the window"
         yield CheckLine("limited", what, value=value)
 
 
-@check("characters", "Can it show more than ASCII?")
+@check("characters", "Does it support UTF-8?")
 def characters(machine: DoctorContext) -> Iterator[CheckLine]:
     """By the encoding of standard output."""
     value = {"encoding": machine.encoding}
@@ -36,7 +36,7 @@ def characters(machine: DoctorContext) -> Iterator[CheckLine]:
         yield CheckLine("limited", what, "export LC_ALL=C.UTF-8", value)
 
 
-@check("colours", "How many colours can it show?")
+@check("colours", "How many colors does it support?")
 def colours(machine: DoctorContext) -> Iterator[CheckLine]:
     """By TERM, COLORTERM and NO_COLOR, as in other programs."""
     term = machine.environ.get("TERM", "")
@@ -48,14 +48,14 @@ def colours(machine: DoctorContext) -> Iterator[CheckLine]:
     elif machine.environ.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
         yield CheckLine("ok", "16 million", value={**value, "colours": 1 << 24})
     elif "256" in term or term.endswith("-direct"):
-        what = "256; where the terminal has 16 million, this says so"
+        what = "256; if the terminal supports 16 million, set"
         yield CheckLine("ok", what, "export COLORTERM=truecolor", {**value, "colours": 256})
     else:
         what = f"16 (TERM={term})" if term else "16 (TERM is not set)"
         yield CheckLine("limited", what, "export TERM=xterm-256color", {**value, "colours": 16})
 
 
-@check("clipboard", "Does text that is copied reach your clipboard?")
+@check("clipboard", "Does copied text reach your clipboard?")
 def clipboard(machine: DoctorContext) -> Iterator[CheckLine]:
     """OSC 52, which multiplexers block by default."""
     if "TMUX" in machine.environ:
@@ -67,14 +67,14 @@ def clipboard(machine: DoctorContext) -> Iterator[CheckLine]:
             return
         value = {"through": "tmux", "set_clipboard": chosen}
         if chosen == "on":
-            yield CheckLine("ok", "tmux hands it on (OSC 52)", value=value)
+            yield CheckLine("ok", "tmux forwards it (OSC 52)", value=value)
         elif chosen is None:
-            yield CheckLine("unknown", "tmux does not answer", "tmux show-options -sv set-clipboard", value)
+            yield CheckLine("unknown", "tmux does not respond", "tmux show-options -sv set-clipboard", value)
         else:
-            what = f"tmux keeps it to itself (set-clipboard {chosen})"
+            what = f"tmux does not forward it (set-clipboard {chosen})"
             yield CheckLine("limited", what, "tmux set-option -s set-clipboard on", value)
     elif "STY" in machine.environ:
-        yield CheckLine("missing", "GNU screen keeps it to itself", "tmux", {"through": "screen"})
+        yield CheckLine("missing", "GNU screen does not forward it", "tmux", {"through": "screen"})
     else:
-        what = "up to the terminal; most take it (OSC 52)"
+        what = "depends on the terminal; most accept OSC 52"
         yield CheckLine("unknown", what, value={"through": None})

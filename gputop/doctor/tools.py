@@ -24,7 +24,7 @@ _BINDING = (13, 580)
 _REMOTE_EXEC = (3, 14)  # sys.remote_exec, PEP 768
 
 
-@check("py-spy", "Can stacks be taken?")
+@check("py-spy", "Can stacks be read?")
 def py_spy(machine: DoctorContext) -> Iterator[CheckLine]:
     """The program that reads stacks, beside our interpreter or on PATH."""
     try:
@@ -32,7 +32,7 @@ def py_spy(machine: DoctorContext) -> Iterator[CheckLine]:
         said = machine.first_line(path, "--version")
     except programs.NotFound:
         yield CheckLine(
-            "missing", "py-spy is not installed: no stacks, no profiles", pip("install py-spy"), {"path": None}
+            "missing", "py-spy is not installed: no stacks and no profiles", pip("install py-spy"), {"path": None}
         )
         return
     except programs.NotRun as why:
@@ -50,7 +50,7 @@ def py_spy(machine: DoctorContext) -> Iterator[CheckLine]:
         yield CheckLine("ok", f"{said}", value=value)
 
 
-@check("pynvml", "Is the module pynvml NVIDIA's?")
+@check("pynvml", "Is the pynvml module NVIDIA's?")
 def pynvml(machine: DoctorContext) -> Iterator[CheckLine]:
     """NVIDIA's binding: another package, or a stray file, may have taken its name."""
     try:
@@ -67,16 +67,16 @@ def pynvml(machine: DoctorContext) -> Iterator[CheckLine]:
     try:
         DriverGate(CallCosts()).binding  # noqa: B018
     except Unanswered:
-        yield CheckLine("missing", f"{origin} is not NVIDIA's module: it hides it", _unshadow(origin, machine), value)
+        yield CheckLine("missing", f"{origin} shadows NVIDIA's module", _unshadow(origin, machine), value)
         return
     if _numbers(_version("nvidia-ml-py")) < _BINDING:
-        what = f"nvidia-ml-py {_version('nvidia-ml-py') or 'of unknown version'} is old: some values are unknown"
+        what = f"nvidia-ml-py {_version('nvidia-ml-py') or 'of unknown version'} is outdated: some metrics are missing"
         yield CheckLine("limited", what, pip("install --upgrade nvidia-ml-py"), value)
     else:
         yield CheckLine("ok", f"nvidia-ml-py {_version('nvidia-ml-py')}", value=value)
 
 
-@check("torch-trace", "Can torch.profiler be started in a job that runs?")
+@check("torch-trace", "Can torch.profiler be started in a running job?")
 def torch_trace(machine: DoctorContext) -> Iterator[CheckLine]:
     """sys.remote_exec, which needs Python 3.14 and debugging rights."""
     found, settings = in_use(machine), machine.settings or {}
@@ -84,29 +84,29 @@ def torch_trace(machine: DoctorContext) -> Iterator[CheckLine]:
     version = _numbers(python)
     value = {"python": python, "kineto_daemon": settings.get("KINETO_USE_DAEMON") == "1"}
     if not version:
-        yield CheckLine("unknown", "the version of the job's Python is not known", value={**value, "route": None})
+        yield CheckLine("unknown", "the Python version of the job is unknown", value={**value, "route": None})
     elif version < _REMOTE_EXEC:
-        what = f"Python {python} lets no profiler in from outside (3.14 does): only jobs started for it can be traced"
+        what = f"Python {python} cannot be attached to (3.14 can): only jobs started as follows can be traced"
         yield CheckLine("limited", what, "gputop run -- COMMAND", {**value, "route": None})
     elif settings.get("PYTHON_DISABLE_REMOTE_DEBUG"):
-        what = "remote debugging is switched off by PYTHON_DISABLE_REMOTE_DEBUG"
+        what = "remote debugging is disabled by PYTHON_DISABLE_REMOTE_DEBUG"
         yield CheckLine("missing", what, "unset PYTHON_DISABLE_REMOTE_DEBUG", {**value, "route": None})
     elif ptrace_access.scope(machine.kernel.proc_root) and not machine.may_trace_all:
-        what = f"Python {python} allows it, the kernel does not (see ptrace)"
+        what = f"Python {python} allows it, but the kernel does not (see ptrace)"
         yield CheckLine("limited", what, value={**value, "route": None})
     else:
-        what = f"by sys.remote_exec of Python {python}"
+        what = f"yes, through sys.remote_exec of Python {python}"
         yield CheckLine("ok", what, value={**value, "route": "remote_exec"})
 
 
-@check("runtime", "Is our folder for sockets ours?")
+@check("runtime", "Is the socket folder private to you?")
 def runtime(machine: DoctorContext) -> Iterator[CheckLine]:
     """The runtime folder: its name in /tmp may belong to another user. Creates nothing."""
     base, name = runtime_place(machine.environ, f"{machine.root}/tmp")
     path = f"{base}/{name}"
     value = {"path": path}
     if not os.path.lexists(path):
-        yield CheckLine("ok", f"{path} is made when it is needed", value=value)
+        yield CheckLine("ok", f"{path} is created when needed", value=value)
         return
     try:
         runtime_folder(machine.environ, f"{machine.root}/tmp").close()

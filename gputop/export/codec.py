@@ -98,13 +98,13 @@ def with_checksum(text: str) -> str:
 def loads(text: str) -> Any:
     """The inverse of `dumps`; ValueError in one line for anything else."""
     if len(text) > MOST_CHARS:
-        raise ValueError(f"{len(text)} characters are more than one object may have")
+        raise ValueError(f"{len(text)} characters exceed the maximum of one object")
     try:
         return json.loads(text, parse_constant=_constant)
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error.msg} at character {error.pos}") from None
     except RecursionError:
-        raise ValueError("not a frame: nested too deep") from None
+        raise ValueError("not a frame: nested too deeply") from None
 
 
 def header(hostname: str) -> dict[str, Any]:

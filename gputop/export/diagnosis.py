@@ -140,7 +140,7 @@ class Diagnosis:
         if not self.measured:
             return "no GPU could be measured"
         if self.is_too_short:
-            return f"{self.seconds:.0f} s are too few to judge"
+            return f"{self.seconds:.0f} s are too short to judge"
         return (
             finding_text.state_counts([one for one in self.update.jobs if one in self.undecided])
             if self.undecided
@@ -161,8 +161,8 @@ class Diagnosis:
     def reasons(self) -> tuple[str, ...]:
         """The doubt in full: one sentence per reason."""
         if not self.measured:
-            return (f"{self.doubt}; `gputop doctor` says why",)
-        short = (f"{self.doubt}: rules look back half a minute",) if self.is_too_short else ()
+            return (f"{self.doubt}; run `gputop doctor` for the reason",)
+        short = (f"{self.doubt}: rules need 30 s of samples",) if self.is_too_short else ()
         return (*short, *(finding_text.state_line(one, self.update.frame) for one in self.undecided))
 
     @property
@@ -223,7 +223,7 @@ def _words(shown: Sequence[Finding], found: Diagnosis) -> Iterator[str]:
     """Reasons for doubt beyond the table of states; or that nothing was found."""
     doubt = found.reasons[0] if not found.measured or found.is_too_short else ""
     if not shown:
-        yield f"Nothing: {doubt}." if doubt else "Nothing yet." if found.undecided else "Nothing."
+        yield f"Nothing: {doubt}." if doubt else "Nothing found yet." if found.undecided else "Nothing."
     elif doubt:
         yield f"{doubt}."
 
@@ -324,8 +324,8 @@ def _abstention_note(abstained: Sequence[Abstained]) -> Iterator[str]:
         reasons = sorted({missing.reason for one in abstained for missing in one.missing})
         why = f" ({', '.join(reasons)})" if reasons else ""
         names = ", ".join(rules[:6]) + (f" and {len(rules) - 6} more" if len(rules) > 6 else "")
-        verb = "rule could not judge everything" if len(rules) == 1 else "rules could not judge everything"
-        yield f"{len(rules)} {verb}{why}: {names}. --explain says what was missing."
+        verb = "rule skipped some checks" if len(rules) == 1 else "rules skipped some checks"
+        yield f"{len(rules)} {verb}{why}: {names}. --explain lists the missing metrics."
 
 
 def _abstentions(found: Diagnosis) -> Iterator[str]:
@@ -334,7 +334,7 @@ def _abstentions(found: Diagnosis) -> Iterator[str]:
     for one in found.update.abstained:
         missing, about = finding_text.missing_text(one), finding_text.qualified_name(one.subject, found.update.frame)
         unlock = f"; {one.unlock}" if one.unlock else ""
-        said[f"{one.rule} cannot judge {about}: {missing or 'it does not know enough'}{unlock}"] = None
+        said[f"{one.rule} cannot judge {about}: {missing or 'too little is known'}{unlock}"] = None
     yield from said
 
 

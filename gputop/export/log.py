@@ -128,7 +128,7 @@ class Log:
             if isinstance(self._file, StandardOutput) or not self._file.size:
                 self._file.append(header)
             elif self._file.read(len(header), 0) != header:
-                raise Refused(f"{path} exists and has other columns: not touched; choose another file")
+                raise Refused(f"{path} exists with other columns: left unchanged; choose another file")
             elif not self._file.cut_line(_LONGEST_LINE):
                 raise Refused(f"the end of {path} is damaged: not appended to; choose another file")
         except OSError as error:

@@ -49,7 +49,7 @@ class Proofs:
                 self._watch = self._made()
             self._watch.take(update)
         except Exception as error:
-            self.problem = f"fixes are not followed: {type(error).__name__}: {error}; please report it"
+            self.problem = f"gains of fixes are not measured: {type(error).__name__}: {error}; please report it"
 
     def _made(self) -> Watch:
         from gputop.proven.store import BackgroundStore, FixStore

@@ -13,7 +13,7 @@ from gputop.proven.measured import LEAST_GAIN, Gain, Measured
 from gputop.proven.runs import UNSHOWN, differences
 from gputop.report import Page, ReportTable
 
-NOT_SEEN = "cause gone, what was changed is not visible"
+NOT_SEEN = "finding gone; the change that fixed it is not visible"
 _SHOWN_BY = {"num_workers": "loader", "OMP_NUM_THREADS": "threads"}  # arguments with the same meaning
 _LEAST_THREADS = 0.2  # least change in the number of busy threads worth mentioning
 
@@ -138,9 +138,9 @@ def score(fixes: Iterable[Fix]) -> Score:
 def score_text(found: Score) -> str:
     """The same as a sentence."""
     if found.ratio is None:
-        return "No prediction can be held against an outcome yet: that takes two runs with a step meter (gputop run)."
+        return "No prediction has a measured outcome yet: that takes two runs started with gputop run."
     return (
-        f"{amount(found.predictions, 'prediction')} held against an outcome: {amount(found.gained, 'run')} faster, "
+        f"{amount(found.predictions, 'prediction')} compared with an outcome: {amount(found.gained, 'run')} faster, "
         f"{found.within} of them by no more than predicted. Measured / predicted speed-up, median: {found.ratio:.2f}."
     )
 
@@ -149,15 +149,15 @@ def page(fixes: Sequence[Fix], *, stats: bool = False) -> Page:
     """All records, newest first; with `stats` only the accuracy of predictions."""
     if stats:
         said = score_text(score(fixes))
-        return Page(title="Fixes: predicted and measured speed-up", heading="How good predictions were", words=(said,))
+        return Page(title="Fixes: predicted and measured speed-up", heading="Accuracy of predictions", words=(said,))
     newest = sorted(fixes, key=_newest_s, reverse=True)
     done, open_ = [fix for fix in newest if fix.outcome], [fix for fix in newest if not fix.outcome]
     tables = [
         ReportTable(title, ("when", "what"), tuple((_when(fix), line(fix)) for fix in some), spoken=True)
-        for title, some in (("Compared with a later run", done), ("Waits for the next run of the script", open_))
+        for title, some in (("Compared with a later run", done), ("Waiting for the next run of the script", open_))
         if some
     ]
-    words = () if newest else ("Nothing yet: findings are kept while gputop or gputop diagnose shows them.",)
+    words = () if newest else ("Nothing yet: findings are stored while gputop or gputop diagnose runs.",)
     return Page(title=f"Fixes: {len(done)} compared, {len(open_)} waiting", words=words, tables=tuple(tables))
 
 

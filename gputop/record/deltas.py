@@ -161,7 +161,7 @@ class DeltaChain:
 def _apply(frame: dict[str, Any], data: Mapping[str, Any]) -> None:
     """Apply a change to a frame."""
     if data.get("after") != frame.get("mono_s"):
-        raise ValueError("a change of another frame than the one before it")
+        raise ValueError("a change relative to a different frame")
     changed, gone = _object(data.get("frame")), _object(data.get("gone", {}))
     for name, value in changed.items():
         if name == "host":
@@ -181,7 +181,7 @@ def _restored_items(before: Any, changed: Any, gone: Any, identity: tuple[str, .
         key = _of(_object(one), identity)
         items[key] = {**items.get(key, {}), **one}
     if len(items) > MOST_PROCESSES:
-        raise ValueError(f"{len(items)} processes are more than there can be")
+        raise ValueError(f"{len(items)} processes exceed the maximum")
     return list(items.values())
 
 
@@ -191,19 +191,19 @@ def _of(one: Mapping[str, Any], identity: tuple[str, ...]) -> ItemKey:
 
 def _key(parts: list[Any]) -> ItemKey:
     if not all(type(part) in (int, str) for part in parts):
-        raise ValueError("a change of something without identity")
+        raise ValueError("a change without an identity")
     return tuple(parts)
 
 
 def _object(value: Any) -> dict[str, Any]:
     if type(value) is not dict:
-        raise ValueError("a change that is no object")
+        raise ValueError("a change that is not an object")
     return value
 
 
 def _list(value: Any) -> list[Any]:
     if type(value) is not list:
-        raise ValueError("a change that is no list")
+        raise ValueError("a change that is not a list")
     return value
 
 

@@ -51,7 +51,7 @@ _CHUNK = 1 << 16
 _FIRST_MEMBER = 1 << 26  # bytes; range searched for the next one if the very first are damaged
 _MOST_DAMAGE = 10_000  # damaged places; more are invented
 _MOST_LOST = 1 << 28  # bytes per place; also the limit of a search
-_ENDLESS = "a line without end: the rest is not read"
+_ENDLESS = "a line without an end: the rest is not read"
 
 
 class Damage:
@@ -104,14 +104,14 @@ def _plain(file: BinaryIO, place: int, damage: Damage) -> Iterator[Line]:
         if line.endswith((b"\n", b"}")):
             yield place, line
         elif len(line) < MOST_CHARS:
-            damage.add("the last line is cut")
+            damage.add("the last line is truncated")
         else:
             while line and not line.endswith(b"\n"):
                 if file.tell() - place > _MOST_LOST:
                     damage.end(_ENDLESS)
                     return
                 line = file.readline(_CHUNK)
-            damage.add("a line without end")
+            damage.add("a line without an end")
         if damage.gives_up:
             return
         place = file.tell()
@@ -132,7 +132,7 @@ class Splitter:
             if self._size + len(line) <= MOST_CHARS:
                 yield b"".join((*self.rest, line, b"\n"))
             else:
-                self._damage.add("a line without end")
+                self._damage.add("a line without an end")
             self.rest, self._size = [], 0
         if rest:
             self._size += len(rest)
@@ -175,7 +175,7 @@ def _member(file: BinaryIO, place: int, unpack: Unpacker, damage: Damage) -> Gen
             data = file.read(_CHUNK)
             if not data:
                 if splitter.rest:
-                    damage.add("the last line is cut")
+                    damage.add("the last line is truncated")
                 return None
             for text in unpack.feed(data):
                 for line in splitter.feed(text):

@@ -63,7 +63,7 @@ def frame_of(data: Any, *, coarse: bool = False) -> Frame:
     """
     frame = codec.decode(Frame, _coarse(data) if coarse else data)
     if len(frame.gpus) > MOST_GPUS or len(frame.processes) > MOST_PROCESSES:
-        raise ValueError(f"{len(frame.gpus)} GPUs and {len(frame.processes)} processes are more than there can be")
+        raise ValueError(f"{len(frame.gpus)} GPUs and {len(frame.processes)} processes exceed the maximum")
     return held(frame)
 
 
@@ -104,7 +104,7 @@ def _small(kind: Any, data: Mapping[str, Any]) -> Header | Event | None:
     if kind == "event":
         texts = [data.get(name, "") for name in ("kind", "text")]
         if not all(type(text) is str for text in texts):
-            raise ValueError("an event without a text")
+            raise ValueError("an event without text")
         severity = data.get("severity")
         known = severity if severity in _SEVERITIES else "info"
         return Event(clean(texts[0], 40), clean(texts[1], 200), cast(Literal["info", "warn", "crit"], known))
@@ -115,7 +115,7 @@ def _check(line: bytes) -> bool:
     """Whether the line has a checksum; ValueError if it is wrong."""
     crc = _CRC.search(line, max(0, len(line) - 40))
     if crc and zlib.crc32(line[: crc.start()]) != int(crc[1], 16):
-        raise ValueError("its checksum is not that of its text")
+        raise ValueError("its checksum does not match its text")
     return crc is not None
 
 

@@ -94,7 +94,7 @@ def _repair(file: AppendOnlyFile) -> bool:
     """Whether a recording is compressed, after repairing its end; Refused if it is no recording."""
     packed = file.read(len(members.MAGIC), 0) == members.MAGIC
     if not _is_recording(file.read(_FIRST_LINE, 0), packed):
-        raise Refused(f"{file.path} exists and is not a recording: not touched; choose another file")
+        raise Refused(f"{file.path} exists and is not a recording: left unchanged; choose another file")
     if not (_mend_member(file) if packed else _mend_line(file)):
         raise Refused(f"the end of {file.path} is damaged: not appended to; choose another file")
     return packed
@@ -226,7 +226,9 @@ class Recorder:
     @property
     def problem(self) -> str | None:
         """Why nothing is being written, in one line; None once it works again."""
-        return self._trouble or ("recording falls behind: the disk is too slow" if self.missed > self._told else None)
+        return self._trouble or (
+            "recording is falling behind: the disk is too slow" if self.missed > self._told else None
+        )
 
     def take(self, update: Update) -> None:
         """Queue an update if there is space; from one thread, returns at once."""

@@ -242,7 +242,7 @@ class Recording:
         if stat.S_ISREG(os.fstat(fd).st_mode):
             return os.fdopen(fd, "rb")
         os.close(fd)
-        raise Refused(f"{self._path} is not a regular file; a stream is read with -")
+        raise Refused(f"{self._path} is not a regular file; use - to read a stream")
 
 
 def _first(file: BinaryIO, damage: Damage) -> tuple[FrameClock | None, bool]:
@@ -261,7 +261,7 @@ def _first(file: BinaryIO, damage: Damage) -> tuple[FrameClock | None, bool]:
                 return first, True
             headed = headed or isinstance(found, Header)
             if not headed:
-                damage.add("it does not begin with a header")
+                damage.add("it does not start with a header")
         except Newer:
             raise
         except ValueError as error:

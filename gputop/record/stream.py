@@ -102,9 +102,9 @@ class Stream:
                 if self._damage.gives_up:
                     return
         except (zlib.error, TooLarge, OSError) as error:
-            self._damage.add(f"it cannot be read any further: {error}")
+            self._damage.add(f"reading it failed: {error}")
         if splitter.rest and not self._damage.final:
-            self._damage.add("the last line is cut")
+            self._damage.add("the last line is truncated")
 
     def _pieces(self) -> Iterator[bytes]:
         first = b""

@@ -38,9 +38,9 @@ class Unpacker:
             self._given += len(text)
             self._whole += len(text)
             if self._given > MOST_RATIO * self._taken + self._left:
-                raise TooLarge(f"it unpacks to more than {MOST_RATIO} times its size")
+                raise TooLarge(f"it decompresses to more than {MOST_RATIO} times its size")
             if self._whole > self._most:
-                raise TooLarge(f"it unpacks to more than {self._most / 2**30:g} GiB")
+                raise TooLarge(f"it decompresses to more than {self._most / 2**30:g} GiB")
             yield text
         self._taken -= len(self._inflate.unused_data)
 

@@ -89,9 +89,9 @@ class Crashes:
 
     def _write(self, trace: list[str], where: str) -> str:
         if self._folder is None:
-            return f"no details kept ({self._refused})"
+            return f"details not saved ({self._refused})"
         if len(self.lines) >= _REPORTS_KEPT:
-            return "too many to keep"
+            return "too many crash reports"
         text = "\n".join(clean(line) for line in "".join(trace).splitlines())
         head = f"{time.strftime('%Y-%m-%d %H:%M:%S')} in {clean(where)}\n"
         name = f"crash-{self._stamp}"
@@ -100,7 +100,7 @@ class Crashes:
                 self._report_fd = self._folder.create(name)
             os.write(self._report_fd, f"{head}{redact(text)}\n\n".encode())
         except (Refused, OSError) as error:
-            return f"no details kept ({clean(str(error))})"
+            return f"details not saved ({clean(str(error))})"
         return f"details in {clean(self._folder.path)}/{name}"
 
     def _thread_failed(self, args: threading.ExceptHookArgs) -> None:
@@ -122,7 +122,7 @@ def last_resort(error: BaseException, where: str, *, keep: bool = True) -> str:
         line = crashes.report(error, redact(where))
         crashes.sweep()
     except Exception as other:
-        why = f"no details kept ({type(other).__name__})"
+        why = f"details not saved ({type(other).__name__})"
         line = f"gputop: internal error: {type(error).__name__}{_place(error)}; {why}; please report it"
     return line
 
@@ -130,9 +130,9 @@ def last_resort(error: BaseException, where: str, *, keep: bool = True) -> str:
 def _limit(error: BaseException) -> str:
     """Which system limit was hit; empty if the error is ours."""
     if isinstance(error, MemoryError):
-        return "out of memory: see ulimit -v, and the memory limit of the container"
+        return "out of memory: check ulimit -v and the memory limit of the container"
     if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
-        return "no further thread could be started: see ulimit -u and -v, and the limits of the container"
+        return "cannot start another thread: check ulimit -u, ulimit -v and the limits of the container"
     return ""
 
 

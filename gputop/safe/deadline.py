@@ -45,7 +45,7 @@ class NoAnswer(TimeoutError):
     """The path does not respond; an OSError, like any other reason why it is unusable."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(errno.ETIMEDOUT, "does not answer: a dead mount?", path)
+        super().__init__(errno.ETIMEDOUT, "does not respond (dead mount?)", path)
 
 
 class _Call(Generic[T]):

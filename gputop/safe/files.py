@@ -20,7 +20,7 @@ def opened(path: str | bytes | os.PathLike[str], *, folder: int | None = None, l
         if stat.S_ISLNK(mode):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         if not stat.S_ISREG(mode):
-            raise OSError(errno.EINVAL, "not a plain file")
+            raise OSError(errno.EINVAL, "not a regular file")
         return os.open(f"/proc/self/fd/{looked}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     finally:
         os.close(looked)
@@ -126,9 +126,9 @@ def state_place(environ: Mapping[str, str] = os.environ, system: str = "/var/lib
     if not os.path.isabs(base):
         home = environ.get("HOME", "")
         if not os.path.isabs(home):
-            raise Refused("HOME is not set: nothing is saved; set HOME or XDG_STATE_HOME")
+            raise Refused("nothing is saved because HOME is not set; set HOME or XDG_STATE_HOME")
         if not os.path.isdir(home):
-            what = "is no folder" if os.path.exists(home) else "does not exist"
+            what = "is not a folder" if os.path.exists(home) else "does not exist"
             raise Refused(f"HOME {what}: nothing is saved; set HOME or XDG_STATE_HOME")
         base = os.path.join(home, ".local", "state")
     return system if os.geteuid() == 0 and _owner_of_nearest(base) != 0 else base
@@ -195,7 +195,7 @@ def write_settings(path: str, data: bytes) -> None:
     """
     base, name = os.path.split(os.path.abspath(path))
     if os.path.islink(path):
-        raise Refused(f"{path} is a link: not written; change the file it leads to")
+        raise Refused(f"{path} is a symbolic link: not written; edit its target")
     try:
         os.makedirs(base, mode=0o700, exist_ok=True)
         fd = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -214,7 +214,7 @@ def _check_settings(path: str, info: os.stat_result) -> None:
     if info.st_uid not in {os.geteuid(), 0}:
         raise Refused(f"{path} belongs to another user (uid {info.st_uid}): not read")
     if info.st_mode & stat.S_IWOTH:
-        raise Refused(f"{path} can be written by everyone: not read; chmod o-w it")
+        raise Refused(f"{path} is world-writable: not read; run chmod o-w on it")
 
 
 def _create(folder: int, path: str, name: str) -> int:
@@ -259,7 +259,7 @@ def _check_ours(folder: int, path: str, name: str) -> None:
     except OSError:
         return
     if not stat.S_ISREG(info.st_mode) or info.st_uid != os.geteuid():
-        raise Refused(f"{path}/{name} is not a file of ours: not written; remove it")
+        raise Refused(f"{path}/{name} was not created by gputop: not written; remove it")
 
 
 def _private(base: str, name: str) -> Folder:
@@ -291,15 +291,15 @@ def _within(parent: int, base: str, name: str, *, new: bool = False) -> Folder:
         return Folder(path, fd)
     os.close(fd)
     if info.st_uid != os.geteuid():
-        raise Refused(f"{path} belongs to another user (uid {info.st_uid}): not used; have it removed")
-    raise Refused(f"{path} has mode {mode:04o}, not 0700: not used; look into it, then chmod 700")
+        raise Refused(f"{path} belongs to another user (uid {info.st_uid}): not used; ask its owner to remove it")
+    raise Refused(f"{path} has mode {mode:04o}, not 0700: not used; inspect it, then run chmod 700")
 
 
 def _check_parent(base: str, info: os.stat_result) -> None:
     if info.st_uid not in {os.geteuid(), 0}:
-        raise Refused(f"{base} belongs to another user (uid {info.st_uid}): nothing is kept there")
+        raise Refused(f"{base} belongs to another user (uid {info.st_uid}): nothing is saved there")
     if info.st_mode & _STICKY_WORLD == stat.S_IWOTH:
-        raise Refused(f"{base} can be written by everyone: nothing is kept there; chmod o-w it")
+        raise Refused(f"{base} is world-writable: nothing is saved there; run chmod o-w on it")
 
 
 def _owner_of_nearest(path: str) -> int:
@@ -314,11 +314,11 @@ def _owner_of_nearest(path: str) -> int:
 
 def _plain(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise Refused(f"{name[:40]!a} is not a file name of ours")
+        raise Refused(f"{name[:40]!a} is not a file name that gputop uses")
     return name
 
 
 def _refused(path: str, error: OSError) -> Refused:
     if error.errno in {errno.ELOOP, errno.ENOTDIR}:
-        return Refused(f"{path} is a link or no folder: not used; remove it")
+        return Refused(f"{path} is a link or not a folder: not used; remove it")
     return Refused(f"{path}: {os.strerror(error.errno or errno.EIO)}: nothing is saved there")

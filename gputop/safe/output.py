@@ -61,7 +61,7 @@ class AppendOnlyFile:
     def __init__(self, path: str) -> None:
         """Refused says in one line what cannot be written to and why."""
         if not path:
-            raise Refused("the name of the file is missing: give one, or - to print")
+            raise Refused("the file name is missing: name a file, or - for standard output")
         self.path = path
         try:
             self._fd = _open(path)
@@ -119,7 +119,7 @@ def _open(path: str) -> int:
     except FileExistsError:
         pass
     if os.path.islink(path):
-        raise Refused(f"{path} is a link: not written through; name the file itself")
+        raise Refused(f"{path} is a symbolic link: not written; name its target")
     return os.open(path, _FLAGS)
 
 

@@ -86,7 +86,7 @@ def candidates(name: str, path: str, *, first: str | None = None) -> Iterator[st
 def why_distrusted(program: str) -> str | None:
     """Why a program is not run, in one line; None if only root and we could have placed it there."""
     if not os.path.isabs(program):
-        return f"{program} is not run: it is in a relative entry of PATH"
+        return f"{program} was not run: its PATH entry is relative"
     why = _unfit(program, program, _owners()) if _current(program) else unfit(program, _owners())
     return f"{program} is not run: {why}" if why else None
 
@@ -199,7 +199,7 @@ def _unfit(file: str, place: str, owners: frozenset[int], *, shared: bool = Fals
     if stat.S_ISLNK(info.st_mode):  # access to a link depends on its folder
         return None
     if info.st_mode & stat.S_IWOTH and not (shared and info.st_mode & stat.S_ISVTX):
-        return f"{where} can be written by everybody"
+        return f"{where} is world-writable"
     if (
         info.st_mode & stat.S_IWGRP
         and not (shared and info.st_mode & stat.S_ISVTX)
@@ -236,7 +236,7 @@ def _group_is_private(gid: int) -> bool:
 
 
 def _advice() -> str:
-    return "; root runs only what root owns" if os.geteuid() == 0 else ""
+    return "; root runs only programs that root owns" if os.geteuid() == 0 else ""
 
 
 def _user(uid: int) -> str:

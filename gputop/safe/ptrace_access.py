@@ -33,11 +33,11 @@ def hidden(*arguments: str, uid: int | None = None, confined: bool | None = None
     That is sudo with `gputop` and these arguments. For root it is a missing capability, which a container can be given.
     """
     if (os.geteuid() if uid is None else uid) != 0:
-        return Barred("may not be read by you", as_root(*arguments))
+        return Barred("cannot be read by you", as_root(*arguments))
     if traces_all(proc):
-        return Barred("may not be read even by root")
+        return Barred("cannot be read even by root")
     confined = in_container(proc) if confined is None else confined
-    return Barred("may not be read by root without CAP_SYS_PTRACE", CAPABILITY if confined else None)
+    return Barred("cannot be read by root without CAP_SYS_PTRACE", CAPABILITY if confined else None)
 
 
 def unlock(*, uid: int | None = None, proc: str = "/proc") -> str | None:
@@ -71,7 +71,7 @@ def barred(pid: int, command: str, proc: str = "/proc") -> Barred | None:
         os.close(os.open(f"{proc}/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC))
         return None
     except (FileNotFoundError, ProcessLookupError):
-        return Barred(f"there is no process {pid} here")
+        return Barred(f"no process with PID {pid} here")
     except OSError:
         return refusal(pid, as_root(command, str(pid)), uid=os.geteuid(), confined=in_container(proc), proc=proc)
 
@@ -85,16 +85,16 @@ def refusal(pid: int, command: str, *, uid: int, confined: bool, proc: str = "/p
     level = scope(proc) or 0
     owner = _owner(pid, proc)
     if level >= 3:
-        return Barred(f"process {pid} cannot be read by anybody until a reboot (ptrace_scope=3)")
+        return Barred(f"process {pid} cannot be read by any user until a reboot (ptrace_scope=3)")
     if owner not in (uid, None) and uid != 0:
         return Barred(f"process {pid} belongs to another user (uid {owner})", unlock)
     if not dumpable(pid, proc):
-        return Barred(f"process {pid} has made itself unreadable (it is not dumpable)", unlock)
+        return Barred(f"process {pid} has made itself unreadable (not dumpable)", unlock)
     if level > 0:
         return Barred(f"process {pid} cannot be read (ptrace_scope={level})", CAPABILITY if confined else ALLOW)
     if confined:
-        return Barred(f"this container may not read process {pid}", unlock if uid == 0 else CAPABILITY)
-    return Barred(f"the kernel forbids to read process {pid}", unlock)
+        return Barred(f"this container is not allowed to read process {pid}", unlock if uid == 0 else CAPABILITY)
+    return Barred(f"the kernel does not allow reading process {pid}", unlock)
 
 
 def dumpable(pid: int, proc: str = "/proc") -> bool:

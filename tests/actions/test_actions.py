@@ -37,7 +37,7 @@ def test_niceness_of_all_threads_of_all_loaders() -> None:
         result = finished(RENICE, target, Niceness(7))
         assert (result.text, result.good) == (f"{pid} has nice 7", True)
         assert nice_of_threads(pid) == [7] * 4
-        assert finished(RENICE, target, Niceness(20)).text == "nothing changed: nice goes from -20 to 19"
+        assert finished(RENICE, target, Niceness(20)).text == "nothing changed: nice values range from -20 to 19"
         assert nice_of_threads(pid) == [7] * 4
         target.close()
     with job() as frame:
@@ -54,7 +54,7 @@ def test_a05_niceness_and_a_pid_that_is_used_again() -> None:
     other = born_as(victim.pid)
     try:
         result = finished(RENICE, target, Niceness(9))
-        assert (result.text, result.good) == (f"no change to {other.pid}: it has ended", False)
+        assert (result.text, result.good) == (f"no change to {other.pid}: it exited", False)
         assert os.getpriority(os.PRIO_PROCESS, other.pid) == 0
     finally:
         target.close()
@@ -89,15 +89,15 @@ without(errno.{error}, *{calls})
 assert SIGNAL.why_not(row(victim.pid), Rights()) is None
 held = hold(row(victim.pid))
 (caution,) = held.cautions(Scope.PROCESS)
-assert "no pidfd here" in caution, caution
+assert "no pidfd (" in caution, caution
 result = send(held, "TERM")
 assert result.text == f"nothing sent to {{caution}}", result
 assert unharmed(victim.pid)
 result = send(held, "TERM", insists=True)
-assert result.text.startswith(f"{{victim.pid}} ended after "), result
-assert any("no pidfd here" in line for line in result.lines), result
+assert result.text.startswith(f"{{victim.pid}} exited after "), result
+assert any("no pidfd (" in line for line in result.lines), result
 victim.wait()
-assert send(held, "TERM", insists=True).text == f"nothing sent to {{victim.pid}}: it has ended"
+assert send(held, "TERM", insists=True).text == f"nothing sent to {{victim.pid}}: it exited"
 """
     filtered(code)
 
@@ -114,7 +114,7 @@ victim = subprocess.Popen(["sleep", "60"], stdout=subprocess.DEVNULL, stderr=sub
 without(errno.EPERM, {kill_call})
 held = hold(row(victim.pid))
 assert held.cautions(Scope.PROCESS) == ()
-assert send(held, "TERM").text.startswith(f"{{victim.pid}} ended after ")
+assert send(held, "TERM").text.startswith(f"{{victim.pid}} exited after ")
 try: os.kill(victim.pid, 0)
 except PermissionError: pass
 else: sys.exit("kill was not denied")
@@ -130,8 +130,9 @@ from tests.real_processes import *
 with job() as frame:
     resource.setrlimit(resource.RLIMIT_NOFILE, (260, 260))
     held = hold(frame.processes[1], frame)
-    assert [reach.why_not for reach in held.reaches] == [None, "7 processes: more than ulimit -n lets gputop hold"]
-    why = "nothing sent: 7 processes: more than ulimit -n lets gputop hold"
+    why_not = "7 processes exceed the file descriptor limit (ulimit -n)"
+    assert [reach.why_not for reach in held.reaches] == [None, why_not]
+    why = "nothing sent: 7 processes exceed the file descriptor limit (ulimit -n)"
     assert send(held, "STOP", scope=Scope.JOB).text == why
     assert all(unharmed(process.pid) for process in frame.processes)
     held.close()
@@ -158,7 +159,7 @@ def test_a_run_tells_can_be_given_up_and_keeps_what_it_needs() -> None:
         run.cancel()
         assert done.wait(5)
         assert run.result is not None
-        assert run.result.text == f"TERM sent to {pid}; not watched to the end"
+        assert run.result.text == f"TERM sent to {pid}; stopped watching before the end"
         assert unharmed(pid)
     # the pipe of the program is closed too
     until(lambda: len(os.listdir("/proc/self/fd")) <= before)

@@ -25,29 +25,29 @@ def told(now: Frame, effect: Effect, *pids: int) -> tuple[str, ...]:
 
 def test_one_rank_of_four() -> None:
     assert told(server(), "kill", 1100) == (
-        "killing one rank will hang the other 3 in NCCL until their timeout",
-        "torchrun may notice first: then it ends them, or starts all ranks anew if --max-restarts is left",
-        "8 loaders will end with it within about 5 s",
+        "killing one rank will hang the other 3 ranks in NCCL until their timeout",
+        "torchrun may terminate them first, or restart all ranks if --max-restarts allows it",
+        "8 loaders will exit with it within about 5 s",
     )
     assert told(server(launcher="python"), "end", 1100, 1200, 1300) == (
-        "ending 3 ranks will hang the other one in NCCL until their timeout",
-        "24 loaders will end with them",
+        "terminating 3 ranks will hang the other rank in NCCL until their timeout",
+        "24 loaders will exit with them",
     )
-    assert told(server(), "interrupt", 1400)[0].startswith("stopping one rank will hang the other 3 in NCCL")
+    assert told(server(), "interrupt", 1400)[0].startswith("interrupting one rank will hang the other 3 ranks in NCCL")
 
 
 def test_a_frozen_rank_ends_the_job_in_the_end() -> None:
     assert told(server(), "freeze", 1100) == (
-        "freezing one rank will hang the other 3 in NCCL until their timeout",
-        "the timeout (often 10 min) then ends the job, also if it was only frozen for a look",
-        "frozen, it goes on holding 66.0G of GPU memory",
+        "suspending one rank will hang the other 3 ranks in NCCL until their timeout",
+        "the job aborts unless it is resumed before the collective timeout (often 10 min)",
+        "while suspended, it keeps 66.0G of GPU memory",
     )
 
 
 def test_ranks_without_gpus_hang_elsewhere() -> None:
     made, members = training("llama", 1000, 2, 0)
     now = frame((made, [replace(member, gpus=()) for member in members]))
-    assert told(now, "kill", 1100)[0] == "killing one rank will hang the other one in their next collective until " + (
+    assert told(now, "kill", 1100)[0] == "killing one rank will hang the other rank in their next collective until " + (
         "their timeout"
     )
 
@@ -55,10 +55,10 @@ def test_ranks_without_gpus_hang_elsewhere() -> None:
 @pytest.mark.parametrize(
     ("effect", "sentence"),
     [
-        ("end", "torchrun passes it on: its 4 ranks end too"),
-        ("kill", "killed, torchrun cannot end its 4 ranks: they may stay behind and hold 264G of GPU memory; choose "
-                 "the whole job"),
-        ("freeze", "its 4 ranks train on; while it is frozen nobody notices if one of them fails"),
+        ("end", "torchrun forwards the signal: its 4 ranks exit too"),
+        ("kill", "a killed torchrun cannot terminate its 4 ranks: they may keep running and keep 264G of GPU memory; "
+                 "choose the whole job"),
+        ("freeze", "its 4 ranks keep training; while it is suspended, a failed rank goes undetected"),
     ],
 )  # fmt: skip
 def test_the_launcher_alone(effect: Effect, sentence: str) -> None:
@@ -67,15 +67,15 @@ def test_the_launcher_alone(effect: Effect, sentence: str) -> None:
 
 @pytest.mark.parametrize("effect", ["interrupt", "end", "kill"])
 def test_a_script_that_started_ranks_may_leave_them_behind(effect: Effect) -> None:
-    sentence = "its 4 ranks may stay behind and hold 264G of GPU memory: choose the whole job"
+    sentence = "its 4 ranks may keep running and keep 264G of GPU memory: choose the whole job"
     assert told(server(launcher="python"), effect, 1000) == (sentence,)
 
 
 def test_a_loader_takes_its_trainer_with_it() -> None:
-    assert told(server(), "kill", 1101, 1102) == ("rank 0 (1100) ends with an error when a loader is gone",)
-    assert told(server(), "freeze", 1201) == ("rank 1 (1200) waits for its batches",)
+    assert told(server(), "kill", 1101, 1102) == ("rank 0 (1100) fails when a DataLoader worker is gone",)
+    assert told(server(), "freeze", 1201) == ("rank 1 (1200) will wait for its batches",)
     assert told(server(), "end", 1100, *range(1101, 1109))[2:] == (
-        "loaders are ended too: a trainer that saves a checkpoint when asked to end may fail for want of them",
+        "DataLoader workers are terminated too: a trainer that saves a checkpoint on TERM may fail without them",
     )
 
 
@@ -84,7 +84,7 @@ def test_a_whole_job_hurts_nobody_else() -> None:
     everybody = [one.pid for one in now.processes if one.job]
     assert told(now, "kill", *everybody) == ()
     assert told(server(slurm_job="77"), "kill", *everybody) == (
-        "Slurm will count job 77 as failed: scancel 77 ends it in order",
+        "Slurm will record job 77 as failed; scancel 77 cancels it cleanly",
     )
     assert told(now, "none", *everybody) == ()
     assert told(now, "kill", 9) == ()
@@ -107,21 +107,21 @@ def over_two_machines(local: int = 4, **job: object) -> Frame:
 def test_ranks_of_other_machines_hang_too() -> None:
     now = over_two_machines()
     assert told(now, "kill", 1100)[0] == (
-        "killing one rank will hang the other 7 (4 of them elsewhere) in NCCL until their timeout"
+        "killing one rank will hang the other 7 ranks (4 running elsewhere) in NCCL until their timeout"
     )
     everybody = [one.pid for one in now.processes if one.job]
     assert told(now, "end", *everybody)[:2] == (
-        "ending 4 ranks will hang the other 4, elsewhere, in NCCL until their timeout",
-        "torchrun may notice first: then it ends them, or starts all ranks anew if --max-restarts is left",
+        "terminating 4 ranks will hang the other 4 ranks, running elsewhere, in NCCL until their timeout",
+        "torchrun may terminate them first, or restart all ranks if --max-restarts allows it",
     )
     assert told(now, "interrupt", 1000) == (
-        "torchrun passes it on: its 4 ranks end too",
-        "that will hang the other 4, elsewhere, in NCCL until their timeout",
+        "torchrun forwards the signal: its 4 ranks exit too",
+        "this will hang the other 4 ranks, running elsewhere, in NCCL until their timeout",
     )
     assert len(told(now, "freeze", 1000)) == len(told(now, "kill", 1000)) == 1
     assert told(over_two_machines(1), "freeze", 1100)[:2] == (
-        "freezing one rank will hang the other 7, elsewhere, in NCCL until their timeout",
-        "the timeout (often 10 min) then ends the job, also if it was only frozen for a look",
+        "suspending one rank will hang the other 7 ranks, running elsewhere, in NCCL until their timeout",
+        "the job aborts unless it is resumed before the collective timeout (often 10 min)",
     )
 
 
@@ -146,11 +146,11 @@ def test_a_dialog_counts_them_among_its_ranks() -> None:
 
 def test_a_notebook_loses_what_it_knows() -> None:
     now = frame(notebook("jupyter", 500, 0))
-    assert told(now, "interrupt", 500) == ("the notebook's running cell stops; its variables and GPU memory stay",)
+    assert told(now, "interrupt", 500) == ("the running cell of the notebook stops; variables and GPU memory stay",)
     assert told(now, "kill", 500) == (
-        "the notebook loses all variables, what is on the GPU too; Jupyter may start a new, empty kernel",
+        "the notebook loses all variables, also those on the GPU; Jupyter may start an empty kernel",
     )
-    assert told(now, "freeze", 500)[0] == "the notebook stops answering until it is thawed"
+    assert told(now, "freeze", 500)[0] == "the notebook does not respond until it is resumed"
 
 
 def scopes(now: Frame, pid: int) -> dict[Scope, str]:

@@ -44,9 +44,9 @@ def test_loaders_end_with_a_trainer_that_is_killed(seen: Frame) -> None:
     target = hold(trainer, seen)
     assert [reach.title for reach in target.reaches][:1] == [f"its {WORKERS} loaders"]
     first, *_ = warnings(target, Scope.PROCESS, BY_NAME["KILL"])
-    assert first == f"{WORKERS} loaders will end with it within about 5 s"
+    assert first == f"{WORKERS} loaders will exit with it within about 5 s"
     result = send(target, "KILL", confirmed=True)
-    assert result.text.startswith(f"{trainer.pid} ended after ")
+    assert result.text.startswith(f"{trainer.pid} exited after ")
     until(lambda: all(state(pid) in (None, "Z") for pid in loaders), LATE_S)
     target.close()
 
@@ -56,7 +56,7 @@ def test_a_trainer_ends_when_its_loader_is_killed(seen: Frame) -> None:
     loader = next(process for process in others if process.role is Role.LOADER)
     target = hold(loader, seen)
     first, *_ = warnings(target, Scope.PROCESS, BY_NAME["KILL"])  # it may also wait for the disk just then
-    assert first == f"its trainer ({trainer.pid}) ends with an error when a loader is gone"
+    assert first == f"its trainer ({trainer.pid}) fails when a DataLoader worker is gone"
     assert send(target, "KILL", confirmed=True).good
     until(lambda: state(trainer.pid) in (None, "Z"), LATE_S)
     target.close()

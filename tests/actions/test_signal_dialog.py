@@ -47,7 +47,7 @@ def test_it_ends_and_that_is_told() -> None:
             await stage.press("shift+tab", "right")
             assert "[ Send TERM to 1 process ]" in stage.text
             await stage.press("enter")
-            await says(stage, f"{child.pid} ended after 0.")
+            await says(stage, f"{child.pid} exited after 0.")
 
         play(scene, moment(trainer(child.pid), launcher=None))
         assert child.wait(5) == -signal.SIGTERM
@@ -71,7 +71,7 @@ def test_kill_is_asked_a_second_time_and_a_double_enter_says_no() -> None:
             await stage.press(*["up"] * 4, "enter", "enter", "right")
             assert "[ Yes, KILL 1 process ]" in stage.text
             await stage.press("enter")
-            await says(stage, f"{child.pid} ended after ")
+            await says(stage, f"{child.pid} exited after ")
 
         play(scene, moment(trainer(child.pid), launcher=None))
         assert child.wait(5) == -signal.SIGKILL
@@ -115,7 +115,7 @@ def test_its_loaders_and_the_whole_job() -> None:
             assert "they are in the whole job" in stage.text
             assert "Send TERM to 7 processes" in stage.text
             await stage.press("right", "space", "up", "right", "enter")
-            await says(stage, "3 processes ended after ")
+            await says(stage, "3 processes exited after ")
             mine = {ranks[0].pid, *(loader.pid for loader in loaders if loader.parent_pid == ranks[0].pid)}
             until(lambda: all(state(pid) in (None, "Z") for pid in mine))
             assert all(state(p.pid) == "S" for p in (*ranks, *loaders) if p.pid not in mine)
@@ -132,7 +132,7 @@ def test_on_the_line_of_a_job_all_of_it_is_meant() -> None:
             await stage.press("right")
             assert "[ Send TERM to 7 processes ]" in stage.text
             await stage.press("enter")
-            await says(stage, "7 processes ended after ")
+            await says(stage, "7 processes exited after ")
 
         play(scene, named(frame))
         assert until(lambda: all(state(process.pid) in (None, "Z") for process in frame.processes))
@@ -146,7 +146,7 @@ def test_some_who_are_gone_are_left_out_and_told() -> None:
 
         async def scene(stage: Stage) -> None:
             await stage.press("home", "k")
-            assert f"1 process left out: {gone.pid}: it has ended" in stage.text
+            assert f"1 process skipped: {gone.pid}: it exited" in stage.text
             assert "Send TERM to 6 processes" in stage.text
 
         play(scene, named(frame))
@@ -176,7 +176,7 @@ def test_the_mouse_ticks_chooses_and_presses() -> None:
             await click(stage, "Send KILL")
             await stage.pilot.pause(0.6)
             await click(stage, "Yes, KILL 1 process")
-            await says(stage, " ended after ")
+            await says(stage, " exited after ")
 
         play(scene, named(frame))
 
@@ -268,7 +268,7 @@ def test_a_double_click_is_one_yes(moved: int) -> None:
             await stage.pilot.pause(0.6)
             assert unharmed(child.pid)
             await stage.pilot.click(offset=(x, y))
-            await says(stage, f"{child.pid} ended after ")
+            await says(stage, f"{child.pid} exited after ")
 
         play(scene, moment(trainer(child.pid), launcher=None))
         assert child.wait(5) == -signal.SIGKILL
@@ -319,7 +319,7 @@ def test_what_a_signal_does_is_not_cut_on_a_narrow_screen() -> None:
         await stage.press("k")
         rows = [line for line in stage.lines if " KILL " in line or " INT " in line]
         assert [row.split("  ")[-1].strip() for row in rows] == [
-            "as Ctrl+C; plain PyTorch saves nothing", "no checkpoint; /dev/shm may stay full",
+            "like Ctrl+C; PyTorch saves nothing", "no checkpoint; /dev/shm may stay full",
         ]  # fmt: skip
 
     demo = Demo(SCENARIOS["showcase"])

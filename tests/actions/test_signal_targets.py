@@ -28,7 +28,7 @@ def test_a01_it_ended_before_the_yes() -> None:
             await stage.press("k", "right")
             kill(child)
             await stage.press("enter")
-            await says(stage, f"nothing sent to {child.pid}: it has ended")
+            await says(stage, f"nothing sent to {child.pid}: it exited")
 
         play(scene, moment(trainer(child.pid), launcher=None))
 
@@ -43,7 +43,7 @@ def test_a01_its_pid_is_used_again_before_the_yes() -> None:
             others.append(born_as(child.pid))
             await stage.show(moment(trainer(child.pid), launcher=None))
             await stage.press("enter")
-            await says(stage, f"nothing sent to {child.pid}: it has ended")
+            await says(stage, f"nothing sent to {child.pid}: it exited")
 
         try:
             play(scene, moment(trainer(child.pid), launcher=None))
@@ -62,7 +62,7 @@ def test_a01_its_pid_was_used_again_before_the_key() -> None:
 
         async def scene(stage: Stage) -> None:
             await stage.press("k")
-            assert "nothing can be sent: it has ended; another process has its pid now" in stage.text
+            assert "nothing can be sent: it exited; another process has its PID now" in stage.text
             await stage.press("right", "enter", "enter")
             assert isinstance(stage.app.screen, SignalDialog)
 
@@ -91,7 +91,7 @@ def test_a02_the_list_changes_under_the_dialog() -> None:
             assert cursor.process is not None
             assert cursor.process.pid == other.pid, "the line under the dialog is another's now"
             await stage.press("enter")
-            await says(stage, f"{child.pid} ended after ")
+            await says(stage, f"{child.pid} exited after ")
 
         play(scene, before)
         assert child.wait(5) == -signal.SIGTERM
@@ -99,10 +99,10 @@ def test_a02_the_list_changes_under_the_dialog() -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[int], Process], str]] = {
-    "pid-1": (lambda _: row(1), "pid 1 keeps the machine or the container alive"),
-    "unverified": (lambda pid: row(pid, verified=False), "the driver's pid is one of the host"),
-    "hidden": (lambda pid: row(pid, unseen="hidden"), "/proc hides it: it belongs to another user"),
-    "other-user": (lambda pid: row(pid, uid=12345), "it runs as another user now"),
+    "pid-1": (lambda _: row(1), "PID 1 keeps the machine or container running"),
+    "unverified": (lambda pid: row(pid, verified=False), "the driver reports a host PID"),
+    "hidden": (lambda pid: row(pid, unseen="hidden"), "it belongs to another user, and /proc hides it"),
+    "other-user": (lambda pid: row(pid, uid=12345), "it now runs as another user"),
 }
 
 
@@ -117,13 +117,13 @@ def test_a03_refused_with_the_reason(name: str) -> None:
 def test_a03_a_thread_of_the_kernel_is_refused() -> None:
     if not Path("/proc/2/comm").exists() or Path("/proc/2/cmdline").read_bytes() or os.getpid() == 2:
         pytest.skip("not covered: pid 2 is no kernel thread here")
-    await_refusal(row(2, role=Role.TRAINER), "it is a thread of the kernel")
+    await_refusal(row(2, role=Role.TRAINER), "it is a kernel thread")
 
 
 def test_a03_read_only_and_elsewhere_nothing_is_sent() -> None:
     with sleeping() as child:
         await_refusal(trainer(child.pid), "gputop was started with --readonly", readonly=True)
-        await_refusal(trainer(child.pid), "these are processes of a demo, not of this machine", elsewhere="a demo")
+        await_refusal(trainer(child.pid), "these processes belong to a demo, not to this machine", elsewhere="a demo")
         assert unharmed(child.pid)
 
 
@@ -183,7 +183,7 @@ async def scene(stage):
     assert f"type {child.pid} first" in stage.text, stage.text
     assert unharmed(child.pid)
     await stage.press(*str(child.pid), "enter")
-    await says(stage, f"{child.pid} ended after ")
+    await says(stage, f"{child.pid} exited after ")
     assert "no pidfd here" in stage.lines[-1], stage.lines[-1]
 play(scene, moment(trainer(child.pid), launcher=None))
 assert child.wait(5) == -signal.SIGTERM

@@ -36,7 +36,7 @@ nice = subprocess.Popen(["sleep", "15"], stdout=subprocess.DEVNULL, stderr=subpr
 os.setpriority(os.PRIO_PROCESS, nice.pid, 19)
 os.setgroups([]); os.setgid(12345); os.setuid(12345)
 seen = row(victim.pid, user="root")
-why = "it belongs to root: only root may do that"
+why = "it belongs to root: only root can do that"
 assert SIGNAL.why_not(seen, Rights()) == why, SIGNAL.why_not(seen, Rights())
 held = hold(seen)
 result = send(held, "KILL", confirmed=True)
@@ -50,7 +50,7 @@ own = subprocess.Popen(["sleep", "60"], stdout=subprocess.DEVNULL, stderr=subpro
 mine = hold(row(own.pid))
 assert finished(RENICE, mine, Niceness(5)).text == f"{own.pid} has nice 5"
 result = finished(RENICE, mine, Niceness(0))
-assert result.text == f"no change to {own.pid}: only root may give it a lower niceness", result
+assert result.text == f"no change to {own.pid}: only root can lower its nice value", result
 own.kill()
 assert unharmed(victim.pid)
 """
@@ -66,7 +66,7 @@ def test_a03_it_runs_as_another_user_since_the_row_was_drawn() -> None:
         seen = row(pid)
         os.kill(pid, signal.SIGUSR1)
         until(lambda: row(pid).uid == 12345)
-        assert SIGNAL.why_not(seen, Rights()) == "it runs as another user now (uid 12345): look again"
+        assert SIGNAL.why_not(seen, Rights()) == "it now runs as another user (uid 12345): check it again"
         assert SIGNAL.why_not(row(pid), Rights()) is None
 
 
@@ -75,7 +75,7 @@ def test_a03_never_pid_one_and_never_a_group(pid: int) -> None:
     seen = replace(row(1), pid=pid)
     why = SIGNAL.why_not(seen, Rights())
     assert why is not None
-    assert f"pid {pid} " in why
+    assert f"PID {pid} " in why
     target = hold(seen)
     assert [outcome.kind for outcome in send(target, "TERM", insists=True).outcomes] == ["refused"]
 
@@ -84,8 +84,8 @@ def test_a03_a_thread_of_the_kernel() -> None:
     stat = read_stat(2)
     if stat is None or not stat.kernel_thread:
         pytest.skip("not covered: pid 2 is no kernel thread here")
-    assert SIGNAL.why_not(row(2), Rights()) == "it is a thread of the kernel"
-    assert send(hold(row(2)), "STOP", insists=True).text == "nothing sent to 2: it is a thread of the kernel"
+    assert SIGNAL.why_not(row(2), Rights()) == "it is a kernel thread"
+    assert send(hold(row(2)), "STOP", insists=True).text == "nothing sent to 2: it is a kernel thread"
 
 
 def test_a03_gputop_itself_only_if_a_person_insists() -> None:
@@ -100,7 +100,7 @@ assert not got
 assert send(held, "USR1", insists=True, watch_s=0.2).text == f"USR1 sent to {os.getpid()}"
 until(lambda: got)
 parent = hold(row(os.getppid()))
-assert send(parent, "STOP").text.endswith("gputop runs inside it and may end with it")
+assert send(parent, "STOP").text.endswith("gputop runs inside it and may exit with it")
 """
     isolated(code)
 
@@ -119,7 +119,7 @@ def test_a03_read_only_or_not_of_this_machine() -> None:
     with program(WAITS) as (pid, _):
         for rights, why in (
             (Rights(readonly=True), "gputop was started with --readonly"),
-            (Rights(elsewhere="a demo"), "these are processes of a demo, not of this machine"),
+            (Rights(elsewhere="a demo"), "these processes belong to a demo, not to this machine"),
         ):
             for action in (SIGNAL, RENICE, STACK, PROFILE, TRACE):
                 looks = rights.readonly and action is STACK  # it changes nothing
@@ -131,7 +131,7 @@ def test_a03_read_only_or_not_of_this_machine() -> None:
 def test_a03_a_zombie_and_a_thread() -> None:
     ended = subprocess.Popen(["true"])
     until(lambda: state(ended.pid) == "Z")
-    why = f"it has ended; its parent {os.getpid()} has not collected it yet"
+    why = f"it is a zombie: its parent {os.getpid()} has not reaped it"
     assert SIGNAL.why_not(row(ended.pid), Rights()) == why
     ended.wait()
     stop = threading.Event()

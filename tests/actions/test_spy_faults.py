@@ -57,10 +57,10 @@ def end_of(tmp_path: Path, script: str | bytes, seconds: float = 10.0, pid: int 
     ("script", "text"),
     [
         (b"\x7fELF of another machine", "{stub} does not run here: Exec format error"),
-        ("kill -SEGV $$", "py-spy was ended by signal 11 (Segmentation fault)"),
+        ("kill -SEGV $$", "py-spy was killed by signal 11 (Segmentation fault)"),
         (
             "exec head -c 40000000 /dev/zero",
-            "py-spy wrote more than is read of it: take a shorter profile or a lower rate",
+            "the output of py-spy is too large: use a shorter --for or a lower --rate",
         ),
         ("echo 'Error: strange \033[2J' >&2; exit 1", "py-spy: strange ␛[2J"),
         ("exit 3", "py-spy: exit code 3"),
@@ -77,9 +77,9 @@ def test_a07_who_ends_while_py_spy_begins_is_not_called_a_stranger(tmp_path: Pat
     if not ended:
         os._exit(0)
     until(lambda: state(ended) == "Z")
-    assert end_of(tmp_path, says, pid=ended) == f"process {ended} has ended"
+    assert end_of(tmp_path, says, pid=ended) == f"process {ended} exited"
     os.waitpid(ended, 0)
-    assert end_of(tmp_path, says).endswith("is no Python program that py-spy can read")
+    assert end_of(tmp_path, says).endswith("is not a Python program that py-spy can read")
 
 
 def test_a06_a_py_spy_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a08_py_spy_is_killed_while_it_holds_the_target_again_and_again() -> Non
             assert isinstance(started, Child)
             until(lambda: _killed(ptrace_access.tracer(pid)))
             until(lambda started=started: not started.running())
-            assert started.trouble() == Barred("py-spy was ended by signal 9 (Killed)")
+            assert started.trouble() == Barred("py-spy was killed by signal 9 (Killed)")
             started.close()
             assert ptrace_access.tracer(pid) is None
             until(lambda: state(pid) == "R")
@@ -172,7 +172,7 @@ os.environ["XDG_STATE_HOME"] = place
 with program("print(flush=True); time.sleep(60)") as (pid, _):
     result = finished(PROFILE, hold(row(pid)), Sampling(seconds=1))
     assert not result.good
-    assert result.text.startswith(f"nothing recorded: {{place}}/gputop/profiles: 1 MB left on its disk: "), result
+    assert result.text.startswith(f"nothing profiled: {{place}}/gputop/profiles: 1 MB left on its disk: "), result
     try:
         store.keep({{"at_s": 0.0, "pid": 1}}, {{"flame.svg": b"x", "stacks.txt": bytes(2 << 20)}})
         raise SystemExit("kept")

@@ -125,7 +125,7 @@ def test_where_py_spy_fails_on_native_frames_python_ones_are_shown() -> None:
         (shown,) = result.processes
         assert shown.barred is None
         assert shown.threads[0].main
-        said = f"{pid}: no native frames (py-spy: Failed to get stack traces), only Python's"
+        said = f"{pid}: no native frames (py-spy: Failed to get stack traces), only Python frames"
         native = any("::" in call.name or ".so" in call.file for thread in shown.threads for call in thread.calls)
         assert native or said in result.lines
 
@@ -297,7 +297,7 @@ def test_a07_a_stopped_process_shows_its_stacks_and_stays_stopped() -> None:
         until(lambda: state(pid) == "T")
         result = stacks(row(pid))
         assert result.processes[0].threads
-        assert result.lines == (f"{pid} is stopped: kill -CONT {pid} sets it going",)
+        assert result.lines == (f"{pid} is suspended: kill -CONT {pid} resumes it",)
         assert state(pid) == "T"
 
 
@@ -306,13 +306,13 @@ def test_a07_what_is_no_python_or_has_ended_is_said_in_words() -> None:
     with program(forks) as (_, (sleeper,)):
         until(lambda: row(sleeper).name == "sleep")
         result = stacks(row(sleeper))
-        assert result.text == f"process {sleeper} is no Python program that py-spy can read"
+        assert result.text == f"process {sleeper} is not a Python program that py-spy can read"
         seen = row(sleeper)
         os.kill(sleeper, signal.SIGKILL)
         until(lambda: state(sleeper) == "Z")
         why = STACK.why_not(seen, Rights())
         assert why is not None
-        assert why.startswith("it has ended")
+        assert why.startswith("it exited")
 
 
 @pytest.mark.parametrize(
@@ -320,7 +320,7 @@ def test_a07_what_is_no_python_or_has_ended_is_said_in_words() -> None:
     [
         ("1", "process {pid} cannot be read (ptrace_scope=1)"),
         ("2", "process {pid} cannot be read (ptrace_scope=2)"),
-        ("3", "process {pid} cannot be read by anybody until a reboot (ptrace_scope=3)"),
+        ("3", "process {pid} cannot be read by any user until a reboot (ptrace_scope=3)"),
     ],
 )
 def test_a07_what_yama_forbids_is_said_with_what_unlocks_it(tmp_path: Path, scope: str, text: str) -> None:
@@ -352,7 +352,7 @@ with program("os.setgid(12345); os.setuid(12345); print(flush=True); signal.paus
     why = STACK.why_not(row(victim.pid, user="root"), Rights())
     assert why == f"process {victim.pid} belongs to another user (uid 0): sudo gputop stack {victim.pid}", why
     why = STACK.why_not(row(pid), Rights())
-    text = f"process {pid} has made itself unreadable (it is not dumpable): sudo gputop stack {pid}"
+    text = f"process {pid} has made itself unreadable (not dumpable): sudo gputop stack {pid}"
     assert why == text, why
 """
     isolated(code, env={**os.environ, "PATH": f"{open_folder}:{os.environ['PATH']}"})

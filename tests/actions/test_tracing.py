@@ -90,10 +90,11 @@ def test_the_exact_reason_and_what_helps(training: Job, folder: str) -> None:
     ):
         version = "{}.{}".format(*sys.version_info)
         why = TRACE.why_not(row(sleeper.pid), Rights())
-        assert why == f"{sleeper.pid} is no Python program that can be seen: nothing to trace"
+        assert why == f"{sleeper.pid} is not a visible Python program: nothing to trace"
         until(lambda: "lets none in" in (TRACE.why_not(row(plain.pid), Rights()) or ""))
         assert TRACE.why_not(row(plain.pid), Rights()) == (
-            f"{plain.pid} cannot be traced from outside: no agent in it, and Python {version} lets none in (3.14 does);"
+            f"{plain.pid} cannot be traced from outside: it has no agent, "
+            f"and Python {version} accepts none (3.14 does);"
             " next time start it with: gputop run -- COMMAND"
         )
         done = trace(folder, str(plain.pid))
@@ -107,7 +108,7 @@ def test_the_exact_reason_and_what_helps(training: Job, folder: str) -> None:
         assert barred.unlock == "gputop run -- torchrun train.py 'a b'"
     other_frameworks(folder)
     assert torch_of(training.pid) == (metadata.version("torch"), has_fixes(metadata.version("torch")))
-    assert "there is no process" in trace(folder, "999999999").stderr
+    assert "no process with PID" in trace(folder, "999999999").stderr
     for action in (TRACE, PROFILE, STACK):  # in a container it may be the job
         assert "alive" not in (action.why_not(row(1), Rights()) or "")
     assert trace(folder, str(training.pid), "--steps", "0").returncode == 64
@@ -122,7 +123,7 @@ def other_frameworks(folder: str) -> None:
     library = Path(folder, "libtensorflow_framework.so.2")
     library.write_text("x")
     for files, why in (
-        ((), "was started with gputop run, but there is no agent in it: torch is not imported"),
+        ((), "was started with gputop run, but it has no agent: torch is not imported"),
         ((str(library),), "with tf.profiler.experimental.Profile('logs'): ..."),
     ):
         with running(sys.executable, "-c", code, *files, stdin=subprocess.PIPE, env=environment(folder)) as child:

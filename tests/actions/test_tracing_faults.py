@@ -85,13 +85,13 @@ def test_a10_a11_who_is_not_the_agent_is_not_talked_to(folder: str) -> None:
         os.rename(f"{folder}/squatted", f"{folder}/elsewhere")
         os.symlink(f"{folder}/elsewhere", f"{folder}/squatted")
         held = hold(process)
-        with pytest.raises(NoAgent, match="is a link or no folder: not used"):
+        with pytest.raises(NoAgent, match="is a link or not a folder: not used"):
             connect(held.held(Scope.PROCESS)[0])  # type: ignore[arg-type]
         held.close()
         os.unlink(f"{folder}/squatted")
         os.rename(f"{folder}/elsewhere", f"{folder}/squatted")
         held = hold(process)
-        with pytest.raises(NoAgent, match="its agent has ended"):
+        with pytest.raises(NoAgent, match="its agent has stopped"):
             connect(held.held(Scope.PROCESS)[0])  # type: ignore[arg-type]
         assert not os.path.exists(path)  # swept
         held.close()
@@ -125,12 +125,12 @@ def test_a16_a_process_that_names_other_files_as_its_trace(folder: str, monkeypa
         f"{here}/{'a' * 300}.json": foreign,
         f"{here}/a\0.json": foreign,
         f"{here}/.x.json": foreign,
-        f"{here}/fifo.json": "not a plain file",
+        f"{here}/fifo.json": "not a regular file",
         f"{here}/link.json": "Too many levels of symbolic links",
     }
     with open(f"{here}/huge.json", "wb") as file:
         file.truncate((1 << 30) + 1)
-    expected[f"{here}/huge.json"] = "is larger than 1 GiB: ask for fewer steps"
+    expected[f"{here}/huge.json"] = "is larger than 1 GiB: trace fewer steps"
     if not os.geteuid():
         Path(f"{here}/theirs.json").write_text("{}")
         os.chown(f"{here}/theirs.json", 12345, 12345)
@@ -187,7 +187,7 @@ def test_a17_remote_exec_is_refused_where_it_cannot_be() -> None:
     process = row(os.getpid())
     assert "belongs to" in (remote_exec.barred(replace(process, uid=12345), {}, "") or Barred("")).text
     off = remote_exec.barred(process, {"PYTHON_DISABLE_REMOTE_DEBUG": "1"}, "")
-    assert off == Barred(f"remote debugging is switched off in {os.getpid()}", "unset PYTHON_DISABLE_REMOTE_DEBUG")
+    assert off == Barred(f"remote debugging is disabled in {os.getpid()}", "unset PYTHON_DISABLE_REMOTE_DEBUG")
 
 
 @root_only

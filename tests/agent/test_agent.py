@@ -100,7 +100,7 @@ def test_a13_a14_what_ends_a_capture_before_it_records(training: Job) -> None:
     training.tell("early thread")
     assert training.line() == "training"
     ended = training.capture()
-    assert (ended["error"], ended["detail"]) == ("no-step", "it was ended before a step was recorded")
+    assert (ended["error"], ended["detail"]) == ("no-step", "stopped before a step was recorded")
     assert training.line() == "thread ended"
     training.tell("warm idle")  # no step follows: the main thread is asked to end it, between two bytecodes
     agent = training.agent()
@@ -181,7 +181,7 @@ def test_a15_a_trace_that_is_too_large_is_not_kept(training: Job) -> None:
     training.tell("swell")
     assert training.line() == "swelling"
     before = os.listdir(training.traces)
-    assert training.capture()["detail"] == "the trace has 1024 MiB: ask for fewer steps"
+    assert training.capture()["detail"] == "the trace has 1024 MiB, too large: trace fewer steps"
     assert training.line() == "slim"
     assert os.listdir(training.traces) == before
 

@@ -119,7 +119,7 @@ def test_without_an_agent_it_says_what_would_unlock_the_rest(folder: str) -> Non
         done = memory(folder, str(running.pid), "--for", "1s")
         assert done.returncode == 0, done.stderr
         said = " ".join(done.stdout.split())
-        assert f"start it with `gputop run -- {sys.executable} {PROGRAM} steady` and ask again" in said
+        assert f"start the job with `gputop run -- {sys.executable} {PROGRAM} steady`, then repeat" in said
         assert "s without steps are too short" in said
         refused = memory(folder, str(running.pid), "--steps", "5")
         assert refused.returncode == 1

@@ -157,7 +157,7 @@ def test_it_can_be_switched_off(folder: str, monkeypatch: pytest.MonkeyPatch) ->
     with job(folder, "plain", program=PROGRAM) as running:
         agent = running.agent()
         told = agent.answer("steps")["steps"]
-        assert told == {"on": False, "why": "it was switched off when the job was started"}
+        assert told == {"on": False, "why": "it was disabled when the job was started"}
         agent.close()
         assert truth(running)
 

@@ -303,7 +303,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sets", type=int, default=5, help="of jobs: no two processes are quite as fast")
     sets = parser.parse_args().sets
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by the way out: no job may stay behind
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by the way out: no job may keep running
     print(f"{platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}; {sets} sets of jobs")
     from tests.bench import metered  # which uses what stands here
 

@@ -124,7 +124,7 @@ def test_a_trace_of_any_pid_is_one_of_its_ranks(forked: Started, spawned: Starte
     ranks = [pid for pid in spawned.below() if spawned.below(pid)]
     (worker,) = until(lambda: [pid for pid in spawned.below(ranks[1]) if "pt_data" in comm(pid)])
     said = spawned.ask("trace", "--steps", "2", str(worker))
-    assert f"{worker} is a DataLoader worker of the job of rank {ranks[1]}: using that" in said
+    assert f"{worker} is a DataLoader worker of the job of rank {ranks[1]}: using that rank" in said
     assert "rank1.json.gz" in said
 
 
@@ -144,7 +144,7 @@ def test_each_rank_of_a_profile_says_how_long_it_waits_for_the_others(spawned: S
 def test_a_launcher_is_profiled_only_if_it_is_asked_for(forked: Started) -> None:
     (launcher,) = forked.below()
     said = forked.ask("profile", "--for", "1s", str(launcher))
-    assert f"{launcher} only started the ranks: profiling those (--launcher: {launcher})" in said
+    assert f"{launcher} is a launcher: profiling its ranks (--launcher profiles {launcher})" in said
     assert "2 ranks, profiled simultaneously" in said
     said = forked.ask("profile", "--for", "1s", "--alone", "--json", "--launcher", str(launcher))
     assert json.loads(said)["about"]["pid"] == launcher
@@ -278,7 +278,7 @@ def test_a_loader_of_a_program_that_does_not_look_like_a_trainer_leads_to_it(fol
         job = Started(child.pid, folder)
         (loader,) = until(lambda: [pid for pid in job.below() if "pt_data" in comm(pid)])
         said = job.ask("trace", "--steps", "2", str(loader))
-        assert f"{loader} is a DataLoader worker of {child.pid}: using that" in said
+        assert f"{loader} is a DataLoader worker of {child.pid}: using {child.pid}" in said
         assert ".json.gz" in said
         assert [one["pid"] for one in job.stacks("--job", str(loader))] == [child.pid]
         assert [one["pid"] for one in job.stacks(str(loader))] == [loader]
@@ -373,7 +373,7 @@ def test_ranks_that_a_shell_starts_side_by_side_are_one_job(folder: str, first: 
                         (rank, "trainer", number) for number, rank in enumerate(ranks)
                     ]
                 said = job.ask("profile", "--for", "1s", "--json", str(child.pid))
-                assert f"{child.pid} only started the ranks: profiling those\n" in said
+                assert f"{child.pid} is a launcher: profiling its ranks\n" in said
                 assert [one["pid"] for one in json.loads(said[said.index("{") :])["ranks"]] == ranks
             finally:
                 for pid in Started(child.pid, folder).below():

@@ -68,7 +68,7 @@ def test_every_pid_leads_to_the_processes_that_train(way: str) -> None:
                 (parent, "launcher", None),
             ]
         said = job.ask("profile", "--for", "1s", "--json", str(job.pid))
-        assert f"{parent} only started the ranks: profiling those (--launcher: {parent})" in said
+        assert f"{parent} is a launcher: profiling its ranks (--launcher profiles {parent})" in said
         assert [one["pid"] for one in json.loads(said[said.index("{") :])["ranks"]] == found
         for pid in (job.pid, found[1]) if agent else ():
             said = job.ask("trace", "--steps", "2", str(pid))
@@ -86,7 +86,8 @@ def test_where_it_cannot_be_told_who_trains_those_that_may_are_named() -> None:
     with apart("pool", agent=False) as job:
         parent, found = trainers(job, ())
         said = job.ask("stack", "--json", str(parent))
-        assert f"{parent} waits, and {found[0]}, {found[1]} below it may do the work: name one of those\n" in said
+        two = f"{found[0]}, {found[1]}"
+        assert f"{parent} is waiting, and {two} below it may do the work: choose one of those\n" in said
         assert [one["pid"] for one in json.loads(said[said.index("{") :])["processes"]] == [parent]
 
 

@@ -6,6 +6,8 @@ import csv
 import io
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -14,12 +16,14 @@ import pytest
 
 import gputop
 from gputop import docs
-from gputop.cli import parser
+from gputop.cli import COMMANDS, TASKS, parser
 from gputop.cli.manual import SHELLS
 from gputop.demo import SCENARIOS
 from tests.traces import starved
 
 GPUTOP = [sys.executable, "-m", "gputop"]
+# examples that need a training, a terminal, an earlier result, more than a second, or nvidia-smi
+LATER = re.compile("pgrep|train.py:|--last|gputop (demo|replay|reset-terminal)|--for|--count|nvidia-smi|demo:straggler")
 
 
 def run(*args: str, stdin: int = subprocess.DEVNULL, **env: str) -> subprocess.CompletedProcess[str]:
@@ -41,17 +45,17 @@ def run(*args: str, stdin: int = subprocess.DEVNULL, **env: str) -> subprocess.C
         (["nonsense"], "nonsense"),
         (["--interval", "soon"], "duration"),
         (["--source", "moon", "--once"], "moon"),
-        (["--source", "", "--once"], "is no file that can be seen"),
-        (["--source", "run.jsonl.gz", "--once"], "is no file that can be seen"),
+        (["--source", "", "--once"], "unknown source"),
+        (["--source", "run.jsonl.gz", "--once"], "unknown source"),
         (["demo", "helthy"], "healthy"),
         (["demo", "nonsense"], "gputop demo --list"),
         (["--source", "demo:helthy", "--json"], "healthy"),
-        (["snapshot", "--count", "0"], "--count 0"),
+        (["snapshot", "--count", "0"], "--count must be 1 or more"),
         (["profile", "1", "--rate", "0"], "the rate is 1 to 1000"),
-        (["profile", "1", "--for", "0"], "is no time at all"),
-        (["memory", "1", "--for", "0s"], "is no time at all"),
-        (["record", "-", "--for", "0"], "is no time at all"),
-        (["loader", "train.py:make", "--timeout", "0"], "is no time at all"),
+        (["profile", "1", "--for", "0"], "is too short"),
+        (["memory", "1", "--for", "0s"], "is too short"),
+        (["record", "-", "--for", "0"], "is too short"),
+        (["loader", "train.py:make", "--timeout", "0"], "is too short"),
         (["snapshot", "--format", "yaml"], "yaml"),
         (["--once", "metrics"], "metrics"),
         (["docs", "nonsense"], "nonsense"),
@@ -142,6 +146,44 @@ def test_every_page_can_be_read() -> None:
 @pytest.mark.parametrize("topic", ["metrics", "columns", "keys"])
 def test_the_declarations_print_themselves(topic: str) -> None:
     assert run(topic).stdout == docs.read(topic)
+
+
+def test_help_lists_every_command_once_under_a_task() -> None:
+    named = [name for names in TASKS.values() for name in names]
+    assert sorted(named) == sorted(COMMANDS)
+    lines = run("--help", COLUMNS="80").stdout.splitlines()
+    assert {f"{task}:" for task in TASKS} <= set(lines)
+    for name, command in COMMANDS.items():
+        assert lines.count(f"  {name:21} {command.help}") == 1, name
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_a_command_ends_with_two_examples_that_it_accepts(name: str) -> None:
+    examples = COMMANDS[name].examples
+    assert run(name, "--help").stdout.endswith(f"examples:\n  {examples[0]}\n  {examples[1]}\n")
+    for example in examples:
+        assert len(example) <= 76
+        (*_, line) = re.findall(r"(?:^|[(|;] ?)gputop ([^|>;)]*)", example.replace("$(pgrep -nf train.py)", "7"))
+        assert parser().parse_args(shlex.split(line, comments=True)).command == name, example
+
+
+@pytest.mark.parametrize(
+    "example", [one for each in COMMANDS.values() for one in each.examples if not LATER.search(one)]
+)
+def test_an_example_runs_as_it_is(example: str, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "gputop").write_text(f'#!/bin/sh\nexec {shlex.join(GPUTOP)} "$@"\n')
+    (tmp_path / "bin" / "gputop").chmod(0o755)
+    if "scaffold" not in example:
+        (tmp_path / "train.py").write_text("print('trains')\n")
+    starved().write(tmp_path / "trace.json.gz")
+    path = f"{tmp_path / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    env = {**os.environ, "PATH": path, "PYTHONPATH": str(Path(gputop.__file__).parents[1])}
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", example], cwd=tmp_path, env={**env, "HOME": str(tmp_path)}, text=True,
+        stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
 
 
 def test_help_says_how_often_a_command_looks_if_nobody_says_so() -> None:
@@ -251,17 +293,20 @@ def test_reset_terminal_without_a_terminal_says_so() -> None:
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["--intervall", "2"], "there is no option --intervall: did you mean --interval?"),
-        (["--intervall=2"], "there is no option --intervall: did you mean --interval?"),
-        (["--jsno"], "there is no option --jsno: did you mean --json?"),
-        (["demo", "--readolny"], "there is no option --readolny: did you mean --readonly?"),
-        (["diagnos"], "there is no command 'diagnos': did you mean diagnose?"),
-        (["help"], "there is no command 'help': did you mean gputop --help?"),
-        (["version"], "there is no command 'version': did you mean gputop --version?"),
-        (["once"], "there is no command 'once': did you mean gputop --once?"),
-        (["jsno"], "there is no command 'jsno': did you mean gputop --json?"),
-        (["--interval", "2", "demoo"], "there is no command 'demoo': did you mean demo?"),
-        (["foo"], "there is no command 'foo': try gputop, gputop demo or gputop diagnose"),
+        (["--intervall", "2"], "unknown option --intervall: did you mean --interval?"),
+        (["--intervall=2"], "unknown option --intervall: did you mean --interval?"),
+        (["--jsno"], "unknown option --jsno: did you mean --json?"),
+        (["demo", "--readolny"], "unknown option --readolny: did you mean --readonly?"),
+        (["diagnos"], "unknown command 'diagnos': did you mean diagnose?"),
+        (["help"], "unknown command 'help': did you mean gputop --help?"),
+        (["version"], "unknown command 'version': did you mean gputop --version?"),
+        (["once"], "unknown command 'once': did you mean gputop --once?"),
+        (["jsno"], "unknown command 'jsno': did you mean gputop --json?"),
+        (["--interval", "2", "demoo"], "unknown command 'demoo': did you mean demo?"),
+        (["foo"], "unknown command 'foo'; see gputop --help"),
+        (["snapshot", "--format", "jsno"], "unknown value for --format: 'jsno': did you mean json?"),
+        (["completions", "bahs"], "unknown value for shell: 'bahs': did you mean bash?"),
+        (["completions", "fish"], "unknown value for shell: 'fish': choose from bash, zsh, tcsh; see gputop"),
     ],
 )
 def test_what_is_misspelled_gets_a_suggestion(argv: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -269,6 +314,21 @@ def test_what_is_misspelled_gets_a_suggestion(argv: list[str], said: str, capsys
         parser().parse_args(argv)
     assert ended.value.code == 64
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["rules", "thermel"], "unknown rule 'thermel': did you mean thermal?"),
+        (["rules", "x"], "unknown rule 'x': `gputop rules` lists them"),
+        (["docs", "diagnosys"], "unknown page 'diagnosys': did you mean diagnosis?"),
+        (["recipe", "apm"], "unknown recipe 'apm': did you mean amp?"),
+        (["demo", "helthy"], "unknown demo 'helthy': did you mean healthy?"),
+    ],
+)
+def test_a_misspelled_name_gets_the_nearest_one(argv: list[str], said: str) -> None:
+    done = run(*argv) if argv[0] != "demo" else run("--once", "--source", f"demo:{argv[1]}")
+    assert (done.returncode, done.stdout, done.stderr) == (64, "", f"gputop: {said}\n")
 
 
 def test_options_of_a_program_that_is_started_are_its_own() -> None:

@@ -106,9 +106,9 @@ def test_traces_that_are_not_of_one_job_are_told_apart(tmp_path: Path) -> None:
         return " ".join(explain(*files).stdout.split())
 
     ranks = [{"distributedInfo": {"rank": rank, "world_size": size}} for rank, size in ((0, 2), (0, 2), (1, 4))]
-    assert "These are not the ranks of one job: rank 0 occurs more than once." in told(*ranks[:2])
+    assert "Not the ranks of one job: rank 0 occurs more than once." in told(*ranks[:2])
     assert "one job: their world sizes differ: 2 and 4." in told(*ranks[1:])
-    assert told({}, {}).startswith("2 traces What it says These are not the ranks of one job: 0.json names no rank")
+    assert told({}, {}).startswith("2 traces What it says Not the ranks of one job: 0.json names no rank")
     assert json.loads(explain("--json", *map(str, tmp_path.glob("[01].json"))).stdout)["apart"]
 
 

@@ -74,7 +74,7 @@ def test_without_a_function_those_that_may_be_it_are_named(training: Job) -> Non
     assert f"from {training.pid}: Python {sys.executable}, folder {training.folder}, script train.py\n" in done.stderr
     assert f"from {training.pid}: variables OMP_NUM_THREADS\n" in done.stderr
     assert f"from {training.pid}: DataLoader(num_workers=0, batch_size=5), model Net\n" in done.stderr
-    assert done.stderr.endswith("which function makes what is measured cannot be seen: this may be it\n")
+    assert done.stderr.endswith("the function to measure is not visible in the process: a candidate is above\n")
     assert "hunter2" not in done.stderr
 
 
@@ -87,7 +87,8 @@ def test_where_there_is_none_one_is_sketched_with_what_is_known(training: Job, c
     assert done.returncode == 64
     assert "# in train.py\ndef make():\n    model = Net(...)" in done.stdout
     assert "batch_size=5, shuffle=True, num_workers=0" in done.stdout
-    assert done.stderr.endswith(f"write one as above, then gputop {command} --from {training.pid} train.py:make\n")
+    then = f"gputop {command} --from {training.pid} train.py:make"
+    assert done.stderr.endswith(f"write one as sketched above, then run {then}\n")
 
 
 def test_its_python_folder_variables_and_batch_size_are_taken(training: Job) -> None:
@@ -109,7 +110,7 @@ def test_without_an_agent_what_it_knows_is_said_to_be_unknown(training: Job) -> 
 
 
 def test_a_demo_and_nobody_have_nothing_to_take(training: Job) -> None:
-    for spec, words in ((("--source", "demo:llama"), "demo"), ((), "there is no process")):
+    for spec, words in ((("--source", "demo:llama"), "demo"), ((), "no process with PID")):
         pid = str(1 << 21) if not spec else "1"
         done = subprocess.run(
             [*GPUTOP, "loader", *spec, "--from", pid], capture_output=True, text=True, timeout=60, check=False

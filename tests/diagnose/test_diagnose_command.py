@@ -92,7 +92,7 @@ def test_one_process_and_what_is_about_it(recorded: Recorded) -> None:
     assert (loader.returncode, "starved-cpu-idle" in loader.stdout) == (1, True)
     nobody = diagnose("--source", path, "--pid", "77")
     assert (nobody.returncode, nobody.stdout) == (3, "")
-    assert nobody.stderr == "gputop: process 77 is not in what was seen of run.jsonl\n"
+    assert nobody.stderr == "gputop: no process with PID 77 in run.jsonl\n"
 
 
 @pytest.mark.parametrize(
@@ -120,11 +120,11 @@ def test_too_little_is_not_called_healthy_and_a_stream_is_read_to_its_end(record
         short = diagnose("--source", "-", stdin=stream)
     assert short.returncode == 3
     assert short.stderr == (
-        "gputop: 20 s are too few to judge: rules look back half a minute\n"
+        "gputop: 20 s are too short to judge: rules need 30 s of samples\n"
         "gputop: j (GPU 0): judging: GPU busy 97 % so far, 18 of 60 s\n"
     )
     assert "healthy" not in short.stdout
-    assert short.stdout.count("20 s are too few to judge") == 2
+    assert short.stdout.count("20 s are too short to judge") == 2
     assert "j (GPU 0)  judging: GPU busy 97 % so far, 18 of 60 s" in short.stdout
     with Path(recorded(FEW.frame)).open() as stream:
         assert diagnose("--source", "-", stdin=stream).returncode == 1
@@ -240,10 +240,8 @@ def test_a_job_that_is_a_second_old_is_waited_for_and_never_called_healthy(
 def test_n01_without_a_driver_nothing_is_called_healthy(live: dict[str, subprocess.CompletedProcess[str]]) -> None:
     done = live["no driver"]
     assert done.returncode == 3
-    assert (
-        "gputop: there is no GPU to look at: only the rules about the machine itself go on, for 40 s\n" in done.stderr
-    )
-    assert done.stderr.endswith("gputop: no GPU could be measured; `gputop doctor` says why\n")
+    assert "gputop: no GPU found: only host rules are checked for 40 s\n" in done.stderr
+    assert done.stderr.endswith("gputop: no GPU could be measured; run `gputop doctor` for the reason\n")
     assert json.loads(done.stdout)["seconds"] >= 40, "what needs half a minute to show is looked for as long as asked"
 
 
@@ -257,7 +255,7 @@ def test_what_a_machine_without_a_gpu_suffers_from_is_its_exit_code(recorded: Re
     done = diagnose("--source", recorded(frame))
     assert (done.returncode, done.stderr) == (2, "")
     assert "h: 1 crit" in done.stdout
-    assert "no GPU could be measured; `gputop doctor` says why." in done.stdout
+    assert "no GPU could be measured; run `gputop doctor` for the reason." in done.stdout
 
 
 def test_what_a_step_asks_for_is_a_command() -> None:
@@ -277,7 +275,7 @@ def test_rules_are_listed_and_told_in_full(tmp_path: Path) -> None:
     assert "specification" not in one
     wrong = gputop("rules", "thermel")
     assert (wrong.returncode, wrong.stdout) == (64, "")
-    assert wrong.stderr == "gputop: there is no rule 'thermel': do you mean thermal?\n"
+    assert wrong.stderr == "gputop: unknown rule 'thermel': did you mean thermal?\n"
 
 
 def test_that_there_is_no_gpu_is_said_once_and_not_while_a_driver_opens() -> None:

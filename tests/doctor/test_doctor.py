@@ -113,7 +113,7 @@ def test_a_check_that_hangs_is_unknown_and_the_others_answer(tmp_path: Path) -> 
     asked = [Check("a", "?", "kernel", hang), Check("b", "?", "kernel", good)]
     first, second = run_checks(machine(tmp_path), "box", asked, patience_s=2.0).results
     ever.set()
-    assert (first.lines[0].status, first.lines[0].what) == ("unknown", "no answer in 2 s")
+    assert (first.lines[0].status, first.lines[0].what) == ("unknown", "no response within 2 s")
     assert second.lines == (CheckLine("ok", "good"),)
 
 
@@ -122,12 +122,12 @@ def test_a_check_that_hangs_is_unknown_and_the_others_answer(tmp_path: Path) -> 
     [
         (
             PermissionError(13, "no", "/proc/7/maps"),
-            "may not be read by you: /proc/7/maps",
+            "cannot be read by you: /proc/7/maps",
             "sudo gputop doctor",
             False,
         ),
         (OSError(5, "I/O", "/proc/x"), "cannot be read: /proc/x: Input/output error", None, False),
-        (ValueError("odd \x1b[2J"), "this check broke: ValueError: odd ␛[2J", None, True),
+        (ValueError("odd \x1b[2J"), "this check failed: ValueError: odd ␛[2J", None, True),
     ],
 )
 def test_a_check_that_fails_costs_its_own_line(
@@ -176,7 +176,7 @@ def test_the_command_prints_text_or_json_and_fails_for_a_process_that_is_not() -
     gone = subprocess.Popen(["true"])
     gone.wait()
     failed = subprocess.run([*run, "--pid", str(gone.pid)], capture_output=True, text=True, timeout=60, check=False)
-    assert (failed.returncode, failed.stderr) == (1, f"gputop: there is no process {gone.pid} that you may see\n")
+    assert (failed.returncode, failed.stderr) == (1, f"gputop: no process with PID {gone.pid} is visible to you\n")
 
 
 def test_it_changes_nothing(tmp_path: Path) -> None:

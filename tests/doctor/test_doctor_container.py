@@ -58,12 +58,12 @@ def test_is_it_a_container(
     [
         ({}, {}, "ok", "all 32 CPUs", None, 32),
         ({"proc/self/status": "Cpus_allowed_list:\t0-3,8-11,64\n"}, {}, "ok", "8 of 32 CPUs", None, 8),
-        ({QUOTA: "800000 100000\n"}, {}, "limited", "sees 32 CPUs; the control group lets it use 8", 8, 8),
-        ({QUOTA: "150000 100000\n"}, {}, "limited", "lets it use 1.5 at", 2, 2),
-        ({QUOTA: "800000 100000\n"}, {"CUDA_VISIBLE_DEVICES": "0,1"}, "limited", "lets it use 8", 4, 8),
-        ({QUOTA: "800000 100000\n"}, {"CUDA_VISIBLE_DEVICES": "0,-1,1"}, "limited", "lets it use 8", 8, 8),
+        ({QUOTA: "800000 100000\n"}, {}, "limited", "sees 32 CPUs, but the cgroup quota is 8", 8, 8),
+        ({QUOTA: "150000 100000\n"}, {}, "limited", "cgroup quota is 1.5 CPUs", 2, 2),
+        ({QUOTA: "800000 100000\n"}, {"CUDA_VISIBLE_DEVICES": "0,1"}, "limited", "cgroup quota is 8 CPUs", 4, 8),
+        ({QUOTA: "800000 100000\n"}, {"CUDA_VISIBLE_DEVICES": "0,-1,1"}, "limited", "cgroup quota is 8 CPUs", 8, 8),
         ({QUOTA: "6400000 100000\n"}, {}, "ok", "all 32 CPUs", None, 32),
-        (V1, {}, "limited", "lets it use 4", 4, 4),
+        (V1, {}, "limited", "cgroup quota is 4 CPUs", 4, 4),
     ],
 )
 def test_p12_what_programs_see_of_the_cpus(
@@ -79,12 +79,12 @@ def test_p12_what_programs_see_of_the_cpus(
 @pytest.mark.parametrize(
     ("files", "options", "status", "says", "unlock"),
     [
-        ({}, {}, "ok", "all 1.0T may be used", None),
-        ({"sys/fs/cgroup/job/memory.max": "68719476736\n"}, {}, "limited", "more than 64.0G is killed", None),
-        (V1, {}, "limited", "more than 8.0G is killed", None),
+        ({}, {}, "ok", "all 1.0T are allowed", None),
+        ({"sys/fs/cgroup/job/memory.max": "68719476736\n"}, {}, "limited", "OOM killer acts above 64.0G", None),
+        (V1, {}, "limited", "OOM killer acts above 8.0G", None),
         ({**V1, ".dockerenv": ""}, {}, "limited", "8.0G", "docker run --memory=0 IMAGE"),
         (V1, {"environ": {"SLURM_JOB_ID": "7"}}, "limited", "8.0G", "sbatch --mem=0 JOB"),
-        ({"proc/meminfo": "nothing\n"}, {}, "unknown", "does not tell", None),
+        ({"proc/meminfo": "nothing\n"}, {}, "unknown", "does not report", None),
     ],
 )
 def test_p12_what_programs_see_of_the_memory(
@@ -132,8 +132,8 @@ def test_a29_shared_memory_against_what_workers_hold(
 ) -> None:
     said = _shm(machine(tmp_path, {".dockerenv": ""} if container else {}), Size(total, free), of(), {})
     assert (said.status, said.unlock) == (status, unlock)
-    assert "8 workers may hold 4.6G" in said.what
-    assert "1 worker may hold 588M" in _shm(machine(tmp_path), Size(total, free), of(1), {}).what
+    assert "8 workers may need 4.6G" in said.what
+    assert "1 worker may need 588M" in _shm(machine(tmp_path), Size(total, free), of(1), {}).what
 
 
 def test_no_shared_memory_and_that_of_a_process(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_no_shared_memory_and_that_of_a_process(tmp_path: Path) -> None:
     said = line(
         machine(tmp_path, status | {"proc/8/status": status["proc/7/status"], "proc/8/cgroup": ""}, pid=8), "shm"
     )
-    assert (said.status, said.what) == ("missing", "there is no /dev/shm: DataLoader workers fail")
+    assert (said.status, said.what) == ("missing", "/dev/shm does not exist: DataLoader workers fail")
 
 
 LOADERS = [
@@ -163,9 +163,9 @@ def test_the_dataloader_line_fits_the_machine(
     tmp_path: Path, files: dict[str, str], environ: dict[str, str], call: str, sweep: str
 ) -> None:
     first, second, third = ask(machine(tmp_path, files, environ={"PATH": "/x", **environ}), "loader")
-    assert first.what.startswith(f"begin with num_workers={first.value['num_workers']}, which is min(8, ")
+    assert first.what.startswith(f"start with num_workers={first.value['num_workers']} = min(8, ")
     assert second.what == f"DataLoader(data, {call})"
-    assert third.what.startswith(f"then time {sweep} workers")
+    assert third.what.startswith(f"then measure {sweep} workers")
 
 
 def test_pytorch_takes_what_the_dataloader_line_says() -> None:

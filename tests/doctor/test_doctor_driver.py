@@ -62,9 +62,9 @@ def torch(version: str, cuda: str | None) -> dict[str, str]:
 def test_a_driver_that_answers(fake: Fake, tmp_path: Path) -> None:
     said = seen(fake, tmp_path, torch("2.8.0+cu128", "12.8"))
     assert (said["driver"]["status"], said["driver"]["value"]["gpus"]) == ("ok", 8)
-    assert said["driver"]["what"].startswith("driver 580.65.06 answers: 8 x NVIDIA H100")
+    assert said["driver"]["what"].startswith("driver 580.65.06 responds: 8 x NVIDIA H100")
     assert said["match"]["what"] == "kernel module and library are both 580.65.06"
-    assert said["gpus"]["what"] == "8 GPUs, each answers"
+    assert said["gpus"]["what"] == "8 GPUs, all responding"
     assert said["torch"]["what"] == "PyTorch 2.8.0+cu128, CUDA 12.8"
     assert said["loader"]["value"] | {"sweep": None} == {
         "num_workers": 2, "prefetch_factor": 4, "pin_memory": True, "persistent_workers": True, "allowed_cpus": 32,
@@ -99,9 +99,9 @@ def test_a_library_where_the_loader_does_not_look(
     path = planted(tmp_path, folder)
     said = seen(fake, tmp_path, files, LD_LIBRARY_PATH="")["driver"]
     assert (said["status"], said["value"]["gpus"]) == ("limited", 8)
-    assert said["what"].startswith("driver 580.65.06 answers: 8 x NVIDIA H100")
+    assert said["what"].startswith("driver 580.65.06 responds: 8 x NVIDIA H100")
     assert said["what"].endswith(
-        f"its libraries are in {path.parent}, not in the loader's path: CUDA may not find them"
+        f"its libraries are in {path.parent}, outside the linker's search path: CUDA may not find them"
     )
     assert said["unlock"] == unlock.format(path.parent)
     assert said["value"]["library_folder"] == str(path.parent)
@@ -111,7 +111,7 @@ def test_a_library_that_others_could_have_put_there_is_not_loaded(fake: Fake, tm
     path = planted(tmp_path, "/usr/lib64-nvidia")
     path.parent.chmod(0o777)
     said = seen(fake, tmp_path, LD_LIBRARY_PATH="")["driver"]
-    why = f"was not loaded: {path.parent} can be written by everybody"
+    why = f"was not loaded: {path.parent} is world-writable"
     assert (said["status"], said["what"]) == ("missing", f"{path} is outside the loader's path and {why}")
     assert not fake.counts()
     planted(tmp_path, "/run/opengl-driver/lib")  # another one, that root alone could have put there
@@ -130,7 +130,7 @@ def test_n09_n10_a_driver_that_hangs_is_said_and_the_rest_is_answered(fake: Fake
     fake.hang(INIT)
     said = told(env=fake.env())
     assert said["driver"]["status"] == "missing"
-    assert said["driver"]["what"].startswith("the driver does not answer for 3 s (nvmlInit")
+    assert said["driver"]["what"].startswith("no response from the driver for 3 s (nvmlInit")
     assert said["driver"]["unlock"] == "sudo dmesg | grep -E 'NVRM|Xid'"
     assert said["psi"]["status"] != "unknown"
     assert said["loader"]["value"]["num_workers"] is not None
@@ -178,8 +178,8 @@ def test_root_whom_the_driver_refuses_is_not_told_to_use_sudo(fake: Fake, tmp_pa
 def test_n05_n06_no_gpu_a_silent_one_and_one_that_is_hidden(fake: Fake, tmp_path: Path) -> None:
     fake.fail("nvmlDeviceGetHandleByIndex*", 15, gpu=2)
     said = seen(fake, tmp_path / "a")
-    assert said["gpus"]["what"] == "GPU 2 does not answer; the others do"
-    assert said["driver"]["what"].startswith("driver 580.65.06 answers: 7 x ")
+    assert said["gpus"]["what"] == "GPU 2 does not respond; the others do"
+    assert said["driver"]["what"].startswith("driver 580.65.06 responds: 7 x ")
     fake.clear("*")
     fake.set("gpus", 0)
     said = seen(fake, tmp_path / "b", {".dockerenv": ""})
@@ -198,7 +198,7 @@ def test_n32_sleeping_gpus_are_not_woken(fake: Fake, tmp_path: Path) -> None:
     place = "sys/bus/pci/devices/0000:1b:00.0"
     files = {f"{place}/vendor": "0x10de\n", f"{place}/class": "0x030200\n"}
     said = seen(fake, tmp_path, {**files, f"{place}/power/runtime_status": "suspended\n"})
-    assert (said["driver"]["status"], said["gpus"]["what"]) == ("unknown", "1 NVIDIA GPU on the PCI bus, not asked")
+    assert (said["driver"]["status"], said["gpus"]["what"]) == ("unknown", "1 NVIDIA GPU on the PCI bus, not queried")
     assert sum(fake.counts().values()) == 0
 
 

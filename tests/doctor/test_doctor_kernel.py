@@ -19,20 +19,20 @@ CAPABLE = FILES[STATUS].replace("CapEff:\t0000000000000000", f"CapEff:\t{ALL}")
 @pytest.mark.parametrize(
     ("scope", "files", "options", "status", "says", "unlock"),
     [
-        ("0", {}, {}, "ok", "your processes can be read", None),
-        (None, {}, {}, "ok", "your processes can be read", None),
-        ("0", {}, {"uid": 0}, "ok", "processes of root can be read", None),
+        ("0", {}, {}, "ok", "your processes are readable", None),
+        (None, {}, {}, "ok", "your processes are readable", None),
+        ("0", {}, {"uid": 0}, "ok", "root's processes are readable", None),
         ("1", {}, {}, "limited", "ptrace_scope=1", "sudo sysctl -w kernel.yama.ptrace_scope=0"),
-        ("2", {}, {}, "limited", "only root may", "sudo sysctl -w kernel.yama.ptrace_scope=0"),
+        ("2", {}, {}, "limited", "only root can read", "sudo sysctl -w kernel.yama.ptrace_scope=0"),
         ("1", {".dockerenv": ""}, {}, "limited", "ptrace_scope=1", "docker run --cap-add SYS_PTRACE IMAGE"),
-        ("1", {STATUS: CAPABLE}, {"uid": 0}, "ok", "any process in sight", None),
-        ("2", {STATUS: CAPABLE}, {"uid": 0}, "ok", "any process in sight", None),
+        ("1", {STATUS: CAPABLE}, {"uid": 0}, "ok", "every visible process", None),
+        ("2", {STATUS: CAPABLE}, {"uid": 0}, "ok", "every visible process", None),
         (
             "3",
             {STATUS: CAPABLE},
             {"uid": 0},
             "missing",
-            "nobody",
+            "no process can be read",
             "grep -rs ptrace_scope /etc/sysctl.* /usr/lib/sysctl.d",
         ),
         ("?", {}, {}, "unknown", "cannot be read", None),
@@ -103,7 +103,7 @@ def test_p09_delays(tmp_path: Path, files: dict[str, str | None], status: str) -
     said = line(machine(tmp_path, files), "delays")
     assert (said.status, said.unlock) == (status, None if status == "ok" else "sudo sysctl -w kernel.task_delayacct=1")
     assert said.unlock in (None, UNLOCK_DELAYS), "another command than the details"
-    assert ("IO% is an estimate, the share of looks in state D" in said.what) == (status == "limited")
+    assert ("IO% is estimated from the samples in state D" in said.what) == (status == "limited")
     assert "unknown" not in said.what
 
 
@@ -118,21 +118,23 @@ def test_p09_what_processes_read(tmp_path: Path) -> None:
     assert (own.status, own.unlock) == ("limited", "sudo gputop")
     assert line(machine(tmp_path / "b", {STATUS: CAPABLE}), "io").status == "ok"
     assert line(machine(tmp_path / "c", {"proc/self/io": None}), "io").status == "missing"
-    assert line(machine(tmp_path / "d", {"proc/7/io": "rchar: 1\n"}, pid=7), "io").what.startswith("what process 7")
+    assert line(machine(tmp_path / "d", {"proc/7/io": "rchar: 1\n"}, pid=7), "io").what.startswith(
+        "the I/O of process 7"
+    )
 
 
 @pytest.mark.parametrize(
     ("options", "files", "whose", "unlock"),
     [
-        ({}, {}, "may not be read by you", "sudo gputop doctor --pid 7"),
-        ({"uid": 0}, {}, "may not be read by root without CAP_SYS_PTRACE", None),
+        ({}, {}, "cannot be read by you", "sudo gputop doctor --pid 7"),
+        ({"uid": 0}, {}, "cannot be read by root without CAP_SYS_PTRACE", None),
         (
             {"uid": 0},
             {".dockerenv": ""},
-            "may not be read by root without CAP_SYS_PTRACE",
+            "cannot be read by root without CAP_SYS_PTRACE",
             "docker run --cap-add SYS_PTRACE IMAGE",
         ),
-        ({"uid": 0}, {STATUS: CAPABLE, ".dockerenv": ""}, "may not be read even by root", None),
+        ({"uid": 0}, {STATUS: CAPABLE, ".dockerenv": ""}, "cannot be read even by root", None),
     ],
 )
 def test_root_is_not_told_to_use_sudo_for_another_users_process(
@@ -149,7 +151,7 @@ def refuse(path: str, limit: int = 0) -> bytes:
 
 
 def test_root_without_the_capability_is_not_told_to_use_sudo(tmp_path: Path) -> None:
-    told = "others' may not be read by root without CAP_SYS_PTRACE"
+    told = "of others cannot be read by root without CAP_SYS_PTRACE"
     for place, files, unlock in (
         ("host", {}, None), ("container", {".dockerenv": ""}, "docker run --cap-add SYS_PTRACE IMAGE"),
     ):  # fmt: skip

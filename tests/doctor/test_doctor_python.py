@@ -68,8 +68,8 @@ def test_packages_of_the_system_and_of_the_user_count_where_python_takes_them(tm
 @pytest.mark.parametrize(
     ("files", "status", "says", "unlock"),
     [
-        ({WHEEL: "", **AMD}, "ok", "OpenBLAS, which is right here: MKL is for Intel CPUs", None),
-        ({WHEEL: "", **INTEL}, "limited", "comes from conda, not from pip", numpy_blas.WITHOUT_CONDA),
+        ({WHEEL: "", **AMD}, "ok", "OpenBLAS, the right choice here: MKL is for Intel CPUs", None),
+        ({WHEEL: "", **INTEL}, "limited", "only conda has NumPy with MKL", numpy_blas.WITHOUT_CONDA),
         (
             {WHEEL: "", f"{RECORD}_openblas.json": "", **INTEL},
             "limited",
@@ -107,10 +107,10 @@ def test_the_doctor_advises_what_the_rule_does() -> None:
 @pytest.mark.parametrize(
     ("environ", "status", "says"),
     [
-        ({}, "ok", "one thread for each of 32"),
+        ({}, "ok", "one thread per CPU (32 CPUs)"),
         ({"CUDA_VISIBLE_DEVICES": "0,1,2,3"}, "limited", "4 x 32 threads on 32 CPUs"),
         ({"CUDA_VISIBLE_DEVICES": "0,1,2,3", "OMP_NUM_THREADS": "8"}, "ok", "OMP_NUM_THREADS=8"),
-        ({"OMP_NUM_THREADS": "64"}, "limited", "OMP_NUM_THREADS=64, and 32 CPUs"),
+        ({"OMP_NUM_THREADS": "64"}, "limited", "OMP_NUM_THREADS=64, but only 32 CPUs"),
         ({"OMP_NUM_THREADS": "4,2"}, "limited", "OMP_NUM_THREADS=4,2"),
         ({"OMP_NUM_THREADS": "4", "MKL_NUM_THREADS": "128"}, "limited", "MKL_NUM_THREADS=128"),
     ],
@@ -126,7 +126,7 @@ def test_r16_threads(tmp_path: Path, environ: dict[str, str], status: str, says:
 def test_an_environment_that_may_not_be_read_is_named(tmp_path: Path) -> None:
     files = {"proc/7/status": FILES["proc/self/status"], "proc/7/cgroup": FILES["proc/self/cgroup"]}
     said = line(machine(tmp_path, files, pid=7), "threads")
-    assert (said.what, said.unlock) == ("may not be read by you: /proc/7/environ", "sudo gputop doctor --pid 7")
+    assert (said.what, said.unlock) == ("cannot be read by you: /proc/7/environ", "sudo gputop doctor --pid 7")
 
 
 @pytest.mark.parametrize(("quota", "cores", "suggested"), [("50000", "0.5", 1), ("800000", "8", 8)])
@@ -136,18 +136,18 @@ def test_threads_and_cpus_agree_where_a_control_group_gives_fewer_than_pytorch_s
     box = env(tmp_path, {"sys/fs/cgroup/job/cpu.max": f"{quota} 100000\n"})
     threads, cpus = line(box, "threads"), line(box, "cpus")
     assert threads.status == cpus.status == "limited"
-    assert threads.what.endswith(f"one thread for each of 32 CPUs, and {cores} may be used at a time")
+    assert threads.what.endswith(f"one thread per CPU (32 CPUs), but the cgroup quota is {cores} CPUs")
     assert threads.unlock == cpus.unlock == f"export OMP_NUM_THREADS={suggested}"
 
 
 @pytest.mark.parametrize(
     ("python", "environ", "scope", "status", "says"),
     [
-        ("3.12.3", {}, "0", "limited", "only jobs started for it"),
-        ("3.14.0", {}, "0", "ok", "by sys.remote_exec of Python 3.14.0"),
+        ("3.12.3", {}, "0", "limited", "only jobs started as follows"),
+        ("3.14.0", {}, "0", "ok", "yes, through sys.remote_exec of Python 3.14.0"),
         ("3.14.0", {}, "1", "limited", "the kernel does not (see ptrace)"),
-        ("3.14.0", {"PYTHON_DISABLE_REMOTE_DEBUG": "1"}, "0", "missing", "switched off"),
-        ("", {}, "0", "unknown", "not known"),
+        ("3.14.0", {"PYTHON_DISABLE_REMOTE_DEBUG": "1"}, "0", "missing", "disabled"),
+        ("", {}, "0", "unknown", "is unknown"),
     ],
 )
 def test_the_way_of_the_profiler(
@@ -164,7 +164,7 @@ def test_the_way_of_the_profiler(
     ("environ", "status", "says"),
     [
         ({"TERM": "xterm-256color", "COLORTERM": "truecolor"}, "ok", "16 million"),
-        ({"TERM": "xterm-256color"}, "ok", "256; where"),
+        ({"TERM": "xterm-256color"}, "ok", "256; if"),
         ({"TERM": "linux"}, "limited", "16 (TERM=linux)"),
         ({"TERM": "dumb"}, "missing", "TERM=dumb"),
         ({}, "limited", "16 (TERM is not set)"),

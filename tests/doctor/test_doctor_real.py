@@ -41,7 +41,7 @@ def test_about_a_process_with_pytorch() -> None:
         true = subprocess.run(
             [sys.executable, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True, check=True
         )
-    assert said["ptrace"]["what"] == f"process {child.pid} can be read"
+    assert said["ptrace"]["what"] == f"process {child.pid} is readable"
     assert said["torch"]["value"] == {"version": true.stdout.strip(), "cuda": None}
     assert said["python"]["value"]["version"] == ".".join(map(str, sys.version_info[:2]))
     assert said["blas"]["value"]["blas"] in ("openblas", "mkl")
@@ -59,7 +59,7 @@ def test_a_process_that_has_not_loaded_numpy_is_said_to_have_not() -> None:
 def test_about_a_process_that_is_no_python() -> None:
     with running("sleep", "60") as child:
         said = told("--no-nvml", "--pid", str(child.pid))
-    assert said["python"]["what"] == f"process {child.pid} is no Python"
+    assert said["python"]["what"] == f"process {child.pid} is not Python"
     assert said["torch"]["status"] == said["blas"]["status"] == said["torch-trace"]["status"] == "unknown"
 
 
@@ -76,7 +76,7 @@ for name in ("io", "python", "torch", "blas", "threads", "shm"):
     assert said[name].status == "unknown", (name, said[name])
     assert said[name].unlock == "sudo gputop doctor --pid {roots.pid}", said[name]
 own = tell()
-assert own["ptrace"].what.startswith("your processes can be read") or "ptrace_scope" in own["ptrace"].what, own
+assert own["ptrace"].what.startswith("your processes are readable") or "ptrace_scope" in own["ptrace"].what, own
 assert own["io"].status == "limited" and own["io"].unlock == "sudo gputop" , own["io"]
 assert own["cpus"].status != "unknown" and own["loader"].status == "ok", own
 """

@@ -51,7 +51,7 @@ def test_n35_another_pynvml_is_named_with_its_file(tmp_path: Path, text: str) ->
     (tmp_path / "pynvml.py").write_text(text)
     said = told(env=shadowed(tmp_path), start=UNORDERED)
     assert said["pynvml"]["status"] == "missing"
-    assert said["pynvml"]["what"] == f"{tmp_path}/pynvml.py is not NVIDIA's module: it hides it"
+    assert said["pynvml"]["what"] == f"{tmp_path}/pynvml.py shadows NVIDIA's module"
     assert said["pynvml"]["unlock"] == "env -u PYTHONPATH gputop doctor"
     assert (said["driver"]["status"], said["driver"]["unlock"]) == ("missing", None)
     assert "see pynvml" in said["driver"]["what"]
@@ -101,7 +101,7 @@ assert (said.status, said.what) == ("missing", "nvidia-ml-py is not installed: n
 def test_f_the_runtime_folder_of_somebody_else_is_named(tmp_path: Path) -> None:
     path = tmp_path / "tmp" / f"gputop-{os.geteuid()}"
     said = line(machine(tmp_path), "runtime")
-    assert (said.status, said.what) == ("ok", f"{path} is made when it is needed")
+    assert (said.status, said.what) == ("ok", f"{path} is created when needed")
     assert not path.exists()
     (tmp_path / "tmp").chmod(0o1777)
     path.mkdir(mode=0o700)

@@ -65,7 +65,7 @@ def test_the_flag_goes_before_and_after_the_command(tmp_path: Path, capsys: pyte
 @pytest.mark.parametrize("args", [["docs"], ["doctor"], []])
 def test_where_nothing_is_written_the_flag_is_refused(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--no-commands", *args]) == 64
-    assert "--no-commands is for record" in capsys.readouterr().err
+    assert "--no-commands applies to record" in capsys.readouterr().err
 
 
 def test_a_process_without_a_command_line_stays_without() -> None:

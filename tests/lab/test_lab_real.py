@@ -226,7 +226,7 @@ def test_compile_is_measured_where_a_compiler_is_and_the_users_step_calls_it(pla
         ("breaks", (), "gputop: FILE:breaks: RuntimeError: no data set here (FILE:40 in breaks)\n"),
         ("wrong", (), "gputop: FILE:wrong: wrong returned a model without data: return model, loader\n"),
         ("Data", ("--", "1"), "gputop: FILE:Data: Data returned Data: return model, loader or model, batch, loss_fn\n"),
-        ("wrong", ("--warmup", "60"), "gputop: --warmup 60 leaves none of --steps 55 to measure\n"),
+        ("wrong", ("--warmup", "60"), "gputop: --warmup 60 must be less than --steps 55\n"),
     ],
 )
 def test_what_is_wrong_is_one_line(

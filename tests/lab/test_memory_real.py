@@ -112,8 +112,8 @@ def test_out_of_memory_is_one_line_and_what_was_sampled_is_told(planted: str, tm
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        ((), "name a process or a function: gputop memory PID, or gputop memory train.py:make"),
-        (("{file}:make", "--for", "5s"), "--for is for a PID; a function takes --steps"),
+        ((), "PID or FACTORY is missing: gputop memory PID, or gputop memory train.py:make"),
+        (("{file}:make", "--for", "5s"), "--for applies to a PID; use --steps with a function"),
         (("{file}:make", "--tensors"), "--tensors is for a PID"),
         (("{file}:nothing",), "has no function nothing: it has make, model"),
     ],

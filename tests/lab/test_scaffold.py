@@ -140,13 +140,13 @@ def test_a_file_is_written_as_a_user_writes_one_and_never_over_another(
     finally:
         os.umask(mask)
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
-    assert capsys.readouterr().out == f"{path}: run it with python {path} --steps 200\n"
+    assert capsys.readouterr().out == f"wrote {path}; run it with python {path} --steps 200\n"
     path.write_text("mine")
     link = tmp_path / "link.py"
     link.symlink_to(tmp_path / "nowhere.py")
     for name in (path, link):
         assert cli.main(["scaffold", "--no-nvml", str(name)]) == 1
-        assert capsys.readouterr().err == f"gputop: {name} exists and is not overwritten: choose another name\n"
+        assert capsys.readouterr().err == f"gputop: {name} exists and is not overwritten; choose another name\n"
     assert path.read_text() == "mine"
     assert not (tmp_path / "nowhere.py").exists()
     assert cli.main(["scaffold", "--readonly", str(tmp_path / "new.py")]) == 64
@@ -191,7 +191,7 @@ def test_the_wanted_recipes_are_there() -> None:
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("dataloader", "do you mean loader?"), ("NaN", "do you mean nan?"), ("\x1b[2J", "`gputop recipe` lists them")],
+    [("dataloader", "did you mean loader?"), ("NaN", "did you mean nan?"), ("\x1b[2J", "`gputop recipe` lists them")],
 )
 def test_a_wrong_name_is_one_line_with_the_nearest(name: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["recipe", name]) == 64

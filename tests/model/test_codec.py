@@ -147,7 +147,7 @@ def test_forged_frames_are_refused_in_one_line(said: str, data: Any) -> None:
         ("-Infinity is not a number", "[-Infinity]"),
         ("not JSON: Expecting value at character 6", '{"a": '),
         ("not JSON", "\x1b[2J"),
-        ("not a frame: nested too deep", "[" * 200_000),
+        ("not a frame: nested too deeply", "[" * 200_000),
         ("more than one object may have", " " * (codec.MOST_CHARS + 1)),
     ],
 )

@@ -101,7 +101,7 @@ def test_the_next_run_proves_what_was_advised() -> None:
         ),
         (
             run(300, busy=94.0, workers=2, **FASTER),
-            "cause gone, what was changed is not visible: GPU busy 55 → 94 %, step 310 → 190 ms, 1.6× "
+            "finding gone; the change that fixed it is not visible: GPU busy 55 → 94 %, step 310 → 190 ms, 1.6× "
             "(up to 1.8× was predicted)",
         ),
         (
@@ -426,7 +426,7 @@ def test_predictions_are_held_against_outcomes() -> None:
     assert (counted.predictions, counted.gained, counted.within) == (3, 2, 1)
     assert counted.ratio == pytest.approx(0.31 / 0.19 / 1.8)
     assert (
-        "3 predictions held against an outcome: 2 runs faster, 1 of them by no more than predicted."
+        "3 predictions compared with an outcome: 2 runs faster, 1 of them by no more than predicted."
         in (page(fixes, stats=True).words[0])
     )
 
@@ -452,10 +452,10 @@ def test_the_command_lists_counts_and_forgets(state: Path, capsys: pytest.Captur
     assert told["fixes"][1]["predicted"] == [1.0, 1.8]
     assert told["fixes"][1]["gain"]["times"] == pytest.approx(0.31 / 0.19)
     assert cli.main(["proven", "--stats"]) == 0
-    assert "1 prediction held" in capsys.readouterr().out
+    assert "1 prediction compared" in capsys.readouterr().out
     assert cli.main(["proven", "--forget", "--readonly"]) == 64
     assert cli.main(["proven", "--forget"]) == 0
-    assert "2 findings and what came of them are forgotten." in capsys.readouterr().out
+    assert "Deleted 2 stored findings and their outcomes." in capsys.readouterr().out
     assert [*state.iterdir()] == []
 
 

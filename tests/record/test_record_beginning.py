@@ -20,7 +20,7 @@ pytestmark = pytest.mark.waits
 
 MANY = frames(180)
 HEADER = b'{"type":"header","version":1}\n'
-CHECKSUM = "its checksum is not that of its text"
+CHECKSUM = "its checksum does not match its text"
 
 
 @pytest.fixture(scope="module")

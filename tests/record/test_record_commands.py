@@ -254,7 +254,7 @@ def test_a_recording_written_by_hand_is_replayed(tmp_path: Path) -> None:
     path.write_text(checked.replace('version":1', 'version":01') + "\n" + block.split("\n", 1)[1])
     said = replayed(path)[0].note("recording-damaged")
     assert said
-    assert said.text == "the recording is damaged in 1 place: its checksum is not that of its text"
+    assert said.text == "the recording is damaged in 1 place: its checksum does not match its text"
     source = Recording(str(tmp_path / "by-hand.jsonl.gz"))
     next(iter(source.past()), None)
     wait_until(lambda: source.complete, 30)

@@ -156,7 +156,7 @@ def test_f04_a_changed_line_is_skipped_and_said(tmp_path: Path) -> None:
     assert [plain(frame) for frame in found] == many[:2] + many[60:]  # what follows was told by what changed
     note = found[-1].note("recording-damaged")
     assert note
-    assert note.text == "the recording is damaged in 3 places: its checksum is not that of its text"
+    assert note.text == "the recording is damaged in 3 places: its checksum does not match its text"
 
 
 @pytest.mark.parametrize("name", NAMES)

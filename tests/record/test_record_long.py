@@ -94,7 +94,7 @@ def cut(tmp_path: Path) -> str:
     return str(path)
 
 
-CUT = "the recording is damaged in 1 place: the last line is cut"
+CUT = "the recording is damaged in 1 place: the last line is truncated"
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ def on_the_command_line(training: Job, folder: Path) -> None:
     assert text.count("loader pt_data_worker") == 2
     text = gputop("profile", str(training.pid), "--for", "1")
     assert "What it says" in text
-    assert "without threads that wait" not in text
+    assert "without idle threads" not in text
     assert "Top function: burn (train_planted.py), " in text
     path = next(line for line in text.splitlines() if line.endswith(f"-{training.pid}/"))
     assert path.rstrip("/") in gputop("profile", "--list", str(training.pid))

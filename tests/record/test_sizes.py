@@ -44,7 +44,7 @@ class Counted:
 @pytest.mark.parametrize("head", [b"", b'{"type":"header","version":1}\n', b'{"type":"header","version":1}\n{"type"'])
 def test_a_line_without_end_in_a_recording_is_said_and_not_read_on(tmp_path: Path, head: bytes) -> None:
     path = sparse(tmp_path / "run.jsonl", head)
-    with pytest.raises(Refused, match=r"a line without end: the rest is not read"):
+    with pytest.raises(Refused, match=r"a line without an end: the rest is not read"):
         Recording(str(path))
 
 
@@ -71,7 +71,7 @@ def test_a_stream_without_a_line_end_ends(monkeypatch: pytest.MonkeyPatch) -> No
         assert list(splitter.feed(bytes(1 << 16))) == []
         fed += 1
         assert fed < 100
-    assert str(damage) == "the recording is damaged in 1 place: a line without end: the rest is not read"
+    assert str(damage) == "the recording is damaged in 1 place: a line without an end: the rest is not read"
 
 
 @pytest.mark.parametrize("rest", ["\0", "x", "{", '{"a', "[", " ", "\n,", "\ufeff"])

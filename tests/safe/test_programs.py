@@ -43,9 +43,9 @@ PLANTS: dict[str, tuple[Callable[[Path], None], str]] = {
     "the file is another user's": (theirs, "it belongs to uid 12345"),
     "its folder is another user's": (lambda path: theirs(path.parent), "/bin belongs to uid 12345"),
     "the folder above is another user's": (lambda path: theirs(path.parent.parent), "/up belongs to uid 12345"),
-    "everybody may write it": (lambda path: path.chmod(0o757), "it can be written by everybody"),
-    "everybody may write its folder": (lambda path: path.parent.chmod(0o757), "/bin can be written by everybody"),
-    "its folder is as /tmp": (lambda path: path.parent.chmod(0o1777), "/bin can be written by everybody"),
+    "everybody may write it": (lambda path: path.chmod(0o757), "it is world-writable"),
+    "everybody may write its folder": (lambda path: path.parent.chmod(0o757), "/bin is world-writable"),
+    "its folder is as /tmp": (lambda path: path.parent.chmod(0o1777), "/bin is world-writable"),
     "a group may write it": (lambda path: path.chmod(0o775), "it can be written by group root"),
     "a group may write its folder": (lambda path: path.parent.chmod(0o775), "/bin can be written by group root"),
 }
@@ -155,8 +155,8 @@ def test_doctor_and_the_actions_run_no_planted_ones(tmp_path: Path, monkeypatch:
         check=False,
     )
     told = {line["check"]: line["what"] for line in json.loads(done.stdout)["lines"]}
-    assert told["py-spy"] == f"{spy} is not run: it belongs to uid 12345; root runs only what root owns"
-    assert told["clipboard"] == "./tmux is not run: it is in a relative entry of PATH"
+    assert told["py-spy"] == f"{spy} is not run: it belongs to uid 12345; root runs only programs that root owns"
+    assert told["clipboard"] == "./tmux was not run: its PATH entry is relative"
     assert not (spy.parent / "ran").exists()
     assert not (tmux.parent / "ran").exists()
     monkeypatch.setenv("PATH", f".:{spy.parent}")

@@ -75,7 +75,7 @@ def test_plain_files_are_read_through_links_and_from_folders(tmp_path: Path) -> 
         assert file.read() == b"step()\n"
     with pytest.raises(OSError, match=os.strerror(errno.ELOOP)):
         files.opened("link", folder=folder, links=False)
-    with pytest.raises(OSError, match="not a plain file"):
+    with pytest.raises(OSError, match="not a regular file"):
         files.opened(tmp_path)
     os.close(folder)
 

@@ -23,12 +23,12 @@ _UNLOCK = ptrace_access.CAPABILITY if in_container() else ptrace_access.ALLOW
 _SAID = {
     1: f"cannot be read (ptrace_scope=1): {_UNLOCK}",
     2: f"cannot be read (ptrace_scope=2): {_UNLOCK}",
-    3: "cannot be read by anybody until a reboot (ptrace_scope=3)",
+    3: "cannot be read by any user until a reboot (ptrace_scope=3)",
 }
 _DOCTOR = {
-    1: "running jobs cannot be read: only the children of the reader may (ptrace_scope=1)",
-    2: "running jobs cannot be read: only root may (ptrace_scope=2)",
-    3: "nobody may read a running process until a reboot (ptrace_scope=3); this names who sets it",
+    1: "running jobs are unreadable: only the children of the reader can read them (ptrace_scope=1)",
+    2: "running jobs are unreadable: only root can read them (ptrace_scope=2)",
+    3: "no process can be read until a reboot (ptrace_scope=3); find where it is set",
 }
 # a kernel with Yama, a target of another user with all capabilities, and what root and that user are told
 _STAGE = """

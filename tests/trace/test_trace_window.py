@@ -226,11 +226,11 @@ SPEEDSCOPE = {
     ("name", "text", "why"),
     [
         ("config.json", '{"lr": 0.1}', "no traceEvents in it"),
-        ("a.json", "[1, 2, 3]", "it is of no known kind"),
-        ("list.json", "hello", "it is of no known kind"),
+        ("a.json", "[1, 2, 3]", "its format is unknown"),
+        ("list.json", "hello", "its format is unknown"),
         ("chrome.json", FOREIGN, "not a torch.profiler trace"),
-        ("log.json", '{"loss": 1.5}\n{"loss": NaN}\n', "it is no trace"),
-        ("profile.json", json.dumps(SPEEDSCOPE), "it is no trace"),
+        ("log.json", '{"loss": 1.5}\n{"loss": NaN}\n', "it is not a trace"),
+        ("profile.json", json.dumps(SPEEDSCOPE), "it is not a trace"),
     ],
 )
 def test_what_is_no_trace_in_a_folder_is_left_out_by_name(tmp_path: Path, name: str, text: str, why: str) -> None:
@@ -242,7 +242,7 @@ def test_what_is_no_trace_in_a_folder_is_left_out_by_name(tmp_path: Path, name: 
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout.startswith("2 ranks\n")
     said = " ".join(done.stdout.split())
-    assert f"What it says {name} is left out: {why}" in said
+    assert f"What it says {name} is skipped: {why}" in said
     assert "straggler, other ranks wait for rank 1" in said
     told = json.loads(explain("--json", str(tmp_path)).stdout)
     assert [each["file"] for each in told["files"]] == ["rank0.json", "rank1.json"]
@@ -254,7 +254,7 @@ def test_of_several_files_those_are_read_that_can_be(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     done = explain(*map(str, sorted(tmp_path.iterdir())))
     assert (done.returncode, done.stdout[:7]) == (1, "2 ranks")
-    assert "config.json is left out: no traceEvents in it." in done.stdout
+    assert "config.json is skipped: no traceEvents in it." in done.stdout
     assert explain(str(tmp_path / "rank0.json"), str(tmp_path / "rank0.json")).returncode == 0
     assert explain("--diff", str(tmp_path / "rank0.json"), str(tmp_path / "config.json")).stdout == ""
 
@@ -274,7 +274,7 @@ def test_no_rank_is_late_where_one_is_missing(tmp_path: Path, name: str, data: b
     done = explain(str(tmp_path))
     assert done.returncode == 1
     said = " ".join(done.stdout.split())
-    assert f"{name} is left out: {why}" in said
+    assert f"{name} is skipped: {why}" in said
     assert "straggler" not in said
     two_ranks(tmp_path, world_size=2)
     assert "straggler, other ranks wait for rank 1" in " ".join(explain(str(tmp_path)).stdout.split())

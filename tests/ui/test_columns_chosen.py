@@ -214,7 +214,7 @@ def test_what_may_be_said(given: object, found: tuple[str, ...]) -> None:
     "given", [["cpus"], [1], 3, True, None, {"cpu": 1}, ["cpu", ["vram"]], "cpu;vram", ["auto", "cpu"]]
 )
 def test_what_may_not_be_said(given: object) -> None:
-    with pytest.raises(ValueError, match="must be auto, or a list of some of pid, user"):
+    with pytest.raises(ValueError, match="must be auto, or a list of pid, user"):
         SETTING.value(given)
 
 

@@ -182,7 +182,7 @@ def job_ended_meanwhile(terminal: Terminal, job: planted_jobs.Job, folder: str) 
     os.kill(job.pid, signal.SIGKILL)
     terminal.wait_for("Report", 20)
     terminal.send("6", "end")
-    terminal.wait_for("the process ended meanwhile")
+    terminal.wait_for("the process exited during the profile")
 
 
 def test_a03_read_only_takes_stacks_and_nothing_else(fake: Fake) -> None:

@@ -57,7 +57,7 @@ def test_a_process_is_ended_by_keys(fake: Fake) -> None:
         terminal.send("right")
         terminal.wait_for("[ Send TERM to 1 process ]")
         terminal.send("enter")
-        terminal.wait_for(f"{pid} ended after 0.")
+        terminal.wait_for(f"{pid} exited after 0.")
         terminal.send("q")
         assert terminal.wait_exit() == 0
         assert_given_back(terminal)
@@ -74,7 +74,7 @@ def test_a02_it_is_pressed_while_processes_come_and_go(fake: Fake, tmp_path: Pat
             fake.add_process(gpu=3, pid=other, vram_bytes=VRAM, sm=57)
             terminal.wait_for(lambda lines: "\n".join(lines) != first)
             terminal.send("right", "enter")
-            terminal.wait_for(f"{pid} ended after 0.")
+            terminal.wait_for(f"{pid} exited after 0.")
             assert unharmed(other)
     finally:
         births.kill()
@@ -88,7 +88,7 @@ def test_a01_it_ends_while_the_dialog_is_open(fake: Fake) -> None:
         # a signal is queued at once, and the process ends a moment later: until then TERM would still reach it
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         terminal.send("right", "enter")
-        terminal.wait_for(f"nothing sent to {pid}: it has ended")
+        terminal.wait_for(f"nothing sent to {pid}: it exited")
 
 
 def test_who_does_not_listen_is_still_there_and_kill_is_offered(fake: Fake) -> None:
@@ -106,7 +106,7 @@ def test_who_does_not_listen_is_still_there_and_kill_is_offered(fake: Fake) -> N
         terminal.wait_for(f"KILL ends {pid} at once, and nothing can be saved: really?")
         assert unharmed(pid)
         terminal.send("right", "enter")
-        terminal.wait_for(f"{pid} ended after 0.")
+        terminal.wait_for(f"{pid} exited after 0.")
 
 
 def test_a03_read_only_touches_nobody(fake: Fake) -> None:
@@ -131,7 +131,7 @@ def test_a_click_sends_too(fake: Fake) -> None:
         y = next(place for place, line in enumerate(lines) if "Send TERM" in line)
         x = lines[y].index("Send TERM") + 2
         terminal.send(f"\x1b[<0;{x};{y + 1}M\x1b[<0;{x};{y + 1}m")
-        terminal.wait_for(f"{pid} ended after 0.")
+        terminal.wait_for(f"{pid} exited after 0.")
 
 
 def test_hostile_names_in_the_dialog_are_clean(fake: Fake) -> None:
@@ -152,6 +152,6 @@ def test_in_a_demo_nothing_can_be_sent(tmp_path: Path) -> None:
     with Terminal([*ARGV, "demo", "showcase"], size=(80, 24), env=env) as terminal:
         terminal.wait_for("llama-7b", 30)
         asks(terminal, 41207)
-        terminal.wait_for("nothing can be sent: these are processes of a demo, not of this machine")
+        terminal.wait_for("nothing can be sent: these processes belong to a demo, not to this machine")
         terminal.send("right", "enter", "enter", "escape")
         terminal.wait_for(lambda lines: "Cancel" not in "\n".join(lines))

@@ -55,12 +55,12 @@ def test_what_is_given_is_used() -> None:
 @pytest.mark.parametrize(
     ("table", "problem"),
     [
-        ({"frieze": "x"}, "keys.'frieze' is nothing that has a key"),
+        ({"frieze": "x"}, "unknown setting 'keys.frieze' (did you mean keys.freeze?)"),
         ({"freeze": "xx"}, "keys.freeze: 'xx' is no key"),
-        ({"freeze": 3}, "keys.freeze must be a text or a list of texts"),
-        ({"freeze": "ctrl+c"}, "keys.freeze: ctrl+c cannot be given away"),
+        ({"freeze": 3}, "keys.freeze must be a string or a list of strings"),
+        ({"freeze": "ctrl+c"}, "keys.freeze: ctrl+c is reserved"),
         ({"interrupt": "x"}, "keys.interrupt cannot be changed"),
-        ({"freeze": "X", "tree": "X j"}, "keys.tree: X is freeze already"),
+        ({"freeze": "X", "tree": "X j"}, "keys.tree: X is already freeze"),
         ("x", "keys must be a table: [keys]"),
     ],
 )
@@ -153,7 +153,7 @@ def test_f12_keys_that_cannot_be_are_one_warning_and_keys_given_away_another(tmp
         [*ARGV, "keys", "--config", str(path)], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stderr == (
-        "gputop: settings not used: 'no' is no setting; keys.'frieze' is nothing that has a key "
+        "gputop: settings ignored: unknown setting 'no'; unknown setting 'keys.frieze' (did you mean keys.freeze?) "
         f"({path}); see `gputop docs configuration`\n"
-        "gputop: keys given away: g is freeze, no longer density; `gputop keys` has all of them\n"
+        "gputop: keys reassigned: g is freeze, no longer density; `gputop keys` lists them all\n"
     )

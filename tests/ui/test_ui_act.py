@@ -112,9 +112,9 @@ def test_what_belongs_to_a_demo_is_refused_and_the_palette_says_why() -> None:
         async def scene(stage: Stage) -> None:
             stage.feed.elsewhere = Demo(SCENARIOS["idle"]).elsewhere
             await stage.press("f8")
-            await says(stage, "not now: these are processes of a demo, not of this machine")
+            await says(stage, "not now: these processes belong to a demo, not to this machine")
             await stage.press("ctrl+p", *"nice-up")
-            assert "not now: these are processes of a demo" in stage.text
+            assert "not now: these processes belong to a demo" in stage.text
 
         play(scene, moment(trainer(child.pid), launcher=None))
         assert nice(child.pid) == before
@@ -150,7 +150,7 @@ def test_who_is_tagged_is_meant_and_nobody_else() -> None:
             await stage.press("space", "shift+tab", "right")
             assert "[ Send TERM to 2 processes ]" in stage.text
             await stage.press("enter")
-            await says(stage, "2 processes ended after ")
+            await says(stage, "2 processes exited after ")
 
         play(scene, frame)
         assert (one.wait(5), two.wait(5)) == (-signal.SIGTERM, -signal.SIGTERM)

@@ -33,7 +33,7 @@ def test_a_signal_is_sent_from_the_details_and_its_result_told_there() -> None:
 
         async def scene(stage: Stage) -> None:
             await stage.press("down", "enter", "k", "right", "enter")
-            await says(stage, f"{child.pid} ended after 0.")
+            await says(stage, f"{child.pid} exited after 0.")
             assert "[1 Threads]" in stage.text
 
         play(scene, moment(trainer(child.pid), launcher=None))
@@ -71,7 +71,7 @@ async def asks(stage: Stage, key: str, picked: str) -> None:
     await stage.press("enter", key)
     assert picked in stage.text
     assert "of    41100" in stage.text
-    assert "it has ended" in stage.text
+    assert "it exited" in stage.text
     await stage.press("escape")
     assert "[1 Threads]" in stage.text, "it closes to where it was asked"
 

@@ -157,7 +157,7 @@ def without_secrets(raw: bytes) -> str:
             if _COMMAND.match(frame["name"]):
                 frame["name"] = redact(frame["name"])
     except (ValueError, TypeError, KeyError, RecursionError):
-        raise Refused("py-spy wrote no profile: try again, for longer") from None
+        raise Refused("py-spy wrote no profile: repeat with a longer --for") from None
     return json.dumps(data, separators=(",", ":"))
 
 
@@ -275,14 +275,14 @@ def _record(handles: Handles, sampling: Sampling, run: ActionRun) -> ProfileResu
         except _Unable as why:
             if not sampling.native or not runner.may_be_native(why.barred) or run.cancelled or target.ended():
                 raise
-            said = why.barred.text if why.barred.text.startswith("py-spy: ") else "py-spy fails on them"
+            said = why.barred.text if why.barred.text.startswith("py-spy: ") else "py-spy cannot read them"
         plain = replace(sampling, native=False)
-        return _recording(program, target, plain, counted, run, f"no native frames ({said}), only Python's")
+        return _recording(program, target, plain, counted, run, f"no native frames ({said}), only Python frames")
     except _Unable as why:
         unlock = (why.barred.unlock,) if why.barred.unlock else ()
         return ProfileResult(text=why.barred.text, good=False, lines=unlock)
     except Refused as refused:
-        return ProfileResult(text=f"nothing recorded: {refused}", good=False)
+        return ProfileResult(text=f"nothing profiled: {refused}", good=False)
 
 
 def invalid_options(sampling: Sampling) -> str | None:
@@ -300,10 +300,10 @@ def _check(target: TargetProcess, sampling: Sampling, count: int, processes: int
         raise _Unable(Barred(why))
     most = MOST_PAUSED_THREADS if sampling.native else MOST_THREADS
     if count > most:
-        remedy = (
-            "leave --native out" if sampling.native else "take --alone" if processes > 1 else "gputop stack shows it"
+        remedy = "omit --native" if sampling.native else "take --alone" if processes > 1 else "use gputop stack"
+        raise _Unable(
+            Barred(f"{count} threads are too many to sample at an acceptable overhead (limit {most}): {remedy}")
         )
-        raise _Unable(Barred(f"{count} threads are too many to sample at a bearable cost (most: {most}): {remedy}"))
     barred = kernel_refusal(target.pid, "profile", pausing=sampling.native)
     if barred is not None:
         raise _Unable(barred)
@@ -315,9 +315,9 @@ def _recording(
 ) -> ProfileResult:
     meter, pace_s = CostMeter(partial(read, target.pid)), min(_PACE_S, sampling.seconds / 4)
     meter.before()
-    run.say("looking at its own pace first")
+    run.say("measuring its baseline first")
     if run.pause(pace_s):
-        raise _Unable(Barred("cancelled: nothing was recorded"))
+        raise _Unable(Barred("cancelled: nothing was profiled"))
     meter.before()
     about = RecordingInfo(
         target.process, time.time(), sampling.seconds, rate(sampling, counted[0]), _options_text(sampling), *counted
@@ -332,14 +332,14 @@ def _recording(
         notes = [*first, *([early] if early else []), *_final_state(target, stops), *_caveats(target, sampling)]
         trouble = spy.trouble()
         if trouble is not None and (run.cancelled or not spy.output()):
-            raise _Unable(Barred("cancelled: nothing was recorded") if run.cancelled else trouble)
+            raise _Unable(Barred("cancelled: nothing was profiled") if run.cancelled else trouble)
         if not run.cancelled and not target.ended():
             meter.after()
-            run.say("looking at its pace afterwards")
+            run.say("measuring its pace afterwards")
             run.pause(pace_s)
             meter.after()
         if run.discarded:
-            raise _Unable(Barred("dropped: nothing is kept"))
+            raise _Unable(Barred("discarded: nothing is saved"))
         return _result(about, spy, meter.cost(), notes)
     finally:
         spy.close()
@@ -354,7 +354,7 @@ def _caveats(target: TargetProcess, sampling: Sampling) -> list[str]:
     version = python_version(target.pid)
     if version is None or version >= _NUMBERED:
         return []
-    return [f"Python {version[0]}.{version[1]}: py-spy cannot leave out threads that wait; they are in these samples"]
+    return [f"Python {version[0]}.{version[1]}: py-spy cannot exclude idle threads; these samples include them"]
 
 
 def _watch(spy: Child, meter: CostMeter, about: RecordingInfo, run: ActionRun) -> str | None:
@@ -363,11 +363,11 @@ def _watch(spy: Child, meter: CostMeter, about: RecordingInfo, run: ActionRun) -
     while spy.running():
         if run.pause(LOOK_S):
             spy.stop()
-            return f"ended by hand after {time.monotonic() - began_s:.1f} of {about.seconds:g} s"
+            return f"stopped by the user after {time.monotonic() - began_s:.1f} of {about.seconds:g} s"
         meter.during(spy.cpu_s())
         if why := meter.excess():
             spy.stop()
-            return f"ended after {time.monotonic() - began_s:.1f} s: {why}; a lower --rate is gentler"
+            return f"stopped after {time.monotonic() - began_s:.1f} s: {why}; a lower --rate costs less"
         now_s = time.monotonic()
         if about.seconds % 1 and now_s - began_s >= about.seconds:  # py-spy accepts whole seconds only
             spy.stop()
@@ -380,7 +380,7 @@ def _watch(spy: Child, meter: CostMeter, about: RecordingInfo, run: ActionRun) -
 
 def _progress(passed_s: float, about: RecordingInfo, spy: Child, meter: CostMeter) -> str:
     if passed_s > about.seconds:
-        return f"{about.seconds:g} s are over, waiting for py-spy to write"
+        return f"{about.seconds:g} s sampled, waiting for py-spy to write"
     errors = labels.amount(spy.errors(), "error")
     return f"{passed_s:.1f} of {about.seconds:g} s · {about.rate} Hz · {errors} · {meter.cost().text}"
 
@@ -391,11 +391,11 @@ def _final_state(target: TargetProcess, stops: bool) -> list[str]:
     A process that py-spy (`stops`) left stopped is continued; others were stopped by another program and stay stopped.
     """
     if target.ended():
-        return ["the process ended meanwhile"]
+        return ["the process exited during the profile"]
     notes = []
     if stops and target.state() == "T":
         target.signal(signal.SIGCONT)
-        notes.append("py-spy left the process stopped: it was set going again")
+        notes.append("py-spy left the process stopped: gputop resumed it")
     if (tracer := ptrace_access.tracer(target.pid)) is not None:
         notes.append(f"the process is traced by {tracer[1]} ({tracer[0]})")
     return notes
@@ -415,9 +415,9 @@ def _options_text(sampling: Sampling) -> str:
     return ", ".join(
         text
         for chosen, text in (
-            (sampling.gil, "only who holds the GIL"),
-            (not sampling.waiting and not sampling.gil, "without threads that wait"),
-            (sampling.native, "native frames, paused for each sample"),
+            (sampling.gil, "only threads that hold the GIL"),
+            (not sampling.waiting and not sampling.gil, "without idle threads"),
+            (sampling.native, "native frames; paused for each sample"),
             (not sampling.children, "without its children"),
         )
         if chosen
@@ -426,12 +426,12 @@ def _options_text(sampling: Sampling) -> str:
 
 def _result(about: RecordingInfo, spy: Child, cost: Cost, notes: list[str]) -> ProfileResult:
     samples, errors = spy.counts()
-    if any("behind in sampling" in line for line in spy.messages()):
-        notes.append("py-spy could not keep up: a lower --rate is exact")
+    if any("falling behind" in line for line in spy.messages()):
+        notes.append("py-spy could not keep up: use a lower --rate")
     found = keep(about, spy.output(), samples=samples, errors=errors, cost=cost, notes=notes)
     text = f"{samples} samples, {labels.amount(errors, 'error')}, {cost.text}: {found.kept.path}"
     if errors > MOST_ERRORS * (samples + errors):
-        notes.append(f"{errors} of {samples + errors} samples failed: a lower --rate reads more of them")
+        notes.append(f"{errors} of {samples + errors} samples failed: use a lower --rate")
     return ProfileResult(
         text=text, good=True, lines=tuple(notes), kept=found.kept, profile=found.profile, page=found.page, cost=cost
     )

@@ -36,7 +36,7 @@ def find() -> str | Barred:
 MOST_BYTES = 256 << 20  # of the file it writes
 MOST_PRINTED = 32 << 20  # of one stack dump
 MOST_SAID = 4 << 20  # of its other output
-_NO_PYTHON = "is no Python program that py-spy can read"
+_NO_PYTHON = "is not a Python program that py-spy can read"
 _TELLING = re.compile(r"^(Error: |Permission Denied)")
 _COUNTS = re.compile(r"Samples: (\d+) Errors: (\d+)")
 _WRITES_S, _ENDS_S = 10.0, 1.0  # after SIGINT, on which it writes its data; otherwise, and after SIGTERM
@@ -65,7 +65,7 @@ def start(program: str, pid: int, arguments: Sequence[str], *, seconds: float, t
 
 def _start_failure(program: str, pid: int, error: OSError | programs.ProgramError) -> Barred:
     if isinstance(error, PermissionError):  # usually root's own folder, while the target's user is to run it
-        return Barred(f"the user of process {pid} may not run {program}: install py-spy where everybody may read it")
+        return Barred(f"the user of process {pid} cannot run {program}: install py-spy where every user can read it")
     why = error.strerror if isinstance(error, OSError) else str(error)
     return Barred(f"{program} does not run here: {why}")
 
@@ -148,15 +148,15 @@ class Child:
         """Why there is no result after its end; None if there is one."""
         code = self._process.returncode
         if self._late:
-            return Barred(f"py-spy did not end in time and was ended: process {self.pid} may be stuck in the kernel")
+            return Barred(f"py-spy timed out and was killed: process {self.pid} may be blocked in the kernel")
         if code == 0:
             return None
         if code is None:
-            return Barred("py-spy does not end, not even by SIGKILL")
+            return Barred("py-spy does not exit, even after SIGKILL")
         if code == -signal.SIGXFSZ or any("File too large" in line for line in self.messages()):
-            return Barred("py-spy wrote more than is read of it: take a shorter profile or a lower rate")
+            return Barred("the output of py-spy is too large: use a shorter --for or a lower --rate")
         if code < 0:
-            return Barred(f"py-spy was ended by signal {-code} ({signal.strsignal(-code)})")
+            return Barred(f"py-spy was killed by signal {-code} ({signal.strsignal(-code)})")
         line = next((line for line in self.messages() if _TELLING.match(line)), "")
         return _failure(line, self.pid) or Barred(f"py-spy: {line.removeprefix('Error: ') or f'exit code {code}'}")
 
@@ -227,7 +227,7 @@ def _failure(line: str, pid: int) -> Barred | None:
     unread = line.startswith("Error: Failed to get process executable name") or os.strerror(errno.ESRCH) in line
     no_python = line.startswith(("Error: Failed to find python version", "Error: No python processes found"))
     if unread or (no_python and gone):
-        return Barred(f"process {pid} has ended")
+        return Barred(f"process {pid} exited")
     if no_python:
         return Barred(f"process {pid} {_NO_PYTHON}")
     if line.startswith("Permission Denied"):

@@ -220,7 +220,9 @@ def kernel_refusal(pid: int, command: str, *, pausing: bool = False) -> Barred |
     """Why the kernel lets py-spy not read this process; None if it does. `pausing`: it must be stopped, too."""
     barred = ptrace_access.barred(pid, command)
     if barred is None and pausing and (tracer := ptrace_access.tracer(pid)) is not None:
-        return Barred(f"process {pid} is traced by {tracer[1]} ({tracer[0]}), and only one may: try without --native")
+        return Barred(
+            f"process {pid} is traced by {tracer[1]} ({tracer[0]}), and only one tracer is allowed: omit --native"
+        )
     return barred
 
 
@@ -247,8 +249,10 @@ def _dump(handles: Handles, asked: Asked, run: ActionRun) -> StackResult:
         for one in (shown if ranks is None and not asked.native else ())
         if one.process.role is Role.TRAINER and _is_rank(handles.frame, one.process) and waits_inside(one.threads)
     ]
-    native = [f"{one.process.pid}: no native frames ({one.without}), only Python's" for one in shown if one.without]
-    stopped = [f"{one.pid} is stopped: kill -CONT {one.pid} sets it going" for _, one in meant if _stopped(one)]
+    native = [
+        f"{one.process.pid}: no native frames ({one.without}), only Python frames" for one in shown if one.without
+    ]
+    stopped = [f"{one.pid} is suspended: kill -CONT {one.pid} resumes it" for _, one in meant if _stopped(one)]
     return StackResult(
         text=text, good=not barred, lines=(*_unlocks(barred), *native, *stopped, *inside), processes=shown, ranks=ranks
     )
@@ -368,7 +372,7 @@ def _finished(spy: runner.Child, target: TargetProcess, before: Mapping[int, Tas
         spy.wait()
         trouble = spy.trouble()
         if target.ended():
-            return Barred(f"process {target.pid} has ended")
+            return Barred(f"process {target.pid} exited")
         if trouble is not None:
             return trouble
         read = parse(spy.output().decode("utf-8", "replace"), target.pid)

@@ -90,9 +90,9 @@ def _loaders(said: _Object) -> Iterator[tuple[str, str]]:
         used = loader.get("in_use") is True or len(loaders) == 1
         yield "loader", f"{'its' if used else 'another'} DataLoader({', '.join(settings)})"
         if used and workers == 0:
-            yield "loads-in-main", "its DataLoader has no workers: the main thread loads"
+            yield "loads-in-main", "its DataLoader has no workers: the main thread loads the data"
         if used and loader.get("pin_memory") is False:
-            yield "unpinned", "its DataLoader does not pin memory: copies to a GPU wait"
+            yield "unpinned", "its DataLoader does not pin memory: copies to the GPU are synchronous"
 
 
 def _models(said: _Object) -> Iterator[tuple[str, str]]:
@@ -113,7 +113,7 @@ def _precision(said: _Object) -> Iterator[tuple[str, str]]:
     precision = said.get("precision")
     if isinstance(precision, dict) and any("cuda" in _largest(m.get("devices")) for m in _objects(said.get("models"))):
         if precision.get("tf32_matmul") is False and precision.get("grad_scaler") is not True:
-            yield "no-tf32", "TF32 is off for matrix products: torch.set_float32_matmul_precision('high') turns it on"
+            yield "no-tf32", "TF32 is off for matrix products; torch.set_float32_matmul_precision('high') enables it"
         if precision.get("grad_scaler") is True:
             yield "amp", "it trains with AMP: a GradScaler is in use"
 
@@ -124,13 +124,16 @@ def _memory(said: _Object) -> Iterator[tuple[str, str]]:
         number = _whole(device.get("device"))
         if allocated is None or reserved is None or peak is None or number is None:
             continue
-        text = f"on cuda:{number} {_size(allocated)} allocated, at most {_size(peak)}; {_size(reserved)} reserved"
+        text = f"on cuda:{number} {_size(allocated)} allocated, peak {_size(peak)}; {_size(reserved)} reserved"
         yield "allocator", text
         if reserved > _RESERVED_FACTOR * max(peak, 1):
-            yield "allocator-cache", f"cuda:{number}: {_size(reserved - allocated)} of what it holds is torch's cache"
+            yield "allocator-cache", f"cuda:{number}: {_size(reserved - allocated)} of its reserved memory is cache"
         retries = _whole(device.get("retries"))
         if retries:
-            yield "allocator-retries", f"cuda:{number}: the allocator ran out and freed its cache {retries} times"
+            yield (
+                "allocator-retries",
+                f"cuda:{number}: the allocator ran out of memory and freed its cache {retries} times",
+            )
 
 
 def _threads(said: _Object) -> Iterator[tuple[str, str]]:

@@ -58,18 +58,18 @@ _SLACK_S = 32.0  # for a pending step to end, and for writing
 _NOTES_S = 1.0
 _CUDA_GRAPHS = "cuda-graphs"
 
-BUSY = "the program runs its own profiler, which comes first: again when it is done"
+BUSY = "the program is running its own profiler: retry when it is done"
 _WHY = {
-    "no-torch": "torch is not imported yet: again in a moment",
-    "still-importing": "torch is still being imported: again in a moment",
+    "no-torch": "torch is not imported yet: retry in a moment",
+    "still-importing": "torch is still being imported: retry in a moment",
     "profiler-active": BUSY,
-    "busy": "it is being traced already",
-    "unsupported": "its torch is too old or too new: it lacks {detail}",
+    "busy": "it is already being traced",
+    "unsupported": "its torch version is not supported: {detail} is missing",
     "cupti": "the driver refused CUPTI: {detail}",
     "output": "the trace could not be written: {detail}",
-    "no-step": "{detail}: is it stuck, or evaluating? Its stacks show where it is; --wait 5m waits longer",
+    "no-step": "{detail}: stuck or evaluating? gputop stack shows where; --wait 5m waits longer",
     "cancelled": "cancelled",
-    _CUDA_GRAPHS: "it may use CUDA graphs, and starting a profiler beside them has ended jobs on old builds",
+    _CUDA_GRAPHS: "it may use CUDA graphs: with old builds, starting a profiler beside them crashed jobs",
 }
 
 
@@ -106,7 +106,7 @@ class AgentCapture(ProcessCapture):
         try:
             self.agent = connect(target)
         except NoAgent as why:
-            self.fail(str(why) or "there is no agent in it")
+            self.fail(str(why) or "it has no agent")
 
     def request(self, order: TraceOrder, at: float | None) -> None:
         """Request the steps."""
@@ -182,10 +182,10 @@ def capture(targets: Sequence[TargetProcess], order: TraceOrder, run: ActionRun)
             if shot.agent is not None and run.cancelled:
                 shot.fail("cancelled")
             elif shot.agent is not None and passed_s > order.wait_s + shot.cap_s + _SLACK_S:
-                shot.fail("its agent does not answer any more")
+                shot.fail("its agent no longer responds")
             elif shot.agent is not None and shot.target.ended():
                 shot.poll()
-                shot.fail("it has ended")
+                shot.fail("the process exited")
     return list(shots)
 
 

@@ -90,7 +90,7 @@ class Endpoint:
         except OSError as error:
             self._socket.close()
             if error.errno == errno.EADDRINUSE:
-                raise Refused("another gputop or dynolog serves this folder: use that one, or close it") from None
+                raise Refused("another gputop or dynolog serves this folder: use it or stop it") from None
             raise Refused(f"{self.path}: {error.strerror}") from None
 
     def fileno(self) -> int:
@@ -170,7 +170,7 @@ def barred(process: Process, environment: Mapping[str, str], start: str) -> Barr
     why = _why_barred(process, environment)
     if why is None:
         return None
-    return Barred(f"{process.pid} takes traces only from a daemon: {why}; next time start it with", start)
+    return Barred(f"{process.pid} accepts traces only through a daemon: {why}; next time start it with", start)
 
 
 def is_safe_folder(folder: str, uid: int | None) -> bool:
@@ -245,9 +245,9 @@ def has_fixes(version: str) -> bool:
 def _why_barred(process: Process, environment: Mapping[str, str]) -> str | None:
     folder = environment.get(FOLDER, "")
     if process.uid != os.geteuid():
-        return f"it belongs to {process.user or f'uid {process.uid}'}, who alone may serve it"
+        return f"it belongs to {process.user or f'uid {process.uid}'}, and only that user can serve it"
     if not folder:
-        return "it listens on a name that any user could serve: not served"
+        return "its socket name is open to every user: not served"
     if root(process.pid):
         return "its socket folder is in a container: not served from here"
     if not is_safe_folder(folder, process.uid) or len(os.fsencode(folder)) + len("/dynolog") > _LONGEST:
@@ -255,7 +255,7 @@ def _why_barred(process: Process, environment: Mapping[str, str]) -> str | None:
     torch = torch_of(process.pid)
     least = f"{SINCE[0]}.{SINCE[1]}"
     if torch is None:
-        return f"the version of its torch cannot be told, and before {least} the end of such a trace can crash it"
+        return f"its torch version is unknown, and before {least} the end of such a trace can crash it"
     if not torch.fixed:
         return f"its torch {torch.version} can crash when such a trace stops (pytorch#188172 is in {least} and newer)"
     return None
@@ -276,9 +276,9 @@ _RISKY = (
     "{pid} waits for Kineto's daemon, and gputop can be that for one trace: {span:.3g} s of all its threads. If {pid}"
     " ends within 15 s from now, it can crash: exit code 139 or 134, not its own"
 )
-_RISKY_GPU = "; it uses CUDA, where this was never tried, and where profilers beside CUDA graphs have ended jobs"
-_SILENT = "the process has not asked for work: stopped, hung, or built without Kineto"
-_UNWRITTEN = "the process took the request but wrote no trace: its standard error may say why"
+_RISKY_GPU = "; it uses CUDA, where this is untested, and where profilers beside CUDA graphs crashed jobs"
+_SILENT = "the process did not contact the daemon: suspended, hung, or built without Kineto"
+_UNWRITTEN = "the process accepted the request but wrote no trace: see its standard error"
 
 
 def span_s(order: TraceOrder) -> float:
@@ -320,7 +320,7 @@ class KinetoCapture(ProcessCapture):
         if self.state != "asked" or self.busy or self.target.ended():
             return
         if at_s - time.time() < WARM_UP_S + _LATEST_S:
-            self.fail("it asked for work too late to begin with the others: trace it again")
+            self.fail("it contacted the daemon too late to start with the others: trace it again")
         elif endpoint.answer(poll, trace_config(f"{self._out}/{self._stem}.json", at_s, self.span_s, WARM_UP_S)):
             self.state, self.at_s = "recording", at_s
 
@@ -334,12 +334,14 @@ class KinetoCapture(ProcessCapture):
             elif time.time() > self.at_s + self.span_s + _WRITTEN_S:
                 self.fail(_UNWRITTEN)
         if self.pending and self.target.ended():
-            self.fail("it has ended")
+            self.fail("the process exited")
 
     def give_up(self) -> None:
         """Stop waiting; a requested trace ends by itself, and its file is removed later."""
         left_s = self.at_s + self.span_s - time.time()
-        self.fail(f"cancelled; it records for {left_s:.0f} s more, for nobody" if left_s > 0 else "cancelled")
+        self.fail(
+            f"cancelled; it records for {left_s:.0f} s more; that trace is discarded" if left_s > 0 else "cancelled"
+        )
 
     def _written(self) -> str | None:
         """Path of the finished file, which Kineto renames when complete; it contains the PID in its own namespace."""
@@ -396,7 +398,7 @@ def _line(shots: Sequence[KinetoCapture], passed_s: float) -> str:
     at_s = _begun_s(shots)
     ready = sum(shot.state in ("recording", "done") for shot in shots)
     if not ready:
-        what = "waiting for it to ask for work, every 5 s"
+        what = "waiting for it to contact the daemon (every 5 s)"
     elif time.time() < at_s:
         what = f"recording in {at_s - time.time():.0f} s"
     else:

@@ -64,9 +64,9 @@ def barred(process: Process, environment: Mapping[str, str], start: str) -> Barr
     pid = process.pid
     if process.uid != os.geteuid():
         who = process.user or f"uid {process.uid}"
-        return Barred(f"{pid} belongs to {who}: only {who} can put the agent into it", None)
+        return Barred(f"{pid} belongs to {who}: only {who} can inject the agent", None)
     if environment.get("PYTHON_DISABLE_REMOTE_DEBUG"):
-        return Barred(f"remote debugging is switched off in {pid}", "unset PYTHON_DISABLE_REMOTE_DEBUG")
+        return Barred(f"remote debugging is disabled in {pid}", "unset PYTHON_DISABLE_REMOTE_DEBUG")
     return ptrace_access.barred(pid, "trace") or _in_container(pid, start)
 
 
@@ -78,7 +78,7 @@ def _in_container(pid: int, start: str) -> Barred | None:
     except OSError:
         pass
     return Barred(
-        f"{pid} is in a container, whose Python is not run outside of it; next time start it there with", start
+        f"{pid} is in a container, whose Python is not run from outside; next time start it there with", start
     )
 
 
@@ -110,7 +110,7 @@ def _inject(target: TargetProcess, folder: Folder, run: ActionRun) -> str | None
     folder.write(name, script(target.pid, agent, path, f"{folder.path}/{ack}", deadline).encode())
     if target.ended():
         folder.remove(name)
-        return "it has ended"
+        return "the process exited"
     why = _request(target.pid, path)
     if why is not None:
         folder.remove(name)  # nothing was requested from the process
@@ -120,10 +120,10 @@ def _inject(target: TargetProcess, folder: Folder, run: ActionRun) -> str | None
         if said := _acknowledged(folder, ack):
             return None if said == "ok" else f"the agent did not start: {said}"
         if run.pause(0.02):
-            return "cancelled; what was asked of it expires by itself"
+            return "cancelled; the request expires by itself"
         if target.ended():
-            return "it has ended"
-    said = f"its main thread runs no Python within {DEADLINE_S:.0f} s, so nothing was done, and nothing will be later"
+            return "the process exited"
+    said = f"its main thread ran no Python within {DEADLINE_S:.0f} s: nothing was injected, and nothing will be later"
     return f"{said}; gputop stack {target.pid} shows where it is"
 
 
@@ -143,11 +143,11 @@ def _request(pid: int, path: str) -> str | None:
     except programs.NotRun as why:
         return str(why)
     except (OSError, programs.Timeout) as error:
-        return f"its interpreter cannot be started a second time: {type(error).__name__}"
+        return f"its interpreter could not be started: {type(error).__name__}"
     if code == 0:
         return None
     last = decode(said).rpartition("·")[2] or decode(said)
-    return f"the kernel or its Python forbids it: {last[-200:]}"
+    return f"the kernel or its Python does not allow it: {last[-200:]}"
 
 
 def _acknowledged(folder: Folder, name: str) -> str | None:

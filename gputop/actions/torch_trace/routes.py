@@ -82,17 +82,17 @@ def _other_framework(pid: int) -> Barred | None:
     mapped = agent.mapped(pid)
     for name, library, profiler in () if _TORCH in mapped else _OTHERS:
         if library.search(mapped):
-            why = f"{pid} runs {name}, not torch; put this around some steps, then gputop explain reads what it writes"
+            why = f"{pid} runs {name}, not torch: wrap some steps as follows, then run gputop explain"
             return Barred(why, f"with {profiler}: ...")
     return None
 
 
 def _no_route(process: Process, version: tuple[int, int] | None, said: Mapping[str, str], start: str) -> Barred:
     if version is None:
-        return Barred(f"{process.pid} is no Python program that can be seen: nothing to trace", None)
+        return Barred(f"{process.pid} is not a visible Python program: nothing to trace", None)
     python = f"Python {version[0]}.{version[1]}"
     if any(entry.endswith(_INJECT) for entry in said.get("PYTHONPATH", "").split(os.pathsep)):
-        why = "torch is not imported (yet), or its Python ignores PYTHONPATH (-I, -E, -S)"
-        return Barred(f"{process.pid} was started with gputop run, but there is no agent in it: {why}")
-    why = f"{process.pid} cannot be traced from outside: no agent in it, and {python} lets none in (3.14 does)"
+        why = "torch is not imported yet, or its Python ignores PYTHONPATH (-I, -E, -S)"
+        return Barred(f"{process.pid} was started with gputop run but has no agent: {why}")
+    why = f"{process.pid} cannot be traced from outside: it has no agent, and {python} accepts none (3.14 does)"
     return Barred(f"{why}; next time start it with", start)

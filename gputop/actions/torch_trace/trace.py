@@ -67,7 +67,7 @@ def _compressed(shot: ProcessCapture) -> bytes:
     path, uid = str((shot.report or {}).get("out", "")), shot.target.process.uid
     where, base = os.path.split(path)
     if not os.path.isabs(path) or not _NAME.fullmatch(base):
-        raise Refused(f"it names a file that is none of its own: {path[:200]}")
+        raise Refused(f"it named a file that is not its own: {path[:200]}")
     packed = io.BytesIO()
     try:
         source = within(path, _open, shot.root + where, base, uid, seconds=_CHUNK_S)
@@ -90,9 +90,9 @@ def _open(folder: str, name: str, uid: int | None) -> int:
         info = os.fstat(source)
         problem = ""
         if info.st_uid != uid or os.fstat(there).st_uid != uid:
-            problem = "is not a file of its user: not taken"
+            problem = "does not belong to its user: not used"
         elif info.st_size > _MOST_BYTES:
-            problem = "is larger than 1 GiB: ask for fewer steps"
+            problem = "is larger than 1 GiB: trace fewer steps"
         if problem:
             os.close(source)
             raise Refused(f"{folder}/{name[:200]} {problem}")
@@ -110,8 +110,7 @@ def _remove(folder: str, name: str) -> None:
 
 
 _REMOTE_TEXT = (
-    "{pid} was not prepared: sys.remote_exec puts our agent into it, where it stays until {pid} ends;"
-    " nothing else in it is changed"
+    "{pid} has no agent: sys.remote_exec will inject one, which stays until {pid} exits; nothing else in it changes"
 )
 
 # irreversible: torch never detaches CUPTI while CUDA graphs exist, and a job may create some at any time
@@ -145,7 +144,7 @@ class TraceAction:
         if process.role is Role.LAUNCHER:
             return None
         if process.role is Role.LOADER:
-            return Barred("it only loads data: trace the process that trains")
+            return Barred("it only loads data: trace its trainer")
         found = route(process, frame)
         return found if isinstance(found, Barred) else None
 
@@ -172,7 +171,7 @@ def meant(handles: Handles, order: TraceOrder) -> tuple[Process, ...]:
 
 def _trace(handles: Handles, order: TraceOrder, run: ActionRun) -> ActionResult:
     if not 1 <= order.steps <= MOST_STEPS:
-        return Traced(text=f"{order.steps} steps cannot be recorded: 1 to {MOST_STEPS}", good=False)
+        return Traced(text=f"{order.steps} steps cannot be traced: use 1 to {MOST_STEPS}", good=False)
     asked = meant(handles, order)
     held = {one.pid: one for scope in (Scope.PROCESS, Scope.JOB, Scope.TAGGED) for one in handles.held(scope)}
     ways: dict[int, Route] = {}
@@ -192,7 +191,7 @@ def _trace(handles: Handles, order: TraceOrder, run: ActionRun) -> ActionResult:
     risky = next((shot for shot in shots if shot.risk), None)
     if risky is not None:
         return Traced(text=f"{risky.target.pid}: {risky.problem}", good=False, risk=risky.risk)
-    run.say("reading what was recorded")
+    run.say("reading the trace")
     return _collected(handles, order, shots)
 
 
@@ -228,7 +227,7 @@ def _collected(handles: Handles, order: TraceOrder, shots: Sequence[ProcessCaptu
     try:
         where, names = collect(handles.process, done)
     except Refused as refused:
-        return Traced(text=f"traced, but not kept: {refused}", good=False)
+        return Traced(text=f"traced, but not saved: {refused}", good=False)
     views: dict[str, TraceView] = {}
     for name, shot in names.items():
         try:
@@ -269,9 +268,9 @@ def _remarks(done: Sequence[ProcessCapture], order: TraceOrder) -> tuple[str, ..
     for shot in done:
         told = shot.report or {}
         if told.get("preempted") is True:
-            said.append(f"{shot.target.pid}: it began to profile itself or to fork: recorded up to there")
+            said.append(f"{shot.target.pid}: it started its own profiler or forked: traced up to there")
         elif told.get("cut") is True:
-            said.append(f"{shot.target.pid}: a step took longer than those before it: recorded up to there")
+            said.append(f"{shot.target.pid}: a step took longer than those before it: traced up to there")
         elif told.get("timed") is True:
             without = " without shapes, stacks, allocations" if order.shapes or order.stacks or order.memory else ""
             said.append(f"{shot.target.pid}: {shot.how}{without}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from gputop.suggest import unknown_entry
 from gputop.ui.commands.command import Command, Place
 from gputop.ui.commands.key_names import read_key
 from gputop.ui.commands.table import COMMANDS
@@ -35,7 +36,7 @@ def remap(table: object) -> tuple[Remap, list[str], list[str]]:
             continue
         row = _ROWS[id]
         twice = {key: owner for key in wanted if (owner := _owner(row, key, taken))}
-        problems += [f"keys.{id}: {key} is {owner} already" for key, owner in twice.items()]
+        problems += [f"keys.{id}: {key} is already {owner}" for key, owner in twice.items()]
         given[id] = tuple(key for key in wanted if key not in twice)
         taken.update(((key, place), id) for key in given[id] for place in row.on)
     clashes: list[str] = []
@@ -60,17 +61,17 @@ def _owner(row: Command, key: str, taken: Mapping[tuple[str, Place], str]) -> st
 
 def _read(id: str, value: object) -> tuple[str, ...]:
     if id not in _ROWS:
-        raise ValueError(f"keys.{id[:40]!a} is nothing that has a key")
+        raise ValueError(unknown_entry("setting", id, _ROWS, "keys."))
     if id in FIXED:
         raise ValueError(f"keys.{id} cannot be changed")
     listed: list[object] = value if isinstance(value, list) else [value]
     words = [word for word in listed if isinstance(word, str)]
     if len(words) < len(listed):
-        raise ValueError(f"keys.{id} must be a text or a list of texts")
+        raise ValueError(f"keys.{id} must be a string or a list of strings")
     try:
         keys = tuple(dict.fromkeys(read_key(key) for word in words for key in word.split()))
     except ValueError as error:
         raise ValueError(f"keys.{id}: {error}") from None
     if kept := _KEPT.intersection(keys):
-        raise ValueError(f"keys.{id}: {min(kept)} cannot be given away")
+        raise ValueError(f"keys.{id}: {min(kept)} is reserved")
     return keys
