@@ -31,7 +31,8 @@ class Column:
     id: str
     title: str
     width: int  # with its gap
-    help: str
+    help: str  # what it is, without a full stop
+    source: str  # where it is read
     value: Callable[[Figures], Value]  # what sorts, and what the filter compares
     form: Callable[[Any], str]  # how it is written
     keep: int  # the lowest yields first where the screen is narrow; never: ALWAYS
@@ -46,6 +47,12 @@ class Column:
     whole: Callable[[Any], str] | None = None  # how it is written where there is room for more
     text_keep: int = 0  # how long it stays in the text, where no advice says the same; 0: as on the screen
     blank: Callable[[Figures], bool] | None = None  # where there is nothing to know: what is None is not unknown
+
+    @property
+    def definition(self) -> str:
+        """Its entry in manual, help and glossary: meaning, normal values, source."""
+        normal = f" Normal: below {self.levels.warn:.0f} %." if self.levels else ""
+        return f"{self.help}.{normal} Source: {self.source}."
 
     def text(self, figures: Figures, *, whole: bool = False) -> str:
         """What stands in its cell."""
@@ -143,176 +150,189 @@ def _whole(value: float | None) -> str:
 
 _AFFINITY = 10  # cells
 _ALL: tuple[Preset, ...] = ("main", "steps", "io", "memory", "scheduling")
-_METER = "Measured inside: of jobs started with `gputop run`"
-_LOOKED_AT = "Read only of processes that a preset shows or that have to do with a GPU"
+_METER = "step meter in the trainer; only jobs started with `gputop run`"
+_ON_SCREEN = "only of processes on the screen or that use a GPU"
+_SMAPS = f"/proc/PID/smaps_rollup, {_ON_SCREEN}"
+_STATUS = f"/proc/PID/status, {_ON_SCREEN}"
 
 COLUMNS: tuple[Column, ...] = (
     Column(
-        "pid", "PID", 15, "process id; on a job's line its name",
+        "pid", "PID", 15, "process ID; in the row of a job, its name", "/proc",
         _pid, str, ALWAYS, "left", 2, _ALL, shown=lambda f: f.pid, blank=_always,
     ),
     Column(
-        "user", "USER", 7, "owner", lambda f: f.user, _word, 80, "left", 2,
+        "user", "USER", 7, "user the process runs as", "/proc/PID", lambda f: f.user, _word, 80, "left", 2,
         ("main", "steps", "io", "memory"), "word", also=("owner", "username"),
     ),
     Column(
-        "gpu", "GPU", 5, "GPUs it has memory on, by index",
+        "gpu", "GPU", 5, "indexes of the GPUs it has memory on", "NVML",
         lambda f: f.gpus[0].zfill(6) if f.gpus else None, _gpus, 95,
         presets=("main", "steps"), kind="word", shown=lambda f: f.gpus or None, whole=labels.numbers, blank=_no_gpu,
     ),
     Column(
         "gpu-busy", "GPU%", 6,
-        "time its kernels were resident on its GPUs, mean. 100 does not mean efficient: one tiny kernel, or a hung "
-        "collective, also reads 100",
+        "share of time in which its kernels were resident, averaged over its GPUs. 100 does not mean efficient: one "
+        "small kernel, or a hung collective, also reads 100", "NVML",
         lambda f: f.gpu_percent, units.percent, 88, noisy=True,
         presets=("main", "steps"), also=("util", "sm"), blank=_no_gpu,
     ),
     Column(
-        "vram", "VRAM", 6, "device memory it holds, all GPUs",
+        "vram", "VRAM", 6, "device memory it holds, sum of its GPUs", "NVML",
         lambda f: f.vram_bytes, units.size, 85, ease=1,
         presets=("main", "memory"), kind="bytes", also=("gpu-mem", "gpumem"), blank=_no_gpu,
     ),
     Column(
-        "cpu", "CPU%", 6, "CPU time; 100 is one core",
+        "cpu", "CPU%", 6, "CPU time; 100 % is one core", "/proc/PID/stat",
         _total("cpu_percent"), _cpu, 90, noisy=True, presets=("main", "steps"), whole=units.percent,
     ),
     Column(
-        "step", "STEP", 7, f"from one optimizer step to the next, mean of half a minute; of ranks their mean. {_METER}",
+        "step", "STEP", 7, "time of an optimizer step, averaged over 30 s; of several ranks, their mean", _METER,
         _mean("step_s"), units.took, 87, noisy=True, presets=("steps",), kind="seconds",
     ),
     Column(
-        "slowest", "SLOWEST", 9, f"the slowest of these steps. {_METER}",
+        "slowest", "MAX STEP", 10, "slowest optimizer step of the last 30 s", _METER,
         _most("step_longest_s"), units.took, 66, noisy=True,
         presets=("steps",), kind="seconds",
     ),
     Column(
-        "data-wait", "WAIT FOR DATA", 15,
-        f"share of a step that the training thread waits for the next batch of a torch DataLoader, in %. {_METER}",
+        "data-wait", "DATA WAIT%", 11,
+        "share of the step time in which the training thread waits for the next batch of its DataLoader", _METER,
         _mean("data_wait_percent"), units.percent, 86, noisy=True,
         presets=("steps",), levels=severity.WAIT,
     ),
     Column(
-        "optimizer", "OPTIM%", 8, f"share of a step that its optimizers take on the CPU. {_METER}",
+        "optimizer", "OPTIM%", 8, "share of the step time in optimizer.step(), on the CPU", _METER,
         _mean("optimizer_percent"), units.percent, 62, noisy=True,
         presets=("steps",),
     ),
     Column(
-        "samples", "SAMPLES/s", 11, f"samples a second that it trains on; of ranks their sum. {_METER}",
+        "samples", "SAMPLES/s", 11, "training samples per second; of several ranks, their sum", _METER,
         _total("samples_per_s"), units.count, 84, noisy=True, presets=("steps",),
     ),
     Column(
-        "threads", "THR", 5, "threads", _total("threads"), units.count, 60,
+        "threads", "THR", 5, "number of threads", "/proc/PID/stat", _total("threads"), units.count, 60,
         presets=("main", "scheduling"), also=("nlwp",),
     ),
     Column(
-        "rss", "RSS", 6, "resident memory; a sum counts the pages that forked loaders share more than once",
+        "rss", "RSS", 6,
+        "resident memory; a sum counts pages that forked workers share more than once", "/proc/PID/stat",
         _total("rss_bytes"), units.size, 65, ease=1, noisy=True,
         presets=("main", "memory"), kind="bytes", also=("mem", "memory", "res"),
     ),
     Column(
-        "pss", "PSS", 6, f"resident memory, shared pages divided among their users: this adds up. {_LOOKED_AT}",
+        "pss", "PSS", 6,
+        "proportional set size: resident memory, shared pages divided among their users; sums are exact", _SMAPS,
         _total("pss_bytes"), units.size, 64, ease=1, noisy=True,
         presets=("memory",), kind="bytes",
     ),
     Column(
-        "shm", "SHM", 6, f"resident memory of files and shared memory, among it batches on their way. {_LOOKED_AT}",
+        "shm", "SHM", 6,
+        "resident memory of mapped files and shared memory, including batches in flight from workers", _STATUS,
         _total("shared_bytes"), units.size, 57, ease=1, noisy=True,
         presets=("memory",), kind="bytes", also=("shr",),
     ),
     Column(
-        "swap", "SWAP", 6, f"memory in swap. {_LOOKED_AT}",
+        "swap", "SWAP", 6, "memory in swap", _STATUS,
         _total("swap_bytes"), units.size, 70, ease=1,
         presets=("memory",), kind="bytes",
     ),
     Column(
-        "faults", "MAJFLT/s", 9, "page faults a second that had to read from storage",
+        "faults", "MAJFLT/s", 9, "major page faults per second: those that read from storage", "/proc/PID/stat",
         _total("major_faults_per_s"), units.count, 59, noisy=True,
         presets=("memory",),
     ),
     Column(
-        "wait", "WAIT%", 7, "time its threads waited for a free CPU, of waiting and running",
+        "wait", "CPU WAIT%", 10,
+        "run queue wait: time its threads were runnable but had no CPU, as a share of waiting and running. It is not "
+        "I/O wait", "/proc/PID/schedstat",
         lambda f: f.wait_percent, units.percent, 55, noisy=True,
-        presets=("main", "scheduling"), levels=severity.WAIT, text_keep=70,
+        presets=("main", "scheduling"), levels=severity.WAIT, text_keep=70, also=("wait%", "run-queue"),
     ),
     Column(
-        "asked", "VOL/s", 7, f"context switches a second that it asked for: it waited for something. {_LOOKED_AT}",
+        "asked", "VOL/s", 7, "voluntary context switches per second: it waited for I/O, a lock or a timer", _STATUS,
         _total("voluntary_switches_per_s"), units.count, 52, noisy=True,
         presets=("scheduling",),
     ),
     Column(
-        "forced", "INVOL/s", 9, f"context switches a second forced on it: others wanted its CPU. {_LOOKED_AT}",
+        "forced", "INVOL/s", 9,
+        "involuntary context switches per second: the scheduler gave its CPU to another thread", _STATUS,
         _total("involuntary_switches_per_s"), units.count, 56, noisy=True,
         presets=("scheduling",),
     ),
     Column(
-        "last-cpu", "CPU", 5, "CPU its main thread last ran on",
+        "last-cpu", "CPU", 5, "CPU that its main thread last ran on", "/proc/PID/stat",
         _same("last_cpu"), _whole, 40, presets=("scheduling",), blank=_several,
     ),
     Column(
-        "affinity", "AFFINITY", 12, f"CPUs it may run on, by number, or how many. {_LOOKED_AT}",
+        "affinity", "AFFINITY", 12, "CPUs it may run on, as ranges or as their number", _STATUS,
         _same("affinity"), _affinity, 48, "left", presets=("scheduling",), kind="word", whole=_word, blank=_several,
     ),
     Column(
-        "numa", "NUMA", 6, f"NUMA nodes of these CPUs. {_LOOKED_AT}",
+        "numa", "NUMA", 6, "NUMA nodes of the CPUs it may run on", f"{_STATUS}; /sys/devices/system/node",
         _nodes, _few, 46, presets=("scheduling",), kind="word",
         whole=_word, blank=lambda f: f.same("affinity") is None and _several(f),
     ),
     Column(
-        "nice", "NICE", 6, "scheduling niceness: the higher, the more it gives way",
+        "nice", "NICE", 6, "niceness, from -20 to 19: a higher value has lower priority", "/proc/PID/stat",
         _same("nice"), _whole, 38, presets=("scheduling",), also=("ni",), blank=_several,
     ),
     Column(
-        "read", "READ/s", 8, "bytes a second read from storage, page cache excluded",
+        "read", "READ/s", 8,
+        "bytes per second read from storage; reads from the page cache are not counted", "/proc/PID/io",
         _total("read_bytes_per_s"), units.rate, 75, noisy=True,
         presets=("main", "io"), kind="bytes",
     ),
     Column(
-        "write", "WRITE/s", 9, "bytes a second written to storage, page cache excluded",
+        "write", "WRITE/s", 9, "bytes per second written to storage", "/proc/PID/io",
         _total("write_bytes_per_s"), units.rate, 50, noisy=True,
         presets=("main", "io"), kind="bytes",
     ),
     Column(
-        "rchar", "RCHAR/s", 8, "bytes a second read through system calls: page cache, pipes and sockets included",
+        "rchar", "RCHAR/s", 8,
+        "bytes per second read by system calls, including the page cache, pipes and sockets", "/proc/PID/io",
         _total("read_chars_per_s"), units.rate, 49, noisy=True,
         presets=("io",), kind="bytes",
     ),
     Column(
-        "syscr", "SYSCR/s", 8, "read system calls a second",
+        "syscr", "SYSCR/s", 8, "read system calls per second", "/proc/PID/io",
         _total("read_calls_per_s"), units.count, 48, noisy=True, presets=("io",),
     ),
     Column(
-        "mean-read", "MEAN-READ", 10, "bytes a read call, mean: a few K are many small files, or an unbuffered reader",
+        "mean-read", "READ SIZE", 10,
+        "average bytes per read call: a few KiB mean many small files, or unbuffered reads",
+        "/proc/PID/io",
         lambda f: f.mean_read_bytes, units.size, 54, noisy=True,
         presets=("io",), kind="bytes",
     ),
     Column(
         "io", "IO%", 5,
-        "time blocked on storage: measured by delay accounting (sysctl kernel.task_delayacct=1), else the share of "
-        "looks in which it was in state D. Of a job: its ranks or its loaders, whichever wait more",
+        "share of time blocked on storage; without delay accounting (sysctl kernel.task_delayacct=1), the share of "
+        "samples in state D. Of a job: its ranks or its workers, whichever wait more", "/proc/PID/stat",
         lambda f: f.io_percent, units.percent, 58, noisy=True, presets=("main", "io"),
         levels=severity.IO_WAIT,
     ),
     Column(
         "state", "STATE", 7,
-        "D blocked, R running, S asleep, I idle, T stopped, Z ended and not reaped. Of many: the first of D Z T R S I "
-        "that one of them is in",
+        "D blocked on I/O (uninterruptible), R running or runnable, S sleeping, I idle kernel thread, T stopped, "
+        "Z zombie. Of several processes: the first of D Z T R S I that occurs", "/proc/PID/stat",
         lambda f: f.state, _word, 53, "left", presets=("io",), kind="word", also=("s", "stat", "status"),
     ),
     Column(
-        "wchan", "WCHAN", 12, f"kernel function its main thread sleeps in. {_LOOKED_AT}",
+        "wchan", "WCHAN", 12, "kernel function in which its main thread sleeps", f"/proc/PID/wchan, {_ON_SCREEN}",
         _same("waiting_in"), _word, 47, "left", 12,
         presets=("io",), kind="word", blank=_several,
     ),
     Column(
-        "files", "FILES", 6, "files, sockets and pipes it has open. Read only of processes that this preset shows",
+        "files", "FILES", 6,
+        "open file descriptors: files, sockets and pipes", "/proc/PID/fd, only while this preset is shown",
         _total("open_files"), units.count, 45, presets=("io",),
     ),
     Column(
-        "time", "TIME", 9, "time since it started", _most("age_s"), _time, 30, kind="seconds",
+        "time", "TIME", 9, "time since it started", "/proc/PID/stat", _most("age_s"), _time, 30, kind="seconds",
         also=("age", "elapsed", "etime"), whole=units.clock,
     ),
     Column(
-        "command", "COMMAND", 1, "what it runs; its rank in the job; loaders by number",
+        "command", "COMMAND", 1, "command line; rank in the job; workers (loader) by number", "/proc/PID/cmdline",
         lambda _: None, _word, ALWAYS, "left", presets=_ALL, kind="word", blank=_always,
     ),
 )  # fmt: skip

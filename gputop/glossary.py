@@ -218,12 +218,12 @@ TERMS: dict[Group, tuple[Term, ...]] = {
             normal="below 5 %",
         ),
         Term(
-            "psi",
+            "PSI",
             "Pressure stall information: share of time in which at least one task waited for CPU, I/O or memory",
             unit="% of the time between two samples",
             source="/proc/pressure",
             normal="below 50 %",
-            also=("PSI", "pressure stall"),
+            also=("pressure stall",),
         ),
         Term(
             "load",
@@ -250,7 +250,7 @@ TERMS: dict[Group, tuple[Term, ...]] = {
             source="/proc/diskstats",
         ),
         Term(
-            "nfs",
+            "NFS",
             "NFS mounts: mean round trip of a read, and bytes read and written",
             unit="ms, bytes/s",
             source="/proc/self/mountstats",
@@ -263,7 +263,7 @@ TERMS: dict[Group, tuple[Term, ...]] = {
             source="/proc/net/dev",
             normal="below 80 % of the link speed",
         ),
-        Term("ib", "Bytes received and sent by InfiniBand ports", unit="bytes/s", source="/sys/class/infiniband"),
+        Term("IB", "Bytes received and sent by InfiniBand ports", unit="bytes/s", source="/sys/class/infiniband"),
         Term("limit", "Limits of the cgroup gputop runs in: memory, CPU quota", source="cgroup v2, or v1"),
     ),
     "job": (

@@ -10,7 +10,7 @@ import gputop
 
 DECLARED = """\
     Column(
-        "main", "MAIN%", 7, "CPU time of its main thread",
+        "main", "MAIN%", 7, "CPU time of its main thread", "/proc",
         _total("main_thread_percent"), units.percent, 89, also=("mainthread",),
     ),
 """

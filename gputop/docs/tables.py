@@ -165,7 +165,7 @@ def column_list() -> str:
     """Every column of the process table."""
     from gputop.columns import COLUMNS
 
-    return listing((f"{column.title} (`{column.id}`)", column.help) for column in COLUMNS)
+    return listing((f"{column.title} (`{column.id}`)", column.definition) for column in COLUMNS)
 
 
 def glossary_list() -> str:

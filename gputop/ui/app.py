@@ -89,7 +89,7 @@ class Gputop(GuardedApp, inherit_bindings=False):
         self.main.caught_up()
 
     def on_mount(self) -> None:
-        """Show the main screen, and what has been collected meanwhile."""
+        """Show the main screen, and what has been collected by then."""
         self.session.paint_ground()
         self.push_screen(self.main)
         self.session.latest.open(lambda: self.post_message(Arrived()))

@@ -91,7 +91,7 @@ class Session:
         return self.app.report(error, where)
 
     def show_newest(self) -> None:
-        """Draw the newest update, unless the picture is held or the terminal has not taken the last one yet."""
+        """Draw the newest update, unless the display is frozen or the terminal has not taken the last one yet."""
         if self.latest.closed and not self._ended:
             error = self.latest.error
             self._failure = self.failed(error, "collection") if error else ""
@@ -108,7 +108,7 @@ class Session:
                 screen.show(update)
 
     def freeze(self) -> None:
-        """Hold the picture, or let it go on from the newest update."""
+        """Freeze the display, or continue from the newest update."""
         self.frozen = not self.frozen
         self._link.clear()
         self.show_newest()
@@ -136,12 +136,12 @@ class Session:
         self.app.theme = chosen.name
 
     def set_interval(self, seconds: float | None) -> None:
-        """Another time between two looks; none for None."""
+        """Change the refresh interval; none for None."""
         if seconds:
             self.source.interval_s = seconds
             self._link.clear()
             self.redraw()
-            self.say(f"a look every {seconds:g}s")
+            self.say(f"refresh interval: {seconds:g} s")
 
     def resumed(self) -> None:
         """The program was stopped: what was not drawn meanwhile says nothing of the link."""

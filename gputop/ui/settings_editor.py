@@ -54,7 +54,7 @@ class SettingsEditor:
         session.settings = replace(self.current(), **{setting.field: value})
         self._apply(setting)
         if unsaved := self._unsaved(setting):
-            tell(f"until you leave: {unsaved}")
+            tell(f"for this session only: {unsaved}")
         else:
             settings = session.settings
             session.files.do(lambda: _store(settings, setting, value), tell)
@@ -65,10 +65,10 @@ class SettingsEditor:
         if self._session.readonly:
             return "gputop is read-only"
         if setting.key in origin.overruled:
-            return f"{origin.overruled[setting.key]} overrules the file"
+            return f"{origin.overruled[setting.key]} overrides the file"
         if origin.trouble:
             return f"the file is not used: {origin.trouble}"
-        return "" if origin.path else "there is no file: neither HOME nor XDG_CONFIG_HOME is set"
+        return "" if origin.path else "no settings file: neither HOME nor XDG_CONFIG_HOME is set"
 
     def _apply(self, setting: Setting) -> None:
         """Let what is on the screen follow."""

@@ -82,12 +82,12 @@ def test_enter_on_a_finding_opens_the_newest_profile_of_its_process() -> None:
         main = stage.app.main
         await stage.until(lambda: bool(main.advice.finding_list.listed), "a finding")
         await stage.press("a")
-        assert "open its newest profile" not in stage.text
+        assert "open its latest profile" not in stage.text
         assert "go to its process" in stage.text
         await stage.press("p", "enter")
         await stage.until(lambda: "py-spy 10 s" in stage.text, "the profile")
         await stage.press("escape")
-        assert "open its newest profile" in stage.text
+        assert "open its latest profile" in stage.text
         await stage.press("enter")
         await stage.until(lambda: "py-spy 10 s" in stage.text, "the profile again")
 

@@ -154,7 +154,7 @@ def test_nothing_is_said_where_nothing_would_change(name: str, lines: int) -> No
         update=update(), finding_list=finding_list(update()), look=Look(), together=lambda: at(name, 300)
     )
     text = [line.strip(200).text for line in experiments(scene, 200)]
-    assert sum("fits with" in line for line in text) == lines
+    assert sum("recommended" in line for line in text) == lines
 
 
 SHARE = GpuShare(uuid="G", busy_percent=45.0)

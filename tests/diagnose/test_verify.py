@@ -101,7 +101,7 @@ def test_the_key_asks_and_then_lends_the_terminal(size: tuple[int, int], monkeyp
         monkeypatch.setattr(stage.app, "lend", lend)
         stage.app.main.show(update(of("starved-cpu-idle"), fine()))
         await stage.press("m")
-        assert "not now: a chooses a finding first" in stage.text
+        assert "not now: select a finding first with a" in stage.text
         await stage.press("a")
         await stage.press("m")
         assert f"gputop loader --from {RANK.pid}" in stage.text

@@ -76,7 +76,7 @@ def test_every_setting_column_and_key_is_in_the_manual() -> None:
         (name.split("`")[1], text.partition(". It may be ")[0]) for name, text in items(docs.read("configuration"))
     ]
     assert settings == [(setting.key, setting.help) for setting in SETTINGS]
-    columns = [(f"{column.title} (`{column.id}`)", column.help) for column in COLUMNS]
+    columns = [(f"{column.title} (`{column.id}`)", column.definition) for column in COLUMNS]
     assert items(docs.read("columns")) == columns
     assert sorted((row[1], row[2]) for row in rows(docs.read("keys"))) == sorted((key.id, key.help) for key in COMMANDS)
 

@@ -49,7 +49,7 @@ def test_an_idle_server_says_what_ran_last() -> None:
         idle = replace(frame(), gpus=tuple(replace(gpu, busy_percent=0.0) for gpu in frame().gpus))
         await stage.show(idle)
         at = time.strftime("%H:%M:%S", time.localtime(idle.wall_s))
-        assert f"last job: llama-7b (alice) ended {at}, exit unknown, 1h, avg busy 50 %" in stage.text
+        assert f"last job: llama-7b (alice) exited {at}, exit status unknown, 1h, average GPU busy 50 %" in stage.text
 
     play(scene, frame(LLAMA))
 
@@ -58,6 +58,6 @@ def test_at_80_columns_its_last_number_is_whole() -> None:
     async def scene(stage: Stage) -> None:
         await stage.show(replace(frame(), gpus=tuple(replace(gpu, busy_percent=0.0) for gpu in frame().gpus)))
         assert "50 %" in stage.text
-        assert "H shows all" not in stage.text  # there are no others
+        assert "H show all" not in stage.text  # there are no others
 
     play(scene, frame(LLAMA), size=(80, 24))

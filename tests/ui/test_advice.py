@@ -207,12 +207,12 @@ def test_what_is_over_is_told_with_what_got_better() -> None:
     last, clearing = cured()[-1]
     (one,) = clearing.cleared
     assert one.rules == "threads-host"
-    wait, busy = (next(change for change in one.changes if name in change.name) for name in ("run-queue wait", "busy"))
+    wait, busy = (next(change for change in one.changes if name in change.name) for name in ("run queue wait", "busy"))
     assert wait.before > 50 > 10 > wait.after
     assert busy.before < 40 < 80 < busy.after
     assert busy.name == "GPU 0-3 busy"
     lines = drawn(last, (120, 40), cleared=clearing.cleared)
-    assert lines[2].startswith("  cleared dgx-07: threads-host   run-queue wait ")
+    assert lines[2].startswith("  cleared dgx-07: threads-host   run queue wait ")
     assert " % , GPU 0-3 busy" not in lines[2]
     assert drawn(last, (80, 24), cleared=clearing.cleared)[-1].startswith("  cleared dgx-07: threads-host")
     later = replace(last.frame, mono_s=last.frame.mono_s + 50)
@@ -251,7 +251,7 @@ def test_keys_choose_mute_copy_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(stage.app, "copy_to_clipboard", copied.append)
         main.show(ALL)
         await stage.press("x")
-        assert "not now: a chooses a finding first" in stage.lines[-1]
+        assert "not now: select a finding first with a" in stage.lines[-1]
         await stage.press("a", "down", "y")
         assert copied == ["export OMP_NUM_THREADS=8"]
         assert "y again: step 3" in stage.lines[-1]

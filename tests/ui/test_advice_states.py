@@ -32,7 +32,7 @@ def test_one_line_is_of_a_job_that_has_no_verdict_yet() -> None:
     assert " +1 " in line
     assert drawn(update(found()), (80, 24))[0].startswith(" ! llama-7b"), "a warning comes first"
     (ended,) = drawn(replace(update(), jobs=update().jobs[:1]), (120, 24), ended=True)
-    assert ended.startswith(f"  judging llama-7b (alice, GPU 0-3)  {SO_FAR}, the recording ends here")
+    assert ended.startswith(f"  judging llama-7b (alice, GPU 0-3)  {SO_FAR}; end of the recording")
 
 
 def test_below_findings_the_other_jobs_have_their_line() -> None:
@@ -45,7 +45,9 @@ def test_below_findings_the_other_jobs_have_their_line() -> None:
 
 
 def test_before_the_rules_are_asked_nothing_is_called_healthy() -> None:
-    assert drawn(replace(update(), jobs=(), host=None), (80, 24)) == [" judging   a first verdict takes a minute"]
+    assert drawn(replace(update(), jobs=(), host=None), (80, 24)) == [
+        " judging   the first verdict takes about a minute"
+    ]
     assert drawn(replace(update(), jobs=()), (80, 24))[0].startswith(" no job is running on the GPUs")
 
 

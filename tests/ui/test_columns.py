@@ -44,11 +44,11 @@ def test_the_column_that_sorts_is_shown_where_others_yield() -> None:
 @pytest.mark.parametrize(
     ("preset", "titles"),
     [
-        ("main", "PID USER GPU GPU% VRAM CPU% THR RSS WAIT% READ/s WRITE/s IO% TIME COMMAND"),
-        ("steps", "PID USER GPU GPU% CPU% STEP SLOWEST WAIT FOR DATA OPTIM% SAMPLES/s COMMAND"),
-        ("io", "PID USER READ/s WRITE/s RCHAR/s SYSCR/s MEAN-READ IO% STATE WCHAN FILES COMMAND"),
+        ("main", "PID USER GPU GPU% VRAM CPU% THR RSS CPU WAIT% READ/s WRITE/s IO% TIME COMMAND"),
+        ("steps", "PID USER GPU GPU% CPU% STEP MAX STEP DATA WAIT% OPTIM% SAMPLES/s COMMAND"),
+        ("io", "PID USER READ/s WRITE/s RCHAR/s SYSCR/s READ SIZE IO% STATE WCHAN FILES COMMAND"),
         ("memory", "PID USER VRAM RSS PSS SHM SWAP MAJFLT/s COMMAND"),
-        ("scheduling", "PID THR WAIT% VOL/s INVOL/s CPU AFFINITY NUMA NICE COMMAND"),
+        ("scheduling", "PID THR CPU WAIT% VOL/s INVOL/s CPU AFFINITY NUMA NICE COMMAND"),
     ],
 )
 def test_presets(preset: Preset, titles: str) -> None:
@@ -230,7 +230,7 @@ def test_a_column_is_one_declaration() -> None:
         "settings: sort columns",
         "filter: 1 1 2",
         "manual: MAIN% (`main`) `mainthread`",
-        "help: MAIN% CPU time of its main thread",
+        "help: MAIN% CPU time of its main thread. Source: /proc.",
         "text: MAIN%",
     ]
 

@@ -185,10 +185,10 @@ def test_what_only_other_presets_read_is_read_of_what_is_on_the_screen() -> None
 def test_a_choice_is_of_the_main_view_and_shows_it() -> None:
     async def scene(stage: Stage) -> None:
         await stage.press("v", "v")
-        assert "MEAN-READ" in titles(stage)
+        assert "READ SIZE" in titles(stage)
         await to(stage, "user")
         await stage.press("space", "escape")
-        assert "MEAN-READ" not in titles(stage)
+        assert "READ SIZE" not in titles(stage)
         await stage.press("v")
         assert "USER" in titles(stage), "the others are as they were"
 

@@ -20,7 +20,7 @@ from tests.scripted_jobs import frame, process, uuid
 from tests.servers import gpu
 
 THIRD = ["llama", "41300"]
-ON_THIRD = "GPU 2 only · Esc shows all"
+ON_THIRD = "GPU 2 only · Esc show all"
 
 
 def cursors(stage: Stage) -> list[str]:
@@ -167,7 +167,7 @@ def test_filter_user_and_gpu_hold_together_and_go_together() -> None:
     async def scene(stage: Stage) -> None:
         await stage.press("shift+tab", "home", "enter")
         await stage.press("f4", *"loader", "enter")
-        assert "GPU 0 only  loader  8 of 47 · Esc shows all" in stage.text
+        assert "GPU 0 only  loader  8 of 47 · Esc show all" in stage.text
         assert stage.pids == ["llama", "41100", "41101", "41102", "+6 more"]
         await stage.press("f4", *" user=bob", "enter")
         assert "0 of 47 processes on GPU 0 match" in stage.text
@@ -186,10 +186,10 @@ def test_a_gpu_without_a_process_says_so_and_not_more_than_it_knows() -> None:
 
     async def scene(stage: Stage) -> None:
         await stage.press("shift+tab", "home", "down", "down", "down", "enter")
-        assert "No process is seen on GPU 3, which is idle." in stage.text
-        assert "Esc shows all" in stage.text
+        assert "No process on GPU 3, which is idle." in stage.text
+        assert "Esc show all" in stage.text
         await stage.press("shift+tab", "up", "enter")
-        assert "GPU 2 is busy, yet the driver names no process on it." in stage.text
+        assert "GPU 2 is busy, but the driver lists no process on it." in stage.text
 
     play(scene, shown, density="row")
 
@@ -248,7 +248,7 @@ def test_a_pane_of_gpus_that_is_alone_makes_room_for_their_processes() -> None:
 def test_a_screen_without_room_for_processes_scrolls_its_gpus() -> None:
     async def scene(stage: Stage) -> None:
         await stage.press("shift+tab", "down", "enter", "f")
-        assert "not now: needs 60×20 for processes" in stage.lines[-1]
+        assert "not now: needs 60×20 to show processes" in stage.lines[-1]
         assert not cursors(stage)
 
     play(scene, frame(LLAMA, gpus=64), size=(40, 12))

@@ -72,7 +72,7 @@ def test_header_at_every_width(golden: Callable[[str, str], None]) -> None:
         (Status(label="run.jsonl.gz", replay=True), " REPLAY   2027-01-15  12:01:00 "),
         (Status(label="stream", ended=True), " ended   stream 1.0s  12:01:00 "),
         (Status(readonly=True), "read-only  live 1.0s  12:01:00 "),
-        (Status(slow_link_s=3), "slow link: every 3 s  live 1.0s  12:01:00 "),
+        (Status(slow_link_s=3), "slow link: redraw every 3 s  live 1.0s  12:01:00 "),
     ],
 )
 def test_header_says_how_fresh_it_is(status: Status, said: str) -> None:
@@ -82,7 +82,7 @@ def test_header_says_how_fresh_it_is(status: Status, said: str) -> None:
 @pytest.mark.parametrize(("late_s", "interval_s", "said"), [(1.6, 1.0, True), (0.9, 1.0, False), (1.6, 10.0, False)])
 def test_header_says_that_it_was_collected_late(late_s: float, interval_s: float, said: bool) -> None:
     text = header(replace(server(8)[0], late_s=late_s), 160, READABLE, Status(interval_s=interval_s)).text
-    assert ("collected 2 s late" in text) == said
+    assert ("sampled 2 s late" in text) == said
 
 
 def test_header_says_that_sampling_slowed_itself() -> None:
@@ -172,18 +172,18 @@ def test_n03_who_keeps_the_old_driver_loaded_is_counted_and_listed() -> None:
     )
     user = replace(process(7), libraries=("torch", "cuda"))
     shown = replace(frame(notes=(trouble,)), processes=(user, process(8)))
-    assert "At least 1 process uses it now: listed below." in text(*without_gpus(shown, 80, READABLE))
+    assert "At least 1 process uses it now; see below." in text(*without_gpus(shown, 80, READABLE))
     assert [row.label for row in tree.build(shown, tree.TableView())] == ["7"]
     assert "listed below" not in text(*without_gpus(frame(notes=(trouble,)), 80, READABLE))
 
 
 def test_no_gpu_process() -> None:
-    assert "No process uses a GPU now. 2 GPUs idle, 142 W at rest." in text(
+    assert "No process on any GPU. 2 GPUs idle, drawing 142 W." in text(
         *no_gpu_process(frame((idle(0), idle(1))), 80, READABLE, NAMES)
     )
     assert "1 GPU idle." in text(*no_gpu_process(frame((idle(0, power_watts=None),)), 80, READABLE, NAMES))
     assert "idle" not in text(*no_gpu_process(frame(), 80, READABLE, NAMES))
-    records = "R records, so that the next job is on file"
+    records = "R record, to capture the next job"
     assert records in text(*no_gpu_process(frame((idle(0),)), 80, READABLE, NAMES, 17, records=True))
     assert records in text(*no_gpu_process(frame((idle(0),)), 80, READABLE, NAMES, records=True))
     assert records not in text(*no_gpu_process(frame((idle(0),)), 80, READABLE, NAMES, 17))
@@ -198,9 +198,9 @@ def test_a_gpu_that_is_lost_hung_or_not_known_is_not_called_idle() -> None:
         idle(3, age_s=9.0),
     )
     said = text(*no_gpu_process(frame((*odd, idle(4))), 120, READABLE, NAMES))
-    assert "No process is seen on a GPU now. 1 GPU idle, 71 W at rest; 2 not known, 1 lost, 1 hung." in said
+    assert "No process on any GPU. 1 GPU idle, drawing 71 W; 2 unknown, 1 lost, 1 hung." in said
     said = text(*no_gpu_process(frame(odd), 120, READABLE, NAMES))
-    assert "No process is seen on a GPU now. 4 GPUs: 2 not known, 1 lost, 1 hung." in said
+    assert "No process on any GPU. 4 GPUs: 2 unknown, 1 lost, 1 hung." in said
     split = idle(0, busy_percent=None, mig_mode=True)
     assert "1 GPU: 1 in MIG mode." in text(*no_gpu_process(frame((split,)), 120, READABLE, NAMES))
     narrow = text(*no_gpu_process(frame((*odd, idle(4))), 60, READABLE, NAMES))

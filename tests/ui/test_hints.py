@@ -24,7 +24,7 @@ def test_a_hint_has_the_keys_that_there_are() -> None:
     assert hint(known, ": {} shows them", "pane-processes", "everything") == ": 3 or X shows them"
     assert hint(known, ": {} shows them", "pane-processes", "zoom") == ": 3 shows them"
     assert hint(known, ": {} shows them", "zoom") == ""
-    assert [run.text for run in pressed(known, "everything", "shows all")] == ["X", " shows all"]
+    assert [run.text for run in pressed(known, "everything", "show all")] == ["X", " show all"]
     assert pressed(known, "zoom", "alone") == []
     assert names(COMMANDS)["everything"] == "H"
 
@@ -32,14 +32,14 @@ def test_a_hint_has_the_keys_that_there_are() -> None:
 @pytest.mark.parametrize(
     ("table", "pressed", "said"),
     [
-        ({"everything": "X", "record": "J"}, (), ("    X shows all 1 process\n", "    J records, so that")),
-        ({"back": "F12"}, ("backslash", "b", "z", "enter"), ("F12 clears the filter",)),
+        ({"everything": "X", "record": "J"}, (), ("    X show all 1 process\n", "    J record, to capture")),
+        ({"back": "F12"}, ("backslash", "b", "z", "enter"), ("F12 clear the filter",)),
         ({"pane-processes": "6", "zoom": "J"}, ("6", "f9"), ("the processes are hidden: 6 shows them",)),
         ({"pane-processes": "6", "zoom": "J", "back": "F12"}, ("J",), ("alone; J or F12 goes back",)),
-        ({"find": "J"}, ("n",), ("nothing to find yet: J begins",)),
-        ({"find": "J F5"}, ("J",), ("any words of a line; F5 the next one, Enter stays there",)),
-        ({"find": "J"}, ("J",), ("any words of a line; Enter stays there",)),
-        ({"next-pane": "J"}, ("J",) * 3, ("the arrows choose a GPU; Enter shows only its processes; J goes back",)),
+        ({"find": "J"}, ("n",), ("no search yet; J starts one",)),
+        ({"find": "J F5"}, ("J",), ("words in a row; F5 next match, Enter stays",)),
+        ({"find": "J"}, ("J",), ("words in a row; Enter stays",)),
+        ({"next-pane": "J"}, ("J",) * 3, ("arrow keys select a GPU; Enter shows only its processes; J goes back",)),
     ],
 )
 def test_hints_follow_the_keys(table: dict[str, str], pressed: tuple[str, ...], said: tuple[str, ...]) -> None:
@@ -59,7 +59,7 @@ def test_the_advice_names_its_key() -> None:
     async def scene(stage: Stage) -> None:
         stage.app.main.show(ADVICE)
         await stage.press("x")
-        assert "not now: J chooses a finding first" in stage.lines[-1]
+        assert "not now: select a finding first with J" in stage.lines[-1]
         stage.app.main.set_focus(stage.app.main.advice)
         await stage.press("x")
         assert "muted until it changes; J lists it" in stage.lines[-1]

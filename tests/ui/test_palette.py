@@ -86,7 +86,7 @@ def test_what_can_be_done_follows_the_updates() -> None:
         assert "not now" not in box(stage)
         assert chosen in box(stage).splitlines(), "it is still the one under the cursor"
         await stage.press("up", "enter")
-        assert "the arrows choose a GPU" in stage.text
+        assert "arrow keys select a GPU" in stage.text
         await stage.press("ctrl+p", *"gpu")
         await stage.show(replace(SHOWN, gpus=()))
         assert "not now: no GPU is shown" in box(stage)
@@ -122,11 +122,11 @@ def test_every_key_is_in_it_with_what_it_is_called_now() -> None:
 def test_what_cannot_be_done_now_says_why_and_stays() -> None:
     async def scene(stage: Stage) -> None:
         await stage.press("ctrl+p", *"sort-cpu")
-        assert "not now: needs 60×20 for processes" in stage.text
+        assert "not now: needs 60×20 to show processes" in stage.text
         await stage.press("enter")
-        assert "not now: needs 60×20 for processes" in stage.text
+        assert "not now: needs 60×20 to show processes" in stage.text
         await stage.press("escape", "P")
-        assert stage.lines[-1] == " not now: needs 60×20 for processes"
+        assert stage.lines[-1] == " not now: needs 60×20 to show processes"
 
     play(scene, SHOWN, size=(80, 19))
 
@@ -134,7 +134,7 @@ def test_what_cannot_be_done_now_says_why_and_stays() -> None:
 def test_the_mouse_chooses() -> None:
     async def scene(stage: Stage) -> None:
         await stage.press("ctrl+p", *"freeze")
-        place = next(place for place, line in enumerate(stage.lines) if "freeze the picture" in line)
+        place = next(place for place, line in enumerate(stage.lines) if "freeze the display" in line)
         await stage.pilot.click(offset=(5, place))
         assert " frozen " not in stage.lines[0], "beside the box is no answer"
         await stage.pilot.click(offset=(40, place))
@@ -147,7 +147,7 @@ def test_the_driver_is_let_go_of_and_taken_again() -> None:
     async def scene(stage: Stage) -> None:
         await stage.press("ctrl+p", *"release", "enter")
         assert source.released
-        assert "the driver is let go of" in stage.lines[-1]
+        assert "driver released" in stage.lines[-1]
         await stage.press("D")
         assert not source.released
 

@@ -50,7 +50,7 @@ def bar(word: str) -> Seen:
     return lambda lines: word in lines[-1]
 
 
-NOT_NOW = bar("not now: this is no recording")
+NOT_NOW = bar("not now: not a recording")
 CALM = bar("F1 Help")
 REPLAY = ("vertical_line", "less_than_sign", "greater_than_sign", "left_square_bracket", "right_square_bracket",
           "left_curly_bracket", "right_curly_bracket", "0")  # fmt: skip
@@ -61,10 +61,10 @@ WALK: list[tuple[str, Seen]] = [
     ("left", lacks(" 41390 ")), ("right", has(" 41390 ")),
     ("minus", lacks(" 41390 ")), ("plus", has(" 41390 ")), ("asterisk", has(" 41397 ")), ("asterisk", lacks(" 41390 ")),
     ("plus", has(" 41390 ")), ("home", at("llama-7b")),
-    ("tab", has("y copies it")), ("shift+tab", lacks("y copies it")),
+    ("tab", has("y copy")), ("shift+tab", lacks("y copy")),
     ("F", has("not following")), ("F", lacks("not following")),
-    ("slash", has("any words of a line")), ("rank1", has("1 of 2")), ("enter", at("41208")), ("n", at("52012")),
-    ("f3", has("any words of a line")), ("escape", CALM),
+    ("slash", has("words in a row")), ("rank1", has("1 of 2")), ("enter", at("41208")), ("n", at("52012")),
+    ("f3", has("words in a row")), ("escape", CALM),
     ("f4", has("fields: ")), ("user=bob q", has("0 of 59 processes match")), ("backspace", has("user=bob")),
     ("backspace", lacks(" processes match")), ("enter", CALM), ("escape", has("41207")),
     ("backslash", has("fields: ")), ("escape", CALM),
@@ -75,7 +75,7 @@ WALK: list[tuple[str, Seen]] = [
     ("comma", sorted_by("read")), ("full_stop", sorted_by("write")), ("o", has("u  USER")), ("m", sorted_by("rss")),
     ("f6", has("sort by")), ("escape", lacks("sort by")), ("P", sorted_by("cpu")), ("I", sorted_by("cpu", "▲")),
     ("I", sorted_by("cpu")), ("f5", lacks(" tree ")), ("f5", has(" tree ")),
-    ("g", bar("GPUs: card")), ("g", bar("GPUs: row")), ("g", bar("GPUs: cell")), ("g", bar("what fits best")),
+    ("g", bar("GPUs: card")), ("g", bar("GPUs: row")), ("g", bar("GPUs: cell")), ("g", bar("GPUs: automatic")),
     ("1", lambda lines: lines[1].startswith("─ jobs")), ("1", lambda lines: lines[1].lstrip().startswith("#")),
     ("2", bar("host: hidden")), ("2", bar("host: ")),
     ("3", lacks("41207")), ("3", has("41207")),
@@ -84,21 +84,21 @@ WALK: list[tuple[str, Seen]] = [
     ("H", has(" all processes ")), ("H", lacks(" all processes ")),
     ("E", has("[experiments]")), ("E", lacks("[experiments]")),
     ("a", has("[findings]")), ("x", bar("muted until it changes")), ("escape", lacks("[findings]")),
-    ("escape", lacks("y copies it")),
-    ("f", bar("the arrows choose a GPU")), ("f", has(" only · Esc shows all")), ("escape", lacks("Esc shows all")),
+    ("escape", lacks("y copy")),
+    ("f", bar("arrow keys select a GPU")), ("f", has(" only · Esc show all")), ("escape", lacks("Esc show all")),
     ("home", at("llama-7b")), ("down", at("41207")),
     ("enter", has("[1 Threads]")), ("escape", lacks("Threads]")),
     ("e", has("[4 Environment]")), ("escape", lacks("Environment]")),
     ("l", has("[6 Files]")), ("escape", lacks("Files]")),
     ("f2", has("every_process")), ("f2", lacks("every_process")),
-    ("v", has("WAIT FOR DATA")), ("v", has("MEAN-READ")), ("v", has("MAJFLT/s")), ("v", has("AFFINITY")),
+    ("v", has("DATA WAIT%")), ("v", has("READ SIZE")), ("v", has("MAJFLT/s")), ("v", has("AFFINITY")),
     ("v", has("READ/s")),
     ("y", bar("copied 41207")), ("Y", lambda lines: lines[0] == "41207"), ("Y", has("gputop")),
     ("S", has("save the screen as")), ("escape", lacks("save the screen as")),
     ("ctrl+p", has("type to narrow the list")), ("escape", lacks("type to narrow the list")),
-    ("D", bar("not now: this is no live machine")), ("escape", CALM),
+    ("D", bar("not now: not a live machine")), ("escape", CALM),
     ("Z", has(" frozen ")), ("Z", lacks(" frozen ")),
-    ("d", has("time between two looks")), ("escape", lacks("time between two looks")),
+    ("d", has("refresh interval")), ("escape", lacks("refresh interval")),
     ("R", has("● rec")), ("R", lacks("● rec")), ("escape", CALM),
     *[(key, seen) for name in REPLAY for key, seen in ((name, NOT_NOW), ("escape", CALM))],
     ("f1", has("help: under the cursor")), ("escape", lacks("help: ")),

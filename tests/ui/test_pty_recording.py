@@ -203,7 +203,7 @@ def test_what_was_recorded_is_replayed_gone_through_and_left(tmp_path: Path, run
         terminal.send("0")
         terminal.wait_for("the end")
         terminal.send("R")
-        terminal.wait_for("not now: this is a recording already")
+        terminal.wait_for("not now: this is already a recording")
         terminal.send("q")
         assert terminal.wait_exit() == 0
         terminal_endings.assert_given_back(terminal)
@@ -251,7 +251,7 @@ def test_keys_work_while_standard_input_is_the_stream(tmp_path: Path, pipe: str)
         clock = terminal.screen()[0][-8:]
         terminal.wait_for(lambda lines: "CPU%▲" in "\n".join(lines) and lines[0][-8:] != clock)
         terminal.send("[")
-        terminal.wait_for("this is no recording")
+        terminal.wait_for("not a recording")
         terminal.send("q")
         assert terminal.wait_exit(10) == 0
         terminal_endings.assert_well(terminal)
@@ -275,7 +275,7 @@ def test_a_stream_that_ends_says_so_and_stays(tmp_path: Path, run: Path) -> None
     with program(tmp_path, ("sh", "-c", line)).start() as terminal:
         terminal.wait_for(lambda lines: " ended " in lines[0])
         terminal.wait_for("the stream has ended: this is its last frame")
-        terminal.wait_for("the recording ends here")
+        terminal.wait_for("end of the recording")
         last = json.loads(gzip.decompress(run.read_bytes()).splitlines()[-1])["frame"]["wall_s"]
         assert terminal.screen()[0].endswith(time.strftime("%H:%M:%S", time.localtime(last)))
         terminal.send("f1")

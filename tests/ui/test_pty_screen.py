@@ -106,7 +106,7 @@ def test_t17_a_slow_line_gets_fewer_frames_and_says_so(showcase: Program) -> Non
     with fast.start() as terminal:
         terminal.wait_for("llama-7b")
         terminal.bytes_per_s = 960.0
-        terminal.wait_for("slow link: every", 60)
+        terminal.wait_for("slow link: redraw every", 60)
         terminal.bytes_per_s = None
         terminal.send("F")
         terminal.wait_for("not following", 5)

@@ -36,7 +36,7 @@ def test_how_keys_may_be_written() -> None:
         "shift+tab", "space", "slash",
     ]  # fmt: skip
     for wrong in ("", "xx", "f0", "f99", "ctrl+?", "\x1b", "\n"):
-        with pytest.raises(ValueError, match="is no key"):
+        with pytest.raises(ValueError, match="is not a key"):
             read_key(wrong)
 
 
@@ -60,7 +60,7 @@ def test_what_is_given_is_used() -> None:
         ({"freeze": 3}, "keys.freeze must be a string or a list of strings"),
         ({"freeze": "ctrl+c"}, "keys.freeze: ctrl+c is reserved"),
         ({"interrupt": "x"}, "keys.interrupt cannot be changed"),
-        ({"freeze": "X", "tree": "X j"}, "keys.tree: X is already freeze"),
+        ({"freeze": "X", "tree": "X j"}, "keys.tree: X is already used by freeze"),
         ("x", "keys must be a table: [keys]"),
     ],
 )
@@ -72,7 +72,7 @@ def test_who_loses_a_key_is_no_problem_but_told() -> None:
     changes, problems, clashes = remap({"freeze": "g", "save": "F4"})
     assert (changes["density"], changes["filter"]) == ((), ("backslash",))
     assert problems == []
-    assert clashes == ["f4 is save, no longer filter", "g is freeze, no longer density"]
+    assert clashes == ["f4 is now save, not filter", "g is now freeze, not density"]
 
 
 ANY_KEY = st.sampled_from(["x", "g", "Z", "q", "F1", "h", "?", "Tab", "ctrl+c", "Esc", "", "nope"])
@@ -103,7 +103,7 @@ def test_the_screen_obeys_and_shows_other_keys() -> None:
         await stage.pilot.click("#keys", offset=(stage.lines[-1].index("X Freeze"), 0))
         assert " frozen " in stage.lines[0]
         await stage.press("question_mark")
-        assert re.search(r"  X +freeze the picture", stage.text)
+        assert re.search(r"  X +freeze the display", stage.text)
         assert "z quits gputop" in stage.lines[-1]
         await stage.press("question_mark", "d", "z")
         assert not stage.app._exit, "where one types a letter is a letter"
@@ -141,7 +141,7 @@ def test_a_settings_file_moves_a_key_of_the_real_program(tmp_path: Path) -> None
         [*ARGV, "keys", "--config", str(path)], capture_output=True, text=True, check=True, timeout=60
     )
     assert shown.stderr == ""
-    assert [line.split()[1:4:2] for line in shown.stdout.splitlines() if "freeze the picture" in line] == [
+    assert [line.split()[1:4:2] for line in shown.stdout.splitlines() if "freeze the display" in line] == [
         ["X", "freeze"]
     ]
 

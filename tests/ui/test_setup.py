@@ -121,11 +121,11 @@ def test_what_overrules_the_file_is_said_and_stays(tmp_path: Path) -> None:
 
     async def scene(stage: Stage) -> None:
         await change(stage, "sort", "right")
-        assert "from GPUTOP_SORT, which overrules the file" in stage.text
-        assert "until you leave: GPUTOP_SORT overrules the file" in stage.text
+        assert "from GPUTOP_SORT, which overrides the file" in stage.text
+        assert "for this session only: GPUTOP_SORT overrides the file" in stage.text
         assert stage.app.main.table.listing.view.sort == "rss"
         await change(stage, "nvml", "right")
-        assert "not changed: --no-nvml overrules the file" in stage.text
+        assert "not changed: --no-nvml overrides the file" in stage.text
         assert "takes effect at the next start" in stage.text
         assert "nvml             off" in stage.text
 
@@ -141,7 +141,7 @@ def test_f12_a_bad_file_is_never_overwritten(tmp_path: Path, text: str) -> None:
 
     async def scene(stage: Stage) -> None:
         await change(stage, "tree", "right")
-        assert "until you leave: the file is not used: " in stage.text
+        assert "for this session only: the file is not used: " in stage.text
         await stage.press("escape")
         assert " flat · " in stage.text
 
@@ -166,7 +166,7 @@ def test_read_only_saves_nothing(tmp_path: Path) -> None:
 
     async def scene(stage: Stage) -> None:
         await change(stage, "tree", "right")
-        assert "until you leave: gputop is read-only" in stage.text
+        assert "for this session only: gputop is read-only" in stage.text
         await change(stage, "readonly", "right")
         assert "not changed: gputop is read-only" in stage.text
         await stage.press("escape")
@@ -182,7 +182,7 @@ def test_the_time_between_looks_is_that_of_a_recording_and_nothing_saves_another
     async def scene(stage: Stage) -> None:
         stage.feed.elsewhere = RECORDED
         await change(stage, "interval", "right")
-        assert "not changed: a recording has the looks that were taken" in stage.text
+        assert "not changed: a recording has fixed samples" in stage.text
         await stage.press("escape")
         assert stage.app.session.source.interval_s == 1.0
 

@@ -70,7 +70,7 @@ def test_who_collects_slowly_has_no_slow_line() -> None:
             await stage.pilot.pause(0.7)
             await stage.show(replace(now, mono_s=now.mono_s + seconds, late_s=9.0))
         assert "slow link" not in stage.lines[0]
-        assert "collected 9 s late" in stage.lines[0]
+        assert "sampled 9 s late" in stage.lines[0]
 
     play(scene, now)
 
@@ -89,7 +89,7 @@ def test_what_the_terminal_does_not_take_is_skipped_and_that_is_said(monkeypatch
             await stage.until(lambda last=last: stage.newest is last)
         assert stage.app.main.shown
         assert stage.app.main.shown.frame is last
-        assert "slow link: every" in stage.lines[0]
+        assert "slow link: redraw every" in stage.lines[0]
 
     play(scene, now)
 

@@ -124,7 +124,7 @@ def test_nothing_to_act_on_is_said() -> None:
     async def scene(stage: Stage) -> None:
         for key in ("k", "f8"):
             await stage.press(key)
-            assert stage.lines[-1] == " there is no process here"
+            assert stage.lines[-1] == " no process selected"
             await stage.press("escape")
 
     play(scene, moment())

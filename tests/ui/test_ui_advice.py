@@ -18,10 +18,10 @@ ALL = update(fine(), found(), hot())
 @pytest.mark.parametrize(
     ("keys", "why"),
     [
-        (("f4", *"user=bob", "enter"), "is hidden by the filter: Esc leaves the advice, and again shows all"),
+        (("f4", *"user=bob", "enter"), "is hidden by the filter; Esc leaves the advice, twice shows all"),
         (
             ("u", "down", "down", "enter"),
-            "is hidden while only bob is shown: Esc leaves the advice, and again shows all",
+            "is hidden while only bob is shown; Esc leaves the advice, twice shows all",
         ),
     ],
 )
@@ -65,7 +65,7 @@ def test_stacks_of_the_chosen_finding_are_asked_for_there_and_of_none_it_is_said
         await stage.press("escape")
         stage.app.main.show(nobody)
         await stage.press("s")
-        assert stage.lines[-1].endswith("no process here to look into")
+        assert stage.lines[-1].endswith("no process on this host to profile")
 
     play(scene, ALL.frame, past=minute(ALL.frame))
 
@@ -120,7 +120,7 @@ def test_nothing_is_called_well_before_a_rule_could_have_spoken() -> None:
 
     async def scene(stage: Stage) -> None:
         stage.app.main.show(replace(update(), jobs=(), host=None))
-        assert "judging   a first verdict takes a minute" in stage.text
+        assert "judging   the first verdict takes about a minute" in stage.text
         stage.app.main.show(update())
         assert "3 jobs judging" in stage.text
         assert stage.text.count("judging") > 3, "at GPUs and jobs, too"

@@ -71,7 +71,7 @@ async def environment(stage: Stage) -> None:
     await stage.press("e")
     assert "[4 Environment]" in stage.text
     await stage.press("escape", "home", "e")
-    assert "Enter unfolds what stands for several" in stage.lines[-1]
+    assert "Enter expands a row of several" in stage.lines[-1]
 
 
 @does("files")
@@ -246,9 +246,9 @@ async def left(stage: Stage) -> None:
 def of_time(id: str) -> Scene:
     async def scene(stage: Stage) -> None:
         await stage.press("enter", command(id).keys[0])
-        assert "not now: this is no recording" in stage.lines[-1]
+        assert "not now: not a recording" in stage.lines[-1]
         await stage.press("f1")
-        assert "| < > [ ] { } 0 this is no recording" in " ".join(stage.text.split())
+        assert "| < > [ ] { } 0 not a recording" in " ".join(stage.text.split())
 
     return scene
 

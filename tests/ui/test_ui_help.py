@@ -121,9 +121,9 @@ def test_a_key_that_does_nothing_now_says_why() -> None:
         await stage.press("h")
         lines = " ".join(stage.text.split())
         assert "NOT NOW" in lines
-        assert "x there is no finding" in lines
-        assert "D this is no live machine" in lines
-        assert "| < > [ ] { } 0 this is no recording" in lines
+        assert "x no finding" in lines
+        assert "D not a live machine" in lines
+        assert "| < > [ ] { } 0 not a recording" in lines
 
     play(scene, frame(), size=(120, 60))
 

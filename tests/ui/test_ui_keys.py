@@ -127,7 +127,7 @@ async def next_pane(stage: Stage) -> None:
     await stage.press("tab")
     assert stage.app.focused is stage.app.main.advice
     await stage.press("tab", "down")
-    assert stage.lines[3].startswith("> 1 "), "the arrows choose a GPU"
+    assert stage.lines[3].startswith("> 1 "), "arrow keys select a GPU"
     await stage.press("tab")
     assert stage.app.focused is stage.app.main.table
 
@@ -173,7 +173,7 @@ async def density(stage: Stage) -> None:
 async def view(stage: Stage) -> None:
     assert stage.feed.interest.sight == frozenset()
     for title, preset in (
-        ("WAIT FOR DATA", "steps"), ("MEAN-READ", "I/O"), ("MAJFLT/s", "memory"), ("AFFINITY", "scheduling"),
+        ("DATA WAIT%", "steps"), ("READ SIZE", "I/O"), ("MAJFLT/s", "memory"), ("AFFINITY", "scheduling"),
     ):  # fmt: skip
         await stage.press("v")
         assert title in stage.text
@@ -207,7 +207,7 @@ async def delay(stage: Stage) -> None:
     assert "live 2.0s" in stage.lines[0]
     for wrong in ("9", "9", "9", "9"), ("0",), ("x",), ():
         await stage.press("d", *wrong, "enter")
-        assert "time between two looks" in stage.text
+        assert "refresh interval" in stage.text
         await stage.press("escape")
     assert stage.feed.interval_s == 2.0
 
@@ -256,7 +256,7 @@ async def save(stage: Stage) -> None:
 @does("release-driver")
 async def release_driver(stage: Stage) -> None:
     await stage.press("D")
-    assert "not now: this is no live machine" in stage.lines[-1]
+    assert "not now: not a live machine" in stage.lines[-1]
 
 
 @does("help")

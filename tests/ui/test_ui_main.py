@@ -91,7 +91,7 @@ def test_an_idle_server_says_so() -> None:
 
 def test_busy_gpus_without_a_process_are_not_called_idle() -> None:
     async def scene(stage: Stage) -> None:
-        assert "The driver names no process, yet 4 GPUs are busy: 0, 1, 2, 3." in stage.text
+        assert "4 GPUs are busy, but the driver lists no process: GPU 0, 1, 2, 3." in stage.text
 
     play(scene, frame())
 

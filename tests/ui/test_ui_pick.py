@@ -49,7 +49,7 @@ async def find(stage: Stage) -> None:
 @does("find-next")
 async def find_next(stage: Stage) -> None:
     await stage.press("n")
-    assert "nothing to find yet" in stage.lines[-1]
+    assert "no search yet" in stage.lines[-1]
     await stage.press("slash", *"rank1", "enter")
     assert stage.selected == "41200"
     await stage.press("n")
@@ -155,7 +155,7 @@ async def pane_host(stage: Stage) -> None:
     assert "─ host ─" not in stage.text
     await stage.pilot.resize_terminal(80, 24)
     await stage.press("2")
-    assert "host: no lines left for it; it has a column from 160 columns on" in stage.lines[-1]
+    assert "host: no room; it needs a terminal 160 columns wide" in stage.lines[-1]
 
 
 @does("pane-processes")
@@ -166,7 +166,7 @@ async def pane_processes(stage: Stage) -> None:
     await stage.press("slash")
     assert stage.lines[-1].endswith("the processes are hidden: 3 shows them"), "z would show another pane alone"
     await stage.press("2", "4", "1")
-    assert "one pane stays" in stage.lines[-1]
+    assert "at least one pane must be shown" in stage.lines[-1]
     await stage.press("3")
     assert stage.pids == FOLDED
     await stage.press("down")
@@ -208,11 +208,11 @@ def test_a_small_screen_hides_and_zooms_nothing_but_advice_and_says_so() -> None
             assert stage.lines[:-1] == before
         for key in ("u", "slash", "f9"):
             await stage.press(key)
-            assert stage.lines[-1] == " not now: needs 60×20 for processes"
+            assert stage.lines[-1] == " not now: needs 60×20 to show processes"
         await stage.press("a")
         assert stage.app.main.alone == "advice"
         await stage.press("u")
-        assert stage.lines[-1] == " not now: needs 60×20 for processes", "it is not the advice that hides them"
+        assert stage.lines[-1] == " not now: needs 60×20 to show processes", "it is not the advice that hides them"
         await stage.press("z")
         assert stage.lines[:-1] == before
         await stage.pilot.resize_terminal(120, 40)

@@ -134,7 +134,7 @@ def test_the_end_is_said_and_one_can_go_back_from_it(path: Path) -> None:
         assert "the end" in stage.lines[-2]
         for pressed in ("right_square_bracket", "right_curly_bracket"):
             await stage.press(pressed)
-            assert stage.lines[-1].startswith(" this is the end of the recording")
+            assert stage.lines[-1].startswith(" end of the recording")
         await stage.press("0")
         await stage.until(lambda: not stage.app.session.source.going, "it has come there again")
         await at(stage, 128, "left_square_bracket")
@@ -232,7 +232,7 @@ def test_frozen_it_stays_until_somebody_goes_elsewhere(path: Path) -> None:
 def test_a_recording_has_looks_of_its_own(path: Path) -> None:
     async def scene(stage: Stage) -> None:
         await stage.press("d")
-        assert stage.lines[-1].startswith(" not now: a recording has the looks that were taken")
+        assert stage.lines[-1].startswith(" not now: a recording has fixed samples")
 
     watch(path, scene)
 

@@ -28,7 +28,7 @@ def test_the_keys_of_time_work_in_details_and_the_bar_stands_there(path: Path) -
         await at(stage, 129, "0")
         assert " the end 1× " in stage.lines[-2]
         await stage.press("right_square_bracket")
-        assert "this is the end of the recording" in stage.lines[-1]
+        assert "end of the recording" in stage.lines[-1]
         await at(stage, 69, "left_curly_bracket")
         await stage.press("greater_than_sign")
         assert " paused 2× " in stage.lines[-2]

@@ -11,7 +11,7 @@ from gputop.model import Frame
 from gputop.safe.text import to_ascii
 from gputop.ui.advice.finding_list import FindingList, Key, key, troubles
 
-_LONGEST_S = 60.0  # between two frames: what came meanwhile is not new
+_LONGEST_S = 60.0  # between two frames: what appeared in a longer gap is not new
 _MOST = 160  # characters of a notification
 
 

@@ -44,7 +44,7 @@ _MORE = (_Detail(1, 2), _Detail(2, 2), _Detail(2, 3))
 
 
 def one_line(scene: AdviceScene, width: int) -> list[Strip]:
-    """The worst finding, or the chosen one, where there is no room for more, and the key to all of it."""
+    """The worst finding, or the selected one, where there is no room for more, and the key to the advice."""
     bad = troubles(scene.finding_list.told)
     chosen = scene.finding_list.chosen if scene.focused else None
     waits = any(one.open for one in scene.update.jobs)
@@ -66,7 +66,7 @@ def one_line(scene: AdviceScene, width: int) -> list[Strip]:
 
 def _one_state(scene: AdviceScene, width: int) -> Strip:
     """The first job that has no verdict yet, how many others there are, and the key to all of it."""
-    why = "expand" if scene.finding_list.listed else "says why"  # with findings, it opens on the first of them
+    why = "expand" if scene.finding_list.listed else "why"  # with findings, it opens on the first of them
     right = scene.pressed("advice", why) if width >= _ROOMY else []
     room = width - drawing.cells(right) - 3
     return standing(scene, room, 1)[0].to(width - drawing.cells(right) - 1).runs(right).strip(width)
@@ -110,13 +110,13 @@ def calm(scene: AdviceScene, width: int, *, whole: bool = False) -> list[Line]:
     """
     update, silent = scene.update, {one.rule for one in scene.update.abstained}
     if update.host is None:
-        return [scene.line().add(" judging", "text").add("   a first verdict takes a minute", "dim")]
+        return [scene.line().add(" judging", "text").add("   the first verdict takes about a minute", "dim")]
     bad = troubles(scene.finding_list.muted)
     line = scene.line().add(f" {finding_text.state_counts(update.jobs)}{f', {len(bad)} muted' if bad else ''}", "text")
     gpus = [gpu for gpu in update.frame.gpus if gpu.parent_uuid is None]
     machine = f"   {amount(len(gpus), 'GPU')} · host {update.host.state}"
-    more = scene.pressed("advice", "says why") if silent and not whole and not scene.finding_list.listed else []
-    cannot = f" · {amount(len(silent), 'rule')} could not judge{', ' if more else ''}" if silent else ""
+    more = scene.pressed("advice", "why") if silent and not whole and not scene.finding_list.listed else []
+    cannot = f" · {amount(len(silent), 'check')} skipped{', ' if more else ''}" if silent else ""
     for text, runs in ((machine, []), (cannot, more)):
         if line.cells + len(text) + drawing.cells(runs) < width:
             line.add(text, "dim").runs(runs)
@@ -165,7 +165,7 @@ def _standing(one: JobState, scene: AdviceScene, width: int, *, whole: bool) -> 
     line = (
         scene.line().add(f"  {one.state}", token).to(_HEAD).add(finding_text.job_title(one, scene.update.frame), token)
     )
-    why = f"  {clean(one.why)}" + (", the recording ends here" if scene.ended and one.state == "judging" else "")
+    why = f"  {clean(one.why)}" + ("; end of the recording" if scene.ended and one.state == "judging" else "")
     if whole:
         start = [Run(f"  {one.state}".ljust(_HEAD), token), Run(finding_text.job_title(one, scene.update.frame), token)]
         return flow(scene, width, [*start, Run(why)], _HEAD)

@@ -1,4 +1,4 @@
-"""The page of experiments: what each takes of the machine, what slows it, and the values that make all of them fit."""
+"""The page of experiments: resources that each uses, what slows it, and recommended values for all of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _GAP = 2
 _NAME = 20  # cells, at most
-_RESOURCES: dict[Resource, str] = {"cpu": "CPUs", "disk": "storage", "gpu": "GPU time"}
+_RESOURCES: dict[Resource, str] = {"cpu": "CPU time", "disk": "storage I/O", "gpu": "GPU time"}
 
 
 @frozen_dataclass(frozen=True, slots=True)
@@ -46,23 +46,23 @@ def _number(value: float | None) -> str:
 
 MEASURES = (
     Measure("GPU%", lambda one: _percent(one.gpu_busy_percent), 10),
-    Measure("THREADS ASKED", lambda one: _number(one.threads_asked), 9),
-    Measure("WANT TO RUN", lambda one: _number(one.threads_wanting), 4),
-    Measure("CPUS", lambda one: _number(one.cpus_allowed), 8),
+    Measure("THREADS", lambda one: _number(one.threads_asked), 9),
+    Measure("RUNNABLE", lambda one: _number(one.threads_wanting), 4),
+    Measure("CPUs", lambda one: _number(one.cpus_allowed), 8),
     Measure("USED", lambda one: units.UNKNOWN if one.cores is None else f"{one.cores:.1f}", 5),
-    Measure("WAIT", lambda one: _percent(one.cpu_wait_percent), 7),
-    Measure("LOADERS", lambda one: str(one.loaders), 3),
+    Measure("CPU WAIT%", lambda one: _percent(one.cpu_wait_percent), 7),
+    Measure("WORKERS", lambda one: str(one.loaders), 3),
     Measure("READ/s", lambda one: units.rate(one.read_bytes_per_s), 2),
-    Measure("OF ALL I/O", lambda one: _share(one.io_share), 6),
-    Measure("BLOCKED", lambda one: _percent(one.io_wait_percent), 1),
+    Measure("I/O SHARE", lambda one: _share(one.io_share), 6),
+    Measure("IO%", lambda one: _percent(one.io_wait_percent), 1),
 )
 
 
 def experiments(scene: AdviceScene, width: int) -> Sequence[Line]:
-    """What the machine has, then each experiment: its figures, which others slow it, what to start it with."""
+    """The machine, then each experiment: its figures, which others slow it, recommended settings."""
     found = scene.together() if scene.together else None
     if found is None or not found.experiments:
-        return [scene.line(), scene.line().add("   No training job runs here now.", "dim")]
+        return [scene.line(), scene.line().add("   No training job is running.", "dim")]
     names = _names(found.experiments, scene)
     alike = Counter(one.name for one in found.experiments)
     apart = {one.key: names[one.key] for one in found.experiments if alike[one.name] > 1}
@@ -78,7 +78,7 @@ def experiments(scene: AdviceScene, width: int) -> Sequence[Line]:
 
 
 def _names(found: Sequence[Experiment], scene: AdviceScene) -> dict[str, str]:
-    """What each is called, by its key; with a pid where others are called the same."""
+    """The name of each by its key, with a PID where names are equal."""
     names = {one.key: _name(one, scene) for one in found}
     many = Counter(names.values())
     return {
@@ -114,18 +114,18 @@ def _summary(found: Together, scene: AdviceScene, width: int) -> list[Line]:
     here = "" if found.cpus is None else f" on {amount(found.cpus, 'CPU')}"
     parts = [f"{amount(len(found.experiments), 'experiment')}{here}"]
     parts += [f"{found.cpu_percent:.0f} % of all CPUs used"] if found.cpu_percent is not None else []
-    parts += [f"{amount(found.threads_asked, 'compute thread')} asked for"] if found.threads_asked is not None else []
+    parts += [f"{amount(found.threads_asked, 'compute thread')}"] if found.threads_asked is not None else []
     wanting, asked = found.threads_wanting, found.threads_asked
     of_them = " of them" if asked is not None and wanting is not None and wanting <= asked else ""
-    parts += [f"{wanting:.0f}{of_them} want to run"] if wanting is not None else []
+    parts += [f"{wanting:.0f}{of_them} runnable"] if wanting is not None else []
     moved = found.moved_bytes_per_s
-    parts += [f"{units.rate(moved)}/s to and from storage"] if moved is not None else []
+    parts += [f"{units.rate(moved)}/s storage I/O"] if moved is not None else []
     runs = [Run("   "), Run(f" {scene.look.glyphs.dot} ".join(parts), "text")]
     if found.crowded:
-        who = "they" if len(found.experiments) > 1 else "its threads"
-        runs.append(Run(f"   {who} are in each other's way", "warn", True))
+        between = "CPU contention between experiments" if len(found.experiments) > 1 else "CPU oversubscribed"
+        runs.append(Run(f"   {between}", "warn", True))
     elif found.full:
-        runs.append(Run("   their loaders use all CPUs: run fewer experiments at a time", "warn", True))
+        runs.append(Run("   DataLoader workers saturate the CPUs: run fewer experiments at a time", "warn", True))
     return flow(scene, width, runs, 3)
 
 
@@ -138,15 +138,15 @@ def _slowed(one: Experiment, names: Mapping[str, str], scene: AdviceScene, width
 
 def _slower(one: Slower, names: Mapping[str, str]) -> str:
     name = names.get(one.experiment or "", clean(one.name))
-    return f"{name} ({100 * one.share:.0f} % of the {_RESOURCES[one.resource]})"
+    return f"{name} ({100 * one.share:.0f} % of {_RESOURCES[one.resource]})"
 
 
 def _fits(one: Experiment, scene: AdviceScene, width: int) -> list[Line]:
-    """What to start it with, where that is not what it was started with."""
+    """Recommended settings, where they differ from its current ones."""
     fit = one.fit
     if fit is None:
         return []
     values = [clean(fit.prefix)] if fit.prefix else []
     values += [f"num_workers={fit.loaders}"] if fit.loaders is not None else []
-    runs = [Run("     fits with  ", "dim"), Run("   ".join(values), "command")]
-    return flow(scene, width, runs, 16) if values else []
+    runs = [Run("     recommended  ", "dim"), Run("   ".join(values), "command")]
+    return flow(scene, width, runs, 18) if values else []

@@ -1,4 +1,4 @@
-"""The findings as they are looked at: the worst first, without those muted, one of them chosen."""
+"""The findings as displayed: the worst first, without those muted, one of them chosen."""
 
 from __future__ import annotations
 

@@ -28,9 +28,9 @@ def surer(finding: Finding, scene: AdviceScene) -> Iterator[list[Run]]:
     wanted = _confirming(finding)
     parts = [part.text for part in (*PARTS, LINALG) if part.name in wanted]
     asked = [one.question for one in SIGNATURES.values() if one.name in wanted]
-    if parts and (key := scene.pressed("profile", "a profile of its stacks: ")):
+    if parts and (key := scene.pressed("profile", "py-spy profile: ")):
         yield [*key, Run(f"often {' or '.join(parts)}", "text")]
-    if asked and (key := scene.pressed("torch", "a trace that says yes to: ")):
+    if asked and (key := scene.pressed("torch", "torch.profiler trace; answers yes to: ")):
         yield [*key, Run(" ".join(asked), "text")]
 
 
@@ -136,7 +136,7 @@ def _rest(finding: Finding, scene: AdviceScene, width: int, most: int) -> list[L
         for item in finding.evidence:
             lines += _item(item, scene, width)
     if steps := finding.steps[:most]:
-        lines += _title("try, best first" if len(steps) > 1 else "try", scene)
+        lines += _title("try, in this order" if len(steps) > 1 else "try", scene)
         for number, step in enumerate(steps, 1):
             lines += _step(finding, step, number, scene, width)
     return lines
@@ -147,7 +147,7 @@ def _title(text: str, scene: AdviceScene) -> list[Line]:
 
 
 def _about(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
-    """Whose it is, since when, what it costs, how sure it is."""
+    """Owner, start, cost, confidence."""
     frame = scene.update.frame
     began = time.strftime("%H:%M", time.localtime(frame.wall_s - finding.since_s))
     since = f"since {began} ({units.roughly(finding.since_s)})" if finding.since_s >= 10 else ""
@@ -173,14 +173,14 @@ def _step(finding: Finding, step: Step, number: int, scene: AdviceScene, width: 
 
 
 def _verify(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
-    """What measures whether it is so, with the keys that copy and run it."""
+    """The command that verifies it, with the keys that copy and run it."""
     step = finding.verify
     if step is None:
         return []
     lines = _title("verify", scene)
     lines += flow(scene, width, [Run(" " * (_TEXT + 1)), Run(clean(step.text), "text")], _TEXT + 1)
     lines += flow(scene, width, [Run(" " * (_TEXT + 1)), Run(clean(step.command or ""), "command")], _TEXT + 3)
-    runs = [scene.pressed("measure", "runs it")] if scene.focused and scene.measures else []
+    runs = [scene.pressed("measure", "run it")] if scene.focused and scene.measures else []
     for keys in (*scene.acts(finding, step), *runs):
         _beside(lines, keys, scene, width)
     if text := scene.measured.get(step.command or ""):
@@ -197,7 +197,7 @@ def _beside(lines: list[Line], runs: Sequence[Run], scene: AdviceScene, width: i
 
 
 def _surer(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
-    """What to look for inside its process, with the key that looks."""
+    """What would confirm it in a profile or a trace, with the keys for both."""
     found = [] if finding.grade == "profile" else list(surer(finding, scene))
     lines = _title("to confirm", scene) if found else []
     for runs in found:
@@ -206,7 +206,7 @@ def _surer(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
 
 
 def leaving(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
-    """When it leaves the screen, and the limits that decide that."""
+    """When the finding clears, and the thresholds for that."""
     seconds, limits = scene.leaving(finding.rule)
     if not seconds:
         return []
@@ -218,9 +218,9 @@ def leaving(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
 
 
 def _rule(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
-    """Which rule says so, what it asks, and what it has taken up as causes."""
+    """Its rule, the rule's question, and the causes merged into it."""
     asked = [(finding.rule, finding_text.question(finding.rule))]
-    asked += [(cause, f"the cause: {finding_text.question(cause)}") for cause in finding.causes]
+    asked += [(cause, f"cause: {finding_text.question(cause)}") for cause in finding.causes]
     lines = _title("rule", scene)
     for rule, question in asked:
         lines += flow(scene, width, [Run(" " * _TEXT), Run(rule, "text"), Run(f"  {question}", "dim")], _TEXT + 2)
@@ -228,7 +228,7 @@ def _rule(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
 
 
 def _read(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
-    """Why it is judged so where others judge otherwise, and who has written about it."""
+    """Why this value where guides differ, and references."""
     found, chosen = guides(finding), choice(finding)
     lines = _title("why this value", scene) if chosen else []
     lines += flow(scene, width, [Run(" " * _TEXT), Run(chosen, "text")], _TEXT) if chosen else []

@@ -1,4 +1,4 @@
-"""The advice alone on the screen: every finding, what kind of work each trainer does, what could not be judged."""
+"""The advice on the whole screen: every finding, the workload class of each trainer, skipped checks."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line, Run
 
 _LIST_SHARE = 3  # of the height, the list of findings gets one part in so many
-_ALIKE = 3  # rules that cannot judge for the same reason are told one by one; more are told together
+_ALIKE = 3  # rules skipped for the same reason are listed one by one; more are listed together
 _ANSWER = 20  # cells: where there are fewer it goes on below its question
 _ROOM = {  # what there is to be had from each class
-    "small/simple": "little room for more speed: a larger model or batch, or a smaller GPU",
-    "small/complex": "the CPUs that prepare its data decide",
-    "large/simple": "the GPU decides",
-    "large/complex": "sometimes the CPUs decide, sometimes the GPU",
+    "small/simple": "underuses its GPU: use a larger model or batch, or a smaller GPU",
+    "small/complex": "limited by CPU preprocessing",
+    "large/simple": "limited by the GPU",
+    "large/complex": "limited by CPU preprocessing or the GPU, in turn",
 }
 
 
@@ -121,8 +121,8 @@ def _findings(scene: AdviceScene, width: int) -> list[Line]:
         ]
     lines = full.whole(chosen, scene, width)
     keys = [
-        *scene.pressed("advice-mute", "tell of it again  " if scene.finding_list.is_muted(chosen) else "mute it  "),
-        *scene.pressed("details", "open its newest profile" if scene.profiled else "go to its process"),
+        *scene.pressed("advice-mute", "unmute  " if scene.finding_list.is_muted(chosen) else "mute  "),
+        *scene.pressed("details", "open its latest profile" if scene.profiled else "go to its process"),
     ]
     over = compact.over(scene, width)
     states = compact.standing(scene, width)
@@ -135,7 +135,7 @@ def _classes(scene: AdviceScene, width: int) -> list[Line]:
     """Each trainer's class, and the questions that led there."""
     found = scene.update.classes
     if not found:
-        text = "No trainer with GPUs of its own has been seen to do the same for a minute, past its start."
+        text = "No trainer with exclusive GPUs has run steadily for a minute yet."
         return [scene.line(), *flow(scene, width, [Run(f"   {text}", "dim")], 3)]
     return [line for one in found for line in (scene.line(), *_class(one, scene, width))]
 
@@ -144,7 +144,7 @@ def _class(one: Class, scene: AdviceScene, width: int) -> list[Line]:
     frame = scene.update.frame
     process = next((process for process in frame.processes if process.pid == one.pid), None)
     name = finding_text.program(process.identity, frame) if process else f"process {one.pid}"
-    sure = "" if one.margin is None else f"   {one.margin:+.2f} from the nearest limit"
+    sure = "" if one.margin is None else f"   {one.margin:+.2f} from the nearest threshold"
     room = _ROOM.get(one.name, "between two classes" if one.path else "")
     start = [Run(f"   {name}", "bright", True), Run(f" ({one.pid})  ", "dim"), Run(one.name, "text", True)]
     start += [Run("  "), Run(one.regime, "busy", True)] if one.regime else []
@@ -157,10 +157,10 @@ def _class(one: Class, scene: AdviceScene, width: int) -> list[Line]:
 
 
 def _silent(scene: AdviceScene, width: int) -> list[Line]:
-    """What could not be judged, for want of what, and what would unlock it."""
+    """Skipped checks, the missing metrics, and how to get them."""
     abstained = scene.update.abstained
     if not abstained:
-        return [scene.line(), scene.line().add("   Every rule has what it needs.", "dim")]
+        return [scene.line(), scene.line().add("   No check was skipped.", "dim")]
     alike: dict[object, list[Abstained]] = {}
     for one in abstained:
         alike.setdefault((one.subject, one.unlock or one.missing), []).append(one)
@@ -176,17 +176,17 @@ def _silent(scene: AdviceScene, width: int) -> list[Line]:
 
 
 def _unjudged_alike(ones: Sequence[Abstained], scene: AdviceScene, width: int) -> list[Line]:
-    """Many rules that cannot judge the same subject for the same reason: their names, what they lack, what unlocks."""
+    """Rules skipped for one subject and one reason: their names, what is missing, how to get it."""
     name, unlock = finding_text.qualified_name(ones[0].subject, scene.update.frame), ones[0].unlock
     rules = list(dict.fromkeys(one.rule for one in ones))
-    head = [Run(f"   {len(rules)} rules", "text", True), Run(f"  cannot judge {name}", "dim")]
+    head = [Run(f"   {len(rules)} checks skipped", "text", True), Run(f"  {name}", "dim")]
     lines = flow(scene, width, head, 5)
     lines += flow(scene, width, [Run(f"     {', '.join(rules)}", "text")], 5)
     missing = tuple(dict.fromkeys(missing for one in ones for missing in one.missing))
     if lacks := finding_text.missing_text(replace(ones[0], missing=missing)):
-        lines += flow(scene, width, [Run("       lacks   ", "dim"), Run(clean(lacks), "text")], 15)
+        lines += flow(scene, width, [Run("     missing   ", "dim"), Run(clean(lacks), "text")], 15)
     if unlock:
-        lines += flow(scene, width, [Run("       unlock  ", "dim"), Run(clean(unlock), "text")], 15)
+        lines += flow(scene, width, [Run("       to fix  ", "dim"), Run(clean(unlock), "text")], 15)
     return lines
 
 
@@ -196,9 +196,11 @@ def _unjudged(rule: str, ones: Sequence[Abstained], scene: AdviceScene, width: i
     for one in ones:
         name = finding_text.qualified_name(one.subject, scene.update.frame)
         lacks = finding_text.missing_text(one)
-        lines += flow(scene, width, [Run(f"     {name}", "text"), Run(f"  lacks {lacks}" if lacks else "", "dim")], 7)
+        lines += flow(
+            scene, width, [Run(f"     {name}", "text"), Run(f"  missing: {lacks}" if lacks else "", "dim")], 7
+        )
         if one.unlock:
-            lines += flow(scene, width, [Run("       unlock  ", "dim"), Run(clean(one.unlock), "text")], 15)
+            lines += flow(scene, width, [Run("       to fix  ", "dim"), Run(clean(one.unlock), "text")], 15)
     return lines
 
 
@@ -207,5 +209,5 @@ PAGES: tuple[AdvicePage, ...] = (
     AdvicePage("findings", _findings, _listed),
     EXPERIMENTS,
     AdvicePage("classes", _classes),
-    AdvicePage("not judged", _silent),
+    AdvicePage("skipped checks", _silent),
 )

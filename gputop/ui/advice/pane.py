@@ -159,7 +159,7 @@ class AdvicePane(Lines, can_focus=True):
         process = _process_of(finding, newest.frame)
         if process is None:
             subject = finding_text.subject_name(finding.subject, newest.frame)
-            self._session.say(f"{subject}: no process here {wanted}")
+            self._session.say(f"{subject}: no process on this host {wanted}")
         return process
 
     @property
@@ -187,7 +187,7 @@ def _process_of(finding: Finding, frame: Frame) -> Process | None:
 
 
 def _measured_by(command: str, process: Identity) -> str:
-    """What the command that verifies a finding has measured last for a process, and when; empty where it has not.
+    """The latest result of the command that verifies a finding, with its age; empty if there is none.
 
     Asks the disk.
     """

@@ -37,14 +37,14 @@ class WatchedNumber:
 
 
 NUMBERS = (
-    WatchedNumber("run-queue wait", "run_wait_percent", "processes", 10, -1),
+    WatchedNumber("run queue wait", "run_wait_percent", "processes", 10, -1),
     WatchedNumber("blocked on storage", "io_wait_percent", "processes", 10, -1),
-    WatchedNumber("busy", "busy_percent", "gpus", 10, 1),
-    WatchedNumber("temperature", "temperature_celsius", "gpus", 4, -1, "C"),
+    WatchedNumber("GPU busy", "busy_percent", "gpus", 10, 1),
+    WatchedNumber("temperature", "temperature_celsius", "gpus", 4, -1, "°C"),
     WatchedNumber("SM clock", "sm_clock_mhz", "gpus", 100, 1, "MHz"),
     WatchedNumber("device memory", "vram_used_bytes", "gpus", 2**30, -1, "B"),
-    WatchedNumber("CPU pressure", "cpu_pressure", "host", 10, -1),
-    WatchedNumber("I/O pressure", "io_pressure", "host", 10, -1),
+    WatchedNumber("PSI cpu", "cpu_pressure", "host", 10, -1),
+    WatchedNumber("PSI io", "io_pressure", "host", 10, -1),
 )
 
 
@@ -59,7 +59,7 @@ class NumberChange:
 
     @property
     def text(self) -> str:
-        """As a person reads it: run-queue wait 68 -> 3 %."""
+        """As a person reads it: run queue wait 68 -> 3 %."""
         if self.unit == "B":
             return f"{self.name} {units.size(self.before)} -> {units.size(self.after)}"
         return f"{self.name} {self.before:.0f} -> {self.after:.0f} {self.unit}"
@@ -83,29 +83,29 @@ class ResolvedCase:
     case: Case
     at_s: float  # monotonic
     changes: tuple[NumberChange, ...]
-    became: Literal["", "ended", "restarted"] = ""  # of the processes that it was about
+    became: Literal["", "exited", "restarted"] = ""  # of the processes that it was about
 
     @property
     def finding(self) -> Finding:
-        """As it was told last."""
+        """The finding as reported last."""
         return self.case.finding
 
     @property
     def name(self) -> str:
-        """Whom it was about."""
+        """The name of its subject."""
         return self.case.name
 
     @property
     def rules(self) -> str:
-        """What it was called."""
+        """The ids of its rules."""
         return ", ".join((self.finding.rule, *self.finding.causes))
 
     @property
     def said(self) -> str:
-        """What became of it."""
+        """Its outcome."""
         if self.changes:
             return ", ".join(change.text for change in self.changes)
-        return {"": "", "ended": "its processes have ended", "restarted": "restarted, no verdict yet"}[self.became]
+        return {"": "", "exited": "its processes exited", "restarted": "restarted, no verdict yet"}[self.became]
 
 
 class ResolvedFindings:
@@ -169,7 +169,7 @@ def _over(case: Case, at_s: float, frame: Frame, past: GpuHistory) -> ResolvedCa
     alive = [one for one in case.processes if one in frame.by_identity]
     others = [] if alive or not case.processes else _successors(case, frame)
     if case.processes and not alive and not others:
-        return ResolvedCase(case, at_s, (), "ended")
+        return ResolvedCase(case, at_s, (), "exited")
     if any((process.age_s or 0.0) < SETTLED_S for process in others):
         return ResolvedCase(case, at_s, (), "restarted")
     processes = alive or [process.identity for process in others]

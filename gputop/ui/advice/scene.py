@@ -1,4 +1,4 @@
-"""What the advice is drawn from: the findings, their subjects, and how they are looked at."""
+"""What the advice is drawn from: the findings, their subjects, and the view of them."""
 
 from __future__ import annotations
 
@@ -97,11 +97,11 @@ class AdviceScene:
         """
         if finding is not self.finding_list.chosen:
             return []
-        action = self.pressed(step.action, "does it") if step.action else []
+        action = self.pressed(step.action, "run") if step.action else []
         if not self.focused:
             first = self.pressed("advice", "then ") if action else []
             return [[*first, *action[:1]]] if first else []
-        copies = self.pressed("copy", "copies it") if step is self.finding_list.next_copy else []
+        copies = self.pressed("copy", "copy") if step is self.finding_list.next_copy else []
         return [runs for runs in (copies, action) if runs]
 
     def line(self) -> Line:

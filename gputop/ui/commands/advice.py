@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from gputop.ui.main.screen import MainScreen
 
 _VERIFIES = (
-    "To verify: {text}. It measures in this terminal, beside the job, which it may slow down. Ctrl+C ends it; the "
-    "screen comes back afterwards."
+    "To verify: {text}. The command runs in this terminal, next to the job, and may slow the job down. Ctrl+C stops "
+    "it; the screen comes back afterwards."
 )
 
 
@@ -68,14 +68,14 @@ def mute(main: MainScreen) -> None:
         main.place()
         main.refocused()
         lists = hint(main.names, "; {} lists it", "advice") if main.alone is None else ""
-        main.session.say(f"muted until it changes{lists}" if muted else "told again")
+        main.session.say(f"muted until it changes{lists}" if muted else "unmuted")
 
 
 def _nothing_to_mute(main: MainScreen) -> str:
     if main.advised and main.advice.finding_list.chosen:
         return ""
-    first = hint(main.names, "{} chooses a finding first", "advice") or "choose a finding first"
-    return first if main.advice.finding_list.listed else "there is no finding"
+    first = hint(main.names, "select a finding first with {}", "advice") or "select a finding first"
+    return first if main.advice.finding_list.listed else "no finding"
 
 
 def verify(main: MainScreen) -> None:
@@ -90,37 +90,38 @@ def verify(main: MainScreen) -> None:
     def run() -> None:
         code = main.session.app.lend(arguments)
         main.advice.find_measured()
-        lent = "this terminal cannot be lent to a command: copy it" if code is None else f"exit code {code}"
+        lent = "this terminal cannot run the command: copy it" if code is None else f"exit code {code}"
         main.session.say(lent)
 
     def answered(answer: str | None) -> None:
         if answer == "run":
             main.call_after_refresh(run)
 
-    buttons, text = (("no", "Cancel"), ("run", "Run it")), _VERIFIES.format(text=step.text)
+    buttons, text = (("no", "Cancel"), ("run", "Run")), _VERIFIES.format(text=step.text)
     main.app.push_screen(Confirm(main.look, step.command, text, buttons, answered))
 
 
 def _cannot_verify(main: MainScreen) -> str:
     finding, session = main.advice.finding_list.chosen if main.advised else None, main.session
     if finding is None:
-        return hint(main.names, "{} chooses a finding first", "advice") or "choose a finding first"
+        return hint(main.names, "select a finding first with {}", "advice") or "select a finding first"
     if finding.verify is None:
-        return "no command verifies this finding"
+        return "this finding has no command to verify it"
     if (elsewhere := session.source.elsewhere) is not None:
         return f"these are processes of {elsewhere}, not of this machine"
     return "gputop is read-only" if session.readonly else ""
 
 
 COMMANDS = (
-    Command("advice", ("a",), "Advice", "all of the advice, and back", "LOOK", toggle_advice, keep=88,
+    Command("advice", ("a",), "Advice", "all findings in full, and back", "LOOK", toggle_advice, keep=88,
             also="findings diagnosis why problems bottleneck slow"),
-    Command("experiments", ("E",), "Experiments", "the experiments side by side, and back", "LOOK", toggle_experiments,
+    Command("experiments", ("E",), "Experiments", "compare the experiments, and back", "LOOK", toggle_experiments,
             joins=True, also="jobs compare runs contention threads"),
     Command("advice-mute", ("x",), "Mute", "mute the finding until it changes", "LOOK", mute, _nothing_to_mute,
             keep=86, joins=True),
 )  # fmt: skip
 VERIFY_COMMANDS = (
-    Command("measure", ("m",), "Measure", "run what verifies the finding; asks first", "ACT", verify, _cannot_verify,
+    Command("measure", ("m",), "Measure", "run the command that verifies the finding; asks first", "ACT", verify,
+            _cannot_verify,
             also="verify lab loader experiment maxbatch memory"),
 )  # fmt: skip

@@ -82,9 +82,9 @@ def _cannot_save(screen: JobScreen) -> str:
 
 
 COMMANDS = (
-    Command("copy", ("y",), "Copy", "copy the pid; again: the command line (OSC 52)", "LOOK", copy, keep=5, on=BOTH),
-    Command("show", ("Y",), "Show", "what y copies on a plain screen, for the mouse", "LOOK", show_plain, joins=True,
+    Command("copy", ("y",), "Copy", "copy the PID; again: the command line (OSC 52)", "LOOK", copy, keep=5, on=BOTH),
+    Command("show", ("Y",), "Show", "show what y copies, to select it with the mouse", "LOOK", show_plain, joins=True,
             on=BOTH),
-    Command("save", ("S",), "Save", "save the screen: a picture, text or JSON", "LOOK", save, _cannot_save, joins=True,
+    Command("save", ("S",), "Save", "save the screen as SVG, text or JSON", "LOOK", save, _cannot_save, joins=True,
             on=BOTH, also="screenshot export json svg"),
 )  # fmt: skip

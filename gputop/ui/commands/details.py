@@ -42,7 +42,7 @@ def _go_to_advised(main: MainScreen) -> None:
         return
     main.unzoom()
     if not (main.panes and main.panes.processes):
-        main.session.say("the processes are not shown here")
+        main.session.say("the process pane is hidden")
         return
     main.set_focus(main.table)
     main.table.key()
@@ -54,18 +54,18 @@ def _why_hidden(main: MainScreen) -> str:
     """Why a process has no line, and the key that gives it one."""
     view = main.table.listing.view
     if view.filter is None and view.user is None and view.gpu is None:
-        return f"is not listed{hint(main.names, ': {} lists all processes', 'everything')}"
+        return f"is not listed{hint(main.names, '; {} lists all processes', 'everything')}"
     gpu = main.shown.frame.by_uuid.get(view.gpu or "") if main.shown else None
     only = f"while only {view.user} is shown" if gpu is None else f"while only GPU {gpu.index} is shown"
     by = "by the filter" if view.filter is not None else only
-    twice = hint(main.names, ": {} leaves the advice, and again shows all", "back")
+    twice = hint(main.names, "; {} leaves the advice, twice shows all", "back")
     return f"is hidden {by}{twice}"
 
 
 def _unavailable(main: MainScreen) -> str:
     """Of the advice it is about the finding, whether the processes are shown or not."""
     if main.advised:
-        return "" if main.advice.finding_list.chosen else "there is no finding to go to"
+        return "" if main.advice.finding_list.chosen else "no finding to go to"
     return main.no_processes_of_gpu() if main.on_gpus else main.no_processes()
 
 
@@ -79,7 +79,7 @@ def _title(main: MainScreen) -> str:
 
 
 COMMANDS = (
-    Command("details", ("enter",), "Details", "one process; unfolds a job; a GPU: its processes", "LOOK", open_line,
+    Command("details", ("enter",), "Details", "open a process, expand a job, show a GPU's processes", "LOOK", open_line,
             _unavailable, _title, keep=85),
     Command("environment", ("e",), "Environment", "its environment", "LOOK", partial(open_tab, tab="environment"),
             no_processes, joins=True, on=BOTH),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gputop.ui.dialogs.palette import PaletteEntry
     from gputop.ui.screen import CommandScreen
 
-_THEMES = {"auto": "dark, or the terminal's own 16 colours", "terminal": "the terminal's own 16 colours"}
+_THEMES = {"auto": "dark, or the terminal's 16 colors", "terminal": "the terminal's 16 colors"}
 
 
 def show_help(screen: CommandScreen) -> None:
@@ -70,7 +70,7 @@ def _themes(screen: CommandScreen) -> Iterator[PaletteEntry]:
     editor = SettingsEditor(screen.session)
     for theme in setting.choices:
         change = partial(editor.change, setting, theme, screen.session.say)
-        yield PaletteEntry(f"theme-{theme}", f"colours: {_THEMES.get(theme, theme)}", change, unavailable=no_colour)
+        yield PaletteEntry(f"theme-{theme}", f"colors: {_THEMES.get(theme, theme)}", change, unavailable=no_colour)
 
 
 HELP_COMMANDS = (
@@ -79,5 +79,5 @@ HELP_COMMANDS = (
     Command("keys", ("h", "question_mark"), "Keys", "keys, columns, metrics, rules", "LEAVE", show_keys, on=EVERY),
 )  # fmt: skip
 PALETTE_COMMANDS = (
-    Command("palette", ("ctrl+p",), "All", "everything, by name; themes", "LOOK", open_palette, keep=30, on=EVERY),
+    Command("palette", ("ctrl+p",), "All", "all commands by name; themes", "LOOK", open_palette, keep=30, on=EVERY),
 )

@@ -43,7 +43,7 @@ def read_key(text: str) -> str:
     word = next((key for key, name in _NAMES.items() if text.lower() == name.lower()), text.lower())
     if _WORDS.fullmatch(word) or _character(word):
         return word
-    raise ValueError(f"{text[:20]!a} is no key")
+    raise ValueError(f"{text[:20]!a} is not a key")
 
 
 def _known(character: str) -> str:

@@ -40,11 +40,11 @@ def suspend(screen: Screen[object]) -> None:
 
 
 COMMANDS = (
-    Command("back", ("escape",), "Back", "back; ends what is open or frozen", "LEAVE", back),
+    Command("back", ("escape",), "Back", "back; close, or end a freeze", "LEAVE", back),
     Command("quit", ("q", "f10"), "Quit", "quit", "LEAVE", leave, keep=100, on=EVERY, above_dialogs=True,
             also="exit close leave"),
-    Command("interrupt", ("ctrl+c",), "Quit", "quit, when pressed twice", "LEAVE", interrupt, on=EVERY,
+    Command("interrupt", ("ctrl+c",), "Quit", "quit if pressed twice", "LEAVE", interrupt, on=EVERY,
             above_dialogs=True),
-    Command("suspend", ("ctrl+z",), "Suspend", "to the shell; fg comes back", "LEAVE", suspend, on=EVERY,
+    Command("suspend", ("ctrl+z",), "Suspend", "back to the shell; fg resumes", "LEAVE", suspend, on=EVERY,
             above_dialogs=True),
 )  # fmt: skip

@@ -62,7 +62,7 @@ def follow(main: MainScreen) -> None:
     """Let the cursor follow its process, or stay on its line."""
     listing = main.table.listing
     listing.follow = not listing.follow
-    main.session.say("the cursor follows its process" if listing.follow else "the cursor stays on its line")
+    main.session.say("the cursor follows its process" if listing.follow else "the cursor stays in its row")
     main.table.redraw()
 
 
@@ -73,17 +73,17 @@ COMMANDS = (
     Command("page-down", ("pagedown",), "Move", "one page down", "MOVE", partial(page, pages=1), joins=True, on=EVERY),
     Command("home", ("home",), "Move", "to the first line", "MOVE", partial(move, lines=-_ALL), joins=True, on=EVERY),
     Command("end", ("end",), "Move", "to the last line", "MOVE", partial(move, lines=_ALL), joins=True, on=EVERY),
-    Command("fold", ("left",), "Fold", "fold, or go to the parent; when flat, scroll the commands", "MOVE",
+    Command("fold", ("left",), "Collapse", "collapse, or go to the parent; in a list, scroll the commands", "MOVE",
             partial(fold, step=-1)),
-    Command("unfold", ("right",), "Unfold", "unfold; when flat, scroll the commands", "MOVE", partial(fold, step=1),
+    Command("unfold", ("right",), "Expand", "expand; in a list, scroll the commands", "MOVE", partial(fold, step=1),
             joins=True),
-    Command("unfold-level", ("plus",), "Unfold", "unfold one level everywhere", "MOVE", partial(fold_levels, step=1)),
-    Command("fold-level", ("minus",), "Fold", "fold one level everywhere", "MOVE", partial(fold_levels, step=-1),
-            joins=True),
-    Command("levels", ("asterisk",), "All levels", "unfold everything, and back", "MOVE",
+    Command("unfold-level", ("plus",), "Expand", "expand one level everywhere", "MOVE", partial(fold_levels, step=1)),
+    Command("fold-level", ("minus",), "Collapse", "collapse one level everywhere", "MOVE",
+            partial(fold_levels, step=-1), joins=True),
+    Command("levels", ("asterisk",), "All levels", "expand everything, and back", "MOVE",
             partial(fold_levels, step=0), joins=True),
     Command("next-pane", ("tab",), "Next pane", "to the next pane", "MOVE", partial(next_pane, step=1)),
     Command("previous-pane", ("shift+tab",), "Previous", "to the previous pane", "MOVE", partial(next_pane, step=-1),
             joins=True),
-    Command("follow", ("F",), "Follow", "follow the process, or not", "MOVE", follow),
+    Command("follow", ("F",), "Follow", "cursor follows its process, or stays", "MOVE", follow),
 )  # fmt: skip

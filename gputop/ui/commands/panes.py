@@ -21,7 +21,7 @@ def next_density(main: MainScreen) -> None:
     main.redraw()
     density = main.gpus.density
     fits = not main.panes or density in (None, main.panes.density)
-    main.session.say(f"GPUs: {density or 'what fits best'}" if fits else f"GPUs: no room for a {density}")
+    main.session.say(f"GPUs: {density or 'automatic'}" if fits else f"GPUs: no room for a {density}")
 
 
 def hide(main: MainScreen, pane: Pane) -> None:
@@ -30,7 +30,7 @@ def hide(main: MainScreen, pane: Pane) -> None:
 
     hidden = main.hidden - {pane} if main.alone not in (None, pane) else main.hidden ^ {pane}
     if len(hidden) == len(_NAMES):
-        main.session.say("one pane stays")
+        main.session.say("at least one pane must be shown")
         return
     main.hidden, main.alone = hidden, None
     main.rearrange()
@@ -38,8 +38,8 @@ def hide(main: MainScreen, pane: Pane) -> None:
     if pane == "processes" and pane not in hidden:
         main.set_focus(main.table)  # while it was away the keys were about the GPUs
     if pane == "host" and pane not in hidden and not (main.panes and main.panes.host):
-        way = hint(main.names, ", or where {} hides the processes", "pane-processes")
-        main.session.say(f"host: no lines left for it; it has a column from {WIDTH_FOR_HOST} columns on{way}")
+        way = hint(main.names, ", or hide the processes with {}", "pane-processes")
+        main.session.say(f"host: no room; it needs a terminal {WIDTH_FOR_HOST} columns wide{way}")
 
 
 def zoom(main: MainScreen) -> None:
@@ -61,7 +61,7 @@ def toggle_every_process(main: MainScreen) -> None:
     every = not main.table.listing.view.every_process
     main.table.see(every_process=every)
     main.look_closer()
-    main.session.say("all processes" if every else "processes that have to do with a GPU, or are busy")
+    main.session.say("all processes" if every else "processes on a GPU, in a job, or busy")
 
 
 def _too_small(main: MainScreen) -> str:
@@ -80,11 +80,11 @@ def _pane(id: Pane, key: str, title: str, help: str, *, joins: bool = True) -> C
 
 
 COMMANDS = (
-    Command("density", ("g",), "GPUs", "GPUs as card, row, cell", "LOOK", next_density, keep=50),
+    Command("density", ("g",), "GPUs", "GPUs as cards, rows or cells", "LOOK", next_density, keep=50),
     _pane("gpus", "1", "Hide GPUs", "show or hide the GPUs", joins=False),
     _pane("host", "2", "host", "show or hide the host"),
     _pane("processes", "3", "processes", "show or hide the processes"),
     _pane("advice", "4", "advice", "show or hide the advice"),
-    Command("zoom", ("z",), "Zoom", "this pane alone, and back", "LOOK", zoom, _too_small_to_zoom),
-    Command("everything", ("H",), "All", "processes without a GPU too", "LOOK", toggle_every_process),
+    Command("zoom", ("z",), "Zoom", "zoom this pane, and back", "LOOK", zoom, _too_small_to_zoom),
+    Command("everything", ("H",), "All", "include processes without a GPU", "LOOK", toggle_every_process),
 )

@@ -39,7 +39,7 @@ def renice(main: MainScreen, step: int) -> None:
 
     session = main.session
     if main.bring_cursor_in_sight():  # what is not seen is not changed: the next press does
-        session.say("the selected line was out of sight: here it is, and nothing is changed yet")
+        session.say("the selected row was not visible; nothing was changed, press again")
     elif target := main.target():
         handles = target.handles(session.rights)
         order = Niceness(step, target.scope, relative=True)
@@ -52,12 +52,12 @@ def _unavailable(main: MainScreen) -> str:
 
 
 SIGNAL_COMMANDS = (
-    Command("signal", ("f9", "k"), "Signal", "send a signal; it asks which, and to whom", "ACT", ask_signal,
+    Command("signal", ("f9", "k"), "Signal", "send a signal; asks which one, and the scope", "ACT", ask_signal,
             no_processes, keep=80, on=BOTH, also="kill terminate stop end suspend resume pause"),
 )  # fmt: skip
 NICENESS_COMMANDS = (
-    Command("nice-up", ("f8",), "Nice +", "one step nicer: others get the CPU first", "ACT", partial(renice, step=1),
+    Command("nice-up", ("f8",), "Nice +", "raise niceness by 1: lower CPU priority", "ACT", partial(renice, step=1),
             _unavailable, also="renice priority"),
-    Command("nice-down", ("f7",), "Nice -", "one step less nice; only root may", "ACT", partial(renice, step=-1),
-            _unavailable, also="renice priority"),
+    Command("nice-down", ("f7",), "Nice -", "lower niceness by 1: higher CPU priority; root only", "ACT",
+            partial(renice, step=-1), _unavailable, also="renice priority"),
 )  # fmt: skip

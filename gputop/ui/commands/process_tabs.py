@@ -44,7 +44,7 @@ def _nothing_to_take(screen: ProcessScreen) -> str:
 
 
 def _nothing_withheld(screen: ProcessScreen) -> str:
-    return "" if screen.request.withheld else "nothing is withheld here"
+    return "" if screen.request.withheld else "nothing is hidden here"
 
 
 def _title_of_take(screen: ProcessScreen) -> str:
@@ -59,23 +59,23 @@ def _tab(number: int, id: str, title: str, help: str) -> Command:
 
 COMMANDS = (
     Command("close", ("escape",), "Back", "back to where you were", "DETAILS", close, keep=95, on=_HERE),
-    Command("take", ("enter", "space"), "Open", "open a relative; show, hide a secret", "DETAILS", take,
+    Command("take", ("enter", "space"), "Open", "open a parent or child; show or hide a secret", "DETAILS", take,
             _nothing_to_take, _title_of_take, keep=80, on=_HERE),
     _tab(1, "threads", "Threads", "its threads"),
-    _tab(2, "io", "I/O", "what it reads and writes"),
-    _tab(3, "gpu", "GPU", "what it has of its GPUs"),
+    _tab(2, "io", "I/O", "I/O rates and totals"),
+    _tab(3, "gpu", "GPU", "its use of GPUs"),
     _tab(4, "environment", "Environment", "its environment"),
     _tab(5, "children", "Children", "its parents and children"),
     _tab(6, "files", "Files", "its open files"),
-    _tab(7, "limits", "Limits", "its limits and rights"),
-    _tab(8, "memory", "Memory", "where its memory is"),
+    _tab(7, "limits", "Limits", "resource limits and capabilities"),
+    _tab(8, "memory", "Memory", "memory breakdown"),
     Command("next-tab", ("tab",), "Next tab", "the next tab", "DETAILS", partial(next_tab, step=1), keep=70, on=_HERE),
-    Command("previous-tab", ("shift+tab",), "Previous", "the tab before", "DETAILS", partial(next_tab, step=-1),
+    Command("previous-tab", ("shift+tab",), "Previous", "the previous tab", "DETAILS", partial(next_tab, step=-1),
             joins=True, on=_HERE),
-    Command("left", ("left",), "Left", "long lines from their beginning", "DETAILS", partial(scroll_sideways, step=-1),
+    Command("left", ("left",), "Left", "scroll long lines left", "DETAILS", partial(scroll_sideways, step=-1),
             on=_HERE),
-    Command("right", ("right",), "Right in long lines", "long lines on", "DETAILS", partial(scroll_sideways, step=1),
+    Command("right", ("right",), "Right", "scroll long lines right", "DETAILS", partial(scroll_sideways, step=1),
             joins=True, on=_HERE),
-    Command("others", ("O",), "Show it", "root: the environment of another user", "DETAILS",
+    Command("others", ("O",), "Show it", "as root: show another user's environment", "DETAILS",
             show_environment_of_others, _nothing_withheld, keep=85, on=_HERE),
 )  # fmt: skip

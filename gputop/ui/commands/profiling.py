@@ -109,7 +109,7 @@ def _hint_at_tree(screen: JobScreen) -> None:
     """`t` sorts as a tree in htop: say once which key does so here."""
     if "tree" not in screen.session.hinted:
         screen.session.hinted.add("tree")
-        screen.session.say(hint(screen.session.names, "the tree is {}", "tree"))
+        screen.session.say(hint(screen.session.names, "tree view: {}", "tree"))
 
 
 def _start(
@@ -198,12 +198,12 @@ def _unavailable(screen: JobScreen) -> str:
 
 
 COMMANDS = (
-    Command("profile", ("p",), "py-spy", "where its time goes: py-spy; asks how", "ACT",
+    Command("profile", ("p",), "py-spy", "profile with py-spy; asks how", "ACT",
             partial(open_profile, tool="profile"), _unavailable, keep=84, on=BOTH,
             also="profiles profiler flame graph flamegraph sampling"),
-    Command("torch", ("t",), "torch", "a few steps by torch.profiler; asks how", "ACT",
+    Command("torch", ("t",), "torch", "trace some steps with torch.profiler; asks how", "ACT",
             partial(open_profile, tool="torch"), _unavailable, keep=83, on=BOTH,
             also="trace profiles profiler pytorch kernels operators perfetto"),
-    Command("stack", ("s",), "Stacks", "where its threads are, now; of a job its ranks", "ACT", take_stacks,
+    Command("stack", ("s",), "Stacks", "current stacks of its threads; of a job, of its ranks", "ACT", take_stacks,
             _unavailable, keep=79, on=BOTH, also="stacks dump traceback backtrace hang where"),
 )  # fmt: skip

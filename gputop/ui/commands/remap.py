@@ -36,14 +36,14 @@ def remap(table: object) -> tuple[Remap, list[str], list[str]]:
             continue
         row = _ROWS[id]
         twice = {key: owner for key in wanted if (owner := _owner(row, key, taken))}
-        problems += [f"keys.{id}: {key} is already {owner}" for key, owner in twice.items()]
+        problems += [f"keys.{id}: {key} is already used by {owner}" for key, owner in twice.items()]
         given[id] = tuple(key for key in wanted if key not in twice)
         taken.update(((key, place), id) for key in given[id] for place in row.on)
     clashes: list[str] = []
     for row in COMMANDS:
         lost = {key: owner for key in row.keys if row.id not in given and (owner := _owner(row, key, taken))}
         if lost:
-            clashes += [f"{key} is {owner}, no longer {row.id}" for key, owner in lost.items()]
+            clashes += [f"{key} is now {owner}, not {row.id}" for key, owner in lost.items()]
             given[row.id] = tuple(key for key in row.keys if key not in lost)
     return given, problems, clashes
 

@@ -152,7 +152,7 @@ def show_fetch_command(screen: ResultScreen) -> None:
 
 def _no_view(place: int) -> Callable[[ResultScreen], str]:
     def why(screen: ResultScreen) -> str:
-        return "" if screen.content and place < len(screen.content.tabs) else "there is no such view"
+        return "" if screen.content and place < len(screen.content.tabs) else "no such view"
 
     return why
 
@@ -161,7 +161,7 @@ def _unused(id: str) -> Callable[[ResultScreen], str]:
     """Why a key does nothing in the view that is open."""
 
     def why(screen: ResultScreen) -> str:
-        return "" if screen.tab and id in screen.tab.keys else "this view does not use it"
+        return "" if screen.tab and id in screen.tab.keys else "not available in this view"
 
     return why
 
@@ -174,15 +174,15 @@ def _nothing_to_turn(screen: ResultScreen) -> str:
 def _no_earlier(screen: ResultScreen) -> str:
     made = screen.content
     there = made is not None and made.about.older and made.compare is not None
-    return "" if there else "no earlier one of the same command to compare with"
+    return "" if there else "no earlier result of the same command to compare with"
 
 
 def _not_again(screen: ResultScreen) -> str:
-    return "" if screen.content and screen.content.again else "only stacks that were taken now can be taken again"
+    return "" if screen.content and screen.content.again else "only live stacks can be taken again"
 
 
 def _no_file(screen: ResultScreen) -> str:
-    return "" if screen.content and screen.content.about.files else "it is not in a file"
+    return "" if screen.content and screen.content.about.files else "it is not saved in a file"
 
 
 def _title_of_take(screen: ResultScreen) -> str:
@@ -224,26 +224,26 @@ COMMANDS = (
     _command("close", ("escape",), "Back", "back to where you were", close, available, keep=99),
     *map(_view, range(1, _VIEWS + 1)),
     _command("tab", ("tab",), "Next view", "the next view", partial(next_view, step=1), available, keep=60),
-    _command("tab-back", ("shift+tab",), "Previous", "the view before", partial(next_view, step=-1), available,
+    _command("tab-back", ("shift+tab",), "Previous", "the previous view", partial(next_view, step=-1), available,
              joins=True),
-    _command("take", ("enter",), "Open", "zoom into a frame; open a line", take, None, _title_of_take, keep=90),
+    _command("take", ("enter",), "Open", "zoom into a frame; open a row", take, None, _title_of_take, keep=90),
     _command("out", ("backspace",), "Zoom out", "zoom out of the frame", partial(act, what="out"), keep=80,
              joins=True),
     _command("left", ("left",), "Move", "earlier; the frame to the left", partial(act, what="sideways", amount=-1)),
     _command("right", ("right",), "Move", "later; the frame to the right", partial(act, what="sideways", amount=1),
              joins=True),
-    _command("in", ("plus",), "Zoom", "a shorter time", partial(act, what="zoom", amount=1), keep=75),
-    _command("less", ("minus",), "Zoom out", "a longer time", partial(act, what="zoom", amount=-1), joins=True),
-    _command("gap", ("n",), "Next gap", "the next gap; the next that was found", partial(act, what="next"), None,
+    _command("in", ("plus",), "Zoom", "a shorter time range", partial(act, what="zoom", amount=1), keep=75),
+    _command("less", ("minus",), "Zoom out", "a longer time range", partial(act, what="zoom", amount=-1), joins=True),
+    _command("gap", ("n",), "Next gap", "the next gap; the next match", partial(act, what="next"), None,
              _title_of_next, keep=78),
     _command("find", ("slash", "f3"), "Find", "find functions", find, keep=85),
     _command("turn", ("r",), "Next thread", "the next rank, or the next thread", turn, _nothing_to_turn,
              _title_of_turn, keep=88),
     _command("again", ("R",), "Again", "take the stacks again", again, _not_again, keep=91),
-    _command("self", ("s",), "By self", "by own time", partial(act, what="self"), keep=70),
-    _command("total", ("t",), "By total", "by all that they call", partial(act, what="total"), keep=70, joins=True),
-    _command("diff", ("d",), "Compare", "compare with an earlier one", compare, _no_earlier, keep=72),
+    _command("self", ("s",), "By self", "sort by self time", partial(act, what="self"), keep=70),
+    _command("total", ("t",), "By total", "sort by total time", partial(act, what="total"), keep=70, joins=True),
+    _command("diff", ("d",), "Compare", "compare with an earlier result", compare, _no_earlier, keep=72),
     _command("path", ("y",), "Copy path", "copy the path of the file (OSC 52)", copy_path, _no_file, keep=66),
-    _command("scp", ("Y",), "scp", "the line that fetches it, for the mouse", show_fetch_command, _no_file, keep=65,
-             joins=True),
+    _command("scp", ("Y",), "scp", "show the command that fetches it, to select with the mouse", show_fetch_command,
+             _no_file, keep=65, joins=True),
 )  # fmt: skip

@@ -75,7 +75,7 @@ def find(main: MainScreen) -> None:
 
         def changed(text: str) -> None:
             main.search.words = text
-            main.hint(f"any words of a line;{_key_of_next(main)} Enter stays there, Esc goes back")
+            main.hint(f"words in a row;{_key_of_next(main)} Enter stays, Esc goes back")
             said = _go(main, start, 0) if text.strip() else ""
             if said in ("", NOWHERE):
                 _go_back(main, start)  # not on a line that other letters found: the next key may be a signal
@@ -91,7 +91,7 @@ def find(main: MainScreen) -> None:
 
 def _key_of_next(main: MainScreen) -> str:
     ways = (name for command in main.commands if command.id in ("find", "find-next") for name in command.names)
-    return next((f" {name} the next one," for name in ways if _IN_TEXT.fullmatch(name)), "")
+    return next((f" {name} next match," for name in ways if _IN_TEXT.fullmatch(name)), "")
 
 
 def _go_back(main: MainScreen, start: Key | None) -> None:
@@ -104,7 +104,7 @@ def find_next(main: MainScreen) -> None:
     """Go to the next one that is found."""
     words = main.search.words.strip()
     if not words:
-        main.session.say(f"nothing to find yet{hint(main.names, ': {} begins', 'find')}")
+        main.session.say(f"no search yet{hint(main.names, '; {} starts one', 'find')}")
         return
     row = main.table.listing.cursor
     said = _go(main, row.key if row else None, 1)
@@ -162,10 +162,10 @@ def _most_first(user: tuple[str, int, int]) -> tuple[int, int, str]:
 
 
 COMMANDS = (
-    Command("find", ("slash", "f3"), "Find", "find by any words; what is folded is unfolded", "PICK", find,
+    Command("find", ("slash", "f3"), "Find", "find words in any row, collapsed ones too", "PICK", find,
             no_processes, keep=95),
-    Command("find-next", ("n",), "Next", "the next one that was found", "PICK", find_next, no_processes, joins=True),
-    Command("filter", ("f4", "backslash"), "Filter", "filter by words or read>50M", "PICK", filter_rows, no_processes,
-            keep=80, also="search grep only hide"),
+    Command("find-next", ("n",), "Next", "the next match", "PICK", find_next, no_processes, joins=True),
+    Command("filter", ("f4", "backslash"), "Filter", "filter by words or fields, e.g. read>50M", "PICK", filter_rows,
+            no_processes, keep=80, also="search grep only hide"),
     Command("user", ("u",), "User", "show one user only", "PICK", choose_user, no_processes, keep=30),
 )  # fmt: skip

@@ -62,9 +62,9 @@ def explain_gpus(main: MainScreen) -> None:
     if main.on_gpus:
         only = hint(main.names, "; {} shows only its processes", "details")
         back = hint(main.names, "; {} goes back", "next-pane") if main.table.display else ""
-        main.session.say(f"the arrows choose a GPU{only}{back}")
+        main.session.say(f"arrow keys select a GPU{only}{back}")
     else:
-        main.session.say("the arrows scroll the GPUs")
+        main.session.say("arrow keys scroll the GPUs")
 
 
 def _unavailable(main: MainScreen) -> str:
@@ -87,22 +87,22 @@ def tag(main: MainScreen, *, children: bool) -> None:
         listing.tags.toggle(row)
         listing.move(1)
     main.table.redraw()
-    main.session.say(f"{amount(len(listing.tags), 'process')} tagged" if listing.tags else "nothing is tagged")
+    main.session.say(f"{amount(len(listing.tags), 'process')} tagged" if listing.tags else "no process tagged")
 
 
 def untag(main: MainScreen) -> None:
     """Tag nothing."""
     main.table.listing.tags.clear()
     main.table.redraw()
-    main.session.say("nothing is tagged")
+    main.session.say("no process tagged")
 
 
 COMMANDS = (
-    Command("gpu", ("f",), "One GPU", "choose a GPU; again: show its processes only", "PICK", choose_gpu, _unavailable,
+    Command("gpu", ("f",), "One GPU", "select a GPU; again: show only its processes", "PICK", choose_gpu, _unavailable,
             keep=32, also="filter only card device gpus processes"),
-    Command("tag", ("space",), "Tag", "tag the process, or no longer", "PICK", partial(tag, children=False),
+    Command("tag", ("space",), "Tag", "tag or untag the process", "PICK", partial(tag, children=False),
             no_processes),
     Command("tag-children", ("c",), "With children", "tag the process with its children", "PICK",
             partial(tag, children=True), no_processes, joins=True),
-    Command("untag", ("U",), "Untag", "tag nothing", "PICK", untag, no_processes, joins=True),
+    Command("untag", ("U",), "Untag", "untag all", "PICK", untag, no_processes, joins=True),
 )  # fmt: skip

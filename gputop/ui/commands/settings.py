@@ -50,21 +50,21 @@ def toggle_driver(main: MainScreen) -> None:
     source = main.session.source
     if isinstance(source, Releasable):
         source.released = not source.released
-        main.session.say("the driver is let go of" if source.released else "the driver is asked again")
+        main.session.say("driver released" if source.released else "driver in use again")
 
 
 def _no_driver(main: MainScreen) -> str:
     if not isinstance(main.session.source, Releasable):
-        return "this is no live machine"
-    return "" if main.session.settings.nvml else "the driver is not asked"
+        return "not a live machine"
+    return "" if main.session.settings.nvml else "NVML is off in the settings"
 
 
 COMMANDS = (
-    Command("setup", ("f2",), "Setup", "settings, saved at once", "LOOK", setup, keep=65, on=BOTH,
+    Command("setup", ("f2",), "Setup", "settings, saved immediately", "LOOK", setup, keep=65, on=BOTH,
             also="settings options preferences config columns"),
     Command("view", ("v",), "View", "columns: steps, I/O, memory, CPU", "LOOK", next_preset, keep=15,
             also="columns preset view"),
 )  # fmt: skip
 DRIVER_COMMANDS = (
-    Command("release-driver", ("D",), "Release", "release the driver, or back", "LOOK", toggle_driver, _no_driver),
+    Command("release-driver", ("D",), "Release", "release the driver, and back", "LOOK", toggle_driver, _no_driver),
 )

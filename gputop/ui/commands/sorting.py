@@ -37,7 +37,7 @@ def _say_order(main: MainScreen) -> None:
     view, shown = main.table.listing.view, main.shown
     if view.tree and shown and any(len(job.ranks) > 1 for job in shown.frame.jobs):
         flat = hint(main.names, " ({}: flat)", "tree")
-        main.session.say(f"jobs by {BY_ID[view.sort].title}; ranks stay in order{flat}")
+        main.session.say(f"jobs sorted by {BY_ID[view.sort].title}; ranks stay in rank order{flat}")
 
 
 def sort_by_letter(main: MainScreen) -> None:
@@ -76,8 +76,8 @@ def _by(id: str, keys: str, title: str, help: str, column: str, *, joins: bool =
 COMMANDS = (
     _by("cpu", "P", "CPU", "by CPU", "cpu"),
     _by("memory", "M", "Memory", "by resident memory", "rss", joins=True),
-    _by("time", "T", "Time", "by time since the start", "time", joins=True),
-    _by("pid", "N", "PID", "by process id", "pid", joins=True),
+    _by("time", "T", "Time", "by time since start", "time", joins=True),
+    _by("pid", "N", "PID", "by PID", "pid", joins=True),
     _by("gpu", "G", "GPU busy", "by GPU busy", "gpu-busy"),
     _by("vram", "V", "VRAM", "by device memory", "vram", joins=True),
     _by("read", "r", "Read", "by bytes read", "read"),
@@ -89,6 +89,6 @@ COMMANDS = (
             no_processes, joins=True),
     Command("sort", ("f6",), "Sort", "choose the column", "SORT", choose_column, no_processes, keep=90,
             also="order by column"),
-    Command("reverse", ("I",), "Reverse", "the other way round", "SORT", reverse, no_processes, keep=20),
-    Command("tree", ("f5",), "Tree", "a tree of jobs, or a list", "SORT", toggle_tree, no_processes, keep=60),
+    Command("reverse", ("I",), "Reverse", "reverse the order", "SORT", reverse, no_processes, keep=20),
+    Command("tree", ("f5",), "Tree", "tree of jobs, or flat list", "SORT", toggle_tree, no_processes, keep=60),
 )  # fmt: skip

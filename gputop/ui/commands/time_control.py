@@ -15,24 +15,24 @@ if TYPE_CHECKING:
     from gputop.ui.screen import CommandScreen
 
 
-AS_RECORDED = "a recording has the looks that were taken"
+AS_RECORDED = "a recording has fixed samples"
 _PATH_S = 10.0  # a path is read slowly
 
 
 def freeze(screen: CommandScreen) -> None:
-    """Hold the picture, or let it go on."""
+    """Freeze or unfreeze the display."""
     screen.session.freeze()
 
 
 def ask_interval(main: MainScreen) -> None:
-    """Ask for another time between two looks."""
+    """Ask for the refresh interval."""
     from gputop.ui.dialogs.questions import DelayDialog  # late
 
     session = main.session
     main.app.push_screen(DelayDialog(main.look, session.source.interval_s), session.set_interval)
 
 
-def _looks_are_recorded(main: MainScreen) -> str:
+def _interval_is_recorded(main: MainScreen) -> str:
     return AS_RECORDED if main.session.source.elsewhere == RECORDED else ""
 
 
@@ -52,7 +52,7 @@ def toggle_recording(main: MainScreen) -> None:
 
 def _cannot_record(main: MainScreen) -> str:
     if main.session.player:
-        return "this is a recording already"
+        return "this is already a recording"
     return "gputop is read-only" if main.session.readonly else ""
 
 
@@ -74,7 +74,7 @@ def step(screen: JobScreen, seconds: int) -> None:
     """Go so many seconds on, or back."""
     session = screen.session
     if session.player and seconds > 0 and session.player.ended:
-        session.say("this is the end of the recording")
+        session.say("end of the recording")
     elif session.player:
         session.player.step(seconds, session.source.interval_s)
         screen.moved_in_time()
@@ -88,7 +88,7 @@ def to_end(screen: JobScreen) -> None:
 
 
 def _no_recording(screen: JobScreen) -> str:
-    return "" if screen.session.player else "this is no recording"
+    return "" if screen.session.player else "not a recording"
 
 
 def _command(
@@ -99,7 +99,7 @@ def _command(
 
 
 REPLAY_COMMANDS = (
-    _command("pause", "vertical_line", "Replay: pause", "replay: pause, and play on", pause),
+    _command("pause", "vertical_line", "Replay: pause", "replay: pause or play", pause),
     _command("slower", "less_than_sign", "Slower", "replay: slower", partial(change_speed, steps=-1), joins=True),
     _command("faster", "greater_than_sign", "Faster", "replay: faster", partial(change_speed, steps=1), joins=True),
     _command("second-back", "left_square_bracket", "Replay: 1 s back", "replay: 1 s back", partial(step, seconds=-1)),
@@ -110,11 +110,11 @@ REPLAY_COMMANDS = (
     _command("recording-end", "0", "End", "replay: to the end", to_end),
 )  # fmt: skip
 COMMANDS = (
-    Command("freeze", ("Z",), "Freeze", "freeze the picture", "TIME", freeze, keep=70, on=BOTH,
+    Command("freeze", ("Z",), "Freeze", "freeze the display", "TIME", freeze, keep=70, on=BOTH,
             also="pause hold stop refresh"),
-    Command("delay", ("d",), "Delay", "time between two looks", "TIME", ask_interval, _looks_are_recorded, keep=40,
+    Command("delay", ("d",), "Delay", "refresh interval", "TIME", ask_interval, _interval_is_recorded, keep=40,
             also="interval refresh rate speed"),
-    Command("record", ("R",), "Record", "record to a file, for replay; and stop", "TIME", toggle_recording,
+    Command("record", ("R",), "Record", "start or stop recording to a file", "TIME", toggle_recording,
             _cannot_record, keep=35),
     *REPLAY_COMMANDS,
 )  # fmt: skip

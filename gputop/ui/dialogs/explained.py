@@ -32,7 +32,7 @@ def explained(screen: CommandScreen) -> Sequence[Definition]:
         return [*_of_finding(chosen)] if chosen else [*_terms("verdict")]
     sort, seen = main.table.listing.view.sort, main.columns_in_sight()
     columns = sorted((BY_ID[id] for id in seen), key=lambda column: column.id != sort)
-    return [*((column.title, f"{column.help}.") for column in columns), *_terms("job")]
+    return [*((column.title, column.definition) for column in columns), *_terms("job")]
 
 
 def _terms(*groups: Group) -> Iterator[Definition]:

@@ -123,8 +123,8 @@ def _pair(names: str, text: str, width: int, token: Token) -> list[list[Run]]:
 
 
 def _columns(look: Look, width: int, asked: str) -> list[Line]:
-    said = (column for column in COLUMNS if _says(asked, column.title, column.id, column.help))
-    return [line for column in said for line in _said(column.title, TITLE, column.help, look, width)]
+    said = (column for column in COLUMNS if _says(asked, column.title, column.id, column.definition))
+    return [line for column in said for line in _said(column.title, TITLE, column.definition, look, width)]
 
 
 def _metrics(look: Look, width: int, asked: str) -> list[Line]:

@@ -130,7 +130,7 @@ class PanesScreen(JobScreen, inherit_bindings=False):
         if before and only is not None and only not in update.frame.by_uuid:
             gone = before.frame.by_uuid.get(only)
             first = f"GPU {gone.index} is gone: " if gone else ""
-            self.session.say(f"{first}the processes of all GPUs")
+            self.session.say(f"{first}showing the processes of all GPUs")
 
     def _overtaken(self) -> bool:
         """Whether nothing is drawn now, as the next key is here already; it then is when keys are caught up with."""
@@ -318,7 +318,7 @@ class PanesScreen(JobScreen, inherit_bindings=False):
         if not self.panes or self.panes.processes:
             return ""
         ways = ("pane-processes",) if self.alone is None or "processes" in self.hidden else ("pane-processes", "zoom")
-        shown = hint(self.names, ": {} shows them", *ways)
+        shown = hint(self.names, "; {} shows them", *ways)
         return self.too_small("processes") or f"the processes are hidden{shown}"
 
     def no_processes_of_gpu(self) -> str:
@@ -329,7 +329,7 @@ class PanesScreen(JobScreen, inherit_bindings=False):
 
     def too_small(self, what: str) -> str:
         """What the screen is too small for, said of some panes; empty if it has room."""
-        return f"needs {WIDTH_FOR_PROCESSES}×{HEIGHT_FOR_PROCESSES} for {what}" if small(*self.app.size) else ""
+        return f"needs {WIDTH_FOR_PROCESSES}×{HEIGHT_FOR_PROCESSES} to show {what}" if small(*self.app.size) else ""
 
     def redraw(self, *only: str) -> None:
         """Draw the newest update again in every pane but the table, which redraws itself; or in these alone."""
@@ -342,7 +342,7 @@ class PanesScreen(JobScreen, inherit_bindings=False):
         if not panes or self._overtaken():
             return
         if not update:
-            line = Line(self.look, "raised").add(" gputop ", "busy", bold=True, reverse=True).add("  looking", "dim")
+            line = Line(self.look, "raised").add(" gputop ", "busy", bold=True, reverse=True).add("  starting", "dim")
             self.lines["header"].show([line.strip(self.app.size.width)])
             return
         self.session.past.at_s = update.frame.mono_s

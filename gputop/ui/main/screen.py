@@ -134,7 +134,7 @@ class MainScreen(PanesScreen, inherit_bindings=False):
         listing = self.table.listing
         row = listing.cursor
         if row is None:
-            self.session.say("there is no process here")
+            self.session.say("no process selected")
         elif tagged := listing.tags.processes(row.frame):
             process = row.process or next(iter(_processes_of_job(row)), tagged[0])
             return CommandTarget(row.frame, process, Scope.TAGGED, Others(tagged))
@@ -143,7 +143,7 @@ class MainScreen(PanesScreen, inherit_bindings=False):
         elif members := _processes_of_job(row):
             return _target_of_job(row, members)
         else:
-            self.session.say("several processes: unfold the line and choose one, or tag some")
+            self.session.say("several processes: expand the row and select one, or tag some")
         return None
 
     def open_tab(self, tab: str) -> None:
@@ -153,12 +153,12 @@ class MainScreen(PanesScreen, inherit_bindings=False):
             return
         self.table.key()
         if row.process is None and tab:
-            unfolds = hint(self.names, ": {} unfolds what stands for several", "details")
-            self.session.say(f"choose one process{unfolds}")
+            unfolds = hint(self.names, "; {} expands a row of several", "details")
+            self.session.say(f"select one process{unfolds}")
         elif row.process is None:
             self.table.fold(-1 if row.open and row.kind != "more" else 1)
         elif row.process.identity not in self.shown.frame.by_identity:
-            self.session.say(f"{row.process.pid} has ended")
+            self.session.say(f"{row.process.pid} has exited")
         else:
             from gputop.ui.details.screen import ProcessScreen  # late
 
@@ -172,7 +172,7 @@ class MainScreen(PanesScreen, inherit_bindings=False):
     def target_to_profile(self, tool: ToolId) -> CommandTarget | None:
         """What to look into: of several that are tagged or shown the first that trains, and those that train."""
         if self.about_finding() and self.shown:
-            process = self.advice.process("to look into")
+            process = self.advice.process("to profile")
             whole = Scope.JOB if tool == "stack" and self.advice.about_ranks else Scope.PROCESS
             return CommandTarget(self.shown.frame, process, whole) if process else None
         target = self.target()

@@ -26,8 +26,8 @@ _PARTS = re.compile(r"(`[^`]+`)")
 _NO_GPUS = Note(
     subject="driver",
     key="no-gpus",
-    text="0 GPUs: the driver answers and lists none.",
-    help=("no GPU here, just looking   `gputop demo`",),
+    text="No GPU: the driver works but lists none.",
+    help=("to see a demo   `gputop demo`",),
 )
 _ASIDE = frozenset({"slow", "old-driver", "twins"})  # not why there is no GPU
 _WIDEST = 140  # prose is not read wider
@@ -54,7 +54,7 @@ def _with_users(note: Note, frame: Frame) -> Note:
     if not users:
         return note
     use = "process uses" if users == 1 else "processes use"
-    return replace(note, help=(*note.help, f"At least {users} {use} it now: listed below."))
+    return replace(note, help=(*note.help, f"At least {users} {use} it now; see below."))
 
 
 def no_gpu_process(
@@ -68,19 +68,19 @@ def no_gpu_process(
     gpus = [gpu for gpu in frame.gpus if gpu.parent_uuid is None]
     busy = [gpu.index for gpu in gpus if _does(gpu) == "busy"]
     if busy:
-        text = f"The driver names no process, yet {_gpus(len(busy))} busy: {', '.join(busy)}."
+        text = f"{_gpus(len(busy))} busy, but the driver lists no process: GPU {', '.join(busy)}."
     elif gpus:
         text = _at_rest(gpus)
     else:
-        text = "No training job, and no other process takes more than a core."
+        text = "No training job, and no other process uses more than one core."
     said = (Line(look).add(f"  {part}") for part in wrap(text, width - 4))
     strips = [drawing.blank(width, look), *(line.strip(width) for line in said)]
     if last_job:
         parts = wrap(_farewell(last_job), width - 6)  # a number is never cut
         strips += [drawing.blank(width, look), *(Line(look).add(f"    {part}", "dim").strip(width) for part in parts)]
-    ways = [pressed(names, "everything", f"shows all {amount(hidden, 'process')}")] if hidden else []
+    ways = [pressed(names, "everything", f"show all {amount(hidden, 'process')}")] if hidden else []
     if records and gpus:
-        ways.append(pressed(names, "record", "records, so that the next job is on file"))
+        ways.append(pressed(names, "record", "record, to capture the next job"))
     told = [Line(look).add("    ").runs(way).strip(width) for way in ways if way]
     return [*strips, drawing.blank(width, look), *told] if told else strips
 
@@ -90,7 +90,7 @@ def _does(gpu: Gpu) -> str:
     if gpu.condition != "ok":
         return gpu.condition
     if gpu.busy_percent is None or gpu.age_s > 0:
-        return "in MIG mode" if gpu.mig_mode else "not known"
+        return "in MIG mode" if gpu.mig_mode else "unknown"
     return "idle" if gpu.busy_percent < IDLE_BELOW else "busy"
 
 
@@ -101,23 +101,23 @@ def _at_rest(gpus: Sequence[Gpu]) -> str:
     counts = Counter(map(_does, gpus))
     others = ", ".join(f"{count} {what}" for what, count in counts.items() if what != "idle")
     if not idle:
-        return f"No process is seen on a GPU now. {amount(len(gpus), 'GPU')}: {others}."
-    rest = f"{amount(len(idle), 'GPU')} idle" + (f", {sum(watts):.0f} W at rest" if watts else "")
-    return f"No process is seen on a GPU now. {rest}; {others}." if others else f"No process uses a GPU now. {rest}."
+        return f"No process on any GPU. {amount(len(gpus), 'GPU')}: {others}."
+    rest = f"{amount(len(idle), 'GPU')} idle" + (f", drawing {sum(watts):.0f} W" if watts else "")
+    return f"No process on any GPU. {rest}; {others}." if others else f"No process on any GPU. {rest}."
 
 
 def nothing_matches(
     frame: Frame, asked: Filter, user: str | None, gpu: Gpu | None, width: int, look: Look, names: Names
 ) -> list[Strip]:
-    """What stands in the process pane while the filter hides all: who may have been meant, and the way back."""
+    """What the process pane shows while the filter hides all: the nearest name, and the way back."""
     of = (f" of {user}" if user else "") + (f" on GPU {gpu.index}" if gpu else "")
     first = Line(look).add(f"  0 of {len(frame.processes)} processes{of} match  ", "text")
     first.add(drawing.cut(asked.text, max(1, width - first.cells - 1), look.glyphs.more), "bright", bold=True)
     second = Line(look).add("    ")
     if nearest := asked.nearest(frame):
         kind, name, count = nearest
-        second.add(f"nearest {kind}: ", "dim").add(name, "text").add(f" ({amount(count, 'process')}).    ", "dim")
-    back = pressed(names, "back", "clears the filter")
+        second.add(f"did you mean {kind} ", "dim").add(name, "text").add(f" ({amount(count, 'process')})?    ", "dim")
+    back = pressed(names, "back", "clear the filter")
     lines = [first, Line(look), second]
     if second.cells + drawing.cells(back) > width and nearest:
         lines.append(Line(look).add("    "))
@@ -128,28 +128,28 @@ def nothing_matches(
 def nothing_on(gpu: Gpu, user: str | None, width: int, look: Look, names: Names) -> list[Strip]:
     """What stands there while the one GPU that is looked at has no process, as far as the driver names them."""
     of = f" of {user}" if user else ""
-    first = f"No process{of} is seen on GPU {gpu.index}, which is {_does(gpu)}."
+    first = f"No process{of} on GPU {gpu.index}, which is {_does(gpu)}."
     if not user and _does(gpu) == "busy":
-        first = f"GPU {gpu.index} is busy, yet the driver names no process on it."
-    second = Line(look).add("    ").runs(pressed(names, "back", "shows all"))
+        first = f"GPU {gpu.index} is busy, but the driver lists no process on it."
+    second = Line(look).add("    ").runs(pressed(names, "back", "show all"))
     parts = (Line(look).add(f"  {part}").strip(width) for part in wrap(first, width - 4))
     return [drawing.blank(width, look), *parts, drawing.blank(width, look), second.strip(width)]
 
 
 def nothing_of(user: str, count: int, width: int, look: Look, names: Names) -> list[Strip]:
     """What stands there while the one user who is looked at does nothing that is shown."""
-    first = Line(look).add(f"  {user} uses no GPU and is not busy.", "text")
-    all_of = f"shows all {amount(count, 'process')} of {user}    "
+    first = Line(look).add(f"  {user} has no process on a GPU, and none that is busy.", "text")
+    all_of = f"show all {amount(count, 'process')} of {user}    "
     second = Line(look).add("    ").runs(pressed(names, "everything", all_of) if count else [])
-    second.runs(pressed(names, "back", "shows everybody"))
+    second.runs(pressed(names, "back", "show all users"))
     return [drawing.blank(width, look), first.strip(width), drawing.blank(width, look), second.strip(width)]
 
 
 def _farewell(job: LastJob) -> str:
     said = f"last job: {job.name} ({job.user or 'unknown'})"
-    said += f" ended {time.strftime('%H:%M:%S', time.localtime(job.wall_s))}, exit unknown"
+    said += f" exited {time.strftime('%H:%M:%S', time.localtime(job.wall_s))}, exit status unknown"
     said += f", {units.ago(job.ran_s)}" if job.ran_s is not None else ""
-    return said + (f", avg busy {job.busy_percent:.0f} %" if job.busy_percent is not None else "")
+    return said + (f", average GPU busy {job.busy_percent:.0f} %" if job.busy_percent is not None else "")
 
 
 def _gpus(count: int) -> str:

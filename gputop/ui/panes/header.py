@@ -95,7 +95,7 @@ def _left(frame: Frame, width: int, look: Look) -> list[Piece]:
     pieces.append((40, _rates("io", ("r", host.read_bytes_per_s), ("w", host.write_bytes_per_s))))
     pieces.append((30, _rates("net", ("", _most(host.receive_bytes_per_s, host.send_bytes_per_s)))))
     stalled = _some(host.io_pressure)
-    psi = _said("psi io", units.percent(stalled), known=bool(stalled))
+    psi = _said("PSI io", units.percent(stalled), known=bool(stalled))
     pieces.append((50, _alarmed(psi, stalled, severity.PRESSURE, look)))
     if host.load:
         pieces.append((20, [*_said("load", f"{host.load[0]:.0f}"), Run(f"/{host.cpus_total or units.UNKNOWN}", "dim")]))
@@ -107,9 +107,9 @@ def fresh(frame: Frame, status: Status, look: Look) -> list[Piece]:
     clock = time.strftime("%H:%M:%S", time.localtime(frame.wall_s))
     pieces: list[Piece] = []
     if status.slow_link_s is not None:
-        pieces.append((87, [Run(f"slow link: every {status.slow_link_s:.0f} s", "warn")]))
+        pieces.append((87, [Run(f"slow link: redraw every {status.slow_link_s:.0f} s", "warn")]))
     if frame.late_s > max(1.0, status.interval_s / 2):
-        pieces.append((85, [Run(f"collected {frame.late_s:.0f} s late", "warn")]))
+        pieces.append((85, [Run(f"sampled {frame.late_s:.0f} s late", "warn")]))
     if slow := frame.note("slow"):
         pieces.append((86, [Run(drawing.cut(slow.text.partition(":")[0], 32), "warn")]))
     if status.taped:

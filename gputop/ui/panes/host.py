@@ -108,20 +108,20 @@ def _toned(text: str, value: float | None, levels: Levels, look: Look) -> tuple[
 
 
 def _waits_line(frame: Frame, look: Look) -> list[Run]:
-    """`psi cpu 0 io 12 · load 3.1`: what is waited for, and how much is in line."""
+    """`PSI cpu 0 io 12 · load 3.1`: what is waited for, and how much is in line."""
     host = frame.host
     runs: list[Run] = []
     for name, pressure in (("cpu", host.cpu_pressure), ("io", host.io_pressure), ("mem", host.memory_pressure)):
         some = _some(pressure)
         runs += [Run(f"{name} ", "dim"), *drawing.alarmed(units.percent(some), some, severity.PRESSURE, look, "text")]
         runs.append(Run(" "))
-    stalled = [Run("psi ", "dim"), *runs] if any(map(_some, (host.cpu_pressure, host.io_pressure))) else []
+    stalled = [Run("PSI ", "dim"), *runs] if any(map(_some, (host.cpu_pressure, host.io_pressure))) else []
     waits = drawing.alarmed(
         f"{units.percent(host.iowait_percent)}%", host.iowait_percent, severity.IO_WAIT, look, "text"
     )
     stalled += [Run(" iowait ", "dim"), *waits] if host.iowait_percent is not None else []
     if host.load:
-        stalled += [Run("  load ", "dim"), Run(f"{host.load[0]:.1f}"), Run(f"/{host.cpus_total or '?'}", "dim")]
+        stalled += [Run("  load avg ", "dim"), Run(f"{host.load[0]:.1f}"), Run(f"/{host.cpus_total or '?'}", "dim")]
     return stalled
 
 
@@ -298,7 +298,7 @@ def _storage(scene: HostScene) -> list[Row]:
     rows = []
     for mount in [mount for mount in scene.host.mounts if mount.network][:_MOST_ROWS]:
         row = _flow(
-            "nfs", mount.path, _wait(mount), ("r", mount.read_bytes_per_s), ("w", mount.write_bytes_per_s)
+            "NFS", mount.path, _wait(mount), ("r", mount.read_bytes_per_s), ("w", mount.write_bytes_per_s)
         )  # fmt: skip
         rows.append([*row, *scene.traffic(f"mount {mount.path}", _READ_WRITE, drawing.cells(row), 1e8)])
     busiest = sorted(scene.host.disks, key=lambda d: (d.read_bytes_per_s or 0) + (d.write_bytes_per_s or 0))
@@ -335,7 +335,7 @@ def _space(scene: HostScene) -> list[Row]:
 
 def _networks(scene: HostScene) -> list[Row]:
     rows: list[Row] = []
-    for label, kind in (("net", "ethernet"), ("ib", "infiniband")):
+    for label, kind in (("net", "ethernet"), ("IB", "infiniband")):
         ports = [port for port in scene.host.networks if port.kind == kind]
         quiet = [port for port in ports if _quiet(port.receive_bytes_per_s) and _quiet(port.send_bytes_per_s)]
         shown = [port for port in ports if port not in quiet or len(quiet) == 1][:_MOST_ROWS]
@@ -357,14 +357,14 @@ def _port(scene: HostScene, label: str, port: Network) -> Row:
 
 def _pressure(scene: HostScene) -> list[Row]:
     host = scene.host
-    row = [_label("psi")]
+    row = [_label("PSI")]
     named = (("cpu", host.cpu_pressure), ("io", host.io_pressure), ("mem", host.memory_pressure))
     for name, pressure in named:
         value = _value(_stalled(pressure))
         some = pressure.some_percent if pressure else None
         stalled = drawing.alarmed(value.text, some, severity.PRESSURE, scene.look, value.token)
         row += [Run(f"{name} ", "dim"), *stalled, Run("   ", "dim")]
-    return [[*row, Run("% of time stalled", "dim")]]
+    return [[*row, Run("% of the time stalled", "dim")]]
 
 
 def _stalled(pressure: Pressure | None) -> str:

@@ -89,5 +89,5 @@ class Parts:
         return [Strip([border, *strip], rect.width) for strip in strips]
 
     def _notice(self, rect: Rect) -> Sequence[Strip]:
-        text = f"  needs {WIDTH_FOR_PROCESSES}{self.look.glyphs.times}{HEIGHT_FOR_PROCESSES} for processes"
+        text = f"  needs {WIDTH_FOR_PROCESSES}{self.look.glyphs.times}{HEIGHT_FOR_PROCESSES} to show processes"
         return [Line(self.look).add(text, "dim").strip(rect.width)]

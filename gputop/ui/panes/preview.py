@@ -25,14 +25,16 @@ Fact = tuple[str, str]
 def preview(row: TableRow | None, frame: Frame, past: GpuHistory, width: int, height: int, look: Look) -> list[Strip]:
     """The pane in at most `height` lines."""
     if row is None:
-        return [drawing.rule("selected", width, look), Line(look).add("  nothing is selected", "dim").strip(width)][
+        return [drawing.rule("selected", width, look), Line(look).add("  no process selected", "dim").strip(width)][
             :height
         ]
     strips = [drawing.rule(f"selected: {_title(row)}", width, look, right=_job(row, frame))]
     if height > _AROUND:
         strips += beside(_charts(row, frame, past, width), width, height - _AROUND, look)
     strips.append(drawing.blank(width, look))
-    command = Line(look).add(" runs ", "dim").add(drawing.cut(row.text, max(0, width - 8), look.glyphs.more), "text")
+    command = (
+        Line(look).add(" command ", "dim").add(drawing.cut(row.text, max(0, width - 11), look.glyphs.more), "text")
+    )
     strips.append(command.strip(width))
     figures = row.figures if row.figures.count else row.sums
     for facts in (_work(row, figures), _memory(figures), _threads(row.process, look)):
@@ -70,7 +72,9 @@ def _charts(row: TableRow, frame: Frame, past: GpuHistory, width: int) -> list[C
         charts.append(Chart(f"GPU {_indexes(uuids, frame)} busy %", said, busy, 100, "busy area"))
     cpu, read = together("cpu_percent"), together("read_bytes_per_s")
     top = drawing.ceiling(most(cpu), 100.0)
-    charts.append(Chart("cpu %", f"now {units.percent(cpu[-1])}  axis {top:.0f}, 100 is a core", cpu, top, "busy area"))
+    charts.append(
+        Chart("cpu %", f"now {units.percent(cpu[-1])}  axis {top:.0f}; 100 % is one core", cpu, top, "busy area")
+    )
     said = f"now {units.rate(read[-1])}/s  peak {units.rate(most(read))}/s"
     charts.append(Chart("read", said, read, drawing.ceiling(most(read), 1e6), "busy area"))
     return charts
@@ -93,10 +97,10 @@ def _work(row: TableRow, figures: Figures) -> Sequence[Fact]:
     return (
         ("state", f"{figures.state or units.UNKNOWN} {figures.same('waiting_in') or ''}".rstrip()),
         ("threads", units.count(figures.total("threads")) + (f", {busy} busy" if busy is not None else "")),
-        ("waits for a CPU", _percent(figures.wait_percent)),
+        ("run queue wait", _percent(figures.wait_percent)),
         ("blocked on storage", _percent(figures.io_percent)),
-        ("switches asked", _per_s(figures.total("voluntary_switches_per_s"))),
-        ("forced", _per_s(figures.total("involuntary_switches_per_s"))),
+        ("voluntary switches", _per_s(figures.total("voluntary_switches_per_s"))),
+        ("involuntary", _per_s(figures.total("involuntary_switches_per_s"))),
         ("CPUs allowed", figures.same("affinity") or units.UNKNOWN),
         ("age", units.ago(figures.most("age_s"))),
     )
@@ -105,10 +109,10 @@ def _work(row: TableRow, figures: Figures) -> Sequence[Fact]:
 def _memory(figures: Figures) -> Sequence[Fact]:
     written = figures.total("write_bytes_per_s")
     return (
-        ("vram", units.size(figures.vram_bytes) if figures.gpus else "0"),
-        ("rss", units.size(figures.total("rss_bytes"))),
-        ("pss", units.size(figures.total("pss_bytes"))),
-        ("files and shm", units.size(figures.total("shared_bytes"))),
+        ("VRAM", units.size(figures.vram_bytes) if figures.gpus else "0"),
+        ("RSS", units.size(figures.total("rss_bytes"))),
+        ("PSS", units.size(figures.total("pss_bytes"))),
+        ("shared", units.size(figures.total("shared_bytes"))),
         ("swap", units.size(figures.total("swap_bytes"))),
         ("major faults", _per_s(figures.total("major_faults_per_s"))),
         ("reads", _reads(figures)),
@@ -124,7 +128,7 @@ def _reads(figures: Figures) -> str:
 
 def _threads(process: Process | None, look: Look) -> Sequence[Fact]:
     names = process.thread_names if process else ()
-    return [("named", ""), *((name, f"{look.glyphs.times}{count}") for name, count in names)] if names else ()
+    return [("threads by name", ""), *((name, f"{look.glyphs.times}{count}") for name, count in names)] if names else ()
 
 
 def _line(facts: Sequence[Fact], width: int, look: Look) -> Strip:

@@ -54,16 +54,16 @@ class ScreenRecorder:
         before, self._problem = self._problem, problem
         if problem and not before:
             return problem
-        return "recording goes on" if before and not problem and self._recorder else ""
+        return "recording again" if before and not problem and self._recorder else ""
 
     def start(self, newest: Callable[[], Update | None], tell: Tell) -> None:
-        """Record from the newest update on, and tell where to. It is asked for when the file is there: others come."""
+        """Record from the newest update on, and report the path."""
         self._opening = True
         self._ask_for_all(True)
         self._files.do(lambda: self._open(newest), tell)
 
     def stop(self, tell: Tell) -> None:
-        """End the recording, and tell where it is."""
+        """End the recording, and report the path."""
         recorder, self._recorder = self._recorder, None
         if recorder:
             take = recorder.take
@@ -71,7 +71,7 @@ class ScreenRecorder:
             self._ask_for_all(False)
             self._files.do(lambda: _ended(recorder), tell)
         else:
-            tell("the disk has not answered yet")
+            tell("waiting for the disk")
 
     def leave(self) -> None:
         """Have the end written while the screen is taken down."""
@@ -86,7 +86,7 @@ class ScreenRecorder:
             return ""
         if not recorder.close(_LAST_S) or not recorder.frames:
             return _ended(recorder)
-        return f"{recorder.path}: {_extent(recorder)}; gputop replay shows it"
+        return f"{recorder.path}: {_extent(recorder)}; play it with `gputop replay`"
 
     def _ask_for_all(self, wanted: bool) -> None:
         """Have metrics read that are on no screen: a recording has them all."""
@@ -121,13 +121,13 @@ def _new() -> Recorder:
 def _ended(recorder: Recorder) -> str:
     """The last word on a recording; a file without a frame is no recording and does not stay."""
     if not recorder.close():
-        return f"the disk does not answer: the end of {homely(recorder.path)} is not written"
+        return f"the disk does not respond: the end of {homely(recorder.path)} was not written"
     if not recorder.frames:
         with contextlib.suppress(OSError):
             Path(recorder.path).unlink()
         return f"nothing was recorded{f': {recorder.problem}' if recorder.problem else ''}"
     if recorder.problem:
-        return f"{recorder.problem}; {_extent(recorder)} are in {homely(recorder.path)}"
+        return f"{recorder.problem}; {_extent(recorder)} saved in {homely(recorder.path)}"
     return f"recorded in {homely(recorder.path)}"
 
 

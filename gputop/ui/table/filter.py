@@ -122,12 +122,12 @@ class Words:
     def term(self, sign: str, given: str, at: int) -> Term:
         """Compare the field; Wrong at a place in the text."""
         if sign not in ("=", "!="):
-            raise FilterError(f"this is a word: only = and != compare it, as in {self.example}", at - len(sign), at)
+            raise FilterError(f"a text field only takes = and !=, as in {self.example}", at - len(sign), at)
         wanted = tuple(part for part in given.casefold().split(",") if part)
         if not wanted:
-            raise FilterError(f"a word is missing: for example {self.example}", at, at + max(1, len(given)))
+            raise FilterError(f"a word is missing, for example {self.example}", at, at + max(1, len(given)))
         if given[0] in "=<>":
-            raise FilterError(f"{sign} is enough: for example {self.example}", at, at + 1)
+            raise FilterError(f"use {sign} alone, for example {self.example}", at, at + 1)
 
         def ask(subject: FilterRow) -> bool:
             value = self.get(subject)
@@ -164,7 +164,7 @@ class NumberField:
         if match := _RANGE.fullmatch(part):
             low, high = self._value(match[1], at), self._value(match[2], at + match.start(2))
             if low > high:
-                raise FilterError(f"{short(part)} is empty: the lower value comes first", at, at + len(part))
+                raise FilterError(f"{short(part)} is an empty range: the lower value comes first", at, at + len(part))
             return low, high
         value = self._value(part, at)
         margin = max(0.499999, self.near * abs(value))
@@ -177,8 +177,8 @@ class NumberField:
                 raise ValueError
             return self.unit(match[1], match[2].casefold())
         except (ValueError, KeyError):
-            said = f"{short(text)} is not a value here" if text else "a value is missing"
-            raise FilterError(f"{said}: for example {self.example}", at, at + max(1, len(text))) from None
+            said = f"{short(text)} is not a valid value" if text else "a value is missing"
+            raise FilterError(f"{said}, for example {self.example}", at, at + max(1, len(text))) from None
 
 
 _SIGNS: dict[str, Callable[[float, float], bool]] = {
@@ -245,7 +245,7 @@ ALIASES["cmd"] = ("name", "comm", "args")
 for _column in SORTABLE:
     FIELDS.setdefault(_column.id, _of_column(_column))
 for _column in SORTABLE:
-    _title = _column.title.casefold()
+    _title = _column.title.casefold().replace(" ", "-")
     FIELDS.setdefault(_title, FIELDS[_column.id])
     FIELDS.setdefault(_title.removesuffix("/s"), FIELDS[_column.id])
 for _name, _others in ALIASES.items():
@@ -309,7 +309,7 @@ def until(text: str, wrong: FilterError) -> Filter | None:
 
 def _term(token: str, start: int) -> Term:
     if token == '"':
-        raise FilterError("a quote that does not end", start, start + 1)
+        raise FilterError("a quote is not closed", start, start + 1)
     match = None if token.startswith('"') else _TERM.fullmatch(token)
     if match is None:
         return _word(token, start)
@@ -318,10 +318,10 @@ def _term(token: str, start: int) -> Term:
     field = field_of(name)
     if field is None:
         close = difflib.get_close_matches(name.casefold(), FIELDS, 1, _NEAR)
-        meant = f": did you mean {close[0]}?" if close else f'; as text it is "{short(token)}" in quotes; {HINT}'
-        raise FilterError(f"no field {short(name)}{meant}", start + len(no), start + len(no) + len(name))
+        meant = f": did you mean {close[0]}?" if close else f'; quote "{short(token)}" to search for it as text; {HINT}'
+        raise FilterError(f"unknown field {short(name)}{meant}", start + len(no), start + len(no) + len(name))
     if not given:
-        raise FilterError(f"{name}{sign} what? For example {field.example}", start, start + len(token))
+        raise FilterError(f"{name}{sign} needs a value, for example {field.example}", start, start + len(token))
     term = field.term(sign, given.replace('"', ""), at)
     return Term(lambda subject: not term.ask(subject)) if no else term
 
@@ -331,7 +331,7 @@ def _word(token: str, start: int) -> Term:
     if not text:
         raise FilterError("a word is missing", start, start + len(token))
     if sign := _SIGN.match(token):
-        raise FilterError(f"no blanks around {sign[0]}, as in {EXAMPLE.split()[-1]}", start, start + len(sign[0]))
+        raise FilterError(f"no spaces around {sign[0]}, as in {EXAMPLE.split()[-1]}", start, start + len(sign[0]))
     if no:
         return Term(lambda subject: text not in subject.text)
     return Term(lambda subject: text in subject.text, (text,))

@@ -88,7 +88,7 @@ class JobTable(Lines, can_focus=True):
             return
         listing, view = self.listing, self.listing.view
         only, facts = self._only(self._frame), self._facts(self._frame)
-        back = pressed(self._names(), "back", "shows all")
+        back = pressed(self._names(), "back", "show all")
         top = drawing.rule(self._title(width), width, self.look, right=facts, mark=only, way=back)
         if not listing.rows:
             self.show([top, *self._empty(self._frame, width)][:height])
