@@ -44,7 +44,7 @@ def record(args: argparse.Namespace, settings: Settings) -> int:
         raise Failure(f"{recorder.problem}; {recorder.path} contains {amount(recorder.frames, 'frame')}")
     if not streamed:
         what = f"{amount(recorder.frames, 'frame')}, {units.size(recorder.size_bytes)}B"
-        print(f"{recorder.path}: {what}; open it with gputop replay")
+        print(f"{recorder.path}: {what}; play it with `gputop replay`")
     return code
 
 

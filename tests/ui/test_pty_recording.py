@@ -98,7 +98,7 @@ def test_t01_a_recording_is_closed_whole_whatever_ends_it(tmp_path: Path, end: s
         frames = count(path)
         assert written(path) == frames, "to its very end"
         assert f"{path}: {frames} frames, ".encode() in terminal.output
-        assert b"open it with gputop replay" in terminal.output
+        assert b"play it with `gputop replay`" in terminal.output
 
 
 def test_f01_killed_it_loses_at_most_the_frame_being_written(tmp_path: Path) -> None:

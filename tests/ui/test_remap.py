@@ -56,7 +56,7 @@ def test_what_is_given_is_used() -> None:
     ("table", "problem"),
     [
         ({"frieze": "x"}, "unknown setting 'keys.frieze' (did you mean keys.freeze?)"),
-        ({"freeze": "xx"}, "keys.freeze: 'xx' is no key"),
+        ({"freeze": "xx"}, "keys.freeze: 'xx' is not a key"),
         ({"freeze": 3}, "keys.freeze must be a string or a list of strings"),
         ({"freeze": "ctrl+c"}, "keys.freeze: ctrl+c is reserved"),
         ({"interrupt": "x"}, "keys.interrupt cannot be changed"),
