@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"(?<![\w.])(-?\d+(?:,\d{3})*(?:\.\d+)?)(?: ?(?:%|(?:cores|
 _LONGER = re.compile(r"[\w.]\d")  # after an apparent number: a version or a name
 _TIMED = re.compile(r"\b(?:for|over|every|about) \d+[smhd]\b|\b\d+[smhd] ago\b")
 _AGO = re.compile(r"\d[smhd] ago$")
-_UNITS = {"1/s": "per second", "1/min": "per minute", "C": "°C", "loaders": "workers"}
+_UNITS = {"1/s": "/s", "1/min": "/min", "C": "°C", "loaders": "workers"}
 _LONGEST = 40  # characters of a name
 _ASKED = 512  # the screen asks every second, and rules change their text now and then
 
@@ -179,11 +179,12 @@ def limit(item: Evidence) -> str:
     if not item.unit:  # a version or a count, which is not rounded
         return _without_repetition(f"{item.limit:.4g}", item)
     number = f"{item.limit:.0f}" if abs(item.limit) >= 10 or item.limit == int(item.limit) else f"{item.limit:.2g}"
-    return _without_repetition(f"{number} {_unit_text(item.unit, number)}".rstrip(), item)
+    unit = _unit_text(item.unit, number)
+    return _without_repetition(f"{number}{unit}" if unit.startswith("/") else f"{number} {unit}".rstrip(), item)
 
 
 def _unit_text(unit: str, number: str) -> str:
-    """A unit in a sentence: 1000 per second, 1 core."""
+    """A unit in a sentence: 1000/s, 1 core."""
     counted, name = unit in ("cores", "loaders", "threads", "years"), _UNITS.get(unit, unit)
     return name[:-1] if counted and number == "1" else name
 
@@ -211,8 +212,15 @@ def _per_second(rate: float) -> str:
 
 @lru_cache(maxsize=_ASKED)
 def reference(item: Evidence) -> str:
-    """What a number is held against, and which way: `healthy ≥ 80 %`; empty if nothing, or if the text has it."""
+    """What a number is held against, and which way: `healthy ≥ 80 %`; empty if nothing, or if the text has it.
+
+    A limit without a unit is that of a count: it stands beside a number only.
+    """
     found = limit(item)
+    if not item.unit and not any(part.strong for part in parts(item)):
+        return ""
+    if item.limit == 0 and item.sense == "healthy_to":
+        return f"healthy {found}"
     return phrases.held_against(found, item.sense) if found else ""
 
 
@@ -222,9 +230,9 @@ def parts(item: Evidence) -> Sequence[TextPart]:
     text = clean(item.text)
     if item.value is None:
         return (TextPart(text),)
-    told = {found[1]: found for found in _numbers(text)}
+    numbers = {found[1]: found for found in _numbers(text)}
     spelled = (f"{item.value:,.0f}", f"{item.value:g}", *(f"{item.value:.{places}f}" for places in (2, 1, 0)))
-    number = next((told[spelling] for spelling in sorted(spelled, key=len, reverse=True) if spelling in told), None)
+    number = next((numbers[one] for one in sorted(spelled, key=len, reverse=True) if one in numbers), None)
     if number is None:
         return (TextPart(text),)
     cut = TextPart(text[: number.start()]), TextPart(number.group(), True), TextPart(text[number.end() :])

@@ -27,11 +27,11 @@ from tests.advice_scenes import fine, found
         ("s", 21600.0, "full in about 46m", "6h"),
         ("cores", 1.0, "7.9 of 16 CPU cores in use", "1 core"),
         ("cores", 14.0, "15 of 16 CPU cores in use", "14 cores"),
-        ("1/s", 1000.0, "swap traffic 9300 pages/s", "1000 per second"),
+        ("1/s", 1000.0, "swap traffic 9300 pages/s", "1000/s"),
         ("%", 5.0, "uses 7.5 % of a core", "5 %"),
         ("%", 80.0, "GPU busy 80 %", "80 %"),
         ("C", 90.0, "90 °C, slowdown at 90 °C", ""),
-        ("s", 5.0, "threads are looked at every 16 s", "5 s"),
+        ("s", 5.0, "threads sampled every 16 s", "5 s"),
     ],
 )
 def test_a_limit_reads_as_the_number_beside_it(unit: str, limit: float, text: str, said: str) -> None:
@@ -49,7 +49,7 @@ def test_a_limit_reads_as_the_number_beside_it(unit: str, limit: float, text: st
         ("waits for /data/7d", "for 6m"),
         ("has 31.0G held by python 7 of carol, idle for over 10m", ""),
         ("is out of device memory in about 2h: it takes 21.1G more every hour", ""),
-        ("became 21 % slower 7m 45s ago, for a reason inside the program", ""),
+        ("21 % slower for 7m 45s, cause inside the program", ""),
         ("stands still for 24s every 5m, while a checkpoint is written", ""),
     ],
 )

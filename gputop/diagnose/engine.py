@@ -34,7 +34,7 @@ _NONE = "the driver lists no GPU"
 def without_gpus(frame: Frame, rules: Iterable[Rule]) -> Iterator[Abstained]:
     """An abstention for each rule that judges GPUs or processes on GPUs."""
     note = next((note for note in frame.notes if note.subject == "driver"), None)
-    why = f"{note.text if note else _NONE}: gputop doctor says what helps".replace(".:", ":")
+    why = f"{note.text if note else _NONE}; run gputop doctor for help".replace(".;", ";")
     about = subject_of(frame.host)
     for rule in rules:
         if not rule.alone:

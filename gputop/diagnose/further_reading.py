@@ -29,30 +29,30 @@ _BY_GROUP: Mapping[str, tuple[Guide, ...]] = {
 
 # topics on which guides differ, or whose advice does not always hold: what gputop does, and why
 CHOICES: Mapping[str, str] = {
-    "gpu-bound-healthy": "Guides call a GPU good from 80 or 90 % busy on, and one says that 95 % is no green light: "
-    "busy is only that some kernel runs. So here it takes 90 % and a second sign: its units, or its power.",
-    "small-job": "Guides put the limit between a good and a bad load at 30, 80 or 90 % busy. Low is here less than "
-    "half, with little power, and nobody who is waited for.",
+    "gpu-bound-healthy": "Guides call a GPU healthy from 80 or 90 % busy; one warns that even 95 % proves little, as "
+    "busy means only that some kernel runs. gputop requires 90 % and a second metric: SM activity or power.",
+    "small-job": "Guides call a GPU underused below 30, 80 or 90 % busy. gputop uses 50 %, with low power and no "
+    "workers to wait for.",
     "starved-cpu-idle": "Guides begin with slightly fewer workers than cores, with 4 to 8, or with half of the cores. "
-    "Here it is what these loaders get done: as many as feed the GPU, and a few more.",
+    "gputop measures the throughput of the present workers: as many as feed the GPU, plus a few.",
     "loader-in-main": "Guides begin with slightly fewer workers than cores, with 4 to 8, or with half of the cores. "
-    "Here it is half of the CPUs of this job, at most 8: nothing was measured yet, and too many cost memory.",
-    "workers-oversized": "One guide wants nearly a worker for each core. Here cores are those that this job may use, "
-    "shared by its ranks: a limit of its container counts, which PyTorch does not see.",
-    "busy-not-effective": "A guide calls it compute-bound where few FLOPs come of a GPU that is fully busy. Here that "
-    "is little work: the units that compute are idle.",
-    "mem-bw-bound": "A guide looks for it where the GPU is less than 30 % busy. But it is busy while memory is moved: "
-    "so here the bandwidth decides, however busy it is.",
+    "gputop starts with half of the job's CPUs, at most 8: nothing is measured yet, and workers cost memory.",
+    "workers-oversized": "One guide recommends nearly one worker per core. gputop counts the cores this job may use, "
+    "shared by its ranks, including a container limit that PyTorch does not see.",
+    "busy-not-effective": "A guide calls a fully busy GPU with few FLOPs compute-bound. gputop calls it low SM "
+    "activity: the compute units are idle.",
+    "mem-bw-bound": "A guide expects it below 30 % GPU busy. But a GPU is busy while memory moves, so gputop decides "
+    "by bandwidth alone.",
     "sync-log-stall": "A guide's own training loop fetches the loss at every step. PyTorch advises against that, and "
-    "so does this rule: the GPU must be empty before a number can be had.",
-    "thermal": "83 C, which a guide names, is a limit of desktop cards. Here it is the limit that the card tells; "
-    "83 C counts where it tells none.",
-    "threads-process": "A guide expects idle CPUs where there are too many threads; others measured full ones, as "
-    "threads spin while they wait. So here it counts how long they wait for a CPU.",
-    "threads-host": "A guide expects idle CPUs where there are too many threads, and sets 4 or 8; others measured full "
-    "ones. So here it counts how long threads wait for a CPU, and the number is the CPUs by the experiments.",
-    "openblas-on-intel": "A guide also empties ~/.condarc. Here no settings are deleted, and that "
-    "OpenBLAS is there is no fault: pip's NumPy always brings it.",
+    "so does this rule: reading a value back waits until the GPU is idle.",
+    "thermal": "A guide names 83 °C, a limit of desktop cards. gputop uses the slowdown temperature the GPU reports, "
+    "and 83 °C only where it reports none.",
+    "threads-process": "A guide expects idle CPUs with too many threads; others measured saturated ones, as threads "
+    "spin while they wait. gputop decides by CPU wait.",
+    "threads-host": "A guide expects idle CPUs with too many threads, and sets 4 or 8; others measured saturated ones. "
+    "gputop decides by CPU wait, and recommends the CPUs divided by the experiments.",
+    "openblas-on-intel": "A guide also empties ~/.condarc. gputop deletes no settings, and OpenBLAS by itself is no "
+    "fault: pip's NumPy always includes it.",
 }
 
 

@@ -22,9 +22,9 @@ from gputop.severity import CPU_PERCENT
 ON_THE_HOST = "run gputop on the host, or start the container with --pid=host"
 _FOREIGN = f"its process is outside this container: {ON_THE_HOST}"
 _HIDDEN = "its process is hidden: /proc is mounted with hidepid"
-_NAMELESS = "the driver names no process on it"
+_NAMELESS = "the driver lists no process on it"
 _LISTS_NOBODY = "the driver does not list the processes of this GPU"
-_NO_TRAINER = "no training job: its process is not one"
+_NO_TRAINER = "its process is not a training job"
 
 
 def unjudged(view: View) -> Iterator[tuple[Gpu, Missing]]:
@@ -72,7 +72,7 @@ def _why_unjudged(view: View, gpu: Gpu, process: Process, trainer: Trainer | Non
     judged_s = view.limit("engine.warm_s") + view.limit("on_s")
     if age_s >= judged_s:
         return None
-    since = f"its job has been on it for {units.ago(age_s)}: it is judged from {units.ago(judged_s)} on"
+    since = f"its job has run on it for {units.ago(age_s)}; checks start after {units.ago(judged_s)}"
     return Missing(metric="busy_percent", reason="absent", unlock=since)
 
 
@@ -124,7 +124,7 @@ def _jobless_state(view: View, process: Process, gpus: Sequence[str], judged: se
     if process.unseen is not None:
         return "unknown", why_unseen(view, process.unseen), alone
     at_work = any(gpu_at_work(view, gpu) for gpu in view.gpus() if gpu.uuid in gpus)
-    return "unknown", "no training job: neither its libraries nor its processes are those of one", alone and at_work
+    return "unknown", "no training job: no training libraries or worker processes found", alone and at_work
 
 
 def unattributed_states(view: View) -> Iterator[JobState]:
@@ -192,8 +192,8 @@ def host_state(view: View, findings: Sequence[Finding]) -> JobState:
         so_far = "CPU" if cpu is None else f"CPU {cpu:.0f} %{cpus} so far"
         return state_of("judging", f"{so_far}, {clock.passed_s:.0f} of {clock.of_s:.0f} s", clock.left_s)
     if cpu is None:
-        return state_of("unknown", "CPU use cannot be read")
-    return state_of("healthy", f"CPU {cpu:.0f} %{cpus} in use, no rule found a problem")
+        return state_of("unknown", "CPU usage cannot be read")
+    return state_of("healthy", f"CPU {cpu:.0f} %{cpus} in use, no problem found")
 
 
 def _runs_out(finding: Finding) -> bool:
@@ -207,7 +207,7 @@ def _cpu_note(view: View) -> str:
     if cpu is None or cpu < CPU_PERCENT:
         return ""
     cpus = f" of {amount(host.cpus_total, 'CPU')}" if host.cpus_total else ""
-    return f"CPU saturated: {cpu:.0f} %{cpus} in use (high ≥ {CPU_PERCENT:.0f} %)"
+    return f"CPU saturated, {cpu:.0f} %{cpus} in use (healthy < {CPU_PERCENT:.0f} %)"
 
 
 def _job_state(
@@ -216,7 +216,7 @@ def _job_state(
     identities = {rank.identity for rank in ranks} | {*job.ranks}
     gpus = tuple(dict.fromkeys(uuid for rank in ranks for uuid in rank.uuids))
     about = [one for one in findings if _applies(one, job.key, identities, gpus)]
-    unseen = [] if ranks else [RankState("unknown", "its training processes cannot be seen")]
+    unseen = [] if ranks else [RankState("unknown", "its training processes are not visible")]
     seen = found_state(about) or _combined(
         unseen or [_rank_state(view, rank, job, about, candidates) for rank in ranks]
     )
@@ -280,7 +280,9 @@ def _rank_state(
 def _healthy_reason(view: View, trainer: Trainer, about: Sequence[Finding]) -> str | None:
     """What a healthy rule says of it, or said of the same work, unless something contradicts that."""
     notes = view.notes(trainer)
-    said: str | None = next((one.headline for one in about if one.healthy and _covers(one, trainer)), None)
+    said: str | None = next(
+        (one.headline.removeprefix("healthy, ") for one in about if one.healthy and _covers(one, trainer)), None
+    )  # the state itself says healthy
     limit = 100 * view.limit("starved.duty")
     if said is None:  # one pause in a minute suspends that rule, and the job is no less healthy
         said, limit = notes.get("healthy"), view.limit("gpu-bound-healthy.busy_percent_exit")
@@ -336,7 +338,7 @@ def _use_text(view: View, trainer: Trainer) -> str:
         return f"no GPU in use{cores}"
     busy = _busy_percent(view, trainer)
     if busy is None:
-        return "GPU use cannot be read" if trainer.never_reports_busy else "GPU not measured"
+        return "GPU utilization cannot be read" if trainer.never_reports_busy else "GPU not measured"
     return trainer.reading(busy)
 
 
@@ -358,8 +360,7 @@ def _unknown_state(view: View, trainer: Trainer, use: str) -> RankState:
     pid = trainer.process.pid
     healthy = f"healthy ≥ {view.limit('gpu-bound-healthy.busy_percent'):.0f} %"
     but = f", but {full}" if (full := _cpu_note(view)) else ""
-    look = f"gputop profile {pid} shows where its time goes"
-    return RankState("unknown", f"{use} ({healthy}), no rule names a cause{but}: {look}")
+    return RankState("unknown", f"{use} ({healthy}), cause unknown{but}: run gputop profile {pid}")
 
 
 def _main_abstention(view: View, trainer: Trainer) -> Abstained | None:

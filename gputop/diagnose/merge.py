@@ -61,7 +61,7 @@ def _joined_experiments(same: list[Finding], jobs: Mapping[str, Job]) -> Finding
             jobs=keys,
             user=worst.subject.user,
         ),
-        evidence=(*worst.evidence, Evidence(text=f"the same in {len(keys)} jobs: {listed}", value=float(len(keys)))),
+        evidence=(*worst.evidence, Evidence(text=f"found in {len(keys)} jobs: {listed}", value=float(len(keys)))),
         since_s=max(one.since_s for one in same),
         lost_share=sum(shares) / len(shares) if shares else None,
     )

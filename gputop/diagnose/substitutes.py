@@ -39,7 +39,7 @@ def _ladder(frame: Frame, gpu: Gpu, why: str) -> Iterator[tuple[Substitute, floa
     """Candidate substitutes, best first, each with its current value."""
     active, sm = gpu.graphics_active_percent, gpu.sm_active_percent
     yield Substitute("graphics_active_percent", "graphics engine active", "GPM", why), active
-    yield Substitute("sm_active_percent", "SMs active", "GPM", why, lower_bound=True), sm
+    yield Substitute("sm_active_percent", "SM activity", "GPM", why, lower_bound=True), sm
     used = added(
         share.busy_percent
         for process in frame.processes

@@ -22,7 +22,7 @@ CONFIDENCE_LIMIT, CONFIDENCE_GAIN = 0.98, 0.15
 KEPT_S = 900.0
 MOST = 256  # facts; the newest stay
 LOADS_IN_MAIN, WAITS_FOR_DATA = "loads-in-main", "waits-for-data"
-_A_TRACE_SAYS = "a trace says: "
+_A_TRACE_SAYS = "trace: "
 _RECORDED = "(recorded)"
 
 
@@ -83,8 +83,8 @@ def measured_facts(process: Process, least: float, now_s: float) -> Iterator[Fac
     if wait is None or step_s is None or wait < 100 * least:
         return
     rest_s = step_s * (1 - wait / 100)
-    text = f"measured inside: a batch every {units.took(step_s)}, the step itself {units.took(rest_s)}: "
-    text += f"{wait:.0f} % of the time waits for data"
+    text = f"step meter: step {units.took(step_s)}, {units.took(rest_s)} without input wait; "
+    text += f"input wait {wait:.0f} % of the step"
     if slow := step_report.slow(process, now_s):
         text += f"; {slow}"
     for name in (WAITS_FOR_DATA, LOADS_IN_MAIN):  # without loaders it loads in the main thread
@@ -112,7 +112,7 @@ def confirmed(finding: Finding, by: tuple[str, ...], facts: Iterable[Fact], leas
                 finding,
                 confidence=max(finding.confidence, min(CONFIDENCE_LIMIT, finding.confidence + CONFIDENCE_GAIN)),
                 grade="profile",
-                # next to the decisive evidence: whoever took the profile looks for its result
+                # next to the decisive evidence, where the result of a profile is expected
                 evidence=(*finding.evidence[:1], seen, *finding.evidence[1:]),
             )
     return finding
@@ -126,11 +126,11 @@ def _stack_facts(process: Identity, profile: Profile) -> Iterator[Fact]:
     seen = main(profile)
     for part, some in shares(seen).items():
         if some:
-            of = f"{100 * some:.0f} % of {seen.total:.0f} samples" if seen.total > 1 else "the stack that was read"
-            text = f"its main thread is {part.text} in {of}"
+            of = f"{100 * some:.0f} % of {seen.total:.0f} samples" if seen.total > 1 else "the sampled stack"
+            text = f"main thread {part.text} in {of}"
             yield Fact(process=process, witness="stack", name=part.name, text=text, share=some)
     if some := share(loaders(profile), LINALG):
-        text = f"its loaders are {LINALG.text} in {100 * some:.0f} % of their samples"
+        text = f"workers {LINALG.text} in {100 * some:.0f} % of their samples"
         yield Fact(process=process, witness="stack", name=LINALG.name, text=text, share=some)
 
 

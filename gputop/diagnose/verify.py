@@ -19,7 +19,7 @@ class _Experiment(NamedTuple):
 
 _LOADER = _Experiment("time its DataLoader with other settings", "gputop loader --from {pid}")
 _LAB = _Experiment("time its step in other precisions, and compiled", "gputop lab --from {pid}")
-_MEMORY = _Experiment("see what grows with each step", "gputop memory {pid}")
+_MEMORY = _Experiment("show what grows with each step", "gputop memory {pid}")
 _LARGEST = _Experiment("find the largest batch that fits", "gputop maxbatch --from {pid}")
 
 EXPERIMENTS: Mapping[str, _Experiment] = {

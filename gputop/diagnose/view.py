@@ -283,7 +283,7 @@ def idle_watts(numbers: Numbers, gpu: Gpu) -> float | None:
 
 FINE_SPAN_S = FINE_S * FINE_SLOTS  # kept by the history at one-second resolution
 _T = TypeVar("_T")
-_NO_CPUS = "how many CPUs the machine has: in a recording by hand, cpus_total of its host"
+_NO_CPUS = "number of CPUs unknown: set cpus_total of the host in a handwritten recording"
 _WORST_FIRST: tuple[Literal["crit", "warn", "info"], ...] = ("crit", "warn", "info")
 # origin of a trainer's feature, for the reason why it is unknown
 ORIGIN = {
@@ -334,11 +334,11 @@ class View(Numbers):
 
         `about` separates several series of one subject.
         """
-        looks: deque[tuple[float, _T]] = self.notes(thing).setdefault(f"looks {about}", deque())
-        looks.append((self.frame.mono_s, seen))
-        while looks[0][0] < self.frame.mono_s - self.limit("window_s"):
-            looks.popleft()
-        return looks
+        samples: deque[tuple[float, _T]] = self.notes(thing).setdefault(f"samples {about}", deque())
+        samples.append((self.frame.mono_s, seen))
+        while samples[0][0] < self.frame.mono_s - self.limit("window_s"):
+            samples.popleft()
+        return samples
 
     def begin(self, trainer: Trainer, at_s: float) -> None:
         """Start its phase at this time: measurements of it begin then."""

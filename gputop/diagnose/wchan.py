@@ -12,7 +12,7 @@ from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Process, Role
 
 WINDOW_S = 30.0
-_LEAST_LOOKS = 5  # samples needed for a meaningful share
+_LEAST_SAMPLES = 5  # samples needed for a meaningful share
 _NOTES = "wchan"  # key of the notes; no rule has this name
 
 
@@ -96,7 +96,7 @@ class SleepingThreads:
         return one, share
 
 
-_Look = tuple[float, int, Counter[str]]  # (time, number of processes, waits of those asleep)
+_Sample = tuple[float, int, Counter[str]]  # (time, number of processes, waits of those asleep)
 
 
 def sleeping_threads(view: View, trainer: Trainer) -> SleepingThreads:
@@ -105,14 +105,14 @@ def sleeping_threads(view: View, trainer: Trainer) -> SleepingThreads:
 
 
 def _sleep_shares(view: View, trainer: Trainer) -> SleepingThreads:
-    looks: deque[_Look] = view.notes(trainer, of=_NOTES).setdefault("looks", deque())
+    samples: deque[_Sample] = view.notes(trainer, of=_NOTES).setdefault("samples", deque())
     now_s = view.frame.mono_s
     readers: list[Process] = [one for one in trainer.tree if one.role is Role.LOADER] or [trainer.process]
-    looks.append((now_s, len(readers), Counter(one.waiting_in for one in readers if one.waiting_in)))
-    while looks[0][0] < now_s - min(WINDOW_S, max(1.0, trainer.phase_s)):
-        looks.popleft()
-    seen, functions = sum(count for _, count, _ in looks), sum((found for _, _, found in looks), Counter[str]())
-    if len(looks) < _LEAST_LOOKS or not seen:
+    samples.append((now_s, len(readers), Counter(one.waiting_in for one in readers if one.waiting_in)))
+    while samples[0][0] < now_s - min(WINDOW_S, max(1.0, trainer.phase_s)):
+        samples.popleft()
+    seen, functions = sum(count for _, count, _ in samples), sum((found for _, _, found in samples), Counter[str]())
+    if len(samples) < _LEAST_SAMPLES or not seen:
         return SleepingThreads(shares={}, functions={}, seen=False)
     shares: Counter[Wait] = Counter()
     most: dict[Wait, str] = {}

@@ -62,18 +62,18 @@ def questions(view: View, trainer: Trainer, answers: Answers) -> Iterator[Asked]
     """Questions about a trainer that precede its class; unknown values are reported as such."""
     duty = trainer.duty
     works = has_work(view, trainer)
-    yield "is its GPU used?", "not known" if duty is None else f"{'yes' if works else 'no'}, {duty:.0%} busy"
+    yield "does it use a GPU?", "not known" if duty is None else f"{'yes' if works else 'no'}, {duty:.0%} busy"
     if duty is None or not works:
         return
     enough = view.limit("gpu-bound-healthy.busy_percent") / 100
-    yield _limit_answer("is it busy nine tenths of the time?", duty, enough, "{:.0%}")
+    yield _limit_answer("is the GPU busy 90 % of the time?", duty, enough, "{:.0%}")
     yield from _busy_questions(view, trainer) if duty >= enough else _wait_questions(view, trainer, answers)
     if trainer.is_rank is None:
         yield "is it one of several ranks?", "not known, no world_size"
     elif trainer.is_rank:
         yield from (answers.of(trainer, rule) for rule in _RANKS)
     if duty < enough:
-        yield "do others take its CPUs or its disk?", _neighbour_answer(view, trainer)
+        yield "do other jobs compete for its CPUs or disk?", _neighbour_answer(view, trainer)
         yield from (answers.of(trainer, rule) for rule in _WHY)
 
 
@@ -81,19 +81,19 @@ def _busy_questions(view: View, trainer: Trainer) -> Iterator[Asked]:
     """Questions for a busy GPU: what kind of work?"""
     table = "gpu-bound-healthy."
     known = trainer.tensor is not None or trainer.dram is not None or trainer.sm is not None
-    best = "{:.0%} of the best there is"
-    yield _limit_answer("do its tensor cores work?", tensor_share(trainer), view.limit(f"{table}tensor"), best)
-    yield _limit_answer("is its memory near its limit?", dram_share(trainer), view.limit(f"{table}dram"), best)
-    yield _limit_answer("do its multiprocessors work?", trainer.sm, view.limit(f"{table}sm"), "{:.0%}")
+    best = "{:.0%} of achievable peak"
+    yield _limit_answer("are its tensor cores active?", tensor_share(trainer), view.limit(f"{table}tensor"), best)
+    yield _limit_answer("is its memory bandwidth near its peak?", dram_share(trainer), view.limit(f"{table}dram"), best)
+    yield _limit_answer("are its SMs active?", trainer.sm, view.limit(f"{table}sm"), "{:.0%}")
     if not known:
         power = view.limit(f"{table}power_share")
-        yield _limit_answer("does it draw as much power as work needs?", trainer.power_share, power, "{:.0%}")
+        yield _limit_answer("is its power that of a GPU at work?", trainer.power_share, power, "{:.0%}")
 
 
 def _wait_questions(view: View, trainer: Trainer, answers: Answers) -> Iterator[Asked]:
     """Questions for a waiting GPU: waiting for what, and why?"""
     yield _limit_answer("is the main thread busy?", trainer.main, view.limit("loader-in-main.main"), "{:.2f} of a core")
-    yield "does it have loaders?", f"yes, {trainer.loaders}" if trainer.loaders else "no"
+    yield "does it have DataLoader workers?", f"yes, {trainer.loaders}" if trainer.loaders else "no"
     if trainer.loaders:
         loaders = view.limit("starved-cpu-idle.loader_cpu")
         yield _limit_answer("are they busy?", trainer.loader_cpu, loaders, "each {:.2f} of a core")
@@ -104,18 +104,20 @@ def _wait_questions(view: View, trainer: Trainer, answers: Answers) -> Iterator[
     limit, cpus = view.limit("starved-cpu-saturated.saturation"), units.cpus(trainer.allowed or 0.0)
     yield _limit_answer("are all its CPUs busy?", trainer.saturation, limit, f"{{:.0%}} of {cpus}")
     full, how = view.limit("starved-cpu-saturated.host_percent"), "{:.0f} % of its CPUs in use"
-    yield _limit_answer("is the machine full?", view.mean("host", "cpu_percent"), full, how)
+    yield _limit_answer("is the host CPU saturated?", view.mean("host", "cpu_percent"), full, how)
     yield "are there more threads than CPUs?", _thread_answer(view, trainer)
     if (crowd := contention(view).pools) is not None:
         how = f"{{:.1f}} times: {crowd.threads:.0f} of {len(crowd.trainers)} on {crowd.cpus or 0:.0f}"
         many = crowd.threads / crowd.cpus if crowd.cpus else None
-        yield _limit_answer("do all trainers together have more?", many, view.limit("threads-host.threads"), how)
+        yield _limit_answer(
+            "do all trainers together have more threads than CPUs?", many, view.limit("threads-host.threads"), how
+        )
     yield _limit_answer(
-        "does its CPU quota run out?", trainer.throttled, view.limit("starved.throttled"), "{:.0%} of periods"
+        "is it throttled by its CPU quota?", trainer.throttled, view.limit("starved.throttled"), "{:.0%} of periods"
     )
     if (steal := view.mean("host", "steal_percent")) is not None:
         limit = view.limit("starved.steal_percent")
-        yield _limit_answer("do other virtual machines take its CPUs?", steal, limit, "{:.0f} % of them")
+        yield _limit_answer("does the hypervisor steal CPU time?", steal, limit, "{:.0f} % steal")
 
 
 def _neighbour_answer(view: View, trainer: Trainer) -> str:
@@ -135,7 +137,7 @@ def _thread_answer(view: View, trainer: Trainer) -> str:
     threads, allowed = trainer.compute_threads, trainer.allowed
     if threads is None or allowed is None or trainer.run_wait is None:
         return "not known"
-    how = f"{threads:.0f} on {units.cpus(allowed)}, which waited {trainer.run_wait:.0%} of their runnable time"
+    how = f"{threads:.0f} on {units.cpus(allowed)}, CPU wait {trainer.run_wait:.0%} of runnable time"
     return f"{'yes' if is_oversubscribed(view, trainer) else 'no'}, {how}"
 
 
@@ -197,7 +199,7 @@ def _proxies(view: View, trainer: Trainer) -> str | None:
 def _numbers(trainer: Trainer) -> Iterator[tuple[str, float]]:
     """Compute, memory traffic, and the share of time the GPU works while the CPU does."""
     if trainer.tensor is not None:
-        yield "tensor cores", trainer.tensor
+        yield "tensor activity", trainer.tensor
     elif trainer.power_share is not None:
         yield "power above idle", trainer.power_share
     if trainer.dram is not None:
@@ -226,7 +228,7 @@ class Criterion(NamedTuple):
     @property
     def text(self) -> str:
         """The value and its limit."""
-        return f"{self.how.format(self.value)} (limit {self.how.format(self.limit)})" if self.how else ""
+        return f"{self.how.format(self.value)} (threshold {self.how.format(self.limit)})" if self.how else ""
 
 
 class WorkloadFacts(NamedTuple):
@@ -278,27 +280,27 @@ def candidates(facts: WorkloadFacts, limit: Limit) -> dict[str, list[Criterion]]
     pulses = _has_pulses(facts, limit)
     work = []
     if facts.power_share is not None:
-        work.append(at_most("does it draw little power?", facts.power_share, limit("power_share")))
+        work.append(at_most("is its power low?", facts.power_share, limit("power_share")))
     if facts.sm is not None and facts.tensor is not None:
         work += [
-            at_most("do few of its SMs work?", facts.sm, limit("sm")),
+            at_most("is SM activity low?", facts.sm, limit("sm")),
             at_most("are tensor cores idle?", facts.tensor, limit("tensor")),
         ]
     unsteady = nearest(
-        [at_least("does it vary?", facts.sigma, limit("varies"), _POINTS)],
-        [at_least("does it swing?", facts.peak - facts.low, limit("swings"), _POINTS)],
+        [at_least("does GPU busy vary?", facts.sigma, limit("varies"), _POINTS)],
+        [at_least("does GPU busy swing?", facts.peak - facts.low, limit("swings"), _POINTS)],
     )
     return {
         "small/simple": [
-            cpu_low, gpu_low, truth("does it not pulse?", _margin(pulses) < 0),
-            at_most("does it never peak?", facts.peak / 100, limit("no_peak")), *work,
-            truth("does it not wait for loaders?", not facts.waits_for_loaders),
+            cpu_low, gpu_low, truth("is GPU busy without pulses?", _margin(pulses) < 0),
+            at_most("is GPU busy without peaks?", facts.peak / 100, limit("no_peak")), *work,
+            truth("is it not waiting for workers?", not facts.waits_for_loaders),
         ],
         "small/complex": [cpu_high, gpu_low, *pulses],
         "large/simple": [
             cpu_low, at_least("is the GPU busy?", duty, limit("gpu_high")),
             at_most("steadily?", facts.sigma, limit("steady"), _POINTS),
-            truth("is much of it sure to be at work?", facts.effective),
+            truth("is effective work confirmed?", facts.effective),
         ],
         "large/complex": [
             cpu_high, at_least("is the GPU busy half of the time?", duty, limit("gpu_low")),
@@ -311,15 +313,15 @@ def _has_pulses(facts: WorkloadFacts, limit: Limit) -> list[Criterion]:
     """Whether the GPU idles between steps, as samples show or busy loaders imply."""
     return nearest(
         [
-            truth("are its gaps long enough to see?", facts.slow_steps),
-            at_least("does it peak?", facts.peak / 100, limit("peak")),
-            at_least("does it run empty between its steps?", facts.empty, limit("empty")),
+            truth("are its gaps long enough to sample?", facts.slow_steps),
+            at_least("does GPU busy peak?", facts.peak / 100, limit("peak")),
+            at_least("is the GPU idle between steps?", facts.empty, limit("empty")),
         ],
         [
-            truth("are its gaps too short to see?", not facts.slow_steps),
-            at_least("is it used?", facts.duty, limit("least")),
-            at_most("does it have gaps?", facts.duty, limit("gaps")),
-            truth("are the loaders busy?", facts.loaders_busy),
+            truth("are its gaps too short to sample?", not facts.slow_steps),
+            at_least("is the GPU used?", facts.duty, limit("least")),
+            at_most("does GPU busy have gaps?", facts.duty, limit("gaps")),
+            truth("are the workers busy?", facts.loaders_busy),
         ],
     )
 

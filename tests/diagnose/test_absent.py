@@ -38,9 +38,9 @@ def without(*notes: Note) -> tuple[tuple[Finding, ...], tuple[Abstained, ...], F
 @pytest.mark.parametrize(
     ("notes", "why"),
     [
-        ((OFF,), "The NVIDIA driver is not queried (--no-nvml): gputop doctor says what helps"),
-        ((NOT_LOADED,), "The NVIDIA driver is not loaded: gputop doctor says what helps"),
-        ((), "the driver lists no GPU: gputop doctor says what helps"),
+        ((OFF,), "The NVIDIA driver is not queried (--no-nvml); run gputop doctor for help"),
+        ((NOT_LOADED,), "The NVIDIA driver is not loaded; run gputop doctor for help"),
+        ((), "the driver lists no GPU; run gputop doctor for help"),
     ],
 )
 def test_each_rule_that_goes_by_a_gpu_says_why_it_cannot(notes: tuple[Note, ...], why: str) -> None:

@@ -121,7 +121,7 @@ def test_rules_classes_and_the_page_of_experiments_agree(name: str) -> None:
     frame, contended = SCENES[name]
     said, page = seen(frame)
     assert said.contention is not None
-    by_class = {one.pid: dict(one.path).get("do others take its CPUs or its disk?", "") for one in said.classes}
+    by_class = {one.pid: dict(one.path).get("do other jobs compete for its CPUs or disk?", "") for one in said.classes}
     for one in page.experiments:
         pid = one.trainers[0].pid
         by_page = any(slower.resource != "gpu" for slower in one.slowed_by)

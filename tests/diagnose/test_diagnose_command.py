@@ -63,7 +63,7 @@ def test_the_exit_code_says_how_bad_it_is(recorded: Recorded, busy: float, code:
     assert first["subject"] == {"kind": "process", "gpus": ["0"], "pids": [100], "job": "j", "host": "h"}
     (of,) = told["classes"]
     assert list(of) == ["pid", "class", "margin", "path"]
-    assert of["path"][0] == {"question": "is its GPU used?", "answer": f"yes, {busy:.0f}% busy"}
+    assert of["path"][0] == {"question": "does it use a GPU?", "answer": f"yes, {busy:.0f}% busy"}
 
 
 def test_text_and_markdown_are_as_they_were(recorded: Recorded, golden: Callable[[str, str], None]) -> None:

@@ -38,7 +38,7 @@ def test_it_goes_on_while_a_job_is_judged_as_far_as_the_recording_does(
         assert (job["state"], done.returncode) == ("found", 1)
     elif job["state"] == "unknown":
         assert done.returncode == 3
-        assert "no rule names a cause, but CPU saturated: 100 % of 16 CPUs in use" in job["why"]
+        assert "cause unknown, but CPU saturated, 100 % of 16 CPUs in use" in job["why"]
 
 
 def test_a_job_beside_the_process_that_is_asked_for_is_not_waited_for(recorded: Recorded) -> None:

@@ -59,7 +59,7 @@ def test_the_same_in_several_experiments_is_one_finding() -> None:
     assert one.subject.jobs == ("j0", "j1", "j2")
     assert [identity.pid for identity in one.subject.processes] == [100, 1100, 2100]
     assert one.subject.gpus == ("G0", "G1", "G2")
-    assert one.evidence[-1].text == "the same in 3 jobs: lr0, lr1, lr2"
+    assert one.evidence[-1].text == "found in 3 jobs: lr0, lr1, lr2"
     assert one.lost_share == pytest.approx(0.55)
     frame = sweep(0.0)
     assert finding_text.subject_name(one.subject, frame) == "each of 3 jobs"

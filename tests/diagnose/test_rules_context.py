@@ -144,7 +144,7 @@ def test_no_cuda_context_abstains_where_the_driver_names_nobody(gpu: dict[str, A
     said = machine.verdict()
     one = silent(said, "no-cuda-context")
     assert one is not None
-    assert one.unlock == "the driver names no process on it"
+    assert one.unlock == "the driver lists no process on it"
     assert found(said, "no-cuda-context") is None
     machine.host["own_pids"] = True  # in a container with pids of its own they are those of the host
     boxed = silent(machine.verdict(), "no-cuda-context")

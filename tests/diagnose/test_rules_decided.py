@@ -12,11 +12,11 @@ from tests.rule_cases import Machine, found
 @pytest.mark.parametrize(
     ("rule", "gpu", "limits"),
     [
-        ("busy-not-effective", {"sm_active_percent": 29.0}, {"SMs": 30, "tensor cores": None}),
+        ("busy-not-effective", {"sm_active_percent": 29.0}, {"SM activity": 30, "tensor activity": None}),
         ("busy-not-effective", {"sm_active_percent": 49.0, "tensor_percent": 4.0, "dram_percent": 20.0},
-         {"SMs": 50, "tensor cores": 5, "memory bandwidth": 24}),
+         {"SM activity": 50, "tensor activity": 5, "memory bandwidth": 24}),
         ("h2d-transfer-bound", {"busy_percent": 60.0, "pcie_rx_bytes_per_s": 1.1e9, "sm_active_percent": 29.0},
-         {"SMs": 30, "main thread": 70, "tensor cores": None}),
+         {"SM activity": 30, "main thread": 70, "tensor activity": None}),
     ],
 )  # fmt: skip
 def test_the_numbers_that_decide_have_limits(rule: str, gpu: dict[str, Any], limits: dict[str, float]) -> None:

@@ -18,8 +18,8 @@ NO_UNITS = refused(*UNITS)
     ("gpu", "kind"),
     [
         ({}, "compute-bound"),
-        ({"tensor_percent": 40.0}, "a mix of compute and memory"),
-        ({"tensor_percent": 30.0, "dram_percent": 50.0}, "bound by its memory"),
+        ({"tensor_percent": 40.0}, "mix of compute and memory"),
+        ({"tensor_percent": 30.0, "dram_percent": 50.0}, "memory-bound"),
         ({"tensor_percent": 10.0, "sm_active_percent": 50.0}, None),
         ({"busy_percent": 89.0}, None),
         ({"busy_percent": lambda t: 100.0 if t % 5 else 70.0}, None),
@@ -29,7 +29,7 @@ NO_UNITS = refused(*UNITS)
 )
 def test_gpu_bound_healthy(gpu: dict[str, Any], kind: str | None) -> None:
     finding = found(Machine(gpu=gpu).verdict(), "gpu-bound-healthy")
-    assert (finding and finding.headline) == (kind and f"keeps its GPU busy: {kind}")
+    assert (finding and finding.headline) == (kind and f"healthy, {kind}")
     assert finding is None or (finding.healthy and finding.primary and finding.severity == "info")
 
 
@@ -167,7 +167,7 @@ def test_without_loaders_loading_and_launching_look_the_same() -> None:
     assert "torch.compile" not in (finding.steps[1].command or "")
     finding = found(launching(2).verdict(90), "overhead-bound")
     assert finding is not None
-    assert finding.headline == "is held up by its main thread: the GPU waits for kernels to be launched"
+    assert finding.headline == "launch-bound, CPU overhead in the main thread"
     assert (finding.steps[0].command or "").startswith("model = torch.compile(")
 
 
@@ -177,7 +177,7 @@ def test_who_was_seen_to_launch_small_kernels_is_told_so(witness: Literal["trace
     finding = found(after(lambda t: replace(launching().frame(t), facts=(seen,)), 90), "overhead-bound")
     assert finding is not None
     assert finding.severity == "crit"
-    assert finding.headline.startswith("is held up by its main thread")
+    assert finding.headline.startswith("launch-bound")
 
 
 @pytest.mark.parametrize(
@@ -232,8 +232,8 @@ def test_small_job(gpu: dict[str, Any], held_gib: int, loaders: int, fires: bool
     assert (finding is not None) == fires
     if finding is not None:
         assert finding.severity == "info"
-        assert "run about 3 like it" in finding.steps[0].text
-        assert finding.evidence[1].text == "for 15m 58s or longer", "it may be older than anybody looked"
+        assert "Run about 3 such jobs" in finding.steps[0].text
+        assert finding.evidence[-1].text == "for at least 15m 58s", "it may be older than anybody looked"
 
 
 LINK = {"pcie_lane_bytes_per_s": 3.94e9, "pcie_width": 16}
@@ -278,13 +278,13 @@ def test_h2d_transfer_bound_abstains_without_a_count_of_bytes() -> None:
     [
         ("gpu-bound-healthy", Machine(), ("mixed precision", "torch.compile", "more GPUs with DDP")),
         ("tensor-cores-idle", Machine(gpu={"fp32_percent": 44.0, "tensor_percent": 0.0}),
-         ("set_float32_matmul_precision", "torch.bfloat16", "multiples of 8", "less than a fifth more")),
+         ("set_float32_matmul_precision", "torch.bfloat16", "multiples of 8", "below 20 % gain")),
         ("busy-not-effective", Machine(gpu={"sm_active_percent": 1.0, "tensor_percent": 0.0, "dram_percent": 0.0}),
          ("larger batch", "torch.compile(model)", "CUDA graphs")),
         ("mem-bw-bound", Machine(gpu={"dram_percent": 62.0, "tensor_percent": 5.0}),
          ("torch.compile(model)", "fused=True", "scaled_dot_product_attention")),
         ("overhead-bound", launching(),
-         ('mode="reduce-overhead"', "double the batch", "up to 2.2× faster", ".item()")),
+         ('mode="reduce-overhead"', "Double the batch", "up to 2.2× faster", ".item()")),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip

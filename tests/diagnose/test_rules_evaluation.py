@@ -60,13 +60,13 @@ def test_it_is_told_once_and_nothing_else_is_said_of_it(doing: dict[str, Any], p
         if t >= KNOWN_S + 40:
             told = found(one, "evaluation-phase")
             assert told is not None
-            assert (told.severity, told.headline) == ("info", "periodic evaluation: 40s every 3m 20s")
+            assert (told.severity, told.headline) == ("info", "periodic evaluation, 40s every 3m 20s")
             assert [other.rule for other in one.findings if other.severity != "info"] == [], f"at {t:.0f} s"
     *_, (_, last) = said
     healthy, told = found(last, "gpu-bound-healthy"), found(last, "evaluation-phase")
     assert healthy is not None
     assert healthy.primary
-    assert healthy.evidence[0].text == "measured while it trained: not judged during the evaluation"
+    assert healthy.evidence[0].text == "measured during training; checks are paused during evaluation"
     assert told is not None
     assert told.evidence[0].text == f"GPU busy {told.evidence[0].value:.0f} % in these phases (training 95 %)"
     assert told.evidence[0].value == pytest.approx(percent, abs=3)
@@ -88,7 +88,7 @@ def test_loaders_of_the_validation_make_it_surer(count: int) -> None:
     told = found(last, "evaluation-phase")
     assert told is not None
     assert told.confidence == 0.8
-    assert told.evidence[-1].text == "other DataLoader workers run in them"
+    assert told.evidence[-1].text == "other DataLoader workers run during these phases"
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_phases_in_which_its_gpu_hardly_works_are_told_too(seconds: int, severit
     told = found(last, "evaluation-phase")
     assert told is not None
     assert told.severity == severity  # from a fifth of the time on it is worth a warning
-    assert told.headline == f"stops working on its GPU for {seconds}s every 3m 20s, and writes no checkpoint meanwhile"
+    assert told.headline == f"periodic GPU idle phases, {seconds}s every 3m 20s"
     assert {one.rule for one in last.findings if one.severity != "info"} <= {"evaluation-phase"}
 
 

@@ -206,7 +206,7 @@ COPY = Process(pid=900, started_ticks=1, name="rsync", write_chars_per_s=150e6)
 def test_shared_memory_that_is_full_within_minutes(frame: Callable[[float], Frame], severity: str | None) -> None:
     said = told(frame, 90, "shm-nearly-full")
     assert (said and said.severity) == severity
-    assert severity != "crit" or (said is not None and "if it goes on" in said.evidence[1].text)
+    assert severity != "crit" or (said is not None and "at this rate" in said.evidence[1].text)
 
 
 def disk(taken: Curve, free: float = 100, writes: float = 100, each_s: float = 20, busy: float = 97.0) -> Machine:
@@ -240,7 +240,7 @@ def test_a_disk_that_checkpoints_fill_within_minutes(machine: Machine, severity:
     assert (said and said.severity) == severity
     if severity == "crit":
         assert said is not None
-        assert said.headline.startswith("fills /data in about ")
+        assert said.headline.startswith("/data full in about ")
 
 
 def beside(seen: bool) -> Callable[[float], Frame]:

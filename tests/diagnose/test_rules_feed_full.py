@@ -191,7 +191,7 @@ def test_it_abstains_where_nobody_says_how_busy_the_machine_is() -> None:
 @pytest.mark.parametrize(("host", "answer"), [(99.0, "yes, 99 % of its CPUs in use"), (50.0, "no, 50 % of its CPUs")])
 def test_the_path_asks_whether_the_machine_is_full(host: float, answer: str) -> None:
     (task, *_) = after(sweep(4, 4, host=host)).classes
-    assert dict(task.path)["is the machine full?"].startswith(answer)
+    assert dict(task.path)["is the host CPU saturated?"].startswith(answer)
 
 
 def test_who_has_its_share_of_loaders_is_not_told_to_take_that_of_others() -> None:

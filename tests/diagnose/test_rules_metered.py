@@ -24,7 +24,7 @@ def test_it_names_the_batch_and_the_step_and_how_long_the_gpu_idles() -> None:
     assert surer is not None
     assert (plain.grade, surer.grade) == ("correlation", "profile")
     assert surer.confidence > plain.confidence
-    text = "measured inside: a batch every 45ms, the step itself 20ms: 56 % of the time waits for data"
+    text = "step meter: step 45ms, 20ms without input wait; input wait 56 % of the step"
     assert surer.evidence[1].text == text
     assert surer.evidence[1].value == pytest.approx(55.6)
 
@@ -38,12 +38,12 @@ def test_who_is_seen_to_wait_for_no_data_starves_of_something_else(wait: float |
 def test_the_straggler_is_named_by_its_meter_with_the_grade_of_a_profile() -> None:
     finding = found(after(late(38.7)), "straggler")
     assert finding is not None
-    assert finding.headline == "waits for rank 2 (GPU 2), which waits for data"
+    assert finding.headline == "straggler rank 2 (GPU 2), dataloader-bound"
     assert finding.grade == "profile"
     assert lines(finding)[0] == (
-        "measured inside: rank 2 waits 120ms for data in each step, the others 5.0ms: all 4 ranks take 310ms per step"
+        "step meter: rank 2 waits 120ms for data in each step, the others 5.0ms: all 4 ranks take 310ms per step"
     )
-    assert finding.steps[0].text == "give each rank samples that cost as much, or more loaders"
+    assert finding.steps[0].text == "Balance sample cost across ranks, or raise num_workers"
 
 
 @pytest.mark.parametrize("wait", [1.6, 9.0])

@@ -25,12 +25,12 @@ def test_a_loss_that_is_no_number_is_critical_with_its_step_and_the_advice_in_or
     assert (finding.severity, finding.primary, finding.headline) == (
         "crit",
         True,
-        "loss is NaN or infinite at step 412",
+        "loss NaN or infinite at step 412",
     )
     assert lines(finding) == [
-        "noted by the job: loss not finite at step 412",
-        "optimizer steps made since then: 88",
-        "noted as well: grad_norm 3.5",
+        "reported by the program: loss not finite at step 412",
+        "88 optimizer steps since then",
+        "also reported: grad_norm 3.5",
     ]
     order = ("Clip gradients", "anomaly detection", "forward pass", "learning rate", "initialization")
     assert len(finding.steps) == len(order)
@@ -46,4 +46,4 @@ def test_of_all_ranks_the_first_is_told_of(first: int) -> None:
     lost = {rank: {"non_finite": Noted(name="loss", wall_s=2.0, finite=False, step=413)} for rank in range(4)}
     frame = team(trainer=of({**lost, first: {"non_finite": LOST}}))
     told = [one for one in after(frame, 30).findings if one.rule == "non-finite"]
-    assert [lines(one)[0] for one in told] == [f"noted by rank {first} first: loss not finite at step 412"]
+    assert [lines(one)[0] for one in told] == [f"reported by rank {first} first: loss not finite at step 412"]

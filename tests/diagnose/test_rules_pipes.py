@@ -137,9 +137,9 @@ def streaming(mount: Mount = HOME, **loader: float) -> Made:
 def test_a_mount_that_does_not_tell_is_not_blamed_for_what_a_program_fetches() -> None:
     finding = found(after(streaming()), "network-fs-bound")
     assert finding is not None
-    assert (finding.severity, finding.headline) == ("warn", "waits for data that come over the network")
+    assert (finding.severity, finding.headline) == ("warn", "I/O-bound, data read over the network")
     assert finding.evidence[0].text == (
-        "its data come over eth0, from a file server or an object store; /home (ceph) does not tell"
+        "data arrive over eth0, from a file server or object store; no statistics for /home (ceph)"
     )
     assert not [item for item in finding.evidence if "GB/s from" in item.text or "MB/s from" in item.text]
     assert not [step for step in finding.steps if "WebDataset" in step.text or "page cache" in step.text]
@@ -148,8 +148,8 @@ def test_a_mount_that_does_not_tell_is_not_blamed_for_what_a_program_fetches() -
 def test_a_mount_that_does_not_tell_is_named_where_more_is_read_than_pipes_bring() -> None:
     finding = found(after(streaming(read_chars_per_s=0.2e9)), "network-fs-bound")
     assert finding is not None
-    assert (finding.severity, finding.headline) == ("crit", "waits for a network file system")
-    assert finding.evidence[0].text == "it reads 656 MB/s from /home (ceph), which tells no more"
+    assert (finding.severity, finding.headline) == ("crit", "I/O-bound, network file system")
+    assert finding.evidence[0].text == "reads 656 MB/s from /home (ceph), no further statistics"
 
 
 def test_a_server_that_others_read_from_is_not_what_a_program_fetches_from() -> None:

@@ -74,8 +74,8 @@ def test_dataparallel_says_what_to_start() -> None:
     secret = "sk-" + 20 * "a7"
     told = found(single(command=("python", "-u", "train.py", "--name", "a b", "--api-key", secret)), "dataparallel")
     assert lines(told)[:2] == [
-        "GPUs 0, 1, 2, 3 of one process: busy 71/38/37/36 %",
-        "it holds 22.0/15.0/15.0/15.0 GiB on them",
+        "GPUs 0, 1, 2, 3 of one process busy 71/38/37/36 %",
+        "device memory 22.0/15.0/15.0/15.0 GiB",
     ]
     assert told is not None
     assert told.steps[0].command == "torchrun --nproc_per_node=4 train.py --name 'a b' --api-key '***'"
@@ -129,12 +129,12 @@ def test_a_link_that_is_full_now_and_then_is_not_full() -> None:
 def test_network_bound_names_the_idle_adapter_and_the_setting() -> None:
     _, said = scenario("network-bound-tcp")[-1]
     told = found(said, "network-bound")
-    assert lines(told)[1] == "mlx5_0, mlx5_1, mlx5_2 … (400 Gb/s each) carry nothing"
+    assert lines(told)[1] == "mlx5_0, mlx5_1, mlx5_2 … (400 Gb/s each) idle"
     assert told is not None
     assert told.steps[1].command == "unset NCCL_IB_DISABLE; export NCCL_IB_HCA=" + ",".join(
         f"mlx5_{n}" for n in range(4)
     )
-    assert lines(told)[-1] == "4 of its 8 ranks are on this machine"
+    assert lines(told)[-1] == "4 of 8 ranks on this machine"
 
 
 def test_what_a_link_carries_is_held_against_the_limit_that_decided_in_the_unit_of_the_text() -> None:
@@ -159,7 +159,7 @@ def test_adapters_of_aws_are_used_by_a_plugin() -> None:
     told = found(after(team(lambda _: LOW, ranks=2, world=8, host={"networks": (link(0.3, 0.3), idle)}), 50),
                  "network-bound")  # fmt: skip
     assert told is not None
-    assert told.headline == "exchanges its gradients over TCP on eth0, while EFA is idle"
+    assert told.headline == "network-bound, gradients over TCP on eth0, EFA idle"
     assert "NET/OFI" in told.steps[0].text
     assert told.steps[1].command == "export FI_PROVIDER=efa"
     assert not any("NCCL_IB" in (step.command or "") for step in told.steps)

@@ -90,9 +90,9 @@ DRAWN = (620.0, 620.0, 430.0, 620.0)
 @pytest.mark.parametrize(
     ("frame", "signal"),
     [
-        (steps(6.3, SLOW, tensor=EQUAL, watts=DRAWN), "tensor cores"),
-        (steps(2.2, SLOW, tensor=EQUAL, watts=DRAWN), "tensor cores"),
-        (steps(1.3, SLOW, tensor=EQUAL, watts=DRAWN), "tensor cores"),
+        (steps(6.3, SLOW, tensor=EQUAL, watts=DRAWN), "tensor activity"),
+        (steps(2.2, SLOW, tensor=EQUAL, watts=DRAWN), "tensor activity"),
+        (steps(1.3, SLOW, tensor=EQUAL, watts=DRAWN), "tensor activity"),
         (steps(6.3, SLOW, watts=DRAWN, counters=False), "power above idle"),
         (steps(0.7, SLOW, tensor=EQUAL, watts=DRAWN, power=False, series=True), "power above idle"),
     ],
@@ -101,16 +101,16 @@ def test_who_works_through_while_the_others_work_and_spin_is_late(frame: Callabl
     told = seen(frame)
     assert told is not None
     headline, evidence = told
-    assert headline == "waits for rank 2 (GPU 2), which takes longer in each step"
-    assert evidence[0].startswith(f"GPUs 0, 1, 3 alternate between work and spin: {signal} ")
-    assert evidence[1].startswith(f"GPU 2 works through: {signal} ")
+    assert headline == "straggler rank 2 (GPU 2), longer steps"
+    assert evidence[0].startswith(f"GPUs 0, 1, 3 alternate between compute and spinning: {signal} ")
+    assert evidence[1].startswith(f"GPU 2 computes throughout: {signal} ")
     assert evidence[-1].startswith("ranks 0, 1, 3 wait for it up to ")
 
 
 def test_of_two_ranks_the_one_that_alternates_waits() -> None:
     told = seen(steps(2.2, (0.6, 0.97), tensor=(50.0, 31.0), watts=(620.0, 430.0)))
     assert told is not None
-    assert told[0].startswith("waits for rank 1 (GPU 1)")
+    assert told[0].startswith("straggler rank 1 (GPU 1)")
     assert told[1][-1].startswith("rank 0 waits for it up to ")
 
 
@@ -118,8 +118,8 @@ def test_of_two_ranks_the_one_that_alternates_waits() -> None:
 def test_where_steps_are_too_short_to_see_who_spins_draws_less(counters: bool) -> None:
     told = seen(steps(0.31, SLOW, tensor=EQUAL, counters=counters))
     assert told is not None
-    assert told[0].startswith("waits for rank 2 (GPU 2), which ")
-    assert re.fullmatch(r"GPU 2: power above idle 8\d %, the others 5\d %, all of them busy", told[1][0])
+    assert told[0].startswith("straggler rank 2 (GPU 2), ")
+    assert re.fullmatch(r"GPU 2: power above idle 8\d %, other ranks 5\d %, all GPUs busy", told[1][0])
 
 
 @pytest.mark.parametrize(("period_s", "counters"), [(0.31, True), (5.3, True), (0.31, False), (5.3, False)])
@@ -128,7 +128,7 @@ def test_a_rank_whose_cpu_is_late_leaves_gaps_on_its_gpu_alone(period_s: float, 
     frame = steps(period_s, (works,) * 4, waits={2: 0.95 - works}, counters=counters)
     told = seen(frame)
     assert told is not None
-    assert told[0].startswith("waits for rank 2 (GPU 2)")
+    assert told[0].startswith("straggler rank 2 (GPU 2)")
 
 
 def test_a_main_thread_that_works_while_the_others_sleep_is_the_reason() -> None:
@@ -140,15 +140,15 @@ def test_a_main_thread_that_works_while_the_others_sleep_is_the_reason() -> None
 
     told = seen(frame)
     assert told is not None
-    assert told[0] == "waits for rank 2 (GPU 2), whose main thread is the bottleneck"
-    assert told[1][1] == "its main thread uses of a core 100 %, the others 30 %"
+    assert told[0] == "straggler rank 2 (GPU 2), main thread saturated"
+    assert told[1][1] == "main thread uses 100 % of a core (other ranks 30 %)"
 
 
 def test_a_low_clock_with_the_same_tensor_share_is_late_if_the_others_spin() -> None:
     slow = of({2: {"sm_clock_mhz": 1190.0, "throttle_reasons": frozenset({"hard heat"})}})
     told = seen(steps(2.2, SLOW, tensor=EQUAL, watts=DRAWN, dials=slow))
     assert told is not None
-    assert told[0] == "waits for rank 2 (GPU 2), whose clock is low"
+    assert told[0] == "straggler rank 2 (GPU 2), low SM clock"
 
 
 @pytest.mark.parametrize(

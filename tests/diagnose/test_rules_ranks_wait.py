@@ -61,15 +61,15 @@ def test_without_counters_it_is_told_by_the_power_it_used_to_draw() -> None:
     told = found(after(frame, 130), "collective-wait")
     assert told is not None
     assert told.confidence == 0.5
-    assert "but at 120 W, 600 W at work" in lines(told)
+    assert "power 120 W, 600 W under load" in lines(told)
 
 
 def test_collective_wait_says_for_whom() -> None:
     _, said = scenario("collective-wait")[-1]
     told = found(said, "collective-wait")
     assert told is not None
-    assert told.headline == "keeps 3 ranks waiting in a collective for rank 0 (GPU 0)"
-    assert "rank 0 (GPU 0) keeps its GPU 90 % busy" in lines(told)
+    assert told.headline == "3 ranks waiting in a collective for rank 0 (GPU 0)"
+    assert "rank 0 (GPU 0): GPU busy 90 %" in lines(told)
     assert told.steps[0].command == "gputop stack --job 41207"
     assert len(told.subject.gpus) == 4
 
@@ -130,9 +130,9 @@ def test_straggler(gpu: Dials, trainer: Dials, ranks: int, severity: str | None)
 def test_straggler_names_the_rank_and_what_is_wrong_with_it() -> None:
     told = found(after(team(of({2: CLOCK}, FAST)), 100), "straggler")
     assert told is not None
-    assert told.headline == "waits for rank 2 (GPU 2), whose clock is low"
+    assert told.headline == "straggler rank 2 (GPU 2), low SM clock"
     assert lines(told) == [
-        "GPU 2: SM clock 1290 MHz (hard heat), the others 1980 MHz",
+        "GPU 2: SM clock 1290 MHz (hard heat), other ranks 1980 MHz",
         "ranks 0, 1, 3 wait for it up to 35 % of the time",
     ]
     assert told.steps[1].command == "export CUDA_VISIBLE_DEVICES=0,1,3"
@@ -174,8 +174,8 @@ def test_straggler_names_loaders_that_are_too_slow() -> None:
 
     told = found(after(frame, 100), "straggler")
     assert told is not None
-    assert told.headline == "waits for rank 2 (GPU 2), whose loaders are too slow"
-    assert lines(told)[1] == "its loaders use of a core 98 %, the others 50 %"
+    assert told.headline == "straggler rank 2 (GPU 2), slow workers"
+    assert lines(told)[1] == "workers use 98 % of a core (other ranks 50 %)"
 
 
 def _bound(command: str, rank: int, allowed: Iterable[int]) -> list[int]:
@@ -194,8 +194,8 @@ def test_a_rank_that_waits_for_a_cpu_is_given_cpus_of_its_own() -> None:
     late = of({2: {"run_wait_percent": 70.0}}, {"run_wait_percent": 1.0})
     told = found(after(team(of({2: {"busy_percent": 60.0}}, {"busy_percent": 100.0}), late), 100), "straggler")
     assert told is not None
-    assert told.headline == "waits for rank 2 (GPU 2), which waits for a CPU"
-    assert told.steps[0].text == "give each rank 4 CPUs of its own, before the DataLoader is made", "16 for 4 ranks"
+    assert told.headline == "straggler rank 2 (GPU 2), CPU wait"
+    assert told.steps[0].text == "Pin each rank to 4 separate CPUs before creating the DataLoader", "16 for 4 ranks"
     assert [_bound(told.steps[0].command or "", rank, range(16)) for rank in range(4)] == [
         [0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, 15],
     ]  # fmt: skip

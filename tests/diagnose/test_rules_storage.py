@@ -76,11 +76,11 @@ def test_io_bound_says_what_waits_for_what_and_where_to_put_the_data() -> None:
     assert finding is not None
     texts = [item.text for item in finding.evidence]
     assert texts[:2] == [
-        "2 loaders wait for storage 70 % of the time",
-        "96 % of what is read from storage is for it",
+        "2 workers wait for storage 70 % of the time",
+        "96 % of storage reads are from this job",
     ]
-    assert "io pressure 65 %" in texts
-    assert "nvme0n1 reads 1.00 GB/s, 99 % busy, 8 reads in flight, 4.0 ms a request" in texts
+    assert "PSI io some 65 %" in texts
+    assert "nvme0n1 reads 1.00 GB/s, 99 % busy, 8 reads in flight, 4.0 ms per request" in texts
     assert finding.steps[0].command == "rsync -a DATASET/ /scratch/DATASET/"
     assert not [step for step in finding.steps if "num_workers" in (step.command or "")]  # the disk is full
     assert finding.steps[-1].command == "iostat -x 1 nvme0n1"
@@ -90,8 +90,8 @@ def test_pressure_is_told_by_what_decided() -> None:
     pressure = Pressure(some_percent=20.0, full_percent=12.0)
     finding = found(machine(host={**calm(29.0), "io_pressure": pressure}).verdict(42), "io-bound")
     assert finding is not None
-    told = [(item.text, item.value, item.limit) for item in finding.evidence if item.text.startswith("every task")]
-    assert told == [("every task waits for storage 12 % of the time", 12.0, 10)]
+    told = [(item.text, item.value, item.limit) for item in finding.evidence if item.text.startswith("PSI io full")]
+    assert told == [("PSI io full 12 %", 12.0, 10)]
 
 
 def test_the_disk_that_is_read_from_is_the_one_of_the_window_not_of_the_moment() -> None:
@@ -194,7 +194,7 @@ def test_io_small_files(disk: Disk, loader: dict[str, float], fires: bool) -> No
 def test_io_small_files_tells_the_size_of_a_read() -> None:
     finding = found(of_files(), "io-small-files")
     assert finding is not None
-    assert finding.evidence[0].text == "a read is 8 kB on average, 2400 reads/s, 19 MB/s"
+    assert finding.evidence[0].text == "mean read 8 kB, 2400 reads/s, 19 MB/s"
     assert (finding.severity, finding.confidence) == ("crit", 0.75)
 
 
@@ -203,7 +203,7 @@ def test_where_reads_are_hidden_the_disk_tells_of_small_files() -> None:
     finding = found(machine(host={"disks": (TINY,)}, loader=hidden).verdict(42), "io-small-files")
     assert finding is not None
     assert finding.confidence == 0.5
-    assert finding.evidence[0].text == "a request to the disk is 8 kB on average, 1200/s"
+    assert finding.evidence[0].text == "mean disk request 8 kB, 1200/s"
 
 
 NFS = Mount(
@@ -246,10 +246,10 @@ def test_network_fs_bound(mount: Mount, link: Network | None, loader: dict[str, 
 def test_network_fs_bound_names_the_mount() -> None:
     finding = found(remote(link=LINK), "network-fs-bound")
     assert finding is not None
-    assert finding.headline == "waits for /data"
+    assert finding.headline == "I/O-bound, /data (nfs4)"
     assert [item.text for item in finding.evidence][:2] == [
-        "/data (nfs4) gives 118 MB/s, a read takes 34 ms",
-        "eth0 receives 94 % of its 1 Gb/s",
+        "/data (nfs4) delivers 118 MB/s, 34 ms per read",
+        "eth0 receives 94 % of 1 Gb/s",
     ]
     commands = [step.command for step in finding.steps]
     assert commands[:2] == [

@@ -36,14 +36,14 @@ def test_a_large_file_system_is_not_full_while_thousands_of_checkpoints_fit() ->
     assert saved_to(LUSTRE, 4e13) is None
     told = saved_to(LUSTRE, 3.5e9)
     assert told is not None
-    assert (told.severity, told.headline) == ("warn", "has room for 17 more checkpoints in /lustre")
+    assert (told.severity, told.headline) == ("warn", "disk nearly full, space for 17 more checkpoints in /lustre")
 
 
 @pytest.mark.parametrize(("kind", "command"), [("lustre", "lfs quota -h /lustre"), ("nfs4", "df -h /lustre")])
 def test_nobody_is_told_to_look_at_every_file_of_a_server(kind: str, command: str) -> None:
     told = saved_to(replace(LUSTRE, file_system=kind), 1e8)
     assert told is not None
-    assert (told.severity, told.headline) == ("crit", "has next to no room left for its checkpoints in /lustre")
+    assert (told.severity, told.headline) == ("crit", "disk full, no space for checkpoints in /lustre")
     assert told.steps[0].command == command
 
 
@@ -73,8 +73,8 @@ def test_a_large_shm_with_room_left_is_told_as_what_it_is(loaders: int) -> None:
     told = filled(420, loaders=loaders)
     assert told is not None
     assert (told.severity, told.primary) == ("info", False)
-    assert told.headline == "has 84.0G left in /dev/shm, which is 83 % full"
-    assert told.evidence[0].text == f"420G of 504G in use{', with 4 loaders' if loaders else ''}"
+    assert told.headline == "/dev/shm 83 % full, 84.0G left"
+    assert told.evidence[0].text == f"/dev/shm 420G of 504G used{', 4 workers' if loaders else ''}"
     assert [step.command for step in told.steps] == ["ls -lS /dev/shm"]
 
 
@@ -92,8 +92,8 @@ def test_it_is_the_loaders_there_that_may_die(loaders: int, trainer: dict[str, A
     told = filled(0.95, 1, loaders, **trainer)
     assert told is not None
     assert told.severity == severity
-    assert ("loaders may die" in told.headline) == (severity == "crit")
-    assert (told.evidence[0].text == "973M of 1.0G in use, with 1 loader") == (severity == "crit")
+    assert ("workers may crash" in told.headline) == (severity == "crit")
+    assert (told.evidence[0].text == "/dev/shm 973M of 1.0G used, 1 worker") == (severity == "crit")
 
 
 def test_loaders_that_each_epoch_starts_anew_are_still_there() -> None:
@@ -102,4 +102,4 @@ def test_loaders_that_each_epoch_starts_anew_are_still_there() -> None:
     told = found(after(lambda t: (without if t % 40 >= 20 else with_them).frame(t), 120), "shm-nearly-full")
     assert told is not None
     assert told.severity == "crit"
-    assert "loaders may die" in told.headline
+    assert "workers may crash" in told.headline

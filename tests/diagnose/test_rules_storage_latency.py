@@ -53,25 +53,25 @@ def told(machine: Machine) -> Finding | None:
 @pytest.mark.parametrize(
     ("machine", "headline"),
     [
-        (sleeping("request_wait_answer", BUCKET), "waits for /mnt/bucket: latency-bound reads"),
-        (sleeping("request_wait_answer", BUCKET, loaders=0), "waits for /mnt/bucket: latency-bound reads"),
-        (sleeping("fuse_simple_request", BUCKET, CEPH), "waits for /mnt/bucket: latency-bound reads"),
-        (sleeping("__ceph_do_getattr", BUCKET, CEPH), "waits for /ceph: latency-bound reads"),
+        (sleeping("request_wait_answer", BUCKET), "I/O-bound, high read latency on /mnt/bucket"),
+        (sleeping("request_wait_answer", BUCKET, loaders=0), "I/O-bound, high read latency on /mnt/bucket"),
+        (sleeping("fuse_simple_request", BUCKET, CEPH), "I/O-bound, high read latency on /mnt/bucket"),
+        (sleeping("__ceph_do_getattr", BUCKET, CEPH), "I/O-bound, high read latency on /ceph"),
         (sleeping("wait_for_response", replace(BUCKET, path="/smb", file_system="cifs")),
-         "waits for /smb: latency-bound reads"),
+         "I/O-bound, high read latency on /smb"),
         (sleeping("p9_client_rpc", replace(BUCKET, path="/host", file_system="9p")),
-         "waits for /host: latency-bound reads"),
-        (sleeping("request_wait_answer"), "waits for a file system of FUSE: latency-bound reads"),  # in a container
-        (sleeping("request_wait_answer", BUCKET, OTHER), "waits for a file system of FUSE: latency-bound reads"),
+         "I/O-bound, high read latency on /host"),
+        (sleeping("request_wait_answer"), "I/O-bound, high read latency on FUSE file system"),  # in a container
+        (sleeping("request_wait_answer", BUCKET, OTHER), "I/O-bound, high read latency on FUSE file system"),
         (sleeping("request_wait_answer", BUCKET, OTHER,
                   trainer={"command": ("python", "train.py", "--data=/mnt/bucket/imagenet")}),
-         "waits for /mnt/bucket: latency-bound reads"),
+         "I/O-bound, high read latency on /mnt/bucket"),
         # a round trip that is short enough for others, of who reads in turns
         (sleeping("rpc_wait_bit_killable", NFS, loader={"blocked_percent": 80.0}),
-         "waits for /data: latency-bound reads"),
+         "I/O-bound, high read latency on /data"),
         # pages of a file: no disk and no server that counts gives them
         (sleeping("folio_wait_bit_common", CEPH, loader={"blocked_percent": 75.0}),
-         "waits for /ceph: latency-bound reads"),
+         "I/O-bound, high read latency on /ceph"),
     ],
 )  # fmt: skip
 def test_the_mount_is_named_that_readers_sleep_for(machine: Machine, headline: str) -> None:
@@ -101,10 +101,10 @@ def test_the_evidence_says_that_it_is_latency_and_the_steps_hide_it() -> None:
     finding = told(sleeping("request_wait_answer", BUCKET))
     assert finding is not None
     texts = [item.text for item in finding.evidence]
-    assert texts[0] == "8 loaders asleep in request_wait_answer (FUSE) 75 % of the time (normally < 30 %)"
-    assert texts[1] == "reads 13 MB/s from /mnt/bucket (fuse.s3fs), 133 kB a read"
-    assert texts[2] == "about 62.5 ms a read, 96 reads/s: latency-bound"
-    assert texts[3] == "eth0 receives 0 % of its 25 Gb/s: bandwidth is not the limit"
+    assert texts[0] == "8 workers asleep in request_wait_answer (FUSE) 75 % of the time"
+    assert texts[1] == "reads 13 MB/s from /mnt/bucket (fuse.s3fs), 133 kB per read"
+    assert texts[2] == "about 62.5 ms per read, 96 reads/s, latency-bound"
+    assert texts[3] == "eth0 receives 0 % of 25 Gb/s, bandwidth is not the limit"
     commands = [step.command for step in finding.steps]
     assert "num_workers=16" in (commands[0] or "")
     assert "rsync -a /mnt/bucket/DATASET/ /scratch/DATASET/" in commands

@@ -56,12 +56,12 @@ def test_checkpoint_stall(dials: dict[str, Any], severity: str | None) -> None:
 def test_checkpoint_stall_counts_what_it_costs() -> None:
     finding = found(saving().verdict(150, 1), "checkpoint-stall")
     assert finding is not None
-    assert finding.headline == "stops for 4.0 s every 40s to write a checkpoint"
+    assert finding.headline == "checkpoint stalls, 4.0 s every 40s"
     assert finding.primary
     assert finding.lost_share == pytest.approx(0.1, abs=0.01)
-    assert finding.evidence[0].text == "GPU idle 4.0 s for each save: 10.0 % of GPU time lost (tolerable < 5 %)"
-    assert finding.evidence[1].text == "191M written each time, 50 MB/s (a checkpoint ≥ 95.4M)"
-    assert finding.steps[0].text == "Save less often: every 6m 41s instead of every 40s costs 1 %"
+    assert finding.evidence[0].text == "GPU idle 4.0 s per save, 10.0 % of GPU time lost"
+    assert finding.evidence[1].text == "191M written per save, 50 MB/s"
+    assert finding.steps[0].text == "Save every 6m 41s instead of every 40s: costs 1 % of GPU time"
 
 
 def frequent(
@@ -216,7 +216,7 @@ def test_shm_nearly_full_says_which_limit_decided(used: Any, limit: float) -> No
 def test_shm_nearly_full_tells_how_large_it_should_be() -> None:
     finding = shm(61.0)
     assert finding is not None
-    assert finding.evidence[0].text == "61.0M of 64.0M in use, what Docker gives by default, with 4 loaders"
+    assert finding.evidence[0].text == "/dev/shm 61.0M of 64.0M used (Docker default), 4 workers"
     assert finding.steps[0].command == "docker run --shm-size=16g ..."
     assert finding.subject.kind == "process"
 
@@ -258,8 +258,8 @@ def test_the_machines_own_shm_is_made_larger_than_it_is(total: int, larger: int 
     assert finding is not None
     commands = [step.command for step in finding.steps if step.needs_root]
     assert commands == ([] if larger is None else [f"sudo mount -o remount,size={larger}G /dev/shm"])
-    assert "with 11 loaders" in finding.evidence[0].text
-    assert finding.steps[-1].text == "fewer loaders in each rank, or fewer batches ahead"
+    assert "11 workers" in finding.evidence[0].text
+    assert finding.steps[-1].text == "Lower num_workers per rank or prefetch_factor"
     assert finding.steps[-1].command == "DataLoader(..., num_workers=3, prefetch_factor=2)"
 
 
@@ -278,7 +278,7 @@ def test_a_store_of_objects_may_fill_it() -> None:
     finding = found(said, "shm-nearly-full")
     assert finding is not None
     assert finding.severity == "info"
-    assert finding.evidence[-1].text == "raylet (pid 7) keeps objects there on purpose"
+    assert finding.evidence[-1].text == "raylet (pid 7) stores objects there by design"
 
 
 def test_shm_nearly_full_abstains_where_a_container_does_not_show_it() -> None:

@@ -59,7 +59,7 @@ def test_who_is_blocked_while_every_disk_rests_waits_for_the_slow_file_server() 
     said = reader(RESTS)
     finding = found(said, "network-fs-bound")
     assert finding is not None
-    assert finding.headline == "waits for /data"
+    assert finding.headline == "I/O-bound, /data (nfs4)"
     assert finding.confidence == pytest.approx(0.6)
     assert found(said, "io-bound") is None
 

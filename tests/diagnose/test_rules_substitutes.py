@@ -102,7 +102,7 @@ def test_sm_activity_is_a_lower_bound_and_says_so() -> None:
     gpu = {**MIG, **units(0.45), "graphics_active_percent": None}
     said = Machine(gpu=gpu, **STARVED).verdict()
     told = found(said, "starved-cpu-idle")
-    assert "SMs active 40 % (GPM, a lower bound; no utilization on MIG)" in evidence(said, "starved-cpu-idle")
+    assert "SM activity 40 % (GPM, a lower bound; no utilization on MIG)" in evidence(said, "starved-cpu-idle")
     whole = found(Machine(gpu={**MIG, **units(0.45)}, **STARVED).verdict(), "starved-cpu-idle")
     assert told
     assert whole
@@ -119,7 +119,7 @@ def test_without_a_cause_a_lower_bound_tells_nothing() -> None:
 
 def test_high_sm_activity_alone_is_healthy() -> None:
     gpu = {**MIG, **units(0.98), "graphics_active_percent": None}
-    assert "SMs active 86 %" in evidence(Machine(gpu=gpu).verdict(200), "gpu-bound-healthy")
+    assert "SM activity 86 %" in evidence(Machine(gpu=gpu).verdict(200), "gpu-bound-healthy")
 
 
 def test_the_sum_of_its_processes_stands_in_last() -> None:
@@ -210,7 +210,7 @@ def test_a_vgpu_without_power_is_healthy_by_its_memory_traffic(memory: float, he
     said = Machine(gpu={**VGPU, "memory_busy_percent": memory}).verdict(200)
     assert bool(found(said, "gpu-bound-healthy")) == healthy
     if healthy:
-        assert "memory busy 45 % of the time (no SM activity, no power)" in evidence(said, "gpu-bound-healthy")
+        assert "memory busy 45 % of the time (SM activity and power unavailable)" in evidence(said, "gpu-bound-healthy")
     assert not silent(said, "gpu-bound-healthy")
 
 

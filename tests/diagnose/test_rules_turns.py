@@ -99,7 +99,7 @@ def test_gpus_of_one_process_that_work_in_turns_lose_nothing(busy: Busy, count: 
     assert rules(said) == ["model-parallel"]
     (finding,) = said.findings
     assert (finding.severity, finding.lost_share, finding.state) == ("info", None, "in turns")
-    assert finding.headline == f"naive model parallelism: one of {count} GPUs works at a time"
+    assert finding.headline == f"naive model parallelism, 1 of {count} GPUs active at a time"
     assert finding.evidence[0].value == pytest.approx(100, abs=3)
     assert {"1F1B", "fsdp", "4bit"} <= {word for step in finding.steps for word in ("1F1B", "fsdp", "4bit")
                                         if word in (step.command or "")}  # fmt: skip

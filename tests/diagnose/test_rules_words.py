@@ -43,7 +43,7 @@ def one_loader(busy: float = 50.0, host: dict[str, Any] | None = None, **loader:
         (
             "io-bound",
             one_loader(30.0, {"disks": (DISK,), "io_pressure": Pressure(some_percent=65.0)}, blocked_percent=70.0),
-            ("1 loader waits for storage 70 % of the time",),
+            ("1 worker waits for storage 70 % of the time",),
         ),
         (
             "threads-process",
@@ -64,7 +64,7 @@ def test_one_is_told_as_one(rule: str, machine: Machine, told: tuple[str, ...]) 
 def test_a_job_of_which_one_rank_is_here_says_so() -> None:
     finding = found(after(team(of({}, WAITS), ranks=1, world=8), 100), "collective-wait")
     assert finding is not None
-    assert finding.headline == "keeps 1 rank waiting in a collective for a rank on another machine"
+    assert finding.headline == "1 rank waiting in a collective for a rank on another machine"
 
 
 @pytest.mark.parametrize(

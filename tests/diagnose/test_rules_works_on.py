@@ -83,7 +83,7 @@ def test_its_figures_are_those_of_the_gpus_it_works_on() -> None:
         after(holds(97.0, 0.0, gpu={"sm_active_percent": 20.0, "tensor_percent": 2.0}), 120), "busy-not-effective"
     )
     assert finding is not None
-    assert "SMs 20 %" in [item.text for item in finding.evidence]
+    assert "SM activity 20 %" in [item.text for item in finding.evidence]
 
 
 def test_while_all_of_them_wait_none_is_left() -> None:

@@ -56,7 +56,7 @@ def young(age_s: float) -> Frames:
         (seen(unseen("foreign"), busy_percent=40.0), "outside this container: run gputop on the host"),
         (seen(unseen("foreign"), busy_percent=0.0), "outside this container: run gputop on the host"),
         (seen(unseen("hidden"), busy_percent=40.0), "hidden: /proc is mounted with hidepid: sudo "),
-        (seen(busy_percent=40.0), "the driver names no process on it"),
+        (seen(busy_percent=40.0), "the driver lists no process on it"),
         (seen(busy_percent=40.0, missing=(WSL,)), "the driver rejects this call every time (NVML error 999)"),
         (seen(busy_percent=40.0, missing=(replace(WSL, unlock=None),)), "does not list the processes of this GPU"),
         (seen(busy_percent=40.0, missing=(Missing(metric="processes", reason="denied", unlock="ask"),)), "ask"),
@@ -100,7 +100,7 @@ def test_to_look_from_the_host_is_advised_only_where_this_is_a_container(own_pid
         return replace(one, host=replace(one.host, own_pids=own_pids))
 
     (reason,) = told(frame).reasons
-    assert "the driver names no process on it" in reason
+    assert "the driver lists no process on it" in reason
     assert ("--pid=host" in reason) == advised
 
 

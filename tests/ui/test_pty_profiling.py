@@ -169,7 +169,7 @@ def test_a_prepared_job_is_traced_and_the_advice_names_the_trace(fake: Fake, tmp
             terminal.wait_for("dataloader-bound", 20)
             back(terminal)
             terminal.send("a")
-            terminal.wait_for("a trace says: ", 60)
+            terminal.wait_for("trace: ", 60)
             job_ended_meanwhile(terminal, job, folder)
 
 

@@ -114,7 +114,7 @@ def fits(
 ) -> Mapping[str, Fit]:
     """Fitting settings by job key; empty if the CPUs are unknown.
 
-    `programs`: number of other programs that need CPUs; `hindered`: keys of the jobs that should get CPUs of their own.
+    `programs`: number of other programs that need CPUs; `hindered`: keys of the jobs that should get separate CPUs.
     """
     if room(frame, loads) is None:
         return {}

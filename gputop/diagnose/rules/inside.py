@@ -28,7 +28,7 @@ _REMEDIES = {  # by its name in profile.parts or the trace signatures
     "data-parallel": Remedy("dataparallel", "Use DistributedDataParallel with one process per GPU"),
     "saves": Remedy("checkpoint", "Save checkpoints less often, or asynchronously"),
     "sync": Remedy("host sync", "Read results back every 50 steps: each .item() waits for the GPU"),
-    "logs": Remedy("host sync", "Log every 50 steps, and draw every few epochs"),
+    "logs": Remedy("host sync", "Log every 50 steps, images every few epochs"),
 }
 _HEALTHY = "healthy"  # a trace signature that is reported although it is no problem
 # work that does not belong on a main thread, by its name in profile.parts
@@ -37,7 +37,7 @@ _TROUBLES = frozenset({LOADS_IN_MAIN, "waits-for-data", "data-parallel", "saves"
 
 @rule(
     "seen-inside",
-    "Did a profile show what does not show from outside?",
+    "Did a profile or trace show a cause inside the process?",
     level=Level.EFFICIENCY,
     instead_of=("starved-cause-unknown",),
     last=True,
@@ -48,7 +48,7 @@ _TROUBLES = frozenset({LOADS_IN_MAIN, "waits-for-data", "data-parallel", "saves"
     lasting=True,
 )
 def seen_inside(view: View) -> Iterator[Finding]:
-    """The worst that stacks or a trace showed of a process, as long as it is remembered."""
+    """The worst problem that stacks or a trace showed in a process, as long as gputop keeps the result."""
     for identity in dict.fromkeys(fact.process for fact in view.frame.facts):
         process = view.frame.by_identity.get(identity)
         troubles = [fact for fact in view.frame.facts if fact.process == identity and _is_trouble(view, fact)]
@@ -57,15 +57,15 @@ def seen_inside(view: View) -> Iterator[Finding]:
         troubles.sort(key=lambda fact: -(fact.share or 0.0))
         worst, *others = troubles
         remedies = [_REMEDIES[fact.name] for fact in troubles if fact.name in _REMEDIES]
-        how, command = ("traced", "trace") if worst.witness == "trace" else ("profiled", "profile")
+        kind = "trace" if worst.witness == "trace" else "profile"
         yield view.found(
             process,
             "warn",
-            f"was {how}: {claim(worst)}",
+            f"{kind} shows {claim(worst)}",
             evidence=tuple(_as_evidence(view, fact) for fact in others),
             steps=(
                 *(Step(text=step) for step in dict.fromkeys(one.step for one in remedies)),
-                Step(text=f"Open the {command} for the lines of code", command=f"gputop profile --list {identity.pid}"),
+                Step(text=f"Open the {kind} for the lines of code", command=f"gputop profile --list {identity.pid}"),
             ),
             state=_REMEDIES[worst.name].state if worst.name in _REMEDIES else None,
             confidence=0.9,
@@ -77,7 +77,9 @@ def seen_inside(view: View) -> Iterator[Finding]:
 def _as_evidence(view: View, fact: Fact) -> Evidence:
     if fact.share is None:
         return Evidence(text=fact.text)
-    return Evidence(text=fact.text, value=100 * fact.share, unit="%", limit=100 * view.limit("share"))
+    return Evidence(
+        text=fact.text, value=100 * fact.share, unit="%", limit=100 * view.limit("share"), sense="flagged_from"
+    )
 
 
 def _is_trouble(view: View, fact: Fact) -> bool:

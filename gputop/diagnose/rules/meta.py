@@ -9,6 +9,7 @@ from gputop.diagnose.job_states import unjudged
 from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.running_means import KEPT_S
 from gputop.diagnose.view import View
+from gputop.labels import amount
 from gputop.model import Role
 
 _READS_A_FRAME = 250  # threads sampled
@@ -17,7 +18,7 @@ _LONG_STEP_S = 2.0  # between two frames
 
 @rule(
     "self-overhead",
-    "Does gputop itself cost too much?",
+    "Is gputop's own overhead high?",
     level=Level.NEVER,
     state="",
     short="",
@@ -25,14 +26,15 @@ _LONG_STEP_S = 2.0  # between two frames
     alone=True,
 )
 def self_overhead(view: View) -> Iterator[Finding]:
-    """Its CPU time, time in driver calls, and threads sampled less often than they should be."""
+    """CPU time of gputop, time in driver calls, and threads sampled less often than needed."""
     seconds = min(view.limit("window_s"), KEPT_S)  # the history no longer covers it
     cost, driver = (view.mean("monitor", name, seconds) for name in ("cost_percent", "driver_percent"))
     evidence: list[Evidence] = []
     steps: list[Step] = []
     if view.above(cost, "cpu_percent"):
         text = f"gputop uses {cost or 0:.1f} % of a core"
-        evidence.append(Evidence(text=text, value=cost, unit="%", limit=view.limit("cpu_percent")))
+        limit = view.limit("cpu_percent")
+        evidence.append(Evidence(text=text, value=cost, unit="%", limit=limit, sense="healthy_to"))
         steps.append(_slower_step(view))
     if called := _driver(view, driver):
         evidence += called
@@ -44,7 +46,7 @@ def self_overhead(view: View) -> Iterator[Finding]:
         yield view.found(
             view.host(),
             "info",
-            "is watched at some cost",
+            "gputop's own overhead is high",
             evidence=tuple(evidence),
             steps=tuple(dict.fromkeys(steps)),
             confidence=0.9,
@@ -52,8 +54,8 @@ def self_overhead(view: View) -> Iterator[Finding]:
 
 
 _LEFT_ALONE = (
-    Step(text="leave out the activity of the units", command="gputop --gpm off"),
-    Step(text="leave the driver alone", command="gputop --no-nvml"),
+    Step(text="Turn off GPM metrics (SM and tensor activity)", command="gputop --gpm off"),
+    Step(text="Stop querying the driver", command="gputop --no-nvml"),
 )
 
 
@@ -61,8 +63,9 @@ def _driver(view: View, percent: float | None) -> list[Evidence]:
     """Cost of driver calls, and the lower polling rate because of it."""
     evidence = []
     if view.above(percent, "driver_percent"):
-        text = f"driver calls take {10 * (percent or 0):.0f} ms of each second, all GPUs together"
-        evidence.append(Evidence(text=text, value=percent, unit="%", limit=view.limit("driver_percent")))
+        text = f"driver calls take {percent or 0:.1f} % of the time, all GPUs together"
+        limit = view.limit("driver_percent")
+        evidence.append(Evidence(text=text, value=percent, unit="%", limit=limit, sense="healthy_to"))
     if slow := view.frame.note("slow"):
         evidence.append(Evidence(text=slow.text))
     return evidence
@@ -74,25 +77,27 @@ def _threads(view: View) -> Evidence | None:
     every_s = threads / _READS_A_FRAME * view.usual_step_s
     if not view.above(every_s, "threads_s"):
         return None
-    text = f"{threads} threads of trainers are looked at every {every_s:.0f} s only"
-    return Evidence(text=text, value=every_s, unit="s", limit=view.limit("threads_s"))
+    text = f"{threads} trainer threads sampled every {every_s:.0f} s only"
+    return Evidence(text=text, value=every_s, unit="s", limit=view.limit("threads_s"), sense="healthy_to")
 
 
 def _slower_step(view: View) -> Step:
-    return Step(text="look less often", command=f"gputop --interval {max(5, round(2 * view.usual_step_s))}")
+    return Step(
+        text="Lengthen the refresh interval", command=f"gputop --interval {max(5, round(2 * view.usual_step_s))}"
+    )
 
 
 def _sampling_steps(view: View, *, costly: bool) -> Iterator[Step]:
     """`costly`: it must sample less often for another reason."""
     if view.usual_step_s >= _LONG_STEP_S and not costly:
-        text = f"look more often: each time it looks at {_READS_A_FRAME} of them"
+        text = f"Shorten the refresh interval: each refresh samples {_READS_A_FRAME} threads"
         yield Step(text=text, command="gputop --interval 1")
-    yield Step(text="open the process that matters (Enter): while it is open all of its threads are looked at")
+    yield Step(text="Open the process of interest (Enter): all of its threads are sampled then")
 
 
 @rule(
     "blind-spots",
-    "What could not be judged, and why?",
+    "Which checks were skipped, and why?",
     level=Level.NEVER,
     state="",
     short="",
@@ -101,7 +106,7 @@ def _sampling_steps(view: View, *, costly: bool) -> Iterator[Step]:
     alone=True,
 )
 def blind_spots(view: View) -> Iterator[Finding]:
-    """Metrics that rules could not read but other users could, with the rules that abstain.
+    """Metrics that cannot be read here but could be elsewhere, with the rules that abstain.
 
     And GPUs in use that cannot be judged because their processes are invisible or new.
     """
@@ -124,10 +129,9 @@ def blind_spots(view: View) -> Iterator[Finding]:
         yield view.found(
             view.host(),
             "info",
-            f"cannot be judged by {len(silent)} {'rule' if len(silent) == 1 else 'rules'} for want of "
-            f"{len(spots)} {'signal' if len(spots) == 1 else 'signals'}",
+            f"{amount(len(silent), 'check')} skipped, {amount(len(spots), 'metric')} unavailable",
             evidence=tuple(
-                Evidence(text=f"{metric} is {reason}{whys.get((metric, reason), '')}: {', '.join(rules)} cannot judge")
+                Evidence(text=f"{metric} {reason}{whys.get((metric, reason), '')}; skipped: {', '.join(rules)}")
                 for (metric, reason), rules in spots.items()
             ),
             steps=tuple(map(_unlock_step, unlocks)),
@@ -138,13 +142,13 @@ def blind_spots(view: View) -> Iterator[Finding]:
         view.abstain(gpu, missing)
 
 
-_COMPARE = "compare what the driver reports: nvidia-smi -q -d POWER,CLOCK,TEMPERATURE,MEMORY"
+_COMPARE = "Compare with the driver: nvidia-smi -q -d POWER,CLOCK,TEMPERATURE,MEMORY"
 
 
 def _unlock_step(unlock: str) -> Step:
     """A command as a copyable step, anything else as text."""
     if unlock.startswith("sudo "):
-        return Step(text="look as root: what is hidden is shown to it", command=unlock, needs_root=True)
+        return Step(text="Run gputop as root to read hidden values", command=unlock, needs_root=True)
     return Step(text=unlock)
 
 

@@ -14,12 +14,12 @@ from gputop.pytorch import CLIP, DETECT_ANOMALY
 _STEPS = (
     Step(text="Clip gradients before optimizer.step()", command=CLIP),
     Step(
-        text="Find the operation: run a few steps with anomaly detection, which about doubles backward",
+        text="Find the operation: run a few steps with anomaly detection (backward takes about 2x as long)",
         command=DETECT_ANOMALY,
     ),
-    Step(text="Print the code that checks the forward pass as well", command="gputop recipe nan"),
-    Step(text="Then lower the learning rate, or warm it up longer"),
-    Step(text="Then check initialization, and unbounded activations: log, sqrt, exp, division"),
+    Step(text="Print code that also checks the forward pass", command="gputop recipe nan"),
+    Step(text="Then lower the learning rate or lengthen its warmup"),
+    Step(text="Then check initialization and unbounded operations: log, sqrt, exp, division"),
 )
 
 
@@ -49,7 +49,7 @@ def non_finite(view: View) -> Iterator[Finding]:
         yield view.found(
             process,
             "crit",
-            f"{one.name} is NaN or infinite{at}",
+            f"{one.name} NaN or infinite{at}",
             evidence=tuple(_evidence(one, process, at)),
             steps=_STEPS,
             confidence=0.98,
@@ -59,12 +59,12 @@ def non_finite(view: View) -> Iterator[Finding]:
 
 
 def _evidence(one: Noted, process: Process, at: str) -> Iterator[Evidence]:
-    rank = "the job" if process.rank is None else f"rank {process.rank} first"
-    yield Evidence(text=f"noted by {rank}: {step_report.number(one)}{at}")
+    rank = "the program" if process.rank is None else f"rank {process.rank} first"
+    yield Evidence(text=f"reported by {rank}: {step_report.number(one)}{at}")
     newest = max((each.step or 0 for each in process.noted), default=0)
     if one.step is not None and newest > one.step:
         since = newest - one.step
-        yield Evidence(text=f"optimizer steps made since then: {since}", value=float(since), limit=0.0)
+        yield Evidence(text=f"{since} optimizer steps since then", value=float(since), limit=0.0, sense="healthy_to")
     others = [each for each in process.noted if not each.moment and each.name != one.name]
     if others:
-        yield Evidence(text=f"noted as well: {', '.join(map(step_report.number, others))}")
+        yield Evidence(text=f"also reported: {', '.join(map(step_report.number, others))}")

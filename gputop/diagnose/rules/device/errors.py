@@ -16,41 +16,41 @@ from gputop.model import Gpu, Xid
 
 # the catalog asks for an immediate GPU reset, or more
 BROKEN: Mapping[int, str] = {
-    46: "the GPU stopped processing",
-    48: "a memory error that could not be corrected",
-    62: "the controller of its power stopped",
-    64: "a bad row of memory could not be replaced",
-    74: "an error of an NVLink",
-    79: "the GPU has fallen off the bus",
-    95: "a memory error that was not contained",
-    109: "a change of contexts that did not end",
-    110: "a security fault",
-    119: "the GPU's own processor does not answer",
-    120: "the GPU's own processor failed",
-    136: "an NVLink that could not be trained",
-    140: "an error of the memory's own correction",
-    143: "the GPU could not be initialised",
-    158: "the GPU stopped answering",
-    171: "an error of its memory that could not be corrected",
-    172: "an error of its caches that could not be corrected",
+    46: "GPU stopped processing",
+    48: "double-bit ECC error",
+    62: "PMU halt error",
+    64: "row remapping failed",
+    74: "NVLink error",
+    79: "GPU has fallen off the bus",
+    95: "uncontained memory error",
+    109: "context switch timeout",
+    110: "security fault",
+    119: "GSP RPC timeout",
+    120: "GSP error",
+    136: "NVLink training failed",
+    140: "unrecovered ECC error",
+    143: "GPU initialization failed",
+    158: "GPU fatal timeout",
+    171: "uncorrectable DRAM error",
+    172: "uncorrectable SRAM error",
 }
 # work continues: the GPU is reset when nothing runs on it
 WORN: Mapping[int, str] = {
-    63: "a bad row of memory is to be replaced",
-    94: "a memory error that was contained",
-    156: "a broken part of it is to be put out of use",
+    63: "row remapping pending",
+    94: "contained memory error",
+    156: "resource retirement pending",
 }
 # of NVLink 5: the action is in a part of the message that comes without the number; the driver repeats urgent ones (Xid
 # 154)
-LINKS: Mapping[int, str] = dict.fromkeys((*range(144, 151), 155), "an error of an NVLink")
+LINKS: Mapping[int, str] = dict.fromkeys((*range(144, 151), 155), "NVLink error")
 PROGRAMS: Mapping[int, str] = {
-    13: "an exception of a kernel",
-    31: "a wrong address of a kernel",
-    32: "an invalid command of a program",
-    43: "a kernel that did not come back",
-    45: "a program that was ended",
-    69: "an invalid call of a program",
-    137: "a wrong address of a kernel on another GPU",
+    13: "graphics engine exception",
+    31: "GPU memory page fault",
+    32: "invalid push buffer stream",
+    43: "channel reset after a fault",
+    45: "cleanup after program termination",
+    69: "graphics engine class error",
+    137: "invalid address on a peer GPU",
 }
 # covered by the recovery action; a corrected error of the link to a CPU; a test; continued power smoothing
 HARMLESS = frozenset({106, 107, 121, 154, 162})
@@ -65,7 +65,7 @@ class Fault(NamedTuple):
     """One fault."""
 
     severity: Severity
-    text: str  # follows the GPU's name
+    text: str  # follows the GPU's name and a colon
     evidence: Evidence
     reset: bool = False  # a reset helps
     reboot: bool = False  # a reboot helps
@@ -74,7 +74,7 @@ class Fault(NamedTuple):
 
 @rule(
     "hw-errors",
-    "Does a GPU or its link break?",
+    "Does a GPU or an NVLink report hardware errors?",
     level=Level.HARDWARE,
     state="broken",
     short="HW",
@@ -82,7 +82,7 @@ class Fault(NamedTuple):
     partly=("ecc_uncorrected",),
 )
 def hw_errors(view: View) -> Iterator[Finding]:
-    """Errors reported or counted by the driver since the monitor started, rows not remapped, links that are down."""
+    """Xids and errors counted by the driver since gputop started, failed row remapping, NVLinks down."""
     for gpu in view.gpus(silent=True):
         faults = [*_lost_gpu(gpu), *_xids(view, gpu), *_memory(view, gpu), *_recovery_fault(gpu), *_links(view, gpu)]
         if faults:
@@ -93,8 +93,8 @@ def hw_errors(view: View) -> Iterator[Finding]:
 
 def _lost_gpu(gpu: Gpu) -> Iterator[Fault]:
     if gpu.condition == "lost":
-        text = f"lost for {units.ago(gpu.condition_s)}"
-        yield Fault("crit", "no longer answers the driver", Evidence(text=text, value=gpu.condition_s), reset=True)
+        text = f"no driver response for {units.ago(gpu.condition_s)}"
+        yield Fault("crit", "lost, no response to the driver", Evidence(text=text, value=gpu.condition_s), reset=True)
 
 
 def _xids(view: View, gpu: Gpu) -> Iterator[Fault]:
@@ -106,7 +106,7 @@ def _xids(view: View, gpu: Gpu) -> Iterator[Fault]:
             continue
         evidence = Evidence(text=f"Xid {xid.number} {units.ago(max(0.0, ago_s))} ago", value=float(xid.number))
         if program:
-            text = f"{PROGRAMS[xid.number]}: most likely a fault of the program"
+            text = f"{PROGRAMS[xid.number]}, likely a program error"
             yield Fault("info", _reported(xid, text), evidence)
         elif broken := BROKEN.get(xid.number):
             yield Fault("crit", _reported(xid, broken), evidence, reset=True, replace=xid.number == _UNREPAIRED)
@@ -116,7 +116,7 @@ def _xids(view: View, gpu: Gpu) -> Iterator[Fault]:
 
 
 def _reported(xid: Xid, text: str | None) -> str:
-    return f"reported Xid {xid.number}, {text}" if text else f"reported Xid {xid.number}"
+    return f"Xid {xid.number}, {text}" if text else f"Xid {xid.number}"
 
 
 def _memory(view: View, gpu: Gpu) -> Iterator[Fault]:
@@ -125,30 +125,32 @@ def _memory(view: View, gpu: Gpu) -> Iterator[Fault]:
     if wrong is not None:
         first = notes["ecc"] = min(notes.get("ecc", wrong), wrong)
         if wrong > first:
-            text = f"{amount(wrong - first, 'memory error')} could not be corrected since gputop looks"
-            evidence = Evidence(text=text, value=float(wrong - first), limit=0.0)
-            yield Fault("crit", "has memory errors that could not be corrected", evidence, reset=True)
+            text = f"{amount(wrong - first, 'uncorrectable memory error')} since gputop started"
+            evidence = Evidence(text=text, value=float(wrong - first), limit=0.0, sense="healthy_to")
+            yield Fault("crit", "uncorrectable memory errors", evidence, reset=True)
     if gpu.remap_failed:
-        evidence = Evidence(text="no spare row is left for it", value=1.0, limit=0.0)
-        yield Fault("crit", "could not replace a bad row of its memory", evidence, replace=True)
+        evidence = Evidence(text="no spare rows left", value=1.0, limit=0.0, sense="healthy_to")
+        yield Fault("crit", "row remapping failed", evidence, replace=True)
     if gpu.remap_pending or gpu.retirement_pending:
-        evidence = Evidence(text="a bad row or page is set aside; work goes on", value=1.0, limit=0.0)
-        yield Fault("warn", "waits for a reset to replace bad memory", evidence, reset=True)
-    for name, what in (("remapped_uncorrected", "rows"), ("retired_pages", "pages")):
+        repair = "row remapping" if gpu.remap_pending else "page retirement"
+        text = f"{repair} pending; running jobs are not affected"
+        evidence = Evidence(text=text, value=1.0, limit=0.0, sense="healthy_to")
+        yield Fault("warn", f"{repair} pending, GPU reset required", evidence, reset=True)
+    for name, what in (("remapped_uncorrected", "rows remapped"), ("retired_pages", "pages retired")):
         count = getattr(gpu, name)
         if count is not None and count >= view.limit(name):
-            evidence = Evidence(text=f"{count} {what} of memory replaced", value=float(count), limit=view.limit(name))
-            spent = what == "pages" and count >= view.limit("retired_pages_most")
-            text = "wears out: much of its memory was replaced"
-            yield Fault("crit" if spent else "warn", text, evidence, replace=spent)
+            text, most = f"{count} {what} in device memory", view.limit(name)
+            evidence = Evidence(text=text, value=float(count), limit=most, sense="flagged_from")
+            spent = name == "retired_pages" and count >= view.limit("retired_pages_most")
+            yield Fault("crit" if spent else "warn", f"degraded memory, many {what}", evidence, replace=spent)
 
 
 def _recovery_fault(gpu: Gpu) -> Iterator[Fault]:
     if gpu.recovery_action not in (None, "none"):
         asked = gpu.recovery_action
-        evidence = Evidence(text=f"recovery action: {asked}", value=1.0, limit=0.0)
+        evidence = Evidence(text=f"driver recovery action: {asked}", value=1.0, limit=0.0, sense="healthy_to")
         severity: Severity = "warn" if asked in _LATER else "crit"
-        text = f"asks for this to work again: {asked}"
+        text = f"recovery required, {asked}"
         yield Fault(severity, text, evidence, reset=asked in _RESETS, reboot=asked in _REBOOTS)
 
 
@@ -173,20 +175,21 @@ def _link_faults(view: View, gpu: Gpu) -> Iterator[Fault]:
     if gpu.nvlinks and gpu.condition == "ok":
         per_s = _rate(view, gpu, "damaged", damaged, view.limit("crc_s"))
         if per_s is not None and per_s >= view.limit("crc_per_s"):
-            text = f"{per_s:.0f} damaged packets a second on its NVLinks"
-            evidence = Evidence(text=text, value=per_s, unit="1/s", limit=view.limit("crc_per_s"))
-            yield Fault("crit", "has NVLinks that damage data", evidence)
+            text, most = f"NVLink CRC errors {per_s:.0f}/s", view.limit("crc_per_s")
+            evidence = Evidence(text=text, value=per_s, unit="1/s", limit=most, sense="healthy_to")
+            yield Fault("crit", "NVLink CRC errors", evidence)
         per_s = _rate(view, gpu, "again", again, view.limit("again_s"))
         if per_s is not None and 60 * per_s >= view.limit("again_per_min"):
-            text = f"{60 * per_s:.1f} times a minute an NVLink sent again or recovered"
-            evidence = Evidence(text=text, value=60 * per_s, unit="1/min", limit=view.limit("again_per_min"))
-            yield Fault("warn", "has NVLinks that fail now and then", evidence)
+            text, most = f"NVLink replays and recoveries {60 * per_s:.1f}/min", view.limit("again_per_min")
+            evidence = Evidence(text=text, value=60 * per_s, unit="1/min", limit=most, sense="healthy_to")
+            yield Fault("warn", "unstable NVLinks, replays and recoveries", evidence)
     if (up := gpu.nvlinks_active) is not None:
         notes = view.notes(gpu)
         notes["most_up"] = most = max(up, notes.get("most_up", up), _links_of_peers(view, gpu))
         if up < most:
-            evidence = Evidence(text=f"{up} of {most} NVLinks are up", value=float(up), limit=float(most))
-            yield Fault("warn", f"has {amount(most - up, 'NVLink')} down", evidence, reset=True)
+            text = f"{up} of {most} NVLinks up"
+            evidence = Evidence(text=text, value=float(up), limit=float(most), sense="healthy_from")
+            yield Fault("warn", f"{amount(most - up, 'NVLink')} down", evidence, reset=True)
 
 
 def _links_of_peers(view: View, gpu: Gpu) -> int:
@@ -198,46 +201,44 @@ def _links_of_peers(view: View, gpu: Gpu) -> int:
 
 def _rate(view: View, gpu: Gpu, name: str, count: int, window_s: float) -> float | None:
     """Growth of a counter per second, over the window and a little more; None before that has passed."""
-    looks: list[tuple[float, int]] = view.notes(gpu).setdefault(name, [])
+    samples: list[tuple[float, int]] = view.notes(gpu).setdefault(name, [])
     now_s = view.frame.mono_s
-    if looks and count < looks[-1][1]:
-        looks.clear()
-    if not looks or now_s - looks[-1][0] >= window_s / 6:
-        looks.append((now_s, count))
-    while len(looks) > 1 and now_s - looks[1][0] >= window_s:
-        del looks[0]
-    since_s, before = looks[0]
+    if samples and count < samples[-1][1]:
+        samples.clear()
+    if not samples or now_s - samples[-1][0] >= window_s / 6:
+        samples.append((now_s, count))
+    while len(samples) > 1 and now_s - samples[1][0] >= window_s:
+        del samples[0]
+    since_s, before = samples[0]
     return (count - before) / (now_s - since_s) if now_s - since_s >= window_s else None
 
 
 def _finding(view: View, gpu: Gpu, faults: Sequence[Fault]) -> Finding:
     steps = []
     if all(fault.severity == "info" for fault in faults):
-        steps.append(
-            Step(text="look for what the program did then; only if it comes with many programs it is the card")
-        )
-        steps.append(Step(text="find the kernel at fault", command="export CUDA_LAUNCH_BLOCKING=1"))
+        steps.append(Step(text="Check the program's log; suspect the GPU only if several programs trigger this Xid"))
+        steps.append(Step(text="Locate the failing kernel", command="export CUDA_LAUNCH_BLOCKING=1"))
     else:
-        steps.append(Step(text="save what runs on it: a checkpoint now, then start no more there"))
+        steps.append(Step(text="Checkpoint running jobs now and start no new ones on this GPU"))
     if any(fault.reset for fault in faults):
         steps.append(
             Step(
-                text="reset it as soon as nothing runs on it; NVLink partners must rest too",
+                text="Reset the GPU once it is idle; its NVLink peers must be idle too",
                 command=f"sudo nvidia-smi -r -i {quote(gpu.index)}",
                 needs_root=True,
                 destroys=True,
             )
         )
     if any(fault.reboot for fault in faults):
-        reboot, text = "sudo systemctl reboot", "restart the machine as soon as nothing runs on it"
+        reboot, text = "sudo systemctl reboot", "Reboot the machine once no job runs on it"
         steps.append(Step(text=text, command=reboot, needs_root=True, destroys=True))
     if faults[0].severity != "info":
         test = f"sudo dcgmi diag -r 2 -i {quote(gpu.index)}"
-        steps.append(Step(text="test it afterwards, idle", command=test, needs_root=True))
+        steps.append(Step(text="Run diagnostics afterwards, on the idle GPU", command=test, needs_root=True))
         log = "sudo dmesg | grep -E 'NVRM|Xid'"
-        steps.append(Step(text="keep what the kernel said of it, for the vendor", command=log, needs_root=True))
+        steps.append(Step(text="Save the kernel log for the vendor", command=log, needs_root=True))
     if any(fault.replace for fault in faults):
-        steps.append(Step(text="have the card replaced (RMA): this does not heal"))
+        steps.append(Step(text="Replace the GPU (RMA): the fault is permanent"))
     return view.found(
         gpu,
         faults[0].severity,

@@ -15,24 +15,22 @@ from gputop.model import Gpu
 _NEEDED = ("busy_percent", "pcie_width", "pcie_width_max", "pcie_generation", "pcie_generation_max")
 _NEWEST = 6  # the generation with known replay rates
 _SERVER = (
-    Step(text="at the next stop of the server: seat the card anew, clean its contacts, check riser and cables"),
-    Step(text="in the BIOS: bifurcation of the slot, and its speed set to automatic"),
+    Step(text="At the next maintenance, reseat the card, clean its contacts, check riser and cables"),
+    Step(text="In the BIOS, check slot bifurcation and set the link speed to automatic"),
 )
-_PROVIDER = Step(
-    text="card and slot are the provider's: compare with another machine of this kind, and ask there if it has more"
-)
+_PROVIDER = Step(text="Compare with another instance of this type, and ask the provider if that one is faster")
 
 
 @rule(
     "pcie-degraded",
-    "Is the PCIe link of a GPU slower than it could be?",
+    "Does the PCIe link of a GPU run below its rated speed?",
     level=Level.LINK,
     state="pcie",
     short="PCIE",
     needs=("busy_percent", "pcie_width", "pcie_width_max", "pcie_generation", "pcie_generation_max"),
 )
 def pcie_degraded(view: View) -> Iterator[Finding]:
-    """Fewer lanes or a lower generation than GPU and slot support, while it works; replays; a slower slot."""
+    """Fewer lanes or a lower generation under load than GPU and slot support; PCIe replays; a slower slot."""
     for gpu in view.gpus():
         if gpu.parent_uuid is not None or gpu.virtualization == "vgpu":
             continue
@@ -49,11 +47,11 @@ def pcie_degraded(view: View) -> Iterator[Finding]:
         if width < _lanes(gpu) or generation < _expected(view, gpu) or many:
             yield _link_finding(view, gpu, replays if many else None)
         elif (slot := gpu.pcie_generation_max or 0) < (card := gpu.pcie_generation_device_max or 0):
-            headline = f"sits in a slot of PCIe generation {slot} and can do {card}"
-            yield _slot_finding(view, gpu, headline, f"generation {slot} of {card}", slot, card)
+            headline = f"slower PCIe slot, Gen{slot} for a Gen{card} GPU"
+            yield _slot_finding(view, gpu, headline, f"slot Gen{slot}, GPU supports Gen{card}", slot, card)
         elif width < (lanes := gpu.pcie_width_max or 0):
-            headline = f"sits in a PCIe slot with {width} lanes and can use {lanes}"
-            yield _slot_finding(view, gpu, headline, f"{width} of {lanes} lanes, as many as the slot has", width, lanes)
+            headline = f"narrow PCIe slot, x{width} for an x{lanes} GPU"
+            yield _slot_finding(view, gpu, headline, f"{width} of {lanes} lanes, all that the slot has", width, lanes)
 
 
 def _slot_lanes(gpu: Gpu) -> int | None:
@@ -84,14 +82,14 @@ def _replays(view: View, gpu: Gpu) -> float | None:
     notes, now_s, count = view.notes(gpu), view.frame.mono_s, gpu.pcie_replays
     if count is None:
         return None
-    looks: list[tuple[float, int]] = notes.setdefault("looks", [])
-    if looks and count < looks[-1][1]:
-        looks.clear()  # the driver was reloaded
-    if not looks or now_s - looks[-1][0] >= view.limit("look_s"):
-        looks.append((now_s, count))
-    while len(looks) > 1 and now_s - looks[1][0] >= view.limit("count_s"):
-        del looks[0]
-    since_s, before = looks[0]
+    samples: list[tuple[float, int]] = notes.setdefault("samples", [])
+    if samples and count < samples[-1][1]:
+        samples.clear()  # the driver was reloaded
+    if not samples or now_s - samples[-1][0] >= view.limit("look_s"):
+        samples.append((now_s, count))
+    while len(samples) > 1 and now_s - samples[1][0] >= view.limit("count_s"):
+        del samples[0]
+    since_s, before = samples[0]
     return 60 * (count - before) / (now_s - since_s) if now_s - since_s >= view.limit("count_s") else None
 
 
@@ -108,24 +106,24 @@ def _link_finding(view: View, gpu: Gpu, replays: float | None) -> Finding:
     evidence = []
     if share < 1:
         saves = _saves_power(view, gpu)
-        of, why = (gpu.pcie_generation_max, " to save power") if saves else (newer, "")
-        text = f"{width} of {wider} lanes, generation {generation} of {of}{why}, under load"
-        evidence.append(Evidence(text=text, value=100 * share, unit="%", limit=100.0))
+        of, why = (gpu.pcie_generation_max, " (power saving)") if saves else (newer, "")
+        text = f"{width} of {wider} lanes, Gen{generation} of Gen{of}{why}, under load"
+        evidence.append(Evidence(text=text, value=100 * share, unit="%", limit=100.0, sense="healthy_from"))
     if replays is not None:
         most = _allowed_replays(view, generation, width)
-        text = f"{replays:.0f} packets a minute are sent again (no more than {most:.0f} are usual)"
-        evidence.append(Evidence(text=text, value=replays, unit="1/min", limit=most))
+        text = f"PCIe replays {replays:.0f}/min"
+        evidence.append(Evidence(text=text, value=replays, unit="1/min", limit=most, sense="healthy_to"))
     moved = [rate for name in ("pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s") if (rate := view.mean(gpu, name))]
     if moved:
-        evidence.append(Evidence(text=f"it moves {max(moved) / 1e9:.1f} GB/s", value=max(moved), unit="B/s"))
+        evidence.append(Evidence(text=f"PCIe throughput {max(moved) / 1e9:.1f} GB/s", value=max(moved), unit="B/s"))
     lent = gpu.virtualization == "passthrough"  # a virtual machine: some clouds give every GPU half the lanes
     unsure = lent or (generation == newer and _slot_lanes(gpu) is None)
     if unsure and not lent and replays is None:
-        evidence.append(Evidence(text="how many lanes its slot is wired for is not known here"))
+        evidence.append(Evidence(text="slot width unknown"))
     return view.found(
         gpu,
         "info" if unsure and replays is None else "warn",
-        f"has a PCIe link at {100 * share:.0f} % of its speed" if share < 1 else "has a faulty PCIe link",
+        f"degraded PCIe link, {100 * share:.0f} % of rated speed" if share < 1 else "faulty PCIe link, many replays",
         evidence=tuple(evidence),
         steps=(_PROVIDER,) if lent else (_agreed_step(gpu), *_SERVER),
         confidence=0.9,
@@ -134,9 +132,9 @@ def _link_finding(view: View, gpu: Gpu, replays: float | None) -> Finding:
 
 
 def _agreed_step(gpu: Gpu) -> Step:
-    where = quote((gpu.pci_bus_id or "its bus id").lower().removeprefix("0000"))
+    where = quote((gpu.pci_bus_id or "PCI_BUS_ID").lower().removeprefix("0000"))
     return Step(
-        text="see what card and slot agreed on (LnkSta), and which of them sets the limit (LnkCap)",
+        text="Compare the negotiated link (LnkSta) with what GPU and slot support (LnkCap)",
         command=f"sudo lspci -vv -s {where} | grep -E 'LnkCap|LnkSta'",
         needs_root=True,
     )
@@ -148,8 +146,8 @@ def _slot_finding(view: View, gpu: Gpu, headline: str, evidence: str, slot: int,
         gpu,
         "info",
         headline,
-        evidence=(Evidence(text=evidence, value=float(slot), limit=float(card)),),
-        steps=(Step(text="another slot or server, if much is copied to the GPU; else it does not matter"),),
+        evidence=(Evidence(text=evidence, value=float(slot), limit=float(card), sense="healthy_from"),),
+        steps=(Step(text="Move the GPU to a faster slot if transfers to it are large; otherwise ignore this"),),
         confidence=0.9,
         grade="driver",
     )
@@ -160,14 +158,14 @@ _KEEPERS = ("nvidia-persiste", "nv-hostengine", "nvidia-cuda-mps", "dcgm", "Xorg
 
 @rule(
     "persistence-off",
-    "Does the driver forget the GPUs between programs?",
+    "Is the driver unloaded when no program uses a GPU?",
     level=Level.NEVER,
     state="",
     short="",
     needs=("persistence_mode",),
 )
 def persistence_off(view: View) -> Iterator[Finding]:
-    """No persistence mode or other client holds the driver: each first program waits, and settings are lost."""
+    """No persistence mode and no other driver client: the first program starts slowly, and settings are lost."""
     gpus = [gpu for gpu in view.gpus() if gpu.parent_uuid is None and view.knows(gpu, "persistence_mode")]
     off = [gpu for gpu in gpus if gpu.persistence_mode is False and gpu.virtualization != "vgpu"]
     if not off:
@@ -183,15 +181,23 @@ def persistence_off(view: View) -> Iterator[Finding]:
     yield view.found(
         view.host(),
         "info",
-        "unloads the driver whenever no program uses a GPU",
-        evidence=(Evidence(text=f"persistence mode is off on GPU {indexes}", value=float(len(off)), limit=0.0),),
+        "persistence mode off, slow first start and settings lost",
+        evidence=(
+            Evidence(
+                text=f"persistence mode off on GPU {indexes}", value=float(len(off)), limit=0.0, sense="healthy_to"
+            ),
+        ),
         steps=(
             Step(
-                text="keep it loaded: programs begin seconds sooner, and power limits and clocks stay as they are set",
+                text="Keep the driver loaded: faster starts, and power limits and clocks persist",
                 command="sudo systemctl enable --now nvidia-persistenced",
                 needs_root=True,
             ),
-            Step(text="without systemd, until the next boot", command="sudo nvidia-smi -pm 1", needs_root=True),
+            Step(
+                text="Without systemd: enable persistence mode until the next boot",
+                command="sudo nvidia-smi -pm 1",
+                needs_root=True,
+            ),
         ),
         confidence=0.95,
         grade="driver",
@@ -200,14 +206,14 @@ def persistence_off(view: View) -> Iterator[Finding]:
 
 @rule(
     "mig-visibility",
-    "Is a GPU cut in parts that tell little?",
+    "Do MIG instances lack metrics, or are they too large?",
     level=Level.NEVER,
     state="",
     short="",
     needs=(),
 )
 def mig_visibility(view: View) -> Iterator[Finding]:
-    """Metrics unavailable on MIG instances, the rules that cannot judge them, and instances far too large."""
+    """Metrics unavailable on MIG instances, the rules that skip them for it, and instances far too large."""
     for gpu in view.gpus():
         if gpu.mig_mode is not True or gpu.parent_uuid is not None:
             continue
@@ -248,12 +254,12 @@ def _empty_finding(view: View, gpu: Gpu) -> Finding:
     return view.found(
         gpu,
         "info",
-        "is set up to be cut in instances and has none: no program can use it",
-        evidence=(Evidence(text="MIG mode is on, and there is no instance", value=0.0),),
+        "MIG enabled without instances, GPU unusable",
+        evidence=(Evidence(text="MIG mode on, no instances", value=0.0),),
         steps=(
-            Step(text="see which there can be", command=f"nvidia-smi mig -i {quote(gpu.index)} -lgip"),
+            Step(text="List the available MIG profiles", command=f"nvidia-smi mig -i {quote(gpu.index)} -lgip"),
             Step(
-                text="or use it as a whole again; nothing may run on it meanwhile",
+                text="Or disable MIG mode on the idle GPU",
                 command=f"sudo nvidia-smi -i {quote(gpu.index)} -mig 0",
                 needs_root=True,
                 destroys=True,
@@ -271,23 +277,23 @@ def _instances_finding(
     if blind:
         uuids = {one.uuid for one in (*blind, gpu)}
         silent = dict.fromkeys(one.rule for one in view.abstained if uuids & set(one.subject.gpus))
-        text = f"the driver does not tell how busy {', '.join(one.index for one in blind)} are"
-        evidence.append(Evidence(text=f"{text}: {', '.join(silent)} cannot judge" if silent else text))
+        text = f"no utilization reported for {', '.join(one.index for one in blind)}"
+        evidence.append(Evidence(text=f"{text}; checks skipped: {', '.join(silent)}" if silent else text))
         if any(missing.unlock == "--gpm on" for one in blind for missing in one.missing):
-            steps.append(Step(text="Read the activity of their units (GPM)", command="gputop --gpm on"))
+            steps.append(Step(text="Read SM activity of the instances (GPM)", command="gputop --gpm on"))
     for one in large:
         sm, memory = _units(view, one) or 0.0, f"{units.size(_peak(view, one))} of {units.size(one.vram_total_bytes)}"
-        text = f"{one.index} ({one.name}) uses {memory} and {sm:.0f} % of its units"
-        evidence.append(Evidence(text=text, value=sm, unit="%", limit=view.limit("sm_percent")))
+        text = f"{one.index} ({one.name}) uses {memory}, SM activity {sm:.0f} %"
+        evidence.append(Evidence(text=text, value=sm, unit="%", limit=view.limit("sm_percent"), sense="healthy_from"))
     if large:
-        steps.append(Step(text="a smaller profile would do", command=f"nvidia-smi mig -i {quote(gpu.index)} -lgip"))
+        steps.append(Step(text="Use a smaller MIG profile", command=f"nvidia-smi mig -i {quote(gpu.index)} -lgip"))
     steps.append(
         Step(
-            text=f"a program sees an instance by its name only: {instances[0].index} is",
+            text=f"Select an instance by its UUID, e.g. {instances[0].index}",
             command=f"export CUDA_VISIBLE_DEVICES={quote(instances[0].uuid)}",
         )
     )
-    headline = "is cut in instances that do not tell how busy they are" if blind else "has instances larger than needed"
+    headline = "MIG instances without utilization metrics" if blind else "MIG instances larger than needed"
     return view.found(
         gpu, "info", headline, evidence=tuple(evidence), steps=tuple(steps), confidence=0.9, grade="driver"
     )

@@ -1,4 +1,4 @@
-"""Rules on what slows a GPU: temperature, power, clocks."""
+"""Rules on throttling of a GPU: temperature, power, clocks."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ def _clocks(gpu: Gpu, clock: float | None, lost: float | None, limit: float | No
     highest = sustained_mhz(gpu)
     if clock is not None and highest and lost is not None:
         text = f"SM clock {clock:.0f} of {highest:.0f} MHz ({-100 * lost or 0:.0f} %)"
-        yield Evidence(text=text, value=clock, unit="MHz", limit=limit)
+        yield Evidence(text=text, value=clock, unit="MHz", limit=limit, sense="healthy_from")
     elif clock is not None:
         yield Evidence(text=f"SM clock {clock:.0f} MHz (boost clock unknown)", value=clock, unit="MHz")
 
 
 @rule(
     "thermal",
-    "Is a GPU slowed by heat?",
+    "Is a GPU slowed by thermal throttling?",
     level=Level.DEVICE,
     state="thermal",
     short="HEAT",
     needs=("temperature_celsius", "throttled_heat_percent or throttled_heat_hard_percent or throttle_reasons"),
 )
 def thermal(view: View) -> Iterator[Finding]:
-    """Thermal slowdown, or a temperature at the limit; without counters, by the current reasons."""
+    """Thermal slowdown, or a temperature near it; without counters, by the current throttle reasons."""
     for gpu in view.gpus():
         if not view.knows(gpu, "temperature_celsius"):
             continue
@@ -78,21 +78,22 @@ def _near_limit(view: View, gpu: Gpu) -> bool:
 def _thermal_finding(view: View, gpu: Gpu, severity: Severity, soft: float | None, hard: float | None) -> Finding:
     celsius, lost = gpu.temperature_celsius or 0.0, slowed(view, gpu)
     at = "" if gpu.slowdown_celsius is None else f" (slowdown at {gpu.slowdown_celsius:.0f} °C)"
-    evidence = [Evidence(text=f"{celsius:.0f} °C{at}", value=celsius, unit="C", limit=gpu.slowdown_celsius)]
-    for share, how, name in ((hard, "in hardware", "hard_percent"), (soft, "by the driver", "soft_percent")):
+    text = f"{celsius:.0f} °C{at}"
+    evidence = [Evidence(text=text, value=celsius, unit="C", limit=gpu.slowdown_celsius, sense="healthy_to")]
+    for share, how, name in ((hard, "hardware", "hard_percent"), (soft, "software", "soft_percent")):
         if share:
-            text = f"slowed {how} {share:.0f} % of the last {view.limit('window_s'):.0f} s"
-            evidence.append(Evidence(text=text, value=share, unit="%", limit=view.limit(name)))
+            text = f"{how} thermal slowdown {share:.0f} % of the last {view.limit('window_s'):.0f} s"
+            evidence.append(Evidence(text=text, value=share, unit="%", limit=view.limit(name), sense="healthy_to"))
     if lost:
         evidence += _clocks(gpu, view.mean(gpu, "sm_clock_mhz"), lost)
-    words = {"crit": "is slowed hard by heat", "warn": "is slowed by heat", "info": "is nearly too hot"}
+    words = {"crit": "hardware thermal slowdown", "warn": "software thermal slowdown", "info": "near thermal slowdown"}
     return view.found(
         gpu,
         severity,
         words[severity],
         evidence=tuple(evidence),
         steps=(
-            Step(text="give it air: fans, dust, blanking panels in empty slots, space between cards"),
+            Step(text="Improve airflow: fans, dust filters, blanking panels in empty slots, space between cards"),
             *_power_limit_steps(view, gpu),
         ),
         confidence=view.confidence(0.95, soft, hard),
@@ -111,14 +112,14 @@ def _power_limit_steps(view: View, gpu: Gpu) -> Iterator[Step]:
     lower = max(math.ceil(least), 5 * round(wanted / 5))
     if lower < limit and (drawn is None or drawn > lower):
         yield Step(
-            text=f"until then, lower the power limit to {lower} W",
+            text=f"Lower the power limit to {lower} W until airflow is fixed",
             command=f"sudo nvidia-smi -i {quote(gpu.index)} -pl {lower}",
             needs_root=True,
         )
 
 
 def _busy_watts(view: View, gpu: Gpu, limit: float) -> float | None:
-    """Power in watts while kernels run: the mean includes pauses, and a limit below that slows all work."""
+    """Power in watts while kernels run: the mean includes pauses, and a lower power limit slows all work."""
     drawn, busy, idle = view.mean(gpu, "power_watts"), view.mean(gpu, "busy_percent"), idle_watts(view, gpu)
     if drawn is None or (busy is not None and busy < _LEAST_BUSY):
         return None
@@ -131,7 +132,7 @@ def _busy_watts(view: View, gpu: Gpu, limit: float) -> float | None:
 
 @rule(
     "power",
-    "Is a GPU slowed by its power limit?",
+    "Is a GPU power-capped?",
     level=Level.DEVICE,
     state="power cap",
     short="PWR",
@@ -139,10 +140,10 @@ def _busy_watts(view: View, gpu: Gpu, limit: float) -> float | None:
     partly=("throttled_power_percent", "power_limit_watts", "power_default_limit_watts"),
 )
 def power(view: View) -> Iterator[Finding]:
-    """Power capping below the default limit is a fault; at the default limit it is a GPU at full load.
+    """Power-capped below the default power limit is a fault; at the default limit it is a GPU at full load.
 
-    The power brake is a fault at any limit, by its counter or else by the current reasons. So is a hardware slowdown
-    with neither a thermal nor a brake reason.
+    The power brake is a fault at any limit, by its counter or else by the current throttle reasons. So is a hardware
+    slowdown with neither a thermal nor a power brake reason.
     """
     for gpu in view.gpus():
         brake, reasons = view.mean(gpu, "throttled_brake_percent"), gpu.throttle_reasons or frozenset()
@@ -174,17 +175,15 @@ def _hardware(view: View, gpu: Gpu) -> Finding:
     return view.found(
         gpu,
         "warn",
-        "is slowed by its hardware",
+        "hardware slowdown, no cause reported",
         evidence=(
-            Evidence(text="the driver names neither heat nor the power brake as its cause"),
+            Evidence(text="driver reports neither thermal slowdown nor power brake"),
             *_clocks(gpu, view.mean(gpu, "sm_clock_mhz"), lost),
         ),
         steps=(
+            Step(text="Check power supplies, cables and rack power: load peaks may exceed what they deliver"),
             Step(
-                text="check its power: supplies, cables, the rack; what it draws in a moment is more than it is given"
-            ),
-            Step(
-                text="and its heat, where the driver has no number for it",
+                text="Check temperatures and throttle reasons",
                 command=f"nvidia-smi -q -d PERFORMANCE,TEMPERATURE -i {quote(gpu.index)}",
             ),
         ),
@@ -196,16 +195,16 @@ def _hardware(view: View, gpu: Gpu) -> Finding:
 
 def _brake_finding(view: View, gpu: Gpu, brake: float | None) -> Finding:
     lost = slowed(view, gpu)
-    told = Evidence(text="the driver names the power brake as what slows it now")
+    braking = Evidence(text="power brake active now")
     if brake is not None:
         text = f"power brake {brake:.0f} % of the last {view.limit('window_s'):.0f} s"
-        told = Evidence(text=text, value=brake, unit="%", limit=view.limit("brake_percent"))
+        braking = Evidence(text=text, value=brake, unit="%", limit=view.limit("brake_percent"), sense="healthy_to")
     return view.found(
         gpu,
         "crit",
-        "is stopped by the power brake of its server",
-        evidence=(told, *_clocks(gpu, view.mean(gpu, "sm_clock_mhz"), lost)),
-        steps=(Step(text="check power supplies, their cables and the rack's power: the server itself asked for this"),),
+        "power brake slowdown, asserted by the server",
+        evidence=(braking, *_clocks(gpu, view.mean(gpu, "sm_clock_mhz"), lost)),
+        steps=(Step(text="Check power supplies, cables and rack power: the server asserted the power brake"),),
         confidence=0.9,
         grade="driver",
         lost_share=lost,
@@ -223,19 +222,23 @@ def _capped_finding(view: View, gpu: Gpu, capped: float) -> Finding:
         if (lost or 0.0) >= view.limit("too_slow"):
             return _slow_finding(view, gpu, lost or 0.0, evidence)
         return view.found(
-            gpu, "info", "runs at its full power", evidence=evidence, confidence=0.9, grade="driver", healthy=True
+            gpu,
+            "info",
+            "power-capped at full load, as expected",
+            evidence=evidence,
+            confidence=0.9,
+            grade="driver",
+            healthy=True,
         )
-    headline = f"is held to {limit:.0f} of its {default:.0f} W"
+    headline = f"power limit {limit:.0f} W, default {default:.0f} W"
     if asked is not None and asked > limit + _ROUNDED:
-        headline += " by its server"
-        text = f"a limit of {asked:.0f} W was asked for: no setting of the driver holds it lower"
-        evidence += (Evidence(text=text, value=asked, unit="W", limit=limit),)
-        step = Step(
-            text="look for a power cap in the server's BMC, and at its power supplies: nvidia-smi cannot lift it"
-        )
+        headline += ", set by the server"
+        text = f"requested limit {asked:.0f} W, enforced {limit:.0f} W"
+        evidence += (Evidence(text=text, value=asked, unit="W", limit=limit, sense="flagged_from"),)
+        step = Step(text="Check the power cap in the server's BMC and its power supplies; nvidia-smi cannot raise it")
     else:
         step = Step(
-            text=f"give it back its {default:.0f} W, if power and cooling of the server allow",
+            text=f"Raise the power limit to {default:.0f} W if the server's power and cooling allow",
             command=f"sudo nvidia-smi -i {quote(gpu.index)} -pl {default:.0f}",
             needs_root=True,
         )
@@ -249,14 +252,14 @@ def _slow_finding(view: View, gpu: Gpu, lost: float, evidence: tuple[Evidence, .
     return view.found(
         gpu,
         "warn",
-        f"is power-capped at its default limit, with {100 * lost:.0f} % of its clock lost",
+        f"power-capped at its default limit, SM clock {100 * lost:.0f} % lower",
         evidence=evidence,
         steps=(
             Step(
-                text="check what limits it",
+                text="Check power, clocks and throttle reasons",
                 command=f"nvidia-smi -q -d POWER,PERFORMANCE,CLOCK -i {quote(gpu.index)}",
             ),
-            Step(text="check its power connectors; on a laptop, its charger and its power profile"),
+            Step(text="Check the power connectors; on a laptop, the charger and the power profile"),
         ),
         confidence=0.7,
         grade="driver",
@@ -273,23 +276,23 @@ def _draws_full_limit(view: View, gpu: Gpu, capped: float) -> bool:
 def _limit_evidence(view: View, gpu: Gpu, capped: float) -> Iterator[Evidence]:
     watts, limit, default = view.mean(gpu, "power_watts"), gpu.power_limit_watts or 0.0, gpu.power_default_limit_watts
     if watts is not None:
-        text = f"{watts:.0f} of {limit:.0f} W, {default or 0:.0f} W as delivered"
-        yield Evidence(text=text, value=watts, unit="W", limit=limit)
-    text = f"held back {capped:.0f} % of the last {view.limit('window_s'):.0f} s"
-    yield Evidence(text=text, value=capped, unit="%", limit=view.limit("capped_percent"))
+        text = f"power {watts:.0f} W, limit {limit:.0f} W (default {default or 0:.0f} W)"
+        yield Evidence(text=text, value=watts, unit="W", limit=limit, sense="flagged_from")
+    text = f"power-capped {capped:.0f} % of the last {view.limit('window_s'):.0f} s"
+    yield Evidence(text=text, value=capped, unit="%", limit=view.limit("capped_percent"), sense="flagged_from")
     yield from _clocks(gpu, view.mean(gpu, "sm_clock_mhz"), slowed(view, gpu))
 
 
 @rule(
     "clocks-low",
-    "Are a GPU's clocks set low?",
+    "Are a GPU's clocks locked low?",
     level=Level.DEVICE,
     state="low clock",
     short="CLK",
     needs=("busy_percent", "sm_clock_mhz", "throttle_reasons", "boost_clock_max_mhz or sm_clock_max_mhz"),
 )
 def clocks_low(view: View) -> Iterator[Finding]:
-    """Busy in the highest performance state, below its clock without a throttle reason: a setting limits it."""
+    """Busy in the highest performance state at a low SM clock, without a throttle reason: a setting limits it."""
     for gpu in view.gpus():
         if not view.knows(gpu, "busy_percent", "sm_clock_mhz", "throttle_reasons"):
             continue
@@ -312,11 +315,11 @@ def clocks_low(view: View) -> Iterator[Finding]:
             yield view.found(
                 gpu,
                 "warn",
-                "runs at a low clock that was set",
-                evidence=(*_clocks(gpu, clock, lost, least), Evidence(text="neither heat nor power holds it back")),
+                "SM clock locked low",
+                evidence=(*_clocks(gpu, clock, lost, least), Evidence(text="no thermal or power throttling")),
                 steps=(
                     Step(
-                        text="let it choose its clocks again",
+                        text="Reset the locked and application clocks",
                         command=f"{card} -rgc && {card} -rac",
                         needs_root=True,
                     ),

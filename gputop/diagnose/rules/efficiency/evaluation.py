@@ -137,7 +137,7 @@ class DipContext(NamedTuple):
 
 @rule(
     "evaluation-phase",
-    "Does a training run evaluate now and then?",
+    "Does a training run evaluate periodically?",
     level=Level.BESIDE,
     state="evaluates",
     short="EVAL",
@@ -146,9 +146,9 @@ class DipContext(NamedTuple):
     first=True,
 )
 def evaluation_phase(view: View) -> Iterator[Finding]:
-    """Recurring dips of GPU work, as for checkpoints, but with a different kind of work in them.
+    """Periodic drops of GPU utilization, as for checkpoints, but with a different kind of work during them.
 
-    While one lasts, no rule judges the trainer.
+    During such a phase no rule judges the trainer.
     """
     for trainer in view.trainers():
         if trainer.peers or is_notebook(trainer) or serves(trainer):
@@ -254,7 +254,7 @@ def _worker_steps(view: View, trainer: Trainer) -> Iterator[Step]:
     """More loaders for evaluation: the training loaders are idle, so CPUs are free."""
     if wanted := num_workers.initial(equal_share(view, trainer)):
         command = f"DataLoader(val, num_workers={wanted}, persistent_workers=True)"
-        yield Step(text="Give the validation loader workers that stay", command=command)
+        yield Step(text="Use persistent workers for the validation DataLoader", command=command)
 
 
 def _finding(view: View, trainer: Trainer, phases: Sequence[DipContext]) -> Finding:
@@ -264,25 +264,28 @@ def _finding(view: View, trainer: Trainer, phases: Sequence[DipContext]) -> Find
     loaders = all(one.others for one in phases)
     evidence = [
         Evidence(
-            text=f"GPU busy {busy:.0f} % in these phases (training {usual:.0f} %)", value=busy, unit="%", limit=usual
+            text=f"GPU busy {busy:.0f} % in these phases (training {usual:.0f} %)",
+            value=busy,
+            unit="%",
+            limit=usual,
+            sense="healthy_from",
         ),
         Evidence(
-            text=f"seen {len(phases)} times, {100 * share:.0f} % of the time; no checkpoint written meanwhile",
+            text=f"{len(phases)} phases, {100 * share:.0f} % of the time; no checkpoint written in them",
             value=float(len(phases)),
             limit=view.limit("times"),
+            sense="flagged_from",
         ),
     ]
     if loaders:
-        evidence.append(Evidence(text="other DataLoader workers run in them"))
+        evidence.append(Evidence(text="other DataLoader workers run during these phases"))
     times = f"{ago(round(length_s))} every {ago(round(every_s))}"
     still = busy < view.limit("busy_percent")  # evaluation on the CPU or other work: its GPU waits
     severity = (view.by_share(share) or "info") if still else "info"
     return view.found(
         trainer,
         "warn" if severity == "crit" else severity,
-        f"stops working on its GPU for {times}, and writes no checkpoint meanwhile"
-        if still
-        else f"periodic evaluation: {times}",
+        f"periodic GPU idle phases, {times}" if still else f"periodic evaluation, {times}",
         evidence=tuple(evidence),
         steps=tuple(_offload_steps(view, trainer, share) if still else _cheaper_steps(view, trainer, share)),
         confidence=view.confidence(0.8 if loaders and not still else 0.6),
@@ -291,13 +294,15 @@ def _finding(view: View, trainer: Trainer, phases: Sequence[DipContext]) -> Find
 
 
 def _cheaper_steps(view: View, trainer: Trainer, share: float) -> Iterator[Step]:
-    yield stack(view, trainer.process, "Confirm it during the next phase")
+    yield stack(view, trainer.process, "Confirm with a stack dump during the next phase")
     yield Step(text="Raise the evaluation batch size: without gradients more fits into device memory")
     yield from _worker_steps(view, trainer)
-    yield Step(text=f"Evaluate less often, or on a subset: it takes {100 * share:.0f} % of the time")
+    yield Step(text=f"Evaluate less often or on a subset: it takes {100 * share:.0f} % of run time")
 
 
 def _offload_steps(view: View, trainer: Trainer, share: float) -> Iterator[Step]:
-    yield stack(view, trainer.process, "See what it does in the next one")
-    yield Step(text="Usual: an evaluation or metrics on the CPU, reshuffling the samples, logging of pictures")
-    yield Step(text=f"Do it less often, on the GPU, or in a process of its own: {100 * share:.0f} % of the time")
+    yield stack(view, trainer.process, "Dump the stack during the next phase")
+    yield Step(text="Check the usual causes: evaluation or metrics on the CPU, dataset reshuffling, image logging")
+    yield Step(
+        text=f"Run it less often, on the GPU, or in a separate process: it takes {100 * share:.0f} % of run time"
+    )

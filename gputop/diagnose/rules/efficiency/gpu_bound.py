@@ -29,7 +29,7 @@ _FUSED = {"tensorflow": "tf.function(step, jit_compile=True)", "jax": "jax.jit(s
 
 @rule(
     "mem-bw-bound",
-    "Is a GPU bound by the bandwidth of its memory?",
+    "Is a GPU bound by memory bandwidth?",
     level=Level.EFFICIENCY,
     state="memory-bound",
     short="MEM",
@@ -38,7 +38,7 @@ _FUSED = {"tensorflow": "tf.function(step, jit_compile=True)", "jax": "jax.jit(s
     partly=("tensor_percent", "power_watts"),
 )
 def mem_bw_bound(view: View) -> Iterator[Finding]:
-    """Memory bandwidth near its limit, tensor cores nearly idle; if the chip is otherwise idle, possibly copies."""
+    """Memory bandwidth near its peak with tensor cores nearly idle; on an otherwise idle GPU, possibly copies."""
     for trainer in view.trainers():
         busy = view.mean(trainer, "busy_percent")
         if not view.knows(trainer, "duty") or busy is None or trainer.peers or serves(trainer):
@@ -73,18 +73,18 @@ def _memory_bound_by_proxy(view: View, trainer: Trainer) -> bool:
 def _traffic(view: View, trainer: Trainer) -> Evidence:
     if trainer.dram is not None:
         moved = 100 * trainer.dram
-        text = f"memory moves {moved:.0f} % of what it could; 80 % is reached in practice"
-        return Evidence(text=text, value=moved, unit="%", limit=80 * view.limit("dram"))
+        text = f"memory bandwidth {moved:.0f} % of peak (achievable 80 %)"
+        return Evidence(text=text, value=moved, unit="%", limit=80 * view.limit("dram"), sense="flagged_from")
     active = 100 * (trainer.memory_busy or 0.0)
-    text = f"memory in use {active:.0f} % of the time; how much it moves this card does not tell"
-    return Evidence(text=text, value=active, unit="%", limit=100 * view.limit("memory_busy"))
+    text = f"memory busy {active:.0f} % of the time (bandwidth unavailable)"
+    return Evidence(text=text, value=active, unit="%", limit=100 * view.limit("memory_busy"), sense="flagged_from")
 
 
 def _memory_bound_finding(view: View, trainer: Trainer, busy: float, by_units: bool) -> Finding:
     return view.found(
         trainer,
         "info",
-        "is bound by the bandwidth of its GPU's memory",
+        "memory-bandwidth-bound",
         evidence=(_traffic(view, trainer), duty(trainer, busy), *unit_activity(trainer, memory=False)),
         steps=tuple(_fewer_bytes(trainer)),
         confidence=0.8 if by_units else 0.5,
@@ -93,27 +93,27 @@ def _memory_bound_finding(view: View, trainer: Trainer, busy: float, by_units: b
 
 def _fewer_bytes(trainer: Trainer) -> Iterator[Step]:
     """Steps that reduce memory traffic, in the terms of the framework if it is known."""
-    fuse, torch = "fuse elementwise operations, so that less goes through memory", may_use_torch(trainer)
+    fuse, torch = "Fuse elementwise operations to reduce memory traffic", may_use_torch(trainer)
     if torch:
         yield Step(text=fuse, command="model = torch.compile(model)")
-        yield Step(text="a fused optimizer", command="torch.optim.AdamW(model.parameters(), fused=True)")
+        yield Step(text="Use a fused optimizer", command="torch.optim.AdamW(model.parameters(), fused=True)")
         yield Step(
-            text="attention that keeps its scores on the chip",
+            text="Use fused attention (FlashAttention)",
             command="torch.nn.functional.scaled_dot_product_attention(q, k, v)",
         )
     else:
         known = (_FUSED[name] for name in _FUSED if name in trainer.process.libraries)
         yield Step(text=fuse, command=next(known, None))
-    yield Step(text=f"bfloat16 activations halve the bytes{'; channels_last for convolutions' if torch else ''}")
+    yield Step(text=f"Use bfloat16 activations: half the bytes{'; channels_last for convolutions' if torch else ''}")
 
 
 def _copies_finding(view: View, trainer: Trainer, busy: float) -> Finding:
     return view.found(
         trainer,
         "info",
-        "moves much through its GPU's memory while few kernels run: copies, perhaps",
-        evidence=(_traffic(view, trainer), duty(trainer, busy, view.limit("idle_percent"))),
-        steps=(Step(text="a torch trace shows copies beside kernels: look for memcpy between host and device"),),
+        "high memory traffic with few kernels, possibly copies",
+        evidence=(_traffic(view, trainer), duty(trainer, busy, view.limit("idle_percent"), "flagged_below")),
+        steps=(Step(text="Take a torch trace and look for memcpy between host and device"),),
         confidence=0.4,
     )
 
@@ -122,14 +122,14 @@ _LAST, _MISSED = 6, 3  # pauses that show their interval; intervals without one,
 _RECUR = 2  # pauses
 _LEAST_S = 60.0  # needed to report a share
 _BIGGER = (
-    Step(text="nothing is urgent; what is left to win: mixed precision if it is off, torch.compile, a larger batch"),
+    Step(text="Optional: mixed precision if it is off, torch.compile, a larger batch"),
     Step(text="Scale out to more GPUs with DDP; batch size and num_workers are per rank: divide them or scale the LR"),
 )
 
 
 @rule(
     "gpu-bound-healthy",
-    "Is the GPU itself the limit, as it should be?",
+    "Is the GPU itself the bottleneck, as it should be?",
     level=Level.HEALTHY,
     state="healthy",
     short="OK",
@@ -137,7 +137,7 @@ _BIGGER = (
     partly=("sm_clock_mhz",),
 )
 def gpu_bound_healthy(view: View) -> Iterator[Finding]:
-    """Busy without gaps, and a second signal confirms effective work."""
+    """Busy without gaps, and a second metric confirms effective work."""
     for trainer in view.trainers():
         paused = view.pauses(trainer).current
         if paused is not None and paused.length_s >= view.limit("pause_s"):
@@ -160,7 +160,7 @@ def gpu_bound_healthy(view: View) -> Iterator[Finding]:
         yield view.found(
             trainer,
             "info",
-            f"keeps its GPU busy: {kind}",
+            f"healthy, {kind}",
             evidence=(
                 duty(trainer, busy, view.limit("busy_percent")),
                 *unit_activity(trainer, limits={"memory busy": view.limit("memory_busy")}),
@@ -203,9 +203,8 @@ def _pause_cost(view: View, trainer: Trainer) -> tuple[Evidence, ...]:
         counted = _real_pauses(view, trainer, seconds)
         if len(counted) >= least and not _pauses_over(view, trainer, counted):
             lost, of_s = _lost_to_pauses(view.pauses(trainer), counted, seconds)
-            text = f"{len(counted)} pauses: {100 * lost:.1f} % of GPU time lost in {ago(of_s)}"
-            text += f" (healthy < {limit:.0f} %)"
-            found.append(Evidence(text=text, value=100 * lost, unit="%", limit=limit))
+            text = f"{len(counted)} pauses, {100 * lost:.1f} % of GPU time lost in {ago(of_s)}"
+            found.append(Evidence(text=text, value=100 * lost, unit="%", limit=limit, sense="healthy_to"))
     return tuple(sorted(found, key=lambda one: -(one.value or 0.0))[:1])
 
 
@@ -229,10 +228,10 @@ def _kind(view: View, trainer: Trainer) -> str | None:
     """What limits the GPU; None if it is busy with low activity, or another rule covers it."""
     if trainer.sm is None:
         if trainer.power_share is None and trainer.memory_busy is not None:  # as on a vGPU
-            return "its memory traffic says that it works" if view.above(trainer.memory_busy, "memory_busy") else None
+            return "steady memory traffic" if view.above(trainer.memory_busy, "memory_busy") else None
         known = view.knows(trainer, "power_share", "clock_share")
         by_power = view.above(trainer.power_share, "power_share") and view.above(trainer.clock_share, "clock_share")
-        return "its power says that it works" if known and by_power else None
+        return "power near the limit" if known and by_power else None
     tensor, dram = tensor_share(trainer) or 0.0, dram_share(trainer) or 0.0
     in_fp32 = (trainer.fp32 or 0.0) >= view.limit("fp32") and (trainer.tensor or 0.0) < view.limit("no_tensor")
     by_memory = view.above(dram, "dram")
@@ -241,8 +240,8 @@ def _kind(view: View, trainer: Trainer) -> str | None:
     if view.above(tensor, "compute"):
         return "compute-bound"
     if by_memory:
-        return "bound by its memory"
-    return "a mix of compute and memory" if view.above(tensor, "tensor") or view.above(trainer.sm, "sm") else None
+        return "memory-bound"
+    return "mix of compute and memory" if view.above(tensor, "tensor") or view.above(trainer.sm, "sm") else None
 
 
 # settings for TF32 and bfloat16 in other frameworks
@@ -258,7 +257,7 @@ _TORCH = ('torch.set_float32_matmul_precision("high")', 'with torch.autocast("cu
 
 @rule(
     "tensor-cores-idle",
-    "Is matrix math done in fp32?",
+    "Does matrix math run in fp32, with the tensor cores idle?",
     level=Level.EFFICIENCY,
     state="fp32 math",
     short="FP32",
@@ -266,7 +265,7 @@ _TORCH = ('torch.set_float32_matmul_precision("high")', 'with torch.autocast("cu
     needs=("busy_percent", "fp32_percent", "tensor_percent", "compute_capability"),
 )
 def tensor_cores_idle(view: View) -> Iterator[Finding]:
-    """Busy with the fp32 pipe but not the tensor cores, on a GPU that has them; fp64 programs are exempt."""
+    """fp32 pipe active, tensor cores not, on a GPU that has them; fp64 programs are exempt."""
     for trainer in view.trainers():
         busy = view.mean(trainer, "busy_percent")
         if not view.knows(trainer, "duty") or not view.above(busy, "busy_percent"):
@@ -293,12 +292,22 @@ def _fp32_finding(view: View, trainer: Trainer, busy: float, severity: Severity)
     return view.found(
         trainer,
         severity,
-        "does its matrix math in fp32, beside idle tensor cores"
-        if severity == "warn"
-        else "does much of its math in fp32",
+        "matrix math in fp32, tensor cores idle" if severity == "warn" else "much of the math in fp32",
         evidence=(
-            Evidence(text=f"fp32 pipe {fp32:.0f} %", value=fp32, unit="%", limit=100 * view.limit("fp32")),
-            Evidence(text=f"tensor cores {tensor:.0f} %", value=tensor, unit="%", limit=100 * view.limit("tensor")),
+            Evidence(
+                text=f"fp32 pipe activity {fp32:.0f} %",
+                value=fp32,
+                unit="%",
+                limit=100 * view.limit("fp32"),
+                sense="flagged_from",
+            ),
+            Evidence(
+                text=f"tensor activity {tensor:.0f} %",
+                value=tensor,
+                unit="%",
+                limit=100 * view.limit("tensor"),
+                sense="healthy_from",
+            ),
             duty(trainer, busy),
         ),
         steps=tuple(_steps(trainer)),
@@ -311,24 +320,24 @@ def _steps(trainer: Trainer) -> Iterator[Step]:
     others = next((_OTHERS[name] for name in _OTHERS if name in libraries), None)
     tf32, half = _TORCH if torch else others or (None, None)
     if torch or others:
-        yield Step(text="one line, almost the same numbers: TF32", command=tf32)
-        yield Step(text="faster still, without a GradScaler: bfloat16", command=half)
+        yield Step(text="Enable TF32: one line, almost the same results", command=tf32)
+        yield Step(text="Use bfloat16 autocast: faster still, no GradScaler needed", command=half)
     else:
-        yield Step(text="a mode of less precision, if it has one and its results allow it: TF32, mixed, bfloat16")
-    yield Step(text="dimensions in multiples of 8, vocabularies in multiples of 64; no casts back and forth")
+        yield Step(text="Use a lower precision if results allow it: TF32, mixed, bfloat16")
+    yield Step(text="Use dimensions in multiples of 8, vocabularies in multiples of 64; avoid repeated casts")
     compiled = ", and bfloat16 with torch.compile" if torch else ""
     yield Step(
-        text=f"then compare steps a second in fp32{',' if torch else ' and'} bfloat16{compiled}: "
-        "where bfloat16 gives less than a fifth more, it waits for something else"
+        text=f"Compare steps/s in fp32{',' if torch else ' and'} bfloat16{compiled}: "
+        "below 20 % gain, the bottleneck is elsewhere"
     )
 
 
-_RANKS = "a torch trace tells waiting for other ranks, which keeps a GPU busy, from small kernels"
+_RANKS = "a torch trace separates collective wait, which counts as busy, from small kernels"
 
 
 @rule(
     "busy-not-effective",
-    "Is a GPU busy with little of itself at work?",
+    "Is a GPU busy with low SM activity?",
     level=Level.EFFICIENCY,
     state="little work",
     short="FEW",
@@ -337,7 +346,7 @@ _RANKS = "a torch trace tells waiting for other ranks, which keeps a GPU busy, f
     partly=("memory_busy_percent", "sm_clock_mhz", "world_size", "facts"),
 )
 def busy_not_effective(view: View) -> Iterator[Finding]:
-    """Kernels all the time but few active SMs; without unit metrics, low power at a full clock."""
+    """Kernels run all the time with few active SMs; without unit metrics, low power at the full SM clock."""
     for trainer in view.trainers():
         busy = view.mean(trainer, "busy_percent")
         if not view.knows(trainer, "duty") or not view.above(busy, "busy_percent"):
@@ -356,7 +365,7 @@ def busy_not_effective(view: View) -> Iterator[Finding]:
         yield view.found(
             trainer,
             units or "info",
-            "keeps its GPU busy with little of it at work",
+            "high utilization, low SM activity" if units else "high utilization, low power",
             evidence=(
                 duty(trainer, busy, view.limit("busy_percent")),
                 *unit_activity(trainer, limits=_decided_limits(view, units)),
@@ -379,8 +388,8 @@ def _severity(view: View, trainer: Trainer) -> Severity | None:
 def _decided_limits(view: View, severity: Severity | None) -> dict[str, float]:
     """Limits that the unit metrics fell below."""
     if severity == "warn":
-        return {"SMs": view.limit("few_sm")}
-    limits = {"SMs": view.limit("sm"), "tensor cores": view.limit("tensor")}
+        return {"SM activity": view.limit("few_sm")}
+    limits = {"SM activity": view.limit("sm"), "tensor activity": view.limit("tensor")}
     return limits | {"memory bandwidth": DRAM_PEAK * view.limit("dram")} if severity else {}
 
 
@@ -397,14 +406,13 @@ def _draws_little(view: View, trainer: Trainer) -> bool:
 def _clock(view: View, trainer: Trainer) -> Iterator[Evidence]:
     if trainer.sm is None and trainer.clock_share is not None:
         share, limit = min(100.0, 100 * trainer.clock_share), 100 * view.limit("clock_share")
-        yield Evidence(text=f"clock {share:.0f} % of its highest", value=share, unit="%", limit=limit)
+        text = f"SM clock {share:.0f} % of maximum"
+        yield Evidence(text=text, value=share, unit="%", limit=limit, sense="flagged_from")
 
 
 _STEPS = (
-    Step(text="give each kernel more to do: a larger batch, or sequences packed together"),
-    Step(text="fuse small kernels", command="model = torch.compile(model)"),
-    Step(
-        text="and launch them together", command='model = torch.compile(model, mode="reduce-overhead")  # CUDA graphs'
-    ),
-    Step(text="in a trace, look for kernels with fewer blocks than the GPU has multiprocessors"),
+    Step(text="Raise the work per kernel: a larger batch, or packed sequences"),
+    Step(text="Fuse small kernels", command="model = torch.compile(model)"),
+    Step(text="Launch them as CUDA graphs", command='model = torch.compile(model, mode="reduce-overhead")'),
+    Step(text="In a trace, look for kernels with fewer blocks than the GPU has SMs"),
 )

@@ -17,6 +17,7 @@ from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.steps import profile, stack
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
+from gputop.phrases import Sense
 from gputop.units import ago
 
 _STEP_S = 15.0  # between two values
@@ -25,12 +26,12 @@ _NAMED = 3  # programs that appeared with a change
 _LEAST = 5  # values on either side of a change
 _NOW = 4  # values that show whether it lasts
 _LEAST_CORRELATION, _SAMPLES = 0.5, 6  # of a certain rhythm, with as many samples in it [M]
-_OUTSIDE = Step(text="look at what changed with it, above: that comes first")
+_OUTSIDE = Step(text="Check the changes listed as evidence first")
 _INSIDE = (
-    Step(text="usual reasons inside a program: longer samples, lists that grow, logging, garbage collection"),
-    Step(text="all is well if its steps are meant to do more since then: layers unfrozen, a larger batch"),
+    Step(text="Check the usual causes: longer samples, growing lists, logging, garbage collection"),
+    Step(text="Ignore this if steps intentionally do more now: layers unfrozen, a larger batch"),
 )
-_SEE = "see where its time goes now, over some seconds"
+_SEE = "Profile where time is spent now"
 
 
 class SpeedChange(NamedTuple):
@@ -46,14 +47,14 @@ class SpeedChange(NamedTuple):
 
 @rule(
     "slowdown",
-    "Is a training run slower than it was?",
+    "Is a training run slower than before?",
     level=Level.BESIDE,
     state="slower",
     short="SLOW",
     needs=("busy_percent",),
 )
 def slowdown(view: View) -> Iterator[Finding]:
-    """Ten minutes of steady speed, then at least five at a lower one: by step time, GPU busy or SM clock.
+    """Ten minutes at a steady speed, then at least five at a lower one: by step time, GPU busy or SM clock.
 
     Each trainer is tested every 15 s, in turn.
     """
@@ -86,11 +87,11 @@ def _found(view: View, trainer: Trainer, steps: Sequence[float | None]) -> Findi
     change = _change(view, trainer, steps, known_s)
     if change is None or not view.above(change.slower, "slower") or _loaders_restarted(trainer, change.ago_s):
         return None
-    if change.what == "its GPU" and (is_auxiliary(trainer) or is_notebook(trainer)):
+    if change.what == "GPU busy" and (is_auxiliary(trainer) or is_notebook(trainer)):
         return None  # it only has less work
-    meanwhile = tuple(_other_changes(view, trainer, change.ago_s))
-    evidence, vouched = tuple(item for item, _ in meanwhile), any(vouches for _, vouches in meanwhile)
-    if change.what == "its GPU" and not vouched:
+    others = tuple(_other_changes(view, trainer, change.ago_s))
+    evidence, vouched = tuple(item for item, _ in others), any(vouches for _, vouches in others)
+    if change.what == "GPU busy" and not vouched:
         return _possible_finding(view, trainer, change, evidence)
     return _finding(view, trainer, change, evidence, vouched)
 
@@ -99,10 +100,10 @@ def _change(view: View, trainer: Trainer, steps: Sequence[float | None], known_s
     """The change of the step time; if that is not visible, of GPU busy or of its clock."""
     if 2 * sum(step is not None for step in steps) > len(steps):
         found = _single_change(view, steps)
-        return found and SpeedChange("its steps", *found[:2], 1 - found[0] / found[1], found[2], "s")
+        return found and SpeedChange("step time", *found[:2], 1 - found[0] / found[1], found[2], "s")
     busy = _single_change(view, _past(view, trainer.key, "busy_percent", known_s))
     if busy is not None and busy[1] < busy[0]:
-        return SpeedChange("its GPU", *busy[:2], 1 - busy[1] / busy[0], busy[2], "%")
+        return SpeedChange("GPU busy", *busy[:2], 1 - busy[1] / busy[0], busy[2], "%")
     full = (trainer.duty or 0.0) >= view.limit("full")
     clock = (
         _single_change(view, _past(view, trainer.works_on[0].uuid, "sm_clock_mhz", known_s))
@@ -110,7 +111,7 @@ def _change(view: View, trainer: Trainer, steps: Sequence[float | None], known_s
         else None
     )
     if clock is not None and clock[1] < clock[0]:
-        return SpeedChange("the clock of its GPU", *clock[:2], 1 - clock[1] / clock[0], clock[2], "MHz")
+        return SpeedChange("SM clock", *clock[:2], 1 - clock[1] / clock[0], clock[2], "MHz")
     return None
 
 
@@ -160,26 +161,31 @@ def _other_changes(view: View, trainer: Trainer, ago_s: float) -> Iterator[tuple
             continue
         was, now = median(before), median(after)
         if (now - was if more else was - now) >= max(share[0], share[1] * abs(was)):
-            yield Evidence(text=text.format(was=was, now=now), value=now, limit=was), metric not in _ITS_DOING
+            unit, scale = ("%", 100) if metric in _SHARES else ("", 1)
+            was, now = scale * was, scale * now
+            sense: Sense = "healthy_to" if more else "healthy_from"
+            item = Evidence(text=text.format(was=was, now=now), value=now, unit=unit, limit=was, sense=sense)
+            yield item, metric not in _ITS_DOING
     for program in _new_programs(view, trainer, ago_s):
         yield program, True
 
 
 _OF_TREE = {"loader_cpu", "loader_blocked", "run_wait"}
+_SHARES = {"loader_blocked", "run_wait"}  # 0-1
 _ITS_DOING = {"loader_cpu", "cpu_percent"}  # an evaluation changes these, too
 # subject (empty: the trainer, or its GPU), metric, format, least change (absolute, relative), and whether it grows
-_BLOCKED = "its loaders were blocked on storage {now:.0%} of the time, {was:.0%} before"
-_RUN_WAIT = "its threads waited for a CPU {now:.0%} of their runnable time, {was:.0%} before"
+_BLOCKED = "workers blocked on storage {now:.0f} % of the time (before {was:.0f} %)"
+_RUN_WAIT = "CPU wait {now:.0f} % of runnable time (before {was:.0f} %)"
 _WITNESSES = (
-    ("", "sm_clock_mhz", "the clock of its GPU fell from {was:.0f} to {now:.0f} MHz", (50.0, 0.05), False),
-    ("", "throttled_heat_percent", "its GPU is slowed by heat {now:.0f} % of the time", (5.0, 0.5), True),
-    ("", "power_limit_watts", "the power limit of its GPU fell from {was:.0f} to {now:.0f} W", (5.0, 0.02), False),
-    ("", "loader_cpu", "its loaders use {now:.1f} cores each, {was:.1f} before", (0.2, 0.2), True),
+    ("", "sm_clock_mhz", "SM clock fell from {was:.0f} to {now:.0f} MHz", (50.0, 0.05), False),
+    ("", "throttled_heat_percent", "thermal slowdown {now:.0f} % of the time", (5.0, 0.5), True),
+    ("", "power_limit_watts", "power limit fell from {was:.0f} to {now:.0f} W", (5.0, 0.02), False),
+    ("", "loader_cpu", "workers use {now:.1f} cores each (before {was:.1f})", (0.2, 0.2), True),
     ("", "loader_blocked", _BLOCKED, (0.15, 0.0), True),
     ("", "run_wait", _RUN_WAIT, (0.15, 0.0), True),
-    ("host", "cpu_percent", "the CPUs of the machine are {now:.0f} % busy, {was:.0f} % before", (20.0, 0.2), True),
-    ("host", "refaults_per_s", "{now:.0f} file pages a second are read again, {was:.0f} before", (500.0, 1.0), True),
-    ("host", "swap_in_per_s", "{now:.0f} pages a second come back from swap", (50.0, 1.0), True),
+    ("host", "cpu_percent", "host CPU busy {now:.0f} % (before {was:.0f} %)", (20.0, 0.2), True),
+    ("host", "refaults_per_s", "page cache refaults {now:.0f}/s (before {was:.0f}/s)", (500.0, 1.0), True),
+    ("host", "swap_in_per_s", "swap-in {now:.0f} pages/s", (50.0, 1.0), True),
 )  # fmt: skip
 
 
@@ -203,23 +209,23 @@ def _new_programs(view: View, trainer: Trainer, ago_s: float) -> Iterator[Eviden
         return
     for _, one in sorted(rose, key=lambda each: -each[0])[:_NAMED]:
         user = one.command.user
-        who = f" of user {user}" if user and one.command.uid != trainer.process.uid else ""
-        yield Evidence(text=f"{one.name}{who} began then and uses {one.used:.1f} CPUs", value=one.used)
+        owner = f" of user {user}" if user and one.command.uid != trainer.process.uid else ""
+        yield Evidence(text=f"{one.name}{owner} started then and uses {one.used:.1f} CPUs", value=one.used)
 
 
 def _finding(
-    view: View, trainer: Trainer, change: SpeedChange, meanwhile: tuple[Evidence, ...], vouched: bool
+    view: View, trainer: Trainer, change: SpeedChange, changes: tuple[Evidence, ...], vouched: bool
 ) -> Finding:
     """`vouched`: an external change explains it, unlike longer samples, which keep its loaders busy."""
     see = profile(view, trainer.process, _SEE)
-    meant = change.what == "its steps" and not vouched  # perhaps: steps may do more since then
+    meant = change.what == "step time" and not vouched  # perhaps: steps may do more since then
     severity: Severity = "crit" if change.slower >= view.limit("crit_slower") and not meant else "warn"
-    why = "when something else changed" if vouched else "for a reason inside the program"
+    why = "external change" if vouched else "cause inside the program"
     return view.found(
         trainer,
         severity,
-        f"became {100 * change.slower:.0f} % slower {ago(change.ago_s)} ago, {why}",
-        evidence=_evidence(view, change, meanwhile),
+        f"{100 * change.slower:.0f} % slower for {ago(change.ago_s)}, {why}",
+        evidence=_evidence(view, change, changes),
         steps=(_OUTSIDE, see) if vouched else (see, *_INSIDE),
         confidence=view.confidence(0.6),
         lost_share=change.slower,
@@ -227,16 +233,16 @@ def _finding(
     )
 
 
-def _possible_finding(view: View, trainer: Trainer, change: SpeedChange, meanwhile: tuple[Evidence, ...]) -> Finding:
+def _possible_finding(view: View, trainer: Trainer, change: SpeedChange, changes: tuple[Evidence, ...]) -> Finding:
     """Steps are not visible: a GPU with less to do does not show that the same work takes longer."""
     less = f"{100 * change.slower:.0f} % less busy than {ago(change.ago_s)} ago"
     return view.found(
         trainer,
         "info",
-        f"keeps its GPU {less}: it became slower, or does something else",
-        evidence=_evidence(view, change, meanwhile),
+        f"GPU {less}, slower or different work",
+        evidence=_evidence(view, change, changes),
         steps=(
-            stack(view, trainer.process, "see whether it evaluates now: then all may be well"),
+            stack(view, trainer.process, "Check whether it is evaluating: then this is expected"),
             profile(view, trainer.process, _SEE),
             *_INSIDE,
         ),
@@ -246,18 +252,18 @@ def _possible_finding(view: View, trainer: Trainer, change: SpeedChange, meanwhi
     )
 
 
-def _evidence(view: View, change: SpeedChange, meanwhile: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
+def _evidence(view: View, change: SpeedChange, changes: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
     digits = 2 if change.unit == "s" else 0
     amount = f"{change.before:.{digits}f} {change.unit}, now {change.after:.{digits}f} {change.unit}"
-    was = {"its steps": f"its steps took {amount}", "its GPU": f"its GPU was busy {amount}"}
-    less = f"{100 * change.slower:.0f} % {'fewer a second' if change.unit == 's' else 'less'}"
-    others = ", the CPUs and other programs" if view.frame.host.cpus_total else " and the CPUs"
+    less = f"{100 * change.slower:.0f} % {'fewer steps/s' if change.unit == 's' else 'lower'}"
+    others = "CPUs and other programs" if view.frame.host.cpus_total else "CPUs"
     return (
         Evidence(
-            text=f"{was.get(change.what, f'{change.what} was {amount}')} ({less})",
+            text=f"{change.what} was {amount} ({less})",
             value=change.after,
             unit=change.unit,
             limit=change.before,
+            sense="healthy_to" if change.unit == "s" else "healthy_from",
         ),
-        *(meanwhile or (Evidence(text=f"clocks, loaders, memory{others} are as before"),)),
+        *(changes or (Evidence(text=f"no change in clocks, workers, memory, {others}"),)),
     )

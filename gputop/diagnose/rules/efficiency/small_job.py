@@ -34,14 +34,14 @@ def small(view: View, trainer: Trainer) -> bool:
 
 @rule(
     "small-job",
-    "Is a job small for its GPU?",
+    "Does a job underuse its GPU?",
     level=Level.EFFICIENCY,
     state="small",
     short="SMALL",
     needs=("busy_percent", "cpu_percent", "allowed_cpus", "power_watts or memory_busy_percent", "vram_bytes"),
 )
 def small_job(view: View) -> Iterator[Finding]:
-    """For a quarter of an hour: GPU busy half of the time or less, evenly, with little power, CPU and memory use."""
+    """For 15 minutes: GPU busy half of the time or less, evenly, with low power, CPU and memory use."""
     for trainer in view.trainers():
         if not view.knows(trainer, "duty") or not view.below(trainer.duty, "duty"):
             continue
@@ -79,20 +79,22 @@ def _small_finding(view: View, trainer: Trainer, busy: float) -> Finding:
     return view.found(
         trainer,
         "info",
-        "is a small job for its GPU: there is little to win in it",
+        "underuses its GPU, small model or batch",
         evidence=(
-            duty(trainer, busy, view.limit("busy_percent")),
-            Evidence(text=f"for {units.ago(trainer.seen_s)} or longer", value=trainer.seen_s, unit="s",
-                     limit=view.limit("for_s")),
-            Evidence(text=f"holds {held:.0f} % of its memory", value=held, unit="%", limit=100 * view.limit("vram")),
-            Evidence(text=f"uses {cpus:.0f} % of its CPUs", value=cpus, unit="%", limit=100 * view.limit("saturation")),
+            duty(trainer, busy, view.limit("busy_percent"), "flagged_below"),
+            Evidence(text=f"device memory {held:.0f} % used", value=held, unit="%", limit=100 * view.limit("vram"),
+                     sense="flagged_below"),
+            Evidence(text=f"allowed CPUs {cpus:.0f} % used", value=cpus, unit="%",
+                     limit=100 * view.limit("saturation"), sense="flagged_below"),
             *unit_activity(trainer),
+            Evidence(text=f"for at least {units.ago(trainer.seen_s)}", value=trainer.seen_s, unit="s",
+                     limit=view.limit("for_s"), sense="flagged_from"),
         ),
         steps=(
-            Step(text=f"run about {several} like it on this GPU at once, with MPS between them",
+            Step(text=f"Run about {several} such jobs on this GPU at once, with MPS",
                  command="nvidia-cuda-mps-control -d"),
-            Step(text="or use a smaller GPU, or a slice of one (MIG 1g)"),
-            Step(text="a larger batch, if the run may have one"),
+            Step(text="Or use a smaller GPU or a MIG slice (1g)"),
+            Step(text="Use a larger batch if training allows"),
         ),
         confidence=0.7,
         lost_share=trainer.lost,

@@ -32,7 +32,7 @@ from gputop.diagnose.view import View
 from gputop.labels import amount
 from gputop.model import Missing, Role
 
-_MORE_OFTEN = "whether it writes in every second shows where somebody looks every second: gputop --interval 1"
+_MORE_OFTEN = "needs a refresh interval of 1 s: gputop --interval 1"
 _STALLS_TABLE = "sync-log-stall"
 _PAUSE_S = 0.9  # a second, with tolerance for one sample
 _WORKS_PERCENT = 10.0  # of a core, by a child: sending logs to a server takes less
@@ -65,7 +65,7 @@ def _has_helpers(trainer: Trainer) -> bool:
 
 
 def _write_share(view: View, trainer: Trainer, metric: str, bound: float) -> float | None:
-    """Share of seconds with at least so many writes by the process alone; over a minute, half of it known."""
+    """Share of seconds with at least that many writes by the process alone; over a minute, half of it known."""
     seconds = min(60.0, trainer.phase_s)
     window = view.window(trainer.process, metric, seconds, whole=True)
     return window.share_above(bound) if window.covered >= 0.5 and seconds >= 30 else None
@@ -73,7 +73,7 @@ def _write_share(view: View, trainer: Trainer, metric: str, bound: float) -> flo
 
 @rule(
     "sync-log-stall",
-    "Does training stop to write logs or pictures?",
+    "Does training stall on writing logs or images?",
     level=Level.CAUSE,
     state="writes",
     short="LOG",
@@ -82,7 +82,7 @@ def _write_share(view: View, trainer: Trainer, metric: str, bound: float) -> flo
     partly=("cpu_percent", "blocked_percent", "read_chars_per_s"),
 )
 def sync_log_stall(view: View) -> Iterator[Finding]:
-    """Short GPU gaps, idle loaders, and a main thread that works in the gaps and writes in every second."""
+    """Short GPU gaps, idle workers, and a main thread that runs in the gaps and writes in every second."""
     for trainer in view.trainers():
         if serves(trainer) or not view.knows(trainer, "duty", "main") or not view.below(trainer.duty, "duty"):
             continue
@@ -121,25 +121,24 @@ def _log_finding(view: View, trainer: Trainer) -> Finding:
     written = view.mean(trainer.process, "write_chars_per_s") or 0.0
     calls, main = view.mean(trainer.process, "write_calls_per_s") or 0.0, 100 * (trainer.main or 0.0)
     each = 100 * (trainer.loader_cpu or 0.0)
-    are = f"{amount(trainer.loaders, 'loader')} {'are' if trainer.loaders > 1 else 'is'}"
-    idle = f"its {are} idle ({each:.0f} % of a core)" if trainer.loaders else "it reads nothing"
+    idle = f"{amount(trainer.loaders, 'worker')} idle ({each:.0f} % of a core)" if trainer.loaders else "no reads"
     return view.found(
         trainer,
         "warn",
-        "stops to write, perhaps logs or pictures at every step",
+        "stalls on synchronous writes, possibly per-step logging",
         evidence=(
             busy_evidence(view, trainer, "duty"),
-            Evidence(text=f"its process writes {written / 1e6:.1f} MB/s in {calls:.0f} calls a second", value=written,
-                     unit="B/s", limit=view.limit("write_bytes_per_s")),
+            Evidence(text=f"process writes {written / 1e6:.1f} MB/s in {calls:.0f} calls/s", value=written,
+                     unit="B/s", limit=view.limit("write_bytes_per_s"), sense="flagged_from"),
             Evidence(text=f"main thread {main:.0f} % of a core; {idle}", value=main, unit="%"),
         ),
         steps=(
-            stack(view, trainer.process, "see where its main thread is: item, cpu, print, save_image, wandb?"),
-            Step(text="log every 50 steps, pictures every epoch",
+            stack(view, trainer.process, "Dump the stack: is the main thread in item, cpu, print or wandb?"),
+            Step(text="Log every 50 steps, images every epoch",
                  command="if step % 50 == 0: logger.log(loss=loss.item())"),
-            Step(text="add losses up on the GPU, and fetch the sum", command="total += loss.detach()"),
-            Step(text="write from another thread or process"),
-            Step(text="find what waits for the GPU", command='torch.cuda.set_sync_debug_mode("warn")'),
+            Step(text="Accumulate losses on the GPU and fetch the sum", command="total += loss.detach()"),
+            Step(text="Write from another thread or process"),
+            Step(text="Find synchronizing calls", command='torch.cuda.set_sync_debug_mode("warn")'),
         ),
         confidence=0.5,
         lost_share=trainer.lost,
@@ -203,7 +202,7 @@ def _copies_pageable(view: View, trainer: Trainer) -> bool:
 
 @rule(
     "h2d-transfer-bound",
-    "Does a GPU wait for copies from the host?",
+    "Does a GPU wait for host-to-device copies?",
     level=Level.EFFICIENCY,
     state="copy wait",
     short="COPY",
@@ -212,7 +211,7 @@ def _copies_pageable(view: View, trainer: Trainer) -> bool:
     partly=("main_thread_percent", "sm_active_percent"),
 )
 def h2d_transfer_bound(view: View) -> Iterator[Finding]:
-    """GPU gaps with much PCIe traffic: all that the link carries, or what one thread can copy."""
+    """GPU gaps with high PCIe traffic: the link saturated, or as much as one thread can copy."""
     for trainer in view.trainers():
         if serves(trainer) or not view.knows(trainer, "duty", "pcie_rx") or not view.below(trainer.duty, "duty"):
             continue
@@ -232,15 +231,16 @@ def _transfer_finding(view: View, trainer: Trainer) -> Finding:
     of = f" of {most / 1e9:.1f}" if most else ""
     evidence = [
         Evidence(
-            text=f"PCIe to the GPU {(trainer.pcie_rx or 0) / 1e9:.1f}{of} GB/s", value=trainer.pcie_rx, unit="B/s",
-            limit=view.limit("link") * most if most and full else view.limit("bytes_per_s"),
+            text=f"host-to-device PCIe {(trainer.pcie_rx or 0) / 1e9:.1f}{of} GB/s", value=trainer.pcie_rx, unit="B/s",
+            limit=view.limit("link") * most if most and full else view.limit("bytes_per_s"), sense="flagged_from",
         ),
         busy_evidence(view, trainer, "duty"),
-        *unit_activity(trainer, limits={} if full else {"SMs": view.limit("sm")}),
+        *unit_activity(trainer, limits={} if full else {"SM activity": view.limit("sm")}),
     ]  # fmt: skip
     if not full:
         limit = 100 * view.limit("main")
-        evidence.append(Evidence(text=f"main thread {main:.0f} % of a core", value=main, unit="%", limit=limit))
+        text = f"main thread {main:.0f} % of a core"
+        evidence.append(Evidence(text=text, value=main, unit="%", limit=limit, sense="flagged_from"))
     steps = [
         *(
             _offload_steps(trainer, _pageable(view, trainer, full))
@@ -250,12 +250,12 @@ def _transfer_finding(view: View, trainer: Trainer) -> Finding:
     ]
     if gpu.pcie_generation and gpu.pcie_generation_max and gpu.pcie_generation < gpu.pcie_generation_max:
         steps.append(
-            Step(text=f"its link runs at generation {gpu.pcie_generation} of {gpu.pcie_generation_max}: check the slot")
+            Step(text=f"Check the PCIe slot: the link runs at Gen{gpu.pcie_generation} of Gen{gpu.pcie_generation_max}")
         )
     return view.found(
         trainer,
         "warn",
-        "waits for copies to its GPU",
+        "host-to-device copy-bound" + (", PCIe link saturated" if full else ""),
         evidence=tuple(evidence),
         steps=tuple(steps),
         confidence=0.6 if full else 0.5,
@@ -284,15 +284,14 @@ def _offload_steps(trainer: Trainer, pageable: bool) -> Iterator[Step]:
     command = f"x = x.pin_memory(); {_COPY}" if may_use_torch(trainer) else None
     if pageable:
         yield Step(
-            text="copy from pinned memory: from pageable memory one thread copies 10 GB/s at most, whatever the link "
-            "carries; or keep what fits on the GPU",
+            text="Copy from pinned memory, or keep data on the GPU: pageable copies reach only 10 GB/s on any link",
             command=command,
         )
-    yield Step(text=f"weights or optimizer states in host memory: offload less of them: {upper_bound(trainer)}")
-    yield Step(text="offloaded all the same: a larger batch, so that there is more to compute for each copy")
+    yield Step(text=f"If weights or optimizer states are offloaded, offload less: {upper_bound(trainer)}")
+    yield Step(text="If offloading stays, use a larger batch: more compute per copy")
     if not pageable:
         yield Step(
-            text="batches that lie in host memory: keep them on the GPU, or copy them from pinned memory",
+            text="If batches are in host memory, keep them on the GPU or copy from pinned memory",
             command=command,
         )
 
@@ -300,26 +299,26 @@ def _offload_steps(trainer: Trainer, pageable: bool) -> Iterator[Step]:
 def _batch_steps(trainer: Trainer) -> Iterator[Step]:
     torch = may_use_torch(trainer)
     if pins_memory(trainer):
-        yield Step(text="copy without waiting", command=_COPY)
+        yield Step(text="Copy asynchronously", command=_COPY)
     else:
         command = f"DataLoader(..., pin_memory=True); {_COPY}" if torch else None
-        yield Step(text="copy from pinned memory, which it is not seen to do", command=command)
-    yield Step(text=f"copy the next batch while this one computes, in a stream of its own: {upper_bound(trainer)}")
-    yield Step(text="send bytes and make floats of them on the GPU: uint8 images are a quarter of fp32")
+        yield Step(text="Copy from pinned memory; none was detected", command=command)
+    yield Step(text=f"Prefetch the next batch in a separate CUDA stream: {upper_bound(trainer)}")
+    yield Step(text="Send uint8 and convert to float on the GPU: a quarter of the bytes of fp32")
 
 
 # launching many kernels at once, by framework
 _AT_ONCE: dict[str, tuple[str, str | None]] = {
     "torch": ("with CUDA graphs", 'model = torch.compile(model, mode="reduce-overhead")'),
-    "tensorflow": ("compiled into one program", "@tf.function(jit_compile=True)"),
-    "jax": ("compiled into one program", "step = jax.jit(step)"),
+    "tensorflow": ("with XLA", "@tf.function(jit_compile=True)"),
+    "jax": ("with XLA", "step = jax.jit(step)"),
 }
-_SURE = "make sure: the stack of its main thread must not be in the DataLoader"
+_SURE = "Confirm with a stack dump: the main thread must not be in the DataLoader"
 
 
 @rule(
     "overhead-bound",
-    "Does a GPU wait for kernels to be launched?",
+    "Does a GPU wait for kernel launches?",
     level=Level.EFFICIENCY,
     state="launch wait",
     short="LAUNCH",
@@ -328,7 +327,7 @@ _SURE = "make sure: the stack of its main thread must not be in the DataLoader"
     partly=("cpu_percent", "read_chars_per_s"),
 )
 def overhead_bound(view: View) -> Iterator[Finding]:
-    """The main thread is always busy, loaders idle, nothing is read, and GPU gaps are too short to see.
+    """The main thread is always busy, workers are idle, nothing is read, and GPU gaps are too short to see.
 
     Or that thread sleeps only while the GPU is busy, and the GPU runs small kernels.
     """
@@ -364,20 +363,24 @@ def _overhead_finding(view: View, trainer: Trainer, severity: Severity, turns: b
     return view.found(
         trainer,
         severity if sure or severity != "crit" else "warn",
-        "is held up by its main thread: the GPU waits for kernels to be launched" if sure else EITHER,
+        "launch-bound, CPU overhead in the main thread" if sure else EITHER,
         evidence=(
             busy_evidence(view, trainer, "duty"),
             together(view, trainer)
             if turns
             else Evidence(
-                text=f"main thread {main:.0f} % of a core", value=main, unit="%", limit=100 * view.limit("main")
+                text=f"main thread {main:.0f} % of a core",
+                value=main,
+                unit="%",
+                limit=100 * view.limit("main"),
+                sense="flagged_from",
             ),
             _loaders(view, trainer),
             *unit_activity(trainer),
         ),
         steps=(*_fewer_launches(trainer), stack(view, trainer.process, _SURE))
         if sure
-        else (*_steps_to_tell_apart(view, trainer), *_fewer_launches(trainer, "in the model: ")),
+        else (*_steps_to_tell_apart(view, trainer), *_fewer_launches(trainer, "If in the model: ")),
         confidence=0.6 if trainer.loaders else 0.5,
         lost_share=trainer.lost,
     )
@@ -390,8 +393,10 @@ def _surely_launches(view: View, trainer: Trainer) -> bool:
 
 def _steps_to_tell_apart(view: View, trainer: Trainer) -> tuple[Step, ...]:
     """Steps to tell the two cases apart, and remedies for the other one."""
-    look = stack(view, trainer.process, "see where its main thread is: in the model, in its data, or in a simulation")
-    apart = use_workers(view, trainer, "in its data: load in processes of their own")
+    look = stack(
+        view, trainer.process, "Dump the stack: is the main thread in the model, in data loading, or in a simulation?"
+    )
+    apart = use_workers(view, trainer, "If in data loading: use DataLoader workers")
     return look, apart if may_use_torch(trainer) else replace(apart, command=None)
 
 
@@ -399,12 +404,13 @@ def _fewer_launches(trainer: Trainer, where: str = "") -> tuple[Step, ...]:
     """Steps for fewer launches, in its framework."""
     libraries = ("torch",) if may_use_torch(trainer) else trainer.process.libraries
     framework = next((name for name in _AT_ONCE if name in libraries), "")
+    batch = "batch" if where else "Batch"
     how, command = _AT_ONCE.get(framework, ("with CUDA graphs", None))
-    python = "a fused optimizer; no Python loops over tensors; fewer .item() and .cpu()"
+    python = "Use a fused optimizer; avoid Python loops over tensors, .item() and .cpu()"
     return (
-        Step(text=f"{where}launch many kernels at once, {how}: {upper_bound(trainer)}", command=command),
-        Step(text="double the batch: if samples a second double too, this was it"),
-        Step(text=python if framework == "torch" else "no loops over arrays; fetch fewer values from the GPU"),
+        Step(text=f"{where}{batch} kernel launches {how}: {upper_bound(trainer)}", command=command),
+        Step(text="Double the batch size: if samples/s double, launch overhead is confirmed"),
+        Step(text=python if framework == "torch" else "Avoid loops over arrays; fetch fewer values from the GPU"),
     )
 
 
@@ -441,7 +447,7 @@ def _works_little(view: View, trainer: Trainer) -> bool:
 
 def _loaders(view: View, trainer: Trainer) -> Evidence:
     if not trainer.loaders:
-        return Evidence(text="no loaders, and it reads nothing", value=trainer.read_chars, unit="B/s")
+        return Evidence(text="no workers, no reads", value=trainer.read_chars, unit="B/s")
     each = 100 * (trainer.loader_cpu or 0.0)
-    text = f"{per_loader_text(trainer)} {each:.0f} % of a core, not fully used"
-    return Evidence(text=text, value=each, unit="%", limit=100 * view.limit("loader_cpu"))
+    text = f"{per_loader_text(trainer)} {each:.0f} % of a core"
+    return Evidence(text=text, value=each, unit="%", limit=100 * view.limit("loader_cpu"), sense="flagged_below")

@@ -147,7 +147,7 @@ class _Times(NamedTuple):
 
 @rule(
     "collective-wait",
-    "Do ranks wait for each other in a collective?",
+    "Do ranks wait in a collective?",
     level=Level.RANKS,
     state="rank wait",
     short="SYNC",
@@ -157,7 +157,7 @@ class _Times(NamedTuple):
     needs=("busy_percent", "tensor_percent or power_watts"),
 )
 def collective_wait(view: View) -> Iterator[Finding]:
-    """Fully busy with next to no work or traffic: NCCL kernels that spin until another rank arrives."""
+    """Fully busy with almost no activity or traffic: NCCL kernels that spin until another rank arrives."""
     for team in teams(view):
         if not any(view.knows(one, "duty") and view.above(one.duty, "near") for one in team.ranks):
             view.notes(team.job).clear()
@@ -294,15 +294,15 @@ def _finding(view: View, team: Team, waiting: tuple[Trainer, ...], times: _Times
     hangs = _is_hang(view, team, late, times.still_s)
     severity: Severity = "crit" if hangs else "warn"
     away = not late and team.elsewhere
-    whom = f"for {listed(team, late)}" if late else "for a rank on another machine" if away else "in vain"
-    so = f"keeps {amount(len(waiting), 'rank')} waiting"
+    for_rank = f" for {listed(team, late)}" if late else " for a rank on another machine" if away else ""
+    waits = f"{amount(len(waiting), 'rank')} waiting in a collective{for_rank}"
     if hangs:
-        so = f"stands still: {len(waiting)} of {len(team.ranks)} ranks"
+        waits = f"hang, {len(waiting)} of {len(team.ranks)} ranks wait in a collective{for_rank}"
     detailed = any(gpu.tensor_percent is not None for one in waiting for gpu in one.gpus)
     return view.found(
         team.job,
         severity,
-        f"{so}{' wait' if hangs else ''} in a collective {whom}",
+        waits,
         evidence=tuple(_evidence(view, team, waiting, late, times.still_s)),
         steps=tuple(_steps(view, waiting, late, away, hangs)),
         confidence=view.confidence(0.7 if detailed else 0.5),
@@ -319,49 +319,50 @@ def _evidence(
     pairs = [(one, gpu) for one in waiting for gpu in one.gpus]
     gpus = [gpu for _, gpu in pairs]
     cards = ", ".join(gpu.index for gpu in gpus)
-    yield Evidence(text=f"GPUs {cards} 100 % busy", value=100.0, unit="%", limit=view.limit("busy_percent"))
+    text, limit = f"GPU busy 100 % (GPUs {cards})", view.limit("busy_percent")
+    yield Evidence(text=text, value=100.0, unit="%", limit=limit, sense="flagged_from")
     watts = [value for gpu in gpus if (value := view.mean(gpu, "power_watts")) is not None]
     usual = [value for one, gpu in pairs if (value := _usual(view, one, gpu)) is not None]
     if watts and usual and view.below(max(watts) / max(usual), "usual"):
-        text = f"but at {range_text(watts, 'W')}, {max(usual):.0f} W at work"
-        yield Evidence(text=text, value=max(watts), unit="W", limit=view.limit("usual") * max(usual))
+        text, limit = f"power {range_text(watts, 'W')}, {max(usual):.0f} W under load", view.limit("usual") * max(usual)
+        yield Evidence(text=text, value=max(watts), unit="W", limit=limit, sense="flagged_below")
     tensor = [value for gpu in gpus if (value := view.mean(gpu, "tensor_percent")) is not None]
     if tensor:
-        text = f"tensor cores {max(tensor):.0f} %: they spin in NCCL"
-        yield Evidence(text=text, value=max(tensor), unit="%", limit=view.limit("pipe_percent"))
+        text, limit = f"tensor activity {max(tensor):.0f} %, spinning in NCCL", view.limit("pipe_percent")
+        yield Evidence(text=text, value=max(tensor), unit="%", limit=limit, sense="flagged_below")
     for one in late[:4]:
-        yield Evidence(text=f"{team.name(one)} {does(one)}", value=100 * (one.duty or 0.0), unit="%")
+        yield Evidence(text=f"{team.name(one)}: {does(one)}", value=100 * (one.duty or 0.0), unit="%")
     written = view.mean("host", "write_bytes_per_s")
     if any(map(blocked, late)) and written is not None and written > view.limit("machine_bytes_per_s"):
-        text = f"the machine writes {written / 1e6:.0f} MB/s meanwhile: a checkpoint?"
-        yield Evidence(text=text, value=written, unit="B/s", limit=view.limit("machine_bytes_per_s"))
+        text, limit = f"host writes {written / 1e6:.0f} MB/s, possibly a checkpoint", view.limit("machine_bytes_per_s")
+        yield Evidence(text=text, value=written, unit="B/s", limit=limit, sense="flagged_from")
     if still_s:
         here = " here" if team.elsewhere else ""
-        text = f"nobody{here} has read, written or computed for {ago(still_s)}"
-        yield Evidence(text=text, value=still_s, unit="s", limit=_hang_limit_s(view, team, late))
+        text, limit = f"no I/O or compute on any rank{here} for {ago(still_s)}", _hang_limit_s(view, team, late)
+        yield Evidence(text=text, value=still_s, unit="s", limit=limit, sense="healthy_to")
 
 
 def _steps(view: View, waiting: Sequence[Trainer], late: Sequence[Trainer], away: bool, hangs: bool) -> Iterator[Step]:
     odd = (late or waiting)[0]
     if away:
-        yield Step(text="look there: a rank on another machine may evaluate, save, or hang")
+        yield Step(text="Check the other machines: a rank there may evaluate, save, or hang")
     version = odd.process.torch_version
     if len(waiting) + len(late) > 1:
-        yield stacks_of_job(view, odd.process, "Compare the stacks of all ranks: the odd one out is marked")
+        yield stacks_of_job(view, odd.process, "Compare the stacks of all ranks; the outlier is marked")
     else:
-        yield stack(view, odd.process, "See where the rank waits")
+        yield stack(view, odd.process, "Dump the stack of the late rank")
     if any(map(blocked, late)):
         pid = next(one for one in late if blocked(one)).process.pid
-        yield Step(text="See where the kernel blocks it", command=f"cat /proc/{pid}/wchan; sudo cat /proc/{pid}/stack",
+        yield Step(text="Find where the kernel blocks", command=f"cat /proc/{pid}/wchan; sudo cat /proc/{pid}/stack",
                    needs_root=True)  # fmt: skip
     if (pytorch.release(version) or (0, 0)) >= _RAS_SINCE:
-        yield Step(text="Ask NCCL's RAS which ranks lag behind", command="echo verbose status | nc localhost 28028")
+        yield Step(text="Query NCCL RAS for ranks that lag behind", command="echo verbose status | nc localhost 28028")
     if not hangs:
-        yield Step(text="let no rank do alone what takes long: save, evaluate and log on all of them, or beside")
-    yield Step(text="look for errors of its GPU and of the network", command="sudo dmesg | grep -iE 'xid|nvrm|mlx5'",
+        yield Step(text="Avoid long work on a single rank: save, evaluate and log on all ranks, or asynchronously")
+    yield Step(text="Check for GPU and network errors", command="sudo dmesg | grep -iE 'xid|nvrm|mlx5'",
                needs_root=True)  # fmt: skip
-    yield Step(text="For the next run: let the flight recorder dump each rank's collectives at a timeout, "
-               "then read them with torchfrtrace", command=pytorch.flight_recorder(version))  # fmt: skip
+    yield Step(text="For the next run, enable the flight recorder and read its dumps with torchfrtrace",
+               command=pytorch.flight_recorder(version))  # fmt: skip
     if hangs:
-        text = "end the job only if its stack does not change for minutes, then start it from its last checkpoint"
+        text = "If the stack does not change for minutes, terminate the job and resume from its last checkpoint"
         yield Step(text=text, destroys=True)

@@ -34,9 +34,9 @@ class _Card(NamedTuple):
     partly=("world_size",),
 )
 def dataparallel(view: View) -> Iterator[Finding]:
-    """The first GPU has more work or memory, the others are alike, and all work at the same time.
+    """The first GPU has more work or memory, the others are similar, and all are active at the same time.
 
-    Stages of a split model differ from each other, or work one after the other.
+    Stages of a split model differ from each other, or are active in turn.
     """
     for trainer in view.trainers():
         others = trainer.is_rank or trainer.process.talks or len(trainer.job.ranks if trainer.job else ()) > 1
@@ -93,36 +93,36 @@ def _dataparallel_finding(view: View, trainer: Trainer, cards: Sequence[_Card], 
     most = max(card.busy for card in cards[1:])
     evidence = [
         Evidence(
-            text=f"GPUs {', '.join(card.gpu.index for card in cards)} of one process: busy {busy} %",
+            text=f"GPUs {', '.join(card.gpu.index for card in cards)} of one process busy {busy} %",
             value=100 * cards[0].busy,
             unit="%",
             limit=100 * view.limit("skew") * most,
+            sense="flagged_from",
         )
     ]
     if None not in held:
         memory = "/".join(f"{(one or 0) / 2**30:.1f}" for one in held)
-        evidence.append(Evidence(text=f"it holds {memory} GiB on them", value=float(held[0] or 0), unit="B"))
-    evidence.append(Evidence(text="it is one process, without a thread that talks to others"))
+        evidence.append(Evidence(text=f"device memory {memory} GiB", value=float(held[0] or 0), unit="B"))
+    evidence.append(Evidence(text="single process, no communication threads"))
     return view.found(
         trainer,
         "warn",
-        f"drives {count} GPUs from one process: it looks like nn.DataParallel",
+        f"probably nn.DataParallel, one process drives {count} GPUs",
         evidence=tuple(evidence),
         steps=(
             Step(
-                text="use DistributedDataParallel: one process for each GPU",
+                text="Use DistributedDataParallel, one process per GPU",
                 command=torchrun_command(trainer.process, count),
             ),
             Step(
-                text="in the program, after init_process_group and torch.cuda.set_device(local_rank)",
+                text="Wrap the model after init_process_group and torch.cuda.set_device(local_rank)",
                 command="DistributedDataParallel(model.cuda(local_rank), device_ids=[local_rank])",
             ),
-            Step(text="Shard the data with DistributedSampler, and call its set_epoch(epoch) at each epoch"),
+            Step(text="Shard the data with DistributedSampler and call set_epoch(epoch) every epoch"),
             Step(
-                text=f"Per rank: batch size and num_workers divided by {count}; the global batch, and so the learning "
-                "rate, stays",
+                text=f"Divide batch size and num_workers per rank by {count}; global batch and LR stay",
             ),
-            stack(view, trainer.process, "to be sure look for data_parallel.py in its stack"),
+            stack(view, trainer.process, "To confirm, look for data_parallel.py in its stack"),
         ),
         confidence=view.confidence(0.8 if certain or None in held else 0.6, trainer.process.libraries or None, *held),
         lost_share=trainer.lost,
@@ -131,7 +131,7 @@ def _dataparallel_finding(view: View, trainer: Trainer, cards: Sequence[_Card], 
 
 @rule(
     "model-parallel",
-    "Do the stages of one model work in turns?",
+    "Do the stages of a split model run one after the other?",
     level=Level.RANKS,
     state="in turns",
     short="TURNS",
@@ -163,21 +163,22 @@ def _pipeline_finding(view: View, thing: Trainer | Job, found: Turns) -> Finding
     count, total = len(found.uuids), 100 * found.total
     cards = [gpu.index for gpu in view.frame.gpus if gpu.uuid in found.uuids]
     each = "/".join(f"{100 * share:.0f}" for share in found.shares)
-    how = "one after the other" if found.seen else "evenly: turns are shorter than a sample"
+    how = "one after the other" if found.seen else "evenly, turns shorter than a sample"
     evidence = [
         Evidence(
-            text=f"GPUs {', '.join(cards)} busy {each} %, {how}: in sum {total:.0f} % of {100 * count} %",
+            text=f"GPUs {', '.join(cards)} busy {each} %, {how}; {total:.0f} % of {100 * count} % in total",
             value=total,
             unit="%",
             limit=100.0 * count,
+            sense="healthy_from",
         )
     ]
     if isinstance(thing, Trainer):
-        evidence.append(Evidence(text="one process drives all of them"))
+        evidence.append(Evidence(text="one process drives all GPUs"))
     return view.found(
         thing,
         "info",
-        f"{'naive' if found.seen else 'likely naive'} model parallelism: one of {count} GPUs works at a time",
+        f"{'naive' if found.seen else 'likely naive'} model parallelism, 1 of {count} GPUs active at a time",
         evidence=tuple(evidence),
         steps=_STEPS,
         confidence=0.8 if found.seen else 0.55,

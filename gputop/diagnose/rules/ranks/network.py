@@ -11,32 +11,33 @@ from gputop.diagnose.rules.ranks.team import Team, teams
 from gputop.diagnose.view import View
 from gputop.model import Missing, Network
 
-_HIDDEN = "how many ranks a job has is in its environment"
+_HIDDEN = "the number of ranks is in the job's environment"
 _LESS = (
-    Step(text="send less often: gradient accumulation, with no_sync() for all but the last part",
+    Step(text="Communicate less often: gradient accumulation, with no_sync() except in the last micro-batch",
          command="with model.no_sync(): loss.backward()"),
-    Step(text="send half as much: gradients as bf16",
+    Step(text="Halve the traffic: bf16 gradient compression",
          command="model.register_comm_hook(None, torch.distributed.algorithms.ddp_comm_hooks.default_hooks"
                  ".bf16_compress_hook)"),
     Step(text="Sweep bucket_cap_mb (default 25): smaller buckets overlap more with backward, larger ones fill the link",
          command="DistributedDataParallel(..., bucket_cap_mb=25, gradient_as_bucket_view=True)"),
-    Step(text="FSDP: prefetch the next layers' weights",
+    Step(text="With FSDP, prefetch the weights of the next layers",
          command="FullyShardedDataParallel(..., forward_prefetch=True, limit_all_gathers=True)"),
 )  # fmt: skip
 
 _EFA = ("rdmap", "efa_")  # names of AWS adapters by udev, and before it by the kernel
 _PLUGIN = Step(
-    text="NCCL reaches EFA by the plugin aws-ofi-nccl only: have it in LD_LIBRARY_PATH",
+    text="Put the plugin aws-ofi-nccl in LD_LIBRARY_PATH: NCCL needs it for EFA",
     command="export FI_PROVIDER=efa",
 )
 _DEVICES = Step(
-    text="in a container: give it the devices", command="docker run --device=/dev/infiniband --ulimit memlock=-1"
+    text="In a container, pass the InfiniBand devices",
+    command="docker run --device=/dev/infiniband --ulimit memlock=-1",
 )
 
 
 @rule(
     "network-bound",
-    "Does a job on several machines wait for the network?",
+    "Does a multi-node job wait for the network?",
     level=Level.RANKS,
     state="network",
     short="NET",
@@ -46,7 +47,7 @@ _DEVICES = Step(
     of_host=True,
 )
 def network_bound(view: View) -> Iterator[Finding]:
-    """A link saturated in both directions, as in a gradient exchange; or TCP traffic beside idle InfiniBand."""
+    """A link saturated in both directions, as in a gradient exchange; or TCP traffic while InfiniBand is idle."""
     for team in teams(view):
         if team.world is not None and not team.elsewhere:
             continue
@@ -82,7 +83,7 @@ def _rates(view: View, link: Network) -> tuple[float, float]:
 
 
 def _is_counted(link: Network) -> bool:
-    """Whether its traffic is counted: otherwise it only looks idle."""
+    """Whether its traffic is counted: otherwise it only appears idle."""
     return link.send_bytes_per_s is not None and link.receive_bytes_per_s is not None
 
 
@@ -152,12 +153,13 @@ def _rate_evidence(view: View, link: Network, decided: float, limit: float) -> E
     sent, received = _rates(view, link)
     top = f" of {_gbits(link.speed_bytes_per_s)}" if link.speed_bytes_per_s else ""
     share = _share(view, link)
-    often = f", nearly full in {100 * share:.0f} % of the samples" if share else ""
+    often = f", nearly saturated in {100 * share:.0f} % of the samples" if share else ""
     return Evidence(
         text=f"{link.name} sends {_gbits(sent)} and receives {_gbits(received)}{top} Gb/s{often}",
         value=_in_gbits(decided),
         unit="Gb/s",
         limit=_in_gbits(limit),
+        sense="flagged_from",
     )
 
 
@@ -165,18 +167,18 @@ def _overload_evidence(view: View, link: Network) -> Iterator[Evidence]:
     """Signs of more traffic than the link could carry."""
     waited = link.send_wait_percent
     if waited is not None and waited >= view.limit("send_wait_percent"):
-        text = f"{link.name} had data and could not send {waited:.0f} % of the time"
-        yield Evidence(text=text, value=waited, unit="%", limit=view.limit("send_wait_percent"))
+        text, limit = f"{link.name} send stalled {waited:.0f} % of the time", view.limit("send_wait_percent")
+        yield Evidence(text=text, value=waited, unit="%", limit=limit, sense="healthy_to")
     again = view.mean("host", "tcp_retransmits_per_s")
     if link.kind != "infiniband" and again is not None and again >= view.limit("retransmits_per_s"):
-        text = f"TCP sends {again:.0f} segments a second again"
-        yield Evidence(text=text, value=again, unit="1/s", limit=view.limit("retransmits_per_s"))
+        text, limit = f"TCP retransmits {again:.0f} segments/s", view.limit("retransmits_per_s")
+        yield Evidence(text=text, value=again, unit="1/s", limit=limit, sense="healthy_to")
 
 
 def _team_evidence(team: Team) -> Evidence:
     count, world = len(team.job.ranks), team.world or 0
-    text = f"{count} of its {world} ranks {'is' if count == 1 else 'are'} on this machine"
-    return Evidence(text=text, value=float(count), limit=float(world))
+    text = f"{count} of {world} ranks on this machine"
+    return Evidence(text=text, value=float(count), limit=float(world), sense="flagged_below")
 
 
 def _saturated_finding(view: View, team: Team, link: Network) -> Finding:
@@ -184,9 +186,9 @@ def _saturated_finding(view: View, team: Team, link: Network) -> Finding:
     return view.found(
         team.job,
         _severity(view, team),
-        f"waits for the network: {link.name} is full",
+        f"network-bound, {link.name} saturated",
         evidence=(_rate_evidence(view, link, max(_rates(view, link)), most), *strain, _team_evidence(team)),
-        steps=(*_LESS, Step(text="or a faster link between the machines")),
+        steps=(*_LESS, Step(text="Or use a faster link between the machines")),
         confidence=0.8 if strain else 0.7,
         gpus=[uuid for one in team.ranks for uuid in one.uuids],
     )
@@ -199,14 +201,15 @@ def _tcp_finding(view: View, team: Team, carrier: Network, idle: Sequence[Networ
     return view.found(
         team.job,
         "warn",
-        f"exchanges its gradients over TCP on {carrier.name}, while {'EFA' if efa else 'InfiniBand'} is idle",
+        f"network-bound, gradients over TCP on {carrier.name}, {'EFA' if efa else 'InfiniBand'} idle",
         evidence=(
             _rate_evidence(view, carrier, min(_rates(view, carrier)), view.limit("tcp_bytes_per_s")),
             Evidence(
-                text=f"{', '.join(adapters[:3])}{' …' if len(adapters) > 3 else ''} ({speed} Gb/s each) carry nothing",
+                text=f"{', '.join(adapters[:3])}{' …' if len(adapters) > 3 else ''} ({speed} Gb/s each) idle",
                 value=_in_gbits(max(max(_rates(view, port)) for port in idle)),
                 unit="Gb/s",
                 limit=_in_gbits(view.limit("idle") * (idle[0].speed_bytes_per_s or 0.0)),
+                sense="flagged_below",
             ),
             *_overload_evidence(view, carrier),
             _team_evidence(team),
@@ -220,8 +223,8 @@ def _tcp_finding(view: View, team: Team, carrier: Network, idle: Sequence[Networ
 def _nccl_steps(adapters: Sequence[str], efa: bool) -> tuple[Step, ...]:
     """How to see NCCL's choice, and how to make it use these adapters."""
     named = Step(
-        text="remove NCCL_IB_DISABLE=1, and name the adapters",
+        text="Remove NCCL_IB_DISABLE=1 and name the adapters",
         command=f"unset NCCL_IB_DISABLE; export NCCL_IB_HCA={quote(','.join(adapters))}",
     )
-    text = f"see what NCCL chose: NET/{'OFI' if efa else 'IB'}, or NET/Socket and why"
+    text = f"Check NCCL's choice in its log: NET/{'OFI' if efa else 'IB'}, or NET/Socket and why"
     return Step(text=text, command="export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET"), _PLUGIN if efa else named

@@ -49,7 +49,7 @@ def _signals(view: View, team: Team) -> list[tuple[str, list[Sequence[float]]]]:
     tensor = [_joined(view, one, "tensor_percent") for one in team.ranks]
     power = [_above_idle(one, _joined(view, one, "power_watts")) for one in team.ranks]
     fine = [_above_idle(one, _powers(one)) for one in team.ranks]
-    return [("tensor cores", tensor), ("power above idle", power), ("power above idle", fine)]
+    return [("tensor activity", tensor), ("power above idle", power), ("power above idle", fine)]
 
 
 def _joined(view: View, one: Trainer, metric: str) -> Sequence[float]:
@@ -83,8 +83,8 @@ def _signal_range(signal: str, values: Sequence[float]) -> Spins | None:
     return Spins(signal, max(0.0, 1 - mean / high), low, high)
 
 
-_FASTER_DISK = Step(text="put its part of the data on as fast a disk as the others'")
-_ALIKE = Step(text="give each rank samples that cost as much, or more loaders")
+_FASTER_DISK = Step(text="Move its data shard to a disk as fast as that of the other ranks")
+_ALIKE = Step(text="Balance sample cost across ranks, or raise num_workers")
 
 
 def _own_cpus(view: View, one: Trainer) -> Step:
@@ -92,24 +92,30 @@ def _own_cpus(view: View, one: Trainer) -> Step:
     # ranks may already be confined to parts of the machine: each counts within its own
     at = f"at = {each} * int(os.environ['LOCAL_RANK']) % len(cpus)"
     return Step(
-        text=f"give each rank {amount(each, 'CPU')} of its own, before the DataLoader is made",
+        text=f"Pin each rank to {amount(each, 'separate CPU')} before creating the DataLoader",
         command=f"cpus = sorted(os.sched_getaffinity(0)); {at}; os.sched_setaffinity(0, cpus[at : at + {each}])",
     )
 
 
 def _profile(view: View, one: Trainer) -> Step:
-    return profile(view, one.process, "See where its main thread spends its time")
+    return profile(view, one.process, "Profile its main thread")
 
 
 _Help = Callable[[View, Trainer], Step]
 # causes of a late rank: feature, limit, format, and remedy
 _REASONS: tuple[tuple[str, float, str, str, _Help], ...] = (
-    ("loader_blocked", 0.2, "whose loaders wait for storage", "its loaders wait for storage", lambda *_: _FASTER_DISK),
-    ("loader_cpu", 0.8, "whose loaders are too slow", "its loaders use of a core", lambda *_: _ALIKE),
-    ("run_wait", 0.2, "which waits for a CPU", "its threads waited for a CPU of their runnable time", _own_cpus),
-    ("main", 0.8, "whose main thread is the bottleneck", "its main thread uses of a core", _profile),
+    (
+        "loader_blocked",
+        0.2,
+        "workers blocked on storage",
+        "workers blocked on storage {} % of the time",
+        lambda *_: _FASTER_DISK,
+    ),
+    ("loader_cpu", 0.8, "slow workers", "workers use {} % of a core", lambda *_: _ALIKE),
+    ("run_wait", 0.2, "CPU wait", "CPU wait {} % of runnable time", _own_cpus),
+    ("main", 0.8, "main thread saturated", "main thread uses {} % of a core", _profile),
 )
-_UNKNOWN = "which is late with its work"
+_UNKNOWN = "cause unknown"
 _LEAST_TENSOR = 0.02
 _NAMED = 8  # ranks listed by number
 _NORMAL = 0.6745  # standard deviations from the median, in a normal distribution
@@ -130,7 +136,7 @@ class _Late(NamedTuple):
 
 @rule(
     "straggler",
-    "Do all ranks wait for a slow one?",
+    "Do all ranks wait for a straggler?",
     level=Level.RANKS,
     state="straggler",
     short="SLOW",
@@ -139,7 +145,7 @@ class _Late(NamedTuple):
     needs=("busy_percent",),
 )
 def straggler(view: View) -> Iterator[Finding]:
-    """Ranks run in step, so the slowest sets the pace: it is the one that waits least.
+    """Ranks run in lockstep, so the slowest sets the pace: it is the one that waits least.
 
     Pipeline stages and different GPU models differ for good reason, and are not compared.
     """
@@ -186,15 +192,16 @@ def _by_step_meters(view: View, team: Team) -> _Late | None:
     one = next(each for each in team.ranks if each.process is late.process)
     others = [other for other in team.ranks if other is not one]
     evidence = Evidence(
-        text=f"measured inside: {step_report.late_text(late, team.number(one), len(team.ranks))}",
+        text=f"step meter: {step_report.late_text(late, team.number(one), len(team.ranks))}",
         value=1000 * late.wait_s,
         unit="ms",
         limit=1000 * (late.others_s + view.limit("effect") * late.step_s),
+        sense="healthy_to",
     )
     why, more, steps = _work_before_gpu(view, one, others)
     known = why != _UNKNOWN
     return _Late(
-        one, late.share, "which waits for data", (evidence, *(more if known else ())),
+        one, late.share, "dataloader-bound", (evidence, *(more if known else ())),
         steps if known else (_ALIKE, *steps),
     )  # fmt: skip
 
@@ -217,18 +224,19 @@ def _slow_clock(view: View, team: Team, waits: _Late | None) -> _Late | None:
     reason = ", ".join(sorted((gpu.throttle_reasons or frozenset()) - {"idle"}))
     because = f" ({reason})" if reason else ""
     evidence = Evidence(
-        text=f"GPU {gpu.index}: SM clock {clock:.0f} MHz{because}, the others {usual * highest:.0f} MHz",
+        text=f"GPU {gpu.index}: SM clock {clock:.0f} MHz{because}, other ranks {usual * highest:.0f} MHz",
         value=clock,
         unit="MHz",
         limit=usual * highest * (1 - view.limit("effect")),
+        sense="healthy_from",
     )
     steps = (
-        Step(text=f"see what holds the clock of GPU {gpu.index} down: heat, power or a fixed clock",
+        Step(text=f"Check what limits the SM clock of GPU {gpu.index}: temperature, power or a locked clock",
              command=f"nvidia-smi -i {quote(gpu.index)} -q -d PERFORMANCE,CLOCK,TEMPERATURE"),
-        Step(text="until it is repaired leave it out at the next start",
+        Step(text="Exclude it at the next start until it is fixed",
              command=f"export CUDA_VISIBLE_DEVICES={_gain_text(view, team, one)}"),
     )  # fmt: skip
-    return _Late(one, effect, "whose clock is low", (evidence, *(waits.evidence if waits and seen else ())), steps)
+    return _Late(one, effect, "low SM clock", (evidence, *(waits.evidence if waits and seen else ())), steps)
 
 
 def _does_less(one: Trainer, others: Sequence[Trainer], effect: float) -> bool:
@@ -251,10 +259,11 @@ def _starved(view: View, team: Team) -> _Late | None:
     if not works or not view.above(effect, "effect") or not _in_step(view, team, one, others):
         return None
     evidence = Evidence(
-        text=f"GPU {one.works_on[0].index} is busy {100 * (one.duty or 0.0):.0f} %, the others {100 * usual:.0f} %",
+        text=f"GPU {one.works_on[0].index} busy {100 * (one.duty or 0.0):.0f} %, other ranks {100 * usual:.0f} %",
         value=100 * (one.duty or 0.0),
         unit="%",
         limit=100 * (usual - view.limit("effect")),
+        sense="healthy_from",
     )
     why, more, steps = _work_before_gpu(view, one, others)
     return _Late(one, effect, why, (evidence, *more), steps)
@@ -292,32 +301,36 @@ def _more_work(view: View, team: Team) -> _Late | None:
     if not busy or not enough or usual < view.limit("progress") * most:
         return None
     name = _MEASURED[work]
-    text = f"GPU {one.works_on[0].index}: {name} {100 * most:.0f} %, the others {100 * usual:.0f} %, all of them busy"
+    text = f"GPU {one.works_on[0].index}: {name} {100 * most:.0f} %, other ranks {100 * usual:.0f} %, all GPUs busy"
     evidence = Evidence(
         text=text,
         value=100 * most,
         unit="%",
         limit=100 * usual / (1 - view.limit("power_effect" if slow else "effect")),
+        sense="healthy_to",
     )
-    why = "which takes longer for the same work" if slow else "which has more to do in each step"
+    why = "slower on equal work" if slow else "more work per step"
     return _Late(one, effect, why, (evidence,), _slow_gpu(view, one) if slow else _uneven(view, one))
 
 
 def _uneven(view: View, one: Trainer) -> tuple[Step, ...]:
     return (
-        Step(text="give each rank as much to do: batches of the same number of tokens, samples sorted by length"),
-        Step(text="collect garbage on all ranks at the same step", command="gc.disable(); gc.collect()  # every 1000"),
-        stack(view, one.process, "see what it does besides training"),
+        Step(text="Balance work across ranks: equal tokens per batch, samples sorted by length"),
+        Step(
+            text="Run garbage collection on all ranks at the same step",
+            command="gc.disable(); gc.collect()  # every 1000",
+        ),
+        stack(view, one.process, "Dump its stack to find work besides training"),
     )
 
 
 def _slow_gpu(view: View, one: Trainer) -> tuple[Step, ...]:
     index = quote(one.works_on[0].index)
     return (
-        Step(text=f"See what slows GPU {one.works_on[0].index}: clocks, memory errors, its link",
+        Step(text=f"Check GPU {one.works_on[0].index}: clocks, memory errors, PCIe link",
              command=f"nvidia-smi -i {index} -q -d PERFORMANCE,CLOCK,ECC"),
-        Step(text="Give each rank as much to do: batches of the same number of tokens, samples sorted by length"),
-        stack(view, one.process, "See what it does besides training"),
+        Step(text="Balance work across ranks: equal tokens per batch, samples sorted by length"),
+        stack(view, one.process, "Dump its stack to find work besides training"),
     )  # fmt: skip
 
 
@@ -338,7 +351,7 @@ def _alternates(view: View, team: Team) -> _Late | None:
         swings = median(each.low for each in others) <= view.limit("alternates") * median(each.high for each in others)
         if not view.above(effect, "effect") or not swings or not _sends_as_much(view, team, one):
             continue
-        return _Late(one, effect, "which takes longer in each step", tuple(_range_evidence(team, one, mine, others)),
+        return _Late(one, effect, "longer steps", tuple(_range_evidence(team, one, mine, others)),
                      _slow_gpu(view, one))  # fmt: skip
     return None
 
@@ -352,12 +365,13 @@ def _range_evidence(team: Team, one: Trainer, mine: Spins, others: Sequence[Spin
     low, high = median(each.low for each in others), median(each.high for each in others)
     many = f"GPUs {cards} alternate" if len(others) > 1 else f"GPU {cards} alternates"
     yield Evidence(
-        text=f"{many} between work and spin: {mine.signal} {low:.0f}-{high:.0f} % at 100 % busy",
+        text=f"{many} between compute and spinning: {mine.signal} {low:.0f}-{high:.0f} % at GPU busy 100 %",
         value=low,
         unit="%",
     )
-    steady = f"{mine.signal} {mine.low:.0f}-{mine.high:.0f} % (highest of the others {high:.0f} %)"
-    yield Evidence(text=f"GPU {one.works_on[0].index} works through: {steady}", value=mine.low, unit="%", limit=low)
+    steady = f"{mine.signal} {mine.low:.0f}-{mine.high:.0f} % (peak of other ranks {high:.0f} %)"
+    text = f"GPU {one.works_on[0].index} computes throughout: {steady}"
+    yield Evidence(text=text, value=mine.low, unit="%", limit=low, sense="healthy_to")
 
 
 def _sends_as_much(view: View, team: Team, one: Trainer) -> bool:
@@ -397,7 +411,7 @@ def _memory_busy(one: Trainer) -> float | None:
 
 
 _MEASURED: dict[Measure, str] = {
-    _tensor: "tensor cores",
+    _tensor: "tensor activity",
     _power: "power above idle",
     _dram: "memory bandwidth",
     _memory_busy: "memory busy",
@@ -412,17 +426,17 @@ def _work_before_gpu(
     view: View, one: Trainer, others: Sequence[Trainer]
 ) -> tuple[str, tuple[Evidence, ...], tuple[Step, ...]]:
     """What a rank with GPU pauses does before it computes, unlike the others."""
-    look = stack(view, one.process, "see what its main thread does")
+    dump = stack(view, one.process, "Dump the stack of its main thread")
     for metric, least, why, text, help in _REASONS:
         mine, usual = getattr(one, metric) or 0.0, median(getattr(other, metric) or 0.0 for other in others)
         if mine >= least and mine - usual >= view.limit("more"):
-            said = f"{text} {100 * mine:.0f} %, the others {100 * usual:.0f} %"
+            said = f"{text.format(f'{100 * mine:.0f}')} (other ranks {100 * usual:.0f} %)"
             return (
                 why,
-                (Evidence(text=said, value=100 * mine, unit="%", limit=100 * usual),),
-                (help(view, one), look),
+                (Evidence(text=said, value=100 * mine, unit="%", limit=100 * usual, sense="healthy_to"),),
+                (help(view, one), dump),
             )
-    return _UNKNOWN, (Evidence(text=f"it {does(one)}"),), (look,)
+    return _UNKNOWN, (Evidence(text=does(one)),), (dump,)
 
 
 def _gain_text(view: View, team: Team, one: Trainer) -> str:
@@ -443,7 +457,7 @@ def _finding(view: View, team: Team, late: _Late, measured: _Late | None) -> Fin
     return view.found(
         team.job,
         severity,
-        f"waits for {team.name(late.one)}, {late.why}",
+        f"straggler {team.name(late.one)}, {late.why}",
         evidence=(
             *late.evidence,
             *seen,
@@ -452,6 +466,7 @@ def _finding(view: View, team: Team, late: _Late, measured: _Late | None) -> Fin
                 value=100 * late.effect,
                 unit="%",
                 limit=100 * view.limit("effect"),
+                sense="healthy_to",
             ),
         ),
         steps=late.steps,

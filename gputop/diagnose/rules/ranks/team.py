@@ -57,14 +57,14 @@ def does(one: Trainer) -> str:
     """What a rank does that the others wait for."""
     written, read = one.write_chars or 0.0, one.read_chars or 0.0
     if blocked(one):
-        return "is blocked in the kernel (state D)"
+        return "blocked in the kernel (state D)"
     if written >= _MOVES_BYTES_PER_S:
         return f"writes {written / 1e6:.0f} MB/s"
     if (one.duty or 0.0) >= 0.05:
-        return f"keeps its GPU {100 * (one.duty or 0.0):.0f} % busy"
+        return f"GPU busy {100 * (one.duty or 0.0):.0f} %"
     if read >= _MOVES_BYTES_PER_S:
         return f"reads {read / 1e6:.0f} MB/s"
-    return f"uses {one.cores:.1f} CPU cores" if (one.cores or 0.0) >= _BUSY else "does nothing"
+    return f"uses {one.cores:.1f} CPU cores" if (one.cores or 0.0) >= _BUSY else "idle"
 
 
 def blocked(one: Trainer) -> bool:

@@ -27,11 +27,11 @@ def staged(view: View, source: StorageSource | None) -> Iterator[Step]:
     room = view.cached(("room", source and source.name), partial(_room, view, source))
     if room is None:
         if source is None or not source.name.startswith("nvme"):
-            yield Step(text="copy the data to a local NVMe disk first")
+            yield Step(text="Copy the data to a local NVMe disk first")
         return
     below = f"{quote(source.name.rstrip('/'))}/" if isinstance(source, sources.NetworkMount) else ""
     yield Step(
-        text=f"copy the data to {room.path} first, {size(room.free_bytes)} free",
+        text=f"Copy the data to {room.path} first ({size(room.free_bytes)} free)",
         command=f"rsync -a {below}DATASET/ {quote(room.path.rstrip('/'))}/DATASET/",
     )
 
@@ -40,10 +40,10 @@ def staged_from(view: View, path: str | None) -> Iterator[Step]:
     """The same for data below a path; None if that is unknown."""
     room, below = local_room(view), f"{quote(path.rstrip('/'))}/" if path else ""
     if room is None:
-        yield Step(text="copy the data to a local NVMe disk first")
+        yield Step(text="Copy the data to a local NVMe disk first")
         return
     yield Step(
-        text=f"copy the data to {room} first", command=f"rsync -a {below}DATASET/ {quote(room.rstrip('/'))}/DATASET/"
+        text=f"Copy the data to {room} first", command=f"rsync -a {below}DATASET/ {quote(room.rstrip('/'))}/DATASET/"
     )
 
 
@@ -75,8 +75,8 @@ def on(mount: Mount, disk: str) -> bool:
     return device == disk or (device.startswith(disk) and device[len(disk) :].lstrip("p").isdigit())
 
 
-SHARDS = Step(text="fewer, larger files that are read from front to back: WebDataset, Arrow, TFRecord, LMDB")
-SMALLER = Step(text="read less: images and text in a compressed form, only the columns that are used")
+SHARDS = Step(text="Use fewer, larger files read sequentially: WebDataset, Arrow, TFRecord, LMDB")
+SMALLER = Step(text="Read less: compressed images and text, only the columns in use")
 
 
 def more_loaders(view: View, trainer: Trainer) -> Iterator[Step]:
@@ -86,7 +86,7 @@ def more_loaders(view: View, trainer: Trainer) -> Iterator[Step]:
     wanted = num_workers.for_slow_storage(trainer.loaders, equal_share(view, trainer))
     if wanted > trainer.loaders:
         yield Step(
-            text="more loaders: they wait, so they need no CPU",
+            text="Raise num_workers: workers that wait for storage need no CPU",
             command=f"DataLoader(..., num_workers={wanted}, {loader_settings(trainer)}, prefetch_factor=4)",
         )
 
@@ -95,7 +95,7 @@ def cache(view: View) -> Iterator[Step]:
     """Caching in memory."""
     free = view.frame.host.memory_available_bytes
     if free is not None:
-        yield Step(text=f"data that fit into the page cache are read once: {size(free)} of memory are available for it")
+        yield Step(text=f"Keep the dataset small enough for the page cache: {size(free)} of memory available")
 
 
 def look(view: View) -> Step:
@@ -104,6 +104,6 @@ def look(view: View) -> Step:
     if isinstance(source, sources.NetworkMount):
         if source.file_system.startswith("nfs"):
             return Step(text="Watch the read latency of the mount", command=f"nfsiostat 1 {quote(source.name)}")
-        return Step(text="Watch what the client counts", command="lctl get_param llite.*.stats")
+        return Step(text="Watch the Lustre client statistics", command="lctl get_param llite.*.stats")
     drive = sources.main_drive(view)
     return Step(text="Watch await and aqu-sz", command=f"iostat -x 1{f' {quote(drive.name)}' if drive else ''}")

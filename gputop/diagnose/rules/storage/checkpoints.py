@@ -136,7 +136,7 @@ def _largest_write(kept: float | None, wrote: float, got: float | None) -> float
 _COST = 0.01  # share of time that does not matter
 _ALIKE = 2.0  # factor in length: beyond it, pauses are of another kind
 _LATEST = 12  # saves that determine interval and length: the frequency may change
-_HIDDEN = "what a process writes is shown to its owner"
+_HIDDEN = "writes of a process are visible to its owner only"
 
 
 class Saves(NamedTuple):
@@ -150,7 +150,7 @@ class Saves(NamedTuple):
 
 @rule(
     "checkpoint-stall",
-    "Does training stand still for its checkpoints?",
+    "Does training stall on checkpoint writes?",
     level=Level.CAUSE,
     state="checkpoint",
     short="SAVE",
@@ -160,7 +160,7 @@ class Saves(NamedTuple):
     lasting=True,
 )
 def checkpoint_stall(view: View) -> Iterator[Finding]:
-    """The GPUs stop again and again, each time with a checkpoint's worth of bytes written because of it."""
+    """The GPUs idle repeatedly, each time with the bytes of a checkpoint written during the pause."""
     for trainer in view.trainers():
         if not trainer.gpus:
             continue
@@ -248,26 +248,27 @@ def _found(view: View, trainer: Trainer, saves: Saves) -> Finding:
     return view.found(
         trainer,
         _severity(view, saves.share),
-        f"stops for {_seconds(saves.idle_s)} every {ago(round(saves.every_s))} to write a checkpoint",
+        f"checkpoint stalls, {_seconds(saves.idle_s)} every {ago(round(saves.every_s))}",
         evidence=(
             Evidence(
-                text=f"GPU idle {_seconds(saves.idle_s)} for each save: {100 * saves.share:.1f} % of GPU time lost"
-                f" (tolerable < {100 * limit:.0f} %)",
+                text=f"GPU idle {_seconds(saves.idle_s)} per save, {100 * saves.share:.1f} % of GPU time lost",
                 value=100 * saves.share,
                 unit="%",
                 limit=100 * limit,
+                sense="healthy_to",
             ),
             Evidence(
-                text=f"{size(bytes_each)} written each time, {moved(bytes_each / max(saves.idle_s, 0.1))}"
-                f" (a checkpoint ≥ {size(view.limit('written_bytes'))})",
+                text=f"{size(bytes_each)} written per save, {moved(bytes_each / max(saves.idle_s, 0.1))}",
                 value=bytes_each,
                 unit="B",
                 limit=view.limit("written_bytes"),
+                sense="flagged_from",
             ),
             Evidence(
-                text=f"{times} saves seen{': how often they come is not certain yet' if early else ''}",
+                text=f"{times} saves{', interval not certain yet' if early else ''}",
                 value=float(times),
                 limit=view.limit("saves"),
+                sense="flagged_from",
             ),
         ),
         steps=tuple(_steps(saves)),
@@ -284,14 +285,12 @@ def _steps(saves: Saves) -> Iterator[Step]:
     if saves.share > _COST:
         rare_s = saves.idle_s / _COST
         yield Step(
-            text=f"Save less often: every {ago(round(rare_s))} instead of every {ago(round(saves.every_s))} costs 1 %"
+            text=f"Save every {ago(round(rare_s))} instead of every {ago(round(saves.every_s))}: costs 1 % of GPU time"
         )
-    yield Step(text="Keep optimizer state only in the checkpoints to resume from, not in each one")
+    yield Step(text="Save optimizer state only in checkpoints to resume from, not in each one")
     yield Step(
-        text='Write in the background from a copy in host memory (needs init_process_group("cpu:gloo,cuda:nccl"))',
+        text='Save asynchronously from a copy in host memory (needs init_process_group("cpu:gloo,cuda:nccl"))',
         command="torch.distributed.checkpoint.async_save(state, checkpoint_id=PATH)",
     )
-    yield Step(text="Write to a local NVMe disk first, then copy to shared storage in the background")
-    yield Step(
-        text="With several ranks, let each write its shard (torch.distributed.checkpoint), not rank 0 everything"
-    )
+    yield Step(text="Write to a local NVMe disk, then copy to shared storage in the background")
+    yield Step(text="With several ranks, save sharded (torch.distributed.checkpoint) instead of all on rank 0")

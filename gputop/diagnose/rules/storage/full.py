@@ -164,12 +164,12 @@ _GIB = 1024.0**3
 _GOOD_SIZE = 16 * _GIB
 _DOCKER = 64 * 1024.0**2
 _INSIDE = "in its container: df -h /dev/shm"
-_LEFT = Step(text="see who left files there", command="ls -lS /dev/shm")
+_LEFT = Step(text="List the files in /dev/shm", command="ls -lS /dev/shm")
 
 
 @rule(
     "shm-nearly-full",
-    "Is /dev/shm nearly full, or the disk of the checkpoints?",
+    "Is /dev/shm or the checkpoint file system nearly full?",
     level=Level.BESIDE,
     crit_level=Level.HARDWARE,
     state="shm full",
@@ -178,7 +178,7 @@ _LEFT = Step(text="see who left files there", command="ls -lS /dev/shm")
     alone=True,
 )
 def shm_nearly_full(view: View) -> Iterator[Finding]:
-    """Loaders pass batches through /dev/shm and die when it is full; a checkpoint that does not fit is lost."""
+    """Workers pass batches through /dev/shm and crash when it is full; a checkpoint that does not fit is lost."""
     host = view.host()
     if host.shm_total_bytes and view.vectors():
         yield from _shm_findings(view, host, float(host.shm_total_bytes), "host")
@@ -222,13 +222,13 @@ def _shm_findings(view: View, thing: Host | Trainer, total: float, about: Key) -
     if store is not None:
         severity = "warn" if severity == "crit" else "info"
     limit = "crit_used" if severity == "crit" and soon_s is None else "used" if nearly else "growing_used"
-    much = "has next to no room left in" if nearly and not ample else "fills"
+    much = "nearly full" if nearly and not ample else "filling up"
     yield view.found(
         thing,
         severity,
-        f"has {size(total - peak)} left in /dev/shm, which is {100 * peak / total:.0f} % full"
+        f"/dev/shm {100 * peak / total:.0f} % full, {size(total - peak)} left"
         if calm
-        else f"{much} /dev/shm: {'loaders may die with a bus error' if loaders else 'NCCL may fail to start'}",
+        else f"/dev/shm {much}, {'workers may crash with a bus error' if loaders else 'NCCL may fail to start'}",
         evidence=tuple(_evidence(view, peak, total, loaders, full_in_s, limit, soon_s is not None))
         + tuple(_owner(store)),
         steps=tuple(_steps(view, thing, total)) if loaders and not calm else (_LEFT,),
@@ -240,18 +240,19 @@ def _evidence(
     view: View, peak: float, total: float, loaders: int, full_in_s: float | None, limit: str, soon: bool
 ) -> Iterator[Evidence]:
     """`limit`: name of the limit that decided."""
-    usual = ", what Docker gives by default" if total == _DOCKER else ""
-    hands = f", with {amount(loaders, 'loader')}" if loaders else ""
-    text = f"{size(peak)} of {size(total)} in use{usual}{hands}"
-    yield Evidence(text=text, value=100 * peak / total, unit="%", limit=100 * view.limit(limit))
+    usual = " (Docker default)" if total == _DOCKER else ""
+    workers = f", {amount(loaders, 'worker')}" if loaders else ""
+    text = f"/dev/shm {size(peak)} of {size(total)} used{usual}{workers}"
+    yield Evidence(text=text, value=100 * peak / total, unit="%", limit=100 * view.limit(limit), sense="healthy_to")
     if full_in_s is not None:
         most = view.limit("exhaustion.urgent_s" if soon else "full_in_s")
-        yield Evidence(text=f"full in {ago(full_in_s)} if it goes on", value=full_in_s, unit="s", limit=most)
+        text = f"full in {ago(full_in_s)} at this rate"
+        yield Evidence(text=text, value=full_in_s, unit="s", limit=most, sense="healthy_from")
 
 
 def _owner(store: Process | None) -> Iterator[Evidence]:
     if store is not None:
-        yield Evidence(text=f"{store.name} (pid {store.pid}) keeps objects there on purpose")
+        yield Evidence(text=f"{store.name} (pid {store.pid}) stores objects there by design")
 
 
 def _loaders(view: View, thing: Host | Trainer) -> int:
@@ -307,18 +308,18 @@ def _steps(view: View, thing: Host | Trainer, total: float) -> Iterator[Step]:
     more = _larger_size(view, thing, total)
     if isinstance(thing, Trainer) or total == _DOCKER:
         if more is not None:
-            yield Step(text="give the container more of it", command=f"docker run --shm-size={more}g ...")
-            yield Step(text="Kubernetes: mount an emptyDir with medium Memory at /dev/shm")
+            yield Step(text="Enlarge /dev/shm of the container", command=f"docker run --shm-size={more}g ...")
+            yield Step(text="In Kubernetes, mount an emptyDir with medium Memory at /dev/shm")
         if not isinstance(thing, Trainer) or (view.frame.host.shm_total_bytes or math.inf) > total:
-            yield Step(text="let the container share the machine's", command="docker run --ipc=host ...")
+            yield Step(text="Share the host's /dev/shm with the container", command="docker run --ipc=host ...")
     else:
         yield _LEFT
         if more is not None:
-            yield Step(text="make it larger", command=f"sudo mount -o remount,size={more}G /dev/shm", needs_root=True)
+            yield Step(text="Enlarge /dev/shm", command=f"sudo mount -o remount,size={more}G /dev/shm", needs_root=True)
     ranks = [one for one in _users(view, thing) if one.loaders]
     loaders = max((one.loaders for one in ranks), default=0)
     if loaders > 1:
-        text = f"fewer loaders{' in each rank' if len(ranks) > 1 else ''}, or fewer batches ahead"
+        text = f"Lower num_workers{' per rank' if len(ranks) > 1 else ''} or prefetch_factor"
         yield Step(text=text, command=f"DataLoader(..., num_workers={num_workers.fewer(loaders)}, prefetch_factor=2)")
 
 
@@ -349,22 +350,22 @@ def _no_space_findings(view: View, trainer: Trainer, place: CheckpointStore) -> 
     yield view.found(
         trainer,
         "crit" if times < 1 else "warn",
-        f"has next to no room left for its checkpoints in {mount.path}"
+        f"disk full, no space for checkpoints in {mount.path}"
         if none
-        else f"has room for {int(times)} more checkpoints in {mount.path}",
+        else f"disk nearly full, space for {amount(int(times), 'more checkpoint')} in {mount.path}",
         evidence=(
             Evidence(
                 text=f"{size(free)} of {size(total)} free", value=100 * free / total, unit="%",
-                limit=100 * view.limit("free"),
+                limit=100 * view.limit("free"), sense="healthy_from",
             ),
             Evidence(
-                text=f"the last checkpoint was {size(last)}", value=last, unit="B", limit=free,
+                text=f"last checkpoint {size(last)}", value=last, unit="B", limit=free, sense="healthy_to",
             ),
         ),
         steps=(
             _find_large_files(mount),
-            Step(text="keep only the last few checkpoints, and the best"),
-            Step(text="or write them to a file system with more room"),
+            Step(text="Keep only the last few checkpoints and the best"),
+            Step(text="Or write them to a file system with more space"),
         ),
         confidence=0.9,
         state="disk full",
@@ -378,11 +379,11 @@ def _filling_finding(view: View, trainer: Trainer, found: Filling) -> Finding:
     return view.found(
         trainer,
         "crit" if in_steps(view, trainer) or not trainer.gpus else "warn",
-        f"fills {found.mount.path} in about {roughly(found.left_s)}: it writes {size(found.per_s)}/s there",
+        f"{found.mount.path} full in about {roughly(found.left_s)}, writing {size(found.per_s)}/s",
         evidence=(
             Evidence(
-                text=f"{of}: full in about {roughly(found.left_s)} (critical below {ago(urgent_s)})",
-                value=found.left_s, unit="s", limit=urgent_s,
+                text=f"{of}, full in about {roughly(found.left_s)} (critical below {ago(urgent_s)})",
+                value=found.left_s, unit="s", limit=urgent_s, sense="healthy_from",
             ),
             Evidence(
                 text=f"{size(found.taken)} less free in {ago(found.seconds)}, in {amount(found.drops, 'step')}",
@@ -390,8 +391,8 @@ def _filling_finding(view: View, trainer: Trainer, found: Filling) -> Finding:
             ),
         ),
         steps=(
-            Step(text="keep only the last few checkpoints, and the best"),
-            Step(text="or write them to a file system with more room"),
+            Step(text="Keep only the last few checkpoints and the best"),
+            Step(text="Or write them to a file system with more space"),
             _find_large_files(found.mount),
         ),
         confidence=0.8,
@@ -403,7 +404,9 @@ def _find_large_files(mount: Mount) -> Step:
     """Find large files; a full scan is cheap on a local disk, but loads a shared server."""
     if mount.file_system == "lustre":
         command = f"lfs quota -h {quote(mount.path)}"
-        return Step(text="see how much of it is yours, and what you may have", command=command)
+        return Step(text="Check your usage and quota", command=command)
     if mount.network:
-        return Step(text="see how full it is: its server knows who fills it", command=f"df -h {quote(mount.path)}")
-    return Step(text="see what takes the room", command=f"du -xh --max-depth=2 {quote(mount.path)} | sort -h | tail")
+        return Step(text="Check free space; the server has usage per user", command=f"df -h {quote(mount.path)}")
+    return Step(
+        text="Find the largest directories", command=f"du -xh --max-depth=2 {quote(mount.path)} | sort -h | tail"
+    )

@@ -20,7 +20,7 @@ _THIRD = 3
 
 @rule(
     "cold-cache",
-    "Are the data only read for the first time?",
+    "Is the page cache still cold?",
     level=Level.NEVER,
     state="cold cache",
     short="COLD",
@@ -40,12 +40,12 @@ def cold_cache(view: View) -> Iterator[Finding]:
             yield view.found(
                 trainer,
                 "info",
-                "may read its data for the first time: what it reads stays in memory",
+                "cold page cache, probably the first epoch",
                 evidence=why,
                 steps=(
-                    Step(text="wait for one epoch before you judge: what memory holds is not read again"),
-                    Step(text="or read all of it beforehand", command="vmtouch -t DATASET"),
-                    Step(text="or copy it to a local disk once, and keep it there"),
+                    Step(text="Wait one epoch: data in the page cache is not read again"),
+                    Step(text="Or warm the page cache beforehand", command="vmtouch -t DATASET"),
+                    Step(text="Or copy it to a local disk once"),
                 ),
                 confidence=0.6,
             )
@@ -78,8 +78,8 @@ def _filling(view: View, trainer: Trainer) -> Iterator[Evidence]:
     before, now, known_s = grown
     kept = (now - before) / (read * known_s)
     if view.above(kept, "kept"):
-        text = f"the page cache grew from {size(before)} to {size(now)} in {ago(known_s)}, at {moved(read)} of reads"
-        yield Evidence(text=text, value=kept, limit=view.limit("kept"))
+        text = f"page cache grew from {size(before)} to {size(now)} in {ago(known_s)}, at {moved(read)} of reads"
+        yield Evidence(text=text, value=kept, limit=view.limit("kept"), sense="flagged_from")
 
 
 def _fewer_reads(view: View, trainer: Trainer) -> Iterator[Evidence]:
@@ -99,8 +99,9 @@ def _fewer_reads(view: View, trainer: Trainer) -> Iterator[Evidence]:
         return
     if first and view.below(last / first, "fallen"):
         text = f"reads fell from {moved(first)} to {moved(last)} in {ago(seconds)}"
-        yield Evidence(text=text, value=last, unit="B/s", limit=first * view.limit("fallen"))
-        yield Evidence(text=f"while the page cache grew from {size(before)} to {size(now)}", value=now)
+        limit = first * view.limit("fallen")
+        yield Evidence(text=text, value=last, unit="B/s", limit=limit, sense="flagged_below")
+        yield Evidence(text=f"page cache grew from {size(before)} to {size(now)}", value=now)
 
 
 def _reads(view: View, thing: Trainer | str, seconds: float) -> list[float]:
@@ -121,7 +122,7 @@ class Reads(NamedTuple):
 
 @rule(
     "io-small-files",
-    "Are the data in too many small files?",
+    "Is the dataset in too many small files?",
     level=Level.CAUSE,
     state="input wait",
     short="WAIT",
@@ -131,7 +132,7 @@ class Reads(NamedTuple):
     partly=("read_chars_per_s", "read_calls_per_s"),
 )
 def io_small_files(view: View) -> Iterator[Finding]:
-    """It waits for storage and its requests are small: their number is the limit, not the bytes."""
+    """It waits for storage and its requests are small: the number of requests is the limit, not the bytes."""
     for trainer in view.trainers():
         why = waits(view, trainer)
         reads = small(view, trainer) if why else None
@@ -142,7 +143,7 @@ def io_small_files(view: View) -> Iterator[Finding]:
             yield view.found(
                 trainer,
                 severity,
-                "waits for many small reads",
+                "I/O-bound, small random reads",
                 evidence=(
                     _reads_evidence(view, trainer, reads),
                     *why,
@@ -182,18 +183,18 @@ def _no_device_reports(view: View) -> bool:
 def _reads_evidence(view: View, trainer: Trainer, reads: Reads) -> Evidence:
     if reads.mean is not None:
         rate = moved(trainer.read_chars)
-        text = f"a read is {reads.mean / 1000:.0f} kB on average, {reads.calls or 0:.0f} reads/s, {rate}"
-        return Evidence(text=text, value=reads.mean, unit="B", limit=view.limit("read_bytes"))
-    text = f"a request to the disk is {(reads.request or 0) / 1000:.0f} kB on average, {reads.requests or 0:.0f}/s"
-    return Evidence(text=text, value=reads.request, unit="B", limit=view.limit("request_bytes"))
+        text = f"mean read {reads.mean / 1000:.0f} kB, {reads.calls or 0:.0f} reads/s, {rate}"
+        return Evidence(text=text, value=reads.mean, unit="B", limit=view.limit("read_bytes"), sense="healthy_from")
+    text = f"mean disk request {(reads.request or 0) / 1000:.0f} kB, {reads.requests or 0:.0f}/s"
+    return Evidence(text=text, value=reads.request, unit="B", limit=view.limit("request_bytes"), sense="healthy_from")
 
 
 def _steps(view: View, trainer: Trainer) -> Iterator[Step]:
     yield Step(
-        text="pack them into shards of about 1 GB each, once",
+        text="Pack the files once into shards of about 1 GB each",
         command="tar --sort=name -cf shard-000.tar DATASET/part-000",
     )
-    yield Step(text="or into one LMDB, Arrow or Parquet file, with an index to read at random")
+    yield Step(text="Or pack them into one LMDB, Arrow or Parquet file with an index for random access")
     yield from advice.more_loaders(view, trainer)
     yield from advice.staged(view, sources.source(view))
     yield from advice.cache(view)

@@ -34,7 +34,7 @@ from gputop.model import Mount
 
 @rule(
     "io-bound",
-    "Does storage starve the GPUs?",
+    "Does slow storage starve the GPUs?",
     level=Level.CAUSE,
     state="input wait",
     short="WAIT",
@@ -62,7 +62,7 @@ def io_bound(view: View) -> Iterator[Finding]:
             yield view.found(
                 trainer,
                 severity,
-                "waits for its storage",
+                "I/O-bound, slow local storage",
                 evidence=(
                     *found.own,
                     *found.around,
@@ -85,15 +85,17 @@ def _swap_evidence(view: View, trainer: Trainer) -> Iterator[Evidence]:
     writes, least = view.mean(trainer, "write_bytes_per_s", WINDOW_S) or 0.0, view.limit("io-bound.states_bytes_per_s")
     if min(reads, writes) < least or (own or 0.0) < reads / 2 or writes < view.limit("io-bound.both_ways") * reads:
         return
-    text = f"it writes {moved(writes)} beside the {moved(reads)} that it reads, as where states are swapped"
-    yield Evidence(text=text, value=writes, unit="B/s", limit=view.limit("io-bound.both_ways") * reads)
+    text = f"writes {moved(writes)} and reads {moved(reads)}, typical of NVMe offload"
+    yield Evidence(
+        text=text, value=writes, unit="B/s", limit=view.limit("io-bound.both_ways") * reads, sense="flagged_from"
+    )
 
 
 def _state_steps(view: View) -> Iterator[Step]:
     """For weights and optimizer states that do not fit into memory; a data set plays no role."""
-    yield Step(text="states are swapped to NVMe: offload to CPU memory what fits there (offload_optimizer.device: cpu)")
-    yield Step(text="offload fewer of them: optimizer states only, no weights; or share them among more GPUs")
-    yield Step(text="more drives, striped: they add up")
+    yield Step(text="Offload to CPU memory instead of NVMe what fits there (offload_optimizer.device: cpu)")
+    yield Step(text="Offload less: optimizer states only, no weights; or shard across more GPUs")
+    yield Step(text="Stripe more drives: their bandwidth adds up")
     yield advice.look(view)
 
 
@@ -141,7 +143,7 @@ class Latency:
         """`/bucket`, or the kind of file system."""
         if self.mount is not None:
             return self.mount.path
-        return f"a file system of {self.wait.value}" if self.wait else "a network file system"
+        return f"{self.wait.value} file system" if self.wait else "network file system"
 
 
 def latency(view: View, trainer: Trainer) -> Latency | None:
@@ -194,29 +196,31 @@ def _named_mounts(trainer: Trainer, mounts: Sequence[Mount]) -> tuple[Mount, ...
 def evidence(view: View, trainer: Trainer, found: Latency) -> Iterator[Evidence]:
     """Where readers sleep, how much they read, the time per read, and that the link is not the cause."""
     readers = trainer.loaders or 1
-    who = amount(trainer.loaders, "loader") if trainer.loaders else "the main thread"
+    reader = amount(trainer.loaders, "worker") if trainer.loaders else "main thread"
     what = f" ({found.wait.value})" if found.wait else ""
     where = f"{'asleep' if found.wait else 'blocked'} in {found.function}{what}" if found.function else "blocked"
     limit = 100 * view.limit(f"{_TABLE}.asleep")
     yield Evidence(
-        text=f"{who} {where} {100 * found.share:.0f} % of the time (normally < {limit:.0f} %)",
+        text=f"{reader} {where} {100 * found.share:.0f} % of the time",
         value=100 * found.share,
         unit="%",
         limit=limit,
+        sense="healthy_to",
     )
     chars, calls = trainer.input_rate, trainer.read_calls
     if chars is not None:
         mounts = " or ".join(f"{one.path} ({one.file_system})" for one in found.mounts[:3])
-        size = f", {chars / calls / 1e3:.0f} kB a read" if calls else ""
+        size = f", {chars / calls / 1e3:.0f} kB per read" if calls else ""
         yield Evidence(text=f"reads {moved(chars)}{f' from {mounts}' if mounts else ''}{size}", value=chars, unit="B/s")
     if calls and calls >= 1:
         each = 1000 * readers * found.share / calls
-        yield Evidence(text=f"about {each:.1f} ms a read, {calls:.0f} reads/s: latency-bound", value=each, unit="ms")
+        yield Evidence(text=f"about {each:.1f} ms per read, {calls:.0f} reads/s, latency-bound", value=each, unit="ms")
     link = sources.link(view)
     if link is not None:
         part = 100 * link.receive / link.speed
-        text = f"{link.name} receives {part:.0f} % of its {8 * link.speed / 1e9:g} Gb/s: bandwidth is not the limit"
-        yield Evidence(text=text, value=part, unit="%", limit=100 * view.limit(f"{_TABLE}.link"))
+        text = f"{link.name} receives {part:.0f} % of {8 * link.speed / 1e9:g} Gb/s, bandwidth is not the limit"
+        limit = 100 * view.limit(f"{_TABLE}.link")
+        yield Evidence(text=text, value=part, unit="%", limit=limit, sense="flagged_from")
 
 
 def steps(view: View, trainer: Trainer, found: Latency) -> Iterator[Step]:
@@ -227,7 +231,7 @@ def steps(view: View, trainer: Trainer, found: Latency) -> Iterator[Step]:
     if mount is not None and (cached := _cached(view, mount)):
         yield cached
     yield advice.SHARDS
-    yield Step(text="Read in parallel within a loader: a thread pool in __getitems__, or asynchronous requests")
+    yield Step(text="Read in parallel within each worker: a thread pool in __getitems__, or asynchronous requests")
 
 
 def _cached(view: View, mount: Mount) -> Step | None:
@@ -237,12 +241,12 @@ def _cached(view: View, mount: Mount) -> Step | None:
     room = advice.local_room(view)
     folder = f"{room.rstrip('/')}/cache" if room else "/local/cache"
     command = _CACHES[kind].format(path=quote(mount.path), folder=quote(folder))
-    return Step(text=f"Let {kind} keep what was read on a local disk: remount it with a file cache", command=command)
+    return Step(text=f"Remount {kind} with a file cache on a local disk", command=command)
 
 
 @rule(
     "network-fs-bound",
-    "Does a file server starve the GPUs?",
+    "Does a network file system starve the GPUs?",
     level=Level.CAUSE,
     state="input wait",
     short="WAIT",
@@ -252,7 +256,7 @@ def _cached(view: View, mount: Mount) -> Step | None:
     partly=("read_chars_per_s",),
 )
 def network_fs_bound(view: View) -> Iterator[Finding]:
-    """GPU and CPUs have little to do, the job reads from a file server, and that or its network path is slow."""
+    """GPU and CPUs are mostly idle, the job reads from a file server, and that or its network path is slow."""
     for trainer in view.trainers():
         if not view.knows(trainer, "duty", "cores", "allowed") or not idles(view, trainer):
             continue
@@ -269,11 +273,11 @@ def network_fs_bound(view: View) -> Iterator[Finding]:
             server = sources.server(view)
             server = server if server and _reads_from(view, trainer, server) else None
             mounted = server is not None or _from_mounts(view, trainer)
-            unnamed = _uncounted_name(slow) if mounted else "data that come over the network"
+            unnamed = _uncounted_name(slow) if mounted else "data read over the network"
             yield view.found(
                 trainer,
                 severity if mounted or severity != "crit" else "warn",
-                f"waits for {server.name if server else unnamed}",
+                f"I/O-bound, {f'{server.name} ({server.file_system})' if server else unnamed}",
                 evidence=(*why, busy_evidence(view, trainer), cores_evidence(view, trainer, "storage.saturation")),
                 steps=view.cached(
                     ("steps of a file server", server, mounted), partial(_server_steps, view, server, mounted)
@@ -285,7 +289,7 @@ def network_fs_bound(view: View) -> Iterator[Finding]:
 
 def _uncounted_name(slow: Latency | None) -> str:
     """Name of a file system without counters: its path, if its client is seen to keep readers waiting."""
-    return slow.name if slow is not None and slow.wait is not None else "a network file system"
+    return slow.name if slow is not None and slow.wait is not None else "network file system"
 
 
 def _latency_finding(view: View, trainer: Trainer, slow: Latency, severity: Severity) -> Finding:
@@ -297,7 +301,7 @@ def _latency_finding(view: View, trainer: Trainer, slow: Latency, severity: Seve
     return view.found(
         trainer,
         severity if sure or severity != "crit" else "warn",
-        f"waits for {slow.name}: latency-bound reads",
+        f"I/O-bound, high read latency on {slow.name}",
         evidence=(*why, busy_evidence(view, trainer), cores_evidence(view, trainer, "storage.saturation")),
         steps=tuple(steps(view, trainer, slow)),
         confidence=view.confidence(0.75 if sure and slow.mounts else 0.6, trainer.read_chars),
@@ -319,9 +323,9 @@ def _server_evidence(view: View, trainer: Trainer) -> tuple[Evidence, ...]:
     mounts = ", ".join(f"{one.path} ({one.file_system})" for one in sources.silent_mounts(view)[:2])
     if _from_mounts(view, trainer):
         chars = sources.job_takes(view, trainer) or chars
-        text = f"it reads {moved(chars)} from {mounts}, which tells no more"
+        text = f"reads {moved(chars)} from {mounts}, no further statistics"
     else:
-        text = f"its data come over {link.name}, from a file server or an object store; {mounts} does not tell"
+        text = f"data arrive over {link.name}, from a file server or object store; no statistics for {mounts}"
     return (Evidence(text=text, value=chars, unit="B/s"), _of_link(view, link), *_waiting(view, trainer))
 
 
@@ -377,7 +381,7 @@ def _waiting(view: View, trainer: Trainer) -> Iterator[Evidence]:
     if share is not None:
         limit = 100 * view.limit("storage.blocked")
         text = f"{waiters(trainer)} for storage {100 * share:.0f} % of the time"
-        yield Evidence(text=text, value=100 * share, unit="%", limit=limit)
+        yield Evidence(text=text, value=100 * share, unit="%", limit=limit, sense="healthy_to")
 
 
 def _problem_evidence(view: View, server: NetworkMount, link: Link | None) -> Iterator[Evidence]:
@@ -386,19 +390,20 @@ def _problem_evidence(view: View, server: NetworkMount, link: Link | None) -> It
     rtt, queue = server.rtt_s, server.queue_s
     if rtt is not None and view.above(rtt, "network-fs-bound.rtt_s"):
         limit = 1000 * view.limit("network-fs-bound.rtt_s")
-        text = f"{where} gives {moved(server.read)}, a read takes {1000 * rtt:.0f} ms"
-        yield Evidence(text=text, value=1000 * rtt, unit="ms", limit=limit)
+        text = f"{where} delivers {moved(server.read)}, {1000 * rtt:.0f} ms per read"
+        yield Evidence(text=text, value=1000 * rtt, unit="ms", limit=limit, sense="healthy_to")
     if queue is not None and queue >= (rtt or 0.0) and view.above(queue, "network-fs-bound.queue_s"):
         limit = 1000 * view.limit("network-fs-bound.queue_s")
-        text = f"{where} gives {moved(server.read)}, reads wait {1000 * queue:.0f} ms before they are sent"
-        yield Evidence(text=text, value=1000 * queue, unit="ms", limit=limit)
+        text = f"{where} delivers {moved(server.read)}, requests queue {1000 * queue:.0f} ms before transmission"
+        yield Evidence(text=text, value=1000 * queue, unit="ms", limit=limit, sense="healthy_to")
     if server.resent is not None and view.above(server.resent, "network-fs-bound.resent_per_s"):
         limit = view.limit("network-fs-bound.resent_per_s")
         yield Evidence(
-            text=f"{server.resent:.1f} requests to {where} a second are sent again",
+            text=f"{where} retransmits {server.resent:.1f} requests/s",
             value=server.resent,
             unit="1/s",
             limit=limit,
+            sense="healthy_to",
         )
     if link is not None:
         yield _of_link(view, link)
@@ -411,8 +416,9 @@ def _full_link(view: View) -> Link | None:
 
 def _of_link(view: View, link: Link) -> Evidence:
     part = 100 * link.receive / link.speed
-    text = f"{link.name} receives {part:.0f} % of its {8 * link.speed / 1e9:.0f} Gb/s"
-    return Evidence(text=text, value=part, unit="%", limit=100 * view.limit("network-fs-bound.link"))
+    text = f"{link.name} receives {part:.0f} % of {8 * link.speed / 1e9:.0f} Gb/s"
+    limit = 100 * view.limit("network-fs-bound.link")
+    return Evidence(text=text, value=part, unit="%", limit=limit, sense="flagged_from")
 
 
 def _server_steps(view: View, server: NetworkMount | None, mounted: bool) -> tuple[Step, ...]:
@@ -422,10 +428,10 @@ def _server_steps(view: View, server: NetworkMount | None, mounted: bool) -> tup
         device, name = quote(server.device), quote(server.name)
         # all mounts of a server share the first one's connections, and it is not mounted twice at the same place
         more = Step(
-            text="more connections to the server, and larger reads: mount it anew once nobody uses any mount of it",
+            text="Remount with more connections and larger reads, once no process uses any mount of this server",
             command=f"sudo umount {name} && sudo mount -o nconnect=8,rsize=1048576 {device} {name}",
             needs_root=True,
         )
-        keep = Step(text="let the client keep what it has read: the mount option fsc, with cachefilesd running")
+        keep = Step(text="Cache reads on the client: mount option fsc, with cachefilesd running")
         steps += [more, keep]
     return (*steps, *((advice.SHARDS,) if mounted else ()), advice.SMALLER, *(advice.cache(view) if mounted else ()))

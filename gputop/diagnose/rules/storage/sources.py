@@ -203,7 +203,7 @@ def _of_job(view: View, trainer: Trainer, name: str) -> float | None:
 _SERVED_LOOKS = 2.5  # two and a little more
 _ENOUGH = 2
 _IN_DRIVER = ("nv", "_nv", "uvm", "os_acquire", "rm_")  # kernel functions of the GPU driver: not storage
-_NO_PRESSURE = "pressure of storage needs a kernel with PSI: boot with psi=1"
+_NO_PRESSURE = "storage pressure needs a kernel with PSI: boot with psi=1"
 
 
 class Signs(NamedTuple):
@@ -264,7 +264,7 @@ def delayed(view: View, trainer: Trainer) -> float | None:
 def waiters(trainer: Trainer) -> str:
     """The readers that wait, as text."""
     verb = "wait" if trainer.loaders > 1 else "waits"
-    return f"{amount(trainer.loaders, 'loader') if trainer.loaders else 'it'} {verb}"
+    return f"{amount(trainer.loaders, 'worker') if trainer.loaders else 'main thread'} {verb}"
 
 
 def signs(view: View, trainer: Trainer) -> Signs:
@@ -310,15 +310,15 @@ def _own_signs(view: View, trainer: Trainer) -> Iterator[Evidence]:
     if share is not None and view.above(share, "storage.blocked"):
         limit = 100 * view.limit("storage.blocked")
         text = f"{waiters(trainer)} for storage {100 * share:.0f} % of the time"
-        yield Evidence(text=text, value=100 * share, unit="%", limit=limit)
+        yield Evidence(text=text, value=100 * share, unit="%", limit=limit, sense="healthy_to")
     if counted is not None and view.above(counted, "storage.delayed"):
         limit = 100 * view.limit("storage.delayed")
-        text = f"the kernel counts {100 * counted:.0f} % of that time as waiting for blocks"
-        yield Evidence(text=text, value=100 * counted, unit="%", limit=limit)
+        text = f"block I/O delay {100 * counted:.0f} % of the time"
+        yield Evidence(text=text, value=100 * counted, unit="%", limit=limit, sense="healthy_to")
     faults = view.mean(trainer, "major_faults_per_s", WINDOW_S)
     if faults is not None and view.above(faults, "storage.faults_per_s"):
-        text = f"{faults:.0f} page faults a second are served from storage"
-        yield Evidence(text=text, value=faults, unit="1/s", limit=view.limit("storage.faults_per_s"))
+        text, limit = f"major page faults {faults:.0f}/s", view.limit("storage.faults_per_s")
+        yield Evidence(text=text, value=faults, unit="1/s", limit=limit, sense="healthy_to")
     yield from _saturates_disk(view, trainer, share)
 
 
@@ -329,31 +329,33 @@ def _saturates_disk(view: View, trainer: Trainer, share: float | None) -> Iterat
     idle = share is not None and share < view.limit("storage.hardly_blocked")
     if part is not None and not idle and view.above(part, "storage.share") and saturated(view, main_drive(view)):
         part = min(1.0, part)
-        yield Evidence(text=f"{100 * part:.0f} % of what is read from storage is for it", value=100 * part, unit="%")
+        yield Evidence(text=f"{100 * part:.0f} % of storage reads are from this job", value=100 * part, unit="%")
 
 
 def _host_signs(view: View) -> Iterator[Evidence]:
     some, full = view.mean("host", "io_pressure", WINDOW_S), view.mean("host", "io_pressure_full", WINDOW_S)
     if some is not None and view.above(some, "storage.pressure_percent"):
         limit = view.limit("storage.pressure_percent")
-        yield Evidence(text=f"io pressure {some:.0f} %", value=some, unit="%", limit=limit)
+        yield Evidence(text=f"PSI io some {some:.0f} %", value=some, unit="%", limit=limit, sense="healthy_to")
     elif full is not None and view.above(full, "storage.full_pressure_percent"):
         limit = view.limit("storage.full_pressure_percent")
-        yield Evidence(text=f"every task waits for storage {full:.0f} % of the time", value=full, unit="%", limit=limit)
+        yield Evidence(text=f"PSI io full {full:.0f} %", value=full, unit="%", limit=limit, sense="healthy_to")
     drive = main_drive(view)
     if drive is None:
         return
     if saturated(view, drive):
-        request = f", {1000 * drive.await_s:.1f} ms a request" if drive.await_s is not None else ""
+        request = f", {1000 * drive.await_s:.1f} ms per request" if drive.await_s is not None else ""
         queue = f", {drive.in_flight:.0f} reads in flight" if drive.parallel and drive.in_flight else ""
         text = f"{drive.name} reads {moved(drive.read)}, {drive.busy or 0:.0f} % busy{queue}{request}"
-        yield Evidence(text=text, value=drive.busy, unit="%", limit=view.limit("storage.disk_percent"))
+        yield Evidence(
+            text=text, value=drive.busy, unit="%", limit=view.limit("storage.disk_percent"), sense="healthy_to"
+        )
     worked = (drive.busy or 0.0) >= view.limit("storage.best_busy_percent")
     if worked and drive.read is not None and drive.best and drive.best >= view.limit("storage.best_bytes_per_s"):
         part = drive.read / drive.best
         if view.above(part, "storage.best"):
-            text = f"{drive.name} gives {100 * part:.0f} % of the {moved(drive.best)} it gave at best"
-            yield Evidence(text=text, value=drive.read, unit="B/s", limit=drive.best)
+            text = f"{drive.name} delivers {100 * part:.0f} % of its best rate, {moved(drive.best)}"
+            yield Evidence(text=text, value=drive.read, unit="B/s", limit=drive.best, sense="flagged_from")
 
 
 def moved(bytes_per_s: float | None) -> str:
