@@ -184,7 +184,7 @@ def test_the_profile_dialog_says_at_each_stop_what_enter_does_there(
             started = len(stage.app.jobs.under_way)
             await stage.press("enter")
             closed = stage.app.screen is not dialog
-            did = {START: "start", CANCEL: "cancel", OLDER: "list older ones"}.get(stop, "choose")
+            did = {START: "start", CANCEL: "cancel", OLDER: "list earlier profiles"}.get(stop, "choose")
             assert says[1] == did
             assert closed == (did != "choose")
             assert (len(stage.app.jobs.under_way) > started or stage.app.jobs.news is not None) == (did == "start")
@@ -281,7 +281,7 @@ def test_esc_is_said_to_ask_about_what_is_under_way_where_it_does(
             await stage.press("escape")
             assert "Esc: keep or drop?" in stage.text
         await stage.press("escape")
-        assert "end it now?" in stage.text
+        assert "stop it now?" in stage.text
         stage.app.jobs.leave()
         await stage.until(lambda: not stage.app.jobs.under_way, "their end")
 

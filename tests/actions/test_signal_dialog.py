@@ -61,7 +61,7 @@ def test_kill_is_asked_a_second_time_and_a_double_enter_says_no() -> None:
             await stage.press("enter")
             assert "[ Send KILL to 1 process ]" in stage.text
             await stage.press("enter")
-            assert f"KILL ends {child.pid} at once, and nothing can be saved: really?" in stage.text
+            assert f"KILL kills {child.pid} immediately, unsaved work is lost: sure?" in stage.text
             assert "[ Cancel ]" in stage.text
             await stage.press("enter")
             assert stage.app.screen is stage.app.main
@@ -112,7 +112,7 @@ def test_its_loaders_and_the_whole_job() -> None:
             assert "[x] its 2 loaders" in stage.text
             assert "Send TERM to 3 processes" in stage.text
             await stage.press("right", "space", "left", "space")
-            assert "they are in the whole job" in stage.text
+            assert "the whole job includes them" in stage.text
             assert "Send TERM to 7 processes" in stage.text
             await stage.press("right", "space", "up", "right", "enter")
             await says(stage, "3 processes exited after ")
@@ -263,7 +263,7 @@ def test_a_double_click_is_one_yes(moved: int) -> None:
             if moved:
                 await stage.pilot.click(offset=(x + moved, y))
             await stage.pilot.pause()
-            assert f"KILL ends {child.pid} at once, and nothing can be saved: really?" in stage.text
+            assert f"KILL kills {child.pid} immediately, unsaved work is lost: sure?" in stage.text
             assert "[ Cancel ]" in stage.text, "nor may Enter be one"
             await stage.pilot.pause(0.6)
             assert unharmed(child.pid)

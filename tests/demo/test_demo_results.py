@@ -68,7 +68,7 @@ def test_keys_that_look_inside_show_a_recorded_result(name: str, keys: tuple[str
         await to_a_trainer(stage)
         await stage.press(keys[0])
         if len(keys) > 1:
-            assert "what it shows is recorded: it comes with the demo" in stage.text, "said before it is started"
+            assert "the result is a recording that comes with the demo" in stage.text, "said before it is started"
         await stage.press(*keys[1:])
         await stage.until(lambda: shown in stage.text, shown)
         await stage.until(lambda: "Recorded for this demo, not measured now." in stage.text, "where it comes from")

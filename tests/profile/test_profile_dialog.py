@@ -221,7 +221,7 @@ def test_who_is_tagged_is_looked_into_together(tmp_path: Path, monkeypatch: pyte
             await stage.press("s")
             await stage.until(lambda: "rank 1" in stage.text, "both ranks")
             await stage.press("R")
-            await stage.until(lambda: "looking again" not in stage.text, "both again")
+            await stage.until(lambda: "sampling again" not in stage.text, "both again")
             assert "2 processes" in stage.text
             await stage.press("escape", "end", "t")
             assert f"of    {first}  " in stage.text, "not who is under the cursor"
@@ -291,13 +291,13 @@ def test_the_options_say_what_they_do(tmp_path: Path, monkeypatch: pytest.Monkey
 
         async def scene(stage: Stage) -> None:
             await stage.press("p")
-            assert "rate  32 samples a second, not 100: it has 61 threads" in stage.text
+            assert "rate  32 samples/s, not 100: it has 61 threads" in stage.text
             await stage.press("tab", "tab", "down", "right", "space")
             assert "[x] GIL only" in stage.text
             assert "a thread that waits gives no sample then" in stage.text
             await stage.press("right", "space")
             assert "[x] native" in stage.text
             assert "pauses the process for each sample" in stage.text
-            assert "each pauses it" in stage.text
+            assert "each sample pauses it" in stage.text
 
         play(scene, moment(row(child.pid, role=Role.TRAINER), launcher=None))

@@ -111,7 +111,7 @@ def test_what_is_as_it_is_declared_is_no_choice() -> None:
 
 def test_every_column_but_two_can_go_and_the_two_stay_at_the_ends() -> None:
     async def scene(stage: Stage) -> None:
-        for id, why in (("pid", "PID is always there"), ("command", "COMMAND is always there")):
+        for id, why in (("pid", "PID is always shown"), ("command", "COMMAND is always shown")):
             await to(stage, id)
             await stage.press("space")
             assert why in box(stage)

@@ -60,6 +60,6 @@ def test_without_a_thread_it_says_so_and_asks_again_the_next_time(
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", none_left)
         answers = ask.ask(held, Rights(), lambda id, barred: None)
-    assert {barred and barred.text for barred in answers.values()} == {"it cannot be asked: can't start new thread"}
+    assert {barred and barred.text for barred in answers.values()} == {"cannot be checked: can't start new thread"}
     monkeypatch.setattr(tools, "_barred", lambda *_: BARRED)
     assert set(ask.ask(held, Rights(), lambda id, barred: None).values()) == {BARRED}

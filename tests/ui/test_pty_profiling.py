@@ -106,7 +106,7 @@ def test_a_plain_job_is_looked_into_and_goes_on(fake: Fake, tmp_path: Path) -> N
         terminal.send("enter")
         terminal.wait_for(lambda lines: re.search(r" [3-9]\.\d of 10 s", "\n".join(lines)) is not None, 30)
         terminal.send("escape")
-        terminal.wait_for("Keep what is there")
+        terminal.wait_for("Keep partial result")
         terminal.send("enter")
         terminal.wait_for("in what burn (train_planted.py)", 20)  # what the loaders do is told by its name
         assert unharmed(other)
@@ -120,7 +120,7 @@ def test_a_plain_job_is_looked_into_and_goes_on(fake: Fake, tmp_path: Path) -> N
         terminal.send("home")
         asks(terminal, job.pid, "p", "py-spy record")
         terminal.wait_for("Older: 1")
-        terminal.wait_for("measured on this one before:")
+        terminal.wait_for("measured on this process before:")
         terminal.send("h")
         terminal.wait_for("taken before")
         terminal.send("enter")

@@ -72,7 +72,7 @@ def test_details(size: tuple[int, int], look: Look, tabs: dict[str, str], golden
         ({"state": "T"}, "! stopped"),
         ({"state": "Z"}, "! zombie"),
         ({"state": "D", "waiting_in": "io_schedule", "cpu_percent": 3.0}, " blocked in io_schedule "),
-        ({"gpus": (GpuShare(uuid=RUNNING.gpus[0].uuid, busy_percent=80.0),)}, " keeps GPU 0 busy 80% "),
+        ({"gpus": (GpuShare(uuid=RUNNING.gpus[0].uuid, busy_percent=80.0),)}, " GPU 0 busy 80% "),
         ({"state": "D", "waiting_in": "io_schedule", "cpu_percent": 60.0}, " blocked in io_schedule "),
         ({"state": "D", "cpu_percent": 300.0}, " blocked "),
         ({"state": "S"}, " uses 300% of one core "),

@@ -164,7 +164,7 @@ def test_what_is_hidden_as_another_users_is_said_to_be_so() -> None:
         await stage.press("enter")
         for tab in "467":
             await stage.press(tab)
-            assert "not shown, as it is another user's: sudo gputop" in stage.text, tab
+            assert "not shown: another user's process: sudo gputop" in stage.text, tab
 
     mine = replace(RANK, uid=1000)
     others = tuple(mine if one.identity == RANK.identity else one for one in RUNNING.processes)

@@ -39,7 +39,7 @@ def doing(view: ProcessView) -> State:
     if process.state in ("T", "t"):
         return State(STATES[process.state], "", "warn", "warn")
     if process.state == "Z":
-        return State("zombie: ended, and its parent has not asked how", "", "warn", "warn")
+        return State("zombie: exited, not reaped by its parent", "", "warn", "warn")
     return _judged(view) or _working(view)
 
 
@@ -58,7 +58,7 @@ def _working(view: ProcessView) -> State:
     process = view.process
     busy = mean(share.busy_percent for share in process.gpus)
     if busy is not None and busy >= 1:
-        return State(f"keeps GPU {view.indexes} busy {busy:.0f}%", "", "busy")
+        return State(f"GPU {view.indexes} busy {busy:.0f}%", "", "busy")
     if process.state == "R":
         return State("running", "", "text")
     if process.state == "D":

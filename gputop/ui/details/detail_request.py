@@ -55,7 +55,7 @@ class DetailRequest:
             return ""
         age_s = self._newest.mono_s - self._frame.mono_s
         if found.reason == "lost":
-            return f"ended {units.ago(age_s)} ago" if age_s >= 1 else "ended"
+            return f"exited {units.ago(age_s)} ago" if age_s >= 1 else "exited"
         if listed:
             return ""
         return "not started yet" if age_s < 0 else f"not here: last seen {units.ago(age_s)} before"

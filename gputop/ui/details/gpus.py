@@ -28,7 +28,7 @@ def body(view: ProcessView, width: int) -> Body:
     for share in view.process.gpus:
         lines += _block(view, share, width)
     if not view.process.gpus:
-        lines.append([Run("It is on no GPU now, as far as the driver tells.", "dim")])
+        lines.append([Run("On no GPU now, according to the driver.", "dim")])
     if (visible := view.process.visible_gpus) is not None:
         lines.append([Run("CUDA_VISIBLE_DEVICES ", "dim"), Run(visible or "(empty: none)")])
     return Body(plain(view, width, lines))

@@ -49,13 +49,13 @@ FLOWS: tuple[Flow, ...] = (
     Flow("written to storage", lambda p: p.write_bytes_per_s, _rate, "", lambda io: io.written_bytes),
     Flow("time blocked on storage", io_percent, _percent, "", add=False),
     Flow(
-        "read by system calls", lambda p: p.read_chars_per_s, _rate, "cache and pipes included",
+        "read by syscalls", lambda p: p.read_chars_per_s, _rate, "cache and pipes included",
         lambda io: io.read_chars_bytes,
     ),
-    Flow("written by system calls", lambda p: p.write_chars_per_s, _rate, "", lambda io: io.written_chars_bytes),
+    Flow("written by syscalls", lambda p: p.write_chars_per_s, _rate, "", lambda io: io.written_chars_bytes),
     Flow("read calls", lambda p: p.read_calls_per_s, _count, "", lambda io: io.read_calls, units.count),
     Flow("write calls", lambda p: p.write_calls_per_s, _count, "", lambda io: io.write_calls, units.count),
-    Flow("bytes a read call", lambda p: p.mean_read_bytes, units.size, "the mean; small reads are slow", add=False),
+    Flow("bytes per read call", lambda p: p.mean_read_bytes, units.size, "mean; small reads are slow", add=False),
     Flow("page faults from storage", lambda p: p.major_faults_per_s, units.count, ""),
 )  # fmt: skip
 Row = tuple[str, str, str, str, str]
@@ -87,7 +87,7 @@ def _row(flow: Flow, view: ProcessView) -> Row:
     known = [value for one in view.loaders if (value := flow.now(one)) is not None]
     loading = (sum(known) if flow.add else mean(known)) if known else None
     whole = "" if flow.whole is None else flow.total(flow.whole(io)) if io else units.UNKNOWN
-    note = "an estimate" if flow.now is io_percent and _estimated(view) else flow.note
+    note = "estimate" if flow.now is io_percent and _estimated(view) else flow.note
     return flow.name, flow.unit(flow.now(view.process)), flow.unit(loading), whole, note
 
 
@@ -102,7 +102,7 @@ def _below(view: ProcessView, width: int) -> list[Sequence[Run]]:
     if guessed := _estimated(view):
         unlock = next((one.unlock for one in guessed.missing if one.metric == "io_wait_percent" and one.unlock), None)
         measured = f"; from then on it is measured: {unlock}" if unlock else ""
-        why.append(f"time blocked on storage is an estimate, the share of looks in state D{measured}")
+        why.append(f"time blocked on storage is estimated from the share of samples in state D{measured}")
     if detail.io is None:
         why.append(f"since it started: {said(view, 'io')}")
     lines += [[Run(line, "dim")] for text in why for line in wrap(text, max(20, width - 4))]

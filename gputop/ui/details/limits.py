@@ -85,10 +85,10 @@ def _rights(overview: Overview) -> list[tuple[str, str | None]]:
     return [
         ("scheduling policy", overview.policy),
         ("I/O priority", overview.io_priority),
-        ("killed out of memory", oom),
+        ("OOM score", oom),
         ("debugger", f"pid {overview.tracer_pid}" if overview.tracer_pid else "none"),
-        ("namespaces", None if spaces is None else f"its own {', '.join(spaces)}" if spaces else "those of gputop"),
-        ("extra rights", overview.capabilities),
+        ("namespaces", None if spaces is None else f"own {', '.join(spaces)}" if spaces else "same as gputop"),
+        ("capabilities", overview.capabilities),
         ("system call filter", overview.seccomp),
     ]
 

@@ -15,11 +15,11 @@ from gputop.ui.widgets.tabs import Body, Entry
 
 _WHY = {
     "stale": "not read yet",
-    "lost": "it does not answer: a read of it hangs",
+    "lost": "no answer: reading it hangs",
     "denied": "not shown",
-    "unsupported": "the kernel does not tell",
-    "absent": "there is none",
-    "implausible": "its value cannot be",
+    "unsupported": "not reported by the kernel",
+    "absent": "none here",
+    "implausible": "implausible value",
 }
 
 
@@ -45,10 +45,10 @@ def said(view: ProcessView, part: Part) -> str:
     """Why a part is missing, and what would unlock it."""
     missing = view.why(part)
     if missing == OTHERS_ENVIRONMENT:
-        return "not shown: it is another user's; the last line names the key that shows it"
+        return "not shown: another user's process; the last line names the key that shows it"
     if missing.unlock == UNRECORDED.unlock:
         return f"not in this recording: {missing.unlock}"
     why = _WHY[missing.reason]
     if missing.reason == "denied" and view.others:
-        why += ", as it is another user's"
+        why += ": another user's process"
     return f"{why}: {missing.unlock}" if missing.unlock else why

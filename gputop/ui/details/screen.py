@@ -176,7 +176,7 @@ class ProcessScreen(JobScreen, inherit_bindings=False):
         if identity in self.shown.frame.by_identity:
             self.app.push_screen(ProcessScreen(self.session, self.jobs, identity, self.shown))
         else:
-            self.bar.say(f"{identity.pid} is not there now")
+            self.bar.say(f"{identity.pid} is gone")
 
     def show_environment_of_others(self) -> None:
         """Show the environment of another user's process, because root asked for it."""

@@ -43,7 +43,7 @@ class Dialog(Modal[Answer], Generic[Answer], inherit_bindings=False):
     DEFAULT_CSS = "Dialog { align: center middle; background: transparent; overflow: hidden; }"
     AUTO_FOCUS = ""  # every key is for the dialog
     TITLE_TEXT = ""
-    FOOT = "Esc leaves it as it is"
+    FOOT = "Esc cancels"
     WIDTH = 56
 
     def __init__(self, look: Look) -> None:

@@ -87,7 +87,7 @@ JUMPS = {"tab": 1, "shift+tab": -1}
 class ListDialog(Dialog[Answer], Generic[Answer, Item]):
     """What is in the list, how it is written and what it does, the subclass says."""
 
-    FOOT = "Enter takes it   Esc leaves it as it is"
+    FOOT = "Enter applies   Esc cancels"
     ROWS = 0  # always so many lines, where they fit, blank ones too; 0: as many as there are
 
     def __init__(self, look: Look, items: Sequence[Item], at: int = 0) -> None:
@@ -197,7 +197,7 @@ class SortDialog(ListDialog[str, Column]):
     """Which column to sort by: those `here` first, then the others."""
 
     TITLE_TEXT = "sort by"
-    FOOT = "Enter sorts by it   Esc leaves it as it is"
+    FOOT = "Enter sorts   Esc cancels"
     WIDTH = 64
 
     def __init__(self, look: Look, column: str, here: Sequence[Column]) -> None:
@@ -223,7 +223,7 @@ class OrderDialog(ListDialog[str, str]):
     """Which column to sort by, with a letter."""
 
     TITLE_TEXT = "sort by, with a letter"
-    FOOT = "letter, Enter sort by it   Esc leaves it as it is"
+    FOOT = "letter, Enter sort by it   Esc cancels"
 
     def __init__(self, look: Look, column: str) -> None:
         letters = list(LETTERS)
@@ -251,8 +251,8 @@ class OrderDialog(ListDialog[str, str]):
 class UserDialog(ListDialog[str, tuple[str, int, int]]):
     """Whose processes to show; the answer is empty for everybody's."""
 
-    TITLE_TEXT = "whose processes"
-    FOOT = "Enter shows only these   Esc leaves it as it is"
+    TITLE_TEXT = "show processes of user"
+    FOOT = "Enter shows only these   Esc cancels"
 
     def __init__(self, look: Look, users: Sequence[tuple[str, int, int]], chosen: str | None) -> None:
         """Users with how many GPUs and how many processes they have."""

@@ -49,7 +49,7 @@ class Columns(ListDialog[None, str]):
         if id == AUTO:
             mark = look.glyphs.picked if not self._editor.current().columns else " "
             line.add(f"  ({mark}) ", "busy").add(f"{AUTO:{TITLE}}", "bright" if chosen else "text")
-            return line.add("the usual ones, in their usual order", "dim")
+            return line.add("default columns in default order", "dim")
         column, shown = BY_ID[id], id in self._picked
         line.add(f"  [{'x' if shown else ' '}] ", "busy" if shown else "dim")
         line.add(drawing.fit(column.title, TITLE), "bright" if chosen else "text" if shown else "dim")
@@ -80,7 +80,7 @@ class Columns(ListDialog[None, str]):
             self._change(())
             self._arrange()
         elif id in _FIXED:
-            self._told = f"{BY_ID[id].title} is always there"
+            self._told = f"{BY_ID[id].title} is always shown"
         else:
             self._picked ^= {id}
             self._change(self._value())

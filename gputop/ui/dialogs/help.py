@@ -112,7 +112,7 @@ def _not_now(keys: Sequence[Command], width: int, off: dict[str, str], asked: st
         names = " ".join(name for key in keys if off.get(key.id) == why for name in key.names)
         if _says(asked, names, why):
             lines += _pair(names, why, width, "dim")
-    return [[Run("NOT NOW", "bright", True)], *lines, []] if lines else []
+    return [[Run("UNAVAILABLE NOW", "bright", True)], *lines, []] if lines else []
 
 
 def _pair(names: str, text: str, width: int, token: Token) -> list[list[Run]]:
@@ -235,7 +235,7 @@ class Help(Pager):
         )  # fmt: skip
         names = list(found)
         name = names[self._page % len(names)]
-        lines = found[name] or [Line(self.look).add(" nothing on this page says that", "dim")]
+        lines = found[name] or [Line(self.look).add(" nothing found on this page", "dim")]
         dot = f" {self.look.glyphs.dot} "
         return [drawing.rule(f"help: {name}", width, self.look, right=f"Tab: {dot.join(names)}")], lines
 
@@ -255,7 +255,7 @@ class Help(Pager):
         yield "Esc", "ends the search" if searching else "closes"
         if not searching:
             yield from ((name, "search") for name in named.get("find", ()))
-        yield "Tab", "turns the page"
+        yield "Tab", "next page"
         if more:
             yield "Down PgDn", "more"
         if not searching:

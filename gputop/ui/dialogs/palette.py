@@ -74,7 +74,7 @@ class PaletteDialog(ListDialog[PaletteEntry, PaletteEntry]):
     """A list that narrows while one types."""
 
     TITLE_TEXT = "do"
-    FOOT = "type to narrow the list   Enter does it   Esc closes"
+    FOOT = "type to filter   Enter runs   Esc closes"
     WIDTH = 78
     ROWS = 14
 
@@ -108,7 +108,7 @@ class PaletteDialog(ListDialog[PaletteEntry, PaletteEntry]):
     def heading(self) -> Line:
         """What was typed."""
         line = self._text.write(super().heading().add("  "))
-        return line if self.items else line.add("  nothing is called so", "warn")
+        return line if self.items else line.add("  no match", "warn")
 
     def row(self, entry: PaletteEntry, line: Line, chosen: bool) -> Line:  # noqa: ARG002
         """Its name, what it does or why not now, its keys."""

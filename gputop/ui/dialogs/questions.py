@@ -23,8 +23,8 @@ FASTEST_S, SLOWEST_S = BY_KEY["interval"].low, BY_KEY["interval"].high
 class DelayDialog(Dialog[float]):
     """How long to wait between two looks."""
 
-    TITLE_TEXT = "time between two looks"
-    FOOT = "Enter takes it   Esc leaves it as it is"
+    TITLE_TEXT = "refresh interval"
+    FOOT = "Enter applies   Esc cancels"
 
     def __init__(self, look: Look, now_s: float) -> None:
         super().__init__(look)
@@ -85,7 +85,7 @@ class DelayDialog(Dialog[float]):
 class Confirm(ListDialog[None, tuple[str, str]]):
     """`answers` are those there are and how each reads; `answered` gets one of them, or None however else it ends."""
 
-    FOOT = "Enter takes it   Esc goes back"
+    FOOT = "Enter applies   Esc goes back"
     WIDTH = 64
 
     def __init__(

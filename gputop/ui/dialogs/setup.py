@@ -85,7 +85,7 @@ class Setup(ListDialog[None, Setting]):
         means = f"{setting.help}; opens the list of them" if setting.several else means
         help: list[tuple[str, Token]] = [(text, "text") for text in wrap(means, room)]
         origin = current.origin.overruled.get(setting.key)
-        where = [f"from {origin}, which overrules the file"] if origin else []
+        where = [f"from {origin}, which overrides the file"] if origin else []
         where += ["takes effect at the next start"] if setting.later else []
         texts: list[tuple[str, Token]] = [*help, ("; ".join(where), "dim"), ("", "dim"), ("", "dim")][:DETAIL_LINES]
         result = drawing.cut(clean(self._told or self._editor.fixed(setting)), room, self.look.glyphs.more)

@@ -98,14 +98,14 @@ class BackgroundJobs:
         if job is None:
             return False
         keeps = job.tool.id == "profile"
-        buttons = (("keep", "Keep what is there"), ("drop", "Drop it")) if keeps else (("drop", "Stop"),)
+        buttons = (("keep", "Keep partial result"), ("drop", "Discard")) if keeps else (("drop", "Stop"),)
 
         def answered(answer: str | None) -> None:
             if answer in ("keep", "drop"):
                 job.run.cancel(keep=answer == "keep")
 
-        title = f"{job.run.title}: end it now?"
-        session.app.push_screen(Confirm(session.look, title, "", (*buttons, ("on", "Go on")), answered))
+        title = f"{job.run.title}: stop it now?"
+        session.app.push_screen(Confirm(session.look, title, "", (*buttons, ("on", "Continue")), answered))
         return True
 
     def press(self, id: str) -> bool:
@@ -224,7 +224,7 @@ class BackgroundJobs:
                 self.start(job.tool, job.handles, replace(order, confirmed=order.confirmed | {risk}))
             job.handles.close()
 
-        buttons = (("cancel", "Cancel"), ("on", "Go on"))
+        buttons = (("cancel", "Cancel"), ("on", "Continue"))
         session.app.push_screen(Confirm(session.look, f"trace {job.pid}", text, buttons, answered))
 
     def _changed(self) -> None:

@@ -96,7 +96,7 @@ class ProfileQuestion(Question):
             self.told = barred.text
             return None
         if self.tool.id == "profile" and len(self.each) > _MOST_AT_ONCE:
-            self.told = f"at most {_MOST_AT_ONCE} are recorded at once: tag fewer, or tick them off"
+            self.told = f"at most {_MOST_AT_ONCE} are recorded at once: tag fewer"
             return None
         return self.tool.options(self._values())
 
@@ -117,10 +117,10 @@ class ProfileQuestion(Question):
         count, processes = threads(self.handles.frame, self.handles.process, chosen.children)
         hertz = rate(chosen, count)
         if hertz >= FASTEST:
-            return f"{hertz} samples a second"
+            return f"{hertz} samples/s"
         where = f" in {labels.amount(processes, 'process')}" if processes > 1 else ""
-        why = "each pauses it" if chosen.native else f"it has {labels.amount(count, 'thread')}{where}"
-        return f"{hertz} samples a second, not {FASTEST}: {why}"
+        why = "each sample pauses it" if chosen.native else f"it has {labels.amount(count, 'thread')}{where}"
+        return f"{hertz} samples/s, not {FASTEST}: {why}"
 
     @property
     def warnings(self) -> Iterator[str]:
@@ -128,13 +128,13 @@ class ProfileQuestion(Question):
         on = {box.id for box, _ in self.boxes if self._chosen[self.tool.id, box.id]}
         if "native" in on:
             long = "for each sample" if self.tool.id == "profile" else "for a third of a second"
-            yield f"native shows C and C++ too, and pauses the process {long}"
+            yield f"native adds C and C++ frames, and pauses the process {long}"
         if self.tool.id == "profile" and ("gil" in on or "waiting" not in on):
-            yield "a thread that waits gives no sample then: waiting for data is not seen"
+            yield "idle threads are not sampled then: waiting for data does not show"
         if self.tool.id == "torch" and on & {"stacks", "shapes", "memory"}:
-            yield "the job is slower while it records, and the trace larger: few steps are enough"
+            yield "slows the job while recording and enlarges the trace: few steps are enough"
         if self.tool.id == "torch" and self._chosen["torch", "steps"] >= _MANY:
-            yield "many steps take long to write, and the job stands still meanwhile: 3 to 5 are enough"
+            yield "many steps take long to write, and the job is stopped for it: 3 to 5 are enough"
 
     def _values(self) -> dict[str, float]:
         return {id: value for (tool, id), value in self._chosen.items() if tool == self.tool.id}
@@ -165,7 +165,11 @@ def _usual(tool: Tool, handles: Handles) -> Iterator[tuple[tuple[ToolId, str], f
 
 _TITLE = 20  # cells of a tool's mark and name
 _MIDDLE = 9  # lines there always are for options and what they mean, so that the box stays where it is
-_TAKES = {START: "start", CANCEL: "cancel", OLDER: "list older ones"}  # what taking a button does; others are chosen
+_TAKES = {
+    START: "start",
+    CANCEL: "cancel",
+    OLDER: "list earlier profiles",
+}  # what taking a button does; others are chosen
 
 Answer = Literal["older"]  # older ones are asked for
 Start = Callable[[Tool, Order], object]
@@ -174,8 +178,8 @@ Start = Callable[[Tool, Order], object]
 def slower(handles: Handles) -> str:
     """What a trace costs: on a GPU CUPTI stays attached."""
     if handles.process.gpus:
-        return "it is slower while it records, small steps afterwards too"
-    return "it is slower only while it records"
+        return "slower while recording; short steps stay slower afterwards"
+    return "slower only while recording"
 
 
 class ProfileDialog(Form[Answer, Stop]):
@@ -247,7 +251,7 @@ class ProfileDialog(Form[Answer, Stop]):
             if question.past and question.past.older:
                 self.dismiss("older")
             else:
-                question.told = "nothing was taken of it before"
+                question.told = "no earlier profile of it"
         elif stop != START:
             question.take(stop)
         elif (order := question.order()) is not None:
@@ -263,7 +267,7 @@ class ProfileDialog(Form[Answer, Stop]):
         """What is said of the keys."""
         question = self.question
         keys = ["arrows move", f"Space, Enter {_TAKES.get(self.cursor, 'choose')}"]
-        keys += ["h older ones"] if question.past and question.past.older else []
+        keys += ["h earlier profiles"] if question.past and question.past.older else []
         keys += ["y copies the command"] if question.unlock else []
         return "   ".join([*keys, "Esc cancels"])
 
@@ -320,8 +324,8 @@ class ProfileDialog(Form[Answer, Stop]):
             facts.append(("rate", question.rate))
         if question.ready and tool != "stack":
             cost = past.cost(trace=tool == "torch") if past else ""
-            usual = "it is not paused" if tool == "profile" else slower(question.handles)
-            facts.append(("cost", f"{usual}; measured on this one before: {cost}" if cost else usual))
+            usual = "not paused" if tool == "profile" else slower(question.handles)
+            facts.append(("cost", f"{usual}; measured on this process before: {cost}" if cost else usual))
             if past and past.place:
                 facts.append(("save", f"{past.place}/"))
         for label, text in facts:
@@ -338,7 +342,7 @@ class ProfileDialog(Form[Answer, Stop]):
                 yield "", barred.unlock, "command"
             return
         if question.recorded:
-            yield glyphs.info, "what it shows is recorded: it comes with the demo", "dim"
+            yield glyphs.info, "the result is a recording that comes with the demo", "dim"
         for warning in question.warnings:
             yield glyphs.warn, warning, "warn"
         told: set[str] = set()

@@ -13,7 +13,7 @@ from gputop.ui.widgets.drawing import Line
 class OlderDialog(ListDialog[StoredProfile, StoredProfile]):
     """The newest first, those of the process itself before the others."""
 
-    TITLE_TEXT = "taken before"
+    TITLE_TEXT = "earlier profiles"
     FOOT = "Enter opens   Esc goes back"
     WIDTH = 80
 

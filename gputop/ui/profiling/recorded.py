@@ -23,7 +23,7 @@ from gputop.ui.profiling.tools import Order, ToolId
 
 Recorded = StackResult | ProfileResult | Traced
 RECORDED = "recorded"
-NOTE = "recorded: it comes with the demo and was not measured now"
+NOTE = "recorded: comes with the demo, not measured now"
 _SECONDS, _WAIT_S = 10.0, 30.0
 _SPINS_PERCENT = 60  # of a CPU, from which a thread that waits spins
 _LOOKS = 2  # at the stacks of ranks, as where they are measured

@@ -34,7 +34,7 @@ def drawn(jobs: BackgroundJobs, width: int, look: Look, escape: str) -> list[Str
         return []
     more = f" {look.glyphs.dot} and {len(jobs.under_way) - 1} more" if len(jobs.under_way) > 1 else ""
     long = newest.tool.id == "profile" and width >= _WIDE
-    asks = f"  {escape}: {'keep or drop?' if long else 'end it?'} " if escape else " "
+    asks = f"  {escape}: {'keep or discard?' if long else 'stop it?'} " if escape else " "
     line = (
         Line(look, "raised").add(f" {look.glyphs.shut} ", "busy", bold=True).add(newest.run.title, "bright", bold=True)
     )

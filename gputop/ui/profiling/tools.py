@@ -57,7 +57,7 @@ def _costs(own: tuple[StoredProfile, ...], trace: bool) -> Iterator[str]:
         if not trace and cost is not None:
             yield cost.text
         elif trace and isinstance(stop_ms, (int, float)) and 0 < stop_ms < 1e6:
-            yield f"it stood still for {stop_ms:.0f} ms at the end"
+            yield f"it was stopped for {stop_ms:.0f} ms at the end"
 
 
 ToolId = Literal["profile", "stack", "torch"]  # as the commands that ask for it
@@ -124,7 +124,7 @@ def _leader(handles: Handles) -> str:
 
 
 def _led(leader: Process) -> str:
-    return "the launcher" if leader.role is Role.LAUNCHER else "which started them"
+    return "the launcher" if leader.role is Role.LAUNCHER else "which started the ranks"
 
 
 def _tagged(handles: Handles) -> str:
@@ -170,7 +170,7 @@ TOOLS: tuple[Tool, ...] = (
     Tool(
         "profile",
         "py-spy record",
-        "where its time goes, in Python",
+        "where Python time goes",
         PROFILE,
         lambda handles, rights: PROFILE.barred(handles.process, rights),
         lambda chosen: sampling(chosen),
@@ -188,7 +188,7 @@ TOOLS: tuple[Tool, ...] = (
     Tool(
         "stack",
         "py-spy dump",
-        "where every thread is, now",
+        "current stack of every thread",
         STACK,
         lambda handles, rights: STACK.barred(handles.process, rights),
         _asked,
@@ -225,7 +225,7 @@ BY_ID = {tool.id: tool for tool in TOOLS}
 
 
 PATIENCE_S = 0.2  # as a rule it is a millisecond; a screen that waits for so long is not noticed
-ASKING = Barred("it has not answered yet: a process that waits for a file server answers when that does")
+ASKING = Barred("no answer yet: a process blocked on a file server answers when the server does")
 
 Answers = dict[ToolId, Barred | None]
 Tell = Callable[[ToolId, Barred | None], object]
@@ -257,7 +257,7 @@ class Asking:
             Thread(target=self._run, args=(fresh, handles, rights, done), name="asking", daemon=True).start()
         except RuntimeError as error:  # this user may have no more threads
             for tool in fresh:
-                self._answer(handles, tool, Barred(f"it cannot be asked: {error}"))
+                self._answer(handles, tool, Barred(f"cannot be checked: {error}"))
             done.set()
         done.wait(PATIENCE_S)
         with self._lock:

@@ -15,12 +15,12 @@ from gputop.ui.widgets.drawing import Line, Run
 from gputop.ui.widgets.tabs import Body, ListTab, text_entry
 
 _HINTS = {
-    SPEEDSCOPE: "for https://www.speedscope.app: uploads nothing",
+    SPEEDSCOPE: "for https://www.speedscope.app (local, no upload)",
     FLAME: "a flame graph for any browser",
     COLLAPSED: "collapsed stacks: gputop explain, inferno",
     META: "what it is about",
 }
-_PERFETTO = "for https://ui.perfetto.dev: uploads nothing"
+_PERFETTO = "for https://ui.perfetto.dev (local, no upload)"
 _NAME = 22  # cells; with the longest hint just what a terminal of 80 has
 _FIRST = (SPEEDSCOPE, FLAME, COLLAPSED)
 
@@ -80,11 +80,13 @@ class Files(ListTab):
         """A line for each; where they lie in its facts."""
         entries = [text_entry(file.path, _file(file), width, look) for file in self.files]
         if not self.files:
-            entries = [text_entry("none", [Run("nothing of it is kept", "dim")], width, look)]
+            entries = [text_entry("none", [Run("nothing saved", "dim")], width, look)]
         place: Hashable = ("title",)
         entries.append(text_entry(("blank",), [Run("")], width, look))
         text = (
-            "earlier ones of this process and of the same command" if self.older else "no earlier one of this command"
+            "earlier profiles of this process and of the same command"
+            if self.older
+            else "no earlier profile of this command"
         )
         entries.append(text_entry(place, [Run(text, "dim")], width, look))
         for kept in self.older:

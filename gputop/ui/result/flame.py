@@ -405,7 +405,7 @@ class Flames(Tab):
     def _next(self) -> str:
         """To the next frame that was found, row by row."""
         if not self._hits:
-            return "nothing to find yet"
+            return "nothing to search yet"
         marked = [box for row in self._rows for box in row if box.node.name in self._hits]
         if not marked:
             return "not in what is shown: zoom out"

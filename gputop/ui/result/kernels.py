@@ -39,10 +39,10 @@ def parts(view: TraceView) -> list[BarPart]:
     found = view.found
     rows: tuple[tuple[str, float, Token], ...] = (
         ("computes", found.compute.total, "busy"),
-        ("communicates, nothing hides it", found.comm.total - found.comm.shared(found.compute).total, "owner"),
-        ("receives data from the CPU", found.to_device.total, "command"),
-        ("idle, waits for a launch", found.idle.host_us, "warn"),
-        ("idle, launched and not begun", found.idle.other_us, "warn"),
+        ("exposed communication", found.comm.total - found.comm.shared(found.compute).total, "owner"),
+        ("host-to-device copies", found.to_device.total, "command"),
+        ("idle, next kernel not launched", found.idle.host_us, "warn"),
+        ("idle, launched but not started", found.idle.other_us, "warn"),
         ("idle, launch not in the trace", found.idle.unknown_us, "warn"),
         ("idle, between two kernels", found.idle.kernel_us, "warn"),
     )
@@ -64,10 +64,10 @@ class KernelsTab(ListTab):
     def body(self, width: int, look: Look) -> Body:
         """The bars stay, the kernels scroll."""
         if not self._gpu:
-            text = "no GPU was traced: these are times of the CPU; the operators have them"
+            text = "no GPU was traced: see CPU times under operators"
             return Body([text_entry("none", [Run(text, "dim")], width, look)])
         columns: tuple[GridColumn[Named], ...] = (
-            GridColumn("MS A STEP", 9, lambda each: f"{each.took_us / self._steps / 1e3:.3g}"),
+            GridColumn("MS/STEP", 9, lambda each: f"{each.took_us / self._steps / 1e3:.3g}"),
             GridColumn("SHARE", 6, lambda each: f"{100 * each.took_us / self._total:.1f}%"),
             GridColumn("CALLS", 6, lambda each: f"{each.count / self._steps:.3g}"),
             GridColumn("EACH", 8, lambda each: took(each.took_us / each.count), keep=2),
@@ -131,7 +131,7 @@ def rows(view: TraceView) -> tuple[list[OperatorRow], str]:
             )
             for each in view.shaped[:MOST_OPERATORS]
         ]
-        return found, "by time of their kernels on the GPU"
+        return found, "by GPU kernel time"
     listed = [each for each in operators(view.trace, MOST_OPERATORS) if each.name != BETWEEN]
     total = sum(each.self_us for each in listed) or 1.0
     return [
@@ -144,7 +144,7 @@ def rows(view: TraceView) -> tuple[list[OperatorRow], str]:
             notes.get(each.name, ""),
         )
         for each in listed
-    ], "by their own time on the CPU"
+    ], "by CPU self time"
 
 
 def _notes(view: TraceView) -> dict[str, str]:
@@ -175,7 +175,7 @@ class Operators(ListTab):
 
     def __init__(self, view: TraceView) -> None:
         self._rows, self._facts = rows(view)
-        self._unit = "ms a step" if view.found.window.steps else "ms"
+        self._unit = "ms/step" if view.found.window.steps else "ms"
         self._counted = any(row.calls is not None for row in self._rows)
         self._shaped = any(row.shapes for row in self._rows)
         self._text = ""

@@ -14,7 +14,7 @@ from gputop.ui.theme import Look, Token
 from gputop.ui.widgets.tabs import Tab
 
 _TEXTS = {
-    "data": "data: waits for, or loads",
+    "data": "data: waiting or loading",
     "forward": "forward",
     "backward": "backward",
     "optimizer": "optimizer",
@@ -34,10 +34,10 @@ def parts(profile: Profile) -> list[BarPart]:
     def part(name: str, share: float, token: Token = "busy") -> BarPart:
         return BarPart(name, share, f"{share * total:.0f} of {total:.0f}", token)
 
-    found = [BarPart("a step is made of", None)]
+    found = [BarPart("step breakdown", None)]
     found += [part(_TEXTS[phase], known.get(phase, 0.0), _TOKENS.get(phase, "busy")) for phase in PHASES]
     others = [(each.text, share) for each, share in every.items() if not each.phase and share >= _LEAST]
-    found += [BarPart("and beside it", None)] if others or rest >= _LEAST else []
+    found += [BarPart("other threads", None)] if others or rest >= _LEAST else []
     found += [part(text, share, "memory") for text, share in others]
     return found + ([part("other Python", rest, "dim")] if rest >= _LEAST else [])
 

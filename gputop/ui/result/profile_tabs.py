@@ -27,7 +27,7 @@ def of_profile_kept(profile: Profile, page: Page, kept: StoredProfile) -> Conten
     """A profile of stacks."""
     seconds, choice = kept.meta.get("seconds"), FlameChoice(of_profile(profile))
     if not choice.choices:
-        raise Refused("it has no samples: profile for longer")
+        raise Refused("no samples: profile for longer")
     length = f" {seconds:g} s" if isinstance(seconds, (int, float)) else ""
     about = kept_about(kept, f"py-spy{length}, {profile.total:.0f} samples")
     flames = Flames(choice)

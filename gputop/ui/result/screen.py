@@ -177,7 +177,7 @@ class ResultScreen(CommandScreen, inherit_bindings=False):
             return
         frame, process = update.frame, result.processes[0].process
         if process.identity not in frame.by_identity:
-            self.bar.say(f"{process.pid} has ended")
+            self.bar.say(f"{process.pid} has exited")
             return
         seen = [shown.process.identity for shown in result.processes]
         ranks = [frame.by_identity[each] for each in seen if each in frame.by_identity] if result.ranks else []
@@ -185,7 +185,7 @@ class ResultScreen(CommandScreen, inherit_bindings=False):
         handles = Handles(frame, frame.by_identity[process.identity], STACK.rights(self.session.rights), ranks)
         self._again = STACK.run(handles, Asked(scope), lambda run: self.app.call_later(self._taken, run))
         handles.close()
-        self.bar.say("looking again")
+        self.bar.say("sampling again")
 
     def _taken(self, run: ActionRun) -> None:
         if run.result is None or not self.is_attached:

@@ -109,7 +109,7 @@ class RanksTab(ListTab):
             token: Token = "warn" if row[0].odd else "text"
             return Entry(row[1].process.pid, lambda on, shift: grid.line(row, on, shift, token))
 
-        facts = f"{self._odd} apart from the others" if self._odd else ""
+        facts = f"{self._odd} differs from the others" if self._odd else ""
         return Body([line(row) for row in self._rows], [grid.titles()], facts)
 
 
@@ -222,7 +222,7 @@ def _group(group: Sequence[ThreadStack], width: int, look: Look) -> Iterator[lis
     title = f"{name} {first.tid}" if len(group) == 1 and first.tid else name
     if len(group) > 1:
         title = f"{len(group)} threads in the same place: {', '.join(one.name or 'unnamed' for one in group[:6])}"
-    doing = first.doing if first.calls else "no Python in it"
+    doing = first.doing if first.calls else "no Python frames"
     yield [
         Run(drawing.cut(title, max(20, width - 30), look.glyphs.more), "bright", first.main),
         Run(f"  {doing}", "dim"),

@@ -52,7 +52,7 @@ class Steps(ListTab):
             GridColumn("STEP", 6, lambda row: f"#{row[1].number}"),
             GridColumn("TIME", 9, lambda row: took(row[1].took_us)),
             GridColumn("TO MEDIAN", 9, self._ratio, keep=1),
-            GridColumn("WAITS FOR DATA", 14, lambda row: share(row[1].data)),
+            GridColumn("DATA WAIT", 14, lambda row: share(row[1].data)),
         ]
         if self._gpu:
             columns.append(GridColumn("GPU BUSY", 8, lambda row: share(row[1].busy)))

@@ -59,7 +59,7 @@ class ThreadsTab(ListTab):
             GridColumn("THREAD", 30 if width >= 100 else 20, lambda row: row.title, right=False),
             GridColumn(unit, 9, lambda row: row.amount),
             GridColumn("WAITS%", 6, lambda row: f"{100 * row.waits:.0f}", keep=2),
-            GridColumn("DOES MOST", 20, lambda row: row.does, right=False),
+            GridColumn("TOP FRAME", 20, lambda row: row.does, right=False),
         )
         table = Grid(columns, width, look)
 

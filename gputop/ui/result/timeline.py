@@ -229,7 +229,7 @@ class TimelineTab(Tab):
         line = Line(look).add(f" {took(self.at.cursor - self.lanes.start)}  ", "bright", bold=True)
         gap = gap_at(self.lanes, self.at.cursor)
         if gap:
-            line.add(f"{self.lanes.gaps_of} does nothing for {took(gap[1] - gap[0])}  ", "warn")
+            line.add(f"{self.lanes.gaps_of} idle {took(gap[1] - gap[0])}  ", "warn")
         for title, text in under(self.lanes, self.at, self._width):
             line.add(f"{title} ", "dim").add(f"{text}   ", "text")
         return line.strip(width)
@@ -285,7 +285,7 @@ class TimelineTab(Tab):
     def _gap(self) -> str:
         found = next_gap(self.lanes, self.at.cursor, _LEAST_GAP * self.at.span)
         if found is None:
-            return f"no gap of the {self.lanes.gaps_of} that could be seen here: + shows shorter ones"
+            return f"no visible gap of {self.lanes.gaps_of}: + shows shorter ones"
         start, end = found
         self._to((start + end) / 2)
         return ""

@@ -115,7 +115,7 @@ def of_files(result: StoredProfile, rank: int) -> Content:
 
 def views(result: StoredProfile, names: Sequence[str]) -> list[TraceView]:
     """The traces in a folder that can be read; Refused with the last reason where none can."""
-    found, why = list[TraceView](), f"{result.path}: there is no trace in it"
+    found, why = list[TraceView](), f"{result.path}: no trace in it"
     for name in names:
         if name.startswith(".") or "/" in name:
             continue
@@ -209,7 +209,7 @@ def _made_of(view: TraceView) -> Iterator[str]:
     if window.steps and window.span_us:
         told_of = [each for each in view.phases if each.host_us and each.host_us >= _LEAST * window.span_us]
         parts = [f"{each.name} {(each.host_us or 0) / window.span_us:.0%}" for each in told_of]
-        yield f"A step takes {report.took(window.span_us / view.steps)}: {', '.join(parts)}."
+        yield f"Step {report.took(window.span_us / view.steps)}: {', '.join(parts)}."
 
 
 def _saying(verdict: TraceVerdict) -> Saying:

@@ -108,7 +108,7 @@ def _live(says: Says, live: Sequence[Finding], width: int, look: Look) -> Iterat
     if agreeing:
         yield _findings("agrees with  ", agreeing, "seen live", look)
     if against:
-        yield _findings("not seen here  ", against, "told live", look)
+        yield _findings("not seen here  ", against, "reported live", look)
     if live and not agreeing and not against:
         line = _findings("seen live  ", live[:1], "", look)
         text = f": {live[0].headline}"

@@ -59,7 +59,7 @@ class SignalQuestion(Question):
         """Why nothing can be sent to any of the targets; None if something can."""
         if self.count:
             return None
-        return (self._why if self.scope is _ANYBODY else None) or next(iter(self.spared.values()), "nobody is left")
+        return (self._why if self.scope is _ANYBODY else None) or next(iter(self.spared.values()), "no process is left")
 
     @property
     def count(self) -> int:
@@ -99,7 +99,7 @@ class SignalQuestion(Question):
         if why := self.handles.why_not(scope):
             self.told = why
         elif scope is Scope.LOADERS and Scope.JOB in self._ticked:
-            self.told = "they are in the whole job"
+            self.told = "the whole job includes them"
         elif scope is Scope.TAGGED:
             self._ticked = set() if scope in self._ticked else {scope}
         else:
@@ -221,7 +221,7 @@ class SignalDialog(Form[None, Stop]):
             yield glyphs.crit, f"type {pid} if you mean it: {question.typed}_", "crit"
         if question.sure:
             whom = str(pid) if question.count == 1 else labels.amount(question.count, "process")
-            yield glyphs.crit, f"{question.choice.name} ends {whom} at once, and nothing can be saved: really?", "crit"
+            yield glyphs.crit, f"{question.choice.name} kills {whom} immediately, unsaved work is lost: sure?", "crit"
         for caution in question.cautions:
             yield glyphs.warn, caution, "warn"
         if question.spared:
