@@ -103,7 +103,7 @@ def test_who_does_not_listen_is_still_there_and_kill_is_offered(fake: Fake) -> N
         asks(terminal, pid)
         terminal.wait_for("(•)  9 KILL")
         terminal.send("right", "enter")
-        terminal.wait_for(f"KILL ends {pid} at once, and nothing can be saved: really?")
+        terminal.wait_for(f"KILL kills {pid} immediately, unsaved work is lost: sure?")
         assert unharmed(pid)
         terminal.send("right", "enter")
         terminal.wait_for(f"{pid} exited after 0.")
