@@ -216,7 +216,7 @@ def _power(name: str, card: SmiGpu) -> Iterator[Point]:
     )
     capped = "sw power cap" in _reasons(card)
     draw = power(card, "average power draw", "power draw", "instantaneous power draw")
-    facts = (f"draws {draw:.0f} W (limit {limit:.0f} W)",) if draw is not None and limit is not None else ()
+    facts = (f"draws {draw:.0f} W, power limit {limit:.0f} W",) if draw is not None and limit is not None else ()
     if limit is not None and default is not None and limit < default - _LIMIT["below_default_watts"]:
         yield Point(
             severity="warn" if capped else "info",

@@ -302,7 +302,7 @@ def _check(target: TargetProcess, sampling: Sampling, count: int, processes: int
     if count > most:
         remedy = "omit --native" if sampling.native else "take --alone" if processes > 1 else "use gputop stack"
         raise _Unable(
-            Barred(f"{count} threads are too many to sample at an acceptable overhead (limit {most}): {remedy}")
+            Barred(f"{count} threads are too many to sample at an acceptable overhead (at most {most}): {remedy}")
         )
     barred = kernel_refusal(target.pid, "profile", pausing=sampling.native)
     if barred is not None:
