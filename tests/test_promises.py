@@ -230,11 +230,11 @@ def test_a_says_why_a_rule_could_not_judge_where_it_is_said_to(
     async def scene(stage: Stage) -> None:
         stage.app.main.show(calm)
         await stage.pilot.pause()
-        promised = "could not judge, a says why" in stage.text
+        promised = "skipped, a says why" in stage.text
         assert promised == (not findings) or size not in ((120, 40), (120, 60)), "there is room to say so"
         await stage.press("a")
         assert "a says why" not in stage.text, "here it closes"
-        assert ("nvlink-down" in stage.text and "lacks" in stage.text) == (not findings)
+        assert ("nvlink-down" in stage.text and "missing" in stage.text) == (not findings)
         assert ("Enter Process" in stage.lines[-1]) == bool(findings)
         await stage.press("enter")
         assert ("no finding" in stage.lines[-1]) == (not findings)
@@ -260,7 +260,7 @@ def test_a_user_without_processes_has_none_to_show() -> None:
         main = stage.app.main
         main.show_only(user="nobody")
         await stage.pilot.pause()
-        assert "nobody uses no GPU" in stage.text
+        assert "nobody has no process on a GPU" in stage.text
         assert "show all 0" not in stage.text
         main.show_only(user="alice", every_process=True)
 

@@ -105,7 +105,7 @@ def test_a19_it_is_asked_once_after_a_word_and_nobody_else_is(folder: str) -> No
 def test_a19_who_does_not_ask_or_does_not_write_is_not_waited_for(folder: str) -> None:
     with played(folder) as child:
         silent = traced(child.pid, wait_s=0.3)
-        assert "has not asked for work: stopped, hung, or built without Kineto" in silent.text
+        assert "did not contact the daemon: suspended, hung, or built without Kineto" in silent.text
         other = Endpoint(folder)
         assert "another gputop or dynolog serves this folder" in traced(child.pid).text
         with pytest.raises(Refused, match="serves this folder"):

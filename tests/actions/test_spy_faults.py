@@ -84,7 +84,7 @@ def test_a07_who_ends_while_py_spy_begins_is_not_called_a_stranger(tmp_path: Pat
 
 def test_a06_a_py_spy_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> None:
     text = end_of(tmp_path, f"trap '' INT TERM; sleep 61.5 & echo $! > {tmp_path}/pid; wait; sleep 61.5", seconds=0.3)
-    assert text.startswith("py-spy did not end in time and was ended: ")
+    assert text.startswith("py-spy timed out and was killed: ")
     left = int((tmp_path / "pid").read_text())
     until(lambda: state(left) in (None, "Z"))
 
@@ -188,12 +188,12 @@ def test_a16_a_folder_that_is_a_link_is_not_used(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     (tmp_path / "gputop").mkdir(mode=0o700)
     (tmp_path / "gputop/profiles").symlink_to("/etc")
-    with pytest.raises(Refused, match="is a link or no folder"):
+    with pytest.raises(Refused, match="is a link or not a folder"):
         store.check_space()
     with program(SPINS) as (pid, _):
         result = finished(PROFILE, hold(row(pid)), Sampling(seconds=1))
         assert not result.good
-        assert "is a link or no folder" in result.text
+        assert "is a link or not a folder" in result.text
 
 
 def test_who_is_sampled_and_how_is_as_chosen() -> None:
@@ -215,7 +215,7 @@ def test_what_is_asked_too_much_of_a_process_is_refused(tmp_path: Path, monkeypa
             (Sampling(rate=5000), "the rate is 1 to 1000 samples a second"),
             (
                 Sampling(native=True),
-                "402 threads are too many to sample at a bearable cost (most: 400)",
+                "402 threads are too many to sample at an acceptable overhead (at most 400)",
             ),
         ):
             result = finished(PROFILE, hold(row(pid)), sampling)

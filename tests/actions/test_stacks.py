@@ -381,7 +381,7 @@ def test_a07_a_pid_of_the_host_is_not_taken_for_a_local_one() -> None:
         for doubtful in (replace(row(pid), verified=False), replace(row(pid), unseen="foreign")):
             why = STACK.why_not(doubtful, Rights())
             assert why is not None
-            assert why.endswith("which process it is here is not known; run gputop on the host")
+            assert why.endswith("with no known process here; run gputop on the host")
             assert not finished(STACK, hold(doubtful), Asked()).good
 
 

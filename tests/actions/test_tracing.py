@@ -91,7 +91,7 @@ def test_the_exact_reason_and_what_helps(training: Job, folder: str) -> None:
         version = "{}.{}".format(*sys.version_info)
         why = TRACE.why_not(row(sleeper.pid), Rights())
         assert why == f"{sleeper.pid} is not a visible Python program: nothing to trace"
-        until(lambda: "lets none in" in (TRACE.why_not(row(plain.pid), Rights()) or ""))
+        until(lambda: "admits none" in (TRACE.why_not(row(plain.pid), Rights()) or ""))
         assert TRACE.why_not(row(plain.pid), Rights()) == (
             f"{plain.pid} cannot be traced from outside: it has no agent, "
             f"and Python {version} accepts none (3.14 does);"
@@ -171,7 +171,7 @@ def test_two_ranks_are_aligned_and_the_slow_one_is_named(folder: str, monkeypatc
     assert [view.trace.rank for view in result.views] == [0, 1]
     late = [verdict for verdict in result.views[0].verdicts if verdict.all_ranks]
     assert late
-    assert late[0].headline.startswith("Rank 1 is late")
+    assert late[0].headline.startswith("straggler, other ranks wait for rank 1")
 
 
 def test_what_a_trace_of_a_gpu_costs_afterwards_is_said(tmp_path: Path) -> None:

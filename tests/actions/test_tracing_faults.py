@@ -75,7 +75,7 @@ def test_a10_a11_who_is_not_the_agent_is_not_talked_to(folder: str) -> None:
             os.seteuid(os.getuid())
             held = hold(process)
             (target,) = held.held(Scope.PROCESS)
-            with pytest.raises(NoAgent, match=f"is process {os.getpid()} of uid {other}: not used"):
+            with pytest.raises(NoAgent, match=f"belongs to process {os.getpid()} of uid {other}: not used"):
                 connect(target)  # type: ignore[arg-type]
             os.chmod(f"{folder}/squatted", 0o755)
             with pytest.raises(NoAgent, match="not a private folder"):
@@ -141,7 +141,7 @@ def test_a16_a_process_that_names_other_files_as_its_trace(folder: str, monkeypa
         process, before = row(child.pid), sorted(os.listdir(here))
         for out, why in expected.items():
             said = finished(TRACE, hold(process), TraceOrder()).text
-            assert said.startswith("traced, but not kept: "), said
+            assert said.startswith("traced, but not saved: "), said
             assert why in said, out
         assert sorted(os.listdir(here)) == before  # nor is any of them removed
 
@@ -202,7 +202,7 @@ def test_a17_the_python_of_a_container_is_not_run_outside_of_it(namespace: str, 
         until(lambda: python_version(child.pid))
         found = route(row(child.pid, command=("python3.14", "train.py")))
     assert isinstance(found, Barred)
-    assert "is in a container, whose Python is not run outside of it" in found.text
+    assert "is in a container, whose Python is not run from outside" in found.text
     assert found.unlock == "gputop run -- python3.14 train.py"
 
 

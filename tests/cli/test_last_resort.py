@@ -91,7 +91,7 @@ def test_read_only_keeps_no_report(
     if readonly == "variable":
         monkeypatch.setenv("GPUTOP_READONLY", "1")
     assert cli.main(["explain", "x.json", *(["--readonly"] if readonly == "flag" else [])]) == BROKEN
-    assert "no details kept (read-only)" in capsys.readouterr().err
+    assert "details not saved (read-only)" in capsys.readouterr().err
     assert not (tmp_path / "gputop").exists()
 
 
@@ -104,7 +104,7 @@ def test_without_a_place_for_the_report_the_line_says_so(
     assert cli.main(["docs"]) == BROKEN
     said = capsys.readouterr().err.splitlines()[-1]
     assert "ZeroDivisionError" in said
-    assert "no details kept" in said
+    assert "details not saved" in said
 
 
 def test_a_file_that_no_command_handled_is_not_told_as_a_full_disk(
@@ -217,7 +217,7 @@ def test_no_mutant_of_a_paste_is_a_mistake_of_ours(
 @pytest.mark.parametrize(
     ("error", "limit"),
     [
-        (RuntimeError("can't start new thread"), "no further thread could be started: see ulimit -u and -v"),
+        (RuntimeError("can't start new thread"), "cannot start another thread: check ulimit -u, ulimit -v"),
         (MemoryError(), "out of memory: see ulimit -v"),
     ],
 )

@@ -129,7 +129,7 @@ def test_unpaced_frames_end_with_the_scenario_and_paced_ones_wait() -> None:
 
 
 def test_an_unknown_demo_names_the_nearest() -> None:
-    with pytest.raises(ValueError, match="'showcse': try showcase"):
+    with pytest.raises(ValueError, match="unknown demo 'showcse': did you mean showcase"):
         open_demo("showcse")
     with pytest.raises(ValueError, match="'nonsense': try showcase;"):
         open_demo("nonsense")

@@ -61,10 +61,10 @@ def test_where_there_is_one_nobody_says_so() -> None:
 def test_the_page_tells_them_together() -> None:
     _, abstained, shown = without(NOT_LOADED)
     update = Update(frame=shown, abstained=abstained)
-    page = next(page for page in PAGES if page.name == "not judged")
+    page = next(page for page in PAGES if page.name == "skipped checks")
     scene = AdviceScene(update=update, finding_list=finding_list(update), look=Look(), keys=NAMES)
     lines = [line.strip(120).text.strip() for line in page.body(scene, 120)]
     heads = [line for line in lines if line.endswith(f"checks skipped  {shown.hostname}")]
     assert len(heads) == 1
-    assert any(line.startswith("lacks   gpus (absent), ") for line in lines), "with what they lack"
+    assert any(line.startswith("missing gpus (absent), ") for line in lines), "with what they lack"
     assert sum(NOT_LOADED.text.rstrip(".") in line for line in lines) == 1

@@ -103,7 +103,7 @@ def test_one_process_and_what_is_about_it(recorded: Recorded) -> None:
         (["--pid", "me"], 64, "me"),
         (["--json", "--format", "md"], 64, "use one"),
         (["--source", "demo:helthy"], 64, "healthy"),
-        (["--pid", "4194304000"], 3, "no process 4194304000"),
+        (["--pid", "4194304000"], 3, "no process with PID 4194304000"),
         (["--source", "/dev/null"], 3, "/dev/null"),
         (["--source", "-"], 3, "standard input"),
     ],

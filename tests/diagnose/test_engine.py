@@ -93,7 +93,7 @@ def test_a_cause_is_told_with_what_it_causes() -> None:
     because = of_process("cause", severity="crit", confidence=0.9, evidence=(Evidence(text="quota"),))
     (one,) = told(of_process("starved-cpu-idle", confidence=0.7, since_s=60.0), because)
     assert (one.rule, one.causes, one.severity, one.confidence) == ("starved-cpu-idle", ("cause",), "crit", 0.9)
-    assert one.headline == "has starved-cpu-idle, has cause"
+    assert one.headline == "has starved-cpu-idle; has cause"
     assert one.evidence[0].text == "quota"
     assert one.primary
     (alone,) = told(because)
@@ -117,7 +117,7 @@ def test_a_cause_of_the_host_explains_every_job_and_is_told_once() -> None:
     host = finding("cause", subject=Subject(kind="host"))
     one, other = told(of_process("starved-cpu-idle", A), of_process("starved-cpu-idle", B, job="k"), host)
     assert one.causes == other.causes == ("cause",)
-    assert one.headline == "has starved-cpu-idle, has cause"
+    assert one.headline == "has starved-cpu-idle; has cause"
     assert [(alone.rule, alone.primary) for alone in told(host)] == [("cause", True)]
 
 
@@ -133,7 +133,7 @@ def test_a_suspicion_is_told_beside_what_it_may_cause_and_never_leads() -> None:
     starved = of_process("starved-cpu-idle", evidence=(Evidence(text="loaders"),))
     perhaps = of_process("cause", severity="info", evidence=(Evidence(text="quota"), Evidence(text="loaders")))
     (one,) = told(starved, perhaps)
-    assert one.headline == "has starved-cpu-idle, possibly has cause"
+    assert one.headline == "has starved-cpu-idle; possibly has cause"
     assert [item.text for item in one.evidence] == ["loaders", "quota"]
     assert [(alone.rule, alone.primary) for alone in told(perhaps)] == [("cause", False)]
     of_host = finding("cause", "info", subject=Subject(kind="host"))

@@ -53,7 +53,7 @@ def test_a_demo_says_one_number(name: str) -> None:
     update = next(monitor.updates())
     page = together(update.frame, monitor.history, monitor.limits, update.contention)
     agrees(page, update.findings)
-    fewer = any("run fewer experiments at a time" in step.text for one in update.findings for step in one.steps)
+    fewer = any("Run fewer experiments at a time" in step.text for one in update.findings for step in one.steps)
     assert page.full is fewer
 
 

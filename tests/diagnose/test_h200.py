@@ -85,13 +85,13 @@ def test_a_fast_gpu_that_waits_is_used_all_the_same() -> None:
     _, last = verdicts("few-workers")[-1]
     (found,) = last.findings
     assert found.evidence[0].text.startswith("GPU busy 0 %, active in ")
-    assert found.steps[0].text == "use more loaders: up to 7.5× faster"
+    assert found.steps[0].text == "Raise num_workers to 15: up to 7.5× faster"
 
 
 def test_who_keeps_a_gpu_at_one_percent_launches_no_kernels() -> None:
     _, last = verdicts("loads-in-main")[-1]
     (found,) = last.findings
-    assert "loads its data itself" in found.headline
+    assert "data loading (num_workers=0)" in found.headline
     assert found.severity == "warn"
 
 
@@ -99,7 +99,7 @@ def test_who_copies_with_one_thread_is_told_of_pinned_memory_first() -> None:
     """It gets 6.9 of 64 GB/s: from pinned memory the same card took 55."""
     _, last = verdicts("pageable")[-1]
     (found,) = last.findings
-    assert found.steps[0].text.startswith("copy from pinned memory")
+    assert found.steps[0].text.startswith("Copy from pinned memory")
 
 
 def test_saves_seen_every_fifth_second_break_no_rule() -> None:

@@ -83,7 +83,7 @@ def test_a_pool_that_prepares_its_data_is_no_training() -> None:
     told = found(after(frame, 200), "no-cuda-context")
     assert told is not None
     assert told.severity == "info"
-    assert told.headline == "no CUDA context: preparing data, or running on CPU"
+    assert told.headline == "no CUDA context, preparing data or running on CPU"
     assert told.steps[0].text == "see whether it still prepares its data"
 
 
@@ -100,7 +100,7 @@ def test_it_is_said_early_and_named_within_two_minutes() -> None:
     said = shown(on_cpu(**POOL, age_s=lambda t: t), 200)
     assert 45 <= said[0][0] <= 75
     t, severity, headline, evidence = said[0]
-    assert (severity, headline) == ("info", "no CUDA context so far: starting, or running on CPU")
+    assert (severity, headline) == ("info", "no CUDA context yet, starting or running on CPU")
     assert evidence == f"judging for {120 - t} s more: it may still be starting"
     named = next(t for t, severity, *_ in said if severity == "warn")
     assert 120 <= named <= 155
@@ -117,7 +117,7 @@ def test_it_is_over_at_once_when_its_context_is_there() -> None:
 def test_no_cuda_context_says_how_to_move() -> None:
     told = found(on_cpu().verdict(200), "no-cuda-context")
     assert told is not None
-    assert told.evidence[1].text == "no CUDA context on the GPU, which is 0 % busy", "there is one"
+    assert told.evidence[1].text == "no CUDA context on the GPU (0 % busy)", "there is one"
     assert told.primary
     assert told.evidence[0].text == "7.9 of 16 CPU cores in use, 8m 8s after its start"
     assert told.steps[2].command == 'model.to("cuda"); x = x.to("cuda", non_blocking=True)'

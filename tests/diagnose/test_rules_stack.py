@@ -59,7 +59,7 @@ def test_stack_vs_gpu_says_what_does_not_fit_and_leads_only_if_it_must() -> None
     assert told is not None
     assert told.primary
     assert told.evidence[0].text == (
-        "PyTorch 1.13.1+cu117 is built with CUDA 11.7; H100 has compute capability 9.0, which begins with CUDA 11.8"
+        "PyTorch 1.13.1+cu117 built with CUDA 11.7; H100 has compute capability 9.0, supported from CUDA 11.8 on"
     )
     old = found(after(built("2.4.1+cu121", "12.1"), 90), "stack-vs-gpu")
     assert old is not None
@@ -85,8 +85,7 @@ def test_stack_vs_gpu_says_with_what_the_wheels_of_a_release_begin() -> None:
     told = found(after(built("2.10.0+cu128", "12.8", capability=(6, 1)), 90), "stack-vs-gpu")
     assert told is not None
     assert told.evidence[0].text == (
-        "PyTorch 2.10.0+cu128 is built with CUDA 12.8; H100 has compute capability 6.1, "
-        "and its wheels for CUDA 12.8 begin with 7.0"
+        "PyTorch 2.10.0+cu128 built with CUDA 12.8; H100 has compute capability 6.1, wheels for CUDA 12.8 start at 7.0"
     )
 
 

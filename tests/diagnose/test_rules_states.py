@@ -36,7 +36,7 @@ def test_one_core_that_launches_kernels_is_told_of_launches_whatever_ranks_excha
 def test_who_streams_its_weights_is_told_to_offload_less() -> None:
     finding = found(Machine(gpu=STREAMS).verdict(), "h2d-transfer-bound")
     assert finding is not None
-    assert finding.steps[0].text.startswith("weights or optimizer states in host memory: offload less")
+    assert finding.steps[0].text.startswith("If weights or optimizer states are offloaded, offload less")
     assert "DataLoader" not in steps(finding)
     assert "uint8" not in steps(finding)
 

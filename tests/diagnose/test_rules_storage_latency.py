@@ -115,7 +115,7 @@ def test_where_readers_sleep_is_the_clue_of_a_cause_that_is_unknown() -> None:
     machine = unexplained(trainer={"waiting_in": "sk_wait_data"}, host={"receive_bytes_per_s": 1e6})
     finding = found(machine.verdict(150), "starved-cause-unknown")
     assert finding is not None
-    clue = "its main thread asleep in sk_wait_data (a socket) 100 % of the time"
+    clue = "main thread asleep in sk_wait_data (a socket) 100 % of the time"
     assert finding.headline == f"GPU starved, cause unknown, possibly {clue}"
     assert finding.evidence[1].text == f"not ruled out: {clue}"
     assert found(few().verdict(150), "starved-cause-unknown") is None

@@ -95,7 +95,7 @@ def test_nobody_says_that_no_cause_shows_where_one_is_hidden() -> None:
     assert finding is not None
     assert finding.headline == "GPU starved, cause may be hidden from this user"
     assert finding.evidence[1].text == "check skipped: sync-log-stall, read_chars_per_s not readable"
-    assert finding.steps[0].text.startswith("look again as its user or as root")
+    assert finding.steps[0].text.startswith("Run gputop as its user or as root")
     shown = {name: value for name, value in trainer.items() if name not in (*IO, "missing")}
     finding = found(Machine(gpu={"busy_percent": 60.0}, trainer=shown).verdict(150), "starved-cause-unknown")
     assert finding is not None

@@ -105,7 +105,7 @@ def test_the_key_asks_and_then_lends_the_terminal(size: tuple[int, int], monkeyp
         await stage.press("a")
         await stage.press("m")
         assert f"gputop loader --from {RANK.pid}" in stage.text
-        assert "Ctrl+C ends it" in " ".join(stage.text.split())
+        assert "Ctrl+C stops it" in " ".join(stage.text.split())
         await stage.press("enter")  # the first button does no harm
         assert lent == []
         await stage.press("m", "right", "enter")

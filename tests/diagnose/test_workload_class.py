@@ -163,7 +163,7 @@ def test_the_path_asks_the_rules_for_the_cause_and_says_what_they_rest_on() -> N
     assert not any("straggler" in question or "slow one" in question for question in path), "it is one process"
     (task,) = Machine(gpu={"busy_percent": 50.0}, trainer={"world_size": 4}).verdict(150).classes
     path = dict(task.path)
-    assert path["do the CPUs run below their clock?"] == "not known, no cpu_governor"
+    assert path["do the CPUs run below their maximum clock?"] == "not known, no cpu_governor"
     assert path["do all ranks wait for a straggler?"] == "no"
 
 

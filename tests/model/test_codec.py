@@ -148,7 +148,7 @@ def test_forged_frames_are_refused_in_one_line(said: str, data: Any) -> None:
         ("not JSON: Expecting value at character 6", '{"a": '),
         ("not JSON", "\x1b[2J"),
         ("not a frame: nested too deeply", "[" * 200_000),
-        ("more than one object may have", " " * (codec.MOST_CHARS + 1)),
+        ("the maximum of one object", " " * (codec.MOST_CHARS + 1)),
     ],
 )
 def test_text_that_is_not_ours_is_refused_in_one_line(said: str, text: str) -> None:

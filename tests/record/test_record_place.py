@@ -84,7 +84,7 @@ def test_f07_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
 
 def test_f07_a_pipe_is_not_waited_for_when_it_is_replayed(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(Refused, match="a stream is read with -"):
+    with pytest.raises(Refused, match="use - to read a stream"):
         Recording(str(tmp_path / "pipe"))
 
 

@@ -56,7 +56,7 @@ def test_t14_a_flood_of_failures_is_bounded(folder: Folder) -> None:
 
 
 def test_p23_without_a_folder_the_line_says_why() -> None:
-    assert "no details kept (HOME is not set)" in Crashes(None, "HOME is not set").report(failure("x"), "a lane")
+    assert "details not saved (HOME is not set)" in Crashes(None, "HOME is not set").report(failure("x"), "a lane")
 
 
 CHILD = """

@@ -50,10 +50,10 @@ def test_a_runtime_folder_on_a_dead_mount_is_said(dead: Path, monkeypatch: pytes
         assert child.stdout.readline() == "ready\n"
         barred = TRACE.barred(row(child.pid), Rights())
         assert barred is not None
-        assert barred.text.startswith(f"{child.pid} cannot be traced: {dead}/run does not answer (dead mount?)")
+        assert barred.text.startswith(f"{child.pid} cannot be traced: {dead}/run does not respond (dead mount?)")
         target = open_target(row(child.pid), Rights(), {})
         assert isinstance(target, TargetProcess)
-        with pytest.raises(agent.NoAgent, match="does not answer"):
+        with pytest.raises(agent.NoAgent, match="does not respond"):
             agent.connect(target)
         target.close()
 
@@ -66,7 +66,7 @@ def test_trace_ends_on_a_dead_mount(dead: Path) -> None:
         trace = (sys.executable, "-m", "gputop", "trace", str(child.pid))
         done = subprocess.run(trace, capture_output=True, text=True, timeout=60)
         assert done.returncode == 1
-        assert "does not answer (dead mount?)" in done.stderr
+        assert "does not respond (dead mount?)" in done.stderr
         assert "Traceback" not in done.stderr
 
 
@@ -130,7 +130,7 @@ def test_what_does_not_answer_is_not_asked_again_until_it_does() -> None:
         return name
 
     for _ in range(3):
-        with pytest.raises(NoAnswer, match="does not answer"):
+        with pytest.raises(NoAnswer, match="does not respond"):
             within("/slow", slow, "a", seconds=0.01)
     assert calls == ["a"]
     assert within("/other", str.upper, "b") == "B"

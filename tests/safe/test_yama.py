@@ -26,7 +26,7 @@ _SAID = {
     3: "cannot be read by any user until a reboot (ptrace_scope=3)",
 }
 _DOCTOR = {
-    1: "running jobs are unreadable: only the children of the reader can read them (ptrace_scope=1)",
+    1: "running jobs are unreadable: only a parent process can read them (ptrace_scope=1)",
     2: "running jobs are unreadable: only root can read them (ptrace_scope=2)",
     3: "no process can be read until a reboot (ptrace_scope=3); find where it is set",
 }

@@ -227,7 +227,7 @@ def test_who_has_ended_is_not_called_better() -> None:
     clearing.feed(update(found()), History())
     gone = replace(shown, mono_s=shown.mono_s + 1, jobs=shown.jobs[1:], processes=())
     clearing.feed(Update(frame=gone), History())
-    assert [one.said for one in clearing.cleared] == ["its processes have ended"]
+    assert [one.said for one in clearing.cleared] == ["its processes exited"]
     # and whoever starts anew on its GPUs is waited for
     for later_s, age_s, said in ((1, 5.0, "restarted, no verdict yet"), (50, 70.0, "")):
         again = tuple(

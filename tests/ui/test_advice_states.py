@@ -19,7 +19,7 @@ def test_every_job_has_its_line_and_healthy_is_said_of_those_that_are() -> None:
     assert lines[1].startswith(" 3 jobs: 2 judging, 1 healthy   8 GPUs")
     judging = [line for line in lines if line.startswith("  judging ")]
     assert judging == [f"  judging llama-7b (alice, GPU 0-3)  {SO_FAR}  +1"]
-    assert "1 rule could not judge" in lines[1]
+    assert "1 check skipped" in lines[1]
     assert "says why" not in lines[1], "the key opens on the finding about the healthy one"
     one = replace(told, jobs=told.jobs[1:2])
     assert drawn(one, (80, 24))[0].startswith(" 1 job healthy   ")

@@ -28,7 +28,7 @@ def ids(width: int, preset: Preset = "main") -> list[str]:
 
 def test_columns_yield_the_least_important_first() -> None:
     assert ids(80) == ["pid", "user", "gpu", "gpu-busy", "vram", "cpu", "read", "command"]
-    assert ids(120) == [column.id for column in of("main") if column.id != "time"]
+    assert ids(120) == [column.id for column in of("main") if column.id not in ("time", "write")]
     assert ids(140) == [column.id for column in of("main")]
 
 

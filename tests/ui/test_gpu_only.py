@@ -199,7 +199,7 @@ def test_it_goes_with_its_gpu_and_that_is_said() -> None:
         await stage.press("shift+tab", "down", "down", "enter")
         left = replace(BOTH, mono_s=BOTH.mono_s + 1, gpus=tuple(gpu for gpu in BOTH.gpus if gpu.uuid != uuid(2)))
         await stage.show(left)
-        assert stage.lines[-1].startswith(" GPU 2 is gone: the processes of all GPUs")
+        assert stage.lines[-1].startswith(" GPU 2 is gone: showing the processes of all GPUs")
         assert "only" not in stage.text.replace("processes only", "")
         assert "52100" in stage.pids
         await stage.press("shift+tab", "enter")
@@ -226,7 +226,7 @@ def test_an_instance_is_one_of_its_card() -> None:
     assert using(shown, "GPU-gone") == frozenset()
 
 
-@pytest.mark.parametrize(("keys", "said"), [(["3"], "the processes are hidden: 3 shows them"), (["4"], "")])
+@pytest.mark.parametrize(("keys", "said"), [(["3"], "the processes are hidden; 3 shows them"), (["4"], "")])
 def test_without_processes_it_says_how_to_have_them(keys: list[str], said: str) -> None:
     async def scene(stage: Stage) -> None:
         await stage.press("shift+tab", *keys, "enter")

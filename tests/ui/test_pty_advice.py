@@ -21,7 +21,7 @@ def test_its_keys_and_the_command_that_is_copied(tmp_path: Path) -> None:
         terminal.wait_for("copied export OMP_NUM_THREADS=8")
         copied = base64.b64encode(b"export OMP_NUM_THREADS=8 MKL_NUM_THREADS=8 OPENBLAS_NUM_THREADS=8")
         assert b"\x1b]52;c;" + copied in bytes(terminal.output)
-        terminal.wait_for("torchrun sets one thread a rank")
+        terminal.wait_for("only torchrun sets one thread per rank")
         terminal.send("right")
         terminal.wait_for("recommended  OMP_NUM_THREADS=8")
         terminal.send("right", "right")

@@ -244,7 +244,7 @@ def test_keys_work_while_standard_input_is_the_stream(tmp_path: Path, pipe: str)
     line = f"{PIPES[pipe](sys.executable)} | {sys.executable} -m gputop replay -"
     with program(tmp_path, ("sh", "-c", line)).start() as terminal:
         terminal.send("f1")
-        terminal.wait_for("help: keys")
+        terminal.wait_for("help: under the cursor")
         terminal.send("escape")
         terminal.wait_for("llama-7b")
         terminal.send("I")
@@ -279,6 +279,6 @@ def test_a_stream_that_ends_says_so_and_stays(tmp_path: Path, run: Path) -> None
         last = json.loads(gzip.decompress(run.read_bytes()).splitlines()[-1])["frame"]["wall_s"]
         assert terminal.screen()[0].endswith(time.strftime("%H:%M:%S", time.localtime(last)))
         terminal.send("f1")
-        terminal.wait_for("help: keys")
+        terminal.wait_for("help: under the cursor")
         terminal.send("q")
         assert terminal.wait_exit() == 0

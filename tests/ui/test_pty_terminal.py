@@ -161,7 +161,7 @@ def test_p23_without_a_home_it_runs_and_leaves_no_file() -> None:
     with tiny.start() as terminal:
         terminal.send("w")
         assert terminal.wait_exit() == 1
-        terminal.wait_for(lambda lines: "nodetailskept(HOMEisnotset" in "".join(lines).replace(" ", ""))
+        terminal.wait_for(lambda lines: "HOMEisnotset" in "".join(lines).replace(" ", ""))
 
 
 def test_no_mouse_asks_for_none(tiny: Program) -> None:

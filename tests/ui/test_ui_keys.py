@@ -166,7 +166,7 @@ async def density(stage: Stage) -> None:
     for _ in range(4):
         await stage.press("g")
         seen.append(stage.lines[-1].split()[1])
-    assert seen == ["card", "row", "cell", "what"]
+    assert seen == ["card", "row", "cell", "automatic"]
 
 
 @does("view")

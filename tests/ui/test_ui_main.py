@@ -80,11 +80,11 @@ def idle() -> Frame:
 
 def test_an_idle_server_says_so() -> None:
     async def scene(stage: Stage) -> None:
-        assert "No process uses a GPU now. 4 GPUs idle" in stage.text
+        assert "No process on any GPU. 4 GPUs idle" in stage.text
         await stage.show(frame(LLAMA))
-        assert "No process uses a GPU" not in stage.text
+        assert "No process on any GPU" not in stage.text
         await stage.show(idle())
-        assert "No process uses a GPU now." in stage.text
+        assert "No process on any GPU." in stage.text
 
     play(scene, idle())
 
@@ -173,7 +173,7 @@ def test_t14_a_pane_that_cannot_be_drawn_leaves_the_others(pane: str, still: str
 
 def test_before_the_first_frame_it_says_that_it_looks() -> None:
     async def scene(stage: Stage) -> None:
-        assert stage.lines[0].split() == ["gputop", "looking"]
+        assert stage.lines[0].split() == ["gputop", "starting"]
         await stage.press("down", "plus", "P", "f5", "g", "f1", "escape", "Z", "Z")
         await stage.show(frame(LLAMA))
         assert "41100" in stage.pids

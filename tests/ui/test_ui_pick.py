@@ -164,7 +164,7 @@ async def pane_processes(stage: Stage) -> None:
     assert "─ host ─" in stage.text, "there is room for it now"
     assert "41100" not in stage.text
     await stage.press("slash")
-    assert stage.lines[-1].endswith("the processes are hidden: 3 shows them"), "z would show another pane alone"
+    assert stage.lines[-1].endswith("the processes are hidden; 3 shows them"), "z would show another pane alone"
     await stage.press("2", "4", "1")
     assert "at least one pane must be shown" in stage.lines[-1]
     await stage.press("3")

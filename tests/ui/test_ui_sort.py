@@ -73,7 +73,7 @@ def test_that_ranks_stay_in_order_is_said_where_there_are_any() -> None:
         before = stage.pids
         for keys, title in ((("M",), "RSS"), (("I",), "RSS"), (("f6", "home", "enter"), "PID"), (("comma",), "TIME")):
             await stage.press(*keys)
-            assert stage.lines[-1] == f" jobs by {title}; ranks stay in order (F5: flat)"
+            assert stage.lines[-1] == f" jobs sorted by {title}; ranks stay in rank order (F5: flat)"
             assert stage.pids == before
         await stage.press("f5", "M")
         assert "ranks stay" not in stage.text

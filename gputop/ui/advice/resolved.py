@@ -39,7 +39,7 @@ class WatchedNumber:
 NUMBERS = (
     WatchedNumber("run queue wait", "run_wait_percent", "processes", 10, -1),
     WatchedNumber("blocked on storage", "io_wait_percent", "processes", 10, -1),
-    WatchedNumber("GPU busy", "busy_percent", "gpus", 10, 1),
+    WatchedNumber("busy", "busy_percent", "gpus", 10, 1),
     WatchedNumber("temperature", "temperature_celsius", "gpus", 4, -1, "°C"),
     WatchedNumber("SM clock", "sm_clock_mhz", "gpus", 100, 1, "MHz"),
     WatchedNumber("device memory", "vram_used_bytes", "gpus", 2**30, -1, "B"),
