@@ -34,7 +34,7 @@ def test_a_hint_has_the_keys_that_there_are() -> None:
     [
         ({"everything": "X", "record": "J"}, (), ("    X show all 1 process\n", "    J record, to capture")),
         ({"back": "F12"}, ("backslash", "b", "z", "enter"), ("F12 clear the filter",)),
-        ({"pane-processes": "6", "zoom": "J"}, ("6", "f9"), ("the processes are hidden: 6 shows them",)),
+        ({"pane-processes": "6", "zoom": "J"}, ("6", "f9"), ("the processes are hidden; 6 shows them",)),
         ({"pane-processes": "6", "zoom": "J", "back": "F12"}, ("J",), ("alone; J or F12 goes back",)),
         ({"find": "J"}, ("n",), ("no search yet; J starts one",)),
         ({"find": "J F5"}, ("J",), ("words in a row; F5 next match, Enter stays",)),
