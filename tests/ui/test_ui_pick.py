@@ -204,15 +204,15 @@ def test_a_small_screen_hides_and_zooms_nothing_but_advice_and_says_so() -> None
         before = stage.lines[:-1]
         for key in ("1", "2", "3", "z"):
             await stage.press(key)
-            assert stage.lines[-1] == " not now: needs 60×20 for more panes"
+            assert stage.lines[-1] == " not now: needs 60×20 to show panes"
             assert stage.lines[:-1] == before
         for key in ("u", "slash", "f9"):
             await stage.press(key)
-            assert stage.lines[-1] == " not now: needs 60×20 for processes"
+            assert stage.lines[-1] == " not now: needs 60×20 to show processes"
         await stage.press("a")
         assert stage.app.main.alone == "advice"
         await stage.press("u")
-        assert stage.lines[-1] == " not now: needs 60×20 for processes", "it is not the advice that hides them"
+        assert stage.lines[-1] == " not now: needs 60×20 to show processes", "it is not the advice that hides them"
         await stage.press("z")
         assert stage.lines[:-1] == before
         await stage.pilot.resize_terminal(120, 40)

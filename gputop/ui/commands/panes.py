@@ -65,12 +65,12 @@ def toggle_every_process(main: MainScreen) -> None:
 
 
 def _too_small(main: MainScreen) -> str:
-    return main.too_small("more panes")
+    return main.too_small("panes")
 
 
 def _too_small_to_zoom(main: MainScreen) -> str:
     """The advice is the one pane that a small screen zooms."""
-    return main.too_small("more panes") if main.alone is None and main.focused is not main.advice else ""
+    return main.too_small("panes") if main.alone is None and main.focused is not main.advice else ""
 
 
 def _pane(id: Pane, key: str, title: str, help: str, *, joins: bool = True) -> Command:

@@ -329,7 +329,7 @@ class PanesScreen(JobScreen, inherit_bindings=False):
 
     def too_small(self, what: str) -> str:
         """What the screen is too small for, said of some panes; empty if it has room."""
-        return f"needs {WIDTH_FOR_PROCESSES}×{HEIGHT_FOR_PROCESSES} for {what}" if small(*self.app.size) else ""
+        return f"needs {WIDTH_FOR_PROCESSES}×{HEIGHT_FOR_PROCESSES} to show {what}" if small(*self.app.size) else ""
 
     def redraw(self, *only: str) -> None:
         """Draw the newest update again in every pane but the table, which redraws itself; or in these alone."""
