@@ -9,7 +9,7 @@ from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
-from gputop import toml
+from gputop import toml, units
 from gputop.suggest import unknown_entry
 
 Thresholds = Mapping[str, Mapping[str, float]]
@@ -22,11 +22,26 @@ class Threshold(NamedTuple):
     value: float
     help: str
 
+    @property
+    def measure(self) -> str:
+        """What is measured, without the note and the source: `GPU busy, share of time`."""
+        return _MEASURE.split(self.help, maxsplit=1)[0].strip() or self.name
+
 
 _TIMES = ("on_s", "window_s")  # of every rule
 _LONGEST_S = 4 * 3600  # the time span of the history
+_MEASURE = re.compile(r"[;\[]")
 _TABLE = re.compile(r"^\[([\w-]+)\]", re.MULTILINE)
 _NUMBER = re.compile(r"^(\w+)\s*=\s*(\S+)[ \t]*(?:#[ \t]*(.*))?$", re.MULTILINE)
+
+_UNITS: Mapping[str, Callable[[float], str]] = {
+    "_percent": lambda value: f"{value:.3g} %",
+    "_celsius": lambda value: f"{value:.3g} °C",
+    "bytes_per_s": lambda value: f"{units.decimal(value)}/s",
+    "bytes": units.decimal,
+    "_per_s": lambda value: f"{value:.4g}/s",
+    "_s": lambda value: f"{1000 * value:.3g} ms" if value < 1 else f"{value:.4g} s",
+}
 
 
 def written() -> dict[str, tuple[Threshold, ...]]:
@@ -36,6 +51,14 @@ def written() -> dict[str, tuple[Threshold, ...]]:
         name: tuple(Threshold(found[1], float(found[2]), (found[3] or "").strip()) for found in _NUMBER.finditer(text))
         for name, text in zip(parts[::2], parts[1::2], strict=True)
     }
+
+
+def value_text(name: str, value: float) -> str:
+    """A threshold's value with the unit that its name ends in: `85 %`, `20 MB/s`, `4 °C`; shares and counts bare."""
+    for suffix, text in _UNITS.items():
+        if name.endswith(suffix):
+            return text(value)
+    return f"{value:.3g}"
 
 
 def shipped() -> dict[str, dict[str, float]]:

@@ -33,16 +33,17 @@ def page(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def rules(args: argparse.Namespace, settings: Settings) -> int:
-    """Every rule and its question, or one in full, with the thresholds in effect."""
+    """Every rule and its question, or one in full; with `--thresholds` the thresholds in effect instead."""
     from gputop.diagnose.rules import RULES
-    from gputop.docs.rules import rule_list, rule_page
+    from gputop.docs.rules import rule_list, rule_page, threshold_page, threshold_pages
 
-    if args.rule is None:
-        print(rule_list())
-        return OK
-    if args.rule not in RULES:
+    if args.rule is not None and args.rule not in RULES:
         raise Failure(unknown("rule", args.rule, RULES, "`gputop rules` lists them"), USAGE)
-    print(rule_page(args.rule, settings.thresholds), end="")
+    if args.thresholds:
+        here = settings.thresholds
+        print(threshold_page(args.rule, here) if args.rule else threshold_pages(here), end="")
+    else:
+        print(rule_page(args.rule) if args.rule else rule_list() + "\n", end="")
     return OK
 
 
@@ -53,6 +54,11 @@ def _rules_arguments(rules: argparse.ArgumentParser) -> None:
         metavar="RULE",
         choices=Suggestions(_rules),
         help="id of the rule to show in full; omit it to list all",
+    )
+    rules.add_argument(
+        "--thresholds",
+        action="store_true",
+        help="print the thresholds in effect, with their meaning and source",
     )
 
 
@@ -103,8 +109,8 @@ def _completions_arguments(completions: argparse.ArgumentParser) -> None:
 COMMANDS = (
     CliCommand(
         name="rules",
-        help="list the diagnosis rules, or one with thresholds",
-        examples=("gputop rules", "gputop rules thermal"),
+        help="list the diagnosis rules, or one in full",
+        examples=("gputop rules thermal", "gputop rules thermal --thresholds"),
         run=rules,
         arguments=_rules_arguments,
     ),

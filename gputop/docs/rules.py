@@ -27,6 +27,10 @@ LEVELS = {
     Level.HEALTHY: "healthy",
     Level.NEVER: "worth knowing, never primary",
 }
+SOURCES = """\
+Shares are 0 to 1, names in `_percent` 0 to 100, names in `_s` seconds; `NAME_exit` is the threshold for clearing.
+Sources: `[S0]` to `[S4]` guides to slow training, `[hdr]` NVIDIA's headers, `[DCGM]` NVIDIA's DCGM, `[M]` measured,
+`[src]` source code of another tool, `[I]` inferred. `gputop docs diagnosis` shows how a site overrides them."""
 
 
 def rule_list() -> str:
@@ -53,25 +57,37 @@ def level_list() -> str:
     return listing((f"{level.value}", f"{words}.") for level, words in LEVELS.items())
 
 
-def rule_pages(site: Tables | None = None) -> str:
-    """Every rule in full, and the numbers that several share."""
-    tables = [name for name in thresholds.written() if name not in RULES]
-    shared = (f"## {name}\n\n{_of_whom(name)}\n\n{_numbers(name, site)}" for name in tables)
-    return "\n\n".join((*shared, *(rule_page(rule.id, site).rstrip("\n") for rule in RULES.values())))
+def rule_pages() -> str:
+    """Every rule in full, without its thresholds."""
+    return "\n\n".join(rule_page(rule.id).rstrip("\n") for rule in RULES.values())
 
 
-def _of_whom(table: str) -> str:
-    """What judges by a table that belongs to no rule."""
-    return "For what `gputop explain` reads." if table.startswith("paste-") else "Shared by several rules."
-
-
-def rule_page(id: str, site: Tables | None = None) -> str:
-    """One rule in full; KeyError where there is none. `site` are the numbers that hold here."""
+def rule_page(id: str) -> str:
+    """One rule in full, without its thresholds; KeyError where there is none."""
     rule = RULES[id]
-    parts = [f"## {rule.id}", rule.question, *_what(rule), _numbers(id, site)]
+    return "\n\n".join((f"## {rule.id}", rule.question, *_what(rule))) + "\n"
+
+
+def threshold_page(id: str, site: Tables | None = None) -> str:
+    """The thresholds of one rule and those its group shares; KeyError where there is none. `site`: those in effect."""
+    rule = RULES[id]
+    parts = [f"## {rule.id}", rule.question, _numbers(id, site)]
     if rule.group not in RULES and (shared := _numbers(rule.group, site)):
         parts += ["Shared by the rules of this group:", shared]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return "\n\n".join((*parts, SOURCES)) + "\n"
+
+
+def threshold_pages(site: Tables | None = None) -> str:
+    """The thresholds of every rule, after those that several rules share."""
+    tables = [name for name in thresholds.written() if name not in RULES]
+    shared = (f"## {name}\n\n{_users(name)}\n\n{_numbers(name, site)}" for name in tables)
+    each = (f"## {id}\n\n{RULES[id].question}\n\n{_numbers(id, site)}" for id in RULES)
+    return "\n\n".join((*shared, *each, SOURCES)) + "\n"
+
+
+def _users(table: str) -> str:
+    """What uses a table that belongs to no rule."""
+    return "Used by `gputop explain`." if table.startswith("paste-") else "Shared by several rules."
 
 
 def _what(rule: Rule) -> Iterator[str]:

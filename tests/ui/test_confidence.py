@@ -1,7 +1,8 @@
-"""What would make a finding surer, and what would make it leave: told where there is room for all of it."""
+"""How to confirm a finding, and when it clears: on the page that has all of it."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from gputop.diagnose import Step
 from gputop.diagnose.limits import Tables
 from gputop.diagnose.rules import RULES
 from gputop.monitor import Monitor
-from gputop.ui.advice.full import leaving, whole
+from gputop.ui.advice.full import whole
 from gputop.ui.advice.scene import AdviceScene
 from gputop.ui.theme import Look
 from tests.advice_scenes import NAMES, finding_list, found, hot, update
@@ -22,7 +23,7 @@ from tests.rule_cases import LIMITS
 def lines(finding: Any, width: int = 120, **scene: Any) -> list[str]:
     told = update(finding)
     made = AdviceScene(update=told, finding_list=finding_list(told), look=Look(), **{"keys": NAMES, **scene})
-    return [line.strip(width).text.strip() for line in (*whole(finding, made, width), *leaving(finding, made, width))]
+    return [line.strip(width).text.strip() for line in whole(finding, made, width)]
 
 
 def test_it_says_which_key_looks_and_what_that_would_have_to_see() -> None:
@@ -35,42 +36,55 @@ def test_it_says_which_key_looks_and_what_that_would_have_to_see() -> None:
 
 
 @pytest.mark.parametrize("rule", sorted(id for id, rule in RULES.items() if rule.confirmed_by))
-def test_whatever_makes_a_rule_surer_has_a_key_that_looks_for_it(rule: str) -> None:
+def test_what_confirms_a_rule_has_a_key_that_finds_it(rule: str) -> None:
     said = lines(found(rule=rule, causes=()))
     assert "to confirm" in said
 
 
-def test_it_says_for_how_long_and_by_which_limits_it_must_not_hold() -> None:
+def test_it_says_after_how_long_and_at_which_values_it_clears() -> None:
     own = {"saturation": (0.6, 0.66), "loader_cpu": (0.8, 0.72)}
     limits = {"starved.duty": (0.8, 0.85), **{f"starved-cpu-idle.{name}": both for name, both in own.items()}}
     said = lines(found(), leaving=lambda rule: (45.0, limits if rule == "starved-cpu-idle" else {}))
     at = said.index("clears after 45s below threshold")
-    assert [line.split()[:5] for line in said[at + 1 :] if "until" in line] == [
-        ["duty", "0.8", "until", "above", "0.85"],
-        ["saturation", "0.6", "until", "above", "0.66"],
-        ["loader_cpu", "0.8", "until", "below", "0.72"],
+    written = thresholds.written()
+    names = {number.name: number.measure for number in (*written["starved"], *written["starved-cpu-idle"])}
+    assert said[at + 1 : at + 4] == [
+        f"{names['duty']}: above 0.85",
+        f"{names['saturation']}: above 0.66",
+        f"{names['loader_cpu']}: below 0.72",
     ]
-    assert "leaves" not in " ".join(lines(found())), "nothing is known of its limits"
+    assert "clears" not in " ".join(lines(found())), "nothing is known of its limits"
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_every_rule_has_room_for_its_limits(width: int) -> None:
+def test_what_a_rule_measures_is_never_cut_and_has_neither_name_nor_source_of_a_threshold(width: int) -> None:
     for rule in RULES:
         own = {name: value for name, value in LIMITS.get(rule, {}).items() if name[-5:] != "_exit"}
         limits = {f"{rule}.{name}": (value, value) for name, value in own.items()}
-        told = update(found(rule=rule))
-        scene = AdviceScene(
-            update=told,
-            finding_list=finding_list(told),
-            look=Look(),
-            keys=NAMES,
-            leaving=lambda _, it=limits: (45.0, it),
-        )
-        said = [line.strip(width).text.rstrip() for line in leaving(found(rule=rule), scene, width)[1:]]
-        assert [line.split()[0] for line in said if line[5:6].strip()] == list(own), "columns do not run together"
-        told_whole = " ".join(" ".join(said).split())
+        said = lines(found(rule=rule), width, leaving=lambda _, it=limits: (45.0, it))
+        at = said.index("clears after 45s below threshold")
+        told = " ".join(" ".join(said[at + 1 :]).split())
         for number in thresholds.written().get(rule, ()):
-            assert number.name not in own or number.help in told_whole, "what it means is never cut"
+            assert number.name not in own or f"{number.measure}: below" in told
+        assert not re.search(r"\[(I|M|S\d|hdr|DCGM|src.*?)\]|\b\w+_(percent|s|bytes|celsius)\b", told)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("busy_percent", 85.0, "85 %"),
+        ("margin_celsius", 4.0, "4 °C"),
+        ("reads_bytes_per_s", 20e6, "20 MB/s"),
+        ("read_bytes", 64e3, "64 kB"),
+        ("calls_per_s", 2000.0, "2000/s"),
+        ("rtt_s", 0.009, "9 ms"),
+        ("hang_s", 100.0, "100 s"),
+        ("duty", 0.85, "0.85"),
+        ("pool", 2.0, "2"),
+    ],
+)
+def test_the_value_of_a_threshold_has_the_unit_of_its_name(name: str, value: float, text: str) -> None:
+    assert thresholds.value_text(name, value) == text
 
 
 def test_a_limit_is_one_whether_a_rule_or_what_serves_several_asks_for_it() -> None:

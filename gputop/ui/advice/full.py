@@ -14,13 +14,10 @@ from gputop.safe.text import clean
 from gputop.ui.advice import compact
 from gputop.ui.advice.scene import AdviceScene, badge, flow
 from gputop.ui.widgets import drawing
-from gputop.ui.widgets.drawing import Line, Run, fit
-
-NAME, NUMBER, UNTIL = 26, 7, 18  # cells
-MEANING = NAME + 1 + NUMBER + 2 + UNTIL
+from gputop.ui.widgets.drawing import Line, Run
 
 
-def surer(finding: Finding, scene: AdviceScene) -> Iterator[list[Run]]:
+def profile_signs(finding: Finding, scene: AdviceScene) -> Iterator[list[Run]]:
     """For each key that looks into its process what that would have to find; nothing where nothing is to be found."""
     from gputop.profile.training_parts import LINALG, PARTS  # late: with all that reads profiles and traces
     from gputop.trace.signatures import SIGNATURES
@@ -41,23 +38,18 @@ def _confirming(finding: Finding) -> frozenset[str]:
     return frozenset(name for rule in rules for name in rule.confirmed_by)
 
 
-def leaving_limits(known: Mapping[str, tuple[float, float]]) -> Iterator[list[Run]]:
-    """What a rule holds numbers against: each limit, where it is for leaving, and, from `MEANING` on, what it means."""
+def clearing_values(limits: Mapping[str, tuple[float, float]]) -> Iterator[list[Run]]:
+    """What a rule measures, each with the value at which its finding clears: `GPU busy, share of time: above 0.85`."""
     written = thresholds.written()
-    for name, (limit, leaving) in known.items():
+    for name, (limit, clearing) in limits.items():
         table, _, short = name.rpartition(".")
         number = next((one for one in written.get(table, ()) if one.name == short), None)
-        if number is None:
-            continue
-        until = f"until {'above' if leaving > limit else 'below'} {leaving:.4g}"
-        yield [
-            Run(fit(short, NAME), "text"),
-            Run(f" {limit:>{NUMBER}.4g}  {until:<{UNTIL}}", "text"),
-            Run(number.help, "dim"),
-        ]
+        if number is not None:
+            side = "above" if clearing > limit else "below"
+            value = thresholds.value_text(short, clearing)
+            yield [Run(number.measure, "text"), Run(f": {side} {value}", "dim")]
 
 
-_ROOMY = 100  # what a number means is a column of its own
 _INDENT, _TEXT = 3, 5
 _STATES_PART = 4  # of the height, the states of jobs get one part in so many at most
 _STEPS = (3, 1)  # of a finding as there is room for its other lines
@@ -115,10 +107,11 @@ def _below(
 
 
 def whole(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
-    """All of one finding but when it leaves."""
-    about = (_surer, _rule, _read)
-    rest = [*_rest(finding, scene, width, len(finding.steps)), *_verify(finding, scene, width)]
-    return [*_head(finding, scene, width), *rest, *(line for part in about for line in part(finding, scene, width))]
+    """All of one finding: what was found, evidence, cost, fix, how to confirm it, when it clears, references."""
+    lines = [*_head(finding, scene, width), *_rest(finding, scene, width, len(finding.steps))]
+    for part in (_confirm, _clears, _read):
+        lines += part(finding, scene, width)
+    return lines
 
 
 def _head(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
@@ -172,13 +165,20 @@ def _step(finding: Finding, step: Step, number: int, scene: AdviceScene, width: 
     return lines
 
 
+def _confirm(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
+    """How to confirm it: the command that measures it, and what a profile or a trace would show."""
+    lines = _verify(finding, scene, width)
+    for runs in () if finding.grade == "profile" else profile_signs(finding, scene):
+        lines += flow(scene, width, [Run(" " * _TEXT), *runs], _TEXT + 2)
+    return [*_title("to confirm", scene), *lines] if lines else []
+
+
 def _verify(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
-    """The command that verifies it, with the keys that copy and run it."""
+    """The command that measures it, with the keys that copy and run it, and its latest result."""
     step = finding.verify
     if step is None:
         return []
-    lines = _title("verify", scene)
-    lines += flow(scene, width, [Run(" " * (_TEXT + 1)), Run(clean(step.text), "text")], _TEXT + 1)
+    lines = flow(scene, width, [Run(" " * _TEXT), Run(clean(step.text), "text")], _TEXT)
     lines += flow(scene, width, [Run(" " * (_TEXT + 1)), Run(clean(step.command or ""), "command")], _TEXT + 3)
     runs = [scene.pressed("measure", "run it")] if scene.focused and scene.measures else []
     for keys in (*scene.acts(finding, step), *runs):
@@ -196,44 +196,26 @@ def _beside(lines: list[Line], runs: Sequence[Run], scene: AdviceScene, width: i
         lines[-1].add("   ").runs(runs)
 
 
-def _surer(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
-    """What would confirm it in a profile or a trace, with the keys for both."""
-    found = [] if finding.grade == "profile" else list(surer(finding, scene))
-    lines = _title("to confirm", scene) if found else []
-    for runs in found:
-        lines += flow(scene, width, [Run(" " * _TEXT), *runs], _TEXT + 2)
-    return lines
-
-
-def leaving(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
-    """When the finding clears, and the thresholds for that."""
+def _clears(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
+    """When the finding clears, and the values at which it does."""
     seconds, limits = scene.leaving(finding.rule)
     if not seconds:
         return []
+    rows = list(clearing_values(limits))
     lines = _title(f"clears after {units.ago(seconds)} below threshold", scene)
-    hang = _TEXT + (MEANING if width >= _ROOMY else 2)
-    for row in leaving_limits(limits):
-        lines += flow(scene, width, [Run(" " * _TEXT), *row], hang)
-    return lines
-
-
-def _rule(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
-    """Its rule, the rule's question, and the causes merged into it."""
-    asked = [(finding.rule, finding_text.question(finding.rule))]
-    asked += [(cause, f"cause: {finding_text.question(cause)}") for cause in finding.causes]
-    lines = _title("rule", scene)
-    for rule, question in asked:
-        lines += flow(scene, width, [Run(" " * _TEXT), Run(rule, "text"), Run(f"  {question}", "dim")], _TEXT + 2)
+    for row in rows:
+        lines += flow(scene, width, [Run(" " * _TEXT), *row], _TEXT + 2)
     return lines
 
 
 def _read(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
-    """Why this value where guides differ, and references."""
-    found, chosen = guides(finding), choice(finding)
+    """Why this value where guides differ; then guides, the rule, and the causes merged into it."""
+    chosen = choice(finding)
     lines = _title("why this value", scene) if chosen else []
     lines += flow(scene, width, [Run(" " * _TEXT), Run(chosen, "text")], _TEXT) if chosen else []
-    lines += _title("references", scene) if found else []
-    for guide in found:
-        runs = [Run(" " * _TEXT), Run(guide.title, "text"), Run(f"  {guide.address}", "dim")]
-        lines += flow(scene, width, runs, _TEXT + 2)
+    lines += _title("references", scene)
+    read = [(f"gputop rules {rule}", finding_text.question(rule)) for rule in (finding.rule, *finding.causes)]
+    read += [(guide.title, guide.address) for guide in guides(finding)]
+    for name, about in read:
+        lines += flow(scene, width, [Run(" " * _TEXT), Run(name, "text"), Run(f"  {about}", "dim")], _TEXT + 2)
     return lines

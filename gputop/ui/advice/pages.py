@@ -126,7 +126,7 @@ def _findings(scene: AdviceScene, width: int) -> list[Line]:
     ]
     over = compact.over(scene, width)
     states = compact.standing(scene, width)
-    rest = [each for each in (over, full.leaving(chosen, scene, width), states) if each]
+    rest = [each for each in (over, states) if each]
     lines += [scene.line(), scene.line().add("   ").runs(keys)]
     return [*lines, *(line for each in rest for line in (scene.line(), *each))]
 
