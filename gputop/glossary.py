@@ -155,7 +155,7 @@ TERMS: dict[Group, tuple[Term, ...]] = {
         ),
         Term(
             "throttle",
-            "Clock event reasons in force now: power cap, thermal, power brake, settings",
+            "Active clock event reasons, e.g. power cap, thermal, hw thermal, power brake, clock settings",
             source="NVML",
             normal="none, or power cap",
             also=("clock event reasons",),

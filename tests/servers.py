@@ -40,7 +40,7 @@ def hot(number: int, **change: Any) -> Gpu:
     """An H100 slowed by heat, in hardware."""
     change = {
         "temperature_celsius": 88.0, "sm_clock_mhz": 1410.0, "power_watts": 612.0, "throttled_power_percent": 0.0,
-        "throttled_heat_hard_percent": 44.0, "throttle_reasons": frozenset({"hard heat"}), **change,
+        "throttled_heat_hard_percent": 44.0, "throttle_reasons": frozenset({"hw thermal"}), **change,
     }  # fmt: skip
     return capped(number, **change)
 

@@ -31,7 +31,7 @@ _shtab_gputop_commands() {
     record:'Record the monitor'"'"'s samples to a file.'
     replay:'Open a recording in the monitor.'
     reset-terminal:'Restore a terminal after a crashed program.'
-    rules:'List the diagnosis rules, or one with thresholds.'
+    rules:'List the diagnosis rules, or one in full.'
     run:'Start a job that can be traced while it runs.'
     scaffold:'Write a training script with every performance setting.'
     snapshot:'Print the monitor'"'"'s tables once and exit.'
@@ -491,6 +491,7 @@ _shtab_gputop_rules_options=(
   "--no-nvml[do not query the NVIDIA driver]"
   "--gpm[GPM metrics\: SM, tensor and DRAM activity, Hopper and newer (auto)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
+  "--thresholds[print the thresholds in effect, with their meaning and source]"
   ":id of the rule to show in full\; omit it to list all:(no-cuda-context slow-start gpu-idle-cpu-busy stack-vs-gpu gpu-unused-in-job loader-in-main starved-cpu-saturated starved-cpu-idle workers-oversized head-of-line worker-respawn mem-bw-bound gpu-bound-healthy evaluation-phase tensor-cores-idle busy-not-effective sync-log-stall h2d-transfer-bound overhead-bound slowdown small-job openblas-on-intel cpu-slow neighbour numa-misplacement cpu-quota threads-process threads-host io-bound network-fs-bound cold-cache io-small-files checkpoint-stall shm-nearly-full gmem-leak host-memory-leak gmem-nearly-full memory-pressure gpu-shared zombie-memory dataparallel network-bound model-parallel straggler collective-wait thermal power clocks-low hw-errors pcie-degraded persistence-off mig-visibility non-finite starved-cause-unknown seen-inside self-overhead blind-spots)"
 )
 

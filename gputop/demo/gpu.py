@@ -290,7 +290,7 @@ class DemoSlot:
             soft = around(card.heat.soft_percent, 0.1, seed, t)
             hard = around(card.heat.hard_percent, 0.1, seed + 1, t)
             power = 0.0
-            reasons = {"hard heat"} if hard else {"heat"}
+            reasons = {"hw thermal"} if hard else {"thermal"}
         return clock - clock % _STEP_MHZ, {
             "throttle_reasons": frozenset(reasons),
             "throttled_power_percent": power,

@@ -22,6 +22,8 @@ MOST_CHARS = 64 * 1024 * 1024  # of one object; the largest real frame has a tho
 MOST_ITEMS = 200_000  # of one list
 MOST = 1e15  # of a fractional number; integers such as bytes and counters may be larger
 _MOST_INT = 2**63
+# words that recordings of older versions have for a value
+_FORMER = {"heat": "thermal", "hard heat": "hw thermal", "hardware": "hw slowdown", "settings": "clock settings"}
 
 T = TypeVar("T")
 Read = Callable[[Any], Any]
@@ -243,9 +245,10 @@ def _word(words: tuple[Any, ...]) -> Read:
     known: Mapping[Any, Any] = {word: word for word in words}
 
     def read(value: Any) -> Any:
-        if type(value) is not str or value not in known:
+        word = _FORMER.get(value, value) if type(value) is str and value not in known else value
+        if type(word) is not str or word not in known:
             raise _wrong(value, "a word that this version knows")
-        return known[value]
+        return known[word]
 
     return read
 

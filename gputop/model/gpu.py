@@ -60,8 +60,8 @@ class PcieErrors:
 
 Condition = Literal["ok", "starting", "hung", "lost", "asleep"]
 Throttle = Literal[
-    "idle", "settings", "power cap", "hardware", "sync boost", "heat", "hard heat", "power brake", "display",
-    "board limit", "reliability", "other",
+    "idle", "clock settings", "power cap", "hw slowdown", "sync boost", "thermal", "hw thermal", "power brake",
+    "display", "board limit", "reliability", "other",
 ]  # fmt: skip
 Samples = tuple[tuple[float, float], ...]  # (seconds before taken_at, value), oldest first
 
@@ -188,7 +188,7 @@ class Gpu:
         None
     )
     performance_state: int | None = metric(_N, "P-state: P0 is full performance, P15 the lowest")
-    throttle_reasons: frozenset[Throttle] | None = metric(Unit.WORD, "clock event reasons in force")
+    throttle_reasons: frozenset[Throttle] | None = metric(Unit.WORD, "active clock event reasons")
     throttled_power_percent: float | None = metric(
         _P, "time power-capped: clocks lowered to keep the power limit", top=100, history=True
     )

@@ -140,7 +140,7 @@ EXPECTED = {
 WORDS = {
     "pcie_slot_generation": None,
     "pcie_slot_width": None,
-    "throttle_reasons": ["hard heat", "power cap"],
+    "throttle_reasons": ["hw thermal", "power cap"],
     "retirement_pending": False,
     "numa_node": 0,
     "local_cpus": "0-47,96-143",

@@ -95,7 +95,7 @@ def test_a_hot_card_warms_then_slows() -> None:
     assert degrees[-1] == pytest.approx(90, abs=1)
     assert run.frame(ONSET_S + 5).gpus[0].throttle_reasons == frozenset()
     late = run.frame(400).gpus[0]
-    assert late.throttle_reasons == {"heat"}
+    assert late.throttle_reasons == {"thermal"}
     assert late.throttled_heat_percent == pytest.approx(45, abs=6)
     assert late.sm_clock_mhz == pytest.approx(1410, abs=30)
 

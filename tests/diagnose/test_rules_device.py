@@ -28,12 +28,12 @@ def machine(**gpu: object) -> Machine:
         ({"throttled_brake_percent": 1.1}, "crit", False),
         ({"throttled_brake_percent": 0.9}, None, None),
         ({"throttled_brake_percent": 0.0, "throttle_reasons": frozenset({"power brake"})}, None, None),
-        ({**UNCOUNTED, "throttle_reasons": frozenset({"hardware", "power brake"})}, "crit", False),
-        ({**UNCOUNTED, "throttle_reasons": frozenset({"hardware"})}, "warn", False),
-        ({**UNCOUNTED, "throttle_reasons": frozenset({"hardware", "hard heat"})}, None, None),
-        ({**UNCOUNTED, "throttle_reasons": frozenset({"hardware"}), "performance_state": 8}, None, None),
-        ({"throttle_reasons": frozenset({"hardware"})}, "warn", False),
-        ({"throttle_reasons": frozenset({"hardware"}), "throttled_heat_hard_percent": 30.0}, None, None),
+        ({**UNCOUNTED, "throttle_reasons": frozenset({"hw slowdown", "power brake"})}, "crit", False),
+        ({**UNCOUNTED, "throttle_reasons": frozenset({"hw slowdown"})}, "warn", False),
+        ({**UNCOUNTED, "throttle_reasons": frozenset({"hw slowdown", "hw thermal"})}, None, None),
+        ({**UNCOUNTED, "throttle_reasons": frozenset({"hw slowdown"}), "performance_state": 8}, None, None),
+        ({"throttle_reasons": frozenset({"hw slowdown"})}, "warn", False),
+        ({"throttle_reasons": frozenset({"hw slowdown"}), "throttled_heat_hard_percent": 30.0}, None, None),
     ],
 )
 def test_power(gpu: dict[str, object], severity: str | None, healthy: bool | None) -> None:
@@ -98,7 +98,7 @@ def test_power_abstains_where_the_driver_counts_no_power_cap() -> None:
         ({"sm_clock_mhz": 1490.0}, False),
         ({"sm_clock_mhz": 1400.0, "busy_percent": 49.0}, False),
         ({"sm_clock_mhz": 1400.0, "throttled_power_percent": 3.0}, False),
-        ({"sm_clock_mhz": 1400.0, "throttle_reasons": frozenset({"heat"})}, False),
+        ({"sm_clock_mhz": 1400.0, "throttle_reasons": frozenset({"thermal"})}, False),
         ({"sm_clock_mhz": 345.0, "performance_state": 8}, False),
     ],
 )
@@ -134,7 +134,7 @@ RTX_4090: dict[str, Any] = {
         ({**A100, "sm_clock_mhz": 1065.0}, False, None),
         ({**RTX_4090, "sm_clock_mhz": 1500.0, "throttle_reasons": frozenset({"reliability"})}, False, None),
         ({"sm_clock_mhz": 1400.0, "throttle_reasons": frozenset({"other"})}, False, None),
-        ({"sm_clock_mhz": 1400.0, "throttle_reasons": frozenset({"settings"})}, True, None),
+        ({"sm_clock_mhz": 1400.0, "throttle_reasons": frozenset({"clock settings"})}, True, None),
     ],
 )
 def test_clocks_low_is_held_against_what_the_card_holds_at_work(

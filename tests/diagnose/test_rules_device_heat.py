@@ -20,7 +20,10 @@ from tests.rule_cases import Machine, found, silent
         ({"temperature_margin_celsius": 3.0}, None),
         ({"slowdown_celsius": None, "temperature_margin_celsius": None, "temperature_celsius": 83.0}, "info"),
         ({"slowdown_celsius": None, "temperature_margin_celsius": None, "temperature_celsius": 82.0}, None),
-        ({"throttled_heat_percent": None, "throttled_heat_hard_percent": None, "throttle_reasons": {"heat"}}, "warn"),
+        (
+            {"throttled_heat_percent": None, "throttled_heat_hard_percent": None, "throttle_reasons": {"thermal"}},
+            "warn",
+        ),
     ],
 )
 def test_thermal(gpu: dict[str, object], severity: str | None) -> None:

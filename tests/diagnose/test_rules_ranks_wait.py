@@ -94,7 +94,7 @@ def test_collective_wait_abstains_where_neither_power_nor_counters_tell() -> Non
 
 CLOCK = {
     "sm_clock_mhz": 1290.0,
-    "throttle_reasons": frozenset({"hard heat"}),
+    "throttle_reasons": frozenset({"hw thermal"}),
     "tensor_percent": 50.0,
     "busy_percent": 99.0,
 }
@@ -132,7 +132,7 @@ def test_straggler_names_the_rank_and_what_is_wrong_with_it() -> None:
     assert told is not None
     assert told.headline == "straggler rank 2 (GPU 2), low SM clock"
     assert lines(told) == [
-        "GPU 2: SM clock 1290 MHz (hard heat), other ranks 1980 MHz",
+        "GPU 2: SM clock 1290 MHz (hw thermal), other ranks 1980 MHz",
         "ranks 0, 1, 3 wait for it up to 35 % of the time",
     ]
     assert told.steps[1].command == "export CUDA_VISIBLE_DEVICES=0,1,3"

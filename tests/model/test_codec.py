@@ -72,8 +72,8 @@ def test_unknown_is_left_out_and_the_known_stays() -> None:
 
 
 def test_sets_are_sorted_and_identities_are_pairs() -> None:
-    gpu = Gpu(uuid="u", index="0", name="n", throttle_reasons=frozenset({"power cap", "heat"}))
-    assert codec.encode(gpu)["throttle_reasons"] == ["heat", "power cap"]
+    gpu = Gpu(uuid="u", index="0", name="n", throttle_reasons=frozenset({"power cap", "thermal"}))
+    assert codec.encode(gpu)["throttle_reasons"] == ["power cap", "thermal"]
     assert codec.encode(Identity(7, 9)) == [7, 9]
     assert codec.decode(Identity, [7, 9]) == Identity(7, 9)
     assert codec.encode(Process(pid=1, started_ticks=2))["role"] == "other"
@@ -83,6 +83,12 @@ def test_older_frames_get_defaults_and_newer_ones_lose_what_is_not_known() -> No
     assert read(MINIMAL) == Frame(wall_s=1.0, mono_s=2.0, hostname="n", host=Host())
     newer = changed(moon_phase=3, gpus=[{"uuid": "u", "index": "0", "name": "n", "qubits": {"deep": [1]}}])
     assert read(newer).gpus == (Gpu(uuid="u", index="0", name="n"),)
+
+
+def test_words_of_older_versions_are_read_as_what_they_are_called_today() -> None:
+    gpu = {"uuid": "u", "index": "0", "name": "n", "throttle_reasons": ["hard heat", "hardware", "heat", "settings"]}
+    today = {"hw thermal", "hw slowdown", "thermal", "clock settings"}
+    assert read(changed(gpus=[gpu])).gpus[0].throttle_reasons == today
 
 
 def test_null_is_unknown() -> None:

@@ -113,7 +113,7 @@ def _gputui(frame: Frame) -> Iterator[str]:
         yield "io-bound"
     for gpu in gpus:
         reasons = gpu.throttle_reasons or frozenset()
-        if reasons & {"heat", "hard heat"}:
+        if reasons & {"thermal", "hw thermal"}:
             yield "thermal"
         if "power cap" in reasons:
             yield "power"

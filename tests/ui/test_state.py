@@ -33,7 +33,7 @@ def past(*gpus: Gpu, every_s: float = 1.0) -> History:
         (hot(0, throttled_heat_hard_percent=0.0, throttled_heat_percent=44.0), "thermal", "HEAT", "warn"),
         (hot(0, throttled_heat_hard_percent=0.0, throttled_heat_percent=1.0), "busy", "BUSY", "text"),
         (hot(0, throttled_heat_hard_percent=None), "thermal", "HEAT", "crit"),
-        (gpu(0, throttled_heat_percent=None, throttle_reasons=frozenset({"heat"})), "thermal", "HEAT", "warn"),
+        (gpu(0, throttled_heat_percent=None, throttle_reasons=frozenset({"thermal"})), "thermal", "HEAT", "warn"),
         (capped(0), "power cap", "PWR", "busy"),
         (capped(0, throttled_power_percent=79.0), "busy", "BUSY", "text"),
         (capped(0, throttled_power_percent=None), "power cap", "PWR", "busy"),

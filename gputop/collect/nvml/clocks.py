@@ -12,12 +12,12 @@ from gputop.model import Throttle
 _GRAPHICS, _SM, _MEMORY = 0, 1, 2  # clock domains
 _REASONS: tuple[tuple[int, Throttle], ...] = (
     (0x1, "idle"),
-    (0x2, "settings"),
+    (0x2, "clock settings"),
     (0x4, "power cap"),
-    (0x8, "hardware"),
+    (0x8, "hw slowdown"),
     (0x10, "sync boost"),
-    (0x20, "heat"),
-    (0x40, "hard heat"),
+    (0x20, "thermal"),
+    (0x40, "hw thermal"),
     (0x80, "power brake"),
     (0x100, "display"),
     (0x200, "board limit"),  # this and the next from driver 615 on

@@ -90,9 +90,9 @@ def _heat(gpu: Gpu, past: GpuHistory) -> State | None:
     hard = _share(past, gpu.uuid, "throttled_heat_hard_percent")
     soft = _share(past, gpu.uuid, "throttled_heat_percent")
     reasons = gpu.throttle_reasons or frozenset()
-    if hard > 0 or (hard < 0 and "hard heat" in reasons):
+    if hard > 0 or (hard < 0 and "hw thermal" in reasons):
         return State("thermal", "HEAT", "crit", "crit", hot=True)
-    if soft >= HEAT_SHARE or (soft < 0 and "heat" in reasons):
+    if soft >= HEAT_SHARE or (soft < 0 and "thermal" in reasons):
         return State("thermal", "HEAT", "warn", "warn", hot=True)
     return None
 

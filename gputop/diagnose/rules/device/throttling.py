@@ -52,9 +52,9 @@ def thermal(view: View) -> Iterator[Finding]:
             continue
         reasons = gpu.throttle_reasons or frozenset()
         severity: Severity
-        if (hard or 0.0) >= view.limit("hard_percent") or (hard is None and "hard heat" in reasons):
+        if (hard or 0.0) >= view.limit("hard_percent") or (hard is None and "hw thermal" in reasons):
             severity = "crit"
-        elif view.above(soft, "soft_percent") or (soft is None and "heat" in reasons):
+        elif view.above(soft, "soft_percent") or (soft is None and "thermal" in reasons):
             severity = "warn"
         elif _near_limit(view, gpu):
             severity = "info"
@@ -166,8 +166,8 @@ def _has_no_reason(view: View, gpu: Gpu) -> bool:
     """Whether hardware slows it without a reason; a P-state change does so for a moment."""
     reasons = gpu.throttle_reasons or frozenset()
     counted = gpu.throttled_heat_hard_percent or gpu.throttled_brake_percent
-    named = counted or reasons & {"hard heat", "power brake"}
-    return "hardware" in reasons and not named and (gpu.performance_state or 0) <= view.limit("performance_state")
+    named = counted or reasons & {"hw thermal", "power brake"}
+    return "hw slowdown" in reasons and not named and (gpu.performance_state or 0) <= view.limit("performance_state")
 
 
 def _hardware(view: View, gpu: Gpu) -> Finding:
@@ -302,7 +302,7 @@ def clocks_low(view: View) -> Iterator[Finding]:
         share = clock / highest if clock is not None and highest else None
         if not view.below(share, "clock_share"):
             continue
-        held = (gpu.throttle_reasons or frozenset()) - {"idle", "settings"}
+        held = (gpu.throttle_reasons or frozenset()) - {"idle", "clock settings"}
         before = any(
             (view.mean(gpu, f"throttled_{cause}_percent") or 0.0) > view.limit("held_percent")
             for cause in ("power", "heat", "heat_hard", "brake")
