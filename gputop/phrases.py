@@ -1,9 +1,12 @@
-"""Phrases that live findings, traces and measurements share: a share, its reference value, the possible gain."""
+"""Phrases that live findings, traces and measurements share: shares, reference values, the possible gain."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from typing import Literal
+
+from gputop import units
 
 Sense = Literal["healthy_from", "healthy_to", "flagged_above", "flagged_from", "flagged_below"]
 _SENSES: dict[Sense | None, str] = {
@@ -15,10 +18,25 @@ _SENSES: dict[Sense | None, str] = {
     None: "threshold",
 }
 
+_UNITS: Mapping[str, Callable[[float], str]] = {  # by the end of a threshold's name
+    "_percent": lambda value: f"{value:.3g} %",
+    "_celsius": lambda value: f"{value:.3g} °C",
+    "bytes_per_s": lambda value: f"{units.decimal(value)}/s",
+    "bytes": units.decimal,
+    "_per_s": lambda value: f"{value:.4g}/s",
+    "_s": lambda value: f"{1000 * value:.3g} ms" if value < 1 else f"{value:.4g} s",
+}
+
 
 def held_against(limit: str, sense: Sense | None) -> str:
     """The reference value of a measurement, and which side of it is meant: `healthy ≥ 80 %`."""
     return f"{_SENSES[sense]} {limit}"
+
+
+def threshold_value(name: str, value: float) -> str:
+    """A threshold's value with the unit that its name ends in: `85 %`, `20 MB/s`, `4 °C`; shares and counts bare."""
+    text = next((text for suffix, text in _UNITS.items() if name.endswith(suffix)), None)
+    return text(value) if text else f"{value:.3g}"
 
 
 def percent(share: float) -> str:

@@ -9,7 +9,7 @@ from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
-from gputop import toml, units
+from gputop import toml
 from gputop.suggest import unknown_entry
 
 Thresholds = Mapping[str, Mapping[str, float]]
@@ -34,15 +34,6 @@ _MEASURE = re.compile(r"[;\[]")
 _TABLE = re.compile(r"^\[([\w-]+)\]", re.MULTILINE)
 _NUMBER = re.compile(r"^(\w+)\s*=\s*(\S+)[ \t]*(?:#[ \t]*(.*))?$", re.MULTILINE)
 
-_UNITS: Mapping[str, Callable[[float], str]] = {
-    "_percent": lambda value: f"{value:.3g} %",
-    "_celsius": lambda value: f"{value:.3g} °C",
-    "bytes_per_s": lambda value: f"{units.decimal(value)}/s",
-    "bytes": units.decimal,
-    "_per_s": lambda value: f"{value:.4g}/s",
-    "_s": lambda value: f"{1000 * value:.3g} ms" if value < 1 else f"{value:.4g} s",
-}
-
 
 def written() -> dict[str, tuple[Threshold, ...]]:
     """The tables with their comments, for the manual."""
@@ -51,14 +42,6 @@ def written() -> dict[str, tuple[Threshold, ...]]:
         name: tuple(Threshold(found[1], float(found[2]), (found[3] or "").strip()) for found in _NUMBER.finditer(text))
         for name, text in zip(parts[::2], parts[1::2], strict=True)
     }
-
-
-def value_text(name: str, value: float) -> str:
-    """A threshold's value with the unit that its name ends in: `85 %`, `20 MB/s`, `4 °C`; shares and counts bare."""
-    for suffix, text in _UNITS.items():
-        if name.endswith(suffix):
-            return text(value)
-    return f"{value:.3g}"
 
 
 def shipped() -> dict[str, dict[str, float]]:

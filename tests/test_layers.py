@@ -25,7 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "pytorch": set(),
     "num_workers": set(),
     "severity": set(),
-    "phrases": set(),
+    "phrases": {"units"},
     "glossary": set(),
     "toml": set(),
     "suggest": set(),

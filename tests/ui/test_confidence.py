@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gputop import thresholds
+from gputop import phrases, thresholds
 from gputop.demo import SCENARIOS, Demo
 from gputop.diagnose import Step
 from gputop.diagnose.limits import Tables
@@ -84,7 +84,7 @@ def test_what_a_rule_measures_is_never_cut_and_has_neither_name_nor_source_of_a_
     ],
 )
 def test_the_value_of_a_threshold_has_the_unit_of_its_name(name: str, value: float, text: str) -> None:
-    assert thresholds.value_text(name, value) == text
+    assert phrases.threshold_value(name, value) == text
 
 
 def test_a_limit_is_one_whether_a_rule_or_what_serves_several_asks_for_it() -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
+from rich.cells import cell_len
 from textual.strip import Strip
 
-from gputop import finding_text, thresholds, units
+from gputop import finding_text, phrases, thresholds, units
 from gputop.diagnose import Evidence, Finding, Step
 from gputop.diagnose.further_reading import choice, guides
 from gputop.safe.text import clean
 from gputop.ui.advice import compact
-from gputop.ui.advice.scene import AdviceScene, badge, flow
+from gputop.ui.advice.scene import WIDEST, AdviceScene, badge, flow
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line, Run
 
@@ -46,8 +47,8 @@ def clearing_values(limits: Mapping[str, tuple[float, float]]) -> Iterator[list[
         number = next((one for one in written.get(table, ()) if one.name == short), None)
         if number is not None:
             side = "above" if clearing > limit else "below"
-            value = thresholds.value_text(short, clearing)
-            yield [Run(number.measure, "text"), Run(f": {side} {value}", "dim")]
+            value = phrases.threshold_value(short, clearing)
+            yield [Run(f"{number.measure}: ", "text"), Run(f"{side} {value}", "dim")]
 
 
 _INDENT, _TEXT = 3, 5
@@ -140,14 +141,20 @@ def _title(text: str, scene: AdviceScene) -> list[Line]:
 
 
 def _about(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
-    """Owner, start, cost, confidence."""
+    """Owner, start, cost, confidence: each whole on one line, where the line has room for it."""
     frame = scene.update.frame
     began = time.strftime("%H:%M", time.localtime(frame.wall_s - finding.since_s))
     since = f"since {began} ({units.roughly(finding.since_s)})" if finding.since_s >= 10 else ""
     sure = finding_text.confidence(finding)
     pieces = [finding_text.subject_owner(finding.subject, frame), since, finding_text.cost(finding), sure]
-    text = f" {scene.look.glyphs.dot} ".join(piece for piece in pieces if piece)
-    return flow(scene, width, [Run(" " * _INDENT), Run(text, "dim")], _INDENT)
+    between, texts = f" {scene.look.glyphs.dot} ", [""]
+    for piece in filter(None, pieces):
+        text = f"{texts[-1]}{between if texts[-1] else ''}{piece}"
+        if texts[-1] and _INDENT + cell_len(text) >= min(width, WIDEST):
+            texts.append(piece)
+        else:
+            texts[-1] = text
+    return [line for text in texts for line in flow(scene, width, [Run(" " * _INDENT), Run(text, "dim")], _INDENT)]
 
 
 def _item(item: Evidence, scene: AdviceScene, width: int) -> list[Line]:
@@ -179,12 +186,12 @@ def _verify(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
     if step is None:
         return []
     lines = flow(scene, width, [Run(" " * _TEXT), Run(clean(step.text), "text")], _TEXT)
-    lines += flow(scene, width, [Run(" " * (_TEXT + 1)), Run(clean(step.command or ""), "command")], _TEXT + 3)
+    lines += flow(scene, width, [Run(" " * _TEXT), Run(clean(step.command or ""), "command")], _TEXT + 2)
     runs = [scene.pressed("measure", "run it")] if scene.focused and scene.measures else []
     for keys in (*scene.acts(finding, step), *runs):
         _beside(lines, keys, scene, width)
     if text := scene.measured.get(step.command or ""):
-        lines += flow(scene, width, [Run(" " * (_TEXT + 1)), Run(text, "bright")], _TEXT + 3)
+        lines += flow(scene, width, [Run(" " * _TEXT), Run(text, "bright")], _TEXT + 2)
     return lines
 
 
