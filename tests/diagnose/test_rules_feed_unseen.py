@@ -250,7 +250,7 @@ def test_what_it_cannot_rule_out_comes_first() -> None:
     host = {"io_pressure": Pressure(some_percent=12.0), "receive_bytes_per_s": 1e6}
     finding = found(unexplained(host=host).verdict(150), "starved-cause-unknown")
     assert finding is not None
-    assert finding.headline == "GPU starved, cause unknown, possibly I/O pressure (PSI) 12 %"
+    assert finding.headline == "GPU starved, cause unknown; not ruled out: I/O pressure (PSI) 12 %"
     assert finding.evidence[1].text == "not ruled out: I/O pressure (PSI) 12 %"
     assert not any("not visible" in item.text for item in finding.evidence)
 
@@ -284,7 +284,7 @@ def test_a_main_thread_that_is_not_alone_is_no_more_than_suspected(
     finding = found(Machine(gpu={"busy_percent": 60.0, **gpu}, trainer=trainer).verdict(150), "starved-cause-unknown")
     assert finding is not None
     clue = "main thread 100 % of a core"
-    assert finding.headline == f"GPU starved, cause unknown, possibly {clue}"
+    assert finding.headline == f"GPU starved, cause unknown; not ruled out: {clue}"
     texts = [item.text.removeprefix("not ruled out: ") for item in finding.evidence if "not ruled" in item.text]
     assert texts[0] == "main thread 100 % of a core"
     assert texts[1:] == suspected
@@ -302,7 +302,7 @@ def test_a_program_of_several_gpus_may_wait_for_each_of_them() -> None:
 
     finding = found(after(frame, 150), "starved-cause-unknown")
     assert finding is not None
-    assert finding.headline == "GPU starved, cause unknown, possibly main thread 100 % of a core"
+    assert finding.headline == "GPU starved, cause unknown; not ruled out: main thread 100 % of a core"
     assert "not ruled out: waiting for other ranks or stages" in [item.text for item in finding.evidence]
 
 

@@ -116,7 +116,7 @@ def test_where_readers_sleep_is_the_clue_of_a_cause_that_is_unknown() -> None:
     finding = found(machine.verdict(150), "starved-cause-unknown")
     assert finding is not None
     clue = "main thread asleep in sk_wait_data (a socket) 100 % of the time"
-    assert finding.headline == f"GPU starved, cause unknown, possibly {clue}"
+    assert finding.headline == f"GPU starved, cause unknown; not ruled out: {clue}"
     assert finding.evidence[1].text == f"not ruled out: {clue}"
     assert found(few().verdict(150), "starved-cause-unknown") is None
 

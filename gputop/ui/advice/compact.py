@@ -36,7 +36,7 @@ class _Detail(NamedTuple):
     evidence: int = 0  # lines
     steps: int = 0
     unfolded: bool = False  # a command that does not fit beside its text has a line of its own
-    whole: int = 0  # what does not fit in a line goes on in the next one: 1 of the headline, 2 of all
+    whole: int = 0  # what does not fit in a line goes on in the next one: 1 of the headline, 2 of steps too, 3 of all
 
 
 _BRIEF = _Detail(1, 1)
@@ -201,11 +201,11 @@ def _blocks(scene: AdviceScene, width: int, height: int) -> list[Line]:
     order = sorted(findings, key=lambda finding: not (scene.focused and finding is chosen))
     blocks: dict[int, tuple[_Detail, list[Line]]] = {}
     first, others = order[:1], order[1:]
-    headline, whole = _BRIEF._replace(whole=1), _BRIEF._replace(whole=2)
-    # why and what to do of one is worth more than the heads of others, and a sentence in whole more than another one
+    headline, steps, whole = (_BRIEF._replace(whole=part) for part in (1, 2, 3))
+    # why and what to do of one is worth more than the heads of others, and a step that is not cut more than another one
     wanted = [(_Detail(), first), (_BRIEF, first), (_Detail(), others), (_BRIEF, others)]
-    wanted += [(headline, first), (whole, first), (headline, others), (whole, others)]
-    wanted += [(more._replace(whole=part), order) for more in _MORE for part in (2, 1, 0)]
+    wanted += [(detail, some) for some in (first, others) for detail in (headline, steps, whole)]
+    wanted += [(more._replace(whole=part), order) for more in _MORE for part in (3, 2, 1, 0)]
     for detail, some in (*wanted, (_MORE[-1]._replace(unfolded=True), order)):
         for finding in some if height > 0 else ():
             had, before = blocks.get(id(finding), (detail, []))
@@ -223,7 +223,7 @@ def brief(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
 def _block(finding: Finding, scene: AdviceScene, width: int, detail: _Detail) -> list[Line]:
     lines = _whole_head(finding, scene, width) if detail.whole else [head(finding, scene, width)]
     lines += (
-        _because(finding.evidence, scene, width, detail.evidence, whole=detail.whole > 1) if detail.evidence else []
+        _because(finding.evidence, scene, width, detail.evidence, whole=detail.whole > 2) if detail.evidence else []
     )
     for number, step in enumerate(finding.steps[: detail.steps], 1):
         label = "" if number > 1 else "try"

@@ -104,7 +104,7 @@ class BackgroundJobs:
             if answer in ("keep", "drop"):
                 job.run.cancel(keep=answer == "keep")
 
-        title = f"{job.run.title}: stop it now?"
+        title = f"{job.run.title}: stop it?"
         session.app.push_screen(Confirm(session.look, title, "", (*buttons, ("on", "Continue")), answered))
         return True
 

@@ -226,8 +226,8 @@ class SignalDialog(Form[None, Stop]):
             yield glyphs.warn, caution, "warn"
         if question.spared:
             first, why = next(iter(question.spared.items()))
-            left_out = labels.amount(len(question.spared), "process")
-            yield glyphs.warn, f"{left_out} left out: {first}: {why}", "warn"
+            skipped = labels.amount(len(question.spared), "process")
+            yield glyphs.warn, f"{skipped} skipped: {first}: {why}", "warn"
         for warning in question.warnings:
             yield glyphs.warn, warning, "warn"
 

@@ -19,7 +19,7 @@ from gputop.diagnose.wchan import Wait, sleeping_threads
 from gputop.labels import amount
 from gputop.model import Missing
 
-_SUSPECTS = "GPU starved, cause unknown, possibly {}"
+_SUSPECTS = "GPU starved, cause unknown; not ruled out: {}"
 _HIDDEN = "GPU starved, cause may be hidden from this user"
 _BOUND = Missing(metric="busy_percent", reason="unsupported", unlock="SM activity is only a lower bound of GPU busy")
 

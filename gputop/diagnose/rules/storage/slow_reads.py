@@ -93,7 +93,7 @@ def _swap_evidence(view: View, trainer: Trainer) -> Iterator[Evidence]:
 
 def _state_steps(view: View) -> Iterator[Step]:
     """For weights and optimizer states that do not fit into memory; a data set plays no role."""
-    yield Step(text="Offload to CPU memory instead of NVMe what fits there (offload_optimizer.device: cpu)")
+    yield Step(text="Offload what fits to CPU memory instead of NVMe (offload_optimizer.device: cpu)")
     yield Step(text="Offload less: optimizer states only, no weights; or shard across more GPUs")
     yield Step(text="Stripe more drives: their bandwidth adds up")
     yield advice.look(view)
