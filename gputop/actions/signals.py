@@ -57,7 +57,7 @@ class Tracker:
         return f"{sent} · {number} · {self.passed_s():.0f} s"
 
     def text(self) -> str:
-        """`41207 ended after 3.2 s`, `41207 is still there after 10 s`, `3 of 41 processes are still there ...`."""
+        """`41207 exited after 3.2 s`, `41207 is still running after 10 s`, `3 of 41 processes are still ...`."""
         words_for = _NOT_YET if self.left else _REACHED
         some = self.left or self._all
         who, many = self._names(some), len(some) > 1

@@ -83,5 +83,5 @@ class ActionOutcomes:
         parts = [result.text, *(line for line in result.lines if line != result.text)]
         if isinstance(result, Signalled) and result.still:
             self._still = about, time.monotonic() + _RESULT_S
-            parts.insert(1, f"KILL?{hint(self._names, ' {} sends it', 'signal')}")
+            parts.insert(1, f"KILL?{hint(self._names, ' press {}', 'signal')}")
         self._say(" · ".join(parts), _RESULT_S, "bright" if result.good else "warn")

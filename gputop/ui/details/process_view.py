@@ -22,7 +22,7 @@ class ProcessView:
     past: GpuHistory
     look: Look
     findings: Sequence[Finding] = ()  # what the rules say of anything
-    gone: str = ""  # why it is not of now: ended 12s ago
+    gone: str = ""  # why it is not of now: exited 12s ago
 
     @property
     def detail(self) -> Detail:

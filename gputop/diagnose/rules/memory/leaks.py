@@ -250,7 +250,8 @@ _KEPT = (
 
 def _growth(growth: LeakWindow) -> Iterator[Evidence]:
     thirds = ", ".join(f"+{units.size(third)}" for third in growth.thirds)
-    text = f"+{units.size(growth.total)} in {units.ago(growth.window_s)} (by thirds: {thirds}), {units.size(growth.per_s)}/s"
+    grown = f"+{units.size(growth.total)} in {units.ago(growth.window_s)} (by thirds: {thirds})"
+    text = f"{grown}, {units.size(growth.per_s)}/s"
     yield Evidence(text=text, value=growth.total, unit="B", limit=growth.least, sense="flagged_above")
 
 
