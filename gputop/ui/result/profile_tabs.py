@@ -50,11 +50,13 @@ def says_of(profile: Profile, page: Page) -> Says:
     """What its page says; the share of waiting is the most that could be won."""
     loads = any(worker(stack) is not None for stack in main(profile).stacks)
     found = {} if loads else {part.name: share for part, share in shares(main(profile)).items()}
-    data = max(found.get("waits-for-data", 0.0), found.get("loads-in-main", 0.0))
+    name = max(("waits-for-data", "loads-in-main"), key=lambda name: found.get(name, 0.0))
+    data = found.get(name, 0.0)
     sayings = tuple(
         Saying(
             severity=point.severity,
             text=point.text,
+            name=name if place == 0 and data >= _LEAST else "",
             facts=" · ".join(point.facts),
             steps=tuple(step if isinstance(step, str) else step.command for step in point.steps),
             lost_share=data if place == 0 and data >= _LEAST else None,

@@ -216,6 +216,7 @@ def _saying(verdict: TraceVerdict) -> Saying:
     return Saying(
         severity="fine" if verdict.healthy else verdict.severity,
         text=verdict.headline,
+        name=verdict.rule.partition(" ")[2],
         facts=" · ".join(report.fact(number) for number in verdict.numbers),
         steps=verdict.steps,
         lost_share=verdict.lost_share,

@@ -7,10 +7,11 @@ from typing import Literal
 
 from textual.strip import Strip
 
-from gputop import phrases, units
+from gputop import finding_text, phrases, units
 from gputop.diagnose import Finding
 from gputop.diagnose.rules import RULES
 from gputop.frozen_dataclass import frozen_dataclass
+from gputop.safe.text import clean
 from gputop.ui.theme import Look, Token
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line, Run, wrap
@@ -21,6 +22,7 @@ _TOKENS: dict[Severity, Token] = {"crit": "crit", "warn": "warn", "info": "dim",
 _LEAST_GAIN = 1.05
 _INDENT = 10
 _MOST_LIVE = 3
+_LEAST_HEADLINE = 12  # cells
 _HEADLINE_LINES, _MOST_HEADLINE = 2, 4  # as it is planned for, and at most: it is told in whole before all else
 _NEXT_LINES, _ROOMY = 3, 4  # lines of the next step, where there are so many for all of it
 
@@ -31,6 +33,7 @@ class Saying:
 
     severity: Severity
     text: str
+    name: str = ""  # of the fact it states, if the live rules know that
     facts: str = ""
     steps: tuple[str, ...] = ()
     lost_share: float | None = None  # the most that could be won, 0 to 1 of the time
@@ -53,7 +56,7 @@ def strips(says: Says, live: Sequence[Finding], width: int, most: int, look: Loo
     lines: list[Line] = []
     if first is not None:
         lines += _headline(first, width, look)
-    gain = list(_gain(first, width, _NEXT_LINES if most >= _ROOMY else 1, look))
+    gain = list(_gain(first, live, width, _NEXT_LINES if most >= _ROOMY else 1, look))
     # what is wrong and what to do next are worth more than the lines below
     most += max(0, len(lines) - _HEADLINE_LINES) + max(0, len(gain) - 1)
     rest = [*_live(says, live, width, look), *gain]
@@ -106,25 +109,37 @@ def _live(says: Says, live: Sequence[Finding], width: int, look: Look) -> Iterat
     agreeing = [each for each in live if says.names.intersection(RULES[each.rule].confirmed_by)]
     against = [each for each in live if each not in agreeing and says.known.intersection(RULES[each.rule].confirmed_by)]
     if agreeing:
-        yield _findings("agrees with  ", agreeing, "seen live", look)
+        yield _findings("agrees with  ", agreeing, "seen live", width, look)
     if against:
-        yield _findings("not seen here  ", against, "reported live", look)
+        yield _findings("not seen here  ", against, "reported live", width, look)
     if live and not agreeing and not against:
-        line = _findings("seen live  ", live[:1], "", look)
-        text = f": {live[0].headline}"
-        yield line.add(drawing.cut(text, max(0, width - line.cells - 1), look.glyphs.more), "dim")
+        yield _findings("seen live  ", live[:1], "", width, look)
 
 
-def _findings(said: str, found: Sequence[Finding], how: str, look: Look) -> Line:
-    """Names of rules, and for how long they have said it."""
+def _findings(said: str, found: Sequence[Finding], how: str, width: int, look: Look) -> Line:
+    """Their headlines, and for how long they have been found; as many as the line has room for."""
     line = Line(look).to(_INDENT).add(said, "dim")
     for place, finding in enumerate(found[:_MOST_LIVE]):
-        line.add(", " if place else "", "dim").add(finding.rule, _TOKENS[finding.severity], bold=True)
-        line.add(f"{f'  {how}' if how else ''} for {units.roughly(finding.since_s)}", "dim")
+        lasted = f"{f'  {how}' if how else ''} for {units.roughly(finding.since_s)}"
+        text, between = finding_text.headline(finding), "; " if place else ""
+        room = width - line.cells - len(between) - len(lasted) - 1
+        if place and len(text) > room:
+            break
+        text = drawing.cut(text, max(_LEAST_HEADLINE, room), look.glyphs.more)
+        line.add(between, "dim").add(text, _TOKENS[finding.severity], bold=True).add(lasted, "dim")
     return line
 
 
-def _gain(saying: Saying | None, width: int, most: int, look: Look) -> Iterator[Line]:
+def _next(saying: Saying, live: Sequence[Finding]) -> str:
+    """What to do: as the advice says where a live finding is confirmed by it, so that both agree."""
+    for finding in live:
+        if saying.name in RULES[finding.rule].confirmed_by and finding.steps:
+            step = finding.steps[0]
+            return clean(": ".join(part for part in (step.text, step.command) if part))
+    return next(iter(saying.steps), "")
+
+
+def _gain(saying: Saying | None, live: Sequence[Finding], width: int, most: int, look: Look) -> Iterator[Line]:
     """What could be won at most, and the best thing to do, which is cut only where it needs more than `most` lines."""
     if saying is None:
         return
@@ -132,10 +147,10 @@ def _gain(saying: Saying | None, width: int, most: int, look: Look) -> Iterator[
     share = saying.lost_share
     if share is not None and share < 0.99 and 1 / (1 - share) >= _LEAST_GAIN:
         line.add(phrases.at_most(share), "bright", bold=True).add(" if fixed.  ", "dim")
-    if saying.steps:
+    if step := _next(saying, live):
         line.add("Next: ", "dim")
         start = line.cells
-        first, *others = _wrapped(saying.steps[0], width - start - 1, width - _INDENT - 1, most, look)
+        first, *others = _wrapped(step, width - start - 1, width - _INDENT - 1, most, look)
         line.add(first, "text")
         yield line
         for text in others:
@@ -146,6 +161,7 @@ def _gain(saying: Saying | None, width: int, most: int, look: Look) -> Iterator[
 
 def _wrapped(text: str, first: int, others: int, most: int, look: Look) -> list[str]:
     """Words in at most `most` lines, the first one shorter; what is left over is cut."""
+    text = " ".join(text.split())
     top = wrap(text, max(1, first))[0]
     if top == text or most == 1:
         return [drawing.cut(text, max(0, first), look.glyphs.more)]
