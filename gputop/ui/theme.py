@@ -24,11 +24,13 @@ Token = Literal[
     "faint",  # tree lines and rules
     "track",  # the empty part of a bar
     "busy",  # GPU bars and sparklines, keys
-    "memory",  # VRAM bars
+    "memory",  # what is memory: VRAM, the optimizer
     "busy area",  # the inside of a large chart: a calm shade of busy
     "memory area",
-    "warn area",  # the bars and charts of what is in that state
+    "good area",  # the bars and charts of what is in that state
+    "warn area",
     "crit area",
+    "good",  # healthy
     "warn",
     "crit",
     "command",  # what can be copied
@@ -51,8 +53,10 @@ class Palette:
     memory: str | None
     busy_area: str | None
     memory_area: str | None
+    good_area: str | None
     warn_area: str | None
     crit_area: str | None
+    good: str | None
     warn: str | None
     crit: str | None
     command: str | None
@@ -66,27 +70,27 @@ DARK = Palette(
     "gputop",
     text="#c9d1d9", bright="#f0f4f8", dim="#87919f", faint="#333c48", track="#1f2731",
     busy="#58a6d6", memory="#8f8fdc", busy_area="#3b6d8e", memory_area="#5d5d97",
-    warn_area="#8f7038", crit_area="#9a4d47",
-    warn="#e3a948", crit="#ee6a5f", command="#8ebf73", owner="#56b6a8",
+    good_area="#3f7a52", warn_area="#8f7038", crit_area="#9a4d47",
+    good="#6cc287", warn="#e3a948", crit="#ee6a5f", command="#8ebf73", owner="#56b6a8",
     background="#10141a", raised="#181e26", selected="#1d2a3a",
 )  # fmt: skip
 LIGHT = Palette(
     "gputop-light",
     text="#24292f", bright="#0b0e12", dim="#59636e", faint="#c4ccd4", track="#e3e8ed",
     busy="#1a69a4", memory="#5b52b5", busy_area="#8fb9d8", memory_area="#b3aee0",
-    warn_area="#d9b871", crit_area="#e39d96",
-    warn="#8a5a00", crit="#b3261e", command="#3d6b1f", owner="#11665a",
+    good_area="#93c9a3", warn_area="#d9b871", crit_area="#e39d96",
+    good="#1a6b35", warn="#8a5a00", crit="#b3261e", command="#3d6b1f", owner="#11665a",
     background="#fbfcfd", raised="#eef1f4", selected="#dbe7f3",
 )  # fmt: skip
 TERMINAL = Palette(  # the user's own 16 colours decide
     "terminal",
     text=None, bright=None, dim="bright_black", faint="bright_black", track="bright_black",
     busy="blue", memory="magenta", busy_area="blue", memory_area="magenta",
-    warn_area="yellow", crit_area="red",
-    warn="yellow", crit="red", command="green", owner="cyan",
+    good_area="green", warn_area="yellow", crit_area="red",
+    good="green", warn="yellow", crit="red", command="green", owner="cyan",
     background=None, raised=None, selected=None,
 )  # fmt: skip
-PLAIN = Palette("plain", *(None,) * 18)  # NO_COLOR: bold, dim and reverse carry the meaning
+PLAIN = Palette("plain", *(None,) * 20)  # NO_COLOR: bold, dim and reverse carry the meaning
 
 _BOLD: frozenset[str] = frozenset({"bright", "warn", "crit"})
 _FADED: frozenset[str] = frozenset({"dim", "faint", "track"})

@@ -15,7 +15,7 @@ from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line, Run, span
 
 LOOKS = [Look(), Look(LIGHT), Look(TERMINAL, ASCII), Look(PLAIN)]
-TEXT = ("text", "bright", "dim", "busy", "memory", "warn", "crit", "command", "owner")
+TEXT = ("text", "bright", "dim", "busy", "memory", "good", "warn", "crit", "command", "owner")
 GROUNDS = ("background", "raised", "selected")
 
 
@@ -48,7 +48,7 @@ def test_every_glyph_is_one_cell_in_every_font(glyphs: Glyphs) -> None:
 
 @pytest.mark.parametrize("look", LOOKS, ids=lambda look: look.palette.name)
 def test_every_token_has_a_style_on_every_ground(look: Look) -> None:
-    for token in (*TEXT, "faint", "track", "busy area", "memory area", "warn area", "crit area"):
+    for token in (*TEXT, "faint", "track", "busy area", "memory area", "good area", "warn area", "crit area"):
         for ground in GROUNDS:
             style = look.style(token, on=ground)  # type: ignore[arg-type]
             assert look.palette is not PLAIN or (style.color is None and style.bgcolor is None)

@@ -112,7 +112,10 @@ def calm(scene: AdviceScene, width: int, *, whole: bool = False) -> list[Line]:
     if update.host is None:
         return [scene.line().add(" judging", "text").add("   the first verdict takes about a minute", "dim")]
     bad = troubles(scene.finding_list.muted)
-    line = scene.line().add(f" {finding_text.state_counts(update.jobs)}{f', {len(bad)} muted' if bad else ''}", "text")
+    due = [one.state for one in update.jobs if one.due]
+    token: Token = "good" if due and set(due) == {"healthy"} else "text"
+    line = scene.line().add(f" {finding_text.state_counts(update.jobs)}", token)
+    line.add(f", {len(bad)} muted" if bad else "", "text")
     gpus = [gpu for gpu in update.frame.gpus if gpu.parent_uuid is None]
     machine = f"   {amount(len(gpus), 'GPU')} · host {update.host.state}"
     more = scene.pressed("advice", "why") if silent and not whole and not scene.finding_list.listed else []

@@ -141,5 +141,5 @@ def word(finding: Finding) -> State:
     rule = _rule(finding)
     short = rule.short if rule and finding.state == rule.state else (finding.state or "").upper()
     sign = finding.severity if finding.severity != "info" else ""
-    token: Token = "text" if rule and rule.level is Level.HEALTHY else _TOKENS[finding.severity]
+    token: Token = "good" if rule and rule.level is Level.HEALTHY else _TOKENS[finding.severity]
     return State(finding.state or "", short, token, sign, hot=finding.rule in _HOT)

@@ -27,7 +27,7 @@ def card(gpu: Gpu, scene: GpuScene, width: int, height: int) -> list[Strip]:
     tall = min(CARD_MOST, height) - 3
     if tall > 0:
         count = _side_by_side(width)
-        charts = _charts(gpu, scene, state.shade("busy area"), room(width, count))[:count]
+        charts = _charts(gpu, scene, state.shade, room(width, count))[:count]
         strips += beside(charts, width, tall, look, stale=state.stale)
     strips.append(smaller(gpu, scene, width))
     return strips[:height]
@@ -169,7 +169,7 @@ def _histories(gpu: Gpu, scene: GpuScene, state: State, width: int, height: int)
         [Run("avg  ", "dim"), Run(number(mean(busy), "%"), "dim")],
         [Run(span(busy), "dim")],
     ]
-    yield from _rows(scene, said, busy, 100, tall, width, state.shade("busy area"))
+    yield from _rows(scene, said, busy, 100, tall, width, state.shade)
     used, total = memory(gpu, scene.host)
     own = gpu.vram_total_bytes is not None
     held = scene.past.values(*((gpu.uuid, "vram_used_bytes") if own else ("host", "memory_used_bytes")), cells)

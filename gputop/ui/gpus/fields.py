@@ -96,7 +96,7 @@ def _name(cell: Cell) -> list[Run]:
 
 
 def _busy_bar(cell: Cell) -> list[Run]:
-    return drawing.bar(cell.gpu.busy_percent, 100, cell.width, cell.scene.look, cell.state.shade("busy"))
+    return drawing.bar(cell.gpu.busy_percent, 100, cell.width, cell.scene.look, cell.state.shade)
 
 
 def _busy(cell: Cell) -> list[Run]:
@@ -108,7 +108,7 @@ def _busy(cell: Cell) -> list[Run]:
 def _busy_line(cell: Cell) -> list[Run]:
     values = cell.scene.past.values(cell.gpu.uuid, "busy_percent", cell.width)
     quiet = all(value is None or value < 1 for value in values)
-    token: Token = "track" if quiet else cell.state.shade("busy")
+    token: Token = "track" if quiet else cell.state.shade
     return [Run(drawing.sparkline(values, cell.width, 100, cell.scene.look), token)]
 
 
@@ -116,7 +116,7 @@ def _vram_bar(cell: Cell) -> list[Run]:
     used, total = memory(cell.gpu, cell.scene.host)
     if cell.gpu.unified_memory and cell.gpu.vram_total_bytes is None:
         return [Run(drawing.fit("unified" if cell.width >= 7 else "host", cell.width), "dim")]
-    return drawing.bar(used, total, cell.width, cell.scene.look, "dim" if cell.state.stale else "memory")
+    return drawing.bar(used, total, cell.width, cell.scene.look, "dim" if cell.state.stale else "memory area")
 
 
 def _vram(cell: Cell) -> list[Run]:

@@ -39,11 +39,13 @@ class State:
     stale: bool = False  # the values beside it are not of now
     hot: bool = False  # temperature and clock are what it rests on
 
-    def shade(self, token: Token) -> Token:
-        """The colour of its utilisation, which is `token` where all is well: amber and red stand out from afar."""
+    @property
+    def shade(self) -> Token:
+        """The colour of its utilisation: calm, so that amber and red stand out from afar."""
         if self.stale:
             return "dim"
-        return "crit area" if self.sign == "crit" else "warn area" if self.sign == "warn" else token
+        by_sign: dict[str, Token] = {"crit": "crit area", "warn": "warn area"}
+        return by_sign.get(self.sign, "good area" if self.token == "good" else "busy area")
 
 
 def state(gpu: Gpu, past: GpuHistory) -> State:
