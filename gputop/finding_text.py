@@ -21,6 +21,7 @@ STATES = ("found", "judging", "unknown", "healthy")  # what needs attention firs
 _NUMBER = re.compile(r"(?<![\w.])(-?\d+(?:,\d{3})*(?:\.\d+)?)(?: ?(?:%|(?:cores|GB/s|MB/s|°C|W|MHz)\b))?")
 _LONGER = re.compile(r"[\w.]\d")  # after an apparent number: a version or a name
 _TIMED = re.compile(r"\b(?:for|over|every|about) \d+[smhd]\b|\b\d+[smhd] ago\b")
+_CLAUSE_END = re.compile(r"[,;:] | \(")
 _AGO = re.compile(r"\d[smhd] ago$")
 _UNITS = {"1/s": "/s", "1/min": "/min", "C": "°C", "loaders": "workers"}
 _LONGEST = 40  # characters of a name
@@ -28,10 +29,11 @@ _ASKED = 512  # the screen asks every second, and rules change their text now an
 
 
 class TextPart(NamedTuple):
-    """A part of a sentence; the strong one is the decisive number."""
+    """A part of a sentence; the strong one is the decisive number, the aside what it is held against."""
 
     text: str
     strong: bool = False
+    aside: bool = False
 
 
 def subject_name(about: Subject, frame: Frame) -> str:
@@ -119,8 +121,8 @@ def state_counts(jobs: Sequence[JobState]) -> str:
 
 
 def severity(finding: Finding) -> str:
-    """The severity as a word of the badge's length."""
-    return finding.severity.upper()
+    """The severity as a word of the badge's length; what is healthy is `OK`."""
+    return "OK" if finding.healthy else finding.severity.upper()
 
 
 def headline(finding: Finding) -> str:
@@ -222,6 +224,20 @@ def reference(item: Evidence) -> str:
     if item.limit == 0 and item.sense == "healthy_to":
         return f"healthy {found}"
     return phrases.held_against(found, item.sense) if found else ""
+
+
+@lru_cache(maxsize=_ASKED)
+def referenced(item: Evidence) -> Sequence[TextPart]:
+    """Its parts, with the reference value behind the decisive number, before what else the text says."""
+    found, held = parts(item), reference(item)
+    if not held:
+        return found
+    aside = TextPart(f" ({held})", aside=True)
+    at = next((place for place, part in enumerate(found, 1) if part.strong), len(found))
+    head, tail = found[:at], "".join(part.text for part in found[at:])
+    end = _CLAUSE_END.search(tail)
+    cut = end.start() if end else len(tail)
+    return tuple(part for part in (*head, TextPart(tail[:cut]), aside, TextPart(tail[cut:])) if part.text)
 
 
 @lru_cache(maxsize=_ASKED)

@@ -85,9 +85,8 @@ TERMS: dict[Group, tuple[Term, ...]] = {
             also=("SM clock",),
         ),
         Term(
-            "eff load",
-            "Effective load, as in nvtop: busy × power ÷ power limit. 100 % busy at a third of the power limit reads "
-            "33 %",
+            "effective load",
+            "As in nvtop: busy × power ÷ power limit. 100 % busy at a third of the power limit reads 33 %",
             unit="%",
             source="NVML",
             normal="60 % or more in compute-bound training",
@@ -117,12 +116,12 @@ TERMS: dict[Group, tuple[Term, ...]] = {
             also=("occupancy",),
         ),
         Term(
-            "DRAM",
-            "Share of the peak device-memory bandwidth in use",
+            "mem BW",
+            "Memory bandwidth: share of the peak device-memory bandwidth in use (DRAM activity in GPM and DCGM)",
             unit="%",
             source="NVML GPM (Hopper and newer)",
             normal="above 80 % the GPU is memory-bound",
-            also=("memory bandwidth", "bandwidth"),
+            also=("mem BW", "memory bandwidth", "bandwidth"),
         ),
         Term(
             "PCIe rx/s",
@@ -242,6 +241,12 @@ TERMS: dict[Group, tuple[Term, ...]] = {
             unit="bytes",
             source="/proc/meminfo, /proc/vmstat",
             normal="in and out near 0",
+        ),
+        Term(
+            "storage",
+            "Bytes read and written on all disks and network file systems. `axis` is the top of the chart, not a limit",
+            unit="bytes/s",
+            source="/proc/diskstats, /proc/self/mountstats",
         ),
         Term(
             "disk",
@@ -381,7 +386,7 @@ TERMS: dict[Group, tuple[Term, ...]] = {
             "affinity",
             "The CPUs a process may run on (taskset, cpuset)",
             source="/proc/PID/status",
-            also=("CPUs allowed",),
+            also=("CPUs allowed", "allowed CPUs"),
         ),
         Term(
             "NUMA node",
@@ -429,6 +434,12 @@ TERMS: dict[Group, tuple[Term, ...]] = {
             "Resident memory with shared pages divided among their users: sums are exact",
             unit="bytes",
             source="/proc/PID/smaps_rollup",
+        ),
+        Term(
+            "OF ALL I/O",
+            "Of an experiment: its part of what all programs of the host read and write on storage",
+            unit="%",
+            source="/proc/PID/io, /proc/diskstats, /proc/self/mountstats",
         ),
         Term(
             "blocked on storage",

@@ -55,7 +55,7 @@ class Page:
     about: str = ""
     before: tuple[ReportTable, ...] = ()  # above all text
     drawing: tuple[str, ...] = ()  # character graphics, below those
-    heading: str = "What it says"  # above text and items
+    heading: str = "Findings"  # above text and items
     words: tuple[str, ...] = ()  # complete sentences
     points: tuple[Point, ...] = ()
     tables: tuple[ReportTable, ...] = ()

@@ -274,14 +274,14 @@ def test_esc_is_said_to_ask_about_what_is_under_way_where_it_does(
 
     async def scene(stage: Stage) -> None:
         await stage.press("p", "enter")
-        assert "Esc: keep or drop?" in stage.text
+        assert "Esc: keep or discard?" in stage.text
         for key in ("slash", "f4"):
             await stage.press(key)
-            assert "keep or drop?" not in stage.text, "Esc ends what is typed"
+            assert "keep or discard?" not in stage.text, "Esc ends what is typed"
             await stage.press("escape")
-            assert "Esc: keep or drop?" in stage.text
+            assert "Esc: keep or discard?" in stage.text
         await stage.press("escape")
-        assert "stop it now?" in stage.text
+        assert "stop it?" in stage.text
         stage.app.jobs.leave()
         await stage.until(lambda: not stage.app.jobs.under_way, "their end")
 

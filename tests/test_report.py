@@ -18,5 +18,5 @@ from gputop.report import Page, Point, markdown
     ],
 )
 def test_names_are_words_and_no_links(name: str, told: str) -> None:
-    page = Page(title="dgx-07", about="", heading="What was found", points=(Point(severity="warn", text=name),))
+    page = Page(title="dgx-07", about="", heading="Findings", points=(Point(severity="warn", text=name),))
     assert told in markdown(page)

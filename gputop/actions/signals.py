@@ -88,21 +88,19 @@ class Tracker:
 Effect = Literal["interrupt", "end", "kill", "freeze", "none"]  # effect on a process that does not handle the signal
 
 _WORD = {"interrupt": "interrupting", "end": "terminating", "kill": "killing", "freeze": "suspending"}
-# what a launcher does when one of its ranks ends: torch.distributed.elastic, deepspeed.launcher.launch, mpirun(1)
-_ON_LOSS = {
-    "torchrun": "torchrun may terminate them first, or restart all ranks if --max-restarts allows it",
-    "accelerate": "accelerate may terminate them first, or restart all ranks if --max_restarts allows it",
-    "deepspeed": "deepspeed may terminate them first",
-    "mpirun": "mpirun may terminate them first",
-    "horovod": "horovod may terminate them first, or continue with fewer ranks if elastic",
-    "composer": "composer may terminate them first",
-    "slurm": "Slurm terminates them if srun --kill-on-bad-exit started the job",
-    "ray": "Ray may terminate them first, or restart the job",
+# launchers that end the other ranks when one fails, and what some do instead: torch.distributed.elastic,
+# deepspeed.launcher.launch, mpirun(1)
+_STOPS = {
+    "torchrun": ", or restart all ranks if --max-restarts allows it",
+    "accelerate": ", or restart all ranks if --max_restarts allows it",
+    "deepspeed": "",
+    "mpirun": "",
+    "horovod": ", or continue with fewer ranks if elastic",
+    "composer": "",
+    "ray": ", or restart the job",
 }
-_PASS_ON = set(_ON_LOSS) - {
-    "slurm",
-    "ray",
-}  # on termination they first end their ranks; a script may just end
+_PER_MACHINE = {"torchrun", "accelerate", "deepspeed", "composer"}  # each stops the ranks of its own machine only
+_PASS_ON = set(_STOPS) - {"ray"}  # on termination they first end their ranks; a script may just end
 
 
 def consequences(frame: Frame, chosen: Collection[Identity], effect: Effect) -> tuple[str, ...]:
@@ -130,17 +128,50 @@ def _job_effects(frame: Frame, job: Job, mine: list[Process], effect: Effect) ->
     if job.launcher == "notebook" and lost:
         yield _notebook_effect(effect)
         return
-    far = elsewhere(job, ranks)
-    if lost and (left or far):
-        yield f"{_WORD[effect]} {_amount(len(lost))} will hang {_others(len(left), far)} {_where(ranks)}"
-        yield from _hang_effect(job, effect)
-    elif left and any(process.role is Role.LAUNCHER for process in mine):
-        yield _launcher_effect(job, left, effect)
-        if far and effect in ("interrupt", "end") and job.launcher in _PASS_ON:
-            yield f"this will hang {_others(0, far)} {_where(ranks)}"
+    if lost or left:
+        yield from _rank_effects(frame, job, hit, lost, left, effect)
     yield from _loader_effects(frame, job, mine, effect)
     if lost and not left and job.slurm_job and effect != "freeze":
         yield f"Slurm will record job {job.slurm_job} as failed; scancel {job.slurm_job} cancels it cleanly"
+
+
+def _rank_effects(
+    frame: Frame, job: Job, hit: Collection[Identity], lost: list[Process], left: list[Process], effect: Effect
+) -> Iterator[str]:
+    """What becomes of its other ranks: a launcher that lives on stops them, without one they hang."""
+    ranks, launchers = [*lost, *left], [one for one in _members(frame, job) if one.role is Role.LAUNCHER]
+    far = elsewhere(job, ranks)
+    signalled = any(one.identity in hit for one in launchers)
+    passes_on = effect in ("interrupt", "end") and job.launcher in _PASS_ON
+    if signalled and left and (passes_on or not lost):
+        yield _launcher_effect(job, left, effect)
+        if far and passes_on:
+            yield f"this will hang {_others(0, far)} {_where(ranks)}"
+    elif not lost or not (left or far):
+        return
+    elif job.launcher in _STOPS and not signalled and effect != "freeze":
+        yield from _stopped(job, ranks, len(left), far)
+    else:
+        hung = f"{_WORD[effect]} {_amount(len(lost))} will hang {_others(len(left), far)} {_where(ranks)}"
+        unless = ", unless srun --kill-on-bad-exit ends them" if job.launcher == "slurm" else ""
+        yield hung + (unless if effect != "freeze" else "")
+        if effect == "freeze":
+            yield "the job aborts unless it is resumed before the collective timeout (often 10 min)"
+
+
+def _stopped(job: Job, ranks: list[Process], left: int, far: int) -> Iterator[str]:
+    """What its launcher does with the ranks that are left when one fails."""
+    name = job.launcher or ""
+    title, instead = name.capitalize() if name == "ray" else name, _STOPS[name]
+    if name not in _PER_MACHINE:
+        yield f"{title} will stop {_others(left, far)}{instead}"
+        return
+    here = f"{_others(left, 0)}{' on this machine' if far else ''}"
+    if left:
+        yield f"{title} will stop {here}{instead}"
+    if far:
+        unless = f"unless {name} restarts all ranks, " if instead else ""
+        yield f"{unless}{_others(0, far)} will hang {_where(ranks)}"
 
 
 def _notebook_effect(effect: Effect) -> str:
@@ -178,14 +209,6 @@ def _where(ranks: list[Process]) -> str:
     return f"{'in NCCL' if any(rank.gpus for rank in ranks) else 'in their next collective'} until their timeout"
 
 
-def _hang_effect(job: Job, effect: Effect) -> Iterator[str]:
-    """What follows if ranks hang."""
-    if effect == "freeze":
-        yield "the job aborts unless it is resumed before the collective timeout (often 10 min)"
-    elif job.launcher in _ON_LOSS:
-        yield _ON_LOSS[job.launcher]
-
-
 def _launcher_effect(job: Job, left: list[Process], effect: Effect) -> str:
     name, ranks = job.launcher or "the launcher", labels.amount(len(left), "rank")
     if effect == "freeze":
@@ -199,9 +222,13 @@ def _launcher_effect(job: Job, left: list[Process], effect: Effect) -> str:
     return f"its {ranks} may keep running{memory}: choose the whole job"
 
 
+def _members(frame: Frame, job: Job) -> list[Process]:
+    return [frame.by_identity[member] for member in job.members if member in frame.by_identity]
+
+
 def _loader_effects(frame: Frame, job: Job, mine: list[Process], effect: Effect) -> Iterator[str]:
     hit = {process.identity for process in mine}
-    members = [frame.by_identity[member] for member in job.members if member in frame.by_identity]
+    members = _members(frame, job)
     trainers = {process.pid: process for process in members if process.role is Role.TRAINER}
     spared = joining = 0
     starving: dict[int, Process] = {}
@@ -225,8 +252,9 @@ def _loader_effects(frame: Frame, job: Job, mine: list[Process], effect: Effect)
     if joining and effect == "end":
         yield "DataLoader workers are terminated too: a trainer that saves a checkpoint on TERM may fail without them"
     if spared and effect in ("end", "kill"):
-        late = " within about 5 s" if effect == "kill" else ""
-        yield f"{labels.amount(spared, 'loader')} will exit with {'it' if len(mine) == 1 else 'them'}{late}"
+        whose, owner = ("its", "it") if len(mine) == 1 else ("their", "them")
+        when = "within about 5 s" if effect == "kill" else f"with {owner}"
+        yield f"{whose} {labels.amount(spared, 'loader')} will exit {when}, no signal needed"
 
 
 WATCH_S = 10.0
@@ -256,7 +284,7 @@ CHOICES = (
         "interrupt",
         brief="like Ctrl+C; PyTorch saves nothing",
     ),
-    SignalChoice("TERM", "terminate; the program can save and clean up", "end"),
+    SignalChoice("TERM", "terminate; saves only if the program handles SIGTERM", "end"),
     SignalChoice(
         "KILL",
         "kill now; no checkpoint, shared memory may stay in /dev/shm",
@@ -264,7 +292,7 @@ CHOICES = (
         confirm=True,
         brief="no checkpoint; /dev/shm may stay full",
     ),
-    SignalChoice("USR1", "save a checkpoint if the program handles it; otherwise it exits", "none"),
+    SignalChoice("USR1", "checkpoint if the program handles it; otherwise it is killed", "none"),
     SignalChoice("STOP", "suspend; its GPU memory stays in use", "freeze"),
     SignalChoice("CONT", "resume", "none"),
 )
@@ -332,7 +360,7 @@ def _reactions(handles: Handles, scope: Scope, choice: SignalChoice) -> Iterator
 def _reacts(target: TargetProcess, choice: SignalChoice) -> Iterator[str]:
     reaction, state = target.reaction(choice.number), target.state()
     if choice.name == "USR1" and reaction == "default":
-        yield "does not handle USR1 and will exit"
+        yield "does not handle USR1 and will be killed by it"
     elif choice.effect in ("interrupt", "end") and reaction == "ignored":
         yield f"ignores {choice.name}"
     if choice.effect in ("interrupt", "end") and state == "T":

@@ -225,7 +225,7 @@ def common_flags(interval: str = INTERVAL) -> OneLineParser:
     group.add_argument(
         "--gpm",
         choices=("on", "off", "auto"),
-        help="GPM metrics: SM, tensor and DRAM activity, Hopper and newer (auto)",
+        help="GPM metrics: SM and tensor activity, memory bandwidth; Hopper and newer (auto)",
     )
     file(group, "--config", metavar="FILE", help="settings file (~/.config/gputop/config.toml)")
     for action in group._group_actions:

@@ -11,6 +11,7 @@ from gputop.demo.server import GIB, DemoServer, DemoStorage
 from gputop.model import Cgroup, Disk, Host, Mount, Network, Node, Pressure, Process, Role
 
 _SYSTEM_SHARE = 0.12  # of the CPU time
+_MOST_WAIT = 0.95  # of the time of a thread that is runnable
 _INFINIBAND = 400e9 / 8
 _summed = attrgetter("cpu_percent", "blocked_percent", "write_bytes_per_s", "pss_bytes")
 _LOG_BYTES_PER_S = 12e6  # what daemons write to the first local disk
@@ -65,7 +66,7 @@ def host(server: DemoServer, t: float, processes: tuple[Process, ...]) -> Host:
         user_percent=busy * (1 - _SYSTEM_SHARE),
         system_percent=busy * _SYSTEM_SHARE,
         iowait_percent=iowait,
-        load=_load(busy / 100 * server.cpus + blocked, t),
+        load=_load(_sum(map(_runnable, processes)) + blocked, t),
         cpu_pressure=_pressure(server, t, "cpu_pressure", 0.0),
         io_pressure=_pressure(server, t, "io_pressure", 0.6),
         read_bytes_per_s=from_network + _sum(disk.read_bytes_per_s for disk in disks),
@@ -129,6 +130,11 @@ def _nodes(server: DemoServer, taken: int) -> tuple[Node, ...]:
         )
         for number in (0, 1)
     )
+
+
+def _runnable(process: Process) -> float:
+    """How many of its threads run or wait for a CPU, on average."""
+    return (process.cpu_percent or 0.0) / 100 / (1 - min(_MOST_WAIT, (process.run_wait_percent or 0.0) / 100))
 
 
 def _load(runnable: float, t: float) -> tuple[float, float, float]:

@@ -203,9 +203,9 @@ def _numbers(trainer: Trainer) -> Iterator[tuple[str, float]]:
     elif trainer.power_share is not None:
         yield "power above idle", trainer.power_share
     if trainer.dram is not None:
-        yield "DRAM", trainer.dram
+        yield "memory bandwidth", trainer.dram
     elif trainer.memory_busy is not None:
-        yield "DRAM in use", trainer.memory_busy
+        yield "memory busy", trainer.memory_busy
     if trainer.duty is not None:
         yield "CPU-GPU overlap", trainer.duty
 

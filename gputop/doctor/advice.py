@@ -13,7 +13,7 @@ from gputop.num_workers import MOST_FIRST, PREFETCH
 
 @check("loader", "How many DataLoader workers to start with?")
 def loader(machine: DoctorContext) -> Iterator[CheckLine]:
-    """min(8, allowed CPUs // 2 // jobs): guides differ (all cores but a few, 4-8, half), so start low and sweep."""
+    """Half of the CPUs per job, at most 8: guides differ (all cores but a few, 4-8, half), so start low and sweep."""
     got = share(machine)
     value = {
         "num_workers": got.workers,
@@ -24,11 +24,20 @@ def loader(machine: DoctorContext) -> Iterator[CheckLine]:
         "jobs": got.jobs,
         "sweep": list(_sweep(got)),
     }
-    formula = f"min({MOST_FIRST}, {got.allowed} allowed CPUs // 2 // {labels.amount(got.jobs, 'job')})"
-    yield CheckLine("ok", f"start with num_workers={got.workers} = {formula}, one job per GPU", value=value)
-    yield CheckLine("ok", _line(got, pinned=gpus(machine) > 0))
+    yield CheckLine("advice", f"start with num_workers={got.workers}: {_why(got)}", value=value)
+    yield CheckLine("advice", _line(got, pinned=gpus(machine) > 0))
     sweep = ", ".join(map(str, _sweep(got)))
-    yield CheckLine("ok", f"then measure {sweep} workers with gputop loader; keep the fewest that reach full speed")
+    yield CheckLine("advice", f"then measure {sweep} workers with gputop loader; keep the fewest that reach full speed")
+
+
+def _why(got: Share) -> str:
+    """The number in words: 2 of the 4 CPUs that each of 2 jobs has."""
+    jobs = f"{got.allowed} allowed CPUs, {labels.amount(got.jobs, 'job')}, one per GPU"
+    if not got.workers:
+        return "a job has fewer than 2 CPUs" + (f" ({jobs})" if got.jobs > 1 else "")
+    each = f"{got.allowed / got.jobs:.3g} CPUs"
+    half = f"half of the {each} of each job ({jobs})" if got.jobs > 1 else f"half of the {each}"
+    return f"{half}, at most {MOST_FIRST}"
 
 
 def _line(got: Share, *, pinned: bool) -> str:

@@ -9,13 +9,14 @@ from typing import Literal
 from gputop.doctor.machine import DoctorContext
 from gputop.frozen_dataclass import frozen_dataclass
 
-Status = Literal["ok", "limited", "missing", "unknown"]
+Status = Literal["ok", "limited", "missing", "unknown", "advice"]
 
 STATUSES: Mapping[Status, str] = {
     "ok": "works",
     "limited": "limited",
     "missing": "does not work",
     "unknown": "unknown",
+    "advice": "advice, not a check",
 }
 GROUPS: Mapping[str, str] = {  # a group is a module of this package, in this order
     "driver": "NVIDIA driver",
@@ -26,6 +27,7 @@ GROUPS: Mapping[str, str] = {  # a group is a module of this package, in this or
     "terminal": "Terminal",
     "advice": "Advice for training on this machine",
 }
+_TRAINING = ("driver", "container", "python", "advice")  # groups whose limits are those of a training
 
 
 @frozen_dataclass(frozen=True, slots=True)
@@ -43,22 +45,27 @@ Answer = Callable[[DoctorContext], Iterable[CheckLine]]
 
 @frozen_dataclass(frozen=True, slots=True)
 class Check:
-    """A question, its short name, and the function that answers it."""
+    """A question, its short name, and the function that answers it.
+
+    `training`: a limit is one of a training, not of what gputop shows.
+    """
 
     name: str
     question: str
     group: str
     answer: Answer
+    training: bool = False
 
 
 _declared: list[Check] = []
 
 
-def check(name: str, question: str) -> Callable[[Answer], Answer]:
-    """Declare a function as the answer to a question; its module is its group."""
+def check(name: str, question: str, *, training: bool | None = None) -> Callable[[Answer], Answer]:
+    """Declare a function as the answer to a question; its module is its group, which says what its limits concern."""
 
     def declare(answer: Answer) -> Answer:
-        _declared.append(Check(name, question, answer.__module__.rpartition(".")[2], answer))
+        group = answer.__module__.rpartition(".")[2]
+        _declared.append(Check(name, question, group, answer, group in _TRAINING if training is None else training))
         return answer
 
     return declare

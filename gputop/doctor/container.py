@@ -17,7 +17,7 @@ _GIB = 1 << 30
 _DOCKER_SHM = 64 << 20  # bytes of /dev/shm in a container by default
 
 
-@check("container", "Is this a container?")
+@check("container", "Is this a container?", training=False)
 def container(machine: DoctorContext) -> Iterator[CheckLine]:
     """Container detection by the usual signs."""
     kinds = (
@@ -42,7 +42,7 @@ def container(machine: DoctorContext) -> Iterator[CheckLine]:
         yield CheckLine("ok", "no container", value=value)
 
 
-@check("pids", "Do the driver's PIDs match the processes here?")
+@check("pids", "Do the driver's PIDs match the processes here?", training=False)
 def pids(machine: DoctorContext) -> Iterator[CheckLine]:
     """The driver reports host PIDs."""
     if initial_pid_namespace(machine.kernel.proc_root):

@@ -23,13 +23,11 @@ _REMEDIES: dict[str, tuple[str | None, str | None]] = {
     "unknown-error": (LOG, LOG),
     "blocked": (_CONTAINER, LOG),
     "no-supported-gpu": (_CONTAINER, LOG),
-    "off": ("gputop doctor", "gputop doctor"),
 }
 _COVERED_ELSEWHERE = {  # another line covers it, with the remedy
     "mismatch": "no program can use a GPU: see match",
     "shadowed-pynvml": "cannot be queried without nvidia-ml-py: see pynvml",
 }
-_NOT_ASKED = frozenset({"off", "asleep"})
 
 
 @check("driver", "Does the NVIDIA driver respond?")
@@ -106,8 +104,10 @@ def _failure(facts: NvidiaFacts, machine: DoctorContext) -> tuple[Status, str, s
     """Status, text and remedy of a driver that could not be opened."""
     note = facts.note
     assert note is not None
-    if note.key in _NOT_ASKED:
-        return "unknown", note.text, _REMEDIES.get(note.key, (None, None))[1]
+    if note.key == "off":
+        return "unknown", "not queried, as --no-nvml says: run gputop doctor without it", None
+    if note.key == "asleep":
+        return "unknown", note.text, None
     text = _COVERED_ELSEWHERE.get(note.key, note.text).rstrip(".")
     if machine.in_container:
         return "missing", text, _REMEDIES.get(note.key, (None, None))[0]

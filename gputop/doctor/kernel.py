@@ -13,6 +13,7 @@ from gputop.doctor.machine import DoctorContext
 from gputop.safe import programs, ptrace_access
 
 _HIDING = {"1", "2", "4", "noaccess", "invisible", "ptraceable"}
+_WEAKENS = "lifting it weakens isolation between processes: the administrator's decision"
 _FOR_ALL = {"4", "ptraceable"}  # also via the group of the option gid=
 
 
@@ -36,7 +37,7 @@ def hidepid(machine: DoctorContext) -> Iterator[CheckLine]:
         yield CheckLine("ok", f"/proc hides other users' processes (hidepid={level}), but not from you", value=value)
     else:
         what = f"/proc hides other users' processes (hidepid={level}): GPU memory is shown without their names"
-        yield CheckLine("limited", what, "sudo mount -o remount,hidepid=0 /proc", value)
+        yield CheckLine("limited", f"{what}; {_WEAKENS}", "sudo mount -o remount,hidepid=0 /proc", value)
 
 
 @check("psi", "Are stalls on CPU, memory and I/O measured?")
@@ -47,7 +48,8 @@ def pressure(machine: DoctorContext) -> Iterator[CheckLine]:
             machine.kernel.proc(f"pressure/{resource}")
     except OSError as error:
         what = f"no pressure stall information, PSI (/proc/pressure: {os.strerror(error.errno or 0)})"
-        yield CheckLine("missing", f"{what}; boot with psi=1", _boot_option(machine), {"psi": False})
+        how = "add psi=1 to the kernel command line and reboot"
+        yield CheckLine("missing", f"{what}; {how}", _boot_option(machine), {"psi": False})
     else:
         yield CheckLine("ok", "pressure stall information (PSI) for CPU, memory and I/O", value={"psi": True})
 
@@ -73,9 +75,9 @@ def run_delay(machine: DoctorContext) -> Iterator[CheckLine]:
     except OSError:
         counted = False
     if counted:
-        yield CheckLine("ok", "CPU wait is counted per thread (WAIT%)", value={"schedstat": True})
+        yield CheckLine("ok", "CPU wait is counted per thread (CPU WAIT%)", value={"schedstat": True})
     else:
-        what = "this kernel was built without CONFIG_SCHED_INFO: WAIT% is unknown"
+        what = "this kernel was built without CONFIG_SCHED_INFO: CPU WAIT% is unknown"
         yield CheckLine("missing", what, value={"schedstat": False})
 
 
@@ -115,9 +117,8 @@ def _in_general(machine: DoctorContext) -> CheckLine:
         return CheckLine("ok", f"root's processes are readable; those of others {why.text}", why.unlock, value)
     allowed = "a parent process" if level == 1 else "root"
     unlock = ptrace_access.CAPABILITY if machine.in_container else ptrace_access.ALLOW
-    return CheckLine(
-        "limited", f"running jobs are unreadable: only {allowed} can read them (ptrace_scope={level})", unlock, value
-    )
+    what = f"running jobs are unreadable: only {allowed} can read them (ptrace_scope={level})"
+    return CheckLine("limited", f"{what}; {_WEAKENS}", unlock, value)
 
 
 def _one_process(machine: DoctorContext, pid: int) -> CheckLine:
@@ -140,7 +141,8 @@ def _one_process(machine: DoctorContext, pid: int) -> CheckLine:
         dump = f"sudo {shlex.quote(spy)} dump --pid {pid}"
         root = machine.kernel.proc_root
         barred = ptrace_access.refusal(pid, dump, uid=machine.uid, confined=machine.in_container, proc=root)
-        return CheckLine("missing", barred.text, barred.unlock, {**value, "readable": False})
+        note = f"; {_WEAKENS}" if barred.unlock in (ptrace_access.ALLOW, ptrace_access.CAPABILITY) else ""
+        return CheckLine("missing", f"{barred.text}{note}", barred.unlock, {**value, "readable": False})
 
 
 def _boot_option(machine: DoctorContext) -> str | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from threading import Event, Thread
 
-from gputop import __version__
+from gputop import __version__, labels
 from gputop.doctor.check import GROUPS, STATUSES, Check, CheckLine, Status, checks
 from gputop.doctor.machine import DoctorContext
 from gputop.frozen_dataclass import frozen_dataclass
@@ -127,7 +127,7 @@ def _harmless(value: object) -> object:
 
 
 WIDTH = 80
-_WORDS: dict[Status, str] = {"ok": "ok", "limited": "--", "missing": "!!", "unknown": "??"}
+_WORDS: dict[Status, str] = {"ok": "ok", "limited": "--", "missing": "!!", "unknown": "??", "advice": "  "}
 
 
 def render(report: DoctorReport, *, ascii: bool = False) -> str:
@@ -139,6 +139,11 @@ def render(report: DoctorReport, *, ascii: bool = False) -> str:
 def _all(report: DoctorReport) -> Iterator[str]:
     about = f", process {report.pid}" if report.pid is not None else ""
     yield f"gputop {__version__} on {report.host}{about}"
+    for words in _summary(report):
+        yield from textwrap.wrap(words, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+    yield ""
+    marks = (f"{_WORDS[status]} {meaning}" for status, meaning in STATUSES.items() if _WORDS[status].strip())
+    yield "  ".join(marks) + "  $ command that unlocks it"
     width = max((len(result.check.name) for result in report.results), default=0)
     for group, title in GROUPS.items():
         if results := [result for result in report.results if result.check.group == group and result.lines]:
@@ -146,10 +151,25 @@ def _all(report: DoctorReport) -> Iterator[str]:
             yield title
             for result in results:
                 yield from _result(result, width)
-    yield ""
-    yield (
-        "  ".join(f"{_WORDS[status]} {meaning}" for status, meaning in STATUSES.items()) + "  $ command that unlocks it"
-    )
+
+
+def _summary(report: DoctorReport) -> Iterator[str]:
+    """What limits a training, what limits gputop's own view, and what is unknown: checks by name, the worst first."""
+    for about, training in (("Training", True), ("What gputop shows", False)):
+        results = [result for result in report.results if result.check.training is training]
+        parts = []
+        for status, word in (("missing", "problem"), ("limited", "limit")):
+            if names := [each.check.name for each in results if _worst(each) == status]:
+                parts.append(f"{labels.amount(len(names), word)} ({', '.join(names)})")
+        yield f"{about}: {', '.join(parts) or 'no problem found'}"
+    if names := [result.check.name for result in report.results if _worst(result) == "unknown"]:
+        yield f"Unknown: {', '.join(names)}"
+
+
+def _worst(result: CheckResult) -> Status:
+    statuses = {line.status for line in result.lines}
+    order: tuple[Status, ...] = ("missing", "limited", "unknown")
+    return next((status for status in order if status in statuses), "ok")
 
 
 def _result(result: CheckResult, width: int) -> Iterator[str]:

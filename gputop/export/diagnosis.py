@@ -207,7 +207,7 @@ def page(found: Diagnosis, commands: Sequence[str] = (), *, explain: bool = Fals
         title=f"{frame.hostname}: {_summary(shown, found)}",
         about=f"{labels.amount(len(frame.gpus), 'GPU')}, {found.label}, {so_long} until {when}{who}",
         before=(_states(found), *_steps(found), *_proven(found)),
-        heading="What was found",
+        heading="Findings",
         words=tuple(_words(shown, found)),
         points=tuple(_point(each, found, commands) for each in shown),
         tables=tuple(_paths(found)) if explain else (),
@@ -293,8 +293,7 @@ def _point(finding: Finding, found: Diagnosis, commands: Sequence[str]) -> Point
 
 
 def _fact(item: Evidence) -> str:
-    reference = finding_text.reference(item)
-    return f"{item.text} ({reference})" if reference else item.text
+    return "".join(part.text for part in finding_text.referenced(item))
 
 
 def _step_text(step: Step, finding: Finding, commands: Sequence[str]) -> str | Do:

@@ -123,9 +123,11 @@ def render(frame: Frame, width: int) -> str:
     for note in frame.notes:
         if note.subject != "driver" and note.key != "recording-damaged":  # printed on standard error by the caller
             lines += ["", *_wrapped(note.text.split(), width, " ")]
+    lines += ["", *_wrapped(_NEXT, width)]
     return "\n".join(lines) + "\n"
 
 
+_NEXT = ("One sample has no verdict: gputop diagnose finds causes.", "Columns: gputop docs columns.")
 _UNLISTED_BYTES = 1 << 30  # more than a driver reserves
 
 

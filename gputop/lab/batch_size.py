@@ -115,7 +115,7 @@ def page(result: Mapping[str, Any]) -> Page:
     return Page(
         title=_title(result),
         before=(_tries(result),),
-        heading="What it says" if done else "What it says so far",
+        heading="Findings" if done else "Findings so far",
         words=tuple(_words(result)),
         points=_points(result) if done else (),
         notes=tuple(_notes(result)),

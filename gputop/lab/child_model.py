@@ -153,10 +153,10 @@ def alone(torch, model, request):
 def checked(loss, optimizer, request):
     """Check types before anything runs."""
     if loss is not None and not callable(loss):
-        raise Wrong("the loss that %s returned is %s, no function" % (request["function"], type(loss).__name__))
+        raise Wrong("the loss that %s returned is %s, not a function" % (request["function"], type(loss).__name__))
     if optimizer is not None and not (hasattr(optimizer, "step") and hasattr(optimizer, "zero_grad")):
         kind = type(optimizer).__name__
-        raise Wrong("the optimizer that %s returned is %s, none of torch.optim" % (request["function"], kind))
+        raise Wrong("the optimizer that %s returned is %s, not a torch.optim optimizer" % (request["function"], kind))
 
 
 def of_outputs(loss_fn):

@@ -183,7 +183,7 @@ def imported_file(path):
         name = "user_" + name
     spec = spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise Wrong("%s cannot be imported: it is no Python file" % path)
+        raise Wrong("%s cannot be imported: it is not a Python file" % path)
     module = module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)

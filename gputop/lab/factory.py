@@ -101,7 +101,9 @@ def _no_python(path: str) -> str:
         process.kill()
         process.communicate()
         return ""
-    return "" if RAN.encode() in said.split() else f"is no Python (exit code {process.returncode} for a line of it)"
+    if RAN.encode() in said.split():
+        return ""
+    return f"is not a Python interpreter (exit code {process.returncode} for a one-line script)"
 
 
 def _has_torch(python: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from gputop import num_workers, units
 from gputop.frozen_dataclass import frozen_dataclass
+from gputop.phrases import percent
 from gputop.report import Do, Page, Point, ReportTable
 from gputop.safe.text import clean
 
@@ -19,7 +20,7 @@ STEP_BATCHES = 20  # for the time of a step
 SLOW_SAMPLE = 5.0  # times the median of a sample
 SLOW_SHARE = 0.25  # share of its batch from which a sample is slow
 
-SAME, AHEAD, STAYS = "as above", f"prefetch_factor={num_workers.PREFETCH}", "persistent_workers=True"
+SAME, AHEAD, STAYS = "no change", f"prefetch_factor={num_workers.PREFETCH}", "persistent_workers=True"
 ANY_ORDER, COPIED, PINNED = "in_order=False", "copied to the GPU", "copied, pin_memory=True"
 
 Ask = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]  # maps a title and a request to the child's answer
@@ -250,7 +251,7 @@ def faster_epochs(options: Mapping[str, Mapping[str, Any]]) -> bool:
 
 
 # batches/s by workers of a CPU-bound loader, 64 images per batch, on a 16-core machine
-TYPICAL = {0: 22.1, 2: 53.5, 4: 107.5, 8: 196.1, 12: 200.0}
+REFERENCE = {0: 22.1, 2: 53.5, 4: 107.5, 8: 196.1, 12: 200.0}
 _COLD = 0.5  # of the first setting's reads: below, the others read from the page cache
 _COLD_BYTES = 16 << 20
 _NAMED = 5  # slow samples
@@ -265,12 +266,12 @@ def page(result: Mapping[str, Any]) -> Page:
     """The report on all measurements, complete or partial."""
     rows = result.get("workers") or []
     if not rows:
-        return Page(title=f"{clean(result['factory'])}: nothing was measured", heading="What it says")
+        return Page(title=f"{clean(result['factory'])}: nothing was measured", heading="Findings")
     done = "recommended" in result and not result.get("ended")
     return Page(
         title=_title(result),
         before=(_workers(result), *_option_tables(result)),
-        heading="What it says" if done else "What it says so far",
+        heading="Findings" if done else "Findings so far",
         words=tuple(_words(result)) if "recommended" in result else (),
         points=_points(result) if done else (),
         notes=tuple(_notes(result)),
@@ -300,19 +301,19 @@ def _factor(value: float) -> str:
 def _workers(result: Mapping[str, Any]) -> ReportTable:
     rows, step_s = result["workers"], result.get("step_s")
     first = rows[0]
-    typical = first["num_workers"] == 0
-    head = ["", "BATCHES/s", "MEAN", "P50", "P90", "SLOWEST", "FIRST", "SPEEDUP"]
-    head += ["TYPICAL"] if typical else []
-    head += ["WAITS"] if step_s is not None else []
+    referred = first["num_workers"] == 0
+    head = ["", "BATCHES/s", "MEAN", "P50", "P90", "SLOWEST", "FIRST BATCH", "SPEEDUP"]
+    head += ["REFERENCE"] if referred else []
+    head += ["DATA WAIT"] if step_s is not None else []
     cells = []
     for row in rows:
         count = row["num_workers"]
         cell = [str(count), _rate_text(row), *(_ms(row[key]) for key in ("mean_s", "p50_s", "p90_s", "slowest_s"))]
         cell += [_ms(row["first_s"]), _factor(row["batches_per_s"] / first["batches_per_s"])]
-        if typical:
-            cell.append(f"{TYPICAL[count] / TYPICAL[0]:.1f}×" if count in TYPICAL else units.UNKNOWN)
+        if referred:
+            cell.append(f"{REFERENCE[count] / REFERENCE[0]:.1f}×" if count in REFERENCE else units.UNKNOWN)
         if step_s is not None:
-            cell.append(f"{100 * wait_share(row, step_s):.0f} %")
+            cell.append(percent(wait_share(row, step_s)))
         cells.append(tuple(cell))
     return ReportTable("num_workers", tuple(head), tuple(cells))
 
@@ -322,49 +323,67 @@ def _option_tables(result: Mapping[str, Any]) -> Iterator[ReportTable]:
     if not rows:
         return
     count = result["recommended"]
-    head = ("", "BATCHES/s", "MEAN", "P90", "SLOWEST", "2ND EPOCH")
+    head = ("", "BATCHES/s", "MEAN", "P90", "SLOWEST", "NEXT EPOCH")
     cells = [
         (row["setting"], _rate_text(row), *(_ms(row[key]) for key in ("mean_s", "p90_s", "slowest_s", "again_s")))
         for row in rows
     ]
-    yield ReportTable(f"with num_workers={count}, each alone", head, tuple(cells))
+    yield ReportTable(f"num_workers={count}, one change at a time", head, tuple(cells))
 
 
 def _words(result: Mapping[str, Any]) -> Iterator[str]:
-    """Sentences on the knee, the loss of the present loader, the step, and the settings."""
+    """Sentences on the number of workers, the present loader, the wait for data, and the settings."""
     rows, count, step_s = result["workers"], result["recommended"], result.get("step_s")
     by_count = {row["num_workers"]: row for row in rows}
     best, own = by_count[count], by_count.get(result["made"]["workers"])
-    yield _knee(result, rows, count)
-    if own is not None and own is not best:
-        factor = best["batches_per_s"] / own["batches_per_s"]
-        if factor - 1 >= LEAST_GAIN:
-            made = f"The loader as it is made, num_workers={own['num_workers']}, gives {_rate_text(own)}/s"
-            yield f"{made}: {count} is {factor:.1f}× as fast."
-    if step_s is not None:
-        row = own or rows[0]
+    yield _enough(result, rows, best)
+    if with_step := result.get("with_step"):
+        computed = percent(wait_share(best, step_s or 0.0))
         yield (
-            f"num_workers={row['num_workers']}: a batch every {_ms(row['mean_s'])}, the step {_ms(step_s)}: "
-            f"waits {100 * wait_share(row, step_s):.0f} % of the time."
+            f"Loader and step together with num_workers={count}: training waits for data "
+            f"{percent(with_step['waits'])} of the time (measured; the table's {computed} is computed from mean times)."
         )
-        if with_step := result.get("with_step"):
-            yield f"num_workers={count} with the step, measured: waits {100 * with_step['waits']:.0f} % of the time."
+    if own is not None and own is not best:
+        yield from _present(own, best, step_s)
     yield from _effects(result)
     yield from _slow(result)
 
 
-def _knee(result: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], count: int) -> str:
-    of = "the training" if result.get("step_s") is not None else "the loader"
+def _enough(result: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], best: Mapping[str, Any]) -> str:
+    """Why this number of workers."""
+    count, step_s, with_step = best["num_workers"], result.get("step_s"), result.get("with_step")
     after = next((row["num_workers"] for row in rows if row["num_workers"] > count), None)
+    of = "load batches" if step_s is None else "train"
+    if with_step and with_step["waits"] < LEAST_GAIN:
+        step = f"a training step takes {_ms(step_s)} (median of {STEP_BATCHES} steps run here)"
+        gain = percent(1 / (1 - with_step["waits"]) - 1)
+        return (
+            f"num_workers={count} is enough: a batch every {_ms(best['mean_s'])}, while {step}. "
+            f"More workers would speed up training by at most {gain}."
+        )
     if len(rows) == 1:
         return f"Only num_workers={count} was measured."
     if not count:
-        return f"num_workers=0 is the fastest for {of}: workers cost more than they save here."
+        return f"num_workers=0 is the fastest way to {of} here: workers cost more than they save."
     if after is not None:
-        return f"The knee is num_workers={count}: {after} gains {of} less than {100 * LEAST_GAIN:.0f} %."
+        return f"num_workers={count} is enough: {after} would {of} less than {percent(LEAST_GAIN)} faster."
     if count >= result["cpus"]:
-        return f"num_workers={count} is the fastest, and there are {units.cpus(result['cpus'])} CPUs: no more fit."
-    return f"The knee is not reached: num_workers={count} is the fastest; try --workers {count},{2 * count}."
+        return f"num_workers={count} is the fastest measured; there are no more than {units.cpus(result['cpus'])} CPUs."
+    return f"num_workers={count} is the fastest measured; more may be faster still: try --workers {count},{2 * count}."
+
+
+def _present(own: Mapping[str, Any], best: Mapping[str, Any], step_s: float | None) -> Iterator[str]:
+    """How the loader fares as the function makes it."""
+    factor = best["batches_per_s"] / own["batches_per_s"]
+    if factor - 1 < LEAST_GAIN:
+        return
+    waits = ""
+    if step_s is not None:
+        waits = f"; training waits for data {percent(wait_share(own, step_s))} of the time (computed)"
+    yield (
+        f"Your loader now has num_workers={own['num_workers']}, {_rate_text(own)} batches/s{waits}. "
+        f"num_workers={best['num_workers']} loads {factor:.1f}× as fast."
+    )
 
 
 def _effects(result: Mapping[str, Any]) -> Iterator[str]:
@@ -375,15 +394,15 @@ def _effects(result: Mapping[str, Any]) -> Iterator[str]:
     better = [f"{name} is {100 * options[name]['gain']:.0f} % faster, each time it was measured" for name in faster]
     if faster_epochs(options):
         stays, plain = options[STAYS]["again_s"], options[SAME]["again_s"]
-        better.append(f"persistent_workers=True starts an epoch in {_ms(stays)}, not {_ms(plain)}")
+        better.append(f"persistent_workers=True starts the next epoch in {_ms(stays)} instead of {_ms(plain)}")
     copied, pinned = options.get(COPIED), options.get(PINNED)
     if copied and pinned and is_gain(copied["batches_per_s"], pinned["batches_per_s"]):
         factor = pinned["batches_per_s"] / copied["batches_per_s"]
-        better.append(f"pin_memory=True with non_blocking=True is {factor:.1f}× as fast to the GPU")
+        better.append(f"pin_memory=True with non_blocking=True copies to the GPU {factor:.1f}× as fast")
     noise = f"two equal runs differ by {100 * result['noise']:.0f} %"
     yield f"{'; '.join(better)}." if better else f"No other setting helps; {noise}."
     if faster and not faster_batches_help(result):
-        yield "The step waits for no data, so faster batches gain nothing: prefetch_factor keeps its default, 2."
+        yield "The step rarely waits for data, so faster batches gain nothing: prefetch_factor keeps its default, 2."
     elif ANY_ORDER in faster:
         yield "in_order=False changes the order of batches from run to run, so it is not in the line below."
 
@@ -396,11 +415,22 @@ def _slow(result: Mapping[str, Any]) -> Iterator[str]:
     worst = max(batches, key=lambda one: one["s"])
     middle = _ms(result["workers"][0]["p50_s"])
     if samples:
-        ordered = sorted(samples, key=lambda one: -one["s"])
-        named = ", ".join(f"{one['index']} ({_ms(one['s'])})" for one in ordered[:_NAMED])
-        yield f"Slow samples, by index: {named}; the median sample takes {_ms(samples[0]['median_s'])}."
+        yield _named(samples, next(row for row in result["workers"] if row["num_workers"] == result["recommended"]))
         return
-    yield f"Batch {worst['number']} takes {_ms(worst['s'])}, the median {middle}{_unnamed(result, samples)}."
+    yield f"Batch {worst['number']} took {_ms(worst['s'])}, the median batch {middle}{_unnamed(result, samples)}."
+
+
+def _named(samples: Sequence[Mapping[str, Any]], best: Mapping[str, Any]) -> str:
+    """The slow samples, and what of them the recommended setting shows."""
+    ordered = sorted(samples, key=lambda one: -one["s"])
+    named = ", ".join(f"{one['index']} ({_ms(one['s'])})" for one in ordered[:_NAMED])
+    text = f"Slow samples by index, loaded alone: {named}; the median sample takes {_ms(samples[0]['median_s'])}."
+    if ordered[0]["s"] <= best["slowest_s"] or not best["num_workers"]:
+        return f"{text} A slow sample delays its batch and those behind it."
+    slowest = _ms(best["slowest_s"])
+    return (
+        f"{text} Other workers can hide it: with num_workers={best['num_workers']} no timed batch took over {slowest}."
+    )
 
 
 def _unnamed(result: Mapping[str, Any], samples: Sequence[object] | None) -> str:
@@ -414,14 +444,17 @@ def _unnamed(result: Mapping[str, Any], samples: Sequence[object] | None) -> str
 def _points(result: Mapping[str, Any]) -> tuple[Point, ...]:
     plan, count = plan_of(result), result["recommended"]
     rank = per_rank(plan, count)
-    text = "The DataLoader for this host"
+    text = "recommended DataLoader for this host"
     facts: tuple[str, ...] = ()
     if rank != count:
-        text = f"The DataLoader for each of {plan.jobs} ranks on this host"
+        text = f"recommended DataLoader for each of {plan.jobs} ranks on this host"
         facts = (f"num_workers={count} for one rank alone", f"{plan.cpus} CPUs for {plan.jobs} ranks: {rank} each")
     steps: list[str | Do] = [Do("Create the loader as", line(result, rank))]
     if "pin_memory=True" in line(result, rank):
         steps.append("Copy batches with .to(device, non_blocking=True): the other half of pin_memory.")
+    if slow := result.get("slow_samples"):
+        worst = max(slow, key=lambda one: one["s"])["index"]
+        steps.append(f"Look at the slow samples, first dataset[{worst}]: shrink, re-encode or cache them.")
     return (Point(severity="info", text=text, facts=facts, steps=tuple(steps)),)
 
 
@@ -444,13 +477,10 @@ def _notes(result: Mapping[str, Any]) -> Iterator[str]:
             f"The first setting read {units.decimal(reads[0])} from the disk, the others from the page cache: "
             "run it again to compare them."
         )
-    start = num_workers.initial(result["cpus"] / result["jobs"])
-    if not result.get("ended") and start != (rank := per_rank(plan_of(result), result["recommended"])):
-        yield (
-            f"gputop doctor starts with num_workers={start}, by the number of CPUs alone. What was measured here "
-            f"counts: {rank}."
-        )
     if rows[0]["num_workers"] == 0:
-        yield "TYPICAL is the speedup in a published measurement, on a host with more CPUs than workers."
+        yield (
+            "REFERENCE is the speedup in a published measurement, to compare with: a CPU-bound loader, batches of 64 "
+            "images, 16 CPU cores. If SPEEDUP stays far below it, CPUs are not the limit: check storage and locks."
+        )
     if result.get("step_s") is not None:
-        yield "WAITS is the share of a training's time that it waits for a batch, computed from MEAN and the step."
+        yield "DATA WAIT is the share of the training time spent waiting for a batch, computed from MEAN and the step."

@@ -42,7 +42,7 @@ def page(result: Mapping[str, Any]) -> Page:
     return Page(
         title=_title(result),
         before=tuple(table for table in (_devices(result), _host(result), _over_time(result)) if table.rows),
-        heading="What it says so far" if result.get("ended") else "What it says",
+        heading="Findings so far" if result.get("ended") else "Findings",
         words=tuple(_words(result)),
         points=points,
         tables=tuple(table for table in (_tensors(result), _sites(result)) if table.rows),

@@ -220,6 +220,7 @@ def verdict(result: Mapping[str, Any]) -> dict[str, Any]:
 
 WIDTH, HEIGHT = 78, 12  # cells of the plot, with its axis
 _AXIS = 12  # cells of the labels at the left
+_ACROSS = "FLOP per byte of memory traffic"
 _NEAR = 0.5  # of its roof, from which a step is bound by it
 
 
@@ -351,7 +352,7 @@ def _roof(cells: list[list[str]], across: _Scale, up: _Scale, roof: float, slope
 
 
 def _framed(cells: list[list[str]], across: _Scale, up: _Scale, roofs: Sequence[float]) -> Iterator[str]:
-    """The cells with axes: ceilings and the lowest value at the left, powers of ten below."""
+    """The cells with axes: ceilings and the lowest value at the left, powers of ten and what they count below."""
     names = {HEIGHT - 1 - up.cell(roof): rate(roof) for roof in sorted(roofs)}
     names.setdefault(HEIGHT - 1, rate(up.value(0)))
     for number, row in enumerate(cells):
@@ -364,4 +365,5 @@ def _framed(cells: list[list[str]], across: _Scale, up: _Scale, roofs: Sequence[
             text, at = f"{value:g}", across.cell(value)
             if at + len(text) <= across.cells:
                 ticks[at : at + len(text)] = text
-    yield f"{'FLOP/byte':>{_AXIS}}  {''.join(ticks)}".rstrip()
+    yield f"{'':>{_AXIS}}  {''.join(ticks)}".rstrip()
+    yield f"{'':>{_AXIS}}  {_ACROSS:^{across.cells}}".rstrip()

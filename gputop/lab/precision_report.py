@@ -34,7 +34,6 @@ from gputop.lab.precision import (
     verdict,
     wait_share,
 )
-from gputop.phrases import held_against, percent
 from gputop.report import Do, Page, Point, ReportTable
 from gputop.safe.text import clean
 
@@ -48,8 +47,8 @@ def page(result: Mapping[str, Any]) -> Page:
     return Page(
         title=_title(result),
         before=(_runs(result), *_efficiency(found)),
-        drawing=picture(found),
-        heading="What it says" if done else "What it says so far",
+        drawing=(*picture(found), *_legend(found)),
+        heading="Findings" if done else "Findings so far",
         words=tuple(_words(result, found)),
         points=tuple(_points(result)) if done else (),
         notes=tuple(_notes(result, found)),
@@ -82,7 +81,7 @@ def _runs(result: Mapping[str, Any]) -> ReportTable:
     counts = all(row["samples_per_s"] for rows in runs.values() for row in rows)
     key, title = ("samples_per_s", "SAMPLES/s") if counts else ("steps_per_s", "STEPS/s")
     cuda = result["made"]["device"] == "cuda"
-    head = ("", title, "SPREAD", "STEP", "ALONE", "PEAK MEMORY" if cuda else "PEAK RSS", "COMPILE", "SPEEDUP")
+    head = ("", title, "SPREAD", "STEP", "BATCH READY", "PEAK MEMORY" if cuda else "PEAK RSS", "COMPILE", "SPEEDUP")
     first = next(iter(runs.values()))
     cells = []
     for kind, rows in runs.items():
@@ -115,35 +114,52 @@ def _efficiency(found: Sequence[Spot]) -> Iterator[ReportTable]:
             units.UNKNOWN if spot.ceiling is None else rate(spot.ceiling),
             _share(spot.utilization),
             units.UNKNOWN if spot.intensity is None else f"{spot.intensity:.3g}",
-            units.UNKNOWN if spot.roof is None and not spot.bound else spot.bound or "neither roof",
+            units.UNKNOWN if spot.roof is None and not spot.bound else spot.bound or "neither",
         )
         for spot in found
     ]
-    yield ReportTable("efficiency of the step alone", head, tuple(cells))
+    yield ReportTable("efficiency, batch ready", head, tuple(cells))
 
 
-def _faster(one: SpeedRatio, least: float) -> str:
-    """A gain with its limit and the spread."""
-    word = f"{100 * abs(one.middle):.0f} % {'faster' if one.middle >= 0 else 'slower'}"
+def _legend(found: Sequence[Spot]) -> Iterator[str]:
+    """The letters and lines of the roofline, each with its numbers."""
+    placed = [spot for spot in found if spot.roof is not None and spot.intensity]
+    for letter, spot in zip("ABCDEFGH", placed, strict=False):
+        share = _share(spot.flops_per_s / (spot.roof or 1.0))
+        limit = "compute" if spot.roof == spot.ceiling else "memory bandwidth"
+        allows = f"{rate(spot.roof or 0.0)} that {limit} allows at {spot.intensity:.3g} FLOP/byte"
+        yield f"  {letter}  {name_of(spot.kind)}: {share} of the {allows}"
+    if placed:
+        yield f"  /  memory bandwidth: a copy reached {bandwidth(placed[0].bandwidth or 0.0)}"
+        yield "  ─  compute: what a matrix product reached in each precision"
+
+
+def _speed(one: SpeedRatio, than: str, least: float) -> str:
+    """A speedup, that of single runs, and from which on it counts."""
+    word = f"{1 + one.middle:.2f}× the speed of {than}"
     if one.once:
-        return f"{word} (one run of each; {held_against(percent(least), None)})"
-    moves = f"{100 * one.low:+.0f} to {100 * one.high:+.0f} % between single runs"
-    return f"{word} ({moves}; {held_against(percent(least), None)})"
+        return f"{word} (one run of each; {_worthwhile(least)})"
+    return f"{word} ({1 + one.low:.2f}× to {1 + one.high:.2f}× in single runs; {_worthwhile(least)})"
+
+
+def _worthwhile(least: float) -> str:
+    return f"worthwhile from {1 + least:.2f}×"
 
 
 def _words(result: Mapping[str, Any], found: Sequence[Spot]) -> Iterator[str]:
-    """Sentences on waits for data, gains, the two batch sizes, and the letters of the roofline."""
+    """Sentences on waits for data, gains, the two batch sizes, and what limits a step."""
     made, runs = result["made"], result["runs"]
     first = FP32 if FP32 in runs else next(iter(runs))
     if made["loads"]:
         waiting = wait_share(runs[first])
         yield (
-            f"{name_of(first)}: a step takes {_took(median_of(runs[first], 'step_s'))}, with a batch at hand "
-            f"{_took(median_of(runs[first], 'alone_s'))}: waits for data {100 * waiting.middle:.0f} % of the time."
+            f"{name_of(first)}: a step takes {_took(median_of(runs[first], 'step_s'))}, and "
+            f"{_took(median_of(runs[first], 'alone_s'))} with its batch ready: "
+            f"training waits for data {_share(waiting.middle)} of the time."
         )
         if median(map(extra_share, runs[first])) - waiting.middle >= WAITS:
             yield (
-                "The rest of the difference is no wait for data: batches of other sizes, or other programs on this "
+                "The rest of the difference is not a wait for data: batches of other sizes, or other programs on this "
                 "machine."
             )
     for before, after, least in (
@@ -153,27 +169,36 @@ def _words(result: Mapping[str, Any], found: Sequence[Spot]) -> Iterator[str]:
         (BF16, COMPILED, LEAST_COMPILE),
     ):
         if (one := gain(result, before, after)) is not None:
-            yield f"{name_of(after)} over {name_of(before)}: {_faster(one, least)}."
+            yield f"{name_of(after)}: {_speed(one, name_of(before), least)}."
     if sizes := result.get("sizes"):
         ratio = sizes["ratio"]
         yield (
             f"A batch of {2 * sizes['size']} takes {ratio['middle']:.2f}× the time of {sizes['size']} in "
             f"{name_of(sizes['kind'])}: {_size_says(ratio, steady=sizes['steady'])}."
         )
-    placed = [spot for spot in found if spot.roof is not None and spot.intensity]
-    for letter, spot in zip("ABCDEFGH", placed, strict=False):
-        reached = spot.flops_per_s / (spot.roof or 1.0)
-        yield f"{letter} is {name_of(spot.kind)}: {100 * reached:.0f} % of its roof."
+    yield from _neither(result, found)
 
 
 def _size_says(ratio: Mapping[str, float], *, steady: bool) -> str:
     if not steady:
         return "single steps vary too much to decide"
     if ratio["high"] < SAME_TIME:
-        return "the time is overhead, not work"
+        return "most of the time is fixed overhead"
     if ratio["low"] > TWICE_TIME:
-        return "the time is work"
-    return "between overhead and work"
+        return "the time grows with the batch, so fixed overhead is not the limit"
+    return "part of the time is fixed overhead"
+
+
+def _neither(result: Mapping[str, Any], found: Sequence[Spot]) -> Iterator[str]:
+    """What a step below both roofs means: one sentence, or the low MFU seems to contradict the two batch sizes."""
+    names = [name_of(spot.kind) for spot in found if spot.roof is not None and spot.bound is None]
+    if names:
+        kernels = "kernels" if result["made"]["device"] == "cuda" else "operators"
+        reach = "reaches" if len(names) == 1 else "reach"
+        yield (
+            f"{' and '.join(names)} {reach} less than half of the roofline: bound by neither compute nor memory "
+            f"bandwidth. Small or slow {kernels} are likely: find them with gputop trace."
+        )
 
 
 def _points(result: Mapping[str, Any]) -> Iterator[Point]:
@@ -194,9 +219,7 @@ def _points(result: Mapping[str, Any]) -> Iterator[Point]:
     if cuda:
         yield from _precision(says, result)
     elif says["compile_helps"]:
-        facts = (
-            f"{100 * says['compile_gain']:.0f} % faster on this CPU ({held_against(percent(LEAST_COMPILE), None)})",
-        )
+        facts = (f"{1 + says['compile_gain']:.2f}× the speed of bf16 on this CPU ({_worthwhile(LEAST_COMPILE)})",)
         yield Point(severity="info", text="torch.compile helps on this CPU", facts=facts)
     unsure += [
         words
@@ -250,12 +273,12 @@ def _precision(says: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[P
 def _no_half(says: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[Point]:
     """If half precision gains little or the result is undecided: TF32, or precision is not the limit."""
     name, tf32 = name_of(says["precision"]), gain(result, FP32, TF32)
-    large = f"({held_against(percent(LEAST_PRECISION), None)})"
+    large = f"the speed of fp32 ({_worthwhile(LEAST_PRECISION)})"
     if tf32 is not None and tf32.decided(LEAST_PRECISION):
         yield Point(
             severity="info",
             text="use TF32",
-            facts=(f"TF32 {100 * tf32.middle:+.0f} % {large}",),
+            facts=(f"TF32 has {1 + tf32.middle:.2f}× {large}",),
             steps=(Do("Compute matrix products in TF32", 'torch.set_float32_matmul_precision("high")'),),
         )
     elif says["precision_helps"] is False and says["precision"] == BF16 and not bf16_cores(result):
@@ -268,17 +291,17 @@ def _no_half(says: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[Poi
         yield Point(
             severity="info",
             text=f"precision is not the limit: {name} gains little",
-            facts=(f"{name} {100 * says['precision_gain']:+.0f} % {large}",),
+            facts=(f"{name} has {1 + says['precision_gain']:.2f}× {large}",),
             steps=("Record a trace of some steps: gputop explain shows what the GPU waits for",),
         )
 
 
 _AUTOCAST = {
-    BF16: (Do("Compute the loss in bf16", 'with torch.autocast("cuda", dtype=torch.bfloat16):'),),
+    BF16: (Do("Run forward and loss under bf16 autocast", 'with torch.autocast("cuda", dtype=torch.bfloat16):'),),
     FP16: (
-        Do("Compute the loss in fp16", 'with torch.autocast("cuda", dtype=torch.float16):'),
+        Do("Run forward and loss under fp16 autocast", 'with torch.autocast("cuda", dtype=torch.float16):'),
         Do(
-            "Scale it, or small gradients become 0",
+            "Scale the loss, or small gradients become 0",
             "scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()",
         ),
     ),
@@ -293,11 +316,11 @@ def _notes(result: Mapping[str, Any], found: Sequence[Spot]) -> Iterator[str]:
         yield f"{key if key in (SIZES, CEILINGS) else name_of(key)} was not measured: {clean(text)}"
     if made["device"] != "cuda":
         yield (
-            f"This is a CPU. What {'bf16 or fp16' if FP16 in runs else 'bf16'} gains on a GPU, it cannot tell: there "
-            "it comes from Tensor Cores. Nor does it tell GPU memory, or how long a GPU waits."
+            f"This is a CPU. It cannot show what {'bf16 or fp16 gain' if FP16 in runs else 'bf16 gains'} from a GPU's "
+            "Tensor Cores, nor GPU memory, nor how long a GPU waits."
         )
     elif not bf16_cores(result):
-        yield "This GPU has no Tensor Cores for bf16: what bf16 takes here, a newer one does not."
+        yield "This GPU has no Tensor Cores for bf16: newer GPUs have them, and gain more."
     if lost := max((row.get("skipped") or 0 for row in runs.get(FP16, ())), default=0):
         yield (
             f"fp16 + scaler: gradients overflowed in {lost} of {runs[FP16][0]['steps']} steps, which take no optimizer "
@@ -314,7 +337,7 @@ def _notes(result: Mapping[str, Any], found: Sequence[Spot]) -> Iterator[str]:
     if breaks := max((row["breaks"] or 0 for row in runs.get(COMPILED, ())), default=0):
         yield f"torch.compile broke the graph {breaks} times: it compiles only the parts between."
     if any(row["compile_s"] for row in rows):
-        yield "COMPILE is the time that the first steps took longer; torch caches compiled code between runs."
+        yield "COMPILE is the extra time of the first steps; torch caches compiled code between runs."
     yield from _counts(result, found)
 
 
@@ -325,8 +348,6 @@ def _counts(result: Mapping[str, Any], found: Sequence[Spot]) -> Iterator[str]:
         yield clean(reason[:1].upper() + reason[1:]) + "."
     if any(spot.utilization for spot in found):
         yield (
-            "MFU is the share of the FLOP/s that a matrix product reached on this device. Bytes are counted as if "
-            "nothing were cached or fused, so FLOP/BYTE is a lower bound."
+            "CEILING is what a matrix product reached on this device, and MFU the achieved share of it. Bytes are "
+            "counted as if nothing were cached or fused, so FLOP/BYTE is a lower bound."
         )
-    if copied := next((spot.bandwidth for spot in found if spot.bandwidth), None):
-        yield f"A copy reached {bandwidth(copied)}: the slope of the roofline."

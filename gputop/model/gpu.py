@@ -276,7 +276,7 @@ class Gpu:
         _P, "tensor cores active with fp64 FMA (GPM)", top=100, tier="extended"
     )
     dram_percent: float | None = metric(
-        _P, "DRAM activity: device-memory bandwidth used, of its peak (GPM)", top=100, history=True
+        _P, "device-memory bandwidth used, of its peak (GPM: DRAM activity)", top=100, history=True
     )
     integer_percent: float | None = metric(_P, "integer pipe active (GPM)", top=100, tier="extended")
     fp64_percent: float | None = metric(_P, "fp64 pipe active (GPM)", top=100, history=True)

@@ -34,6 +34,7 @@ _PHASES = (
     ("evaluation", re.compile(r"\b(?:eval|evaluate|validat\w+|test_step)\b")),
 )
 _BYTES = {"bytes": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40, "kb": 2**10, "mb": 2**20, "gb": 2**30}
+_ROUNDING = 2**30 // 100  # bytes: amounts have two decimals
 _BEFORE = 120  # lines of a traceback read
 
 
@@ -46,6 +47,7 @@ class OutOfMemory:
     total: float | None
     free: float | None
     own: float | None
+    pid: int | None  # of this process, if only its size tells: in a container the driver lists PIDs of the host
     allocated: float | None
     cached: float | None  # reserved by PyTorch but unallocated
     pools: float | None
@@ -61,7 +63,7 @@ class OutOfMemory:
     @property
     def elsewhere(self) -> float | None:
         """Bytes held by other processes on the GPU."""
-        if self.others:
+        if self.others or self.pid is not None:
             return sum(held for _, held in self.others)
         if self.total is None or self.free is None or self.own is None:
             return None
@@ -106,23 +108,32 @@ def parse(message: str) -> OutOfMemory:
     cached = _bytes(_CACHED, message)
     if cached is None and reserved is not None and allocated is not None:
         cached = max(0.0, reserved - allocated)
-    gpu = _GPU.search(message)
+    gpu, own, pid = _GPU.search(message), _bytes(_OWN, message), None
     others = tuple(
         (int(pid), float(amount) * _BYTES[unit.lower()])
         for pid, amount, unit in _OTHER.findall(message)[:32]
         if unit.lower() in _BYTES
     )
+    if own is None and (itself := _itself(others, (allocated or 0.0) + (cached or 0.0))):
+        pid, own = itself
+        others = tuple(each for each in others if each != itself)
     return OutOfMemory(
         gpu=gpu[1] if gpu else None,
         tried=_bytes(_TRIED, message),
         total=_bytes(_TOTAL, message),
         free=_bytes(_FREE, message),
-        own=_bytes(_OWN, message),
+        own=own,
+        pid=pid,
         allocated=allocated,
         cached=cached,
         pools=_bytes(_POOLS, message),
         others=others,
     )
+
+
+def _itself(listed: Sequence[tuple[int, float]], held: float) -> tuple[int, float] | None:
+    """The process that failed, among all on the GPU if none is named so: the smallest that can hold its memory."""
+    return min((each for each in listed if each[1] >= held - _ROUNDING), key=lambda each: each[1], default=None)
 
 
 def _bytes(pattern: re.Pattern[str], message: str) -> float | None:
@@ -146,7 +157,7 @@ def _headline(said: OutOfMemory, phase: str | None) -> str:
     gpu = f"GPU {said.gpu}: " if said.gpu is not None else ""
     during = f" in {phase}" if phase else ""
     if said.fragmented:
-        return f"{gpu}CUDA out of memory{during}: the allocator's cache is fragmented."
+        return f"{gpu}CUDA out of memory{during}: memory is fragmented."
     if _shared(said):
         return f"{gpu}CUDA out of memory{during}: other processes use {units.size(said.elsewhere)} of it."
     return f"{gpu}CUDA out of memory{during}."
@@ -165,19 +176,23 @@ def _facts(said: OutOfMemory) -> Iterator[str]:
     if said.allocated is not None:
         yield f"allocated by PyTorch {units.size(said.allocated)}"
     if said.cached is not None:
-        yield f"reserved but unallocated {units.size(said.cached)}"
+        yield f"reserved by PyTorch but unused {units.size(said.cached)}"
     if said.pools:
         yield f"in private pools (CUDA graphs) {units.size(said.pools)}"
+    if said.own is not None:
+        itself = "" if said.pid is None else f" (PID {said.pid} on the host, judging by its size)"
+        yield f"this process uses {units.size(said.own)}{itself}"
     for pid, held in said.others[:4]:
-        yield f"process {pid} uses {units.size(held)}"
+        yield f"other process {pid} uses {units.size(held)}"
 
 
 def _steps(said: OutOfMemory, version: str | None, phase: str | None) -> Iterator[str | Do]:
     if said.fragmented:
         yield Do(
-            "Let segments grow, which avoids fragmentation.", pytorch.allocator("expandable_segments:True", version)
+            "Avoid fragmentation: let PyTorch extend its memory blocks instead of adding new ones.",
+            pytorch.allocator("expandable_segments:True", version),
         )
-        yield "Keep batch shapes fixed: pad to a few lengths."
+        yield "Pad batches to a few lengths: each new shape needs blocks of another size."
     if _shared(said):
         gpu = f" -i {said.gpu}" if said.gpu is not None else ""
         yield Do(

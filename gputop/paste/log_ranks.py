@@ -24,7 +24,6 @@ _SEQUENCE = re.compile(r"SeqNum=(\d{1,12})")
 _OPERATION = re.compile(r"OpType=(\w{1,40})")
 _LIMIT = re.compile(r"Timeout\(ms\)=(\d{1,12})|wait timeout after (\d{1,12})ms")
 _RAN = re.compile(r"ran for (\d{1,12}) milliseconds")
-_ELEMENTS = re.compile(r"NumelIn=(\d{1,18})")
 _DONE = re.compile(r"last completed (?:NCCL )?work: (-?\d{1,12})")
 _ERROR = re.compile(
     r"ncclSystemError|ncclRemoteError|ncclInternalError|ncclUnhandledCudaError|NCCL error|NCCL WARN|"
@@ -32,6 +31,8 @@ _ERROR = re.compile(
 )
 _NCCL = re.compile(r"nccl", re.IGNORECASE)
 _MOST_RANKS = 100_000
+_WAITED_FOR = "it is slow, stuck or dead"
+_ALIVE = "pgrep -af python; dmesg -T | grep -iE 'xid|killed process'"
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,6 @@ class Timeout:
     group: str | None  # process group: each numbers its own collectives
     sequence: int | None
     operation: str | None
-    elements: int | None
     limit_ms: int | None
     done: int | None  # its last completed one
 
@@ -80,7 +80,6 @@ def timeouts(text: Sequence[str], at: Sequence[int]) -> Iterator[Timeout]:
             group=group[1] if (group := _GROUP.search(text[number])) else None,
             sequence=_number(_SEQUENCE, line),
             operation=operation[1] if operation else None,
-            elements=_number(_ELEMENTS, line),
             limit_ms=_number(_LIMIT, line) or _number(_RAN, line),
             done=done.get(rank),
         )
@@ -101,35 +100,38 @@ def late_ranks(told: Sequence[Timeout]) -> list[Timeout]:
 
 
 def _point(told: Sequence[Timeout], version: str | None) -> Point:
-    first, behind = told[0], late_ranks(told)
-    operation = (first.operation or "a collective").lower().replace("_", "-")
-    sequence = f" (sequence number {first.sequence})" if first.sequence is not None else ""
+    behind = late_ranks(told)
     kinds = {one.operation for one in told if one.operation}
-    if behind:
-        operation, sequence = "collective", ""
     ranks = _ranks([one.rank for one in told])
-    text = f"Hang: {operation}{sequence} timed out{f' on {ranks}' if ranks else ''}."
+    text = f"Hang: {_collective(told[0])} timed out{f' on {ranks}' if ranks else ''}."
     if behind:
-        at = f"{(behind[0].operation or 'a collective').lower()}, sequence number {behind[0].sequence}"
-        text = f"Hang: {_ranks([one.rank for one in behind]) or 'a rank'} is behind the others, at {at}."
+        late = _ranks([one.rank for one in behind]) or "a rank"
+        verb = "are" if len(behind) > 1 else "is"
+        text = f"Hang: {late} {verb} behind the others, at {_collective(behind[0])}."
     elif len(kinds) > 1:
         text = f"Hang: ranks call different collectives: {', '.join(sorted(kinds)).lower()}."
     return Point(severity="crit", text=text, facts=tuple(_facts(told)), steps=tuple(_steps(told, behind, version)))
 
 
+def _collective(one: Timeout) -> str:
+    """`allreduce #42`: the operation and its sequence number."""
+    name = (one.operation or "a collective").lower().replace("_", "-")
+    return name if one.sequence is None else f"{name} #{one.sequence}"
+
+
 def _facts(told: Sequence[Timeout]) -> Iterator[str]:
-    first = told[0]
-    if first.limit_ms:
-        yield f"timeout {first.limit_ms / 1000:.0f} s"
-    if first.elements is not None:
-        yield f"{first.elements} elements"
-    for one in told[:8]:
-        if len(told) > 1 or one.done is not None:
-            parts = [f"rank {one.rank}" if one.rank is not None else "a rank"]
-            parts += [f"at {one.operation.lower()}"] if one.operation else []
-            parts += [f"sequence number {one.sequence}"] if one.sequence is not None else []
-            parts += [f"last completed {one.done}"] if one.done is not None else []
-            yield " ".join(parts)
+    if told[0].limit_ms:
+        yield f"timeout {told[0].limit_ms / 1000:.0f} s"
+    places: dict[str, list[int | None]] = {}
+    for one in told:
+        done = "" if one.done is None else f", last completed #{one.done}"
+        places.setdefault(f"at {_collective(one)}{done}", []).append(one.rank)
+    if len(places) > 1 or told[0].done is not None:
+        yield from (f"{_ranks(ranks) or 'a rank'} {place}" for place, ranks in [*places.items()][:8])
+    if any(one.sequence is not None for one in told):
+        yield "# is the sequence number of a collective"
+    if len(told) > 1:
+        yield "the log does not show how many ranks there are"
 
 
 def _steps(told: Sequence[Timeout], behind: Sequence[Timeout], version: str | None) -> Iterator[str | Do]:
@@ -138,12 +140,15 @@ def _steps(told: Sequence[Timeout], behind: Sequence[Timeout], version: str | No
         yield f"Check {_ranks([one.rank for one in behind]) or 'that rank'} first: its log before the timeout."
     elif waiting and len(told) == 1:  # its own log: what the others did is not in it
         yield f"Compare the logs of all ranks: this log has {waiting} alone, which may be late or have waited."
-        yield "The rank without a timeout, or with the lowest sequence number, is late or dead."
+        yield f"Find the rank without a timeout, or with the lowest sequence number: {_WAITED_FOR}."
     elif waiting:
-        yield f"Check the ranks that are not listed: {waiting} only waited. A rank without a timeout is late or dead."
+        yield f"Find the ranks missing in this log: {waiting} waited for them. A missing rank is slow, stuck or dead."
     else:
-        yield "Look for the rank that did not time out, or has the lowest sequence number: it is late or dead."
-    yield Do("At the next hang, compare the stacks of all ranks.", "gputop stack --job PID")
+        yield f"Find the rank that did not time out, or has the lowest sequence number: {_WAITED_FOR}."
+    yield Do("On that rank's host, check that its process is alive, its log, and the kernel's messages.", _ALIVE)
+    if len(told) > 1 and not behind:
+        yield "If no rank is missing, suspect the network: run with NCCL_DEBUG=INFO."
+    yield Do("At the next hang, compare the stacks of all ranks. PID is that of any rank.", "gputop stack --job PID")
     yield Do("Record collectives, so that a timeout dumps them.", pytorch.flight_recorder(version))
     yield Do("Then compare the ranks' files.", "torchfrtrace --prefix nccl_trace_rank_ $PWD")
     if any(one.sequence is not None and one.sequence <= _LIMITS["first"] for one in told):

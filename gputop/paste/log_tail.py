@@ -201,7 +201,7 @@ def read(text: str) -> Pasted:
                 True,
             ),
         ),
-        notes=("a log has no GPU times: use gputop diagnose or a trace to find slow steps",),
+        notes=() if found else ("a log has no GPU times: use gputop diagnose or a trace to find slow steps",),
         numbers={
             "troubles": [{"name": one.name, "line": one.line + 1, **one.numbers} for one in found],
             "raised_at": where,
@@ -220,10 +220,10 @@ def _words(log: Sequence[str], found: Sequence[LogError], where: str | None) -> 
     if len(found) > 1:
         yield f"The first error is usually the cause of those after it: {found[0].name}."
     if where:
-        yield f"Your code is at {where} there."
+        yield f"Your code: {where}."
     steps = [match[1] for line in log[: found[0].line + 1] if (match := _STEP.search(line))] if found else []
     if steps:
-        yield f"The last step named before it is {steps[-1]}."
+        yield f"Last step in the log before it: {steps[-1]}."
 
 
 def _where(log: Sequence[str], line: int) -> str | None:

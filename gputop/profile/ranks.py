@@ -182,13 +182,7 @@ def _descriptions(places: Sequence[RankPosition]) -> list[str]:
         return []
     if odd:
         others = [place for place in seen if not place.odd]
-        where = "not in the collective that" if others[0].collective else "not where"
-        wait = "waits in" if len(others) == 1 else "wait in"
-        rest = f"{_names(others)} {wait if others[0].collective else ('is' if len(others) == 1 else 'are')}"
-        be = "is" if len(odd) == 1 else "are"
-        said.append(
-            f"{_names(odd)} {be} {where} {rest}: {', '.join(dict.fromkeys(_position_text(place) for place in odd))}."
-        )
+        said.append(f"{_whereabouts(others)}; {_whereabouts(odd)}.")
     elif len({_position_text(place) for place in seen}) == 1 and len(seen) > 1:
         said.append(f"All {len(seen)} ranks are in {_position_text(seen[0])}.")
     else:
@@ -198,6 +192,15 @@ def _descriptions(places: Sequence[RankPosition]) -> list[str]:
         every = f"All {len(seen)} ranks" if 1 < len(seen) == len(inside) else _names(inside)
         said.append(f"{every} {INSIDE}.")
     return said
+
+
+def _whereabouts(places: Sequence[RankPosition]) -> str:
+    """Where ranks are: `ranks 0, 1, 2 wait in all_reduce`, `rank 3 is in write_samples (train.py:171)`."""
+    one, collective = len(places) == 1, places[0].collective
+    if collective:
+        return f"{_names(places)} {'waits' if one else 'wait'} in {collective.name}"
+    where = ", ".join(dict.fromkeys(_position_text(place) for place in places))
+    return f"{_names(places)} {'is' if one else 'are'} in {where}"
 
 
 def _movement(seen: Sequence[RankPosition]) -> str:
@@ -235,6 +238,10 @@ def _position_text(place: RankPosition) -> str:
 def _names(places: Sequence[RankPosition]) -> str:
     if len(places) > _NAMED:
         return f"{len(places)} ranks"
+    numbers = [place.label.removeprefix("rank ") for place in places]
+    if len(places) > 1 and all(number.isdecimal() and f"rank {number}" == place.label
+                               for number, place in zip(numbers, places, strict=True)):  # fmt: skip
+        return f"ranks {', '.join(numbers)}"
     return ", ".join(place.label for place in places)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gputop import num_workers
 from gputop.phrases import percent
-from gputop.profile.stacks import Profile, diff
+from gputop.profile.stacks import Function, Profile, diff
 from gputop.profile.training_parts import loaders, main, phases, shares, worker
 from gputop.report import Page, Point, ReportTable
 from gputop.severity import by_lost_share
@@ -36,7 +36,7 @@ def page(profile: Profile, name: str, *, about: str = "") -> Page:
     return Page(
         title=name,
         about=about or _about(profile, first),
-        words=(*_problems(profile), *_words(first, others)),
+        words=(*_problems(profile), *_words(profile, first, others)),
         points=tuple(_points({name: share for name, (_, share) in seen.items()}, others)),
         tables=tuple(table for table in tables if table.rows),
         notes=tuple(profile.notes),
@@ -55,41 +55,51 @@ def _loader_page(profile: Profile, first: Profile, name: str, about: str) -> Pag
     return Page(
         title=name,
         about=about or _about(profile, first),
-        words=(*_problems(profile), "This process is a DataLoader worker.", *_loaders_text(cut, "It waits")),
+        words=(*_problems(profile), "This process is a DataLoader worker.", *_loaders_text(cut, "its")),
         tables=tuple(table for table in tables if table.rows),
         notes=tuple(profile.notes),
     )
 
 
 def _about(profile: Profile, first: Profile) -> str:
-    shown = "" if first is profile else "; the main thread is shown"
-    return f"{profile.total:.0f} samples, {len(profile.stacks)} stacks{shown}"
+    of, shown = ("", "") if first is profile else (" of all threads", "; the main thread is shown")
+    return f"{profile.total:.0f} samples{of}, {len(profile.stacks)} stacks{shown}"
 
 
-def _words(first: Profile, others: Profile) -> Iterator[str]:
+def _words(profile: Profile, first: Profile, others: Profile) -> Iterator[str]:
+    named = first is not profile
     top = first.by_function().top()
-    yield f"Top function: {top[0].name}, {percent(top[0].self_count / first.total)} of samples."
+    yield _top("Main thread: top function" if named else "Top function:", top[0], first.total, named=named)
     if others.stacks:
         yield from _loaders_text(others)
     own = first.own_code().by_function().top()
     if own and own[0].name != top[0].name:
-        yield f"Top function of your code: {own[0].name}, {percent(own[0].self_count / first.total)} of samples."
+        title = "Main thread, your code: top function" if named else "Top function of your code:"
+        yield _top(title, own[0], first.total, named=named)
     parts = [f"{phase} {percent(share)}" for phase, share in phases(first).items() if share >= _TOLD]
     if parts:
         yield f"Step phases: {', '.join(parts)}."
 
 
-def _loaders_text(others: Profile, subject: str = "Child processes wait") -> Iterator[str]:
-    """Activity of the loaders, including waiting for work."""
+def _top(title: str, found: Function, total: float, *, named: bool) -> str:
+    return f"{title} {found.name}, {percent(found.self_count / total)} of {'its ' if named else ''}samples."
+
+
+def _loaders_text(others: Profile, its: str = "their") -> Iterator[str]:
+    """Activity of the loaders, including waiting for work: shares of all their samples."""
     idle = sum(count for stack, count in others.stacks.items() if _waits(stack))
     busy = Profile((stack, count) for stack, count in others.stacks.items() if not _waits(stack))
     busy.files = others.files
-    text = f"{subject} for work {percent(idle / others.total)} of the time"
+    loads = any(worker(stack) is not None for stack in others.stacks)
+    subject = "" if its == "its" else "Workers: " if loads else "Child processes: "
+    waits = f"waiting for work {percent(idle / others.total)} of the time"
     if not busy.stacks:
-        yield f"{text}."
-        return
-    own = busy.own_code().by_function().top() or busy.by_function().top()
-    yield f"{text}; top function of the rest: {own[0].name}, {percent(own[0].self_count / busy.total)}."
+        words = f"{subject}{waits}."
+    else:
+        own = busy.own_code().by_function().top() or busy.by_function().top()
+        share = percent(own[0].self_count / others.total)
+        words = f"{subject}top function {own[0].name}, {share} of {its} samples; {waits}."
+    yield words[:1].upper() + words[1:]
 
 
 def _waits(stack: tuple[str, ...]) -> bool:

@@ -25,15 +25,35 @@ def told(now: Frame, effect: Effect, *pids: int) -> tuple[str, ...]:
 
 def test_one_rank_of_four() -> None:
     assert told(server(), "kill", 1100) == (
-        "killing one rank will hang the other 3 ranks in NCCL until their timeout",
-        "torchrun may terminate them first, or restart all ranks if --max-restarts allows it",
-        "8 loaders will exit with it within about 5 s",
+        "torchrun will stop the other 3 ranks, or restart all ranks if --max-restarts allows it",
+        "its 8 loaders will exit within about 5 s, no signal needed",
     )
     assert told(server(launcher="python"), "end", 1100, 1200, 1300) == (
         "terminating 3 ranks will hang the other rank in NCCL until their timeout",
-        "24 loaders will exit with them",
+        "their 24 loaders will exit with them, no signal needed",
     )
-    assert told(server(), "interrupt", 1400)[0].startswith("interrupting one rank will hang the other 3 ranks in NCCL")
+    assert told(server(), "interrupt", 1400)[0].startswith("torchrun will stop the other 3 ranks")
+
+
+def test_a_rank_together_with_its_launcher() -> None:
+    """Then nobody is left to stop the others: a launcher that can passes the signal on."""
+    assert told(server(), "end", 1000, 1100)[0] == "torchrun forwards the signal: its 3 ranks exit too"
+    assert told(server(), "kill", 1000, 1100)[0].startswith("killing one rank will hang the other 3 ranks in NCCL")
+
+
+@pytest.mark.parametrize(
+    ("launcher", "said"),
+    [
+        ("deepspeed", "deepspeed will stop the other 3 ranks"),
+        ("ray", "Ray will stop the other 3 ranks, or restart the job"),
+        ("slurm", "killing one rank will hang the other 3 ranks in NCCL until their timeout, unless srun "
+                  "--kill-on-bad-exit ends them"),
+        ("python", "killing one rank will hang the other 3 ranks in NCCL until their timeout"),
+    ],
+)  # fmt: skip
+def test_what_a_launcher_does_about_a_rank_that_is_gone(launcher: str, said: str) -> None:
+    first = told(server(launcher=launcher), "kill", 1100)[0]
+    assert first == said
 
 
 def test_a_frozen_rank_ends_the_job_in_the_end() -> None:
@@ -46,7 +66,7 @@ def test_a_frozen_rank_ends_the_job_in_the_end() -> None:
 
 def test_ranks_without_gpus_hang_elsewhere() -> None:
     made, members = training("llama", 1000, 2, 0)
-    now = frame((made, [replace(member, gpus=()) for member in members]))
+    now = frame((replace(made, launcher="python"), [replace(member, gpus=()) for member in members]))
     assert told(now, "kill", 1100)[0] == "killing one rank will hang the other rank in their next collective until " + (
         "their timeout"
     )
@@ -74,7 +94,7 @@ def test_a_script_that_started_ranks_may_leave_them_behind(effect: Effect) -> No
 def test_a_loader_takes_its_trainer_with_it() -> None:
     assert told(server(), "kill", 1101, 1102) == ("rank 0 (1100) fails when a DataLoader worker is gone",)
     assert told(server(), "freeze", 1201) == ("rank 1 (1200) will wait for its batches",)
-    assert told(server(), "end", 1100, *range(1101, 1109))[2:] == (
+    assert told(server(), "end", 1100, *range(1101, 1109))[1:] == (
         "DataLoader workers are terminated too: a trainer that saves a checkpoint on TERM may fail without them",
     )
 
@@ -106,13 +126,20 @@ def over_two_machines(local: int = 4, **job: object) -> Frame:
 
 def test_ranks_of_other_machines_hang_too() -> None:
     now = over_two_machines()
-    assert told(now, "kill", 1100)[0] == (
+    assert told(now, "kill", 1100)[:2] == (
+        "torchrun will stop the other 3 ranks on this machine, or restart all ranks if --max-restarts allows it",
+        "unless torchrun restarts all ranks, the other 4 ranks, running elsewhere, will hang in NCCL until their "
+        "timeout",
+    )
+    assert told(over_two_machines(launcher="mpirun"), "kill", 1100)[0] == (
+        "mpirun will stop the other 7 ranks (4 running elsewhere)"
+    )
+    assert told(over_two_machines(launcher="python"), "kill", 1100)[0] == (
         "killing one rank will hang the other 7 ranks (4 running elsewhere) in NCCL until their timeout"
     )
     everybody = [one.pid for one in now.processes if one.job]
-    assert told(now, "end", *everybody)[:2] == (
-        "terminating 4 ranks will hang the other 4 ranks, running elsewhere, in NCCL until their timeout",
-        "torchrun may terminate them first, or restart all ranks if --max-restarts allows it",
+    assert told(now, "end", *everybody)[0] == (
+        "terminating 4 ranks will hang the other 4 ranks, running elsewhere, in NCCL until their timeout"
     )
     assert told(now, "interrupt", 1000) == (
         "torchrun forwards the signal: its 4 ranks exit too",

@@ -112,7 +112,7 @@ def test_a19_who_does_not_ask_or_does_not_write_is_not_waited_for(folder: str) -
             Endpoint(folder)
         other.close()
     with played(folder, "none", "1") as child:
-        assert "runs its own profiler" in traced(child.pid, wait_s=0.5).text
+        assert "is running its own profiler" in traced(child.pid, wait_s=0.5).text
     with played(folder, "none", "2") as child:
         ended, started = threading.Event(), threading.Event()
         run = TRACE.run(
@@ -165,7 +165,7 @@ def test_a19_a_real_job_goes_on_and_ends_as_it_would(python: str, folder: str) -
         assert os.listdir(f"{folder}/traces") == []
         training.tell("hold")  # a profiler of its own comes first
         assert training.line() == "profiling"
-        assert "runs its own profiler" in traced(training.pid, wait_s=6.0).text
+        assert "is running its own profiler" in traced(training.pid, wait_s=6.0).text
         training.tell("go on")
         assert training.line() == "held"
         assert training.child.stdin is not None

@@ -44,7 +44,7 @@ def test_loaders_end_with_a_trainer_that_is_killed(seen: Frame) -> None:
     target = hold(trainer, seen)
     assert [reach.title for reach in target.reaches][:1] == [f"its {WORKERS} loaders"]
     first, *_ = warnings(target, Scope.PROCESS, BY_NAME["KILL"])
-    assert first == f"{WORKERS} loaders will exit with it within about 5 s"
+    assert first == f"its {WORKERS} loaders will exit within about 5 s, no signal needed"
     result = send(target, "KILL", confirmed=True)
     assert result.text.startswith(f"{trainer.pid} exited after ")
     until(lambda: all(state(pid) in (None, "Z") for pid in loaders), LATE_S)

@@ -67,7 +67,7 @@ def test_kill_is_asked_a_second_time_and_a_double_enter_says_no() -> None:
             assert stage.app.screen is stage.app.main
             assert state(child.pid) == "S"
             await stage.press("k", *["up"] * 4, "enter", "enter", "up", "up", "space", "right", "right")
-            assert "really?" not in stage.text, "another signal is another question"
+            assert "sure?" not in stage.text, "another signal is another question"
             await stage.press(*["up"] * 4, "enter", "enter", "right")
             assert "[ Yes, KILL 1 process ]" in stage.text
             await stage.press("enter")
@@ -146,7 +146,8 @@ def test_some_who_are_gone_are_left_out_and_told() -> None:
 
         async def scene(stage: Stage) -> None:
             await stage.press("home", "k")
-            assert f"1 process skipped: {gone.pid}: it exited" in stage.text
+            why = f"it is a zombie: its parent {gone.parent_pid} has not reaped"
+            assert f"1 process skipped: {gone.pid}: {why}" in stage.text
             assert "Send TERM to 6 processes" in stage.text
 
         play(scene, named(frame))
@@ -192,7 +193,7 @@ def test_a_click_beside_what_can_be_chosen_is_none_and_the_wheel_moves_the_curso
             for text, beside in (
                 ("also", 1),
                 ("[ ] its 2 loaders", -1),
-                ("until", 1),
+                ("no signal needed", 1),
                 ("[ Cancel ]", -2),
                 ("to    ", 1),
             ):

@@ -75,7 +75,9 @@ def test_usr1_is_a_message_to_those_who_handle_it() -> None:
         target.close()
     with program(WAITS) as (pid, _):
         target = hold(row(pid))
-        assert warnings(target, Scope.PROCESS, BY_NAME["USR1"]) == (f"{pid} does not handle USR1 and will exit",)
+        assert warnings(target, Scope.PROCESS, BY_NAME["USR1"]) == (
+            f"{pid} does not handle USR1 and will be killed by it",
+        )
         assert send(target, "USR1").text.startswith(f"USR1 sent: {pid} exited within 0.")
         target.close()
 
@@ -177,7 +179,7 @@ def test_a_whole_job_its_loaders_and_their_titles() -> None:
         assert result.text == "3 processes are running again"
         assert [outcome.pid for outcome in result.outcomes][-1] == first.pid  # a trainer wakes after its loaders
         assert warnings(target, Scope.JOB, BY_NAME["USR1"]) == (
-            "each of 7 processes does not handle USR1 and will exit",
+            "each of 7 processes does not handle USR1 and will be killed by it",
         )
         result = send(target, "KILL", scope=Scope.JOB, confirmed=True)
         assert result.text.startswith("7 processes exited after ")

@@ -172,7 +172,7 @@ os.environ["XDG_STATE_HOME"] = place
 with program("print(flush=True); time.sleep(60)") as (pid, _):
     result = finished(PROFILE, hold(row(pid)), Sampling(seconds=1))
     assert not result.good
-    assert result.text.startswith(f"nothing profiled: {{place}}/gputop/profiles: 1 MB left on its disk: "), result
+    assert result.text.startswith(f"nothing profiled: {{place}}/gputop/profiles: 1 MB free on its disk: "), result
     try:
         store.keep({{"at_s": 0.0, "pid": 1}}, {{"flame.svg": b"x", "stacks.txt": bytes(2 << 20)}})
         raise SystemExit("kept")
@@ -306,4 +306,4 @@ def test_threads_that_wait_are_not_left_out_of_an_old_python_and_that_is_said(
         assert target.stdout is not None
         target.stdout.readline()
         result = finished(PROFILE, hold(row(target.pid)), Sampling(seconds=0.5, waiting=False), seconds=60)
-        assert any("cannot leave out threads that wait" in line for line in result.lines) is said, result.lines
+        assert any("py-spy cannot exclude idle threads" in line for line in result.lines) is said, result.lines

@@ -91,7 +91,7 @@ def test_the_exact_reason_and_what_helps(training: Job, folder: str) -> None:
         version = "{}.{}".format(*sys.version_info)
         why = TRACE.why_not(row(sleeper.pid), Rights())
         assert why == f"{sleeper.pid} is not a visible Python program: nothing to trace"
-        until(lambda: "admits none" in (TRACE.why_not(row(plain.pid), Rights()) or ""))
+        until(lambda: "accepts none" in (TRACE.why_not(row(plain.pid), Rights()) or ""))
         assert TRACE.why_not(row(plain.pid), Rights()) == (
             f"{plain.pid} cannot be traced from outside: it has no agent, "
             f"and Python {version} accepts none (3.14 does);"
@@ -123,7 +123,7 @@ def other_frameworks(folder: str) -> None:
     library = Path(folder, "libtensorflow_framework.so.2")
     library.write_text("x")
     for files, why in (
-        ((), "was started with gputop run, but it has no agent: torch is not imported"),
+        ((), "was started with gputop run but has no agent: torch is not imported"),
         ((str(library),), "with tf.profiler.experimental.Profile('logs'): ..."),
     ):
         with running(sys.executable, "-c", code, *files, stdin=subprocess.PIPE, env=environment(folder)) as child:
@@ -180,5 +180,6 @@ def test_what_a_trace_of_a_gpu_costs_afterwards_is_said(tmp_path: Path) -> None:
     cpu.host("aten::mm", 0, 100)
     assert lasting_cost([TraceView(read(cpu.write(tmp_path / "cpu.json"))), gpu]) == (AFTERWARDS,)
     assert lasting_cost([TraceView(read(str(tmp_path / "cpu.json")))]) == ()
-    for gpus, said in (((), "only while it records"), ((GpuShare(uuid="GPU-1"),), "small steps afterwards")):
+    gpu_share = (GpuShare(uuid="GPU-1"),)
+    for gpus, said in (((), "slower only while recording"), (gpu_share, "short steps stay slower afterwards")):
         assert said in slower(hold(row(os.getpid(), gpus=gpus)))

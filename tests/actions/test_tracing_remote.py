@@ -87,7 +87,7 @@ def test_a17_a_main_thread_that_is_busy_for_too_long_runs_nothing_later(python: 
         assert child.stdout is not None
         child.stdout.readline()
         result = finished(TRACE, hold(row(child.pid)), TraceOrder(confirmed=frozenset({remote_exec.RISK})))
-        assert "runs no Python within 10 s: nothing was injected, and nothing will be later" in result.text
+        assert "ran no Python within 10 s: nothing was injected, and nothing will be later" in result.text
         (left,) = os.listdir(f"{folder}/gputop")
         assert left.startswith(f"remote-{child.pid}-")  # removed before it ran, it would be an error there
         assert child.stdout.readline() == "\n"  # no agent

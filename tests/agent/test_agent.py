@@ -350,7 +350,7 @@ def test_a13_a14_an_agent_that_comes_late_to_a_profiler_and_a_program_that_becom
         assert late.capture()["steps"] == 3
         assert not old.exists()
         late.tell("exec")
-        with pytest.raises(AgentLost, match="ended or replaced itself"):
+        with pytest.raises(AgentLost, match="the process exited or called exec"):
             late.capture(steps=MANY)
         assert late.ended() == 4
         assert not halves(late)

@@ -135,7 +135,7 @@ def test_ctrl_c_prints_what_was_sampled(folder: str) -> None:
         terminal.send("ctrl+c")
         assert terminal.process.wait(30) == 130
         wait_until(lambda: b"interrupted" in terminal.output, 10, "it says so")
-        assert b"What it says so far" in terminal.output
+        assert b"Findings so far" in terminal.output
         ends_as_it_would(running)
 
 

@@ -87,7 +87,7 @@ def test_words_come_before_numbers(tmp_path: Path) -> None:
     done = explain(starved().write(tmp_path / "a.json"))
     assert done.returncode == 0
     assert done.stderr == ""
-    said, numbers = done.stdout.index("What it says"), done.stdout.index("GPU time")
+    said, numbers = done.stdout.index("Findings"), done.stdout.index("GPU time")
     assert said < done.stdout.index("GPU busy 8 % of the time.") < done.stdout.index("T02") < numbers
     assert max(map(len, done.stdout.splitlines())) <= 100
 
@@ -96,7 +96,7 @@ def test_several_traces_are_the_ranks_of_one_job(tmp_path: Path) -> None:
     files = [busy(steps=2, distributedInfo={"rank": rank}).write(tmp_path / f"{rank}.json") for rank in (0, 1)]
     told = explain(*files).stdout
     assert told.startswith("2 ranks\n")
-    assert told.index("rank 1, 1.json") < told.index("What it says")
+    assert told.index("rank 1, 1.json") < told.index("Findings")
     assert len(json.loads(explain("--json", *files).stdout)["files"]) == 2
 
 
@@ -108,7 +108,7 @@ def test_traces_that_are_not_of_one_job_are_told_apart(tmp_path: Path) -> None:
     ranks = [{"distributedInfo": {"rank": rank, "world_size": size}} for rank, size in ((0, 2), (0, 2), (1, 4))]
     assert "Not the ranks of one job: rank 0 occurs more than once." in told(*ranks[:2])
     assert "one job: their world sizes differ: 2 and 4." in told(*ranks[1:])
-    assert told({}, {}).startswith("2 traces What it says Not the ranks of one job: 0.json names no rank")
+    assert told({}, {}).startswith("2 traces Findings Not the ranks of one job: 0.json names no rank")
     assert json.loads(explain("--json", *map(str, tmp_path.glob("[01].json"))).stdout)["apart"]
 
 
@@ -243,7 +243,7 @@ def test_a_cut_profile_says_so_first(tmp_path: Path, data: bytes, problem: str) 
     path.write_bytes(data)
     done = explain(str(path))
     assert (done.returncode, done.stderr) == (1, "")
-    assert problem in done.stdout.split("What it says")[1][:100]
+    assert problem in done.stdout.split("Findings")[1][:100]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])

@@ -106,7 +106,8 @@ def test_its_python_folder_variables_and_batch_size_are_taken(training: Job) -> 
 def test_without_an_agent_what_it_knows_is_said_to_be_unknown(training: Job) -> None:
     with job(training.folder, "--lr", "1", program="train.py", injected=False) as plain:
         done = ask(plain, "loader")
-    assert f"from {plain.pid}: its DataLoader and its model are unknown: it has no agent; `gputop run`" in done.stderr
+    unknown = "its DataLoader and its model are unknown: it has no agent; start the job with `gputop run`"
+    assert f"from {plain.pid}: {unknown}" in done.stderr
 
 
 def test_a_demo_and_nobody_have_nothing_to_take(training: Job) -> None:

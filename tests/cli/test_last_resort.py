@@ -218,7 +218,7 @@ def test_no_mutant_of_a_paste_is_a_mistake_of_ours(
     ("error", "limit"),
     [
         (RuntimeError("can't start new thread"), "cannot start another thread: check ulimit -u, ulimit -v"),
-        (MemoryError(), "out of memory: see ulimit -v"),
+        (MemoryError(), "out of memory: check ulimit -v"),
     ],
 )
 def test_a_limit_of_the_machine_is_named_and_is_no_mistake_to_report(

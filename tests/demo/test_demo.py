@@ -189,6 +189,17 @@ def test_processes_form_whole_jobs(name: str) -> None:
             assert trainer.rank in (rank, None)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_the_load_average_counts_what_runs_and_what_waits_for_a_cpu(name: str) -> None:
+    """More runnable threads than CPUs are a load above the CPUs."""
+    frame = opened(name).frame(300.0)
+    load, waits = frame.host.load[0], [process.run_wait_percent or 0.0 for process in frame.processes]
+    assert load >= 0.75 * frame.host.cpus_total * (frame.host.cpu_percent or 0.0) / 100
+    if name == "threads-host":
+        assert max(waits) > 50
+        assert load > 2.5 * frame.host.cpus_total
+
+
 def test_healthy_is_busy_all_the_time() -> None:
     frames = list(opened("healthy").past())
     values = samples(frames)

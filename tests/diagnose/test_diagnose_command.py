@@ -267,10 +267,13 @@ def test_rules_are_listed_and_told_in_full(tmp_path: Path) -> None:
     assert all(f"`{name}`" in listed for name in RULES)
     (tmp_path / "site.toml").write_text("[thermal]\nusual_celsius = 70\n")
     (tmp_path / "config.toml").write_text(f'thresholds = "{tmp_path / "site.toml"}"\n')
-    one = gputop("rules", "thermal", "--config", str(tmp_path / "config.toml")).stdout
-    assert "70 (shipped: 83)" in one
-    assert "67 (shipped: 80)" in one, "the limit for leaving stays as far from it"
+    one = gputop("rules", "thermal").stdout
     assert RULES["thermal"].question in one
+    assert "usual_celsius" not in one, "names of thresholds are for sites"
+    for asked in (["thermal"], []):
+        numbers = gputop("rules", *asked, "--thresholds", "--config", str(tmp_path / "config.toml")).stdout
+        assert "70 (shipped: 83)" in numbers
+        assert "67 (shipped: 80)" in numbers, "the limit for clearing stays as far from it"
     assert "Needs: `temperature_celsius`, either `throttled_heat_percent` or " in one
     assert "specification" not in one
     wrong = gputop("rules", "thermel")

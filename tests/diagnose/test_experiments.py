@@ -11,6 +11,7 @@ import pytest
 from gputop.demo import SCENARIOS, Demo
 from gputop.diagnose.engine import Engine
 from gputop.diagnose.experiments import Experiment, Together, together
+from gputop.diagnose.rules.cpu.threads import thread_variables
 from gputop.history import History
 from gputop.model import Disk, Frame, Gpu, GpuShare, Identity, Job, Pressure, Process
 from gputop.ui.advice.experiments import experiments
@@ -54,7 +55,7 @@ def test_four_experiments_with_a_thread_for_every_cpu() -> None:
         assert {other.resource for other in one.slowed_by} == {"cpu"}
         own = f"{8 * number}-{8 * number + 7}"
         assert (one.fit.threads, one.fit.loaders) == (8, None)
-        assert one.fit.prefix == f"OMP_NUM_THREADS=8 MKL_NUM_THREADS=8 taskset -c {own}"
+        assert one.fit.prefix == f"{thread_variables(8)} taskset -c {own}"
 
 
 def test_experiments_of_one_name_are_told_apart() -> None:
@@ -67,7 +68,7 @@ def test_experiments_of_one_name_are_told_apart() -> None:
     text = "\n".join(line.strip(200).text for line in experiments(scene, 200))
     first, second = (one.trainers[0].pid for one in alike.experiments[:2])
     assert f"train.py pid {first}" in text
-    assert f"train.py pid {second} (2" in text, "who slows, and how much"
+    assert f"train.py pid {second} (uses 2" in text, "who slows, and how much"
     assert "sweep-" not in text.split("slowed by")[1]
 
 
@@ -107,7 +108,7 @@ def test_no_more_than_it_may_use(trainer: dict[str, Any], own: str, threads: int
     """It has more threads than CPUs can take: it gets CPUs of its own, if these are not all it has."""
     one = alone(Machine(trainer=trainer | {"busy_threads": 40}, gpu={"local_cpus": "8-15"}))
     assert one.fit.threads == threads
-    assert one.fit.prefix == f"OMP_NUM_THREADS={threads} MKL_NUM_THREADS={threads} {own}".strip()
+    assert one.fit.prefix == f"{thread_variables(threads)} {own}".strip()
 
 
 @pytest.mark.parametrize(
@@ -154,7 +155,22 @@ def test_nothing_is_said_where_nothing_would_change(name: str, lines: int) -> No
         update=update(), finding_list=finding_list(update()), look=Look(), together=lambda: at(name, 300)
     )
     text = [line.strip(200).text for line in experiments(scene, 200)]
-    assert sum("recommended" in line for line in text) == lines
+    assert sum("restart with" in line for line in text) == lines
+
+
+def test_what_it_says_can_be_run_and_every_share_names_its_whole() -> None:
+    """The command is whole, the part of the others is said, and a high wait is no plain number."""
+    told = at("threads-host", 300)
+    now = replace(update(), frame=Demo(SCENARIOS["threads-host"], pace=False, anchor_s=1.795e9, at_s=0.0).frame(300.0))
+    scene = AdviceScene(update=now, finding_list=finding_list(now), look=Look(), together=lambda: told)
+    text = "\n".join(line.strip(160).text.rstrip() for line in experiments(scene, 160))
+    assert f"restart with {thread_variables(8)} taskset -c 0-7 python bench.py --lr 1e-2\n" in text
+    assert " % of it by other programs" in " ".join(text.split())
+    assert "(uses 24 % of all CPUs), " in text
+    wait = told.experiments[0].cpu_wait_percent
+    assert f" !{wait:.0f}%" in text
+    strangers = replace(scene, update=update())  # of which the frame has no process
+    assert "taskset -c 0-7 COMMAND" in "\n".join(line.strip(160).text for line in experiments(strangers, 160))
 
 
 SHARE = GpuShare(uuid="G", busy_percent=45.0)

@@ -53,7 +53,7 @@ def test_a_job_that_starves_from_its_start_on_is_never_called_healthy(seconds: i
         assert job.judged_in_s == 91 - seconds
         assert found.reasons == (f"j (GPU 0): judging: {job.why}",)
         assert "h: 1 job judging" in text(page(found))
-    assert "nothing is wrong" not in text(page(found))
+    assert "healthy:" not in text(page(found))
 
 
 def test_a_driver_that_opens_slowly_makes_no_job_young() -> None:

@@ -84,7 +84,7 @@ def test_a_pool_that_prepares_its_data_is_no_training() -> None:
     assert told is not None
     assert told.severity == "info"
     assert told.headline == "no CUDA context, preparing data or running on CPU"
-    assert told.steps[0].text == "see whether it still prepares its data"
+    assert told.steps[0].text == "Check whether it still prepares its data"
 
 
 def shown(machine: Machine, seconds: int) -> list[tuple[int, str, str, str]]:
@@ -104,7 +104,7 @@ def test_it_is_said_early_and_named_within_two_minutes() -> None:
     assert evidence == f"judging for {120 - t} s more: it may still be starting"
     named = next(t for t, severity, *_ in said if severity == "warn")
     assert 120 <= named <= 155
-    assert said[-1][1:3] == ("warn", "running on CPU: no CUDA context")
+    assert said[-1][1:3] == ("warn", "running on CPU, no CUDA context")
 
 
 def test_it_is_over_at_once_when_its_context_is_there() -> None:

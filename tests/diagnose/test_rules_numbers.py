@@ -20,7 +20,7 @@ LAST_ROW = 73
 ELSEWHERE = {
     8: ("diagnosis", "large/complex (both)"),
     14: ("diagnosis", "PyTorch's tuning guide"),
-    30: ("profilers", "Is the GPU kept busy, with work queued ahead?"),
+    30: ("profilers", "Is the GPU busy, with work queued ahead?"),
     49: ("diagnosis", "the runtime of a step is compute, memory traffic and overhead together"),
     56: ("diagnosis", "three numbers in one line"),
 }

@@ -102,7 +102,7 @@ def test_a_hang_comes_before_everything_else() -> None:
     told = said.findings[0]
     assert (told.rule, told.primary, told.state) == ("collective-wait", True, "hang")
     assert told.headline == "hang, 3 of 4 ranks wait in a collective for rank 3 (GPU 3)"
-    assert "rank 3 (GPU 3): blocked in the kernel (state D)" in lines(told)
+    assert "rank 3 (GPU 3): blocked in a system call (state D, usually storage)" in lines(told)
 
 
 WORKED_S = 120

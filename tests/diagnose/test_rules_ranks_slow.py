@@ -148,7 +148,7 @@ def test_a_low_clock_with_the_same_tensor_share_is_late_if_the_others_spin() -> 
     slow = of({2: {"sm_clock_mhz": 1190.0, "throttle_reasons": frozenset({"hw thermal"})}})
     told = seen(steps(2.2, SLOW, tensor=EQUAL, watts=DRAWN, dials=slow))
     assert told is not None
-    assert told[0] == "straggler rank 2 (GPU 2), low SM clock"
+    assert told[0] == "straggler rank 2 (GPU 2), hardware thermal slowdown"
 
 
 @pytest.mark.parametrize(

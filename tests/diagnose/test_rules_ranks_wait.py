@@ -61,7 +61,7 @@ def test_without_counters_it_is_told_by_the_power_it_used_to_draw() -> None:
     told = found(after(frame, 130), "collective-wait")
     assert told is not None
     assert told.confidence == 0.5
-    assert "power 120 W, 600 W under load" in lines(told)
+    assert "power 120 W, 600 W when it computes" in lines(told)
 
 
 def test_collective_wait_says_for_whom() -> None:
@@ -130,9 +130,9 @@ def test_straggler(gpu: Dials, trainer: Dials, ranks: int, severity: str | None)
 def test_straggler_names_the_rank_and_what_is_wrong_with_it() -> None:
     told = found(after(team(of({2: CLOCK}, FAST)), 100), "straggler")
     assert told is not None
-    assert told.headline == "straggler rank 2 (GPU 2), low SM clock"
+    assert told.headline == "straggler rank 2 (GPU 2), hardware thermal slowdown"
     assert lines(told) == [
-        "GPU 2: SM clock 1290 MHz (hw thermal), other ranks 1980 MHz",
+        "GPU 2: SM clock 1290 MHz, other ranks 1980 MHz; active: hw thermal",
         "ranks 0, 1, 3 wait for it up to 35 % of the time",
     ]
     assert told.steps[1].command == "export CUDA_VISIBLE_DEVICES=0,1,3"

@@ -88,6 +88,6 @@ def swapping(reads: float, writes: float, loaders: int = 0, **loader: float) -> 
 def test_states_that_are_swapped_to_a_drive_are_no_data_set(machine: Machine, states: bool) -> None:
     finding = found(machine.verdict(60), "io-bound")
     assert finding is not None
-    assert finding.steps[0].text.startswith("states are swapped to NVMe") == states
+    assert finding.steps[0].text.startswith("Offload what fits to CPU memory instead of NVMe") == states
     assert ("WebDataset" in steps(finding)) != states
-    assert any("as where states are swapped" in item.text for item in finding.evidence) == states
+    assert any("typical of NVMe offload" in item.text for item in finding.evidence) == states

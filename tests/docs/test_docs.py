@@ -16,7 +16,7 @@ from gputop.config import SETTINGS
 from gputop.diagnose.rules import RULES
 from gputop.docs.keys import key_summary
 from gputop.docs.markdown import table
-from gputop.docs.rules import rule_list
+from gputop.docs.rules import rule_list, threshold_pages
 from gputop.glossary import TERMS, named_in
 from gputop.model import metrics
 from gputop.ui.commands.remap import remap
@@ -105,13 +105,14 @@ def test_a_text_names_its_terms_and_a_longer_name_hides_one_inside_it() -> None:
     assert terms("the last state of a NUMAX box") == []
 
 
-def test_every_rule_is_in_the_manual_with_all_its_numbers() -> None:
+def test_every_rule_is_in_the_manual_and_its_numbers_in_the_list_of_thresholds() -> None:
     page = docs.read("diagnosis")
-    parts = [part.partition("\n") for part in page.split("\n## ")]
+    parts = [part.partition("\n") for part in f"\n{threshold_pages()}".split("\n## ")]
     told = {title: {name for name, *_ in rows(text)} for title, _, text in parts}
     for table_, numbers in thresholds.shipped().items():
         assert {f"`{name}`" for name in numbers} <= told[table_]
     assert set(RULES) <= set(told)
+    assert set(RULES) <= {part.partition("\n")[0] for part in page.split("\n## ")}
     assert all(rule.question in page for rule in RULES.values())
 
 

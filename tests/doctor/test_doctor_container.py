@@ -163,7 +163,8 @@ def test_the_dataloader_line_fits_the_machine(
     tmp_path: Path, files: dict[str, str], environ: dict[str, str], call: str, sweep: str
 ) -> None:
     first, second, third = ask(machine(tmp_path, files, environ={"PATH": "/x", **environ}), "loader")
-    assert first.what.startswith(f"start with num_workers={first.value['num_workers']} = min(8, ")
+    assert first.what.startswith(f"start with num_workers={first.value['num_workers']}: ")
+    assert {first.status, second.status, third.status} == {"advice"}
     assert second.what == f"DataLoader(data, {call})"
     assert third.what.startswith(f"then measure {sweep} workers")
 

@@ -239,7 +239,7 @@ def test_n01_without_a_library(tmp_path: Path, fake: Fake) -> None:
         (
             {"usr/bin/ubuntu-drivers": ""},
             2,
-            "2 NVIDIA GPUs on the PCI bus, and no driver",
+            "2 NVIDIA GPUs on the PCI bus but no driver",
             "sudo ubuntu-drivers install",
         ),
         ({"usr/bin/dnf": ""}, 1, "install NVIDIA's driver for this distribution", None),

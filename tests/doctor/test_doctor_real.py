@@ -78,7 +78,7 @@ for name in ("io", "python", "torch", "blas", "threads", "shm"):
 own = tell()
 assert own["ptrace"].what.startswith("your processes are readable") or "ptrace_scope" in own["ptrace"].what, own
 assert own["io"].status == "limited" and own["io"].unlock == "sudo gputop" , own["io"]
-assert own["cpus"].status != "unknown" and own["loader"].status == "ok", own
+assert own["cpus"].status != "unknown" and own["loader"].status == "advice", own
 """
         isolated(code)
 

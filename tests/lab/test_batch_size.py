@@ -117,13 +117,13 @@ TRAINS = Process(
     ("gpus", "processes", "uuid", "says"),
     [
         ((USED,), (), "GPU-a", None),
-        ((USED,), (TRAINS,), "GPU-a", "PID 7 of ann is on GPU 0"),
+        ((USED,), (TRAINS,), "GPU-a", "PID 7 of ann uses GPU 0"),
         ((USED, Gpu(uuid="GPU-b", index="1", name="A100", vram_used_bytes=0)), (TRAINS,), "GPU-b", None),
         ((USED, Gpu(uuid="GPU-b", index="1", name="A100", vram_used_bytes=0)), (TRAINS,), None, "PID 7 of ann"),
         ((Gpu(uuid="GPU-c", index="2", name="A100", vram_used_bytes=0),), (TRAINS,), "GPU-c", None),
-        ((Gpu(uuid="GPU-a", index="0", name="A100", vram_used_bytes=30 << 30),), (), "GPU-a", "cannot be seen"),
+        ((Gpu(uuid="GPU-a", index="0", name="A100", vram_used_bytes=30 << 30),), (), "GPU-a", "that are not visible"),
         ((Gpu(uuid="GPU-a", index="0", name="A100"),), (), "GPU-a", "is unknown"),
-        ((), (), "GPU-a", "the driver does not say"),
+        ((), (), "GPU-a", "the driver does not report"),
     ],
 )
 def test_a_gpu_that_others_use_is_left_alone(

@@ -138,7 +138,7 @@ def test_a_cpu_measures_fp16_with_its_scaler_and_says_why_it_has_no_tf32(planted
     assert result["runs"]["fp32"][0]["skipped"] is None
     assert result["verdict"]["precision_helps"] is None
     said = gputop("lab", "--last", state=tmp_path).stdout
-    assert "What bf16 or fp16 gains on a GPU, it cannot tell" in " ".join(said.split())
+    assert "It cannot show what bf16 or fp16 gain from a GPU's Tensor Cores" in " ".join(said.split())
 
 
 def test_a_slow_loader_waits_and_a_slow_model_does_not(planted: str, tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_a_slow_loader_waits_and_a_slow_model_does_not(planted: str, tmp_path: P
     (kept,) = (tmp_path / "gputop" / "lab").iterdir()
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     said = gputop("lab", "--last", state=tmp_path)
-    assert "dataloader-bound: the loader comes first" in said.stdout
+    assert "dataloader-bound, tune the loader before precision" in said.stdout
     assert f"gputop loader {planted}:planted" in said.stdout
     assert "bf16 + compile was not measured" in said.stdout
     computes = measured(f"{planted}:planted", *SHORT, "--", "0.0", "0.15", state=tmp_path)
@@ -368,7 +368,7 @@ def test_what_a_function_may_return() -> None:
         "nothing": "make returned int: return model, loader or model, batch, loss_fn",
         "model alone": "make returned a model without data: return model, loader",
         "generator": "the data that make returned can be read once only: return a DataLoader",
-        "no loss": "the loss that make returned is float, no function",
-        "no optimizer": "the optimizer that make returned is str, none of torch.optim",
+        "no loss": "the loss that make returned is float, not a function",
+        "no optimizer": "the optimizer that make returned is str, not a torch.optim optimizer",
         "an empty loader": "the loader gives no batch",
     }

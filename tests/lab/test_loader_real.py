@@ -113,7 +113,7 @@ def test_a_slow_getitem_scales_with_workers_up_to_the_knee_and_a_step_waits(plan
     assert "num_workers=2" in result["line"]
     assert none["first_s"] < two["first_s"] + four["first_s"]
     assert [one["setting"] for one in result["options"][:3]] == [
-        "as above",
+        "no change",
         "prefetch_factor=4",
         "persistent_workers=True",
     ]
@@ -122,7 +122,7 @@ def test_a_slow_getitem_scales_with_workers_up_to_the_knee_and_a_step_waits(plan
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     assert json.loads(loader("--last", "--json", state=tmp_path).stdout) == result
     said = loader("--last", state=tmp_path).stdout
-    assert "num_workers=0: a batch every" in said
+    assert "Loader and step together with num_workers=2: training waits for data" in " ".join(said.split())
     assert result["line"] in said
 
 
@@ -204,7 +204,7 @@ def test_what_is_no_python_says_nothing_of_its_own(planted: str, tmp_path: Path,
         capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL,
         env={**os.environ, "XDG_STATE_HOME": str(tmp_path)},
     )  # fmt: skip
-    why = "is no Python (exit code 2 for a line of it): name the interpreter of the training"
+    why = "is not a Python interpreter (exit code 2 for a one-line script): name the interpreter of the training"
     assert (done.returncode, done.stdout, done.stderr) == (64, "", f"gputop: --python /bin/ls {why}\n")
 
 
@@ -233,7 +233,7 @@ def test_an_object_with_a_dataset_and_a_step_will_do(planted: str, tmp_path: Pat
     args = ("--workers", "0", "--batches", "5", "--batch-size", "16", "--readonly")
     done = loader(f"{planted}:Trainer", *args, state=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "num_workers=0: a batch every" in done.stdout
+    assert "training waits for data" in " ".join(done.stdout.split())
     assert "DataLoader(dataset, batch_size=16, shuffle=True, num_workers=0)" in done.stdout
     assert not (tmp_path / "gputop").exists()
 

@@ -80,7 +80,7 @@ def test_a_kept_loss_is_found_with_its_bytes_a_step_and_kept_for_later(planted: 
     assert piled == {(True,): 50, (1 << 18, True): 50, (1 << 18, False): 50}
     assert (result["steps"], result["devices"], len(result["samples"])) == (50, [], 60)
     again = memory("--last", state=tmp_path).stdout
-    assert "Host memory of the process grows by 2.0M a step." in again
+    assert "Host memory of the process grows by 2.0M per step." in again
     assert "Losses with their graphs accumulate: 50 more in 50 steps." in again
     assert "losses.append(loss.item())" in again
     assert "No device memory is shown: torch sees no CUDA device here." in again
@@ -105,7 +105,7 @@ def test_out_of_memory_is_one_line_and_what_was_sampled_is_told(planted: str, tm
     done = memory(f"{planted}:make", "--", "short", state=tmp_path)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith("gputop: memory: out of memory")
-    assert "What it says so far" in done.stdout
+    assert "Findings so far" in done.stdout
     assert "memory over" in done.stdout
 
 
@@ -114,7 +114,7 @@ def test_out_of_memory_is_one_line_and_what_was_sampled_is_told(planted: str, tm
     [
         ((), "PID or FACTORY is missing: gputop memory PID, or gputop memory train.py:make"),
         (("{file}:make", "--for", "5s"), "--for applies to a PID; use --steps with a function"),
-        (("{file}:make", "--tensors"), "--tensors is for a PID"),
+        (("{file}:make", "--tensors"), "--tensors applies to a PID; use --steps with a function"),
         (("{file}:nothing",), "has no function nothing: it has make, model"),
     ],
 )

@@ -78,7 +78,7 @@ def test_its_trace_is_one_that_explain_reads(written: Path, capfd: pytest.Captur
     told = json.loads(capfd.readouterr().out)["files"][0]
     assert told["window"]["by"] == "ProfilerStep"
     assert [one["name"] for one in told["regions"] if one["name"] in REGIONS] == list(REGIONS)
-    phases = {phase["name"].removesuffix(" and the rest") for phase in told["phases"]}
+    phases = {phase["name"].removesuffix(" and other") for phase in told["phases"]}
     assert {*REGIONS, "waiting for data"} <= phases
 
 

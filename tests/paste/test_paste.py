@@ -301,17 +301,33 @@ class TestLog:
         assert (trouble["tried_bytes"], trouble["fragmented"]) == (2 * GIB, False)
         assert trouble["free_bytes"] == GIB
         assert found.numbers["raised_at"] == "train.py:61 (step)"
-        assert "The last step named before it is 42." in said(pasted_texts.oom())
+        assert "Last step in the log before it: 42." in said(pasted_texts.oom())
         assert "export PYTORCH" not in said(pasted_texts.oom())
 
     def test_a_fragmented_cache(self) -> None:
         text = pasted_texts.oom(allocated=60, cached=16)
-        assert worst(text) == "GPU 0: CUDA out of memory in backward: the allocator's cache is fragmented."
+        assert worst(text) == "GPU 0: CUDA out of memory in backward: memory is fragmented."
         assert "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True" in said(text)
         assert "export PYTORCH_ALLOC_CONF=expandable" in said(f"torch version: 2.12.0\n{text}")
 
     def test_other_processes(self) -> None:
         assert "other processes use 40.0G of it" in worst(pasted_texts.oom(free=1, own=38.15, allocated=37))
+        assert "nvidia-smi" not in said(pasted_texts.oom())
+
+    def test_this_process_by_a_pid_of_the_host(self) -> None:
+        """In a container the driver lists it by another PID, as if it were another process."""
+        text = pasted_texts.oom().replace("Including non-PyTorch memory, this process has", "Process 1234 has")
+        assert "this process uses 78.0G (PID 1234 on the host, judging by its size)" in said(text)
+        assert "nvidia-smi" not in said(text)
+        assert told(text).numbers["troubles"][0]["process_bytes"] == 78 * GIB
+        beside = text.replace("Process 1234 has", "Process 9 has 30.00 GiB memory in use. Process 1234 has")
+        beside = beside.replace("78.00 GiB memory", "48.00 GiB memory").replace("76.00 GiB", "46.00 GiB")
+        assert "(PID 1234 on the host" in said(beside)
+        assert "other process 9 uses 30.0G" in said(beside)
+        assert "nvidia-smi -i 0" in said(beside)
+
+    def test_only_a_log_without_errors_is_sent_elsewhere(self) -> None:
+        assert "GPU times" not in said(pasted_texts.oom())
 
     def test_an_old_message(self) -> None:
         trouble = told(pasted_texts.OLD_OOM).numbers["troubles"][0]
@@ -320,21 +336,24 @@ class TestLog:
 
     def test_a_timeout(self) -> None:
         found = told("".join(pasted_texts.timeout(rank) for rank in (0, 1, 3)))
-        assert found.points[0].text == "Hang: allreduce (sequence number 42) timed out on ranks 0, 1, 3."
+        assert found.points[0].text == "Hang: allreduce #42 timed out on ranks 0, 1, 3."
         rank = found.numbers["troubles"][0]["ranks"][0]
         assert rank == {"rank": 0, "operation": "ALLREDUCE", "sequence": 42, "timeout_s": 600, "last_completed": None}
         words = said("".join(pasted_texts.timeout(rank) for rank in (0, 1, 3)))
         assert "TORCH_NCCL_TRACE_BUFFER_SIZE" in words
-        assert "ranks 0, 1, 3 only waited. A rank without a timeout is late or dead" in words
+        assert "ranks 0, 1, 3 waited for them. A missing rank is slow, stuck or dead." in words
+        assert words.count("#42") == 1, "each rank at the same one needs no line of its own"
+        assert "the log does not show how many ranks there are" in words
 
     def test_one_log_does_not_tell_which_rank_is_late(self) -> None:
         words = said(pasted_texts.timeout(0))
-        assert "only waited" not in words
+        assert "waited for them" not in words
         assert "Compare the logs of all ranks: this log has rank 0 alone, which may be late" in words
 
     def test_the_rank_behind(self) -> None:
         text = pasted_texts.timeout(0, 43) + pasted_texts.timeout(1, 42, "BROADCAST") + pasted_texts.timeout(2, 43)
-        assert worst(text) == "Hang: rank 1 is behind the others, at broadcast, sequence number 42."
+        assert worst(text) == "Hang: rank 1 is behind the others, at broadcast #42."
+        assert "ranks 0, 2 at allreduce #43 · rank 1 at broadcast #42" in said(text)
         assert told(text).numbers["troubles"][0]["behind"] == [1]
 
     def test_groups_of_ranks_count_for_themselves(self) -> None:

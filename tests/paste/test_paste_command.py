@@ -41,7 +41,7 @@ class TestCommand:
     def test_what_was_left_out_is_in_the_exit_code(self) -> None:
         done = explain("-", given="\n".join(pasted_texts.s1().splitlines()[:6]))
         assert done.returncode == 1
-        assert "The table is truncated" in done.stdout.split("What it says")[1][:60]
+        assert "The table is truncated" in done.stdout.split("Findings")[1][:60]
 
     def test_the_unknown_is_one_clear_line(self, tmp_path: Path) -> None:
         done = explain("-", given="hello\n")

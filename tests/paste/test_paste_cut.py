@@ -139,4 +139,4 @@ class TestCut:
         for text in (pasted_texts.csv([97] * 9) + "2024/0", pasted_texts.smi()[:1500]):
             done = explain("-", given=text)
             assert done.returncode == 1
-            assert "truncated" in done.stdout.split("What it says")[1][:60]
+            assert "truncated" in done.stdout.split("Findings")[1][:60]

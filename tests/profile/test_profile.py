@@ -99,9 +99,9 @@ def test_a_profile_of_a_job_tells_trainer_and_loaders_apart() -> None:
     ]
     page = report.page(profile, "x")
     assert page.words == (
-        "Top function: _MultiIter._next_data (dataloader.py), 60 % of samples.",
-        "Child processes wait for work 20 % of the time; top function of the rest: augment (data.py), 100 %.",
-        "Top function of your code: train (train.py), 60 % of samples.",
+        "Main thread: top function _MultiIter._next_data (dataloader.py), 60 % of its samples.",
+        "Workers: top function augment (data.py), 80 % of their samples; waiting for work 20 % of the time.",
+        "Main thread, your code: top function train (train.py), 60 % of its samples.",
         "Step phases: data 60 %, forward 40 %.",
     )
     assert page.points[0].steps[1].startswith("Speed up what the workers")
@@ -113,7 +113,7 @@ def test_a_profile_of_a_job_tells_trainer_and_loaders_apart() -> None:
     profile.pid = 7760
     loader = report.page(profile, "x")
     assert loader.words[0] == "This process is a DataLoader worker."
-    assert loader.words[1].startswith("It waits for work 20 % of the time; top function of the rest: augment (data.py)")
+    assert loader.words[1] == "Top function augment (data.py), 80 % of its samples; waiting for work 20 % of the time."
     assert loader.points == ()
 
 

@@ -417,7 +417,7 @@ def test_a_mistake_ends_the_comparison_and_not_the_monitor() -> None:
     proofs = Proofs(writes=False, memory=broken)
     proofs.take(Update(frame=frame_of(few(), 0.0), jobs=(JobState(key="j", name="j", state="judging", why=""),)))
     (told,) = proofs.lines
-    assert told.whole == ("gains of fixes are not tracked: RuntimeError: mistake; please report it")
+    assert told.whole == ("gains of fixes are not measured: RuntimeError: mistake; please report it")
 
 
 def test_predictions_are_held_against_outcomes() -> None:

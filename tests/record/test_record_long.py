@@ -54,7 +54,7 @@ def test_f05_a_member_is_held_against_its_own_size() -> None:
 
 def test_f06_who_keeps_what_was_packed_has_a_bound_and_the_reason_is_true() -> None:
     good = gzip.compress(os.urandom(1 << 20))
-    with pytest.raises(TooLarge, match=r"it unpacks to more than 0\.00195312 GiB"):
+    with pytest.raises(TooLarge, match=r"it decompresses to more than 0\.00195312 GiB"):
         list(unpacked(Unpacker(2 << 20), *[good] * 3))
 
 

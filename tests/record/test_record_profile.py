@@ -138,9 +138,9 @@ def on_the_command_line(training: Job, folder: Path) -> None:
     assert f"MainThread {training.pid}" in text
     assert text.count("loader pt_data_worker") == 2
     text = gputop("profile", str(training.pid), "--for", "1")
-    assert "What it says" in text
+    assert "Findings" in text
     assert "without idle threads" not in text
-    assert "Top function: burn (train_planted.py), " in text
+    assert "top function burn (train_planted.py), " in text
     path = next(line for line in text.splitlines() if line.endswith(f"-{training.pid}/"))
     assert path.rstrip("/") in gputop("profile", "--list", str(training.pid))
 
@@ -163,6 +163,6 @@ def test_a_profile_that_is_cancelled_keeps_what_is_there(tmp_path: Path, monkeyp
         assert result.good, result.text
         assert result.profile is not None
         assert result.profile.top()[0].name.startswith("spin")
-        assert result.lines[0].startswith("ended by hand after ")
+        assert result.lines[0].startswith("stopped by the user after ")
         assert ptrace_access.tracer(pid) is None
         assert PROFILE.why_not(row(pid), Rights(readonly=True)) == "gputop was started with --readonly"

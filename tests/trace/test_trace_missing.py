@@ -46,7 +46,7 @@ def launched(queue_us: float = 15, each_us: float = 950, every_us: float = 1000,
 def test_kernels_that_were_lost_are_no_idle_time(drop: Callable[[int], bool], lost: int, tmp_path: Path) -> None:
     code, told = said(Path(without(launched(), drop).write(tmp_path / "x.json")))
     assert code == 1
-    assert f"What it says {lost} of " in told
+    assert f"Findings {lost} of " in told
     assert "launches have no kernel in the trace." in told
     assert not any(absent in told for absent in NOTHING)
 

@@ -45,7 +45,7 @@ def test_a_cut_file_says_nothing_of_the_gpu(tmp_path: Path, part: float) -> None
     path.write_text(whole[: int(len(whole) * part)])
     done = explain(str(path))
     assert (done.returncode, done.stderr) == (1, "")
-    assert "What it says\n  The file is truncated: read up to there.\n" in done.stdout
+    assert "Findings\n  The file is truncated: read up to there.\n" in done.stdout
     for absent in ("GPU busy", "WARN", "CRIT", "No known bottleneck", "GPU time", "Steps"):
         assert absent not in done.stdout
     told = json.loads(explain("--json", str(path)).stdout)["files"][0]
@@ -304,7 +304,7 @@ def test_damage_in_the_middle_is_no_idle_time(tmp_path: Path, times: int) -> Non
     code, told = said(tmp_path / "x.json")
     assert code == 1
     places = "1 damaged place was" if times == 1 else f"{times} damaged places were"
-    assert f"What it says {places[0].upper()}{places[1:]} skipped." in told
+    assert f"Findings {places[0].upper()}{places[1:]} skipped." in told
     assert not any(absent in told for absent in NOTHING)
     assert json.loads(explain("--json", str(tmp_path / "x.json")).stdout)["files"][0]["gpu_time"] is None
 
@@ -318,7 +318,7 @@ def test_kernels_without_sense_are_no_idle_time(tmp_path: Path, key: str, value:
         event[key] = value
     code, told = said(Path(made.write(tmp_path / "x.json")))
     assert code == 1
-    assert "What it says 40 events left out as invalid." in told
+    assert "Findings 40 events left out as invalid." in told
     assert not any(absent in told for absent in NOTHING)
 
 
@@ -329,7 +329,7 @@ def test_a_few_odd_spans_of_the_cpu_cost_themselves_only(tmp_path: Path) -> None
     made.events[-1]["dur"] = -1
     code, told = said(Path(made.write(tmp_path / "x.json")))
     assert code == 1
-    assert "What it says 1 event left out as invalid." in told
+    assert "Findings 1 event left out as invalid." in told
     assert "GPU busy 100 % of the time." in told
 
 
@@ -560,5 +560,5 @@ def test_what_follows_the_end_is_not_read_and_said_so(tmp_path: Path, bare: bool
     (tmp_path / "x.json").write_text(text + text)
     code, told = said(tmp_path / "x.json")
     assert code == 1
-    assert "What it says Data follows the end of the trace: the rest is not read." in told
+    assert "Findings Data follows the end of the trace: the rest is not read." in told
     assert not any(absent in told for absent in NOTHING)

@@ -242,7 +242,7 @@ def test_what_is_no_trace_in_a_folder_is_left_out_by_name(tmp_path: Path, name: 
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout.startswith("2 ranks\n")
     said = " ".join(done.stdout.split())
-    assert f"What it says {name} is skipped: {why}" in said
+    assert f"Findings {name} is skipped: {why}" in said
     assert "straggler, other ranks wait for rank 1" in said
     told = json.loads(explain("--json", str(tmp_path)).stdout)
     assert [each["file"] for each in told["files"]] == ["rank0.json", "rank1.json"]

@@ -60,6 +60,22 @@ def test_gpus_and_jobs_without_a_verdict_say_so() -> None:
     assert words.jobs[shown.jobs[0].key].sign == "warn"
 
 
+def test_a_job_carries_the_word_of_a_gpu_that_drags_it() -> None:
+    """A trouble is named by its GPU; the line of the job says it too, though its other GPUs are well."""
+    shown = server()
+    llama, sd3, jupyter = (job.key for job in shown.jobs)
+    words = states((hot(), fine()), shown)
+    assert (words.jobs[sd3].word, words.jobs[sd3].sign) == ("thermal", "crit"), "worse than its own remark"
+    assert words.gpus["GPU-0006"].word == "thermal"
+    assert llama not in words.jobs
+    assert jupyter not in words.jobs
+    waits = found(subject=replace(hot().subject, kind="job", job=sd3))
+    assert states((hot(), waits), shown).jobs[sd3].word == "thermal", "the worst"
+    assert states((hot(severity="warn", primary=False), waits), shown).jobs[sd3].word == "input wait", "what leads"
+    capped = hot(rule="power", severity="info", state="power cap", primary=False)
+    assert sd3 not in states((capped,), shown).jobs, "a mere remark about one GPU is none about the job"
+
+
 def test_memory_held_by_a_process_that_ended_is_said_from_the_first_second() -> None:
     """Before any rule speaks: that the process is gone and the GPU is at rest is certain at once."""
     held = Process(pid=7, started_ticks=0, unseen="exited", gpus=(GpuShare(uuid="GPU-0001", vram_bytes=30 << 30),))

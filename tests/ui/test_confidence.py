@@ -9,7 +9,7 @@ import pytest
 
 from gputop import phrases, thresholds
 from gputop.demo import SCENARIOS, Demo
-from gputop.diagnose import Step
+from gputop.diagnose import Evidence, Step
 from gputop.diagnose.limits import Tables
 from gputop.diagnose.rules import RULES
 from gputop.monitor import Monitor
@@ -41,18 +41,23 @@ def test_what_confirms_a_rule_has_a_key_that_finds_it(rule: str) -> None:
     assert "to confirm" in said
 
 
-def test_it_says_after_how_long_and_at_which_values_it_clears() -> None:
-    own = {"saturation": (0.6, 0.66), "loader_cpu": (0.8, 0.72)}
-    limits = {"starved.duty": (0.8, 0.85), **{f"starved-cpu-idle.{name}": both for name, both in own.items()}}
-    said = lines(found(), leaving=lambda rule: (45.0, limits if rule == "starved-cpu-idle" else {}))
-    at = said.index("clears after 45s below threshold")
-    written = thresholds.written()
-    names = {number.name: number.measure for number in (*written["starved"], *written["starved-cpu-idle"])}
-    assert said[at + 1 : at + 4] == [
-        f"{names['duty']}: above 0.85",
-        f"{names['saturation']}: above 0.66",
-        f"{names['loader_cpu']}: below 0.72",
-    ]
+def test_it_says_after_how_long_and_at_which_values_of_its_evidence_it_clears() -> None:
+    limits = {
+        "starved.duty": (0.8, 0.85),
+        "starved-cpu-idle.io_percent": (10.0, 15.0),
+        "starved-cpu-idle.spare": (0.8, 0.72),
+    }
+    busy = Evidence(text="GPU busy 55 %", value=55.0, unit="%", limit=80.0, sense="healthy_from")
+    said = lines(found(evidence=(busy,)), leaving=lambda _: (45.0, limits))
+    at = said.index("clears after 45s with this")
+    duty = next(number.measure for number in thresholds.written()["starved"] if number.name == "duty")
+    assert said[at + 1] == f"{duty}: above 85 %"
+    assert not any("PSI" in line for line in said[at:]), "of what else the rule measured nothing is said"
+    waits = Evidence(text="PSI io some 20 %", value=20.0, unit="%", limit=10.0, sense="flagged_above")
+    assert "clears after 45s with one of these" in lines(
+        found(evidence=(busy, waits)), leaving=lambda _: (45.0, limits)
+    )
+    assert "clears after 45s with its evidence below threshold" in lines(found(), leaving=lambda _: (45.0, {}))
     assert "clears" not in " ".join(lines(found())), "nothing is known of its limits"
 
 
@@ -61,8 +66,13 @@ def test_what_a_rule_measures_is_never_cut_and_has_neither_name_nor_source_of_a_
     for rule in RULES:
         own = {name: value for name, value in LIMITS.get(rule, {}).items() if name[-5:] != "_exit"}
         limits = {f"{rule}.{name}": (value, value) for name, value in own.items()}
-        said = lines(found(rule=rule), width, leaving=lambda _, it=limits: (45.0, it))
-        at = said.index("clears after 45s below threshold")
+        units = {"_percent": "%", "_celsius": "C", "bytes_per_s": "B/s", "bytes": "B", "_per_s": "1/s", "_s": "s"}
+        evidence = tuple(
+            Evidence(text=name, limit=value, unit=next((u for end, u in units.items() if name.endswith(end)), ""))
+            for name, value in own.items()
+        )
+        said = lines(found(rule=rule, evidence=evidence), width, leaving=lambda _, it=limits: (45.0, it))
+        at = next(place for place, line in enumerate(said) if line.startswith("clears after 45s"))
         told = " ".join(" ".join(said[at + 1 :]).split())
         for number in thresholds.written().get(rule, ()):
             assert number.name not in own or f"{number.measure}: below" in told

@@ -278,7 +278,7 @@ ANSWERS = (("keep", "Keep partial result"), ("drop", "Drop it"), ("on", "Go on")
 HARM = "It measures in this terminal, beside the job, which it may slow down. Ctrl+C ends it; the screen comes back."
 
 
-def asked(stage: Stage, title: str = "stop it now?", text: str = HARM) -> list[str | None]:
+def asked(stage: Stage, title: str = "stop it?", text: str = HARM) -> list[str | None]:
     """Ask; what is answered."""
     got: list[str | None] = []
     stage.app.push_screen(Confirm(stage.app.session.look, title, text, ANSWERS, got.append))
@@ -324,7 +324,7 @@ def test_a_click_answers() -> None:
 @pytest.mark.parametrize("look", [Look(), Look(PLAIN, ASCII)])
 def test_every_answer_is_seen_however_small_the_screen_is(size: tuple[int, int], look: Look) -> None:
     async def scene(stage: Stage) -> None:
-        asked(stage, "gputop lab loader 41207 --workers 8 --seconds 6: stop it now?", HARM * 3)
+        asked(stage, "gputop lab loader 41207 --workers 8 --seconds 6: stop it?", HARM * 3)
         await stage.pilot.pause()
         lines = box(stage).splitlines()
         assert lines[0].strip("- ").startswith("gputop lab load")

@@ -180,9 +180,9 @@ def test_another_simulated_server_is_a_choice_away() -> None:
     short = {name: replace(SCENARIOS[name], past_s=5) for name in ("idle", "healthy")}
 
     async def scene(stage: Stage) -> None:
-        await stage.until(lambda: "No process uses a GPU" in stage.text, "the first server")
+        await stage.until(lambda: "No process on any GPU." in stage.text, "the first server")
         await stage.press("ctrl+p", *"demo-healthy")
-        assert "demo: one GPU, kept busy" in stage.text
+        assert "demo: one busy GPU: no findings" in stage.text
         await stage.press("enter")
         await stage.until(lambda: "llama-7b" in stage.text and "demo healthy" in stage.lines[0], "the other server")
         history = stage.app.session.monitor.history.values("host", "cpu_percent", 60)

@@ -95,7 +95,7 @@ WALK: list[tuple[str, Seen]] = [
     ("v", has("READ/s")),
     ("y", bar("copied 41207")), ("Y", lambda lines: lines[0] == "41207"), ("Y", has("gputop")),
     ("S", has("save the screen as")), ("escape", lacks("save the screen as")),
-    ("ctrl+p", has("type to narrow the list")), ("escape", lacks("type to narrow the list")),
+    ("ctrl+p", has("type to filter")), ("escape", lacks("type to filter")),
     ("D", bar("not now: not a live machine")), ("escape", CALM),
     ("Z", has(" frozen ")), ("Z", lacks(" frozen ")),
     ("d", has("refresh interval")), ("escape", lacks("refresh interval")),

@@ -46,7 +46,7 @@ def test_clicks_and_the_wheel_work_and_no_screen_asks_for_moves(showcase: Progra
         terminal.wait_for(" frozen ")
         for key, shown in (
             ("f1", "help: under the cursor"),
-            ("\x10", "type to narrow"),
+            ("\x10", "type to filter"),
             ("Y", "select with the mouse"),
         ):
             opens_and_closes(terminal, key, shown)

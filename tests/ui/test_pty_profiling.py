@@ -91,7 +91,7 @@ def test_a_plain_job_is_looked_into_and_goes_on(fake: Fake, tmp_path: Path) -> N
         back(terminal)
 
         asks(terminal, job.pid, "t", "torch.profiler")
-        terminal.wait_for("no agent in it")
+        terminal.wait_for("it has no agent")
         terminal.wait_for(f"gputop run -- {sys.executable}")
         terminal.send("y")
         terminal.wait_for("copied: gputop run -- ")
@@ -108,7 +108,8 @@ def test_a_plain_job_is_looked_into_and_goes_on(fake: Fake, tmp_path: Path) -> N
         terminal.send("escape")
         terminal.wait_for("Keep partial result")
         terminal.send("enter")
-        terminal.wait_for("in what burn (train_planted.py)", 20)  # what the loaders do is told by its name
+        # what the loaders do is told by its name
+        terminal.wait_for("top function burn (train_planted.py)", 20)
         assert unharmed(other)
         assert len(profiles(folder)) == 1
         assert profiles(folder)[0].endswith(f"-{job.pid}")
@@ -122,9 +123,9 @@ def test_a_plain_job_is_looked_into_and_goes_on(fake: Fake, tmp_path: Path) -> N
         terminal.wait_for("Older: 1")
         terminal.wait_for("measured on this process before:")
         terminal.send("h")
-        terminal.wait_for("taken before")
+        terminal.wait_for("Enter opens   Esc goes back")
         terminal.send("enter")
-        terminal.wait_for("in what burn (train_planted.py)")
+        terminal.wait_for("top function burn (train_planted.py)")
         back(terminal)
 
         asks(terminal, job.pid, "p", "py-spy record")

@@ -149,7 +149,7 @@ def test_f02_a_full_disk_is_said_in_one_line_and_the_screen_goes_on(tmp_path: Pa
         clock = terminal.screen()[0][-8:]
         terminal.wait_for(lambda lines: lines[0][-8:] != clock)
         terminal.send("R")
-        terminal.wait_for(lambda lines: re.search(r"recording paused .*; \d+ frames?, .* are in ~/gputop", lines[-1]))
+        terminal.wait_for(lambda lines: re.search(r"recording paused .*; \d+ frames?, .* saved in ~/gputop", lines[-1]))
         terminal.send("q")
         assert terminal.wait_exit() == 0
     assert count(recorded(tmp_path)) >= 1

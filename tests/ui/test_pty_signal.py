@@ -99,7 +99,7 @@ def test_who_does_not_listen_is_still_there_and_kill_is_offered(fake: Fake) -> N
         terminal.wait_for(f"TERM sent · {pid} · 2 s")
         terminal.send("g")  # the monitor goes on meanwhile
         terminal.wait_for("GPUs: card")
-        terminal.wait_for(f"{pid} is still there after 10 s · KILL? F9 asks for it · {pid} ignores TERM", 20)
+        terminal.wait_for(f"{pid} is still running after 10 s · KILL? press F9 · {pid} ignores TERM", 20)
         asks(terminal, pid)
         terminal.wait_for("(•)  9 KILL")
         terminal.send("right", "enter")

@@ -155,5 +155,5 @@ def test_f12_keys_that_cannot_be_are_one_warning_and_keys_given_away_another(tmp
     assert done.stderr == (
         "gputop: settings ignored: unknown setting 'no'; unknown setting 'keys.frieze' (did you mean keys.freeze?) "
         f"({path}); see `gputop docs configuration`\n"
-        "gputop: keys reassigned: g is freeze, no longer density; `gputop keys` lists them all\n"
+        "gputop: keys reassigned: g is now freeze, not density; `gputop keys` lists them all\n"
     )

@@ -11,7 +11,7 @@ import pytest
 
 from gputop.actions.pyspy import Shown, StackResult
 from gputop.actions.torch_trace import Traced
-from gputop.diagnose import Finding, Subject
+from gputop.diagnose import Finding, Step, Subject
 from gputop.model import Process
 from gputop.profile import dump, parse, report
 from gputop.profile.dump import ThreadStack
@@ -108,14 +108,18 @@ def test_a_profile_beside_what_is_seen_live() -> None:
         for rule in ("io-bound", "gmem-leak")
     ]
     found = picture(content, content.tabs[0], None, live[:1], (120, 40), Look())
-    assert "agrees with  io-bound  seen live for 6m" in text(found.strips)
+    assert "agrees with  it is so  seen live for 6m" in text(found.strips)
+    step = Step(text="Copy the data to /scratch", command="rsync -a /data/ /scratch/")
+    live[0] = replace(live[0], steps=(step,))
+    found = picture(content, content.tabs[0], None, live[:1], (120, 40), Look())
+    assert "Next: Copy the data to /scratch: rsync -a /data/ /scratch/" in text(found.strips), "as the advice says"
     found = picture(content, content.tabs[0], None, live[1:], (120, 40), Look())
-    assert "seen live  gmem-leak for 6m: it is so" in text(found.strips)
+    assert "seen live  it is so for 6m" in text(found.strips)
     long = [replace(live[1], headline="it is so " * 30)]
-    assert "it is so it…" in text(picture(content, content.tabs[0], None, long, (80, 24), Look()).strips)
+    assert "it is so it is… for 6m" in text(picture(content, content.tabs[0], None, long, (80, 24), Look()).strips)
     calm = profiled("MainThread (41207);main (train.py:1);forward (model.py:2) 50\n")
     found = picture(calm, calm.tabs[0], None, live[:1], (120, 40), Look())
-    assert "not seen here  io-bound  told live for 6m" in text(found.strips)
+    assert "not seen here  it is so  reported live for 6m" in text(found.strips)
 
 
 def threads(*calls: str) -> tuple[ThreadStack, ...]:
@@ -140,11 +144,11 @@ def test_ranks_stand_side_by_side_with_the_odd_one_marked() -> None:
     content = of_stacks(job(others, others, threads("load", "main")))
     table = drawn(content, 0, (120, 24))
     assert "CRIT" in table
-    assert "rank 2 is not where rank 0, rank 1 are" in table
+    assert "; rank 2 is in load (load.py:3)" in table
     beside = drawn(content, 1, (120, 24)).splitlines()
     heads = next(line for line in beside if "rank 1" in line and "rank 2" in line and "not" not in line)
-    assert "! rank 2" in heads
-    assert "! rank 1" not in heads
+    assert "▲ rank 2" in heads, "as bad as the headline says"
+    assert "▲ rank 1" not in heads
     assert "> load (load.py:3)" in drawn(content, 2, (120, 40))
 
 
@@ -167,9 +171,9 @@ def test_gaps_are_visited_one_after_the_other(tmp_path: Path) -> None:
     content = traced(llama(), tmp_path)
     timeline = content.tabs[0]
     said = [found for _ in range(3) for found in [timeline.press("next") or drawn(content, 0, (120, 40))]]
-    lines = [next(line for line in text.splitlines() if "does nothing" in line) for text in said]
-    assert [line.split("for ")[1].split("  ")[0] for line in lines] == ["4.91 ms", "99.5 ms", "4.91 ms"]
-    assert "main DataLoader.__next__ 91.9 ms" in lines[1]
+    lines = [next(line for line in text.splitlines() if "GPU idle " in line) for text in said]
+    assert [line.split("GPU idle ")[1].split(" ·")[0] for line in lines] == ["4.91 ms", "99.5 ms", "4.91 ms"]
+    assert "main: DataLoader.__next__ 91.9 ms" in lines[1]
 
 
 @pytest.mark.parametrize("look", [Look(), Look(PLAIN, ASCII)], ids=["colour", "plain"])
@@ -191,7 +195,7 @@ def test_any_size_and_any_name_is_drawn(look: Look, tmp_path: Path) -> None:
 
 
 def test_a_headline_is_told_in_whole_where_there_are_lines() -> None:
-    text = "rank 3 is not in the collective that the others wait in: write_samples (train.py:171). " * 2
+    text = "ranks 0, 1, 2 wait in all_reduce; rank 3 is in write_samples (train.py:171). " * 2
     said = Says(sayings=(Saying(severity="crit", text=text.strip()),), words=("more",))
     rows = [strip.text.strip() for strip in says_strips(said, (), 80, 4, Look())]
     assert text.strip() in " ".join(" ".join(rows).split())

@@ -56,9 +56,9 @@ def test_stacks_are_looked_at_and_what_cannot_be_stays_until_a_key() -> None:
 
         async def scene(stage: Stage) -> None:
             await stage.press("s")
-            await stage.until(lambda: "is no Python program" in stage.lines[-2], "the reason")
+            await stage.until(lambda: "is not a Python program" in stage.lines[-2], "the reason")
             await stage.press("escape")
-            assert "is no Python program" not in stage.text
+            assert "is not a Python program" not in stage.text
 
         play(scene, moment(trainer(child.pid), launcher=None))
 
@@ -174,7 +174,7 @@ def test_kill_is_proposed_for_who_did_not_end_and_for_nobody_else_who_is_tagged(
         async def scene(stage: Stage) -> None:
             await to(stage, deaf)
             await stage.press("k", "right", "enter")
-            await says(stage, f"{deaf} is still there after ")
+            await says(stage, f"{deaf} is still running after ")
             await stage.press("k")
             assert "(•)  9 KILL" in stage.text
             await stage.press("escape")
@@ -207,7 +207,7 @@ def test_kill_is_proposed_as_long_as_that_is_news(monkeypatch: pytest.MonkeyPatc
 
         async def scene(stage: Stage) -> None:
             await stage.press("k", "right", "enter")
-            await says(stage, f"{deaf} is still there after ")
+            await says(stage, f"{deaf} is still running after ")
             await stage.pilot.pause(0.6)
             await stage.press("k")
             assert "(•) 15 TERM" in stage.text

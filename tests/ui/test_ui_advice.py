@@ -76,12 +76,12 @@ def test_beside_the_advice_alone_a_hint_names_keys_that_show_the_processes() -> 
         main.show(ALL)
         for key in ("3", "z"):
             await stage.press("a", "k")
-            assert stage.lines[-1] == " not now: the processes are hidden: 3 or z shows them"
+            assert stage.lines[-1] == " not now: the processes are hidden; 3 or z shows them"
             await stage.press(key)
             assert "jobs and processes" in stage.text
             await stage.press("escape", "escape")
         await stage.press("3", "a", "k")
-        assert stage.lines[-1] == " not now: the processes are hidden: 3 shows them"
+        assert stage.lines[-1] == " not now: the processes are hidden; 3 shows them"
         await stage.press("3")
         assert "jobs and processes" in stage.text
         assert main.focused is main.table

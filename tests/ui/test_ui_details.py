@@ -111,10 +111,8 @@ def test_time_blocked_on_storage_is_called_an_estimate_where_it_is_not_measured(
         return " ".join(" ".join(strip.text for strip in drawn).split())
 
     assert "estimate" not in told(7.0)
-    assert re.search(r" time blocked on storage \d+% \d+% an estimate ", told(None))
-    assert "an estimate, the share of looks in state D; from then on it is measured: sudo sysctl -w kernel" in told(
-        None
-    )
+    assert re.search(r" time blocked on storage \d+% \d+% estimate ", told(None))
+    assert "estimated from the share of samples in state D; to measure it: sudo sysctl -w kernel" in told(None)
 
 
 def hostile(text: str) -> tuple[Process, Detail]:

@@ -156,7 +156,7 @@ async def others(stage: Stage) -> None:
     await stage.press("enter", "O")
     assert "O Show it" not in stage.lines[-1], "it is offered where it does something"
     await stage.press("4")
-    assert "it is another user's; the last line names the key that shows it" in stage.text
+    assert "not shown: another user's process; the last line names the key that shows it" in stage.text
     assert "Enter Show" not in stage.lines[-1]
     assert "O Show it" in stage.lines[-1]
     await stage.press("O")

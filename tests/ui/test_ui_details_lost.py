@@ -34,13 +34,13 @@ def test_a_process_that_ended_stays_on_the_screen_and_says_since_when() -> None:
         assert loud(stage)
         del stage.feed.details[RANK.identity]
         await stage.show(later(12, RANK.pid))
-        assert any(line.startswith("─ now") and "ended 12s ago" in line for line in stage.lines)
+        assert any(line.startswith("─ now") and "exited 12s ago" in line for line in stage.lines)
         assert "nfs-reader" in stage.text, "what was known last stays"
         assert loud(stage) == []
         await stage.press("3")
         assert "66.0G" in stage.text
         await stage.show(later(72, RANK.pid))
-        assert "ended 1m 12s ago" in stage.text
+        assert "exited 1m 12s ago" in stage.text
         await stage.press("escape")
         assert stage.app.screen is stage.app.main
 
@@ -56,7 +56,7 @@ def test_p06_another_process_with_the_same_pid_is_not_it() -> None:
         del stage.feed.details[RANK.identity]
         stage.feed.details[other.identity] = asked(full(other, RUNNING))
         await stage.show(later(5, RANK.pid, other))
-        assert "ended 5s ago" in stage.text
+        assert "exited 5s ago" in stage.text
         assert "impostor" not in stage.text
         assert "300" not in stage.text
 

@@ -120,7 +120,7 @@ def test_a_key_that_does_nothing_now_says_why() -> None:
     async def scene(stage: Stage) -> None:
         await stage.press("h")
         lines = " ".join(stage.text.split())
-        assert "NOT NOW" in lines
+        assert "UNAVAILABLE NOW" in lines
         assert "x no finding" in lines
         assert "D not a live machine" in lines
         assert "| < > [ ] { } 0 not a recording" in lines

@@ -37,7 +37,7 @@ def test_the_keys_of_time_work_in_details_and_the_bar_stands_there(path: Path) -
         assert "[1 Threads]" in stage.text
         await stage.press("f1")
         assert "replay: pause, slower, faster" in stage.text
-        assert "NOT NOW" not in stage.text
+        assert "UNAVAILABLE NOW" not in stage.text
 
     watch(path, scene, size=(120, 40))
 

@@ -124,7 +124,7 @@ def test_keys_of_traces(tmp_path: Path) -> None:
         assert timeline.at.span == whole / 2
         assert timeline.at.cursor > start
         await press(stage, "gap")
-        assert "no gap of the GPU" in stage.text
+        assert "no visible GPU gap" in stage.text
         await press(stage, "view-2", "take")
         assert "[1 Timeline]" in stage.text
         await press(stage, "view-3", "view-4", "view-5", "view-6")

@@ -118,7 +118,7 @@ def test_a_line_that_the_wheel_has_put_out_of_sight_is_shown_before_anything_is_
             table.on_mouse_scroll_down(events.MouseScrollDown(table, 30, 15, 0, 0, 0, False, False, False))
         assert str(own) not in stage.pids
         await stage.press("f8")
-        assert "the selected line was out of sight: here it is" in stage.lines[-1]
+        assert "the selected row was not visible; nothing was changed, press again" in stage.lines[-1]
         assert (nice(own), stage.selected) == (before, str(own))
         assert str(own) in stage.pids
 

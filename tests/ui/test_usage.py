@@ -25,7 +25,7 @@ def test_four_charts_have_their_values() -> None:
     )  # fmt: skip
     assert len(lines) == 8
     assert lines[0].startswith("─ host ─")
-    for said in ("cpu  12%  64 cores", "mem  33.0/256G  13%", "disk  r6M w11M", "net  in 3M out 977K"):
+    for said in ("cpu  12%  64 cores", "mem  33.0/256G  13%", "storage  r6M w11M", "net  in 3M out 977K"):
         assert said in lines[1], said
 
 
@@ -55,7 +55,7 @@ def test_what_is_unknown_is_not_zero() -> None:
          "io_pressure", "memory_pressure"),
     )  # fmt: skip
     lines = drawn(120, 6, **{**nothing, "load": ()})
-    assert "0" not in lines[1].replace("of 95M/s", "").replace("of 10M/s", "").replace("of 9M/s", "")
+    assert "0" not in lines[1].replace("axis 95M/s", "").replace("axis 10M/s", "").replace("axis 9M/s", "")
 
 
 def test_an_axis_is_named_whole_or_not_at_all() -> None:
@@ -69,7 +69,7 @@ def test_of_few_charts_those_are_there_that_the_machine_is_short_of() -> None:
     assert titles.startswith("cpu")
     assert "mem" in titles
     waits = drawn(80, 7, io_pressure=Pressure(some_percent=70.0, full_percent=60.0), cpu_percent=9.0)[1]
-    assert "disk" in waits
+    assert "storage" in waits
     assert "mem" not in waits
 
 

@@ -122,7 +122,8 @@ def keep(
     profile.pid, profile.lines = process.pid, source_lines(profile, process.pid, process.uid)
     profile.notes += notes
     who = identity_fields(process)
-    measured = f"{samples} samples, {labels.amount(errors, 'error')}, {cost.text}"
+    of = " of all threads" if about.threads > 1 else ""
+    measured = f"{samples} samples{of}, {labels.amount(errors, 'error')}, {cost.text}"
     page = report.page(profile, f"{process.pid} {who['short'][:60]}", about=f"{about.text}; {measured}")
     meta = {
         "version": 1,

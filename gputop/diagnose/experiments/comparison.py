@@ -23,6 +23,7 @@ from gputop.diagnose.experiments.loads import (
 )
 from gputop.diagnose.limits import Limits
 from gputop.diagnose.rules.cpu.limits import held
+from gputop.diagnose.rules.cpu.threads import thread_variables
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.labels import amount
 from gputop.model import Frame
@@ -141,7 +142,7 @@ def _fit(limits: Limits, load: Load, own: OwnShare, pinned: tuple[int, ...], hin
     loaders, threads = _loaders(limits, load, own, stopped), fitting_threads(own.cpus)
     fewer = max(load.asked or 0, load.wanting or 0.0) > threads * len(load.trees)
     said = fewer and (hindered or stopped or loaders is not None)
-    names = [f"OMP_NUM_THREADS={threads} MKL_NUM_THREADS={threads}"] if said else []
+    names = [thread_variables(threads)] if said else []
     return Fit(
         threads=threads,
         loaders=loaders,

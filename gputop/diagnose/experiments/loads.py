@@ -43,7 +43,7 @@ class Fit:
 
     threads: int  # OMP_NUM_THREADS and torch.set_num_threads that fit its share of the CPUs
     loaders: int | None  # num_workers; None if it has no loaders, or if the present number is fine
-    prefix: str  # prefix of its command: OMP_NUM_THREADS=8 MKL_NUM_THREADS=8 taskset -c 0-7; empty if nothing changes
+    prefix: str  # prefix of its command: OMP_NUM_THREADS=8 ... taskset -c 0-7; empty if nothing changes
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)

@@ -291,10 +291,12 @@ def _sentence(finding: Finding, scene: AdviceScene, room: int) -> list[Run]:
 
 def evidence(item: Evidence, room: int | None = None) -> list[Run]:
     """One number the verdict rests on: it is bright, its limit is not, and goes before half of it is there."""
-    runs = [Run(part.text, "bright" if part.strong else "text") for part in finding_text.parts(item)]
-    reference = finding_text.reference(item)
-    whole = [*runs, Run(f" ({reference})", "dim")] if reference else runs
-    return whole if room is None or drawing.cells(whole) <= room else runs
+    whole = _runs(finding_text.referenced(item))
+    return whole if room is None or drawing.cells(whole) <= room else _runs(finding_text.parts(item))
+
+
+def _runs(parts: Sequence[finding_text.TextPart]) -> list[Run]:
+    return [Run(part.text, "bright" if part.strong else "dim" if part.aside else "text") for part in parts]
 
 
 def _because(

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gputop import finding_text, units
+from gputop import finding_text, severity, units
 from gputop.fit import fit
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.labels import amount
+from gputop.model import Role
 from gputop.safe.text import clean
+from gputop.severity import Levels
 from gputop.ui.advice.scene import AdviceScene, flow
+from gputop.ui.theme import Look
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line, Run
 
@@ -20,7 +24,8 @@ if TYPE_CHECKING:
 
 _GAP = 2
 _NAME = 20  # cells, at most
-_RESOURCES: dict[Resource, str] = {"cpu": "CPU time", "disk": "storage I/O", "gpu": "GPU time"}
+_RESOURCES: dict[Resource, str] = {"cpu": "all CPUs", "disk": "all storage I/O", "gpu": "the GPU time"}
+_OTHERS = 0.05  # least share of the storage I/O that other programs are named for
 
 
 @frozen_dataclass(frozen=True, slots=True)
@@ -30,6 +35,8 @@ class Measure:
     title: str
     text: Callable[[Experiment], str]
     keep: int  # the lowest goes first where it is narrow
+    value: Callable[[Experiment], float | None] | None = None  # coloured from these levels on
+    levels: Levels = Levels(math.inf)
 
 
 def _percent(value: float | None) -> str:
@@ -48,13 +55,15 @@ MEASURES = (
     Measure("GPU%", lambda one: _percent(one.gpu_busy_percent), 10),
     Measure("THREADS", lambda one: _number(one.threads_asked), 9),
     Measure("RUNNABLE", lambda one: _number(one.threads_wanting), 4),
-    Measure("CPUs", lambda one: _number(one.cpus_allowed), 8),
-    Measure("USED", lambda one: units.UNKNOWN if one.cores is None else f"{one.cores:.1f}", 5),
-    Measure("CPU WAIT%", lambda one: _percent(one.cpu_wait_percent), 7),
+    Measure("ALLOWED CPUS", lambda one: _number(one.cpus_allowed), 8),
+    Measure("USED CPUS", lambda one: units.UNKNOWN if one.cores is None else f"{one.cores:.1f}", 5),
+    Measure(
+        "CPU WAIT%", lambda one: _percent(one.cpu_wait_percent), 7, lambda one: one.cpu_wait_percent, severity.WAIT
+    ),
     Measure("WORKERS", lambda one: str(one.loaders), 3),
     Measure("READ/s", lambda one: units.rate(one.read_bytes_per_s), 2),
-    Measure("I/O SHARE", lambda one: _share(one.io_share), 6),
-    Measure("IO%", lambda one: _percent(one.io_wait_percent), 1),
+    Measure("OF ALL I/O", lambda one: _share(one.io_share), 6),
+    Measure("IO%", lambda one: _percent(one.io_wait_percent), 1, lambda one: one.io_wait_percent, severity.IO_WAIT),
 )
 
 
@@ -69,10 +78,10 @@ def experiments(scene: AdviceScene, width: int) -> Sequence[Line]:
     first = max(len("EXPERIMENT"), *(len(name) for name in names.values())) + 3
     columns = _fitting(found.experiments, width - first)
     titles = scene.line().add("   EXPERIMENT", "dim")
-    lines = [scene.line(), *_summary(found, scene, width), scene.line(), _row(titles, columns, first, None)]
+    lines = [scene.line(), *_summary(found, scene, width), scene.line(), _row(titles, columns, first, None, scene.look)]
     for one in found.experiments:
         line = scene.line().add(f"   {names[one.key]}", "bright", bold=True)
-        lines += [_row(line, columns, first, one), *_slowed(one, apart, scene, width)]
+        lines += [_row(line, columns, first, one, scene.look), *_slowed(one, apart, scene, width)]
         lines += [*_fits(one, scene, width), scene.line()]
     return lines
 
@@ -101,12 +110,14 @@ def _fitting(found: Sequence[Experiment], room: int) -> list[tuple[int, Measure]
     return fit(sized, room - 1, lambda each: each[0], keep=lambda each: each[1].keep)
 
 
-def _row(line: Line, columns: Sequence[tuple[int, Measure]], first: int, one: Experiment | None) -> Line:
+def _row(line: Line, columns: Sequence[tuple[int, Measure]], first: int, one: Experiment | None, look: Look) -> Line:
     at = first
     for width, column in columns:
         text = column.text(one) if one else column.title
+        value = column.value(one) if one and column.value else None
+        runs = drawing.alarmed(text, value, column.levels, look, "text" if one and text != units.UNKNOWN else "dim")
         at += width
-        line.to(at - len(text)).add(text, "text" if one and text != units.UNKNOWN else "dim")
+        line.to(at - drawing.cells(runs)).runs(runs)
     return line
 
 
@@ -119,34 +130,65 @@ def _summary(found: Together, scene: AdviceScene, width: int) -> list[Line]:
     of_them = " of them" if asked is not None and wanting is not None and wanting <= asked else ""
     parts += [f"{wanting:.0f}{of_them} runnable"] if wanting is not None else []
     moved = found.moved_bytes_per_s
-    parts += [f"{units.rate(moved)}/s storage I/O"] if moved is not None else []
-    runs = [Run("   "), Run(f" {scene.look.glyphs.dot} ".join(parts), "text")]
+    parts += [f"{units.rate(moved)}/s storage I/O{_others(found)}"] if moved is not None else []
+    lines = flow(scene, width, [Run("   "), Run(f" {scene.look.glyphs.dot} ".join(parts), "text")], 3)
     if found.crowded:
-        between = "CPU contention between experiments" if len(found.experiments) > 1 else "CPU oversubscribed"
-        runs.append(Run(f"   {between}", "warn", True))
+        said = "CPU contention between experiments" if len(found.experiments) > 1 else "CPU oversubscribed"
     elif found.full:
-        runs.append(Run("   DataLoader workers saturate the CPUs: run fewer experiments at a time", "warn", True))
-    return flow(scene, width, runs, 3)
+        said = "DataLoader workers saturate the CPUs: run fewer experiments at a time"
+    else:
+        return lines
+    return [*lines, *flow(scene, width, [Run(f"   {said}", "warn", True)], 3)]
+
+
+def _others(found: Together) -> str:
+    """What part of the storage I/O no experiment accounts for."""
+    shares = [one.io_share for one in found.experiments]
+    rest = 1.0 - sum(share or 0.0 for share in shares)
+    return f", {100 * rest:.0f} % of it by other programs" if None not in shares and rest >= _OTHERS else ""
 
 
 def _slowed(one: Experiment, names: Mapping[str, str], scene: AdviceScene, width: int) -> list[Line]:
     if not one.slowed_by:
         return []
-    said = ", ".join(_slower(each, names) for each in one.slowed_by)
-    return flow(scene, width, [Run("     slowed by  ", "dim"), Run(said, "warn")], 16)
+    ordered = sorted(one.slowed_by, key=lambda each: [*_RESOURCES].index(each.resource))
+    said = [
+        _slower(each, names, each.resource != before) for each, before in zip(ordered, _before(ordered), strict=True)
+    ]
+    return flow(scene, width, [Run("     slowed by    ", "dim"), Run(", ".join(said), "warn")], 18)
 
 
-def _slower(one: Slower, names: Mapping[str, str]) -> str:
+def _before(ordered: Sequence[Slower]) -> list[Resource | None]:
+    return [None, *(each.resource for each in ordered[:-1])]
+
+
+def _slower(one: Slower, names: Mapping[str, str], first: bool) -> str:
+    """`sweep-2 (uses 24 % of all CPUs)`; of the next that use the same, `sweep-1 (24 %)`."""
     name = names.get(one.experiment or "", clean(one.name))
-    return f"{name} ({100 * one.share:.0f} % of {_RESOURCES[one.resource]})"
+    share = f"{100 * one.share:.0f} %"
+    return f"{name} (uses {share} of {_RESOURCES[one.resource]})" if first else f"{name} ({share})"
 
 
 def _fits(one: Experiment, scene: AdviceScene, width: int) -> list[Line]:
-    """Recommended settings, where they differ from its current ones."""
+    """The command to restart it with, where that differs from the current one."""
     fit = one.fit
     if fit is None:
         return []
-    values = [clean(fit.prefix)] if fit.prefix else []
+    values = [f"{clean(fit.prefix)} {_command(one, scene)}"] if fit.prefix else []
     values += [f"num_workers={fit.loaders}"] if fit.loaders is not None else []
-    runs = [Run("     recommended  ", "dim"), Run("   ".join(values), "command")]
+    runs = [Run("     restart with ", "dim")]
+    for value in values:
+        runs += [*([Run("  and  ", "dim")] if len(runs) > 1 else []), Run(value, "command")]
     return flow(scene, width, runs, 18) if values else []
+
+
+def _command(one: Experiment, scene: AdviceScene) -> str:
+    """What starts the whole of it, where one process does."""
+    from gputop.diagnose.start_command import is_whole_command, start_command  # late: only this page needs it
+
+    frame = scene.update.frame
+    job = next((job for job in frame.jobs if job.key == one.key), None)
+    first = frame.by_identity.get(job.members[0]) if job and job.members else None
+    if first is None or not ((first.role is Role.LAUNCHER and first.command) or is_whole_command(first, job)):
+        return "COMMAND"
+    return clean(start_command(first))

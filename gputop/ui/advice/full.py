@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -39,16 +40,28 @@ def _confirming(finding: Finding) -> frozenset[str]:
     return frozenset(name for rule in rules for name in rule.confirmed_by)
 
 
-def clearing_values(limits: Mapping[str, tuple[float, float]]) -> Iterator[list[Run]]:
-    """What a rule measures, each with the value at which its finding clears: `GPU busy, share of time: above 0.85`."""
-    written = thresholds.written()
-    for name, (limit, clearing) in limits.items():
-        table, _, short = name.rpartition(".")
-        number = next((one for one in written.get(table, ()) if one.name == short), None)
-        if number is not None:
+def clearing_values(finding: Finding, limits: Mapping[str, tuple[float, float]]) -> Iterator[list[Run]]:
+    """What its evidence measures, with the values at which it clears: `GPU busy, share of time: above 85 %`."""
+    written = {f"{table}.{one.name}": one for table, numbers in thresholds.written().items() for one in numbers}
+    known = {name: both for name, both in limits.items() if name in written}
+    for item in finding.evidence:
+        same = [name for name, (limit, _) in known.items() if limit == item.limit and _measured_in(name, item.unit)]
+        shares = [name for name, (limit, _) in known.items() if item.unit == "%" and _is_percent(limit, item.limit)]
+        for name in (*same, *shares)[:1]:
+            limit, clearing = known.pop(name)
+            value = phrases.threshold_value(name, clearing) if same else f"{100 * clearing:.3g} %"
             side = "above" if clearing > limit else "below"
-            value = phrases.threshold_value(short, clearing)
-            yield [Run(f"{number.measure}: ", "text"), Run(f"{side} {value}", "dim")]
+            yield [Run(f"{written[name].measure}: ", "text"), Run(f"{side} {value}", "dim")]
+
+
+def _measured_in(name: str, unit: str) -> bool:
+    """Whether a threshold of that name may be in the unit of a piece of evidence."""
+    units_of = {"_percent": "%", "_celsius": "C", "bytes_per_s": "B/s", "bytes": "B", "_per_s": "1/s", "_s": "s"}
+    return next((its for suffix, its in units_of.items() if name.endswith(suffix)), None) in (unit, None)
+
+
+def _is_percent(share: float, percent: float | None) -> bool:
+    return percent is not None and share <= 1 and math.isclose(100 * share, percent)
 
 
 _INDENT, _TEXT = 3, 5
@@ -208,8 +221,9 @@ def _clears(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
     seconds, limits = scene.leaving(finding.rule)
     if not seconds:
         return []
-    rows = list(clearing_values(limits))
-    lines = _title(f"clears after {units.ago(seconds)} below threshold", scene)
+    rows = list(clearing_values(finding, limits))
+    which = {0: "its evidence below threshold", 1: "this"}.get(len(rows), "one of these")
+    lines = _title(f"clears after {units.ago(seconds)} with {which}", scene)
     for row in rows:
         lines += flow(scene, width, [Run(" " * _TEXT), *row], _TEXT + 2)
     return lines

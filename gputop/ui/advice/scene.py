@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
+from gputop import finding_text
 from gputop.diagnose import Finding, Step
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Identity
@@ -115,22 +116,23 @@ class AdviceScene:
 
 def badge(finding: Finding, look: Look) -> list[Run]:
     """How bad it is: a sign and a word, which live without colour."""
-    said = f"{getattr(look.glyphs, finding.severity)} {finding.severity.upper()}"
-    token = _SIGNS[finding.severity]
-    if finding.severity == "info":
-        return [Run(f" {said} ", token)]
-    return [Run(f" {said} ", token, True, True)]
+    said = f"{getattr(look.glyphs, finding.severity)} {finding_text.severity(finding)}"
+    if finding.healthy:
+        return [Run(f" {said:6} ", "good")]
+    token, loud = _SIGNS[finding.severity], finding.severity != "info"
+    return [Run(f" {said} ", token, loud, loud)]
 
 
 def sign(finding: Finding, look: Look) -> Run:
     """The same in one or two cells."""
-    return Run(getattr(look.glyphs, finding.severity), _SIGNS[finding.severity], finding.severity != "info")
+    token: Token = "good" if finding.healthy else _SIGNS[finding.severity]
+    return Run(getattr(look.glyphs, finding.severity), token, finding.severity != "info")
 
 
 def counts(findings: Sequence[Finding]) -> str:
     """How many of which weight: 1 crit · 2 info."""
-    by = {word: sum(finding.severity == word for finding in findings) for word in ("crit", "warn", "info")}
-    return " · ".join(f"{number} {word}" for word, number in by.items() if number)
+    words = [finding_text.severity(finding).lower() for finding in findings]
+    return " · ".join(f"{words.count(word)} {word}" for word in ("crit", "warn", "info", "ok") if word in words)
 
 
 def flow(scene: AdviceScene, width: int, runs: Iterable[Run], indent: int) -> list[Line]:

@@ -44,6 +44,7 @@ def states(findings: Iterable[Finding], frame: Frame, of: Sequence[JobState] = (
     gpus: dict[str, State] = {}
     jobs: dict[str, State] = {}
     processes: dict[Identity, State] = {}
+    on_gpu = _jobs_on(frame)
     for finding in sorted(findings, key=_weight):
         if not finding.state:
             continue
@@ -52,7 +53,9 @@ def states(findings: Iterable[Finding], frame: Frame, of: Sequence[JobState] = (
             continue  # below: what has a word of its own keeps it
         for identity in subject.processes:
             processes.setdefault(identity, said)
-        for key in subject.job_keys:
+        # a GPU in trouble drags the whole job, also where it is one of several
+        dragged = [key for uuid in subject.gpus for key in on_gpu.get(uuid, ())] if subject.kind == "gpu" else []
+        for key in (*subject.job_keys, *(dragged if said.sign else ())):
             jobs.setdefault(key, said)
         for uuid in subject.gpus or _used(subject.processes, frame):
             gpus.setdefault(uuid, said)
@@ -73,6 +76,16 @@ def states(findings: Iterable[Finding], frame: Frame, of: Sequence[JobState] = (
         if process.job and (own := processes.get(process.identity)) and own.sign:
             jobs.setdefault(process.job, own)
     return States(gpus, jobs, processes)
+
+
+def _jobs_on(frame: Frame) -> dict[str, list[str]]:
+    """The jobs that compute on each GPU."""
+    found: dict[str, list[str]] = {}
+    for process in frame.processes:
+        for share in process.gpus if process.job else ():
+            if share.kind != "graphics" and process.job:
+                found.setdefault(share.uuid, []).append(process.job)
+    return found
 
 
 def _rule(finding: Finding) -> Rule | None:

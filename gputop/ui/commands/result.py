@@ -194,7 +194,7 @@ def _title_of_turn(screen: ResultScreen) -> str:
 
 
 def _title_of_next(screen: ResultScreen) -> str:
-    return "Next found" if screen.tab and "find" in screen.tab.keys else "Next gap"
+    return "Next match" if screen.tab and "find" in screen.tab.keys else "Next gap"
 
 
 def _command(

@@ -101,7 +101,7 @@ def _below(view: ProcessView, width: int) -> list[Sequence[Run]]:
     detail, why = view.detail, []
     if guessed := _estimated(view):
         unlock = next((one.unlock for one in guessed.missing if one.metric == "io_wait_percent" and one.unlock), None)
-        measured = f"; from then on it is measured: {unlock}" if unlock else ""
+        measured = f"; to measure it: {unlock}" if unlock else ""
         why.append(f"time blocked on storage is estimated from the share of samples in state D{measured}")
     if detail.io is None:
         why.append(f"since it started: {said(view, 'io')}")

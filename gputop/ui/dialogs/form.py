@@ -273,9 +273,9 @@ def command(process: Process) -> str:
 
 
 def facts(frame: Frame, process: Process, dot: str) -> str:
-    """`alice · rank 0 of 4 of llama-7b · running 12:30:51 · GPU 0, 66.1G`, as far as it is known."""
+    """`alice · rank 0 of 4 of llama-7b · running for 12:30:51 · GPU 0, 66.1G`, as far as it is known."""
     parts = [process.user or "", _place(frame, process)]
-    parts.append(f"running {units.clock(process.age_s)}" if process.age_s is not None else "")
+    parts.append(f"running for {units.clock(process.age_s)}" if process.age_s is not None else "")
     parts.append(_gpus(frame, process))
     return f" {dot} ".join(part for part in parts if part)
 

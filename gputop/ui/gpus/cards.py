@@ -123,14 +123,14 @@ def _small_facts(gpu: Gpu) -> list[list[Run]]:
         _fact("NVLink rx/s", units.rate(gpu.nvlink_rx_bytes_per_s) if gpu.nvlinks_active else "-"),
         _fact("ECC", units.count(gpu.ecc_uncorrected), "crit" if gpu.ecc_uncorrected else "text"),
         _fact("throttle", held),
-        _fact("eff load", number(load(gpu), "%")),
     ]
     if gpu.performance_state is not None:
         facts.append([Run(f"P{gpu.performance_state}")])
     where_known = [
         ("tensor", gpu.tensor_percent, "%"),
         ("SM act", gpu.sm_active_percent, "%"),
-        ("DRAM", gpu.dram_percent, "%"),
+        ("mem BW", gpu.dram_percent, "%"),
+        ("effective load", load(gpu), "%"),
         ("fan", gpu.fan_percent, "%"),
         ("mem temp", gpu.memory_temperature_celsius, "°C"),
     ]

@@ -213,7 +213,7 @@ def _mixed(scene: GpuScene) -> bool:
 
 INDEX = GpuField(title="#", draw=_index, keep=100, least=lambda scene: scene.index_width, gap=1)
 BUSY = GpuField(title="", draw=_busy, keep=99, least=4, gap=1)
-LOAD = GpuField(title="eff load", draw=_load, keep=25, least=8)
+LOAD = GpuField(title="effective load", draw=_load, keep=12, least=14)
 
 ROW = (
     INDEX,

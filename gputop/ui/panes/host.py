@@ -22,6 +22,7 @@ from gputop.ui.widgets.drawing import Chart, Line, Run, beside, most, room, span
 USAGE_LEAST, USAGE_TELLING, USAGE_GOOD, USAGE_MOST = 3, 5, 7, 9  # lines: the rule, titles, and a chart in the others
 _EACH = 27  # cells of a chart, at least
 _TITLE = 12  # cells of the rule beside what stands at its right
+_STORAGE = "storage"  # disks and network file systems
 _DISK_LEAST, _NETWORK_LEAST = 1e8, 1e7  # the lowest top of an axis, in bytes per second
 
 
@@ -44,7 +45,7 @@ def _chosen_lines(charts: list[Chart], frame: Frame, count: int) -> list[Chart]:
     host = frame.host
     io_waits = severity.level(_some(host.io_pressure), severity.PRESSURE)
     io_waits = io_waits or severity.level(host.iowait_percent, severity.IO_WAIT)
-    short = [bool(io_waits) if chart.title == "disk" else chart.tone != "bright" for chart in charts]
+    short = [bool(io_waits) if chart.title == _STORAGE else chart.tone != "bright" for chart in charts]
     first = sorted(range(len(charts)), key=lambda place: not short[place])[:count]
     return [charts[place] for place in sorted(first)]
 
@@ -72,14 +73,14 @@ def _charts(frame: Frame, past: GpuHistory, seconds: int, look: Look) -> Iterato
     shade = _shade(tone, "memory area")
     yield Chart("mem", f"{units.percent(share)}%", values("memory_used_bytes"), total or 0.0, shade, value, tone)
     for title, signs, metrics, least in (
-        ("disk", ("r", "w"), ("read_bytes_per_s", "write_bytes_per_s"), _DISK_LEAST),
+        (_STORAGE, ("r", "w"), ("read_bytes_per_s", "write_bytes_per_s"), _DISK_LEAST),
         ("net", ("in ", "out "), ("receive_bytes_per_s", "send_bytes_per_s"), _NETWORK_LEAST),
     ):
         rates = [_higher(pair) for pair in zip(*map(values, metrics), strict=True)]
         axis = drawing.ceiling(most(rates), least)
         value = " ".join(f"{sign}{units.rate(getattr(host, name))}" for sign, name in zip(signs, metrics, strict=True))
         value, tone = _toned(value, _port_percent(host) if title == "net" else None, severity.PORT, look)
-        yield Chart(title, f"of {units.rate(axis)}/s", rates, axis, _shade(tone, "busy area"), value, tone)
+        yield Chart(title, f"axis {units.rate(axis)}/s", rates, axis, _shade(tone, "busy area"), value, tone)
 
 
 def _port_percent(host: Host) -> float | None:

@@ -82,7 +82,7 @@ class KernelsTab(ListTab):
             return Entry(each.name, lambda on, shift: table.line(each, on, shift, token))
 
         head = [*bars.strips(self._parts, width, look), table.titles()]
-        return Body([line(each) for each in found], head, f"{len(found)} names")
+        return Body([line(each) for each in found], head, f"{len(found)} names, share of GPU kernel and copy time")
 
     def find(self, text: str) -> str:
         """Show those with this text."""
@@ -131,7 +131,7 @@ def rows(view: TraceView) -> tuple[list[OperatorRow], str]:
             )
             for each in view.shaped[:MOST_OPERATORS]
         ]
-        return found, "by GPU kernel time"
+        return found, "share of GPU kernel time"
     listed = [each for each in operators(view.trace, MOST_OPERATORS) if each.name != BETWEEN]
     total = sum(each.self_us for each in listed) or 1.0
     return [
@@ -144,7 +144,7 @@ def rows(view: TraceView) -> tuple[list[OperatorRow], str]:
             notes.get(each.name, ""),
         )
         for each in listed
-    ], "by CPU self time"
+    ], "share of CPU self time"
 
 
 def _notes(view: TraceView) -> dict[str, str]:

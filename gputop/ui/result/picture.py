@@ -76,7 +76,7 @@ def _above(content: Content, frame: Frame | None, width: int, look: Look) -> Str
     """Where it is from; at the right which rank, and where it is kept."""
     about, ranks = content.about, content.ranks
     several = f"{ranks[content.rank]} of {len(ranks)}  " if len(ranks) > 1 else ""
-    saved = f"saved {units.size(about.size_bytes)}B" if about.files else "not kept"
+    saved = f"saved {units.size(about.size_bytes)}B" if about.files else "not saved"
     right: Piece = (90, [Run(several, "text"), Run(saved, "dim")])
     return trail(frame.hostname if frame else "", names(about, frame), [right], width, look)
 

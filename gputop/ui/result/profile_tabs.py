@@ -29,7 +29,8 @@ def of_profile_kept(profile: Profile, page: Page, kept: StoredProfile) -> Conten
     if not choice.choices:
         raise Refused("no samples: profile for longer")
     length = f" {seconds:g} s" if isinstance(seconds, (int, float)) else ""
-    about = kept_about(kept, f"py-spy{length}, {profile.total:.0f} samples")
+    of = "" if main(profile) is profile else " of all threads"
+    about = kept_about(kept, f"py-spy{length}, {profile.total:.0f} samples{of}")
     flames = Flames(choice)
     tabs: list[Tab] = [flames, Functions(choice), ThreadsTab(choice), PhasesTab(parts(profile))]
     files = Files(about.files, about.older, kept)
@@ -68,4 +69,5 @@ def says_of(profile: Profile, page: Page) -> Says:
         words=page.words,
         names=frozenset(name for name, share in found.items() if share >= _LEAST),
         known=frozenset() if loads else frozenset(part.name for part in PARTS),  # it says nothing of what waits for it
+        action="profile",
     )

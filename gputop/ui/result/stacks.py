@@ -13,6 +13,7 @@ from gputop.profile.code import Call
 from gputop.profile.dump import ThreadStack, grouped, look
 from gputop.profile.ranks import RankPosition, Ranks
 from gputop.profile.training_parts import PARTS, kind, shares
+from gputop.severity import Severity
 from gputop.ui.result.about import About
 from gputop.ui.result.content import Content
 from gputop.ui.result.verdicts import Saying, Says
@@ -25,7 +26,7 @@ from gputop.ui.widgets.tabs import Body, Entry, ListTab, Tab, text_entry
 _NARROWEST = 36  # cells of a stack beside others
 _ROWS = 60
 _MOVES = {True: "yes", False: "no", None: ""}
-_BESIDE_IN = 74  # cells of what stands beside where a rank is
+_BESIDE_IN = 75  # cells of what stands beside where a rank is
 
 
 def of_stacks(result: StackResult) -> Content:
@@ -55,10 +56,9 @@ def says_of(result: StackResult) -> Says:
     names = {part.name for shown in result.processes for part, share in shares(look(shown.threads)).items() if share}
     words_of, sayings = list(result.lines), []
     if result.ranks is not None and result.ranks.text:
-        still = [place for place in result.ranks.places if place.inner and place.moves is False and not place.woke]
-        stuck = len(still) == sum(place.inner is not None for place in result.ranks.places)
-        severity = "crit" if stuck and result.ranks.odd else "warn" if stuck or result.ranks.odd else "info"
-        sayings.append(Saying(severity=severity, text=result.ranks.text))  # type: ignore[arg-type]
+        severity = _severity(result.ranks)
+        name = "collectives" if any(place.collective for place in result.ranks.places) else ""
+        sayings.append(Saying(severity=severity, text=result.ranks.text, name=name))
     elif not any(shown.threads for shown in result.processes):
         sayings.append(Saying(severity="warn", text=result.text))
     for shown in result.processes if result.ranks is None else ():
@@ -74,27 +74,42 @@ def says_of(result: StackResult) -> Says:
         words=tuple(words_of),
         names=frozenset(names),
         known=frozenset(part.name for part in PARTS),
+        action="stack",
     )
 
 
+def _severity(ranks: Ranks) -> Severity:
+    """Whether it is a hang, and a rank that differs has caused it."""
+    still = [place for place in ranks.places if place.inner and place.moves is False and not place.woke]
+    stuck = len(still) == sum(place.inner is not None for place in ranks.places)
+    return "crit" if stuck and ranks.odd else "warn" if stuck or ranks.odd else "info"
+
+
+def _token(ranks: Ranks | None) -> Token:
+    """The colour of a rank that differs: that of the headline."""
+    return "crit" if ranks is not None and _severity(ranks) == "crit" else "warn"
+
+
 class RanksTab(ListTab):
-    """A line for each rank; one that differs has a sign."""
+    """A line for each rank; one that differs has a sign, in the colour of the headline."""
 
     id, title = "ranks", "Ranks"
 
     def __init__(self, result: StackResult, ranks: Ranks) -> None:
         self._rows = list(zip(ranks.places, result.processes, strict=True))
         self._longest = max((len(_in(*row)) for row in self._rows), default=0)
-        self._odd = len(ranks.odd)
+        self._odd, self._token = len(ranks.odd), _token(ranks)
 
     def body(self, width: int, look: Look) -> Body:
         """The ranks in their order."""
         columns: tuple[GridColumn[tuple[RankPosition, Shown]], ...] = (
-            GridColumn("", 1, lambda row: look.glyphs.warn if row[0].odd else "", right=False),
+            GridColumn("", 1, lambda row: getattr(look.glyphs, self._token) if row[0].odd else "", right=False),
             GridColumn("RANK", 9, lambda row: row[0].label, right=False),
             GridColumn("PID", 8, lambda row: str(row[1].process.pid), keep=3),
-            GridColumn("MOVES", 5, lambda row: _MOVES[row[0].moves], right=False, keep=4),
-            GridColumn("IN", max(30, min(self._longest, width - _BESIDE_IN)), lambda row: _in(*row), right=False),
+            GridColumn("MOVING", 6, lambda row: _MOVES[row[0].moves], right=False, keep=4),
+            GridColumn(
+                "TOP FRAME", max(30, min(self._longest, width - _BESIDE_IN)), lambda row: _in(*row), right=False
+            ),
             GridColumn(
                 "YOUR CODE",
                 30 if width > 110 else 20,
@@ -106,7 +121,7 @@ class RanksTab(ListTab):
         grid = Grid(columns, width, look)
 
         def line(row: tuple[RankPosition, Shown]) -> Entry:
-            token: Token = "warn" if row[0].odd else "text"
+            token: Token = self._token if row[0].odd else "text"
             return Entry(row[1].process.pid, lambda on, shift: grid.line(row, on, shift, token))
 
         facts = f"{self._odd} differs from the others" if self._odd else ""
@@ -127,6 +142,7 @@ class Beside(Tab):
     def __init__(self, processes: Sequence[Shown], ranks: Ranks | None) -> None:
         self._columns = [_main(shown) for shown in processes]
         places = ranks.places if ranks else ()
+        self._token = _token(ranks)
         self._odd = [place.odd for place in places] or [False] * len(processes)
         self._labels = [place.label for place in places] or [str(shown.process.pid) for shown in processes]
         self._first = self._top = 0
@@ -152,10 +168,8 @@ class Beside(Tab):
         self._top = min(self._top, max(0, most - height + 1))
         head = Line(look)
         for number, place in enumerate(places):
-            sign = f"{look.glyphs.warn} " if self._odd[place] else ""
-            head.to(1 + number * cells).add(
-                f"{sign}{self._labels[place]}", "warn" if self._odd[place] else "bright", bold=True
-            )
+            sign, token = (f"{getattr(look.glyphs, self._token)} ", self._token) if self._odd[place] else ("", "bright")
+            head.to(1 + number * cells).add(f"{sign}{self._labels[place]}", token, bold=True)
         lines = [head.strip(width)]
         for row in range(self._top, min(most, self._top + height - 1)):
             line = Line(look)

@@ -10,7 +10,7 @@ from gputop.frozen_dataclass import frozen_dataclass
 from gputop.trace.lanes import Lanes, SpanTrack, TimelineLane
 from gputop.ui.theme import PLAIN, Look, Token
 from gputop.ui.widgets import drawing
-from gputop.ui.widgets.drawing import Line
+from gputop.ui.widgets.drawing import Line, Run
 from gputop.ui.widgets.tabs import Tab
 
 NAMES = 13  # cells for the names of lanes
@@ -141,10 +141,8 @@ def _block(line: Line, track: SpanTrack, span: tuple[float, float], cells: int, 
 
 
 def _short(name: str, cells: int, look: Look) -> str:
-    """As much of a name as fits, or its first letter: what a block is must not hang on its colour."""
-    if cells >= 6:
-        return f" {drawing.cut(name, cells - 2, look.glyphs.more)}"
-    return name[:1].center(cells) if cells > 2 else ""
+    """As much of a name as fits; a single letter says nothing, and the line below names what is at the cursor."""
+    return f" {drawing.cut(name, cells - 2, look.glyphs.more)}" if cells >= 6 else ""
 
 
 def took(us: float) -> str:
@@ -225,13 +223,15 @@ class TimelineTab(Tab):
         return [*drawn[: max(1, height - len(foot))], *foot][: max(0, height)]
 
     def _foot(self, width: int, look: Look) -> Strip:
-        """When the cursor is, whether nothing happens then, and what does."""
-        line = Line(look).add(f" {took(self.at.cursor - self.lanes.start)}  ", "bright", bold=True)
-        gap = gap_at(self.lanes, self.at.cursor)
-        if gap:
-            line.add(f"{self.lanes.gaps_of} idle {took(gap[1] - gap[0])}  ", "warn")
+        """`at 0 us: GPU idle 92.4 ms · main: DataLoader.__next__ 91.9 ms`: what happens where the cursor is."""
+        line = Line(look).add(f" at {took(self.at.cursor - self.lanes.start)}:", "bright", bold=True)
+        parts: list[list[Run]] = []
+        if gap := gap_at(self.lanes, self.at.cursor):
+            parts.append([Run(f"{self.lanes.gaps_of} idle {took(gap[1] - gap[0])}", "warn")])
         for title, text in under(self.lanes, self.at, self._width):
-            line.add(f"{title} ", "dim").add(f"{text}   ", "text")
+            parts.append([Run(f"{title}: ", "dim"), Run(text, "text")])
+        for number, runs in enumerate(parts or [[Run("nothing traced", "dim")]]):
+            line.add(f" {look.glyphs.dot} " if number else " ", "dim").runs(runs)
         return line.strip(width)
 
     def show(self, start: float, end: float) -> None:
@@ -285,7 +285,7 @@ class TimelineTab(Tab):
     def _gap(self) -> str:
         found = next_gap(self.lanes, self.at.cursor, _LEAST_GAP * self.at.span)
         if found is None:
-            return f"no visible gap of {self.lanes.gaps_of}: + shows shorter ones"
+            return f"no visible {self.lanes.gaps_of} gap: + shows shorter ones"
         start, end = found
         self._to((start + end) / 2)
         return ""

@@ -200,6 +200,7 @@ def says_of(view: TraceView, found: Sequence[TraceView]) -> Says:
         known=frozenset(signature.name for signature in SIGNATURES.values())
         if len(view.trace.activity)
         else frozenset(names),
+        action="torch",
     )
 
 

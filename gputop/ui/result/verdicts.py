@@ -47,6 +47,7 @@ class Says:
     words: tuple[str, ...] = ()
     names: frozenset[str] = frozenset()
     known: frozenset[str] = frozenset()
+    action: str = ""  # that took it: advice to take it again is none
 
 
 def strips(says: Says, live: Sequence[Finding], width: int, most: int, look: Look) -> list[Strip]:
@@ -56,7 +57,7 @@ def strips(says: Says, live: Sequence[Finding], width: int, most: int, look: Loo
     lines: list[Line] = []
     if first is not None:
         lines += _headline(first, width, look)
-    gain = list(_gain(first, live, width, _NEXT_LINES if most >= _ROOMY else 1, look))
+    gain = list(_gain(says, first, live, width, _NEXT_LINES if most >= _ROOMY else 1, look))
     # what is wrong and what to do next are worth more than the lines below
     most += max(0, len(lines) - _HEADLINE_LINES) + max(0, len(gain) - 1)
     rest = [*_live(says, live, width, look), *gain]
@@ -130,16 +131,18 @@ def _findings(said: str, found: Sequence[Finding], how: str, width: int, look: L
     return line
 
 
-def _next(saying: Saying, live: Sequence[Finding]) -> str:
+def _next(says: Says, saying: Saying, live: Sequence[Finding]) -> str:
     """What to do: as the advice says where a live finding is confirmed by it, so that both agree."""
     for finding in live:
-        if saying.name in RULES[finding.rule].confirmed_by and finding.steps:
-            step = finding.steps[0]
-            return clean(": ".join(part for part in (step.text, step.command) if part))
+        steps = [step for step in finding.steps if step.action != says.action or not step.action]
+        if saying.name in RULES[finding.rule].confirmed_by and steps:
+            return clean(": ".join(part for part in (steps[0].text, steps[0].command) if part))
     return next(iter(saying.steps), "")
 
 
-def _gain(saying: Saying | None, live: Sequence[Finding], width: int, most: int, look: Look) -> Iterator[Line]:
+def _gain(
+    says: Says, saying: Saying | None, live: Sequence[Finding], width: int, most: int, look: Look
+) -> Iterator[Line]:
     """What could be won at most, and the best thing to do, which is cut only where it needs more than `most` lines."""
     if saying is None:
         return
@@ -147,7 +150,7 @@ def _gain(saying: Saying | None, live: Sequence[Finding], width: int, most: int,
     share = saying.lost_share
     if share is not None and share < 0.99 and 1 / (1 - share) >= _LEAST_GAIN:
         line.add(phrases.at_most(share), "bright", bold=True).add(" if fixed.  ", "dim")
-    if step := _next(saying, live):
+    if step := _next(says, saying, live):
         line.add("Next: ", "dim")
         start = line.cells
         first, *others = _wrapped(step, width - start - 1, width - _INDENT - 1, most, look)
@@ -172,7 +175,9 @@ def _wrapped(text: str, first: int, others: int, most: int, look: Look) -> list[
 
 
 def _other(saying: Saying, width: int, look: Look) -> Line:
+    """Another trouble in one line: what to do about it, else what it rests on."""
     line = Line(look).add(" ").runs(badge(saying.severity, look))
     line.to(max(_INDENT, line.cells + 1)).add(saying.text, "text")
-    line.add("  ")
-    return line.add(drawing.cut(saying.facts, max(0, width - line.cells - 1), look.glyphs.more), "dim")
+    label, text = ("  Next: ", saying.steps[0]) if saying.steps else ("  ", saying.facts)
+    room = width - line.cells - len(label) - 1
+    return line.add(label, "dim").add(drawing.cut(text, room, look.glyphs.more), "text") if room > 0 else line

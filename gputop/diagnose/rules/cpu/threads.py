@@ -214,13 +214,14 @@ def _limit_steps(crowd: ThreadCrowd, each: int) -> Sequence[Step]:
     return limit_threads(each, " each", by_itself=by_itself)[:2]
 
 
+def thread_variables(each: int) -> str:
+    """The environment that limits the pools of the usual libraries."""
+    return " ".join(f"{name}={each}" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"))
+
+
 def limit_threads(each: int, which: str = "", *, by_itself: bool = False) -> tuple[Step, ...]:
     """Steps to limit the compute threads; `by_itself`: the program overrides its environment."""
-    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-    start = Step(
-        text=f"Start{which} with {amount(each, 'compute thread')}",
-        command=f"export {' '.join(f'{name}={each}' for name in names)}",
-    )
+    start = Step(text=f"Start{which} with {amount(each, 'compute thread')}", command=f"export {thread_variables(each)}")
     ignores = f"Set {each} in its set_num_threads call, which overrides OMP_NUM_THREADS"
     also = "Change any set_num_threads call in the program: it overrides these variables"
     program = Step(text=ignores if by_itself else also, command=f"torch.set_num_threads({each})")

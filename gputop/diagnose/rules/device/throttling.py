@@ -78,6 +78,8 @@ def _near_limit(view: View, gpu: Gpu) -> bool:
 def _thermal_finding(view: View, gpu: Gpu, severity: Severity, soft: float | None, hard: float | None) -> Finding:
     celsius, lost = gpu.temperature_celsius or 0.0, slowed(view, gpu)
     at = "" if gpu.slowdown_celsius is None else f" (slowdown at {gpu.slowdown_celsius:.0f} °C)"
+    if hard and gpu.slowdown_celsius is not None and celsius < gpu.slowdown_celsius:
+        at += ", memory or hot spot may be hotter"  # they slow the GPU down, and most cards do not report them
     text = f"{celsius:.0f} °C{at}"
     evidence = [Evidence(text=text, value=celsius, unit="C", limit=gpu.slowdown_celsius, sense="healthy_to")]
     for share, how, name in ((hard, "hardware", "hard_percent"), (soft, "software", "soft_percent")):

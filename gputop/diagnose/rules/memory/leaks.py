@@ -126,7 +126,7 @@ def _leak(values: list[float | None], window_s: float, capacity: float) -> LeakW
     "Does the GPU memory of a program grow without bound?",
     level=Level.BESIDE,
     crit_level=Level.HARDWARE,
-    state="gpu leak",
+    state="vram leak",
     short="LEAK",
     confirmed_by=("memory-growth",),
     needs=("vram_bytes", "vram_total_bytes"),
@@ -250,8 +250,7 @@ _KEPT = (
 
 def _growth(growth: LeakWindow) -> Iterator[Evidence]:
     thirds = ", ".join(f"+{units.size(third)}" for third in growth.thirds)
-    grown = f"+{units.size(growth.total)} in {units.ago(growth.window_s)} (by thirds: {thirds})"
-    text = f"{grown}, {units.size(growth.per_s)}/s"
+    text = f"+{units.size(growth.total)} in {units.ago(growth.window_s)}, by thirds {thirds}"
     yield Evidence(text=text, value=growth.total, unit="B", limit=growth.least, sense="flagged_above")
 
 

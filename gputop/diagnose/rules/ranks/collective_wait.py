@@ -324,7 +324,10 @@ def _evidence(
     watts = [value for gpu in gpus if (value := view.mean(gpu, "power_watts")) is not None]
     usual = [value for one, gpu in pairs if (value := _usual(view, one, gpu)) is not None]
     if watts and usual and view.below(max(watts) / max(usual), "usual"):
-        text, limit = f"power {range_text(watts, 'W')}, {max(usual):.0f} W under load", view.limit("usual") * max(usual)
+        text, limit = (
+            f"power {range_text(watts, 'W')}, {max(usual):.0f} W when it computes",
+            view.limit("usual") * max(usual),
+        )
         yield Evidence(text=text, value=max(watts), unit="W", limit=limit, sense="flagged_below")
     tensor = [value for gpu in gpus if (value := view.mean(gpu, "tensor_percent")) is not None]
     if tensor:
@@ -353,8 +356,8 @@ def _steps(view: View, waiting: Sequence[Trainer], late: Sequence[Trainer], away
         yield stack(view, odd.process, "Dump the stack of the late rank")
     if any(map(blocked, late)):
         pid = next(one for one in late if blocked(one)).process.pid
-        yield Step(text="Find where the kernel blocks", command=f"cat /proc/{pid}/wchan; sudo cat /proc/{pid}/stack",
-                   needs_root=True)  # fmt: skip
+        command = f"cat /proc/{pid}/wchan; sudo cat /proc/{pid}/stack"
+        yield Step(text="Find the system call it is blocked in", command=command, needs_root=True)
     if (pytorch.release(version) or (0, 0)) >= _RAS_SINCE:
         yield Step(text="Query NCCL RAS for ranks that lag behind", command="echo verbose status | nc localhost 28028")
     if not hangs:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from shlex import quote
 from statistics import median
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.history import HistoryWindow
 from gputop.labels import amount
-from gputop.model import Identity
+from gputop.model import Gpu, Identity
 
 _OVER_S = 45.0  # some steps, of any length
 _LEAST = 20  # values
@@ -221,22 +221,42 @@ def _slow_clock(view: View, team: Team, waits: _Late | None) -> _Late | None:
         return None
     gpu = one.works_on[0]
     clock, highest = view.mean(gpu, "sm_clock_mhz") or 0.0, reference_mhz(gpu) or 0.0
-    reason = ", ".join(sorted((gpu.throttle_reasons or frozenset()) - {"idle"}))
-    because = f" ({reason})" if reason else ""
+    reasons = (gpu.throttle_reasons or frozenset()) - {"idle"}
+    because = f"; active: {', '.join(sorted(reasons))}" if reasons else ""
     evidence = Evidence(
-        text=f"GPU {gpu.index}: SM clock {clock:.0f} MHz{because}, other ranks {usual * highest:.0f} MHz",
+        text=f"GPU {gpu.index}: SM clock {clock:.0f} MHz, other ranks {usual * highest:.0f} MHz{because}",
         value=clock,
         unit="MHz",
         limit=usual * highest * (1 - view.limit("effect")),
         sense="healthy_from",
     )
-    steps = (
-        Step(text=f"Check what limits the SM clock of GPU {gpu.index}: temperature, power or a locked clock",
-             command=f"nvidia-smi -i {quote(gpu.index)} -q -d PERFORMANCE,CLOCK,TEMPERATURE"),
-        Step(text="Exclude it at the next start until it is fixed",
-             command=f"export CUDA_VISIBLE_DEVICES={_gain_text(view, team, one)}"),
-    )  # fmt: skip
-    return _Late(one, effect, "low SM clock", (evidence, *(waits.evidence if waits and seen else ())), steps)
+    seen_from = (evidence, *(waits.evidence if waits and seen else ()))
+    return _Late(one, effect, _clock_limit(reasons), seen_from, _clock_steps(view, team, one, gpu, reasons))
+
+
+def _clock_limit(reasons: Collection[str]) -> str:
+    """What lowers the clock, as its own finding calls it."""
+    named = {
+        "hw thermal": "hardware thermal slowdown",
+        "thermal": "software thermal slowdown",
+        "power cap": "power cap",
+    }
+    return next((text for reason, text in named.items() if reason in reasons), "low SM clock")
+
+
+def _clock_steps(view: View, team: Team, one: Trainer, gpu: Gpu, reasons: Collection[str]) -> tuple[Step, ...]:
+    hot = bool({"hw thermal", "thermal"}.intersection(reasons))
+    check = Step(
+        text=f"Check what limits the SM clock of GPU {gpu.index}: temperature, power or a locked clock",
+        command=f"nvidia-smi -i {quote(gpu.index)} -q -d PERFORMANCE,CLOCK,TEMPERATURE",
+    )
+    cool = Step(text=f"Improve the cooling of GPU {gpu.index}: airflow, fans, dust filters; a rented node: report it")
+    fewer = len(team.ranks) - 1
+    exclude = Step(
+        text=f"Until it is fixed, start {amount(fewer, 'rank')} without it (--nproc-per-node={fewer})",
+        command=f"export CUDA_VISIBLE_DEVICES={_gain_text(view, team, one)}",
+    )
+    return cool if hot else check, exclude
 
 
 def _does_less(one: Trainer, others: Sequence[Trainer], effect: float) -> bool:

@@ -57,7 +57,7 @@ def does(one: Trainer) -> str:
     """What a rank does that the others wait for."""
     written, read = one.write_chars or 0.0, one.read_chars or 0.0
     if blocked(one):
-        return "blocked in the kernel (state D)"
+        return "blocked in a system call (state D, usually storage)"
     if written >= _MOVES_BYTES_PER_S:
         return f"writes {written / 1e6:.0f} MB/s"
     if (one.duty or 0.0) >= 0.05:

@@ -25,9 +25,9 @@ _ASKED = {
             text="Check PyTorch in its environment",
             command='python -c "import torch; print(torch.__version__, torch.version.cuda, torch.cuda.is_available())"',
         ),
-        Step(text="If False or without CUDA version, install a CUDA build or a newer driver, as pytorch.org says"),
+        Step(text="If it prints None or False, install a CUDA build or a newer driver, as pytorch.org says"),
         Step(
-            text="If True, move the model and every batch to the GPU",
+            text="If it prints True, move the model and every batch to the GPU",
             command='model.to("cuda"); x = x.to("cuda", non_blocking=True)',
         ),
     ),
