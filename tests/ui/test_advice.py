@@ -59,8 +59,8 @@ def test_the_screen_with_findings(
 
 def test_the_worst_comes_first_and_the_number_it_rests_on_has_its_limit() -> None:
     lines = drawn(replace(ALL, jobs=()), (120, 40))
-    assert [line[1:9].strip() for line in lines if line[1:9].strip() in ("▲ CRIT", "! WARN", "- INFO")] == [
-        "▲ CRIT", "! WARN", "- INFO",
+    assert [line[1:9].strip() for line in lines if line[1:9].strip() in ("▲ CRIT", "! WARN", "- OK")] == [
+        "▲ CRIT", "! WARN", "- OK",
     ]  # fmt: skip
     assert "GPU busy 58 % of the last 60 s (threshold 80 %)" in "\n".join(lines)
     assert "88 °C (slowdown at 90 °C)" in "\n".join(lines)

@@ -74,7 +74,7 @@ def test_a_flame_is_walked_zoomed_and_searched() -> None:
     assert isinstance(flames, Flames)
 
     def under() -> str:
-        return drawn(content, 0, (120, 40)).partition(" of all")[0].rpartition("\n")[2].split("  ")[0].strip()
+        return drawn(content, 0, (120, 40)).partition("% of all")[0].rpartition("\n")[2].split("  ")[0].strip()
 
     assert under() == "main (train.py)"
     flames.move(1)
