@@ -25,9 +25,10 @@ _SAID = {
     2: f"cannot be read (ptrace_scope=2): {_UNLOCK}",
     3: "cannot be read by any user until a reboot (ptrace_scope=3)",
 }
+_WEAKENS = "lifting it weakens isolation between processes: the administrator's decision"
 _DOCTOR = {
-    1: "running jobs are unreadable: only a parent process can read them (ptrace_scope=1)",
-    2: "running jobs are unreadable: only root can read them (ptrace_scope=2)",
+    1: f"running jobs are unreadable: only a parent process can read them (ptrace_scope=1); {_WEAKENS}",
+    2: f"running jobs are unreadable: only root can read them (ptrace_scope=2); {_WEAKENS}",
     3: "no process can be read until a reboot (ptrace_scope=3); find where it is set",
 }
 # a kernel with Yama, a target of another user with all capabilities, and what root and that user are told
