@@ -118,7 +118,7 @@ def make_loader():                       # in train.py: gputop loader train.py:m
 
 
 def _loader_page(result: Mapping[str, Any]) -> Page:
-    from gputop.lab.loader import page
+    from gputop.lab.loader_report import page
 
     return page(result)
 

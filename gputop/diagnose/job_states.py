@@ -193,7 +193,7 @@ def host_state(view: View, findings: Sequence[Finding]) -> JobState:
         return state_of("judging", f"{so_far}, {clock.passed_s:.0f} of {clock.of_s:.0f} s", clock.left_s)
     if cpu is None:
         return state_of("unknown", "CPU usage cannot be read")
-    return state_of("healthy", f"no CPU, memory or disk problem, CPU {cpu:.0f} %{cpus} in use")
+    return state_of("healthy", f"no CPU, RAM or local disk problem, CPU {cpu:.0f} %{cpus} in use")
 
 
 def _runs_out(finding: Finding) -> bool:

@@ -219,7 +219,7 @@ def _movement(seen: Sequence[RankPosition]) -> str:
         return f"No rank was elsewhere within 1 s, but {times}: the job makes progress, or polls."
     if len(still) == len(seen):
         longer = ", or its backward pass takes longer" if still and all(place.held for place in still) else ""
-        return f"No rank moved within 1 s: the job may hang{longer}."
+        return f"No rank moved within 1 s: the job probably hangs{longer}."
     if still := [place for place in still if place not in (*busy, *woke)]:
         return f"{_names(still)} did not move within 1 s, the others did."
     moved = [place for place in seen if place.moves]

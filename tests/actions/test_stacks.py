@@ -161,7 +161,7 @@ def test_the_odd_rank_of_a_job_that_hangs_is_found() -> None:
         assert [place.label for place in result.ranks.odd] == ["rank 1"]
         assert result.ranks.text == (
             "ranks 0, 2 are in all_reduce (<string>:2); rank 1 is in read_shard (<string>:3). "
-            "No rank moved within 1 s: the job may hang."
+            "No rank moved within 1 s: the job probably hangs."
         )
 
 
@@ -180,7 +180,9 @@ def test_ranks_that_stand_still_do_not_hang_while_one_of_them_computes() -> None
     assert found.text.endswith(
         "No rank moved within 1 s, but rank 1 computes all the time, and the others may wait for it."
     )
-    assert compare(["rank 0", "rank 1"], [waits, rank(call("mix"))], [waits, slow]).text.endswith("the job may hang.")
+    assert compare(["rank 0", "rank 1"], [waits, rank(call("mix"))], [waits, slow]).text.endswith(
+        "the job probably hangs."
+    )
 
 
 def test_ranks_that_wake_in_one_line_are_not_said_to_hang() -> None:
@@ -192,7 +194,7 @@ def test_ranks_that_wake_in_one_line_are_not_said_to_hang() -> None:
     assert "hang" not in found.text
     assert found.text.endswith("within 1 s, but rank 1 ran 4 times: the job makes progress, or polls.")
     for still in ([ThreadCounters(0, 0.0), ThreadCounters(1, 0.001)], [None, None]):
-        assert "may hang" in compare(["rank 0", "rank 1"], sleeps, sleeps, ran=still).text
+        assert "probably hangs" in compare(["rank 0", "rank 1"], sleeps, sleeps, ran=still).text
 
 
 def test_ranks_that_leave_their_waits_to_work_move_wherever_they_are_seen() -> None:
@@ -204,7 +206,7 @@ def test_ranks_that_leave_their_waits_to_work_move_wherever_they_are_seen() -> N
     assert found.text.endswith("All ranks moved within 1 s: the job makes progress.")
     # NCCL polls in a blocking wait a hundred times a second; preempted while it spins, it leaves no wait
     for counts in (ThreadCounters(100, 0.004), ThreadCounters(0, 1.0), ThreadCounters(1, 0.9)):
-        assert compare(labels, look, look, ran=[counts, counts]).text.endswith("the job may hang.")
+        assert compare(labels, look, look, ran=[counts, counts]).text.endswith("the job probably hangs.")
 
 
 def test_a_rank_that_passes_another_is_not_odd() -> None:
@@ -221,7 +223,7 @@ def test_a_rank_that_passes_another_is_not_odd() -> None:
 def test_a_spin_in_a_wait_for_the_gpu_is_no_work() -> None:
     spins = rank(Call(name="cudaStreamSynchronize", file="libcudart.so.12"), call("step"), runs=True)
     look = [spins, spins]
-    assert compare(["a", "b"], look, look, ran=[ThreadCounters(0, 1.0)] * 2).text.endswith("the job may hang.")
+    assert compare(["a", "b"], look, look, ran=[ThreadCounters(0, 1.0)] * 2).text.endswith("the job probably hangs.")
     unseen = [rank(call("step"), runs=True)] * 2
     assert compare(["a", "b"], unseen, unseen).text.endswith("but a, b compute or spin in a wait all the time.")
 
@@ -241,7 +243,7 @@ def test_a_wait_inside_backward_may_be_one_for_other_ranks() -> None:
     held, fed = rank(call("_engine_run_backward"), script), rank(call("fetch"), script)
     names = ["rank 0", "rank 1"]
     assert compare(names, [held, held], [held, held]).text == (
-        "All 2 ranks are in _engine_run_backward (a.py). No rank moved within 1 s: the job may hang,"
+        "All 2 ranks are in _engine_run_backward (a.py). No rank moved within 1 s: the job probably hangs,"
         " or its backward pass takes longer. All 2 ranks may wait in a collective inside backward: --native shows it."
     )
     assert compare(names, [fed, fed], [held, held]).text.endswith(

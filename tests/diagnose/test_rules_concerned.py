@@ -70,7 +70,7 @@ def test_who_crowds_others_shares_their_cpus_with_nobody_else() -> None:
     crowd = found(after(three, 200), "threads-host")
     assert crowd is not None
     assert crowd.headline == "CPU oversubscribed, 32 compute threads on 8 CPUs"
-    assert crowd.steps[0].text == "Start each with 4 compute threads"
+    assert crowd.steps[0].text == "Restart each with 4 compute threads"
     assert "0-3, 4-7" in crowd.steps[2].text
 
 

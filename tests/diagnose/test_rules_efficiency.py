@@ -232,7 +232,7 @@ def test_small_job(gpu: dict[str, Any], held_gib: int, loaders: int, fires: bool
     assert (finding is not None) == fires
     if finding is not None:
         assert finding.severity == "info"
-        assert "Run about 3 such jobs" in finding.steps[0].text
+        assert "run about 3 such jobs" in finding.steps[1].text
         assert finding.evidence[-1].text == "for at least 15m 58s", "it may be older than anybody looked"
 
 

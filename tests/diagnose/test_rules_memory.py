@@ -57,7 +57,7 @@ def test_gmem_leak_says_how_fast_and_until_when() -> None:
     assert told.primary
     assert told.headline == "out of GPU memory in about 2h 30m, growing by 21.1G per hour"
     assert [item.text for item in told.evidence] == [
-        "+5.2G in 15m, by thirds +1.7G, +1.8G, +1.8G",
+        "+5.2G in 15m, in thirds of that +1.7G, +1.8G, +1.8G",
         "53.8G of GPU 0 left",
     ]
     assert told.steps[0].command == "total += loss.item()"

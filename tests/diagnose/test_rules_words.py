@@ -48,7 +48,7 @@ def one_loader(busy: float = 50.0, host: dict[str, Any] | None = None, **loader:
         (
             "threads-process",
             Machine(trainer=POOL | {"allowed_cpus": 1.0}, gpu={"busy_percent": 30.0, "power_watts": 250.0}),
-            ("CPU oversubscribed, 8 compute threads on 1 CPU", "Start with 1 compute thread"),
+            ("CPU oversubscribed, 8 compute threads on 1 CPU", "Restart with 1 compute thread"),
         ),
     ],
 )

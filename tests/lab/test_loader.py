@@ -17,7 +17,8 @@ import pytest
 from gputop import lab
 from gputop.lab import child, results
 from gputop.lab.factory import factory, interpreter
-from gputop.lab.loader import LoaderPlan, knee, line, page, per_rank, percentile, sweep, wait_share
+from gputop.lab.loader import LoaderPlan, knee, line, per_rank, percentile, sweep, wait_share
+from gputop.lab.loader_report import page
 from gputop.model import Identity
 from gputop.report import text
 from tests.pty_programs import wait_until
@@ -135,7 +136,7 @@ def test_batches_that_come_faster_are_of_use_only_where_the_step_waits_for_them(
     assert ("prefetch_factor=4" in line(result, 2)) is wanted
     said = " ".join(text(page(result)).split())
     assert "prefetch_factor=4 is 50 % faster, each time it was measured" in said
-    assert ("so faster batches gain nothing: prefetch_factor keeps its default, 2." in said) is not wanted
+    assert ("so faster batches gain nothing: prefetch_factor keeps its default, 2" in said) is not wanted
 
 
 def test_pin_memory_is_measured_only_where_cuda_is_and_advised_unless_it_is_slower() -> None:
@@ -154,8 +155,44 @@ def test_with_a_step_workers_are_added_until_the_training_gains_nothing() -> Non
     assert (result["step_s"], result["recommended"]) == (0.02, 4)
     assert result["with_step"]["waits"] == pytest.approx(1.5 / 21.5)
     said = " ".join(text(page(result)).split())
-    assert "Loader and step together with num_workers=4: training waits for data 7 % of the time (measured; " in said
-    assert "num_workers=4 is enough: 8 would train less than 5 % faster." in said
+    assert "num_workers=4; training then waits for data 7 % of the time" in said
+    assert "num_workers=4 is enough: 8 would train less than 5 % faster" in said
+
+
+def test_one_setting_has_one_wait_for_data() -> None:
+    """Measured where loader and step ran together, computed for fewer workers, and none for more."""
+    machine = Machine({0: 0.0528, 2: 0.0198, 4: 0.0063, 8: 0.0042}, step=True, cuda=True)
+    machine.waits = {2: 0.004, 4: 0.0006}
+    result = measured(machine, workers=(0, 2, 4, 8))
+    said = text(page(result))
+    waits = {cells[0]: cells[-2] for line in said.splitlines() if len(cells := line.replace(" %", "%").split()) == 10}
+    assert {count: waits[count] for count in "0248"} == {"0": "73%", "2": "17%", "4": "3%", "8": "·"}
+    assert "DATA WAIT is the share of the training time spent waiting for a batch: measured for num_workers=2, 4" in (
+        " ".join(said.split())
+    )
+
+
+def test_a_step_timed_on_a_cpu_is_no_advice_for_a_gpu() -> None:
+    said = " ".join(text(page(measured(Machine(GUIDE, step=True)))).split())
+    assert "Your loader: num_workers=0, training waits for data 69 % of the time (step timed on the CPU)." in said
+    assert "the step was timed on the CPU, as no GPU is visible: repeat where the GPU is before trusting" in said
+    assert "- INFO try num_workers=2;" in said
+    on_gpu = text(page(measured(Machine(GUIDE, step=True, cuda=True))))
+    assert "- INFO  use num_workers=2;" in on_gpu
+    assert "the CPU" not in on_gpu
+
+
+def test_the_present_loader_comes_first() -> None:
+    def first(**ready: Any) -> list[str]:
+        lines = text(page(measured(Machine({**GUIDE, 3: 0.0125}, **ready), workers=(0, 2, 4, 8)))).splitlines()
+        return lines[lines.index("Findings") + 1 :]
+
+    assert first()[:2] == [
+        "  Your loader: num_workers=0, 22.1 batches/s.",
+        "  - INFO  use num_workers=8; it loads 8.9× as fast",
+    ]
+    assert first(workers=8)[1] == "  - INFO  keep num_workers=8"
+    assert first(workers=3)[0] == "  Your loader: num_workers=3, which was not measured."
 
 
 def test_ranks_that_share_the_cpus_get_as_many_as_fit() -> None:
@@ -169,11 +206,13 @@ def test_slow_samples_are_named_where_they_are_slow_again() -> None:
     result = measured(Machine(GUIDE))
     assert [one["index"] for one in result["slow_samples"]] == [37]
     said = " ".join(text(page(result)).split())
-    assert "37 (300ms)" in said
-    assert "first dataset[37]: shrink, re-encode or cache them." in said
-    assert "Other workers can hide it: with num_workers=8 no timed batch took over 5.1ms." in said
+    assert "dataset[37] takes 300ms; the median sample takes 2.0ms" in said
+    assert "Shrink, re-encode or cache the slow samples, first dataset[37]" in said
+    assert "other workers hide it: with num_workers=8 no timed batch took over 5.1ms" in said
     result["workers"][3]["slowest_s"] = 0.31
-    assert "no timed batch" not in " ".join(text(page(result)).split())
+    said = text(page(result))
+    assert "no timed batch" not in said
+    assert "slow samples delay batches" in said
 
 
 def test_what_was_measured_is_kept_when_the_rest_fails() -> None:
@@ -187,7 +226,8 @@ def test_what_was_measured_is_kept_when_the_rest_fails() -> None:
 
 
 def test_a_report(golden: Callable[[str, str], None]) -> None:
-    machine = Machine({0: 0.0528, 2: 0.0121, 4: 0.0063, 8: 0.0042, 12: 0.0041}, workers=0, step=True)
+    copies = {"copy=True": [0.9, 0.9], "pin_memory=True": [1.08]}
+    machine = Machine({0: 0.0528, 2: 0.0121, 4: 0.0063, 8: 0.0042, 12: 0.0041}, copies, workers=0, step=True, cuda=True)
     machine.uneven = True
     golden("loader.txt", text(page(measured(machine))))
 

@@ -28,8 +28,8 @@ def lines(finding: Any, width: int = 120, **scene: Any) -> list[str]:
 
 def test_it_says_which_key_looks_and_what_that_would_have_to_see() -> None:
     said = lines(found())
-    assert "p py-spy profile: often waiting for the DataLoader" in said
-    assert "t torch.profiler trace; answers yes to: Does the step wait for its DataLoader?" in said
+    assert "p py-spy profile, expected: often waiting for the DataLoader" in said
+    assert "t torch.profiler trace, expected yes to: Does the step wait for its DataLoader?" in said
     assert "to confirm" not in " ".join(lines(found(grade="profile"))), "it has been seen"
     assert "to confirm" not in " ".join(lines(found(), keys={})), "no key looks"
     assert "to confirm" not in " ".join(lines(hot())), "heat is not seen in a process"

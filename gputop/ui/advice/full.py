@@ -27,9 +27,9 @@ def profile_signs(finding: Finding, scene: AdviceScene) -> Iterator[list[Run]]:
     wanted = _confirming(finding)
     parts = [part.text for part in (*PARTS, LINALG) if part.name in wanted]
     asked = [one.question for one in SIGNATURES.values() if one.name in wanted]
-    if parts and (key := scene.pressed("profile", "py-spy profile: ")):
+    if parts and (key := scene.pressed("profile", "py-spy profile, expected: ")):
         yield [*key, Run(f"often {' or '.join(parts)}", "text")]
-    if asked and (key := scene.pressed("torch", "torch.profiler trace; answers yes to: ")):
+    if asked and (key := scene.pressed("torch", "torch.profiler trace, expected yes to: ")):
         yield [*key, Run(" ".join(asked), "text")]
 
 

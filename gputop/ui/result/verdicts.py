@@ -64,7 +64,8 @@ def strips(says: Says, live: Sequence[Finding], width: int, most: int, look: Loo
     others = [saying for saying in troubles if saying is not first]
     sentences = [word for word in says.words if first is None or first.text != word]
     room = most - len(lines) - len(rest)
-    rest += [_other(saying, width, look) for saying in others[: max(0, room)]]
+    for left, saying in zip(range(len(others), 0, -1), others[: max(0, room)], strict=False):
+        rest += _other(saying, width, 1 + max(0, most - len(lines) - len(rest) - left), look)
     for sentence in sentences:
         rest += _sentence(sentence, first is None, not rest, most - len(lines) - len(rest), width, look)
     return [line.strip(width) for line in [*lines, *rest][: max(0, most)]]
@@ -174,10 +175,14 @@ def _wrapped(text: str, first: int, others: int, most: int, look: Look) -> list[
     return [top, *rest]
 
 
-def _other(saying: Saying, width: int, look: Look) -> Line:
-    """Another trouble in one line: what to do about it, else what it rests on."""
+def _other(saying: Saying, width: int, most: int, look: Look) -> list[Line]:
+    """Another trouble: what to do about it, else what it rests on; in two lines where it needs and has them."""
     line = Line(look).add(" ").runs(badge(saying.severity, look))
     line.to(max(_INDENT, line.cells + 1)).add(saying.text, "text")
     label, text = ("  Next: ", saying.steps[0]) if saying.steps else ("  ", saying.facts)
     room = width - line.cells - len(label) - 1
-    return line.add(label, "dim").add(drawing.cut(text, room, look.glyphs.more), "text") if room > 0 else line
+    if room <= 0 or not text:
+        return [line]
+    first, *others = _wrapped(text, room, width - _INDENT - 1, min(most, 2), look)
+    line.add(label, "dim").add(first, "text")
+    return [line, *(Line(look).to(_INDENT).add(more, "text") for more in others)]

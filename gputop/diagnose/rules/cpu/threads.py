@@ -221,7 +221,8 @@ def thread_variables(each: int) -> str:
 
 def limit_threads(each: int, which: str = "", *, by_itself: bool = False) -> tuple[Step, ...]:
     """Steps to limit the compute threads; `by_itself`: the program overrides its environment."""
-    start = Step(text=f"Start{which} with {amount(each, 'compute thread')}", command=f"export {thread_variables(each)}")
+    restart = f"Restart{which} with {amount(each, 'compute thread')}"
+    start = Step(text=restart, command=f"export {thread_variables(each)}")
     ignores = f"Set {each} in its set_num_threads call, which overrides OMP_NUM_THREADS"
     also = "Change any set_num_threads call in the program: it overrides these variables"
     program = Step(text=ignores if by_itself else also, command=f"torch.set_num_threads({each})")

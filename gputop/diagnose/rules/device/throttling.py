@@ -96,7 +96,7 @@ def _thermal_finding(view: View, gpu: Gpu, severity: Severity, soft: float | Non
         words[severity],
         evidence=tuple(evidence),
         steps=(
-            Step(text="Improve airflow: fans, dust filters, blanking panels in empty slots, space between cards"),
+            Step(text="Improve airflow, or report it: fans, dust filters, blanking panels, space between cards"),
             *_power_limit_steps(view, gpu),
         ),
         confidence=view.confidence(0.95, soft, hard),

@@ -91,10 +91,10 @@ def _small_finding(view: View, trainer: Trainer, busy: float) -> Finding:
                      limit=view.limit("for_s"), sense="flagged_from"),
         ),
         steps=(
-            Step(text=f"Run about {several} such jobs on this GPU at once, with MPS",
-                 command="nvidia-cuda-mps-control -d"),
-            Step(text="Or use a smaller GPU or a MIG slice (1g)"),
             Step(text="Use a larger batch if training allows"),
+            Step(text=f"Or run about {several} such jobs of one user on this GPU at once, under MPS",
+                 command="nvidia-cuda-mps-control -d"),
+            Step(text="Or use a smaller GPU or a MIG slice"),
         ),
         confidence=0.7,
         lost_share=trainer.lost,

@@ -250,7 +250,7 @@ _KEPT = (
 
 def _growth(growth: LeakWindow) -> Iterator[Evidence]:
     thirds = ", ".join(f"+{units.size(third)}" for third in growth.thirds)
-    text = f"+{units.size(growth.total)} in {units.ago(growth.window_s)}, by thirds {thirds}"
+    text = f"+{units.size(growth.total)} in {units.ago(growth.window_s)}, in thirds of that {thirds}"
     yield Evidence(text=text, value=growth.total, unit="B", limit=growth.least, sense="flagged_above")
 
 

@@ -166,7 +166,7 @@ def _finding(view: View, gpu: Gpu, found: Sequence[HeldForNothing]) -> Finding:
         text = f"{view.reading(gpu, busy)} over the last {view.limit('window_s'):.0f} s"
         least = view.limit("busy_percent")
         evidence.append(Evidence(text=text, value=busy, unit="%", limit=least, sense="flagged_below"))
-    idle = f", idle for over {units.ago(view.limit('idle_s'))}" if found[0].since else ""
+    idle = ", idle" if found[0].since else ""
     return view.found(
         gpu,
         "info" if all(one.meant for one in found) else "warn",

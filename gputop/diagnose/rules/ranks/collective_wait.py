@@ -319,6 +319,8 @@ def _evidence(
     pairs = [(one, gpu) for one in waiting for gpu in one.gpus]
     gpus = [gpu for _, gpu in pairs]
     cards = ", ".join(gpu.index for gpu in gpus)
+    for one in late[:4]:
+        yield Evidence(text=f"{team.name(one)}: {does(one)}", value=100 * (one.duty or 0.0), unit="%")
     text, limit = f"GPU busy 100 % (GPUs {cards})", view.limit("busy_percent")
     yield Evidence(text=text, value=100.0, unit="%", limit=limit, sense="flagged_from")
     watts = [value for gpu in gpus if (value := view.mean(gpu, "power_watts")) is not None]
@@ -333,8 +335,6 @@ def _evidence(
     if tensor:
         text, limit = f"tensor activity {max(tensor):.0f} %, spinning in NCCL", view.limit("pipe_percent")
         yield Evidence(text=text, value=max(tensor), unit="%", limit=limit, sense="flagged_below")
-    for one in late[:4]:
-        yield Evidence(text=f"{team.name(one)}: {does(one)}", value=100 * (one.duty or 0.0), unit="%")
     written = view.mean("host", "write_bytes_per_s")
     if any(map(blocked, late)) and written is not None and written > view.limit("machine_bytes_per_s"):
         text, limit = f"host writes {written / 1e6:.0f} MB/s, possibly a checkpoint", view.limit("machine_bytes_per_s")
@@ -355,9 +355,10 @@ def _steps(view: View, waiting: Sequence[Trainer], late: Sequence[Trainer], away
     else:
         yield stack(view, odd.process, "Dump the stack of the late rank")
     if any(map(blocked, late)):
-        pid = next(one for one in late if blocked(one)).process.pid
-        command = f"cat /proc/{pid}/wchan; sudo cat /proc/{pid}/stack"
-        yield Step(text="Find the system call it is blocked in", command=command, needs_root=True)
+        one = next(one for one in late if blocked(one)).process
+        which = f"rank {one.rank}" if one.rank is not None else f"process {one.pid}"
+        text = f"Find the system call that {which} is blocked in: nfs or rpc in it means a file server"
+        yield Step(text=text, command=f"cat /proc/{one.pid}/wchan; sudo cat /proc/{one.pid}/stack", needs_root=True)
     if (pytorch.release(version) or (0, 0)) >= _RAS_SINCE:
         yield Step(text="Query NCCL RAS for ranks that lag behind", command="echo verbose status | nc localhost 28028")
     if not hangs:

@@ -25,11 +25,11 @@ _ASKED = {
             text="Check PyTorch in its environment",
             command='python -c "import torch; print(torch.__version__, torch.version.cuda, torch.cuda.is_available())"',
         ),
-        Step(text="If it prints None or False, install a CUDA build or a newer driver, as pytorch.org says"),
         Step(
             text="If it prints True, move the model and every batch to the GPU",
             command='model.to("cuda"); x = x.to("cuda", non_blocking=True)',
         ),
+        Step(text="If it prints None or False, install a CUDA build or a newer driver, as pytorch.org says"),
     ),
     "tensorflow": (
         Step(
