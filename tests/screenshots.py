@@ -101,7 +101,7 @@ class Printed:
 
 PRINTED = (
     Printed("loader", "gputop loader train.py:make", "loader.txt"),
-    Printed("lab", "gputop lab train.py:make", "precision.txt"),
+    Printed("lab", "gputop lab train.py:make --tf32", "precision.txt"),
     Printed("maxbatch", "gputop maxbatch train.py:make", "batch_size.txt"),
 )
 

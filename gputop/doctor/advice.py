@@ -32,7 +32,7 @@ def loader(machine: DoctorContext) -> Iterator[CheckLine]:
 
 def _why(got: Share) -> str:
     """The number in words: 2 of the 4 CPUs that each of 2 jobs has."""
-    jobs = f"{got.allowed} allowed CPUs, {labels.amount(got.jobs, 'job')}, one per GPU"
+    jobs = f"{got.allowed} allowed CPUs, {labels.amount(got.jobs, 'job')}, {got.per_gpu}"
     if not got.workers:
         return "a job has fewer than 2 CPUs" + (f" ({jobs})" if got.jobs > 1 else "")
     each = f"{got.allowed / got.jobs:.3g} CPUs"

@@ -18,14 +18,14 @@ STATUSES: Mapping[Status, str] = {
     "unknown": "unknown",
     "advice": "advice, not a check",
 }
-GROUPS: Mapping[str, str] = {  # a group is a module of this package, in this order
+GROUPS: Mapping[str, str] = {  # a group is a module of this package, in this order: what limits a training first
     "driver": "NVIDIA driver",
-    "kernel": "Kernel interfaces",
     "container": "Container and limits",
-    "tools": "Stacks and traces",
     "python": "Python in use",
-    "terminal": "Terminal",
     "advice": "Advice for training on this machine",
+    "kernel": "Kernel interfaces",
+    "tools": "Stacks and traces",
+    "terminal": "Terminal",
 }
 _TRAINING = ("driver", "container", "python", "advice")  # groups whose limits are those of a training
 

@@ -39,14 +39,19 @@ def container(machine: DoctorContext) -> Iterator[CheckLine]:
     elif job:
         yield CheckLine("ok", f"no container; inside Slurm job {job}", value=value)
     else:
-        yield CheckLine("ok", "no container", value=value)
+        limits = "; limited by a cgroup (e.g. Slurm, systemd)" if _limited(machine) else ""
+        yield CheckLine("ok", f"no container{limits}", value=value)
 
 
 @check("pids", "Do the driver's PIDs match the processes here?", training=False)
 def pids(machine: DoctorContext) -> Iterator[CheckLine]:
-    """The driver reports host PIDs."""
+    """The driver reports host PIDs; without an answer from it only a foreign namespace is known."""
     if initial_pid_namespace(machine.kernel.proc_root):
-        yield CheckLine("ok", "the driver reports the PIDs of this namespace", value={"host_pids": True})
+        value = {"host_pids": True}
+        if machine.driver.facts().cards:
+            yield CheckLine("ok", "the driver reports the PIDs of this namespace", value=value)
+        else:
+            yield CheckLine("unknown", "not compared: the driver lists no GPU here", value=value)
     else:
         what = "a separate PID namespace: the driver reports host PIDs, so GPU processes cannot be named"
         yield CheckLine("limited", what, "docker run --pid=host IMAGE", {"host_pids": False})
@@ -72,10 +77,11 @@ def memory(machine: DoctorContext) -> Iterator[CheckLine]:
     """The control group's memory limit, which programs do not see."""
     got = share(machine)
     value = {"limit_bytes": got.memory_limit, "total_bytes": got.memory_total}
-    if got.memory_limit is not None and (got.memory_total is None or got.memory_limit < got.memory_total):
+    if _memory_limited(got):
         seen = units.size(got.memory_total)
         what = f"programs see {seen}; the OOM killer acts above {units.size(got.memory_limit)} (cgroup limit)"
-        yield CheckLine("limited", what, _more_memory(machine), value)
+        more = _more_memory(machine)  # without a way to get more the limit is a plain fact
+        yield CheckLine("limited" if more else "ok", what, more, value)
     elif got.memory_total is None:
         yield CheckLine("unknown", "the kernel does not report the memory size", value=value)
     else:
@@ -107,6 +113,19 @@ def _shm(machine: DoctorContext, size: Size, got: Share, value: dict[str, object
     if size.total >= got.shm_need:
         return CheckLine("limited", f"{free}; {need}; list what fills it", "ls -lS /dev/shm | head", value)
     return CheckLine("limited", f"{free}; {need}", _larger(machine, got), value)
+
+
+def _limited(machine: DoctorContext) -> bool:
+    """Whether a control group limits CPUs or memory; False if the kernel does not report it."""
+    try:
+        got = share(machine)
+    except OSError:
+        return False
+    return got.allowed < got.affinity or _memory_limited(got)
+
+
+def _memory_limited(got: Share) -> bool:
+    return got.memory_limit is not None and (got.memory_total is None or got.memory_limit < got.memory_total)
 
 
 def _larger(machine: DoctorContext, got: Share) -> str:

@@ -68,7 +68,9 @@ def match(machine: DoctorContext) -> Iterator[CheckLine]:
     if kernel is None:
         yield CheckLine("unknown", "no NVIDIA kernel module is loaded here", value=value)
     elif library is None:
-        yield CheckLine("unknown", f"kernel module {kernel}; the library did not report its version", value=value)
+        off = facts.note is not None and facts.note.key == "off"
+        why = "was not queried" if off else "did not report its version"
+        yield CheckLine("unknown", f"kernel module {kernel}; the library {why}", value=value)
     elif kernel == library:
         yield CheckLine("ok", f"kernel module and library are both {kernel}", value=value)
     else:
@@ -88,7 +90,9 @@ def every_gpu(machine: DoctorContext) -> Iterator[CheckLine]:
         yield CheckLine("missing", f"GPU {which} does not respond; the others do", LOG, value)
     elif facts.hanging or facts.note:
         what = (
-            f"{labels.amount(facts.in_sys, 'NVIDIA GPU')} on the PCI bus, not queried" if facts.in_sys else "none found"
+            f"{labels.amount(facts.in_sys, 'NVIDIA GPU')} on the PCI bus, not queried"
+            if facts.in_sys
+            else "none on the PCI bus, none listed by the driver"
         )
         yield CheckLine("unknown", what, value=value)
     elif hidden > 0:

@@ -199,7 +199,7 @@ def blas(machine: DoctorContext) -> Iterator[CheckLine]:
     elif found is None or vendor is None:
         yield CheckLine("unknown", "no NumPy with a known BLAS in that Python", value=value)
     elif vendor == "openblas" and intel:
-        what = "NumPy uses OpenBLAS on an Intel CPU: a possible cause if all cores are busy and the GPU is not"
+        what = "NumPy uses OpenBLAS on an Intel CPU, slower than MKL: it can keep all cores busy while the GPU waits"
         where = "" if _records(found) else "; only conda has NumPy with MKL"
         yield CheckLine("limited", f"{what}{where}", _to_mkl(found), value)
     else:
@@ -223,7 +223,7 @@ def threads(machine: DoctorContext) -> Iterator[CheckLine]:
     elif "OMP_NUM_THREADS" in chosen:
         yield CheckLine("ok", ", ".join(f"{name}={text}" for name, text in chosen.items()), value=value)
     elif got.jobs > 1:
-        what = f"OMP_NUM_THREADS is unset: a job on each of {got.jobs} GPUs starts {got.jobs} x {got.affinity} threads"
+        what = f"OMP_NUM_THREADS is unset: {got.jobs} jobs, {got.per_gpu}, start {got.jobs} x {got.affinity} threads"
         yield CheckLine("limited", f"{what} on {labels.amount(got.allowed, 'CPU')} (torchrun sets 1)", unlock, value)
     else:
         what = f"OMP_NUM_THREADS is unset: one thread per CPU ({labels.amount(got.affinity, 'CPU')})"

@@ -143,7 +143,7 @@ def _all(report: DoctorReport) -> Iterator[str]:
         yield from textwrap.wrap(words, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
     yield ""
     marks = (f"{_WORDS[status]} {meaning}" for status, meaning in STATUSES.items() if _WORDS[status].strip())
-    yield "  ".join(marks) + "  $ command that unlocks it"
+    yield "  ".join(marks) + "  $ command"
     width = max((len(result.check.name) for result in report.results), default=0)
     for group, title in GROUPS.items():
         if results := [result for result in report.results if result.check.group == group and result.lines]:

@@ -17,7 +17,10 @@ _BATCH_BYTES = 256 * 3 * 224 * 224 * 4  # 256 images of 224 x 224 as float32
 
 @frozen_dataclass(frozen=True, slots=True)
 class Share:
-    """CPUs as programs count them and as the kernel grants them; `jobs`: one per usable GPU."""
+    """CPUs as programs count them and as the kernel grants them; `jobs`: one per usable GPU.
+
+    `named`: those GPUs are the ones of CUDA_VISIBLE_DEVICES.
+    """
 
     online: int
     affinity: int  # what PyTorch and nproc see
@@ -25,6 +28,12 @@ class Share:
     memory_limit: int | None  # bytes
     memory_total: int | None
     jobs: int
+    named: bool = False
+
+    @property
+    def per_gpu(self) -> str:
+        """Where the number of jobs comes from."""
+        return "one per GPU in CUDA_VISIBLE_DEVICES" if self.named else "one per GPU"
 
     @property
     def allowed(self) -> int:
@@ -68,6 +77,7 @@ def share(machine: DoctorContext) -> Share:
         memory_limit=int(memory.value) if memory else None,
         memory_total=_memory_total(machine),
         jobs=max(1, gpus(machine)),
+        named="CUDA_VISIBLE_DEVICES" in (machine.settings or {}),
     )
 
 

@@ -82,6 +82,7 @@ def _cells(ch: str) -> int:
 
 
 MOST_COLUMNS = 2000  # wider than any terminal; some report such sizes
+_LEAST_NAME = 18  # cells of a GPU's name: NVIDIA H100 80GB, and all columns in 80
 _ASCII = str.maketrans({"°": None})
 _GPUS = (
     TextColumn("GPU"),
@@ -91,7 +92,7 @@ _GPUS = (
     TextColumn("POWER"),
     TextColumn("SM MHz", keep=2),
     TextColumn("PCIE RX/s", keep=1),
-    TextColumn("SLOWED BY", right=False),
+    TextColumn("CLOCK LIMIT", right=False),
     TextColumn("NAME", right=False, keep=3),
 )
 _SHOWN = of("main")
@@ -115,7 +116,7 @@ def render(frame: Frame, width: int) -> str:
     """The whole table, without colour; `·` is unknown."""
     frame, width = redacted(frame), max(60, width)
     lines = [*_wrapped(_head(frame), width), ""]
-    lines += layout(_GPUS, [_gpu(gpu) for gpu in frame.gpus], width) if frame.gpus else ["no GPU"]
+    lines += layout(_GPUS, [_gpu(gpu) for gpu in frame.gpus], width, _LEAST_NAME) if frame.gpus else ["no GPU"]
     if rows := [row for job in frame.jobs for row in _job(frame, job)] + _jobless_rows(frame):
         lines += ["", *layout(_PROCESSES, rows, width)]
     elif frame.gpus:
@@ -127,7 +128,7 @@ def render(frame: Frame, width: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-_NEXT = ("One sample has no verdict: gputop diagnose finds causes.", "Columns: gputop docs columns.")
+_NEXT = ("One sample cannot show a cause: run gputop diagnose.", "Columns: gputop docs columns.")
 _UNLISTED_BYTES = 1 << 30  # more than a driver reserves
 
 

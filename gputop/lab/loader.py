@@ -6,11 +6,8 @@ from bisect import insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from gputop import num_workers, units
+from gputop import num_workers
 from gputop.frozen_dataclass import frozen_dataclass
-from gputop.phrases import percent
-from gputop.report import Do, Page, Point, ReportTable
-from gputop.safe.text import clean
 
 WORKERS = (0, 2, 4, 8, 12)
 BATCHES = 50
@@ -136,15 +133,15 @@ def _with_step(ask: Ask, plan: LoaderPlan, result: dict[str, Any]) -> int:
     """The time of a step, then loader and step together from the knee on, until more workers gain nothing."""
     answer = ask("the step", {**_request(0, STEP_BATCHES), "step": True})
     result["step_s"] = percentile(answer["steps"], 0.5)
-    counts = [int(row["num_workers"]) for row in result["workers"]]
-    best: dict[str, Any] = {}
-    for count in counts[counts.index(knee(result["workers"], result["step_s"])) :]:
+    enough, best = knee(result["workers"], result["step_s"]), dict[str, Any]()
+    for row in (each for each in result["workers"] if each["num_workers"] >= enough):
+        count = row["num_workers"]
         answer = ask(f"num_workers={count} with the step", {**_request(count, plan.batches), "step": True})
         wait_s, step_s = sum(answer["times"]), sum(answer["steps"])
-        cycle = (wait_s + step_s) / len(answer["times"])
+        cycle, row["waits"] = (wait_s + step_s) / len(answer["times"]), wait_s / (wait_s + step_s)
         if best and best["cycle_s"] / cycle - 1 < LEAST_GAIN:
             break
-        best = {"num_workers": count, "cycle_s": cycle, "waits": wait_s / (wait_s + step_s)}
+        best = {"num_workers": count, "cycle_s": cycle, "waits": row["waits"]}
         if best["waits"] < LEAST_GAIN:
             break
     result["with_step"] = best
@@ -250,237 +247,6 @@ def faster_epochs(options: Mapping[str, Mapping[str, Any]]) -> bool:
     return float(stays["again_s"]) * (1 + LEAST_GAIN) < float(plain["again_s"])
 
 
-# batches/s by workers of a CPU-bound loader, 64 images per batch, on a 16-core machine
-REFERENCE = {0: 22.1, 2: 53.5, 4: 107.5, 8: 196.1, 12: 200.0}
-_COLD = 0.5  # of the first setting's reads: below, the others read from the page cache
-_COLD_BYTES = 16 << 20
-_NAMED = 5  # slow samples
-
-
 def plan_of(result: Mapping[str, Any]) -> LoaderPlan:
     """The plan of a stored result."""
     return LoaderPlan(cpus=int(result["cpus"]), jobs=int(result["jobs"]))
-
-
-def page(result: Mapping[str, Any]) -> Page:
-    """The report on all measurements, complete or partial."""
-    rows = result.get("workers") or []
-    if not rows:
-        return Page(title=f"{clean(result['factory'])}: nothing was measured", heading="Findings")
-    done = "recommended" in result and not result.get("ended")
-    return Page(
-        title=_title(result),
-        before=(_workers(result), *_option_tables(result)),
-        heading="Findings" if done else "Findings so far",
-        words=tuple(_words(result)) if "recommended" in result else (),
-        points=_points(result) if done else (),
-        notes=tuple(_notes(result)),
-    )
-
-
-def _title(result: Mapping[str, Any]) -> str:
-    made = result["made"]
-    size = "its own batches" if made["batch_size"] is None else f"batches of {made['batch_size']}"
-    cpus = units.cpus(result["cpus"])
-    return f"{clean(result['factory'])}: {size}, {cpus} CPUs, torch {clean(made['torch'])}"
-
-
-def _ms(seconds: float | None) -> str:
-    return units.UNKNOWN if seconds is None else units.took(seconds)
-
-
-def _rate_text(row: Mapping[str, Any]) -> str:
-    rate = row["batches_per_s"]
-    return f"{rate:.1f}" if rate < 1000 else f"{rate:.0f}"
-
-
-def _factor(value: float) -> str:
-    return f"{value:.1f}×" if value >= 0.95 else f"{value:.2g}×"
-
-
-def _workers(result: Mapping[str, Any]) -> ReportTable:
-    rows, step_s = result["workers"], result.get("step_s")
-    first = rows[0]
-    referred = first["num_workers"] == 0
-    head = ["", "BATCHES/s", "MEAN", "P50", "P90", "SLOWEST", "FIRST BATCH", "SPEEDUP"]
-    head += ["REFERENCE"] if referred else []
-    head += ["DATA WAIT"] if step_s is not None else []
-    cells = []
-    for row in rows:
-        count = row["num_workers"]
-        cell = [str(count), _rate_text(row), *(_ms(row[key]) for key in ("mean_s", "p50_s", "p90_s", "slowest_s"))]
-        cell += [_ms(row["first_s"]), _factor(row["batches_per_s"] / first["batches_per_s"])]
-        if referred:
-            cell.append(f"{REFERENCE[count] / REFERENCE[0]:.1f}×" if count in REFERENCE else units.UNKNOWN)
-        if step_s is not None:
-            cell.append(percent(wait_share(row, step_s)))
-        cells.append(tuple(cell))
-    return ReportTable("num_workers", tuple(head), tuple(cells))
-
-
-def _option_tables(result: Mapping[str, Any]) -> Iterator[ReportTable]:
-    rows = result.get("options") or []
-    if not rows:
-        return
-    count = result["recommended"]
-    head = ("", "BATCHES/s", "MEAN", "P90", "SLOWEST", "NEXT EPOCH")
-    cells = [
-        (row["setting"], _rate_text(row), *(_ms(row[key]) for key in ("mean_s", "p90_s", "slowest_s", "again_s")))
-        for row in rows
-    ]
-    yield ReportTable(f"num_workers={count}, one change at a time", head, tuple(cells))
-
-
-def _words(result: Mapping[str, Any]) -> Iterator[str]:
-    """Sentences on the number of workers, the present loader, the wait for data, and the settings."""
-    rows, count, step_s = result["workers"], result["recommended"], result.get("step_s")
-    by_count = {row["num_workers"]: row for row in rows}
-    best, own = by_count[count], by_count.get(result["made"]["workers"])
-    yield _enough(result, rows, best)
-    if with_step := result.get("with_step"):
-        computed = percent(wait_share(best, step_s or 0.0))
-        yield (
-            f"Loader and step together with num_workers={count}: training waits for data "
-            f"{percent(with_step['waits'])} of the time (measured; the table's {computed} is computed from mean times)."
-        )
-    if own is not None and own is not best:
-        yield from _present(own, best, step_s)
-    yield from _effects(result)
-    yield from _slow(result)
-
-
-def _enough(result: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], best: Mapping[str, Any]) -> str:
-    """Why this number of workers."""
-    count, step_s, with_step = best["num_workers"], result.get("step_s"), result.get("with_step")
-    after = next((row["num_workers"] for row in rows if row["num_workers"] > count), None)
-    of = "load batches" if step_s is None else "train"
-    if with_step and with_step["waits"] < LEAST_GAIN:
-        step = f"a training step takes {_ms(step_s)} (median of {STEP_BATCHES} steps run here)"
-        gain = percent(1 / (1 - with_step["waits"]) - 1)
-        return (
-            f"num_workers={count} is enough: a batch every {_ms(best['mean_s'])}, while {step}. "
-            f"More workers would speed up training by at most {gain}."
-        )
-    if len(rows) == 1:
-        return f"Only num_workers={count} was measured."
-    if not count:
-        return f"num_workers=0 is the fastest way to {of} here: workers cost more than they save."
-    if after is not None:
-        return f"num_workers={count} is enough: {after} would {of} less than {percent(LEAST_GAIN)} faster."
-    if count >= result["cpus"]:
-        return f"num_workers={count} is the fastest measured; there are no more than {units.cpus(result['cpus'])} CPUs."
-    return f"num_workers={count} is the fastest measured; more may be faster still: try --workers {count},{2 * count}."
-
-
-def _present(own: Mapping[str, Any], best: Mapping[str, Any], step_s: float | None) -> Iterator[str]:
-    """How the loader fares as the function makes it."""
-    factor = best["batches_per_s"] / own["batches_per_s"]
-    if factor - 1 < LEAST_GAIN:
-        return
-    waits = ""
-    if step_s is not None:
-        waits = f"; training waits for data {percent(wait_share(own, step_s))} of the time (computed)"
-    yield (
-        f"Your loader now has num_workers={own['num_workers']}, {_rate_text(own)} batches/s{waits}. "
-        f"num_workers={best['num_workers']} loads {factor:.1f}× as fast."
-    )
-
-
-def _effects(result: Mapping[str, Any]) -> Iterator[str]:
-    options = {row["setting"]: row for row in result.get("options") or ()}
-    if SAME not in options:
-        return
-    faster = [name for name in (AHEAD, ANY_ORDER) if is_faster(options.get(name))]
-    better = [f"{name} is {100 * options[name]['gain']:.0f} % faster, each time it was measured" for name in faster]
-    if faster_epochs(options):
-        stays, plain = options[STAYS]["again_s"], options[SAME]["again_s"]
-        better.append(f"persistent_workers=True starts the next epoch in {_ms(stays)} instead of {_ms(plain)}")
-    copied, pinned = options.get(COPIED), options.get(PINNED)
-    if copied and pinned and is_gain(copied["batches_per_s"], pinned["batches_per_s"]):
-        factor = pinned["batches_per_s"] / copied["batches_per_s"]
-        better.append(f"pin_memory=True with non_blocking=True copies to the GPU {factor:.1f}× as fast")
-    noise = f"two equal runs differ by {100 * result['noise']:.0f} %"
-    yield f"{'; '.join(better)}." if better else f"No other setting helps; {noise}."
-    if faster and not faster_batches_help(result):
-        yield "The step rarely waits for data, so faster batches gain nothing: prefetch_factor keeps its default, 2."
-    elif ANY_ORDER in faster:
-        yield "in_order=False changes the order of batches from run to run, so it is not in the line below."
-
-
-def _slow(result: Mapping[str, Any]) -> Iterator[str]:
-    """Slow samples by index, or why they are not identified."""
-    batches, samples = result.get("slow_batches") or [], result.get("slow_samples")
-    if not batches:
-        return
-    worst = max(batches, key=lambda one: one["s"])
-    middle = _ms(result["workers"][0]["p50_s"])
-    if samples:
-        yield _named(samples, next(row for row in result["workers"] if row["num_workers"] == result["recommended"]))
-        return
-    yield f"Batch {worst['number']} took {_ms(worst['s'])}, the median batch {middle}{_unnamed(result, samples)}."
-
-
-def _named(samples: Sequence[Mapping[str, Any]], best: Mapping[str, Any]) -> str:
-    """The slow samples, and what of them the recommended setting shows."""
-    ordered = sorted(samples, key=lambda one: -one["s"])
-    named = ", ".join(f"{one['index']} ({_ms(one['s'])})" for one in ordered[:_NAMED])
-    text = f"Slow samples by index, loaded alone: {named}; the median sample takes {_ms(samples[0]['median_s'])}."
-    if ordered[0]["s"] <= best["slowest_s"] or not best["num_workers"]:
-        return f"{text} A slow sample delays its batch and those behind it."
-    slowest = _ms(best["slowest_s"])
-    return (
-        f"{text} Other workers can hide it: with num_workers={best['num_workers']} no timed batch took over {slowest}."
-    )
-
-
-def _unnamed(result: Mapping[str, Any], samples: Sequence[object] | None) -> str:
-    if samples is not None:
-        return "; none of its samples is slow when loaded alone"
-    if result["made"]["iterable"]:
-        return "; its samples have no index, as the dataset is an IterableDataset"
-    return "" if result.get("ended") else "; its samples cannot be followed: the sampler gives no whole numbers"
-
-
-def _points(result: Mapping[str, Any]) -> tuple[Point, ...]:
-    plan, count = plan_of(result), result["recommended"]
-    rank = per_rank(plan, count)
-    text = "recommended DataLoader for this host"
-    facts: tuple[str, ...] = ()
-    if rank != count:
-        text = f"recommended DataLoader for each of {plan.jobs} ranks on this host"
-        facts = (f"num_workers={count} for one rank alone", f"{plan.cpus} CPUs for {plan.jobs} ranks: {rank} each")
-    steps: list[str | Do] = [Do("Create the loader as", line(result, rank))]
-    if "pin_memory=True" in line(result, rank):
-        steps.append("Copy batches with .to(device, non_blocking=True): the other half of pin_memory.")
-    if slow := result.get("slow_samples"):
-        worst = max(slow, key=lambda one: one["s"])["index"]
-        steps.append(f"Look at the slow samples, first dataset[{worst}]: shrink, re-encode or cache them.")
-    return (Point(severity="info", text=text, facts=facts, steps=tuple(steps)),)
-
-
-def _notes(result: Mapping[str, Any]) -> Iterator[str]:
-    rows, made = result["workers"], result["made"]
-    if ended := result.get("ended"):
-        yield f"The measurement is not complete: {clean(ended)}"
-    if not made["cuda"] and result.get("options"):
-        yield "pin_memory was not measured: torch sees no CUDA device here."
-    if rows[0]["epochs"] > 1:
-        yield "An epoch is shorter than the measurement: several epochs were timed, without their first batches."
-    if made["iterable"] and len(rows) > 1:
-        yield (
-            "Each worker of an IterableDataset gives all samples again, unless the dataset divides them by "
-            "get_worker_info(): check that before you raise num_workers."
-        )
-    reads = [row["read_bytes"] for row in rows]
-    if len(reads) > 1 and None not in reads and reads[0] >= _COLD_BYTES and max(reads[1:]) < _COLD * reads[0]:
-        yield (
-            f"The first setting read {units.decimal(reads[0])} from the disk, the others from the page cache: "
-            "run it again to compare them."
-        )
-    if rows[0]["num_workers"] == 0:
-        yield (
-            "REFERENCE is the speedup in a published measurement, to compare with: a CPU-bound loader, batches of 64 "
-            "images, 16 CPU cores. If SPEEDUP stays far below it, CPUs are not the limit: check storage and locks."
-        )
-    if result.get("step_s") is not None:
-        yield "DATA WAIT is the share of the training time spent waiting for a batch, computed from MEAN and the step."

@@ -218,9 +218,10 @@ def verdict(result: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-WIDTH, HEIGHT = 78, 12  # cells of the plot, with its axis
+WIDTH, HEIGHT = 78, 14  # cells of the plot, with its axis
 _AXIS = 12  # cells of the labels at the left
 _ACROSS = "FLOP per byte of memory traffic"
+_ROOFS = "─/"
 _NEAR = 0.5  # of its roof, from which a step is bound by it
 
 
@@ -309,22 +310,35 @@ def picture(found: Sequence[Spot]) -> tuple[str, ...]:
         max([*(spot.intensity or 1.0 for spot in placed), *ridges]) * 8,
         WIDTH - _AXIS - 1,
     )
-    up = _Scale(
-        min([*(spot.flops_per_s for spot in placed), min(roofs.values()) / 30]) / 2, max(roofs.values()) * 1.5, HEIGHT
-    )
+    lowest = min(*(spot.flops_per_s for spot in placed), min(roofs.values()) / 10)
+    up = _Scale(10.0 ** math.floor(math.log10(lowest)), max(roofs.values()) * 1.5, HEIGHT)
     cells = [[" "] * across.cells for _ in range(HEIGHT)]
     for roof in sorted(set(roofs.values()), reverse=True):
         _roof(cells, across, up, roof, slope)
     for letter, spot in zip("ABCDEFGH", placed, strict=False):
-        cells[HEIGHT - 1 - up.cell(spot.flops_per_s)][across.cell(spot.intensity or 1.0)] = letter
+        _letter(cells, across, up, spot, letter, (slope * (spot.intensity or 1.0), *roofs.values()))
     return tuple(_framed(cells, across, up, list(roofs.values())))
+
+
+def _letter(
+    cells: list[list[str]], across: _Scale, up: _Scale, spot: Spot, letter: str, limits: Sequence[float]
+) -> None:
+    """Draw a step: below a line that it has not reached, never on it, and right of another letter in its cell."""
+    row, column = HEIGHT - 1 - up.cell(spot.flops_per_s), across.cell(spot.intensity or 1.0)
+    beside = [limit for limit in limits if up.cell(limit) == up.cell(spot.flops_per_s)]
+    down = -1 if beside and spot.flops_per_s > max(beside) else 1
+    while cells[row][column] in _ROOFS and 0 <= row + down < HEIGHT:
+        row += down
+    while cells[row][column] not in f" {_ROOFS}" and column < across.cells - 1:
+        column += 1
+    cells[row][column] = letter
 
 
 class _Scale:
     """A logarithmic axis of some cells."""
 
     def __init__(self, low: float, high: float, cells: int) -> None:
-        self.low, self.cells = math.log(low), cells
+        self.first, self.low, self.cells = low, math.log(low), cells
         self.step = (math.log(high) - self.low) / (cells - 1)
 
     def cell(self, value: float) -> int:
@@ -354,7 +368,7 @@ def _roof(cells: list[list[str]], across: _Scale, up: _Scale, roof: float, slope
 def _framed(cells: list[list[str]], across: _Scale, up: _Scale, roofs: Sequence[float]) -> Iterator[str]:
     """The cells with axes: ceilings and the lowest value at the left, powers of ten and what they count below."""
     names = {HEIGHT - 1 - up.cell(roof): rate(roof) for roof in sorted(roofs)}
-    names.setdefault(HEIGHT - 1, rate(up.value(0)))
+    names.setdefault(HEIGHT - 1, rate(up.first))
     for number, row in enumerate(cells):
         yield f"{names.get(number, ''):>{_AXIS}} │{''.join(row)}".rstrip()
     yield f"{'':>{_AXIS}} └{'─' * across.cells}"

@@ -46,7 +46,7 @@ def page(result: Mapping[str, Any]) -> Page:
     done = not result.get("ended")
     return Page(
         title=_title(result),
-        before=(_runs(result), *_efficiency(found)),
+        before=(_runs(result), *_efficiency(result, found)),
         drawing=(*picture(found), *_legend(found)),
         heading="Findings" if done else "Findings so far",
         words=tuple(_words(result, found)),
@@ -81,7 +81,7 @@ def _runs(result: Mapping[str, Any]) -> ReportTable:
     counts = all(row["samples_per_s"] for rows in runs.values() for row in rows)
     key, title = ("samples_per_s", "SAMPLES/s") if counts else ("steps_per_s", "STEPS/s")
     cuda = result["made"]["device"] == "cuda"
-    head = ("", title, "SPREAD", "STEP", "BATCH READY", "PEAK MEMORY" if cuda else "PEAK RSS", "COMPILE", "SPEEDUP")
+    head = ("", title, "SPREAD", "STEP", "NO DATA WAIT", "PEAK MEMORY" if cuda else "PEAK RSS", "COMPILE", "SPEEDUP")
     first = next(iter(runs.values()))
     cells = []
     for kind, rows in runs.items():
@@ -102,9 +102,17 @@ def _runs(result: Mapping[str, Any]) -> ReportTable:
     return ReportTable("precision", head, tuple(cells))
 
 
-def _efficiency(found: Sequence[Spot]) -> Iterator[ReportTable]:
+def _kernels(result: Mapping[str, Any]) -> tuple[str, bool]:
+    """What limits a step that is far below both roofs, and whether that is known: its time grows with the batch."""
+    of = "kernels" if result["made"]["device"] == "cuda" else "operators"
+    known = verdict(result)["overhead_bound"] is False
+    return (f"slow {of}" if known else f"slow or small {of}"), known
+
+
+def _efficiency(result: Mapping[str, Any], found: Sequence[Spot]) -> Iterator[ReportTable]:
     if not found:
         return
+    slow, known = _kernels(result)
     head = ("", "FLOP/STEP", "ACHIEVED", "CEILING", "MFU", "FLOP/BYTE", "BOUND BY")
     cells = [
         (
@@ -114,21 +122,20 @@ def _efficiency(found: Sequence[Spot]) -> Iterator[ReportTable]:
             units.UNKNOWN if spot.ceiling is None else rate(spot.ceiling),
             _share(spot.utilization),
             units.UNKNOWN if spot.intensity is None else f"{spot.intensity:.3g}",
-            units.UNKNOWN if spot.roof is None and not spot.bound else spot.bound or "neither",
+            units.UNKNOWN if spot.roof is None and not spot.bound else spot.bound or (slow if known else "neither"),
         )
         for spot in found
     ]
-    yield ReportTable("efficiency, batch ready", head, tuple(cells))
+    yield ReportTable("efficiency, no data wait", head, tuple(cells))
 
 
 def _legend(found: Sequence[Spot]) -> Iterator[str]:
     """The letters and lines of the roofline, each with its numbers."""
     placed = [spot for spot in found if spot.roof is not None and spot.intensity]
     for letter, spot in zip("ABCDEFGH", placed, strict=False):
-        share = _share(spot.flops_per_s / (spot.roof or 1.0))
         limit = "compute" if spot.roof == spot.ceiling else "memory bandwidth"
-        allows = f"{rate(spot.roof or 0.0)} that {limit} allows at {spot.intensity:.3g} FLOP/byte"
-        yield f"  {letter}  {name_of(spot.kind)}: {share} of the {allows}"
+        allows = f"at {spot.intensity:.3g} FLOP/byte {limit} allows {rate(spot.roof or 0.0)}"
+        yield f"  {letter}  {name_of(spot.kind)}: {rate(spot.flops_per_s)}; {allows}"
     if placed:
         yield f"  /  memory bandwidth: a copy reached {bandwidth(placed[0].bandwidth or 0.0)}"
         yield "  ─  compute: what a matrix product reached in each precision"
@@ -154,7 +161,7 @@ def _words(result: Mapping[str, Any], found: Sequence[Spot]) -> Iterator[str]:
         waiting = wait_share(runs[first])
         yield (
             f"{name_of(first)}: a step takes {_took(median_of(runs[first], 'step_s'))}, and "
-            f"{_took(median_of(runs[first], 'alone_s'))} with its batch ready: "
+            f"{_took(median_of(runs[first], 'alone_s'))} without data wait: "
             f"training waits for data {_share(waiting.middle)} of the time."
         )
         if median(map(extra_share, runs[first])) - waiting.middle >= WAITS:
@@ -174,30 +181,32 @@ def _words(result: Mapping[str, Any], found: Sequence[Spot]) -> Iterator[str]:
         ratio = sizes["ratio"]
         yield (
             f"A batch of {2 * sizes['size']} takes {ratio['middle']:.2f}× the time of {sizes['size']} in "
-            f"{name_of(sizes['kind'])}: {_size_says(ratio, steady=sizes['steady'])}."
+            f"{name_of(sizes['kind'])}: {_size_says(ratio, steady=sizes['steady'], cuda=made['device'] == 'cuda')}."
         )
     yield from _neither(result, found)
 
 
-def _size_says(ratio: Mapping[str, float], *, steady: bool) -> str:
+def _size_says(ratio: Mapping[str, float], *, steady: bool, cuda: bool) -> str:
+    """What two batch sizes say of the time that does not depend on the batch."""
+    fixed, small = ("launch overhead", "small kernels") if cuda else ("fixed overhead", "small operators")
     if not steady:
         return "single steps vary too much to decide"
     if ratio["high"] < SAME_TIME:
-        return "most of the time is fixed overhead"
+        return f"most of the time is {fixed}, or {small}"
     if ratio["low"] > TWICE_TIME:
-        return "the time grows with the batch, so fixed overhead is not the limit"
-    return "part of the time is fixed overhead"
+        return f"the time grows with the batch, so {fixed} is not the limit"
+    return f"part of the time is {fixed}, or {small}"
 
 
 def _neither(result: Mapping[str, Any], found: Sequence[Spot]) -> Iterator[str]:
     """What a step below both roofs means: one sentence, or the low MFU seems to contradict the two batch sizes."""
     names = [name_of(spot.kind) for spot in found if spot.roof is not None and spot.bound is None]
     if names:
-        kernels = "kernels" if result["made"]["device"] == "cuda" else "operators"
         reach = "reaches" if len(names) == 1 else "reach"
+        those = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
         yield (
-            f"{' and '.join(names)} {reach} less than half of the roofline: bound by neither compute nor memory "
-            f"bandwidth. Small or slow {kernels} are likely: find them with gputop trace."
+            f"{those} {reach} less than half of what compute or memory bandwidth allows, whichever is lower: "
+            f"{_kernels(result)[0]}. Find them with gputop trace."
         )
 
 
@@ -319,7 +328,9 @@ def _notes(result: Mapping[str, Any], found: Sequence[Spot]) -> Iterator[str]:
             f"This is a CPU. It cannot show what {'bf16 or fp16 gain' if FP16 in runs else 'bf16 gains'} from a GPU's "
             "Tensor Cores, nor GPU memory, nor how long a GPU waits."
         )
-    elif not bf16_cores(result):
+    elif TF32 not in runs and TF32 not in result["failed"] and not made["tf32"] and bf16_cores(result):
+        yield "TF32 was not measured: --tf32 adds it."
+    if made["device"] == "cuda" and not bf16_cores(result):
         yield "This GPU has no Tensor Cores for bf16: newer GPUs have them, and gain more."
     if lost := max((row.get("skipped") or 0 for row in runs.get(FP16, ())), default=0):
         yield (

@@ -100,7 +100,7 @@ def test_its_python_folder_variables_and_batch_size_are_taken(training: Job) -> 
         patch.setenv("XDG_STATE_HOME", training.folder)
         kept = results.of(row(training.pid).identity, f"gputop loader --from {training.pid}", time.time())
         assert kept is not None
-        assert kept.text.startswith("The DataLoader for this host: DataLoader(dataset, batch_size=5,")
+        assert kept.text.startswith("keep num_workers=0: DataLoader(dataset, batch_size=5,")
 
 
 def test_without_an_agent_what_it_knows_is_said_to_be_unknown(training: Job) -> None:

@@ -32,6 +32,8 @@ POOR = {  # much is wrong
     "proc/self/mountinfo": "22 27 0:21 / /proc rw - proc proc rw,hidepid=2\n"
     "35 24 0:30 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
     "proc/cpuinfo": "vendor_id\t: GenuineIntel\n",
+    **{f"sys/bus/pci/devices/0000:{bus}:00.0/vendor": "0x10de\n" for bus in ("1b", "43")},
+    **{f"sys/bus/pci/devices/0000:{bus}:00.0/class": "0x030200\n" for bus in ("1b", "43")},
     "sys/fs/cgroup/job/cpu.max": "800000 100000\n",
     "sys/fs/cgroup/job/memory.max": "68719476736\n",
     "usr/sbin/grubby": "",

@@ -36,6 +36,8 @@ SLUID = "0::/system.slice/slurmstepd.scope/sEKNKTV3WPV500/step_0\n"
     ("files", "environ", "status", "says"),
     [
         ({}, {}, "ok", "no container"),
+        ({QUOTA: "800000 100000\n"}, {}, "ok", "no container; limited by a cgroup (e.g. Slurm, systemd)"),
+        ({"sys/fs/cgroup/job/memory.max": "68719476736\n"}, {}, "ok", "no container; limited by a cgroup"),
         ({"proc/self/cgroup": "0::/system.slice/slurmstepd.scope/job_4711/step_0\n"}, {}, "ok", "Slurm job 4711"),
         ({"proc/self/cgroup": SLUID}, {}, "ok", "Slurm job sEKNKTV3WPV500"),
         ({"proc/self/cgroup": SLUID}, {"SLURM_JOB_ID": "4711"}, "ok", "Slurm job 4711"),
@@ -80,8 +82,8 @@ def test_p12_what_programs_see_of_the_cpus(
     ("files", "options", "status", "says", "unlock"),
     [
         ({}, {}, "ok", "all 1.0T are allowed", None),
-        ({"sys/fs/cgroup/job/memory.max": "68719476736\n"}, {}, "limited", "OOM killer acts above 64.0G", None),
-        (V1, {}, "limited", "OOM killer acts above 8.0G", None),
+        ({"sys/fs/cgroup/job/memory.max": "68719476736\n"}, {}, "ok", "OOM killer acts above 64.0G", None),
+        (V1, {}, "ok", "OOM killer acts above 8.0G", None),
         ({**V1, ".dockerenv": ""}, {}, "limited", "8.0G", "docker run --memory=0 IMAGE"),
         (V1, {"environ": {"SLURM_JOB_ID": "7"}}, "limited", "8.0G", "sbatch --mem=0 JOB"),
         ({"proc/meminfo": "nothing\n"}, {}, "unknown", "does not report", None),
@@ -93,6 +95,18 @@ def test_p12_what_programs_see_of_the_memory(
     said = line(machine(tmp_path, files, **options), "memory")
     assert (said.status, said.unlock) == (status, unlock)
     assert says in said.what
+
+
+def test_pids_are_not_compared_with_a_driver_that_lists_no_gpu(tmp_path: Path) -> None:
+    said = line(machine(tmp_path), "pids")
+    assert (said.status, said.value) == ("unknown", {"host_pids": True})
+
+
+def test_the_number_of_jobs_says_where_it_comes_from(tmp_path: Path) -> None:
+    box = machine(tmp_path, environ={"PATH": "/x", "CUDA_VISIBLE_DEVICES": "0,1"})
+    said = line(box, "threads").what
+    assert "2 jobs, one per GPU in CUDA_VISIBLE_DEVICES, start 2 x 32 threads on 32 CPUs" in said
+    assert "(32 allowed CPUs, 2 jobs, one per GPU in CUDA_VISIBLE_DEVICES)" in ask(box, "loader")[0].what
 
 
 def of(affinity: int = 32, jobs: int = 1, quota: float | None = None) -> Share:

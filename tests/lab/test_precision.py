@@ -73,7 +73,7 @@ class Device:
             "skipped": self.skipped if kind == "fp16" else None,
             "warm_s": [20.0 + alone_s if compiled else alone_s, *[alone_s] * (request["warmup"] - 1)],
             "alone_s": [alone_s] * 20,
-            "peak_bytes": 8_000_000_000 if kind == "fp32" else 5_000_000_000,
+            "peak_bytes": 8_000_000_000 if kind in ("fp32", "tf32") else 5_000_000_000,
             "reserved_bytes": 9_000_000_000,
             "loss": 2.1,
             "loss_name": "the function's own",
@@ -213,6 +213,9 @@ def test_two_batch_sizes_tell_overhead_from_work(twice: float, says: bool | None
     result = measured(device)
     assert verdict(result)["overhead_bound"] is says
     assert ("overhead-bound" in text(page(result))) is (says is True)
+    said = " ".join(text(page(result)).split())
+    assert ("slow kernels. Find them with gputop trace." in said) is (says is False)
+    assert ("slow or small kernels. Find them" in said) is (says is None)
     result["sizes"]["steady"] = False
     assert verdict(result)["overhead_bound"] is None
 
@@ -285,6 +288,19 @@ def test_the_picture_fits_80_columns_and_a_letter_stands_below_its_roof() -> Non
     assert picture([]) == ()
 
 
+@pytest.mark.parametrize("share", [0.9, 1.02, 1.1])
+def test_a_letter_is_not_on_the_line_of_another_precision(share: float) -> None:
+    """Below a ceiling in its row it stands below the line, above it above."""
+    same = {"flops": 1e12, "intensity": 100.0, "bandwidth": 1.5e12}
+    slow = Spot(kind="fp32", flops_per_s=5e12, ceiling=19.5e12, **same)
+    other = Spot(kind="bf16", flops_per_s=share * 19.5e12, ceiling=280e12, **same)
+    lines = picture([slow, other])
+    ceiling = next(at for at, line in enumerate(lines) if line.startswith("19.5"))
+    letter = next(at for at, line in enumerate(lines) if "B" in line.partition("│")[2])
+    assert letter == ceiling + (1 if share < 1 else -1)
+    assert lines[HEIGHT - 1].startswith("   1 TFLOP/s │")
+
+
 @pytest.mark.parametrize(
     ("value", "says"),
     [(312e12, "312 TFLOP/s"), (45.12e9, "45.1 GFLOP/s"), (1.2e15, "1200 TFLOP/s"), (900.0, "900 FLOP/s")],
@@ -294,6 +310,6 @@ def test_rates_in_words(value: float, says: str) -> None:
 
 
 def test_a_result_is_json_and_a_page(golden: Callable[[str, str], None]) -> None:
-    result = measured(Device({"fp32": 0.3, "bf16": 0.15, COMPILED: 0.1}), tf32=False)
+    result = measured(Device({"fp32": 0.3, "tf32": 0.2, "bf16": 0.15, COMPILED: 0.1}), tf32=True)
     again = json.loads(json.dumps(result, allow_nan=False))
     golden("precision.txt", text(page(again)))
