@@ -70,7 +70,9 @@ def subject(about: Subject, frame: Frame) -> dict[str, Any]:
 
 
 def _evidence(item: Evidence) -> dict[str, Any]:
-    return {"text": redact(item.text), "value": item.value, "unit": item.unit, "limit": item.limit}
+    return {
+        "text": redact(item.text), "value": item.value, "unit": item.unit, "limit": item.limit, "sense": item.sense,
+    }  # fmt: skip
 
 
 def _step_object(step: Step) -> dict[str, Any]:

@@ -142,7 +142,7 @@ _FINDINGS = [
             "host": "dgx-07",
         },
         "headline": "waits",
-        "evidence": [{"text": "busy", "value": 58.0, "unit": "%", "limit": 80.0}],
+        "evidence": [{"text": "busy", "value": 58.0, "unit": "%", "limit": 80.0, "sense": None}],
         "steps": [
             {"text": "stage", "command": "rsync", "action": None, "needs_root": True, "destroys": False},
         ],
