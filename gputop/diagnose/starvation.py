@@ -189,7 +189,11 @@ def busy_evidence(view: View, trainer: Trainer, limit: str = "starved.duty") -> 
     if (trainer.duty or 0.0) < view.limit("starved.least") and trainer.touched is not None:
         how = f", active in {100 * trainer.touched:.0f} % of the seconds"
     elif shape and not trainer.has_no_gaps:
-        how = f" in cycles of {trainer.step_s:.1f} s" if trainer.step_s else " in cycles too short to measure"
+        how = (
+            f", rising and falling every {trainer.step_s:.1f} s"
+            if trainer.step_s
+            else ", in cycles too short to measure"
+        )
         how += f", fully idle {100 * shape.empty:.0f} % of the time" if has_gaps(view, trainer) else ""
     elif shape and shape.high - shape.low <= 50:
         how = ", constant: steps too short to resolve"
@@ -207,7 +211,7 @@ def cores_evidence(
     by = " by one rank" if trainer.is_rank else ""  # the job's row on the screen is their sum
     text = f"{used:.1f} of {amount(allowed, 'CPU core')} in use{by}"
     if limit is None or sense == "flagged_below":  # what is held against a limit there is what is left
-        free = f", {allowed - used:.0f} free" if limit is not None and allowed - used >= 1 else ""
+        free = f", {allowed - used:.0f} free" if limit is not None and allowed - used >= 1 and not by else ""
         return Evidence(text=f"{text}{free}", value=used, unit="cores")
     return Evidence(text=text, value=used, unit="cores", limit=view.limit(limit) * allowed, sense=sense)
 

@@ -207,7 +207,7 @@ def page(found: Diagnosis, commands: Sequence[str] = (), *, explain: bool = Fals
     so_long = units.ago(round(found.seconds))
     return Page(
         title=f"{frame.hostname}: {_summary(shown, found)}",
-        about=f"{labels.amount(len(frame.gpus), 'GPU')}, {found.label}, {so_long} until {when}{who}",
+        about=f"{labels.amount(len(frame.gpus), 'GPU')}, {found.label}, watched for {so_long} until {when}{who}",
         before=(_states(found), *_steps(found), *_proven(found)),
         heading="Findings",
         words=tuple(_words(shown, found)),

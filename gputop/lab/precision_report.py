@@ -81,7 +81,7 @@ def _runs(result: Mapping[str, Any]) -> ReportTable:
     counts = all(row["samples_per_s"] for rows in runs.values() for row in rows)
     key, title = ("samples_per_s", "SAMPLES/s") if counts else ("steps_per_s", "STEPS/s")
     cuda = result["made"]["device"] == "cuda"
-    head = ("", title, "SPREAD", "STEP", "NO DATA WAIT", "PEAK MEMORY" if cuda else "PEAK RSS", "COMPILE", "SPEEDUP")
+    head = ("", title, "SPREAD", "STEP", "COMPUTE ONLY", "PEAK MEMORY" if cuda else "PEAK RSS", "COMPILE", "SPEEDUP")
     first = next(iter(runs.values()))
     cells = []
     for kind, rows in runs.items():
@@ -126,7 +126,7 @@ def _efficiency(result: Mapping[str, Any], found: Sequence[Spot]) -> Iterator[Re
         )
         for spot in found
     ]
-    yield ReportTable("efficiency, no data wait", head, tuple(cells))
+    yield ReportTable("efficiency, compute only", head, tuple(cells))
 
 
 def _legend(found: Sequence[Spot]) -> Iterator[str]:

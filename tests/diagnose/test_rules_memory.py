@@ -55,9 +55,9 @@ def test_gmem_leak_says_how_fast_and_until_when() -> None:
     told = found(hours(held(lambda t: 6 * t).frame, 18), "gmem-leak")
     assert told is not None
     assert told.primary
-    assert told.headline == "out of GPU memory in about 2h 30m, growing by 21.1G per hour"
+    assert told.headline == "GPU memory growing by 21.1G per hour, full in about 2h 30m"
     assert [item.text for item in told.evidence] == [
-        "+5.2G in 15m, in thirds of that +1.7G, +1.8G, +1.8G",
+        "+5.2G in 15m, +1.7G, +1.8G, +1.8G per 5m",
         "53.8G of GPU 0 left",
     ]
     assert told.steps[0].command == "total += loss.item()"

@@ -243,4 +243,4 @@ def test_without_the_samples_of_the_driver_a_rhythm_is_seen_by_the_second() -> N
     wave = lambda t: 96.0 if t % 6 < 3 else 2.0  # noqa: E731
     gpu = {**MIG, **units(0.5), "graphics_active_percent": wave}
     said = after(Machine(gpu=gpu, **STARVED).frame, each_s=1)
-    assert "in cycles of 6.0 s" in evidence(said, "starved-cpu-idle")
+    assert "rising and falling every 6.0 s" in evidence(said, "starved-cpu-idle")

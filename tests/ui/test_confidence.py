@@ -29,7 +29,7 @@ def lines(finding: Any, width: int = 120, **scene: Any) -> list[str]:
 def test_it_says_which_key_looks_and_what_that_would_have_to_see() -> None:
     said = lines(found())
     assert "p py-spy profile, expected: often waiting for the DataLoader" in said
-    assert "t torch.profiler trace, expected yes to: Does the step wait for its DataLoader?" in said
+    assert "t torch.profiler trace, should answer yes: Does the step wait for its DataLoader?" in said
     assert "to confirm" not in " ".join(lines(found(grade="profile"))), "it has been seen"
     assert "to confirm" not in " ".join(lines(found(), keys={})), "no key looks"
     assert "to confirm" not in " ".join(lines(hot())), "heat is not seen in a process"
@@ -130,4 +130,4 @@ def test_what_ends_something_is_said_whole(width: int) -> None:
     made = AdviceScene(update=told, finding_list=finding_list(told), look=Look(), keys=NAMES)
     said = [line.strip(width).text.rstrip() for line in whole(finding, made, width)]
     assert sum("needs root, destructive" in line for line in said) == 1
-    assert sum(line.endswith("   a then s") for line in said) == 1
+    assert sum(line.endswith("   or a then s") for line in said) == 1

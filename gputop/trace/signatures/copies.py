@@ -16,7 +16,7 @@ from gputop.trace.verdict import Limits, TraceVerdict, TraceView, VerdictNumber,
 
 _ENDS = re.compile(r"\((\w+) -> (\w+)\)")  # source and destination memory kinds
 _ROUTES = 3  # named in a headline
-_PIN = "Set DataLoader(pin_memory=True) and copy with batch.to(device, non_blocking=True): both are needed."
+_PIN = "Set pin_memory=True in the DataLoader and copy with non_blocking=True: both are needed."
 
 
 @frozen_dataclass(frozen=True, slots=True)

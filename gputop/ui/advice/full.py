@@ -29,7 +29,7 @@ def profile_signs(finding: Finding, scene: AdviceScene) -> Iterator[list[Run]]:
     asked = [one.question for one in SIGNATURES.values() if one.name in wanted]
     if parts and (key := scene.pressed("profile", "py-spy profile, expected: ")):
         yield [*key, Run(f"often {' or '.join(parts)}", "text")]
-    if asked and (key := scene.pressed("torch", "torch.profiler trace, expected yes to: ")):
+    if asked and (key := scene.pressed("torch", "torch.profiler trace, should answer yes: ")):
         yield [*key, Run(" ".join(asked), "text")]
 
 

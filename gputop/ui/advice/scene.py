@@ -101,7 +101,7 @@ class AdviceScene:
         action = self.pressed(step.action, "run") if step.action else []
         if not self.focused:
             first = self.pressed("advice", "then ") if action else []
-            return [[*first, *action[:1]]] if first else []
+            return [[Run("or ", "dim"), *first, *action[:1]]] if first else []
         copies = self.pressed("copy", "copy") if step is self.finding_list.next_copy else []
         return [runs for runs in (copies, action) if runs]
 

@@ -216,12 +216,9 @@ def _brake_finding(view: View, gpu: Gpu, brake: float | None) -> Finding:
 
 def _capped_finding(view: View, gpu: Gpu, capped: float) -> Finding:
     limit, default = gpu.power_limit_watts or 0.0, gpu.power_default_limit_watts or 0.0
-    asked, lost, evidence = (
-        gpu.power_requested_limit_watts,
-        slowed(view, gpu),
-        tuple(_limit_evidence(view, gpu, capped)),
-    )
-    if limit >= default - _ROUNDED:
+    asked, lost, lowered = gpu.power_requested_limit_watts, slowed(view, gpu), limit < default - _ROUNDED
+    evidence = tuple(_limit_evidence(view, gpu, capped, lowered=lowered))
+    if not lowered:
         if (lost or 0.0) >= view.limit("too_slow"):
             return _slow_finding(view, gpu, lost or 0.0, evidence)
         return view.found(
@@ -276,13 +273,15 @@ def _draws_full_limit(view: View, gpu: Gpu, capped: float) -> bool:
     return watts is None or not limit or watts >= view.limit("full_share") * limit * capped / 100
 
 
-def _limit_evidence(view: View, gpu: Gpu, capped: float) -> Iterator[Evidence]:
+def _limit_evidence(view: View, gpu: Gpu, capped: float, *, lowered: bool) -> Iterator[Evidence]:
+    """Power against its limit; held against thresholds only where the limit is lowered."""
     watts, limit, default = view.mean(gpu, "power_watts"), gpu.power_limit_watts or 0.0, gpu.power_default_limit_watts
     if watts is not None:
         text = f"power {watts:.0f} W, limit {limit:.0f} W (default {default or 0:.0f} W)"
         yield Evidence(text=text, value=watts, unit="W", limit=limit, sense="flagged_from")
     text = f"power-capped {capped:.0f} % of the last {view.limit('window_s'):.0f} s"
-    yield Evidence(text=text, value=capped, unit="%", limit=view.limit("capped_percent"), sense="flagged_from")
+    least = view.limit("capped_percent") if lowered else None
+    yield Evidence(text=text, value=capped, unit="%", limit=least, sense="flagged_from")
     yield from _clocks(gpu, view.mean(gpu, "sm_clock_mhz"), slowed(view, gpu))
 
 

@@ -227,7 +227,7 @@ def _gmem(view: View, trainer: Trainer, growth: LeakWindow, left_s: float | None
         "warn",
         f"GPU memory growing by {hourly} per hour"
         if left_s is None
-        else f"out of GPU memory in about {units.roughly(left_s)}, growing by {hourly} per hour",
+        else f"GPU memory growing by {hourly} per hour, full in about {units.roughly(left_s)}",
         evidence=tuple(evidence),
         steps=_KEPT,
         confidence=0.75,
@@ -250,7 +250,7 @@ _KEPT = (
 
 def _growth(growth: LeakWindow) -> Iterator[Evidence]:
     thirds = ", ".join(f"+{units.size(third)}" for third in growth.thirds)
-    text = f"+{units.size(growth.total)} in {units.ago(growth.window_s)}, in thirds of that {thirds}"
+    text = f"+{units.size(growth.total)} in {units.ago(growth.window_s)}, {thirds} per {units.ago(growth.window_s / 3)}"
     yield Evidence(text=text, value=growth.total, unit="B", limit=growth.least, sense="flagged_above")
 
 

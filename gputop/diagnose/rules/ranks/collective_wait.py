@@ -357,7 +357,7 @@ def _steps(view: View, waiting: Sequence[Trainer], late: Sequence[Trainer], away
     if any(map(blocked, late)):
         one = next(one for one in late if blocked(one)).process
         which = f"rank {one.rank}" if one.rank is not None else f"process {one.pid}"
-        text = f"Find the system call that {which} is blocked in: nfs or rpc in it means a file server"
+        text = f"Find the system call that {which} is blocked in; nfs or rpc in its name means that a file server hangs"
         yield Step(text=text, command=f"cat /proc/{one.pid}/wchan; sudo cat /proc/{one.pid}/stack", needs_root=True)
     if (pytorch.release(version) or (0, 0)) >= _RAS_SINCE:
         yield Step(text="Query NCCL RAS for ranks that lag behind", command="echo verbose status | nc localhost 28028")

@@ -394,7 +394,8 @@ def _problem_evidence(view: View, server: NetworkMount, link: Link | None) -> It
         yield Evidence(text=text, value=1000 * rtt, unit="ms", limit=limit, sense="healthy_to")
     if queue is not None and queue >= (rtt or 0.0) and view.above(queue, "network-fs-bound.queue_s"):
         limit = 1000 * view.limit("network-fs-bound.queue_s")
-        text = f"{where} delivers {moved(server.read)}, requests queue {1000 * queue:.0f} ms before transmission"
+        waits = f"requests queue {1000 * queue:.0f} ms on this host before transmission"
+        text = f"{where} delivers {moved(server.read)}, {waits}"
         yield Evidence(text=text, value=1000 * queue, unit="ms", limit=limit, sense="healthy_to")
     if server.resent is not None and view.above(server.resent, "network-fs-bound.resent_per_s"):
         limit = view.limit("network-fs-bound.resent_per_s")

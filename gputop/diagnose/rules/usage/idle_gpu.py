@@ -26,10 +26,10 @@ _ASKED = {
             command='python -c "import torch; print(torch.__version__, torch.version.cuda, torch.cuda.is_available())"',
         ),
         Step(
-            text="If it prints True, move the model and every batch to the GPU",
+            text="If it prints None or False, install a CUDA build of PyTorch, or make a GPU visible to the job "
+            "(CUDA_VISIBLE_DEVICES, Slurm --gres); if True, move the model and every batch to the GPU",
             command='model.to("cuda"); x = x.to("cuda", non_blocking=True)',
         ),
-        Step(text="If it prints None or False, install a CUDA build or a newer driver, as pytorch.org says"),
     ),
     "tensorflow": (
         Step(
