@@ -161,8 +161,10 @@ def confidence(finding: Finding) -> str:
 def cost(finding: Finding) -> str:
     """Its cost in GPU time, and the largest gain; empty if unknown, or if no job loses it."""
     lost, unused = finding.lost_share, finding.subject.kind == "gpu" and (finding.lost_share or 0.0) > 0.99
-    if lost is None or finding.healthy or unused or not 0.01 <= lost <= 1:
+    if lost is None or finding.healthy or unused or finding.state == "hang" or not 0.01 <= lost <= 1:
         return ""
+    if finding.rule == "small-job":  # nothing that could be won by mending it
+        return f"GPU idle {100 * lost:.0f} % of the time"
     gain = f" · {phrases.at_most(lost)} if fixed" if lost <= 0.9 else ""
     return f"{100 * lost:.0f} % of GPU time lost{gain}"
 
@@ -233,7 +235,7 @@ def referenced(item: Evidence) -> Sequence[TextPart]:
     if not held:
         return found
     aside = TextPart(f" ({held})", aside=True)
-    at = next((place for place, part in enumerate(found, 1) if part.strong), len(found))
+    at = next((place for place, part in enumerate(found, 1) if part.strong), 0)
     head, tail = found[:at], "".join(part.text for part in found[at:])
     end = _CLAUSE_END.search(tail)
     cut = end.start() if end else len(tail)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -17,6 +18,8 @@ from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 
 _NO = "no"
+_SHARE, _POINTS, _CORES = "{:.0%}", "{:.0f} points", "{:.1f} cores"
+_PERCENT = re.compile(r"(?<=\d)%")
 Asked = tuple[str, str]  # a question, and its answer with the value it rests on
 
 
@@ -62,7 +65,8 @@ def questions(view: View, trainer: Trainer, answers: Answers) -> Iterator[Asked]
     """Questions about a trainer that precede its class; unknown values are reported as such."""
     duty = trainer.duty
     works = has_work(view, trainer)
-    yield "does it use a GPU?", "not known" if duty is None else f"{'yes' if works else 'no'}, {duty:.0%} busy"
+    busy = "not known" if duty is None else f"{'yes' if works else 'no'}, {_shown(_SHARE, duty)} busy"
+    yield "does it use a GPU?", busy
     if duty is None or not works:
         return
     enough = view.limit("gpu-bound-healthy.busy_percent") / 100
@@ -87,7 +91,7 @@ def _busy_questions(view: View, trainer: Trainer) -> Iterator[Asked]:
     yield _limit_answer("are its SMs active?", trainer.sm, view.limit(f"{table}sm"), "{:.0%}")
     if not known:
         power = view.limit(f"{table}power_share")
-        yield _limit_answer("is its power that of a GPU at work?", trainer.power_share, power, "{:.0%}")
+        yield _limit_answer("is its power near the limit?", trainer.power_share, power, "{:.0%}")
 
 
 def _wait_questions(view: View, trainer: Trainer, answers: Answers) -> Iterator[Asked]:
@@ -98,7 +102,8 @@ def _wait_questions(view: View, trainer: Trainer, answers: Answers) -> Iterator[
         loaders = view.limit("starved-cpu-idle.loader_cpu")
         yield _limit_answer("are they busy?", trainer.loader_cpu, loaders, "each {:.2f} of a core")
         storage = view.limit("starved-cpu-idle.blocked")
-        yield _limit_answer("do they wait for storage?", trainer.loader_blocked, storage, "{:.0%} of them")
+        how = "blocked on storage {:.0%} of the time"
+        yield _limit_answer("do they wait for storage?", trainer.loader_blocked, storage, how)
         if (trainer.loader_blocked or 0.0) >= storage:
             yield from (answers.of(trainer, rule) for rule in _STORAGE)
     limit, cpus = view.limit("starved-cpu-saturated.saturation"), units.cpus(trainer.allowed or 0.0)
@@ -137,7 +142,7 @@ def _thread_answer(view: View, trainer: Trainer) -> str:
     threads, allowed = trainer.compute_threads, trainer.allowed
     if threads is None or allowed is None or trainer.run_wait is None:
         return "not known"
-    how = f"{threads:.0f} on {units.cpus(allowed)}, CPU wait {trainer.run_wait:.0%} of runnable time"
+    how = f"{threads:.0f} on {units.cpus(allowed)}, CPU wait {_shown(_SHARE, trainer.run_wait)} of runnable time"
     return f"{'yes' if is_oversubscribed(view, trainer) else 'no'}, {how}"
 
 
@@ -145,7 +150,12 @@ def _limit_answer(question: str, value: float | None, limit: float, how: str) ->
     """Whether a value reaches a limit."""
     if value is None:
         return question, "not known"
-    return question, f"{'yes' if value >= limit else 'no'}, {how.format(value)}"
+    return question, f"{'yes' if value >= limit else 'no'}, {_shown(how, value)}"
+
+
+def _shown(how: str, value: float) -> str:
+    """A value in its format, with a space before the percent sign."""
+    return _PERCENT.sub(" %", how.format(value))
 
 
 QUESTION = "compute, memory or overhead?"
@@ -160,7 +170,7 @@ class Regime(NamedTuple):
     @property
     def rows(self) -> tuple[tuple[str, str], ...]:
         """The question with its answer, and the numbers in one line."""
-        shares = ", ".join(f"{share:.0%}" for share in self.numbers.values())
+        shares = ", ".join(_shown(_SHARE, share) for share in self.numbers.values())
         return (QUESTION, self.name or "not known"), (", ".join(self.numbers), shares)
 
 
@@ -212,7 +222,6 @@ def _numbers(trainer: Trainer) -> Iterator[tuple[str, float]]:
 
 UNDECIDED = "undecided"
 _INEFFECTIVE = ("busy-not-effective", "collective-wait")  # rules on GPUs that are busy with low activity
-_SHARE, _POINTS, _CORES = "{:.0%}", "{:.0f} points", "{:.1f} cores"
 Limit = Callable[[str], float]  # a number of this table of thresholds.toml by name
 
 
@@ -224,11 +233,13 @@ class Criterion(NamedTuple):
     value: float = 0.0
     limit: float = 0.0
     how: str = ""  # format of the value; empty for a question without a number
+    sign: str = "≥"  # on which side of the limit the answer is yes
 
     @property
     def text(self) -> str:
         """The value and its limit."""
-        return f"{self.how.format(self.value)} (threshold {self.how.format(self.limit)})" if self.how else ""
+        value, limit = _shown(self.how, self.value), _shown(self.how, self.limit)
+        return f"{value} (threshold {self.sign} {limit})" if self.how else ""
 
 
 class WorkloadFacts(NamedTuple):
@@ -257,7 +268,7 @@ def at_least(question: str, value: float, limit: float, how: str = _SHARE) -> Cr
 
 def at_most(question: str, value: float, limit: float, how: str = _SHARE) -> Criterion:
     """Whether a value stays within a limit."""
-    return Criterion(question, (limit - value) / (abs(limit) or 1.0), value, limit, how)
+    return Criterion(question, (limit - value) / (abs(limit) or 1.0), value, limit, how, "≤")
 
 
 def truth(question: str, value: bool) -> Criterion:
@@ -292,19 +303,19 @@ def candidates(facts: WorkloadFacts, limit: Limit) -> dict[str, list[Criterion]]
     )
     return {
         "small/simple": [
-            cpu_low, gpu_low, truth("is GPU busy without pulses?", _margin(pulses) < 0),
-            at_most("is GPU busy without peaks?", facts.peak / 100, limit("no_peak")), *work,
+            cpu_low, gpu_low, truth("does the GPU run without idle gaps between steps?", _margin(pulses) < 0),
+            at_most("is peak GPU busy low?", facts.peak / 100, limit("no_peak")), *work,
             truth("is it not waiting for workers?", not facts.waits_for_loaders),
         ],
         "small/complex": [cpu_high, gpu_low, *pulses],
         "large/simple": [
             cpu_low, at_least("is the GPU busy?", duty, limit("gpu_high")),
-            at_most("steadily?", facts.sigma, limit("steady"), _POINTS),
+            at_most("is GPU busy steady?", facts.sigma, limit("steady"), _POINTS),
             truth("is effective work confirmed?", facts.effective),
         ],
         "large/complex": [
             cpu_high, at_least("is the GPU busy half of the time?", duty, limit("gpu_low")),
-            at_most("but not always?", duty, limit("gpu_high")), *unsteady,
+            at_most("is the GPU below full utilization?", duty, limit("gpu_high")), *unsteady,
         ],
     }  # fmt: skip
 

@@ -81,7 +81,7 @@ def test_what_was_and_is_no_more_is_told(recorded: Recorded) -> None:
     machine = Machine(gpu={"throttled_heat_percent": lambda t: 9.0 if t < 100 else 0.0})
     done = diagnose("--source", recorded(machine.frame, 240))
     assert done.returncode == 0
-    assert "Note: warn from 0:" in done.stdout
+    assert "Note: cleared: warn 0:" in done.stdout
     assert "and no more: GPU 0" in done.stdout
 
 

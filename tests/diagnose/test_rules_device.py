@@ -45,10 +45,10 @@ def test_power(gpu: dict[str, object], severity: str | None, healthy: bool | Non
 @pytest.mark.parametrize(
     ("asked", "headline", "command"),
     [
-        (700.0, "power limit 500 W, default 700 W, set by the server", None),
-        (600.0, "power limit 500 W, default 700 W, set by the server", None),
-        (500.4, "power limit 500 W, default 700 W", "sudo nvidia-smi -i 0 -pl 700"),
-        (None, "power limit 500 W, default 700 W", "sudo nvidia-smi -i 0 -pl 700"),
+        (700.0, "power limit 500 W (default 700 W), enforced by the server", None),
+        (600.0, "power limit 500 W (default 700 W), enforced by the server", None),
+        (500.4, "power limit 500 W (default 700 W)", "sudo nvidia-smi -i 0 -pl 700"),
+        (None, "power limit 500 W (default 700 W)", "sudo nvidia-smi -i 0 -pl 700"),
     ],
 )
 def test_power_tells_a_cap_of_the_server_from_a_limit_that_was_set(

@@ -44,7 +44,7 @@ def test_pcie_degraded_says_what_is_lost() -> None:
     told = found(machine(pcie_width=8, pcie_generation=4, pci_bus_id="00000000:1B:00.0").verdict(90), "pcie-degraded")
     assert told is not None
     assert told.headline == "degraded PCIe link, 25 % of rated speed"
-    assert told.evidence[0].text == "8 of 16 lanes, Gen4 of Gen5, under load"
+    assert told.evidence[0].text == "25 % of rated speed under load: 8 of 16 lanes, Gen4 of Gen5"
     assert told.steps[0].command == "sudo lspci -vv -s 0000:1b:00.0 | grep -E 'LnkCap|LnkSta'"
     assert told.steps[0].needs_root
     assert told.primary
@@ -68,7 +68,7 @@ def test_pcie_degraded_leaves_out_the_generation_of_a_card_that_saves_power() ->
     told = found(machine(pcie_width=8, pcie_generation=1, performance_state=8).verdict(90), "pcie-degraded")
     assert told is not None
     assert told.headline == "degraded PCIe link, 50 % of rated speed"
-    assert told.evidence[0].text == "8 of 16 lanes, Gen1 of Gen5 (power saving), under load"
+    assert told.evidence[0].text == "50 % of rated speed under load: 8 of 16 lanes, Gen1 of Gen5 (power saving)"
 
 
 def test_a_slot_that_is_wired_for_fewer_lanes_is_no_fault_of_the_link() -> None:
@@ -83,7 +83,7 @@ def test_lanes_are_told_of_those_that_the_slot_has() -> None:
     told = found(machine(pcie_width=4, pcie_slot_width=8).verdict(90), "pcie-degraded")
     assert told is not None
     assert told.headline == "degraded PCIe link, 50 % of rated speed"
-    assert told.evidence[0].text == "4 of 8 lanes, Gen5 of Gen5, under load"
+    assert told.evidence[0].text == "50 % of rated speed under load: 4 of 8 lanes, Gen5 of Gen5"
 
 
 def test_nothing_is_said_of_the_placeholder_of_unified_memory() -> None:

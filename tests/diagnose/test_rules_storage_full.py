@@ -74,7 +74,7 @@ def test_a_large_shm_with_room_left_is_told_as_what_it_is(loaders: int) -> None:
     assert told is not None
     assert (told.severity, told.primary) == ("info", False)
     assert told.headline == "/dev/shm 83 % full, 84.0G left"
-    assert told.evidence[0].text == f"/dev/shm 420G of 504G used{', 4 workers' if loaders else ''}"
+    assert told.evidence[0].text == f"/dev/shm 83 % used: 420G of 504G{', 4 workers' if loaders else ''}"
     assert [step.command for step in told.steps] == ["ls -lS /dev/shm"]
 
 
@@ -93,7 +93,7 @@ def test_it_is_the_loaders_there_that_may_die(loaders: int, trainer: dict[str, A
     assert told is not None
     assert told.severity == severity
     assert ("workers may crash" in told.headline) == (severity == "crit")
-    assert (told.evidence[0].text == "/dev/shm 973M of 1.0G used, 1 worker") == (severity == "crit")
+    assert (told.evidence[0].text == "/dev/shm 95 % used: 973M of 1.0G, 1 worker") == (severity == "crit")
 
 
 def test_loaders_that_each_epoch_starts_anew_are_still_there() -> None:

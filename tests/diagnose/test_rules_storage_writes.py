@@ -216,7 +216,7 @@ def test_shm_nearly_full_says_which_limit_decided(used: Any, limit: float) -> No
 def test_shm_nearly_full_tells_how_large_it_should_be() -> None:
     finding = shm(61.0)
     assert finding is not None
-    assert finding.evidence[0].text == "/dev/shm 61.0M of 64.0M used (Docker default), 4 workers"
+    assert finding.evidence[0].text == "/dev/shm 95 % used: 61.0M of 64.0M (Docker default), 4 workers"
     assert finding.steps[0].command == "docker run --shm-size=16g ..."
     assert finding.subject.kind == "process"
 

@@ -74,7 +74,8 @@ def test_it_is_for_a_process_that_is_there() -> None:
 def test_it_is_told_in_text_and_in_json() -> None:
     diagnosis = Diagnosis(update=update(of("starved-cpu-idle")), seconds=60)
     said = text(page(diagnosis))
-    assert f"→ Verify: time its DataLoader with other settings\n            gputop loader --from {RANK.pid}\n" in said
+    step = "→ To confirm: time its DataLoader with other settings"
+    assert f"{step}\n            gputop loader --from {RANK.pid}\n" in said
     (told,) = as_json(diagnosis)["findings"]
     assert told["verify"]["command"] == f"gputop loader --from {RANK.pid}"
     (none,) = as_json(Diagnosis(update=update(hot()), seconds=60))["findings"]

@@ -37,7 +37,7 @@ def test_the_four(facts: WorkloadFacts, name: str) -> None:
     assert not [
         answer
         for _, answer in found.path
-        if not re.fullmatch(r"yes(, [\d.]+(%| points| cores) \(threshold \S+( points| cores)?\))?", answer)
+        if not re.fullmatch(r"yes(, [\d.]+( %| points| cores) \(threshold [≥≤] \S+( %| points| cores)\))?", answer)
     ]
 
 
@@ -112,17 +112,17 @@ def test_who_pauses_again_and_again_is_asked_too() -> None:
     ("gpu", "bound", "numbers"),
     [
         ({"dram_percent": 62.0, "tensor_percent": 5.0},
-         "memory-bound", "5%, 62%, 97%"),
+         "memory-bound", "5 %, 62 %, 97 %"),
         ({"dram_percent": 62.0},
-         "compute- and memory-bound", "50%, 62%, 97%"),
+         "compute- and memory-bound", "50 %, 62 %, 97 %"),
         ({"busy_percent": 45.0},
-         "overhead", "50%, 38%, 45%"),
+         "overhead", "50 %, 38 %, 45 %"),
         ({"sm_active_percent": 3.0, "tensor_percent": 0.0, "dram_percent": 1.0},
-         None, "0%, 1%, 97%"),
+         None, "0 %, 1 %, 97 %"),
         (refused("sm_active_percent", "tensor_percent", "dram_percent", "fp32_percent"),
-         "compute-bound", "84%, 50%, 97%"),
+         "compute-bound", "84 %, 50 %, 97 %"),
         (refused("sm_active_percent", "tensor_percent", "dram_percent", "fp32_percent", "power_watts"),
-         None, "50%, 97%"),
+         None, "50 %, 97 %"),
     ],
     ids=["memory", "both", "overhead", "neither", "no units", "no power"],
 )  # fmt: skip
@@ -139,7 +139,7 @@ def test_compute_memory_or_overhead_by_three_numbers(gpu: dict[str, Any], bound:
     ("trainer", "question", "answer"),
     [
         (refused("throttled_percent"), "is it throttled by its CPU quota?", "not known"),
-        ({"throttled_percent": 30.0}, "is it throttled by its CPU quota?", "yes, 30% of periods"),
+        ({"throttled_percent": 30.0}, "is it throttled by its CPU quota?", "yes, 30 % of periods"),
         (refused("run_wait_percent"), "are there more threads than CPUs?", "not known"),
     ],
 )

@@ -14,7 +14,7 @@ from gputop.pytorch import CLIP, DETECT_ANOMALY
 _STEPS = (
     Step(text="Clip gradients before optimizer.step()", command=CLIP),
     Step(
-        text="Find the operation: run a few steps with anomaly detection (backward takes about 2x as long)",
+        text="Find the operation: run a few steps with anomaly detection (backward takes about 2× as long)",
         command=DETECT_ANOMALY,
     ),
     Step(text="Print code that also checks the forward pass", command="gputop recipe nan"),

@@ -102,7 +102,7 @@ def _cpu_temperature(view: View) -> _Reason | None:
     if not view.above(often, "throttles_per_s"):
         return None
     text = f"cores thermally throttled {often or 0:.1f} times per second"
-    step = Step(text="Improve CPU cooling: fans, dust filters, heat sinks, intake air preheated by the GPUs")
+    step = Step(text="Improve CPU cooling: fans, dust filters, heat sinks, intake air temperature")
     return Evidence(text=text, value=often, unit="1/s", limit=view.limit("throttles_per_s"), sense="healthy_to"), step
 
 

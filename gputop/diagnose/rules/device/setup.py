@@ -107,7 +107,8 @@ def _link_finding(view: View, gpu: Gpu, replays: float | None) -> Finding:
     if share < 1:
         saves = _saves_power(view, gpu)
         of, why = (gpu.pcie_generation_max, " (power saving)") if saves else (newer, "")
-        text = f"{width} of {wider} lanes, Gen{generation} of Gen{of}{why}, under load"
+        lanes = f"{width} of {wider} lanes, Gen{generation} of Gen{of}{why}"
+        text = f"{100 * share:.0f} % of rated speed under load: {lanes}"
         evidence.append(Evidence(text=text, value=100 * share, unit="%", limit=100.0, sense="healthy_from"))
     if replays is not None:
         most = _allowed_replays(view, generation, width)

@@ -230,9 +230,9 @@ def _capped_finding(view: View, gpu: Gpu, capped: float) -> Finding:
             grade="driver",
             healthy=True,
         )
-    headline = f"power limit {limit:.0f} W, default {default:.0f} W"
+    headline = f"power limit {limit:.0f} W (default {default:.0f} W)"
     if asked is not None and asked > limit + _ROUNDED:
-        headline += ", set by the server"
+        headline += ", enforced by the server"
         text = f"requested limit {asked:.0f} W, enforced {limit:.0f} W"
         evidence += (Evidence(text=text, value=asked, unit="W", limit=limit, sense="flagged_from"),)
         step = Step(text="Check the power cap in the server's BMC and its power supplies; nvidia-smi cannot raise it")

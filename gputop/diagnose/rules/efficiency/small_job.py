@@ -84,11 +84,9 @@ def _small_finding(view: View, trainer: Trainer, busy: float) -> Finding:
             duty(trainer, busy, view.limit("busy_percent"), "flagged_below"),
             Evidence(text=f"device memory {held:.0f} % used", value=held, unit="%", limit=100 * view.limit("vram"),
                      sense="flagged_below"),
-            Evidence(text=f"allowed CPUs {cpus:.0f} % used", value=cpus, unit="%",
-                     limit=100 * view.limit("saturation"), sense="flagged_below"),
+            Evidence(text=f"allowed CPUs {cpus:.0f} % used, so they are not the limit", value=cpus, unit="%"),
             *unit_activity(trainer),
-            Evidence(text=f"for at least {units.ago(trainer.seen_s)}", value=trainer.seen_s, unit="s",
-                     limit=view.limit("for_s"), sense="flagged_from"),
+            Evidence(text=f"for at least {units.ago(trainer.seen_s)}", value=trainer.seen_s, unit="s"),
         ),
         steps=(
             Step(text="Use a larger batch if training allows"),

@@ -285,8 +285,6 @@ def _respawn_findings(view: View, trainer: Trainer, starts: Sequence[WorkerTeam]
             Evidence(
                 text=f"{_sizes(starts)} started {times} times, every {units.ago(round(every_s))}",
                 value=float(times),
-                limit=view.limit("times"),
-                sense="flagged_above",
             ),
             Evidence(
                 text=f"GPU idle {cost_s:.1f} s per start, {100 * lost:.1f} % of GPU time lost",

@@ -242,7 +242,7 @@ def _evidence(
     """`limit`: name of the limit that decided."""
     usual = " (Docker default)" if total == _DOCKER else ""
     workers = f", {amount(loaders, 'worker')}" if loaders else ""
-    text = f"/dev/shm {size(peak)} of {size(total)} used{usual}{workers}"
+    text = f"/dev/shm {100 * peak / total:.0f} % used: {size(peak)} of {size(total)}{usual}{workers}"
     yield Evidence(text=text, value=100 * peak / total, unit="%", limit=100 * view.limit(limit), sense="healthy_to")
     if full_in_s is not None:
         most = view.limit("exhaustion.urgent_s" if soon else "full_in_s")
