@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Literal
 
-Group = Literal["gpu", "gpu state", "host", "job", "verdict", "cause", "cpu", "memory"]
+from gputop.glossary_columns import COLUMN_TERMS, Term
+
+Group = Literal[
+    "gpu", "gpu state", "host", "job", "verdict", "cause", "cpu", "memory", "experiments", "details", "results", "once"
+]
 GROUPS: dict[Group, str] = {
     "gpu": "GPU pane",
     "gpu state": "States of a GPU",
@@ -17,24 +21,11 @@ GROUPS: dict[Group, str] = {
     "cause": "Causes of lost GPU time",
     "cpu": "CPU and scheduling",
     "memory": "Memory and I/O",
+    "experiments": "Columns of the experiments page",
+    "details": "Columns of the process details",
+    "results": "Columns of profiles, traces and stacks",
+    "once": "Columns of --once",
 }
-
-
-class Term(NamedTuple):
-    """One term. `also` are other spellings by which a text is recognised as about it."""
-
-    name: str
-    meaning: str
-    unit: str = ""
-    source: str = ""
-    normal: str = ""
-    also: tuple[str, ...] = ()
-
-    @property
-    def text(self) -> str:
-        """The definition, then unit, normal values and source as far as there are any."""
-        facts = (("Unit", self.unit), ("Normal", self.normal), ("Source", self.source))
-        return " ".join([f"{self.meaning}.", *(f"{label}: {said}." for label, said in facts if said)])
 
 
 TERMS: dict[Group, tuple[Term, ...]] = {
@@ -196,7 +187,19 @@ TERMS: dict[Group, tuple[Term, ...]] = {
         Term("asleep", "Runtime power management has powered the device off; gputop does not wake it"),
         Term("hung", "The driver does not answer for this GPU; other GPUs may still be read", normal="never"),
         Term("lost", "The GPU has fallen off the bus (Xid 79) or was removed", normal="never"),
-        Term("stale", "The values are old: the state shows their age", normal="never"),
+        Term(
+            "12s old",
+            "Age of the values shown: the driver has not answered since",
+            unit="s",
+            normal="never",
+        ),
+        Term("judging", "The rules need more data for a verdict on its job"),
+        Term("unknown", "A verdict on its job is due, but required metrics are unavailable, or no cause was found"),
+        Term("hang", "No rank of its job makes progress: a collective that never completes", normal="never"),
+        Term("less busy", "Busy dropped below the job's own earlier level, and step times are not measured"),
+        Term("disk full", "The file system the job writes to is full or nearly full", normal="below 95 % used"),
+        Term("host sync", "The trainer waits for GPU results too often, e.g. .item() or logging in every step"),
+        Term("profiled", "A profile or trace shows the cause; the finding names it"),
         Term("mig", "Split into MIG instances, which are listed below it"),
     ),
     "host": (
@@ -289,9 +292,22 @@ TERMS: dict[Group, tuple[Term, ...]] = {
             also=("DataLoader",),
         ),
         Term("step", "One optimizer step: input, forward, backward, optimizer", also=("optimizer step",)),
+        Term(
+            "step meter",
+            "Code in the trainer that measures each optimizer step and its input wait; jobs started with `gputop run`",
+            source="the trainer",
+            also=("step meters",),
+        ),
         Term("sample", "One reading of all metrics by gputop, every refresh interval", also=("refresh interval",)),
     ),
     "verdict": (
+        Term("OK", "Severity of a trace check that found nothing to fix"),
+        Term("GPU starved", "The GPU idles because its next work is not ready: input, storage or CPU"),
+        Term(
+            "class",
+            "Workload class of a trainer: GPU work per step small or large, preprocessing per sample simple or complex",
+            source="rules",
+        ),
         Term("found", "A rule has found a cause; the finding says what to do"),
         Term(
             "judging", "Too little data for a verdict yet; the first one takes about a minute", also=("no verdict yet",)
@@ -436,12 +452,6 @@ TERMS: dict[Group, tuple[Term, ...]] = {
             source="/proc/PID/smaps_rollup",
         ),
         Term(
-            "OF ALL I/O",
-            "Of an experiment: its part of what all programs of the host read and write on storage",
-            unit="%",
-            source="/proc/PID/io, /proc/diskstats, /proc/self/mountstats",
-        ),
-        Term(
             "blocked on storage",
             "Time a task was in state D, or waited for I/O by delay accounting. The column is IO%",
             unit="%",
@@ -455,7 +465,17 @@ TERMS: dict[Group, tuple[Term, ...]] = {
             also=("unified",),
         ),
     ),
+    "experiments": COLUMN_TERMS["experiments"],
+    "details": COLUMN_TERMS["details"],
+    "results": COLUMN_TERMS["results"],
+    "once": COLUMN_TERMS["once"],
 }
+
+
+def in_titles(titles: str, group: Group) -> tuple[Term, ...]:
+    """The columns of a table, by the line of its titles."""
+    names = [(term, (term.name, *term.also)) for term in TERMS[group]]
+    return tuple(term for term, of in names if any(re.search(rf"(?<!\S){re.escape(one)}(?!\S)", titles) for one in of))
 
 
 def named_in(texts: Iterable[str], *groups: Group) -> tuple[Term, ...]:

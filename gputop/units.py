@@ -75,11 +75,11 @@ def clock(seconds: float | None) -> str:
 
 
 def took(seconds: float | None) -> str:
-    """A duration in five cells: 380us, 4.2ms, 45ms, 1.25s, 45.2s, 310s."""
+    """A duration in five cells: 380µs, 4.2ms, 45ms, 1.25s, 45.2s, 310s."""
     if seconds is None:
         return UNKNOWN
     if seconds < 0.0009995:
-        return f"{1e6 * seconds:.0f}us"
+        return f"{1e6 * seconds:.0f}µs"
     if seconds < 0.9995:
         return f"{1e3 * seconds:.{seconds < 0.00995:d}f}ms"
     return f"{seconds:.{(seconds < 9.995) + (seconds < 99.95)}f}s"

@@ -87,7 +87,7 @@ def update(*findings: Finding, shown: Frame | None = None) -> Update:
     path = (
         ("compute, memory or overhead?", "compute-bound"),
         ("is the GPU busy?", "0.97 of 0.9"),
-        ("steadily?", "3 of 8"),
+        ("is GPU busy steady?", "3 of 8"),
     )
     kinds = [
         Class(pid=job.ranks[0].pid, name="large/simple", margin=0.3, path=path, regime="compute-bound")

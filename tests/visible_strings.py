@@ -25,7 +25,8 @@ KINDS = {
     "add_argument": "cli help", "Setting": "setting", "metric": "metric", "Note": "note", "CheckLine": "doctor",
     "Failure": "error", "Refused": "error", "Refusal": "error", "Barred": "error", "NoAgent": "error",
     "AgentLost": "error", "ValueError": "error", "Missing": "missing", "Abstained": "missing",
-    "Scenario": "scenario", "say": "message",
+    "Scenario": "scenario", "say": "message", "State": "label", "RankState": "label", "Measure": "column",
+    "TextColumn": "column", "Term": "glossary",
 }  # fmt: skip
 _PROSE = re.compile(r"[A-Za-z]{2,}[,;:]? [A-Za-z{(0-9]|\} [a-z]{2,}|[a-z]{2,} \{")
 _MATCHED = {
@@ -49,6 +50,11 @@ _MATCHED = {
     "getenv",
 }
 
+# calls whose texts are shown even where they are one word, and arguments that are
+_LABELLED = {"Column", "GridColumn", "TextColumn", "Measure", "State", "Term", "GpuField"}
+_LABELS = {"state", "short", "title"}
+_WORD = re.compile(r"[A-Za-z]{2,}")
+
 
 class Visible(NamedTuple):
     """A text with the places of its values as `{}`."""
@@ -61,7 +67,17 @@ class Visible(NamedTuple):
 @cache
 def visible() -> tuple[Visible, ...]:
     """All of the program and of its manual."""
-    return tuple(found for path in sorted((ROOT / "gputop").rglob("*.py")) for found in _of_module(path))
+    program = (found for path in sorted((ROOT / "gputop").rglob("*.py")) for found in _of_module(path))
+    return (*program, *_thresholds())
+
+
+def _thresholds() -> Iterator[Visible]:
+    """The comments of the thresholds: the screen and the manual show them."""
+    path = ROOT / "gputop/diagnose/thresholds.toml"
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        _, mark, text = line.partition("#")
+        if mark and text.strip():
+            yield Visible("threshold", f"{path.relative_to(ROOT)}:{number}", text.strip())
 
 
 def pages() -> Iterator[Visible]:
@@ -73,15 +89,26 @@ def pages() -> Iterator[Visible]:
 
 def _of_module(path: Path) -> Iterator[Visible]:
     tree = ast.parse(path.read_text())
-    name = str(path.relative_to(ROOT))
+    name, labels = str(path.relative_to(ROOT)), set(_labels(tree))
     for node, kind in _strings(tree, _package(name), _package(name)):
         text = _text(node)
-        if _PROSE.search(text):
+        if _PROSE.search(text) or (node in labels and _WORD.search(text)):
             yield Visible(kind, f"{name}:{node.lineno}", text)
+
+
+def _labels(tree: ast.AST) -> Iterator[ast.expr]:
+    """Titles, states and short states."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            called = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            yield from node.args[:2] if called in _LABELLED else ()
+            yield from (each.value for each in node.keywords if each.arg in _LABELS)
 
 
 def _package(name: str) -> str:
     parts = name.removesuffix(".py").split("/")
+    if parts[1:3] == ["diagnose", "rules"]:
+        return "/".join(parts[1:])
     return "/".join(parts[1 : -1 if len(parts) > 2 else None][:2])
 
 

@@ -35,7 +35,7 @@ class LaneGate:
         self._owner: int | None = None  # None: whoever reads
 
     def ask(self, path: str, call: Callable[..., T], *arguments: object) -> T:
-        """The result of a call that reads this file; NoAnswer where it would hang."""
+        """The result of a call that reads this file; LaneSilent where it would hang."""
         if self.hung:
             self._refuse(path)
         self.reads += 1

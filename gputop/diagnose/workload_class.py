@@ -239,7 +239,7 @@ class Criterion(NamedTuple):
     def text(self) -> str:
         """The value and its limit."""
         value, limit = _shown(self.how, self.value), _shown(self.how, self.limit)
-        return f"{value} (threshold {self.sign} {limit})" if self.how else ""
+        return f"{value} (yes if {self.sign} {limit})" if self.how else ""
 
 
 class WorkloadFacts(NamedTuple):

@@ -309,13 +309,13 @@ def _step_text(step: Step, finding: Finding, commands: Sequence[str]) -> str | D
 
 def _verify(finding: Finding) -> Iterator[Do]:
     if finding.verify and finding.verify.command:
-        yield Do(f"Verify: {finding.verify.text}", finding.verify.command)
+        yield Do(f"To confirm: {finding.verify.text}", finding.verify.command)
 
 
 def _cleared_lines(found: Diagnosis) -> Iterator[str]:
     for one in found.cleared:
         span = f"{units.clock(one.from_s)} to {units.clock(one.to_s)}"
-        yield f"{one.finding.severity} from {span}, and no more: {redact(one.sentence)} ({one.finding.rule})"
+        yield f"cleared: {one.finding.severity} {span}, {redact(one.sentence)} ({one.finding.rule})"
 
 
 def _abstention_note(abstained: Sequence[Abstained]) -> Iterator[str]:

@@ -180,7 +180,7 @@ class Timing:
             got = self.epoch()
             if not got:
                 raise Wrong(
-                    "the loader gives no batch" + (" any more: its second epoch is empty" if self.epochs else "")
+                    "the DataLoader yields no batch" + (" any more: its second epoch is empty" if self.epochs else "")
                 )
             if got <= self.warm and self.warm == 1:
                 raise Wrong("an epoch has a single batch: nothing to time")

@@ -56,7 +56,7 @@ class Training:
                 empty = False
                 yield batch
             if empty:
-                raise Wrong("the loader gives no batch")
+                raise Wrong("the DataLoader yields no batch")
 
     def placed(self, batch):
         """A batch on the model's device; the user's own step moves it itself."""

@@ -298,7 +298,7 @@ def _unnamed(result: Mapping[str, Any], samples: Sequence[object] | None) -> Ite
     elif result["made"]["iterable"]:
         yield "its samples have no index, as the dataset is an IterableDataset"
     elif not result.get("ended"):
-        yield "its samples cannot be followed: the sampler gives no whole numbers"
+        yield "its samples cannot be followed: the sampler does not yield integers"
 
 
 def _skewed(result: Mapping[str, Any]) -> bool:

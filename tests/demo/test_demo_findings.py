@@ -30,10 +30,14 @@ def test_the_showcase_tells_all_of_its_four_troubles_at_once_and_to_its_end(afte
 
 @pytest.mark.parametrize(
     ("name", "steps"),
-    [("h2d-transfer-bound", "too short to measure"), ("starved-cpu-idle", "of 0.8 s"), ("io-bound", "of 1.3 s")],
+    [
+        ("h2d-transfer-bound", "in cycles too short to measure"),
+        ("starved-cpu-idle", "rising and falling every 0.8 s"),
+        ("io-bound", "rising and falling every 1.3 s"),
+    ],
 )
 def test_the_length_of_steps_is_told_only_where_samples_can_show_it(name: str, steps: str) -> None:
-    assert told_of(name, f"in steps {steps}")
+    assert told_of(name, steps)
 
 
 def test_who_does_not_pin_its_memory_is_told_to() -> None:

@@ -37,7 +37,7 @@ def test_the_four(facts: WorkloadFacts, name: str) -> None:
     assert not [
         answer
         for _, answer in found.path
-        if not re.fullmatch(r"yes(, [\d.]+( %| points| cores) \(threshold [≥≤] \S+( %| points| cores)\))?", answer)
+        if not re.fullmatch(r"yes(, [\d.]+( %| points| cores) \(yes if [≥≤] \S+( %| points| cores)\))?", answer)
     ]
 
 

@@ -370,5 +370,5 @@ def test_what_a_function_may_return() -> None:
         "generator": "the data that make returned can be read once only: return a DataLoader",
         "no loss": "the loss that make returned is float, not a function",
         "no optimizer": "the optimizer that make returned is str, not a torch.optim optimizer",
-        "an empty loader": "the loader gives no batch",
+        "an empty loader": "the DataLoader yields no batch",
     }

@@ -97,7 +97,7 @@ def _judged(
     for name in variants:
         how = RECORDED[name]
         for tool in TOOLS if how is PLAIN else ("gputop",):
-            looks = disturbed(frames, how, Random(f"{_title(play.case.name, play.healthy)} {name}"))
+            looks = disturbed(frames, how, Random(f"{_title(play.case.name, play.healthy)} {how.seed or name}"))
             pace = Pace(truth)
             said = gputop(looks, how.limits, pace.take) if tool == "gputop" else TOOLS[tool](looks)
             yield (name, tool), pace.told(marked(list(said), truth))

@@ -33,7 +33,7 @@ def played(name: str, variant: str, tools: Iterable[str] = ("gputop",)) -> dict[
     found = {}
     for tool in tools:
         demo = Demo(scenario, pace=False, anchor_s=1_795_185_127.0, at_s=0.0)
-        frames = _frames(demo, how, Random(f"{name} {variant}"), _end_s(name, truth))
+        frames = _frames(demo, how, Random(f"{name} {how.seed or variant}"), _end_s(name, truth))
         pace = Pace(truth)
         said = gputop(frames, how.limits, pace.take) if tool == "gputop" else TOOLS[tool](frames)
         found[tool] = pace.told(marked(list(said), truth))

@@ -101,13 +101,13 @@ def test_what_is_not_kept_is_not_played_where_nothing_may_be(tmp_path: Path) -> 
 def test_a_recording_is_disturbed_as_a_server_is() -> None:
     frames = [(float(t), Machine().frame(t)) for t in range(1000)]
     assert list(disturbed(frames, PLAIN, Random(1))) == frames
-    lossy = list(disturbed(frames, VARIANTS["20 % of the looks lost"], Random(1)))
+    lossy = list(disturbed(frames, VARIANTS["20 % of the samples lost"], Random(1)))
     assert len(lossy) == pytest.approx(1000 * (1 - LOST_SHARE), rel=0.05)
     assert set(lossy) <= set(frames)
-    jitter = list(disturbed(frames, VARIANTS["looks and clock jitter"], Random(1)))
+    jitter = list(disturbed(frames, VARIANTS["sample and clock jitter"], Random(1)))
     off = [frame.mono_s - before.mono_s for (_, frame), (_, before) in zip(jitter, frames, strict=True)]
     assert 0.3 < max(map(abs, off)) <= 0.35
-    ((_, frame),) = disturbed(frames[:1], VARIANTS["processes of somebody else"], Random(1))
+    ((_, frame),) = disturbed(frames[:1], VARIANTS["other users' processes"], Random(1))
     (process,) = frame.processes
     assert frame.viewer_uid == STRANGER
     assert process.write_bytes_per_s is None

@@ -33,7 +33,7 @@ def page(runs: Runs, plain: str, how: str) -> str:
     if rest := list(_rest(runs)):
         parts += [
             "Runs in which the planted cause was not primary, or more was reported:",
-            table(("run", "mark", "said instead"), rest),
+            table(("run", "mark", "reported instead"), rest),
         ]
     return "\n\n".join(parts) + "\n"
 

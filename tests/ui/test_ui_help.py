@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from threading import Event
 
 import pytest
 from textual.events import MouseScrollDown, MouseScrollUp
 
 from gputop.columns import COLUMNS
+from gputop.demo import SCENARIOS
+from gputop.demo.source import Demo
+from gputop.diagnose import Finding, Subject
 from gputop.diagnose.rules import RULES
 from gputop.model import Cgroup, Gpu, NvLink, Process
 from gputop.ui import theme
 from gputop.ui.commands.table import COMMANDS
+from gputop.ui.dialogs.explained import of_finding
 from gputop.ui.theme import ASCII, DARK, LIGHT, PLAIN, TERMINAL, UNICODE, Look
 from gputop.ui.widgets.cursor_list import WHEEL
 from gputop.ui.widgets.drawing import wrap
@@ -94,6 +99,41 @@ def test_f1_explains_what_is_under_the_cursor() -> None:
             assert f"  {word} " in stage.text
 
     play(scene, frame(), size=(120, 60))
+
+
+def test_f1_explains_the_open_tab_of_a_process() -> None:
+    demo = Demo(SCENARIOS["showcase"], anchor_s=1_795_185_127)
+    newest = next(iter(demo.frames(Event())))
+    rank = next(one for one in newest.processes if one.pid == 41207)
+
+    async def scene(stage: Stage) -> None:
+        stage.feed.details[rank.identity] = lambda wish: demo.inspect(rank.identity, wish)
+        await stage.press("enter", "f1")
+        assert "help: under the cursor" in stage.lines[0]
+        assert "  INVOL/s " in stage.text
+        assert "  SOFT " not in stage.text
+        await stage.press("escape", "7", "f1")
+        assert "  SOFT " in stage.text
+        assert "  INVOL/s " not in stage.text
+
+    play(scene, newest, size=(140, 60))
+
+
+def test_f1_explains_the_columns_of_the_experiments() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.press("E", "f1")
+        assert "help: under the cursor" in stage.lines[0]
+        assert "  ALLOWED CPUS " in stage.text
+
+    play(scene, frame(), size=(140, 60))
+
+
+def test_f1_in_advice_explains_the_state_of_the_finding() -> None:
+    subject = Subject(kind="job", name="llama")
+    hang = Finding(rule="collective-wait", severity="crit", subject=subject, headline="hang", state="hang")
+    first, *_ = list(of_finding(hang))
+    assert first[0] == "hang"
+    assert "No rank of its job makes progress" in first[1]
 
 
 def test_what_is_searched_for_is_typed_and_narrows_every_page() -> None:

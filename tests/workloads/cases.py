@@ -213,7 +213,7 @@ CASES: tuple[Case, ...] = (
         twin={"duty": FED, "main": (0, 0.6)},
     ),
     Case(
-        name="busy with next to nothing", plants="busy-not-effective",
+        name="low SM activity", plants="busy-not-effective",
         must_not=("gpu-bound-healthy", "collective-wait"),
         common="--num-workers 1 --device-ms 100", faulty="--effort 0.12", healthy="--effort 1", calm=True,
         shows={"duty": FED, "watts_high": (75, 200)}, twin={"duty": FED, "watts_high": (500, 620)},

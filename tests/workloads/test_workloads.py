@@ -27,7 +27,7 @@ from tests.workloads.stage import Play, perform
 pytestmark = pytest.mark.alone
 
 # those that leave the CPUs to the others
-NAMES = ("slow samples hold up the rest", "busy with next to nothing", "workers start anew each epoch")
+NAMES = ("slow samples hold up the rest", "low SM activity", "workers start anew each epoch")
 SECONDS = 24.0  # what the rules go by is known after half of their 30 s
 # as a site may set them: they are watched for seconds only
 SOON = {

@@ -134,7 +134,7 @@ def _pair(case: str, advice: str) -> str:
 
 
 _LOOKING = _pair(
-    "no GPU here, just looking",
+    "no GPU: try the demo",
     "`gputop demo` · `gputop replay FILE` · `ssh node gputop record - | gputop replay -`",
 )
 _CONTAINER = _pair("in a container", "start it with `--gpus all` (or the nvidia runtime)")

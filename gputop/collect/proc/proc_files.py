@@ -106,7 +106,7 @@ def reading(
     return lambda values: ProcFile(file, fills, values, when, size, take)
 
 
-# counted by Seen, which reads it first and for everyone
+# filled by ProcessState, which reads this file first, of every process
 STAT_FILLS = (
     "cpu_percent", "cpu_time_s", "age_s", "threads", "last_cpu", "nice", "rss_bytes", "major_faults_per_s",
     "io_wait_percent", "blocked_percent",

@@ -101,7 +101,7 @@ def neighbour() -> Scenario:
 
 def watched() -> Scenario:
     """gputop on a slow machine."""
-    scenario = fault("self-overhead", "a monitor with high overhead of its own")
+    scenario = fault("self-overhead", "gputop's own overhead is high")
     return replace(scenario, server=replace(scenario.server, monitor_percent=6.5))
 
 

@@ -121,7 +121,7 @@ COMMANDS = (
             keep=86, joins=True),
 )  # fmt: skip
 VERIFY_COMMANDS = (
-    Command("measure", ("m",), "Measure", "run the command that verifies the finding; asks first", "ACT", verify,
+    Command("measure", ("m",), "Measure", "run the command that confirms the finding; asks first", "ACT", verify,
             _cannot_verify,
             also="verify lab loader experiment maxbatch memory"),
 )  # fmt: skip

@@ -112,8 +112,8 @@ REPLAY_COMMANDS = (
 COMMANDS = (
     Command("freeze", ("Z",), "Freeze", "freeze the display", "TIME", freeze, keep=70, on=BOTH,
             also="pause hold stop refresh"),
-    Command("delay", ("d",), "Delay", "refresh interval", "TIME", ask_interval, _interval_is_recorded, keep=40,
-            also="interval refresh rate speed"),
+    Command("delay", ("d",), "Interval", "refresh interval", "TIME", ask_interval, _interval_is_recorded, keep=40,
+            also="delay refresh rate speed"),
     Command("record", ("R",), "Record", "start or stop recording to a file", "TIME", toggle_recording,
             _cannot_record, keep=35),
     *REPLAY_COMMANDS,

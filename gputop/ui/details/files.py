@@ -17,9 +17,9 @@ COLUMNS: tuple[GridColumn[File], ...] = (
     GridColumn("FD", 5, lambda file: str(file.fd)),
     GridColumn("KIND", 13, lambda file: file.kind, right=False, token="dim", keep=3),
     GridColumn("MODE", 4, lambda file: file.mode or units.UNKNOWN, right=False, keep=2),
-    GridColumn("AT", 6, lambda file: _size(file, file.position_bytes), keep=4),
+    GridColumn("OFFSET", 6, lambda file: _size(file, file.position_bytes), keep=4),
     GridColumn("SIZE", 6, lambda file: _size(file, file.size_bytes), keep=5),
-    GridColumn("MOVES/s", 7, lambda file: _size(file, file.moved_bytes_per_s, units.rate), keep=6),
+    GridColumn("IO/s", 7, lambda file: _size(file, file.moved_bytes_per_s, units.rate), keep=6),
     GridColumn("PATH", 20, lambda file: f"{file.path}{' (deleted)' if file.deleted else ''}", right=False),
 )
 

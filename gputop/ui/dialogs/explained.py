@@ -9,9 +9,11 @@ from gputop import finding_text
 from gputop.columns import BY_ID
 from gputop.diagnose import Finding
 from gputop.diagnose.rules import RULES
-from gputop.glossary import TERMS, Group, named_in
+from gputop.glossary import TERMS, Group, in_titles, named_in
+from gputop.ui.details import relatives
 
 if TYPE_CHECKING:
+    from gputop.ui.details.screen import ProcessScreen
     from gputop.ui.main.screen import MainScreen
     from gputop.ui.screen import CommandScreen
 
@@ -19,7 +21,9 @@ Definition = tuple[str, str]  # the term and its definition
 
 
 def explained(screen: CommandScreen) -> Sequence[Definition]:
-    """The terms of the pane that has the keys; none on a screen without panes."""
+    """The terms of the open tab or of the pane that has the keys; none on a screen without either."""
+    if screen.PLACE == "details":
+        return _of_details(screen)  # type: ignore[arg-type]  # it is the screen of a process
     if screen.PLACE != "main":
         return ()
     main: MainScreen = screen  # type: ignore[assignment]  # it is the main screen
@@ -28,8 +32,10 @@ def explained(screen: CommandScreen) -> Sequence[Definition]:
     if main.focused is main.host:
         return [*_terms("host", "cpu")]
     if main.advised:
+        if main.advice.alone and main.advice.page.name == "experiments":
+            return [*_terms("experiments")]
         chosen = main.advice.finding_list.chosen
-        return [*_of_finding(chosen)] if chosen else [*_terms("verdict")]
+        return [*of_finding(chosen)] if chosen else [*_terms("verdict")]
     sort, seen = main.table.listing.view.sort, main.columns_in_sight()
     columns = sorted((BY_ID[id] for id in seen), key=lambda column: column.id != sort)
     return [*((column.title, column.definition) for column in columns), *_terms("job")]
@@ -39,14 +45,39 @@ def _terms(*groups: Group) -> Iterator[Definition]:
     yield from ((term.name, term.text) for group in groups for term in TERMS[group])
 
 
+def _of_details(screen: ProcessScreen) -> Sequence[Definition]:
+    """The columns of the open tab, and of the workers below it; what has none is about its metrics."""
+    width, tab = screen.app.size.width, screen.tab
+    tab.view = screen.view
+    titles = [strip.text for strip in tab.body(width, screen.look).head]
+    if tab.loaders:
+        titles += [strip.text for strip in relatives.pane(tab.view, width, 3)[1:2]]
+    found = [(term.name, term.text) for term in in_titles("\n".join(titles), "details")]
+    if not found and tab.id not in ("gpu", "memory"):  # nothing is read yet
+        return [*_terms("details")]
+    other: dict[str, tuple[Group, ...]] = {"gpu": ("gpu", "gpu state"), "memory": ("memory",)}
+    return [*(_terms(*other[tab.id]) if tab.id in other else ()), *found]
+
+
 def _states(main: MainScreen) -> Iterator[Definition]:
     """The states that findings give the GPUs now."""
     words = {state.word for state in main.advice.states.gpus.values()}
     yield from ((rule.state, rule.question) for rule in RULES.values() if rule.state and rule.state in words)
 
 
-def _of_finding(finding: Finding) -> Iterator[Definition]:
+def _state_of(finding: Finding) -> Iterator[Definition]:
+    """The state that it gives its GPUs: the glossary's definition, else the question of the rule that has it."""
+    if defined := [(term.name, term.text) for term in TERMS["gpu state"] if term.name == finding.state]:
+        yield from defined
+        return
+    rules = [rule for rule in RULES.values() if rule.state and rule.state == finding.state]
+    rules.sort(key=lambda rule: rule.id != finding.rule)
+    yield from ((rule.state, rule.question) for rule in rules[:1])
+
+
+def of_finding(finding: Finding) -> Iterator[Definition]:
     """Its rule, and the terms in its text."""
+    yield from _state_of(finding)
     yield finding.rule, finding_text.question(finding.rule)
     texts = [finding.headline, *(item.text for item in finding.evidence), *(step.text for step in finding.steps)]
     terms = named_in(texts, "cause", "cpu", "memory", "gpu", "job")

@@ -61,7 +61,7 @@ class ShowsJobs(Protocol):
 
 
 class BackgroundJobs:
-    """All of them, the newest last. Everything but what `Run` does itself happens in the screen's thread."""
+    """All of them, the newest last. Everything but what `ActionRun` does itself happens in the screen's thread."""
 
     def __init__(self, session: Session) -> None:
         self.news: News | None = None
