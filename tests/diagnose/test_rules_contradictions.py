@@ -93,7 +93,7 @@ def test_a_card_that_draws_less_than_assumed_teaches_what_it_draws() -> None:
     limits = {"power_limit_watts": 400.0, "power_default_limit_watts": 400.0, "power_max_limit_watts": 400.0}
     said = Machine(gpu={**gpu, **limits}).verdict(200)
     power = next(value for one in said.classes for value in one.path if value[0].startswith("power above idle"))
-    assert power[1].startswith("57%")  # (240 - 25) of (400 - 25)
+    assert power[1].startswith("57 %")  # (240 - 25) of (400 - 25)
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ WALK: list[tuple[str, Seen]] = [
     ("H", has(" all processes ")), ("H", lacks(" all processes ")),
     ("E", has("[experiments]")), ("E", lacks("[experiments]")),
     ("a", has("[findings]")), ("x", bar("muted until it changes")), ("escape", lacks("[findings]")),
-    ("escape", lacks("y copy")),
+    ("escape", lacks("x Mute")),
     ("f", bar("arrow keys select a GPU")), ("f", has(" only · Esc show all")), ("escape", lacks("Esc show all")),
     ("home", at("llama-7b")), ("down", at("41207")),
     ("enter", has("[1 Threads]")), ("escape", lacks("Threads]")),

@@ -247,7 +247,7 @@ def of_time(id: str) -> Scene:
     async def scene(stage: Stage) -> None:
         await stage.press("enter", command(id).keys[0])
         assert "not now: not a recording" in stage.lines[-1]
-        await stage.press("f1")
+        await stage.press("f1", "tab", "tab")
         assert "| < > [ ] { } 0 not a recording" in " ".join(stage.text.split())
 
     return scene
@@ -274,6 +274,9 @@ async def freeze(stage: Stage) -> None:
 @does("help")
 async def help(stage: Stage) -> None:
     await stage.press("enter", "f1")
+    assert "help: under the cursor" in stage.lines[0]
+    assert "BLOCKED ON" in stage.text, "the columns of the tab"
+    await stage.press("tab", "tab")
     assert "help: details" in stage.lines[0]
     assert "threads, i/o, gpu" in stage.text
     await stage.press("escape")

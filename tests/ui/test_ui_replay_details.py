@@ -35,7 +35,7 @@ def test_the_keys_of_time_work_in_details_and_the_bar_stands_there(path: Path) -
         await stage.pilot.click("#replay", offset=(stage.lines[-2].index("["), 0))
         await at(stage, 68)
         assert "[1 Threads]" in stage.text
-        await stage.press("f1")
+        await stage.press("f1", "tab", "tab")
         assert "replay: pause, slower, faster" in stage.text
         assert "UNAVAILABLE NOW" not in stage.text
 

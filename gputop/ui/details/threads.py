@@ -26,12 +26,12 @@ COLUMNS: tuple[GridColumn[Thread], ...] = (
     GridColumn("NAME", 15, lambda thread: thread.name, right=False),
     GridColumn("CPU%", 4, lambda thread: units.percent(thread.cpu_percent)),
     GridColumn("ST", 2, lambda thread: thread.state or units.UNKNOWN, right=False, keep=6),
-    GridColumn("BLOCKED ON", 19, blocked, right=False),
+    GridColumn("BLOCKED ON", 21, blocked, right=False),
     GridColumn("CPU", 3, lambda thread: units.percent(thread.last_cpu), keep=2, token="dim"),
-    GridColumn("CPU WAIT%", 9, lambda thread: units.percent(thread.run_wait_percent), keep=4),
+    GridColumn("CPU WAIT%", 9, lambda thread: units.percent(thread.run_wait_percent), keep=5),
     GridColumn("VOL/s", 6, lambda thread: units.count(thread.voluntary_switches_per_s), keep=3),
     GridColumn("INVOL/s", 7, lambda thread: units.count(thread.involuntary_switches_per_s), keep=3),
-    GridColumn("TIME", 9, lambda thread: units.clock(thread.cpu_time_s), keep=5),
+    GridColumn("TIME", 9, lambda thread: units.clock(thread.cpu_time_s), keep=4),
 )
 
 
