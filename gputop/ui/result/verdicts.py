@@ -137,7 +137,9 @@ def _next(says: Says, saying: Saying, live: Sequence[Finding]) -> str:
     for finding in live:
         steps = [step for step in finding.steps if step.action != says.action or not step.action]
         if saying.name in RULES[finding.rule].confirmed_by and steps:
-            return clean(": ".join(part for part in (steps[0].text, steps[0].command) if part))
+            warnings = finding_text.warnings(steps[0])
+            text = f"{steps[0].text} ({warnings})" if warnings else steps[0].text
+            return clean(": ".join(part for part in (text, steps[0].command) if part))
     return next(iter(saying.steps), "")
 
 
