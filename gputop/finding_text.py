@@ -159,11 +159,11 @@ def confidence(finding: Finding) -> str:
 
 
 def cost(finding: Finding) -> str:
-    """Its cost in GPU time, and the largest gain; empty if unknown, or if no job loses it."""
-    lost, unused = finding.lost_share, finding.subject.kind == "gpu" and (finding.lost_share or 0.0) > 0.99
-    if lost is None or finding.healthy or unused or finding.state == "hang" or not 0.01 <= lost <= 1:
+    """Its cost in GPU time, and the largest gain; empty if unknown, or if nobody would win it back."""
+    lost = finding.lost_share
+    if lost is None or finding.healthy or finding.cost == "none" or not 0.01 <= lost <= 1:
         return ""
-    if finding.rule == "small-job":  # nothing that could be won by mending it
+    if finding.cost == "idle":
         return f"GPU idle {100 * lost:.0f} % of the time"
     gain = f" · {phrases.at_most(lost)} if fixed" if lost <= 0.9 else ""
     return f"{100 * lost:.0f} % of GPU time lost{gain}"

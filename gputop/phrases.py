@@ -18,13 +18,13 @@ _SENSES: dict[Sense | None, str] = {
     None: "threshold",
 }
 
-_UNITS: Mapping[str, Callable[[float], str]] = {  # by the end of a threshold's name
-    "_percent": lambda value: f"{value:.3g} %",
-    "_celsius": lambda value: f"{value:.3g} °C",
-    "bytes_per_s": lambda value: f"{units.decimal(value)}/s",
-    "bytes": units.decimal,
-    "_per_s": lambda value: f"{value:.4g}/s",
-    "_s": lambda value: f"{1000 * value:.3g} ms" if value < 1 else f"{value:.4g} s",
+_UNITS: Mapping[str, tuple[str, Callable[[float], str]]] = {  # by the end of a threshold's name: that of evidence, text
+    "_percent": ("%", lambda value: f"{value:.3g} %"),
+    "_celsius": ("C", lambda value: f"{value:.3g} °C"),
+    "bytes_per_s": ("B/s", lambda value: f"{units.decimal(value)}/s"),
+    "bytes": ("B", units.decimal),
+    "_per_s": ("1/s", lambda value: f"{value:.4g}/s"),
+    "_s": ("s", lambda value: f"{1000 * value:.3g} ms" if value < 1 else f"{value:.4g} s"),
 }
 
 
@@ -35,8 +35,13 @@ def held_against(limit: str, sense: Sense | None) -> str:
 
 def threshold_value(name: str, value: float) -> str:
     """A threshold's value with the unit that its name ends in: `85 %`, `20 MB/s`, `4 °C`; shares and counts bare."""
-    text = next((text for suffix, text in _UNITS.items() if name.endswith(suffix)), None)
+    text = next((text for suffix, (_, text) in _UNITS.items() if name.endswith(suffix)), None)
     return text(value) if text else f"{value:.3g}"
+
+
+def threshold_unit(name: str) -> str | None:
+    """The unit that a threshold's name ends in, as evidence has it; None for shares and counts."""
+    return next((unit for suffix, (unit, _) in _UNITS.items() if name.endswith(suffix)), None)
 
 
 def percent(share: float) -> str:

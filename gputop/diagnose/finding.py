@@ -10,6 +10,7 @@ from gputop.phrases import Sense
 from gputop.severity import Severity as Severity
 
 Grade = Literal["driver", "correlation", "profile"]
+Cost = Literal["lost", "idle", "none"]  # time that a fix wins back; time the GPU has to spare; nobody's time
 POSSIBLE = 0.5  # confidence from which a finding is shown; below, it is a suspicion
 
 
@@ -82,6 +83,7 @@ class Finding:
     primary: bool = False
     causes: tuple[str, ...] = ()
     lost_share: float | None = None
+    cost: Cost = "lost"  # what the lost share is called
     state: str | None = None
     verify: Step | None = None  # measures what the finding claims, for this job
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 from gputop import labels
 from gputop.diagnose import features
 from gputop.diagnose.engine_state import EngineState
-from gputop.diagnose.finding import Abstained, Evidence, Finding, Grade, Severity, Step, Subject, subject_key
+from gputop.diagnose.finding import Abstained, Cost, Evidence, Finding, Grade, Severity, Step, Subject, subject_key
 from gputop.diagnose.limits import Tables
 from gputop.diagnose.pauses import Pauses
 from gputop.diagnose.running_means import KEPT_S, Means
@@ -409,6 +409,7 @@ class View(Numbers):
         grade: Grade = "correlation",
         healthy: bool = False,
         lost_share: float | None = None,
+        cost: Cost = "lost",
         state: str | None = None,
         onset_s: float | None = None,
         gpus: Iterable[str] = (),
@@ -433,7 +434,7 @@ class View(Numbers):
         return Finding(
             rule=self._rule, severity=severity, subject=subject, headline=headline, evidence=evidence,
             steps=steps, confidence=confidence, grade=grade, healthy=healthy, lost_share=lost_share,
-            onset_s=onset_s, state=state or self._state or None,
+            cost=cost, onset_s=onset_s, state=state or self._state or None,
         )  # fmt: skip
 
 

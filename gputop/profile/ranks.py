@@ -238,9 +238,8 @@ def _position_text(place: RankPosition) -> str:
 def _names(places: Sequence[RankPosition]) -> str:
     if len(places) > _NAMED:
         return f"{len(places)} ranks"
-    numbers = [place.label.removeprefix("rank ") for place in places]
-    if len(places) > 1 and all(number.isdecimal() and f"rank {number}" == place.label
-                               for number, place in zip(numbers, places, strict=True)):  # fmt: skip
+    numbers = [found[1] for place in places if (found := re.fullmatch(r"rank (\d+)", place.label))]
+    if len(numbers) == len(places) > 1:
         return f"ranks {', '.join(numbers)}"
     return ", ".join(place.label for place in places)
 

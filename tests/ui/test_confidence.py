@@ -66,10 +66,8 @@ def test_what_a_rule_measures_is_never_cut_and_has_neither_name_nor_source_of_a_
     for rule in RULES:
         own = {name: value for name, value in LIMITS.get(rule, {}).items() if name[-5:] != "_exit"}
         limits = {f"{rule}.{name}": (value, value) for name, value in own.items()}
-        units = {"_percent": "%", "_celsius": "C", "bytes_per_s": "B/s", "bytes": "B", "_per_s": "1/s", "_s": "s"}
         evidence = tuple(
-            Evidence(text=name, limit=value, unit=next((u for end, u in units.items() if name.endswith(end)), ""))
-            for name, value in own.items()
+            Evidence(text=name, limit=value, unit=phrases.threshold_unit(name) or "") for name, value in own.items()
         )
         said = lines(found(rule=rule, evidence=evidence), width, leaving=lambda _, it=limits: (45.0, it))
         at = next(place for place, line in enumerate(said) if line.startswith("clears after 45s"))

@@ -45,19 +45,14 @@ def clearing_values(finding: Finding, limits: Mapping[str, tuple[float, float]])
     written = {f"{table}.{one.name}": one for table, numbers in thresholds.written().items() for one in numbers}
     known = {name: both for name, both in limits.items() if name in written}
     for item in finding.evidence:
-        same = [name for name, (limit, _) in known.items() if limit == item.limit and _measured_in(name, item.unit)]
+        fits = {name for name in known if phrases.threshold_unit(name) in (item.unit, None)}
+        same = [name for name, (limit, _) in known.items() if limit == item.limit and name in fits]
         shares = [name for name, (limit, _) in known.items() if item.unit == "%" and _is_percent(limit, item.limit)]
         for name in (*same, *shares)[:1]:
             limit, clearing = known.pop(name)
             value = phrases.threshold_value(name, clearing) if same else f"{100 * clearing:.3g} %"
             side = "above" if clearing > limit else "below"
             yield [Run(f"{written[name].measure}: ", "text"), Run(f"{side} {value}", "dim")]
-
-
-def _measured_in(name: str, unit: str) -> bool:
-    """Whether a threshold of that name may be in the unit of a piece of evidence."""
-    units_of = {"_percent": "%", "_celsius": "C", "bytes_per_s": "B/s", "bytes": "B", "_per_s": "1/s", "_s": "s"}
-    return next((its for suffix, its in units_of.items() if name.endswith(suffix)), None) in (unit, None)
 
 
 def _is_percent(share: float, percent: float | None) -> bool:

@@ -61,23 +61,24 @@ def _of_details(screen: ProcessScreen) -> Sequence[Definition]:
 
 def _states(main: MainScreen) -> Iterator[Definition]:
     """The states that findings give the GPUs now."""
-    words = {state.word for state in main.advice.states.gpus.values()}
-    yield from ((rule.state, rule.question) for rule in RULES.values() if rule.state and rule.state in words)
+    for word in dict.fromkeys(state.word for state in main.advice.states.gpus.values()):
+        yield from _state(word)
 
 
-def _state_of(finding: Finding) -> Iterator[Definition]:
-    """The state that it gives its GPUs: the glossary's definition, else the question of the rule that has it."""
-    if defined := [(term.name, term.text) for term in TERMS["gpu state"] if term.name == finding.state]:
+def _state(word: str | None, by: str = "") -> Iterator[Definition]:
+    """A state: the glossary's definition, else the question of a rule that has it, of the rule `by` first."""
+    if defined := [(term.name, term.text) for term in TERMS["gpu state"] if term.name == word]:
         yield from defined
         return
-    rules = [rule for rule in RULES.values() if rule.state and rule.state == finding.state]
-    rules.sort(key=lambda rule: rule.id != finding.rule)
+    rules = sorted(
+        (rule for rule in RULES.values() if rule.state and rule.state == word), key=lambda rule: rule.id != by
+    )
     yield from ((rule.state, rule.question) for rule in rules[:1])
 
 
 def of_finding(finding: Finding) -> Iterator[Definition]:
     """Its rule, and the terms in its text."""
-    yield from _state_of(finding)
+    yield from _state(finding.state, finding.rule)
     yield finding.rule, finding_text.question(finding.rule)
     texts = [finding.headline, *(item.text for item in finding.evidence), *(step.text for step in finding.steps)]
     terms = named_in(texts, "cause", "cpu", "memory", "gpu", "job")

@@ -96,4 +96,5 @@ def _small_finding(view: View, trainer: Trainer, busy: float) -> Finding:
         ),
         confidence=0.7,
         lost_share=trainer.lost,
+        cost="idle",
     )  # fmt: skip

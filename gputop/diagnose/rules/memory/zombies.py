@@ -176,6 +176,7 @@ def _finding(view: View, gpu: Gpu, found: Sequence[HeldForNothing]) -> Finding:
         confidence=0.85,
         grade="driver",
         lost_share=None if busy is None else 1 - busy / 100,
+        cost="none",
         onset_s=found[0].idle_s,
     )
 

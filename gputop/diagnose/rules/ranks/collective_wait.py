@@ -307,6 +307,7 @@ def _finding(view: View, team: Team, waiting: tuple[Trainer, ...], times: _Times
         steps=tuple(_steps(view, waiting, late, away, hangs)),
         confidence=view.confidence(0.7 if detailed else 0.5),
         lost_share=len(waiting) / len(team.ranks),
+        cost="none" if hangs else "lost",
         state="hang" if hangs else None,
         onset_s=times.still_s or times.waits_s,
         gpus=[uuid for one in team.ranks for uuid in one.uuids],
