@@ -126,7 +126,7 @@ def children_named(name: str) -> list[int]:
     found = []
     for place in Path("/proc").glob("[0-9]*/comm"):
         try:
-            if place.read_text().strip() == name and str(os.getpid()) not in place.parts:
+            if place.read_bytes().strip() == name.encode() and str(os.getpid()) not in place.parts:
                 found.append(int(place.parts[2]))
         except OSError:
             continue
