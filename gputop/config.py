@@ -24,6 +24,7 @@ _SEE = "see `gputop docs configuration`"
 Read = Callable[[str], "bytes | None"]  # None: there is no such file; an exception says in one line why it is refused
 Choices = Callable[[], tuple[str, ...]]  # the words that a setting may be
 Keys = tuple[tuple[str, tuple[str, ...]], ...]  # remapped keys by action id
+Groups = tuple[tuple[str, tuple[str, ...]], ...]  # hosts by the name of their group
 Thresholds = Mapping[str, Mapping[str, float]]  # the numbers of the rules
 Adopt = Callable[[object], "tuple[Thresholds | None, list[str]]"]  # of the file of this name; unused entries
 # of a table: the keys, unused entries, and actions that lost a key to another
@@ -101,6 +102,7 @@ class Settings:
     )
 
     keys: Keys = ()  # the table [keys]: differences from the declared ones
+    hosts: Groups = ()  # the table [hosts]
     thresholds: Thresholds | None = field(
         default=None, compare=False
     )  # of the file named by `thresholds`; None: as shipped
@@ -254,9 +256,10 @@ def _of_file(at: str, named: bool, read: Read, remap: Remap, adopt: Adopt) -> _F
         table = _table(content, named)
         keys, not_keys, found.clashes = remap(table.pop("keys")) if "keys" in table else ({}, [], [])
         found.chosen["keys"] = tuple(keys.items())
+        found.chosen["hosts"], not_hosts = _groups(table.pop("hosts", {}))
         numbers, not_numbers = adopt(table.pop("thresholds")) if "thresholds" in table else (None, [])
         found.chosen["thresholds"] = numbers
-        found.unused = _take(table, "{0.key}", found.chosen) + not_keys + not_numbers
+        found.unused = _take(table, "{0.key}", found.chosen) + not_keys + not_hosts + not_numbers
     except Exception as error:  # a refusal of the reader, or a parser's error on invalid bytes
         found.trouble = " ".join(str(error).split())[:_LONGEST] or type(error).__name__
         found.unused = [found.trouble]
@@ -267,6 +270,20 @@ def _of_file(at: str, named: bool, read: Read, remap: Remap, adopt: Adopt) -> _F
         why = found.trouble or _doubt(table, "readonly") or "readonly is inside a [table]: move it above the first one"
         found.doubt = why if at in why else f"{why} ({at})"
     return found
+
+
+def _groups(table: object) -> tuple[Groups, list[str]]:
+    """The groups of hosts, and a line for each entry that is not a list of names."""
+    if not isinstance(table, dict):
+        return (), ["hosts must be a table: [hosts]"]
+    good: list[tuple[str, tuple[str, ...]]] = []
+    problems = []
+    for name, hosts in table.items():
+        if isinstance(hosts, list) and hosts and all(isinstance(host, str) for host in hosts):
+            good.append((name, tuple(hosts)))
+        else:
+            problems.append(f"group {name} of [hosts] must be a list of host names")
+    return tuple(good), problems
 
 
 def _doubt(given: Mapping[str, object], called: str) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gputop import __version__, config
-from gputop.cli import attach, diagnose, doctor, explain, lab, manual, memory, proven, record, run, scaffold, screen
+from gputop.cli import attach, diagnose, doctor, explain, hosts, lab, manual, memory, proven, record, run, scaffold, screen
 from gputop.cli.options import (
     BROKEN,
     FAILED,
@@ -70,6 +70,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--once", action="store_true", help="print one table and exit, as snapshot does")
     top.add_argument("--json", action="store_true", help="print one JSON object and exit")
     no_commands(top)
+    hosts.add_arguments(top)
     commands = top.add_subparsers(prog="gputop", dest="command", metavar="COMMAND", parser_class=OneLineParser)
     for command in COMMANDS.values():
         flags = everywhere[command.interval]
@@ -83,6 +84,8 @@ def parser() -> argparse.ArgumentParser:
 
 def _chosen(args: argparse.Namespace) -> CliCommand:
     """The command, with --once and --json mapped to one."""
+    if args.command and hosts.asked(args):
+        raise Failure(f"--host and --hosts-from open the monitor, or print with --once or --json: omit {args.command}", USAGE)
     if args.once or args.json:
         if args.command:
             raise Failure(f"--once and --json take no command: omit {args.command}", USAGE)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, MutableMapping
 from queue import Queue
 from typing import TYPE_CHECKING
 
+from gputop.cli import hosts
 from gputop.cli.options import OK, USAGE, CliCommand, Failure, Suggestions, ascii_only, no_commands, only_names
 from gputop.cli.sources import end_error, is_recorded, open_source, report_damage
 
@@ -21,21 +22,28 @@ if TYPE_CHECKING:
 
 
 def monitor(args: argparse.Namespace, settings: Settings) -> int:
-    """The full-screen monitor."""
+    """The full-screen monitor, of this machine or of several hosts."""
+    if hosts.asked(args):
+        return hosts.show(args, settings)
     return show(open_source(getattr(args, "source", "live"), settings), settings)
 
 
 def show(source: Source, settings: Settings) -> int:
     """The monitor on a source; Failure without a terminal."""
+    prepare_screen()
+    from gputop.ui.start import run
+
+    return run(source, settings)
+
+
+def prepare_screen() -> None:
+    """What precedes the import of the screen; Failure without a terminal."""
     from gputop.safe import terminal
 
     if problem := terminal.problem():
         raise Failure(f"{problem}; use `gputop --once` to print one table", USAGE)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a broken pipe to a child must not end the screen
     _clear_textual_settings(os.environ)
-    from gputop.ui.start import run
-
-    return run(source, settings)
 
 
 def _clear_textual_settings(environ: MutableMapping[str, str]) -> None:
@@ -56,8 +64,7 @@ def demo(args: argparse.Namespace, settings: Settings) -> int:
         for name, scenario in SCENARIOS.items():
             print(f"{name:{width}}  {scenario.title}")
         return OK
-    args.source = f"demo:{args.name}"
-    return monitor(args, settings)
+    return show(open_source(f"demo:{args.name}", settings), settings)
 
 
 def _demo_arguments(demo: argparse.ArgumentParser) -> None:
@@ -86,6 +93,8 @@ def snapshot(args: argparse.Namespace, settings: Settings) -> int:
     """Print the screen's contents `count` times; driver problems go to standard error."""
     if args.count < 1:
         raise Failure(f"--count must be 1 or more, not {args.count}", USAGE)
+    if hosts.asked(args):
+        return hosts.print_once(args, settings)
     from gputop.monitor import Monitor
     from gputop.source import Interest
 

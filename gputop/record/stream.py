@@ -9,7 +9,7 @@ import os
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from threading import Event as Signal
 
 from gputop.model import Frame, Identity, Missing, Note
@@ -28,8 +28,11 @@ _USE = "use it as in gputop record - | gputop replay -"
 class Stream:
     """Frames from a descriptor. With pace the last frame is marked for the user."""
 
-    def __init__(self, fd: int, *, pace: bool = True) -> None:
-        """Waits for the first frame; Refused says in one line why there is none."""
+    def __init__(self, fd: int, *, pace: bool = True, greeting_lines: int = 0) -> None:
+        """Waits for the first frame; Refused says in one line why there is none.
+
+        `greeting_lines`: how many lines of another program may come first, as a login shell prints some.
+        """
         self.label = "stream"
         self.elsewhere: str | None = RECORDED
         self.interval_s = 1.0
@@ -38,7 +41,7 @@ class Stream:
         self._pace = pace
         self._damage = Damage()
         lines = self._read()
-        self._check(next(lines, b""))
+        self._check(lines, greeting_lines)
         self._steps = self._begun(steps(lines, FrameClock(), self._damage))
 
     @property
@@ -77,18 +80,22 @@ class Stream:
                 return chain((step,), arriving)
         raise Refused(self._damage.without_frame("standard input"))
 
-    def _check(self, line: bytes) -> None:
-        if not line:
-            why = f" ({self._damage.first})" if self._damage.count else ""
-            raise Refused(f"standard input ended before a recording began{why}: {_USE}")
-        try:
-            if isinstance(glance(line), Header):
-                return
-        except Newer as error:
-            raise Refused(f"the stream cannot be read: {error}") from None
-        except ValueError:
-            pass
-        raise Refused(f"standard input is not a recording: {_USE}")
+    def _check(self, lines: Iterator[bytes], greeting_lines: int) -> None:
+        """Read the header; Refused if there is none."""
+        found = False
+        for line in islice(lines, greeting_lines + 1):
+            found = True
+            try:
+                if isinstance(glance(line), Header):
+                    return
+            except Newer as error:
+                raise Refused(f"the stream cannot be read: {error}") from None
+            except ValueError:
+                pass
+        if found:
+            raise Refused(f"standard input is not a recording: {_USE}")
+        why = f" ({self._damage.first})" if self._damage.count else ""
+        raise Refused(f"standard input ended before a recording began{why}: {_USE}")
 
     def _read(self) -> Iterator[bytes]:
         """Complete lines, plain or compressed, until the stream ends."""

@@ -58,12 +58,16 @@ class Gputop(GuardedApp, inherit_bindings=False):
         self.animation_level = "none"
         self.session = Session(self, monitor, latest, settings, look, remapped(settings.keys), proofs)
         self.jobs = BackgroundJobs(self.session)
-        self.main = MainScreen(self.session, self.jobs)
+        self.main: Any = self.first_screen()
         self._painter = Painter(self)
         self._interrupted_s = -AGAIN_S
         self._above_dialogs = {
             key: command for command in self.session.commands if command.above_dialogs for key in command.keys
         }
+
+    def first_screen(self) -> CommandScreen:
+        """The screen below all others."""
+        return MainScreen(self.session, self.jobs)
 
     async def on_one(self, event: Event) -> None:
         """Handle a key at once: one that travels by way of the focus could be overtaken by the next."""
@@ -86,7 +90,9 @@ class Gputop(GuardedApp, inherit_bindings=False):
 
     def caught_up(self) -> None:
         """Draw what keys have changed that were overtaken by the next."""
-        self.main.caught_up()
+        for screen in self.screen_stack:
+            if isinstance(screen, CommandScreen):
+                screen.caught_up()
 
     def on_mount(self) -> None:
         """Show the main screen, and what has been collected by then."""

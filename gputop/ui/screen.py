@@ -69,6 +69,9 @@ class CommandScreen(Screen[None], inherit_bindings=False):
         """Run a command of this screen, or say why not now."""
         await self.press(next(command for command in self.commands if command.id == id))
 
+    def caught_up(self) -> None:
+        """Draw what keys have changed that were overtaken by the next."""
+
     def offered(self) -> Sequence[Command]:
         """What the key bar offers: what can be run now, by the title it has now."""
         return offered(self.commands, self)

@@ -104,7 +104,7 @@ class Session:
             return
         self._link.draw(time.monotonic())
         for screen in self.app.screen_stack:
-            if isinstance(screen, ShowsFrames):
+            if isinstance(screen, ShowsFrames) and getattr(screen, "session", self) is self:
                 screen.show(update)
 
     def freeze(self) -> None:

@@ -9,10 +9,11 @@ from typing import Any, Literal
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.ui.commands.key_names import shown
 
-Group = Literal["MOVE", "PICK", "SORT", "LOOK", "ACT", "TIME", "LEAVE", "DETAILS", "RESULT"]
-GROUPS: tuple[Group, ...] = ("MOVE", "PICK", "SORT", "LOOK", "ACT", "TIME", "LEAVE", "DETAILS", "RESULT")
-Place = Literal["main", "details", "result"]  # the screens with commands: a key may mean another thing on each
-EVERY: tuple[Place, ...] = ("main", "details", "result")
+Group = Literal["MOVE", "PICK", "SORT", "LOOK", "ACT", "TIME", "LEAVE", "DETAILS", "RESULT", "HOSTS"]
+GROUPS: tuple[Group, ...] = ("MOVE", "PICK", "SORT", "LOOK", "ACT", "TIME", "LEAVE", "DETAILS", "RESULT", "HOSTS")
+# the screens with commands: a key may mean another thing on each
+Place = Literal["main", "details", "result", "hosts"]
+EVERY: tuple[Place, ...] = ("main", "details", "result", "hosts")
 BOTH: tuple[Place, ...] = ("main", "details")
 Names = Mapping[str, str]  # by the id of a command, the key to show
 # commands are declared without a screen, as the manual lists them without one: each function names the screen it needs

@@ -15,13 +15,17 @@ if TYPE_CHECKING:
 
 
 def back(main: MainScreen) -> None:
-    """End what is said, and one more thing: what is under way, a pane alone, a filter, the frozen picture."""
+    """End what is said, and one more thing: what is under way, a pane alone, a filter, the frozen picture, the host."""
     main.bar.hush()
     if main.jobs.ask_to_stop():
         return
     gone = main.unzoom() or leave_advice(main)
-    if not (gone or main.show_everybody() or leave_gpus(main)) and main.session.frozen:
+    if gone or main.show_everybody() or leave_gpus(main):
+        return
+    if main.session.frozen:
         main.session.freeze()
+    elif main.overview:
+        main.to_hosts()
 
 
 def leave(screen: Screen[object]) -> None:

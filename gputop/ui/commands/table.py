@@ -11,6 +11,7 @@ from gputop.ui.commands import (
     copying,
     details,
     help,
+    hosts,
     leaving,
     movement,
     panes,
@@ -48,6 +49,7 @@ COMMANDS: tuple[Command, ...] = (
     *leaving.COMMANDS,
     *process_tabs.COMMANDS,
     *result.COMMANDS,
+    *hosts.COMMANDS,
 )
 
 

@@ -9,6 +9,7 @@ from gputop import finding_text
 from gputop.columns import BY_ID
 from gputop.diagnose import Finding
 from gputop.diagnose.rules import RULES
+from gputop.hosts.columns import COLUMNS as HOST_COLUMNS
 from gputop.glossary import TERMS, Group, in_titles, named_in
 from gputop.ui.details import relatives
 
@@ -24,6 +25,8 @@ def explained(screen: CommandScreen) -> Sequence[Definition]:
     """The terms of the open tab or of the pane that has the keys; none on a screen without either."""
     if screen.PLACE == "details":
         return _of_details(screen)  # type: ignore[arg-type]  # it is the screen of a process
+    if screen.PLACE == "hosts":
+        return [(column.title, f"{column.help[0].upper()}{column.help[1:]}.") for column in HOST_COLUMNS]
     if screen.PLACE != "main":
         return ()
     main: MainScreen = screen  # type: ignore[assignment]  # it is the main screen

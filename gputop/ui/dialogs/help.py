@@ -39,14 +39,17 @@ def pages(
     explained: Sequence[tuple[str, str]] = (),
     unavailable: Unavailable = lambda _: "",
     asked: str = "",
+    hosts: bool = False,
 ) -> dict[str, list[Line]]:
     """The lines of each page at a width, of all or of what says the words that are asked for.
 
     The page of the notes is there where there are any, and so is the first one, with the terms that are `explained`.
-    `unavailable` says why a key does nothing now.
+    `unavailable` says why a key does nothing now. `hosts`: with the keys of the overview of several hosts.
     """
     main = [key for key in keys if "main" in key.on]
     found = {"under the cursor": _definitions(explained, look, width, asked)} if explained else {}
+    if hosts:
+        found["hosts"] = _keys(look, width, [key for key in keys if "hosts" in key.on], unavailable, asked)
     found["keys"] = _keys(look, width, main, unavailable, asked)
     found["details"] = _keys(look, width, [key for key in keys if "details" in key.on], unavailable, asked)
     found["results"] = _keys(look, width, [key for key in keys if "result" in key.on], asked=asked)
@@ -181,7 +184,8 @@ class Help(Pager):
         self._keys = screen.session.commands
         self._notes = empty.noted(screen.shown.frame) if screen.shown and screen.PLACE == "main" else ()
         self._explained = explained
-        self._page = 0 if explained else EVERY.index(screen.PLACE)
+        self._hosts = screen.PLACE == "hosts"
+        self._page = 0 if explained or self._hosts else EVERY.index(screen.PLACE)
         self._asked: str | None = None  # what is searched for; None: nothing is
 
     @property
@@ -232,6 +236,7 @@ class Help(Pager):
         found = pages(
             self.look, width, self._keys, self._notes,
             explained=self._explained, unavailable=self._unavailable, asked=asked,
+            hosts=self._hosts,
         )  # fmt: skip
         names = list(found)
         name = names[self._page % len(names)]

@@ -6,7 +6,7 @@ first frame comes that much sooner.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,12 @@ class MainScreen(PanesScreen, inherit_bindings=False):
     """GPUs above, jobs below, advice under them, the host beside them where there is room."""
 
     CSS = "MainScreen Lines { position: absolute; display: none; width: 1; height: 1; }"
+    overview: Callable[[], None] | None = None  # leads back to the overview of several hosts
+
+    def to_hosts(self) -> None:
+        """Go back to the overview of several hosts, if this is the screen of one of them."""
+        if self.overview:
+            self.overview()
 
     def type(self, event: events.Key) -> bool:
         """Take a key as text while something is typed; whether it was."""

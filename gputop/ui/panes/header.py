@@ -49,7 +49,7 @@ class Status:
 
 def header(frame: Frame, width: int, look: Look, status: Status) -> Strip:
     """The header in one line: what does not fit goes, the least important first."""
-    return _joined(_left(frame, width, look), fresh(frame, status, look), width, look)
+    return joined(_left(frame, width, look), fresh(frame, status, look), width, look)
 
 
 def trail(hostname: str, names: Sequence[str], right: list[Piece], width: int, look: Look) -> Strip:
@@ -58,10 +58,10 @@ def trail(hostname: str, names: Sequence[str], right: list[Piece], width: int, l
     pieces[-1] = (_ALWAYS, [Run("> ", "dim"), Run(names[-1], "bright", True)])
     if hostname:
         pieces.insert(0, (19, [Run(drawing.cut(hostname, HOSTNAME_CELLS), "bright", True)]))
-    return _joined(pieces, right, width, look)
+    return joined(pieces, right, width, look)
 
 
-def _joined(left: list[Piece], right: list[Piece], width: int, look: Look) -> Strip:
+def joined(left: list[Piece], right: list[Piece], width: int, look: Look) -> Strip:
     """What fits of both sides, the least important left out first."""
     gap = 2 if width >= ROOMY else 1
 

@@ -1,0 +1,130 @@
+"""The program that shows several hosts: the overview, and over it the whole screen of one."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NoReturn
+
+from gputop.config import Settings
+from gputop.hosts.spanning import SpanningSource
+from gputop.hosts.watch import Hosts, HostWatch
+from gputop.model import Frame
+from gputop.monitor import Monitor, Update
+from gputop.safe.terminal import Guard
+from gputop.ui import theme
+from gputop.ui.app import Arrived, Gputop
+from gputop.ui.hosts.screen import HostsScreen
+from gputop.ui.latest_update import LatestUpdate
+from gputop.ui.main.screen import MainScreen
+from gputop.ui.profiling.background_jobs import BackgroundJobs
+from gputop.ui.screen import CommandScreen
+from gputop.ui.session import Session
+from gputop.ui.terminal.guarded import run_guarded
+from gputop.ui.theme import Look
+
+
+class HostsApp(Gputop, inherit_bindings=False):
+    """The overview of several hosts; each keeps its history while another one, or none, is open."""
+
+    def __init__(
+        self, hosts: Hosts, monitor: Monitor, latest: LatestUpdate, settings: Settings, look: Look,
+        guard: Guard | None = None,
+    ) -> None:  # fmt: skip
+        """`monitor` is that of the jobs on several hosts."""
+        self.hosts = hosts
+        self._opened: Session | None = None
+        self._opened_jobs: BackgroundJobs | None = None
+        super().__init__(monitor, latest, settings, look, guard)
+
+    def first_screen(self) -> CommandScreen:
+        """The overview."""
+        source = self.session.source
+        assert isinstance(source, SpanningSource)
+        return HostsScreen(
+            self.session, self.hosts.rows, lambda: source.jobs, self._newest, self.open_host, self.hosts.reconnect
+        )
+
+    def on_arrived(self) -> None:
+        """Show the newest lines, or the newest update of the opened host."""
+        super().on_arrived()
+        if self._opened:
+            self._opened.show_newest()
+
+    def _newest(self, name: str) -> Update | None:
+        return self.hosts.by_name[name].newest
+
+    def open_host(self, name: str) -> str:
+        """Open the whole screen of a host; returns why not."""
+        watch = self.hosts.by_name[name]
+        if watch.newest is None:
+            return f"{name}: {watch.row().why or 'no values yet'}"
+        before, latest = self.session, LatestUpdate()
+        session = self._opened = Session(
+            self, watch.monitor, latest, before.settings, before.look, before.commands
+        )
+        jobs = self._opened_jobs = BackgroundJobs(session)
+        main = MainScreen(session, jobs)
+        main.overview = partial(self._close_host, watch, session)
+        latest.put(watch.newest)
+        watch.listener = latest.put
+        self.push_screen(main)
+        latest.open(lambda: self.post_message(Arrived()))
+        return ""
+
+    def _close_host(self, watch: HostWatch, session: Session) -> None:
+        """Back to the overview, with the settings changed meanwhile."""
+        watch.listener = None
+        self._end_opened()
+        while self.screen is not self.main:
+            self.pop_screen()
+        self.session.settings = session.settings
+        if session.look is not self.session.look:
+            self.session.set_theme(session.look)
+        self.main.refresh_rows()
+
+    def _end_opened(self) -> None:
+        if self._opened_jobs:
+            self._opened_jobs.leave()
+        if self._opened:
+            self._opened.recorder.leave()
+            self._opened.recorder.close()
+        self._opened = self._opened_jobs = None
+
+    def interrupt(self) -> None:
+        """Leave at the second press."""
+        if self._opened and isinstance(self.screen_stack[1], MainScreen):
+            overview = self.screen_stack[1].overview
+            if overview:
+                overview()
+        super().interrupt()
+
+    def exit(self, result: None = None, return_code: int = 0, message: Any = None) -> None:
+        """Leave; nothing waits for a host."""
+        self._end_opened()
+        self.hosts.close()
+        super().exit(result, return_code, message)
+
+
+def newest_frames(hosts: Hosts) -> Callable[[], Mapping[str, Frame]]:
+    """The newest frame of each host whose values are of now."""
+
+    def frames() -> Mapping[str, Frame]:
+        live = (watch for watch in hosts.watches if watch.newest and watch.row().state == "live")
+        return {watch.name: watch.newest.frame for watch in live if watch.newest}
+
+    return frames
+
+
+def show(hosts: Hosts, label: str, settings: Settings) -> NoReturn:
+    """Show the overview on this terminal until the user quits; ends the process."""
+    source = SpanningSource(newest_frames(hosts), label, settings.interval_s)
+    monitor, latest = Monitor(source, settings.thresholds, unjudged=1), LatestUpdate()
+    hosts.start()
+    monitor.start(latest.put, latest.close)
+    look = theme.choose(settings.theme, settings.ascii, getattr(sys.stdout, "encoding", None), os.environ)
+    run_guarded(
+        lambda guard: HostsApp(hosts, monitor, latest, settings, look, guard), settings.mouse, settings.readonly
+    )

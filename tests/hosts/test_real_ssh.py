@@ -1,0 +1,117 @@
+"""Several hosts by way of a real sshd: values arrive, one host dies and comes back, bad hosts say why."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fakenvml import Fake
+from tests.pty_programs import Terminal, wait_until
+from tests.ssh_server import MISSING, SshServer, client, free_port, remote_environ
+
+pytestmark = [pytest.mark.skipif(bool(MISSING), reason=MISSING), pytest.mark.waits]
+GPUTOP = str(Path(sys.executable).with_name("gputop"))
+PATIENCE_S = 90.0
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, SshServer]]:
+    """Two hosts with two GPUs each."""
+    folder = tmp_path_factory.mktemp("hosts")
+    fake = Fake(folder / "driver", gpus=2)
+    made = {name: SshServer(folder / name, remote_environ(fake.env())) for name in ("node01", "node02")}
+    yield made
+    for server in made.values():
+        server.stop()
+
+
+@pytest.fixture
+def environ(servers: dict[str, SshServer], tmp_path: Path) -> dict[str, str]:
+    """Variables of a local gputop that knows both, and some that cannot be reached."""
+    found = client(tmp_path / "client", servers)
+    config = tmp_path / "client" / "config"
+    text = config.read_text()
+    nobody = f"Host nobody\n HostName 127.0.0.1\n Port {free_port()}\n"
+    stranger = text.replace("Host node01", "Host stranger").replace("HostKeyAlias node01", "HostKeyAlias stranger")
+    keyless = text.replace("Host node01", "Host keyless").replace("IdentityFile ", "IdentityFile /nonexistent")
+    ends = [place.partition("\nHost node02")[0] + "\n" for place in (stranger, keyless)]
+    config.write_text(text + nobody + "".join(ends))
+    return {**os.environ, **found}
+
+
+def once(environ: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [GPUTOP, *arguments], env=environ, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+
+
+def test_a_line_for_each_host_with_what_its_driver_says(environ: dict[str, str]) -> None:
+    done = once(environ, "--host", "node[01-02]", "--json")
+    assert done.returncode == 0, done.stderr
+    hosts = json.loads(done.stdout)["hosts"]
+    assert [(host["name"], host["state"], host["gpus"]) for host in hosts] == [
+        ("node01", "live", 2), ("node02", "live", 2),
+    ]  # fmt: skip
+    assert all(host["vram_percent"] is not None and host["cpu_percent"] is not None for host in hosts)
+
+
+def test_each_host_that_cannot_be_reached_says_why_and_the_rest_goes_on(environ: dict[str, str]) -> None:
+    done = once(environ, "--once", *(word for name in ("nobody", "stranger", "keyless", "node01") for word in ("--host", name)))
+    assert done.returncode == 0
+    lines = {line.split()[0]: line for line in done.stdout.splitlines()}
+    assert "connection refused" in lines["nobody"]
+    assert "host key unknown or changed" in lines["stranger"]
+    assert "permission denied" in lines["keyless"]
+    assert "2/2" in lines["node01"] or "0/2" in lines["node01"]
+
+
+def test_without_any_host_the_exit_code_says_so(environ: dict[str, str]) -> None:
+    done = once(environ, "--once", "--host", "nobody")
+    assert done.returncode == 1
+    assert "connection refused" in done.stdout
+
+
+def test_a_host_dies_and_comes_back_while_it_is_watched(
+    servers: dict[str, SshServer], environ: dict[str, str]
+) -> None:
+    with Terminal([GPUTOP, "--host", "node01", "--host", "node02"], env=environ) as terminal:
+        terminal.wait(lambda screen: screen.count("/2 ") == 2 and "2 live" in screen, PATIENCE_S)
+        servers["node02"].stop()
+        terminal.wait(lambda screen: "no data:" in screen and "1 without data" in screen, PATIENCE_S)
+        assert "node01" in terminal.text
+        servers["node02"].start()
+        terminal.type("R")
+        terminal.wait(lambda screen: "2 live" in screen, PATIENCE_S)
+        terminal.type("q")
+        assert terminal.exit_code(20) == 0
+
+
+def test_the_whole_screen_of_a_host_opens_and_closes(environ: dict[str, str]) -> None:
+    with Terminal([GPUTOP, "--host", "node01", "--host", "node02"], env=environ) as terminal:
+        terminal.wait(lambda screen: "2 live" in screen, PATIENCE_S)
+        terminal.type("enter")
+        terminal.wait(lambda screen: "NVIDIA" in screen and "Hosts" in screen, PATIENCE_S)
+        terminal.type("backspace")
+        terminal.wait(lambda screen: "WORST FINDING" in screen, PATIENCE_S)
+        terminal.type("q")
+        assert terminal.exit_code(20) == 0
+    wait_until(lambda: not _children_of_ssh(environ), 20, "the connections end with it")
+
+
+def _children_of_ssh(environ: dict[str, str]) -> list[str]:
+    """Connections that this client has open: by the path of its configuration."""
+    config = str(Path(environ["PATH"].split(":")[0]).parent / "config").encode()
+    found = []
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if config in place.read_bytes():
+                found.append(place.parts[2])
+        except OSError:
+            continue
+    return found
