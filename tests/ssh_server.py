@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -111,8 +112,7 @@ def client(folder: Path, servers: Mapping[str, SshServer], options: Sequence[str
     wrapper = places / "ssh"
     wrapper.write_text(f'#!/bin/sh\nexec {SSH} -F {folder}/config "$@"\n')
     wrapper.chmod(0o755)
-    runtime = folder / "runtime"
-    runtime.mkdir(mode=0o700, exist_ok=True)
+    runtime = Path(tempfile.mkdtemp(prefix="gputop-test-"))  # short: the path of a socket has a limit
     return {"PATH": f"{places}:{os.environ['PATH']}", "XDG_RUNTIME_DIR": str(runtime)}
 
 

@@ -73,9 +73,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "doctor": PURE | {"labels", "numpy_blas", "pytorch", "collect", "num_workers"},
     "record": {"source", "model", "safe", "monitor", "export.codec", "export.format"},
+    "hosts": READING
+    | {"severity", "labels", "finding_text", "diagnose", "thresholds", "monitor", "record", "export.text"},
     "lab": {"model", "units", "phrases", "safe", "report", "config", "num_workers", "pytorch", "paste"},
     "docs": {"model", "units", "config", "glossary", "doctor", "lab", "trace", "diagnose", "thresholds"}
-    | {"columns", "ui.table.filter", "ui.commands"},
+    | {"columns", "hosts.columns", "ui.table.filter", "ui.commands"},
     "ui": READING
     | {
         "columns",
@@ -102,6 +104,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "record",
         "docs",
         "actions",
+        "hosts",
         "lab",
     },
     "cli": {"*"},

@@ -17,7 +17,21 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gputop import __version__, config
-from gputop.cli import attach, diagnose, doctor, explain, hosts, lab, manual, memory, proven, record, run, scaffold, screen
+from gputop.cli import (
+    attach,
+    diagnose,
+    doctor,
+    explain,
+    hosts,
+    lab,
+    manual,
+    memory,
+    proven,
+    record,
+    run,
+    scaffold,
+    screen,
+)
 from gputop.cli.options import (
     BROKEN,
     FAILED,
@@ -85,7 +99,9 @@ def parser() -> argparse.ArgumentParser:
 def _chosen(args: argparse.Namespace) -> CliCommand:
     """The command, with --once and --json mapped to one."""
     if args.command and hosts.asked(args):
-        raise Failure(f"--host and --hosts-from open the monitor, or print with --once or --json: omit {args.command}", USAGE)
+        raise Failure(
+            f"--host and --hosts-from open the monitor, or print with --once or --json: omit {args.command}", USAGE
+        )
     if args.once or args.json:
         if args.command:
             raise Failure(f"--once and --json take no command: omit {args.command}", USAGE)

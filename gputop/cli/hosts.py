@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from gputop.cli.options import FAILED, OK, USAGE, Failure, ascii_only
@@ -33,12 +33,10 @@ def asked(args: argparse.Namespace) -> bool:
     return bool(args.host or args.hosts_from)
 
 
-def show(args: argparse.Namespace, settings: Settings) -> int:
-    """The overview on the screen."""
-    from gputop.cli.screen import prepare_screen
-
+def show(args: argparse.Namespace, settings: Settings, prepare: Callable[[], None]) -> int:
+    """The overview on the screen; `prepare` refuses what is no terminal."""
     names = _names(args, settings)
-    prepare_screen()
+    prepare()
     from gputop.ui.hosts.app import show as show_hosts
 
     show_hosts(_hosts(names, settings), _label(args, names), settings)

@@ -34,7 +34,7 @@ _shtab_gputop_keys_option_strings=(-h --help --source --interval --readonly --no
 _shtab_gputop_docs_option_strings=(-h --help --source --interval --readonly --no-remember --ascii --no-mouse --no-nvml --gpm --config)
 _shtab_gputop_completions_option_strings=(-h --help --source --interval --readonly --no-remember --ascii --no-mouse --no-nvml --gpm --config)
 _shtab_gputop_reset_terminal_option_strings=(-h --help --source --interval --readonly --no-remember --ascii --no-mouse --no-nvml --gpm --config)
-_shtab_gputop_option_strings=(-h --help --source --interval --readonly --no-remember --ascii --no-mouse --no-nvml --gpm --config --version --once --json --no-commands)
+_shtab_gputop_option_strings=(-h --help --source --interval --readonly --no-remember --ascii --no-mouse --no-nvml --gpm --config --version --once --json --no-commands --host --hosts-from)
 
 _shtab_gputop_demo___source_COMPGEN=_shtab_compgen_files
 _shtab_gputop_demo___config_COMPGEN=_shtab_compgen_files
@@ -128,13 +128,14 @@ _shtab_gputop_rules___gpm_choices=(on off auto)
 _shtab_gputop_metrics___gpm_choices=(on off auto)
 _shtab_gputop_columns___gpm_choices=(on off auto)
 _shtab_gputop_keys___gpm_choices=(on off auto)
-_shtab_gputop_docs_pos_0_choices=(glossary keys columns metrics configuration diagnosis proven doctor recording profilers loader memory lab maxbatch scaffold performance security faults contributing changelog)
+_shtab_gputop_docs_pos_0_choices=(glossary keys columns metrics configuration diagnosis proven doctor recording hosts profilers loader memory lab maxbatch scaffold performance security faults contributing changelog)
 _shtab_gputop_docs___gpm_choices=(on off auto)
 _shtab_gputop_completions_pos_0_choices=(bash zsh tcsh)
 _shtab_gputop_completions___gpm_choices=(on off auto)
 _shtab_gputop_reset_terminal___gpm_choices=(on off auto)
 _shtab_gputop_pos_0_choices=(demo snapshot diagnose proven record replay log stack profile trace doctor run env loader lab maxbatch memory explain scaffold recipe rules metrics columns keys docs completions reset-terminal)
 _shtab_gputop___gpm_choices=(on off auto)
+_shtab_gputop___hosts_from_choices=(slurm)
 
 _shtab_gputop_demo__h_nargs=0
 _shtab_gputop_demo___help_nargs=0

@@ -56,6 +56,8 @@ _shtab_gputop_options=(
   "--once[print one table and exit, as snapshot does]"
   "--json[print one JSON object and exit]"
   "--no-commands[omit command lines\: process names only]"
+  "*--host[monitor this host by ssh\; repeat it, or use a range node\[01-16\] or a group of the settings]:NAME:"
+  "--hosts-from[monitor the nodes of your running Slurm jobs]:hosts_from:(slurm)"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -145,7 +147,7 @@ _shtab_gputop_docs_options=(
   "--no-nvml[do not query the NVIDIA driver]"
   "--gpm[GPM metrics\: SM and tensor activity, memory bandwidth\; Hopper and newer (auto)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
-  ":page to print\; omit it to list all:(glossary keys columns metrics configuration diagnosis proven doctor recording profilers loader memory lab maxbatch scaffold performance security faults contributing changelog)"
+  ":page to print\; omit it to list all:(glossary keys columns metrics configuration diagnosis proven doctor recording hosts profilers loader memory lab maxbatch scaffold performance security faults contributing changelog)"
 )
 
 # guard to ensure default positional specs are added only once per session

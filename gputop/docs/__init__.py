@@ -18,6 +18,7 @@ TOPICS = (
     "proven",
     "doctor",
     "recording",
+    "hosts",
     "profilers",
     "loader",
     "memory",

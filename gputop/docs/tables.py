@@ -11,6 +11,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from gputop.config import SETTINGS, spelled
 from gputop.docs.markdown import listing, table
 from gputop.glossary import GROUPS, TERMS
+from gputop.hosts.columns import COLUMNS as HOST_COLUMNS
 from gputop.model import (
     Cgroup,
     Disk,
@@ -243,10 +244,16 @@ def recipe_table() -> str:
     return table(("recipe", "what it is for"), [(f"`{each.name}`", each.text) for each in recipes().values()])
 
 
+def host_column_table() -> str:
+    """The columns of the overview of several hosts."""
+    return table(("column", "value"), ((column.title, column.help) for column in HOST_COLUMNS))
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "metrics": metric_tables,
     "settings": setting_list,
     "columns": column_list,
+    "host_columns": host_column_table,
     "glossary": glossary_list,
     "aliases": alias_list,
     "checks": check_list,

@@ -1,4 +1,4 @@
-"""Which hosts to watch: names, groups of the settings, ranges as Slurm writes them, and the nodes of one's Slurm jobs."""
+"""Which hosts to watch: names, groups of the settings, ranges as Slurm writes them, nodes of one's Slurm jobs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def chosen(given: Sequence[str], groups: Mapping[str, Sequence[str]]) -> list[st
                         raise NoHosts(str(error)) from None
                     found[host] = None
                     if len(found) > MOST_HOSTS:
-                        raise NoHosts(f"more than {MOST_HOSTS} hosts: use `gputop fleet --prometheus URL` for so many")
+                        raise NoHosts(f"more than {MOST_HOSTS} hosts: name fewer of them")
     if not found:
         raise NoHosts("no host is named: use --host NAME")
     return list(found)

@@ -109,7 +109,7 @@ def _verdict(update: Update) -> tuple[Badge, str]:
     states = [one.state for one in update.jobs if one.due]
     for word in ("unknown", "judging"):
         if word in states:
-            return word, finding_text.state_counts(update.jobs)  # type: ignore[return-value]  # a word of both
+            return word, finding_text.state_counts(update.jobs)
     return ("ok" if states else ""), finding_text.state_counts(update.jobs)
 
 

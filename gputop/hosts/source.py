@@ -1,4 +1,4 @@
-"""A host behind ssh as a source of frames: the recording that its gputop writes, and a new connection when that ends."""
+"""A host behind ssh as a source of frames: what its gputop records, and a new connection when that ends."""
 
 from __future__ import annotations
 

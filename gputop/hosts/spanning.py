@@ -136,7 +136,11 @@ def merged(jobs: Sequence[SpanningJob], wall_s: float, mono_s: float) -> Frame:
             base = RANGE * (1 + places.setdefault(part.host, len(places)))
             ranks += [_moved(rank, base, key) for rank in part.ranks]
             used = {share.uuid for rank in part.ranks for share in rank.gpus}
-            gpus.update((gpu.uuid, replace(gpu, index=f"{part.host}:{gpu.index}")) for gpu in part.frame.gpus if gpu.uuid in used)
+            gpus.update(
+                (gpu.uuid, replace(gpu, index=f"{part.host}:{gpu.index}"))
+                for gpu in part.frame.gpus
+                if gpu.uuid in used
+            )
         ranks.sort(key=lambda rank: -1 if rank.rank is None else rank.rank)
         identities = tuple(rank.identity for rank in ranks)
         made.append(replace(job.parts[0].job, key=key, ranks=identities, members=identities))

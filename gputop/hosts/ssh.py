@@ -19,7 +19,9 @@ _ALIVE_S = 5  # between two probes of a silent connection; three unanswered ones
 _MOST_ERRORS = 4096  # bytes of standard error that are kept
 _SSH_FAILED = 255  # ssh's own exit code; others are those of the remote command
 _NOT_FOUND = 127  # of a shell
-_CONTROL = "ssh-%C"  # of the shared connection: a hash of host, port and user, 40 characters
+_CONTROL = "ssh-%C"  # of the shared connection: a hash of host, port and user
+_CONTROL_GROWS = 38 + 17  # %C is 40 characters, and ssh adds 17 while it creates the socket
+_LONGEST_SOCKET = 107  # bytes of a socket's path (sun_path of unix(7))
 _PLACES = "$HOME/.local/bin:/usr/local/bin:/opt/gputop/bin"  # where pip and pipx put gputop, beside PATH
 # what ssh takes for a destination, and no option of it
 _DESTINATION = re.compile(r"(?:[A-Za-z0-9_][\w.-]*@)?[A-Za-z0-9_:][\w.:-]*", re.ASCII)
@@ -139,9 +141,11 @@ def _sharing(environ: Mapping[str, str]) -> dict[str, str]:
         folder = runtime_folder(environ)
     except Refused:
         return {}
-    place = folder.path
+    place = f"{folder.path}/{_CONTROL}"
     folder.close()
-    return {"ControlMaster": "auto", "ControlPath": os.path.join(place, _CONTROL)}
+    if len(os.fsencode(place)) + _CONTROL_GROWS > _LONGEST_SOCKET:
+        return {}
+    return {"ControlMaster": "auto", "ControlPath": place}
 
 
 def why(host: str, code: int, errors: bytes) -> str:

@@ -33,11 +33,8 @@ FIELDS = {"host": "name", "gpus": "gpus_busy", "lost": "gpus_lost", "cpu": "cpu_
 @cache
 def watched(scenario: str) -> tuple[Monitor, Update]:
     """A scenario watched to its end: the monitor, and the last update."""
-    monitor, last = Monitor(open_demo(scenario, pace=False)), None
-    for last in monitor.updates():
-        pass
-    assert last
-    return monitor, last
+    monitor = Monitor(open_demo(scenario, pace=False))
+    return monitor, [*monitor.updates()][-1]
 
 
 def newest(scenario: str) -> Update:

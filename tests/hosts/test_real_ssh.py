@@ -42,7 +42,7 @@ def environ(servers: dict[str, SshServer], tmp_path: Path) -> dict[str, str]:
     keyless = text.replace("Host node01", "Host keyless").replace("IdentityFile ", "IdentityFile /nonexistent")
     ends = [place.partition("\nHost node02")[0] + "\n" for place in (stranger, keyless)]
     config.write_text(text + nobody + "".join(ends))
-    return {**os.environ, **found}
+    return {**os.environ, **found, "COLUMNS": "200"}
 
 
 def once(environ: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -53,7 +53,7 @@ def once(environ: dict[str, str], *arguments: str) -> subprocess.CompletedProces
 
 def test_a_line_for_each_host_with_what_its_driver_says(environ: dict[str, str]) -> None:
     done = once(environ, "--host", "node[01-02]", "--json")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     hosts = json.loads(done.stdout)["hosts"]
     assert [(host["name"], host["state"], host["gpus"]) for host in hosts] == [
         ("node01", "live", 2), ("node02", "live", 2),
@@ -62,7 +62,9 @@ def test_a_line_for_each_host_with_what_its_driver_says(environ: dict[str, str])
 
 
 def test_each_host_that_cannot_be_reached_says_why_and_the_rest_goes_on(environ: dict[str, str]) -> None:
-    done = once(environ, "--once", *(word for name in ("nobody", "stranger", "keyless", "node01") for word in ("--host", name)))
+    done = once(
+        environ, "--once", *(word for name in ("nobody", "stranger", "keyless", "node01") for word in ("--host", name))
+    )
     assert done.returncode == 0
     lines = {line.split()[0]: line for line in done.stdout.splitlines()}
     assert "connection refused" in lines["nobody"]
@@ -77,30 +79,31 @@ def test_without_any_host_the_exit_code_says_so(environ: dict[str, str]) -> None
     assert "connection refused" in done.stdout
 
 
-def test_a_host_dies_and_comes_back_while_it_is_watched(
-    servers: dict[str, SshServer], environ: dict[str, str]
-) -> None:
+def test_a_host_dies_and_comes_back_while_it_is_watched(servers: dict[str, SshServer], environ: dict[str, str]) -> None:
     with Terminal([GPUTOP, "--host", "node01", "--host", "node02"], env=environ) as terminal:
-        terminal.wait(lambda screen: screen.count("/2 ") == 2 and "2 live" in screen, PATIENCE_S)
+        terminal.wait_for(lambda screen: sum("/2 " in line for line in screen) >= 2, PATIENCE_S)
+        terminal.wait_for("2 live", PATIENCE_S)
         servers["node02"].stop()
-        terminal.wait(lambda screen: "no data:" in screen and "1 without data" in screen, PATIENCE_S)
-        assert "node01" in terminal.text
+        terminal.wait_for(lambda screen: "1 without data" in screen[0] and any("no data:" in line for line in screen))
+        assert "node01" in terminal.text()
         servers["node02"].start()
-        terminal.type("R")
-        terminal.wait(lambda screen: "2 live" in screen, PATIENCE_S)
-        terminal.type("q")
-        assert terminal.exit_code(20) == 0
+        terminal.send("R")
+        terminal.wait_for("2 live", PATIENCE_S)
+        terminal.send("q")
+        assert terminal.wait_exit() == 0
 
 
 def test_the_whole_screen_of_a_host_opens_and_closes(environ: dict[str, str]) -> None:
     with Terminal([GPUTOP, "--host", "node01", "--host", "node02"], env=environ) as terminal:
-        terminal.wait(lambda screen: "2 live" in screen, PATIENCE_S)
-        terminal.type("enter")
-        terminal.wait(lambda screen: "NVIDIA" in screen and "Hosts" in screen, PATIENCE_S)
-        terminal.type("backspace")
-        terminal.wait(lambda screen: "WORST FINDING" in screen, PATIENCE_S)
-        terminal.type("q")
-        assert terminal.exit_code(20) == 0
+        terminal.wait_for("2 live", PATIENCE_S)
+        terminal.send("enter")
+        terminal.wait_for(
+            lambda screen: "H100" in screen[0] and any("Backspace Hosts" in line for line in screen), PATIENCE_S
+        )
+        terminal.send("backspace")
+        terminal.wait_for("WORST FINDING", PATIENCE_S)
+        terminal.send("q")
+        assert terminal.wait_exit() == 0
     wait_until(lambda: not _children_of_ssh(environ), 20, "the connections end with it")
 
 

@@ -33,7 +33,9 @@ class Scripted:
 
     def __init__(self, text: bytes, why: str, silence_s: float, *, stays: bool = False) -> None:
         self._here, self._there = socket.socketpair()
-        self._here.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", *divmod(int(silence_s * 1e6), 1_000_000)))
+        self._here.setsockopt(
+            socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", *divmod(int(silence_s * 1e6), 1_000_000))
+        )
         self._why = why
         Thread(target=self._write, args=(text, stays), daemon=True).start()
 
@@ -75,7 +77,8 @@ def test_frames_arrive_as_they_were_recorded_and_a_note_says_why_they_stopped() 
     found = list(all_frames(source))
     assert [frame.mono_s for frame in found[:3]] == [frame.mono_s for frame in frames(3)]
     note = found[3].note("host-lost")
-    assert note and note.text == "n1: connection lost; reconnecting"
+    assert note is not None
+    assert note.text == "n1: connection lost; reconnecting"
     assert source.link.state == "lost"
     assert source.link.why == "connection lost"
     assert source.link.frame_s is not None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -60,11 +62,21 @@ def test_the_destination_is_never_an_option_and_no_question_is_asked(tmp_path: P
     ssh = tmp_path / "ssh"
     ssh.write_text("#!/bin/sh\n")
     ssh.chmod(0o755)
-    runtime = tmp_path / "run"
-    runtime.mkdir(mode=0o700)
+    runtime = Path(tempfile.mkdtemp(prefix="g-"))  # short: a socket's path has a limit
     argv = command("n1", "true", {"PATH": str(tmp_path), "XDG_RUNTIME_DIR": str(runtime)})
     assert argv[0] == str(ssh)
     assert argv[-3:] == ["--", "n1", "true"]
     assert "-oBatchMode=yes" in argv
     assert f"-oControlPath={runtime}/gputop/ssh-%C" in argv
     assert (runtime / "gputop").stat().st_mode & 0o777 == 0o700
+    shutil.rmtree(runtime)
+
+
+def test_a_folder_too_deep_for_a_socket_means_no_sharing(tmp_path: Path) -> None:
+    ssh = tmp_path / "ssh"
+    ssh.write_text("#!/bin/sh\n")
+    ssh.chmod(0o755)
+    deep = tmp_path / ("x" * 100)
+    deep.mkdir(mode=0o700)
+    argv = command("n1", "true", {"PATH": str(tmp_path), "XDG_RUNTIME_DIR": str(deep)})
+    assert not any("Control" in word for word in argv)

@@ -16,6 +16,7 @@ TAKES: dict[Place, set[str]] = {
     "main": ANY | {"JobScreen", "MainScreen"},
     "details": ANY | {"JobScreen", "ProcessScreen"},
     "result": ANY | {"ResultScreen"},
+    "hosts": ANY | {"HostsScreen"},
 }
 
 

@@ -238,5 +238,3 @@ def test_any_size_is_drawn() -> None:
             await stage.hand.pause()
 
     play(scene, rows=(*ROWS, *TALL), updates={"n4": WORST})
-
-

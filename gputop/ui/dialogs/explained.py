@@ -9,8 +9,8 @@ from gputop import finding_text
 from gputop.columns import BY_ID
 from gputop.diagnose import Finding
 from gputop.diagnose.rules import RULES
-from gputop.hosts.columns import COLUMNS as HOST_COLUMNS
 from gputop.glossary import TERMS, Group, in_titles, named_in
+from gputop.hosts.columns import COLUMNS as HOST_COLUMNS
 from gputop.ui.details import relatives
 
 if TYPE_CHECKING:

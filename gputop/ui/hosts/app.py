@@ -62,9 +62,7 @@ class HostsApp(Gputop, inherit_bindings=False):
         if watch.newest is None:
             return f"{name}: {watch.row().why or 'no values yet'}"
         before, latest = self.session, LatestUpdate()
-        session = self._opened = Session(
-            self, watch.monitor, latest, before.settings, before.look, before.commands
-        )
+        session = self._opened = Session(self, watch.monitor, latest, before.settings, before.look, before.commands)
         jobs = self._opened_jobs = BackgroundJobs(session)
         main = MainScreen(session, jobs)
         main.overview = partial(self._close_host, watch, session)
@@ -78,12 +76,13 @@ class HostsApp(Gputop, inherit_bindings=False):
         """Back to the overview, with the settings changed meanwhile."""
         watch.listener = None
         self._end_opened()
-        while self.screen is not self.main:
+        overview: Any = self.main
+        while self.screen is not overview:
             self.pop_screen()
         self.session.settings = session.settings
         if session.look is not self.session.look:
             self.session.set_theme(session.look)
-        self.main.refresh_rows()
+        overview.refresh_rows()
 
     def _end_opened(self) -> None:
         if self._opened_jobs:

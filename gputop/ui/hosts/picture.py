@@ -57,7 +57,9 @@ def header(scene: HostsScene, wall_s: float, width: int, look: Look, readonly: b
     every = totals(scene.every)
     left: list[Piece] = [(99, [Run(scene.label, "bright", True)])]
     silent = every.hosts - every.live
-    left.append((95, [Run(f"{every.live} live", "text"), *([Run(f", {silent} without data", "warn", True)] if silent else [])]))
+    left.append(
+        (95, [Run(f"{every.live} live", "text"), *([Run(f", {silent} without data", "warn", True)] if silent else [])])
+    )
     if every.gpus:
         left.append((90, [Run("GPUs busy ", "dim"), Run(f"{every.gpus_busy}/{every.gpus}", "bright")]))
         lost = f"{every.gpus_lost:.1f}" if every.gpus_lost >= 0.05 else "0"
@@ -81,11 +83,13 @@ def titles(scene: HostsScene, width: int, look: Look) -> Strip:
     """The line of titles; that of the sorted column is marked."""
     line, named = Line(look), _named(scene)
     for column, left, room in _places(width, named):
-        mark = (look.glyphs.up if column.ascending is not scene.reverse else look.glyphs.down) if column.id == scene.sort else ""
-        text = f"{column.title}{mark}"
-        line.to(left).add(
-            drawing.fit(text, room, right=column.right), "bright" if mark else "dim", bold=bool(mark)
+        mark = (
+            (look.glyphs.up if column.ascending is not scene.reverse else look.glyphs.down)
+            if column.id == scene.sort
+            else ""
         )
+        text = f"{column.title}{mark}"
+        line.to(left).add(drawing.fit(text, room, right=column.right), "bright" if mark else "dim", bold=bool(mark))
     return line.strip(width)
 
 
@@ -157,8 +161,7 @@ def job_lines(scene: HostsScene, width: int, look: Look) -> list[Strip]:
     if not scene.jobs:
         return []
     strips = [drawing.rule("jobs on several hosts", width, look)]
-    for job in scene.jobs[:MOST_JOBS]:
-        strips.append(_job_line(job, scene.job_findings, width, look))
+    strips += [_job_line(job, scene.job_findings, width, look) for job in scene.jobs[:MOST_JOBS]]
     if len(scene.jobs) > MOST_JOBS:
         more = Line(look).add(f"   {len(scene.jobs) - MOST_JOBS} more", "dim")
         strips.append(more.strip(width))
@@ -191,7 +194,11 @@ def details(row: HostRow | None, update: Update | None, width: int, height: int,
     strips = [drawing.rule(row.name, width, look, right=way)]
     if update is None:
         text = row.why or "connecting: no values yet"
-        strips.append(Line(look).add(f" {drawing.cut(text, width - 2, look.glyphs.more)}", "warn" if row.why else "dim").strip(width))
+        strips.append(
+            Line(look)
+            .add(f" {drawing.cut(text, width - 2, look.glyphs.more)}", "warn" if row.why else "dim")
+            .strip(width)
+        )
         return strips
     shown = sorted((one for one in update.findings if one.confidence >= POSSIBLE), key=urgency)
     for finding in shown:
@@ -207,7 +214,10 @@ def _finding_lines(finding: Finding, update: Update, width: int, look: Look) -> 
     sign, token = ("", "good") if finding.healthy else _BADGES[finding.severity]
     glyph = getattr(look.glyphs, sign) if sign else look.glyphs.dot
     line = Line(look).add(f" {glyph} ", token, bold=True)  # type: ignore[arg-type]  # a token of the table
-    line.add(drawing.cut(finding_text.sentence(finding, update.frame), max(0, width - line.cells - 1), look.glyphs.more), "bright")
+    line.add(
+        drawing.cut(finding_text.sentence(finding, update.frame), max(0, width - line.cells - 1), look.glyphs.more),
+        "bright",
+    )
     if (cost := finding_text.cost(finding)) and line.cells + len(cost) + 3 <= width:
         line.add(f"  {cost}", "dim")
     strips = [line.strip(width)]
