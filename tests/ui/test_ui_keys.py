@@ -23,6 +23,7 @@ ELSEWHERE = elsewhere(
     "ACT",
     "DETAILS",
     "RESULT",
+    "HOSTS",
     also=PANES | ADVISING | OPENING | ABOVE_DIALOGS | REPLAYING | {"record"},
 )
 
