@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from gputop.config import Settings
 from gputop.hosts.spanning import SpanningSource
@@ -76,13 +76,12 @@ class HostsApp(Gputop, inherit_bindings=False):
         """Back to the overview, with the settings changed meanwhile."""
         watch.listener = None
         self._end_opened()
-        overview: Any = self.main
-        while self.screen is not overview:
+        while self.screen is not self.main:
             self.pop_screen()
         self.session.settings = session.settings
         if session.look is not self.session.look:
             self.session.set_theme(session.look)
-        overview.refresh_rows()
+        cast(HostsScreen, self.main).refresh_rows()
 
     def _end_opened(self) -> None:
         if self._opened_jobs:
