@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from gputop.cli.options import FAILED, OK, USAGE, Failure, ascii_only
@@ -81,13 +82,9 @@ def _hosts(names: Sequence[str], settings: Settings) -> Hosts:
     from gputop.hosts.source import RemoteHost, recorder
     from gputop.hosts.watch import Hosts, HostWatch
 
-    interval_s = settings.interval_s
-    return Hosts(
-        [
-            HostWatch(RemoteHost(name, recorder(name, interval_s), interval_s=interval_s), settings.thresholds)
-            for name in names
-        ]
-    )
+    interval_s, turn = settings.interval_s, Lock()
+    sources = (RemoteHost(name, recorder(name, interval_s), interval_s=interval_s, turn=turn) for name in names)
+    return Hosts([HostWatch(source, settings.thresholds) for source in sources])
 
 
 def _label(args: argparse.Namespace, names: Sequence[str]) -> str:

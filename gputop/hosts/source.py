@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from threading import Event
 from typing import Literal, Protocol
@@ -20,6 +22,8 @@ from gputop.source import EVERYTHING, DetailWish, Interest
 Connected = Literal["connecting", "live", "lost"]
 _SILENCE_S = 20.0  # without a frame: the connection is given up
 _FIRST_RETRY_S, _LAST_RETRY_S = 1.0, 60.0
+_SLACK = 0.5  # of an interval: a frame may be early
+_LONGEST_APART_S = 60.0  # a longer way to the next frame is that of a clock that went back
 _GREETING_LINES = 200  # that a login shell may print before the stream
 _DETAILS = "details are read on the host itself: run gputop there"
 
@@ -64,17 +68,23 @@ def recorder(host: str, interval_s: float) -> Connect:
 class RemoteHost:
     """Frames of another host until it is closed. A lost connection is opened again, less and less often."""
 
-    def __init__(self, host: str, connect: Connect, *, interval_s: float = 1.0, silence_s: float = _SILENCE_S) -> None:
+    def __init__(
+        self, host: str, connect: Connect, *, interval_s: float = 1.0, silence_s: float = _SILENCE_S,
+        turn: AbstractContextManager[object] | None = None,
+    ) -> None:  # fmt: skip
+        """`turn` is held while a frame is made and consumed: a lock that hosts share, so that one works at a time."""
         self.label = host
         self.elsewhere: str | None = host
         self.interval_s = interval_s
         self.interest = Interest()
+        self.apart_s = 0.0  # seconds between two frames that are made, of those that arrive; may be set at any time
         self.link = Link("connecting", time.monotonic())
         self.hurry = Event()  # ends a wait before the next attempt
         self._connect = connect
         self._silence_s = max(silence_s, 4 * interval_s)
         self._child: RemoteCommand | None = None
         self._closed = False
+        self._turn = turn or nullcontext()
 
     def past(self) -> Iterator[Frame]:
         """Empty: a recording begins when it is asked for."""
@@ -128,12 +138,19 @@ class RemoteHost:
         damage = ""
         try:
             stream = Stream(child.output, pace=False, greeting_lines=_GREETING_LINES)
-            for frame in stream.frames(stop):
+            due_s = -math.inf  # of the host's own clock
+            for step in stream.steps(stop):
                 now_s = time.monotonic()
                 since_s = self.link.since_s if self.link.state == "live" else now_s
                 self.link = Link("live", since_s, frame_s=now_s)
-                self.interval_s = stream.interval_s
-                yield frame
+                at_s = step.time.mono_s
+                if at_s < due_s - _SLACK * stream.interval_s and at_s > due_s - _LONGEST_APART_S:
+                    continue
+                self.interval_s = max(stream.interval_s, self.apart_s)
+                due_s = at_s + self.interval_s
+                with self._turn:  # until the consumer comes back for the next frame
+                    if frame := stream.frame(step):
+                        yield frame
             damage = stream.damage
         except (Refused, Newer) as error:
             damage = str(error)

@@ -17,6 +17,8 @@ from gputop.model import Frame, Gpu, Host, Identity, Job, Missing, Process
 from gputop.model.process import changed
 from gputop.source import EVERYTHING, UNRECORDED, DetailWish, Interest
 
+_RANKS_PER_S = 50.0  # that are compared a second: the rules take about 2 ms for each
+_MOST_APART_S = 10.0
 RANGE = 1 << 22  # PIDs are below this: PID_MAX_LIMIT of the kernel
 
 
@@ -178,7 +180,9 @@ class SpanningSource:
             began_s = time.monotonic()
             self.jobs = spanning_jobs(self._newest())
             yield merged(self.jobs, time.time(), began_s)
-            stop.wait(max(0.0, self.interval_s - (time.monotonic() - began_s)))
+            ranks = sum(job.ranks for job in self.jobs)
+            apart_s = max(self.interval_s, min(_MOST_APART_S, ranks / _RANKS_PER_S))
+            stop.wait(max(0.0, apart_s - (time.monotonic() - began_s)))
 
     def inspect(self, identity: Identity, wish: DetailWish = EVERYTHING) -> Missing:  # noqa: ARG002
         """No details of a job on several hosts."""

@@ -13,6 +13,8 @@ from gputop.hosts.source import RemoteHost
 from gputop.monitor import Monitor, Update
 
 STALE_S = 5.0  # and three intervals: from then on values are marked as old
+_FRAMES_PER_S = 12.0  # frames of all hosts that are made a second: each takes about 15 ms with its verdict
+_MOST_APART_S = 5.0  # the rules know steps of this length
 _STAGGER_S = 0.02  # between two connections at the start: many at once are a burst for us and for a jump host
 
 
@@ -74,6 +76,13 @@ class Hosts:
         self.watches = tuple(watches)
         self.by_name = {watch.name: watch for watch in self.watches}
         self._closed = False
+        self.open(None)
+
+    def open(self, watch: HostWatch | None) -> None:
+        """All frames of one host are wanted; of the others, or of all if None, as many as there is time for."""
+        apart_s = min(_MOST_APART_S, len(self.watches) / _FRAMES_PER_S)
+        for each in self.watches:
+            each.source.apart_s = 0.0 if each is watch else apart_s
 
     def start(self) -> None:
         """Begin with all of them, one after another, in a thread."""

@@ -56,18 +56,26 @@ class Stream:
     def frames(self, stop: Signal) -> Iterator[Frame]:
         """Frames until the stream ends; with pace the last one is repeated with a note."""
         last: Frame | None = None
-        for step in self._steps:
-            if stop.is_set():
-                return
-            frame = frame_of_step(step, self._damage)
-            self.interval_s = step.time.interval_s
-            if frame:
+        for step in self.steps(stop):
+            if frame := self.frame(step):
                 last = frame
                 yield frame
         if last and self._pace and not stop.is_set():
             note = Note(subject="monitor", key="stream-ended", text="the stream has ended: this is its last frame")
             last = with_damage_note(last, self._damage) if self._damage.count else last
             yield replace(last, notes=(note, *last.notes))
+
+    def steps(self, stop: Signal) -> Iterator[DeltaFrame]:
+        """What arrives, for a reader that does not need every frame: making one costs a hundred times as much."""
+        for step in self._steps:
+            if stop.is_set():
+                return
+            self.interval_s = step.time.interval_s
+            yield step
+
+    def frame(self, step: DeltaFrame) -> Frame | None:
+        """The frame of a step, before the next one is read; None if it is damaged."""
+        return frame_of_step(step, self._damage)
 
     def inspect(self, identity: Identity, wish: DetailWish = EVERYTHING) -> Missing:  # noqa: ARG002
         """Details are live only, and not part of a stream."""

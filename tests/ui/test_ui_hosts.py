@@ -43,6 +43,9 @@ class Watched:
     def rows(self) -> list[HostRow]:
         return list(self.given)
 
+    def open(self, watch: Any) -> None:
+        self.opened = watch
+
     def reconnect(self) -> None:
         self.reconnected += 1
 

@@ -10,7 +10,7 @@ from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.running_means import KEPT_S
 from gputop.diagnose.view import View
 from gputop.labels import amount
-from gputop.model import Role
+from gputop.model import Missing, Role
 
 _READS_A_FRAME = 250  # threads sampled
 _LONG_STEP_S = 2.0  # between two frames
@@ -113,9 +113,13 @@ def blind_spots(view: View) -> Iterator[Finding]:
     spots: dict[tuple[str, str], list[str]] = {}
     whys: dict[tuple[str, str], str] = {}
     unlocks: dict[str, None] = {}
+    seen: set[tuple[str, Missing, str | None]] = set()  # each rule says the same of hundreds of ranks
     for one in view.abstained:
         for missing in one.missing:
             if missing.reason in ("denied", "unsupported", "implausible"):
+                if (one.rule, missing, one.unlock) in seen:
+                    continue
+                seen.add((one.rule, missing, one.unlock))
                 rules = spots.setdefault((missing.metric, missing.reason), [])
                 if one.rule not in rules:
                     rules.append(one.rule)

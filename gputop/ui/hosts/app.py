@@ -68,6 +68,7 @@ class HostsApp(Gputop, inherit_bindings=False):
         main.overview = partial(self._close_host, watch, session)
         latest.put(watch.newest)
         watch.listener = latest.put
+        self.hosts.open(watch)
         self.push_screen(main)
         latest.open(lambda: self.post_message(Arrived()))
         return ""
@@ -75,6 +76,7 @@ class HostsApp(Gputop, inherit_bindings=False):
     def _close_host(self, watch: HostWatch, session: Session) -> None:
         """Back to the overview, with the settings changed meanwhile."""
         watch.listener = None
+        self.hosts.open(None)
         self._end_opened()
         while self.screen is not self.main:
             self.pop_screen()

@@ -92,6 +92,7 @@ class HostsScreen(CommandScreen, inherit_bindings=False):
         """Draw what there is."""
         self.prompt.display = False
         self.refresh_rows(rank=True)
+        self.set_interval(max(1.0, self.session.settings.interval_s), self.refresh_rows)
         if unused := self.session.settings.origin.unused:
             self.bar.say(unused, 20, "warn")
 
@@ -119,9 +120,9 @@ class HostsScreen(CommandScreen, inherit_bindings=False):
         self.redraw()
 
     def show(self, update: Update) -> None:
-        """Once an interval: the newest line of each host; the update is about the jobs on several hosts."""
+        """Take in what is known of the jobs on several hosts; lines of hosts are refreshed by a timer."""
         self.shown = update
-        self.refresh_rows()
+        self.redraw()
 
     def refresh_rows(self, *, rank: bool = False) -> None:
         """Read the newest lines and draw them."""
