@@ -61,7 +61,8 @@ class Monitor:
         `unjudged`: number of frames published before the first evaluation: 1 to show the first one soon, infinity if
         findings are not used: then nothing is remembered, either.
 
-        Impossible values are unknown in updates, except with `raw`, for recording: the reader decides.
+        Impossible values are unknown in updates. With `raw`, for recording, `updates` yields frames as they were read
+        and without findings, as the reader decides; sinks get the findings, if there are any.
         """
         self.source = source
         self.history = History()
@@ -96,14 +97,15 @@ class Monitor:
                 for frame in self.source.long_past():
                     self.history.add(self._through(frame) if self._through else frame, self.source.interval_s)
             for seen in self.source.past():
-                frame = self._remember(seen)
+                frame = self._remember(self._through(seen) if self._through else seen)
                 if self._engine:
                     self._engine.judge(frame, self.history, _PAST_S)
-            for seen in self.source.frames(self._stop):
+            for read in self.source.frames(self._stop):
+                seen = self._through(read) if self._through else read
                 update = self._update(self._remember(seen))
                 for take in self.sinks:
                     take(update)
-                yield update
+                yield Update(frame=seen) if self._raw else update
             if self._stop.is_set() or not self._continues():
                 return
 
@@ -140,7 +142,6 @@ class Monitor:
         self._told.record(process, said, recorded=recorded)
 
     def _remember(self, seen: Frame) -> Frame:
-        seen = self._through(seen) if self._through else seen
         if self._unjudged == math.inf:
             return seen if self._raw else plausible(seen)
         frame = plausible(self._told.attach(seen))  # also for a recording: rules, history and screen must agree

@@ -86,3 +86,14 @@ def test_a_slow_pace_and_a_long_pause_are_understood() -> None:
 def test_a_site_s_numbers_are_used() -> None:
     limits = {**LIMITS, "thermal": {**LIMITS["thermal"], "soft_percent": 10.0}}
     assert not any(hot(update) for update in Monitor(Played(range(60)), limits).updates())
+
+
+def test_what_is_recorded_is_as_it_was_read_while_sinks_get_findings() -> None:
+    machine = Machine(gpu={"throttled_heat_percent": 9.0, "power_watts": 1e9})
+    source = Played(range(60), machine=machine)
+    monitor, seen = Monitor(source, raw=True), list[Update]()
+    monitor.sinks = (seen.append,)
+    recorded = list(monitor.updates())
+    assert recorded == [Update(frame=frame) for frame in source.frames(Event())]
+    assert [hot(update) for update in seen] == [False] * COMES + [True] * (60 - COMES)
+    assert {update.frame.gpus[0].power_watts for update in seen} == {None}
