@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import re
 import stat
@@ -85,6 +86,23 @@ class Folder:
             if not stat.S_ISREG(info.st_mode) or info.st_uid != os.geteuid() or info.st_size > limit:
                 return None
             return file.read(limit)
+
+    def lock(self, name: str, *, create: bool = True) -> int | None:
+        """A descriptor that holds a lock on a file while it is open; None while another process holds it.
+
+        OSError if the file is missing and must not be created, or where there are no locks.
+        """
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        fd = os.open(_plain(name), flags, 0o600, dir_fd=self._fd)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return None
+        except OSError:
+            os.close(fd)
+            raise
+        return fd
 
     def inner(self, name: str, *, new: bool = False) -> Folder:
         """A subfolder, created if needed, equally private; Refused if it is not, or with `new` if it exists."""

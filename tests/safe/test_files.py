@@ -207,6 +207,23 @@ def test_f07_create_refuses_whatever_is_there(folder: Folder, place: Path) -> No
     assert not (place / "nothing").exists()
 
 
+def test_a_lock_is_held_by_one_until_it_is_closed(folder: Folder, place: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        folder.lock("lock", create=False)
+    held = folder.lock("lock")
+    assert held is not None
+    assert mode(Path(folder.path) / "lock") == 0o600
+    assert folder.lock("lock") is None
+    os.close(held)
+    again = folder.lock("lock", create=False)
+    assert again is not None
+    os.close(again)
+    (Path(folder.path) / "link").symlink_to(place / "victim")
+    with pytest.raises(OSError, match="symbolic link"):
+        folder.lock("link")
+    assert not (place / "victim").exists()
+
+
 @pytest.mark.parametrize(
     "name", ["../x", "/etc/x", ".hidden", "", "a/b", "a\x00b", "a\x1b[2Jb", "x" * 121, "..", "a\n"]
 )
