@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gputop import toml, units
 from gputop.frozen_dataclass import frozen_dataclass
@@ -27,10 +27,12 @@ Keys = tuple[tuple[str, tuple[str, ...]], ...]  # remapped keys by action id
 Groups = tuple[tuple[str, tuple[str, ...]], ...]  # hosts by the name of their group
 Thresholds = Mapping[str, Mapping[str, float]]  # the numbers of the rules
 Adopt = Callable[[object], "tuple[Thresholds | None, list[str]]"]  # of the file of this name; unused entries
+Arrange = Callable[[object, object], "tuple[object, list[str]]"]  # of the tables alerts and receivers; unused entries
 # of a table: the keys, unused entries, and actions that lost a key to another
 Remap = Callable[[object], "tuple[Mapping[str, tuple[str, ...]], list[str], list[str]]"]
 
 
+_TABLES = ("keys", "hosts", "thresholds", "alerts", "receivers")  # beside the settings
 FIRST, LAST = "pid", "command"  # columns that are always shown, with their positions
 
 
@@ -101,6 +103,7 @@ class Settings:
         True, "store findings on your jobs for 30 days, and measure the gain of a fix at the next run", later=True
     )
 
+    alerts: object = field(default=None, compare=False)  # the tables [alerts.NAME] and [receivers.NAME]
     keys: Keys = ()  # the table [keys]: differences from the declared ones
     hosts: Groups = ()  # the table [hosts]
     thresholds: Thresholds | None = field(
@@ -160,6 +163,8 @@ class Setting:
 
     def _hint(self, given: object) -> str:
         """The nearest allowed word to a misspelt one."""
+        if self.key == "alert" and isinstance(given, (list, dict)):  # one name cannot be a word and a table
+            return " (a table is [alerts.NAME])"
         words = given.replace(",", " ").split() if isinstance(given, str) else given if isinstance(given, list) else ()
         wrong = [word for word in words if isinstance(word, str) and word not in (*self.choices, LAST)]
         near = nearest(wrong[0], self.choices) if wrong else None
@@ -200,14 +205,15 @@ def load(
     read: Read,
     remap: Remap = lambda _: ({}, [], []),
     adopt: Adopt = lambda _: (None, []),
+    arrange: Arrange = lambda *_: (None, []),
 ) -> tuple[Settings, tuple[str, ...]]:
     """The settings, and a line for each unused entry of file and environment, and for each reassigned key.
 
     `path` is a file named by the user; the default one may be missing. `remap` validates keys, `adopt` the numbers of
-    the rules. ValueError for an invalid flag, and if `readonly` cannot be determined.
+    the rules, `arrange` the alerts. ValueError for an invalid flag, and if `readonly` cannot be determined.
     """
     at = path or default_path(environ)
-    found = _of_file(at, path is not None, read, remap, adopt) if at else _FileContents()
+    found = _of_file(at, path is not None, read, _Tables(remap, adopt, arrange)) if at else _FileContents()
     chosen, problems = found.chosen, found.problems(at)
     given = {setting.key: environ[setting.variable] for setting in SETTINGS if environ.get(setting.variable)}
     if wrong := _take(given, "{0.variable}", chosen):
@@ -231,6 +237,30 @@ def load(
     return Settings(**chosen, origin=origin), tuple(filter(None, (unused, moved)))
 
 
+class _Tables(NamedTuple):
+    """What takes the tables of the file, which are settings of other packages."""
+
+    remap: Remap
+    adopt: Adopt
+    arrange: Arrange
+
+    def take(self, table: dict[str, object], found: _FileContents) -> list[str]:
+        """Move the tables from `table` to the settings; a text for each unused entry."""
+        unused: list[str] = []
+        if "keys" in table:
+            keys, unused, found.clashes = self.remap(table.pop("keys"))
+            found.chosen["keys"] = tuple(keys.items())
+        found.chosen["hosts"], not_hosts = _groups(table.pop("hosts", {}))
+        unused += not_hosts
+        if "thresholds" in table:
+            found.chosen["thresholds"], not_numbers = self.adopt(table.pop("thresholds"))
+            unused += not_numbers
+        if "alerts" in table or "receivers" in table:
+            found.chosen["alerts"], not_alerts = self.arrange(table.pop("alerts", None), table.pop("receivers", None))
+            unused += not_alerts
+        return unused
+
+
 @dataclass(slots=True)
 class _FileContents:
     """Contents of the file: settings, unused entries, reassigned keys."""
@@ -247,19 +277,15 @@ class _FileContents:
         return [why if at is None or at in why else f"{why} ({at})"] if self.unused else []
 
 
-def _of_file(at: str, named: bool, read: Read, remap: Remap, adopt: Adopt) -> _FileContents:
+def _of_file(at: str, named: bool, read: Read, tables: _Tables) -> _FileContents:
     found, raw = _FileContents(), None
     table: dict[str, object] = {}
     try:
         content = read(at)
         raw = content or b""
         table = _table(content, named)
-        keys, not_keys, found.clashes = remap(table.pop("keys")) if "keys" in table else ({}, [], [])
-        found.chosen["keys"] = tuple(keys.items())
-        found.chosen["hosts"], not_hosts = _groups(table.pop("hosts", {}))
-        numbers, not_numbers = adopt(table.pop("thresholds")) if "thresholds" in table else (None, [])
-        found.chosen["thresholds"] = numbers
-        found.unused = _take(table, "{0.key}", found.chosen) + not_keys + not_hosts + not_numbers
+        unused = tables.take(table, found)
+        found.unused = _take(table, "{0.key}", found.chosen) + unused
     except Exception as error:  # a refusal of the reader, or a parser's error on invalid bytes
         found.trouble = " ".join(str(error).split())[:_LONGEST] or type(error).__name__
         found.unused = [found.trouble]
@@ -322,7 +348,7 @@ def _take(given: Mapping[str, object], called: str, chosen: dict[str, Any]) -> l
     for key, value in given.items():
         setting = BY_KEY.get(key)
         if setting is None:
-            problems.append(unknown_entry("setting", key, BY_KEY))
+            problems.append(unknown_entry("setting", key, (*BY_KEY, *_TABLES)))
             continue
         try:
             chosen[setting.field] = setting.value(value)

@@ -57,6 +57,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {"step_report"},
     "monitor": {"source", "model", "history", "last_job", "diagnose", "thresholds"},
     "proven": PURE | {"labels", "report", "diagnose", "monitor"},
+    "alerts": PURE | {"phrases", "suggest", "source", "finding_text", "diagnose", "monitor"},
     "export": PURE
     | {
         "process_totals",
@@ -100,6 +101,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "diagnose",
         "monitor",
         "proven",
+        "alerts",
         "export",
         "record",
         "docs",

@@ -16,6 +16,7 @@ TOPICS = (
     "configuration",
     "diagnosis",
     "proven",
+    "alerts",
     "doctor",
     "recording",
     "hosts",
