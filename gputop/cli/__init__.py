@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from gputop import __version__, config
 from gputop.cli import (
+    alerts,
     attach,
     diagnose,
     doctor,
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 
 MONITOR = CliCommand(name="monitor", help="the full-screen monitor", run=screen.monitor, screen=True)  # without a name
 TASKS = {  # the commands by what one wants to do
-    "Monitor a server": ("demo", "snapshot", "record", "replay", "log"),
+    "Monitor a server": ("demo", "snapshot", "record", "replay", "log", "alerts"),
     "Find out why training is slow": ("diagnose", "stack", "profile", "trace", "memory", "explain"),
     "Tune a training job and prove the gain": ("loader", "lab", "maxbatch", "scaffold", "recipe", "proven"),
     "Set up a machine": ("doctor", "run", "env", "completions", "reset-terminal"),
@@ -60,7 +61,21 @@ TASKS = {  # the commands by what one wants to do
 }
 COMMANDS: dict[str, CliCommand] = {
     command.name: command
-    for module in (screen, diagnose, proven, record, attach, doctor, run, lab, memory, explain, scaffold, manual)
+    for module in (
+        screen,
+        diagnose,
+        proven,
+        record,
+        alerts,
+        attach,
+        doctor,
+        run,
+        lab,
+        memory,
+        explain,
+        scaffold,
+        manual,
+    )
     for command in module.COMMANDS
 }
 _WITHOUT_COMMANDS = ("record", "snapshot", "diagnose")  # their output may leave the machine
@@ -126,7 +141,7 @@ def _settings(args: argparse.Namespace) -> Settings:
 
 def _loaded(args: argparse.Namespace) -> tuple[Settings, tuple[str, ...]]:
     flags = {key: value for key, value in vars(args).items() if key in config.FLAGS}
-    return config.load(getattr(args, "config", None), os.environ, flags, files.read_settings, _remap, _adopt)
+    return config.load(getattr(args, "config", None), os.environ, flags, files.read_settings, _remap, _adopt, _arrange)
 
 
 def _remap(table: object) -> tuple[Mapping[str, tuple[str, ...]], list[str], list[str]]:
@@ -139,6 +154,12 @@ def _adopt(path: object) -> tuple[config.Thresholds | None, list[str]]:
     from gputop import thresholds
 
     return thresholds.site(path, files.read_settings)
+
+
+def _arrange(alerts: object, receivers: object) -> tuple[object, list[str]]:
+    from gputop.alerts.plan import parse
+
+    return parse(alerts, receivers)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

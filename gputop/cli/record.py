@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputop import units
+from gputop.alerts import attach, due
 from gputop.cli.options import USAGE, CliCommand, Failure, file, no_commands, only_names, positive_duration
 from gputop.cli.screen import show
-from gputop.cli.sources import follow, is_recorded, open_recording, open_source
+from gputop.cli.sources import close_alerts, follow, is_recorded, open_recording, open_source
 from gputop.labels import amount
 from gputop.safe.files import Refused
 from gputop.safe.text import clean
@@ -33,11 +34,13 @@ def record(args: argparse.Namespace, settings: Settings) -> int:
     if not streamed and _same_file(args.file, _spec(args)):
         raise Failure(f"{clean(args.file)} is the source itself: record to another file", USAGE)
     monitor = _open_monitor(args, settings, raw=True)
+    alerts = attach(monitor, settings.alerts, settings_path=settings.origin.path, readonly=settings.readonly)
     try:
         recorder = Recorder(args.file, wait=is_recorded(_spec(args)))
     except Refused as refused:
         raise Failure(str(refused)) from None
-    code = follow(monitor, recorder, args.seconds)
+    code = follow(monitor, recorder, args.seconds, alerts=alerts)
+    close_alerts(alerts)
     if not recorder.close():
         raise Failure("the disk does not respond: the end of the recording was not written")
     if recorder.problem:
@@ -91,8 +94,9 @@ def _open_monitor(args: argparse.Namespace, settings: Settings, *, raw: bool = F
 
     source = open_source(_spec(args), settings, pace=not is_recorded(_spec(args)))
     source.interest = Interest(extended=True)
-    # a recording is judged when it is opened, with the rules of today
-    return Monitor(source, unjudged=math.inf, through=only_names(args), raw=raw)
+    # a recording is judged when it is opened, with the rules of today, but alerts need findings now
+    judged = raw and due(settings.alerts, source)
+    return Monitor(source, settings.thresholds, unjudged=0 if judged else math.inf, through=only_names(args), raw=raw)
 
 
 def _record_arguments(parser: argparse.ArgumentParser) -> None:

@@ -14,7 +14,9 @@ from gputop.safe.terminal import on_ending
 from gputop.safe.text import clean
 
 if TYPE_CHECKING:
+    from gputop.alerts.sink import AlertSink
     from gputop.config import Settings
+    from gputop.model import Frame
     from gputop.monitor import Monitor, Update
     from gputop.source import Source
 
@@ -105,6 +107,7 @@ def _keyboard() -> None:
 
 
 _NOTICE_S = 0.5  # delay until a full disk is reported
+ALERTS_S = 5.0  # for messages that are on their way at the end
 
 
 class Sink(Protocol):
@@ -128,10 +131,12 @@ def follow(
     seconds: float | None,
     apart_s: float = 0.0,
     longer: Callable[[float], bool] = lambda _: False,
+    alerts: AlertSink | None = None,
 ) -> int:
     """Feed a sink for some seconds, or until the source ends or a signal arrives; returns the exit code.
 
-    `longer` is asked after that time, with the seconds since then: whether to continue for another frame.
+    `longer` is asked after that time, with the seconds since then: whether to continue for another frame. `alerts` of
+    the monitor ring on the terminal, and trouble with their receivers is reported.
     """
     over: SimpleQueue[int | Exception | None] = SimpleQueue()
     on_ending(lambda number, _: over.put(128 + number))
@@ -143,9 +148,7 @@ def follow(
         frame, slack_s = update.frame, 0.1 * monitor.source.interval_s
         if first_s is None:
             first_s = frame.mono_s
-            for note in frame.notes:
-                if note.subject == "driver":
-                    sys.stderr.write(f"gputop: {note.text}\n")
+            _report_driver(frame)
         if frame.mono_s >= due_s - slack_s:
             due_s = frame.mono_s + apart_s
             sink.take(update)
@@ -156,7 +159,7 @@ def follow(
             monitor.stop()
 
     monitor.start(take, over.put)
-    ended = _wait_for_end(over, lambda: sink.problem)
+    ended = _wait_for_end(over, lambda: sink.problem, alerts)
     monitor.stop()
     report_damage(monitor.source)
     if isinstance(ended, Exception):
@@ -164,8 +167,31 @@ def follow(
     return OK if ended is None else ended
 
 
+def _report_driver(frame: Frame) -> None:
+    for note in frame.notes:
+        if note.subject == "driver":
+            sys.stderr.write(f"gputop: {note.text}\n")
+
+
+def close_alerts(alerts: AlertSink | None, patience_s: float = ALERTS_S) -> int:
+    """Give waiting messages some time; returns how many were not delivered."""
+    missed = alerts.close(patience_s) if alerts else 0
+    _report_alerts(alerts)
+    return missed
+
+
+def _report_alerts(alerts: AlertSink | None) -> None:
+    if alerts is None:
+        return
+    for sequence in alerts.sequences():
+        if sys.stderr.isatty():
+            sys.stderr.write(sequence)
+    for line in alerts.lines():
+        sys.stderr.write(f"gputop: {line}\n")
+
+
 def _wait_for_end(
-    over: SimpleQueue[int | Exception | None], problem: Callable[[], str | None]
+    over: SimpleQueue[int | Exception | None], problem: Callable[[], str | None], alerts: AlertSink | None
 ) -> int | Exception | None:
     """Wait for the end; a problem in between is reported once, and when it is over."""
     said: str | None = None
@@ -173,6 +199,7 @@ def _wait_for_end(
         try:
             return over.get(timeout=_NOTICE_S)
         except Empty:
+            _report_alerts(alerts)
             now = problem()
             if now != said and (now is None or said is None):
                 sys.stderr.write(f"gputop: {now or 'resumed'}\n")

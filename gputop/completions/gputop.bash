@@ -5,7 +5,7 @@
 #    source ~/.local/share/bash_completion/gputop
 # See also: https://github.com/scop/bash-completion/blob/main/doc/configuration.md
 
-_shtab_gputop_subparsers=(demo snapshot diagnose proven record replay log stack profile trace doctor run env loader lab maxbatch memory explain scaffold recipe rules metrics columns keys docs completions reset-terminal)
+_shtab_gputop_subparsers=(demo snapshot diagnose proven record replay log alerts stack profile trace doctor run env loader lab maxbatch memory explain scaffold recipe rules metrics columns keys docs completions reset-terminal)
 
 _shtab_gputop_demo_option_strings=(-h --help --source --interval --readonly --no-remember --ascii --no-mouse --no-nvml --gpm --config --list)
 _shtab_gputop_snapshot_option_strings=(-h --help --source --interval --readonly --no-remember --ascii --no-mouse --no-nvml --gpm --config --format --count --no-commands)
@@ -14,6 +14,7 @@ _shtab_gputop_proven_option_strings=(-h --help --source --interval --readonly --
 _shtab_gputop_record_option_strings=(-h --help --source --interval --readonly --no-remember --ascii --no-mouse --no-nvml --gpm --config --for --no-commands)
 _shtab_gputop_replay_option_strings=(-h --help --source --interval --readonly --no-remember --ascii --no-mouse --no-nvml --gpm --config)
 _shtab_gputop_log_option_strings=(-h --help --source --interval --readonly --no-remember --ascii --no-mouse --no-nvml --gpm --config --for)
+_shtab_gputop_alerts_option_strings=(-h --help --source --interval --readonly --no-remember --ascii --no-mouse --no-nvml --gpm --config --run --test --for --json)
 _shtab_gputop_stack_option_strings=(-h --help --source --interval --readonly --no-remember --ascii --no-mouse --no-nvml --gpm --config --workers --job --native --json)
 _shtab_gputop_profile_option_strings=(-h --help --source --interval --readonly --no-remember --ascii --no-mouse --no-nvml --gpm --config --job --launcher --for --rate --alone --gil --native --list --json --format)
 _shtab_gputop_trace_option_strings=(-h --help --source --interval --readonly --no-remember --ascii --no-mouse --no-nvml --gpm --config --steps --wait --shapes --stacks --memory --job --alone --yes)
@@ -53,6 +54,8 @@ _shtab_gputop_replay___config_COMPGEN=_shtab_compgen_files
 _shtab_gputop_log_pos_0_COMPGEN=_shtab_compgen_files
 _shtab_gputop_log___source_COMPGEN=_shtab_compgen_files
 _shtab_gputop_log___config_COMPGEN=_shtab_compgen_files
+_shtab_gputop_alerts___source_COMPGEN=_shtab_compgen_files
+_shtab_gputop_alerts___config_COMPGEN=_shtab_compgen_files
 _shtab_gputop_stack___source_COMPGEN=_shtab_compgen_files
 _shtab_gputop_stack___config_COMPGEN=_shtab_compgen_files
 _shtab_gputop_profile___source_COMPGEN=_shtab_compgen_files
@@ -107,6 +110,7 @@ _shtab_gputop_proven___gpm_choices=(on off auto)
 _shtab_gputop_record___gpm_choices=(on off auto)
 _shtab_gputop_replay___gpm_choices=(on off auto)
 _shtab_gputop_log___gpm_choices=(on off auto)
+_shtab_gputop_alerts___gpm_choices=(on off auto)
 _shtab_gputop_stack___gpm_choices=(on off auto)
 _shtab_gputop_profile___gpm_choices=(on off auto)
 _shtab_gputop_profile___format_choices=(text md)
@@ -128,12 +132,12 @@ _shtab_gputop_rules___gpm_choices=(on off auto)
 _shtab_gputop_metrics___gpm_choices=(on off auto)
 _shtab_gputop_columns___gpm_choices=(on off auto)
 _shtab_gputop_keys___gpm_choices=(on off auto)
-_shtab_gputop_docs_pos_0_choices=(glossary keys columns metrics configuration diagnosis proven doctor recording hosts profilers loader memory lab maxbatch scaffold performance security faults contributing changelog)
+_shtab_gputop_docs_pos_0_choices=(glossary keys columns metrics configuration diagnosis proven alerts doctor recording hosts profilers loader memory lab maxbatch scaffold performance security faults contributing changelog)
 _shtab_gputop_docs___gpm_choices=(on off auto)
 _shtab_gputop_completions_pos_0_choices=(bash zsh tcsh)
 _shtab_gputop_completions___gpm_choices=(on off auto)
 _shtab_gputop_reset_terminal___gpm_choices=(on off auto)
-_shtab_gputop_pos_0_choices=(demo snapshot diagnose proven record replay log stack profile trace doctor run env loader lab maxbatch memory explain scaffold recipe rules metrics columns keys docs completions reset-terminal)
+_shtab_gputop_pos_0_choices=(demo snapshot diagnose proven record replay log alerts stack profile trace doctor run env loader lab maxbatch memory explain scaffold recipe rules metrics columns keys docs completions reset-terminal)
 _shtab_gputop___gpm_choices=(on off auto)
 _shtab_gputop___hosts_from_choices=(slurm)
 
@@ -195,6 +199,15 @@ _shtab_gputop_log___no_remember_nargs=0
 _shtab_gputop_log___ascii_nargs=0
 _shtab_gputop_log___no_mouse_nargs=0
 _shtab_gputop_log___no_nvml_nargs=0
+_shtab_gputop_alerts__h_nargs=0
+_shtab_gputop_alerts___help_nargs=0
+_shtab_gputop_alerts___readonly_nargs=0
+_shtab_gputop_alerts___no_remember_nargs=0
+_shtab_gputop_alerts___ascii_nargs=0
+_shtab_gputop_alerts___no_mouse_nargs=0
+_shtab_gputop_alerts___no_nvml_nargs=0
+_shtab_gputop_alerts___run_nargs=0
+_shtab_gputop_alerts___json_nargs=0
 _shtab_gputop_stack__h_nargs=0
 _shtab_gputop_stack___help_nargs=0
 _shtab_gputop_stack___readonly_nargs=0

@@ -10,6 +10,7 @@
 
 _shtab_gputop_commands() {
   local _commands=(
+    alerts:'List, test or run the alerts of the settings.'
     columns:'List every column of the process table.'
     completions:'Print the completion script of a shell.'
     demo:'Monitor a simulated server; needs no GPU.'
@@ -62,6 +63,26 @@ _shtab_gputop_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_gputop_defaults_added=0
+
+_shtab_gputop_alerts_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
+  "--interval[seconds between samples (1)]:S:"
+  "--readonly[change no process and write no file]"
+  "--no-remember[do not store findings for gputop proven]"
+  "--ascii[draw with ASCII characters only]"
+  "--no-mouse[disable mouse support]"
+  "--no-nvml[do not query the NVIDIA driver]"
+  "--gpm[GPM metrics\: SM and tensor activity, memory bandwidth\; Hopper and newer (auto)]:gpm:(on off auto)"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
+  "--run[watch without a screen, send alerts and print them]"
+  "--test[send a test message to this receiver]:RECEIVER:"
+  "--for[duration of --run (until Ctrl\+C)]:T:"
+  "--json[print one JSON object]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_gputop_alerts_defaults_added=0
 
 _shtab_gputop_columns_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -147,7 +168,7 @@ _shtab_gputop_docs_options=(
   "--no-nvml[do not query the NVIDIA driver]"
   "--gpm[GPM metrics\: SM and tensor activity, memory bandwidth\; Hopper and newer (auto)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
-  ":page to print\; omit it to list all:(glossary keys columns metrics configuration diagnosis proven doctor recording hosts profilers loader memory lab maxbatch scaffold performance security faults contributing changelog)"
+  ":page to print\; omit it to list all:(glossary keys columns metrics configuration diagnosis proven alerts doctor recording hosts profilers loader memory lab maxbatch scaffold performance security faults contributing changelog)"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -621,6 +642,7 @@ _shtab_gputop() {
       (( CURRENT += 1 ))
       curcontext="${curcontext%:*:*}:_shtab_gputop-$line[1]:"
       case $line[1] in
+        alerts) _arguments -C -s $_shtab_gputop_alerts_options ;;
         columns) _arguments -C -s $_shtab_gputop_columns_options ;;
         completions) _arguments -C -s $_shtab_gputop_completions_options ;;
         demo) _arguments -C -s $_shtab_gputop_demo_options ;;

@@ -23,7 +23,9 @@ from tests.traces import starved
 
 GPUTOP = [sys.executable, "-m", "gputop"]
 # examples that need a training, a terminal, an earlier result, more than a second, or nvidia-smi
-LATER = re.compile("pgrep|train.py:|--last|gputop (demo|replay|reset-terminal)|--for|--count|nvidia-smi|demo:straggler")
+LATER = re.compile(
+    "pgrep|train.py:|--last|gputop (demo|replay|reset-terminal)|--for|--count|nvidia-smi|demo:straggler|--run"
+)
 
 
 def run(*args: str, stdin: int = subprocess.DEVNULL, **env: str) -> subprocess.CompletedProcess[str]:
