@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from rich.console import RenderableType
 from textual import on
@@ -33,6 +33,10 @@ from gputop.ui.terminal.driver import clamped
 from gputop.ui.terminal.guarded import GuardedApp, run_guarded
 from gputop.ui.theme import Look
 
+if TYPE_CHECKING:
+    from gputop.alerts.sink import AlertSink
+
+ALERTS_S = 0.3  # for messages that are on their way when the screen is left
 AGAIN_S = 4.0  # a second Ctrl+C within this time quits
 
 
@@ -52,11 +56,11 @@ class Gputop(GuardedApp, inherit_bindings=False):
 
     def __init__(
         self, monitor: Monitor, latest: LatestUpdate, settings: Settings, look: Look, guard: Guard | None = None,
-        proofs: Proofs | None = None,
+        proofs: Proofs | None = None, alerts: AlertSink | None = None,
     ) -> None:  # fmt: skip
         super().__init__(guard, ansi_color=theme.is_native(look))
         self.animation_level = "none"
-        self.session = Session(self, monitor, latest, settings, look, remapped(settings.keys), proofs)
+        self.session = Session(self, monitor, latest, settings, look, remapped(settings.keys), proofs, alerts)
         self.jobs = BackgroundJobs(self.session)
         self.main: Any = self.first_screen()
         self._painter = Painter(self)
@@ -118,6 +122,8 @@ class Gputop(GuardedApp, inherit_bindings=False):
     def left(self) -> None:
         """Nothing looks into a process any more; the recording is closed, and its file is the last word."""
         self.jobs.close()
+        if self.session.alerts:
+            self.session.alerts.close(ALERTS_S)
         if line := self.session.recorder.close():
             with suppress(OSError):  # the terminal may be what is gone
                 sys.stdout.write(f"{line}\n")
@@ -158,8 +164,13 @@ def _is_text(event: Key, screen: Screen[Any]) -> bool:
     return len(event.key) == 1 and bool(getattr(screen, "takes_text", False))
 
 
-def show(monitor: Monitor, latest: LatestUpdate, settings: Settings, proofs: Proofs | None = None) -> NoReturn:
+def show(
+    monitor: Monitor, latest: LatestUpdate, settings: Settings, proofs: Proofs | None = None,
+    alerts: AlertSink | None = None,
+) -> NoReturn:  # fmt: skip
     """Show a running monitor on this terminal until the user quits; ends the process."""
     look = theme.choose(settings.theme, settings.ascii, getattr(sys.stdout, "encoding", None), os.environ)
     gc.freeze()  # what is imported stays: no search for circles goes through it again
-    run_guarded(lambda guard: Gputop(monitor, latest, settings, look, guard, proofs), settings.mouse, settings.readonly)
+    run_guarded(
+        lambda guard: Gputop(monitor, latest, settings, look, guard, proofs, alerts), settings.mouse, settings.readonly
+    )

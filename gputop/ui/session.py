@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from gputop.actions.target import Rights
 from gputop.config import Settings
@@ -25,6 +25,9 @@ from gputop.ui.terminal.guarded import GuardedApp
 from gputop.ui.theme import Look, Token
 from gputop.ui.widgets.key_bar import SAY_S, KeyBar
 
+if TYPE_CHECKING:
+    from gputop.alerts.sink import AlertSink
+
 
 @runtime_checkable
 class ShowsFrames(Protocol):
@@ -45,7 +48,7 @@ class Session:
 
     def __init__(
         self, app: GuardedApp, monitor: Monitor, latest: LatestUpdate, settings: Settings, look: Look,
-        commands: tuple[Command, ...], proofs: Proofs | None = None,
+        commands: tuple[Command, ...], proofs: Proofs | None = None, alerts: AlertSink | None = None,
     ) -> None:  # fmt: skip
         """`commands` are all there are, with the keys of the settings."""
         self.app, self.monitor, self.latest, self.proofs = app, monitor, latest, proofs
@@ -62,6 +65,7 @@ class Session:
         self.hinted: set[str] = set()  # what was said once and is not repeated
         self._link = SlowLink()
         self._ended, self._failure = False, ""
+        self.alerts = alerts
 
     @property
     def readonly(self) -> bool:
@@ -96,6 +100,8 @@ class Session:
             error = self.latest.error
             self._failure = self.failed(error, "collection") if error else ""
             self._ended = True
+        if self.alerts and not behind(self.app):
+            self._show_alerts(self.alerts)
         update = self.latest.newest
         if update is None or self.frozen:
             return
@@ -106,6 +112,13 @@ class Session:
         for screen in self.app.screen_stack:
             if isinstance(screen, ShowsFrames) and getattr(screen, "session", self) is self:
                 screen.show(update)
+
+    def _show_alerts(self, alerts: AlertSink) -> None:
+        """Ring for alerts that are sent to the terminal, and say which receivers do not answer."""
+        for sequence in alerts.sequences():
+            self.app.ring(sequence)
+        for line in alerts.lines():
+            self.say(line, 10)
 
     def freeze(self) -> None:
         """Freeze the display, or continue from the newest update."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import NoReturn
 
+from gputop.alerts import attach
 from gputop.config import Settings
 from gputop.monitor import Monitor
 from gputop.proven import follow
@@ -19,10 +20,12 @@ def run(source: Source, settings: Settings) -> NoReturn:
     proofs = follow(monitor, remember=settings.remember, readonly=settings.readonly)
     monitor.start(latest.put, latest.close)
     _load_asyncio()
+    # behind asyncio: a first message may load ssl
+    alerts = attach(monitor, settings.alerts, settings_path=settings.origin.path, readonly=settings.readonly)
     # late: it takes a quarter of a second, in which the source has its first look
     from gputop.ui.app import show
 
-    show(monitor, latest, settings, proofs)
+    show(monitor, latest, settings, proofs, alerts)
 
 
 def _load_asyncio() -> None:

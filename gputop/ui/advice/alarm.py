@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 
 from gputop import finding_text
+from gputop.alerts.terminal import notification
 from gputop.diagnose import Finding
 from gputop.diagnose.steadying import RANKS
 from gputop.model import Frame
-from gputop.safe.text import to_ascii
 from gputop.ui.advice.finding_list import FindingList, Key, key, troubles
 
 _LONGEST_S = 60.0  # between two frames: what appeared in a longer gap is not new
-_MOST = 160  # characters of a notification
 
 
 class Alarm:
@@ -32,12 +31,5 @@ class Alarm:
 
 
 def sequence(how: str, finding: Finding, frame: Frame) -> str:
-    """The bytes that make a terminal ring, or hand a notification to the desktop; `how` is the setting.
-
-    OSC 9 is understood by iTerm2, kitty, WezTerm and Windows Terminal, OSC 777 by foot, urxvt and VTE.
-    """
-    text = to_ascii(f"{finding_text.severity(finding)} {finding_text.sentence(finding, frame)}"[:_MOST]).replace(
-        ";", ","
-    )
-    named = {"bell": "\a", "osc9": f"\x1b]9;gputop: {text}\a", "osc777": f"\x1b]777;notify;gputop;{text}\a"}
-    return named.get(how, "")
+    """The bytes that make a terminal ring, or hand a notification to the desktop; `how` is the setting."""
+    return notification(how, f"{finding_text.severity(finding)} {finding_text.sentence(finding, frame)}")
