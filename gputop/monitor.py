@@ -62,7 +62,7 @@ class Monitor:
         findings are not used: then nothing is remembered, either.
 
         Impossible values are unknown in updates. With `raw`, for recording, `updates` yields frames as they were read
-        and without findings, as the reader decides; sinks get the findings, if there are any.
+        and without findings, as the reader decides; sinks get the others.
         """
         self.source = source
         self.history = History()
@@ -143,7 +143,7 @@ class Monitor:
 
     def _remember(self, seen: Frame) -> Frame:
         if self._unjudged == math.inf:
-            return seen if self._raw else plausible(seen)
+            return seen if self._raw and not self.sinks else plausible(seen)
         frame = plausible(self._told.attach(seen))  # also for a recording: rules, history and screen must agree
         if frame.mono_s < self._newest_s:  # only a recording goes back in time
             self.history.rewind(frame.mono_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from threading import Event
 from typing import Any
@@ -97,3 +98,7 @@ def test_what_is_recorded_is_as_it_was_read_while_sinks_get_findings() -> None:
     assert recorded == [Update(frame=frame) for frame in source.frames(Event())]
     assert [hot(update) for update in seen] == [False] * COMES + [True] * (60 - COMES)
     assert {update.frame.gpus[0].power_watts for update in seen} == {None}
+    unjudged = Monitor(source, raw=True, unjudged=math.inf)
+    unjudged.sinks = (seen.append,)
+    assert list(unjudged.updates()) == recorded
+    assert seen[-1].frame.gpus[0].power_watts is None

@@ -49,6 +49,11 @@ class AlertPlan:
     receivers: Mapping[str, Receiver] = field(default_factory=dict)
 
     @property
+    def judges(self) -> bool:
+        """Whether an alert is on findings: then the rules must run."""
+        return any(isinstance(rule.condition, FindingCondition) for rule in self.rules)
+
+    @property
     def extended(self) -> bool:
         """Whether an alert is on a metric that is read on demand only."""
         conditions = (rule.condition for rule in self.rules)

@@ -20,7 +20,7 @@ from gputop.safe.files import Refused, runtime_folder, runtime_place
 from gputop.safe.text import clean
 from gputop.source import Source
 
-_MOST_LINES = 50  # about deliveries, until somebody reads them
+_MOST_LINES, _MOST_SENT = 50, 2000  # about deliveries, and messages, until somebody reads them
 _ASK_S = 5.0  # how often to ask for the turn
 
 
@@ -71,7 +71,7 @@ class AlertSink:
     def __init__(self, plan: AlertPlan, source: Source, *, withheld: str = "", turn: Turn | None = None) -> None:
         """`source`: of the frames. `withheld`: why no program may be started."""
         self.waits = False  # another gputop sends the alerts
-        self.sent: deque[AlertMessage] = deque(maxlen=_MOST_LINES)  # messages, for a reader of this sink
+        self.sent: deque[AlertMessage] = deque(maxlen=_MOST_SENT)  # messages, for a reader of this sink
         self._turn, self._source = turn or Turn(None), source
         self._trackers = [AlertTracker(rule, source.elsewhere or "") for rule in plan.rules]
         self._lines: deque[str] = deque(maxlen=_MOST_LINES)

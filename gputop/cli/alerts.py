@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import stat
 import sys
@@ -111,7 +112,8 @@ def _run(args: argparse.Namespace, plan: AlertPlan, settings: Settings) -> int:
         place = settings.origin.path or "the settings file"
         raise Failure(f"no alerts are configured: add [alerts.NAME] to {place}; {_SEE}", USAGE)
     live = spec == "live"
-    monitor = Monitor(open_source(spec, settings, pace=False), settings.thresholds)
+    source = open_source(spec, settings, pace=False)
+    monitor = Monitor(source, settings.thresholds, unjudged=0 if plan.judges else math.inf)
     sink = attach(monitor, plan, settings_path=settings.origin.path, readonly=settings.readonly, rehearse=not live)
     assert sink, "there are alerts, and they are due"
     if live and sys.stderr.isatty():

@@ -94,9 +94,10 @@ def _open_monitor(args: argparse.Namespace, settings: Settings, *, raw: bool = F
 
     source = open_source(_spec(args), settings, pace=not is_recorded(_spec(args)))
     source.interest = Interest(extended=True)
-    # a recording is judged when it is opened, with the rules of today, but alerts need findings now
-    judged = raw and due(settings.alerts, source)
-    return Monitor(source, settings.thresholds, unjudged=0 if judged else math.inf, through=only_names(args), raw=raw)
+    # a recording is judged when it is opened, with the rules of today, but alerts may need findings now
+    plan = due(settings.alerts, source) if raw else None
+    unjudged = 0 if plan and plan.judges else math.inf
+    return Monitor(source, settings.thresholds, unjudged=unjudged, through=only_names(args), raw=raw)
 
 
 def _record_arguments(parser: argparse.ArgumentParser) -> None:

@@ -93,7 +93,9 @@ def test_an_alert_and_its_defaults() -> None:
     assert (hot.for_s, hot.cooldown_s, hot.recovery, hot.send) == (60.0, 900.0, True, ("here",))
     assert any_finding.condition == FindingCondition()
     assert (any_finding.for_s, any_finding.send) == (0.0, ("here",))
+    assert found.judges
     assert not found.extended
+    assert not load(BELL + HOT)[0].judges
 
 
 @pytest.mark.parametrize(
@@ -196,6 +198,13 @@ def test_the_old_setting_stays_a_word_beside_the_tables() -> None:
     )
     assert (settings.alert, warnings) == ("bell", ())
     assert isinstance(settings.alerts, AlertPlan)
+
+
+def test_a_setting_changed_on_the_screen_leaves_the_tables_as_they_are() -> None:
+    written: list[bytes] = []
+    before = f"interval = 2\n\n# whom to call\n{BELL}{HOT}"
+    config.store("/x", config.BY_KEY["theme"], "light", lambda _: before.encode(), lambda _, data: written.append(data))
+    assert written == [before.replace("interval = 2\n", 'interval = 2\ntheme = "light"\n').encode()]
 
 
 anything = st.recursive(
