@@ -75,7 +75,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "doctor": PURE | {"labels", "numpy_blas", "pytorch", "collect", "num_workers"},
     "record": {"source", "model", "safe", "monitor", "export.codec", "export.format"},
     "hosts": READING
-    | {"severity", "labels", "finding_text", "diagnose", "thresholds", "monitor", "record", "export.text"},
+    | {"severity", "labels", "finding_text", "diagnose", "thresholds", "monitor", "record", "export.text"}
+    | {"collect.jobs", "collect.proc.cgroup", "collect.nvml.clocks", "collect.rates"},
     "lab": {"model", "units", "phrases", "safe", "report", "config", "num_workers", "pytorch", "paste"},
     "docs": {"model", "units", "config", "glossary", "doctor", "lab", "trace", "diagnose", "thresholds"}
     | {"columns", "hosts.columns", "ui.table.filter", "ui.commands"},

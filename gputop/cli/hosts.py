@@ -27,11 +27,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="monitor this host by ssh; repeat it, or use a range node[01-16] or a group of the settings",
     )  # fmt: skip
     group.add_argument("--hosts-from", choices=("slurm",), help="monitor the nodes of your running Slurm jobs")
+    group.add_argument(
+        "--agentless", action="store_true",
+        help="for hosts without gputop: read nvidia-smi and /proc only, with fewer findings",
+    )  # fmt: skip
 
 
 def asked(args: argparse.Namespace) -> bool:
-    """Whether the command line names hosts."""
-    return bool(args.host or args.hosts_from)
+    """Whether the command line names hosts; Failure if it only says how to read them."""
+    named = bool(args.host or args.hosts_from)
+    if args.agentless and not named:
+        raise Failure("--agentless needs hosts: add --host NAME or --hosts-from slurm", USAGE)
+    return named
 
 
 def show(args: argparse.Namespace, settings: Settings, prepare: Callable[[], None]) -> int:
@@ -40,14 +47,14 @@ def show(args: argparse.Namespace, settings: Settings, prepare: Callable[[], Non
     prepare()
     from gputop.ui.hosts.app import show as show_hosts
 
-    show_hosts(_hosts(names, settings), _label(args, names), settings)
+    show_hosts(_hosts(names, settings, agentless=args.agentless), _label(args, names), settings)
 
 
 def print_once(args: argparse.Namespace, settings: Settings) -> int:
     """Print one line per host and exit: 1 if no host answered."""
     from gputop.hosts.text import as_json, as_text
 
-    hosts = _hosts(_names(args, settings), settings)
+    hosts = _hosts(_names(args, settings), settings, agentless=args.agentless)
     hosts.start()
     _wait(hosts, settings.interval_s)
     rows = hosts.rows()
@@ -78,12 +85,16 @@ def _names(args: argparse.Namespace, settings: Settings) -> list[str]:
         raise Failure(str(error), USAGE) from None
 
 
-def _hosts(names: Sequence[str], settings: Settings) -> Hosts:
+def _hosts(names: Sequence[str], settings: Settings, *, agentless: bool) -> Hosts:
+    from gputop.hosts.agentless import agentless_host
     from gputop.hosts.source import RemoteHost, recorder
     from gputop.hosts.watch import Hosts, HostWatch
 
     interval_s, turn = settings.interval_s, Lock()
-    sources = (RemoteHost(name, recorder(name, interval_s), interval_s=interval_s, turn=turn) for name in names)
+    if agentless:
+        sources = [agentless_host(name, interval_s, turn) for name in names]
+    else:
+        sources = [RemoteHost(name, recorder(name, interval_s), interval_s=interval_s, turn=turn) for name in names]
     return Hosts([HostWatch(source, settings.thresholds) for source in sources])
 
 

@@ -35,7 +35,7 @@ _shtab_gputop_keys_option_strings=(-h --help --source --interval --readonly --no
 _shtab_gputop_docs_option_strings=(-h --help --source --interval --readonly --no-remember --ascii --no-mouse --no-nvml --gpm --config)
 _shtab_gputop_completions_option_strings=(-h --help --source --interval --readonly --no-remember --ascii --no-mouse --no-nvml --gpm --config)
 _shtab_gputop_reset_terminal_option_strings=(-h --help --source --interval --readonly --no-remember --ascii --no-mouse --no-nvml --gpm --config)
-_shtab_gputop_option_strings=(-h --help --source --interval --readonly --no-remember --ascii --no-mouse --no-nvml --gpm --config --version --once --json --no-commands --host --hosts-from)
+_shtab_gputop_option_strings=(-h --help --source --interval --readonly --no-remember --ascii --no-mouse --no-nvml --gpm --config --version --once --json --no-commands --host --hosts-from --agentless)
 
 _shtab_gputop_demo___source_COMPGEN=_shtab_compgen_files
 _shtab_gputop_demo___config_COMPGEN=_shtab_compgen_files
@@ -403,6 +403,7 @@ _shtab_gputop___version_nargs=0
 _shtab_gputop___once_nargs=0
 _shtab_gputop___json_nargs=0
 _shtab_gputop___no_commands_nargs=0
+_shtab_gputop___agentless_nargs=0
 
 
 # $1=COMP_WORDS[1]

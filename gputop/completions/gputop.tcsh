@@ -15,7 +15,7 @@ complete gputop \
         'c/--format=/(text json jsonl csv)/' \
         'c/--format=/(text json md)/' \
         'c/--format=/(text md)/' \
-        'c/--/(alone ascii batch-size batches beside-others config count diff explain for forget format fp16 from gil gpm help host hosts-from inference interval job json last launcher list memory native no-commands no-meter no-mouse no-nvml no-remember once pid python rate readonly repeats run shape shapes source stacks start stats steps tensors test tf32 threads thresholds timeout verbose version wait warmup watch-nan workers yes)/' \
+        'c/--/(agentless alone ascii batch-size batches beside-others config count diff explain for forget format fp16 from gil gpm help host hosts-from inference interval job json last launcher list memory native no-commands no-meter no-mouse no-nvml no-remember once pid python rate readonly repeats run shape shapes source stacks start stats steps tensors test tf32 threads thresholds timeout verbose version wait warmup watch-nan workers yes)/' \
         'c/-/(- h)/' \
         'n/--source/f/' \
         'n/--gpm/(on off auto)/' \

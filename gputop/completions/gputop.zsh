@@ -59,6 +59,7 @@ _shtab_gputop_options=(
   "--no-commands[omit command lines\: process names only]"
   "*--host[monitor this host by ssh\; repeat it, or use a range node\[01-16\] or a group of the settings]:NAME:"
   "--hosts-from[monitor the nodes of your running Slurm jobs]:hosts_from:(slurm)"
+  "--agentless[for hosts without gputop\: read nvidia-smi and \/proc only, with fewer findings]"
 )
 
 # guard to ensure default positional specs are added only once per session

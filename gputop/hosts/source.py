@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from threading import Event
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.hosts.ssh import Child, NoSsh
@@ -42,7 +43,32 @@ class RemoteCommand(Protocol):
         """End it, and say why it ended."""
 
 
+class Step(Protocol):
+    """A frame that has arrived and is not made yet."""
+
+    @property
+    def mono_s(self) -> float:
+        """When it was taken, by the monotonic clock of its host."""
+
+
+class FrameStream(Protocol):
+    """Frames read from the output of a command."""
+
+    interval_s: float
+
+    @property
+    def damage(self) -> str:
+        """What could not be read, in one line; empty if all could."""
+
+    def steps(self, stop: Event) -> Iterator[Step]:
+        """What arrives: cheap, as not every frame is made."""
+
+    def frame(self, step: Any) -> Frame | None:
+        """The frame of a step, before the next one is read; None if it is damaged."""
+
+
 Connect = Callable[[float], RemoteCommand]  # with seconds of silence that end it; NoSsh
+Read = Callable[[int], FrameStream]  # of a descriptor; Refused in one line if it holds no frames
 
 
 @frozen_dataclass(frozen=True, slots=True)
@@ -70,7 +96,7 @@ class RemoteHost:
 
     def __init__(
         self, host: str, connect: Connect, *, interval_s: float = 1.0, silence_s: float = _SILENCE_S,
-        turn: AbstractContextManager[object] | None = None,
+        turn: AbstractContextManager[object] | None = None, read: Read | None = None,
     ) -> None:  # fmt: skip
         """`turn` is held while a frame is made and consumed: a lock that hosts share, so that one works at a time."""
         self.label = host
@@ -85,6 +111,7 @@ class RemoteHost:
         self._child: RemoteCommand | None = None
         self._closed = False
         self._turn = turn or nullcontext()
+        self._read: Read = read or partial(Stream, pace=False, greeting_lines=_GREETING_LINES)
 
     def past(self) -> Iterator[Frame]:
         """Empty: a recording begins when it is asked for."""
@@ -137,13 +164,13 @@ class RemoteHost:
             return
         damage = ""
         try:
-            stream = Stream(child.output, pace=False, greeting_lines=_GREETING_LINES)
+            stream = self._read(child.output)
             due_s = -math.inf  # of the host's own clock
             for step in stream.steps(stop):
                 now_s = time.monotonic()
                 since_s = self.link.since_s if self.link.state == "live" else now_s
                 self.link = Link("live", since_s, frame_s=now_s)
-                at_s = step.time.mono_s
+                at_s = step.mono_s
                 if at_s < due_s - _SLACK * stream.interval_s and at_s > due_s - _LONGEST_APART_S:
                     continue
                 self.interval_s = max(stream.interval_s, self.apart_s)

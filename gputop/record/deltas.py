@@ -217,6 +217,11 @@ class DeltaFrame(NamedTuple):
     chain: DeltaChain
     number: int
 
+    @property
+    def mono_s(self) -> float:
+        """When it was taken, by the monotonic clock of its machine."""
+        return self.time.mono_s
+
 
 def steps(lines: Iterable[bytes], time: FrameClock, damage: Damage) -> Iterator[DeltaFrame]:
     """The frames of lines. After damage those up to the next complete frame are lost, as their base is unknown."""

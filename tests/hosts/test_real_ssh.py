@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakenvml import Fake
+from tests.hosts.test_agentless import NVIDIA_SMI
 from tests.pty_programs import Terminal, wait_until
 from tests.ssh_server import MISSING, SshServer, client, free_port, remote_environ
 
@@ -118,3 +119,35 @@ def _children_of_ssh(environ: dict[str, str]) -> list[str]:
         except OSError:
             continue
     return found
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
+    """A host with nvidia-smi and without gputop."""
+    folder = tmp_path_factory.mktemp("bare")
+    tool = folder / "nvidia-smi"
+    tool.write_text(NVIDIA_SMI)
+    tool.chmod(0o755)
+    home = folder / "home"
+    home.mkdir()
+    server = SshServer(folder / "bare", {"PATH": f"{folder}:/usr/bin:/bin", "HOME": str(home)})
+    yield server
+    server.stop()
+
+
+def test_a_host_without_gputop_says_so_and_is_read_without_it(bare: SshServer, tmp_path: Path) -> None:
+    environ = {**os.environ, **client(tmp_path / "client", {"bare": bare}), "COLUMNS": "200"}
+    done = once(environ, "--once", "--host", "bare")
+    assert done.returncode == 1
+    assert "gputop is not installed there: install it, or use --agentless" in done.stdout
+    done = once(environ, "--json", "--agentless", "--host", "bare")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (host,) = json.loads(done.stdout)["hosts"]
+    assert (host["state"], host["gpus"], host["gpus_busy"]) == ("live", 2, 1)
+    assert host["cpu_percent"] is not None
+
+
+def test_agentless_needs_hosts(environ: dict[str, str]) -> None:
+    done = once(environ, "--once", "--agentless")
+    assert done.returncode == 64
+    assert "--agentless needs hosts" in done.stderr

@@ -26,6 +26,12 @@ _REASONS: tuple[tuple[int, Throttle], ...] = (
 _NAMED = sum(bit for bit, _ in _REASONS)
 
 
+def reasons(mask: int) -> frozenset[Throttle]:
+    """The clock event reasons of a bit mask (nvmlClocksEventReasons)."""
+    words = {word for bit, word in _REASONS if mask & bit}
+    return frozenset(words | {"other"} if mask & ~_NAMED else words)
+
+
 def mhz(value: int) -> float | None:
     """A clock."""
     return float(value) if 0 <= value < MOST_MHZ else None
@@ -84,8 +90,7 @@ def performance_state(card: Device) -> Answers:
 def throttle_reasons(card: Device) -> Answers:
     """What holds the clocks down at this moment."""
     mask: int = card.first(("nvmlDeviceGetCurrentClocksEventReasons",), ("nvmlDeviceGetCurrentClocksThrottleReasons",))
-    words = {word for bit, word in _REASONS if mask & bit}
-    return {"throttle_reasons": frozenset(words | {"other"} if mask & ~_NAMED else words)}
+    return {"throttle_reasons": reasons(mask)}
 
 
 # what the driver's counters are called in the call of older drivers (nvmlPerfPolicyType_t)
