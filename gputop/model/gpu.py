@@ -25,15 +25,17 @@ class NvLink:
     numbers: Annotated[str, "link numbers, as ranges"]
     up: bool | None = metric(Unit.FLAG, "the link is up")
     speed_bytes_per_s: float | None = metric(Unit.BYTES_PER_S, "link speed, each direction")
-    replays: int | None = metric(_N, "replayed packets (up to Hopper)")
-    recoveries: int | None = metric(_N, "link recoveries")
-    recoveries_failed: int | None = metric(_N, "failed link recoveries (from Blackwell on)")
-    crc_errors: int | None = metric(_N, "packets with CRC errors (up to Hopper)")
-    effective_errors: int | None = metric(_N, "effective errors: those left after error correction (from Blackwell on)")
+    replays: int | None = metric(_N, "replayed packets (up to Hopper)", counter=True)
+    recoveries: int | None = metric(_N, "link recoveries", counter=True)
+    recoveries_failed: int | None = metric(_N, "failed link recoveries (from Blackwell on)", counter=True)
+    crc_errors: int | None = metric(_N, "packets with CRC errors (up to Hopper)", counter=True)
+    effective_errors: int | None = metric(
+        _N, "effective errors: those left after error correction (from Blackwell on)", counter=True
+    )
     effective_error_rate: float | None = metric(
         _N, "effective bit error rate, after error correction (from Blackwell on)"
     )
-    symbol_errors: int | None = metric(_N, "symbol errors, before error correction (from Blackwell on)")
+    symbol_errors: int | None = metric(_N, "symbol errors, before error correction (from Blackwell on)", counter=True)
     symbol_error_rate: float | None = metric(_N, "symbol bit error rate, before error correction (from Blackwell on)")
 
 
@@ -42,20 +44,20 @@ class PcieErrors:
     """PCIe errors since the driver was loaded; which ones are counted depends on the GPU."""
 
     replay_rollovers: int | None = metric(
-        _N, "replay rollovers: a packet was replayed so often that the link was retrained"
+        _N, "replay rollovers: a packet was replayed so often that the link was retrained", counter=True
     )
-    recoveries: int | None = metric(_N, "link recoveries")
-    correctable: int | None = metric(_N, "correctable errors")
-    non_fatal: int | None = metric(_N, "non-fatal errors: a packet was lost")
-    fatal: int | None = metric(_N, "fatal errors: the link went down")
-    unsupported_requests: int | None = metric(_N, "unsupported requests")
-    naks_received: int | None = metric(_N, "NAKs received")
-    naks_sent: int | None = metric(_N, "NAKs sent")
-    bad_packets: int | None = metric(_N, "bad TLPs (transaction layer packets)")
-    bad_link_packets: int | None = metric(_N, "bad DLLPs (data link layer packets)")
-    checksum_errors: int | None = metric(_N, "LCRC errors")
-    receiver_errors: int | None = metric(_N, "receiver errors")
-    lane_errors: int | None = metric(_N, "lane errors")
+    recoveries: int | None = metric(_N, "link recoveries", counter=True)
+    correctable: int | None = metric(_N, "correctable errors", counter=True)
+    non_fatal: int | None = metric(_N, "non-fatal errors: a packet was lost", counter=True)
+    fatal: int | None = metric(_N, "fatal errors: the link went down", counter=True)
+    unsupported_requests: int | None = metric(_N, "unsupported requests", counter=True)
+    naks_received: int | None = metric(_N, "NAKs received", counter=True)
+    naks_sent: int | None = metric(_N, "NAKs sent", counter=True)
+    bad_packets: int | None = metric(_N, "bad TLPs (transaction layer packets)", counter=True)
+    bad_link_packets: int | None = metric(_N, "bad DLLPs (data link layer packets)", counter=True)
+    checksum_errors: int | None = metric(_N, "LCRC errors", counter=True)
+    receiver_errors: int | None = metric(_N, "receiver errors", counter=True)
+    lane_errors: int | None = metric(_N, "lane errors", counter=True)
 
 
 Condition = Literal["ok", "starting", "hung", "lost", "asleep"]
@@ -172,7 +174,9 @@ class Gpu:
     power_requested_limit_watts: float | None = metric(_W, "requested power limit; the one in force may be lower")
     power_min_limit_watts: float | None = metric(_W, "minimum power limit")
     power_max_limit_watts: float | None = metric(_W, "maximum power limit")
-    energy_joules: float | None = metric(Unit.JOULES, "energy used since the driver was loaded", tier="extended")
+    energy_joules: float | None = metric(
+        Unit.JOULES, "energy used since the driver was loaded", tier="extended", counter=True
+    )
     fan_percent: float | None = metric(_P, "requested fan speed, of its maximum", top=100)
 
     # clocks and clock event reasons
@@ -226,7 +230,7 @@ class Gpu:
     pcie_width_max: int | None = metric(_N, "maximum number of PCIe lanes of the device")
     pcie_slot_generation: int | None = metric(_N, "maximum PCIe generation of its port (slot)")
     pcie_slot_width: int | None = metric(_N, "PCIe lanes of its port (slot)")
-    pcie_replays: int | None = metric(_N, "PCIe replays since the driver was loaded")
+    pcie_replays: int | None = metric(_N, "PCIe replays since the driver was loaded", counter=True)
     pcie_errors: Annotated[PcieErrors | None, "PCIe errors since the driver was loaded"] = extended(None)
     nvlink_tx_bytes_per_s: float | None = metric(_R, "NVLink tx: sent over all links", history=True)
     nvlink_rx_bytes_per_s: float | None = metric(_R, "NVLink rx: received over all links", history=True)
@@ -235,19 +239,23 @@ class Gpu:
         tuple[tuple[float | None, float | None], ...], "sent and received by each link, in bytes/s (GPM)"
     ] = extended(())
     nvlinks_active: int | None = metric(_N, "number of active NVLinks")
-    nvlink_errors: int | None = metric(_N, "NVLink CRC, replay and recovery errors", tier="extended")
+    nvlink_errors: int | None = metric(_N, "NVLink CRC, replay and recovery errors", tier="extended", counter=True)
     nvlinks: Annotated[tuple[NvLink, ...], "its NVLinks; those with equal values as one entry"] = ()
     c2c_tx_bytes_per_s: float | None = metric(_R, "NVLink-C2C tx: GPU to CPU in a superchip (GPM)", tier="extended")
     c2c_rx_bytes_per_s: float | None = metric(_R, "NVLink-C2C rx: CPU to GPU in a superchip (GPM)", tier="extended")
 
     # health
-    ecc_corrected: int | None = metric(_N, "corrected ECC errors since the driver was loaded", tier="extended")
-    ecc_uncorrected: int | None = metric(_N, "uncorrectable ECC errors since the driver was loaded")
-    remapped_corrected: int | None = metric(_N, "rows remapped because of correctable errors", tier="extended")
-    remapped_uncorrected: int | None = metric(_N, "rows remapped because of uncorrectable errors")
+    ecc_corrected: int | None = metric(
+        _N, "corrected ECC errors since the driver was loaded", tier="extended", counter=True
+    )
+    ecc_uncorrected: int | None = metric(_N, "uncorrectable ECC errors since the driver was loaded", counter=True)
+    remapped_corrected: int | None = metric(
+        _N, "rows remapped because of correctable errors", tier="extended", counter=True
+    )
+    remapped_uncorrected: int | None = metric(_N, "rows remapped because of uncorrectable errors", counter=True)
     remap_pending: bool | None = metric(Unit.FLAG, "a row remapping is pending until the next GPU reset")
     remap_failed: bool | None = metric(Unit.FLAG, "a row remapping failed: the GPU needs service")
-    retired_pages: int | None = metric(_N, "retired memory pages (before Ampere)")
+    retired_pages: int | None = metric(_N, "retired memory pages (before Ampere)", counter=True)
     retirement_pending: bool | None = metric(
         Unit.FLAG, "a page retirement is pending until the next reboot (before Ampere)"
     )

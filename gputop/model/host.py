@@ -119,8 +119,12 @@ class Cgroup:
     limit_hits_per_s: float | None = metric(
         _N, "times its memory use reached the limit (memory.events: max)", history=True
     )
-    oom_count: int | None = metric(Unit.COUNT, "times nothing could be reclaimed at the limit (memory.events: oom)")
-    oom_kills: int | None = metric(Unit.COUNT, "processes killed by the OOM killer, at this limit or machine-wide")
+    oom_count: int | None = metric(
+        Unit.COUNT, "times nothing could be reclaimed at the limit (memory.events: oom)", counter=True
+    )
+    oom_kills: int | None = metric(
+        Unit.COUNT, "processes killed by the OOM killer, at this limit or machine-wide", counter=True
+    )
     cpu_pressure: Annotated[Pressure | None, "CPU pressure (PSI)"] = None
     memory_pressure: Annotated[Pressure | None, "memory pressure (PSI)"] = None
     io_pressure: Annotated[Pressure | None, "I/O pressure (PSI)"] = None

@@ -52,11 +52,21 @@ class Metric:
     top: float | None  # the natural maximum, for fixed chart axes
     history: bool  # looked back on: the history keeps it
     tier: Tier
+    counter: bool  # only grows, until what counts it restarts: rates are made of two values
 
 
-def metric(unit: Unit, help: str, *, top: float | None = None, history: bool = False, tier: Tier = "core") -> Any:
+def metric(
+    unit: Unit,
+    help: str,
+    *,
+    top: float | None = None,
+    history: bool = False,
+    tier: Tier = "core",
+    counter: bool = False,
+) -> Any:
     """A dataclass field that holds one metric and defaults to unknown."""
-    return field(default=None, metadata={"unit": unit, "help": help, "top": top, "history": history, "tier": tier})
+    said = {"unit": unit, "help": help, "top": top, "history": history, "tier": tier, "counter": counter}
+    return field(default=None, metadata=said)
 
 
 def extended(default: tuple[()] | None) -> Any:

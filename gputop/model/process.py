@@ -104,7 +104,7 @@ class Process:
 
     # CPU and scheduler
     cpu_percent: float | None = metric(_P, "CPU time; 100 % is one core", history=True)
-    cpu_time_s: float | None = metric(_S, "CPU time since it started")
+    cpu_time_s: float | None = metric(_S, "CPU time since it started", counter=True)
     age_s: float | None = metric(_S, "time since it started")
     main_thread_percent: float | None = metric(_P, "CPU time of its main thread; 100 % is one core", top=100)
     backward_percent: float | None = metric(_P, "CPU time of PyTorch's autograd threads; 100 % is one core")
@@ -138,7 +138,7 @@ class Process:
     optimizer_percent: float | None = metric(_P, "share of the step time in optimizer.step()", top=100)
     samples_per_s: float | None = metric(_N, "training samples", history=True)
     evaluated_percent: float | None = metric(_P, "share of the time in steps that include an evaluation", top=100)
-    step_count: int | None = metric(Unit.COUNT, "optimizer steps since its step meter started")
+    step_count: int | None = metric(Unit.COUNT, "optimizer steps since its step meter started", counter=True)
     step_window: int | None = metric(Unit.COUNT, "steps of the last 30 s, without those that include an evaluation")
     slow_step_count: int | None = metric(Unit.COUNT, "of these, steps that took more than twice their median")
     late_step_count: int | None = metric(
