@@ -226,6 +226,33 @@ def write_settings(path: str, data: bytes) -> None:
         os.close(fd)
 
 
+def replace_shared(folder: str, name: str, data: bytes) -> None:
+    """Replace a file for other users to read, mode 0644, atomically, in an existing folder of anybody; or Refused.
+
+    The owner of the folder may replace the file, but cannot make us write elsewhere: no link is followed.
+    """
+    fd = _folder(folder)
+    try:
+        _replace(fd, folder, _plain(name), data, mode=0o644)
+    finally:
+        os.close(fd)
+
+
+def remove_shared(folder: str, name: str) -> None:
+    """Remove such a file; a missing one, or an inaccessible folder, is no error."""
+    with contextlib.suppress(Refused):
+        fd = _folder(folder)
+        _unlink(fd, _plain(name))
+        os.close(fd)
+
+
+def _folder(path: str) -> int:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise _refused(path, error) from None
+
+
 def _check_settings(path: str, info: os.stat_result) -> None:
     if not stat.S_ISREG(info.st_mode):
         raise Refused(f"{path} is not a regular file: not read")
@@ -243,10 +270,12 @@ def _create(folder: int, path: str, name: str) -> int:
         raise _refused(f"{path}/{name}", error) from None
 
 
-def _write(folder: int, path: str, name: str, data: bytes) -> None:
+def _write(folder: int, path: str, name: str, data: bytes, mode: int = 0o600) -> None:
     fd = _create(folder, path, name)
     try:
         with open(fd, "wb") as file:
+            if mode != 0o600:
+                os.fchmod(fd, mode)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -255,10 +284,10 @@ def _write(folder: int, path: str, name: str, data: bytes) -> None:
         raise _refused(f"{path}/{name}", error) from None
 
 
-def _replace(folder: int, path: str, name: str, data: bytes) -> None:
+def _replace(folder: int, path: str, name: str, data: bytes, mode: int = 0o600) -> None:
     _check_ours(folder, path, name)
     temporary = f"new-{os.urandom(8).hex()}"  # `secrets` loads OpenSSL: 4 MB
-    _write(folder, path, temporary, data)
+    _write(folder, path, temporary, data, mode)
     try:
         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     except OSError as error:
