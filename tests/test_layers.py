@@ -72,6 +72,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "proven",
         "columns",
     },
+    "prometheus": PURE | {"labels", "finding_text", "process_totals", "severity", "diagnose", "monitor"},
     "doctor": PURE | {"labels", "numpy_blas", "pytorch", "collect", "num_workers"},
     "record": {"source", "model", "safe", "monitor", "export.codec", "export.format"},
     "hosts": READING
@@ -79,7 +80,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {"collect.jobs", "collect.proc.cgroup", "collect.nvml.clocks", "collect.rates"},
     "lab": {"model", "units", "phrases", "safe", "report", "config", "num_workers", "pytorch", "paste"},
     "docs": {"model", "units", "config", "glossary", "doctor", "lab", "trace", "diagnose", "thresholds"}
-    | {"columns", "hosts.columns", "ui.table.filter", "ui.commands"},
+    | {"columns", "hosts.columns", "ui.table.filter", "ui.commands", "prometheus"},
     "ui": READING
     | {
         "columns",
@@ -123,6 +124,7 @@ OUTSIDE_ONLY_IN: dict[str, tuple[str, ...]] = {
     "rich": ("ui",),
     "pynvml": ("collect.nvml",),
     "psutil": ("collect.details",),
+    "prometheus_client": ("prometheus",),
     # the script that `gputop scaffold` prints, and what runs in the user's Python: we import neither
     "torch": ("lab.train", "lab.child_request", "lab.child_lab"),
 }

@@ -23,6 +23,7 @@ from gputop.cli import (
     diagnose,
     doctor,
     explain,
+    export,
     hosts,
     lab,
     manual,
@@ -56,6 +57,7 @@ TASKS = {  # the commands by what one wants to do
     "Monitor a server": ("demo", "snapshot", "record", "replay", "log", "alerts"),
     "Find out why training is slow": ("diagnose", "stack", "profile", "trace", "memory", "explain"),
     "Tune a training job and prove the gain": ("loader", "lab", "maxbatch", "scaffold", "recipe", "proven"),
+    "Monitor a fleet": ("export",),
     "Set up a machine": ("doctor", "run", "env", "completions", "reset-terminal"),
     "Read the manual": ("docs", "rules", "metrics", "columns", "keys"),
 }
@@ -67,6 +69,7 @@ COMMANDS: dict[str, CliCommand] = {
         proven,
         record,
         alerts,
+        export,
         attach,
         doctor,
         run,

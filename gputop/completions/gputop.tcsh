@@ -14,8 +14,13 @@ complete gputop \
         'c/--hosts-from=/(slurm)/' \
         'c/--format=/(text json jsonl csv)/' \
         'c/--format=/(text json md)/' \
+        'c/--textfile=/f/' \
+        'c/--tls-cert=/f/' \
+        'c/--tls-key=/f/' \
+        'c/--tls-client-ca=/f/' \
+        'c/--token-file=/f/' \
         'c/--format=/(text md)/' \
-        'c/--/(agentless alone ascii batch-size batches beside-others config count diff explain for forget format fp16 from gil gpm help host hosts-from inference interval job json last launcher list memory native no-commands no-meter no-mouse no-nvml no-remember once pid python rate readonly repeats run shape shapes source stacks start stats steps tensors test tf32 threads thresholds timeout verbose version wait warmup watch-nan workers yes)/' \
+        'c/--/(allow-host alone ascii batch-size batches beside-others config count diff explain for forget format fp16 from gil gpm help host hosts-from inference interval job json last launcher list listen max-series memory native no-commands no-meter no-mouse no-nvml no-remember once pid processes python rate readonly repeats run shape shapes source stacks start stats steps tensors test textfile tf32 threads thresholds timeout tls-cert tls-client-ca tls-key token-file verbose version wait warmup watch-nan with-users workers yes)/' \
         'c/-/(- h)/' \
         'n/--source/f/' \
         'n/--gpm/(on off auto)/' \
@@ -23,12 +28,18 @@ complete gputop \
         'n/--hosts-from/(slurm)/' \
         'n/--format/(text json jsonl csv)/' \
         'n/--format/(text json md)/' \
+        'n/--textfile/f/' \
+        'n/--tls-cert/f/' \
+        'n/--tls-key/f/' \
+        'n/--tls-client-ca/f/' \
+        'n/--token-file/f/' \
         'n/--format/(text md)/' \
-        'p/1/(demo snapshot diagnose proven record replay log alerts stack profile trace doctor run env loader lab maxbatch memory explain scaffold recipe rules metrics columns keys docs completions reset-terminal)/' \
+        'p/1/(demo snapshot diagnose proven record replay log alerts export stack profile trace doctor run env loader lab maxbatch memory explain scaffold recipe rules metrics columns keys docs completions reset-terminal)/' \
         'n/demo/(showcase healthy healthy-plateau idle 16gpu 64gpu no-cuda-context gpu-idle-cpu-busy gpu-unused-in-job slow-start stack-vs-gpu starved-cpu-saturated starved-cpu-idle starved-cpu-idle-flat loader-in-main workers-oversized head-of-line worker-respawn starved-cause-unknown tensor-cores-idle mem-bw-bound busy-not-effective overhead-bound sync-log-stall h2d-transfer-bound small-job evaluation-phase non-finite seen-inside threads-process threads-host starved-cpu-saturated-shared openblas-on-intel cpu-quota cpu-slow numa-misplacement neighbour self-overhead blind-spots io-bound io-small-files network-fs-bound cold-cache checkpoint-stall shm-nearly-full memory-pressure host-memory-leak gmem-nearly-full gmem-leak zombie-memory gpu-shared dataparallel model-parallel network-bound network-bound-tcp collective-wait collective-wait-hang straggler slowdown thermal power clocks-low persistence-off pcie-degraded hw-errors mig-visibility)/' \
         'n/record/f/' \
         'n/replay/f/' \
         'n/log/f/' \
+        'n/export/(prometheus grafana rules)/' \
         'n/scaffold/f/' \
         'n/recipe/(loader profiler nan checkpoint log regions transfer amp clip optimizer compile memory)/' \
         'n/rules/(no-cuda-context slow-start gpu-idle-cpu-busy stack-vs-gpu gpu-unused-in-job loader-in-main starved-cpu-saturated starved-cpu-idle workers-oversized head-of-line worker-respawn mem-bw-bound gpu-bound-healthy evaluation-phase tensor-cores-idle busy-not-effective sync-log-stall h2d-transfer-bound overhead-bound slowdown small-job openblas-on-intel cpu-slow neighbour numa-misplacement cpu-quota threads-process threads-host io-bound network-fs-bound cold-cache io-small-files checkpoint-stall shm-nearly-full gmem-leak host-memory-leak gmem-nearly-full memory-pressure gpu-shared zombie-memory dataparallel network-bound model-parallel straggler collective-wait thermal power clocks-low hw-errors pcie-degraded persistence-off mig-visibility non-finite starved-cause-unknown seen-inside self-overhead blind-spots)/' \

@@ -19,6 +19,7 @@ _shtab_gputop_commands() {
     doctor:'Check what gputop can read, and how to unlock more.'
     env:'Print exports that make every job traceable.'
     explain:'Explain a trace, profile, log or nvidia-smi output.'
+    export:'Export metrics, rules and a dashboard for a fleet.'
     keys:'List every key of the monitor.'
     lab:'Compare fp32, bf16 and torch.compile on your model.'
     loader:'Benchmark a DataLoader and print the best settings.'
@@ -40,6 +41,15 @@ _shtab_gputop_commands() {
     trace:'Trace steps of a running job with torch.profiler.'
   )
   _describe 'gputop commands' _commands
+}
+
+_shtab_gputop_export_commands() {
+  local _commands=(
+    grafana:'Print a Grafana dashboard as JSON.'
+    prometheus:'Serve metrics for Prometheus, or write them to a file.'
+    rules:'Print recording and alert rules for Prometheus as YAML.'
+  )
+  _describe 'gputop export commands' _commands
 }
 
 _shtab_gputop_options=(
@@ -230,6 +240,80 @@ _shtab_gputop_explain_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_gputop_explain_defaults_added=0
+
+_shtab_gputop_export_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
+  "--interval[seconds between samples (2)]:S:"
+  "--readonly[change no process and write no file]"
+  "--no-remember[do not store findings for gputop proven]"
+  "--ascii[draw with ASCII characters only]"
+  "--no-mouse[disable mouse support]"
+  "--no-nvml[do not query the NVIDIA driver]"
+  "--gpm[GPM metrics\: SM and tensor activity, memory bandwidth\; Hopper and newer (auto)]:gpm:(on off auto)"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_gputop_export_defaults_added=0
+
+_shtab_gputop_export_grafana_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
+  "--interval[seconds between samples (2)]:S:"
+  "--readonly[change no process and write no file]"
+  "--no-remember[do not store findings for gputop proven]"
+  "--ascii[draw with ASCII characters only]"
+  "--no-mouse[disable mouse support]"
+  "--no-nvml[do not query the NVIDIA driver]"
+  "--gpm[GPM metrics\: SM and tensor activity, memory bandwidth\; Hopper and newer (auto)]:gpm:(on off auto)"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_gputop_export_grafana_defaults_added=0
+
+_shtab_gputop_export_prometheus_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
+  "--interval[seconds between samples (2)]:S:"
+  "--readonly[change no process and write no file]"
+  "--no-remember[do not store findings for gputop proven]"
+  "--ascii[draw with ASCII characters only]"
+  "--no-mouse[disable mouse support]"
+  "--no-nvml[do not query the NVIDIA driver]"
+  "--gpm[GPM metrics\: SM and tensor activity, memory bandwidth\; Hopper and newer (auto)]:gpm:(on off auto)"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
+  "--listen[address of the scrape endpoint (127.0.0.1\:9400\; none with --textfile alone)]:HOST:PORT:"
+  "--textfile[write gputop.prom there, for node_exporter\'s textfile collector]:DIR:_files"
+  "--processes[number of processes to export, by GPU memory (10)]:N:"
+  "--max-series[limit of all series (2000)]:N:"
+  "--with-users[add user names to jobs and processes]"
+  "*--allow-host[further name that scrapers may use for this machine\; may be repeated]:NAME:"
+  "--tls-cert[certificate for HTTPS, in PEM format]:FILE:_files"
+  "--tls-key[its private key]:FILE:_files"
+  "--tls-client-ca[accept only clients with a certificate of this authority]:FILE:_files"
+  "--token-file[accept only requests with the bearer token in this file]:FILE:_files"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_gputop_export_prometheus_defaults_added=0
+
+_shtab_gputop_export_rules_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
+  "--interval[seconds between samples (2)]:S:"
+  "--readonly[change no process and write no file]"
+  "--no-remember[do not store findings for gputop proven]"
+  "--ascii[draw with ASCII characters only]"
+  "--no-mouse[disable mouse support]"
+  "--no-nvml[do not query the NVIDIA driver]"
+  "--gpm[GPM metrics\: SM and tensor activity, memory bandwidth\; Hopper and newer (auto)]:gpm:(on off auto)"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_gputop_export_rules_defaults_added=0
 
 _shtab_gputop_keys_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -652,6 +736,7 @@ _shtab_gputop() {
         doctor) _arguments -C -s $_shtab_gputop_doctor_options ;;
         env) _arguments -C -s $_shtab_gputop_env_options ;;
         explain) _arguments -C -s $_shtab_gputop_explain_options ;;
+        export) _shtab_gputop_export ;;
         keys) _arguments -C -s $_shtab_gputop_keys_options ;;
         lab) _arguments -C -s $_shtab_gputop_lab_options ;;
         loader) _arguments -C -s $_shtab_gputop_loader_options ;;
@@ -671,6 +756,31 @@ _shtab_gputop() {
         snapshot) _arguments -C -s $_shtab_gputop_snapshot_options ;;
         stack) _arguments -C -s $_shtab_gputop_stack_options ;;
         trace) _arguments -C -s $_shtab_gputop_trace_options ;;
+      esac
+  esac
+}
+
+_shtab_gputop_export() {
+  local context state line curcontext="$curcontext" one_or_more='(*)' remainder='(-)*:' default='*::: :->export'
+
+  # Add default positional/remainder specs only if none exist, and only once per session
+  if (( ! _shtab_gputop_export_defaults_added )); then
+    if (( ${_shtab_gputop_export_options[(I)${(q)one_or_more}*]} +          ${_shtab_gputop_export_options[(I)${(q)remainder}*]} +          ${_shtab_gputop_export_options[(I)${(q)default}]} == 0 )); then
+      _shtab_gputop_export_options+=(': :_shtab_gputop_export_commands' '*::: :->export')
+    fi
+    _shtab_gputop_export_defaults_added=1
+  fi
+  _arguments -C -s $_shtab_gputop_export_options
+
+  case $state in
+    export)
+      words=($line[1] "${words[@]}")
+      (( CURRENT += 1 ))
+      curcontext="${curcontext%:*:*}:_shtab_gputop_export-$line[1]:"
+      case $line[1] in
+        grafana) _arguments -C -s $_shtab_gputop_export_grafana_options ;;
+        prometheus) _arguments -C -s $_shtab_gputop_export_prometheus_options ;;
+        rules) _arguments -C -s $_shtab_gputop_export_rules_options ;;
       esac
   esac
 }

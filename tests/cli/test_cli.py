@@ -22,9 +22,10 @@ from gputop.demo import SCENARIOS
 from tests.traces import starved
 
 GPUTOP = [sys.executable, "-m", "gputop"]
-# examples that need a training, a terminal, an earlier result, more than a second, or nvidia-smi
+# examples that need a training, a terminal, an earlier result, more than a second, no end, or nvidia-smi
 LATER = re.compile(
-    "pgrep|train.py:|--last|gputop (demo|replay|reset-terminal)|--for|--count|nvidia-smi|demo:straggler|--run"
+    "pgrep|train.py:|--last|gputop (demo|replay|reset-terminal|export prometheus)|--for|--count|nvidia-smi"
+    "|demo:straggler|--run"
 )
 
 
