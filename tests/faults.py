@@ -15,7 +15,7 @@ ROWS = {  # rows that must be covered now; the meaning of each stands in gputop/
     "P": [*range(1, 18), 19, 21, 23, 37],
     "T": [*range(1, 16), 18],
     "A": [*range(1, 18), 19, 20],
-    "F": [1, 2, 3, 4, 5, 6, 7, 8, 12, 13],
+    "F": [*range(1, 14)],
 }
 MUST = [f"{group}{number:02}" for group, numbers in ROWS.items() for number in numbers]
 _ROW = re.compile(r"(?<![a-z0-9])([nptaf]\d\d)(?![0-9])")

@@ -20,6 +20,7 @@ TOPICS = (
     "doctor",
     "recording",
     "hosts",
+    "prometheus",
     "profilers",
     "loader",
     "memory",

@@ -249,6 +249,52 @@ def host_column_table() -> str:
     return table(("column", "value"), ((column.title, column.help) for column in HOST_COLUMNS))
 
 
+def series_list() -> str:
+    """Every exported series that is no metric of the model, with its labels."""
+    from gputop.prometheus.families import OWN_FAMILIES  # late, as all of Prometheus: few read its page
+
+    labels = {one.name: f" ({', '.join(one.labels)})" if one.labels else "" for one in OWN_FAMILIES}
+    return listing((f"`{one.name}`{labels[one.name]}", f"{one.help}.") for one in OWN_FAMILIES)
+
+
+def host_rule_table() -> str:
+    """The recording rules: one series for each host."""
+    from gputop.prometheus.rules import RECORDING_RULES
+
+    return table(("series", "meaning"), ((f"`{rule.name}`", rule.help) for rule in RECORDING_RULES))
+
+
+def alert_table() -> str:
+    """The alert rules."""
+    from gputop.prometheus.rules import ALERT_RULES
+
+    rows = ((f"`{rule.name}`", rule.severity, rule.hold, f"`{rule.expr}`") for rule in ALERT_RULES)
+    return table(("alert", "severity", "for", "condition"), rows)
+
+
+def dcgm_table() -> str:
+    """What the metrics of DCGM exporter are called here."""
+    from gputop.prometheus.dcgm import DCGM_METRICS
+
+    rows = (
+        (
+            f"{one.before}{' (optional)' if one.optional else ''}",
+            "same" if one.since == one.before else one.since,
+            f"`{one.ours}`" if one.ours else "none",
+            one.note,
+        )
+        for one in DCGM_METRICS
+    )
+    return table(("before 4.9", "since 4.9", "gputop", "unit, remark"), rows)
+
+
+def dcgm_label_table() -> str:
+    """What the labels of DCGM exporter are called here."""
+    from gputop.prometheus.dcgm import DCGM_LABELS
+
+    return table(("DCGM exporter", "gputop"), DCGM_LABELS.items())
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "metrics": metric_tables,
     "settings": setting_list,
@@ -262,4 +308,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "rules": rule_pages,
     "levels": level_list,
     "recipes": recipe_table,
+    "series": series_list,
+    "host_rules": host_rule_table,
+    "alerts": alert_table,
+    "dcgm": dcgm_table,
+    "dcgm_labels": dcgm_label_table,
 }
