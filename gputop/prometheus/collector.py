@@ -76,17 +76,23 @@ class UpdateCollector:
         found = BoundedSamples(self._limits.series)
         add_gpus(found, update, age_s)
         add_findings(found, update)
+        for key, seconds in lost.items():
+            labels = {"rule": key.rule, "cause": key.cause, **job_labels(key.job, key.name)}
+            found.add("finding", key, [Sample(names.LOST, labels, seconds)])
         add_jobs(found, update, self._limits)
         add_host(found, update)
         add_processes(found, update, self._limits)
-        return {**build, **self._own(update, age_s, found), **_lost(lost, observed_s), **found.by_family}
+        return {**build, **self._own(update, age_s, observed_s, found), **found.by_family}
 
-    def _own(self, update: Update, age_s: float, found: BoundedSamples) -> dict[Family, list[Sample]]:
+    def _own(
+        self, update: Update, age_s: float, observed_s: float, found: BoundedSamples
+    ) -> dict[Family, list[Sample]]:
         """About the exporter: a few series beyond the limit."""
         frame = update.frame
         values: dict[Family, float | None] = {
             names.FRAME_TIME: frame.wall_s,
             names.FRAME_AGE: age_s,
+            names.OBSERVED: observed_s,
             names.OWN_CPU: None if frame.cost_percent is None else frame.cost_percent / 100,
             names.OWN_DRIVER: None if frame.driver_percent is None else frame.driver_percent / 100,
         }
@@ -100,21 +106,7 @@ class UpdateCollector:
         }
 
 
-def _lost(lost: dict[LossKey, float], observed_s: float) -> dict[Family, list[Sample]]:
-    return {
-        names.OBSERVED: [Sample(names.OBSERVED, {}, observed_s)],
-        names.LOST: [
-            Sample(
-                names.LOST,
-                {"rule": key.rule, "cause": key.cause, **job_labels(key.job, key.name)},
-                seconds,
-            )
-            for key, seconds in lost.items()
-        ],
-    }
-
-
 def _metric(family: Family, samples: list[Sample]) -> Metric:
     metric = Metric(family.base, family.help, family.kind, family.unit)
-    metric.samples = [ClientSample(family.name, dict(sample.labels), sample.value) for sample in samples]
+    metric.samples = [ClientSample(family.name, sample.labels, sample.value) for sample in samples]
     return metric

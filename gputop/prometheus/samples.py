@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from gputop.prometheus import families as names
 from gputop.prometheus.families import Family, MetricGroup
 from gputop.safe.text import clean, redact
 
-Labels = Mapping[str, str]
+Labels = dict[str, str]  # of many samples: never changed
 MOST_SERIES = 2000
 MOST_PROCESSES = 10
 LONGEST_LABEL = 120  # characters of a label value

@@ -29,6 +29,7 @@ PATH = "/metrics"
 REQUEST_S = 5.0  # for a whole request, from its connection to the last byte
 MOST_CONNECTIONS = 8
 _LOOK_S = 0.5
+_OF_DCGM = 9400  # the port of dcgm-exporter, and ours by default
 _BUSY = b"HTTP/1.0 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"
 
 
@@ -270,7 +271,7 @@ def _own_names() -> Iterable[str]:
 
 def _refusal(endpoint: Endpoint, error: OSError) -> str:
     reasons = {
-        errno.EADDRINUSE: "is in use, maybe by dcgm-exporter, which has the same port",
+        errno.EADDRINUSE: f"is in use{', maybe by dcgm-exporter' if endpoint.port == _OF_DCGM else ''}",
         errno.EACCES: "is not permitted: ports below 1024 need root",
         errno.EADDRNOTAVAIL: "is not an address of this machine",
     }

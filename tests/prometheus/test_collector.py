@@ -186,7 +186,7 @@ def test_f11_processes_that_live_a_moment_leave_nothing_behind() -> None:
 def test_there_are_never_more_series_than_the_limit_and_what_is_left_out_is_counted(most: int) -> None:
     whole, some = exported(SHOWN), exported(SHOWN, series=most)
     own = [one for one in whole if one.name.startswith(("gputop_build", "gputop_frame", "gputop_own", "gputop_dropped",
-                                                        "gputop_lost", "gputop_observed", "gputop_note"))]  # fmt: skip
+                                                        "gputop_observed", "gputop_note"))]  # fmt: skip
     assert len(some) - len(own) <= most
     dropped = sum(values(some, "gputop_dropped_series")) - sum(values(whole, "gputop_dropped_series"))
     assert dropped == len(whole) - len(some)

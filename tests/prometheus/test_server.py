@@ -195,9 +195,20 @@ def test_f09_who_comes_too_many_is_told_so() -> None:
 
 
 def test_f09_a_port_that_is_in_use_is_said_so() -> None:
-    said = r"is in use, maybe by dcgm-exporter, .*; choose another with --listen"
+    said = r"127\.0\.0\.1:\d+ is in use; choose another with --listen"
     with listening() as server, pytest.raises(Unavailable, match=said):
         ScrapeServer(Endpoint(host="127.0.0.1", port=server.server_port), server.exposition)
+
+
+def test_loopback_of_ipv6_is_one_more_address() -> None:
+    try:
+        with listening(host="::1") as server:
+            connection = http.client.HTTPConnection("::1", server.server_port, timeout=PATIENCE_S)
+            connection.request("GET", "/metrics")
+            assert connection.getresponse().status == 200
+            connection.close()
+    except Unavailable as why:
+        pytest.skip(f"not covered: {why}")
 
 
 @pytest.mark.parametrize(
