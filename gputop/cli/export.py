@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -110,6 +111,7 @@ def _serve(args: argparse.Namespace, exposition: CachedExposition) -> None:
         raise Failure(str(unavailable)) from None
     if not endpoint.is_local:
         _warn(endpoint)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a scraper that hangs up must not end us, as it ends a pipeline
     server.start()
     scheme = "https" if endpoint.tls else "http"
     sys.stderr.write(f"gputop: serving {scheme}://{clean(endpoint.shown(server.server_port))}{PATH}\n")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import time
@@ -120,6 +122,18 @@ def test_it_ends_with_its_signal_and_says_where_it_serves() -> None:
         until(lambda: values(served.series(), "gputop_gpus"))
         served.program.send_signal(signal.SIGTERM)
         assert served.program.wait(PATIENCE_S) == 128 + signal.SIGTERM
+
+
+def test_f09_scrapers_that_hang_up_end_nothing() -> None:
+    with serving("--source", "demo:showcase", "--interval", "0.25") as served:
+        until(lambda: values(served.series(), "gputop_gpus"))
+        for number in range(40):
+            with socket.create_connection(("127.0.0.1", served.port)) as rude:
+                if number % 2:  # reset the connection; the others close it, and the second write is what meets that
+                    rude.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                rude.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert until(lambda: served.get().status == 200)
+        assert served.program.poll() is None
 
 
 def test_a_demo_has_jobs_findings_and_lost_time() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import resource
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
@@ -30,6 +31,14 @@ from tests.advice_scenes import found, hot, update
 from tests.scrapes import OPENMETRICS, PATIENCE_S, collected, conversation, parsed, request, until, values
 
 SHOWN = update(found(), hot())
+
+
+@pytest.fixture(autouse=True)
+def broken_pipes() -> Iterator[None]:
+    """As in the program: an earlier test may have run a command line in this process, which ends with its pipe."""
+    before = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGPIPE, before)
 
 
 @contextmanager
