@@ -16,6 +16,7 @@ from gputop.safe.text import clean
 
 CONNECT_S = 10  # until a host that does not answer counts as unreachable
 _ALIVE_S = 5  # between two probes of a silent connection; three unanswered ones end it
+_LAST_WORDS_S = 0.5
 _MOST_ERRORS = 4096  # bytes of standard error that are kept
 _SSH_FAILED = 255  # ssh's own exit code; others are those of the remote command
 _NOT_FOUND = 127  # of a shell
@@ -101,6 +102,10 @@ class Child:
 
     def reason(self, patience_s: float = 2.0) -> str:
         """Why it ended, in one line; ends it if it has not."""
+        try:
+            self._process.wait(_LAST_WORDS_S)  # its output has ended: its exit code says why
+        except programs.Timeout:
+            pass
         self.end()
         try:
             code = self._process.wait(patience_s)
