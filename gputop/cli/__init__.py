@@ -33,6 +33,7 @@ from gputop.cli import (
     run,
     scaffold,
     screen,
+    signals,
 )
 from gputop.cli.options import (
     BROKEN,
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 MONITOR = CliCommand(name="monitor", help="the full-screen monitor", run=screen.monitor, screen=True)  # without a name
 TASKS = {  # the commands by what one wants to do
     "Monitor a server": ("demo", "snapshot", "record", "replay", "log", "alerts"),
-    "Find out why training is slow": ("diagnose", "stack", "profile", "trace", "memory", "explain"),
+    "Find out why training is slow": ("diagnose", "stack", "profile", "trace", "memory", "explain", "signal"),
     "Tune a training job and prove the gain": ("loader", "lab", "maxbatch", "scaffold", "recipe", "proven"),
     "Monitor a fleet": ("export",),
     "Set up a machine": ("doctor", "run", "env", "completions", "reset-terminal"),
@@ -71,6 +72,7 @@ COMMANDS: dict[str, CliCommand] = {
         alerts,
         export,
         attach,
+        signals,
         doctor,
         run,
         lab,

@@ -36,6 +36,7 @@ _shtab_gputop_commands() {
     rules:'List the diagnosis rules, or one in full.'
     run:'Start a job that can be traced while it runs.'
     scaffold:'Write a training script with every performance setting.'
+    signal:'Send a signal to processes, identified by start time.'
     snapshot:'Print the monitor'"'"'s tables once and exit.'
     stack:'Show where every thread is; --job to debug a hang.'
     trace:'Trace steps of a running job with torch.profiler.'
@@ -643,6 +644,24 @@ _shtab_gputop_scaffold_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_gputop_scaffold_defaults_added=0
 
+_shtab_gputop_signal_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
+  "--interval[seconds between samples (1)]:S:"
+  "--readonly[change no process and write no file]"
+  "--no-remember[do not store findings for gputop proven]"
+  "--ascii[draw with ASCII characters only]"
+  "--no-mouse[disable mouse support]"
+  "--no-nvml[do not query the NVIDIA driver]"
+  "--gpm[GPM metrics\: SM and tensor activity, memory bandwidth\; Hopper and newer (auto)]:gpm:(on off auto)"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
+  ":one of INT, TERM, KILL, USR1, STOP, CONT:(INT TERM KILL USR1 STOP CONT)"
+  "(*):process\; with its start time (field 22 of \/proc\/PID\/stat) never another one that has its PID:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_gputop_signal_defaults_added=0
+
 _shtab_gputop_snapshot_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
@@ -753,6 +772,7 @@ _shtab_gputop() {
         rules) _arguments -C -s $_shtab_gputop_rules_options ;;
         run) _arguments -C -s $_shtab_gputop_run_options ;;
         scaffold) _arguments -C -s $_shtab_gputop_scaffold_options ;;
+        signal) _arguments -C -s $_shtab_gputop_signal_options ;;
         snapshot) _arguments -C -s $_shtab_gputop_snapshot_options ;;
         stack) _arguments -C -s $_shtab_gputop_stack_options ;;
         trace) _arguments -C -s $_shtab_gputop_trace_options ;;

@@ -124,8 +124,36 @@ class Child:
         stream.close()
 
 
+def answer(host: str, words: Sequence[str], seconds: float) -> tuple[int, str]:
+    """Exit code and output of a remote command, or why it could not run; NoSsh without OpenSSH."""
+    try:
+        argv = command(host, remote_line(words), os.environ)
+        process = programs.start(
+            argv, stdin=programs.DEVNULL, stdout=programs.PIPE, stderr=programs.PIPE, start_new_session=True
+        )
+    except (programs.NotRun, OSError) as error:
+        raise NoSsh(f"ssh cannot be run: {error}") from None
+    try:
+        out, errors = process.communicate(timeout=seconds)
+    except programs.Timeout:
+        process.kill()
+        process.communicate()
+        raise NoSsh(f"no answer within {seconds:.0f} s; it may still be done") from None
+    text = out[:_MOST_ERRORS].decode(errors="replace")
+    return process.returncode, text if text.strip() else why(host, process.returncode, errors[-_MOST_ERRORS:])
+
+
+def interactive(host: str, words: Sequence[str]) -> list[str]:
+    """The command line of a remote command on this terminal; NoSsh without OpenSSH."""
+    try:
+        argv = command(host, remote_line(words), os.environ)
+    except programs.NotRun as error:
+        raise NoSsh(f"ssh cannot be run: {error}") from None
+    return [argv[0], "-t", *argv[2:]]
+
+
 def command(host: str, line: str, environ: Mapping[str, str]) -> list[str]:
-    """The command line of ssh for a remote line; NoSsh or programs.NotRun if there is none.
+    """The command line of ssh for a remote line; programs.NotRun if there is no ssh.
 
     It never asks a question, and shares one connection a host where the runtime folder is ours.
     """

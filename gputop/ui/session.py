@@ -27,6 +27,7 @@ from gputop.ui.widgets.key_bar import SAY_S, KeyBar
 
 if TYPE_CHECKING:
     from gputop.alerts.sink import AlertSink
+    from gputop.hosts.remote_action import RemoteActions
 
 
 @runtime_checkable
@@ -55,6 +56,7 @@ class Session:
         self.settings, self.look, self.commands = settings, look, commands
         self.names = names(command for command in commands if "main" in command.on)
         self.source = monitor.source
+        self.remote: RemoteActions | None = None  # where the processes are those of another host
         self.player = Player(self.source) if isinstance(self.source, Seekable) else None
         self.past = FrozenHistory(monitor.history)
         self.files = FileWorker(app)

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from gputop.hosts.remote_action import Outcome, RemoteActions
+from gputop.model import Process
+from gputop.safe.identity import read_stat
 from tests.fakenvml import Fake
 from tests.hosts.test_agentless import NVIDIA_SMI
 from tests.pty_programs import Terminal, wait_until
@@ -106,6 +109,32 @@ def test_the_whole_screen_of_a_host_opens_and_closes(environ: dict[str, str]) ->
         terminal.send("q")
         assert terminal.wait_exit() == 0
     wait_until(lambda: not _children_of_ssh(environ), 20, "the connections end with it")
+
+
+def test_a_signal_goes_through_ssh_to_the_process_that_is_meant(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PATH", "XDG_RUNTIME_DIR"):
+        monkeypatch.setenv(name, environ[name])
+    outcomes: list[Outcome] = []
+    with subprocess.Popen(["sleep", "600"]) as sleeper:
+        stat = read_stat(sleeper.pid)
+        assert stat is not None
+        assert stat.started_ticks is not None
+        there = Process(pid=sleeper.pid, started_ticks=stat.started_ticks)
+        other = Process(pid=sleeper.pid, started_ticks=stat.started_ticks - 1)
+        RemoteActions("node01").send_signal("TERM", [other], outcomes.append)
+        wait_until(lambda: len(outcomes) == 1, PATIENCE_S, "the answer")
+        assert not outcomes[0].good
+        assert outcomes[0].text.startswith(f"node01: nothing sent to {sleeper.pid}: it exited")
+        assert sleeper.poll() is None
+        RemoteActions("node01").send_signal("TERM", [there], outcomes.append)
+        wait_until(lambda: len(outcomes) == 2, PATIENCE_S, "the answer")
+        assert outcomes[1] == Outcome(f"node01: TERM sent to {sleeper.pid} (sleep)", True)
+        assert sleeper.wait(20) == -15
+    RemoteActions("nobody").send_signal("TERM", [there], outcomes.append)
+    wait_until(lambda: len(outcomes) == 3, PATIENCE_S, "the answer")
+    assert outcomes[2].text.startswith("nobody: connection refused")
 
 
 def _children_of_ssh(environ: dict[str, str]) -> list[str]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from gputop.config import Settings
+from gputop.hosts import remote_action
 from gputop.hosts.overview import HostRow
 from gputop.hosts.spanning import SpanningJob, SpanningSource, spanning_jobs
 from gputop.model import Frame
@@ -18,7 +22,7 @@ from gputop.ui.hosts.screen import HostsScreen
 from gputop.ui.latest_update import LatestUpdate
 from gputop.ui.main.screen import MainScreen
 from gputop.ui.theme import ASCII, PLAIN, Look
-from tests.headless_screens import Hand, screen_text
+from tests.headless_screens import PATIENCE_S, Hand, screen_text
 from tests.hosts.test_overview import ROWS, watched
 from tests.hosts.test_spanning import part
 from tests.servers import NOON
@@ -71,6 +75,13 @@ class HostStage:
     async def press(self, *keys: str) -> None:
         await self.hand.press(*keys)
 
+    async def until(self, true: Callable[[], bool]) -> None:
+        """Wait until it is true."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not true():
+            assert time.monotonic() < deadline, self.text
+            await self.hand.pause(0.01)
+
 
 def play(
     scene: Callable[[HostStage], Awaitable[None]],
@@ -80,6 +91,7 @@ def play(
     updates: dict[str, Update] | None = None,
     jobs: Sequence[SpanningJob] = (),
     look: Look | None = None,
+    readonly: bool = False,
 ) -> None:
     """Run the overview on these lines and let a test act on it."""
 
@@ -88,7 +100,7 @@ def play(
         source = SpanningSource(dict, f"{len(rows)} hosts")
         source.jobs = list(jobs)
         latest = LatestUpdate()
-        app = HostsApp(hosts, Monitor(source), latest, Settings(), look or Look())  # type: ignore[arg-type]
+        app = HostsApp(hosts, Monitor(source), latest, Settings(readonly=readonly), look or Look())  # type: ignore[arg-type]
         frame = Frame(wall_s=NOON, mono_s=1.0, hostname="hosts", host=WORST.frame.host)
         latest.put(Update(frame=frame))
         hand = Hand(app)
@@ -179,14 +191,58 @@ def test_enter_opens_the_whole_screen_of_a_host_and_escape_leads_back() -> None:
         assert isinstance(stage.app.screen, MainScreen)
         assert WORST.frame.hostname in stage.text
         assert "Hosts" in stage.text.splitlines()[-1]
-        await stage.press("k")
-        assert "belong to" in stage.text
-        await stage.press("escape", "escape")
+        await stage.press("escape")
         assert isinstance(stage.app.screen, HostsScreen)
         await stage.press("enter", "backspace")
         assert isinstance(stage.app.screen, HostsScreen)
 
     play(scene, updates={"n4": WORST}, size=(120, 40))
+
+
+def test_a_signal_is_sent_on_the_host_that_the_dialog_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, list[str]]] = []
+
+    def answer(host: str, words: Sequence[str], seconds: float) -> tuple[int, str]:
+        asked.append((host, list(words)))
+        return 0, "KILL sent to 41207 (python)\n"
+
+    monkeypatch.setattr(remote_action, "answer", answer)
+
+    async def scene(stage: HostStage) -> None:
+        await stage.press("enter", "down", "k")
+        assert "on n4" in stage.text
+        await stage.press("down", "enter")
+        assert "Send KILL on n4" in stage.text
+        assert not asked
+        await stage.press("down", "enter")
+        await stage.until(lambda: "n4: KILL sent to 41207" in stage.text)
+        (host, words), *others = asked
+        assert (host, words[:3], others) == ("n4", ["gputop", "signal", "KILL"], [])
+        pid, _, ticks = words[3].partition(":")
+        assert any(str(one.pid) == pid and str(one.started_ticks) == ticks for one in WORST.frame.processes)
+
+    play(scene, updates={"n4": WORST}, size=(120, 40))
+
+
+def test_a_profiler_runs_on_the_host_after_a_question_that_names_it() -> None:
+    async def scene(stage: HostStage) -> None:
+        await stage.press("enter", "down", "s")
+        assert "gputop stack" in stage.text
+        assert "Runs on n4, on this terminal" in stage.text
+        await stage.press("escape", "p")
+        assert "gputop profile" in stage.text
+        await stage.press("escape", "t")
+        assert "gputop trace" in stage.text
+
+    play(scene, updates={"n4": WORST}, size=(120, 40))
+
+
+def test_with_readonly_nothing_is_asked() -> None:
+    async def scene(stage: HostStage) -> None:
+        await stage.press("enter", "down", "k")
+        assert "--readonly" in stage.text.splitlines()[-1]
+
+    play(scene, updates={"n4": WORST}, size=(120, 40), readonly=True)
 
 
 def test_updates_of_an_open_host_are_shown_and_those_of_others_are_not() -> None:

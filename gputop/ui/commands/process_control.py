@@ -22,6 +22,11 @@ def ask_signal(screen: JobScreen) -> None:
     target, session = screen.target(), screen.session
     if target is None:
         return
+    if session.remote:
+        from gputop.ui.hosts.actions import ask_signal as ask_remote_signal
+
+        ask_remote_signal(screen, session.remote, target)
+        return
     handles = target.handles(session.rights)
     choice, scope = session.outcomes.proposed(handles, target.scope)
     refusal = handles.refusal or SIGNAL.why_not(target.process, session.rights)

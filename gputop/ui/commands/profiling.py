@@ -12,6 +12,7 @@ from gputop.source import Rehearsed
 from gputop.ui.commands.command import BOTH, Command, hint
 
 if TYPE_CHECKING:
+    from gputop.hosts.remote_action import RemoteActions
     from gputop.profile.store import StoredProfile
     from gputop.safe.ptrace_access import Barred
     from gputop.ui.job_screen import JobScreen
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
 
 def take_stacks(screen: JobScreen) -> None:
     """Stacks now, of a job all ranks side by side; it asks only where it cannot."""
-    if target := screen.target_to_profile("stack"):
+    target, remote = screen.target_to_profile("stack"), screen.session.remote
+    if target and remote:
+        _run_there(screen, remote, target, "stack")
+    elif target:
         stacks_of(screen, target)
 
 
@@ -53,8 +57,18 @@ def stacks_of(screen: JobScreen, target: CommandTarget) -> None:
 
 def open_profile(screen: JobScreen, tool: ToolId) -> None:
     """Ask how to look, with one of the tools preselected."""
-    if target := screen.target_to_profile(tool):
+    target, remote = screen.target_to_profile(tool), screen.session.remote
+    if target and remote:
+        _run_there(screen, remote, target, tool)
+    elif target:
         ask_profile(screen, target, tool)
+
+
+def _run_there(screen: JobScreen, remote: RemoteActions, target: CommandTarget, tool: ToolId) -> None:
+    """Run the tool on the host of the process."""
+    from gputop.ui.hosts.actions import run_tool  # late
+
+    run_tool(screen, remote, target, tool)
 
 
 def ask_profile(screen: JobScreen, target: CommandTarget, tool: ToolId) -> None:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, NoReturn, cast
 
 from gputop.config import Settings
+from gputop.hosts.remote_action import RemoteActions
 from gputop.hosts.spanning import SpanningSource
 from gputop.hosts.watch import Hosts, HostWatch
 from gputop.model import Frame
@@ -63,6 +64,7 @@ class HostsApp(Gputop, inherit_bindings=False):
             return f"{name}: {watch.row().why or 'no values yet'}"
         before, latest = self.session, LatestUpdate()
         session = self._opened = Session(self, watch.monitor, latest, before.settings, before.look, before.commands)
+        session.remote = RemoteActions(name)
         jobs = self._opened_jobs = BackgroundJobs(session)
         main = MainScreen(session, jobs)
         main.overview = partial(self._close_host, watch, session)

@@ -35,7 +35,12 @@ def lent(arguments: Sequence[str], fd: int = 0) -> int:
     Main thread only, while the screen has given the terminal back.
     """
     command = [sys.executable, "-c", _START, str(Path(gputop.__file__).parents[1]), *arguments]
-    _say(f"$ gputop {shlex.join(arguments)}\n")
+    return lent_command(command, f"$ gputop {shlex.join(arguments)}", fd)
+
+
+def lent_command(command: Sequence[str], title: str, fd: int = 0) -> int:
+    """The same for any command, under a line of text."""
+    _say(f"{title}\n")
     before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # or taking the terminal back would stop us
     try:
         process = programs.start_chosen(command, stdin=fd, **_APART)
@@ -173,6 +178,13 @@ class GuardedApp(App[None]):
             return None
         with self.suspend():
             return lent(arguments)
+
+    def lend_command(self, command: Sequence[str], title: str) -> int | None:
+        """The same for any command, under a line of text."""
+        if self._driver is None or not self._driver.can_suspend:
+            return None
+        with self.suspend():
+            return lent_command(command, title)
 
     def left(self) -> None:
         """What is still to be done once the terminal is given back; it has no time."""
