@@ -7,8 +7,9 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
+from gputop.alerts import attach
 from gputop.cli.options import USAGE, CliCommand, Failure, OneLineParser, common_flags, file
-from gputop.cli.sources import follow, open_source
+from gputop.cli.sources import close_alerts, follow, open_source
 from gputop.safe.text import clean
 
 if TYPE_CHECKING:
@@ -82,7 +83,10 @@ def _prometheus(args: argparse.Namespace, settings: Settings) -> int:
     written = _file(args.textfile, exposition) if args.textfile else None
     if args.listen or not written:
         _serve(args, exposition)
-    code = follow(Monitor(source, settings.thresholds), PrometheusSink(collector, written), None)
+    monitor = Monitor(source, settings.thresholds)
+    alerts = attach(monitor, settings.alerts, settings_path=settings.origin.path, readonly=settings.readonly)
+    code = follow(monitor, PrometheusSink(collector, written), None, alerts=alerts)
+    close_alerts(alerts)
     if written:
         written.end()
     return code

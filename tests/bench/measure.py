@@ -114,11 +114,12 @@ def cpu_s(pid: int) -> float:
 
 
 def rss_mb(pid: int) -> float:
-    """Resident memory of a process and its descendants, in 10^6 bytes."""
-    pages = 0
+    """Resident memory of a process and its descendants, in 10^6 bytes; what they share is counted once (PSS)."""
+    kilobytes = 0
     for one in _tree(pid):
         try:
-            pages += int(Path(f"/proc/{one}/statm").read_text().split()[1])
-        except OSError:
+            lines = Path(f"/proc/{one}/smaps_rollup").read_text().splitlines()
+            kilobytes += next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+        except (OSError, StopIteration):
             pass
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+    return kilobytes * 1024 / 1e6

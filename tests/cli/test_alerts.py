@@ -202,6 +202,17 @@ def test_a_recording_sends_alerts_and_holds_no_findings(run: Run, server: HttpRe
     assert len(server.got) == 1
 
 
+def test_an_exporter_sends_alerts(server: HttpReceiver, home: dict[str, str], tmp_path: Path) -> None:
+    pytest.importorskip("prometheus_client")
+    write(tmp_path, slack(server.url()) + ALWAYS)
+    command = [*GPUTOP, "export", "prometheus", "--textfile", str(tmp_path), "--no-nvml", "--interval", "0.25"]
+    with subprocess.Popen(command, env=home, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as exporter:
+        until(lambda: server.got, 60)
+        exporter.send_signal(signal.SIGTERM)
+        assert exporter.wait(60) == 128 + signal.SIGTERM
+    assert "CPUs of the machine above 0" in server.got[0].json["text"]
+
+
 def test_it_runs_until_a_signal_and_the_next_one_takes_over(
     server: HttpReceiver, home: dict[str, str], tmp_path: Path
 ) -> None:
