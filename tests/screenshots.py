@@ -34,7 +34,7 @@ from gputop.ui.app import Gputop
 from gputop.ui.latest_update import LatestUpdate
 from gputop.ui.result.screen import ResultScreen
 from gputop.ui.theme import DARK, LIGHT, UNICODE, Look, Palette
-from tests import profile_results
+from tests import host_scenes, profile_results
 from tests.real_processes import kill, row
 
 FOLDER = Path(__file__).parent.parent / "screenshots"
@@ -88,6 +88,17 @@ SHOTS = (
     Shot("setup-80x24", "showcase", (80, 24), ("f2", *["down"] * 4)),
     Shot("palette-80x24", "showcase", (80, 24), ("ctrl+p", *"sort")),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """A picture of several hosts."""
+
+    name: str
+    size: tuple[int, int]
+
+
+OVERVIEWS = (Overview("hosts-120x40", (120, 40)), Overview("hosts-80x24", (80, 24)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +209,16 @@ async def drawn(shot: Shot, of: Source) -> str:
     return _whole(svg)
 
 
+async def overview(shot: Overview) -> str:
+    """A picture of several hosts."""
+    app = host_scenes.overview(MOMENT_S, Look(DARK, UNICODE))
+    app.title = "gputop"
+    async with app.run_test(size=shot.size) as pilot:
+        await pilot.pause(1.2)
+        svg = app.export_screenshot()
+    return _whole(svg)
+
+
 async def opened(result: StoredProfile, app: Gputop, pilot: Pilot[None]) -> None:
     """What was kept, on its screen."""
     screen = ResultScreen(app.session, result)
@@ -215,6 +236,13 @@ def printed(shot: Printed) -> str:
     return _whole(console.export_svg(title="gputop"))
 
 
+def picture(shot: Shot | Overview | Printed, folder: Path) -> str:
+    """One picture of any kind as SVG."""
+    if isinstance(shot, Printed):
+        return printed(shot)
+    return asyncio.run(overview(shot) if isinstance(shot, Overview) else draw(shot, folder))
+
+
 def _whole(svg: str) -> str:
     """Without this a renderer drops the blanks at the beginning of a run."""
     return svg.replace("<svg ", '<svg xml:space="preserve" ', 1)
@@ -230,10 +258,9 @@ def main(names: Sequence[str] = ()) -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["HOME"] = folder
         os.environ.pop("XDG_STATE_HOME", None)
-        for shot in [shot for shot in (*SHOTS, *PRINTED) if not names or shot.name in names]:
+        for shot in [shot for shot in (*SHOTS, *OVERVIEWS, *PRINTED) if not names or shot.name in names]:
             svg, png = Path(folder) / f"{shot.name}.svg", FOLDER / f"{shot.name}.png"
-            drawing = printed(shot) if isinstance(shot, Printed) else asyncio.run(draw(shot, Path(folder)))
-            svg.write_text(drawing)
+            svg.write_text(picture(shot, Path(folder)))
             subprocess.run([convert, "--output", png, svg], check=True)
             print(png.relative_to(FOLDER.parent))
 

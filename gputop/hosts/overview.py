@@ -12,7 +12,7 @@ from gputop.diagnose.steadying import RANKS
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Gpu
 from gputop.monitor import Update
-from gputop.optional_sums import mean, total
+from gputop.optional_sums import added, mean, total
 from gputop.severity import Severity, share_percent
 
 HostState = Literal["connecting", "live", "stale", "lost"]
@@ -97,7 +97,7 @@ def gpus_lost(findings: Iterable[Finding], jobs: Iterable[JobState], gpus: Itera
         hit = subject.gpus or tuple(uuid for key in subject.job_keys for uuid in of_job.get(key, ()))
         for uuid in hit:
             lost[uuid] = max(share, lost.get(uuid, 0.0))
-    return total(lost.get(gpu.uuid) for gpu in gpus)
+    return added(lost.get(gpu.uuid) for gpu in gpus)
 
 
 def _verdict(update: Update) -> tuple[Badge, str]:
@@ -118,7 +118,10 @@ def _weight(finding: Finding) -> tuple[int, bool, float]:
 
 
 def _sentence(finding: Finding, frame: Frame) -> str:
-    return f"{finding_text.subject_name(finding.subject, frame)}: {finding_text.headline(finding)}"
+    headline = finding_text.headline(finding)
+    if finding.subject.kind == "host":  # its name stands in the same line
+        return headline
+    return f"{finding_text.subject_name(finding.subject, frame)}: {headline}"
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,6 +54,12 @@ def test_the_line_of_a_host_is_made_of_its_newest_update() -> None:
     assert one.gpus_lost == pytest.approx((primary.lost_share or 0) * len(gpus))
 
 
+def test_lost_time_of_some_gpus_is_that_of_the_host() -> None:
+    one = row("n1", newest("showcase"))
+    shares = {finding.rule: finding.lost_share or 0 for finding in newest("showcase").findings}
+    assert one.gpus_lost == pytest.approx(shares["thermal"] + 4 * shares["network-fs-bound"])
+
+
 def test_a_healthy_host_says_so_and_has_lost_nothing() -> None:
     one = row("n1", newest("healthy"))
     assert one.badge == "ok"
