@@ -16,9 +16,10 @@ ROWS = {  # rows that must be covered now; the meaning of each stands in gputop/
     "T": [*range(1, 16), 18],
     "A": [*range(1, 18), 19, 20],
     "F": [*range(1, 14)],
+    "H": [*range(1, 5)],
 }
 MUST = [f"{group}{number:02}" for group, numbers in ROWS.items() for number in numbers]
-_ROW = re.compile(r"(?<![a-z0-9])([nptaf]\d\d)(?![0-9])")
+_ROW = re.compile(r"(?<![a-z0-9])([nptafh]\d\d)(?![0-9])")
 
 
 def rows_of(test_name: str) -> list[str]:

@@ -41,7 +41,7 @@ def test_a_signal_reaches_the_process_with_that_start_time(sleeper: subprocess.P
     assert sleeper.wait(20) == -signal.SIGTERM
 
 
-def test_a_process_with_another_start_time_gets_nothing(sleeper: subprocess.Popen[bytes]) -> None:
+def test_h04_a_process_with_another_start_time_gets_nothing(sleeper: subprocess.Popen[bytes]) -> None:
     done = gputop("TERM", f"{sleeper.pid}:{started(sleeper.pid) - 1}")
     assert done.returncode == 1
     assert done.stdout == f"nothing sent to {sleeper.pid}: it exited; another process has its PID now\n"

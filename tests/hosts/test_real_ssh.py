@@ -65,7 +65,7 @@ def test_a_line_for_each_host_with_what_its_driver_says(environ: dict[str, str])
     assert all(host["vram_percent"] is not None and host["cpu_percent"] is not None for host in hosts)
 
 
-def test_each_host_that_cannot_be_reached_says_why_and_the_rest_goes_on(environ: dict[str, str]) -> None:
+def test_h01_each_host_that_cannot_be_reached_says_why_and_the_rest_goes_on(environ: dict[str, str]) -> None:
     done = once(
         environ, "--once", *(word for name in ("nobody", "stranger", "keyless", "node01") for word in ("--host", name))
     )
@@ -77,13 +77,13 @@ def test_each_host_that_cannot_be_reached_says_why_and_the_rest_goes_on(environ:
     assert "2/2" in lines["node01"] or "0/2" in lines["node01"]
 
 
-def test_without_any_host_the_exit_code_says_so(environ: dict[str, str]) -> None:
+def test_h01_without_any_host_the_exit_code_says_so(environ: dict[str, str]) -> None:
     done = once(environ, "--once", "--host", "nobody")
     assert done.returncode == 1
     assert "connection refused" in done.stdout
 
 
-def test_a_host_dies_and_comes_back_while_it_is_watched(servers: dict[str, SshServer], environ: dict[str, str]) -> None:
+def test_h02_a_host_dies_and_comes_back_while_it_is_watched(servers: dict[str, SshServer], environ: dict[str, str]) -> None:
     with Terminal([GPUTOP, "--host", "node01", "--host", "node02"], env=environ) as terminal:
         terminal.wait_for(lambda screen: sum("/2 " in line for line in screen) >= 2, PATIENCE_S)
         terminal.wait_for("2 live", PATIENCE_S)
@@ -111,7 +111,7 @@ def test_the_whole_screen_of_a_host_opens_and_closes(environ: dict[str, str]) ->
     wait_until(lambda: not _children_of_ssh(environ), 20, "the connections end with it")
 
 
-def test_a_signal_goes_through_ssh_to_the_process_that_is_meant(
+def test_h04_a_signal_goes_through_ssh_to_the_process_that_is_meant(
     environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("PATH", "XDG_RUNTIME_DIR"):
@@ -164,7 +164,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
     server.stop()
 
 
-def test_a_host_without_gputop_says_so_and_is_read_without_it(bare: SshServer, tmp_path: Path) -> None:
+def test_h01_a_host_without_gputop_says_so_and_is_read_without_it(bare: SshServer, tmp_path: Path) -> None:
     environ = {**os.environ, **client(tmp_path / "client", {"bare": bare}), "COLUMNS": "200"}
     done = once(environ, "--once", "--host", "bare")
     assert done.returncode == 1

@@ -84,7 +84,7 @@ def test_frames_arrive_as_they_were_recorded_and_a_note_says_why_they_stopped() 
     assert source.link.frame_s is not None
 
 
-def test_a_lost_connection_is_opened_again() -> None:
+def test_h02_a_lost_connection_is_opened_again() -> None:
     source = host(
         lambda: Scripted(recording(2), "connection lost", 5),
         lambda: Scripted(b"", "connection refused", 5),
@@ -94,13 +94,13 @@ def test_a_lost_connection_is_opened_again() -> None:
     assert [bool(frame.note("host-lost")) for frame in found] == [False, False, True, False, True]
 
 
-def test_what_a_login_shell_prints_first_is_skipped() -> None:
+def test_h03_what_a_login_shell_prints_first_is_skipped() -> None:
     greeting = b"Welcome to n1!\n\x1b[31m*** maintenance on Friday ***\x1b[m\n\n" * 20
     source = host(lambda: Scripted(greeting + recording(1), "its gputop ended", 5))
     assert len(list(all_frames(source))) == 2
 
 
-def test_a_hostile_stream_ends_with_one_line_and_the_rest_goes_on() -> None:
+def test_h03_a_hostile_stream_ends_with_one_line_and_the_rest_goes_on() -> None:
     source = host(
         lambda: Scripted(b"\x1b]0;x\x07{" * 5000, "connection closed", 5),
         lambda: Scripted(os.urandom(1 << 16), "connection closed", 5),
@@ -111,7 +111,7 @@ def test_a_hostile_stream_ends_with_one_line_and_the_rest_goes_on() -> None:
     assert source.link.why.isprintable()
 
 
-def test_silence_ends_the_connection_and_is_the_reason() -> None:
+def test_h02_silence_ends_the_connection_and_is_the_reason() -> None:
     source = host(lambda: Scripted(recording(1), "connection closed", 0.2, stays=True))
     found = list(all_frames(source))
     assert len(found) == 2

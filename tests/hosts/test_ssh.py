@@ -37,7 +37,7 @@ from gputop.hosts.ssh import command, remote_line, why
         (-15, b"", "connection closed"),
     ],
 )
-def test_why_it_ended_in_words(code: int, errors: bytes, cause: str) -> None:
+def test_h01_why_it_ended_in_words(code: int, errors: bytes, cause: str) -> None:
     assert why("n1", code, errors).startswith(cause)
 
 
