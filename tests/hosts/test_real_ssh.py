@@ -83,7 +83,7 @@ def test_h01_without_any_host_the_exit_code_says_so(environ: dict[str, str]) -> 
     assert "connection refused" in done.stdout
 
 
-def test_h02_a_host_dies_and_comes_back_while_it_is_watched(servers: dict[str, SshServer], environ: dict[str, str]) -> None:
+def test_h02_a_host_dies_and_comes_back_while_watched(servers: dict[str, SshServer], environ: dict[str, str]) -> None:
     with Terminal([GPUTOP, "--host", "node01", "--host", "node02"], env=environ) as terminal:
         terminal.wait_for(lambda screen: sum("/2 " in line for line in screen) >= 2, PATIENCE_S)
         terminal.wait_for("2 live", PATIENCE_S)
