@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-HEAVY = ("textual", "rich", "prometheus_client", "torch")
+HEAVY = ("textual", "rich", "prometheus_client", "torch", "mcp", "pydantic")
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {"severity", "labels", "finding_text", "diagnose", "thresholds", "monitor", "record", "export.text"}
     | {"collect.jobs", "collect.proc.cgroup", "collect.nvml.clocks", "collect.rates"},
     "lab": {"model", "units", "phrases", "safe", "report", "config", "num_workers", "pytorch", "paste"},
+    "mcp": {"model", "units", "safe", "source", "labels", "finding_text", "severity", "suggest", "thresholds"}
+    | {"diagnose", "monitor", "export", "docs"},
     "docs": {"model", "units", "config", "glossary", "doctor", "lab", "trace", "diagnose", "thresholds"}
     | {"columns", "hosts.columns", "ui.table.filter", "ui.commands", "prometheus"},
     "ui": READING
@@ -125,6 +127,9 @@ OUTSIDE_ONLY_IN: dict[str, tuple[str, ...]] = {
     "pynvml": ("collect.nvml",),
     "psutil": ("collect.details",),
     "prometheus_client": ("prometheus",),
+    "mcp": ("mcp.server",),
+    "mcp_types": ("mcp.server",),
+    "jsonschema": ("mcp.server",),
     # the script that `gputop scaffold` prints, and what runs in the user's Python: we import neither
     "torch": ("lab.train", "lab.child_request", "lab.child_lab"),
 }

@@ -27,6 +27,7 @@ from gputop.cli import (
     hosts,
     lab,
     manual,
+    mcp,
     memory,
     proven,
     record,
@@ -59,7 +60,7 @@ TASKS = {  # the commands by what one wants to do
     "Find out why training is slow": ("diagnose", "stack", "profile", "trace", "memory", "explain", "signal"),
     "Tune a training job and prove the gain": ("loader", "lab", "maxbatch", "scaffold", "recipe", "proven"),
     "Monitor a fleet": ("export",),
-    "Set up a machine": ("doctor", "run", "env", "completions", "reset-terminal"),
+    "Set up a machine": ("doctor", "run", "env", "mcp", "completions", "reset-terminal"),
     "Read the manual": ("docs", "rules", "metrics", "columns", "keys"),
 }
 COMMANDS: dict[str, CliCommand] = {
@@ -79,6 +80,7 @@ COMMANDS: dict[str, CliCommand] = {
         memory,
         explain,
         scaffold,
+        mcp,
         manual,
     )
     for command in module.COMMANDS

@@ -34,7 +34,7 @@ complete gputop \
         'n/--tls-client-ca/f/' \
         'n/--token-file/f/' \
         'n/--format/(text md)/' \
-        'p/1/(demo snapshot diagnose proven record replay log alerts export stack profile trace signal doctor run env loader lab maxbatch memory explain scaffold recipe rules metrics columns keys docs completions reset-terminal)/' \
+        'p/1/(demo snapshot diagnose proven record replay log alerts export stack profile trace signal doctor run env loader lab maxbatch memory explain scaffold recipe mcp rules metrics columns keys docs completions reset-terminal)/' \
         'n/demo/(showcase healthy healthy-plateau idle 16gpu 64gpu no-cuda-context gpu-idle-cpu-busy gpu-unused-in-job slow-start stack-vs-gpu starved-cpu-saturated starved-cpu-idle starved-cpu-idle-flat loader-in-main workers-oversized head-of-line worker-respawn starved-cause-unknown tensor-cores-idle mem-bw-bound busy-not-effective overhead-bound sync-log-stall h2d-transfer-bound small-job evaluation-phase non-finite seen-inside threads-process threads-host starved-cpu-saturated-shared openblas-on-intel cpu-quota cpu-slow numa-misplacement neighbour self-overhead blind-spots io-bound io-small-files network-fs-bound cold-cache checkpoint-stall shm-nearly-full memory-pressure host-memory-leak gmem-nearly-full gmem-leak zombie-memory gpu-shared dataparallel model-parallel network-bound network-bound-tcp collective-wait collective-wait-hang straggler slowdown thermal power clocks-low persistence-off pcie-degraded hw-errors mig-visibility)/' \
         'n/record/f/' \
         'n/replay/f/' \
@@ -44,6 +44,6 @@ complete gputop \
         'n/scaffold/f/' \
         'n/recipe/(loader profiler nan checkpoint log regions transfer amp clip optimizer compile memory)/' \
         'n/rules/(no-cuda-context slow-start gpu-idle-cpu-busy stack-vs-gpu gpu-unused-in-job loader-in-main starved-cpu-saturated starved-cpu-idle workers-oversized head-of-line worker-respawn mem-bw-bound gpu-bound-healthy evaluation-phase tensor-cores-idle busy-not-effective sync-log-stall h2d-transfer-bound overhead-bound slowdown small-job openblas-on-intel cpu-slow neighbour numa-misplacement cpu-quota threads-process threads-host io-bound network-fs-bound cold-cache io-small-files checkpoint-stall shm-nearly-full gmem-leak host-memory-leak gmem-nearly-full memory-pressure gpu-shared zombie-memory dataparallel network-bound model-parallel straggler collective-wait thermal power clocks-low hw-errors pcie-degraded persistence-off mig-visibility non-finite starved-cause-unknown seen-inside self-overhead blind-spots)/' \
-        'n/docs/(glossary keys columns metrics configuration diagnosis proven alerts doctor recording hosts prometheus profilers loader memory lab maxbatch scaffold performance security faults contributing changelog)/' \
+        'n/docs/(glossary keys columns metrics configuration diagnosis proven alerts doctor recording hosts prometheus profilers loader memory lab maxbatch scaffold mcp performance security faults contributing changelog)/' \
         'n/completions/(bash zsh tcsh)/' \
         'p/*/()/'

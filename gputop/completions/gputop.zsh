@@ -25,6 +25,7 @@ _shtab_gputop_commands() {
     loader:'Benchmark a DataLoader and print the best settings.'
     log:'Log every GPU to a CSV file.'
     maxbatch:'Find the largest batch size that fits in GPU memory.'
+    mcp:'Answer an assistant by the Model Context Protocol.'
     memory:'Report what holds memory, and whether it grows.'
     metrics:'List every metric with its unit and meaning.'
     profile:'Sample a process with py-spy: where time goes.'
@@ -180,7 +181,7 @@ _shtab_gputop_docs_options=(
   "--no-nvml[do not query the NVIDIA driver]"
   "--gpm[GPM metrics\: SM and tensor activity, memory bandwidth\; Hopper and newer (auto)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
-  ":page to print\; omit it to list all:(glossary keys columns metrics configuration diagnosis proven alerts doctor recording hosts prometheus profilers loader memory lab maxbatch scaffold performance security faults contributing changelog)"
+  ":page to print\; omit it to list all:(glossary keys columns metrics configuration diagnosis proven alerts doctor recording hosts prometheus profilers loader memory lab maxbatch scaffold mcp performance security faults contributing changelog)"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -431,6 +432,22 @@ _shtab_gputop_maxbatch_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_gputop_maxbatch_defaults_added=0
+
+_shtab_gputop_mcp_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
+  "--interval[seconds between samples (1)]:S:"
+  "--readonly[change no process and write no file]"
+  "--no-remember[do not store findings for gputop proven]"
+  "--ascii[draw with ASCII characters only]"
+  "--no-mouse[disable mouse support]"
+  "--no-nvml[do not query the NVIDIA driver]"
+  "--gpm[GPM metrics\: SM and tensor activity, memory bandwidth\; Hopper and newer (auto)]:gpm:(on off auto)"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_gputop_mcp_defaults_added=0
 
 _shtab_gputop_memory_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -761,6 +778,7 @@ _shtab_gputop() {
         loader) _arguments -C -s $_shtab_gputop_loader_options ;;
         log) _arguments -C -s $_shtab_gputop_log_options ;;
         maxbatch) _arguments -C -s $_shtab_gputop_maxbatch_options ;;
+        mcp) _arguments -C -s $_shtab_gputop_mcp_options ;;
         memory) _arguments -C -s $_shtab_gputop_memory_options ;;
         metrics) _arguments -C -s $_shtab_gputop_metrics_options ;;
         profile) _arguments -C -s $_shtab_gputop_profile_options ;;

@@ -27,6 +27,7 @@ TOPICS = (
     "lab",
     "maxbatch",
     "scaffold",
+    "mcp",
     "performance",
     "security",
     "faults",
