@@ -167,8 +167,8 @@ def _jobs_tool(observation: Observation) -> AssistantTool:
         name="list_jobs",
         title="Training jobs and their GPUs",
         description="The training jobs and other GPU users of this server: name, user, GPUs, ranks by PID, launcher, "
-        "container, Slurm job, and whether each is healthy, still being judged, has findings or cannot be judged, and "
-        f"why. Command lines have secrets masked; no measurements (see get_metrics). {UNTRUSTED}",
+        "container, pod UID, Slurm job, and whether each is healthy, still being judged, has findings or cannot be "
+        f"judged, and why. Command lines have secrets masked; no measurements (see get_metrics). {UNTRUSTED}",
         arguments={},
         answer={
             **_WHEN,
@@ -188,7 +188,7 @@ def _job(one: Any, frame: Frame) -> Answer:
     job = next((each for each in frame.jobs if each.key == one.key), None)
     first = next((frame.by_identity[each] for each in _ranked(job, one.processes) if each in frame.by_identity), None)
     if job is not None:
-        answer |= {"launcher": job.launcher, "container": job.container, "slurm_job": job.slurm_job}
+        answer |= {"launcher": job.launcher, "container": job.container, "pod": job.pod, "slurm_job": job.slurm_job}
     if first is not None:
         answer["command"] = labels.command(first)
     answer["ranks"] = [_rank(each, frame) for each in _ranked(job, one.processes)[:MOST_RANKS]]

@@ -188,7 +188,9 @@ class Process:
     # place
     cgroup: Annotated[str | None, "path of its cgroup"] = None
     container: Annotated[str | None, "short id or name of its container"] = None
+    pod: Annotated[str | None, "UID of its Kubernetes pod"] = None
     slurm_job: Annotated[str | None, "Slurm job ID; the SLUID if only that is known"] = None
+    slurm_step: Annotated[str | None, "Slurm step: 0, batch, extern, interactive"] = None
     slurm_name: Annotated[str | None, "SLURM_JOB_NAME in its environment at start"] = None
     folder: Annotated[str | None, "last component of its working directory"] = None
     role: Annotated[Role, "role in its job"] = Role.OTHER
@@ -228,6 +230,7 @@ class Job:
     user: Annotated[str | None, "user name"] = None
     launcher: Annotated[str | None, "launcher: torchrun, accelerate, deepspeed, slurm, ray, notebook, python"] = None
     container: Annotated[str | None, "short id or name of its container"] = None
+    pod: Annotated[str | None, "UID of its Kubernetes pod"] = None
     slurm_job: Annotated[str | None, "Slurm job ID; the SLUID if only that is known"] = None
     ranks: Annotated[tuple[Identity, ...], "its trainers by rank"] = ()
     members: Annotated[tuple[Identity, ...], "all its processes, parents before children"] = ()

@@ -324,6 +324,49 @@ def test_p12_a_place_among_the_control_groups(text: str, expected: tuple) -> Non
     assert (found.path, found.container, found.slurm_job) == expected
 
 
+UID = "8f0c2a4e-1b3d-4c5f-9a7b-0123456789ab"
+UNDER = UID.replace("-", "_")
+
+
+@pytest.mark.parametrize(
+    ("text", "pod", "container"),
+    [
+        (f"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UNDER}.slice/cri-containerd-{IDS}.scope\n",
+         UID, IDS[:12]),
+        (f"0::/kubepods.slice/kubepods-pod{UNDER}.slice/crio-{IDS}.scope/container\n", UID, IDS[:12]),
+        (f"0::/kubepods/besteffort/pod{UID}/{IDS}\n", UID, IDS[:12]),
+        (f"12:cpu,cpuacct:/kubepods/pod{UID}/{IDS}\n9:memory:/kubepods/pod{UID}/{IDS}\n", UID, IDS[:12]),
+        (f"0::/../../kubepods-burstable-pod{UNDER}.slice/cri-containerd-{IDS}.scope\n", UID, IDS[:12]),
+        (f"0::/../../pod{UID}/{IDS}\n", UID, IDS[:12]),  # both seen from the cgroup namespace of another pod
+        (f"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{IDS[:32]}.slice/x.scope\n",
+         IDS[:32], None),  # a static pod
+        (f"0::/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{UNDER}.slice\n", UID, None),  # kind
+        (f"0::/machine.slice/libpod_pod_{IDS}.slice/libpod-{IDS}.scope\n", None, IDS[:12]),  # of podman
+        ("0::/kubepods.slice/kubepods-pod1.slice\n", None, None),
+        ("0::/user.slice/podcast.scope\n", None, None),
+    ],
+)  # fmt: skip
+def test_a_pod_is_known_by_the_uid_in_its_cgroup(text: str, pod: str | None, container: str | None) -> None:
+    found = place(text.encode())
+    assert (found.pod, found.container) == (pod, container)
+
+
+@pytest.mark.parametrize(
+    ("text", "job", "step"),
+    [
+        ("9:memory:/slurm/uid_1000/job_812/step_0/task_3\n", "812", "0"),
+        ("0::/system.slice/slurmstepd.scope/job_813/step_batch/user/task_0\n", "813", "batch"),
+        ("0::/system.slice/slurmstepd.scope/job_813/step_extern/user\n", "813", "extern"),
+        ("0::/system.slice/slurmstepd.scope/sEKNKTV3WPV500/step_17/user/task_0\n", "sEKNKTV3WPV500", "17"),
+        ("9:memory:/slurm/uid_1000/job_77\n", "77", None),
+        ("0::/user.slice/step_0\n", None, None),
+    ],
+)
+def test_a_slurm_step_is_known_by_its_cgroup(text: str, job: str | None, step: str | None) -> None:
+    found = place(text.encode())
+    assert (found.slurm_job, found.slurm_step) == (job, step)
+
+
 @pytest.mark.parametrize(
     ("of_group", "environ", "expected"),
     [

@@ -108,6 +108,15 @@ def test_the_head_has_a_number_whole_or_not_at_all(width: int) -> None:
         assert all(part in ("…", *(process.affinity or "").split(",")) for word in ranges for part in word.split(","))
 
 
+def test_the_head_names_the_slurm_step_and_the_pod() -> None:
+    placed = replace(OLD, slurm_job="812", slurm_step="0", pod="8f0c2a4e-1b3d-4c5f-9a7b-0123456789ab")
+    frame = replace(RUNNING, jobs=tuple(replace(job, slurm_job="812") for job in RUNNING.jobs))
+    opened = ProcessView(process=placed, frame=frame, found=full(placed, frame), past=History(), look=Look())
+    words = " ".join(strip.text for strip in head(opened, 200, 4))
+    assert "(slurm 812.0)" in words
+    assert "(pod 8f0c2a4e)" in words
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_what_stands_beside_the_title_of_a_chart_is_whole_or_not_there(width: int) -> None:
     shown = lines("threads", width)

@@ -53,6 +53,7 @@ def jobs(
                 user=first.user,
                 launcher=group.launcher,
                 container=first.container,
+                pod=first.pod,
                 slurm_job=first.slurm_job,
                 ranks=tuple(process.identity for _, process in ranked),
                 members=tuple(members),

@@ -1,4 +1,4 @@
-"""Where a process belongs by its cgroup: container, Slurm job, the CPU quota over it; and what confines trainers."""
+"""Where a process belongs by its cgroup: container, pod, Slurm job, the CPU quota over it; what confines trainers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,12 @@ MOST_PATHS = 512
 _HEX_ID = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")  # docker, containerd, cri-o, podman, kubepods
 _NAMED = re.compile(r"/(?:lxc/|lxc\.payload[./]|machine\.slice/machine-|machine\.slice/systemd-nspawn@)([^/]+)")
 # job_4711, or from Slurm 26.05 on its SLUID: "s" and 13 digits of Crockford's base 32, unless CgroupJobIdPaths=yes
-_SLURM = re.compile(r"/[^/]*slurm[^/]*/(?:(?:uid_\d+/)?job_(\d+)|(s[0-9A-F][0-9A-HJKMNP-TV-Z]{12}))(?:/|$)")
+_SLURM = re.compile(
+    r"/[^/]*slurm[^/]*/(?:(?:uid_\d+/)?job_(\d+)|(s[0-9A-F][0-9A-HJKMNP-TV-Z]{12}))(?:/step_([a-z0-9.+]{1,20}))?(?:/|$)"
+)
+# pod1a2b3c4d-..., in kubepods-burstable-pod1a2b3c4d_....slice with systemd; a static pod has a hash instead of a UID.
+# Not of podman, whose pods are libpod_pod_ and 64 digits
+_POD = re.compile(r"[/-]pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?:\.slice)?(?:/|$)")
 
 
 @frozen_dataclass(frozen=True, slots=True)
@@ -41,6 +46,8 @@ class CgroupPath:
     path: str = "/"  # of what limits it, or of whatever tells most
     container: str | None = None  # short id or name
     slurm_job: str | None = None  # its number, or its SLUID
+    slurm_step: str | None = None  # 0, batch, extern, interactive
+    pod: str | None = None  # UID; its name and namespace are in no file of the node's kernel
     membership: Membership = field(default_factory=dict)
 
 
@@ -49,10 +56,14 @@ def place(raw: bytes) -> CgroupPath:
     lines = [decode(line).split(":", 2) for line in raw.split(b"\n")]
     paths = [line[2] for line in sorted(lines, key=lambda line: line[0] != "0") if len(line) == 3]
     of = membership(raw)
+    slurm = next(filter(None, map(_SLURM.search, paths)), None)
+    pod = next(filter(None, map(_POD.search, paths)), None)
     return CgroupPath(
         path=called(of) or next((path for path in paths if path.strip("/.")), paths[0] if paths else "/"),
         container=next(filter(None, map(_container, paths)), None),
-        slurm_job=next((found[1] or found[2] for found in map(_SLURM.search, paths) if found), None),
+        slurm_job=(slurm[1] or slurm[2]) if slurm else None,
+        slurm_step=slurm[3] if slurm else None,
+        pod=pod[1].replace("_", "-") if pod else None,
         membership=of,
     )
 

@@ -221,7 +221,9 @@ class ProcessMetadata:
 
     def _belongs(self, raw: bytes) -> Values:
         self.place = place(raw)
-        found = {"cgroup": self.place.path, "container": self.place.container, "slurm_job": self.place.slurm_job}
+        at = self.place
+        found = {"cgroup": at.path, "container": at.container, "pod": at.pod}
+        found |= {"slurm_job": at.slurm_job, "slurm_step": at.slurm_step}
         return {name: value for name, value in found.items() if value is not None}
 
     def _environment(self) -> Values:

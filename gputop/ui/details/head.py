@@ -84,7 +84,8 @@ def _place(view: ProcessView, roomy: bool) -> list[Fact]:
     process, job = view.process, view.job
     facts: list[Fact] = []
     if job:
-        slurm = f" (slurm {job.slurm_job})" if job.slurm_job else ""
+        step = f".{process.slurm_step}" if process.slurm_step and process.slurm_job == job.slurm_job else ""
+        slurm = f" (slurm {job.slurm_job}{step})" if job.slurm_job else ""
         facts.append([Run("job ", "dim"), Run(drawing.cut(job.name, 32)), Run(slurm, "dim")])
     if process.rank is not None:
         total = "" if process.world_size is None else f" of {process.world_size}"
@@ -97,7 +98,8 @@ def _place(view: ProcessView, roomy: bool) -> list[Fact]:
         cpus = _some(process.affinity, 20, view.look.glyphs.more)
         facts.append([Run("cpus ", "dim"), Run(cpus), Run(_near(view) if roomy else "", "dim")])
     container = Run(drawing.cut(process.container, 20)) if process.container else Run("none", "dim")
-    facts.append([Run("container ", "dim"), container])
+    pod = f" (pod {process.pod[:8]})" if process.pod else ""
+    facts.append([Run("container ", "dim"), container, Run(pod, "dim")])
     return facts
 
 
