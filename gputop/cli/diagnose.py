@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gputop.diagnose import Finding
     from gputop.diagnose.state import JobState
     from gputop.export.diagnosis import Diagnosis, ResolvedFinding
-    from gputop.model import Frame
+    from gputop.model import Frame, Process
     from gputop.monitor import Update
     from gputop.proven import Proofs
 
@@ -52,6 +52,7 @@ class DiagnosisSink:
     seen: dict[Any, tuple[Finding, str, float, float]] = field(default_factory=dict)
     without_gpus: Callable[[], None] | None = None  # called once if there is no GPU: only the machine is judged
     pid: int | None = None  # restricts the report to this process
+    slurm_jobs: tuple[str, ...] = ()  # or to these: one Slurm job by its number and its SLUID, while it runs
     extended: bool = False  # the extension has been announced
     compared: Callable[[], str] = lambda: ""  # a script with a run still being compared with an earlier one
     problem: str | None = None
@@ -78,13 +79,28 @@ class DiagnosisSink:
         return True
 
     def _is_wanted(self, one: JobState) -> bool:
-        if self.pid is None or self.last is None:
+        if self.last is None or (self.pid is None and not self.slurm_jobs):
             return True
-        of = {process.job for process in self.last.frame.processes if process.pid == self.pid}
+        of = {process.job for process in self.last.frame.processes if self.is_asked(process)}
         return one.key in of or any(identity.pid == self.pid for identity in one.processes)
+
+    def is_asked(self, process: Process) -> bool:
+        """Whether the report is restricted to this process, among others."""
+        return process.pid == self.pid or process.slurm_job in self.slurm_jobs
+
+    def _outlives_job(self, frame: Frame) -> bool:
+        """Whether the Slurm job has ended: its last frame has what is to be reported."""
+        if not self.slurm_jobs:
+            return False
+        before = self.last.frame.jobs if self.last else ()
+        jobs = any(job.slurm_job in self.slurm_jobs for job in frame.jobs)
+        had_jobs = any(job.slurm_job in self.slurm_jobs for job in before)
+        return not jobs and (had_jobs or not any(map(self.is_asked, frame.processes)))
 
     def take(self, update: Update) -> None:
         """Take in an update."""
+        if self._outlives_job(update.frame):
+            return
         from gputop.diagnose.finding import POSSIBLE, subject_key
         from gputop.finding_text import sentence
 
@@ -121,20 +137,13 @@ class DiagnosisSink:
 
 def diagnose(args: argparse.Namespace, settings: Settings) -> int:
     """Sample, then print the findings; the exit code is the severity, or says that nothing could be measured."""
-    from gputop.finding_text import LEAST_S
     from gputop.monitor import Monitor
     from gputop.proven import follow as follow_fixes
     from gputop.source import Interest
 
-    if args.as_json and args.format == "md":
-        raise Failure("--json and --format md exclude each other: use one", USAGE)
     spec = getattr(args, "source", "live")
     live = spec == "live"
-    seconds = LIVE_S if live and args.seconds is None else args.seconds
-    if seconds is not None and seconds < LEAST_S:
-        raise Failure(f"--for {seconds:g} is too short: rules need 30 s of samples, use 40s or more", USAGE)
-    if live and args.pid is not None and not Path(f"/proc/{args.pid}").is_dir():
-        raise Failure(f"no process with PID {args.pid} is visible to you", UNMEASURED)
+    seconds = _sampling_time(args, live)
     try:
         source = open_source(spec, settings, pace=False, patience_s=DRIVER_S)
     except Failure as failure:
@@ -147,12 +156,13 @@ def diagnose(args: argparse.Namespace, settings: Settings) -> int:
     without = (lambda: _announce_no_gpu(seconds)) if live else None
     proofs = follow_fixes(monitor, remember=settings.remember, readonly=settings.readonly)
     look = DiagnosisSink(judged=lambda: monitor.judged_s, without_gpus=without, pid=args.pid)
+    look.slurm_jobs = tuple(args.slurm_jobs)
     look.compared = lambda: proofs.pending if proofs else ""
     try:
         ended = follow(monitor, look, seconds, longer=look.continues)
     except Failure as failure:
         raise Failure(str(failure), UNMEASURED) from None
-    found = _diagnosis(look, source.label, args.pid, proofs)
+    found = _diagnosis(look, source.label, proofs)
     try:
         _print(found, args, settings)
         sys.stdout.flush()
@@ -161,14 +171,30 @@ def diagnose(args: argparse.Namespace, settings: Settings) -> int:
     return ended or _exit_code(found)
 
 
+def _sampling_time(args: argparse.Namespace, live: bool) -> float | None:
+    """Seconds to sample, None for all of a recording; Failure for options that cannot work."""
+    from gputop.finding_text import LEAST_S
+
+    if args.as_json and args.format == "md":
+        raise Failure("--json and --format md exclude each other: use one", USAGE)
+    if args.pid is not None and args.slurm_jobs:
+        raise Failure("--pid and --slurm-job exclude each other: use one", USAGE)
+    seconds: float | None = LIVE_S if live and args.seconds is None else args.seconds
+    if seconds is not None and seconds < LEAST_S:
+        raise Failure(f"--for {seconds:g} is too short: rules need 30 s of samples, use 40s or more", USAGE)
+    if live and args.pid is not None and not Path(f"/proc/{args.pid}").is_dir():
+        raise Failure(f"no process with PID {args.pid} is visible to you", UNMEASURED)
+    return seconds
+
+
 def _announce_no_gpu(seconds: float | None) -> None:
     """Announce what can still be found without a GPU, before the user waits."""
     duration = "" if seconds is None else f" for {seconds:.0f} s"
     sys.stderr.write(f"gputop: no GPU found: only host rules are checked{duration}\n")
 
 
-def _diagnosis(look: DiagnosisSink, label: str, pid: int | None, proofs: Proofs | None) -> Diagnosis:
-    """The diagnosis of everything or of one process."""
+def _diagnosis(look: DiagnosisSink, label: str, proofs: Proofs | None) -> Diagnosis:
+    """The diagnosis of everything, of one process or of one Slurm job."""
     from gputop.export.diagnosis import Diagnosis, restricted_to
     from gputop.export.format import redacted
 
@@ -176,14 +202,26 @@ def _diagnosis(look: DiagnosisSink, label: str, pid: int | None, proofs: Proofs 
         proofs.finish()
     if proofs and proofs.problem:
         sys.stderr.write(f"gputop: {proofs.problem}\n")
+    pid, slurm_job = look.pid, next(iter(look.slurm_jobs), None)
+    if look.last is None and slurm_job is not None:
+        raise Failure(f"no process of Slurm job {slurm_job} in {label}", UNMEASURED)
     if look.last is None:
         raise Failure("nothing was sampled: the source ended before its first frame", UNMEASURED)
     update = replace(look.last, frame=redacted(look.last.frame))
     # a frame stands for the time until the next one
     step_s = (update.frame.mono_s - look.first_update_s) / max(1, look.updates - 1)
     seconds = update.frame.mono_s - look.first_s + step_s
-    fixes = proofs.running if proofs else ()
-    found = Diagnosis(update=update, seconds=seconds, label=label, pid=pid, cleared=look.cleared(), fixes=fixes)
+    found = Diagnosis(
+        update=update,
+        seconds=seconds,
+        label=label,
+        pid=pid,
+        slurm_job=slurm_job,
+        cleared=look.cleared(),
+        fixes=proofs.running if proofs else (),
+    )
+    if slurm_job is not None:
+        return restricted_to(found, *(process.pid for process in update.frame.processes if look.is_asked(process)))
     if pid is None:
         return found
     if all(process.pid != pid for process in update.frame.processes):
@@ -232,6 +270,14 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         help="sampling time (60s live; a demo or a file: all of it)",
     )
     parser.add_argument("--pid", type=int, metavar="PID", help="report on this process, its job and its GPUs only")
+    parser.add_argument(
+        "--slurm-job",
+        dest="slurm_jobs",
+        action="append",
+        default=[],
+        metavar="ID",
+        help="report on this Slurm job only, as it was before it ended",
+    )
     parser.add_argument(
         "--format",
         choices=("text", "json", "md"),

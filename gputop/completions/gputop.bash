@@ -10,7 +10,7 @@ _shtab_gputop_subparsers=(demo snapshot diagnose proven record replay log alerts
 
 _shtab_gputop_demo_option_strings=(-h --help --source --interval --readonly --no-remember --ascii --no-mouse --no-nvml --gpm --config --list)
 _shtab_gputop_snapshot_option_strings=(-h --help --source --interval --readonly --no-remember --ascii --no-mouse --no-nvml --gpm --config --format --count --no-commands)
-_shtab_gputop_diagnose_option_strings=(-h --help --source --interval --readonly --no-remember --ascii --no-mouse --no-nvml --gpm --config --for --pid --format --json --no-commands --explain)
+_shtab_gputop_diagnose_option_strings=(-h --help --source --interval --readonly --no-remember --ascii --no-mouse --no-nvml --gpm --config --for --pid --slurm-job --format --json --no-commands --explain)
 _shtab_gputop_proven_option_strings=(-h --help --source --interval --readonly --no-remember --ascii --no-mouse --no-nvml --gpm --config --stats --forget --json)
 _shtab_gputop_record_option_strings=(-h --help --source --interval --readonly --no-remember --ascii --no-mouse --no-nvml --gpm --config --for --no-commands)
 _shtab_gputop_replay_option_strings=(-h --help --source --interval --readonly --no-remember --ascii --no-mouse --no-nvml --gpm --config)

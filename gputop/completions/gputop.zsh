@@ -161,6 +161,7 @@ _shtab_gputop_diagnose_options=(
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
   "--for[sampling time (60s live\; a demo or a file\: all of it)]:T:"
   "--pid[report on this process, its job and its GPUs only]:PID:"
+  "*--slurm-job[report on this Slurm job only, as it was before it ended]:ID:"
   "--format[output format\; md is Markdown for a ticket (text)]:format:(text json md)"
   "--json[print one JSON object]"
   "--no-commands[omit command lines\: process names only]"

@@ -133,6 +133,7 @@ class Diagnosis:
     seconds: float
     label: str = "live"
     pid: int | None = None  # restricts everything to this process
+    slurm_job: str | None = None  # or to this Slurm job
     cleared: tuple[ResolvedFinding, ...] = ()
     fixes: tuple[tuple[Identity, Fix], ...] = ()  # measured fixes, and the processes that measured them
 
@@ -202,12 +203,11 @@ def page(found: Diagnosis, commands: Sequence[str] = (), *, explain: bool = Fals
     """
     update, frame = found.update, found.update.frame
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(frame.wall_s))
-    who = f", about pid {found.pid}" if found.pid is not None else ""
     shown = [each for each in (update.findings if explain else _likely(update.findings)) if each.rule != BLIND]
-    so_long = units.ago(round(found.seconds))
+    watched = f"watched for {units.ago(round(found.seconds))} until {when}{_restriction(found)}"
     return Page(
         title=f"{frame.hostname}: {_summary(shown, found)}",
-        about=f"{labels.amount(len(frame.gpus), 'GPU')}, {found.label}, watched for {so_long} until {when}{who}",
+        about=f"{labels.amount(len(frame.gpus), 'GPU')}, {found.label}, {watched}",
         before=(_states(found), *_steps(found), *_proven(found)),
         heading="Findings",
         words=tuple(_words(shown, found)),
@@ -219,6 +219,13 @@ def page(found: Diagnosis, commands: Sequence[str] = (), *, explain: bool = Fals
             *(_abstentions(found) if explain else _abstention_note(update.abstained)),
         ),
     )
+
+
+def _restriction(found: Diagnosis) -> str:
+    """What the report is restricted to."""
+    if found.slurm_job is not None:
+        return f", about Slurm job {found.slurm_job}"
+    return f", about pid {found.pid}" if found.pid is not None else ""
 
 
 def _words(shown: Sequence[Finding], found: Diagnosis) -> Iterator[str]:
@@ -235,7 +242,9 @@ def _states(found: Diagnosis) -> ReportTable:
     frame, of = found.update.frame, found.update.jobs
     rows = [(redact(finding_text.job_title(one, frame)), redact(f"{one.state}: {one.why}")) for one in of]
     if not of:
-        rows.append(("GPUs", finding_text.NO_JOB if found.pid is None else f"PID {found.pid} is in no job on a GPU"))
+        about = f"PID {found.pid}" if found.slurm_job is None else f"Slurm job {found.slurm_job}"
+        whole = found.pid is None and found.slurm_job is None
+        rows.append(("GPUs", finding_text.NO_JOB if whole else f"{about} is in no job on a GPU"))
     if found.update.host is not None:
         rows.append((redact(found.update.host.name), redact(f"{found.update.host.state}: {found.update.host.why}")))
     return ReportTable("Jobs", ("job", "state"), tuple(rows), spoken=True)
@@ -349,10 +358,10 @@ def _paths(found: Diagnosis) -> Iterator[ReportTable]:
         yield ReportTable(title, ("question", "answer"), one.path, spoken=True)
 
 
-def restricted_to(found: Diagnosis, pid: int) -> Diagnosis:
-    """The part about one process, its job, its GPUs, and the machine as far as it affects them."""
+def restricted_to(found: Diagnosis, *about: int) -> Diagnosis:
+    """The part about these processes, their jobs, their GPUs, and the machine as far as it affects them."""
     frame = found.update.frame
-    of = [process for process in frame.processes if process.pid == pid]
+    of = [process for process in frame.processes if process.pid in about]
     jobs = {process.job for process in of if process.job}
     ranks = {rank for job in frame.jobs if job.key in jobs for rank in job.ranks}
     mine = {process.identity for process in of} | ranks

@@ -95,9 +95,34 @@ def test_one_process_and_what_is_about_it(recorded: Recorded) -> None:
     assert nobody.stderr == "gputop: no process with PID 77 in run.jsonl\n"
 
 
+def test_a_slurm_job_is_reported_as_it_was_before_it_ended(recorded: Recorded) -> None:
+    """Its shell remains for a moment, then all of it is gone; the GPU is idle."""
+
+    def frame(t: float) -> Frame:
+        seen = FEW.frame(t)
+        placed = tuple(replace(process, slurm_job="812") for process in seen.processes)
+        if t < 120:
+            return replace(seen, processes=placed, jobs=tuple(replace(job, slurm_job="812") for job in seen.jobs))
+        shell = tuple(replace(process, job=None, gpus=()) for process in placed[:1]) if t < 125 else ()
+        idle = tuple(replace(gpu, busy_percent=0.0) for gpu in seen.gpus)
+        return replace(seen, processes=shell, jobs=(), gpus=idle)
+
+    path = recorded(frame, 240)
+    done = diagnose("--source", path, "--slurm-job", "812", "--slurm-job", "sEKNKTV3WPV500")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert ", watched for 2m until" in done.stdout
+    assert ", about Slurm job 812" in done.stdout
+    assert "starved-cpu-idle" in done.stdout
+    assert "starved-cpu-idle" not in diagnose("--source", path).stdout.partition("Note: cleared")[0]
+    other = diagnose("--source", path, "--slurm-job", "77")
+    assert (other.returncode, other.stdout) == (3, "")
+    assert other.stderr == "gputop: no process of Slurm job 77 in run.jsonl\n"
+
+
 @pytest.mark.parametrize(
     ("args", "code", "says"),
     [
+        (["--pid", "1", "--slurm-job", "7"], 64, "exclude each other"),
         (["--for", "5s"], 64, "use 40s or more"),
         (["--for", "soon"], 64, "duration"),
         (["--pid", "me"], 64, "me"),
