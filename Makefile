@@ -56,6 +56,9 @@ completions: $(VENV)/test  ## write the shell completions anew from the command 
 	  $(BIN)/python -m shtab --shell $$shell gputop.cli.parser > $(VENV)/completion && \
 	  cp $(VENV)/completion gputop/completions/gputop.$$shell || exit 1; done
 
+man: $(VENV)/test  ## write the man page again from the command line's declaration
+	$(BIN)/python -m tests.man_page > $(VENV)/man && cp $(VENV)/man gputop/docs/sites/gputop.1
+
 score: $(VENV)/test  ## how often the diagnosis is right: labelled runs, disturbed; then real processes, for two and a half hours
 	$(BIN)/python -m tests.score --land
 	$(BIN)/python -m tests.score --tier real --land
@@ -70,4 +73,4 @@ help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # the launcher is a file; everything else is a verb
-.PHONY: run demo check test golden bench bench-attach score screenshots completions gpu-check clean help
+.PHONY: run demo check test golden bench bench-attach score screenshots completions man gpu-check clean help

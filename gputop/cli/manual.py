@@ -28,7 +28,7 @@ def page(args: argparse.Namespace, settings: Settings) -> int:
     try:
         print(docs.read(topic, {"keys": lambda: key_tables(remapped(settings.keys))}), end="")
     except KeyError:
-        raise Failure(unknown("page", topic, docs.TOPICS, "`gputop docs` lists them"), USAGE) from None
+        raise Failure(unknown("page", topic, (*docs.TOPICS, *docs.FILES), "`gputop docs` lists them"), USAGE) from None
     return OK
 
 
@@ -74,14 +74,14 @@ def _docs_arguments(docs: argparse.ArgumentParser) -> None:
         nargs="?",
         metavar="TOPIC",
         choices=Suggestions(_topics),
-        help="page to print; omit it to list all",
+        help="page to print, or a file for sites; omit it to list all pages",
     )
 
 
 def _topics() -> Iterable[str]:
     from gputop import docs
 
-    return docs.TOPICS
+    return (*docs.TOPICS, *docs.FILES)
 
 
 SHELLS = ("bash", "zsh", "tcsh")

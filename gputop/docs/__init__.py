@@ -1,4 +1,4 @@
-"""The manual: pages of prose, with tables made from the declarations where a line says so."""
+"""The manual: pages of prose, with tables made from the declarations where a line says so, and files for sites."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ TOPICS = (
     "contributing",
     "changelog",
 )
+# printed as they are, by their path
+FILES = ("sites/gputop.1",)
 _MARK = re.compile(r"^<!-- .* -->\n", re.MULTILINE)  # where a tool writes into a page
 _TABLE = re.compile(r"^\{\{(\w+)\}\}$", re.MULTILINE)  # a line {{metrics}} is the table of that name
 
@@ -44,7 +46,12 @@ def topics() -> tuple[tuple[str, str], ...]:
 
 
 def read(topic: str, instead: Mapping[str, Callable[[], str]] = {}) -> str:
-    """One page in Markdown, its tables as they are declared now, or these instead; KeyError where there is no page."""
+    """One page in Markdown, its tables as they are declared now, or these instead; a file of FILES as it is.
+
+    KeyError where there is neither.
+    """
+    if topic in FILES:
+        return (Path(__file__).parent / topic).read_text(encoding="utf-8")
     if topic not in TOPICS:
         raise KeyError(topic)
     return _TABLE.sub(lambda line: {**TABLES, "keys": _keys, **instead}[line[1]](), _MARK.sub("", _text(topic)))
