@@ -67,7 +67,9 @@ Recordings, results, and reports of crashes.
 .BR py\\-spy (1)
 .PP
 .B gputop docs
-lists the pages of the manual.
+lists the pages of the manual;
+.B gputop docs sites
+explains Slurm, Kubernetes, containers and systemd.
 """
 
 

@@ -182,7 +182,7 @@ _shtab_gputop_docs_options=(
   "--no-nvml[do not query the NVIDIA driver]"
   "--gpm[GPM metrics\: SM and tensor activity, memory bandwidth\; Hopper and newer (auto)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
-  ":page to print, or a file for sites\; omit it to list all pages:(glossary keys columns metrics configuration diagnosis proven alerts doctor recording hosts prometheus profilers loader memory lab maxbatch scaffold mcp performance security faults contributing changelog sites/gputop.1)"
+  ":page to print, or a file for sites\; omit it to list all pages:(glossary keys columns metrics configuration diagnosis proven alerts doctor recording hosts prometheus profilers loader memory lab maxbatch scaffold mcp sites performance security faults contributing changelog sites/slurm-epilog.sh sites/slurm-task-prolog.sh sites/kubernetes-daemonset.yaml sites/Containerfile sites/gputop-record.service sites/gputop-export.service sites/gputop-sysusers.conf sites/gputop-tmpfiles.conf sites/gputop.1)"
 )
 
 # guard to ensure default positional specs are added only once per session

@@ -28,14 +28,25 @@ TOPICS = (
     "maxbatch",
     "scaffold",
     "mcp",
+    "sites",
     "performance",
     "security",
     "faults",
     "contributing",
     "changelog",
 )
-# printed as they are, by their path
-FILES = ("sites/gputop.1",)
+# printed as they are, by their path: for Slurm, Kubernetes, containers and systemd
+FILES = (
+    "sites/slurm-epilog.sh",
+    "sites/slurm-task-prolog.sh",
+    "sites/kubernetes-daemonset.yaml",
+    "sites/Containerfile",
+    "sites/gputop-record.service",
+    "sites/gputop-export.service",
+    "sites/gputop-sysusers.conf",
+    "sites/gputop-tmpfiles.conf",
+    "sites/gputop.1",
+)
 _MARK = re.compile(r"^<!-- .* -->\n", re.MULTILINE)  # where a tool writes into a page
 _TABLE = re.compile(r"^\{\{(\w+)\}\}$", re.MULTILINE)  # a line {{metrics}} is the table of that name
 
