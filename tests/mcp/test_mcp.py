@@ -162,6 +162,18 @@ def test_this_machine_under_the_driver_without_secrets(fake: Fake, tmp_path: Pat
     assert log.read_text() == ""
 
 
+def test_a_driver_that_hangs_is_reported_and_not_waited_for(fake: Fake) -> None:
+    fake.hang("*")
+
+    async def talk(client: Client) -> list[CallToolResult]:
+        return [await client.call_tool(name, {}) for name in ("get_findings", "check_machine")]
+
+    findings, machine = map(answer, conversation(talk, env=fake.env()))
+    assert findings["uncertain"] == ["no GPU could be measured; run `gputop doctor` for the reason"]
+    assert any("driver" in note for note in findings["notes"])
+    assert next(each for each in machine["checks"] if each["check"] == "driver")["status"] == "missing"
+
+
 def test_nothing_but_the_protocol_is_on_standard_output() -> None:
     """A tool that prints, a child that prints, a line that is no JSON: each line of output is a message."""
     program = """
