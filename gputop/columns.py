@@ -332,7 +332,7 @@ COLUMNS: tuple[Column, ...] = (
         also=("age", "elapsed", "etime"), whole=units.clock,
     ),
     Column(
-        "command", "COMMAND", 1, "command line; rank in the job; workers (loader) by number", "/proc/PID/cmdline",
+        "command", "COMMAND", 1, "command line; rank in the job; DataLoader workers by number", "/proc/PID/cmdline",
         lambda _: None, _word, ALWAYS, "left", presets=_ALL, kind="word", blank=_always,
     ),
 )  # fmt: skip

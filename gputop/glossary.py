@@ -283,8 +283,8 @@ TERMS: dict[Group, tuple[Term, ...]] = {
         Term("launcher", "The process that starts the ranks: torchrun, accelerate, deepspeed, srun, a shell"),
         Term(
             "worker",
-            "A DataLoader worker process (num_workers). The process table calls the row `loader`",
-            also=("workers", "loader", "loaders", "num_workers"),
+            "A DataLoader worker process (num_workers). JSON calls its role `loader`",
+            also=("workers", "num_workers"),
         ),
         Term(
             "dataloader",

@@ -13,38 +13,43 @@ _UNSEEN = {"exited": "exited (driver still lists)", "hidden": "hidden (other use
 
 
 def command(process: Process, number: int | None = None, folded: int = 0) -> str:
-    """Role, rank and command line of a process; `number` counts the loaders of a rank, `folded` the hidden ones."""
+    """Role, rank and command line of a process; `number` counts the workers of a rank, `folded` the hidden ones."""
     if process.unseen == "foreign":
         return f"host PID {process.pid} (other namespace)"
     if process.unseen:
         return _UNSEEN[process.unseen]
     if process.role is Role.LOADER:
-        return loaders(process.name, number, number)
-    text = line(process, f"(+{amount(folded, 'loader')})" if folded else "")
+        return workers(process.name, number, number)
+    text = line(process, f"(+{amount(folded, 'worker')})" if folded else "")
     if process.role is Role.TRAINER and process.rank is not None:
         return f"rank{process.rank} {text}"
     return f"launcher {text}" if process.role is Role.LAUNCHER else text
 
 
+def role(role: Role) -> str:
+    """What a person reads of a role: a DataLoader worker is a `worker`; `loader` stays its name in JSON."""
+    return "worker" if role is Role.LOADER else role.value
+
+
 def searched(process: Process) -> str:
-    """Searchable text: label, name and full command line. A loader has its trainer's command."""
+    """Searchable text: label, name and full command line. A worker has its trainer's command."""
     own = () if process.role is Role.LOADER else (" ".join(process.command),)
     return "\n".join((command(process), process.name, *own))
 
 
-def loaders(name: str, first: int | None, last: int | None) -> str:
-    """Loaders by thread name and number: `loader pt_data_worker 2-7`."""
+def workers(name: str, first: int | None, last: int | None) -> str:
+    """DataLoader workers by thread name and number: `worker pt_data_worker 2-7`."""
     if first is None:
-        return f"loader {name}"
-    return f"loader {name} {first}" if first == last else f"loader {name} {first}-{last}"
+        return f"worker {name}"
+    return f"worker {name} {first}" if first == last else f"worker {name} {first}-{last}"
 
 
 def job(
-    job: Job, ranks: Sequence[Process], loaders: int, others: int, *, sampled: int = 0, of: int | None = None
+    job: Job, ranks: Sequence[Process], workers: int, others: int, *, sampled: int = 0, of: int | None = None
 ) -> str:
-    """Composition of a job: `torchrun · 4 ranks · 32 loaders`; if large, `1 rank · 8,000 children, sampled`.
+    """Composition of a job: `torchrun · 4 ranks · 32 workers`; if large, `1 rank · 8,000 children, sampled`.
 
-    If only some `of` its ranks are shown: `torchrun · 1 of 4 ranks · 8 loaders`.
+    If only some `of` its ranks are shown: `torchrun · 1 of 4 ranks · 8 workers`.
     """
     parts = [] if job.launcher in (None, "python") else [str(job.launcher)]
     numbered = sum(rank.rank is not None for rank in ranks)
@@ -56,13 +61,13 @@ def job(
         parts.append(amount(len(ranks) or others, "process"))
     if sampled:
         parts.append(f"{sampled:,} children, sampled")
-    elif loaders:
-        parts.append(amount(loaders, "loader"))
+    elif workers:
+        parts.append(amount(workers, "worker"))
     return " · ".join(parts)
 
 
 def amount(number: float, noun: str) -> str:
-    """`1 rank`, `32 loaders`, `2 processes`, `0.5 CPUs`."""
+    """`1 rank`, `32 workers`, `2 processes`, `0.5 CPUs`."""
     return f"{units.cpus(number)} {plural(number, noun)}"
 
 

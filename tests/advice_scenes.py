@@ -32,10 +32,10 @@ def found(**change: Any) -> Finding:
         "subject": Subject(
             kind="job", job=job.key, gpus=tuple(gpu.uuid for gpu in shown.gpus[:4]), processes=job.ranks
         ),
-        "headline": "waits for its loaders, because the machine runs 256 compute threads of 4 trainers on 64 CPUs",
+        "headline": "waits for its workers, because the machine runs 256 compute threads of 4 trainers on 64 CPUs",
         "evidence": (
             Evidence(text="GPU busy 58 % of the last 60 s", value=58.3, unit="%", limit=80.0),
-            Evidence(text="32 loaders 42 % blocked on storage", value=42.0, unit="%", limit=20.0),
+            Evidence(text="32 workers 42 % blocked on storage", value=42.0, unit="%", limit=20.0),
             Evidence(text="CPU only 47 % used"),
         ),
         "steps": (

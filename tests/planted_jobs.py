@@ -1,4 +1,4 @@
-"""A real training job whose slow part is planted: a transform in its loaders, or a layer of its model, by a signal."""
+"""A real training job whose slow part is planted: a transform in its workers, or a layer of its model, by a signal."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def run(pid: int, *, busy: float, workers: int, command: tuple[str, ...] = COMMA
 
 
 def frame_of(machine: Machine, t: float) -> Frame:
-    """One of its frames; its loaders are members of the job."""
+    """One of its frames; its workers are members of the job."""
     frame = machine.frame(t)
     (job,) = frame.jobs
     trainer, *loaders = (

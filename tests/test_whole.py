@@ -101,7 +101,7 @@ def frame_of(frame: dict[str, Any], pid: int) -> dict[str, Any]:
 def test_a_real_job_is_on_the_screen_with_its_rank_and_loaders(fake: Fake, trainer: int) -> None:
     fake.add_process(gpu=2, pid=trainer, vram_bytes=VRAM, sm=57)
     with Terminal([sys.executable, "-m", "gputop"], size=(160, 50), env=fake.env()) as terminal:
-        terminal.wait_for("1 rank · 4 loaders")
+        terminal.wait_for("1 rank · 4 workers")
         terminal.send("V")  # above whatever else this machine runs
         terminal.send("*")
         terminal.wait_for(lambda lines: all(any(str(pid) in line for line in lines) for pid in children(trainer)))

@@ -37,7 +37,7 @@ _NO_PROCESSES = {
 
 @frozen_dataclass(frozen=True, slots=True)
 class Reach:
-    """One scope: what it adds, as text (`its 8 loaders`), and its processes. `why_not`: why it is unavailable."""
+    """One scope: what it adds, as text (`its 8 workers`), and its processes. `why_not`: why it is unavailable."""
 
     scope: Scope
     title: str
@@ -132,7 +132,7 @@ def reaches(frame: Frame, process: Process) -> tuple[Reach, ...]:
     found = []
     loaders = loaders_of(process, members)
     if loaders:
-        found.append(Reach(Scope.LOADERS, f"its {labels.amount(len(loaders), 'loader')}", (process, *loaders)))
+        found.append(Reach(Scope.LOADERS, f"its {labels.amount(len(loaders), 'worker')}", (process, *loaders)))
     if len(members) > 1 + len(loaders) or process not in members[:1]:
         found.append(Reach(Scope.JOB, f"the whole job: {_member_counts(job, members)}", members))
     return tuple(found)
@@ -182,12 +182,12 @@ def loaders_of(process: Process, members: tuple[Process, ...]) -> tuple[Process,
 
 
 def _member_counts(job: Job, members: tuple[Process, ...]) -> str:
-    """`4 ranks, 32 loaders, torchrun`."""
+    """`4 ranks, 32 workers, torchrun`."""
     loaders = sum(member.role is Role.LOADER for member in members)
     launchers = sum(member.role is Role.LAUNCHER for member in members)
     others = len(members) - loaders - launchers - len(job.ranks)
     parts = [labels.amount(len(job.ranks), "rank" if len(job.ranks) > 1 else "trainer")]
-    parts += [labels.amount(loaders, "loader")] if loaders else []
+    parts += [labels.amount(loaders, "worker")] if loaders else []
     parts += [job.launcher or "its launcher"] if launchers else []
     parts += [labels.amount(others, "other")] if others else []
     return ", ".join(parts)

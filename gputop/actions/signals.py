@@ -254,7 +254,7 @@ def _loader_effects(frame: Frame, job: Job, mine: list[Process], effect: Effect)
     if spared and effect in ("end", "kill"):
         whose, owner = ("its", "it") if len(mine) == 1 else ("their", "them")
         when = "within about 5 s" if effect == "kill" else f"with {owner}"
-        yield f"{whose} {labels.amount(spared, 'loader')} will exit {when}, no signal needed"
+        yield f"{whose} {labels.amount(spared, 'worker')} will exit {when}, no signal needed"
 
 
 WATCH_S = 10.0

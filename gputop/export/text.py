@@ -201,7 +201,7 @@ def _job(frame: Frame, job: Job) -> list[list[str]]:
     for rank in ranks:
         rows.append(_row(f"  {rank.pid}", one(rank, frame), labels.command(rank)))
         if own := [loader for loader in loaders if _is_loader_of(loader, rank, ranks)]:
-            title = f"    {labels.amount(len(own), 'loader')}"
+            title = f"    {labels.amount(len(own), 'worker')}"
             rows.append(_row(title, Figures(own, frame, job.user), own[0].name))
     return rows
 

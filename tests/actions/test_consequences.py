@@ -26,11 +26,11 @@ def told(now: Frame, effect: Effect, *pids: int) -> tuple[str, ...]:
 def test_one_rank_of_four() -> None:
     assert told(server(), "kill", 1100) == (
         "torchrun will stop the other 3 ranks, or restart all ranks if --max-restarts allows it",
-        "its 8 loaders will exit within about 5 s, no signal needed",
+        "its 8 workers will exit within about 5 s, no signal needed",
     )
     assert told(server(launcher="python"), "end", 1100, 1200, 1300) == (
         "terminating 3 ranks will hang the other rank in NCCL until their timeout",
-        "their 24 loaders will exit with them, no signal needed",
+        "their 24 workers will exit with them, no signal needed",
     )
     assert told(server(), "interrupt", 1400)[0].startswith("torchrun will stop the other 3 ranks")
 
@@ -188,8 +188,8 @@ def scopes(now: Frame, pid: int) -> dict[Scope, str]:
 
 
 def test_scopes_are_those_that_differ() -> None:
-    whole = "the whole job: 4 ranks, 32 loaders, torchrun: 37"
-    assert scopes(server(), 1100) == {Scope.LOADERS: "its 8 loaders: 9", Scope.JOB: whole}
+    whole = "the whole job: 4 ranks, 32 workers, torchrun: 37"
+    assert scopes(server(), 1100) == {Scope.LOADERS: "its 8 workers: 9", Scope.JOB: whole}
     assert scopes(server(), 1000) == scopes(server(), 1101) == {Scope.JOB: whole}
     assert scopes(server(), 9) == {}
     assert scopes(frame(notebook("jupyter", 500, 0)), 500) == {}

@@ -1,4 +1,4 @@
-"""A real training run that is killed: what was said of its loaders beforehand is what happens."""
+"""A real training run that is killed: what was said of its workers beforehand is what happens."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def test_loaders_end_with_a_trainer_that_is_killed(seen: Frame) -> None:
     trainer, *others = seen.processes
     loaders = [process.pid for process in others if process.role is Role.LOADER]
     target = hold(trainer, seen)
-    assert [reach.title for reach in target.reaches][:1] == [f"its {WORKERS} loaders"]
+    assert [reach.title for reach in target.reaches][:1] == [f"its {WORKERS} workers"]
     first, *_ = warnings(target, Scope.PROCESS, BY_NAME["KILL"])
-    assert first == f"its {WORKERS} loaders will exit within about 5 s, no signal needed"
+    assert first == f"its {WORKERS} workers will exit within about 5 s, no signal needed"
     result = send(target, "KILL", confirmed=True)
     assert result.text.startswith(f"{trainer.pid} exited after ")
     until(lambda: all(state(pid) in (None, "Z") for pid in loaders), LATE_S)

@@ -109,7 +109,7 @@ def test_its_loaders_and_the_whole_job() -> None:
 
         async def scene(stage: Stage) -> None:
             await stage.press("k", "down", "space")
-            assert "[x] its 2 loaders" in stage.text
+            assert "[x] its 2 workers" in stage.text
             assert "Send TERM to 3 processes" in stage.text
             await stage.press("right", "space", "left", "space")
             assert "the whole job includes them" in stage.text
@@ -128,7 +128,7 @@ def test_on_the_line_of_a_job_all_of_it_is_meant() -> None:
 
         async def scene(stage: Stage) -> None:
             await stage.press("home", "k")
-            assert "[x] the whole job: 2 ranks, 4 loaders, torchrun" in stage.text
+            assert "[x] the whole job: 2 ranks, 4 workers, torchrun" in stage.text
             await stage.press("right")
             assert "[ Send TERM to 7 processes ]" in stage.text
             await stage.press("enter")
@@ -163,10 +163,10 @@ def test_the_mouse_ticks_chooses_and_presses() -> None:
 
         async def scene(stage: Stage) -> None:
             await stage.press("k")
-            await click(stage, "[ ] its 2 loaders")
-            assert "[x] its 2 loaders" in stage.text
-            await click(stage, "[x] its 2 loaders")
-            assert "[ ] its 2 loaders" in stage.text
+            await click(stage, "[ ] its 2 workers")
+            assert "[x] its 2 workers" in stage.text
+            await click(stage, "[x] its 2 workers")
+            assert "[ ] its 2 workers" in stage.text
             await click(stage, "KILL")
             assert "(•)  9 KILL" in stage.text
             await click(stage, "Send KILL")
@@ -192,7 +192,7 @@ def test_a_click_beside_what_can_be_chosen_is_none_and_the_wheel_moves_the_curso
             before = box(stage)
             for text, beside in (
                 ("also", 1),
-                ("[ ] its 2 loaders", -1),
+                ("[ ] its 2 workers", -1),
                 ("no signal needed", 1),
                 ("[ Cancel ]", -2),
                 ("to    ", 1),
@@ -245,7 +245,7 @@ def test_where_it_is_too_low_the_rows_scroll_under_whom_it_is_about(height: int,
                 assert f"to    {pid}  python train.py" in stage.lines[0]
                 assert look.glyphs.knob in stage.text
             await stage.press("up", "up", "space")
-            assert "[x] its 2 loaders" in stage.text
+            assert "[x] its 2 workers" in stage.text
             await stage.press("shift+tab")
             assert "[ Cancel ]" in stage.text
 

@@ -169,7 +169,7 @@ def test_a_whole_job_its_loaders_and_their_titles() -> None:
         first = next(process for process in frame.processes if process.role is Role.TRAINER)
         target = hold(first, frame)
         assert [reach.title for reach in target.reaches] == [
-            "its 2 loaders", "the whole job: 2 ranks, 4 loaders, torchrun",
+            "its 2 workers", "the whole job: 2 ranks, 4 workers, torchrun",
         ]  # fmt: skip
         assert [len(target.who(scope)) for scope in Scope] == [1, 3, 7, 0]
         assert send(target, "STOP", scope=Scope.LOADERS).text == "3 processes are suspended"

@@ -68,7 +68,7 @@ def _threads(check: Check, load: Load) -> Iterator[Record]:
     named = Counter(name for pid in workers for name in _names(pid)[:1])
     yield Fact(f"training process: {_counted(own)}", {"threads": dict(own)})
     yield Fact(f"its {len(workers)} children: {_counted(named)}", {"threads": dict(named)})
-    yield Verdict(named["pt_data_worker"] == 2, f"{named['pt_data_worker']} of 2 loaders are named pt_data_worker")
+    yield Verdict(named["pt_data_worker"] == 2, f"{named['pt_data_worker']} of 2 workers are named pt_data_worker")
     if not load.why_not:
         yield Verdict(
             own["pt_data_pin"] > 0, f"{own['pt_data_pin']} threads named pt_data_pin; assumed 1 with pinned memory"

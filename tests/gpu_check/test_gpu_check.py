@@ -89,7 +89,7 @@ def test_gputop_agrees_with_the_driver_and_gives_a_reason_for_each_gap(whole):
 
 def test_loaders_of_a_real_training_process_are_found_by_name(whole):
     done, _ = whole
-    assert "as assumed  2 of 2 loaders are named pt_data_worker" in done.stdout
+    assert "as assumed  2 of 2 workers are named pt_data_worker" in done.stdout
     assert "as assumed  py-spy dump as this user took" in done.stdout
 
 

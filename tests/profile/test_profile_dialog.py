@@ -153,7 +153,7 @@ def test_the_ranks_of_a_job_and_a_launcher_mean_all_of_them() -> None:
             await stage.press("s")
             assert "[x] all 2 ranks" in stage.text
             await stage.press("shift+tab", "space")
-            assert "[x] its 2 loaders" in stage.text
+            assert "[x] its 2 workers" in stage.text
             assert "[ ] all 2 ranks" in stage.text, "one or the other"
 
         play(scene, named(frame))

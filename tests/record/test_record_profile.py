@@ -136,7 +136,7 @@ def on_the_command_line(training: Job, folder: Path) -> None:
 
     text = gputop("stack", str(training.pid), "--workers")
     assert f"MainThread {training.pid}" in text
-    assert text.count("loader pt_data_worker") == 2
+    assert text.count("worker pt_data_worker") == 2
     text = gputop("profile", str(training.pid), "--for", "1")
     assert "Findings" in text
     assert "without idle threads" not in text

@@ -77,7 +77,7 @@ def test_without_unicode_and_colour_the_weights_live() -> None:
 
 def test_a_suspicion_is_told_only_to_who_asks() -> None:
     doubtful = update(found(confidence=0.4))
-    assert "waits for its loaders" not in "\n".join(drawn(replace(doubtful, jobs=()), (120, 40)))
+    assert "waits for its workers" not in "\n".join(drawn(replace(doubtful, jobs=()), (120, 40)))
     assert finding_list(doubtful).listed == doubtful.findings
 
 

@@ -115,7 +115,7 @@ def test_the_limits_are_those_that_the_rule_held_values_against() -> None:
     assert seconds == 45
     assert limits["starved.duty"] == pytest.approx((0.8, 0.85)), "it holds where the GPU is less busy"
     loader_cpu, until = limits["starved-cpu-idle.loader_cpu"]
-    assert until < loader_cpu, "and its loaders more"
+    assert until < loader_cpu, "and its workers more"
     assert {"starved-cpu-idle.more", "starved-cpu-idle.window_s"}.isdisjoint(limits), "a factor of the advice, a span"
 
 

@@ -166,8 +166,8 @@ def test_its_key_begins_at_the_gpu_of_the_selected_process() -> None:
 def test_filter_user_and_gpu_hold_together_and_go_together() -> None:
     async def scene(stage: Stage) -> None:
         await stage.press("shift+tab", "home", "enter")
-        await stage.press("f4", *"loader", "enter")
-        assert "GPU 0 only  loader  8 of 47 · Esc show all" in stage.text
+        await stage.press("f4", *"worker", "enter")
+        assert "GPU 0 only  worker  8 of 47 · Esc show all" in stage.text
         assert stage.pids == ["llama", "41100", "41101", "41102", "+6 more"]
         await stage.press("f4", *" user=bob", "enter")
         assert "0 of 47 processes on GPU 0 match" in stage.text

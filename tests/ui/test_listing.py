@@ -65,7 +65,7 @@ def test_fold_goes_up_and_unfold_down() -> None:
     assert made.rows[made.at].label == "41100"
     made.fold()
     made.unfold()
-    assert "+6 more" in labels(made), "folding a rank folds its loaders again"
+    assert "+6 more" in labels(made), "folding a rank folds its workers again"
     made.fold()
     made.fold()
     made.fold()

@@ -134,7 +134,7 @@ def test_what_is_wrong_far_to_the_right_is_told_to_the_left_of_it() -> None:
         ((80, 24), ("backslash", *"user=alice read>5X"), "filter-wrong-80x24"),
         ((120, 40), ("backslash", *"user=alice gpuu=0-3"), "filter-wrong-120x40"),
         ((80, 24), ("backslash", *"user=alcie", "enter"), "filter-hides-all-80x24"),
-        ((120, 40), ("backslash", *"user=alice loader"), "filter-120x40"),
+        ((120, 40), ("backslash", *"user=alice worker"), "filter-120x40"),
         ((80, 24), ("slash", *"rank1"), "find-80x24"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

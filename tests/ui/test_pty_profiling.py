@@ -98,7 +98,7 @@ def test_a_plain_job_is_looked_into_and_goes_on(fake: Fake, tmp_path: Path) -> N
 
         terminal.send("p")
         terminal.wait_for("(•) py-spy record")
-        terminal.wait_for("[x] its 4 loaders")
+        terminal.wait_for("[x] its 4 workers")
         # whatever becomes of its row: it was meant when the dialog opened
         fake.remove_process(job.pid)
         fake.add_process(gpu=3, pid=other, vram_bytes=VRAM, sm=57)

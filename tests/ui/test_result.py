@@ -90,7 +90,7 @@ def test_a_flame_is_walked_zoomed_and_searched() -> None:
     assert flames.find("STEP") == "2 functions, 55.0% of the time"
     flames.press("next")
     assert under() == "step (train.py)"
-    assert flames.press("turn") == "its loaders"
+    assert flames.press("turn") == "its workers"
     assert "augment (data.py) 100%" in drawn(content, 0, (120, 40))
 
 

@@ -57,10 +57,10 @@ def test_loaders_beyond_three_fold_into_one_line_until_it_is_unfolded() -> None:
         "+one", "`-+200", "  |-201", "  |-202", "  `--+6 more"
     ]  # fmt: skip
     more = find(tree.build(shown, TableView(folds=folds)), "+6 more")
-    assert (more.text, more.figures.total("cpu_percent")) == ("loader pt_data_worker 2-7", 300)
+    assert (more.text, more.figures.total("cpu_percent")) == ("worker pt_data_worker 2-7", 300)
     rows = tree.build(shown, TableView(folds={**folds, more.key: True}))
     assert shape(rows)[2:] == ["  |-201", "  |-202", "  |-203", "  |-204", "  |-205", "  |-206", "  |-207", "  `-208"]
-    assert [row.text for row in rows[2:4]] == ["loader pt_data_worker 0", "loader pt_data_worker 1"]
+    assert [row.text for row in rows[2:4]] == ["worker pt_data_worker 0", "worker pt_data_worker 1"]
 
 
 def test_three_loaders_are_three_lines() -> None:
@@ -77,7 +77,7 @@ def test_levels_unfold_jobs_then_ranks_then_everything(level: int, lines: int) -
 
 def test_a_job_line_sums_its_processes_and_averages_what_does_not_add_up() -> None:
     job = find(tree.build(frame(LLAMA), TableView()), "llama")
-    assert job.text == "torchrun · 4 ranks · 32 loaders"
+    assert job.text == "torchrun · 4 ranks · 32 workers"
     figures = job.figures
     assert figures.total("cpu_percent") == 4 * 100 + 32 * 50
     assert figures.total("threads") == 1 + 4 * 63 + 32 * 3
@@ -91,10 +91,10 @@ def test_a_job_line_sums_its_processes_and_averages_what_does_not_add_up() -> No
 @pytest.mark.parametrize(
     ("ranks", "loaders", "text"),
     [
-        (1, 8, "torchrun · 1 of 4 ranks · 8 loaders"),
+        (1, 8, "torchrun · 1 of 4 ranks · 8 workers"),
         (2, 0, "torchrun · 2 of 4 ranks"),
-        (0, 3, "torchrun · 0 of 4 ranks · 3 loaders"),
-        (4, 32, "torchrun · 4 ranks · 32 loaders"),
+        (0, 3, "torchrun · 0 of 4 ranks · 3 workers"),
+        (4, 32, "torchrun · 4 ranks · 32 workers"),
     ],
 )
 def test_a_job_of_which_some_are_looked_for_says_how_many_of_its_ranks(ranks: int, loaders: int, text: str) -> None:
@@ -109,7 +109,7 @@ def test_a_folded_rank_speaks_for_its_loaders_and_an_open_one_for_itself() -> No
     shut, opened = (find(tree.build(shown, TableView(folds=f)), "41100") for f in ({}, {key(41100): True}))
     assert (shut.figures.total("cpu_percent"), opened.figures.total("cpu_percent")) == (500, 100)
     assert (shut.figures.pid, shut.figures.gpus, shut.figures.gpu_percent) == (41100, ("0",), 50)
-    assert shut.text == "rank0 python train.py (+8 loaders) --config llama.yaml"
+    assert shut.text == "rank0 python train.py (+8 workers) --config llama.yaml"
     assert opened.text == "rank0 python train.py --config llama.yaml"
 
 
@@ -224,7 +224,7 @@ def test_the_flat_list_has_every_process_of_a_job_and_no_folds() -> None:
     rows = tree.build(frame(training("one", 100, ranks=1, loaders=5)), TableView(tree=False))
     assert {row.label for row in rows} == {"100", "200", *(str(200 + n) for n in range(1, 6))}
     assert all(row.rails == "" and row.open is None for row in rows)
-    assert find(rows, "203").text == "loader pt_data_worker 2"
+    assert find(rows, "203").text == "worker pt_data_worker 2"
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_the_flat_list_has_every_process_of_a_job_and_no_folds() -> None:
         ({"command": ("/usr/bin/python3.11", "-m", "ipykernel", "-f", "k")}, "python -m ipykernel -f k"),
         ({"command": ("/opt/x/pythonic",)}, "pythonic"),
         ({"command": ("a", "b" * 5000, "c")}, f"a {'b' * (labels.MOST - 2)}"),
-        ({"role": Role.LOADER, "name": "pt_data_worker"}, "loader pt_data_worker"),
+        ({"role": Role.LOADER, "name": "pt_data_worker"}, "worker pt_data_worker"),
         ({"role": Role.LAUNCHER, "command": ("/bin/torchrun",)}, "launcher torchrun"),
     ],
 )  # fmt: skip

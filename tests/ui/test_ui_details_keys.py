@@ -142,7 +142,7 @@ async def take(stage: Stage) -> None:
     await stage.press("enter", "5")
     assert "Enter Open" in stage.lines[-1]
     await stage.press("down", "down", "enter")
-    assert "loader" in stage.lines[0]
+    assert "worker" in stage.lines[0]
     assert "41101" in stage.lines[0]
     await stage.press("escape", "up", "up", "space")
     assert "launcher" in stage.lines[0]

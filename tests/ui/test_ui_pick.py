@@ -57,7 +57,7 @@ async def find_next(stage: Stage) -> None:
     assert stage.lines[-1].startswith(" rank1: 2 of 2")
     await stage.press("n")
     assert stage.selected == "41200", "around the end"
-    await stage.press("slash", *"loader", "f3", "f3")
+    await stage.press("slash", *"worker", "f3", "f3")
     assert stage.selected == "41203"
 
 
@@ -72,7 +72,7 @@ async def filter(stage: Stage) -> None:
         assert "user=bob gpu=5  4 of 47" in stage.text
         await stage.press("escape")
         assert stage.pids == FOLDED
-    await stage.press("backslash", *"loader", "escape")
+    await stage.press("backslash", *"worker", "escape")
     assert stage.pids == FOLDED
 
 

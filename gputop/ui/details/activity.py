@@ -165,7 +165,7 @@ def _io(view: ProcessView, seconds: int) -> Chart:
     wrote = f", write {_rate(process.write_bytes_per_s)}" if (process.write_bytes_per_s or 0) >= 1024 else ""
     texts = [f"read{wrote}", "read"]
     if loaders:
-        by = f"read by {amount(len(loaders), 'loader')}"
+        by = f"read by {amount(len(loaders), 'worker')}"
         texts = [f"{by}, {here} of it here{wrote}", f"{by}, {here} here", by, "read"]
     return Chart("io", _first(seconds - len(f"io  {read}  "), *texts), values, top, "busy area", read)
 

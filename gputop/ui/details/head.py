@@ -29,7 +29,7 @@ def names(view: ProcessView) -> list[str]:
     if rank and rank.role is Role.TRAINER and rank.rank is not None:
         found.append(f"rank{rank.rank}")
     if process.role in (Role.LOADER, Role.LAUNCHER):
-        found.append(process.role.value)
+        found.append(labels.role(process.role))
     return [*found, str(process.pid)]
 
 

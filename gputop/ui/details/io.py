@@ -70,7 +70,7 @@ def body(view: ProcessView, width: int) -> Body:
         GridColumn("", 10, lambda row: row[4], right=False, keep=1, token="dim"),
     ]
     if view.loaders:
-        title = amount(len(view.loaders), "LOADER").upper()
+        title = amount(len(view.loaders), "WORKER").upper()
         columns.insert(2, GridColumn(title, max(8, len(title)), lambda row: row[2], keep=2))
     grid = Grid(columns, width, view.look)
     entries = [_entry(grid, _row(flow, view)) for flow in FLOWS]

@@ -288,7 +288,7 @@ def _place(frame: Frame, process: Process) -> str:
     ranks = len(job.ranks) + elsewhere(job, here)
     if process.role is Role.TRAINER and process.rank is not None and ranks > 1:
         return f"rank {process.rank} of {ranks} of {job.name}"
-    role = {Role.LOADER: "loader of ", Role.LAUNCHER: "launcher of "}.get(process.role, "")
+    role = f"{labels.role(process.role)} of " if process.role in (Role.LOADER, Role.LAUNCHER) else ""
     return f"{role}{job.name}"
 
 

@@ -104,7 +104,7 @@ def _named(title: str) -> Callable[[Handles], str]:
 
 def _loaders(handles: Handles) -> str:
     count = len(handles.who(Scope.LOADERS)) - 1
-    return f"its {labels.amount(count, 'loader')}" if count > 0 else ""
+    return f"its {labels.amount(count, 'worker')}" if count > 0 else ""
 
 
 def _children(handles: Handles) -> str:

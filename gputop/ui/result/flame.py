@@ -187,7 +187,7 @@ def of_profile(profile: Profile) -> list[Sampled]:
     if first is not profile:
         parts.append(("main thread", first))
     if others.stacks:
-        parts.append(("its loaders", others))
+        parts.append(("its workers", others))
     parts += _threads(profile)
     if len(parts) != 1:
         parts.append(("all threads" if parts else "all samples", profile))

@@ -11,13 +11,13 @@ from functools import cached_property
 from gputop import labels, units
 from gputop.columns import SORTABLE, Column, Kind
 from gputop.frozen_dataclass import frozen_dataclass
-from gputop.model import Frame, Identity, Process
+from gputop.model import Frame, Identity, Process, Role
 from gputop.process_totals import Figures, one
 from gputop.ui.table.kinship import members
 
 
 class FilterRow:
-    """One process as the filter sees it; a loader and a launcher count as being on the GPUs they work for."""
+    """One process as the filter sees it; a worker and a launcher count as being on the GPUs they work for."""
 
     def __init__(self, process: Process, frame: Frame, job: str, gpus: tuple[str, ...]) -> None:
         self.process, self.frame, self.job, self.gpus = process, frame, job, gpus
@@ -213,6 +213,11 @@ def _rank(subject: FilterRow) -> Collection[float]:
     return () if subject.process.rank is None else (subject.process.rank,)
 
 
+def _has_role(role: str, begins: str) -> bool:
+    """Whether a role begins so, as JSON names it or as the table does: `loader`, `worker`."""
+    return role.startswith(begins) or labels.role(Role(role)).startswith(begins)
+
+
 def _of_column(column: Column) -> Words | NumberField:
     def number(subject: FilterRow) -> Collection[float]:
         value = column.value(subject.figures)
@@ -232,7 +237,7 @@ Field = Words | NumberField
 _COMMAND = Words(lambda subject: labels.searched(subject.process), str.__contains__, "cmd=train.py")
 FIELDS: dict[str, Field] = {
     "job": Words(lambda subject: subject.job or None, str.__contains__, "job=llama"),
-    "role": Words(lambda subject: subject.process.role.value, str.startswith, "role=loader"),
+    "role": Words(lambda subject: subject.process.role.value, _has_role, "role=worker"),
     "state": Words(lambda subject: subject.process.state, str.startswith, "state=D"),
     "cmd": _COMMAND,
     "command": _COMMAND,

@@ -191,7 +191,7 @@ class _Maker:
         shown, rest = loaders[: LOADERS_SHOWN - 1], loaders[LOADERS_SHOWN - 1 :]
         first, last = rest[0][0], rest[-1][0]
         gaps = last - first >= len(rest)
-        said = labels.loaders(rest[0][1].name, None if gaps else first, last)
+        said = labels.workers(rest[0][1].name, None if gaps else first, last)
         others = [process for _, process in rest]
         more = TableRow(key, "more", f"+{len(rest)} more", self.frame, others, said=(said,), user=others[0].user)
         return [*(self._leaf(process, number) for number, process in shown), more]

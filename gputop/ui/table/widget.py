@@ -196,7 +196,7 @@ class JobTable(Lines, can_focus=True):
         if listing.matching is not None:
             return " · ".join(parts)
         roles = [process.role for process in frame.processes if process.job]
-        counts = ((len(frame.jobs), "job"), (roles.count(Role.TRAINER), "rank"), (roles.count(Role.LOADER), "loader"))
+        counts = ((len(frame.jobs), "job"), (roles.count(Role.TRAINER), "rank"), (roles.count(Role.LOADER), "worker"))
         parts.append(" ".join(amount(number, noun) for number, noun in counts if number) or "no jobs")
         return " · ".join(parts)
 
