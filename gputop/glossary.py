@@ -23,7 +23,7 @@ GROUPS: dict[Group, str] = {
     "memory": "Memory and I/O",
     "experiments": "Columns of the experiments page",
     "details": "Columns of the process details",
-    "results": "Columns of profiles, traces and stacks",
+    "results": "Profiles, traces and stacks",
     "once": "Columns of --once",
 }
 

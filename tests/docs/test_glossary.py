@@ -17,6 +17,8 @@ from gputop.export.text import _GPUS
 from gputop.glossary import TERMS, in_titles
 from gputop.model.gpu import Condition
 from gputop.ui.advice.experiments import MEASURES
+from gputop.ui.result import builders, trace_tabs
+from gputop.ui.widgets.tabs import Tab
 
 PROGRAM = Path(docs.__file__).parents[1]
 GPU_STATES = PROGRAM / "ui/gpus/state.py"
@@ -72,6 +74,23 @@ def test_every_column_of_the_other_tables_is_defined(folder: str, group: str) ->
     assert len(titles) > 9
     missing = {title for title in titles if not in_titles(str(title), group)}  # type: ignore[arg-type]
     assert not missing
+
+
+def tabs(kind: type[Tab] = Tab) -> Iterator[type[Tab]]:
+    """The tabs of a result."""
+    for below in kind.__subclasses__():
+        yield from tabs(below)
+        if below.__module__.startswith("gputop.ui.result"):
+            yield below
+
+
+def test_every_tab_of_a_result_is_explained_by_its_columns_or_terms() -> None:
+    assert builders, "with it and the next, all of them are imported"
+    assert trace_tabs
+    assert len(list(tabs())) > 10
+    assert {name for tab in tabs() for name in tab.terms} <= {term.name for term in TERMS["results"]}
+    named = {"ThreadsTab", "RanksTab", "Operators", "ReportTab"}  # by their columns, or by the terms in their text
+    assert {tab.__name__ for tab in tabs() if not tab.terms} == named
 
 
 def test_the_columns_of_the_experiments_and_of_once_are_defined() -> None:

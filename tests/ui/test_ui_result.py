@@ -10,6 +10,7 @@ import pytest
 
 from gputop.actions.pyspy import STACK, Asked, StackResult
 from gputop.actions.torch_trace import Traced
+from gputop.glossary import TERMS
 from gputop.profile import flame, parse, store
 from gputop.profile.store import COLLAPSED, FLAME, SPEEDSCOPE, StoredProfile
 from gputop.trace.read import read
@@ -140,6 +141,54 @@ def test_keys_of_traces(tmp_path: Path) -> None:
         assert "[1 Timeline]" in stage.text
 
     shows(traces(tmp_path), scene)
+
+
+TERM_NAMES = sorted((term.name for group in TERMS.values() for term in group), key=len, reverse=True)
+
+
+async def explained(stage: Stage) -> dict[str, list[str]]:
+    """The terms that F1 explains on each tab of the result that is open."""
+    screen, found = stage.app.screen, {}
+    assert isinstance(screen, ResultScreen)
+    assert screen.content is not None
+    for place, tab in enumerate(screen.content.tabs):
+        screen.open_view(place)
+        await stage.press("f1")
+        assert "help: under the cursor" in stage.lines[0], tab.id
+        defined = (line[2:] for line in stage.lines[1:-1] if line[2:3].strip())
+        found[tab.id] = [next((name for name in TERM_NAMES if line.startswith(f"{name} ")), line) for line in defined]
+        await stage.press("escape")
+    return found
+
+
+def test_f1_explains_the_open_tab_of_a_profile(profile: StoredProfile) -> None:
+    async def scene(stage: Stage) -> None:
+        terms = await explained(stage)
+        assert terms["flame"][:3] == ["flame graph", "own code", "waits"]
+        assert {"SELF%", "TOTAL%", "FUNCTION", "SAMPLES"} <= set(terms["functions"])
+        assert terms["threads"][:3] == ["THREAD", "WAITS%", "TOP FRAME"]
+        assert terms["phases"][:2] == ["data", "forward"]
+        assert "speedscope" in terms["files"]
+        assert "dataloader-bound" in terms["report"], "what its page says"
+        assert "SELF%" not in terms["flame"]
+
+    shows(profile, scene, (160, 60))
+
+
+def test_f1_explains_the_open_tab_of_a_trace(tmp_path: Path) -> None:
+    async def scene(stage: Stage) -> None:
+        terms = await explained(stage)
+        assert {"data", "backward", "GPU compute", "gap"} <= set(terms["timeline"])
+        assert {"STEP", "TO MEDIAN", "GPU BUSY", "forward"} <= set(terms["steps"])
+        assert {"MS/STEP", "SHARE", "OPERATOR"} <= set(terms["operators"])
+        assert {"KERNEL", "EACH", "idle, next kernel not launched"} <= set(terms["kernels"])
+        assert terms["memory"][:2] == ["in tensors", "reserved"]
+        assert "collective" in terms["ranks"]
+        await stage.press("f1")
+        await stage.press("tab")
+        assert "help: keys" in stage.lines[0], "the pages of the help follow"
+
+    shows(traces(tmp_path), scene, (160, 60))
 
 
 def test_what_cannot_be_read_says_why(tmp_path: Path) -> None:

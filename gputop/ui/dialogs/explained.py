@@ -12,23 +12,27 @@ from gputop.diagnose.rules import RULES
 from gputop.glossary import TERMS, Group, in_titles, named_in
 from gputop.hosts.columns import COLUMNS as HOST_COLUMNS
 from gputop.ui.details import relatives
+from gputop.ui.result import report
+from gputop.ui.result.report import ReportTab
+from gputop.ui.widgets.tabs import ListTab
 
 if TYPE_CHECKING:
     from gputop.ui.details.screen import ProcessScreen
     from gputop.ui.main.screen import MainScreen
+    from gputop.ui.result.screen import ResultScreen
     from gputop.ui.screen import CommandScreen
 
 Definition = tuple[str, str]  # the term and its definition
 
 
 def explained(screen: CommandScreen) -> Sequence[Definition]:
-    """The terms of the open tab or of the pane that has the keys; none on a screen without either."""
+    """The terms of the open tab or of the pane that has the keys; none while a result is read."""
     if screen.PLACE == "details":
         return _of_details(screen)  # type: ignore[arg-type]  # it is the screen of a process
+    if screen.PLACE == "result":
+        return [*_of_result(screen)]  # type: ignore[arg-type]  # it is the screen of a result
     if screen.PLACE == "hosts":
         return [(column.title, f"{column.help[0].upper()}{column.help[1:]}.") for column in HOST_COLUMNS]
-    if screen.PLACE != "main":
-        return ()
     main: MainScreen = screen  # type: ignore[assignment]  # it is the main screen
     if main.focused is main.gpus:
         return [*_states(main), *_terms("gpu", "gpu state")]
@@ -60,6 +64,23 @@ def _of_details(screen: ProcessScreen) -> Sequence[Definition]:
         return [*_terms("details")]
     other: dict[str, tuple[Group, ...]] = {"gpu": ("gpu", "gpu state"), "memory": ("memory",)}
     return [*(_terms(*other[tab.id]) if tab.id in other else ()), *found]
+
+
+def _of_result(screen: ResultScreen) -> Iterator[Definition]:
+    """The columns and terms of the open tab, then the terms of a report, or of the verdict above the tab."""
+    tab, width, look = screen.tab, screen.app.size.width, screen.look
+    if tab is None or screen.content is None:  # it is being read
+        return
+    known = {term.name: term for term in TERMS["results"]}
+    titles = [strip.text for strip in tab.body(width, look).head[-1:]] if isinstance(tab, ListTab) else []
+    if isinstance(tab, ReportTab):
+        texts = [run.text for runs in report.lines(tab.report, width, look) for run in runs]
+    else:
+        says = screen.content.says
+        texts = [*says.words, *(part for each in says.sayings for part in (each.text, each.facts, *each.steps))]
+    terms = [*in_titles("\n".join(titles), "results"), *(known[name] for name in tab.terms)]
+    terms += named_in(texts, "cause", "cpu", "memory", "gpu", "job")
+    yield from ((term.name, term.text) for term in dict.fromkeys(terms))
 
 
 def _states(main: MainScreen) -> Iterator[Definition]:

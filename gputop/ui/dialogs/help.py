@@ -26,6 +26,7 @@ from gputop.ui.widgets.drawing import Line, Run, wrap
 
 NAMES = 9  # cells for the names of keys
 LONGEST = 40  # characters that are searched for
+_TERM = 32  # cells for a term, at most
 
 Unavailable = Callable[[Command], str]
 
@@ -151,7 +152,7 @@ def _glossary(look: Look, width: int, asked: str) -> list[Line]:
 
 
 def _definitions(terms: Sequence[tuple[str, str]], look: Look, width: int, asked: str) -> list[Line]:
-    cells = min(27, 1 + max((drawing.cells([Run(name)]) for name, _ in terms), default=0))
+    cells = min(_TERM, 1 + max((drawing.cells([Run(name)]) for name, _ in terms), default=0))
     return [line for name, text in terms if _says(asked, name, text) for line in _said(name, cells, text, look, width)]
 
 

@@ -60,6 +60,7 @@ class Files(ListTab):
     id, title = "files", "Files"
     takes = "Open"
     keys = ListTab.keys | {"take"}
+    terms = ("speedscope", "collapsed stacks", "Perfetto")
 
     def __init__(self, files: Sequence[ResultFile], older: Sequence[StoredProfile], mine: StoredProfile | None) -> None:
         self.files, self.older, self.mine = ordered(files), older, mine

@@ -233,6 +233,7 @@ class Flames(Tab):
     id, title, short = "flame", "Flame", "Flame"
     takes = "Zoom in"
     keys = frozenset({"take", "out", "left", "right", "find", "gap", "turn"})
+    terms = ("flame graph", "own code", "waits")
 
     def __init__(self, choice: FlameChoice) -> None:
         self.choice = choice

@@ -42,6 +42,7 @@ class Functions(ListTab):
 
     id, title, short = "functions", "Functions", "Func"
     keys = ListTab.keys | {"self", "total", "find", "turn"}
+    terms = ("own code", "waits")
 
     def __init__(self, choice: FlameChoice) -> None:
         self.choice = choice

@@ -54,6 +54,14 @@ class KernelsTab(ListTab):
 
     id, title, short = "kernels", "Kernels", "Kern"
     keys = ListTab.keys | {"find"}
+    terms = (
+        "exposed communication",
+        "host-to-device copies",
+        "idle, next kernel not launched",
+        "idle, launched but not started",
+        "idle, launch not in the trace",
+        "idle, between two kernels",
+    )
 
     def __init__(self, view: TraceView) -> None:
         self._rows, self._parts, self._steps = view.found.kernels, parts(view), view.steps

@@ -38,6 +38,7 @@ class Curve(Tab):
     """The curve, and the peaks in words."""
 
     id, title, short = "memory", "Memory", "Mem"
+    terms = ("in tensors", "reserved")
 
     def __init__(self, view: TraceView) -> None:
         self._memory, self._window, self._peak = view.trace.memory, view.found.window, memory_peak(view)

@@ -22,6 +22,7 @@ _TEXTS = {
 }
 _TOKENS: dict[str, Token] = {"data": "warn", "optimizer": "memory", "comms": "owner"}
 _LEAST = 0.001
+PHASE_TERMS = ("data", "forward", "backward", "optimizer", "communication")
 
 
 def parts(profile: Profile) -> list[BarPart]:
@@ -37,7 +38,7 @@ def parts(profile: Profile) -> list[BarPart]:
     found = [BarPart("step breakdown", None)]
     found += [part(_TEXTS[phase], known.get(phase, 0.0), _TOKENS.get(phase, "busy")) for phase in PHASES]
     others = [(each.text, share) for each, share in every.items() if not each.phase and share >= _LEAST]
-    found += [BarPart("other threads", None)] if others or rest >= _LEAST else []
+    found += [BarPart("outside these phases", None)] if others or rest >= _LEAST else []
     found += [part(text, share, "memory") for text, share in others]
     return found + ([part("other Python", rest, "dim")] if rest >= _LEAST else [])
 
@@ -46,6 +47,7 @@ class PhasesTab(Tab):
     """The bars; they are short, and nothing on them moves."""
 
     id, title, short = "phases", "Phases", "Phase"
+    terms = PHASE_TERMS
 
     def __init__(self, found: list[BarPart]) -> None:
         self._parts = found

@@ -57,9 +57,9 @@ class ReportTab(ListTab):
     cursor = False
 
     def __init__(self, page: Page, title: str = "Report", id: str = "report") -> None:
-        self.id, self.title, self._page = id, title, page
+        self.id, self.title, self.report = id, title, page
 
     def body(self, width: int, look: Look) -> Body:
         """All of it."""
-        found = lines(self._page, width, look)
+        found = lines(self.report, width, look)
         return Body([text_entry(place, runs, width, look) for place, runs in enumerate(found)])

@@ -138,6 +138,7 @@ class Beside(Tab):
 
     id, title, short = "beside", "Side by side", "Beside"
     keys = frozenset({"left", "right"})
+    terms = ("own code", "waits")
 
     def __init__(self, processes: Sequence[Shown], ranks: Ranks | None) -> None:
         self._columns = [_main(shown) for shown in processes]
@@ -207,6 +208,7 @@ class StacksTab(ListTab):
 
     id, title = "stacks", "Stacks"
     cursor = False
+    terms = ("own code", "waits", "GIL")
 
     def __init__(self, result: StackResult) -> None:
         self._processes = result.processes

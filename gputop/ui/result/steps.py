@@ -9,6 +9,7 @@ from gputop.trace.step_phases import StepRow
 from gputop.trace.verdict import TraceView
 from gputop.ui.result import bars
 from gputop.ui.result.bars import BarPart
+from gputop.ui.result.phases import PHASE_TERMS
 from gputop.ui.theme import Look, Token
 from gputop.ui.widgets.grid import Grid, GridColumn
 from gputop.ui.widgets.tabs import Body, Entry, ListTab
@@ -39,6 +40,7 @@ class Steps(ListTab):
     id, title, short = "steps", "Steps", "Step"
     takes = "Its timeline"
     keys = ListTab.keys | {"take"}
+    terms = (*PHASE_TERMS, "host-to-device copies")
 
     def __init__(self, view: TraceView, show: Callable[[int], None]) -> None:
         self._rows, self._parts, self._show = view.rows, parts(view), show

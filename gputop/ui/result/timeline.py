@@ -8,6 +8,7 @@ from textual.strip import Strip
 
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.trace.lanes import Lanes, SpanTrack, TimelineLane
+from gputop.ui.result.phases import PHASE_TERMS
 from gputop.ui.theme import PLAIN, Look, Token
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line, Run
@@ -196,6 +197,7 @@ class TimelineTab(Tab):
 
     id, title, short = "timeline", "Timeline", "Time"
     keys = frozenset({"left", "right", "in", "less", "gap"})
+    terms = (*PHASE_TERMS, "GPU compute", "gap")
 
     def __init__(self, lanes: Lanes) -> None:
         self.lanes = lanes

@@ -28,6 +28,7 @@ class Tab(ABC):
     keys: frozenset[str] = frozenset()  # what its screen's keys can do here, see `press`
     takes = ""  # what Enter does here, in the key bar
     leads_to = ""  # the tab that a key of this one opens
+    terms: tuple[str, ...] = ()  # of the glossary, that F1 explains beside the titles of its columns
 
     def facts(self, look: Look) -> Sequence[str]:  # noqa: ARG002
         """What is shown, in a few words, then the same ever more briefly; for the line of the tabs."""
