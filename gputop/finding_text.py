@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gputop import labels, phrases, units
 from gputop.diagnose import Abstained, Evidence, Finding, Step, Subject
 from gputop.model import Frame, Identity, Job, Process
+from gputop.model.metric_title import metric_title
 from gputop.safe.text import clean
 
 if TYPE_CHECKING:
@@ -283,4 +284,4 @@ def question(rule: str) -> str:
 
 def missing_text(silent: Abstained) -> str:
     """What a rule lacked, and why."""
-    return ", ".join(f"{one.metric} ({one.reason})" for one in silent.missing)
+    return ", ".join(f"{metric_title(one.metric)} ({one.reason})" for one in silent.missing)

@@ -32,6 +32,35 @@ def page(args: argparse.Namespace, settings: Settings) -> int:
     return OK
 
 
+def metrics(args: argparse.Namespace, settings: Settings) -> int:
+    """Every metric, or one by its name in JSON."""
+    from gputop.docs.tables import metric_names, metric_page
+
+    if args.metric is None:
+        return page(args, settings)
+    try:
+        print(metric_page(args.metric), end="")
+    except KeyError:
+        raise Failure(unknown("metric", args.metric, metric_names(), "`gputop metrics` lists them"), USAGE) from None
+    return OK
+
+
+def _metrics_arguments(metrics: argparse.ArgumentParser) -> None:
+    metrics.add_argument(
+        "metric",
+        nargs="?",
+        metavar="METRIC",
+        choices=Suggestions(_metrics),
+        help="name of the metric to show, as in JSON; omit it to list all",
+    )
+
+
+def _metrics() -> Iterable[str]:
+    from gputop.docs.tables import metric_names
+
+    return metric_names()
+
+
 def rules(args: argparse.Namespace, settings: Settings) -> int:
     """Every rule and its question, or one in full; with `--thresholds` the thresholds in effect instead."""
     from gputop.diagnose.rules import RULES
@@ -116,9 +145,10 @@ COMMANDS = (
     ),
     CliCommand(
         name="metrics",
-        help="list every metric with its unit and meaning",
-        examples=("gputop metrics | less", "gputop metrics | grep -i power"),
-        run=page,
+        help="list every metric with unit and meaning, or show one",
+        examples=("gputop metrics busy_percent", "gputop metrics | grep -i power"),
+        run=metrics,
+        arguments=_metrics_arguments,
     ),
     CliCommand(
         name="columns",

@@ -17,6 +17,7 @@ from gputop.diagnose.view import View
 from gputop.invocation import as_root
 from gputop.labels import amount, script
 from gputop.model import Gpu, Identity, Job, Missing, Process
+from gputop.model.metric_title import metric_title
 from gputop.severity import CPU_PERCENT
 
 ON_THE_HOST = "run gputop on the host, or start the container with --pid=host"
@@ -352,7 +353,7 @@ def _unknown_state(view: View, trainer: Trainer, use: str) -> RankState:
     if idle is not None and idle < 1 and (trainer.cores or 0.0) < view.limit("job-states.idle_cores"):
         return RankState("unknown", f"idle: {use}, nothing runs", due=False)
     if lacking := _main_abstention(view, trainer):
-        metrics = ", ".join(dict.fromkeys(missing.metric for missing in lacking.missing))
+        metrics = ", ".join(dict.fromkeys(metric_title(missing.metric) for missing in lacking.missing))
         reasons = ", ".join(dict.fromkeys(missing.reason for missing in lacking.missing))
         unlock = f": {lacking.unlock}" if lacking.unlock else ""
         lacks = f"{metrics} is {reasons}" if trainer.never_reports_busy else f"{use}, cannot read {metrics} ({reasons})"

@@ -16,6 +16,7 @@ from gputop.diagnose.starvation import has_gaps, has_work, is_oversubscribed, is
 from gputop.diagnose.subject_overlap import applies_to
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
+from gputop.model.metric_title import metric_title
 
 _NO = "no"
 _SHARE, _POINTS, _CORES = "{:.0%}", "{:.0f} points", "{:.1f} cores"
@@ -46,7 +47,7 @@ class Answers:
                 return ", ".join(("yes", *(item.text for item in finding.evidence[:1])))
         for silent in self._abstained:
             if silent.rule == rule and _answers(silent.subject, trainer):
-                return "not known" + "".join(f", no {missing.metric}" for missing in silent.missing[:1])
+                return "not known" + "".join(f", no {metric_title(missing.metric)}" for missing in silent.missing[:1])
         return _NO
 
 
@@ -73,7 +74,7 @@ def questions(view: View, trainer: Trainer, answers: Answers) -> Iterator[Asked]
     yield _limit_answer("is the GPU busy 90 % of the time?", duty, enough, "{:.0%}")
     yield from _busy_questions(view, trainer) if duty >= enough else _wait_questions(view, trainer, answers)
     if trainer.is_rank is None:
-        yield "is it one of several ranks?", "not known, no world_size"
+        yield "is it one of several ranks?", "not known, no WORLD_SIZE"
     elif trainer.is_rank:
         yield from (answers.of(trainer, rule) for rule in _RANKS)
     if duty < enough:

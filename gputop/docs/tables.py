@@ -150,6 +150,20 @@ def metric_tables() -> str:
     return "\n\n".join(parts)
 
 
+def metric_page(name: str) -> str:
+    """One metric in each place that has it; KeyError where there is none."""
+    found = [(place, metric) for place, owner in PLACES.items() for metric in metrics(owner) if metric.name == name]
+    if not found:
+        raise KeyError(name)
+    rows = ((f"{place}, {_unit(metric.unit)}", _with_tier(metric)) for place, metric in found)
+    return f"## {name}\n\n{listing(rows)}\n"
+
+
+def metric_names() -> list[str]:
+    """The names of all metrics, each once."""
+    return list(dict.fromkeys(metric.name for owner in PLACES.values() for metric in metrics(owner)))
+
+
 def _with_tier(metric: Metric) -> str:
     return metric.help if metric.tier == "core" else f"{metric.help}; {metric.tier}"
 

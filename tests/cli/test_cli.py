@@ -62,6 +62,8 @@ def run(*args: str, stdin: int = subprocess.DEVNULL, **env: str) -> subprocess.C
         (["snapshot", "--format", "yaml"], "yaml"),
         (["--once", "metrics"], "metrics"),
         (["docs", "nonsense"], "nonsense"),
+        (["metrics", "busy_persent"], "unknown metric 'busy_persent': did you mean busy_percent?"),
+        (["metrics", "nonsense"], "`gputop metrics` lists them"),
         (["completions", "fish"], "fish"),
         (["--once", "--int=5"], "--int"),
         (["snapshot", "--form", "csv"], "--form"),
@@ -149,6 +151,12 @@ def test_every_page_can_be_read() -> None:
 @pytest.mark.parametrize("topic", ["metrics", "columns", "keys"])
 def test_the_declarations_print_themselves(topic: str) -> None:
     assert run(topic).stdout == docs.read(topic)
+
+
+def test_one_metric_is_shown_in_each_place_that_has_it() -> None:
+    shown = run("metrics", "busy_percent").stdout
+    assert shown.startswith("## busy_percent\n\n* gpus, %: GPU busy: share of time in which at least one kernel")
+    assert "* host: disks, %: time with at least one request in flight" in shown
 
 
 def test_help_lists_every_command_once_under_a_task() -> None:

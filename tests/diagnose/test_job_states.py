@@ -107,7 +107,7 @@ def test_unknown_says_what_cannot_be_read_and_what_unlocks_it() -> None:
     dark = {"busy_percent": None, "sm_active_percent": None, "missing": (mute,)}
     (job,) = diagnosis(Machine(gpu=dark, trainer={"gpus": (SHARE,)}).frame, 120).update.jobs
     assert (job.state, job.judged_in_s) == ("unknown", None)
-    assert job.why == "busy_percent is unsupported: an instance tells nothing"
+    assert job.why == "GPU busy is unsupported: an instance tells nothing"
 
 
 def test_a_job_that_no_rule_explains_is_unknown_and_no_more() -> None:

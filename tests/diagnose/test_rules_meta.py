@@ -88,7 +88,7 @@ def test_blind_spots_are_told_with_the_rules_they_silence() -> None:
     told = found(said, "blind-spots")
     assert told is not None
     assert not told.primary
-    hidden = "read_chars_per_s denied; skipped: io-bound, network-fs-bound"
+    hidden = "bytes read by system calls denied; skipped: io-bound, network-fs-bound"
     assert hidden in [item.text for item in told.evidence]
     (root,) = [step for step in told.steps if step.command]
     assert (root.command, root.needs_root) == ("sudo gputop", True)

@@ -81,7 +81,9 @@ def test_storage_that_may_be_either_is_not_named(disk: Disk, mount: Mount) -> No
     assert silent(said, "io-bound") is not None
     finding = found(said, "starved-cause-unknown")
     assert finding is not None
-    assert "check skipped: io-bound, read_chars_per_s not readable" in [item.text for item in finding.evidence]
+    assert "check skipped: io-bound, bytes read by system calls not readable" in [
+        item.text for item in finding.evidence
+    ]
 
 
 def test_a_disk_at_its_limit_is_named_all_the_same() -> None:
@@ -94,7 +96,7 @@ def test_nobody_says_that_no_cause_shows_where_one_is_hidden() -> None:
     finding = found(hidden, "starved-cause-unknown")
     assert finding is not None
     assert finding.headline == "GPU starved, cause may be hidden from this user"
-    assert finding.evidence[1].text == "check skipped: sync-log-stall, read_chars_per_s not readable"
+    assert finding.evidence[1].text == "check skipped: sync-log-stall, bytes read by system calls not readable"
     assert finding.steps[0].text.startswith("Run gputop as its user or as root")
     shown = {name: value for name, value in trainer.items() if name not in (*IO, "missing")}
     finding = found(Machine(gpu={"busy_percent": 60.0}, trainer=shown).verdict(150), "starved-cause-unknown")

@@ -163,7 +163,7 @@ def test_the_path_asks_the_rules_for_the_cause_and_says_what_they_rest_on() -> N
     assert not any("straggler" in question or "slow one" in question for question in path), "it is one process"
     (task,) = Machine(gpu={"busy_percent": 50.0}, trainer={"world_size": 4}).verdict(150).classes
     path = dict(task.path)
-    assert path["do the CPUs run below their maximum clock?"] == "not known, no cpu_governor"
+    assert path["do the CPUs run below their maximum clock?"] == "not known, no cpufreq governor"
     assert path["do all ranks wait for a straggler?"] == "no"
 
 
@@ -176,7 +176,7 @@ def test_a_busy_trainer_is_not_asked_why_it_waits() -> None:
 def test_who_hides_how_many_ranks_there_are_is_not_said_to_wait_for_none() -> None:
     (task,) = Machine(trainer=refused("world_size")).verdict(150).classes
     path = dict(task.path)
-    assert path["is it one of several ranks?"] == "not known, no world_size"
+    assert path["is it one of several ranks?"] == "not known, no WORLD_SIZE"
     assert "do ranks wait in a collective?" not in path
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gputop.diagnose.finding import Abstained, Evidence, Finding, Step
 from gputop.diagnose.job_states import unjudged
@@ -11,6 +11,7 @@ from gputop.diagnose.running_means import KEPT_S
 from gputop.diagnose.view import View
 from gputop.labels import amount
 from gputop.model import Missing, Role
+from gputop.model.metric_title import metric_title
 
 _READS_A_FRAME = 250  # threads sampled
 _LONG_STEP_S = 2.0  # between two frames
@@ -134,16 +135,17 @@ def blind_spots(view: View) -> Iterator[Finding]:
             view.host(),
             "info",
             f"{amount(len(silent), 'check')} skipped, {amount(len(spots), 'metric')} unavailable",
-            evidence=tuple(
-                Evidence(text=f"{metric} {reason}{whys.get((metric, reason), '')}; skipped: {', '.join(rules)}")
-                for (metric, reason), rules in spots.items()
-            ),
+            evidence=tuple(_spot(*spot, whys.get(spot, ""), rules) for spot, rules in spots.items()),
             steps=tuple(map(_unlock_step, unlocks)),
             confidence=1.0,
             grade="driver",
         )
     for gpu, missing in unjudged(view):
         view.abstain(gpu, missing)
+
+
+def _spot(metric: str, reason: str, why: str, rules: Sequence[str]) -> Evidence:
+    return Evidence(text=f"{metric_title(metric)} {reason}{why}; skipped: {', '.join(rules)}")
 
 
 _COMPARE = "Compare with the driver: nvidia-smi -q -d POWER,CLOCK,TEMPERATURE,MEMORY"

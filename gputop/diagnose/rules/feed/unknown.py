@@ -18,6 +18,7 @@ from gputop.diagnose.view import View
 from gputop.diagnose.wchan import Wait, sleeping_threads
 from gputop.labels import amount
 from gputop.model import Missing
+from gputop.model.metric_title import metric_title
 
 _SUSPECTS = "GPU starved, cause unknown; not ruled out: {}"
 _HIDDEN = "GPU starved, cause may be hidden from this user"
@@ -127,7 +128,7 @@ def _hidden_causes(view: View, trainer: Trainer) -> Iterator[Abstained]:
 
 def _hidden_evidence(hidden: Sequence[Abstained]) -> Iterator[Evidence]:
     for one in hidden:
-        names = ", ".join(missing.metric for missing in one.missing)
+        names = ", ".join(metric_title(missing.metric) for missing in one.missing)
         yield Evidence(text=f"check skipped: {one.rule}, {names} not readable")
 
 
