@@ -197,6 +197,9 @@ TERMS: dict[Group, tuple[Term, ...]] = {
         Term("unknown", "A verdict on its job is due, but required metrics are unavailable, or no cause was found"),
         Term("hang", "No rank of its job makes progress: a collective that never completes", normal="never"),
         Term("less busy", "Busy dropped below the job's own earlier level, and step times are not measured"),
+        Term("dataloader", "Short for dataloader-bound: the GPU waits for the next batch"),
+        Term("NUMA", "The process runs on CPUs far from its GPU: NUMA mismatch"),
+        Term("CPU clock", "The CPUs run far below their maximum clock"),
         Term("disk full", "The file system the job writes to is full or nearly full", normal="below 95 % used"),
         Term("host sync", "The trainer waits for GPU results too often, e.g. .item() or logging in every step"),
         Term("profiled", "A profile or trace shows the cause; the finding names it"),
@@ -291,10 +294,17 @@ TERMS: dict[Group, tuple[Term, ...]] = {
             "torch.utils.data.DataLoader and its workers: reads, decodes and batches the samples",
             also=("DataLoader",),
         ),
+        Term(
+            "data wait",
+            "Time in which the training loop waits for its next batch, as a share of the step",
+            unit="%",
+            source="step meter, or a trace",
+            normal="below 5 %",
+        ),
         Term("step", "One optimizer step: input, forward, backward, optimizer", also=("optimizer step",)),
         Term(
             "step meter",
-            "Code in the trainer that measures each optimizer step and its input wait; jobs started with `gputop run`",
+            "Code in the trainer that measures each optimizer step and its data wait; jobs started with `gputop run`",
             source="the trainer",
             also=("step meters",),
         ),
@@ -330,7 +340,6 @@ TERMS: dict[Group, tuple[Term, ...]] = {
         Term(
             "dataloader-bound",
             "The GPU waits for the next batch: too few workers, or too little CPU for them",
-            also=("input wait",),
         ),
         Term(
             "I/O-bound", "Workers or trainer wait for storage or for a file server", also=("io-bound", "network-bound")
@@ -339,10 +348,10 @@ TERMS: dict[Group, tuple[Term, ...]] = {
             "launch-bound",
             "Kernels are shorter than the CPU time to launch them, so the GPU waits for the main thread. Remedies: "
             "torch.compile, CUDA graphs, larger batches",
-            also=("launch wait",),
         ),
+        Term("copy-bound", "The GPU waits for copies from host memory over PCIe", also=("host-to-device copy-bound",)),
         Term("compute-bound", "The GPU's compute throughput limits the job. Nothing to fix outside the model"),
-        Term("memory-bound", "Device-memory bandwidth limits the job", also=("memory bandwidth-bound",)),
+        Term("memory-bound", "Device-memory bandwidth limits the job", also=("device-memory bandwidth",)),
         Term(
             "straggler",
             "One rank is slower than the others, and all wait for it in each collective",

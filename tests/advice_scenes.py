@@ -46,7 +46,7 @@ def found(**change: Any) -> Finding:
         "since_s": 372.0,
         "confidence": 0.9,
         "lost_share": 0.42,
-        "state": "input wait",
+        "state": "dataloader",
         "primary": True,
         "causes": ("threads-host",),
     }

@@ -13,7 +13,7 @@ NOON = 1_800_014_400.0  # a moment whose clock reads the same wherever TZ is UTC
 
 
 def gpu(number: int, **change: Any) -> Gpu:
-    """An H100 at work: by default as in `input wait`, a nine-second saw-tooth."""
+    """An H100 at work: by default as where it waits for its DataLoader, a nine-second saw-tooth."""
     base = Gpu(
         uuid=f"GPU-{number:04}", index=str(number), name="NVIDIA H100 80GB HBM3", busy_percent=58.0,
         vram_total_bytes=80 * GIB, vram_used_bytes=int((66.1 + number % 4 * 0.4) * GIB),

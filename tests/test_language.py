@@ -48,6 +48,8 @@ BANNED = {
     r"\bmeanwhile\b": "while ...",
     r"\blooks lost\b": "samples lost",
     r"\bthe house\b": "the code base",
+    r"\binput wait\b": "data wait, dataloader-bound, I/O-bound",
+    r"\b(?:launch|copy) wait\b": "launch-bound, copy-bound",
 }
 # units: a degree has its sign, a factor is ×
 UNITS = {

@@ -71,11 +71,11 @@ def test_a_trainer_with_a_word_of_its_own_keeps_it_beside_that_of_the_machine() 
         subject=Subject(kind="host", processes=(first, second), gpus=tuple(gpu.uuid for gpu in now.gpus)),
     )  # fmt: skip
     own = Finding(
-        rule="starved-cpu-idle", severity="warn", headline="", primary=True, state="input wait",
+        rule="starved-cpu-idle", severity="warn", headline="", primary=True, state="dataloader",
         subject=Subject(kind="process", processes=(first,), job=now.processes[0].job),
     )  # fmt: skip
     told = states((host, own), now)
-    assert [state.word for process in now.processes if (state := told.of(process))] == ["input wait", "threads"]
+    assert [state.word for process in now.processes if (state := told.of(process))] == ["dataloader", "threads"]
 
 
 def test_a_notebook_that_rests_gets_no_threads() -> None:

@@ -24,7 +24,7 @@ def test_it_names_the_batch_and_the_step_and_how_long_the_gpu_idles() -> None:
     assert surer is not None
     assert (plain.grade, surer.grade) == ("correlation", "profile")
     assert surer.confidence > plain.confidence
-    text = "step meter: step 45ms, 20ms without input wait; input wait 56 % of the step"
+    text = "step meter: step 45ms, 20ms without data wait; data wait 56 % of the step"
     assert surer.evidence[1].text == text
     assert surer.evidence[1].value == pytest.approx(55.6)
 

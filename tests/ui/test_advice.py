@@ -117,7 +117,7 @@ def test_gpus_jobs_and_processes_have_the_same_word() -> None:
     shown = server()
     words = states(ALL.findings, shown)
     assert {shown.by_uuid[uuid].index: state.word for uuid, state in words.gpus.items()} == {
-        **dict.fromkeys("0123", "input wait"), **dict.fromkeys("45", "healthy"), "6": "thermal",
+        **dict.fromkeys("0123", "dataloader"), **dict.fromkeys("45", "healthy"), "6": "thermal",
     }  # fmt: skip
     assert words.jobs[shown.jobs[0].key].sign == "warn"
     rank = shown.by_identity[shown.jobs[0].ranks[0]]

@@ -71,7 +71,7 @@ def test_a_job_carries_the_word_of_a_gpu_that_drags_it() -> None:
     assert jupyter not in words.jobs
     waits = found(subject=replace(hot().subject, kind="job", job=sd3))
     assert states((hot(), waits), shown).jobs[sd3].word == "thermal", "the worst"
-    assert states((hot(severity="warn", primary=False), waits), shown).jobs[sd3].word == "input wait", "what leads"
+    assert states((hot(severity="warn", primary=False), waits), shown).jobs[sd3].word == "dataloader", "what leads"
     capped = hot(rule="power", severity="info", state="power cap", primary=False)
     assert sd3 not in states((capped,), shown).jobs, "a mere remark about one GPU is none about the job"
 

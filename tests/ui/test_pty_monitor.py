@@ -38,7 +38,7 @@ def test_start_shows_gpus_jobs_and_keys(showcase: Program) -> None:
     with showcase.start() as terminal:
         terminal.wait_for("llama-7b")
         text = terminal.text()
-        for word in ("gputop", "8×H100", "power cap", "thermal", "torchrun · 4", "input wait", "F1 Help"):
+        for word in ("gputop", "8×H100", "power cap", "thermal", "torchrun · 4", "I/O-bound", "F1 Help"):
             assert word in text
         assert not modes_ever_on(terminal.output) & {1002, 1003, 1015, 1016}
 

@@ -21,10 +21,10 @@ class Remedy(NamedTuple):
 
 
 _REMEDIES = {  # by its name in profile.parts or the trace signatures
-    LOADS_IN_MAIN: Remedy("input wait", num_workers.IN_WORKERS),
-    "loads-in-main": Remedy("input wait", num_workers.IN_WORKERS),
-    "waits-for-data": Remedy("input wait", num_workers.MORE),
-    "input-bound": Remedy("input wait", num_workers.MORE),
+    LOADS_IN_MAIN: Remedy("dataloader", num_workers.IN_WORKERS),
+    "loads-in-main": Remedy("dataloader", num_workers.IN_WORKERS),
+    "waits-for-data": Remedy("dataloader", num_workers.MORE),
+    "input-bound": Remedy("dataloader", num_workers.MORE),
     "data-parallel": Remedy("dataparallel", "Use DistributedDataParallel with one process per GPU"),
     "saves": Remedy("checkpoint", "Save checkpoints less often, or asynchronously"),
     "sync": Remedy("host sync", "Read results back every 50 steps: each .item() waits for the GPU"),

@@ -44,14 +44,9 @@ def doing(view: ProcessView) -> State:
 
 
 def _judged(view: ProcessView) -> State | None:
-    """What the rules say of it, of its job or of its GPUs, where something should be done about it."""
+    """The headline of the worst finding on it, its job or its GPUs, where something should be done about it."""
     found = about(view.process, view.findings)
-    if found is None:
-        return None
-    state = word(found)
-    return replace(
-        state, word=f"{state.word}: {finding_text.headline(found)}" if state.word else finding_text.headline(found)
-    )
+    return None if found is None else replace(word(found), word=finding_text.headline(found))
 
 
 def _working(view: ProcessView) -> State:

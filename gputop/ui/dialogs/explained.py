@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gputop.ui.screen import CommandScreen
 
 Definition = tuple[str, str]  # the term and its definition
+_STATES: tuple[Group, ...] = ("gpu state", "cause", "cpu", "verdict")  # where a state may be defined
 
 
 def explained(screen: CommandScreen) -> Sequence[Definition]:
@@ -91,8 +92,9 @@ def _states(main: MainScreen) -> Iterator[Definition]:
 
 def _state(word: str | None, by: str = "") -> Iterator[Definition]:
     """A state: the glossary's definition, else the question of a rule that has it, of the rule `by` first."""
-    if defined := [(term.name, term.text) for term in TERMS["gpu state"] if term.name == word]:
-        yield from defined
+    known = (term for group in _STATES for term in TERMS[group] if term.name == word)
+    if defined := next(known, None):
+        yield defined.name, defined.text
         return
     rules = sorted(
         (rule for rule in RULES.values() if rule.state and rule.state == word), key=lambda rule: rule.id != by

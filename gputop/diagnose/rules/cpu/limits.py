@@ -206,8 +206,8 @@ def _by_cpuset(view: View, process: Process, group: Cgroup | None, total: int) -
     "cpu-quota",
     "Is a job limited by its CPU quota or affinity?",
     level=Level.CAUSE,
-    state="cpu limit",
-    short="CPU",
+    state="CPU quota",
+    short="QUOTA",
     needs=(),
     partly=("throttled_percent", "cpus_total"),
 )

@@ -25,8 +25,8 @@ _BY_PREFERENCE = frozenset({"intel_pstate", "amd-pstate-epp", "amd_pstate_epp"})
     "cpu-slow",
     "Do the CPUs run below their maximum clock?",
     level=Level.CAUSE,
-    state="slow cpu",
-    short="CPU",
+    state="CPU clock",
+    short="CLOCK",
     needs=("cpu_governor", "cpu_max_mhz"),
     alone=True,
 )
@@ -172,7 +172,7 @@ def moved(view: View, trainer: Trainer, text: str, cpus: str) -> Step:
     "numa-misplacement",
     "Is a process on another NUMA node than its GPU?",
     level=Level.CAUSE,
-    state="far cpu",
+    state="NUMA",
     short="NUMA",
     needs=("local_cpus", "cpu_percent", "last_cpu", "cpus_total"),
 )

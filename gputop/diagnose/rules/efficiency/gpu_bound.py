@@ -84,7 +84,7 @@ def _memory_bound_finding(view: View, trainer: Trainer, busy: float, by_units: b
     return view.found(
         trainer,
         "info",
-        "memory-bandwidth-bound",
+        "memory-bound, device-memory bandwidth is the limit",
         evidence=(_traffic(view, trainer), duty(trainer, busy), *unit_activity(trainer, memory=False)),
         steps=tuple(_fewer_bytes(trainer)),
         confidence=0.8 if by_units else 0.5,

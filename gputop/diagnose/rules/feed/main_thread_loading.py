@@ -87,8 +87,8 @@ def _main(view: View, trainer: Trainer, pause: Pause) -> float:
     "loader-in-main",
     "Does the training process load its own data?",
     level=Level.STARVED,
-    state="input wait",
-    short="WAIT",
+    state="dataloader",
+    short="DATA",
     confirmed_by=("loads-in-main",),
     needs=("busy_percent", "main_thread_percent", "cpu_percent"),
 )

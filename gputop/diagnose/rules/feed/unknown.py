@@ -56,8 +56,8 @@ class Cause(NamedTuple):
     "starved-cause-unknown",
     "Does a GPU wait without a visible cause?",
     level=Level.STARVED,
-    state="idle gaps",
-    short="WAIT",
+    state="GPU starved",
+    short="STARVED",
     last=True,
     needs=("busy_percent",),
 )

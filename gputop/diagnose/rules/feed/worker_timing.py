@@ -36,8 +36,8 @@ from gputop.model import Identity, Process, Role
     "head-of-line",
     "Do slow samples block the others (head-of-line blocking)?",
     level=Level.STARVED,
-    state="input wait",
-    short="WAIT",
+    state="dataloader",
+    short="DATA",
     confirmed_by=("waits-for-data", "input-bound"),
     needs=("busy_percent", "main_thread_percent", "cpu_percent", "blocked_percent", "allowed_cpus"),
 )
@@ -241,8 +241,8 @@ def _touches(start: WorkerTeam, one: Pause) -> bool:
     "worker-respawn",
     "Do DataLoader workers respawn every epoch?",
     level=Level.STARVED,
-    state="restarts",
-    short="WAIT",
+    state="dataloader",
+    short="DATA",
     needs=("busy_percent",),
     lasting=True,
 )
