@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 LEAST_S = 40.0  # rules use half a minute of data, and findings must hold for as long
 NO_JOB = "no job is running on the GPUs"
 STATES = ("found", "judging", "unknown", "healthy")  # what needs attention first
-_NUMBER = re.compile(r"(?<![\w.])(-?\d+(?:,\d{3})*(?:\.\d+)?)(?: ?(?:%|(?:cores|GB/s|MB/s|°C|W|MHz)\b))?")
+_NUMBER = re.compile(r"(?<![\w.])(-?\d+(?:,\d{3})*(?:\.\d+)?)(?: ?(?:%|(?:cores|GB/s|MB/s|°C|W|MHz|ms|s|min)\b))?")
 _LONGER = re.compile(r"[\w.]\d")  # after an apparent number: a version or a name
-_TIMED = re.compile(r"\b(?:for|over|every|about) \d+[smhd]\b|\b\d+[smhd] ago\b")
+_TIME = r"\d+ (?:s|min|h|d)"
+_TIMED = re.compile(rf"\b(?:for|over|every|about) {_TIME}\b|\b{_TIME} ago\b")
 _CLAUSE_END = re.compile(r"[,;:] | \(")
-_AGO = re.compile(r"\d[smhd] ago$")
+_AGO = re.compile(rf"{_TIME} ago$")
 _UNITS = {"1/s": "/s", "1/min": "/min", "C": "°C", "loaders": "workers"}
 _LONGEST = 40  # characters of a name
 _ASKED = 512  # the screen asks every second, and rules change their text now and then
@@ -178,7 +179,7 @@ def limit(item: Evidence) -> str:
     if item.unit == "B":
         return _without_repetition(_size(item.limit), item)
     if item.unit == "s" and item.limit >= 60:
-        return _without_repetition(units.ago(item.limit), item)
+        return _without_repetition(units.ago_text(item.limit), item)
     if item.unit == "B/s":
         return _without_repetition(_per_second(item.limit), item)
     if not item.unit:  # a version or a count, which is not rounded

@@ -44,9 +44,9 @@ def threshold_unit(name: str) -> str | None:
     return next((unit for suffix, (unit, _) in _UNITS.items() if name.endswith(suffix)), None)
 
 
-def percent(share: float) -> str:
-    """A share (0-1) in a sentence: `55 %`."""
-    return f"{100 * share:.0f} %"
+def percent(share: float, digits: int = 0) -> str:
+    """A share (0-1) in a sentence: `55 %`; with one digit `0.4 %`."""
+    return f"{100 * share:.{digits}f} %"
 
 
 def at_most(lost_share: float, most: float = math.inf) -> str:

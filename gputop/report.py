@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
+from gputop import units
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.safe.text import to_ascii
 
@@ -111,9 +112,10 @@ def _text(page: Page) -> Iterator[str]:
 
 def _wrapped(line: str, rest: str) -> list[str]:
     first = line[: len(line) - len(line.lstrip())] or rest
-    return textwrap.wrap(line.strip(), WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False) or [
-        ""
-    ]
+    lines = textwrap.wrap(
+        units.unbroken(line.strip()), WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
+    )
+    return [*map(units.spaced, lines)] or [""]
 
 
 def _aligned(table: ReportTable) -> Iterator[str]:

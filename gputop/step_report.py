@@ -67,13 +67,13 @@ def late_text(late: LateRank, number: int | None, count: int) -> str:
     who = "one rank" if number is None else f"rank {number}"
     others = "the other" if count == 2 else "the others"
     times, of, apart = late.process.late_step_count, late.process.common_step_count, late.process.steps_apart
-    waits = f"waits {units.took(late.wait_s)} for data in each step"
+    waits = f"waits {units.took_text(late.wait_s)} for data in each step"
     if times is not None and of:
         if times < _OFTEN * of:
-            waits = f"waits {units.took(late.wait_s)} per step on average for data"
+            waits = f"waits {units.took_text(late.wait_s)} per step on average for data"
         waits += f" (late in {times} of {amount(of, 'step')})"
-    said = f"{who} {waits}, {others} {units.took(late.others_s)}"
-    said += f": {'both' if count == 2 else f'all {count}'} ranks take {units.took(late.step_s)} per step"
+    said = f"{who} {waits}, {others} {units.took_text(late.others_s)}"
+    said += f": {'both' if count == 2 else f'all {count}'} ranks take {units.took_text(late.step_s)} per step"
     return f"{said}; how often it is late is unknown: {apart}" if apart else said
 
 
@@ -99,23 +99,23 @@ def number(one: Noted) -> str:
 
 
 def noted(process: Process, now_s: float) -> str:
-    """The latest notes, newest first: loss 0.5321, lr 0.01 at step 1204, epoch 3 12s ago."""
+    """The latest notes, newest first: loss 0.5321, lr 0.01 at step 1204, epoch 3 (12 s ago)."""
     newest = sorted(process.noted, key=lambda one: -round(one.wall_s, 1))  # notes of one call stay in order
     moments = [one for one in newest if one.moment][:1]
     shown = [*[one for one in newest if not one.moment][: _NOTES - len(moments)], *moments]
     parts = []
     for one, after in zip_longest(shown, shown[1:]):
-        when = f" {units.ago(max(0.0, now_s - one.wall_s))} ago" if one.step is None else f" at step {one.step}"
+        when = f" ({units.ago_text(max(0.0, now_s - one.wall_s))} ago)" if one.step is None else f" at step {one.step}"
         together = after is not None and one.step is not None and one.step == after.step
         parts.append(number(one) if together else f"{number(one)}{when}")
     return ", ".join(parts)
 
 
 def pace(process: Process) -> str:
-    """Step timing: 310ms per step, 40 % waiting for data, 16.1 samples/s."""
+    """Step timing: 310 ms per step, 40 % waiting for data, 16.1 samples/s."""
     if process.step_s is None:
         return ""
-    parts = [f"{units.took(process.step_s)} per step"]
+    parts = [f"{units.took_text(process.step_s)} per step"]
     if process.data_wait_percent is not None:
         parts.append(f"{process.data_wait_percent:.0f} % waiting for data")
     if process.samples_per_s is not None:

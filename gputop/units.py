@@ -1,12 +1,18 @@
-"""Numbers as short text and back: 66.1G, 1.9G/s, 6m 12s."""
+"""Numbers as short text and back: 66.1G, 1.9G/s; durations in a table, 6m 12s, and in a sentence, 6 min 12 s."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 
 UNKNOWN = "·"
 _STEPS = ("", "K", "M", "G", "T", "P", "E")
+_SPACE = re.compile(  # before a unit, and between the units of a duration
+    r"(?<=\d) (?=(?:%|µs|ms|s|min|h|d|°C|W|MHz|[kMGT]B(?:/s)?)(?![\w/]))"
+    r"|(?:(?<=\d min)|(?<=\d h)|(?<=\d d)) (?=\d+ (?:s|min|h)\b)"
+)
+_JOINER = "\u2060"  # one character that no wrapping breaks at
 _SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -85,22 +91,49 @@ def took(seconds: float | None) -> str:
     return f"{seconds:.{(seconds < 9.995) + (seconds < 99.95)}f}s"
 
 
+def took_text(seconds: float | None) -> str:
+    """A duration in a sentence: 380 µs, 4.2 ms, 45 ms, 1.25 s, 45.2 s, 310 s."""
+    return re.sub(r"(?<=\d)(?=\D+$)", " ", took(seconds))
+
+
 def ago(seconds: float | None) -> str:
-    """Elapsed time for a state: 7s, 6m 12s, 2h 11m, 3d 4h."""
+    """Elapsed time in few cells: 7s, 6m 12s, 2h 11m, 3d 4h."""
+    return UNKNOWN if seconds is None else " ".join(f"{number}{unit}" for number, unit in _elapsed(seconds))
+
+
+def ago_text(seconds: float | None) -> str:
+    """Elapsed time in a sentence: 7 s, 6 min 12 s, 2 h 11 min, 3 d 4 h."""
     if seconds is None:
         return UNKNOWN
+    return " ".join(f"{number} {'min' if unit == 'm' else unit}" for number, unit in _elapsed(seconds))
+
+
+def _elapsed(seconds: float) -> Iterator[tuple[int, str]]:
+    """Its largest unit, and the next smaller one unless that is zero."""
     whole = int(seconds)
     for unit, name, below, short in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
         if whole >= unit:
-            rest = whole % unit // below
-            return f"{whole // unit}{name} {rest}{short}" if rest else f"{whole // unit}{name}"
-    return f"{whole}s"
+            yield whole // unit, name
+            if rest := whole % unit // below:
+                yield rest, short
+            return
+    yield whole, "s"
 
 
 def roughly(seconds: float) -> str:
-    """Elapsed time, rounded so that it rarely changes: 40s, 6m, 2h 10m."""
+    """Elapsed time in a sentence, rounded so that it rarely changes: 40 s, 6 min, 2 h 10 min."""
     step = 10 if seconds < 60 else 60 if seconds < 3600 else 600
-    return ago(seconds - seconds % step)
+    return ago_text(seconds - seconds % step)
+
+
+def unbroken(text: str) -> str:
+    """The text with each number and its unit as one word, for wrapping; `spaced` undoes it."""
+    return _SPACE.sub(_JOINER, text)
+
+
+def spaced(text: str) -> str:
+    """The text after wrapping, with the space between a number and its unit."""
+    return text.replace(_JOINER, " ")
 
 
 def duration(text: str) -> float:

@@ -21,10 +21,10 @@ from tests.advice_scenes import fine, found
         ("B/s", 50e6, "reads 12 MB/s, below 50 MB/s", ""),
         ("B", 64e3, "a read is 9 kB", "64 kB"),
         ("B", 1e8, "12.1G are written", "100 MB"),
-        ("B", 67108864.0, "+192M in 3m", "64.0M"),
-        ("B", 427_819_008.0, "+5.2G in 15m", "408M"),
-        ("s", 900.0, "without work for 32m 30s", "15m"),
-        ("s", 21600.0, "full in about 46m", "6h"),
+        ("B", 67108864.0, "+192M in 3 min", "64.0M"),
+        ("B", 427_819_008.0, "+5.2G in 15 min", "408M"),
+        ("s", 900.0, "without work for 32 min 30 s", "15 min"),
+        ("s", 21600.0, "full in about 46 min", "6 h"),
         ("cores", 1.0, "7.9 of 16 CPU cores in use", "1 core"),
         ("cores", 14.0, "15 of 16 CPU cores in use", "14 cores"),
         ("1/s", 1000.0, "swap traffic 9300 pages/s", "1000/s"),
@@ -43,26 +43,26 @@ def test_a_limit_reads_as_the_number_beside_it(unit: str, limit: float, text: st
 @pytest.mark.parametrize(
     ("headline", "said"),
     [
-        ("waits for something that no rule can name", "for 6m"),
-        ("runs 64 compute threads on 16 CPUs", "for 6m"),
-        ("shares the CPUs with unet-3d of user bob", "for 6m"),
-        ("waits for /data/7d", "for 6m"),
-        ("has 31.0G held by python 7 of carol, idle for over 10m", ""),
-        ("is out of device memory in about 2h: it takes 21.1G more every hour", ""),
-        ("21 % slower for 7m 45s, cause inside the program", ""),
-        ("stands still for 24s every 5m, while a checkpoint is written", ""),
+        ("waits for something that no rule can name", "for 6 min"),
+        ("runs 64 compute threads on 16 CPUs", "for 6 min"),
+        ("shares the CPUs with unet-3d of user bob", "for 6 min"),
+        ("waits for /data/7d", "for 6 min"),
+        ("has 31.0G held by python 7 of carol, idle for over 10 min", ""),
+        ("is out of device memory in about 2 h: it takes 21.1G more every hour", ""),
+        ("21 % slower for 7 min 45 s, cause inside the program", ""),
+        ("stands still for 24 s every 5 min, while a checkpoint is written", ""),
     ],
 )
 def test_how_long_it_has_been_so_is_not_told_beside_another_time(headline: str, said: str) -> None:
-    assert finding_text.duration_text(found(headline=headline), "6m") == said
+    assert finding_text.duration_text(found(headline=headline), "6 min") == said
 
 
 def test_nor_of_what_is_well() -> None:
-    assert finding_text.duration_text(fine(), "6m") == ""
+    assert finding_text.duration_text(fine(), "6 min") == ""
 
 
 def test_nor_of_what_happened_once() -> None:
-    assert finding_text.duration_text(found(evidence=(Evidence(text="Xid 79 6s ago", value=79.0),)), "10s") == ""
+    assert finding_text.duration_text(found(evidence=(Evidence(text="Xid 79, 6 s ago", value=79.0),)), "10 s") == ""
     old = Evidence(text="PyTorch 2.0 came out 3.2 years ago", value=3.2)
     assert finding_text.duration_text(found(evidence=(old,)), "10s") == "for 10s"
 

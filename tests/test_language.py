@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
+import gputop
 from tests.visible_strings import Visible, pages, visible
 
 # what fresh readers had to decode, and why it went; grows when a review finds another
@@ -70,6 +72,12 @@ SPELLINGS = {
 }
 # sentences; the cells of tables write 12%
 SENTENCES = frozenset({"evidence", "step", "headline", "question", "trace verdict", "report", "error", "missing"})
+PROGRAM = Path(gputop.__file__).parent
+CELLS = (
+    {"columns.py", "export/text.py", "hosts/columns.py", "labels.py"}
+    | {f"ui/{name}.py" for name in ("gpus/state", "panes/header", "panes/host", "panes/preview")}
+    | {"alerts/plan.py"}
+)  # a setting as it is typed: 5m
 LONG_HEADLINES: dict[str, str] = {}  # text of one over 60 cells before numbers: why
 
 
@@ -84,6 +92,13 @@ def test_nothing_is_said_in_a_phrase_that_readers_had_to_decode(phrase: str, bet
 def test_a_percentage_in_a_sentence_has_a_space(kind: str) -> None:
     said = [one for one in visible() if one.kind == kind and re.search(r"(?:\d|\})%(?![\w}])", one.text)]
     assert not said, said
+
+
+def test_only_cells_have_durations_without_spaces() -> None:
+    """`6m 12s` and `953ms` are for tables and states; sentences write `6 min 12 s` and `953 ms`."""
+    compact = re.compile(r"\bunits\.(?:ago|took)\b|from gputop\.units import .*\b(?:ago|took)\b")
+    modules = {str(path.relative_to(PROGRAM)): path.read_text() for path in PROGRAM.rglob("*.py")}
+    assert {name for name, text in modules.items() if compact.search(text)} == CELLS
 
 
 def test_a_headline_has_at_most_60_cells_before_numbers() -> None:

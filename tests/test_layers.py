@@ -41,7 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "step_report": {"model", "units", "labels"},
     "finding_text": PURE | {"labels", "phrases", "diagnose"},
     "columns": {"units", "labels", "severity", "process_totals"},
-    "report": {"safe"},
+    "report": {"safe", "units"},
     "profile": {"units", "phrases", "safe", "report", "severity", "num_workers"},
     "trace": {"units", "phrases", "safe", "report", "profile", "pytorch", "severity", "num_workers"},
     "paste": {"units", "phrases", "safe", "report", "trace", "pytorch", "severity", "num_workers", "thresholds"},

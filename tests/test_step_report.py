@@ -36,9 +36,9 @@ def test_the_rank_that_waits_for_data_makes_the_others_wait() -> None:
     late = step_report.late_rank(ranks(1.6, 1.6, 1.6, 38.7))
     assert late is not None
     assert late.share == pytest.approx(0.371)
-    said = "rank 3 waits 120ms for data in each step, the others 5.0ms: all 4 ranks take 310ms per step"
+    said = "rank 3 waits 120 ms for data in each step, the others 5.0 ms: all 4 ranks take 310 ms per step"
     assert step_report.late_text(late, 3, 4) == said
-    assert step_report.late_text(late, 3, 2).endswith("in each step, the other 5.0ms: both ranks take 310ms per step")
+    assert step_report.late_text(late, 3, 2).endswith("in each step, the other 5.0 ms: both ranks take 310 ms per step")
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_slow_steps_are_counted_by_what_was_slow() -> None:
 
 
 def test_notes_are_told_with_their_step_or_their_age() -> None:
-    assert step_report.noted(metered(), NOW_S) == "loss 0.532112 at step 1204, epoch 3 30s ago"
+    assert step_report.noted(metered(), NOW_S) == "loss 0.532112 at step 1204, epoch 3 (30 s ago)"
     both = tuple(Noted(name=name, wall_s=NOW_S - 1 + at, value=0.5, step=9) for name, at in (("loss", 0), ("lr", 1e-6)))
     assert step_report.noted(metered(noted=both), NOW_S) == "loss 0.5, lr 0.5 at step 9"
     lost = Noted(name="loss", wall_s=NOW_S, finite=False, step=7)
@@ -105,7 +105,9 @@ def test_they_stand_on_the_axis_of_the_chart_of_steps(look: Look) -> None:
     epoch = axis.index("epoch 3")
     slow = [place - epoch for place, cell in enumerate(axis) if cell == look.glyphs.down]
     assert slow == [30 - 14 - 1, 30 - 3 - 1]  # a second a cell
-    assert strips[-1].strip().startswith("steps  loss 0.532112 at step 1204, epoch 3 30s ago; 2 of 120 steps took over")
+    assert (
+        strips[-1].strip().startswith("steps  loss 0.532112 at step 1204, epoch 3 (30 s ago); 2 of 120 steps took over")
+    )
     assert all(len(strip) == 160 for strip in strips)
 
 
@@ -126,8 +128,8 @@ def test_a_hostile_name_moves_nothing_on_the_axis() -> None:
 def test_the_diagnosis_has_a_line_of_the_steps_of_each_metered_job() -> None:
     frame = late(38.7, slow_step_count=3, step_window=90)(60.0)
     shown = text(page(Diagnosis(update=Update(frame=frame, jobs=after(late(38.7)).jobs), seconds=60.0)))
-    assert "310ms per step, 2 % waiting for data" in shown
+    assert "310 ms per step, 2 % waiting for data" in shown
     assert "3 of 90 steps took over 2 × the median" in shown
-    assert "rank 2 waits 120ms for data in each step, the others 5.0ms: all 4 ranks take 310ms per step" in shown
+    assert "rank 2 waits 120 ms for data in each step, the others 5.0 ms: all 4 ranks take 310 ms per step" in shown
     plain = team()
     assert "Steps" not in text(page(Diagnosis(update=Update(frame=plain(60.0), jobs=after(plain).jobs), seconds=60.0)))

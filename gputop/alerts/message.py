@@ -77,7 +77,7 @@ class AlertMessage:
         if self.status == "firing":
             return self.severity.upper()
         why = f" ({_ENDED[self.ended]})" if self.ended in _ENDED else ""
-        return f"{'ENDED' if why else 'RESOLVED'} after {units.ago(self.lasted_s)}{why},"
+        return f"{'ENDED' if why else 'RESOLVED'} after {units.ago_text(self.lasted_s)}{why},"
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -89,7 +89,7 @@ class AlertMessage:
             found.append(f"  {self.command}")
         if self.note:
             found.append(self.note)
-        lasted = f" ({units.ago(self.lasted_s)})" if self.lasted_s >= 1 else ""
+        lasted = f" ({units.ago_text(self.lasted_s)})" if self.lasted_s >= 1 else ""
         found.append(f"{'sent' if self.status == 'test' else 'since'} {local_time(self.began_wall_s)}{lasted}")
         if self.times > 1:
             found.append(f"began {self.times} times since the last message about it")

@@ -151,8 +151,8 @@ def _described(plan: AlertPlan) -> list[tuple[str, str]]:
 
     rows = []
     for rule in plan.rules:
-        held = f" for {units.ago(rule.for_s)}" if rule.for_s else ""
-        calm = f"; cool-down {units.ago(rule.cooldown_s)}" if rule.cooldown_s else ""
+        held = f" for {units.ago_text(rule.for_s)}" if rule.for_s else ""
+        calm = f"; cool-down {units.ago_text(rule.cooldown_s)}" if rule.cooldown_s else ""
         silent = "" if rule.recovery else "; no recovery message"
         rows.append((rule.name, f"{rule.condition.words}{held}; to {', '.join(rule.send)}{calm}{silent}"))
     return rows

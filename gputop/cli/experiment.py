@@ -103,7 +103,7 @@ class Children:
         """Rewrite the progress line: setting, number done, rate, time left."""
         if not self._tty:
             return
-        from gputop.units import ago
+        from gputop.units import ago_text
 
         full = min(_BAR, _BAR * done // max(1, whole))
         words = f"[{'#' * full}{'.' * (_BAR - full)}] {title}: {done} of {whole} {self.experiment.unit}"
@@ -112,7 +112,7 @@ class Children:
         if self._count and self.rounds is not None:
             each_s = self._took_s / self._count
             left_s = each_s * max(0, self.rounds - self._count) - min(took_s, each_s)
-            words += f", about {ago(max(1.0, left_s))} left"
+            words += f", about {ago_text(max(1.0, left_s))} left"
         sys.stderr.write(f"\r\x1b[K{words[: shutil.get_terminal_size().columns - 1]}")
         sys.stderr.flush()
 

@@ -177,7 +177,7 @@ class Live:
 def hanging(hangs: Sequence[tuple[str, float]]) -> Note:
     """Files and mounts that do not answer, and for how long."""
     longest = sorted(hangs, key=lambda hang: -hang[1])
-    named = ", ".join(f"{place} ({units.ago(seconds)})" for place, seconds in longest[:MOST_NAMED])
+    named = ", ".join(f"{place} ({units.ago_text(seconds)})" for place, seconds in longest[:MOST_NAMED])
     more = f" and {len(hangs) - MOST_NAMED} more" if len(hangs) > MOST_NAMED else ""
     return Note(
         subject="host",

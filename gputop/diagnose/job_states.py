@@ -73,7 +73,7 @@ def _why_unjudged(view: View, gpu: Gpu, process: Process, trainer: Trainer | Non
     judged_s = view.limit("engine.warm_s") + view.limit("on_s")
     if age_s >= judged_s:
         return None
-    since = f"its job has run on it for {units.ago(age_s)}; checks start after {units.ago(judged_s)}"
+    since = f"its job has run on it for {units.ago_text(age_s)}; checks start after {units.ago_text(judged_s)}"
     return Missing(metric="busy_percent", reason="absent", unlock=since)
 
 

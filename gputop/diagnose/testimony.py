@@ -83,7 +83,7 @@ def measured_facts(process: Process, least: float, now_s: float) -> Iterator[Fac
     if wait is None or step_s is None or wait < 100 * least:
         return
     rest_s = step_s * (1 - wait / 100)
-    text = f"step meter: step {units.took(step_s)}, {units.took(rest_s)} without data wait; "
+    text = f"step meter: step {units.took_text(step_s)}, {units.took_text(rest_s)} without data wait; "
     text += f"data wait {wait:.0f} % of the step"
     if slow := step_report.slow(process, now_s):
         text += f"; {slow}"

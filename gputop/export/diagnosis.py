@@ -204,7 +204,7 @@ def page(found: Diagnosis, commands: Sequence[str] = (), *, explain: bool = Fals
     update, frame = found.update, found.update.frame
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(frame.wall_s))
     shown = [each for each in (update.findings if explain else _likely(update.findings)) if each.rule != BLIND]
-    watched = f"watched for {units.ago(round(found.seconds))} until {when}{_restriction(found)}"
+    watched = f"watched for {units.ago_text(round(found.seconds))} until {when}{_restriction(found)}"
     return Page(
         title=f"{frame.hostname}: {_summary(shown, found)}",
         about=f"{labels.amount(len(frame.gpus), 'GPU')}, {found.label}, {watched}",
@@ -288,7 +288,7 @@ def _summary(shown: Sequence[Finding], found: Diagnosis) -> str:
 
 
 def _point(finding: Finding, found: Diagnosis, commands: Sequence[str]) -> Point:
-    since = finding_text.duration_text(finding, units.ago(finding.since_s))
+    since = finding_text.duration_text(finding, units.ago_text(finding.since_s))
     cost = finding_text.cost(finding)
     said = finding_text.sentence(finding, found.update.frame)
     severity: Literal["crit", "warn", "info", "fine"] = "fine" if finding.healthy else finding.severity

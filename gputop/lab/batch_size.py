@@ -136,7 +136,7 @@ def _tries(result: Mapping[str, Any]) -> ReportTable:
     for one in sorted(result["tries"], key=lambda one: one["batch"]):
         numbers = (units.UNKNOWN,) * 3
         if one["fits"]:
-            numbers = (units.decimal(one["peak_bytes"]), units.took(one["step_s"]), f"{one['samples_per_s']:.4g}")
+            numbers = (units.decimal(one["peak_bytes"]), units.took_text(one["step_s"]), f"{one['samples_per_s']:.4g}")
         cells.append((str(one["batch"]), "yes" if one["fits"] else "no", *numbers))
     return ReportTable("batch", head, tuple(cells))
 

@@ -27,6 +27,7 @@ from gputop.lab.loader import (
 from gputop.phrases import percent
 from gputop.report import Do, Page, Point, ReportTable
 from gputop.safe.text import clean
+from gputop.units import took_text
 
 # batches/s by workers of a CPU-bound loader, 64 images per batch, on a 16-core machine
 PUBLISHED = {0: 22.1, 2: 53.5, 4: 107.5, 8: 196.1, 12: 200.0}
@@ -62,10 +63,6 @@ def _title(result: Mapping[str, Any]) -> str:
 def _sentence(fact: str) -> str:
     """A fact as a sentence; one that begins with the name of a setting keeps it as it is."""
     return f"{fact[:1].upper() if fact.split()[0].isalpha() else fact[:1]}{fact[1:]}."
-
-
-def _ms(seconds: float | None) -> str:
-    return units.UNKNOWN if seconds is None else units.took(seconds)
 
 
 def _rate_text(row: Mapping[str, Any]) -> str:
@@ -115,8 +112,12 @@ def _workers(result: Mapping[str, Any]) -> ReportTable:
     cells = []
     for row in rows:
         count = row["num_workers"]
-        cell = [str(count), _rate_text(row), *(_ms(row[key]) for key in ("mean_s", "p50_s", "p90_s", "slowest_s"))]
-        cell += [_ms(row["first_s"]), _factor(row["batches_per_s"] / first["batches_per_s"])]
+        cell = [
+            str(count),
+            _rate_text(row),
+            *(took_text(row[key]) for key in ("mean_s", "p50_s", "p90_s", "slowest_s")),
+        ]
+        cell += [took_text(row["first_s"]), _factor(row["batches_per_s"] / first["batches_per_s"])]
         if step_s is not None:
             waits = _waits(result, row)
             cell.append(units.UNKNOWN if waits is None else percent(waits))
@@ -133,7 +134,11 @@ def _option_tables(result: Mapping[str, Any]) -> Iterator[ReportTable]:
     count = result["recommended"]
     head = ("", "BATCHES/s", "MEAN", "P90", "SLOWEST", "NEXT EPOCH")
     cells = [
-        (row["setting"], _rate_text(row), *(_ms(row[key]) for key in ("mean_s", "p90_s", "slowest_s", "again_s")))
+        (
+            row["setting"],
+            _rate_text(row),
+            *(took_text(row[key]) for key in ("mean_s", "p90_s", "slowest_s", "again_s")),
+        )
         for row in rows
     ]
     yield ReportTable(f"num_workers={count}, one change at a time", head, tuple(cells))
@@ -192,8 +197,8 @@ def _enough_facts(result: Mapping[str, Any], rank: int) -> Iterator[str]:
         yield f"{plan.cpus} CPUs for {plan.jobs} ranks: {rank} each"
     if step_s is not None and (best := _row(result, count)):
         where = "on the CPU " if _on_cpu(result) else ""
-        yield f"a training step takes {_ms(step_s)} {where}(median of {STEP_BATCHES} steps run here)"
-        yield f"a batch is ready every {_ms(best['mean_s'])} on average"
+        yield f"a training step takes {took_text(step_s)} {where}(median of {STEP_BATCHES} steps run here)"
+        yield f"a batch is ready every {took_text(best['mean_s'])} on average"
     yield _enough(result)
     yield from _effects(result)
 
@@ -233,7 +238,9 @@ def _effects(result: Mapping[str, Any]) -> Iterator[str]:
     better = [f"{name} is {100 * options[name]['gain']:.0f} % faster, each time it was measured" for name in faster]
     if faster_epochs(options):
         stays, plain = options[STAYS]["again_s"], options[SAME]["again_s"]
-        better.append(f"persistent_workers=True starts the next epoch in {_ms(stays)} instead of {_ms(plain)}")
+        better.append(
+            f"persistent_workers=True starts the next epoch in {took_text(stays)} instead of {took_text(plain)}"
+        )
     copied, pinned = options.get(COPIED), options.get(PINNED)
     if copied and pinned and is_gain(copied["batches_per_s"], pinned["batches_per_s"]):
         factor = pinned["batches_per_s"] / copied["batches_per_s"]
@@ -266,7 +273,8 @@ def _slow(result: Mapping[str, Any]) -> Iterator[str]:
         yield from _named(result, samples)
     else:
         worst = max(batches, key=lambda one: one["s"])
-        yield f"batch {worst['number']} took {_ms(worst['s'])}, the median batch {_ms(result['workers'][0]['p50_s'])}"
+        median = took_text(result["workers"][0]["p50_s"])
+        yield f"batch {worst['number']} took {took_text(worst['s'])}, the median batch {median}"
         yield from _unnamed(result, samples)
     if _skewed(result):
         yield f"slow {'samples' if samples else 'batches'} raise MEAN above P90 in the table"
@@ -282,11 +290,11 @@ def _hidden(result: Mapping[str, Any]) -> bool:
 def _named(result: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """The slow samples, and what of them the recommended setting shows."""
     ordered = sorted(samples, key=lambda one: -one["s"])
-    named = ", ".join(f"dataset[{one['index']}] takes {_ms(one['s'])}" for one in ordered[:_NAMED])
-    yield f"{named}; the median sample takes {_ms(samples[0]['median_s'])} (loaded alone)"
+    named = ", ".join(f"dataset[{one['index']}] takes {took_text(one['s'])}" for one in ordered[:_NAMED])
+    yield f"{named}; the median sample takes {took_text(samples[0]['median_s'])} (loaded alone)"
     best = _row(result, result["recommended"])
     if best is not None and _hidden(result):
-        slowest = _ms(best["slowest_s"])
+        slowest = took_text(best["slowest_s"])
         yield f"other workers hide it: with num_workers={best['num_workers']} no timed batch took over {slowest}"
     else:
         yield "a slow sample delays its batch and those behind it"

@@ -53,7 +53,7 @@ def page(result: Mapping[str, Any]) -> Page:
 def _title(result: Mapping[str, Any]) -> str:
     steps = "" if result["steps"] is None else f", {result['steps']} steps"
     torch = f", torch {clean(result['torch'])}" if result.get("torch") else ""
-    return f"{clean(result['name'])}: memory over {units.ago(max(1.0, result['seconds']))}{steps}{torch}"
+    return f"{clean(result['name'])}: memory over {units.ago_text(max(1.0, result['seconds']))}{steps}{torch}"
 
 
 def _devices(result: Mapping[str, Any]) -> ReportTable:
@@ -227,8 +227,8 @@ def _allocator(result: Mapping[str, Any]) -> Iterator[Point]:
                 severity="warn",
                 text=f"{gpu}: the allocator's cache is fragmented.",
                 facts=(
-                    f"{units.size(split)} free in partly used segments, {split / reserved:.0%} of what is reserved "
-                    f"({held_against(percent(_LIMIT['split']), 'flagged_from')})",
+                    f"{units.size(split)} free in partly used segments, {percent(split / reserved)} of what is "
+                    f"reserved ({held_against(percent(_LIMIT['split']), 'flagged_from')})",
                 ),
                 steps=(
                     Do("Let segments grow.", pytorch.allocator("expandable_segments:True", result.get("torch"))),

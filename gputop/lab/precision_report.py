@@ -67,10 +67,6 @@ def _title(result: Mapping[str, Any]) -> str:
     return f"{clean(result['factory'])}: {size}{where}, torch {clean(made['torch'])}"
 
 
-def _took(seconds: float | None) -> str:
-    return units.UNKNOWN if seconds is None else units.took(seconds)
-
-
 def _share(value: float | None) -> str:
     return units.UNKNOWN if value is None else f"{100 * value:.0f} %"
 
@@ -92,10 +88,10 @@ def _runs(result: Mapping[str, Any]) -> ReportTable:
                 name_of(kind),
                 f"{median_of(rows, key):.4g}",
                 _share(spread(rows)),
-                _took(median_of(rows, "step_s")),
-                _took(median_of(rows, "alone_s")),
+                units.took_text(median_of(rows, "step_s")),
+                units.took_text(median_of(rows, "alone_s")),
                 units.decimal(max(row["peak_bytes"] for row in rows)),
-                _took(max(compiled)) if compiled else "",
+                units.took_text(max(compiled)) if compiled else "",
                 f"{factor:.2f}×",
             )
         )
@@ -160,8 +156,8 @@ def _words(result: Mapping[str, Any], found: Sequence[Spot]) -> Iterator[str]:
     if made["loads"]:
         waiting = wait_share(runs[first])
         yield (
-            f"{name_of(first)}: a step takes {_took(median_of(runs[first], 'step_s'))}, and "
-            f"{_took(median_of(runs[first], 'alone_s'))} without data wait: "
+            f"{name_of(first)}: a step takes {units.took_text(median_of(runs[first], 'step_s'))}, and "
+            f"{units.took_text(median_of(runs[first], 'alone_s'))} without data wait: "
             f"training waits for data {_share(waiting.middle)} of the time."
         )
         if median(map(extra_share, runs[first])) - waiting.middle >= WAITS:

@@ -10,7 +10,7 @@ from typing import Any
 from gputop import units
 from gputop.paste.gpu_csv import GpuCsv, GpuSample, GpuSeries, looks_like, parse
 from gputop.paste.pasted import LimitTable, Pasted, TextKind, by_severity, median
-from gputop.phrases import held_against
+from gputop.phrases import held_against, percent
 from gputop.report import Do, Point, ReportTable
 from gputop.severity import by_lost_share
 
@@ -179,7 +179,7 @@ def _ended(use: Use) -> Iterator[Point]:
     ):
         return
     rate = use.interval_s
-    lasts = f"the last {units.ago(round(len(use.after) * rate))}" if rate else f"the last {len(use.after)} samples"
+    lasts = f"the last {units.ago_text(round(len(use.after) * rate))}" if rate else f"the last {len(use.after)} samples"
     yield Point(
         severity="warn",
         text=f"{use.gpu} was idle in {lasts} while its memory stayed allocated.",
@@ -199,7 +199,7 @@ def _use_points(use: Use) -> Iterator[Point]:
     low = sum(value < _LIMIT["low_percent"] for value in busy) / len(busy)
     facts = (
         f"GPU busy, mean {mean:.0f} % ({held_against(f'{_healthy():.0f} %', 'healthy_from')})",
-        f"below {_LIMIT['low_percent']:.0f} % in {low:.0%} of the samples",
+        f"below {_LIMIT['low_percent']:.0f} % in {percent(low)} of the samples",
     )
     if mean >= _LIMIT["steady_percent"] and low < _LIMIT["low_share"]:
         yield Point(severity="fine", text=f"{use.gpu}: steady and busy, GPU-bound.", facts=facts)
@@ -228,14 +228,14 @@ def _starved(use: Use, mean: float, facts: tuple[str, ...]) -> Point:
 
 
 def _every(use: Use) -> str:
-    return "" if use.period_s is None else f", one every {units.ago(max(1, round(use.period_s)))}"
+    return "" if use.period_s is None else f", one every {units.ago_text(max(1, round(use.period_s)))}"
 
 
 def _periodic(use: Use, severity: Any, facts: tuple[str, ...]) -> Point:
     period = use.period_s or 0.0
     return Point(
         severity=severity,
-        text=f"{use.gpu}: utilization dips every {units.ago(max(1, round(period)))}.",
+        text=f"{use.gpu}: utilization dips every {units.ago_text(max(1, round(period)))}.",
         facts=(*facts, f"{len(use.dips)} dips at even distances"),
         steps=(
             "Compare the period with checkpoints, evaluation, logging and epochs.",
@@ -252,7 +252,7 @@ def _device(use: Use) -> Iterator[Point]:
             yield Point(
                 severity="crit" if bit != 0x20 else "warn",
                 text=f"{use.gpu}: {name}.",
-                facts=(f"active in {share:.0%} of the samples under load",),
+                facts=(f"active in {percent(share)} of the samples under load",),
                 steps=("Improve airflow: fans, dust filters, blanking panels.",)
                 if "thermal" in name
                 else ("Check power and cooling.",),
@@ -282,12 +282,12 @@ def _clocks(use: Use, work: Sequence[GpuSample]) -> Iterator[Point]:
     share = len(capped) / len(work) if work else 0.0
     if share >= _LIMIT["capped_share"]:
         yield Point(
-            severity="info", text=f"{use.gpu}: power-capped.", facts=(f"in {share:.0%} of the samples under load",)
+            severity="info", text=f"{use.gpu}: power-capped.", facts=(f"in {percent(share)} of the samples under load",)
         )
     elif len(ratios) >= _LIMIT["samples"] and (mean := sum(ratios) / len(ratios)) < _LIMIT["clock"]:
         yield Point(
             severity="warn",
-            text=f"{use.gpu}: SM clock is {mean:.0%} of its maximum under load.",
+            text=f"{use.gpu}: SM clock is {percent(mean)} of its maximum under load.",
             steps=(Do("See what limits the clock.", "nvidia-smi -q -d PERFORMANCE,CLOCK,POWER"),),
         )
 

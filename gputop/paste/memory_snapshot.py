@@ -198,7 +198,7 @@ def _words(memories: Sequence[DeviceMemory], recorded: bool) -> Iterator[str]:
         if memory.sites and memory.allocated:
             where, size, count = memory.sites[0]
             part = size / memory.allocated
-            yield f"Most of that, {units.size(size)} ({part:.0%}) in {count} blocks, was allocated at {where}."
+            yield f"Most of that, {units.size(size)} ({percent(part)}) in {count} blocks, was allocated at {where}."
     if not memories:
         yield "It has no segments: PyTorch held no GPU memory."
     if not recorded:
@@ -235,8 +235,8 @@ def _cache(gpu: str, memory: DeviceMemory) -> Iterator[Point]:
             severity="warn",
             text=f"{gpu}: the allocator's cache is fragmented.",
             facts=(
-                f"{units.size(memory.split)} free in partly used segments, {memory.split / reserved:.0%} of what is "
-                f"reserved ({held_against(percent(_LIMIT['split']), 'flagged_from')})",
+                f"{units.size(memory.split)} free in partly used segments, {percent(memory.split / reserved)} of "
+                f"what is reserved ({held_against(percent(_LIMIT['split']), 'flagged_from')})",
                 f"largest free block {units.size(memory.largest)}",
             ),
             steps=(
@@ -248,12 +248,12 @@ def _cache(gpu: str, memory: DeviceMemory) -> Iterator[Point]:
         yield Point(
             severity="info",
             text=f"{gpu}: {units.size(memory.empty)} is cached and unused.",
-            facts=(f"{memory.empty / reserved:.0%} of what is reserved",),
+            facts=(f"{percent(memory.empty / reserved)} of what is reserved",),
             steps=("Call torch.cuda.empty_cache() between phases, never inside the loop.",),
         )
     elif not memory.failed and free < _LIMIT["split"] * reserved and memory.reserved:
         yield Point(
-            severity="fine", text=f"{gpu}: the cache is not fragmented.", facts=(f"free {free / reserved:.0%}",)
+            severity="fine", text=f"{gpu}: the cache is not fragmented.", facts=(f"free {percent(free / reserved)}",)
         )
 
 

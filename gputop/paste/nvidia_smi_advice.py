@@ -271,7 +271,7 @@ def _use(name: str, card: SmiGpu) -> Iterator[Point]:
         yield Point(
             severity="warn",
             text=f"{name}: memory is nearly full.",
-            facts=(f"{units.size(used)} of {units.size(total)} ({used / total:.0%})",),
+            facts=(f"{units.size(used)} of {units.size(total)} ({percent(used / total)})",),
             steps=("Lower the batch size before longer inputs run out of memory.",),
         )
     if card.programs and busy is not None and busy < 100 * _STARVED["duty"]:

@@ -148,15 +148,15 @@ def _words(sums: OperatorSums) -> Iterator[str]:
     top = max(rows or sums.rows, key=lambda row: row.self_cpu_us or 0.0)
     total = table.self_cpu_us
     if total:
-        part = f" ({(top.self_cpu_us or 0.0) / total:.1%} of {time(total)})"
+        part = f" ({percent((top.self_cpu_us or 0.0) / total, 1)} of {time(total)})"
         what = "Largest own CPU time of the listed rows"
         around = max(
             (row for row in sums.rows if is_region(row.name)), key=lambda row: row.self_cpu_us or 0.0, default=top
         )
         if (around.self_cpu_us or 0.0) > (top.self_cpu_us or 0.0):
-            held = f"{time(around.self_cpu_us)} ({(around.self_cpu_us or 0.0) / total:.1%} of {time(total)})"
+            held = f"{time(around.self_cpu_us)} ({percent((around.self_cpu_us or 0.0) / total, 1)} of {time(total)})"
             yield f"{what}: {around.name} itself, {held}: Python and waits there, in no operator."
-            what, part = "Largest operator", f" ({(top.self_cpu_us or 0.0) / total:.1%})"
+            what, part = "Largest operator", f" ({percent((top.self_cpu_us or 0.0) / total, 1)})"
         yield f"{what}: {top.name}, {time(top.self_cpu_us or 0.0)}{part}."
     if table.device is None:
         yield (
@@ -167,13 +167,13 @@ def _words(sums: OperatorSums) -> Iterator[str]:
         first = max(sums.kernels or rows, key=lambda row: row.self_device_us or 0.0, default=None)
         if first and first.self_device_us:
             share = first.self_device_us / table.self_device_us
-            yield f"Largest own {table.device} time: {first.name}, {time(first.self_device_us)} ({share:.1%})."
+            yield f"Largest own {table.device} time: {first.name}, {time(first.self_device_us)} ({percent(share, 1)})."
     yield from _of_regions(sums)
     yield from _of_python(sums)
     if sums.listed is not None and sums.listed < _LIMIT["covers"]:
         yield (
-            f"The listed rows hold {max(0.0, sums.listed):.0%} of the own CPU time: larger operators may be missing. "
-            'Print more, sorted: table(sort_by="self_cpu_time_total", row_limit=50).'
+            f"The listed rows hold {percent(max(0.0, sums.listed))} of the own CPU time: larger operators may be "
+            'missing. Print more, sorted: table(sort_by="self_cpu_time_total", row_limit=50).'
         )
     yield ONLY_A_TRACE
 
@@ -184,12 +184,12 @@ def _of_regions(sums: OperatorSums) -> Iterator[str]:
     took = sum(map(sums.cpu, rows))
     if len(rows) < 2 or took <= 0:
         return
-    parts = ", ".join(f"{row.name} {sums.cpu(row) / took:.0%}" for row in sorted(rows, key=sums.cpu, reverse=True))
+    parts = ", ".join(f"{row.name} {percent(sums.cpu(row) / took)}" for row in sorted(rows, key=sums.cpu, reverse=True))
     data = sum(sums.cpu(row) for row in rows if row.name.lower().startswith("data")) / took
     compute = sum(sums.cpu(row) for row in rows if row.name.lower() in ("forward", "backward", "loss")) / took
     held = sums.share(took)  # no region covers data loading or pauses
     verdict = (
-        f"; together {held:.0%} {_of(sums)}"
+        f"; together {percent(held)} {_of(sums)}"
         if sums.window and held < _LIMIT["bound"]
         else ": the input pipeline dominates"
         if data >= _LIMIT["bound"]
@@ -236,14 +236,15 @@ def _gpu(sums: OperatorSums) -> Iterator[Point]:
     if busy is None:
         return
     fact = (
-        f"{sums.table.device} time {busy:.0%} {_of(sums)} ({held_against(percent(_STARVED['duty']), 'healthy_from')})",
+        f"{sums.table.device} time {percent(busy)} {_of(sums)} "
+        f"({held_against(percent(_STARVED['duty']), 'healthy_from')})",
     )
     if busy >= _STARVED["duty"]:
         yield Point(severity="fine", text="GPU-bound: kernels fill the steps, as far as sums show.", facts=fact)
     else:
         yield Point(
             severity=by_lost_share(1 - busy, "warn"),
-            text=f"GPU idle at least {1 - busy:.0%} {_of(sums)}.",
+            text=f"GPU idle at least {percent(1 - busy)} {_of(sums)}.",
             facts=fact,
         )
 
@@ -259,7 +260,7 @@ def _data(sums: OperatorSums) -> Iterator[Point]:
     where = ", in the main process (num_workers=0)" if alone else ""
     yield Point(
         severity=by_lost_share(share, "warn"),
-        text=f"The DataLoader takes {share:.0%} {_of(sums)}{where}.",
+        text=f"The DataLoader takes {percent(share)} {_of(sums)}{where}.",
         facts=(
             f"DataLoader {time(took)} {_of(sums)} ({held_against(percent(_LIMIT['data']), 'flagged_from')})",
             *((f"{calls} batches, {time(took / calls)} each",) if calls else ()),
@@ -286,7 +287,7 @@ def _launches(sums: OperatorSums) -> Iterator[Point]:
         text=f"Launch-bound: {each}, {mean:.1f} µs of GPU time each.",
         facts=(
             f"mean kernel {mean:.1f} µs ({held_against(f'{tiny:.0f} µs', 'flagged_below')})",
-            f"launch calls {sums.share(took):.0%} {_of(sums)}",
+            f"launch calls {percent(sums.share(took))} {_of(sums)}",
         ),
         steps=(
             "Fuse kernels with torch.compile(model).",
@@ -307,7 +308,7 @@ def _reads(sums: OperatorSums) -> Iterator[Point]:
     reads = count / (sums.steps or 1)
     yield Point(
         severity="warn",
-        text=f"Synchronization: the CPU waits for the GPU {share:.0%} {_of(sums)}.",
+        text=f"Synchronization: the CPU waits for the GPU {percent(share)} {_of(sums)}.",
         facts=(
             f"{calls} synchronize calls, {time(waits)}",
             *((f"aten::item and its like {count} times, {time(inside)}",) if count else ()),
@@ -329,7 +330,7 @@ def _allocations(sums: OperatorSums) -> Iterator[Point]:
         return
     yield Point(
         severity="warn",
-        text=f"Driver allocations in the loop: {calls} calls take {sums.share(took):.0%} {_of(sums)}.",
+        text=f"Driver allocations in the loop: {calls} calls take {percent(sums.share(took))} {_of(sums)}.",
         facts=(f"cudaMalloc and similar {time(took)} ({held_against(percent(_LIMIT['allocate']), 'flagged_from')})",),
         steps=(
             "Profile after warm-up first: schedule(wait=1, warmup=2, active=5).",
@@ -348,7 +349,7 @@ def _copies(sums: OperatorSums) -> Iterator[Point]:
     pageable = any("Pageable" in row.name for row in rows)
     yield Point(
         severity="warn",
-        text=f"Host-to-device copies take {took / device:.0%} of the GPU time"
+        text=f"Host-to-device copies take {percent(took / device)} of the GPU time"
         + (", from pageable memory." if pageable else "."),
         facts=(f"Memcpy HtoD {time(took)} ({held_against(percent(_LIMIT['copy']), 'flagged_from')})",),
         steps=(
@@ -368,7 +369,7 @@ def _optimizer(sums: OperatorSums) -> Iterator[Point]:
         return
     yield Point(
         severity="warn",
-        text=f"The optimizer is not fused: it takes {sums.share(took):.0%} {_of(sums)}.",
+        text=f"The optimizer is not fused: it takes {percent(sums.share(took))} {_of(sums)}.",
         facts=(f"{many / calls:.0f} {single[0].name} calls per step, one per parameter",),
         steps=("Set fused=True, as in AdamW(..., fused=True), or foreach=True.",),
     )
@@ -382,7 +383,7 @@ def _kernels(sums: OperatorSums) -> Iterator[Point]:
     if comm / device >= _LIMIT["comm"]:
         yield Point(
             severity="info",
-            text=f"Communication takes {comm / device:.0%} of the GPU time.",
+            text=f"Communication takes {percent(comm / device)} of the GPU time.",
             facts=("a table does not show overlap with compute",),
             steps=("Trace all ranks and explain them together: gputop explain rank*.json.gz.",),
         )
@@ -391,7 +392,7 @@ def _kernels(sums: OperatorSums) -> Iterator[Point]:
     if took / device >= _LIMIT["full_precision"]:
         yield Point(
             severity="warn",
-            text=f"FP32 matrix kernels without tensor cores take {took / device:.0%} of the GPU time.",
+            text=f"FP32 matrix kernels without tensor cores take {percent(took / device)} of the GPU time.",
             facts=(f"{full[0].name}",),
             steps=(
                 "Train in bf16: torch.autocast('cuda', dtype=torch.bfloat16).",

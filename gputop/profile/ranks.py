@@ -272,7 +272,7 @@ def _cell(shares: Mapping[str, float], phase: str) -> str:
     """The share of a phase; unknown for collectives if none was seen, as backward may hide them."""
     if phase == "comms" and phase not in shares and shares.get("backward", 0.0) >= _WAITS:
         return UNKNOWN
-    return f"{100 * shares.get(phase, 0.0):.1f}%"
+    return percent(shares.get(phase, 0.0), 1)
 
 
 def _collective_text(labels: Sequence[str], found: Sequence[Mapping[str, float]]) -> str:

@@ -157,12 +157,12 @@ def _tops(profile: Profile, total: float) -> Iterator[tuple[str, float]]:
 def _functions(profile: Profile) -> tuple[tuple[str, str, str], ...]:
     total = profile.total
     return tuple(
-        (e.name, _percent(e.self_count / total), _percent(e.total_count / total)) for e in profile.top()[:_ROWS]
+        (e.name, percent(e.self_count / total, 1), percent(e.total_count / total, 1)) for e in profile.top()[:_ROWS]
     )
 
 
 def _percents(rows: Iterator[tuple[str, float]]) -> tuple[tuple[str, str], ...]:
-    return tuple((name, _percent(share)) for name, share in rows)
+    return tuple((name, percent(share, 1)) for name, share in rows)
 
 
 def _threads(profile: Profile) -> tuple[tuple[str, str], ...]:
@@ -182,7 +182,7 @@ def compared(before: Profile, after: Profile, names: tuple[str, str]) -> Page:
     if rows:
         name, old, new = rows[0]
         words = f"Largest change: {name}, from {percent(old)} to {percent(new)} of samples."
-    cells = tuple((name, _percent(old), _percent(new), f"{100 * (new - old):+.1f}") for name, old, new in rows)
+    cells = tuple((name, percent(old, 1), percent(new, 1), f"{100 * (new - old):+.1f}") for name, old, new in rows)
     return Page(
         title=f"{names[0]} → {names[1]}",
         words=(words,),
@@ -210,7 +210,3 @@ def as_json(profile: Profile, name: str) -> dict[str, object]:
 def _problems(profile: Profile) -> Iterator[str]:
     for problem in profile.problems:
         yield f"{problem[:1].upper()}{problem[1:]}."
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f}%"

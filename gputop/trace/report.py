@@ -17,6 +17,7 @@ from gputop.trace.step_phases import communication_us
 from gputop.trace.steps import much_longer
 from gputop.trace.verdict import TraceVerdict, TraceView, VerdictNumber, memory_peak, said_of
 
+_UNIT_TEXTS = {"us": "µs"}  # of a number in JSON, in a sentence
 _NUMBER, _PART = re.compile(r"\d+(?:\.\d+)?"), re.compile(r" in \d+ % of that time")
 _ROWS = 8
 _STEPS = 12
@@ -249,10 +250,10 @@ def about_text(view: TraceView) -> str:
 
 
 def took(us: float | None) -> str:
-    """A time: 820 us, 12.4 ms, 3.1 s."""
+    """A time: 820 µs, 12.4 ms, 3.1 s."""
     if us is None:
         return units.UNKNOWN
-    for limit, divisor, unit in ((999.5, 1, "us"), (999.5e3, 1e3, "ms")):
+    for limit, divisor, unit in ((999.5, 1, "µs"), (999.5e3, 1e3, "ms")):
         if us < limit:
             return f"{us / divisor:.3g} {unit}"
     return f"{us / 1e6:.3g} s" if us < 1e9 else f"{us / 1e6:.0f} s"
@@ -260,7 +261,7 @@ def took(us: float | None) -> str:
 
 def share(value: float | None) -> str:
     """A share in percent."""
-    return units.UNKNOWN if value is None else f"{100 * value:.1f}%"
+    return units.UNKNOWN if value is None else percent(value, 1)
 
 
 def point(verdict: TraceVerdict) -> Point:
@@ -283,7 +284,7 @@ def _gain(lost_share: float) -> str:
 
 def fact(number: VerdictNumber) -> str:
     """A number and what it is held against: GPU idle 68 % of the time (healthy ≤ 30 %)."""
-    unit = f" {number.unit}".rstrip()
+    unit = f" {_UNIT_TEXTS.get(number.unit, number.unit)}".rstrip()
     limit = "" if number.limit is None else f" ({held_against(f'{_plain(number.limit)}{unit}', number.sense)})"
     return f"{number.text} {_plain(number.value)}{unit}{f' of {number.of}' if number.of else ''}{limit}"
 

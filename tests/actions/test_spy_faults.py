@@ -255,10 +255,10 @@ def test_the_guard_ends_what_costs_too_much_and_nothing_else() -> None:
     paused = metered(before, looks(1, 5, paused=True)).excess()
     assert paused is not None
     assert paused.startswith("it was paused ")
-    assert metered(before, looks(1, 5, waits=0.5)).excess() == "it waited 50% of the time longer for a CPU"
+    assert metered(before, looks(1, 5, waits=0.5)).excess() == "it waited 50 % of the time longer for a CPU"
     assert metered(before, looks(1, 5, waits=0.5), cpu=0.1).excess() is None  # somebody else has come
     assert metered(before, looks(1, 5, cpu=0.2)).excess() is None  # a job has phases of its own
-    assert metered(before, looks(1, 5), after).cost().text == "cost 0%"
+    assert metered(before, looks(1, 5), after).cost().text == "cost 0 %"
     slower = metered(before, [CostReading(1, 1.0, 100, 0.0, False), CostReading(5, 4.6, 460, 0.0, False)], after).cost()
     assert slower.slowed == pytest.approx(0.1)
     assert metered(before, looks(1, 5), looks(5, 6, cpu=3.0)).cost().slowed is None

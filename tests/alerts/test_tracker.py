@@ -181,7 +181,7 @@ def test_a_process_that_exits_ends_its_alert() -> None:
     assert fired.evidence == ("resident memory 2.0G (alert above 1.0G)",)
     (over,) = tracker.advance(update(300, processes=()))
     what = "dgx-07: llama-7b (alice, pid 100): resident memory above 1.0G"
-    assert (over.ended, over.title) == ("exited", f"ENDED after 5m (its processes exited), {what}")
+    assert (over.ended, over.title) == ("exited", f"ENDED after 5 min (its processes exited), {what}")
 
 
 def rule_of(**fields: Any) -> AlertTracker:
@@ -205,7 +205,7 @@ def test_a_finding_is_sent_in_the_words_of_the_screen_and_again_when_it_is_worse
     assert told(tracker, update(30, gpu(0), findings=(finding(),))) == []
     assert told(tracker, update(40, gpu(0))) == []
     (over,) = tracker.advance(update(60, gpu(0)))
-    assert over.title == "RESOLVED after 1m 20s, dgx-07: GPU 0: hardware thermal slowdown"
+    assert over.title == "RESOLVED after 1 min 20 s, dgx-07: GPU 0: hardware thermal slowdown"
     assert "Next" not in "".join(over.lines)
 
 

@@ -96,8 +96,8 @@ def test_the_list_shows_everything_but_secrets(run: Run) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
         "Alerts\n~/.config/gputop/config.toml\n\nAlerts\n"
-        "  trouble  power or thermal, crit only; to team, ops; cool-down 15m; no recovery message\n"
-        "  hot      GPU core temperature above 88 °C, of user alice for 2m; to page; cool-down 15m\n"
+        "  trouble  power or thermal, crit only; to team, ops; cool-down 15 min; no recovery message\n"
+        "  hot      GPU core temperature above 88 °C, of user alice for 2 min; to page; cool-down 15 min\n"
         "\nReceivers\n"
         "  team  slack https://hooks.slack.com/***\n"
         "  page  command /usr/local/bin/page\n"

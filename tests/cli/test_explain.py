@@ -271,7 +271,7 @@ def test_two_folders_of_ranks_are_compared_rank_by_rank(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("2 ranks compared\n")
     assert re.search(r"rank 0 +25 ms +5 ms", done.stdout)
-    assert re.search(r"rank 1 +100 ms +100 ms +100.0% +100.0%", done.stdout)
+    assert re.search(r"rank 1 +100 ms +100 ms +100.0 % +100.0 %", done.stdout)
     assert "before-0.json → after-0.json\n" in done.stdout
     files = json.loads(explain("--diff", "--json", before, after).stdout)["files"]
     assert [(one["before"], one["after"]) for one in files] == [

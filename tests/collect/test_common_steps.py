@@ -81,14 +81,14 @@ def test_steps_that_are_told_singly_have_the_numbers_up_to_their_count() -> None
     [
         (
             {"late_step_count": 41, "common_step_count": 50},
-            "waits 120ms for data in each step (late in 41 of 50 steps)",
+            "waits 120 ms for data in each step (late in 41 of 50 steps)",
         ),
         (
             {"late_step_count": 8, "common_step_count": 50},
-            "waits 120ms per step on average for data (late in 8 of 50 st",
+            "waits 120 ms per step on average for data (late in 8 of 50 st",
         ),
-        ({"steps_apart": "no"}, "ranks take 310ms per step; how often it is late is unknown: no"),
-        ({}, "rank 1 waits 120ms for data in each step, the other 5.0ms: both ranks take 310ms per step"),
+        ({"steps_apart": "no"}, "ranks take 310 ms per step; how often it is late is unknown: no"),
+        ({}, "rank 1 waits 120 ms for data in each step, the other 5.0 ms: both ranks take 310 ms per step"),
     ],
 )
 def test_how_often_stands_in_the_sentence(known: dict[str, Any], says: str) -> None:

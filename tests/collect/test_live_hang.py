@@ -93,8 +93,8 @@ def test_p37_the_monitor_starts_draws_and_quits_while_files_hang(machine: Path, 
 
 def test_one_line_names_what_hangs_longest() -> None:
     hangs = [(f"/mnt/{number}", float(number)) for number in range(MOST_NAMED + 2)]
-    assert hanging(hangs).text == "Not answering: /mnt/4 (4s), /mnt/3 (3s), /mnt/2 (2s) and 2 more"
-    assert hanging(hangs[:1]).text == "Not answering: /mnt/0 (0s)"
+    assert hanging(hangs).text == "Not answering: /mnt/4 (4 s), /mnt/3 (3 s), /mnt/2 (2 s) and 2 more"
+    assert hanging(hangs[:1]).text == "Not answering: /mnt/0 (0 s)"
 
 
 def test_p37_a_dead_local_disk_costs_its_size(tmp_path: Path) -> None:

@@ -302,9 +302,9 @@ def test_one_gpu_alone_needs_no_substitute(fake: Fake, child: Child) -> None:
 def test_n10_init_hangs(fake: Fake, child: Child) -> None:
     fake.hang("nvmlInit*")
     child.start()
-    seen = child.until(lambda seen: seen.notes["waiting"]["text"] == "waiting for driver 1s", seconds=3)
+    seen = child.until(lambda seen: seen.notes["waiting"]["text"] == "waiting for driver 1 s", seconds=3)
     assert not seen.gpus
-    seen = child.until(lambda seen: seen.notes["waiting"]["text"] == "waiting for driver 3s", seconds=4)
+    seen = child.until(lambda seen: seen.notes["waiting"]["text"] == "waiting for driver 3 s", seconds=4)
     assert lanes(seen) == 1
     fake.release("hang", "nvmlInit*")
     child.until(lambda seen: len(seen.gpus) == 4 and not seen.notes)

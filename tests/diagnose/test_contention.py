@@ -170,7 +170,7 @@ def test_the_beginning_of_a_build_is_when_its_use_of_the_cpus_rose() -> None:
     (finding,) = (one for one in said.findings if "neighbour" in (one.rule, *one.causes))
     texts = [item.text for item in finding.evidence]
     assert "make of user bob uses 14.0 of 16 CPUs" in texts
-    assert "CPU use by make of user bob rose from 0 to 14 cores 3m 20s ago" in texts
+    assert "CPU use by make of user bob rose from 0 to 14 cores 3 min 20 s ago" in texts
     assert "GPU busy fell from 96 % to 61 % at the same time" in texts
 
 

@@ -119,7 +119,7 @@ def test_no_cuda_context_says_how_to_move() -> None:
     assert told is not None
     assert told.evidence[1].text == "no CUDA context on the GPU (0 % busy)", "there is one"
     assert told.primary
-    assert told.evidence[0].text == "7.9 of 16 CPU cores in use, 8m 8s after its start"
+    assert told.evidence[0].text == "7.9 of 16 CPU cores in use, 8 min 8 s after its start"
     assert told.steps[1].command == 'model.to("cuda"); x = x.to("cuda", non_blocking=True)'
 
 

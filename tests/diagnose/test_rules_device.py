@@ -267,7 +267,7 @@ def test_hw_errors_comes_at_once_and_marks_what_stops_jobs() -> None:
     assert told is not None
     assert told.headline == "Xid 48, double-bit ECC error"
     assert [item.text for item in told.evidence] == [
-        "Xid 48 6s ago",
+        "Xid 48, 6 s ago",
         "row remapping pending; running jobs are not affected",
     ]
     reset = next(step for step in told.steps if step.command == "sudo nvidia-smi -r -i 0")
@@ -279,7 +279,7 @@ def test_an_error_that_is_in_no_list_is_told_by_its_number() -> None:
     told = found(machine(xids=(Xid(number=141, wall_s=0.0), Xid(number=147, wall_s=0.0))).verdict(8), "hw-errors")
     assert told is not None
     assert told.headline == "Xid 141"
-    assert [item.text for item in told.evidence] == ["Xid 141 6s ago", "Xid 147 6s ago"]
+    assert [item.text for item in told.evidence] == ["Xid 141, 6 s ago", "Xid 147, 6 s ago"]
     assert not any(step.destroys for step in told.steps)
 
 

@@ -233,7 +233,7 @@ def test_small_job(gpu: dict[str, Any], held_gib: int, loaders: int, fires: bool
     if finding is not None:
         assert finding.severity == "info"
         assert "run about 3 such jobs" in finding.steps[1].text
-        assert finding.evidence[-1].text == "for at least 15m 58s", "it may be older than anybody looked"
+        assert finding.evidence[-1].text == "for at least 15 min 58 s", "it may be older than anybody looked"
 
 
 LINK = {"pcie_lane_bytes_per_s": 3.94e9, "pcie_width": 16}

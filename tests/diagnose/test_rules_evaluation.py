@@ -60,7 +60,7 @@ def test_it_is_told_once_and_nothing_else_is_said_of_it(doing: dict[str, Any], p
         if t >= KNOWN_S + 40:
             told = found(one, "evaluation-phase")
             assert told is not None
-            assert (told.severity, told.headline) == ("info", "periodic evaluation, 40s every 3m 20s")
+            assert (told.severity, told.headline) == ("info", "periodic evaluation, 40 s every 3 min 20 s")
             assert [other.rule for other in one.findings if other.severity != "info"] == [], f"at {t:.0f} s"
     *_, (_, last) = said
     healthy, told = found(last, "gpu-bound-healthy"), found(last, "evaluation-phase")
@@ -179,7 +179,7 @@ def test_phases_in_which_its_gpu_hardly_works_are_told_too(seconds: int, severit
     told = found(last, "evaluation-phase")
     assert told is not None
     assert told.severity == severity  # from a fifth of the time on it is worth a warning
-    assert told.headline == f"periodic GPU idle phases, {seconds}s every 3m 20s"
+    assert told.headline == f"periodic GPU idle phases, {seconds} s every 3 min 20 s"
     assert {one.rule for one in last.findings if one.severity != "info"} <= {"evaluation-phase"}
 
 

@@ -81,9 +81,9 @@ def test_a_fast_leak_of_host_memory_is_critical_within_a_minute(loaders: int) ->
     said = found(after(host(leak, 48, loaders=loaders).frame, 62), "host-memory-leak")
     assert said is not None
     assert said.severity == "crit"
-    assert said.headline.startswith("out of host memory in about 6m, growing by 85.8M/s")
+    assert said.headline.startswith("out of host memory in about 6 min, growing by 85.8M/s")
     assert ("in its 4 workers" in said.headline) == (loaders == 4)
-    assert said.evidence[1].text.endswith("of host memory (48.0G) left, full in about 6m")
+    assert said.evidence[1].text.endswith("of host memory (48.0G) left, full in about 6 min")
 
 
 def test_a_fast_leak_is_held_against_the_limit_of_its_control_group() -> None:

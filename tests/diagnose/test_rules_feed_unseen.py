@@ -42,7 +42,7 @@ def test_worker_respawn(machine: Machine, severity: str | None) -> None:
     assert (finding and finding.severity) == severity
     if finding:
         assert finding.steps[0].command == "DataLoader(..., persistent_workers=True)"
-        assert finding.evidence[0].text.endswith("times, every 40s")
+        assert finding.evidence[0].text.endswith("times, every 40 s")
 
 
 @pytest.mark.parametrize("every_s", [2.0, 5.0, 8.0])

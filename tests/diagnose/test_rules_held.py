@@ -64,7 +64,7 @@ def test_zombie_memory_names_the_owner_and_leaves_the_rest_to_him() -> None:
     assert told is not None
     assert told.primary
     assert told.headline == "31.0G of GPU memory held by python (carol, pid 100), idle"
-    assert told.evidence[0].text == "31.0G held by python (carol, pid 100), idle for at least 1h 14m"
+    assert told.evidence[0].text == "31.0G held by python (carol, pid 100), idle for at least 1 h 14 min"
     assert told.steps[0].text.startswith("Ask carol to shut down its kernel")
     kill = told.steps[-1]
     assert kill.command is None

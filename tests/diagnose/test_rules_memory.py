@@ -55,9 +55,9 @@ def test_gmem_leak_says_how_fast_and_until_when() -> None:
     told = found(hours(held(lambda t: 6 * t).frame, 18), "gmem-leak")
     assert told is not None
     assert told.primary
-    assert told.headline == "GPU memory growing by 21.1G per hour, full in about 2h 30m"
+    assert told.headline == "GPU memory growing by 21.1G per hour, full in about 2 h 30 min"
     assert [item.text for item in told.evidence] == [
-        "+5.2G in 15m, +1.7G, +1.8G, +1.8G per 5m",
+        "+5.2G in 15 min, +1.7G, +1.8G, +1.8G per 5 min",
         "53.8G of GPU 0 left",
     ]
     assert told.steps[0].command == "total += loss.item()"

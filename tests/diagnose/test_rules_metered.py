@@ -24,7 +24,7 @@ def test_it_names_the_batch_and_the_step_and_how_long_the_gpu_idles() -> None:
     assert surer is not None
     assert (plain.grade, surer.grade) == ("correlation", "profile")
     assert surer.confidence > plain.confidence
-    text = "step meter: step 45ms, 20ms without data wait; data wait 56 % of the step"
+    text = "step meter: step 45 ms, 20 ms without data wait; data wait 56 % of the step"
     assert surer.evidence[1].text == text
     assert surer.evidence[1].value == pytest.approx(55.6)
 
@@ -41,7 +41,7 @@ def test_the_straggler_is_named_by_its_meter_with_the_grade_of_a_profile() -> No
     assert finding.headline == "straggler rank 2 (GPU 2), dataloader-bound"
     assert finding.grade == "profile"
     assert lines(finding)[0] == (
-        "step meter: rank 2 waits 120ms for data in each step, the others 5.0ms: all 4 ranks take 310ms per step"
+        "step meter: rank 2 waits 120 ms for data in each step, the others 5.0 ms: all 4 ranks take 310 ms per step"
     )
     assert finding.steps[0].text == "Balance sample cost across ranks, or raise num_workers"
 

@@ -55,7 +55,7 @@ def test_a_healthy_run_tells_what_its_pauses_cost() -> None:
     said = Machine(gpu=sampled(stops(120.0, 3.0, 60.0))).verdict(500, 1)
     finding = found(said, "gpu-bound-healthy")
     assert finding is not None
-    assert finding.evidence[-1].text == "4 pauses, 2.1 % of GPU time lost in 7m 15s"
+    assert finding.evidence[-1].text == "4 pauses, 2.1 % of GPU time lost in 7 min 15 s"
 
 
 def test_a_gpu_that_never_works_again_is_not_healthy_for_long() -> None:

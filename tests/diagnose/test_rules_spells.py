@@ -32,9 +32,9 @@ def told(machine: Machine, seconds: float) -> list[tuple[float, Any]]:
 @pytest.mark.parametrize(
     ("rollout_s", "update_s", "words", "due_s"),
     [
-        (30, 12, "GPU idle for 30s every 42s, main thread busy", 180),
-        (10, 10, "GPU idle for 10s every 20s, main thread busy", 120),
-        (90, 30, "GPU idle for 1m 30s every 2m, main thread busy", 480),
+        (30, 12, "GPU idle for 30 s every 42 s, main thread busy", 180),
+        (10, 10, "GPU idle for 10 s every 20 s, main thread busy", 120),
+        (90, 30, "GPU idle for 1 min 30 s every 2 min, main thread busy", 480),
     ],
 )
 def test_the_rhythm_is_told_and_stays_told(rollout_s: float, update_s: float, words: str, due_s: float) -> None:

@@ -56,12 +56,12 @@ def test_checkpoint_stall(dials: dict[str, Any], severity: str | None) -> None:
 def test_checkpoint_stall_counts_what_it_costs() -> None:
     finding = found(saving().verdict(150, 1), "checkpoint-stall")
     assert finding is not None
-    assert finding.headline == "checkpoint stalls, 4.0 s every 40s"
+    assert finding.headline == "checkpoint stalls, 4.0 s every 40 s"
     assert finding.primary
     assert finding.lost_share == pytest.approx(0.1, abs=0.01)
     assert finding.evidence[0].text == "GPU idle 4.0 s per save, 10.0 % of GPU time lost"
     assert finding.evidence[1].text == "191M written per save, 50 MB/s"
-    assert finding.steps[0].text == "Save every 6m 41s instead of every 40s: costs 1 % of GPU time"
+    assert finding.steps[0].text == "Save every 6 min 41 s instead of every 40 s: costs 1 % of GPU time"
 
 
 def frequent(
@@ -90,7 +90,7 @@ def test_short_and_frequent_saves_are_found_within_two_minutes(
     assert (finding.severity, finding.primary) == ("warn", True)
     assert finding.lost_share == pytest.approx(lost, abs=0.02)
     assert finding.evidence[1].value == pytest.approx(480e6, rel=0.1)
-    assert f"every {every_s:.0f}s" in finding.headline or f"every {int(every_s)}s" in finding.headline
+    assert f"every {every_s:.0f} s" in finding.headline or f"every {int(every_s)} s" in finding.headline
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ def test_what_was_measured_stands_beside_the_finding(tmp_path: Path, monkeypatch
         stage.app.main.show(update(of("starved-cpu-idle"), fine()))
         await stage.press("a")
         for _ in range(500):
-            if "measured 2m" in stage.text:
+            if "measured 2 min" in stage.text:
                 break
             await stage.pilot.pause(0.02)
         assert says in " ".join(stage.text.split())

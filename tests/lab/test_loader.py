@@ -165,7 +165,11 @@ def test_one_setting_has_one_wait_for_data() -> None:
     machine.waits = {2: 0.004, 4: 0.0006}
     result = measured(machine, workers=(0, 2, 4, 8))
     said = text(page(result))
-    waits = {cells[0]: cells[-2] for line in said.splitlines() if len(cells := line.replace(" %", "%").split()) == 10}
+    waits = {
+        cells[0]: cells[-2]
+        for line in said.splitlines()
+        if len(cells := line.replace(" %", "%").replace(" ms", "ms").split()) == 10
+    }
     assert {count: waits[count] for count in "0248"} == {"0": "73%", "2": "17%", "4": "3%", "8": "·"}
     assert "DATA WAIT is the share of the training time spent waiting for a batch: measured for num_workers=2, 4" in (
         " ".join(said.split())
@@ -206,9 +210,9 @@ def test_slow_samples_are_named_where_they_are_slow_again() -> None:
     result = measured(Machine(GUIDE))
     assert [one["index"] for one in result["slow_samples"]] == [37]
     said = " ".join(text(page(result)).split())
-    assert "dataset[37] takes 300ms; the median sample takes 2.0ms" in said
+    assert "dataset[37] takes 300 ms; the median sample takes 2.0 ms" in said
     assert "Shrink, re-encode or cache the slow samples, first dataset[37]" in said
-    assert "other workers hide it: with num_workers=8 no timed batch took over 5.1ms" in said
+    assert "other workers hide it: with num_workers=8 no timed batch took over 5.1 ms" in said
     result["workers"][3]["slowest_s"] = 0.31
     said = text(page(result))
     assert "no timed batch" not in said

@@ -45,7 +45,7 @@ class TestOperatorTable:
         top = found.numbers["operators"][0]
         assert top["name"].startswith("enumerate(DataLoader)#_SingleProcess")
         assert (top["self_cpu_ms"], top["cpu_ms"], top["count"]) == (pytest.approx(32.919), pytest.approx(42.571), 11)
-        assert worst(pasted_texts.s1()).startswith("The DataLoader takes 19% of model_training, in the main process")
+        assert worst(pasted_texts.s1()).startswith("The DataLoader takes 19 % of model_training, in the main process")
         words = said(pasted_texts.s1())
         assert "The table has no GPU columns" in words
         assert "only a trace shows" in words
@@ -94,7 +94,7 @@ class TestOperatorTable:
         assert "Launch-bound: 1000 kernel launches per step, 5.0 µs of GPU time each." in [
             one.text for one in found.points
         ]
-        assert any("GPU idle at least 80%" in one.text for one in found.points)
+        assert any("GPU idle at least 80 %" in one.text for one in found.points)
 
     def test_a_busy_gpu_is_healthy_though_the_cpu_waits_for_it(self) -> None:
         table = pasted_texts.Operators(100_000, 97_000).row("ProfilerStep*", 2_000, 100_000, 4)
@@ -104,12 +104,12 @@ class TestOperatorTable:
     @pytest.mark.parametrize(
         ("name", "own", "total", "calls", "gpu", "wanted"),
         [
-            ("aten::item", 100, 40_000, 400, 0, "Synchronization: the CPU waits for the GPU 40% of the steps."),
+            ("aten::item", 100, 40_000, 400, 0, "Synchronization: the CPU waits for the GPU 40 % of the steps."),
             ("cudaStreamSynchronize", 40_000, None, 400, 0, "Synchronization"),
-            ("cudaMalloc", 12_000, None, 60, 0, "Driver allocations in the loop: 60 calls take 12%"),
-            ("Memcpy HtoD (Pageable -> Device)", 0, 0, 8, 9_000, "copies take 45% of the GPU time, from pageable"),
-            ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 0, 0, 8, 9_000, "Communication takes 45% of the GPU time."),
-            ("ampere_sgemm_128x64_tn", 0, 0, 8, 9_000, "FP32 matrix kernels without tensor cores take 45%"),
+            ("cudaMalloc", 12_000, None, 60, 0, "Driver allocations in the loop: 60 calls take 12 %"),
+            ("Memcpy HtoD (Pageable -> Device)", 0, 0, 8, 9_000, "copies take 45 % of the GPU time, from pageable"),
+            ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 0, 0, 8, 9_000, "Communication takes 45 % of the GPU time."),
+            ("ampere_sgemm_128x64_tn", 0, 0, 8, 9_000, "FP32 matrix kernels without tensor cores take 45 %"),
         ],
     )
     def test_advice(self, name: str, own: float, total: float | None, calls: int, gpu: float, wanted: str) -> None:
@@ -127,20 +127,22 @@ class TestOperatorTable:
         table.row("NllLossBackward0", 1_000, 2_000, 3)
         assert "NllLossBackward0" not in said(table.text()).split("Regions of")[1]
         table.row("optimizer", 1_000, 15_400, 3).row("data_transfer", 1_000, 12_100, 3)
-        assert "backward 54%, forward 34%, optimizer 7%, data_transfer 5%: forward and backward" in said(table.text())
+        assert "backward 54 %, forward 34 %, optimizer 7 %, data_transfer 5 %: forward and backward" in said(
+            table.text()
+        )
 
     def test_regions_that_are_little_of_a_step_do_not_dominate(self) -> None:
         """726 ms of steps: half waits for data, the rest pauses; backward has 70 % of what the regions have."""
         table = pasted_texts.Operators(726_000).row("backward", 1_000, 41_000, 4).row("optimizer", 1_000, 16_000, 4)
         words = said(table.row("forward", 1_000, 2_000, 4).row("ProfilerStep*", 660_000, 726_000, 4).text())
-        assert "backward 69%, optimizer 27%, forward 3%; together 8% of the steps." in words
+        assert "backward 69 %, optimizer 27 %, forward 3 %; together 8 % of the steps." in words
         assert "dominate" not in words
 
     def test_python_in_a_region_is_larger_than_any_operator(self) -> None:
         table = pasted_texts.Operators(71_860).row("model_inference", 71_140, 71_860).row("aten::addmm", 349, 404, 6)
         words = said(table.text())
-        assert "rows: model_inference itself, 71.14 ms (99.0% of 71.86 ms): Python and waits there" in words
-        assert "Largest operator: aten::addmm, 349 µs (0.5%)." in words
+        assert "rows: model_inference itself, 71.14 ms (99.0 % of 71.86 ms): Python and waits there" in words
+        assert "Largest operator: aten::addmm, 349 µs (0.5 %)." in words
 
 
 class TestNvidiaSmi:
@@ -220,7 +222,7 @@ class TestCsv:
     def test_what_holds_memory_and_works_no_more(self) -> None:
         """Five minutes at 97 %, then five at 0 % with the memory held: no word of praise alone is said."""
         found = told(pasted_texts.csv([97] * 60 + [0] * 60))
-        assert found.points[0].text == "GPU 0 was idle in the last 5m while its memory stayed allocated."
+        assert found.points[0].text == "GPU 0 was idle in the last 5 min while its memory stayed allocated."
         assert found.points[0].severity == "warn"
         freed = told(pasted_texts.csv([97] * 60 + [0] * 60, used=[30000] * 60 + [3] * 60))
         assert [point.severity for point in freed.points] == ["fine"]
@@ -249,8 +251,8 @@ class TestCsv:
     def test_dips_are_not_all_that_is_low(self) -> None:
         low, high = ([5 if at % 12 == 11 else value for at in range(120)] for value in (70, 85))
         assert "utilization rises and falls" in worst(pasted_texts.csv(low))
-        assert "one every 1m" in said(pasted_texts.csv(low))
-        assert worst(pasted_texts.csv(high)).startswith("GPU 0: utilization dips every 1m")
+        assert "one every 1 min" in said(pasted_texts.csv(low))
+        assert worst(pasted_texts.csv(high)).startswith("GPU 0: utilization dips every 1 min")
 
     def test_growing_memory(self) -> None:
         used = [20_000 + 100 * at for at in range(80)]

@@ -106,7 +106,7 @@ def test_a_profile_of_a_job_tells_trainer_and_loaders_apart() -> None:
     )
     assert page.points[0].steps[1].startswith("Speed up what the workers")
     own = next(table for table in page.tables if table.title.startswith("Your own code"))
-    assert own.rows == (("train (train.py:30)", "60.0%"), ("Model.forward (model.py:12)", "40.0%"))
+    assert own.rows == (("train (train.py:30)", "60.0 %"), ("Model.forward (model.py:12)", "40.0 %"))
     said = parse(profile.collapsed())  # who is whose thread survives being written as text
     assert said.threads == profile.threads
     assert report.page(said, "x").words[0] == page.words[0]
@@ -212,9 +212,9 @@ def test_collectives_that_backward_may_hide_are_unknown_not_zero() -> None:
         return tuple(table.rows[0][table.head.index(title)] for title in ("backward", "collectives"))
 
     backward, other = "f (t.py:3);_engine_run_backward (graph.py:9)", "f (t.py:4)"
-    assert cells(f"{backward} 70", f"{other} 30") == ("70.0%", "·")
-    assert cells(f"{backward} 2", f"{other} 98") == ("2.0%", "0.0%")
-    assert cells(f"{backward} 60", "f (t.py:5);barrier (distributed_c10d.py:9) 40") == ("60.0%", "40.0%")
+    assert cells(f"{backward} 70", f"{other} 30") == ("70.0 %", "·")
+    assert cells(f"{backward} 2", f"{other} 98") == ("2.0 %", "0.0 %")
+    assert cells(f"{backward} 60", "f (t.py:5);barrier (distributed_c10d.py:9) 40") == ("60.0 %", "40.0 %")
 
 
 def test_a_line_that_reads_back_is_told_by_its_text_for_what_it_calls_has_no_frame() -> None:
@@ -223,7 +223,7 @@ def test_a_line_that_reads_back_is_told_by_its_text_for_what_it_calls_has_no_fra
     profile.lines = {"train (t.py:41)": "total += loss.item()", "train (t.py:42)": "model(batch)"}
     page = report.page(profile, "x")
     assert page.points[0].text == "reading results back or printing them, 60 % of samples"
-    assert page.tables[1].rows[0] == ("train (t.py:41): total += loss.item()", "60.0%")
+    assert page.tables[1].rows[0] == ("train (t.py:41): total += loss.item()", "60.0 %")
 
 
 def test_an_evented_profile_is_the_time_between_its_events() -> None:

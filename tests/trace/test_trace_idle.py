@@ -93,7 +93,7 @@ def test_ranks_on_cpus_say_how_long_they_are_in_collectives(tmp_path: Path) -> N
     views = job(exchanging(80), exchanging(20), folder=tmp_path)
     page = report.ranks(views)
     (table,) = page.tables
-    assert [row[2:4] for row in table.rows] == [("·", "80.0%"), ("·", "20.0%")]
+    assert [row[2:4] for row in table.rows] == [("·", "80.0 %"), ("·", "20.0 %")]
     (late,) = [point for point in page.points if point.source == "T20 straggler"]
     assert late.text.startswith("straggler, other ranks wait for rank 1")
     assert not any("GPU" in step for step in late.steps)
@@ -120,7 +120,7 @@ def test_one_phrase_has_one_quantity(tmp_path: Path) -> None:
     assert numbers["busiest compute stream, next kernel not launched"] == pytest.approx(91.8, abs=0.05)
     page = report.page(view)
     (table,) = [table for table in page.tables if table.title.startswith("GPU time")]
-    assert dict(row[:2] for row in table.rows)["idle, next kernel not launched"] == "92.0%"
+    assert dict(row[:2] for row in table.rows)["idle, next kernel not launched"] == "92.0 %"
     assert "92 % of the time idle, next kernel not launched." in page.words
 
 
@@ -267,7 +267,7 @@ def test_what_a_copy_moves_is_said_where_it_is_known(tmp_path: Path) -> None:
 def test_numbers_have_no_exponent() -> None:
     assert (
         report.fact(VerdictNumber(text="median", value=50_000.4, unit="us", limit=1000))
-        == "median 50000 us (threshold 1000 us)"
+        == "median 50000 µs (threshold 1000 µs)"
     )
     assert report.fact(VerdictNumber(text="part", value=0.1234)) == "part 0.123"
 

@@ -36,7 +36,7 @@ def test_regions_of_the_program_are_shown_as_phases(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert [round(one.gpu_us / MS) for one in view.regions] == [80, 120, 160, 40]
     (table,) = [table for table in report.page(view).tables if table.title.startswith("Regions")]
-    assert table.rows[2] == ("backward", "160 ms", "40.0%", "4", "160 ms")
+    assert table.rows[2] == ("backward", "160 ms", "40.0 %", "4", "160 ms")
 
 
 @pytest.mark.parametrize(

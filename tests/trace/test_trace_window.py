@@ -101,7 +101,7 @@ def test_a_gpu_that_did_nothing_in_the_steps_is_listed(tmp_path: Path) -> None:
     view = TraceView(read(made.write(tmp_path / "x.json")))
     assert "2 GPUs, details of GPU 0" in page(view).about
     (table,) = [table for table in page(view).tables if table.title == "Each GPU"]
-    assert [row[:2] for row in table.rows] == [("GPU 0", "99.0%"), ("GPU 1", "0.0%")]
+    assert [row[:2] for row in table.rows] == [("GPU 0", "99.0 %"), ("GPU 1", "0.0 %")]
     said = {point.text: point.severity for point in page(view).points}
     assert said == {"GPU 1: no work in this window, only before or after it": "warn"}
     assert as_json(view)["gpus"] == len(as_json(view)["each_gpu"]) == 2
@@ -151,7 +151,7 @@ def test_each_gpu_of_a_process_is_told_of(tmp_path: Path) -> None:
     told = page(TraceView(read(path)))
     assert "2 GPUs, details of GPU 0" in told.about
     (table,) = [table for table in told.tables if table.title == "Each GPU"]
-    assert [row[:2] for row in table.rows] == [("GPU 0", "100.0%"), ("GPU 1", "40.0%")]
+    assert [row[:2] for row in table.rows] == [("GPU 0", "100.0 %"), ("GPU 1", "40.0 %")]
     assert any(point.text.startswith("GPU 1: matrix products in fp32") for point in told.points)
     each = json.loads(explain("--json", path).stdout)["files"][0]["each_gpu"]
     assert [(one["index"], round(one["busy"], 2)) for one in each] == [(0, 1.0), (1, 0.4)]

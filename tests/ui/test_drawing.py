@@ -97,9 +97,9 @@ def test_a_chart_stands_on_a_fixed_axis_with_gaps() -> None:
 
 
 def test_a_history_says_how_long_it_is() -> None:
-    assert span([1.0] * 36) == "last 36s"
-    assert span([None] * 24 + [1.0] * 12) == "since 12s"
-    assert span([None] * 60) == "last 1m", "nothing is known of it"
+    assert span([1.0] * 36) == "last 36 s"
+    assert span([None] * 24 + [1.0] * 12) == "since 12 s"
+    assert span([None] * 60) == "last 1 min", "nothing is known of it"
 
 
 @given(

@@ -87,7 +87,7 @@ def test_a_flame_is_walked_zoomed_and_searched() -> None:
     flames.move(1)
     flames.press("out")
     assert under() == "get (queue.py)"
-    assert flames.find("STEP") == "2 functions, 55.0% of the time"
+    assert flames.find("STEP") == "2 functions, 55.0 % of the time"
     flames.press("next")
     assert under() == "step (train.py)"
     assert flames.press("turn") == "its workers"
@@ -108,18 +108,18 @@ def test_a_profile_beside_what_is_seen_live() -> None:
         for rule in ("io-bound", "gmem-leak")
     ]
     found = picture(content, content.tabs[0], None, live[:1], (120, 40), Look())
-    assert "agrees with  it is so  seen live for 6m" in text(found.strips)
+    assert "agrees with  it is so  seen live for 6 min" in text(found.strips)
     step = Step(text="Copy the data to /scratch", command="rsync -a /data/ /scratch/")
     live[0] = replace(live[0], steps=(step,))
     found = picture(content, content.tabs[0], None, live[:1], (120, 40), Look())
     assert "Next: Copy the data to /scratch: rsync -a /data/ /scratch/" in text(found.strips), "as the advice says"
     found = picture(content, content.tabs[0], None, live[1:], (120, 40), Look())
-    assert "seen live  it is so for 6m" in text(found.strips)
+    assert "seen live  it is so for 6 min" in text(found.strips)
     long = [replace(live[1], headline="it is so " * 30)]
-    assert "it is so it is… for 6m" in text(picture(content, content.tabs[0], None, long, (80, 24), Look()).strips)
+    assert "it is so it… for 6 min" in text(picture(content, content.tabs[0], None, long, (80, 24), Look()).strips)
     calm = profiled("MainThread (41207);main (train.py:1);forward (model.py:2) 50\n")
     found = picture(calm, calm.tabs[0], None, live[:1], (120, 40), Look())
-    assert "not seen here  it is so  reported live for 6m" in text(found.strips)
+    assert "not seen here  it is so  reported live for 6 min" in text(found.strips)
 
 
 def threads(*calls: str) -> tuple[ThreadStack, ...]:

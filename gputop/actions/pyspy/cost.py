@@ -46,10 +46,10 @@ class Cost:
     def text(self) -> str:
         """`paused 4% of the time`, `cost 1%`, `waits 2% longer for a CPU` where its own pace changed."""
         if self.paused >= 0.005:
-            return f"paused {self.paused:.0%} of the time"
+            return f"paused {100 * self.paused:.0f} % of the time"
         if self.slowed is not None:
-            return f"cost {max(self.slowed, 0.0):.0%}"
-        return "cost unknown" if self.waited is None else f"waits {self.waited:.0%} longer for a CPU"
+            return f"cost {100 * max(self.slowed, 0.0):.0f} %"
+        return "cost unknown" if self.waited is None else f"waits {100 * self.waited:.0f} % longer for a CPU"
 
 
 def remembered(meta: object) -> Cost | None:
@@ -125,10 +125,10 @@ class CostMeter:
             return None
         paused = sum(look.paused for look in recent) / len(recent)
         if paused > MOST_COST:
-            return f"it was paused {paused:.0%} of the time"
+            return f"it was paused {100 * paused:.0f} % of the time"
         longer = self._longer_wait(recent, self._recent[-1][1] - self._recent[0][1])
         if longer is not None and longer > MOST_COST:
-            return f"it waited {longer:.0%} of the time longer for a CPU"
+            return f"it waited {100 * longer:.0f} % of the time longer for a CPU"
         return None
 
     def cost(self) -> Cost:

@@ -99,7 +99,7 @@ class RecordingInfo:
     def text(self) -> str:
         """`10 s at 100 Hz, 12 threads in 5 processes`."""
         where = f" in {labels.amount(self.processes, 'process')}" if self.processes > 1 else ""
-        what = f"{units.ago(self.seconds)} at {self.rate} Hz, {labels.amount(self.threads, 'thread')}{where}"
+        what = f"{units.ago_text(self.seconds)} at {self.rate} Hz, {labels.amount(self.threads, 'thread')}{where}"
         return f"{what}, {self.options}" if self.options else what
 
 

@@ -69,7 +69,7 @@ def mark_facts(process: Identity, said: object) -> tuple[Fact, ...]:
 
 
 def _ago(passed_s: float, count: int) -> str:
-    return f", {units.ago(max(0.0, passed_s))} ago" + (f", the last of {count}" if count > 1 else "")
+    return f", {units.ago_text(max(0.0, passed_s))} ago" + (f", the last of {count}" if count > 1 else "")
 
 
 def _is_number(value: object) -> bool:

@@ -31,7 +31,7 @@ from gputop.model import Note
 from gputop.safe.identity import in_container
 from gputop.safe.programs import unfit
 from gputop.safe.text import clean, decode
-from gputop.units import ago
+from gputop.units import ago_text
 
 NAME = "libnvidia-ml.so.1"
 OWNERS = frozenset({0})  # who may have put it there
@@ -302,7 +302,7 @@ def broken(what: str) -> Note:
 
 def waiting(seconds: float) -> Note:
     """The driver as a whole does not come back from a call."""
-    return note("waiting", f"waiting for driver {ago(seconds)}")
+    return note("waiting", f"waiting for driver {ago_text(seconds)}")
 
 
 def slow(interval_s: float, call_s: float, driver_percent: float | None) -> Note:

@@ -260,18 +260,17 @@ def _whole_head(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
 
 
 def head(finding: Finding, scene: AdviceScene, width: int) -> Line:
-    """Its badge, its subject, what it says, for how long, and what it costs."""
+    """Its badge, its subject, what it says, for how long, and what it costs; where both have no room, the cost."""
     line = scene.line().add(scene.cursor(finding)).runs(badge(finding, scene.look)).to(_HEAD)
     said = _sentence(finding, scene, width - line.cells - 1)
     line.runs(said)
     if said[-1].text.endswith(scene.look.glyphs.more):
         return line
     since = finding_text.duration_text(finding, units.roughly(finding.since_s)) if finding.since_s >= 10 else ""
-    cost = finding_text.cost(finding)
-    for text in filter(None, (since, cost)):
-        if line.cells + len(text) + 3 < width:
-            line.add(f" {scene.look.glyphs.dot} {text}", "dim")
-    return line
+    cost, dot = finding_text.cost(finding), f" {scene.look.glyphs.dot} "
+    asides = ("".join(f"{dot}{text}" for text in texts if text) for texts in ((since, cost), (cost,), (since,)))
+    fitting = next((aside for aside in asides if aside and line.cells + len(aside) < width), "")
+    return line.add(fitting, "dim")
 
 
 def _sentence(finding: Finding, scene: AdviceScene, room: int) -> list[Run]:

@@ -218,7 +218,7 @@ def _clears(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
         return []
     rows = list(clearing_values(finding, limits))
     which = {0: "its evidence below threshold", 1: "this"}.get(len(rows), "one of these")
-    lines = _title(f"clears after {units.ago(seconds)} with {which}", scene)
+    lines = _title(f"clears after {units.ago_text(seconds)} with {which}", scene)
     for row in rows:
         lines += flow(scene, width, [Run(" " * _TEXT), *row], _TEXT + 2)
     return lines

@@ -26,7 +26,7 @@ from gputop.ui.frozen_history import FrozenHistory
 from gputop.ui.profiling.background_jobs import BackgroundJobs
 from gputop.ui.session import Session
 from gputop.ui.widgets.strip_pane import Lines
-from gputop.units import ago
+from gputop.units import ago_text
 
 if TYPE_CHECKING:
     from gputop.diagnose.experiments import Together
@@ -197,7 +197,7 @@ def _measured_by(command: str, process: Identity) -> str:
         found = results.of(process, command, time.time())
     except Refused:  # nothing is kept at all
         return ""
-    return f"measured {ago(found.age_s)} ago: {found.text}" if found else ""
+    return f"measured {ago_text(found.age_s)} ago: {found.text}" if found else ""
 
 
 def _measured_process(command: str, update: Update) -> Identity | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
-from gputop import finding_text
+from gputop import finding_text, units
 from gputop.diagnose import Finding, Step
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Identity
@@ -140,8 +140,8 @@ def flow(scene: AdviceScene, width: int, runs: Iterable[Run], indent: int) -> li
     width = max(indent + 8, min(width, WIDEST)) - 1
     lines = [scene.line()]
     for run in runs:
-        for word in _WORD.findall(run.text):
-            lines += _placed(word, run, lines, scene, width, indent)
+        for word in _WORD.findall(units.unbroken(run.text)):
+            lines += _placed(units.spaced(word), run, lines, scene, width, indent)
     return lines
 
 

@@ -53,13 +53,13 @@ def _working(view: ProcessView) -> State:
     process = view.process
     busy = mean(share.busy_percent for share in process.gpus)
     if busy is not None and busy >= 1:
-        return State(f"GPU {view.indexes} busy {busy:.0f}%", "", "busy")
+        return State(f"GPU {view.indexes} busy {busy:.0f} %", "", "busy")
     if process.state == "R":
         return State("running", "", "text")
     if process.state == "D":
         return State(f"blocked in {process.waiting_in}" if process.waiting_in else "blocked", "", "text")
     if process.cpu_percent is not None and process.cpu_percent >= BUSY:  # its main thread sleeps, others work
-        return State(f"uses {process.cpu_percent:.0f}% of one core", "", "text")
+        return State(f"uses {process.cpu_percent:.0f} % of one core", "", "text")
     if process.state is None:
         return State("", "", "dim")
     word = STATES.get(process.state, process.state)
@@ -120,10 +120,10 @@ def _step(view: ProcessView, seconds: int) -> list[Chart]:
     if process.step_s is None:
         return []
     values = list(view.past.values(process.identity, "step_s", max(1, seconds)))
-    top, took = drawing.ceiling(most([*values, process.step_s]), 1e-3), units.took(process.step_s)
-    waits = "" if process.data_wait_percent is None else f"{_percent(process.data_wait_percent)} waits for data"
-    slowest = f"{waits}, slowest {units.took(process.step_longest_s)}".lstrip(", ")
-    said = _first(seconds - len(f"step  {took}  "), slowest, waits, waits.removesuffix(" for data"))
+    top, took = drawing.ceiling(most([*values, process.step_s]), 1e-3), units.took_text(process.step_s)
+    waits = "" if process.data_wait_percent is None else f"{_percent(process.data_wait_percent)} data wait"
+    slowest = f"{waits}, slowest {units.took_text(process.step_longest_s)}".lstrip(", ")
+    said = _first(seconds - len(f"step  {took}  "), slowest, waits, waits.replace("data wait", "wait"))
     return [Chart("step", said, values, top, "busy area", took, marks=tuple(_marks(view)))]
 
 
@@ -145,7 +145,7 @@ def _cpu(view: ProcessView, seconds: int) -> Chart:
     values = list(view.past.values(process.identity, "cpu_percent", max(1, seconds)))
     top = drawing.ceiling(most([*values, process.cpu_percent]), 100)
     threads = "" if process.threads is None else f", {amount(process.threads, 'thread')}"
-    axis = f", axis {top:.0f}%" if top > 100 else ""
+    axis = f", axis {top:.0f} %" if top > 100 else ""
     used = _percent(process.cpu_percent)
     said = _first(seconds - len(f"cpu  {used}  "), f"of one core{threads}{axis}", f"{threads[2:]}{axis}", threads[2:])
     return Chart("cpu", said, values, top, "busy area", used)

@@ -55,10 +55,10 @@ class DetailRequest:
             return ""
         age_s = self._newest.mono_s - self._frame.mono_s
         if found.reason == "lost":
-            return f"exited {units.ago(age_s)} ago" if age_s >= 1 else "exited"
+            return f"exited {units.ago_text(age_s)} ago" if age_s >= 1 else "exited"
         if listed:
             return ""
-        return "not started yet" if age_s < 0 else f"not here: last seen {units.ago(age_s)} before"
+        return "not started yet" if age_s < 0 else f"not here: last seen {units.ago_text(age_s)} before"
 
     def view(self, past: GpuHistory, look: Look, findings: Sequence[Finding] = ()) -> ProcessView:
         """What there is to draw; of a process that has ended all in one weight."""

@@ -64,7 +64,7 @@ def _of_frame(view: ProcessView, width: int) -> Body:
     facts = "" if process.threads is None else amount(process.threads, "thread")
     known = []
     if process.main_thread_percent is not None:
-        known.append(f"main thread {process.main_thread_percent:.0f}% of a core")
+        known.append(f"main thread {process.main_thread_percent:.0f} % of a core")
     if process.busy_threads is not None:
         known.append(f"{process.busy_threads} busy (≥ 10 % of the time)")
     if process.thread_names:

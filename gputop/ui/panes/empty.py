@@ -148,7 +148,7 @@ def nothing_of(user: str, count: int, width: int, look: Look, names: Names) -> l
 def _farewell(job: LastJob) -> str:
     said = f"last job: {job.name} ({job.user or 'unknown'})"
     said += f" exited {time.strftime('%H:%M:%S', time.localtime(job.wall_s))}, exit status unknown"
-    said += f", {units.ago(job.ran_s)}" if job.ran_s is not None else ""
+    said += f", {units.ago_text(job.ran_s)}" if job.ran_s is not None else ""
     return said + (f", average GPU busy {job.busy_percent:.0f} %" if job.busy_percent is not None else "")
 
 

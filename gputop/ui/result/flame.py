@@ -325,10 +325,10 @@ class Flames(Tab):
         line = (
             Line(look).add(" ").add(drawing.cut(node.name, max(8, width // 2), look.glyphs.more), "bright", bold=True)
         )
-        line.add(f"  {100 * node.count / total:.1f}%", "bright").add(f" of all, {chosen.told(node.count)}", "dim")
+        line.add(f"  {100 * node.count / total:.1f} %", "bright").add(f" of all, {chosen.told(node.count)}", "dim")
         own = node.count - sum(below.count for below in node.children.values())
         if own >= 0.5:
-            line.add(f", {100 * own / total:.1f}%", "text").add(" its own", "dim")
+            line.add(f", {100 * own / total:.1f} %", "text").add(" its own", "dim")
         if file := chosen.files.get(node.name):
             line.add("  ").add(drawing.tail(file, max(0, width - line.cells - 1), look.glyphs.more), "dim")
         return [line.strip(width), self._legend(width, look)]
@@ -340,7 +340,7 @@ class Flames(Tab):
         if self._hits is not None:
             count = len(self._hits)
             line.add(f"{drawing.cut(self._text, 30, look.glyphs.more)}: ", "bright")
-            line.add(f"{count} function{'s' * (count != 1)}, {self._share:.1f}% of the time  ", "text")
+            line.add(f"{count} function{'s' * (count != 1)}, {self._share:.1f} % of the time  ", "text")
         for sign, text in (("waits", "waits"), ("own", "your own code"), ("library", "libraries")):
             line.add(f" {SIGNS[sign]} ", TOKENS[sign], reverse=True).add(f" {text}  ", "dim")  # type: ignore[index]
         return line.strip(width)
@@ -401,7 +401,7 @@ class Flames(Tab):
         self._share = 100 * total / (self.choice.chosen.root.count or 1.0)
         if not self._hits:
             return "nowhere"
-        return f"{len(self._hits)} functions, {self._share:.1f}% of the time"
+        return f"{len(self._hits)} functions, {self._share:.1f} % of the time"
 
     def _next(self) -> str:
         """To the next frame that was found, row by row."""

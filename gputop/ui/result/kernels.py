@@ -46,7 +46,9 @@ def parts(view: TraceView) -> list[BarPart]:
         ("idle, launch not in the trace", found.idle.unknown_us, "warn"),
         ("idle, between two kernels", found.idle.kernel_us, "warn"),
     )
-    return [BarPart(name, found.share(us), f"{took(us / view.steps)} a step", token) for name, us, token in rows if us]
+    return [
+        BarPart(name, found.share(us), f"{took(us / view.steps)} per step", token) for name, us, token in rows if us
+    ]
 
 
 class KernelsTab(ListTab):

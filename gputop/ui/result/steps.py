@@ -29,7 +29,7 @@ def parts(view: TraceView) -> list[BarPart]:
         us = phase.host_us if phase.host_us is not None else phase.gpu_us
         gpu = f", GPU {took(phase.gpu_us / view.steps)}" if phase.gpu_us and phase.host_us is not None else ""
         where = "GPU " if phase.host_us is None else "CPU "
-        said = f"{where}{took(us / view.steps)} a step{gpu}"
+        said = f"{where}{took(us / view.steps)} per step{gpu}"
         found.append(BarPart(phase.name, us / span, said, _TOKENS.get(phase.name, "busy")))
     return found
 
@@ -72,7 +72,7 @@ class Steps(ListTab):
 
     def _ratio(self, row: tuple[int, StepRow]) -> str:
         ratio = row[1].took_us / self._median if self._median else 1.0
-        return "" if abs(ratio - 1) < 0.03 else f"{ratio:.2f}x"
+        return "" if abs(ratio - 1) < 0.03 else f"{ratio:.2f}×"
 
     def press(self, what: str, amount: int = 0) -> str:
         """That step in the timeline."""

@@ -149,7 +149,7 @@ def _short(name: str, cells: int, look: Look) -> str:
 def took(us: float) -> str:
     if us >= 1e6:
         return f"{us / 1e6:.3g} s"
-    return f"{us / 1e3:.3g} ms" if us >= 100 else f"{us:.0f} us"
+    return f"{us / 1e3:.3g} ms" if us >= 100 else f"{us:.0f} µs"
 
 
 def under(lanes: Lanes, at: Stretch, width: int) -> list[tuple[str, str]]:
@@ -225,7 +225,7 @@ class TimelineTab(Tab):
         return [*drawn[: max(1, height - len(foot))], *foot][: max(0, height)]
 
     def _foot(self, width: int, look: Look) -> Strip:
-        """`at 0 us: GPU idle 92.4 ms · main: DataLoader.__next__ 91.9 ms`: what happens where the cursor is."""
+        """`at 0 µs: GPU idle 92.4 ms · main: DataLoader.__next__ 91.9 ms`: what happens where the cursor is."""
         line = Line(look).add(f" at {took(self.at.cursor - self.lanes.start)}:", "bright", bold=True)
         parts: list[list[Run]] = []
         if gap := gap_at(self.lanes, self.at.cursor):

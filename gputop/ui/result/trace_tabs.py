@@ -12,6 +12,7 @@ from pathlib import Path
 
 from gputop import labels
 from gputop.actions.torch_trace import Traced
+from gputop.phrases import percent
 from gputop.profile import store
 from gputop.profile.stacks import Function, StackNode
 from gputop.profile.store import StoredProfile
@@ -209,7 +210,7 @@ def _made_of(view: TraceView) -> Iterator[str]:
     window = view.found.window
     if window.steps and window.span_us:
         told_of = [each for each in view.phases if each.host_us and each.host_us >= _LEAST * window.span_us]
-        parts = [f"{each.name} {(each.host_us or 0) / window.span_us:.0%}" for each in told_of]
+        parts = [f"{each.name} {percent((each.host_us or 0) / window.span_us)}" for each in told_of]
         yield f"Step {report.took(window.span_us / view.steps)}: {', '.join(parts)}."
 
 

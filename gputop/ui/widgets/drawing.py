@@ -138,13 +138,13 @@ def fit(text: str, width: int, *, right: bool = False, more: str = "…") -> str
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """Words in lines of at most `width` cells."""
+    """Words in lines of at most `width` cells; a number and its unit are one word."""
     lines = [""]
-    for word in text.split():
+    for word in units.unbroken(text).split():
         if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
             lines.append("")
         lines[-1] = f"{lines[-1]} {word}" if lines[-1] else word
-    return lines
+    return [*map(units.spaced, lines)]
 
 
 def bar(value: float | None, top: float | None, width: int, look: Look, token: Token = "busy") -> list[Run]:
@@ -307,9 +307,12 @@ def _marked(text: str, token: Token, marks: Sequence[AxisMark]) -> Iterator[Run]
 
 
 def span(values: Sequence[float | None]) -> str:
-    """The time that a history of a value a second shows: `last 36s`, or `since 12s` while it is younger."""
+    """The time that a history of a value a second shows: `last 36 s`, or `since 12 s` while it is younger."""
     before = next((place for place, value in enumerate(values) if value is not None), 0)
-    return f"since {units.ago(len(values) - before)}" if before else f"last {units.ago(len(values)).split()[0]}"
+    if before:
+        return f"since {units.ago_text(len(values) - before)}"
+    number, unit, *_ = units.ago_text(len(values)).split()
+    return f"last {number} {unit}"
 
 
 def most(values: Sequence[float | None]) -> float | None:

@@ -130,7 +130,7 @@ def _onset_evidence(began: Onset | None, one: Shortage, by: str) -> Iterator[Evi
         return
     cpu, unit = one.resource == "cpu", 1.0 if one.resource == "cpu" else 1e6
     before, after = f"{began.before / unit:.0f}", f"{began.after / unit:.0f} {'cores' if cpu else 'MB/s'}"
-    text = f"{'CPU use' if cpu else 'I/O'} by {by} rose from {before} to {after} {units.ago(began.ago_s)} ago"
+    text = f"{'CPU use' if cpu else 'I/O'} by {by} rose from {before} to {after} {units.ago_text(began.ago_s)} ago"
     yield Evidence(text=text, value=began.ago_s, unit="s")
     if began.busy_before is not None and began.busy_after is not None and began.slowed(_VISIBLE):
         text = f"GPU busy fell from {began.busy_before:.0f} % to {began.busy_after:.0f} % at the same time"

@@ -93,7 +93,7 @@ def hw_errors(view: View) -> Iterator[Finding]:
 
 def _lost_gpu(gpu: Gpu) -> Iterator[Fault]:
     if gpu.condition == "lost":
-        text = f"no driver response for {units.ago(gpu.condition_s)}"
+        text = f"no driver response for {units.ago_text(gpu.condition_s)}"
         yield Fault("crit", "lost, no response to the driver", Evidence(text=text, value=gpu.condition_s), reset=True)
 
 
@@ -104,7 +104,7 @@ def _xids(view: View, gpu: Gpu) -> Iterator[Fault]:
         program = xid.number in PROGRAMS
         if xid.number in HARMLESS or ago_s >= view.limit("program_s" if program else "remembered_s"):
             continue
-        evidence = Evidence(text=f"Xid {xid.number} {units.ago(max(0.0, ago_s))} ago", value=float(xid.number))
+        evidence = Evidence(text=f"Xid {xid.number}, {units.ago_text(max(0.0, ago_s))} ago", value=float(xid.number))
         if program:
             text = f"{PROGRAMS[xid.number]}, likely a program error"
             yield Fault("info", _reported(xid, text), evidence)

@@ -20,7 +20,7 @@ from gputop.diagnose.steps import stack
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import FINE_SPAN_S, View, past_seconds
 from gputop.model import Identity
-from gputop.units import ago
+from gputop.units import ago_text
 
 _MEAN_S = 5  # of so many seconds: steps are shorter, and so are most pauses
 _DEEP, _BACK = 20.0, 10.0  # points below the usual level at which a dip begins, and at which it ends
@@ -279,7 +279,7 @@ def _finding(view: View, trainer: Trainer, phases: Sequence[DipContext]) -> Find
     ]
     if loaders:
         evidence.append(Evidence(text="other DataLoader workers run during these phases"))
-    times = f"{ago(round(length_s))} every {ago(round(every_s))}"
+    times = f"{ago_text(round(length_s))} every {ago_text(round(every_s))}"
     still = busy < view.limit("busy_percent")  # evaluation on the CPU or other work: its GPU waits
     severity = (view.by_share(share) or "info") if still else "info"
     return view.found(

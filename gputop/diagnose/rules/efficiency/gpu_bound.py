@@ -22,7 +22,7 @@ from gputop.diagnose.rule import Level, rule
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.model import Missing
-from gputop.units import ago
+from gputop.units import ago_text
 
 _FUSED = {"tensorflow": "tf.function(step, jit_compile=True)", "jax": "jax.jit(step)"}
 
@@ -203,7 +203,7 @@ def _pause_cost(view: View, trainer: Trainer) -> tuple[Evidence, ...]:
         counted = _real_pauses(view, trainer, seconds)
         if len(counted) >= least and not _pauses_over(view, trainer, counted):
             lost, of_s = _lost_to_pauses(view.pauses(trainer), counted, seconds)
-            text = f"{len(counted)} pauses, {100 * lost:.1f} % of GPU time lost in {ago(of_s)}"
+            text = f"{len(counted)} pauses, {100 * lost:.1f} % of GPU time lost in {ago_text(of_s)}"
             found.append(Evidence(text=text, value=100 * lost, unit="%", limit=limit, sense="healthy_to"))
     return tuple(sorted(found, key=lambda one: -(one.value or 0.0))[:1])
 

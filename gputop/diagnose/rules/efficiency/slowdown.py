@@ -18,7 +18,7 @@ from gputop.diagnose.steps import profile, stack
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.phrases import Sense
-from gputop.units import ago
+from gputop.units import ago_text
 
 _STEP_S = 15.0  # between two values
 _KEPT = 240  # values: one hour
@@ -224,7 +224,7 @@ def _finding(
     return view.found(
         trainer,
         severity,
-        f"{100 * change.slower:.0f} % slower for {ago(change.ago_s)}, {why}",
+        f"{100 * change.slower:.0f} % slower for {ago_text(change.ago_s)}, {why}",
         evidence=_evidence(view, change, changes),
         steps=(_OUTSIDE, see) if vouched else (see, *_INSIDE),
         confidence=view.confidence(0.6),
@@ -235,7 +235,7 @@ def _finding(
 
 def _possible_finding(view: View, trainer: Trainer, change: SpeedChange, changes: tuple[Evidence, ...]) -> Finding:
     """Steps are not visible: a GPU with less to do does not show that the same work takes longer."""
-    less = f"{100 * change.slower:.0f} % less busy than {ago(change.ago_s)} ago"
+    less = f"{100 * change.slower:.0f} % less busy than {ago_text(change.ago_s)} ago"
     return view.found(
         trainer,
         "info",

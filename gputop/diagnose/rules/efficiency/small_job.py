@@ -86,7 +86,7 @@ def _small_finding(view: View, trainer: Trainer, busy: float) -> Finding:
                      sense="flagged_below"),
             Evidence(text=f"allowed CPUs {cpus:.0f} % used, so they are not the limit", value=cpus, unit="%"),
             *unit_activity(trainer),
-            Evidence(text=f"for at least {units.ago(trainer.seen_s)}", value=trainer.seen_s, unit="s"),
+            Evidence(text=f"for at least {units.ago_text(trainer.seen_s)}", value=trainer.seen_s, unit="s"),
         ),
         steps=(
             Step(text="Use a larger batch if training allows"),

@@ -31,7 +31,7 @@ from gputop.diagnose.steps import first_loaders, loader_settings, stack, use_wor
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View, past_seconds
 from gputop.labels import amount
-from gputop.units import ago
+from gputop.units import ago_text
 
 _TABLE = "loader-in-main"
 
@@ -205,7 +205,7 @@ def _busy_thread_finding(view: View, trainer: Trainer, severity: Severity, turns
 
 def _spells_finding(view: View, trainer: Trainer, found: Spells) -> Finding:
     """It may be simulation, evaluation or data preparation: from outside these look the same."""
-    each, every = ago(round(found.length_s)), ago(round(found.every_s))
+    each, every = ago_text(round(found.length_s)), ago_text(round(found.every_s))
     bound = phrases.at_most(found.share) if found.share < 1 else "faster"
     text = f"If it prepares data, load it in worker processes, {loader_settings(trainer)}"
     prepare = use_workers(view, trainer, text)

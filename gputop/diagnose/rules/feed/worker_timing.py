@@ -280,10 +280,10 @@ def _respawn_findings(view: View, trainer: Trainer, starts: Sequence[WorkerTeam]
     yield view.found(
         trainer,
         "info" if early else _severity(view, lost),
-        f"dataloader-bound, workers respawn every {units.ago(round(every_s))}",
+        f"dataloader-bound, workers respawn every {units.ago_text(round(every_s))}",
         evidence=(
             Evidence(
-                text=f"{_sizes(starts)} started {times} times, every {units.ago(round(every_s))}",
+                text=f"{_sizes(starts)} started {times} times, every {units.ago_text(round(every_s))}",
                 value=float(times),
             ),
             Evidence(

@@ -105,7 +105,11 @@ def _figures(view: View, gpu: Gpu, used: float, most: float, grown: float) -> It
     share, seconds = 100 * used / most, view.limit("window_s")
     text = f"{units.size(used)} of {units.size(most)} in use ({share:.0f} %)"
     yield Evidence(text=text, value=share, unit="%", limit=100 * view.limit("info_share"), sense="flagged_above")
-    text = f"+{units.size(grown)} in {units.ago(seconds)}" if grown else f"no sustained growth in {units.ago(seconds)}"
+    text = (
+        f"+{units.size(grown)} in {units.ago_text(seconds)}"
+        if grown
+        else f"no sustained growth in {units.ago_text(seconds)}"
+    )
     yield Evidence(text=text, value=grown, unit="B", limit=view.limit("least_growth_bytes"), sense="flagged_above")
     held = sorted(holders(view).get(gpu.uuid, ()), key=lambda one: -(one[1].vram_bytes or 0))
     if held:

@@ -250,7 +250,8 @@ _KEPT = (
 
 def _growth(growth: LeakWindow) -> Iterator[Evidence]:
     thirds = ", ".join(f"+{units.size(third)}" for third in growth.thirds)
-    text = f"+{units.size(growth.total)} in {units.ago(growth.window_s)}, {thirds} per {units.ago(growth.window_s / 3)}"
+    whole, third = (units.ago_text(growth.window_s / parts) for parts in (1, 3))
+    text = f"+{units.size(growth.total)} in {whole}, {thirds} per {third}"
     yield Evidence(text=text, value=growth.total, unit="B", limit=growth.least, sense="flagged_above")
 
 
@@ -358,7 +359,7 @@ def _others_finding(view: View, found: OtherExhaustion) -> Finding:
 
 def _projected(view: View, found: Projection, of: str) -> Iterator[Evidence]:
     """The rate, what is left, and when it is exhausted."""
-    text = f"+{units.size(found.grown)} in {units.ago(found.window_s)} at a steady {units.size(found.per_s)}/s"
+    text = f"+{units.size(found.grown)} in {units.ago_text(found.window_s)} at a steady {units.size(found.per_s)}/s"
     yield Evidence(text=text, value=found.per_s, unit="B/s")
     urgent_s = view.limit("exhaustion.urgent_s")
     text = f"{units.size(found.left)} {of} left, full in about {units.roughly(found.left_s)}"

@@ -78,7 +78,7 @@ def _held_for_nothing(
     idle_s = idle.get(process.identity)
     if idle_s is None or idle_s < view.limit("idle_s"):
         return None
-    since = f", idle for at least {units.ago(idle_s)}"
+    since = f", idle for at least {units.ago_text(idle_s)}"
     return HeldForNothing(
         held,
         f"held by {name}",

@@ -19,7 +19,7 @@ from gputop.diagnose.view import View
 from gputop.history import FINE_S, FINE_SLOTS
 from gputop.labels import amount
 from gputop.model import Gpu
-from gputop.units import ago
+from gputop.units import ago_text
 
 _TABLE = "collective-wait"
 DRAM_TOP = 0.8  # of the memory bandwidth is reachable in practice [DCGM]
@@ -342,7 +342,7 @@ def _evidence(
         yield Evidence(text=text, value=written, unit="B/s", limit=limit, sense="flagged_from")
     if still_s:
         here = " here" if team.elsewhere else ""
-        text, limit = f"no I/O or compute on any rank{here} for {ago(still_s)}", _hang_limit_s(view, team, late)
+        text, limit = f"no I/O or compute on any rank{here} for {ago_text(still_s)}", _hang_limit_s(view, team, late)
         yield Evidence(text=text, value=still_s, unit="s", limit=limit, sense="healthy_to")
 
 

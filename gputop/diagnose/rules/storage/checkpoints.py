@@ -18,7 +18,7 @@ from gputop.frozen_dataclass import frozen_dataclass
 from gputop.history import Key
 from gputop.model import Missing, Process
 from gputop.optional_sums import added
-from gputop.units import ago, size
+from gputop.units import ago_text, size
 
 _MOST_S = 900.0  # kept by the history per second
 _FOLLOWS_S = 60.0  # after a pause, in which writeback of what it began may continue
@@ -248,7 +248,7 @@ def _found(view: View, trainer: Trainer, saves: Saves) -> Finding:
     return view.found(
         trainer,
         _severity(view, saves.share),
-        f"checkpoint stalls, {_seconds(saves.idle_s)} every {ago(round(saves.every_s))}",
+        f"checkpoint stalls, {_seconds(saves.idle_s)} every {ago_text(round(saves.every_s))}",
         evidence=(
             Evidence(
                 text=f"GPU idle {_seconds(saves.idle_s)} per save, {100 * saves.share:.1f} % of GPU time lost",
@@ -274,15 +274,13 @@ def _found(view: View, trainer: Trainer, saves: Saves) -> Finding:
 
 
 def _seconds(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 9.95 else ago(round(seconds))
+    return f"{seconds:.1f} s" if seconds < 9.95 else ago_text(round(seconds))
 
 
 def _steps(saves: Saves) -> Iterator[Step]:
     if saves.share > _COST:
-        rare_s = saves.idle_s / _COST
-        yield Step(
-            text=f"Save every {ago(round(rare_s))} instead of every {ago(round(saves.every_s))}: costs 1 % of GPU time"
-        )
+        rare, often = ago_text(round(saves.idle_s / _COST)), ago_text(round(saves.every_s))
+        yield Step(text=f"Save every {rare} instead of every {often}: costs 1 % of GPU time")
     yield Step(text="Save optimizer state only in checkpoints to resume from, not in each one")
     yield Step(
         text='Save asynchronously from a copy in host memory (needs init_process_group("cpu:gloo,cuda:nccl"))',

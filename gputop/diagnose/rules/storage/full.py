@@ -24,7 +24,7 @@ from gputop.frozen_dataclass import frozen_dataclass
 from gputop.history import Key
 from gputop.labels import amount
 from gputop.model import Host, Mount, Process
-from gputop.units import ago, roughly, size
+from gputop.units import ago_text, roughly, size
 
 _MOST = 0.5  # of the checkpoint must have gone there
 _LATELY_S = 120.0  # in which one has ended that is not recorded yet
@@ -246,7 +246,7 @@ def _evidence(
     yield Evidence(text=text, value=100 * peak / total, unit="%", limit=100 * view.limit(limit), sense="healthy_to")
     if full_in_s is not None:
         most = view.limit("exhaustion.urgent_s" if soon else "full_in_s")
-        text = f"full in {ago(full_in_s)} at this rate"
+        text = f"full in {ago_text(full_in_s)} at this rate"
         yield Evidence(text=text, value=full_in_s, unit="s", limit=most, sense="healthy_from")
 
 
@@ -382,11 +382,11 @@ def _filling_finding(view: View, trainer: Trainer, found: Filling) -> Finding:
         f"{found.mount.path} full in about {roughly(found.left_s)}, writing {size(found.per_s)}/s",
         evidence=(
             Evidence(
-                text=f"{of}, full in about {roughly(found.left_s)} (critical below {ago(urgent_s)})",
+                text=f"{of}, full in about {roughly(found.left_s)} (critical below {ago_text(urgent_s)})",
                 value=found.left_s, unit="s", limit=urgent_s, sense="healthy_from",
             ),
             Evidence(
-                text=f"{size(found.taken)} less free in {ago(found.seconds)}, in {amount(found.drops, 'step')}",
+                text=f"{size(found.taken)} less free in {ago_text(found.seconds)}, in {amount(found.drops, 'step')}",
                 value=found.taken, unit="B",
             ),
         ),

@@ -13,7 +13,7 @@ from gputop.diagnose.starvation import busy_evidence, cores_evidence
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.history import COARSE_S
-from gputop.units import ago, size
+from gputop.units import ago_text, size
 
 _THIRD = 3
 
@@ -78,7 +78,7 @@ def _filling(view: View, trainer: Trainer) -> Iterator[Evidence]:
     before, now, known_s = grown
     kept = (now - before) / (read * known_s)
     if view.above(kept, "kept"):
-        text = f"page cache grew from {size(before)} to {size(now)} in {ago(known_s)}, at {moved(read)} of reads"
+        text = f"page cache grew from {size(before)} to {size(now)} in {ago_text(known_s)}, at {moved(read)} of reads"
         yield Evidence(text=text, value=kept, limit=view.limit("kept"), sense="flagged_from")
 
 
@@ -98,7 +98,7 @@ def _fewer_reads(view: View, trainer: Trainer) -> Iterator[Evidence]:
     if now - before < view.limit("grown") * known_s * sum(reads) / len(reads):
         return
     if first and view.below(last / first, "fallen"):
-        text = f"reads fell from {moved(first)} to {moved(last)} in {ago(seconds)}"
+        text = f"reads fell from {moved(first)} to {moved(last)} in {ago_text(seconds)}"
         limit = first * view.limit("fallen")
         yield Evidence(text=text, value=last, unit="B/s", limit=limit, sense="flagged_below")
         yield Evidence(text=f"page cache grew from {size(before)} to {size(now)}", value=now)

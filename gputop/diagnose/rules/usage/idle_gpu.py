@@ -146,7 +146,7 @@ def _cpu_finding(view: View, trainer: Trainer, gpus: list[Gpu]) -> Finding:
     age_s = trainer.process.age_s
     evidence = [
         Evidence(
-            text=f"{of} in use, {units.ago(age_s)} after its start",
+            text=f"{of} in use, {units.ago_text(age_s)} after its start",
             value=cores,
             unit="cores",
             limit=view.limit("cores"),
@@ -226,7 +226,7 @@ def slow_start(view: View) -> Iterator[Finding]:
             continue
         severity: Severity = "warn" if age_s >= view.limit("warn_s") else "info"
         phase = _phase(view, trainer)
-        text, most = f"GPU not used in {units.ago(age_s)} since its start", view.limit("info_s")
+        text, most = f"GPU not used in {units.ago_text(age_s)} since its start", view.limit("info_s")
         waited = Evidence(text=text, value=age_s, unit="s", limit=most, sense="healthy_to")
         yield view.found(
             trainer,

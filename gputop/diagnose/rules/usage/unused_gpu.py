@@ -238,7 +238,7 @@ def _unused_finding(
         f"{len(idle)} of {total} GPUs unused",
         evidence=(
             Evidence(
-                text=f"{_cards(idle)} idle for {units.ago(longest_s)}",
+                text=f"{_cards(idle)} idle for {units.ago_text(longest_s)}",
                 value=longest_s,
                 unit="s",
                 limit=view.limit("info_s"),
