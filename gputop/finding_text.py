@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop import labels, phrases, units
 from gputop.diagnose import Abstained, Evidence, Finding, Step, Subject
+from gputop.diagnose.finding import Grade
 from gputop.model import Frame, Identity, Job, Process
 from gputop.model.metric_title import metric_title
 from gputop.safe.text import clean
@@ -26,6 +27,12 @@ _TIMED = re.compile(rf"\b(?:for|over|every|about) {_TIME}\b|\b{_TIME} ago\b")
 _CLAUSE_END = re.compile(r"[,;:] | \(")
 _AGO = re.compile(rf"{_TIME} ago$")
 _UNITS = {"1/s": "/s", "1/min": "/min", "C": "°C", "loaders": "workers"}
+_BASES: Mapping[Grade, str] = {
+    "driver": "reported by the driver or kernel",
+    "correlation": "inferred",
+    "profile": "profiled",
+    "job": "reported by the job",
+}
 _LONGEST = 40  # characters of a name
 _ASKED = 512  # the screen asks every second, and rules change their text now and then
 
@@ -151,8 +158,7 @@ def duration_text(finding: Finding, so_long: str) -> str:
 
 def grade(finding: Finding) -> str:
     """The basis of a finding."""
-    said = {"driver": "reported by the driver or kernel", "correlation": "inferred", "profile": "profiled"}
-    return said[finding.grade]
+    return _BASES[finding.grade]
 
 
 def confidence(finding: Finding) -> str:

@@ -335,6 +335,7 @@ TERMS: dict[Group, tuple[Term, ...]] = {
         Term("reported by the driver", "Basis of a finding: the driver or the kernel states the cause itself"),
         Term("inferred", "Basis of a finding: metrics that move together point to the cause"),
         Term("profiled", "Basis of a finding: a profile, a trace or stacks of the process show the cause"),
+        Term("reported by the job", "Basis of a finding: the step meter or the program itself reports the cause"),
     ),
     "cause": (
         Term(

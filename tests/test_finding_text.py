@@ -8,7 +8,9 @@ import pytest
 
 from gputop import finding_text
 from gputop.diagnose import Evidence
-from tests.advice_scenes import fine, found
+from gputop.diagnose.finding import Grade
+from gputop.export import diagnosis
+from tests.advice_scenes import fine, found, server
 
 
 @pytest.mark.parametrize(
@@ -84,3 +86,18 @@ def test_the_number_that_it_rests_on_is_strong(text: str, value: float, strong: 
     parts = finding_text.parts(Evidence(text=text, value=value))
     assert "".join(part.text for part in parts) == text
     assert [part.text for part in parts if part.strong] == [strong] * bool(strong)
+
+
+@pytest.mark.parametrize(
+    ("grade", "said", "in_json"),
+    [
+        ("correlation", "inferred", "correlation"),
+        ("driver", "reported by the driver or kernel", "driver"),
+        ("profile", "profiled", "profile"),
+        ("job", "reported by the job", "profile"),
+    ],
+)
+def test_the_basis_of_a_finding_has_four_words_and_three_values_in_json(grade: Grade, said: str, in_json: str) -> None:
+    finding = found(grade=grade, confidence=0.7)
+    assert finding_text.confidence(finding) == f"confidence 0.70 · {said}"
+    assert diagnosis.finding(finding, server())["grade"] == in_json

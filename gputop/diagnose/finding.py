@@ -9,7 +9,7 @@ from gputop.model import Identity, Missing
 from gputop.phrases import Sense
 from gputop.severity import Severity as Severity
 
-Grade = Literal["driver", "correlation", "profile"]
+Grade = Literal["driver", "correlation", "profile", "job"]  # its basis; `job`: reported by the job itself
 Cost = Literal["lost", "idle", "none"]  # time that a fix wins back; time the GPU has to spare; nobody's time
 POSSIBLE = 0.5  # confidence from which a finding is shown; below, it is a suspicion
 
@@ -86,6 +86,11 @@ class Finding:
     cost: Cost = "lost"  # what the lost share is called
     state: str | None = None
     verify: Step | None = None  # measures what the finding claims, for this job
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether its cause was seen inside the process: by a profile, a trace, or its own step meter."""
+        return self.grade in ("profile", "job")
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)

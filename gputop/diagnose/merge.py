@@ -201,7 +201,7 @@ def _without_superseded(group: list[Finding], host: list[Finding]) -> list[Findi
 def _with_explained(finding: Finding, dropped: Sequence[Finding]) -> Finding:
     """Add a profile to what was inferred from outside; evidence and steps of the profile come first."""
     explained = [one for one in dropped if one.rule in RULES[finding.rule].instead_of]
-    if finding.grade != "profile" or not explained:
+    if not finding.confirmed or not explained:
         return finding
     parts = (finding, *explained)
     losses = [one.lost_share for one in explained if one.lost_share is not None]
@@ -235,7 +235,7 @@ def _explains(finding: Finding) -> bool:
     rule, certain = RULES[finding.rule], finding.severity != "info" and finding.confidence >= _CERTAIN
     if rule.last or finding.healthy:
         return False
-    if finding.grade == "profile":
+    if finding.confirmed:
         return True
     if rule.level is Level.EFFICIENCY:  # of those, the one with a lost share explains the gaps
         return finding.lost_share is not None
@@ -266,7 +266,7 @@ def _with_causes(starved: Finding, causes: list[Finding], most: Severity) -> Fin
         steps=_cheapest_first(dict.fromkeys(step for part in parts for step in part.steps)),
         causes=(*starved.causes, *(cause.rule for cause in causes)),
         confidence=max(starved.confidence, causes[0].confidence),
-        grade="profile" if any(part.grade == "profile" for part in parts) else starved.grade,
+        grade=next((part.grade for part in parts if part.confirmed), starved.grade),
     )
 
 

@@ -111,7 +111,7 @@ def confirmed(finding: Finding, by: tuple[str, ...], facts: Iterable[Fact], leas
             return replace(
                 finding,
                 confidence=max(finding.confidence, min(CONFIDENCE_LIMIT, finding.confidence + CONFIDENCE_GAIN)),
-                grade="profile",
+                grade="profile" if fact.witness in ("stack", "trace") else "job",
                 # next to the decisive evidence, where the result of a profile is expected
                 evidence=(*finding.evidence[:1], seen, *finding.evidence[1:]),
             )

@@ -34,7 +34,7 @@ def finding(found: Finding, frame: Frame) -> dict[str, Any]:
         "primary": found.primary,
         "causes": list(found.causes),
         "confidence": found.confidence,
-        "grade": found.grade,
+        "grade": "profile" if found.grade == "job" else found.grade,  # of three values, since version 1
         "subject": subject(found.subject, frame),
         "headline": redact(found.headline),
         "evidence": [_evidence(item) for item in found.evidence],

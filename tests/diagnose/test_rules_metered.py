@@ -22,7 +22,7 @@ def test_it_names_the_batch_and_the_step_and_how_long_the_gpu_idles() -> None:
     surer = found(starved(step_s=0.045, data_wait_percent=55.6).verdict(), "starved-cpu-idle")
     assert plain is not None
     assert surer is not None
-    assert (plain.grade, surer.grade) == ("correlation", "profile")
+    assert (plain.grade, surer.grade) == ("correlation", "job")
     assert surer.confidence > plain.confidence
     text = "step meter: step 45 ms, 20 ms without data wait; data wait 56 % of the step"
     assert surer.evidence[1].text == text
@@ -35,11 +35,11 @@ def test_who_is_seen_to_wait_for_no_data_starves_of_something_else(wait: float |
     assert (found(verdict, "starved-cpu-idle") is not None) is told
 
 
-def test_the_straggler_is_named_by_its_meter_with_the_grade_of_a_profile() -> None:
+def test_the_straggler_is_named_by_its_meter_as_reported_by_the_job() -> None:
     finding = found(after(late(38.7)), "straggler")
     assert finding is not None
     assert finding.headline == "straggler rank 2 (GPU 2), dataloader-bound"
-    assert finding.grade == "profile"
+    assert finding.grade == "job"
     assert lines(finding)[0] == (
         "step meter: rank 2 waits 120 ms for data in each step, the others 5.0 ms: all 4 ranks take 310 ms per step"
     )

@@ -53,7 +53,7 @@ def non_finite(view: View) -> Iterator[Finding]:
             evidence=tuple(_evidence(one, process, at)),
             steps=_STEPS,
             confidence=0.98,
-            grade="profile",
+            grade="job",
             onset_s=max(0.0, view.frame.wall_s - one.wall_s),
         )
 

@@ -183,7 +183,7 @@ def _step(finding: Finding, step: Step, number: int, scene: AdviceScene, width: 
 def _confirm(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
     """How to confirm it: the command that measures it, and what a profile or a trace would show."""
     lines = _verify(finding, scene, width)
-    for runs in () if finding.grade == "profile" else profile_signs(finding, scene):
+    for runs in () if finding.confirmed else profile_signs(finding, scene):
         lines += flow(scene, width, [Run(" " * _TEXT), *runs], _TEXT + 2)
     return [*_title("to confirm", scene), *lines] if lines else []
 

@@ -491,7 +491,7 @@ def _finding(view: View, team: Team, late: _Late, measured: _Late | None) -> Fin
         ),
         steps=late.steps,
         confidence=view.confidence(0.7 if count >= 3 else 0.6, known, confirmed=sure),
-        grade="profile" if sure else "correlation",
+        grade="job" if sure else "correlation",
         lost_share=late.effect * (count - 1) / count,
         gpus=late.one.uuids,
     )
