@@ -40,7 +40,7 @@ class Column:
     ease: int = 0  # cells more where there is room
     presets: tuple[Preset, ...] = ("main",)
     kind: Kind = "number"  # how a person writes a value of it
-    noisy: bool = False  # sorted by two digits: what is nearly equal does not change places
+    noisy: bool = False  # a change of less than 5 % moves no line of the table
     levels: Levels | None = None  # from where on a value is amber or red
     also: tuple[str, ...] = ()  # what others call it: ps, htop, nvitop, or the first word that comes to mind
     shown: Callable[[Figures], Any] | None = None  # what is written, where that is not what sorts

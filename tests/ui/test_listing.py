@@ -35,6 +35,29 @@ def loose(**cpu: float) -> Frame:
     return frame(loose=tuple(process(int(name[1:]), cpu_percent=percent) for name, percent in cpu.items()))
 
 
+def test_the_first_frame_with_rates_is_sorted_at_once_and_a_key_sorts_strictly() -> None:
+    """Rates are known from the second sample on; nearly equal ones then keep their places until a key asks."""
+    first = tuple(process(pid, cpu_percent=None, libraries=frozenset({"cuda"})) for pid in (1, 2, 3))
+    made = Listing(TableView(every_process=True))
+    made.feed(frame(loose=first), 0)
+    made.feed(loose(p1=201, p2=207, p3=300), 1)
+    assert labels(made) == ["3", "2", "1"]
+    made.feed(loose(p1=207, p2=201, p3=300), 1 + CALM_S)
+    assert labels(made) == ["3", "2", "1"], "it wiggles"
+    made.look(made.view, 2 + CALM_S)
+    assert labels(made) == ["3", "1", "2"]
+
+
+def test_nothing_moves_just_after_a_key_though_values_become_known() -> None:
+    made = Listing(TableView(every_process=True))
+    made.feed(frame(loose=tuple(process(pid, cpu_percent=None) for pid in (1, 2))), 0)
+    made.touch(0.5)
+    made.feed(loose(p1=1, p2=200), 1)
+    assert labels(made) == ["1", "2"]
+    made.feed(loose(p1=1, p2=200), 0.5 + CALM_S)
+    assert labels(made) == ["2", "1"]
+
+
 def test_the_first_rank_opens_by_itself_and_gets_the_cursor() -> None:
     made = Listing(TableView())
     made.resize(50)

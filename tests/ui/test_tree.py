@@ -11,7 +11,7 @@ from gputop.model import GpuShare, Job, Process, Role
 from gputop.process_totals import waited
 from gputop.ui.table import tree
 from gputop.ui.table.kinship import below
-from gputop.ui.table.row import Key, TableRow, process_key
+from gputop.ui.table.row import Key, TableRow
 from gputop.ui.table.rows import weight
 from gputop.ui.table.tree import TableView
 from tests.hostile import STRINGS
@@ -211,13 +211,48 @@ def test_a_given_order_is_kept_and_new_lines_follow() -> None:
     assert [row.label for row in tree.build(after, TableView(), order)] == ["3", "2", "1"]
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-def test_what_is_nearly_equal_keeps_its_place(reverse: bool) -> None:
-    for values in (201.0, 204.0, 199.0), (0.2, 0.4, 0.1):
-        loose = tuple(process(pid, cpu_percent=value) for pid, value in enumerate(values, 1))
-        order = {process_key(process): place for place, process in enumerate((loose[1], loose[2], loose[0]))}
-        rows = tree.build(frame(loose=loose), TableView(reverse=reverse, every_process=True), order)
-        assert [row.label for row in rows] == ["2", "3", "1"]
+def ordered(view: TableView, *values: dict[int, float]) -> list[list[str]]:
+    """The order after each of several frames, from values of the column by pid; strict for the first."""
+    order, found = tree.NOWHERE, []
+    for each in values:
+        loose = tuple(process(pid, **{BY_FIELD[view.sort]: value}) for pid, value in each.items())
+        rows = tree.build(frame(loose=loose), view, order)
+        order = dict(tree.walk(rows))
+        found.append([row.label for row in rows])
+    return found
+
+
+BY_FIELD = {"cpu": "cpu_percent", "step": "step_s"}
+
+
+def test_what_is_sorted_first_is_sorted_strictly_and_then_stays_while_it_wiggles() -> None:
+    view = TableView(every_process=True)
+    first = {1: 201.0, 2: 204.0, 3: 199.0}
+    wiggled, moved = {1: 207.0, 2: 199.0, 3: 206.0}, {1: 207.0, 2: 190.0, 3: 206.0}
+    assert ordered(view, first, wiggled, moved) == [["2", "1", "3"], ["2", "1", "3"], ["1", "3", "2"]]
+    assert ordered(view, {1: 0.2, 2: 0.4}, {1: 0.4, 2: 0.1}, {1: 3.0, 2: 0.1}) == [["2", "1"], ["2", "1"], ["1", "2"]]
+
+
+def test_little_by_little_a_line_moves_too() -> None:
+    """What it is held against is the value that placed it, not the last one."""
+    values = [{1: 200.0, 2: 210.0 - 4 * step} for step in range(7)]
+    assert [order for order, *_ in ordered(TableView(every_process=True), *values)] == ["2"] * 3 + ["1"] * 4
+
+
+def test_times_below_a_second_are_sorted() -> None:
+    view = TableView(sort="step", every_process=True)
+    assert ordered(view, {1: 0.045, 2: 0.31}, {1: 0.3, 2: 0.31}) == [["2", "1"], ["2", "1"]]
+    assert ordered(view, {1: 0.045, 2: 0.31}, {1: 0.9, 2: 0.31})[1] == ["1", "2"]
+
+
+def test_exact_places_sort_by_the_values_as_they_are() -> None:
+    view = TableView(every_process=True)
+    order = dict(
+        tree.walk(tree.build(frame(loose=(process(1, cpu_percent=201.0), process(2, cpu_percent=204.0))), view))
+    )
+    later = frame(loose=(process(1, cpu_percent=204.0), process(2, cpu_percent=202.0)))
+    assert [row.label for row in tree.build(later, view, order)] == ["2", "1"]
+    assert [row.label for row in tree.build(later, view, tree.exact(order))] == ["1", "2"]
 
 
 def test_the_flat_list_has_every_process_of_a_job_and_no_folds() -> None:

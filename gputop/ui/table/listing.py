@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
+from gputop.columns import BY_ID
 from gputop.model import Frame, Identity, Process
 from gputop.ui.table import tree
 from gputop.ui.table.kinship import below
 from gputop.ui.table.row import LEVELS, Key, TableRow, depth
 from gputop.ui.table.tree import TableView
-from gputop.ui.widgets.cursor_list import CursorList
+from gputop.ui.widgets.cursor_list import CALM_S, CursorList
 
 
 class Tags:
@@ -69,7 +70,7 @@ class Listing(CursorList):
         self.tags = Tags()
         self._frame: Frame | None = None
         self._idle: tree.Idle = lambda _: None
-        self._order: Mapping[Key, int] = tree.NOWHERE
+        self._order: tree.Order = tree.NOWHERE
         self._opened = False
 
     @property
@@ -92,6 +93,8 @@ class Listing(CursorList):
             self._rank(now_s)
         else:
             self._build()
+            if now_s - self._touched_s >= CALM_S and self._newly_known():
+                self._rank(now_s)
         if not self._opened and not self.touched and (first := tree.first_rank(self.rows)):
             self._opened = True
             self._find(first)
@@ -155,16 +158,24 @@ class Listing(CursorList):
         self.look(replace(view, level=min(max(0, level), LEVELS), folds={}))
 
     def look(self, view: TableView, now_s: float | None = None) -> None:
-        """Look at the same frame in another way; with a time the lines are sorted again."""
+        """Look at the same frame in another way; with a time the lines are sorted again, strictly."""
         self.view = view
         if now_s is None:
             self._build()
         else:
+            self._order = tree.exact(self._order)
             self._rank(now_s)
 
     def _rank(self, now_s: float) -> None:
         self._ranked_s = now_s
         self._build(calm=False)
+
+    def _newly_known(self) -> bool:
+        """Whether a line has a value to sort by that had none when it was placed: rates are known from the second
+        frame on."""
+        column = BY_ID[self.view.sort]
+        unknown = (row for row in self.rows if not row.rails and row.placed_by is None)
+        return any(column.value(row.sums) is not None for row in unknown)
 
     def _build(self, calm: bool = True) -> None:
         if self._frame is None:

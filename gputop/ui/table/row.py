@@ -38,6 +38,7 @@ class TableRow:
     context: bool = False  # not one of those looked for, but what they stand below
     parent: Key | None = None
     same: TableRow | None = None  # a line below it that speaks for the same processes
+    placed_by: float | str | None = None  # the value that it is sorted by
     _sums: Figures | None = None
 
     @property

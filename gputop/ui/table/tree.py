@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import Any
+from typing import Any, NamedTuple
 
 from gputop import labels
 from gputop.columns import BY_ID, Column, Preset
@@ -20,7 +20,18 @@ BUSY_BYTES_PER_S = 50e6  # or above this of reading and writing
 LOADERS_SHOWN = 3
 Idle = Callable[[str], float | None]  # seconds since a GPU, by uuid, did anything; None if it is at work
 
-NOWHERE: Mapping[Key, int] = {}
+_NOISE, _LEAST_NOISE = 0.05, 0.5  # change of a noisy value that moves no line: relative, and absolute but for seconds
+
+
+class Place(NamedTuple):
+    """Where an outermost line stands, and the value that put it there."""
+
+    at: int
+    value: float | str | None = None
+
+
+Order = Mapping[Key, Place]
+NOWHERE: Order = {}
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,12 +60,14 @@ class TableView:
 def build(
     frame: Frame,
     view: TableView,
-    order: Mapping[Key, int] = NOWHERE,
+    order: Order = NOWHERE,
     calm: bool = False,
     idle: Idle = lambda _: None,
     only: Collection[Identity] | None = None,
 ) -> list[TableRow]:
     """The lines of the table. `order` has their places so far: kept when `calm`, else decisive between equals.
+
+    A noisy value counts as the one that it was placed by until it differs by more than noise: what wiggles stays.
 
     Of processes looked for there are `only` these, with the lines that they stand below.
     """
@@ -217,24 +230,30 @@ def _held(made_of: str, processes: list[Process], figures: Figures, idle: Idle) 
     return f"{made_of} · {holds}", holds, rests
 
 
-def _sorted(rows: list[TableRow], view: TableView, order: Mapping[Key, int], calm: bool) -> list[TableRow]:
+def _sorted(rows: list[TableRow], view: TableView, order: Order, calm: bool) -> list[TableRow]:
     column = BY_ID[view.sort]
-    placed = sorted((row for row in rows if row.key in order), key=lambda row: order[row.key])
+    placed = sorted((row for row in rows if row.key in order), key=lambda row: order[row.key].at)
     new = [row for row in rows if row.key not in order]
+    for row in placed:
+        row.placed_by = order[row.key].value if calm else _value(row, column, order[row.key].value)
+    for row in new:
+        row.placed_by = column.value(row.sums)
     ranked = new if calm else placed + new
-    valued = [(_value(row, column), row) for row in ranked]
-    known = sorted(((value, row) for value, row in valued if value is not None), key=_first, reverse=view.descending)
-    ranked = [row for _, row in known] + [row for value, row in valued if value is None]
+    known = sorted((row for row in ranked if row.placed_by is not None), key=_placed_by, reverse=view.descending)
+    ranked = known + [row for row in ranked if row.placed_by is None]
     return placed + ranked if calm else ranked
 
 
-def _first(pair: tuple[Any, TableRow]) -> Any:
-    return pair[0]
+def _placed_by(row: TableRow) -> Any:
+    return row.placed_by
 
 
-def _value(row: TableRow, column: Column) -> float | str | None:
+def _value(row: TableRow, column: Column, before: float | str | None) -> float | str | None:
     value = column.value(row.sums)
-    return float(f"{round(value):.2g}") if column.noisy and isinstance(value, float | int) else value
+    if not column.noisy or not isinstance(value, float | int) or not isinstance(before, float | int):
+        return value
+    noise = max(0.0 if column.kind == "seconds" else _LEAST_NOISE, _NOISE * abs(before))
+    return before if abs(value - before) <= noise else value
 
 
 def _emit(row: TableRow, view: TableView, rows: list[TableRow]) -> None:
@@ -254,6 +273,11 @@ def _emit(row: TableRow, view: TableView, rows: list[TableRow]) -> None:
         _emit(child, view, rows)
 
 
-def walk(rows: Iterable[TableRow]) -> Iterator[tuple[Key, int]]:
+def walk(rows: Iterable[TableRow]) -> Iterator[tuple[Key, Place]]:
     """The places of the outermost lines, to be given to `build` again."""
-    return ((row.key, place) for place, row in enumerate(row for row in rows if not row.rails))
+    return ((row.key, Place(at, row.placed_by)) for at, row in enumerate(row for row in rows if not row.rails))
+
+
+def exact(order: Order) -> Order:
+    """The same places, to sort again by the values as they are."""
+    return {key: Place(place.at) for key, place in order.items()}
