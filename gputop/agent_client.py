@@ -42,7 +42,7 @@ class _Process(Protocol):
 
 
 class HeldProcess(Protocol):
-    """A held process, so that the process behind the socket can be told from a later one with its PID."""
+    """A held process: a later one with the same PID is another."""
 
     @property
     def pid(self) -> int: ...
@@ -263,7 +263,7 @@ def _connected(connecting: socket.socket, path: str) -> None:
 
 
 def _swept(folder: int, name: str) -> None:
-    """Remove a socket of ours that nobody listens on any more."""
+    """Remove a socket of ours that has no listener any more."""
     try:
         if os.fstat(folder).st_uid == os.geteuid():
             os.unlink(name, dir_fd=folder)

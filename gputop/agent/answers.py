@@ -51,7 +51,7 @@ def wish(request: dict[str, Any]) -> Wish:
 
 
 def since(request: dict[str, Any]) -> int:
-    """How many steps whoever asks for them has been told of."""
+    """How many steps the client has received one by one."""
     found = _only(request, "since").get("since", 0)
     if type(found) is not int or found < 0:
         raise Problem("bad-args", "since")
@@ -59,7 +59,7 @@ def since(request: dict[str, Any]) -> int:
 
 
 def tensors(request: dict[str, Any]) -> bool:
-    """Whether whoever asks for memory wants to know of the live tensors, too."""
+    """Whether the client asks for the live tensors, too, with the memory."""
     found = _only(request, "tensors").get("tensors", False)
     if type(found) is not bool:
         raise Problem("bad-args", "tensors")

@@ -38,7 +38,7 @@ class Wish(NamedTuple):
     memory: bool = False
     at: float = 0.0  # not before this Unix time
     wait: float = 30.0  # seconds for the first steps to come
-    graphs: bool = False  # whoever asks has been told about CUDA graphs
+    graphs: bool = False  # the client has been warned about CUDA graphs
 
 
 class Problem(Exception):

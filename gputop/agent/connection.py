@@ -1,4 +1,4 @@
-"""One client of the agent: who it is, JSON lines in, JSON lines out, all of it bounded."""
+"""One client of the agent: its identity, JSON lines in, JSON lines out, all of it bounded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from .capture import Problem
 
 _LONGEST = 64 << 10  # bytes of a message
-MOST_MESSAGES = 16  # that wait to be answered: whoever sends more does not wait for replies, and is dropped
+MOST_MESSAGES = 16  # unanswered ones; a client that sends more does not wait for replies, and is dropped
 _TOO_LONG = re.compile(rb"\d{65}")  # to read a longer number takes time that grows with its square
 _MOST_UNSENT = 1 << 20
 _PATIENCE_S = 2.0  # for a message
@@ -51,7 +51,7 @@ class Connection:
             return
         except OSError:
             raise Gone from None
-        # counted before they are taken apart: 65,000 empty lines are one look at them
+        # counted before they are split: 65,000 empty lines cost one count
         if not data or data.count(b"\n") + len(self._messages) > MOST_MESSAGES:
             raise Gone
         *whole, self._got = (self._got + data).split(b"\n")
@@ -86,9 +86,9 @@ class Connection:
             raise Problem("bad-args", "id")
         return request, ident
 
-    def say(self, told: dict[str, Any]) -> None:
+    def say(self, message: dict[str, Any]) -> None:
         """Send a message, as much of it as it takes now; the rest goes before the next."""
-        self._unsent += json.dumps(told).encode() + b"\n"
+        self._unsent += json.dumps(message).encode() + b"\n"
         self.flush()
 
     def flush(self) -> None:

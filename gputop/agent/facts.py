@@ -22,7 +22,7 @@ _ITERATOR = ("num_workers", "pin_memory", "prefetch_factor", "persistent_workers
 
 
 def facts(everything: bool = False) -> dict[str, Any]:
-    """What could be found; what could not is None or not there. `everything` looks at all live objects, which holds the
+    """What could be found; what could not is None or not there. `everything` reads all live objects, which holds the
     interpreter up to a second."""
     torch = whole("torch")
     if torch is None:
@@ -39,7 +39,7 @@ def facts(everything: bool = False) -> dict[str, Any]:
     ):
         try:
             found[name] = look()
-        except Exception:  # another torch, or a program that changes what is looked at
+        except Exception:  # another torch, or a program that changes what is read
             found[name] = None
     return found
 
@@ -129,7 +129,7 @@ def _precision(torch: Any, values: list[Any]) -> dict[str, Any]:
 
 
 def _loaders(values: list[Any]) -> list[dict[str, Any]]:
-    """The DataLoaders; `in_use` is None where no iterator is in reach that would tell: a `for` keeps its own aside."""
+    """The DataLoaders; `in_use` is None where no reachable iterator shows it: a `for` keeps its own out of reach."""
     iterators = [_attributes(value) for value in values if "_BaseDataLoaderIter" in _kin(value)]
     used = {id(inner.get("_dataset")) for inner in iterators}
     found = []
@@ -160,8 +160,8 @@ def _models(torch: Any, values: list[Any]) -> list[dict[str, Any]]:
         below = list(_below(module))
         within.update(id(each) for each in below[1:])
         found.append((module, below))
-    told = [_model(torch, module, below) for module, below in found if id(module) not in within]
-    return sorted((each for each in told if each["parameters"]), key=lambda each: -each["parameters"])[:4]
+    described = [_model(torch, module, below) for module, below in found if id(module) not in within]
+    return sorted((each for each in described if each["parameters"]), key=lambda each: -each["parameters"])[:4]
 
 
 def _below(module: Any) -> Iterator[Any]:
@@ -189,9 +189,10 @@ def _model(torch: Any, module: Any, below: list[Any]) -> dict[str, Any]:
                 types[str(parameter.dtype)[6:]] = types.get(str(parameter.dtype)[6:], 0) + size
     wrapped = next((short for each in below[:3] for name, short in _WRAPPERS.items() if name in _kin(each)), None)
     training = _attributes(module).get("training")
-    told = {"name": type(module).__name__[:80], "parameters": total, "devices": devices, "dtypes": types}
+    described = {"name": type(module).__name__[:80], "parameters": total, "devices": devices, "dtypes": types}
     compiled = any("OptimizedModule" in _kin(each) for each in below[:3])
-    return {**told, "wrapped": wrapped, "compiled": compiled, "training": training if type(training) is bool else None}
+    training = training if type(training) is bool else None
+    return {**described, "wrapped": wrapped, "compiled": compiled, "training": training}
 
 
 def distributed() -> dict[str, Any] | None:

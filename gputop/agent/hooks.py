@@ -1,7 +1,7 @@
-"""Hooks around optimizer steps, put in and taken out from another thread without harm to who goes through them.
+"""Hooks around optimizer steps, added and removed from another thread without harm to the threads that run them.
 
-torch goes through an OrderedDict of hooks at each step. Changing it meanwhile raises in the program's thread, unless
-nothing but the running hook was left: so with others in it, ours wait for a moment when nobody is inside.
+torch iterates over an OrderedDict of hooks at each step. Changing it during that raises in the program's thread, unless
+nothing but the running hook was left: so with others in it, ours wait for a moment when no thread is inside.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class OnStep:
 
 def _wait_until_nobody_is_inside() -> None:
     for _ in range(_TRIES):
-        # with one at most: whoever is inside it has no next one to look for
+        # with one at most: a thread inside it has no next one to fetch
         if all(len(getattr(whole(_MODULE), name, ())) < 2 for name in _HOOKS):
             return
         if not any(map(_inside, sys._current_frames().values())):

@@ -1,4 +1,4 @@
-"""A capture for a client: waits for torch, for a step, for the end; tells how it goes, and saves the trace."""
+"""A capture for a client: waits for torch, for a step, for the end; reports its progress, and saves the trace."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STOP_S = 30.0  # after the cap: for a step that must end first
 
 
 class Job:
-    """`look` moves it on; `over` when nothing is left to do. `wake` has it looked at soon, from any thread."""
+    """`look` moves it on; `over` when nothing is left to do. `wake` has it called soon, from any thread."""
 
     def __init__(self, connection: Connection, ident: str | None, wish: Wish, wake: Callable[[], None]) -> None:
         self.connection, self.over = connection, False
@@ -111,7 +111,7 @@ class Job:
         if over_s > 0:
             capture.ask("cut")
         if over_s > _STOP_S and not self._unwanted:
-            self._unwanted = True  # it ends when its step does; nobody waits for it
+            self._unwanted = True  # it ends when its step does; no client waits for it
             self._tell({"error": "no-step", "detail": "the step did not end"})
 
     def _say(self, state: str, **more: Any) -> None:
@@ -120,24 +120,24 @@ class Job:
             self._said = said
             self._tell({"state": state, **more})
 
-    def _tell(self, told: dict[str, Any]) -> None:
+    def _tell(self, message: dict[str, Any]) -> None:
         try:
-            self.connection.say({**told, "id": self._ident} if self._ident is not None else told)
+            self.connection.say({**message, "id": self._ident} if self._ident is not None else message)
         except Gone:
             pass  # the server notices
 
-    def _end(self, told: dict[str, Any]) -> None:
+    def _end(self, message: dict[str, Any]) -> None:
         capture = self.capture
         if capture is not None:
             capture.ask("cut")  # if something went wrong here while it records
             capture.disarm()
         self.over = True
         self.clear()
-        self._tell(told)
+        self._tell(message)
 
 
 def _may_break_graphs() -> bool:
-    """Whether starting a profiler beside CUDA graphs has ended jobs on such a build, or nobody has tried it.
+    """Whether starting a profiler beside CUDA graphs has ended jobs on such a build, or has never been tried.
 
     CUDA 11 and torch before 2.3 did (pytorch#101879, #112507). `make gpu-check` has traced a job with CUDA graphs twice
     on CUDA 13 and torch 2.11, and the job went on. ROCm has not been tried.

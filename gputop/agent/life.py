@@ -35,7 +35,7 @@ def lie_in_wait() -> None:
 
 
 def start(why: str = "import") -> None:
-    """Listen, in a thread of its own; a second call does nothing. What goes wrong is nobody's trouble."""
+    """Listen, in a separate thread; a second call does nothing. A failure here must not disturb the program."""
     if sys.version_info >= (3, 8) and sys.platform.startswith("linux"):
         _quietly(lambda: _start(why))
 
@@ -96,7 +96,7 @@ def _last_words() -> None:
 
 
 def _before_a_profiler() -> None:
-    """The program starts one of its own, and two at once would crash it: what we have of ours is saved."""
+    """The program starts a profiler, and two at once would crash it: what ours has recorded is saved."""
     capture = capturing()
     if capture is not None:
         capture.end("preempted", _PROFILER_S)

@@ -1,4 +1,4 @@
-"""Moments and numbers that the program itself notes, for whoever asks the agent."""
+"""Moments and numbers that the program itself notes, for the agent's clients."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any, Callable, Optional, Tuple
 
 WATCH = "GPUTOP_WATCH_NAN"  # 1: a loss or a gradient norm that is no finite number is an event
 _MOST = 10_000
-_NAMES, _LONGEST_NAME = 24, 40  # of notes: the first that come, and so many characters of each
+_NAMES, _LONGEST_NAME = 24, 40  # of notes: the first that come, and the characters of each
 _READ_S = 1.0  # between two values of one name that a device has to be waited for
-_TOLD = 12  # marks that are told with the steps
+_SENT = 12  # marks that are sent with the steps
 _WATCHED = ("loss", "grad")  # in the names of what must be finite
 
 
-# name, Unix seconds, optimizer steps made by then (None where nobody counts them), value; a plain tuple, since to make
+# name, Unix seconds, optimizer steps made by then (None if they are not counted), value; a plain tuple, since to make
 # one with names takes as long as all else
 Note = Tuple[str, float, Optional[int], float]
 
 marks: list[tuple[float, str, float]] = []  # Unix seconds, name, value
 latest: dict[str, Note] = {}  # by name
 lost: Note | None = None  # the first loss or gradient norm that was no finite number
-steps_made: Callable[[], int | None] = type(None)  # the server sets what counts them; until then nobody knows
+steps_made: Callable[[], int | None] = type(None)  # the server sets what counts them; until then they are unknown
 _watches = os.environ.get(WATCH) == "1"
 _read_s: dict[str, float] = {}  # when a device was waited for, by name
 _doubted: dict[str, Note] = {}  # gradient norms that were not finite, before a step was made with them
@@ -60,9 +60,9 @@ def note(numbers: dict[str, Any]) -> None:
 
 def noted() -> dict[str, Any]:
     """The newest of each name, the newest marks, and what the watch has found."""
-    found = [_told(each) for each in latest.copy().values()]
-    moments = [[name[:_LONGEST_NAME], at_s, value] for at_s, name, value in marks[-_TOLD:]]
-    return {"notes": found, "marks": moments, "watched": _watches, "lost": None if lost is None else _told(lost)}
+    found = [_as_sent(each) for each in latest.copy().values()]
+    moments = [[name[:_LONGEST_NAME], at_s, value] for at_s, name, value in marks[-_SENT:]]
+    return {"notes": found, "marks": moments, "watched": _watches, "lost": None if lost is None else _as_sent(lost)}
 
 
 def last_words() -> str:
@@ -71,14 +71,14 @@ def last_words() -> str:
     found = lost or (next(iter(_doubted.values()), None) if failed else None)
     if found is None:
         return ""
-    name, _, step, value = _told(found)
+    name, _, step, value = _as_sent(found)
     when = "" if step is None else f" after {step} optimizer steps"
     clean = "".join(each if each.isprintable() else "?" for each in name)
     return f"gputop: {clean} was {value}{when}; `gputop recipe nan` finds the operation\n"
 
 
-def _told(found: Note) -> list[Any]:
-    """As it is told, with a name that is not too long."""
+def _as_sent(found: Note) -> list[Any]:
+    """As it is sent, with a name that is not too long."""
     return [found[0][:_LONGEST_NAME], *found[1:]]
 
 
@@ -118,7 +118,7 @@ def _watch(found: Note) -> None:
         lost = found
     else:
         before = _doubted.get(name)
-        if before is None or before[2] is None:  # before steps are counted nobody knows whether one was made
+        if before is None or before[2] is None:  # before steps are counted it is unknown whether one was made
             _doubted[name] = found
         elif step is not None and step != before[2]:
             lost = before

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MOST_BLOCKS = 3_000_000  # of memory that Python has given out: with more, looking at all live objects is felt
 _MOST_DEVICES, _MOST_TENSORS = 64, 200_000
-_GROUPS = 60  # that are told by their bytes, and as many by their number
+_GROUPS = 60  # reported by their bytes, and as many by their number
 _MOST_SIZES = 8  # of a shape
 _NUMBERS = {
     "allocated": ("allocated_bytes", "current"),
@@ -43,8 +43,8 @@ def memory(torch: Any, meter: Meter | None, tensors: bool = False) -> dict[str, 
         found, why = [], f"{type(error).__name__}: {error}"[:200]
     on = meter is not None and meter.installed and not meter.off
     count = meter.ring.count if meter is not None and on else None
-    told = {"torch": str(getattr(torch, "__version__", ""))[:40], "cuda": why, "devices": found, "steps": count}
-    return {**told, **(census(torch) if tensors else {})}
+    reply = {"torch": str(getattr(torch, "__version__", ""))[:40], "cuda": why, "devices": found, "steps": count}
+    return {**reply, **(census(torch) if tensors else {})}
 
 
 def devices(torch: Any) -> list[dict[str, Any]]:
@@ -74,8 +74,8 @@ def _unused(torch: Any) -> str | None:
 def census(torch: Any) -> dict[str, Any]:
     """The live tensors by type, shape and device, with their bytes; memory that several share counts once.
 
-    What only the graph of autograd holds has no object of Python, and is not in it. `others`: of no kind that is not
-    told there are more. `untold`: why none is.
+    What only the graph of autograd holds has no object of Python, and is not in it. `others`: the highest number of
+    a kind that is not listed. `untold`: why nothing is listed.
     """
     if not hasattr(torch.Tensor, "untyped_storage"):
         return {"tensors": None, "untold": "torch is older than 2.0", "others": 0}
@@ -98,12 +98,12 @@ def census(torch: Any) -> dict[str, Any]:
     many = sorted(groups, key=lambda key: -groups[key][0])[:_GROUPS]
     shown = {key: groups.pop(key) for key in dict.fromkeys(large + many)}
     names = ("type", "dtype", "shape", "device", "graph")
-    told = [{**dict(zip(names, key)), "count": count, "bytes": size} for key, (count, size) in shown.items()]
-    return {"tensors": told, "untold": None, "others": max((count for count, _ in groups.values()), default=0)}
+    listed = [{**dict(zip(names, key)), "count": count, "bytes": size} for key, (count, size) in shown.items()]
+    return {"tensors": listed, "untold": None, "others": max((count for count, _ in groups.values()), default=0)}
 
 
 def _live(torch: Any) -> list[Any]:
-    """The tensors among all live objects, told from others without a pause in which the program could change them."""
+    """The tensors among all live objects, found without a pause in which the program could change them."""
     objects = gc.get_objects()
     kinds = list(map(type, objects))  # a subclass may run code when it is asked
     tensors = compress(objects, map(is_, kinds, repeat(torch.Tensor)))

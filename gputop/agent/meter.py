@@ -28,7 +28,7 @@ _OTHERS = 64  # steps of other optimizers, after which the first one is not what
 _DATASETS = 8  # that are remembered
 _LONGEST_COST_S = 1e-4  # of one call: what is longer was another thread, not we
 
-_current: Meter | None = None  # whom the wrapped methods of torch tell
+_current: Meter | None = None  # the one that the wrapped methods of torch report to
 _originals: dict[str, Callable[..., Any]] = {}
 
 
@@ -145,7 +145,7 @@ class Meter:
 
     def _begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:  # noqa: ARG002
         self._begun_s = time.perf_counter()
-        # what it is handed to call, as Lightning does, is the whole step: how long the optimizer takes nobody knows
+        # what it is handed to call, as Lightning does, is the whole step: the optimizer's own time is unknown
         if len(args) > 1 or kwargs:
             self._calls = self._calls or any(callable(each) for each in (*args[1:], *kwargs.values()))
 
@@ -173,7 +173,7 @@ class Meter:
                 self._first = weakref.ref(optimizer)
             return
         if self._usual and not self._seen <= self._usual and self._batches > 2 * self._usual_batches:
-            self._other = 1  # another dataset, and many batches of it: who learns from several takes one of each
+            self._other = 1  # another dataset, and many batches of it: training on several takes one of each
         self._made += 1
         took_s = now_s - self._ended_s
         self.ring.add(time.time(), took_s, self._waited_s, self._optimizer_s, self._samples, self._batches, self._other)
@@ -253,5 +253,5 @@ def _samples(loader: Any, data: Any, tensor: type) -> float:
 
 
 def wanted() -> bool:
-    """Whether nobody said that there shall be none."""
+    """Whether it is not disabled in the environment."""
     return os.environ.get(SWITCH) != "0"

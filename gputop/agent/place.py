@@ -102,8 +102,8 @@ def _sweep(folder: str) -> None:
 
 
 def _sweep_traces(folder: str) -> None:
-    """Remove what was left by processes that were killed while they wrote, and what nobody has fetched: neither takes
-    that long."""
+    """Remove what processes left that were killed while they wrote, and what no client has fetched: neither takes that
+    long."""
     for name in os.listdir(folder):
         path = os.path.join(folder, name)
         try:

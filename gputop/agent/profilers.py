@@ -53,12 +53,12 @@ def active() -> bool:
 
 
 def may_be_active() -> bool:
-    """The same, where we came after torch and were not told of all; for a moment when some time is no matter."""
+    """The same, where the agent came after torch and missed its first calls; takes longer."""
     return active() or (_late and _earlier())
 
 
 def guard() -> bool:
-    """Be told, once and for all, when the program starts a profiler; False as long as torch's is not imported."""
+    """Get a call whenever the program starts a profiler; False as long as torch's is not imported."""
     global _late
     module = whole("torch.autograd.profiler")
     if module is None:

@@ -30,7 +30,7 @@ _JOIN_S = 2.0
 _IMPORT_S, _IMPORTS_S = 0.1, 120.0  # how often it is looked whether torch is there, and for how long
 _TOUCH_S = 86_400.0
 _TURN_S = 0.005  # of CPU that clients get in a turn: so long the interpreter lets a thread run beside others anyway
-_REST_S, _REST = 0.005, 19  # after it they wait so long at least, and so many times what it took: a share of 5 %
+_REST_S, _REST = 0.005, 19  # then they wait at least as long, and this multiple of what it took: a share of 5 %
 _DEAF_S = 0.5  # without a descriptor left for a connection: it waits, and the kernel would wake us for it at once
 
 
@@ -153,7 +153,7 @@ class Server:
             rest_s = max(_REST_S, _REST * (time.thread_time() - began_s))
             self._rests_s = time.monotonic() + rest_s
             for connection in self._connections:
-                connection.deadline_s += rest_s  # nobody hears it meanwhile
+                connection.deadline_s += rest_s  # it is not read during that time
         return answered
 
     def _asked(self) -> list[Connection]:
@@ -167,7 +167,7 @@ class Server:
         if not meter.installed and not meter.off:
             try:
                 meter.install()
-            except Exception as error:  # whoever asks is told; all else goes on without it
+            except Exception as error:  # the client gets the error; all else goes on
                 meter.stop(f"{type(error).__name__}: {error}"[:200])
         elif meter.off and meter.hooks:
             self.spent += meter.hooks
@@ -218,9 +218,9 @@ class Server:
             self._drop(connection)
 
     def _serve(self, connection: Connection) -> None:
-        told = self._answer(connection, connection.message())
-        if told is not None:
-            self._say(connection, told)
+        reply = self._answer(connection, connection.message())
+        if reply is not None:
+            self._say(connection, reply)
 
     def _answer(self, connection: Connection, line: bytes) -> dict[str, Any] | None:
         ident: Any = None
@@ -230,12 +230,12 @@ class Server:
             if op == "capture":
                 self._capture(connection, request, ident)
                 return None
-            told = self._other(op, request)
+            reply = self._other(op, request)
         except Problem as problem:
-            told = {"error": problem.code, "detail": problem.detail}
+            reply = {"error": problem.code, "detail": problem.detail}
         except Exception as error:
-            told = {"error": "internal", "detail": f"{type(error).__name__}: {error}"[:300]}
-        return {**told, "id": ident} if ident is not None else told
+            reply = {"error": "internal", "detail": f"{type(error).__name__}: {error}"[:300]}
+        return {**reply, "id": ident} if ident is not None else reply
 
     def _capture(self, connection: Connection, request: dict[str, Any], ident: str | None) -> None:
         wanted = wish(request)
@@ -245,7 +245,7 @@ class Server:
             self.job = Job(connection, ident, wanted, self.wake)
         except (OSError, place.Unusable) as error:
             raise Problem("output", str(error)) from None
-        self.look()  # it tells how it goes itself
+        self.look()  # it reports its progress itself
 
     def _other(self, op: Any, request: dict[str, Any]) -> dict[str, Any]:
         if op == "cancel" and self.job is not None:
@@ -256,9 +256,9 @@ class Server:
             return {"memory": memory(profilers.whole("torch"), self.meter, tensors(request))}
         return answer(op, request)
 
-    def _say(self, connection: Connection, told: dict[str, Any] | None = None) -> None:
+    def _say(self, connection: Connection, reply: dict[str, Any] | None = None) -> None:
         try:
-            connection.say(told) if told is not None else connection.flush()
+            connection.say(reply) if reply is not None else connection.flush()
         except Gone:
             self._drop(connection)
 

@@ -1,4 +1,4 @@
-"""What the step meter says to who asks: the steps of the last seconds in a few numbers, and the newest ones singly."""
+"""What the step meter replies: the steps of the last seconds in a few numbers, and the newest ones one by one."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any
 
 from .meter import Meter
 
-_WINDOW_S, _WINDOW = 30.0, 512  # so long, of so many steps at most
+_WINDOW_S, _WINDOW = 30.0, 512  # of the last seconds, at most that number of steps
 _LEAST = 5  # steps, also where they are older
-_SINGLE = 120  # steps that are told singly, at most
-_SLOW, _SLOW_TOLD = 2.0, 16  # times the median; steps that are told of these
+_SINGLE = 120  # steps that are sent one by one, at most
+_SLOW, _SLOW_SENT = 2.0, 16  # times the median; the number of slow steps that are sent
 _DIGITS = 6
 
 
 def steps(meter: Meter | None, since: int = 0) -> dict[str, Any]:
-    """The reply; `since`: how many steps whoever asks has been told of singly. Times are seconds.
+    """The reply; `since`: the number of steps that the client has received one by one. Times are seconds.
 
-    Means and percentiles are of the steps without an evaluation; a number that nobody knows is None. It takes some
+    Means and percentiles are of the steps without an evaluation; an unknown number is None. It takes some
     tenths of a millisecond, in which the program cannot run.
     """
     if meter is None:
         return {"on": False, "why": "it was disabled when the job was started"}
     now_s, ring = time.time(), meter.ring
-    for _ in range(9):  # what is told singly are the last of `count`: by that ranks are compared step by step
+    for _ in range(9):  # the single steps are the last of `count`: by that ranks are compared step by step
         count, single = ring.count, ring.last(_SINGLE, since)
         if count == ring.count:
             break
@@ -68,7 +68,7 @@ def _numbers(columns: list[list[float]]) -> dict[str, Any]:
         "longest_s": round(ordered[-1], _DIGITS),
         "slow": slow,
         "slow_steps": _slow(ended, took, waited, optimizer, _SLOW * middle_s) if slow else [],
-        "wait_s": round(sum(waited) / count, _DIGITS) if fetched else None,  # without a DataLoader nobody knows
+        "wait_s": round(sum(waited) / count, _DIGITS) if fetched else None,  # unknown without a DataLoader
         "optimizer_s": _known(sum(optimizer) / count),
         "samples_per_s": round(learned / total_s, 3) if total_s and learned else None,
         "batches": round(fetched / count, 3) if fetched else None,  # a step
@@ -83,7 +83,7 @@ def _slow(
     rest = [whole - wait - optimizes for whole, wait, optimizes in zip(took, waited, optimizer)]
     parts = {"data": waited, "optimizer": optimizer, "rest": rest}
     usual = {name: sorted(column)[len(column) // 2] for name, column in parts.items()}
-    places = [place for place, whole in enumerate(took) if whole > least_s][-_SLOW_TOLD:]
+    places = [place for place, whole in enumerate(took) if whole > least_s][-_SLOW_SENT:]
     return [
         [round(ended[at], 3), round(took[at], _DIGITS), max(parts, key=lambda name: parts[name][at] - usual[name])]
         for at in places

@@ -248,8 +248,8 @@ def _print(found: Diagnosis, args: argparse.Namespace, settings: Settings) -> No
     if args.as_json or args.format == "json":
         print(json.dumps(as_json(found), allow_nan=False))
         return
-    told = page(found, ACTIONS, explain=args.explain)
-    print(markdown(told) if args.format == "md" else text(told, ascii=ascii_only(settings)), end="")
+    shown = page(found, ACTIONS, explain=args.explain)
+    print(markdown(shown) if args.format == "md" else text(shown, ascii=ascii_only(settings)), end="")
 
 
 def _exit_code(found: Diagnosis) -> int:

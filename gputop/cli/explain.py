@@ -59,8 +59,8 @@ def explain(args: argparse.Namespace, settings: Settings) -> int:
     why = None if args.diff else _why_not_one_job(traces, left_out)
     if args.as_json:
         changes = [change for pair in pairs for change in _changes(pair, names)]
-        told = {"files": changes if args.diff else list(map(_object, opened, names)), "apart": why, "left_out": left}
-        print(json.dumps({"version": 1, "gputop": __version__, **told}, allow_nan=False))
+        result = {"files": changes if args.diff else list(map(_object, opened, names)), "apart": why, "left_out": left}
+        print(json.dumps({"version": 1, "gputop": __version__, **result}, allow_nan=False))
         return FAILED if left else _exit_code(opened)
     pages = _differences(pairs, names) if args.diff else [*_joint_pages(traces, why), *map(_page, opened, names)]
     if left:

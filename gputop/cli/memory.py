@@ -83,11 +83,11 @@ def sample_by_agent(
             raise Failure(
                 f"the agent in {target.pid} cannot report memory: it is from an older gputop; restart the job"
             )
-        told = said.get("memory")
-        if not isinstance(told, dict):
+        reported = said.get("memory")
+        if not isinstance(reported, dict):
             raise AgentLost("unexpected answer from the agent")
         censuses, since = censuses + census, 0 if census else since + 1
-        watched.add_message(told)
+        watched.add_message(reported)
         yield watched
         enough = watched.count >= LEAST_POINTS and (censuses > CENSUSES or not tensors)
         if passed_s >= max(limit_s, _LATEST_S) or (done >= 1.0 and enough):

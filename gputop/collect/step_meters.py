@@ -183,33 +183,33 @@ class MeterLane:
             for agent in readable(waiting, left_s):
                 identity = waiting[agent]
                 try:
-                    for told in agent.read():
-                        if isinstance(told.get("steps"), dict):
-                            found[identity] = self._whole(identity, told)
+                    for reply in agent.read():
+                        if isinstance(reply.get("steps"), dict):
+                            found[identity] = self._whole(identity, reply)
                             waiting.pop(agent, None)
-                        elif "error" in told:  # an agent of an older gputop, which has no meter
+                        elif "error" in reply:  # an agent of an older gputop, which has no meter
                             waiting.pop(agent, None)
                 except AgentLost:
                     waiting.pop(agent, None)
                     self._lose(identity)
         return found
 
-    def _whole(self, identity: Identity, told: Mapping[str, Any]) -> dict[str, Any]:
+    def _whole(self, identity: Identity, reply: Mapping[str, Any]) -> dict[str, Any]:
         """All that it says, with the slow steps that it has said before."""
-        steps, now_s = told["steps"], time.time()
+        steps, now_s = reply["steps"], time.time()
         if single := single_steps(steps):
             known = {**self._singly.get(identity, {}), **single}
             self._singly = {**self._singly, identity: {number: known[number] for number in sorted(known)[-KEPT_STEPS:]}}
         slow = {one.wall_s: one for one in (*self._slow.get(identity, ()), *slow_steps(steps.get("slow_steps")))}
         kept = [one for when, one in sorted(slow.items()) if 0 <= now_s - when <= _SLOW_S]
         self._slow[identity] = tuple(kept[-_SLOW_KEPT:])
-        return {**told_of(steps), **noted_of(told.get("noted")), "slow_steps": self._slow[identity]}
+        return {**step_metrics(steps), **noted_of(reply.get("noted")), "slow_steps": self._slow[identity]}
 
     def _lose(self, identity: Identity) -> None:
         self._agents.pop(identity).close()
 
 
-def told_of(said: Mapping[str, Any]) -> dict[str, Any]:
+def step_metrics(said: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a process that a meter tells; only that there is one where it has made no step lately."""
     step_s, ago_s = (_number(said.get(name), _LONGEST_S) for name in ("step_s", "ago_s"))
     found: dict[str, Any] = {"metered": said.get("on") is True}
@@ -262,7 +262,7 @@ def noted_of(said: object) -> dict[str, Any]:
     notes, marks = (value[-_NOTED:] if isinstance(value := said.get(name), list) else [] for name in ("notes", "marks"))
     moments = [[name, when, None, value] for name, when, value in (one for one in marks if _is_row(one, 3))]
     found = [*((one, False) for one in notes), *((one, True) for one in moments)]
-    noted = [told for one, moment in found if (told := _noted(one, moment=moment)) is not None]
+    noted = [note for one, moment in found if (note := _noted(one, moment=moment)) is not None]
     noted.sort(key=lambda one: one.wall_s)
     return {"noted": tuple(noted), "non_finite": _noted(said.get("lost"), moment=False)}
 

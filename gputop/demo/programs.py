@@ -390,10 +390,10 @@ class JobProcesses:
     def _share(self, t: float, card: int) -> GpuShare:
         tenant = self._tenants[card]
         on = share(tenant.activity, t - 0.11 * (card % 4), 1.0)
-        told = "parent_uuid" not in (name for _, name, _ in tenant.card.settings)  # nothing by process on instances
+        reported = "parent_uuid" not in (name for _, name, _ in tenant.card.settings)  # nothing by process on instances
         return GpuShare(
             uuid=uuid(card),
-            busy_percent=float(round(100 * on)) if told else None,
+            busy_percent=float(round(100 * on)) if reported else None,
             memory_busy_percent=float(round(min(100.0, 1.35 * on * tenant.work(t).dram))),
             encoder_percent=0.0,
             decoder_percent=0.0,

@@ -35,8 +35,8 @@ def unjudged(view: View) -> Iterator[tuple[Gpu, Missing]]:
         there = [one for one in view.tenants(gpu) if one.unseen != "exited"]
         busy = gpu_at_work(view, gpu)
         reasons = [_why_unjudged(view, gpu, one, of.get(one.identity), busy) for one in there]
-        if untold := nameless_user(view, gpu):
-            reasons = [untold]
+        if unnamed_user := nameless_user(view, gpu):
+            reasons = [unnamed_user]
         if reasons and None not in reasons:
             yield gpu, next(reason for reason in reasons if reason)
 

@@ -81,13 +81,13 @@ def merge_findings(findings: Sequence[Finding], frame: Frame, tenants: Tenants, 
     for finding in _merge_ranks(findings, frame, tenants):
         groups.setdefault(_group(finding.subject, tenants), []).append(finding)
     host = groups.pop(("host", None), [])
-    told = []
+    merged = []
     for group in groups.values():
         members = {identity for finding in group for identity in finding.subject.processes}
-        told += _resolved_group(group, [one for one in host if applies_to(one.subject, members, ())], limits)
-    used = {cause for finding in told for cause in finding.causes}
-    told += _host_group([finding for finding in host if finding.rule not in used])
-    return sorted(merge_experiments(told, {job.key: job for job in frame.jobs}), key=_urgency)
+        merged += _resolved_group(group, [one for one in host if applies_to(one.subject, members, ())], limits)
+    used = {cause for finding in merged for cause in finding.causes}
+    merged += _host_group([finding for finding in host if finding.rule not in used])
+    return sorted(merge_experiments(merged, {job.key: job for job in frame.jobs}), key=_urgency)
 
 
 def _urgency(finding: Finding) -> tuple[object, ...]:

@@ -68,8 +68,8 @@ class Testimony:
             return frame
         self._kept = {key: kept for key, kept in self._kept.items() if frame.mono_s - kept[0] < KEPT_S}
         brought = [fact for fact in frame.facts if (fact.process, fact.witness) not in self._kept]
-        told = [replace(fact, age_s=frame.mono_s - at_s) for at_s, facts in self._kept.values() for fact in facts]
-        return replace(frame, facts=(*brought, *told)[-MOST:])
+        kept_facts = [replace(fact, age_s=frame.mono_s - at_s) for at_s, facts in self._kept.values() for fact in facts]
+        return replace(frame, facts=(*brought, *kept_facts)[-MOST:])
 
 
 def claim(fact: Fact) -> str:

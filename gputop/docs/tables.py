@@ -44,9 +44,9 @@ def field_tables() -> str:
     """A table for each kind of object in a frame: field, type, meaning."""
     parts = []
     for kind in _kinds(Frame):
-        hints, told = get_type_hints(kind), get_type_hints(kind, include_extras=True)
+        hints, annotated = get_type_hints(kind), get_type_hints(kind, include_extras=True)
         rows = (
-            (f"`{field.name}`", _type(hints[field.name], field), _help(told[field.name], field))
+            (f"`{field.name}`", _type(hints[field.name], field), _help(annotated[field.name], field))
             for field in fields(kind)
         )
         parts.append(f"### {kind.__name__.lower()}\n\n{table(('field', 'type', 'meaning'), rows)}")

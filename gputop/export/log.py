@@ -35,8 +35,8 @@ Cell = Callable[[LogRow], object]
 def row(frame: Frame, gpu: Gpu) -> LogRow:
     """The row of a GPU, with the process that reports steps or notes; the first rank of several."""
     on_it = (one for one in frame.processes if any(share.uuid == gpu.uuid for share in one.gpus))
-    told = [one for one in on_it if one.step_count is not None or one.noted]
-    return LogRow(frame, gpu, min(told, key=lambda one: (one.rank or 0, one.pid), default=None))
+    metered = [one for one in on_it if one.step_count is not None or one.noted]
+    return LogRow(frame, gpu, min(metered, key=lambda one: (one.rank or 0, one.pid), default=None))
 
 
 def _number(value: object) -> str:

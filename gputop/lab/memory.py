@@ -68,7 +68,7 @@ def grown_tensors(censuses: Sequence[Census]) -> list[dict[str, Any]]:
     """
     if not censuses:
         return []
-    known = [({_kind_key(one): one["count"] for one in told}, others) for _, told, others in censuses]
+    known = [({_kind_key(one): one["count"] for one in kinds}, others) for _, kinds, others in censuses]
     found = []
     for one in censuses[-1][1]:
         counts = [then.get(_kind_key(one), others) for then, others in known]
@@ -137,8 +137,8 @@ class MemorySamples:
         self.take_host(host, step)
         if "tensors" in said:
             self._facts["untold"] = _text(said.get("untold"))
-            told = [kind for one in _objects(said.get("tensors")) if (kind := _kind_row(one)) is not None]
-            self._censuses.append((step, told, whole(said.get("others")) or 0))
+            kinds = [kind for one in _objects(said.get("tensors")) if (kind := _kind_row(one)) is not None]
+            self._censuses.append((step, kinds, whole(said.get("others")) or 0))
 
     def take_host(self, host: Mapping[str, Any], step: int | None = None) -> None:
         """Add the kernel's values of the process."""

@@ -32,8 +32,8 @@ def of_steps(result: Mapping[str, Any]) -> dict[str, Any]:
             said = {**row, "torch": made["torch"], "cuda": unused, "steps": row["step"]}
             samples.take(said, row["host"], row["s"])
     name = result["factory"]
-    told = {"name": name, "agent": None, "more": None, "longer": ": --steps 200", "sites": result.get("sites")}
-    return {**samples.result(), **told, "ended": result.get("ended")}
+    about = {"name": name, "agent": None, "more": None, "longer": ": --steps 200", "sites": result.get("sites")}
+    return {**samples.result(), **about, "ended": result.get("ended")}
 
 
 def page(result: Mapping[str, Any]) -> Page:

@@ -52,8 +52,8 @@ def find(text: Sequence[str]) -> Iterator[tuple[int, str, Point, dict[str, Any]]
     at = [number for number, line in enumerate(text) if _TIMEOUT.search(line)]
     version = torch_version(text)
     if at:
-        told = list(timeouts(text, at))
-        yield (at[0], "collective timeout", _point(told, version), _numbers(told))
+        reports = list(timeouts(text, at))
+        yield (at[0], "collective timeout", _point(reports, version), _numbers(reports))
         return
     errors = [number for number, line in enumerate(text) if _ERROR.search(line) and _NCCL.search(line)]
     if errors:
@@ -90,27 +90,28 @@ def _number(pattern: re.Pattern[str], line: str) -> int | None:
     return next((int(group) for group in found.groups() if group), None) if found else None
 
 
-def late_ranks(told: Sequence[Timeout]) -> list[Timeout]:
+def late_ranks(reports: Sequence[Timeout]) -> list[Timeout]:
     """The ranks at an earlier collective than the others."""
-    known = [one for one in told if one.sequence is not None]
+    known = [one for one in reports if one.sequence is not None]
     if len({one.group for one in known}) > 1:
         return []
     least, most = (choose((one.sequence or 0 for one in known), default=0) for choose in (min, max))
     return [one for one in known if one.sequence == least] if least < most else []
 
 
-def _point(told: Sequence[Timeout], version: str | None) -> Point:
-    behind = late_ranks(told)
-    kinds = {one.operation for one in told if one.operation}
-    ranks = _ranks([one.rank for one in told])
-    text = f"Hang: {_collective(told[0])} timed out{f' on {ranks}' if ranks else ''}."
+def _point(reports: Sequence[Timeout], version: str | None) -> Point:
+    behind = late_ranks(reports)
+    kinds = {one.operation for one in reports if one.operation}
+    ranks = _ranks([one.rank for one in reports])
+    text = f"Hang: {_collective(reports[0])} timed out{f' on {ranks}' if ranks else ''}."
     if behind:
         late = _ranks([one.rank for one in behind]) or "a rank"
         verb = "are" if len(behind) > 1 else "is"
         text = f"Hang: {late} {verb} behind the others, at {_collective(behind[0])}."
     elif len(kinds) > 1:
         text = f"Hang: ranks call different collectives: {', '.join(sorted(kinds)).lower()}."
-    return Point(severity="crit", text=text, facts=tuple(_facts(told)), steps=tuple(_steps(told, behind, version)))
+    steps = tuple(_steps(reports, behind, version))
+    return Point(severity="crit", text=text, facts=tuple(_facts(reports)), steps=steps)
 
 
 def _collective(one: Timeout) -> str:
@@ -119,26 +120,26 @@ def _collective(one: Timeout) -> str:
     return name if one.sequence is None else f"{name} #{one.sequence}"
 
 
-def _facts(told: Sequence[Timeout]) -> Iterator[str]:
-    if told[0].limit_ms:
-        yield f"timeout {told[0].limit_ms / 1000:.0f} s"
+def _facts(reports: Sequence[Timeout]) -> Iterator[str]:
+    if reports[0].limit_ms:
+        yield f"timeout {reports[0].limit_ms / 1000:.0f} s"
     places: dict[str, list[int | None]] = {}
-    for one in told:
+    for one in reports:
         done = "" if one.done is None else f", last completed #{one.done}"
         places.setdefault(f"at {_collective(one)}{done}", []).append(one.rank)
-    if len(places) > 1 or told[0].done is not None:
+    if len(places) > 1 or reports[0].done is not None:
         yield from (f"{_ranks(ranks) or 'a rank'} {place}" for place, ranks in [*places.items()][:8])
-    if any(one.sequence is not None for one in told):
+    if any(one.sequence is not None for one in reports):
         yield "# is the sequence number of a collective"
-    if len(told) > 1:
+    if len(reports) > 1:
         yield "the log does not show how many ranks there are"
 
 
-def _steps(told: Sequence[Timeout], behind: Sequence[Timeout], version: str | None) -> Iterator[str | Do]:
-    waiting = _ranks([one.rank for one in told])
+def _steps(reports: Sequence[Timeout], behind: Sequence[Timeout], version: str | None) -> Iterator[str | Do]:
+    waiting = _ranks([one.rank for one in reports])
     if behind:
         yield f"Check {_ranks([one.rank for one in behind]) or 'that rank'} first: its log before the timeout."
-    elif waiting and len(told) == 1:  # its own log: what the others did is not in it
+    elif waiting and len(reports) == 1:  # its own log: what the others did is not in it
         yield f"Compare the logs of all ranks: this log has {waiting} alone, which may be late or have waited."
         yield f"Find the rank without a timeout, or with the lowest sequence number: {_WAITED_FOR}."
     elif waiting:
@@ -146,12 +147,12 @@ def _steps(told: Sequence[Timeout], behind: Sequence[Timeout], version: str | No
     else:
         yield f"Find the rank that did not time out, or has the lowest sequence number: {_WAITED_FOR}."
     yield Do("On that rank's host, check that its process is alive, its log, and the kernel's messages.", _ALIVE)
-    if len(told) > 1 and not behind:
+    if len(reports) > 1 and not behind:
         yield "If no rank is missing, suspect the network: run with NCCL_DEBUG=INFO."
     yield Do("At the next hang, compare the stacks of all ranks. PID is that of any rank.", "gputop stack --job PID")
     yield Do("Record collectives, so that a timeout dumps them.", pytorch.flight_recorder(version))
     yield Do("Then compare the ranks' files.", "torchfrtrace --prefix nccl_trace_rank_ $PWD")
-    if any(one.sequence is not None and one.sequence <= _LIMITS["first"] for one in told):
+    if any(one.sequence is not None and one.sequence <= _LIMITS["first"] for one in reports):
         yield Do(
             "No collective completed before: check the network interface.",
             "export NCCL_DEBUG=INFO NCCL_SOCKET_IFNAME=eth0",
@@ -184,7 +185,7 @@ def _error(line: str) -> Point:
     )
 
 
-def _numbers(told: Sequence[Timeout]) -> dict[str, Any]:
+def _numbers(reports: Sequence[Timeout]) -> dict[str, Any]:
     return {
         "ranks": [
             {
@@ -194,7 +195,7 @@ def _numbers(told: Sequence[Timeout]) -> dict[str, Any]:
                 "timeout_s": one.limit_ms / 1000 if one.limit_ms else None,
                 "last_completed": one.done,
             }
-            for one in told[:1000]
+            for one in reports[:1000]
         ],
-        "behind": [one.rank for one in late_ranks(told)],
+        "behind": [one.rank for one in late_ranks(reports)],
     }

@@ -27,10 +27,10 @@ def flame(profile: Profile, title: str = "") -> str:
     ]
     for node, left, width, depth in boxes:
         share = 100 * node.count / root.count
-        told = f"{node.name}: {node.count:g} of {root.count:g} samples, {share:.1f} %"
+        label = f"{node.name}: {node.count:g} of {root.count:g} samples, {share:.1f} %"
         top = 22 + depth * ROW
         lines.append(
-            f'<g><title>{_plain(told)}</title><rect x="{left:.1f}" y="{top}" width="{max(width - 0.4, 0.2):.1f}" '
+            f'<g><title>{_plain(label)}</title><rect x="{left:.1f}" y="{top}" width="{max(width - 0.4, 0.2):.1f}" '
             f'height="{ROW - 1}" rx="1" fill={quoteattr(_colour(node.name))}/>'
             f"{_label(node.name, left, width, top)}</g>"
         )

@@ -14,7 +14,7 @@ from gputop.severity import by_lost_share
 _ROWS = 15
 _OWN_ROWS = 8
 _SHARE = 0.10  # of the samples, from which a part is a separate item
-_TOLD = 0.05  # of the samples; smaller parts are omitted
+_LEAST_SHOWN = 0.05  # of the samples; smaller parts are omitted
 _IDLE = "waiting for the trainer to ask for a batch"
 
 
@@ -76,7 +76,7 @@ def _words(profile: Profile, first: Profile, others: Profile) -> Iterator[str]:
     if own and own[0].name != top[0].name:
         title = "Main thread, your code: top function" if named else "Top function of your code:"
         yield _top(title, own[0], first.total, named=named)
-    parts = [f"{phase} {percent(share)}" for phase, share in phases(first).items() if share >= _TOLD]
+    parts = [f"{phase} {percent(share)}" for phase, share in phases(first).items() if share >= _LEAST_SHOWN]
     if parts:
         yield f"Step phases: {', '.join(parts)}."
 

@@ -57,8 +57,8 @@ class Fix:
     @property
     def name(self) -> str:
         """Its file name: one per finding and run."""
-        told = repr((self.run.program, self.run.arguments, self.rule, *self.process)).encode()
-        return f"{crc32(told):08x}{crc32(told[::-1]):08x}.json"
+        key = repr((self.run.program, self.run.arguments, self.rule, *self.process)).encode()
+        return f"{crc32(key):08x}{crc32(key[::-1]):08x}.json"
 
     @property
     def gain(self) -> Gain | None:

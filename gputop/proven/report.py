@@ -81,20 +81,20 @@ def changes(fix: Fix) -> list[str]:
     if fix.outcome is None:
         return []
     old, new = fix.settings, fix.outcome.settings
-    found, told = list[str](), set[str]()
+    found, named = list[str](), set[str]()
     for name in ("num_workers", "OMP_NUM_THREADS", "pin_memory"):
         before, after = old.get(name), new.get(name)
         if before is None or after is None or before == after:
             continue
-        told.add(_SHOWN_BY.get(name, ""))
+        named.add(_SHOWN_BY.get(name, ""))
         wanted = fix.advised.get(name, "")
         aside = f" ({wanted} advised)" if wanted.isdecimal() and wanted != _value(after) else ""
         found.append(f"{name} {_value(before)} → {_value(after)}{aside}")
-    arguments = [each for each in differences(fix.run, fix.outcome.run) if each.kind not in ("", UNSHOWN, *told)]
+    arguments = [each for each in differences(fix.run, fix.outcome.run) if each.kind not in ("", UNSHOWN, *named)]
     found += [each.text for each in arguments]
     before, after = old.get("busy threads"), new.get("busy threads")
     threads = fix.rule.startswith("threads") and not any(each.kind == "threads" for each in arguments)
-    if threads and "threads" not in told and isinstance(before, float) and isinstance(after, float):
+    if threads and "threads" not in named and isinstance(before, float) and isinstance(after, float):
         enough = before > 0 and abs(after / before - 1) >= _LEAST_THREADS
         found += [f"busy threads {before:.0f} → {after:.0f}"] if enough else []
     return found

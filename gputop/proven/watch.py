@@ -24,7 +24,7 @@ HELD_S = 15.0  # seconds a finding is shown before it counts: the rules have ste
 BEFORE_S, LEAST_BEFORE = 120.0, 2  # its window, and blocks of ten seconds
 LOOKS_BACK_S = 20.0  # a verdict covers the time before it, too
 AFTER_S, LEAST_AFTER = 30.0, 3  # seconds a run continues without the cause before it is compared
-TOLD_S = 3600.0  # seconds an outcome is shown
+SHOWN_S = 3600.0  # seconds an outcome is shown
 _EVERY_S = 2.0
 _FLAPS_S = 8.0  # without a finding, after which it is another one
 _RARE = 1.5  # or this many samples, if they are rare
@@ -204,7 +204,7 @@ class Watch:
     def _proven(self, frame: Frame) -> Iterator[tuple[Identity, Fix]]:
         for fix in sorted(self.memory.fixes.values(), key=lambda fix: -fix.at_s):
             of = fix.outcome
-            if of and of.process in self._followed and frame.wall_s - of.at_s < TOLD_S:
+            if of and of.process in self._followed and frame.wall_s - of.at_s < SHOWN_S:
                 yield of.process, fix
 
 

@@ -203,7 +203,7 @@ class Recorder:
         self._said: frozenset[tuple[str, object]] = frozenset()  # findings at the last frame
         self._dropped = 0  # updates beyond the queue; counted by the caller of `take`
         self._failed = 0  # updates that could not be written; counted by the thread
-        self._told = 0  # of both, those that the recording reports missing
+        self._reported = 0  # of both, those that the recording reports missing
         self._trouble: str | None = None
         self._again_s = 0.0
         Thread(target=self._run, name="recorder", daemon=True).start()
@@ -227,7 +227,7 @@ class Recorder:
     def problem(self) -> str | None:
         """Why nothing is being written, in one line; None once it works again."""
         return self._trouble or (
-            "recording is falling behind: the disk is too slow" if self.missed > self._told else None
+            "recording is falling behind: the disk is too slow" if self.missed > self._reported else None
         )
 
     def take(self, update: Update) -> None:
@@ -265,7 +265,7 @@ class Recorder:
         missed = dropped + self._failed
         try:
             line, whole = self._frames.line(update.frame)
-            before = self._before(update.frame, missed - self._told)
+            before = self._before(update.frame, missed - self._reported)
             text = "".join((*before, line, *self._after(update))).encode()
         except Exception as error:  # one frame is lost, the recording continues
             self._failed += 1
@@ -283,7 +283,7 @@ class Recorder:
             self._trouble = self._trouble or f"recording paused {since}: {why}"
             return
         self.frames += 1
-        self._told, self._trouble = missed, None
+        self._reported, self._trouble = missed, None
 
     def _before(self, frame: Frame, missed: int) -> Iterator[str]:
         if not self.frames:

@@ -123,7 +123,7 @@ class Recording:
         """Frames from the current position on."""
         owed_s = None if self._stands_s is None else 0.0  # the first frame after a seek is shown at once
         last: Frame | None = None
-        told = 0  # damaged places that `last` reports
+        reported = 0  # damaged places that `last` reports
         for step in self._steps:
             if owed_s is not None:
                 owed_s = self._wait(step.time.at_s - self._now.at_s + owed_s, stop)
@@ -136,11 +136,11 @@ class Recording:
             frame = self._frame(step)
             owed_s, self._heading_s, self._stands_s = owed_s or 0.0, None, step.time.at_s
             if frame:
-                last, told = frame, self._damage.count
+                last, reported = frame, self._damage.count
                 yield frame
         if not self.seeking:
             self._heading_s = None
-            if last and self._pace and self._damage.count > told:  # no later frame reports it
+            if last and self._pace and self._damage.count > reported:  # no later frame reports it
                 yield with_damage_note(last, self._damage)
         while self._pace and not stop.is_set() and not self.seeking:
             self._woken.wait(_NOTICE_S)

@@ -165,8 +165,8 @@ def _vault(before: Sequence[str], word: str) -> int | None:
     if places[:1] == ["kv"] and places[1:2] in (["put"], ["patch"]):
         return word.find("=") + 1 or None
     if places[:1] == ["token"] or places[:1] == ["unseal"] or places[:2] == ["operator", "unseal"]:
-        told = len(places) > 1 - (places[0] == "unseal") and not word.startswith("-")
-        return 0 if told and places[1:2] != ["create"] else None
+        is_value = len(places) > 1 - (places[0] == "unseal") and not word.startswith("-")
+        return 0 if is_value and places[1:2] != ["create"] else None
     return _login(before, word)
 
 
@@ -211,8 +211,8 @@ def _smb(before: Sequence[str], word: str) -> int | None:
 
 def _passwd(before: Sequence[str], word: str) -> int | None:
     """openssl passwd -6 VALUE"""
-    told = before[:1] == ["passwd"] and not word.startswith("-")
-    return 0 if told and before[-1] not in ("-salt", "-in", "-rand", "-writerand") else None
+    is_value = before[:1] == ["passwd"] and not word.startswith("-")
+    return 0 if is_value and before[-1] not in ("-salt", "-in", "-rand", "-writerand") else None
 
 
 def _body(before: Sequence[str], word: str) -> int | None:

@@ -216,7 +216,7 @@ def host_spans(trace: Trace, mark: SpanMeaning, seen: TraceWindow) -> Spans:
 _LOADS_US = 20_000.0  # a first launch of this length loads the kernel's code
 _FIRST, _FEW = 1, 2  # highest step number that may be a program's first, and number of steps that may be setup
 _LATE = 0.5  # of the time: a program ready later shows nothing else
-TOLD = 0.05  # of the time: below, startup is not mentioned
+LEAST_SHOWN = 0.05  # of the time: below, startup is not mentioned
 _IDLE, _MOST = 0.05, 0.5  # of the time and of the idle time: below, startup does not dominate
 
 

@@ -458,10 +458,10 @@ class HostTimes:
         shape = (name, str(dims), str(args.get("Input type"))) if dims else name
         found = self._shapes.get(shape)
         if found is None:
-            told = (name, "", "") if isinstance(shape, int) else shape
-            if len(self.shapes) >= MOST_SHAPES or len(told[1]) + len(told[2]) > LONGEST_SHAPE:
+            entry = (name, "", "") if isinstance(shape, int) else shape
+            if len(self.shapes) >= MOST_SHAPES or len(entry[1]) + len(entry[2]) > LONGEST_SHAPE:
                 return
             found = self._shapes[shape] = len(self.shapes)
-            self.shapes.append((name, clean(told[1]), clean(told[2])))
+            self.shapes.append((name, clean(entry[1]), clean(entry[2])))
         self.op_id.append(number & LOW)
         self.op_shape.append(found)

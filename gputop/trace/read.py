@@ -272,8 +272,8 @@ class Trace:
             self.problems.append(f"not a torch.profiler trace: {of}")
         if others:
             self.elsewhere = not len(self.activity)
-            told = "only the CPU is covered" if self.elsewhere else "only the CPU and the GPUs are covered"
-            self.problems.append(f"activity of this accelerator is not read ({', '.join(others[:3])}): {told}")
+            covered = "only the CPU is covered" if self.elsewhere else "only the CPU and the GPUs are covered"
+            self.problems.append(f"activity of this accelerator is not read ({', '.join(others[:3])}): {covered}")
         elif found and not len(self.activity):
             self._check_missing_gpu()
 

@@ -10,7 +10,7 @@ from statistics import median
 from gputop import units
 from gputop.phrases import at_most, held_against, percent
 from gputop.report import Page, Point, ReportTable
-from gputop.trace.breakdown import TOLD, Breakdown
+from gputop.trace.breakdown import LEAST_SHOWN, Breakdown
 from gputop.trace.diff import diff
 from gputop.trace.operators import operators
 from gputop.trace.step_phases import communication_us
@@ -75,7 +75,7 @@ def startup_notes(view: TraceView) -> Iterator[str]:
             "The trace covers program startup only: memory allocation, code loading, compilation. No verdicts are "
             "given; record later steps, as with schedule(wait=1, warmup=2, active=5)."
         )
-    elif view.found.of_gpu and view.found.share(view.startup.spans) >= TOLD:
+    elif view.found.of_gpu and view.found.share(view.startup.spans) >= LEAST_SHOWN:
         part = view.found.share(view.startup.spans)
         yield f"GPU idle during program startup {percent(part)} of the time: memory allocation, code loading."
     elif seen.begun:
@@ -322,7 +322,7 @@ def _words(view: TraceView, said: tuple[TraceVerdict, ...], shared: set[str]) ->
     yield from cpu_ahead_notes(view)
     if view.trace.missing or view.startup.alone:
         return
-    idles = view.found.of_gpu and view.found.share(view.startup.spans) >= TOLD
+    idles = view.found.of_gpu and view.found.share(view.startup.spans) >= LEAST_SHOWN
     if not idles and not also and not any(verdict.severity != "info" or verdict.healthy for verdict in said):
         yield f"No known bottleneck found{' in this rank alone' if len(view.ranks) > 1 else ''}."
 

@@ -14,7 +14,7 @@ import pytest
 
 from gputop.agent_client import listening
 from gputop.collect.live import Live
-from gputop.collect.step_meters import METER_FILLS, noted_of, slow_steps, told_of
+from gputop.collect.step_meters import METER_FILLS, noted_of, slow_steps, step_metrics
 from gputop.export import codec
 from gputop.model import Noted, Process, Role, SlowStep
 from tests.agent.test_agent_meter import PROGRAM
@@ -74,7 +74,7 @@ SAID: dict[str, Any] = {
 
 
 def test_what_it_says_becomes_the_metrics_of_a_process() -> None:
-    found = told_of(SAID)
+    found = step_metrics(SAID)
     assert found == {
         "metered": True, "step_count": 40, "step_s": 0.1, "step_p90_s": 0.12, "step_longest_s": 0.3,
         "data_wait_percent": pytest.approx(60), "optimizer_percent": pytest.approx(10), "samples_per_s": 40.0,
@@ -154,10 +154,10 @@ def test_slow_steps_are_taken_where_they_make_sense() -> None:
 @pytest.mark.parametrize("value", [None, True, -1.0, math.inf, math.nan, "0.1", [], {}, 1e300, 10**400])
 def test_no_number_that_makes_no_sense_is_taken(value: object) -> None:
     for name in SAID.keys() - {"on"}:
-        for field, found in told_of({**SAID, name: value}).items():
+        for field, found in step_metrics({**SAID, name: value}).items():
             assert field == "metered" or found is None or (math.isfinite(found) and 0 <= found <= 1e12), (name, field)
 
 
 @pytest.mark.parametrize(("ago_s", "step_s", "known"), [(5.0, 0.1, True), (61.0, 0.1, False), (200.0, 50.0, True)])
 def test_a_step_of_long_ago_is_no_step_of_now(ago_s: float, step_s: float, known: bool) -> None:
-    assert ("step_s" in told_of({**SAID, "ago_s": ago_s, "step_s": step_s})) is known
+    assert ("step_s" in step_metrics({**SAID, "ago_s": ago_s, "step_s": step_s})) is known

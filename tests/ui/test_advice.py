@@ -19,7 +19,7 @@ from gputop.ui.advice.alarm import Alarm, sequence
 from gputop.ui.advice.finding_list import CALM_S, host_leads
 from gputop.ui.advice.pages import PAGES, expanded
 from gputop.ui.advice.pane import advice
-from gputop.ui.advice.resolved import TOLD_S, ResolvedFindings
+from gputop.ui.advice.resolved import SHOWN_S, ResolvedFindings
 from gputop.ui.advice.scene import AdviceScene
 from gputop.ui.advice.states import about, states
 from gputop.ui.theme import ASCII, PLAIN, Look
@@ -86,7 +86,7 @@ def test_muted_it_is_silent_until_it_changes() -> None:
     made.move(1)
     assert made.chosen is ALL.findings[1]
     assert made.mute()
-    assert [finding.rule for finding in made.told] == ["thermal", "gpu-bound-healthy"]
+    assert [finding.rule for finding in made.shown] == ["thermal", "gpu-bound-healthy"]
     assert made.listed[-1].rule == "starved-cpu-idle"
     made.feed(ALL)
     assert made.muted
@@ -106,11 +106,11 @@ def test_numbers_stand_for_a_while_and_what_it_is_does_not() -> None:
     later = replace(ALL.frame, mono_s=ALL.frame.mono_s + 1)
     other = replace(found(), evidence=(Evidence(text="GPU busy 59 %", value=59.0),))
     made.feed(update(other, hot(), fine(), shown=later))
-    assert made.told[1].evidence == found().evidence
+    assert made.shown[1].evidence == found().evidence
     made.feed(update(other, hot(), fine(), shown=replace(later, mono_s=later.mono_s + CALM_S)))
-    assert made.told[1].evidence == other.evidence
+    assert made.shown[1].evidence == other.evidence
     made.feed(update(replace(found(), severity="crit"), hot(), fine(), shown=later))
-    assert [finding.severity for finding in made.told] == ["crit", "crit", "info"]
+    assert [finding.severity for finding in made.shown] == ["crit", "crit", "info"]
 
 
 def test_gpus_jobs_and_processes_have_the_same_word() -> None:
@@ -216,7 +216,7 @@ def test_what_is_over_is_told_with_what_got_better() -> None:
     assert " % , GPU 0-3 busy" not in lines[2]
     assert drawn(last, (80, 24), cleared=clearing.cleared)[-1].startswith("  cleared dgx-07: threads-host")
     later = replace(last.frame, mono_s=last.frame.mono_s + 50)
-    for _ in range(int(TOLD_S / 50) + 1):
+    for _ in range(int(SHOWN_S / 50) + 1):
         later = replace(later, mono_s=later.mono_s + 50)
         clearing.feed(Update(frame=later), History())
     assert clearing.cleared == ()
@@ -343,4 +343,4 @@ def test_what_the_machine_is_short_of_is_not_told_twice() -> None:
 )  # fmt: skip
 def test_the_host_leads_where_the_first_finding_is_about_it(name: str, leads: bool) -> None:
     told = next(Monitor(Demo(SCENARIOS[name], pace=False, anchor_s=0.0)).updates())
-    assert host_leads(finding_list(told).told) == leads
+    assert host_leads(finding_list(told).shown) == leads

@@ -360,7 +360,7 @@ def _caveats(target: TargetProcess, sampling: Sampling) -> list[str]:
 
 def _watch(spy: Child, meter: CostMeter, about: RecordingInfo, run: ActionRun) -> str | None:
     """Wait for the end, or bring it about; return why it ended early, unless the user asked for that."""
-    began_s = told_s = time.monotonic()
+    began_s = reported_s = time.monotonic()
     while spy.running():
         if run.pause(LOOK_S):
             spy.stop()
@@ -373,8 +373,8 @@ def _watch(spy: Child, meter: CostMeter, about: RecordingInfo, run: ActionRun) -
         if about.seconds % 1 and now_s - began_s >= about.seconds:  # py-spy accepts whole seconds only
             spy.stop()
             return None
-        if now_s - told_s >= _TELL_S:
-            told_s = now_s
+        if now_s - reported_s >= _TELL_S:
+            reported_s = now_s
             run.say(_progress(now_s - began_s, about, spy, meter))
     return None
 

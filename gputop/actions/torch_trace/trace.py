@@ -266,12 +266,12 @@ def _summary(views: Sequence[TraceView], done: Sequence[ProcessCapture]) -> str:
 def _remarks(done: Sequence[ProcessCapture], order: TraceOrder) -> tuple[str, ...]:
     said = []
     for shot in done:
-        told = shot.report or {}
-        if told.get("preempted") is True:
+        reported = shot.report or {}
+        if reported.get("preempted") is True:
             said.append(f"{shot.target.pid}: it started its own profiler or forked: traced up to there")
-        elif told.get("cut") is True:
+        elif reported.get("cut") is True:
             said.append(f"{shot.target.pid}: a step took longer than those before it: traced up to there")
-        elif told.get("timed") is True:
+        elif reported.get("timed") is True:
             without = " without shapes, stacks, allocations" if order.shapes or order.stacks or order.memory else ""
             said.append(f"{shot.target.pid}: {shot.how}{without}")
     return tuple(said)

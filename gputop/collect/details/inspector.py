@@ -134,9 +134,9 @@ class Inspection:
         missing: list[Missing] = []
         for section in (*(self._sections[part] for part in PARTS if part in wish.parts), self._sizes):
             found = dict(section.values())
-            told = found.pop("missing", ())
+            reasons = found.pop("missing", ())
             if section is not self._sizes or section.stuck:  # sizes that are not there yet are no news
-                missing += told
+                missing += reasons
             values.update(found)
         shown, others = values.get("environment") or (), values.pop(overview.OTHERS, False)
         more = any(variable.revealed and variable.name not in wish.revealed for variable in shown)

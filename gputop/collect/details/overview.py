@@ -53,11 +53,11 @@ def variables(raw: bytes, revealed: Collection[str]) -> tuple[Variable, ...]:
 
 
 def _variable(raw_name: bytes, raw_value: bytes, revealed: Collection[str]) -> Variable:
-    told, value = decode(raw_name, LONGEST), decode(raw_value, LONGEST)
+    plain_name, value = decode(raw_name, LONGEST), decode(raw_value, LONGEST)
     # before they are cut: the half of a token does not look like one; a name may be anything, a command line say
-    name, masked = clean(redact(told), 256), redact_variable(told, value)
+    name, masked = clean(redact(plain_name), 256), redact_variable(plain_name, value)
     shown = name in revealed
-    secret = masked != value or name != told
+    secret = masked != value or name != plain_name
     return Variable(name=name, value=clean(value if shown else masked, LIMIT), secret=secret, revealed=shown)
 
 

@@ -62,8 +62,8 @@ class Transport:
         return tuple(self._kernel.number(f"{folder}/hw_counters/{name}") for name in _ALL.values())
 
     def _grew(self, port: str, growth: Growth | None) -> Rates:
-        told = _ALL if self.counts(port) else _RDMA_COUNTERS
-        return {metric: growth.per_s(number) if growth else None for number, metric in enumerate(told)}
+        counters = _ALL if self.counts(port) else _RDMA_COUNTERS
+        return {metric: growth.per_s(number) if growth else None for number, metric in enumerate(counters)}
 
 
 _FIND_EVERY_S = 60.0

@@ -25,18 +25,18 @@ def family(processes: Sequence[Process], pid: int) -> set[int]:
 
 
 def recognized(frame: Frame, pid: int, proc: str = "/proc") -> Frame:
-    """The frame with its jobs told once more, by the threads of all that the command of a process started.
+    """The frame with its jobs recognised again, by the threads of all that the command of a process started.
 
     Only the threads of those that seem to train are sampled as time goes on, and a rank that waits does not.
     """
     kin = family(frame.processes, pid)
-    told = [
+    renamed = [
         changed(process, thread_names=names)
         if process.pid in kin and (names := thread_names(process.pid, proc))
         else process
         for process in frame.processes
     ]
-    processes, found = jobs(told, tuple(gpu.uuid for gpu in frame.gpus))
+    processes, found = jobs(renamed, tuple(gpu.uuid for gpu in frame.gpus))
     return replace(frame, processes=processes, jobs=found)
 
 

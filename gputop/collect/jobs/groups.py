@@ -230,9 +230,9 @@ class Jobs:
         return changed(process, role=role, job=job, rank=rank)
 
     def _learn(self, processes: Sequence[Process], gpus: tuple[str, ...], stepping: Collection[Identity]) -> None:
-        told, self._found = jobs(processes, gpus, stepping)
+        assigned, self._found = jobs(processes, gpus, stepping)
         self._gpus, self._stepping = gpus, stepping
-        self._parts = {(p.pid, p.started_ticks): (p.role, p.job, p.rank) for p in told if p.job}
+        self._parts = {(p.pid, p.started_ticks): (p.role, p.job, p.rank) for p in assigned if p.job}
         matter = candidates(processes, stepping)
         parents = {process.pid: process.parent_pid for process in processes}
         tree = Parentage(parents)

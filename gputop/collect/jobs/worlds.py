@@ -61,8 +61,9 @@ def numbered(process: Process) -> int | None:
     found, world = argument(process), _world(process)
     if found is None or (world is not None and found >= world):
         return None
-    told = world is not None or process.rendezvous is not None or any(map(_DISTRIBUTED.fullmatch, process.command))
-    return found if told or _places(process.command, _RANKS[1]) else None
+    asked = any(map(_DISTRIBUTED.fullmatch, process.command))
+    distributed = asked or world is not None or process.rendezvous is not None
+    return found if distributed or _places(process.command, _RANKS[1]) else None
 
 
 def argument(process: Process) -> int | None:

@@ -107,15 +107,15 @@ class Buffer:
 
     def ages(self, at_us: int, span_s: float) -> tuple[tuple[float, float], ...]:
         """(seconds ago, percent), oldest first, at a time of the driver's clock: a sample keeps its time."""
-        told = self.samples[self._later(at_us - span_s * 1e6) :]
-        return tuple([(max(0, at_us - stamp) // 1000 / 1000, value) for stamp, value in told])
+        newest = self.samples[self._later(at_us - span_s * 1e6) :]
+        return tuple([(max(0, at_us - stamp) // 1000 / 1000, value) for stamp, value in newest])
 
 
 @probe(every_s=1, fills=("busy_percent", "busy_samples"))
 def busy(card: Device) -> Answers:
     """Time a kernel was resident: the mean of the driver's own samples since the last look, of 1 to 16 s.
 
-    Where it is dear to read them that is done every other second, which loses none; between, its last window is told.
+    Where it is dear to read them that is done every other second, which loses none; between, its last window is given.
     """
     now_s, clock = card.gate.clock(), driver_clock(card)
     buffer: Buffer = card.kept.setdefault("busy", Buffer(began_s=now_s, looked_s=now_s))
@@ -161,7 +161,7 @@ def decoder(card: Device) -> Answers:
     return {"decoder_percent": percent(card.call("nvmlDeviceGetDecoderUtilization")[0])}
 
 
-_UNTOLD = dict.fromkeys(
+_UNREPORTED = dict.fromkeys(
     ("vram_total_bytes", "vram_used_bytes", "vram_reserved_bytes"),
     NoValue("unsupported", "the driver does not report this GPU's memory"),
 ) | {"unified_memory": False}
@@ -177,7 +177,7 @@ def memory(card: Device) -> Answers:
     shares = integrated(card.name, card.identity.get("compute_capability"))
     if shares:
         return _UNIFIED
-    none = _UNTOLD if shares is False else _UNIFIED
+    none = _UNREPORTED if shares is False else _UNIFIED
     reserved: int | NoValue | None = NoValue("unsupported", "a newer driver")
     try:
         try:

@@ -107,8 +107,8 @@ _POLICIES = {
 
 def _violation(name: str, policy: int) -> Ask:
     def ask(card: Device) -> Answers:
-        told = card.answers.get("stream", {}).get(name)
-        if not isinstance(told, NoValue) or told.reason != "unsupported":
+        answer = card.answers.get("stream", {}).get(name)
+        if not isinstance(answer, NoValue) or answer.reason != "unsupported":
             return {name: ABSENT}  # the field value is there, or will be at its second look
         spent = card.call("nvmlDeviceGetViolationStatus", policy)
         return {name: share(card, f"violation {name}", FieldAnswer(spent.violationTime, spent.referenceTime))}

@@ -74,7 +74,7 @@ class Device:
         self.gpm: NoValue | None = None  # why GPM is not read; None: it is
         self.answers: dict[str, Mapping[str, Any]] = {}  # by probe, by field: a value or a No
         self.values: dict[str, Any] = {}  # what is known now, field by field
-        self.told_by: dict[str, str] = {}  # and by which probe
+        self.probe_of: dict[str, str] = {}  # and by which probe
         self.missing: dict[str, Missing] = {**_UNREAD}  # and why the rest is not
         self.broken: dict[str, str] = {}  # by probe: what went wrong in our own code
         self.kept: dict[str, Any] = {}  # what a probe keeps from one call to the next
@@ -174,7 +174,7 @@ class Device:
 
     def answered(self, field: str, besides: str) -> bool:
         """Whether what is known of a field is what another probe than this one said."""
-        return self.told_by.get(field, besides) != besides
+        return self.probe_of.get(field, besides) != besides
 
     def rate(self, name: str, value: float, stamp_us: int = 0) -> float | None:
         """How fast a counter grows, per second; None at its first look and when it went backwards."""
@@ -225,7 +225,7 @@ def extend(card: Device, wanted: bool, tick: int) -> None:
         card.born = tick
         return
     card.missing |= _UNREAD
-    for known in (card.values, card.told_by):
+    for known in (card.values, card.probe_of):
         for name in EXTENDED & known.keys():
             del known[name]
     for key in [key for key in card.counts if key.rpartition(" ")[2] in EXTENDED]:

@@ -297,9 +297,9 @@ def _aged(
 ) -> Gpu | None:
     """A card's last values as of now: fresh ones as they are, others with their age and condition."""
     # a MIG instance is lost, hung or asleep with its GPU
-    told = card.parent if card.parent and card.parent.condition != "ok" else card
-    known: tuple[Condition, float] = told.condition, told.since_s
-    condition, since_s = known if unwell is None or told.condition == "hung" else unwell  # it hangs once more
+    unit = card.parent if card.parent and card.parent.condition != "ok" else card
+    known: tuple[Condition, float] = unit.condition, unit.since_s
+    condition, since_s = known if unwell is None or unit.condition == "hung" else unwell  # it hangs once more
     age_s = now_s - card.read_s
     gpu = card.gpu
     if condition == "ok" and gpu is None:

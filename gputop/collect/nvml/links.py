@@ -94,12 +94,12 @@ def _no(answers: Answered, number: int) -> NoValue:
 
 def _alike(answers: Answered, links: int) -> dict[NvLink, list[int]]:
     """The numbers of the links that say the same, by what they say; nearly always all of them do."""
-    told: dict[int, dict[int, float]] = {link: {} for link in range(links)}
+    by_link: dict[int, dict[int, float]] = {link: {} for link in range(links)}
     for (number, link), answer in answers.items():
         if isinstance(answer, FieldAnswer):
-            told[link][number] = answer.value
+            by_link[link][number] = answer.value
     alike: dict[tuple[tuple[int, float], ...], list[int]] = {}
-    for link, values in told.items():
+    for link, values in by_link.items():
         alike.setdefault(tuple(values.items()), []).append(link)
     found: dict[NvLink, list[int]] = {}
     for said, numbers in alike.items():
@@ -188,8 +188,8 @@ class _Way:
     def _wrapped(self, grown: float, seconds: float, fastest: float) -> float | None:
         """The rate with as many rounds as bring it nearest to what the pairs at both ends saw.
 
-        Traffic in bursts is met by some pairs and missed by others: then the mean of the last ones is told. Bursts that
-        no pair meets are told too low.
+        Traffic in bursts is met by some pairs and missed by others: then the mean of the last ones is reported. Bursts
+        that no pair meets are reported too low.
         """
         if not self.lately:
             return None
@@ -287,7 +287,7 @@ class LinkTraffic:
 def _wanted(card: Device) -> bool:
     """Whether this GPU is to be asked: it answers, and GPM does not say it."""
     ready = card.parent is None and card.condition == "ok" and card.gpu is not None and card.handle is not None
-    return ready and card.told_by.get(TX) != "gpm" and not rests(card)
+    return ready and card.probe_of.get(TX) != "gpm" and not rests(card)
 
 
 def _counters(card: Device, gate: DriverGate) -> dict[str, Count | NoValue]:

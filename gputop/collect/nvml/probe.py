@@ -118,10 +118,10 @@ def ask(one: Probe, card: Device) -> Iterable[str]:
         card.broken[one.name] = f"{one.name}: {type(error).__name__}: {error}"
         given = dict.fromkeys((*one.fills, *one.backs), NoValue("stale"))
     before = card.answers.get(one.name, _NOTHING)
-    told = card.answers[one.name] = {
+    answers = card.answers[one.name] = {
         name: ABSENT if value is None else value for name, value in given.items() if reads(card, name)
     }
-    return [name for name, answer in told.items() if answer is not before.get(name)]
+    return [name for name, answer in answers.items() if answer is not before.get(name)]
 
 
 def settle(card: Device, names: Iterable[str], filled: Mapping[str, tuple[str, ...]]) -> None:
@@ -131,7 +131,7 @@ def settle(card: Device, names: Iterable[str], filled: Mapping[str, tuple[str, .
         for source in filled[name]:
             answer = card.answers.get(source, _NOTHING).get(name)
             if answer is not None and not isinstance(answer, NoValue):
-                card.values[name], card.told_by[name] = answer, source
+                card.values[name], card.probe_of[name] = answer, source
                 card.missing.pop(name, None)
                 break
             no = no or answer
@@ -141,7 +141,7 @@ def settle(card: Device, names: Iterable[str], filled: Mapping[str, tuple[str, .
 
 def _miss(card: Device, name: str, no: NoValue | None) -> None:
     card.values.pop(name, None)
-    card.told_by.pop(name, None)
+    card.probe_of.pop(name, None)
     old = card.missing.get(name)
     if no is None or (no == ABSENT and name.startswith("processes")):
         card.missing.pop(name, None)

@@ -230,7 +230,7 @@ class ProcessState:
     def made(self, user: str | None, scale: Scale) -> Process:
         """The process as it is known now."""
         self._made_s = self.looked_s
-        told = {
+        more = {
             "pid": self.identity.pid,
             "started_ticks": self.identity.started_ticks,
             "parent_pid": self.stat.parent_pid or 0,
@@ -243,14 +243,14 @@ class ProcessState:
             "sampled": self.sampled,
         }
         if self.followed is None and not self.silent:
-            self.process = Process(**{**self.values, **self.named, **told})
+            self.process = Process(**{**self.values, **self.named, **more})
         elif self.followed is None:
             missing = (*self.named.get("missing", ()), *_SILENT)
-            self.process = Process(**{**self.values, **self.named, **told, "missing": missing})
+            self.process = Process(**{**self.values, **self.named, **more, "missing": missing})
         else:
             missing = (*self.named.get("missing", ()), *self.followed.missing(scale.delays_of(self.stat)))
             missing = (*missing, *_SILENT) if self.silent else missing
-            self.process = Process(**{**self.values, **self.named, **self.followed.fields, **told, "missing": missing})
+            self.process = Process(**{**self.values, **self.named, **self.followed.fields, **more, "missing": missing})
         return self.process
 
     def _owner(self) -> int | None:

@@ -98,10 +98,10 @@ class ProcessReader:
         resting = self._tracked.keys() - interest.pids - interest.sight - self._weighed
         self._napping = {pid for pid in resting if not interest.every_process and self._tracked[pid].naps(now_s)}
         looked = self._look_at_all(pids, interest, now_s)
-        told = self._take_names()  # first: what is followed closely is read by its cgroup
+        named = self._take_names()  # first: what is followed closely is read by its cgroup
         self._follow(gpu_pids, interest, looked, now_s)
         self._ask_names(interest, looked, now_s)
-        for seen in dict.fromkeys((*looked, *self._awake(), *told)):
+        for seen in dict.fromkeys((*looked, *self._awake(), *named)):
             seen.made(None if seen.uid is None else self._names.user(seen.uid), self._scale)
         # a pid that was missing when the driver named some for the first time did not end a moment ago
         since_s = now_s if self._driver_named else -math.inf
@@ -320,19 +320,19 @@ class ProcessReader:
 
     def _take_names(self) -> list[ProcessState]:
         """Take what the names lane has found meanwhile; of whom."""
-        told = []
+        named = []
         for news in self._names.fresh():
             if isinstance(news, Identity):
                 known, dossier = self._seen.get(news.pid), self._names.known(news)
                 if known is not None and known.identity == news and dossier is not None:
                     known.rename(dossier.values)
-                    told.append(known)
+                    named.append(known)
             else:
                 users = [seen for seen in self._seen.values() if seen.uid == news]
                 for seen in users:
                     seen.rename()
-                told += users
-        return told
+                named += users
+        return named
 
     def _notes(self) -> tuple[Note, ...]:
         own = os.geteuid()

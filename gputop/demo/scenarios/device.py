@@ -21,11 +21,11 @@ _OF_UNITS = "MIG instances have no utilization counter: on Hopper and newer, GPM
 
 def instances() -> Scenario:
     """A card cut in two, of which the driver says little."""
-    untold = ("busy_percent", "memory_busy_percent", "graphics_active_percent", "sm_active_percent", "tensor_percent",
+    absent = ("busy_percent", "memory_busy_percent", "graphics_active_percent", "sm_active_percent", "tensor_percent",
               "dram_percent")  # fmt: skip
-    mute = dict.fromkeys(untold) | {"busy_samples": ()}
+    mute = dict.fromkeys(absent) | {"busy_samples": ()}
     whole, part = (
-        tuple(Missing(metric=name, reason="unsupported", unlock=unlock) for name in untold)
+        tuple(Missing(metric=name, reason="unsupported", unlock=unlock) for name in absent)
         for unlock in ("see its MIG instances", _OF_UNITS)
     )
     card = DemoGpu(index=0, settings=_from(-1e9, mig_mode=True, missing=whole, **mute))

@@ -60,13 +60,13 @@ def _found_consumers(scene: Neighbourhood, load: Load) -> Iterator[Slower]:
         for one in scene.contention.shortages_of(trainer.identity):
             least = scene.limits["neighbour"]["named"]
             small = [taker for taker in one.consumers if taker.share < least]
-            told = [
+            rows = [
                 (taker.name, taker.command.user, taker.job, taker.share)
                 for taker in one.consumers[: -len(small) or None]
             ]
             if small:
-                told.append((amount(len(small), "smaller program"), None, None, sum(taker.share for taker in small)))
-            for name, user, job, share in told:
+                rows.append((amount(len(small), "smaller program"), None, None, sum(taker.share for taker in small)))
+            for name, user, job, share in rows:
                 if share >= least:
                     said = name if job is not None or not user else f"{name} of user {user}"
                     slower = Slower(name=said, experiment=job, resource=one.resource, share=min(1.0, share))

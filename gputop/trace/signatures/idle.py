@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from gputop.phrases import percent
 from gputop.severity import by_lost_share
-from gputop.trace.breakdown import TOLD
+from gputop.trace.breakdown import LEAST_SHOWN
 from gputop.trace.host import OutermostSpans
 from gputop.trace.intervals import Spans, union
 from gputop.trace.names import ActivityKind, SpanMeaning, region
@@ -138,7 +138,7 @@ def idle(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     """At least a fifth of the time idle without another signature to explain it."""
     found, begun = view.found, view.startup.spans
     gaps = found.gaps
-    if found.share(begun) >= TOLD:  # this much of it is reported as startup
+    if found.share(begun) >= LEAST_SHOWN:  # this much of it is reported as startup
         gaps = gaps.shared(begun.gaps(found.window.start, found.window.end))
     share = found.share(gaps)
     if share < limit["idle"]:
@@ -150,8 +150,8 @@ def idle(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
     else:
         where, inner, us = _cpu_location(view, gaps)
         took = f" ({_per_step(view, us)})"  # its callees only if they cover all of it
-        told = f"{inner}{took}" if inner and not inner.endswith(_OF_IT) else f"{took}{inner}"
-        cause = f", CPU mostly in `{where}`{told}" if where else ""
+        detail = f"{inner}{took}" if inner and not inner.endswith(_OF_IT) else f"{took}{inner}"
+        cause = f", CPU mostly in `{where}`{detail}" if where else ""
         cause = cause or cpu_activity(view, gaps)
         steps = (_FEED,) if inner == _LOADER else (*_advice(where), LOOK)
     numbers = [percentage("GPU idle", share, "the time", limit["idle"], "healthy_to")]
@@ -264,8 +264,8 @@ def _cpu_location(view: TraceView, gaps: Spans) -> tuple[str, str, float]:
         if ran := sorted((at, at + took) for at, took, thread in spans if thread in threads):
             known[name] = Spans(ran)
     if not known:
-        told = _spans(host.outer, threads)
-        known = {name: spans for name, spans in told.items() if host.names.meanings[name] != SpanMeaning.STEP}
+        detail = _spans(host.outer, threads)
+        known = {name: spans for name, spans in detail.items() if host.names.meanings[name] != SpanMeaning.STEP}
     if (most := _covers_most(gaps, known)) is None:
         return "", "", 0.0
     total, name, inside = most

@@ -23,7 +23,7 @@ class Alarm:
 
     def news(self, finding_list: FindingList, frame: Frame) -> Finding | None:
         """The worst warning that is new, or worse than it was; none in the first update, or after a jump in time."""
-        bad = troubles(finding_list.told)
+        bad = troubles(finding_list.shown)
         fresh = [finding for finding in bad if RANKS[finding.severity] > self._known.get(key(finding), 0)]
         away = not 0 <= frame.mono_s - self._at_s <= _LONGEST_S
         self._known, self._at_s = {key(finding): RANKS[finding.severity] for finding in bad}, frame.mono_s

@@ -45,12 +45,12 @@ _MORE = (_Detail(1, 2), _Detail(2, 2), _Detail(2, 3))
 
 def one_line(scene: AdviceScene, width: int) -> list[Strip]:
     """The worst finding, or the selected one, where there is no room for more, and the key to the advice."""
-    bad = troubles(scene.finding_list.told)
+    bad = troubles(scene.finding_list.shown)
     chosen = scene.finding_list.chosen if scene.focused else None
     waits = any(one.open for one in scene.update.jobs)
     if not bad and chosen is None and not scene.news and waits:
         return [_one_state(scene, width)]
-    bad = bad or [finding for finding in scene.finding_list.told if not finding.healthy]
+    bad = bad or [finding for finding in scene.finding_list.shown if not finding.healthy]
     if chosen is None and (not bad or (scene.news and scene.finding_list.calm)):
         return [next(iter([*over(scene, width, whole=False), *calm(scene, width)])).strip(width)]
     one = chosen or bad[0]
@@ -96,7 +96,7 @@ def pane(scene: AdviceScene, width: int, height: int) -> list[Strip]:
 
 def rule(scene: AdviceScene, width: int) -> Strip:
     """The first line of the pane: how many there are, and the key to all of it."""
-    facts = [counts(scene.finding_list.told)] if scene.finding_list.told else []
+    facts = [counts(scene.finding_list.shown)] if scene.finding_list.shown else []
     facts += [f"{len(scene.finding_list.muted)} muted"] if scene.finding_list.muted else []
     right = [Run(" · ".join(facts), "dim"), Run("  ")] if facts else []
     return drawing.rule("advice", width, scene.look, right=[*right, *scene.pressed("advice", "expand")])
@@ -139,11 +139,11 @@ def standing(
 
     `due`: only those that a verdict is due of, or only the others. `whole`: why in as many lines as it takes.
     """
-    said, of = scene.finding_list.told, [one for one in scene.update.jobs if due is None or one.due == due]
-    untold = [one for one in of if not any(_tells(finding, one) for finding in said)]
-    untold.sort(key=lambda one: (not one.due, finding_text.STATES.index(one.state)))
-    shown = untold if most is None or len(untold) <= most else untold[: max(1, most - 1)]
-    rest = untold[len(shown) :]
+    said, of = scene.finding_list.shown, [one for one in scene.update.jobs if due is None or one.due == due]
+    open_jobs = [one for one in of if not any(_tells(finding, one) for finding in said)]
+    open_jobs.sort(key=lambda one: (not one.due, finding_text.STATES.index(one.state)))
+    shown = open_jobs if most is None or len(open_jobs) <= most else open_jobs[: max(1, most - 1)]
+    rest = open_jobs[len(shown) :]
     alone = f"  +{len(rest)}" if rest and most == 1 else ""
     lines = [line for one in shown for line in _standing(one, scene, width - len(alone), whole=whole)]
     if alone:
@@ -197,7 +197,7 @@ def over(scene: AdviceScene, width: int, *, whole: bool = True) -> list[Line]:
 
 def _blocks(scene: AdviceScene, width: int, height: int) -> list[Line]:
     """Each finding's head, then details as long as there is room, those of the chosen one first."""
-    findings, chosen = list(scene.finding_list.told), scene.finding_list.chosen
+    findings, chosen = list(scene.finding_list.shown), scene.finding_list.chosen
     if scene.focused and chosen in findings[height:]:
         findings = findings[findings.index(chosen) - height + 1 :]
     findings = findings[: max(0, height)]

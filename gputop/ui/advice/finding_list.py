@@ -50,7 +50,7 @@ def commands(finding: Finding | None) -> list[tuple[str, Step]]:
 
 
 class FindingList:
-    """What is told of the newest update."""
+    """The findings of the newest update that are shown."""
 
     def __init__(self) -> None:
         self.findings: tuple[Finding, ...] = ()
@@ -63,7 +63,7 @@ class FindingList:
         self._silenced: dict[Key, Finding] = {}  # as they were then
 
     def feed(self, update: Update) -> None:
-        """Take in an update; what was muted and is not as it was then is told again."""
+        """Take in an update; what was muted and has changed since is shown again."""
         found, now_s = tuple(sorted(update.findings, key=urgency)), update.frame.mono_s
         # numbers that change every second cannot be read, and cost a slow link
         if [*map(_what, found)] != [*map(_what, self._all)] or not 0 <= now_s - self._taken_s < CALM_S:
@@ -82,20 +82,20 @@ class FindingList:
             self._chosen = None
 
     @property
-    def told(self) -> tuple[Finding, ...]:
-        """Those that the pane has: a mere suspicion is told only where there is room for everything."""
+    def shown(self) -> tuple[Finding, ...]:
+        """Those in the pane; unlikely ones stand only in the full pane."""
         return tuple(finding for finding in self.findings if finding.confidence >= POSSIBLE)
 
     @property
     def listed(self) -> tuple[Finding, ...]:
-        """All that can be chosen: those told, suspicions, those muted."""
+        """All that can be selected: those shown, unlikely ones, those muted."""
         doubtful = [finding for finding in self.findings if finding.confidence < POSSIBLE]
-        return (*self.told, *doubtful, *self.muted)
+        return (*self.shown, *doubtful, *self.muted)
 
     @property
     def calm(self) -> bool:
         """Whether no finding is shown that asks for something to be done, or that leads."""
-        return not any(finding.primary and not finding.healthy for finding in self.told) and not troubles(self.told)
+        return not any(finding.primary and not finding.healthy for finding in self.shown) and not troubles(self.shown)
 
     @property
     def chosen(self) -> Finding | None:

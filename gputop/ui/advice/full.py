@@ -66,7 +66,7 @@ _STEPS = (3, 1)  # of a finding as there is room for its other lines
 
 def column(scene: AdviceScene, width: int, height: int) -> list[Strip]:
     """A rule, the findings: the chosen one, else the worst, in full, of the others what there is room for."""
-    findings = scene.finding_list.told
+    findings = scene.finding_list.shown
     first = scene.finding_list.chosen if scene.focused and scene.finding_list.chosen in findings else None
     first = first or next(iter(findings), None)
     over = [[*compact.over(scene, width), scene.line()]] if scene.news else []

@@ -17,7 +17,7 @@ from gputop.optional_sums import mean
 from gputop.ui.advice.finding_list import Key, key, troubles
 from gputop.ui.gpus.state import GpuHistory
 
-TOLD_S = 180.0  # for so long it is said
+SHOWN_S = 180.0  # for so long it is said
 BEFORE_S, AFTER_S = 30.0, 20.0  # over which numbers are taken
 SETTLED_S = 60.0  # age of a program from which its numbers count: before, it imports and starts
 _LONGEST_S = 60.0  # between two frames: what was between is not known after a longer gap
@@ -134,7 +134,7 @@ class ResolvedFindings:
         recent = [
             _over(one.case, one.at_s, frame, past) if one.became and not one.changes else one
             for one in self.cleared
-            if now_s - one.at_s < TOLD_S and not persists(one.finding, update.findings)
+            if now_s - one.at_s < SHOWN_S and not persists(one.finding, update.findings)
         ]
         self.cleared = (*fresh, *recent)
         # the numbers are those of when it was seen first, its words the newest

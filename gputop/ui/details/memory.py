@@ -20,13 +20,13 @@ def body(view: ProcessView, width: int) -> Body:
     """A line for each kind of memory, with what it means."""
     memory, process = view.detail.memory, view.process
     owners, names = ((Process, Memory), _OF_PROCESS) if memory else ((Memory, Process), _OF_PROCESS + _ELSE)
-    told = {metric.name: metric.help for owner in owners for metric in metrics(owner)}
+    helps = {metric.name: metric.help for owner in owners for metric in metrics(owner)}
     rows: list[tuple[str, float | None]] = [(name, getattr(process, name)) for name in names]
     if memory:
         rows += [(metric.name, getattr(memory, metric.name)) for metric in metrics(Memory)]
     top = max((value for name, value in rows if value and name != "virtual_bytes"), default=0)
     bar = BAR if width >= 100 else 0
-    lines = [_line(view, name, value, top, bar, told[name]) for name, value in rows]
+    lines = [_line(view, name, value, top, bar, helps[name]) for name, value in rows]
     if memory is None:
         lines.append([Run(f"the rest: {said(view, 'memory')}", "dim")])
     elif memory.nodes is not None:

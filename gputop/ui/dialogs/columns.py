@@ -31,7 +31,7 @@ class Columns(ListDialog[None, str]):
     def __init__(self, editor: SettingsEditor) -> None:
         super().__init__(editor.look, ())
         self._editor = editor
-        self._told = ""
+        self._notice = ""
         self._picked: set[str] = set()
         self._arrange()
 
@@ -71,7 +71,7 @@ class Columns(ListDialog[None, str]):
             self.line(),
             *(self.line().add(text, "text") for text in said[:HELP_LINES]),
             self.line().add("now  ", "dim").add(drawing.cut(titles, room - 5, more), "text"),
-            self.line().add(drawing.cut(clean(self._told), room, more), "bright"),
+            self.line().add(drawing.cut(clean(self._notice), room, more), "bright"),
         ]
 
     def take(self, id: str) -> None:
@@ -80,7 +80,7 @@ class Columns(ListDialog[None, str]):
             self._change(())
             self._arrange()
         elif id in _FIXED:
-            self._told = f"{BY_ID[id].title} is always shown"
+            self._notice = f"{BY_ID[id].title} is always shown"
         else:
             self._picked ^= {id}
             self._change(self._value())
@@ -88,7 +88,7 @@ class Columns(ListDialog[None, str]):
 
     def press(self, event: events.Key) -> None:
         """Go to a column, show or hide it, move it."""
-        self._told = ""
+        self._notice = ""
         if event.key in _MOVES:
             self._move(_MOVES[event.key])
         elif event.key == "space":
@@ -112,11 +112,11 @@ class Columns(ListDialog[None, str]):
         return () if ids == tuple(column.id for column in of("main")) else ids[:-1]
 
     def _change(self, value: tuple[str, ...]) -> None:
-        self._told = ""
+        self._notice = ""
         if value != self._editor.current().columns:
             self._editor.change(SETTING, value, self._tell)
 
     def _tell(self, line: str) -> None:
-        self._told = line
+        self._notice = line
         if self.is_current:
             self.redraw()

@@ -51,7 +51,7 @@ class Row(Generic[Stop]):
 class Question:
     """What a form asks, as far as it is answered."""
 
-    told = ""  # what became of the last key
+    notice = ""  # what became of the last key
 
 
 class Form(ListDialog[Answer, Row[Stop]], Generic[Answer, Stop]):
@@ -92,7 +92,7 @@ class Form(ListDialog[Answer, Row[Stop]], Generic[Answer, Stop]):
     def press(self, event: events.Key) -> None:
         """Move by rows, by stops or by groups, around the ends, or choose."""
         self._follow()
-        self.question.told = ""
+        self.question.notice = ""
         key, stops = event.key, self._stops
         if key in ("left", "right"):
             self.go(stops[(stops.index(self.cursor) + STEPS[key]) % len(stops)])
@@ -121,7 +121,7 @@ class Form(ListDialog[Answer, Row[Stop]], Generic[Answer, Stop]):
     def click_on(self, stop: Stop) -> None:
         """A click is Space on what is there."""
         self.go(stop)
-        self.question.told = ""
+        self.question.notice = ""
         self.choose(stop)
 
     @on(events.Click)
@@ -188,7 +188,7 @@ class Form(ListDialog[Answer, Row[Stop]], Generic[Answer, Stop]):
 
     def _rows(self) -> list[Row[Stop]]:
         blank, found = Row[Stop](self.line(), Keep.BLANK), [Row[Stop](self.heading(), Keep.FOOT)]
-        last = Row[Stop](self.foot(), Keep.ALWAYS if self.question.told else Keep.FOOT)
+        last = Row[Stop](self.foot(), Keep.ALWAYS if self.question.notice else Keep.FOOT)
         for group in map(list, (*self.groups(), [last])):
             found += [blank, *group] if group else []
         return fit(found, self.app.size.height, lambda _: 1, always=Keep.ALWAYS)
@@ -200,8 +200,8 @@ class Form(ListDialog[Answer, Row[Stop]], Generic[Answer, Stop]):
 
     def foot(self) -> Line:
         """Which keys there are, or what was just told instead."""
-        told = self.question.told
-        return self.line().add(self.cut(told or self.keys, 2), "warn" if told else "dim")
+        notice = self.question.notice
+        return self.line().add(self.cut(notice or self.keys, 2), "warn" if notice else "dim")
 
     def line(self, chosen: bool = False) -> Line:
         """An empty line, as all begin."""

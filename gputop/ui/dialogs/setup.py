@@ -18,7 +18,7 @@ from gputop.ui.widgets.drawing import Line, wrap
 
 NAME, VALUE = 15, 14  # cells
 DETAIL_LINES = 3
-MOST_TOLD = 6  # choices that are named; more of them are found by stepping
+MOST_NAMED = 6  # choices that are named; more of them are found by stepping
 LADDER_S = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
 
 
@@ -55,7 +55,7 @@ class Setup(ListDialog[None, Setting]):
         super().__init__(editor.look, SETTINGS)
         self._keys = keys
         self._editor = editor
-        self._told = ""
+        self._notice = ""
 
     def row(self, setting: Setting, line: Line, chosen: bool) -> Line:
         """Its name, its value, what it means."""
@@ -80,15 +80,15 @@ class Setup(ListDialog[None, Setting]):
         """What the chosen one means, what it may be, where it comes from and what became of the last change."""
         setting, current = SETTINGS[self.at], self._editor.current()
         room = max(20, self.width - 4)
-        told = 0 < len(setting.choices) <= MOST_TOLD or isinstance(setting.default, float)
-        means = f"{setting.help}; {setting.allowed}" if told else setting.help
+        named = 0 < len(setting.choices) <= MOST_NAMED or isinstance(setting.default, float)
+        means = f"{setting.help}; {setting.allowed}" if named else setting.help
         means = f"{setting.help}; opens the list of them" if setting.several else means
         help: list[tuple[str, Token]] = [(text, "text") for text in wrap(means, room)]
         origin = current.origin.overruled.get(setting.key)
         where = [f"from {origin}, which overrides the file"] if origin else []
         where += ["takes effect at the next start"] if setting.later else []
         texts: list[tuple[str, Token]] = [*help, ("; ".join(where), "dim"), ("", "dim"), ("", "dim")][:DETAIL_LINES]
-        result = drawing.cut(clean(self._told or self._editor.fixed(setting)), room, self.look.glyphs.more)
+        result = drawing.cut(clean(self._notice or self._editor.fixed(setting)), room, self.look.glyphs.more)
         return [self.line(), *(self.line().add(*text) for text in texts), self.line().add(result, "bright")]
 
     def take(self, setting: Setting) -> None:
@@ -102,11 +102,11 @@ class Setup(ListDialog[None, Setting]):
         elif event.key in self._keys:
             self.dismiss(None)
         else:
-            self._told = ""
+            self._notice = ""
             super().press(event)
 
     def _change(self, setting: Setting, step: int) -> None:
-        self._told = ""
+        self._notice = ""
         if setting.several:
             self.app.push_screen(Columns(self._editor), lambda _: self.redraw())
         elif not self._editor.fixed(setting):
@@ -116,6 +116,6 @@ class Setup(ListDialog[None, Setting]):
         self.redraw()
 
     def _tell(self, line: str) -> None:
-        self._told = line
+        self._notice = line
         if self.is_current:
             self.redraw()

@@ -229,7 +229,7 @@ class PanesScreen(JobScreen, inherit_bindings=False):
             note=bool(frame and empty.noted(frame)), replay=self.replay is not None,
             prompt=self.search.asking is not None, jobs=job_lines(self.jobs, width),
             calm=self.advice.finding_list.calm and not self._unknown(), rows=self.rows_wanted(),
-            host_leads=host_leads(self.advice.finding_list.told), hidden=self.hidden, zoom=self.alone,
+            host_leads=host_leads(self.advice.finding_list.shown), hidden=self.hidden, zoom=self.alone,
         )  # fmt: skip
 
     def rearrange(self) -> None:

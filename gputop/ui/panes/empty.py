@@ -81,8 +81,8 @@ def no_gpu_process(
     ways = [pressed(names, "everything", f"show all {amount(hidden, 'process')}")] if hidden else []
     if records and gpus:
         ways.append(pressed(names, "record", "record, to capture the next job"))
-    told = [Line(look).add("    ").runs(way).strip(width) for way in ways if way]
-    return [*strips, drawing.blank(width, look), *told] if told else strips
+    lines = [Line(look).add("    ").runs(way).strip(width) for way in ways if way]
+    return [*strips, drawing.blank(width, look), *lines] if lines else strips
 
 
 def _does(gpu: Gpu) -> str:

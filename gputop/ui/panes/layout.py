@@ -91,7 +91,7 @@ def arrange(
     width, height = max(0, width), max(0, height)
     top, bottom, around = _edges(width, height, replay, jobs)
     if small(width, height):
-        return _small(width, top, bottom, gpus, around, told=not calm and "advice" not in hidden, zoom=zoom)
+        return _small(width, top, bottom, gpus, around, advised=not calm and "advice" not in hidden, zoom=zoom)
     bottom -= prompt
     around["prompt"] = _rect(0, bottom, width, int(prompt))
     if zoom is not None:
@@ -252,13 +252,13 @@ def _edges(width: int, height: int, replay: bool, jobs: int) -> tuple[int, int, 
 
 
 def _small(
-    width: int, top: int, bottom: int, gpus: int, around: Mapping[str, Rect | None], *, told: bool, zoom: Pane | None
+    width: int, top: int, bottom: int, gpus: int, around: Mapping[str, Rect | None], *, advised: bool, zoom: Pane | None
 ) -> Panes:
     """No room for processes: the GPUs, one line of advice where there is any to give, and what is missing."""
     if zoom == "advice":
         return Panes(density="tiny", advice=_rect(0, top, width, bottom - top), **around)
     notice = 1 if bottom - top >= 2 else 0
-    advice = 1 if told and bottom - top - notice >= 2 else 0
+    advice = 1 if advised and bottom - top - notice >= 2 else 0
     room = bottom - top - notice - advice
     density: Density = "cell" if width >= 36 and lines("cell", width, room, gpus) <= room else "tiny"
     return Panes(

@@ -93,10 +93,10 @@ class ProfileQuestion(Question):
     def order(self) -> Order | None:
         """What the tool's action is to do; None if it cannot, which is then said in `told`."""
         if barred := self.barred[self.tool.id]:
-            self.told = barred.text
+            self.notice = barred.text
             return None
         if self.tool.id == "profile" and len(self.each) > _MOST_AT_ONCE:
-            self.told = f"at most {_MOST_AT_ONCE} are recorded at once: tag fewer"
+            self.notice = f"at most {_MOST_AT_ONCE} are recorded at once: tag fewer"
             return None
         return self.tool.options(self._values())
 
@@ -240,7 +240,7 @@ class ProfileDialog(Form[Answer, Stop]):
             self.choose(OLDER)
         elif event.key == "y" and question.unlock:
             self._copy(question.unlock)
-            question.told = f"copied: {question.unlock}"
+            question.notice = f"copied: {question.unlock}"
 
     def choose(self, stop: Stop) -> None:
         """Press a button, choose a tool or a value, tick a box."""
@@ -251,7 +251,7 @@ class ProfileDialog(Form[Answer, Stop]):
             if question.past and question.past.older:
                 self.dismiss("older")
             else:
-                question.told = "no earlier profile of it"
+                question.notice = "no earlier profile of it"
         elif stop != START:
             question.take(stop)
         elif (order := question.order()) is not None:
@@ -345,9 +345,9 @@ class ProfileDialog(Form[Answer, Stop]):
             yield glyphs.info, "the result is a recording that comes with the demo", "dim"
         for warning in question.warnings:
             yield glyphs.warn, warning, "warn"
-        told: set[str] = set()
+        named: set[str] = set()
         for tool in TOOLS:
             other = question.barred[tool.id]
-            if other and other.text not in told:
-                told.add(other.text)
+            if other and other.text not in named:
+                named.add(other.text)
                 yield glyphs.info, f"{tool.title}: {other.line}", "dim"

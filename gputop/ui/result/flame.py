@@ -150,7 +150,7 @@ class Sampled:
     root: StackNode
     top: Sequence[Function]
     kind: Callable[[str], Kind]
-    told: Callable[[float], str]  # an amount in words: 38 samples, 12.4 ms
+    amount: Callable[[float], str]  # an amount in words: 38 samples, 12.4 ms
     unit: str  # of a column: SAMPLES, MS
     files: dict[str, str]
     lines: dict[str, str]
@@ -218,7 +218,7 @@ def _sampled(title: str, profile: Profile) -> Sampled:
         return what
 
     return Sampled(
-        title=title, root=found.tree(), top=found.top(), kind=known, told=_samples, unit="SAMPLES",
+        title=title, root=found.tree(), top=found.top(), kind=known, amount=_samples, unit="SAMPLES",
         files=found.files, lines=profile.lines, number=lambda count: f"{count:.0f}",
     )  # fmt: skip
 
@@ -251,7 +251,7 @@ class Flames(Tab):
     def facts(self, look: Look) -> Sequence[str]:  # noqa: ARG002
         """Whose it is."""
         chosen = self.choice.chosen
-        return (f"{chosen.title}, {chosen.told(chosen.root.count)}",)
+        return (f"{chosen.title}, {chosen.amount(chosen.root.count)}",)
 
     @property
     def focus(self) -> StackNode:
@@ -325,7 +325,7 @@ class Flames(Tab):
         line = (
             Line(look).add(" ").add(drawing.cut(node.name, max(8, width // 2), look.glyphs.more), "bright", bold=True)
         )
-        line.add(f"  {100 * node.count / total:.1f} %", "bright").add(f" of all, {chosen.told(node.count)}", "dim")
+        line.add(f"  {100 * node.count / total:.1f} %", "bright").add(f" of all, {chosen.amount(node.count)}", "dim")
         own = node.count - sum(below.count for below in node.children.values())
         if own >= 0.5:
             line.add(f", {100 * own / total:.1f} %", "text").add(" its own", "dim")

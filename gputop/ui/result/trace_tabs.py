@@ -68,7 +68,7 @@ def _sampled(title: str, root: StackNode) -> Sampled:
         return kinds[name]
 
     return Sampled(
-        title=title, root=root, top=functions(root), kind=known, told=took, unit="MS", files={}, lines={},
+        title=title, root=root, top=functions(root), kind=known, amount=took, unit="MS", files={}, lines={},
         number=lambda us: f"{us / 1e3:.3g}",
     )  # fmt: skip
 
@@ -209,8 +209,8 @@ def _made_of(view: TraceView) -> Iterator[str]:
     """What a step is made of on the CPU."""
     window = view.found.window
     if window.steps and window.span_us:
-        told_of = [each for each in view.phases if each.host_us and each.host_us >= _LEAST * window.span_us]
-        parts = [f"{each.name} {percent((each.host_us or 0) / window.span_us)}" for each in told_of]
+        phases = [each for each in view.phases if each.host_us and each.host_us >= _LEAST * window.span_us]
+        parts = [f"{each.name} {percent((each.host_us or 0) / window.span_us)}" for each in phases]
         yield f"Step {report.took(window.span_us / view.steps)}: {', '.join(parts)}."
 
 

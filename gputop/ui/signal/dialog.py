@@ -86,9 +86,9 @@ class SignalQuestion(Question):
         """What is to be sent; None while something is missing, which is then said in `told` or asked by `sure`."""
         pid = str(self.first.pid)
         if self.why_not:
-            self.told = f"nothing can be sent: {self.why_not}"
+            self.notice = f"nothing can be sent: {self.why_not}"
         elif self.cautions and self.typed != pid:
-            self.told = f"type {pid} first"
+            self.notice = f"type {pid} first"
         elif self.choice.confirm and not self.sure:
             self.sure = True
         else:
@@ -97,9 +97,9 @@ class SignalQuestion(Question):
 
     def _tick(self, scope: Scope) -> None:
         if why := self.handles.why_not(scope):
-            self.told = why
+            self.notice = why
         elif scope is Scope.LOADERS and Scope.JOB in self._ticked:
-            self.told = "the whole job includes them"
+            self.notice = "the whole job includes them"
         elif scope is Scope.TAGGED:
             self._ticked = set() if scope in self._ticked else {scope}
         else:

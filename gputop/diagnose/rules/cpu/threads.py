@@ -129,8 +129,8 @@ def pool(process: Process) -> int | None:
     """Size of its libraries' thread pool: as configured, else one per visible CPU regardless of quotas."""
     if not process.libraries:  # its environment cannot be read either
         return None
-    told = process.omp_threads or process.mkl_threads
-    return told or len(affinity(process)) or None
+    configured = process.omp_threads or process.mkl_threads
+    return configured or len(affinity(process)) or None
 
 
 @rule(

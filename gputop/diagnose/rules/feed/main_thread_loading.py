@@ -158,7 +158,7 @@ def _alternates(view: View, trainer: Trainer) -> bool:
 
 _ITSELF = "dataloader-bound, main process loads data{}"
 _PERHAPS = "main-thread-bound, data loading{} or other CPU work"
-_TOLD = " (num_workers=0)"  # as a PyTorch DataLoader is
+_NO_WORKERS = " (num_workers=0)"  # as a PyTorch DataLoader is
 
 
 def _busy_thread_finding(view: View, trainer: Trainer, severity: Severity, turns: bool) -> Finding:
@@ -183,7 +183,7 @@ def _busy_thread_finding(view: View, trainer: Trainer, severity: Severity, turns
     return view.found(
         trainer,
         "warn" if severity == "crit" else severity,
-        (_ITSELF if sure else _PERHAPS).format(_TOLD if torch else ""),
+        (_ITSELF if sure else _PERHAPS).format(_NO_WORKERS if torch else ""),
         evidence=(
             busy_evidence(view, trainer),
             together(view, trainer)

@@ -88,13 +88,13 @@ def _finding(view: View, trainer: Trainer, severity: Severity) -> Finding:
     either = _one_thread_does_all(view, trainer)
     causes, hidden = list(_causes(view, trainer)), list(_hidden_causes(view, trainer))
     clue = next((cause for cause in causes if cause.suspect), None)
-    told = _HIDDEN if hidden else "GPU starved, cause unknown"
+    headline = _HIDDEN if hidden else "GPU starved, cause unknown"
     if clue is not None:
-        told = _SUSPECTS.format(clue.said)
+        headline = _SUSPECTS.format(clue.said)
     return view.found(
         trainer,
         severity,
-        EITHER if either else told,
+        EITHER if either else headline,
         evidence=(
             busy_evidence(view, trainer),
             *_possible_causes(causes),

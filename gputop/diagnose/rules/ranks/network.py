@@ -64,11 +64,11 @@ def network_bound(view: View) -> Iterator[Finding]:
         elif not any(link.speed_bytes_per_s for link in links):
             view.abstain(team.job, Missing(metric="speed_bytes_per_s", reason="absent"))
         elif not all(_is_counted(link) for link in links if link.kind == "infiniband"):
-            untold = (
+            unreported = (
                 Missing(metric="send_bytes_per_s", reason="absent"),
                 Missing(metric="receive_bytes_per_s", reason="absent"),
             )
-            view.abstain(team.job, *untold)
+            view.abstain(team.job, *unreported)
 
 
 def _links(view: View) -> list[Network]:

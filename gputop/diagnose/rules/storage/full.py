@@ -187,8 +187,8 @@ def shm_nearly_full(view: View) -> Iterator[Finding]:
         process = trainer.process
         own = process.shm_total_bytes not in (None, 0, host.shm_total_bytes)  # not the machine's
         if process.container and process.shm_total_bytes is None:
-            told = any(one.metric == "shm_total_bytes" for one in process.missing)
-            view.knows(process, "shm_total_bytes", "shm_used_bytes", unlock=None if told else _INSIDE)
+            given = any(one.metric == "shm_total_bytes" for one in process.missing)
+            view.knows(process, "shm_total_bytes", "shm_used_bytes", unlock=None if given else _INSIDE)
         place = target(view, trainer)
         fills = filling(view, trainer, changes)
         known = [
