@@ -56,8 +56,8 @@ if TYPE_CHECKING:
 
 MONITOR = CliCommand(name="monitor", help="the full-screen monitor", run=screen.monitor, screen=True)  # without a name
 TASKS = {  # the commands by what one wants to do
-    "Monitor a server": ("demo", "snapshot", "record", "replay", "log", "alerts"),
-    "Find out why training is slow": ("diagnose", "stack", "profile", "trace", "memory", "explain", "signal"),
+    "Monitor a server": ("demo", "snapshot", "record", "replay", "log", "alerts", "signal"),
+    "Find out why training is slow": ("diagnose", "stack", "profile", "trace", "memory", "explain"),
     "Tune a training job and prove the gain": ("loader", "lab", "maxbatch", "scaffold", "recipe", "proven"),
     "Monitor a fleet": ("export",),
     "Set up a machine": ("doctor", "run", "env", "mcp", "completions", "reset-terminal"),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, replace
 
 from rich.cells import cell_len
 from textual.strip import Strip
@@ -16,7 +16,8 @@ from gputop.fit import fit
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.hosts.columns import ALWAYS, COLUMNS, HostColumn
 from gputop.hosts.overview import HostRow, totals
-from gputop.hosts.spanning import SpanningJob
+from gputop.hosts.slow_host import SlowHost
+from gputop.hosts.spanning import JobKey, SpanningJob
 from gputop.labels import amount
 from gputop.monitor import Update
 from gputop.ui.advice.finding_list import urgency
@@ -48,6 +49,7 @@ class HostsScene:
     filter: str
     jobs: Sequence[SpanningJob]
     job_findings: Sequence[Finding]  # about jobs on several hosts
+    slow_hosts: Mapping[JobKey, SlowHost] = field(default_factory=dict)
     selected: Update | None  # the newest update of the selected host
     label: str  # where the hosts come from
 
@@ -161,16 +163,16 @@ def job_lines(scene: HostsScene, width: int, look: Look) -> list[Strip]:
     if not scene.jobs:
         return []
     strips = [drawing.rule("jobs on several hosts", width, look)]
-    strips += [_job_line(job, scene.job_findings, width, look) for job in scene.jobs[:MOST_JOBS]]
+    strips += [_job_line(job, scene, width, look) for job in scene.jobs[:MOST_JOBS]]
     if len(scene.jobs) > MOST_JOBS:
         more = Line(look).add(f"   {len(scene.jobs) - MOST_JOBS} more", "dim")
         strips.append(more.strip(width))
     return strips
 
 
-def _job_line(job: SpanningJob, findings: Sequence[Finding], width: int, look: Look) -> Strip:
+def _job_line(job: SpanningJob, scene: HostsScene, width: int, look: Look) -> Strip:
     key = ":".join(job.key[:2])
-    about = [one for one in findings if key in one.subject.job_keys and one.confidence >= POSSIBLE]
+    about = [one for one in scene.job_findings if key in one.subject.job_keys and one.confidence >= POSSIBLE]
     worst = min(about, key=urgency, default=None)
     line = Line(look).add(" ").add(drawing.cut(job.name, 24), "bright", bold=True)
     if job.user:
@@ -184,6 +186,9 @@ def _job_line(job: SpanningJob, findings: Sequence[Finding], width: int, look: L
         sign, token = _BADGES[worst.severity]
         line.add("  ").add(f"{getattr(look.glyphs, sign or 'info')} ", token, bold=True)
         line.add(finding_text.headline(worst), "bright")
+    elif slow := scene.slow_hosts.get(job.key):
+        line.add("  ").add(f"{look.glyphs.warn} ", "warn", bold=True)
+        line.add(f"straggler host {slow.host}: {slow.text}", "bright")
     return line.strip(width)
 
 

@@ -10,7 +10,8 @@ from textual.app import ComposeResult
 
 from gputop.hosts.columns import BY_ID, COLUMNS, matches, ordered
 from gputop.hosts.overview import HostRow
-from gputop.hosts.spanning import SpanningJob
+from gputop.hosts.slow_host import SlowHost, SlowHosts
+from gputop.hosts.spanning import JobKey, SpanningJob
 from gputop.monitor import Update
 from gputop.ui.commands.command import Command, hint
 from gputop.ui.hosts import picture
@@ -79,6 +80,7 @@ class HostsScreen(CommandScreen, inherit_bindings=False):
         self.list = HostList()
         self.pane, self.prompt = Lines(id="hosts"), Prompt(session.look)
         self.asking = False  # a filter is being typed
+        self._watch_slow, self._slow_hosts = SlowHosts(), dict[JobKey, SlowHost]()
         self._rows, self._jobs, self._newest = rows, jobs, newest
         self._open, self._reconnect = open_host, reconnect
 
@@ -122,6 +124,7 @@ class HostsScreen(CommandScreen, inherit_bindings=False):
     def show(self, update: Update) -> None:
         """Take in what is known of the jobs on several hosts; lines of hosts are refreshed by a timer."""
         self.shown = update
+        self._slow_hosts = self._watch_slow.update(self._jobs(), update.frame.mono_s)
         self.redraw()
 
     def refresh_rows(self, *, rank: bool = False) -> None:
@@ -159,7 +162,7 @@ class HostsScreen(CommandScreen, inherit_bindings=False):
         return HostsScene(
             rows=listed.rows, every=listed.every, cursor=listed.at, top=listed.top, sort=listed.sort,
             reverse=listed.reverse, filter=listed.filter, jobs=self._jobs(),
-            job_findings=self.shown.findings if self.shown else (),
+            job_findings=self.shown.findings if self.shown else (), slow_hosts=self._slow_hosts,
             selected=self._newest(cursor.name) if cursor else None, label=self.session.source.label,
         )  # fmt: skip
 
