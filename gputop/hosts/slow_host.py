@@ -35,11 +35,10 @@ class Measure(NamedTuple):
 
 
 def _clock(part: Part) -> float | None:
-    """Median SM clock of its busy GPUs; None unless all of one model."""
+    """Median SM clock of its GPUs; None unless all of them are busy."""
     gpus = _gpus(part)
-    known = [
-        gpu.sm_clock_mhz for gpu in gpus if gpu.sm_clock_mhz is not None and (gpu.busy_percent or 0) > _BUSY_PERCENT
-    ]
+    busy = [gpu for gpu in gpus if (gpu.busy_percent or 0) > _BUSY_PERCENT]
+    known = [gpu.sm_clock_mhz for gpu in busy if gpu.sm_clock_mhz is not None]
     return median(known) if known and len(known) == len(gpus) else None
 
 
@@ -114,7 +113,7 @@ class SlowHosts:
 
 def _same(seen: deque[tuple[float, SlowHost | None]], newest: SlowHost | None) -> list[tuple[float, SlowHost | None]]:
     """The newest samples in a row that name the same host by the same measure, newest first."""
-    found = []
+    found: list[tuple[float, SlowHost | None]] = []
     for at_s, one in reversed(seen):
         if one is None or newest is None or one[:2] != newest[:2]:
             break

@@ -12,10 +12,10 @@ from gputop.hosts.spanning import SpanningJob, spanning_jobs
 from gputop.model import Frame
 from tests.hosts.test_spanning import part
 
+ByHost = dict[str, dict[str, Any]]
 
-def job(
-    gpu: dict[str, dict[str, Any]] | None = None, rank: dict[str, dict[str, Any]] | None = None, hosts: int = 3
-) -> SpanningJob:
+
+def job(gpu: ByHost | None = None, rank: ByHost | None = None, hosts: int = 3) -> SpanningJob:
     """A job of two ranks a host; changes of the GPUs and of the ranks by host."""
     frames = {}
     for place in range(hosts):
