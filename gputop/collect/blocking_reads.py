@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 PATIENCE_S = 2.0  # an answer that takes longer is stale
 AT_ONCE_S = 0.05  # most answers come at once, and are waited for
-MOST = 32  # threads that wait for answers; more questions are not asked meanwhile
+MOST = 32  # threads that wait for answers; with as many, no more questions are asked
 
 
 class _Question(Generic[T]):
@@ -88,7 +88,7 @@ class PendingAnswers(Generic[T]):
                 question.answer = self._ask(key)
             except OSError as error:
                 question.answer = error
-            except Exception as error:  # what nobody foresaw costs this answer only
+            except Exception as error:  # an unforeseen error costs this answer only
                 question.answer = OSError(errno.EIO, f"{type(error).__name__}: {error}")
             question.answered.set()
 
@@ -232,10 +232,10 @@ class BackgroundReader(ABC):
     every_s = 0.0
 
     def __init__(self) -> None:
-        self._since_s: float | None = None  # since when a look has been under way
+        self._since_s: float | None = None  # since when a read has been under way
 
     def late(self, now_s: float) -> bool:
-        """Whether a look has been under way for so long that the last one tells nothing any more."""
+        """Whether a read has been under way for so long that the last value is out of date."""
         since_s = self._since_s
         return since_s is not None and now_s - since_s >= ASIDE_LATE_S
 

@@ -110,7 +110,7 @@ class Cgroups:
 
         In a namespace only the groups below its root are ancestors; a process outside of it (`0::/../..`) has none.
         """
-        # a controller belongs to one version at a time: who is bound in version 1 has no files in version 2
+        # a controller belongs to one version at a time: one bound in version 1 has no files in version 2
         for key in (controller, UNIFIED):
             if key in of:
                 for hierarchy in self._hierarchies.get(key, ()):
@@ -123,7 +123,7 @@ class Cgroups:
         return _set((self._cores(group), group) for group in groups)
 
     def cpuset(self, groups: Iterable[CgroupFolder]) -> str | None:
-        """The CPUs that the innermost group with a cpuset may use, as a list of ranges; none where none tells."""
+        """The CPUs that the innermost group with a cpuset may use, as a list of ranges; none if no group says."""
         for group in groups:
             names = _CPUSET if group.version == 2 else _CPUSET_OLD
             if found := next(filter(None, (self._kernel.word(f"{group.name}/{name}") for name in names)), None):
@@ -135,7 +135,7 @@ class Cgroups:
         return _set((self._memory(group), group) for group in groups)
 
     def memory_used(self, group: CgroupFolder) -> int | None:
-        """Bytes that are charged to a group, page cache included; the root of version 2 does not tell."""
+        """Bytes that are charged to a group, page cache included; the root of version 2 has no such file."""
         return self._kernel.number(
             f"{group.name}/{'memory.current' if group.version == 2 else 'memory.usage_in_bytes'}"
         )
@@ -231,7 +231,7 @@ _MICROSECOND = 1e-6
 
 
 class Stalls:
-    """The last look at the files of one machine or one control group."""
+    """The last sample of the files of one machine or one control group."""
 
     def __init__(self) -> None:
         self._stalled: Ledger[tuple[str, str]] = Ledger()
@@ -293,7 +293,7 @@ class Confinement:
         """The limits as of the last 30 s, parts of the memory and pressure as of the last 5 s, the rest now."""
         if now_s - self._limits_s >= LIMITS_EVERY_S:
             self._find()
-            self._limits_s = now_s  # last: who is interrupted by a file that hangs knows nothing
+            self._limits_s = now_s  # last: a reader that a hanging file interrupts knows nothing
         if self._charged and now_s - self._parts_s >= PARTS_EVERY_S:
             self._parts = {**self._memory_parts(self._charged, now_s), **self._pressures(self._charged, now_s)}
             self._parts_s = now_s

@@ -65,7 +65,7 @@ def why(error: OSError) -> Reason | Literal["gone"]:
 class FdCache:
     """Room for files of /proc that stay open: to open and close one costs more than to read it.
 
-    Only the kernel's own files may stay open. It answers each read anew, for the process that was there when the file
+    Only the kernel's own files may stay open. It answers each read afresh, for the process that was there when the file
     was opened: once that has ended the file says so, and never speaks of another process with its pid.
     """
 

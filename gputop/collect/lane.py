@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 MOST = 8  # threads that wait for a file; where more hang, nothing is read any more
-SAME_KIND = 2  # where so many files of a kind hang, as of as many processes, no other one is asked
+SAME_KIND = 2  # files of a kind that may hang, as those of as many processes; then no other one is asked
 
 
 class LaneSilent(TimeoutError):
@@ -22,17 +22,17 @@ class LaneSilent(TimeoutError):
 
 
 class Superseded(Exception):
-    """The file answered after all, and meanwhile another thread took over: this one must not go on."""
+    """The file answered after all, but another thread has taken over: this one must not go on."""
 
 
 class LaneGate:
-    """Every read of one lane goes through it. Reads of the thread that works, and of nobody else, return."""
+    """Every read of one lane goes through it. Only reads of the thread that works return."""
 
     def __init__(self) -> None:
         self.at: str | None = None  # the file that is being read
         self.reads = 0  # so far: whether a thread gets on
         self.hung: dict[str, tuple[int, float]] = {}  # by path: the thread that waits for it, and since when
-        self._owner: int | None = None  # None: whoever reads
+        self._owner: int | None = None  # None: any thread
 
     def ask(self, path: str, call: Callable[..., T], *arguments: object) -> T:
         """The result of a call that reads this file; LaneSilent where it would hang."""
@@ -81,7 +81,7 @@ NOTICE_S = 0.5  # how soon a pause takes notice of another interval
 
 
 def pause(stopped: Event, left_s: Callable[[], float]) -> bool:
-    """Wait until nothing is left of a time that may change meanwhile; True as soon as it is over for good."""
+    """Wait until nothing is left of a time that may change during the wait; True as soon as it is over for good."""
     while (rest_s := left_s()) > 0:
         if stopped.wait(min(rest_s, NOTICE_S)):
             return True
@@ -89,7 +89,7 @@ def pause(stopped: Event, left_s: Callable[[], float]) -> bool:
 
 
 class Lane(Generic[T]):
-    """Reads when it is nudged. Nobody joins it: `read` may be inside a call that never returns."""
+    """Reads when it is nudged. It is never joined: `read` may be inside a call that never returns."""
 
     def __init__(self, name: str, read: Callable[[], T], start: T) -> None:
         self.name = name

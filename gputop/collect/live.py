@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from gputop.collect.details.inspector import Inspector
 
 PATIENCE_S = 0.25  # how long a tick waits for a lane; a later result belongs to the next frame
-PRIME_S = 0.2  # rates need two looks: the first is not shown
+PRIME_S = 0.2  # rates need two samples: the first is not shown
 FIRST_PATIENCE_S = 1.0  # a first frame without processes would be a lie that lasts a second
 DRIVER_PATIENCE_S = (
-    0.4  # who is on a GPU is followed, and named, from the first look on; a hung driver is not waited for
+    0.4  # a process on a GPU is followed, and named, from the first sample on; a hung driver is not waited for
 )
 MOST_NAMED = 3  # of what does not answer, in one line
-NAMES_PATIENCE_S = 0.5  # on a busy machine the names come later than the second look, and jobs are told by them
+NAMES_PATIENCE_S = 0.5  # on a busy machine the names come after the second sample, and jobs are recognised by them
 
 
 class Live:
@@ -86,7 +86,7 @@ class Live:
         self._gpus.start()
         self._names.start()
         self._processes.start()
-        # a screen shows a GPU that starts later; who waits longer for the driver wants every one of them
+        # a screen shows a GPU that starts later; a command that waits longer for the driver wants every one of them
         whole = self._driver_patience_s > DRIVER_PATIENCE_S
         self._gpus.settled(time.monotonic() + self._driver_patience_s, whole=whole)
         self._look(FIRST_PATIENCE_S)
@@ -110,7 +110,7 @@ class Live:
 
     @cached_property
     def _inspector(self) -> Inspector:
-        # late: nobody looks into a process before the first frame
+        # late: no process is inspected before the first frame
         from gputop.collect.details.inspector import Inspector
 
         return Inspector(lambda: self._processes.latest().processes)
@@ -122,7 +122,7 @@ class Live:
         return self._reader.read(self._gpus.latest().shares, interest)
 
     def _look(self, patience_s: float = PATIENCE_S) -> None:
-        """Ask every lane for a fresh result and give them a moment; who is late is not waited for."""
+        """Ask every lane for a fresh result and give them a moment; a late one is not waited for."""
         until_s = time.monotonic() + patience_s
         self._gpus.interval_s = self.interval_s
         self._gpus.read_extended(self.interest.extended)

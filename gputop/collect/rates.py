@@ -1,4 +1,4 @@
-"""Counters between two looks: what they grew by, and the rates that follow; what cannot be a rate is a gap."""
+"""Counters between two samples: what they grew by, and the rates that follow; what cannot be a rate is a gap."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 SHORTEST_S = 0.05  # below it one clock tick of a counter reads as thousands of percent
 LONGEST_S = 30.0  # a mean over a longer gap (a suspend, a stopped monitor) says nothing about now,
-LONGER = 3.0  # unless looks are that rare: it is not much longer than the gap before it
+LONGER = 3.0  # unless samples are that rare: it is not much longer than the gap before it
 
 Counts = Sequence[int | None]
 Rates = tuple[float | None, ...]
@@ -23,7 +23,7 @@ class Counters:
         self.taken_s = self.passed_s = 0.0
 
     def grown(self, now_s: float, counts: Counts) -> tuple[float, tuple[int | None, ...]] | None:
-        """Seconds since the last look and by how much each count grew; None where the two looks make no pair."""
+        """Seconds since the last sample and by how much each count grew; None where the two samples make no pair."""
         before = self._pair(now_s, counts)
         if before is None:
             return None
@@ -36,7 +36,7 @@ class Counters:
         )
 
     def rates(self, now_s: float, counts: Counts) -> Rates:
-        """The growth of each count a second since the last look."""
+        """The growth of each count a second since the last sample."""
         before = self._pair(now_s, counts)
         if before is None:
             return (None,) * len(counts)
@@ -49,7 +49,7 @@ class Counters:
         )
 
     def _pair(self, now_s: float, counts: Counts) -> Counts | None:
-        """Take in new counts; the last ones, if the two looks make a pair."""
+        """Take in new counts; the last ones, if the two samples make a pair."""
         before, passed_s, longest_s = self.counts, now_s - self.taken_s, LONGEST_S
         if passed_s > longest_s:
             longest_s = max(longest_s, LONGER * self.passed_s)
@@ -63,7 +63,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Growth(NamedTuple):
-    """What the counters of one thing grew between two looks; None for one that went backwards or is not there."""
+    """What the counters of one thing grew between two samples; None for one that went backwards or is not there."""
 
     seconds: float
     by: tuple[int | None, ...]

@@ -1,4 +1,4 @@
-"""The step meters of training processes: asked through their agents every tick, in a thread that nobody waits for.
+"""The step meters of training processes: asked through their agents every tick, in a thread that is not waited for.
 
 What an agent says is as hostile as anything of its process: only numbers that make sense are taken.
 """
@@ -23,7 +23,7 @@ from gputop.safe.text import clean
 _PATIENCE_S = 0.3  # for the answers of all
 _FIRST_S = 0.2  # that the first frame waits for them
 _AGAIN_S = 15.0  # between two tries to find the agent of a process
-_LISTED_S = 5.0  # between two listings of the folders of agents, each of which takes a thread of its own
+_LISTED_S = 5.0  # between two listings of the folders of agents, each of which takes a separate thread
 _TRIES_S = 120.0  # of its life; later none comes
 _MOST = 64  # processes
 _NONE_SINGLY = 1 << 50  # more steps than any job makes: their numbers together are enough
@@ -33,7 +33,7 @@ _PHASES = ("data", "optimizer", "rest")
 _SLOW_S, _SLOW_KEPT = 900.0, 16  # as long as the history keeps seconds; slow steps of a process
 _NOTED, _LONGEST_NAME = 24, 40  # names of one kind that are shown, and cells of each
 _LARGEST = 1e15  # as much as a frame may hold
-_STALE_S = 60.0  # since its last step; or so many times what one takes
+_STALE_S = 60.0  # since its last step; or a multiple of what one takes
 _STALE_STEPS = 5.0
 KEPT_STEPS, COMPARED_STEPS = 120, 50  # steps of a rank that are kept; the newest common ones that are compared
 _LEAST_STEPS = 10  # of them
@@ -74,7 +74,7 @@ Numbered = Mapping[int, OneStep]  # by how many steps there were when it was mad
 class MeterLane:
     """Asks those that have an agent; `of` gives each process what its meter says. Waits for nothing but at first.
 
-    Whoever trains is asked, whoever has an agent's socket in a folder of ours, and whoever has PyTorch mapped: a small
+    Asked are trainers, processes with an agent's socket in a folder of ours, and those with PyTorch mapped: a small
     training on the CPU shows neither GPU nor loaders nor much CPU time, and is seen to train by its steps alone.
     """
 
@@ -101,7 +101,7 @@ class MeterLane:
         if first:
             self._lane.start()
         self._lane.nudge()
-        # who asks only once shall see them, too
+        # a command that asks only once sees them, too
         return first and bool(self._wanted) and self._lane.settled(time.monotonic() + _FIRST_S)
 
     def of(self, processes: Iterable[Process], jobs: Iterable[Job]) -> tuple[Process, ...]:
@@ -148,7 +148,7 @@ class MeterLane:
         waiting: dict[Agent, Identity] = {}
         for identity, agent in list(self._agents.items()):
             try:
-                # one alone has nobody to be late_counts with
+                # a single rank has none to be compared with
                 known = max(self._singly.get(identity, ()), default=0)
                 agent.ask("steps", since=known if len(self._agents) > 1 else _NONE_SINGLY)
                 waiting[agent] = identity
@@ -157,7 +157,7 @@ class MeterLane:
         found = self._answers(waiting)
         self.stepping = frozenset(
             one for one in wanted if one in self.stepping or found.get(one, {}).get("step_count")
-        )  # who is late this time has trained nonetheless
+        )  # one that is late this time has trained nonetheless
         return found
 
     def _is_due(self, process: Process) -> bool:
@@ -176,7 +176,7 @@ class MeterLane:
                     agent.close()
 
     def _answers(self, waiting: dict[Agent, Identity]) -> Meters:
-        """What they say in time; who is late says nothing this time, and its answer is passed over the next."""
+        """What they answer in time; a late one answers nothing this time, and its answer is passed over the next."""
         found: dict[Identity, Mapping[str, Any]] = {}
         until_s = self._clock() + _PATIENCE_S
         while waiting and (left_s := until_s - self._clock()) > 0:
@@ -210,7 +210,7 @@ class MeterLane:
 
 
 def step_metrics(said: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a process that a meter tells; only that there is one where it has made no step lately."""
+    """The fields of a process from its meter; only that there is one where it has made no step lately."""
     step_s, ago_s = (_number(said.get(name), _LONGEST_S) for name in ("step_s", "ago_s"))
     found: dict[str, Any] = {"metered": said.get("on") is True}
     found |= _counts(said, step_count="count")
@@ -245,7 +245,7 @@ def single_steps(said: Mapping[str, Any]) -> dict[int, OneStep]:
 
 
 def slow_steps(said: object) -> tuple[SlowStep, ...]:
-    """The slow steps of the last half minute that a meter tells of."""
+    """The slow steps of the last half minute that a meter reports."""
     found = []
     for one in said[-_SLOW_KEPT:] if isinstance(said, list) else ():
         if isinstance(one, list) and len(one) == 3 and one[2] in _PHASES:
@@ -305,10 +305,10 @@ def _number(value: object, most: float) -> float | None:
 
 
 def late_counts(ranks: Sequence[Numbered]) -> list[dict[str, Any]]:
-    """For each rank the fields of its process: how often it was late, of how many steps, or why nobody can say.
+    """For each rank the fields of its process: how often it was late, of how many steps, or why that is unknown.
 
     Ranks sum their gradients in each step, so the n-th step of one is the n-th of all, as long as their meters began
-    with the same one. Whether they did, the times at which steps end tell; where they disagree, nothing is counted.
+    with the same one. Whether they did, the times at which steps end show; where they disagree, nothing is counted.
     """
     common = sorted(set.intersection(*(set(one) for one in ranks)))
     made = [[rank[number] for rank in ranks] for number in common]
@@ -324,6 +324,6 @@ def late_counts(ranks: Sequence[Numbered]) -> list[dict[str, Any]]:
 
 
 def _late(row: Sequence[OneStep]) -> int | None:
-    """The place of the rank for whose data the others waited in this step; None where no one was late alone."""
+    """The place of the rank for whose data the others waited in this step; None where none was late alone."""
     *_, (second_s, _), (most_s, place) = sorted((one.waited_s, place) for place, one in enumerate(row))
     return place if most_s - second_s >= _LATE * median(one.took_s for one in row) else None

@@ -1,1 +1,1 @@
-"""The details of one open process, read from /proc part by part, each part in a lane of its own."""
+"""The details of one open process, read from /proc part by part, each part in a separate lane."""

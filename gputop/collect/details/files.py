@@ -17,24 +17,24 @@ from gputop.safe.identity import identity as identity_of
 from gputop.safe.text import decode
 
 FILLS = ("files", "files_count", "file_now")
-MOST = 4096  # descriptors that are looked at, the first ones,
+MOST = 4096  # descriptors that are read, the first ones,
 MOST_POSITIONS = 512  # and those whose position is read
 _DELETED = " (deleted)"
 _MODES = {os.O_RDONLY: "r", os.O_WRONLY: "w", os.O_RDWR: "rw"}
 _WHERE_MEMORY_IS = ("/dev/shm/", "/memfd:", "/SYSV")
 _LIBRARIES = (".so", ".py", ".pyc")
 
-Key = tuple[int, str]  # a descriptor and what it is of: another file may have it at the next look
+Key = tuple[int, str]  # a descriptor and what it is of: another file may have it at the next sample
 
 
 class OpenFiles:
-    """Reads the descriptors of one process at each look. Sizes are asked apart: a file server may never answer."""
+    """Reads the descriptors of one process at each sample. Sizes are asked apart: a file server may never answer."""
 
     def __init__(self, root: str, identity: Identity, clock: Callable[[], float] = time.monotonic) -> None:
         self._folder, self._clock = f"{root}/{identity.pid}", clock
         self._positions: dict[Key, Counters] = {}
         self._sizes: dict[Key, int] = {}  # swapped whole: another thread measures
-        self.files: tuple[File, ...] = ()  # of the last look
+        self.files: tuple[File, ...] = ()  # of the last sample
 
     def read(self) -> Values:
         """The files; OSError when they may not be seen."""
@@ -45,7 +45,7 @@ class OpenFiles:
         return {"files": self.files, "files_count": len(fds), "file_now": file_now(self.files)}
 
     def measure(self) -> Values:
-        """Ask for the sizes of the files of the last look; they are known from the next look on."""
+        """Ask for the sizes of the files of the last sample; they are known from the next sample on."""
         sizes: dict[Key, int] = {}
         for file in self.files:
             if file.kind == "file":
@@ -59,7 +59,7 @@ class OpenFiles:
         return {}
 
     def _file(self, fd: int, before: dict[Key, Counters]) -> File | None:
-        """One descriptor; None when it was closed meanwhile."""
+        """One descriptor; None if it was closed since."""
         try:
             path = decode(os.fsencode(os.readlink(f"{self._folder}/fd/{fd}")))
         except OSError:
@@ -125,7 +125,7 @@ def file_now(files: Collection[File], inherited: Collection[File] = ()) -> File 
 
 
 CHILDREN_FILLS = ("children",)
-MOST_CHILDREN = 128  # children whose files are looked at
+MOST_CHILDREN = 128  # children whose files are read
 
 
 class ChildrenReader:

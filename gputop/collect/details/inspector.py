@@ -1,4 +1,4 @@
-"""Open processes: each read part by part, every part in a lane of its own, until nobody asks any more."""
+"""Open processes: each read part by part, every part in a separate lane, until no details are open any more."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gputop.safe import ptrace_access
 from gputop.safe.identity import parse_stat
 from gputop.source import EVERYTHING, DetailWish
 
-TICK_S = 0.9  # how often at most: whoever looks asks once a second, more or less
+TICK_S = 0.9  # how often at most: an open screen asks once a second, more or less
 STUCK_S = 2.0  # a read that takes longer counts as one that never answers
 STALE_S = 5.0  # what is older than this, and than three of its reads, is not shown
 
@@ -35,7 +35,7 @@ class _Answer(NamedTuple):
 
 
 class _Section:
-    """One part: read again when somebody asks, no more often than it is worth."""
+    """One part: read again on request, no more often than it is worth."""
 
     def __init__(self, name: str, read: Callable[[], Values], every_s: float, clock: Callable[[], float]) -> None:
         self.name, self._read, self._every_s, self._clock = name, read, every_s, clock
@@ -89,7 +89,7 @@ class _Section:
 
 
 class Inspection:
-    """The details of one process, for as long as somebody asks for them."""
+    """The details of one process, for as long as they are asked for."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class Inspection:
         self._sizes = _Section("size_bytes", self._whole(self._measure), TICK_S, clock)
 
     def ask(self, wish: DetailWish) -> None:
-        """Have the parts that somebody looks at read again."""
+        """Have the parts on the screen read again."""
         asked = (frozenset(wish.revealed), wish.others_environment)
         self._environment.revealed, self._environment.others = asked
         for part in wish.parts:
@@ -206,7 +206,7 @@ class Inspector:
         uid: int | None = None,
     ) -> None:
         self._processes, self._root, self._clock, self._uid = processes, root, clock, uid
-        self._open: dict[Identity, Inspection] = {}  # who was asked for last stands last
+        self._open: dict[Identity, Inspection] = {}  # the one asked for last stands last
         self._asked_s: dict[Identity, float] = {}
 
     def inspect(self, identity: Identity, wish: DetailWish = EVERYTHING) -> Detail | Missing:
@@ -240,7 +240,7 @@ class Inspector:
         return Missing(metric="details", reason="denied", unlock=unlock)
 
     def _close_others(self) -> None:
-        """Close who was not asked for lately. One whose thread hangs stays: opened again it would hang again."""
+        """Close those not asked for lately. One whose thread hangs stays: opened again it would hang again."""
         now_s = self._clock()
         for number, (identity, inspection) in enumerate(reversed(list(self._open.items()))):
             old = number >= MOST_OPEN or now_s - self._asked_s[identity] >= CLOSED_AFTER_S

@@ -14,7 +14,7 @@ from gputop.model import Identity, Io, Memory, Missing, Reason
 from gputop.safe import ptrace_access
 
 IO_FILLS, FILLS = ("io",), ("memory",)
-WEIGH_EVERY_S, WEIGH_SHARE = 15.0, 0.01  # the kernel walks every page, and the process may not map any meanwhile
+WEIGH_EVERY_S, WEIGH_SHARE = 15.0, 0.01  # the kernel walks every page, and blocks the process from mapping more
 MOST_BYTES = 1 << 23
 
 _STATUS = {
@@ -32,7 +32,7 @@ _PAGE = re.compile(rb" kernelpagesize_kB=(\d+)")
 
 
 def io(root: str, identity: Identity) -> Values:
-    """Its traffic so far; OSError where it is somebody else's."""
+    """Its traffic so far; OSError for another user's process."""
     raw = b"\n" + slurp(f"{root}/{identity.pid}/io")
     return {"io": Io(**{name: _number(raw, field) for name, field in _IO.items()})}
 

@@ -20,7 +20,7 @@ MOST_BYTES, MOST_VARIABLES, LONGEST = 1 << 20, 2000, 1 << 16
 
 
 class EnvironmentReader:
-    """Reads the variables of one process. What somebody asked to see is set by who looks."""
+    """Reads the variables of one process. The screen sets which masked ones are to be shown."""
 
     def __init__(self, root: str, identity: Identity, uid: int | None = None) -> None:
         self._folder = f"{root}/{identity.pid}"

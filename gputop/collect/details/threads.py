@@ -74,7 +74,7 @@ class _Task:
 
 
 class ThreadReader:
-    """Reads all threads at each look; of those that have not run since the last one, half as much."""
+    """Reads all threads at each sample; of those that have not run since the last one, half as much."""
 
     def __init__(self, root: str, identity: Identity, clock: Callable[[], float] = time.monotonic) -> None:
         self._folder, self._clock = f"{root}/{identity.pid}/task", clock
@@ -83,14 +83,14 @@ class ThreadReader:
         self._refused_s, self._refusal = 0.0, 0  # since when system calls are not asked for, and the kernel's error
 
     def read(self) -> Values:
-        """The threads, with rates from the second look on; OSError when the process has gone or hides them."""
+        """The threads, with rates from the second sample on; OSError when the process has gone or hides them."""
         tids = sorted(int(name) for name in os.listdir(self._folder))
         self._known = {tid: self._known.get(tid) or _Task() for tid in tids[:MOST]}
         threads = [thread for tid, task in self._known.items() if (thread := self._thread(tid, task)) is not None]
         return {"threads": tuple(threads), "threads_count": len(tids), "missing": self._missing(threads)}
 
     def _thread(self, tid: int, task: _Task) -> Thread | None:
-        """One thread; None when it has ended meanwhile."""
+        """One thread; None if it has ended since."""
         folder = f"{self._folder}/{tid}"
         try:
             stat, now_s = parse_stat(slurp(f"{folder}/stat")), self._clock()

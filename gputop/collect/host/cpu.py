@@ -30,7 +30,7 @@ class Pressures:
         self._stalls = Stalls()
 
     def read(self, now_s: float) -> Host:
-        """Shares of the time since the last look."""
+        """Shares of the time since the last sample."""
         found = self._stalls.pressures(now_s, {name: self._kernel.proc(f"pressure/{name}") for name in RESOURCES})
         return Host(cpu_pressure=found["cpu"], memory_pressure=found["memory"], io_pressure=found["io"])
 
@@ -83,7 +83,7 @@ class Speeds:
         return replace(host, missing=hidden(host, self.fills))
 
     def _turbo(self) -> bool | None:
-        """As Intel's driver says it, or that of everybody else."""
+        """As Intel's driver reports it, or any other."""
         off = self._kernel.number(f"{_CPUS}/intel_pstate/no_turbo")
         on = self._kernel.number(f"{_CPUS}/cpufreq/boost")
         return off == 0 if off is not None else None if on is None else on == 1
@@ -126,7 +126,7 @@ class Cpu:
         self._times: Ledger[int] = Ledger()
 
     def read(self, now_s: float) -> Host:
-        """Shares of the CPU time since the last look; a core that came, or whose clock went back, has none."""
+        """Shares of the CPU time since the last sample; a core that came, or whose clock went back, has none."""
         table = cpu_times(self._kernel.proc("stat"))
         grown = self._times.grown(now_s, table)
         cores = max(table, default=_ALL) + 1

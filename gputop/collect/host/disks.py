@@ -47,7 +47,7 @@ class Disks:
         self._rotational = PendingAnswers(self._flag, every_s=inf)
 
     def read(self, now_s: float) -> Host:
-        """Rates since the last look, by disk."""
+        """Rates since the last sample, by disk."""
         table = disk_counters(self._kernel.proc("diskstats"))
         grown = self._counters.grown(now_s, table)
         self._rotational.keep(table)

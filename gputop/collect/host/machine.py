@@ -52,7 +52,7 @@ class Uptime:
         return Host(uptime_s=float(self._kernel.proc("uptime").split()[0]))
 
 
-_LOOK_AGAIN_S = 30.0  # somebody may move us to another group
+_LOOK_AGAIN_S = 30.0  # gputop may be moved to another group
 
 
 class MachineLimits:

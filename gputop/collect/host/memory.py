@@ -75,7 +75,7 @@ class HostMemory:
 
 
 class HugePages:
-    """Memory set aside as huge pages, and whether the kernel makes them of its own."""
+    """Memory set aside as huge pages, and whether the kernel makes them by itself."""
 
     fills = ("huge_total_bytes", "huge_free_bytes", "transparent_huge")
     every_s = 10.0
@@ -84,7 +84,7 @@ class HugePages:
         self._kernel = kernel
 
     def read(self, now_s: float) -> Host:  # noqa: ARG002
-        """Those of all sizes; a kernel built without them has none to tell of."""
+        """Those of all sizes; a kernel built without them reports none."""
         sizes = [_HUGE.fullmatch(name) for name in self._kernel.names(_HUGE_FOLDER)]
         pools = {f"{_HUGE_FOLDER}/{size[0]}": int(size[1]) * 1024 for size in sizes if size}
         chosen = _CHOSEN.search(self._kernel.word("kernel/mm/transparent_hugepage/enabled") or "")
@@ -113,7 +113,7 @@ class Paging:
         self._counters: Ledger[bytes] = Ledger()
 
     def read(self, now_s: float) -> Host:
-        """Pages a second since the last look."""
+        """Pages a second since the last sample."""
         pages = {name: (int(count),) for name, count in _PAGES.findall(self._kernel.proc("vmstat"))}
         grown = self._counters.grown(now_s, pages)
         # Linux 5.9 split the refaults of file pages from those of anonymous ones
@@ -171,7 +171,7 @@ class Nodes:
         self._looked_s = -inf
 
     def read(self, now_s: float) -> Host:
-        """Memory now, rates since the last look."""
+        """Memory now, rates since the last sample."""
         if now_s - self._looked_s >= _STATIC_EVERY_S:
             self._looked_s = now_s
             found = (re.fullmatch(r"node(\d+)", name) for name in self._kernel.names(_NODES))

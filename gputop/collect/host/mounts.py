@@ -48,13 +48,13 @@ class Counts(NamedTuple):
 
 
 class Nfs:
-    """The last look at the NFS mounts of this mount namespace."""
+    """The last sample of the NFS mounts of this mount namespace."""
 
     def __init__(self) -> None:
         self._counters: Ledger[str] = Ledger()
 
     def traffic(self, now_s: float, mountstats: bytes) -> dict[str, NfsTraffic]:
-        """Rates since the last look, by mount path."""
+        """Rates since the last sample, by mount path."""
         grown = self._counters.grown(now_s, dict(nfs_counts(mountstats)))
         return {path: _traffic(growth) for path, growth in grown.items()}
 
@@ -125,7 +125,7 @@ class _Target(NamedTuple):
 
 
 class Lustre(BackgroundReader):
-    """The last look at the targets of all mounted Lustre file systems; a reader beside that of the mounts.
+    """The last sample of the targets of all mounted Lustre file systems; a reader beside that of the mounts.
 
     Its files are the file system's own code, which may hang with a server.
     """
@@ -249,7 +249,7 @@ class Mounts:
         self._looked_s = -inf
 
     def read(self, now_s: float) -> Host:
-        """Sizes as of the last 30 s, rates of NFS and Lustre since the last look."""
+        """Sizes as of the last 30 s, rates of NFS and Lustre since the last sample."""
         if now_s - self._looked_s >= _MOUNTS_EVERY_S:
             self._mounts = self._found(now_s)
             self._sizes.keep(frozenset(mount.path for mount in self._mounts))
@@ -312,13 +312,13 @@ def is_folder(path: str) -> bool:
     try:
         return stat.S_ISDIR(os.stat(path).st_mode)
     except OSError:
-        return True  # it cannot be told
+        return True  # it is unknown
 
 
 def data_mounts(mounts: Iterable[Mounted], folder: Callable[[str], bool] = is_folder) -> tuple[Mounted, ...]:
     """The mounts worth showing, by path: each file system once, where most of it is seen, and always `/`.
 
-    `folder` tells of the path of a local file system whether it is one.
+    `folder` says of the path of a local file system whether it is one.
     """
     top = {mount.path: mount for mount in mounts}  # what is mounted last on a path hides the rest
     served = tuple(f"{mount.path}/" for mount in top.values() if is_network(mount))

@@ -32,7 +32,7 @@ Rates = Mapping[str, Any]  # fields of a Network
 
 
 class Transport:
-    """The last look at the hardware counters of every port."""
+    """The last sample of the hardware counters of every port."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
@@ -42,7 +42,7 @@ class Transport:
         self._counting: frozenset[str] = frozenset()
 
     def counts(self, port: str) -> bool:
-        """Whether the hardware of a port tells how many bytes it carried."""
+        """Whether the hardware of a port counts the bytes it carried."""
         return port in self._counting
 
     def rates(self, now_s: float, folders: Mapping[str, str]) -> Mapping[str, Rates]:
@@ -89,13 +89,13 @@ class Port(NamedTuple):
     folder: str
     infiniband: bool  # its link layer; a RoCE port's is Ethernet
     bytes_per_s: float | None
-    up: bool | None  # a port that is down tells a speed too
+    up: bool | None  # a port that is down reports a speed too
 
 
 class Ports(BackgroundReader):
-    """The last look at every port; a reader beside that of the networks, as it is the adapter's firmware that answers.
+    """The last sample of every port; a separate reader from that of the networks: the adapter's firmware answers.
 
-    What it finds is the networks' reader's to tell.
+    The reader of the networks reports what it finds.
     """
 
     fills = ("network.send_wait_percent", *(f"network.{name}" for name in TRANSPORT_FILLS))
@@ -111,17 +111,17 @@ class Ports(BackgroundReader):
         self._latest: tuple[Network, ...] = ()  # swapped whole: another thread reads it
 
     def counts(self, name: str) -> bool:
-        """Whether a port has told what it carried; some adapters never do, and in a container none."""
+        """Whether a port has reported what it carried; some adapters never do, and in a container none."""
         return name in self._counting or self._transport.counts(name)
 
     def latest(self, now_s: float) -> tuple[Network, ...]:
-        """Every port as of the last look; without numbers once the next one does not return."""
+        """Every port as of the last sample; without numbers once the next one does not return."""
         if not self.late(now_s):
             return self._latest
         return tuple(Network(name=port.name, kind=port.kind) for port in self._latest)
 
     def look(self, now_s: float) -> None:
-        """Rates of every port since the last look; a counter that an adapter does not have makes none."""
+        """Rates of every port since the last sample; a counter that an adapter does not have makes none."""
         if now_s - self._found_s >= _FIND_EVERY_S:
             self._ports = tuple(
                 self._port(adapter, number)
@@ -190,7 +190,7 @@ _NOT_OUTSIDE = re.compile(
 _STATIC_EVERY_S = 60.0
 _IPOIB = 32  # ARPHRD_INFINIBAND
 _MEGABIT = 1e6 / 8
-_UP = {"up": True, "down": False, "lowerlayerdown": False}  # others do not tell
+_UP = {"up": True, "down": False, "lowerlayerdown": False}  # others are unknown
 
 # columns of /proc/net/dev
 _RECEIVED, _RECEIVE_ERRORS, _RECEIVE_DROPS, _SENT, _SEND_ERRORS, _SEND_DROPS = range(6)
@@ -223,7 +223,7 @@ class Links(BackgroundReader):
         self._looked_s = -inf
 
     def look(self, now_s: float) -> None:
-        """Look at each interface, from time to time: a link may come up, or be another of the same name."""
+        """Read each interface, from time to time: a link may come up, or be another of the same name."""
         names = self.wanted or tuple(interface_counters(self._kernel.proc("net/dev")))
         old = now_s - self._looked_s >= _STATIC_EVERY_S
         if old or any(name not in self.known for name in names):
@@ -269,7 +269,7 @@ class Networks:
         self._links, self._ports = links or Links(kernel), ports or Ports(kernel)
 
     def read(self, now_s: float) -> Host:
-        """Rates since the last look, by interface and port, and their sums."""
+        """Rates since the last sample, by interface and port, and their sums."""
         table = interface_counters(self._kernel.proc("net/dev"))
         grown = self._counters.grown(now_s, table)
         self._links.wanted = tuple(table)
@@ -304,14 +304,14 @@ class _TcpCounter:
         self._counters: Ledger[str] = Ledger()
 
     def read(self, now_s: float) -> Host:
-        """How often a second since the last look."""
+        """How often a second since the last sample."""
         count = _named(self._kernel.proc(self.file), self.protocol)[self.counter]
         growth = self._counters.grown(now_s, {"tcp": (count,)}).get("tcp")
         return Host(**dict.fromkeys(self.fills, growth.per_s(0) if growth else None))
 
 
 class Tcp(_TcpCounter):
-    """How often TCP had to send again, which is how a lossy network looks from here."""
+    """How often TCP had to send again: the sign of a lossy network."""
 
     file, protocol, counter = "net/snmp", b"Tcp:", b"RetransSegs"
     fills = ("tcp_retransmits_per_s",)

@@ -39,7 +39,7 @@ class PartReader(Protocol):
         """Read now."""
 
 
-# those of /proc first: they hardly ever hang, and wait for nobody; readers beside another one before that
+# those of /proc first: they hardly ever hang, and depend on nothing; readers beside another one before that
 READERS = (
     Cpu, HostMemory, Paging, Pressures, Tcp, TcpTimeouts, Uptime, Hardware, Ports, Links, Networks, Disks,
     MachineLimits, HugePages, SharedMemory, Nodes, Lustre, Mounts, Speeds, Throttles, CpuTemperature, Zones,
@@ -70,7 +70,7 @@ class _Said(NamedTuple):
     values: Mapping[str, Any] = {}
     missing: tuple[Missing, ...] = ()
     hangs: tuple[tuple[str, float], ...] = ()  # what of it does not answer, and since when
-    broken: str | None = None  # what nobody foresaw, in one line
+    broken: str | None = None  # an unforeseen error, in one line
 
 
 class _Part:
@@ -126,7 +126,7 @@ class _Part:
             host = self.reader.read(now_s)
         except (OSError, ValueError, LookupError) as error:
             self._said = _Said(now_s, {}, tuple(self._missing(reason(error), unlock)))
-        except Exception as error:  # what nobody foresaw costs its own part only; the frame's notes carry it
+        except Exception as error:  # an unforeseen error costs its own part only; the frame's notes carry it
             broken = f"{type(self.reader).__name__.lower()}: {type(error).__name__}: {error}"
             self._said = _Said(now_s, {}, tuple(self._missing("stale", unlock)), broken=broken)
         else:
@@ -138,7 +138,7 @@ class _Part:
         """One for each metric of the host; for disks, mounts, pressure and the like one for all of theirs."""
         owners = dict.fromkeys(name.partition(".")[0] for name in self.reader.fills if "." in name)
         if not self._names:
-            return  # who tells what it finds says so
+            return  # the reader that reports it says so
         for name in (*(name for name in self._names if name in _METRICS), *owners):
             yield Missing(metric=name, reason=why, unlock=unlock)
 
@@ -146,7 +146,7 @@ class _Part:
 class HostReader:
     """Reads the machine. `missing` names metrics of Host, a kind of part (`pressure`), or one part (`mount:/data`).
 
-    Each reader is a job of its own: one that does not return costs what it fills, and nothing else.
+    Each reader is a separate job: one that does not return costs what it fills, and nothing else.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class HostReader:
 
     @property
     def broken(self) -> str | None:
-        """What the last read of each part raised that nobody foresaw, in one line."""
+        """The unforeseen error of the last read of each part, in one line."""
         now_s = self._clock()
         return "; ".join(broken for part in self._parts if (broken := part.said(now_s).broken)) or None
 

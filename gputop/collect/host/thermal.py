@@ -70,7 +70,7 @@ class Throttles:
         self._throttles: Ledger[str] = Ledger()
 
     def read(self, now_s: float) -> Host:
-        """Slowdowns since the last look; missing where no core counts them."""
+        """Slowdowns since the last sample; missing where no core counts them."""
         cores = sampled_cores(self._kernel)
         counts = {core: self._kernel.number(f"{core}/thermal_throttle/core_throttle_count") for core in cores}
         known = {core: (count,) for core, count in counts.items() if count is not None}

@@ -1,1 +1,1 @@
-"""Jobs, told from processes alone: launcher, ranks, loaders. Pure."""
+"""Jobs, recognised from processes alone: launcher, ranks, workers. Pure."""

@@ -1,4 +1,4 @@
-"""Who descends from whom: ancestors and descendants of the processes that matter. Pure."""
+"""Ancestors and descendants of the processes that matter. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEEPEST = 64  # a tree is never that deep; parents read at different times could
 
 
 class CommandGroup(NamedTuple):
-    """What tells whether a process is of the same command as its children: its name, and its process group."""
+    """What shows whether a process is of the same command as its children: its name, and its process group."""
 
     name: str
     group: int | None
@@ -61,9 +61,9 @@ class Parentage:
     def family(self, pid: int, members: Mapping[int, CommandGroup]) -> set[int]:
         """Everything that was started by the command that a process belongs to, with the process itself.
 
-        A shell gives each command a process group of its own, and a script keeps all it starts in that of its own.
+        A shell gives each command a separate process group, and a script keeps all it starts in its own.
         Launchers give their ranks other groups; their names identify them. What the same shell started beside it
-        may be ranks of its job, and is looked at, too.
+        may be ranks of its job, and is checked, too.
         """
         root = pid
         for above in self.above(pid):
@@ -75,7 +75,7 @@ class Parentage:
             root = above
         found = {root} | self.below([root])
         shell = self.parents.get(root, 0)
-        if shell in members and members[shell].name in _SHELLS:  # `rank 0 & rank 1 &`: each has a group of its own
+        if shell in members and members[shell].name in _SHELLS:  # `rank 0 & rank 1 &`: each has a separate group
             beside = set(self.children[shell]) | self.below(self.children[shell])
             found = found | beside if len(beside) <= LARGEST else found
         return found if len(found) <= LARGEST else self.kin([pid])

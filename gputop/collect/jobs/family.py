@@ -1,4 +1,4 @@
-"""The job that any process belongs to, by all that its command started: for who names one pid and means the job."""
+"""The job that any process belongs to, by all that its command started: for commands that name one pid of a job."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from gputop.model import Identity, Job, Process, Role
 from gputop.model.process import changed, pid_of
 from gputop.pytorch import names_loaders
 
-_UNNAMED = {"interactive", "bash", "sh", "wrap"}  # what Slurm calls a job that nobody named
+_UNNAMED = {"interactive", "bash", "sh", "wrap"}  # what Slurm calls a job without a name
 _SHORT_ID = re.compile(r"[0-9a-f]{12}")
 
 Ranked = Sequence[tuple[int | None, Process]]
@@ -123,7 +123,7 @@ def _ranked(group: TrainerGroup, gpus: Sequence[str]) -> Ranked:
 
 
 def _completed(numbers: Sequence[int | None]) -> list[int] | None:
-    """Numbers that tell all ranks apart; the one that is missing is the first, which started the others."""
+    """Numbers that distinguish all ranks; the one that is missing is the first, which started the others."""
     known = [0 if number is None else number for number in numbers]
     return known if len(set(known)) == len(known) and any(number is not None for number in numbers) else None
 
@@ -148,7 +148,7 @@ def _members(
 
 
 def _launches(people: ProcessTree, process: Process, ranks: Mapping[int, int | None]) -> bool:
-    """Whether it is a known launcher, or a program that started ranks to run functions of its own."""
+    """Whether it is a known launcher, or a program that started ranks to run its own functions."""
     if launcher(process) is not None:
         return True
     return not is_service(process) and any(
@@ -184,7 +184,7 @@ def _name(people: ProcessTree, first: Process, label: str | None) -> str:
     if is_ray(first):
         return first.command[0].removeprefix("ray::").partition(".")[0] or "ray"
     line = (one for one in (first, *people.above(first)) if not (is_spawned(one) or is_service(one)))
-    script = stem(next(line, first))  # what is spawned for a function has no script of its own
+    script = stem(next(line, first))  # a process spawned for a function has no script
     return f"{first.folder}/{script}" if first.folder else script
 
 
@@ -202,7 +202,7 @@ class Jobs:
         self._gpus: tuple[str, ...] = ()
         self._stepping: Collection[Identity] = ()
         self._parts: dict[Key, Part] = {}
-        self._pids: set[int] = set()  # of members and of who might become one: their new children matter
+        self._pids: set[int] = set()  # of members and of candidates: their new children matter
         self._kin: set[int] = set()  # these and their ancestors
         self._lost: set[int] = set()  # parents of kin that are not there, or not to be seen yet
         self._signs: dict[Key, Any] = {}  # of the kin
@@ -242,7 +242,7 @@ class Jobs:
         self._signs = {(p.pid, p.started_ticks): _sign(p) for p in processes if p.pid in self._kin}
 
     def _as_before(self, processes: Sequence[Process], known: Sequence[object]) -> bool:
-        """Whether all that matter are there as they were, and nobody came who might; `known` are the same as before."""
+        """Whether all that matter are there as they were, and no candidate is new; `known` are the same as before."""
         signs, pids = self._signs, self._pids
         for process in [process for process, before in zip(processes, known, strict=True) if not before]:
             sign = signs.get((process.pid, process.started_ticks))

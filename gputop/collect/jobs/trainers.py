@@ -1,4 +1,4 @@
-"""Which processes train, and which one started it all: told from GPUs, loaders, ranks and libraries. Pure."""
+"""Which processes train, and which one started them: from GPUs, workers, ranks and libraries. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gputop.collect.jobs.ancestry import DEEPEST, FRAMEWORKS, LOADER
 from gputop.collect.jobs.launchers import is_notebook, is_python, is_service, is_spawned, launcher
 from gputop.model import Identity, Process
 
-BUSY_PERCENT = 20.0  # of one core, now or on the whole: who does less trains nothing
+BUSY_PERCENT = 20.0  # of one core, now or on the whole: a process with less does not train
 _SERVERS = ("nvidia-cuda-mps", "nv-hostengine", "nvidia-persiste", "dcgm")
 
 
@@ -42,7 +42,7 @@ def candidates(processes: Iterable[Process], stepping: Collection[Identity] = ()
 
 
 def computes(process: Process) -> bool:
-    """Whether it computes on a GPU, other than on behalf of everybody."""
+    """Whether it computes on a GPU, other than as a service for all."""
     shares = any(share.kind != "graphics" for share in process.gpus)
     return shares and not process.name.startswith(_SERVERS)
 
@@ -133,7 +133,7 @@ class ProcessTree:
     def _above_launchers(self, found: dict[int, Process]) -> set[int]:
         """Those that are only busy, with a framework, and started the launcher of others: a sweep, a test runner.
 
-        Whoever starts Ray may well train itself, with what its workers play.
+        A process that starts Ray may train itself, with what its workers play.
         """
         started: set[int] = set()
         for rank in found.values():
@@ -164,7 +164,7 @@ def at_work(process: Process) -> bool:
     """Whether a process without a GPU trains: one of several ranks, or a framework that is or has been busy.
 
     Its environment identifies a rank, or its threads for NCCL or gloo: a rank that waits uses hardly any CPU.
-    A name alone does not tell: `train.py` may as well sort files.
+    A name alone does not prove it: `train.py` may as well sort files.
     """
     if process.talks or (process.rank is not None and (process.world_size or 0) > 1):
         return True

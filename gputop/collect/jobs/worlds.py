@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from gputop.model import Process
 
-# how scripts that are started once for each rank are told which one they are, the most telling word first
+# how scripts that are started once for each rank learn which one they are, the most specific word first
 _RANKS = tuple(
     re.compile(rf"(--?|)(?:{names})(?:=(\d{{1,5}}))?", re.IGNORECASE)
     for names in (
@@ -144,7 +144,7 @@ def _joined(
 
 
 def _worlds(groups: list[TrainerGroup], sized: bool) -> Iterator[TrainerGroup]:
-    """Groups of the same evidence, joined where their ranks tell that they are one."""
+    """Groups of the same evidence, joined where their ranks show that they are one."""
     if len(groups) == 1 or _are_one(groups, sized):
         yield _join(groups)
         return
@@ -156,7 +156,7 @@ def _worlds(groups: list[TrainerGroup], sized: bool) -> Iterator[TrainerGroup]:
             yield from _worlds(many, sized)
         return
     runs = _in_turn(groups) if sized else []
-    # one job after another, each with all its ranks; else nobody can tell which rank is whose
+    # one job after another, each with all its ranks; else it is unknown which rank belongs to which job
     whole = all(len(_ranks(run)) == _world(run[0].trainers[0]) and _are_one(run, sized) for run in runs)
     yield from map(_join, runs) if runs and whole else groups
 

@@ -14,7 +14,7 @@ from gputop.collect.nvml.probe import Answers, probe
 from gputop.collect.nvml.samples import BUFFER_S, BUSY, LATE_S, Stamped, driver_clock, fresh, now_us
 from gputop.model.plausible import integrated
 
-_MEMORY_V2 = 0x02000028  # the version word of the struct that tells reserved memory apart
+_MEMORY_V2 = 0x02000028  # the version word of the struct that lists reserved memory separately
 _MOST_BYTES = 1 << 50
 DEAR_S = 0.0008  # a call that takes longer is made every other second: eight GPUs share one lock of the driver
 _OFTEN_S = 1.5
@@ -35,7 +35,7 @@ class Buffer:
 
     began_s: float  # of our clock
     looked_s: float
-    passed_s: float = 0.0  # between the last two looks
+    passed_s: float = 0.0  # between the last two readings
     samples: list[Stamped] = field(default_factory=list)
     newest_us: int = 0  # of the driver's own
     filled: list[Stamped] = field(default_factory=list)  # what was asked for since then
@@ -44,7 +44,7 @@ class Buffer:
     step_us: float = 0.0  # between two samples, as it mostly is
 
     def add(self, new: list[Stamped], now_s: float) -> list[float]:
-        """Append what is new, drop what is old; the values since the last look, of a second at least."""
+        """Append what is new, drop what is old; the values since the last reading, of a second at least."""
         self.passed_s, self.looked_s = now_s - self.looked_s, now_s
         since_s, before_us = max(1.0, min(BUFFER_S, self.passed_s)), self.newest_us
         if new:
@@ -52,7 +52,7 @@ class Buffer:
         if not self.samples:
             return []
         since_us = self.newest_us - since_s * 1e6
-        # looks and samples have clocks of their own: whatever time has passed, nothing that is new is left out
+        # readings and samples have separate clocks: whatever time has passed, nothing that is new is left out
         return [value for _, value in self.samples[self._later(min(since_us, before_us or since_us)) :]]
 
     def fill(self, at_us: int, percent: float) -> None:
@@ -71,7 +71,7 @@ class Buffer:
         return len(self.took_s) > 2 and min(self.took_s) > DEAR_S
 
     def _extend(self, new: list[Stamped]) -> None:
-        """Its own samples may come late: of the time that they are of they tell more than what was asked for."""
+        """Its own samples may come late: they cover more than the time that was asked for."""
         if self.filled:
             later = [one for one in self.filled if one[0] >= new[0][0]]
             if later:
@@ -101,7 +101,7 @@ class Buffer:
         return bisect_right(self.samples, (than_us, inf))
 
     def span_s(self) -> float:
-        """How far back is told: all there is while frames are the first of somebody, then what one may have missed."""
+        """How far back to report: all there is while the first frames are shown, then what a frame may have missed."""
         young = self.looked_s - self.began_s < BUFFER_S
         return BUFFER_S if young else min(BUFFER_S, self.passed_s + SPARE_S)
 
@@ -113,9 +113,9 @@ class Buffer:
 
 @probe(every_s=1, fills=("busy_percent", "busy_samples"))
 def busy(card: Device) -> Answers:
-    """Time a kernel was resident: the mean of the driver's own samples since the last look, of 1 to 16 s.
+    """Time a kernel was resident: the mean of the driver's own samples since the last reading, of 1 to 16 s.
 
-    Where it is dear to read them that is done every other second, which loses none; between, its last window is given.
+    Where reading them is slow it is done every other second, which loses none; between, its last window is given.
     """
     now_s, clock = card.gate.clock(), driver_clock(card)
     buffer: Buffer = card.kept.setdefault("busy", Buffer(began_s=now_s, looked_s=now_s))

@@ -18,7 +18,7 @@ _CALM = 3  # and before we speed up
 
 
 class CallCosts:
-    """Seconds spent inside calls; written by whoever calls, read by the pace. A call that hung is not in here."""
+    """Seconds spent inside calls; written by the caller, read by the pace. A call that hung is not in here."""
 
     def __init__(self) -> None:
         self.total_s = 0.0  # about any GPU
@@ -54,7 +54,7 @@ class Cadence:
         self._looks.append((now_s, self._costs.total_s))
 
     def judge(self, now_s: float) -> None:
-        """Look at what the last sweeps cost, and go slower or faster when that has been so for a while."""
+        """Check what the last sweeps cost, and go slower or faster when that has been so for a while."""
         if not self._looks:
             self.restart(now_s)
         since_s, before = self._looks[0]

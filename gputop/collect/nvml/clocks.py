@@ -45,7 +45,7 @@ def sm_clock(card: Device) -> Answers:
 
 @probe(every_s=10, fills=("memory_clock_mhz",))
 def memory_clock(card: Device) -> Answers:
-    """Memory clock. Its buffer does not tell it: many cards store a clock only when it changes, or never."""
+    """Memory clock. Its buffer does not show it: many cards store a clock only when it changes, or never."""
     return {"memory_clock_mhz": mhz(card.call("nvmlDeviceGetClockInfo", _MEMORY)) or None}
 
 
@@ -109,7 +109,7 @@ def _violation(name: str, policy: int) -> Ask:
     def ask(card: Device) -> Answers:
         answer = card.answers.get("stream", {}).get(name)
         if not isinstance(answer, NoValue) or answer.reason != "unsupported":
-            return {name: ABSENT}  # the field value is there, or will be at its second look
+            return {name: ABSENT}  # the field value is there, or will be at its second sample
         spent = card.call("nvmlDeviceGetViolationStatus", policy)
         return {name: share(card, f"violation {name}", FieldAnswer(spent.violationTime, spent.referenceTime))}
 

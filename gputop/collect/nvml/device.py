@@ -140,7 +140,7 @@ class Device:
     def symbol(self, name: str, *args: Any, about: int = 0) -> int:
         """The return code of a C function on this GPU, as in call: OK or INSUFFICIENT_SIZE.
 
-        `about` tells questions apart that are refused one by one.
+        `about` distinguishes questions that are refused one by one.
         """
         code: int = self._ask((name, about), self.gate.symbol, name, args)
         return code
@@ -177,7 +177,7 @@ class Device:
         return self.probe_of.get(field, besides) != besides
 
     def rate(self, name: str, value: float, stamp_us: int = 0) -> float | None:
-        """How fast a counter grows, per second; None at its first look and when it went backwards."""
+        """How fast a counter grows, per second; None at its first sample and when it went backwards."""
         before = self.counts.get(name)
         now = self.counts[name] = Count(value, stamp_us, self.gate.clock())
         if before is None or value < before.value:
@@ -242,7 +242,7 @@ def reads(card: Device, name: str) -> bool:
 
 
 def came_late(card: Device, gate: DriverGate, late: Late) -> None:
-    """A call on it hung; the thread that was replaced meanwhile ends with it, and leaves a GPU that another reads."""
+    """A call on it hung; the thread that was replaced ends with it, and leaves a GPU that another reads."""
     if card.gate is gate:
         card.hang(late.since_s)
     if gate.superseded:

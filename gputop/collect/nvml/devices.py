@@ -65,7 +65,7 @@ class Devices:
         self._slots = pci.gpus(self._sys_root)
 
     def identify(self, gate: DriverGate, tick: int, avoid: Collection[int]) -> None:
-        """Ask who the unknown indexes are; a GPU that does not say keeps its row and stays unknown."""
+        """Identify the unknown indexes; a GPU that does not answer keeps its row and stays unknown."""
         for index in sorted(self.unknown - set(avoid)):
             row = self.rows[index]
             if rests(row):
@@ -119,7 +119,7 @@ class Devices:
             uuid = _ask(gate, "nvmlDeviceGetUUID", handle, gpu=index) or f"GPU-{index}"
             self._settle(index, uuid, handle, gate, tick)
         except Late as late:
-            # who was replaced while it initialised the GPU leaves it to who is asked next: at once, then
+            # a thread replaced while it initialised the GPU leaves it to the next one: at once, then
             if handle is not None or gate.clock() - late.since_s > START_S:
                 self.started(index)
                 self.rows[index].hang(late.since_s)

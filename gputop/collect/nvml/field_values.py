@@ -71,14 +71,14 @@ def flag(_card: Device, _name: str, answer: FieldAnswer) -> bool | None:
 
 
 def _fell(card: Device, name: str, value: float) -> bool:
-    """Whether a counter is below what it was at its last look."""
+    """Whether a counter is below what it was at its last sample."""
     before = card.counts.get(name)
     card.rate(name, value)
     return before is not None and value < before.value
 
 
 def total(scale: float = 1.0) -> Make:
-    """A counter as it stands; where it went backwards there is a gap of one look."""
+    """A counter as it stands; where it went backwards there is a gap of one sample."""
     return lambda card, name, answer: None if _fell(card, name, answer.value) else answer.value * scale
 
 

@@ -125,7 +125,7 @@ def refusal(code: int, about_gpu: bool = True) -> Unanswered:
 
 
 class DriverGate:
-    """One thread's way into the driver. `at` is its progress board: who else reads it sees a call that hangs."""
+    """One thread's way into the driver. `at` is its progress board: other threads see a call that hangs."""
 
     def __init__(self, costs: CallCosts, clock: Callable[[], float] = time.monotonic) -> None:
         self.at: DriverCall | None = None
@@ -141,7 +141,7 @@ class DriverGate:
         self._binding: Any = None
 
     def supersede(self, call: DriverCall) -> bool:
-        """Tell the thread that it is replaced, if it is still inside this call: it finds out when it comes back."""
+        """Mark the thread as replaced, if it is still inside this call: it finds out when it comes back."""
         with self._board:
             self.superseded = self.at is call
             return self.superseded

@@ -52,7 +52,7 @@ NVLINK = {
     61: "nvlink_tx_bytes_per_s",
 }
 CHIP_TO_CHIP = {100: "c2c_tx_bytes_per_s", 101: "c2c_rx_bytes_per_s"}
-_UNITS, _DETAILS = "gpm", "gpm details"  # the two looks
+_UNITS, _DETAILS = "gpm", "gpm details"  # the two samples
 _ALL = SHARES | PCIE | NVLINK | CHIP_TO_CHIP
 CACHES = {160: "host_cache_hit_percent", 162: "peer_cache_hit_percent", 164: "memory_cache_hit_percent"}
 ENGINES = {
@@ -107,7 +107,7 @@ _CORE = tuple([number for number, name in _ALL.items() if name not in EXTENDED])
 
 @probe(every_s=1, fills=tuple(_FILLS.values()), backs=tuple(NVLINK.values()))
 def gpm(card: Device) -> Answers:
-    """What the units did since the last look."""
+    """What the units did since the last sample."""
     if card.gpm is not None:
         release(card)
         return dict.fromkeys(_ALL.values(), card.gpm)
@@ -119,7 +119,7 @@ def gpm(card: Device) -> Answers:
 
 @probe(every_s=10, fills=("engines", "nvlink_bytes_per_s", *CACHES.values()))
 def gpm_details(card: Device) -> Answers:
-    """What each video engine, each NVLink and each cache did since the last look."""
+    """What each video engine, each NVLink and each cache did since the last sample."""
     if card.gpm is not None:
         return dict.fromkeys(("engines", "nvlink_bytes_per_s", *CACHES.values()), card.gpm)
     links = [_FIRST_LINK + 2 * link for link in range(min(card.links, _LINKS))]
@@ -151,7 +151,7 @@ def _or_why(there: list[Any], values: list[Value]) -> tuple[Any, ...] | NoValue 
 
 
 def _measure(card: Device, name: str, metrics: tuple[int, ...]) -> dict[int, Value]:
-    """Metrics since the last look of this name, none at the first: one call takes a sample, one compares it."""
+    """Metrics since the last sample of this name, none at the first: one call takes a sample, one compares it."""
     if no := card.silent((_REQUEST, name)):
         raise Unanswered(no)
     samples: GpmSamples | None = card.kept.get(name)

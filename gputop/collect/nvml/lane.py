@@ -17,7 +17,7 @@ from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Condition, Gpu, GpuShare, Note, Samples
 
 LOOK_S = 0.1  # how often who waits for the GPUs looks whether they are there
-PRIME_S = 0.12  # the second sweep follows soon: rates need two looks, GPM samples 100 ms apart
+PRIME_S = 0.12  # the second sweep follows soon: rates need two samples, GPM samples 100 ms apart
 MOST_STUCK = 8  # threads that may be inside calls on GPUs that hang, and try such GPUs again
 WAIT_S = 1.0  # the driver as a whole, and a GPU that starts, may take so long before it is said
 

@@ -142,7 +142,7 @@ _THROUGHPUT = {TX: 0, RX: 1}  # nvmlPcieUtilCounter_t
 _WRAPS_AT = 1 << 32
 LANE_BYTES_PER_S = {1: 0.3125e9, 2: 0.625e9, 3: 1e9, 4: 2e9, 5: 4e9, 6: 8e9, 7: 16e9}  # by generation, raw
 _MOST_BYTES_PER_S = 4e12
-APART_S = 0.06  # between the two looks of a pair, less on a link that is faster
+APART_S = 0.06  # between the two samples of a pair, less on a link that is faster
 _SHARE = 0.6  # of the time in which the fastest link fills a counter
 _KEPT = 8  # pairs that say how fast it is lately
 _BURSTS = 3  # changes between two pairs, from which it moves in bursts and has not just begun or ended
@@ -343,7 +343,7 @@ def _asked(card: Device, gate: DriverGate, name: str, way: int) -> int | None:
 
 @probe(every_s=1, backs=(TX, RX))
 def traffic(card: Device) -> Answers:
-    """Bytes over PCIe since the last look, or as the driver measured it within the last minute; no call."""
+    """Bytes over PCIe since the last sample, or as the driver measured it within the last minute; no call."""
     meter = _meter(card)
     now_s = card.gate.clock()
     measured = {name: one.bytes_per_s for name, one in meter.measured.items() if now_s - one.at_s < _LATE_S}

@@ -34,7 +34,7 @@ from gputop.safe.text import clean, decode
 from gputop.units import ago_text
 
 NAME = "libnvidia-ml.so.1"
-OWNERS = frozenset({0})  # who may have put it there
+OWNERS = frozenset({0})  # users that may have put it there
 WSL = "/usr/lib/wsl/lib"
 _MACHINE = os.uname().machine
 FOLDERS = (
@@ -81,7 +81,7 @@ def elsewhere(root: str = "") -> Sequence[UnloadedLibrary]:
 def _strange(path: str) -> str | None:
     """Why it is not loaded though it may be: to load holds the interpreter, for ever where it is a pipe.
 
-    To open and to read wait as long, but hold nobody else.
+    To open and to read wait as long, but hold no other thread.
     """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
@@ -100,7 +100,7 @@ class LibraryLoader:
         self.result = found
 
     def __call__(self) -> CDLL | None:
-        """The library, loaded after what it needs of its own folder; None where it cannot or must not be."""
+        """The library, loaded after what it needs from its own folder; None where it cannot or must not be."""
         if self.result.refused is not None:
             return None
         try:

@@ -34,7 +34,7 @@ class PciFunction:
 
     @property
     def may_sleep(self) -> bool:
-        """Whether the kernel suspends it when nobody uses it."""
+        """Whether the kernel suspends it while it is unused."""
         return self.read("power/control") == "auto"
 
     @property

@@ -50,7 +50,7 @@ def asked(slow: bool, extended: bool) -> tuple[Probe, ...]:
 
 @cache
 def turns(slow: bool, extended: bool, place: int) -> tuple[Probe, ...]:
-    """Whose turn it is at this place of the round; what is asked once has a second chance there."""
+    """The probes of this place of the round; what is asked once has a second chance there."""
     return tuple(
         one for order, one in enumerate(asked(slow, extended)) if (place + order) % (one.every_s or _ROUND) == 0
     )
@@ -104,7 +104,7 @@ def ask(one: Probe, card: Device) -> Iterable[str]:
     Lost, DriverGone, Late pass.
     """
     if not one.fills and all(card.answered(name, besides=one.name) for name in one.backs):
-        card.answers.pop(one.name, None)  # or it is told again, however old, when the better one has no value
+        card.answers.pop(one.name, None)  # or it is reported again, however old, when the better one has no value
         return ()
     given: Answers
     try:
@@ -114,7 +114,7 @@ def ask(one: Probe, card: Device) -> Iterable[str]:
         raise
     except Unanswered as silent:
         given = dict.fromkeys((*one.fills, *one.backs), silent.no)
-    except Exception as error:  # an answer of a shape nobody foresaw costs its own values only
+    except Exception as error:  # an answer of an unforeseen shape costs its own values only
         card.broken[one.name] = f"{one.name}: {type(error).__name__}: {error}"
         given = dict.fromkeys((*one.fills, *one.backs), NoValue("stale"))
     before = card.answers.get(one.name, _NOTHING)

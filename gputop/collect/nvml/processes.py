@@ -116,11 +116,11 @@ def _merged(entries: Iterable[tuple[int, int]]) -> Listed:
 
 @probe(every_s=2, fills=("processes_busy",))
 def process_utilization(card: Device) -> Answers:
-    """How busy each process kept the GPU; who is not in the answer did nothing."""
+    """How busy each process kept the GPU; one that is not in the answer did nothing."""
     running = _lists(card)
     if not running:
         return {"processes_busy": ABSENT}
-    # a window shorter than the driver's own would find nobody at work
+    # a window shorter than the driver's own would find no process at work
     a_second_ago_us = int((time.time() - 1) * 1e6)
     last_us = min(card.kept.get("utilization_us", a_second_ago_us), a_second_ago_us)
     fresh = [record for record in _records(card, last_us) if record.stamp_us > last_us]
@@ -142,7 +142,7 @@ def _records(card: Device, last_us: int) -> list[_Record]:
         count, content = _filled(card, function, _RECORD.size, lambda count, buffer: (buffer, byref(count), since_us))
         return [_Record(*one) for one in _RECORD.iter_unpack(content[: count * _RECORD.size])]
     except Unanswered as silent:
-        if silent.no is ABSENT:  # nobody worked
+        if silent.no is ABSENT:  # no process worked
             return []
         raise
 
@@ -157,7 +157,7 @@ _KINDS: tuple[tuple[str, str, Kind], ...] = (
 def _lists(card: Device) -> dict[int, tuple[Kind, int | None]]:
     """Every listed pid with its kind and memory; of a pid in two lists the first kind counts, but mps before all.
 
-    A client of the multi-process service is listed among those who compute, too.
+    A client of the multi-process service is listed among the compute processes, too.
     """
     found: dict[int, tuple[Kind, int | None]] = {}
     for source, name, kind in _KINDS:

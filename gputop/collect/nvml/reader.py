@@ -29,17 +29,17 @@ READS = (
     settings,
     thermal,
     links,
-)  # who declares probes
+)  # the modules that declare probes
 FILLED = sources(PROBES)
-COUNT_EVERY = 10  # ticks between two looks at how many GPUs there are
-CHILDREN_EVERY = 30  # ticks between two looks at MIG instances
+COUNT_EVERY = 10  # ticks between two counts of the GPUs
+CHILDREN_EVERY = 30  # ticks between two lists of MIG instances
 REOPEN_S = 60.0  # between two attempts to open the driver again while every GPU is lost
 
 
 class NvmlReader:
     """What is known of the driver and its GPUs. One thread at a time sweeps; others read what is published.
 
-    A GPU that hung and has rested is tried by a thread of its own, while the sweeps avoid it.
+    A GPU that hung and has rested is tried by a separate thread, while the sweeps avoid it.
     """
 
     def __init__(self, *, clock: Callable[[], float], sys_root: str, proc_root: str, gpm_mode: str) -> None:
@@ -81,11 +81,11 @@ class NvmlReader:
         self._finish(gate, avoid)
 
     def before_sweep_s(self, avoid: frozenset[int]) -> float:
-        """How long before the next sweep `begin` is due; 0 where nothing needs a look before it."""
+        """How long before the next sweep `begin` is due; 0 where nothing needs it."""
         return (self._traffic.apart_s(self._rows(avoid)) or 0.0) if self.connection.is_open else 0.0
 
     def begin(self, gate: DriverGate, avoid: frozenset[int]) -> None:
-        """The first of two looks close together; the sweep that follows makes the second."""
+        """The first of two samples close together; the sweep that follows makes the second."""
         if self.connection.is_open:
             self._traffic.begin(self._awake(gate, avoid), gate)
 
@@ -106,7 +106,7 @@ class NvmlReader:
         return found
 
     def rested(self) -> Iterator[int]:
-        """The GPUs that hung, by index, whose rest is over, and that nobody has tried since."""
+        """The GPUs that hung, by index, whose rest is over, and that have not been tried since."""
         for index, row in sorted(self.fleet.rows.items()):
             if row.condition == "hung" and row.rest_until_s and not rests(row):
                 yield index
@@ -217,7 +217,7 @@ class NvmlReader:
             elif gate.unknown > unknown and card.heard_tick != self.tick:
                 card.unheard_tick = self.tick
             if card.unheard_tick == self.tick != card.heard_tick:
-                card.answers = before  # nobody is there: what was known stays, and ages
+                card.answers = before  # no answer: what was known stays, and ages
                 settle(card, (name for name in FILLED if reads(card, name)), FILLED)
                 return
             card.turn("ok", now_s)

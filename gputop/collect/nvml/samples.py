@@ -1,4 +1,4 @@
-"""The driver's own sample buffers: what a GPU did between two looks, each read in one call."""
+"""The driver's own sample buffers: what a GPU did between two readings, each read in one call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FUNCTION = "nvmlDeviceGetSamples"
 _SAMPLES = tuple(map(Struct, ("=Qd", "=QI4x", "=QQ", "=QQ", "=Qq", "=Qi4x", "=QH6x")))
 _MOST_MW = 1e7
 MOST_MHZ = 2e4  # no clock is faster: graphics memory of 2025 has 15,001 MHz, that of an RTX 4090 10,501
-_MEAN_S = 5  # of so many seconds, whenever they are asked for
+_MEAN_S = 5  # of this number of seconds, whenever they are asked for
 _GAP = 3  # times the usual step: what lies before it is not of the same series
 LATE_S = 1.0  # without a new sample a buffer has run dry: what it said last is not said again
 _LONGEST_STEP_S = 2.0  # what is further apart was stored when it changed, not at a rhythm
@@ -114,7 +114,7 @@ def series(samples: list[Stamped], scale: float, clock: DriverClock) -> Series |
 
 
 def _new(card: Device, kind: int, most: float) -> list[Stamped]:
-    """What was measured since this was asked last, but what cannot be; the buffer is deeper than between two looks."""
+    """What was measured since the last reading, but what cannot be; the buffer is deeper than between two readings."""
     key = f"newest {kind}"
     found = fresh(card, kind, card.kept.get(key, 0))
     if found:
@@ -144,7 +144,7 @@ def memory_busy(card: Device) -> Answers:
 def power_series(card: Device) -> Answers:
     """Board power, some times a second, of the last seconds before the look: for its peaks.
 
-    Newer drivers keep 2.4 s of it, and the sensor looks away too often to sum it up: mean power is that of the energy.
+    Newer drivers keep 2.4 s of it, and the sensor pauses too often to sum it up: mean power is that of the energy.
     """
     return {"power_series": series(_new(card, POWER, _MOST_MW), 1e-3, driver_clock(card))}
 

@@ -34,7 +34,7 @@ def persistence_mode(card: Device) -> Answers:
 
 @probe(every_s=60, fills=("compute_mode",))
 def compute_mode(card: Device) -> Answers:
-    """Who may compute here."""
+    """Which processes may compute here."""
     return {"compute_mode": _word(_COMPUTE, card.call("nvmlDeviceGetComputeMode"))}
 
 
@@ -113,7 +113,7 @@ HEALTH = (
     field_value("recovery_action", _action, 230),
     field_value("retirement_pending", flag, 31),
 )
-_REFUSED_S = 10.0  # who must be reset refuses what is asked every second
+_REFUSED_S = 10.0  # a GPU that must be reset refuses what is asked every second
 _RETIRED = (field_value("single", count(), 29), field_value("double", count(), 30))
 _ALL = (*HEALTH, *_RETIRED)
 
@@ -145,7 +145,7 @@ class Topology:
 
     def __init__(self) -> None:
         self._words: dict[frozenset[str], str | None] = {}
-        self._peers: dict[str, tuple[list[str], tuple[tuple[str, str], ...]]] = {}  # of a GPU, with whom it was asked
+        self._peers: dict[str, tuple[list[str], tuple[tuple[str, str], ...]]] = {}  # of a GPU, with those compared
 
     def learn(self, cards: Iterable[Device]) -> None:
         """Ask about a few pairs of GPUs that were not asked about yet."""

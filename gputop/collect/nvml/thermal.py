@@ -96,7 +96,7 @@ def power_average(card: Device) -> Answers:
 def power_scopes(card: Device) -> Answers:
     """Power of the memory, and of a superchip with its CPU."""
     if all(card.silent(source) for one in _SCOPES for source in one.sources):
-        return read(card, _SCOPES)  # refused lately: the board's power, which is dear, need not be asked for
+        return read(card, _SCOPES)  # refused lately: the board's power, which is slow to read, need not be asked for
     given = read(card, _SCOPED)
     # a driver that does not know scopes says the board's power for all
     board = [given.pop(one.name) for one in _BOARD]

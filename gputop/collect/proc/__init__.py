@@ -1,1 +1,1 @@
-"""The process lane: who runs, how it fares, and the slow reads that have a lane of their own."""
+"""The process lane: which processes run, their metrics, and the slow reads, which have a separate lane."""

@@ -1,4 +1,4 @@
-"""The builds of PyTorch that processes have loaded, from a file of the package, by a thread of its own.
+"""The builds of PyTorch that processes have loaded, from a file of the package, by a separate thread.
 
 The package may lie on a server that no longer answers: then its version stays unknown, and nothing else does.
 """
@@ -23,7 +23,7 @@ _Ask = tuple[str, Callable[[Values], None]]
 
 
 class Builds:
-    """Reads one file after the other; nobody waits for it, and beside a few that hang it goes on."""
+    """Reads one file after the other; nothing waits for it, and beside a few that hang it goes on."""
 
     def __init__(self, read: Callable[[str], bytes] = lambda path: _beginning(path)) -> None:
         self._read = read

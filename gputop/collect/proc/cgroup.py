@@ -43,7 +43,7 @@ _POD = re.compile(r"[/-]pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0
 class CgroupPath:
     """What /proc/PID/cgroup says."""
 
-    path: str = "/"  # of what limits it, or of whatever tells most
+    path: str = "/"  # of what limits it, or of the group with the most metrics
     container: str | None = None  # short id or name
     slurm_job: str | None = None  # its number, or its SLUID
     slurm_step: str | None = None  # 0, batch, extern, interactive
@@ -71,8 +71,8 @@ def place(raw: bytes) -> CgroupPath:
 def slurm_job(of_group: str | None, number: str | None, sluid: str | None) -> str | None:
     """The Slurm job of a process by its cgroup and by what its environment has as SLURM_JOB_ID and SLURM_JOB_SLUID.
 
-    The cgroup counts: an environment may be another job's, or anybody's invention. But people know a job by its number,
-    and where the cgroup has the SLUID alone the environment tells it.
+    The cgroup counts: an environment may be another job's, or invented. But people know a job by its number,
+    and where the cgroup has the SLUID alone the environment shows it.
     """
     number = number if number and number.isascii() and number.isdigit() else None
     if of_group is None:
@@ -141,7 +141,7 @@ class Quotas:
             over.quota = (
                 Quota(least.value, over.quota.throttled_percent) if least else Quota(None, 0.0 if groups else None)
             )
-            over.known_s = now_s  # last: who is interrupted by a file that hangs knows nothing
+            over.known_s = now_s  # last: a reader that a hanging file interrupts knows nothing
         if over.periods and now_s > over.asked_s:
             over.asked_s = now_s
             over.quota = Quota(over.quota.cores, self._throttled(cgroups, over, now_s))

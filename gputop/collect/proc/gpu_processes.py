@@ -1,4 +1,4 @@
-"""What the driver says about processes, joined with what /proc says: whose pid it is, and which cannot be seen."""
+"""What the driver says about processes, joined with what /proc says: which process has a pid, and which are hidden."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gputop.safe import ptrace_access
 
 
 def denied_io(count: int) -> Note:
-    """The I/O of so many followed processes is not for us to read."""
+    """The I/O of this number of followed processes is not readable."""
     return Note(
         subject="processes",
         key="denied-io",
@@ -53,12 +53,12 @@ def lost(problem: str) -> Note:
     )
 
 
-LIST_AGE_S = 2.5  # the driver's list is read every two seconds: who ended since then it does not list wrongly
+LIST_AGE_S = 2.5  # the driver's list is read every two seconds: a process that ended since is listed rightly
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessTable:
-    """One look at all processes. A None without a Missing was not read at this look, or is a rate of one look.
+    """One sample of all processes. A None without a Missing was not read in it, or is a rate of one sample.
 
     `absent` are pids the driver named that are not in /proc, and since when (of the monotonic clock).
     """
@@ -71,7 +71,7 @@ class ProcessTable:
     cgroups: tuple[Cgroup, ...] = ()  # of trainers
     notes: tuple[Note, ...] = ()
     absent: Mapping[int, float] = field(default_factory=dict)
-    private: bool = False  # in a pid namespace of its own: the driver's pids are those of another
+    private: bool = False  # in a private pid namespace: the driver's pids are those of another
     hidden: bool = False  # /proc does not show the processes of others
 
 
@@ -105,12 +105,12 @@ def _once(shares: tuple[GpuShare, ...]) -> tuple[GpuShare, ...]:
 
 
 def _unseen(pid: int, shares: tuple[GpuShare, ...], table: ProcessTable, listed_s: float | None) -> Process | None:
-    """The process of a pid that is not in /proc, or is somebody else's there; None before that is certain."""
+    """The process of a pid that is not in /proc, or is another process there; None before that is certain."""
     why: Unseen
     if table.private or pid <= 0:
         why = "foreign"
     elif pid not in table.absent:
-        return None  # the driver was asked after the last look at /proc
+        return None  # the driver was asked after the last sample of /proc
     elif table.hidden:
         why = "hidden"
     elif listed_s is not None and listed_s - table.absent[pid] < LIST_AGE_S:

@@ -19,7 +19,7 @@ STALE_S = 3.0  # and what is older than this is then unknown
 
 
 class ProcessLane:
-    """Reads when it is nudged. Nobody joins its threads."""
+    """Reads when it is nudged. Its threads are never joined."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class ProcessLane:
         read: Callable[[], ProcessTable],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`read` is that of the reader, with what it is to be told."""
+        """`read` is that of the reader, with what the screen wants to see."""
         self._reader, self._read, self._clock = reader, read, clock
         self._gate: LaneGate = reader.gate
         self._lane = Lane("processes", self._work, ProcessTable.EMPTY)

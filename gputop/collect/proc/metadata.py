@@ -58,7 +58,7 @@ def command(raw: bytes) -> tuple[str, ...]:
 def environment(raw: bytes, slurm: str | None = None) -> Values:
     """Fields of a Process from the environment it was started with; nothing else of it is kept.
 
-    `slurm` is its Slurm job as its cgroup tells it.
+    `slurm` is its Slurm job as its cgroup shows it.
     """
     found: dict[bytes, bytes] = dict(_ENTRY.findall(raw))
     values: Values = {}
@@ -157,7 +157,7 @@ class ProcessMetadata:
         self._keep("root", SHM_FILLS, self._shm, tell, "absent")
 
     def learn(self, build: Values, tell: Callable[[], None]) -> None:
-        """Take in what somebody else found out: which build of PyTorch it has mapped."""
+        """Take in what another thread found out: which build of PyTorch it has mapped."""
         self._alive()
         self._answers["build"] = build
         self._sum()
@@ -190,7 +190,7 @@ class ProcessMetadata:
         names: tuple[str, ...],
         read: Callable[[], Values],
         tell: Callable[[], None],
-        gone: Reason = "unsupported",  # where the file is not there; nobody reads it if the process is not
+        gone: Reason = "unsupported",  # where the file is not there; it is not read if the process is not
     ) -> None:
         self.file, self._names = what, names
         try:

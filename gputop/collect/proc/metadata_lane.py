@@ -1,4 +1,4 @@
-"""The names lane: asks what may never be answered. Only threads of its own wait for that, and a few may hang."""
+"""The names lane: asks what may never be answered. Only its own threads wait for that, and a few may hang."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ WEIGH_EVERY_S = 30.0  # PSS: the kernel walks every page for it,
 WEIGH_SHARE = 0.01  # so no more of the time than this goes into it;
 SAVED_S = 1.0  # of so long it may be used at once, or quick ones would wait for a tick each
 SHM_EVERY_S = 10.0
-MOST_STUCK = 8  # threads that do not come back; with more of them nobody is named any more
+MOST_STUCK = 8  # threads that do not come back; with more of them no process is named any more
 LOOK_AGAIN_S = 0.01
 MOST_USERS, PASSWD = 4096, 1 << 18
-MOST_ASKS = 100_000  # that wait, when nobody answers
+MOST_ASKS = 100_000  # that wait, when nothing answers
 
 
 class MetadataRequest(NamedTuple):
@@ -138,7 +138,7 @@ class MetadataLane:
             if card is None:
                 card = _Visit(ProcessMetadata(want.identity, self._root), "", False, 0.0)
                 self._cards[want.identity] = card
-                card.weigh_s = now_s  # behind those who have waited longer
+                card.weigh_s = now_s  # behind those that have waited longer
             if card.comm != want.comm or (want.deep and not card.deep):
                 card.comm, card.deep = want.comm, card.deep or want.deep
                 card.pause_s, card.again_s = AGAIN_S, now_s + AGAIN_S
@@ -225,7 +225,7 @@ class MetadataLane:
             try:
                 self._answer(ask)
             except (OSError, ValueError):
-                pass  # it has ended meanwhile
+                pass  # it has ended since
             worker.ask = None
 
     def _hopeless(self, ask: _Ask) -> bool:

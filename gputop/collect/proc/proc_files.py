@@ -27,7 +27,7 @@ class Scale:
     delays_from_ticks: float | None = None  # since when new processes have their delays counted; None: they have not
 
     def delays_of(self, stat: Stat) -> bool:
-        """Whether field 42 counts: the kernel only keeps delays of what was started after it was told to."""
+        """Whether field 42 counts: the kernel keeps delays only of what was started after they were enabled."""
         since = self.delays_from_ticks
         return since is not None and (stat.started_ticks or 0) >= since
 
@@ -45,7 +45,7 @@ class Scale:
         return len(self.online) if self.online else os.cpu_count() or 1
 
     def renewed(self, first: bool, boot_s: float, proc: str, sys: str, read: Callable[[str], bytes] = slurp) -> Scale:
-        """The same after another look at what may change."""
+        """The same after another reading of what may change."""
         try:
             online = cpus(read(f"{sys}/devices/system/cpu/online").decode("ascii", "replace"))
         except (OSError, ValueError):
@@ -81,7 +81,7 @@ def cpus(ranges: str) -> frozenset[int]:
 
 
 Values = dict[str, Any]  # fields of a Process
-When = Literal["tick", "slow", "seen"]  # slow: every few seconds; seen: so, but only while somebody looks at it
+When = Literal["tick", "slow", "seen"]  # slow: every few seconds; seen: the same, but only while it is on the screen
 
 QUOTA, QUOTA_FILLS = "cpu.max", ("allowed_cpus", "throttled_percent")  # of the process's control group
 UNLOCK_DELAYS = "sudo sysctl -w kernel.task_delayacct=1"
@@ -178,7 +178,7 @@ def schedstat(raw: bytes, counters: Counters, now_s: float, _: Scale) -> Values:
 
 
 def waited_percent(run: float | None, wait: float | None) -> float | None:
-    """Waiting of waiting and running; who wanted nothing has waited for nothing."""
+    """Waiting of waiting and running; what wanted no CPU has waited for none."""
     if run is None or wait is None:
         return None
     return 100 * wait / (run + wait) if wait else 0.0
@@ -195,7 +195,7 @@ def statm(raw: bytes, _: Counters, _now_s: float, scale: Scale) -> Values:
     when="slow", size=16384,
 )  # fmt: skip
 def status(raw: bytes, counters: Counters, now_s: float, _: Scale) -> Values:
-    """Affinity, swap, and context switches: of the main thread; busy ones are added by who samples the threads."""
+    """Affinity, swap, and context switches: of the main thread; busy ones are added by the sampler of threads."""
     affinity, swap = line(raw, b"\nCpus_allowed_list:"), line(raw, b"\nVmSwap:")
     nodes = line(raw, b"\nMems_allowed_list:")
     voluntary, involuntary = counters.rates(now_s, switches(raw))

@@ -1,4 +1,4 @@
-"""What is kept of one process from look to look, more of it while the process is tracked."""
+"""What is kept of one process between samples, more of it while the process is tracked."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ RETRY_S = 30.0  # a file that was refused is asked for again after this
 
 
 class TrackedFiles:
-    """The files of one process, those of every tick kept open; what they tell, and what they refuse."""
+    """The files of one process, those of every tick kept open; their values, and what they refuse."""
 
     def __init__(self, root: str, shelf: FdCache) -> None:
         self.stat = CachedFile(f"{root}/stat", shelf)
         self.fields: Values = {}  # of the Process: every reading updates its own, and unsets them when it fails
         self.troubles: dict[str, Reason] = {}  # by file
-        self.shown = False  # somebody looks at it
+        self.shown = False  # it is on the screen
         self.slow_s = 0.0  # when the slow files are due
         self.main_switches: tuple[float | None, float | None] = (None, None)
         self._root, self._shelf = root, shelf
@@ -34,7 +34,7 @@ class TrackedFiles:
         self._counters: dict[str, Counters] = {}
         self._refused_s: dict[str, float] = {}
         self._looks: deque[tuple[float, bool]] = deque()
-        self._blocked = 0  # of these looks
+        self._blocked = 0  # of these samples
 
     def read(self, reading: ProcFile, now_s: float, scale: Scale) -> None:
         """Read one of its files; what does not work is remembered with its reason."""
@@ -81,7 +81,7 @@ class TrackedFiles:
         return bool(self.fields.get("read_bytes_per_s") or self.fields.get("write_bytes_per_s"))
 
     def show(self, shown: bool, only: Iterable[ProcFile], now_s: float) -> None:
-        """Somebody begins to look at it, and all is read; or looks elsewhere, and what is read `only` then is gone."""
+        """It comes on the screen, and all is read; or leaves it, and what is read `only` then is gone."""
         self.shown = shown
         if shown:
             self.slow_s = min(self.slow_s, now_s)
@@ -91,7 +91,7 @@ class TrackedFiles:
             self.troubles.pop(reading.file, None)
 
     def bare(self) -> None:
-        """It has nothing more to tell than its stat record."""
+        """It has no more values than its stat record."""
         self.fields.clear()
         self.troubles.clear()
 
@@ -108,17 +108,17 @@ class TrackedFiles:
 
 BUSY_PERCENT = 5.0  # of one core
 BUSY_FOR_S = 10.0  # how long it counts as busy after it was
-NAP_S = 1.5  # between two looks at who is followed and hardly works, at least
+NAP_S = 1.5  # between two samples of a followed process that hardly works, at least
 DEEP_LOOKS = 3  # at which it did not move, and it sleeps soundly
-BORN_S, RESTING = 1.5, 0.01  # younger, or of more CPU time than this share of its age: looked at again at once
-YOUNG_S = 10.0  # until then it may be about to become somebody else's
+BORN_S, RESTING = 1.5, 0.01  # younger, or of more CPU time than this share of its age: read again at once
+YOUNG_S = 10.0  # until then its owner may change
 AGE_LATE_S, AGE_LATE = 30.0, 0.02  # how old the age of a sleeper may be, or which share of it
 NOTHING: Values = {}
 _SILENT = tuple(Missing(metric=name, reason="stale", unlock="its stat record does not answer") for name in STAT_FILLS)
 
 
 class ProcessState:
-    """One process between its first look and its end. There are thousands: what only a few need is in `Followed`."""
+    """One process between its first sample and its end. There are thousands: what only a few need is in `Followed`."""
 
     __slots__ = (
         "_counters", "_made_s", "_still", "age_s", "busy_until_s", "followed", "gone", "identity", "looked_s", "named",
@@ -132,16 +132,16 @@ class ProcessState:
         self.uid: int | None = None
         self.age_s = self.looked_s = self.busy_until_s = 0.0
         self.waiting = False  # for its turn
-        self.unsettled = False  # worth another look at once
+        self.unsettled = False  # worth another sample at once
         self.gone = False
         self.sampled = False  # it would be followed, but too many are
         self.silent = False  # its stat record does not answer
-        self.values: Values = {}  # fields of the Process that stat tells
+        self.values: Values = {}  # fields of the Process from stat
         self.named: Values = NOTHING  # those that the names lane found
         self.followed: TrackedFiles | None = None
         self.process: Process | None = None
         self._made_s = 0.0
-        self._still = 0  # looks in a row at which nothing had moved, and its Process says so
+        self._still = 0  # samples in a row in which nothing had moved, and its Process says so
         self._counters = Counters()
 
     @property
@@ -161,7 +161,7 @@ class ProcessState:
         self.silent = False
         self.age_s = max(0.0, boot_s - self.identity.started_ticks / scale.ticks_per_s)
         first, self.looked_s = not self.raw, now_s
-        # the owner changes between fork and exec, at a login say; who is followed is looked at too often to ask always
+        # the owner changes between fork and exec, at a login say; a followed process is read too often to ask always
         if raw != self.raw and (not self.tracked or stat.comm != self.stat.comm or self.age_s < YOUNG_S):
             self.uid = self._owner()
         self.stat = stat
@@ -172,11 +172,11 @@ class ProcessState:
         works = (values["cpu_percent"] or 0) > BUSY_PERCENT or (values["major_faults_per_s"] or 0) > 0
         if works or self.stat.state == "D":
             self.busy_until_s = now_s + BUSY_FOR_S
-        # at the first look all there is to go by is its age, and its CPU time on the whole
+        # at the first sample all there is to go by is its age, and its CPU time on the whole
         self.unsettled = first and (self.age_s < BORN_S or (values["cpu_time_s"] or 0) > RESTING * self.age_s)
 
     def mute(self) -> None:
-        """Its stat record does not answer: what it told is unknown, as it cannot be told what has changed since."""
+        """Its stat record does not answer: its values are unknown, as they may have changed since."""
         self.silent, self.raw, self._still = True, b"", 0
         self.values = dict.fromkeys(self.values)
         if self.followed is not None:
@@ -188,12 +188,12 @@ class ProcessState:
         return self._still >= DEEP_LOOKS
 
     def naps(self, now_s: float) -> bool:
-        """Whether it is followed, has hardly worked for a while, and was looked at a moment ago."""
+        """Whether it is followed, has hardly worked for a while, and was read a moment ago."""
         known = self.followed is not None and self.followed.fields.get("blocked_percent") is not None
         return known and now_s >= self.busy_until_s and now_s - self.looked_s < NAP_S
 
     def rest(self, now_s: float) -> bool:
-        """Take in that its stat record is the one of the last look; whether the Process made then still says it all."""
+        """Take in that its stat record has not changed since the last sample; whether its Process is still right."""
         late_s = now_s - self._made_s
         if not self._still or self.tracked or late_s >= max(AGE_LATE_S, AGE_LATE * self.age_s):
             return False
@@ -215,7 +215,7 @@ class ProcessState:
             self.followed = None
 
     def rename(self, named: Values | None = None) -> None:
-        """Take in what the names lane found, about it or about its user; its Process is made again at its next look."""
+        """Take in what the names lane found, about it or its user; its Process is made again in its next sample."""
         self._still = 0
         if named is not None:
             self.named = named

@@ -36,7 +36,7 @@ FILLS = (
 )  # fmt: skip
 check_filled((metric.name for metric in metrics(Process)), FILLS)
 
-LIST_EVERY_S = 5.0  # even when nobody seems to have been born: a container may have its /proc/loadavg made up
+LIST_EVERY_S = 5.0  # even if no process seems to have been born: a container may have its /proc/loadavg made up
 ASK_EVERY_S = 3.0  # whether something is to be named again
 MACHINE_EVERY_S = 10.0  # what may change about the machine itself
 
@@ -84,7 +84,7 @@ class ProcessReader:
         self._table = ProcessTable.EMPTY
 
     def read(self, gpu_pids: Collection[int], interest: Interest) -> ProcessTable:
-        """One look: new processes and those that matter now, a share of the others; the rest as they were."""
+        """One sample: new processes and those that matter now, a share of the others; the rest as they were."""
         now_s = self._clock()
         if self._table.processes and 0 <= now_s - self._table.taken_s < SHORTEST_S:
             return self._table
@@ -94,7 +94,7 @@ class ProcessReader:
             pids = self._list(now_s)
         except OSError as error:
             return replace(self._table, notes=(lost(error.strerror or str(error)),))
-        # loaders that hardly work, and of which nobody wants to see more
+        # workers that hardly work, and that are not on the screen
         resting = self._tracked.keys() - interest.pids - interest.sight - self._weighed
         self._napping = {pid for pid in resting if not interest.every_process and self._tracked[pid].naps(now_s)}
         looked = self._look_at_all(pids, interest, now_s)
@@ -128,7 +128,7 @@ class ProcessReader:
             self._scale_s = now_s
 
     def _list(self, now_s: float) -> set[int]:
-        """All pids. They are those of the last look if no task was born and none has ended; the kernel counts both."""
+        """All pids: those of the last sample if no task was born and none has ended; the kernel counts both."""
         try:
             tasks = self._slurp(f"{self._root}/loadavg").split()[3:]
         except OSError:
@@ -144,11 +144,11 @@ class ProcessReader:
         return self._pids
 
     def _awake(self) -> list[ProcessState]:
-        """Who is followed, less those that nap through this tick."""
+        """The followed processes, less those that nap through this tick."""
         return [seen for pid, seen in self._tracked.items() if pid not in self._napping]
 
     def _look_at_all(self, pids: set[int], interest: Interest, now_s: float) -> list[ProcessState]:
-        """Read the stat of the new, the followed, and the sleepers whose turn it is; who of them is not as before."""
+        """Read the stat of the new, the followed, and the sleepers that are due; those that have changed."""
         if self._unreadable_s:
             self._unreadable_s = {pid: retry_s for pid, retry_s in self._unreadable_s.items() if retry_s > now_s}
         new = pids - self._seen.keys() - self._unreadable_s.keys()
@@ -160,7 +160,7 @@ class ProcessReader:
             except OSError as error:
                 self._fail(known.identity.pid, error, now_s)
                 self._turns.put(known)
-                # its open file is of who has ended; the pid may be somebody else's already
+                # its open file is of the process that has ended; another may have the pid already
                 if known.gone and (heir := self._look(known.identity.pid, now_s)) is not None:
                     looked.append(heir)
                 continue
@@ -175,7 +175,7 @@ class ProcessReader:
         return looked
 
     def recover(self) -> None:
-        """Begin afresh after a read that was given up anywhere: nobody has lost its turn."""
+        """Begin afresh after a read that was given up anywhere: no process has lost its turn."""
         for seen in self._seen.values():
             self._turns.put(seen)
 
@@ -319,7 +319,7 @@ class ProcessReader:
         self._asked, self._asked_s = set(self._tracked), now_s
 
     def _take_names(self) -> list[ProcessState]:
-        """Take what the names lane has found meanwhile; of whom."""
+        """Take what the names lane has found since; the processes it is about."""
         named = []
         for news in self._names.fresh():
             if isinstance(news, Identity):

@@ -29,7 +29,7 @@ class TrackingBudget:
         self._at_s: float | None = None
 
     def spent(self, cpu_s: float, count: int, now_s: float) -> None:
-        """Take in what it cost to read so many since the last tick; what that is of a core decides how many may be."""
+        """Take in what the reads since the last tick cost; what that is of a core decides how many there may be."""
         passed_s, self._at_s = now_s - (now_s if self._at_s is None else self._at_s), now_s
         if passed_s <= 0 or not count:
             return
@@ -40,7 +40,7 @@ class TrackingBudget:
     def bounded(
         self, chosen: set[int], needed: Collection[int], seen: Mapping[int, ProcessState], now_s: float
     ) -> tuple[set[int], frozenset[int]]:
-        """Whom to follow of those chosen, and whose state of being left out has changed. `needed` are in any case."""
+        """Which of those chosen to follow, and which ones are newly left out or in. `needed` are in any case."""
         room, before = self.most - len(needed), self.left_out
         if len(chosen) <= max(self.most, len(needed)):
             self.left_out = frozenset()
@@ -58,9 +58,9 @@ class TrackingBudget:
 
 
 EVERY_S = 5.0
-DEEP_EVERY_S = 15.0  # of those that did not move at many looks, as long as nobody unseen works
+DEEP_EVERY_S = 15.0  # of those that did not move in many samples, as long as nothing unseen works
 ON_SCREEN_A_S = 1000.0  # with all of them on screen: at each tick, but no more of them a second than this
-UNSEEN_CORES, UNSEEN_SHARE = 0.5, 0.02  # so much CPU time, of all there is, that nobody followed accounts for
+UNSEEN_CORES, UNSEEN_SHARE = 0.5, 0.02  # CPU time, also of all there is, that no followed process accounts for
 
 
 class ScanTurns:
@@ -76,7 +76,7 @@ class ScanTurns:
         self._looked_s = inf
 
     def put(self, seen: ProcessState) -> None:
-        """Let it wait for its turn, unless it does already or is looked at at each tick anyway."""
+        """Let it wait for its turn, unless it does already or is read at each tick anyway."""
         if seen.waiting or seen.tracked or seen.gone:
             return
         seen.waiting = True
@@ -86,7 +86,7 @@ class ScanTurns:
             (self._deep if seen.deep else self._light).append(seen)
 
     def take(self, now_s: float, interest: Interest, followed_cores: float, cpus: int) -> list[ProcessState]:
-        """Those whose turn has come; who is followed or has ended by now is not among them."""
+        """Those that are due; followed and ended ones are not among them."""
         passed_s = max(0.0, now_s - self._looked_s)
         self._looked_s = now_s
         every_s = EVERY_S

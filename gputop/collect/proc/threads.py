@@ -15,10 +15,10 @@ from gputop.safe.text import decode
 
 THREAD_FILLS = ("busy_threads", "run_wait_percent", "backward_percent")
 _BACKWARD = "pt_autograd"  # PyTorch launches the kernels of a backward pass from a thread of this name for each GPU
-READS_A_TICK = 250  # over all processes that nobody looks at; a pass over more threads takes several ticks
-READS_OPEN = 2000  # of one process that somebody looks at
-PASS_EVERY_S = 3.0  # over the threads of one process, unless somebody looks
-PARKED_PASSES, PARKED_EVERY = 2, 4  # a thread that did not run at all in so many passes is read at every fourth
+READS_A_TICK = 250  # over all processes that are not open; a pass over more threads takes several ticks
+READS_OPEN = 2000  # of one process whose details are open
+PASS_EVERY_S = 3.0  # over the threads of one process, unless its details are open
+PARKED_PASSES, PARKED_EVERY = 2, 4  # a thread that did not run in this number of passes is read at every fourth
 LIST_EVERY = 10  # passes
 BUSY = 0.10  # share of its time that a thread ran or wanted to: CPU share alone misses starved threads
 MOST_NAMES = 64
@@ -168,7 +168,7 @@ class _Family:
 
 
 class ThreadSampler:
-    """Samples the threads of the processes it is told to, in turn, within a budget of reads."""
+    """Samples the threads of the processes it is given, in turn, within a budget of reads."""
 
     def __init__(
         self, root: str = "/proc", clock: Callable[[], float] = time.monotonic, shelf: FdCache | None = None
@@ -200,7 +200,7 @@ class ThreadSampler:
             self._turns.rotate(-1)
 
     def blocked(self, identity: Identity) -> bool:
-        """Whether a busy thread of it was in state D when it was last looked at."""
+        """Whether a busy thread of it was in state D when it was last sampled."""
         family = self._families.get(identity)
         return family is not None and family.blocked
 

@@ -11,7 +11,7 @@ from gputop.collect.proc.process_state import ProcessState
 from gputop.collect.proc.threads import ThreadSampler
 from gputop.model import Cgroup
 
-SLOW_EVERY_S = 5.0  # status and the like; of what somebody looks at, on each tick
+SLOW_EVERY_S = 5.0  # status and the like; of what is on the screen, on each tick
 
 _VOLUNTARY, _INVOLUNTARY = "voluntary_switches_per_s", "involuntary_switches_per_s"
 _QUICK = tuple(reading for reading in READINGS if reading.when == "tick")
@@ -31,7 +31,7 @@ class DetailReader:
         self._confined = Confined(kernel)
 
     def read(self, seen: ProcessState, opened: bool, shown: bool, place: CgroupPath | None, scale: Scale) -> None:
-        """One tick of one process; a zombie and a thread of the kernel have nothing more to tell."""
+        """One tick of one process; a zombie and a thread of the kernel have no more values."""
         followed = seen.follow(self._shelf)
         if seen.stat.kernel_thread or (seen.stat.state in "ZX" and (seen.stat.threads or 0) <= 1):
             followed.bare()
