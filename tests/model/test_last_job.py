@@ -49,7 +49,7 @@ def test_an_idle_server_says_what_ran_last() -> None:
         idle = replace(frame(), gpus=tuple(replace(gpu, busy_percent=0.0) for gpu in frame().gpus))
         await stage.show(idle)
         at = time.strftime("%H:%M:%S", time.localtime(idle.wall_s))
-        assert f"last job: llama-7b (alice) exited {at}, exit status unknown, 1h, average GPU busy 50 %" in stage.text
+        assert f"last job: llama-7b (alice) exited {at}, exit status unknown, 1 h, average GPU busy 50 %" in stage.text
 
     play(scene, frame(LLAMA))
 
