@@ -63,7 +63,7 @@ class Handles:
         self.refusal = first.text if isinstance(first, Refusal) else None
         self.reaches = tuple(self._take(reach, rights) for reach in (*reaches(frame, process), *_tagged(tagged)))
 
-    def who(self, scope: Scope) -> tuple[Process, ...]:
+    def processes(self, scope: Scope) -> tuple[Process, ...]:
         """The processes of a scope, the launcher first; empty if it is unavailable."""
         if scope is Scope.PROCESS:
             return (self.process,)
@@ -71,14 +71,14 @@ class Handles:
 
     def why_not(self, scope: Scope) -> str | None:
         """Why a scope is unavailable; None if it is available."""
-        if self.who(scope):
+        if self.processes(scope):
             return None
         why = (reach.why_not for reach in self.reaches if reach.scope is scope)
         return next(why, _NO_PROCESSES.get(scope))
 
     def held(self, scope: Scope) -> list[TargetProcess | Refusal]:
         """The handle of each process of a scope, or why there is none."""
-        return [self._held[process.identity] for process in self.who(scope)]
+        return [self._held[process.identity] for process in self.processes(scope)]
 
     def spared(self, scope: Scope) -> dict[int, str]:
         """Processes of a scope that cannot be acted on, by PID, with the reason. Queries the kernel; sends nothing."""

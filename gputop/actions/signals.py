@@ -60,9 +60,9 @@ class Tracker:
         """`41207 exited after 3.2 s`, `41207 is still running after 10 s`, `3 of 41 processes are still ...`."""
         words_for = _NOT_YET if self.left else _REACHED
         some = self.left or self._all
-        who, many = self._names(some), len(some) > 1
+        named, many = self._names(some), len(some) > 1
         seconds = f" after {self.passed_s():.0f} s" if self.left else f" after {self._last_s:.1f} s"
-        return f"{who} {words_for[self._goal][many]}{'' if self._goal != 'end' and not self.left else seconds}"
+        return f"{named} {words_for[self._goal][many]}{'' if self._goal != 'end' and not self.left else seconds}"
 
     def sent_text(self, sent: str) -> str:
         """The same where the process is expected to continue: `USR1 sent to 41207`."""
@@ -340,7 +340,7 @@ SIGNAL = Signal()
 def warnings(handles: Handles, scope: Scope, choice: SignalChoice) -> tuple[str, ...]:
     """Warnings before sending: other affected processes, and processes that will not react as expected. Reads /proc."""
     said = list(_reactions(handles, scope, choice))
-    chosen = {process.identity for process in handles.who(scope)}
+    chosen = {process.identity for process in handles.processes(scope)}
     return (*consequences(handles.frame, chosen, choice.effect), *said)
 
 

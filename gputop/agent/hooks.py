@@ -38,18 +38,18 @@ class OnStep:
             call(*step)
 
         hook._torchdynamo_disable = True  # type: ignore[attr-defined]  # the compiler must not look into it
-        _wait_until_nobody_is_inside()
+        _wait_until_unused()
         register = f"register_optimizer_step_{'pre' if before else 'post'}_hook"
         return cls(getattr(whole(_MODULE), register)(hook))
 
     def remove(self) -> None:
         """Take it out."""
         self.live = False
-        _wait_until_nobody_is_inside()
+        _wait_until_unused()
         self._handle.remove()
 
 
-def _wait_until_nobody_is_inside() -> None:
+def _wait_until_unused() -> None:
     for _ in range(_TRIES):
         # with one at most: a thread inside it has no next one to fetch
         if all(len(getattr(whole(_MODULE), name, ())) < 2 for name in _HOOKS):

@@ -140,9 +140,9 @@ def _process(shown: Shown) -> dict[str, Any]:
 
 def _stack_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("pid", type=int, metavar="PID", help="process to read; for a launcher, also its ranks")
-    who = parser.add_mutually_exclusive_group()
-    who.add_argument("--workers", action="store_true", help="include its DataLoader workers")
-    who.add_argument("--job", action="store_true", help="all ranks of its job side by side; the outlier is marked")
+    targets = parser.add_mutually_exclusive_group()
+    targets.add_argument("--workers", action="store_true", help="include its DataLoader workers")
+    targets.add_argument("--job", action="store_true", help="all ranks of its job side by side; the outlier is marked")
     parser.add_argument(
         "--native", action="store_true", help="include C and C++ frames; pauses the process for about 0.3 s"
     )
@@ -292,9 +292,9 @@ def _list(args: argparse.Namespace) -> int:
 
 def _profile_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("pid", type=int, nargs="?", metavar="PID", help="process to profile; for a launcher, its ranks")
-    who = parser.add_mutually_exclusive_group()
-    who.add_argument("--job", action="store_true", help="all ranks of its job, side by side")
-    who.add_argument("--launcher", action="store_true", help="the launcher itself instead of its ranks")
+    targets = parser.add_mutually_exclusive_group()
+    targets.add_argument("--job", action="store_true", help="all ranks of its job, side by side")
+    targets.add_argument("--launcher", action="store_true", help="the launcher itself instead of its ranks")
     parser.add_argument(
         "--for", dest="seconds", type=positive_duration, default=10.0, metavar="T", help="duration: 10s, 1m (10s)"
     )
@@ -374,9 +374,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--shapes", action="store_true", help="record input shapes")
     parser.add_argument("--stacks", action="store_true", help="record Python stacks; slows the job during the trace")
     parser.add_argument("--memory", action="store_true", help="record memory allocations")
-    who = parser.add_mutually_exclusive_group()
-    who.add_argument("--job", action="store_true", help="all ranks of its job (default)")
-    who.add_argument("--alone", action="store_true", help="only this process")
+    targets = parser.add_mutually_exclusive_group()
+    targets.add_argument("--job", action="store_true", help="all ranks of its job (default)")
+    targets.add_argument("--alone", action="store_true", help="only this process")
     parser.add_argument("--yes", action="store_true", help="accept the risks that gputop reported for this job")
 
 

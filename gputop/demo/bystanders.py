@@ -1,4 +1,4 @@
-"""The rest of a simulated server's processes, and what somebody without rights sees of them all."""
+"""The rest of a simulated server's processes, and what a user without rights sees of them all."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _UNSEEN: dict[str, Any] = {
 
 
 def hide(process: Process, viewer: int | None) -> Process:
-    """The process as somebody without rights on it sees it."""
+    """The process as a user without rights on it sees it."""
     return process if viewer is None or viewer == process.uid else changed(process, **_UNSEEN)
 
 

@@ -1,4 +1,4 @@
-"""The details of a simulated process: drawn from what the frame says it does, so that both tell the same."""
+"""The details of a simulated process: made from the frame, so that both agree."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def detail(
 
 
 def _hidden(found: Detail, process: Process, server: DemoServer, wish: DetailWish) -> Detail:
-    """What somebody without rights on it sees; root has them, but looks into the environment of others on purpose."""
+    """What a user without rights on it sees; root has them, but opens the environment of others on purpose."""
     if server.viewer == process.uid:
         return found
     if server.viewer is None:
@@ -101,7 +101,7 @@ def _hidden(found: Detail, process: Process, server: DemoServer, wish: DetailWis
 
 
 def _spent(job: DemoJob | None, process: Process, t: float) -> list[Cores]:
-    """CPU seconds of its threads; who is in no job works in its main thread alone."""
+    """CPU seconds of its threads; a process without a job works in its main thread alone."""
     if job is None or process.role not in (Role.TRAINER, Role.LOADER):
         return [Cores(process.cpu_time_s or 0.0)]
     return cores_so_far(job, process.role, process.pid, t - (process.age_s or 0.0), t)

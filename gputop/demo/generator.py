@@ -13,7 +13,7 @@ from typing import Protocol
 from gputop.frozen_dataclass import frozen_dataclass
 
 WINDOW_S = 1 / 6  # one sample of the driver's utilisation buffer
-_REMEMBERED = 8192  # the heat of a card looks back on moments that were asked for two minutes ago
+_REMEMBERED = 8192  # the heat of a card depends on moments that were asked for two minutes ago
 _CYCLE = 1024  # steps after which the jitter repeats
 _rng = random.Random(5)
 _TABLE = tuple(_rng.uniform(-1, 1) for _ in range(4096))
@@ -111,7 +111,7 @@ class Pulse:
 
 @frozen_dataclass(frozen=True, slots=True)
 class Gated:
-    """One activity while the gate is on, another while it is off; each stands still meanwhile."""
+    """One activity while the gate is on, another while it is off; the other one stands still."""
 
     gate: Pulse
     on: DutyCycle
@@ -125,7 +125,7 @@ class Gated:
 
 @frozen_dataclass(frozen=True, slots=True)
 class Scaled:
-    """An activity that counts for more or less than its time: joules at so many watts."""
+    """An activity that counts for more or less than its time: joules per second of it."""
 
     activity: DutyCycle
     factor: float

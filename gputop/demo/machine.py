@@ -85,7 +85,7 @@ def host(server: DemoServer, t: float, processes: tuple[Process, ...]) -> Host:
 
 
 def _sum(values: Iterable[float | None]) -> float:
-    """Values added up; who has none adds nothing."""
+    """Values added up; a process without one adds nothing."""
     return sum([value or 0.0 for value in values])
 
 

@@ -227,7 +227,7 @@ class JobProcesses:
         return Identity(pid, int(100 * (self.server.uptime_s + self.job.started_s + later_s)))
 
     def _loaders(self, t: float) -> tuple[Identity, ...]:
-        """Who loads now: where a dip replaces them, each of its ends brings new ones."""
+        """The workers that load now: where a dip replaces them, each of its ends brings new ones."""
         job, (start, work) = self.job, self.job.phase(t)
         dips, later = 0, 22.0
         if work.dip and work.dip.respawn:

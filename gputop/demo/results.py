@@ -69,7 +69,7 @@ class _Events:
 
 
 def trace(name: str, work: Work, waits: Waits, busy: float, process: Process, job: DemoJob, steps: int = STEPS) -> str:
-    """So many steps of the scenario of this name: in each the GPU waits, then works."""
+    """A number of steps of the scenario of this name: in each the GPU waits, then works."""
     devices = _devices(waits, job, process)
     events, kernels = _Events(), _KERNELS_OF_SCENARIO.get(name, KernelMix())
     step = _LEAST_STEP_US if waits == "launches" else max(_LEAST_STEP_US, work.period_s * 1e6)
@@ -215,7 +215,7 @@ _SHARES = {"worker-respawn": 0.32, "checkpoint-stall": 0.5, "seen-inside": 0.44}
 def result(scenario: Scenario, frame: Frame, process: Process, tool: Tool, amount: float = 0) -> str | None:
     """The text that the tool would print of a process of this frame; None where it cannot look into it.
 
-    `amount`: seconds of a profile, steps of a trace, or how many looks before the last one stacks are; 0: as usual.
+    `amount`: seconds of a profile, steps of a trace, or how many samples before the last one stacks are; 0: as usual.
     It is empty where there is nothing to print: no step ends.
     """
     job = next((one for one in scenario.server.jobs if one.key == process.job), None)
@@ -237,7 +237,7 @@ def result(scenario: Scenario, frame: Frame, process: Process, tool: Tool, amoun
 
 
 def _idle(scenario: Scenario, job: DemoJob, work: Work, waits: Waits) -> float:
-    """For how much of the time a step waits, 0 to 1. A GPU that waits for other ranks is busy meanwhile."""
+    """For how much of the time a step waits, 0 to 1. A GPU that waits for other ranks is busy."""
     if waits in ENDLESS or _stands(scenario):
         return 1.0
     late = any(work is own for _, own in job.card_work)
@@ -293,7 +293,7 @@ def _loading(process: Process, samples: int) -> dict[str, int]:
 
 
 def _stacks(process: Process, samples: dict[str, int], loaders: list[Process], tool: Tool, amount: float) -> str:
-    """What py-spy writes; a look before the last one finds a process elsewhere, where it is ever elsewhere."""
+    """What py-spy writes; a sample before the last one finds a process elsewhere, where it is ever elsewhere."""
     if tool == "stack":
         commonest = sorted(samples, key=lambda stack: -samples[stack])
         return _dump(process, commonest[min(round(amount), len(commonest) - 1)])
@@ -311,7 +311,7 @@ def _stacks(process: Process, samples: dict[str, int], loaders: list[Process], t
 
 
 def _dump(process: Process, stack: str) -> str:
-    """One look, as `py-spy dump --json` prints it: the innermost call first."""
+    """One sample, as `py-spy dump --json` prints it: the innermost call first."""
     calls = [{"name": name, "filename": _PLACES[name][0], "line": _PLACES[name][1]} for name in reversed(stack.split())]
     main = {"os_thread_id": process.pid, "thread_id": 1, "thread_name": "MainThread", "owns_gil": False}
     return json.dumps([{**main, "frames": calls}])

@@ -20,7 +20,7 @@ class Dip:
 
     every_s: float
     for_s: float
-    duty: float = 0.0  # of the GPU meanwhile
+    duty: float = 0.0  # of the GPU during it
     jitter: float = 0.0
     write_bytes: float = 0.0  # written by rank 0 in each
     respawn: bool = False  # the loaders are replaced at the end of each
@@ -61,7 +61,7 @@ class Work:
     run_wait: float = 2
     switches: float = 400
     throttled: float = 0.0  # percent of periods in which the job's CPU quota runs out
-    stopped_cpus: float = 0.0  # CPUs' worth of work that is stopped meanwhile
+    stopped_cpus: float = 0.0  # CPUs' worth of work that is stopped
     far: bool = False  # it runs on CPUs that are not near its GPUs
     rss_per_s: float = 0.0  # what the host memory of a rank grows by
     loader_rss_per_s: float = 0.0  # and that of each loader
@@ -92,10 +92,10 @@ class DemoJob:
     nodes: int = 1  # machines with as many ranks each
     command: tuple[str, ...] = ("python", "train.py")
     launcher: str = "python"
-    launcher_command: tuple[str, ...] = ()  # empty: no process of its own
+    launcher_command: tuple[str, ...] = ()  # empty: no separate process
     launcher_threads: int = 1
     loaders: int = 0  # of each rank
-    pins: bool = True  # what those load, in a thread of its own
+    pins: bool = True  # what those load, in a separate thread
     loader_pid: int = 0  # the first one's
     threads: int = 63  # of a rank
     rank_rss: float = 14 * GIB
@@ -220,7 +220,7 @@ class DemoServer:
     memory_base_bytes: float = 295 * GIB  # what no process of the list accounts for
     cached_bytes: float = 640 * GIB
     uptime_s: float = 23 * 86400.0  # at time 0
-    viewer: int | None = None  # uid of who looks; None is root, who may see everybody's I/O
+    viewer: int | None = None  # uid of the user; None is root, who may see the I/O of all
     others: tuple[tuple[int, str, int, str, float], ...] = ()  # (pid, user, uid, command, percent of a core)
     guests: tuple[Guest, ...] = ()
     seen_inside: tuple[tuple[float, str, str, float], ...] = ()  # (from when, fact, in words, share) of its first rank

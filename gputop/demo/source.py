@@ -19,8 +19,8 @@ from gputop.model import Detail, Fact, Frame, Host, Identity, Missing, Noted, Pr
 from gputop.source import EVERYTHING, DetailWish, Interest
 
 _DAEMONS_S = 5.0
-_NOTICE_S = 1.0  # after which another scenario begins, however seldom somebody looks
-_SELDOM_S = 5  # a glance now and then: who opens a demo does not want to wait until its past is over
+_NOTICE_S = 1.0  # after which another scenario begins, however seldom frames are asked for
+_SELDOM_S = 5  # a step through the past: opening a demo must not wait until all of it is made
 _COARSE_S = 15  # as the history keeps what is older
 
 
@@ -56,7 +56,7 @@ class Demo:
     def _begin(self, scenario: Scenario, at_s: float, anchor_s: float | None = None) -> None:
         self.scenario, self.at_s, self.label = scenario, at_s, f"demo {scenario.name}"
         self._anchor_s = (time.time() if anchor_s is None else anchor_s) - at_s
-        self._newest: tuple[float, Frame] | None = None  # swapped whole: who asks for details runs elsewhere
+        self._newest: tuple[float, Frame] | None = None  # swapped whole: details are asked for in another thread
         self._tick = -1.0
         self._found: tuple[tuple[Process, ...], tuple[Process, ...]] = ((), ())
         server = scenario.server
@@ -109,7 +109,7 @@ class Demo:
         return replace(process, metered=True, noted=(loss(t),), non_finite=loss(nan_s) if t >= nan_s else None)
 
     def _facts(self, crew: JobProcesses, t: float) -> Iterator[Fact]:
-        """What somebody's profile has shown of the first job."""
+        """What a profile has shown of the first job."""
         for from_s, name, text, share in self.scenario.server.seen_inside:
             if t >= from_s:
                 of = crew.seen(t).ranks[0]
@@ -178,7 +178,7 @@ class Demo:
         )
 
     def _daemons(self, t: float) -> tuple[tuple[Process, ...], tuple[Process, ...]]:
-        """Processes without GPU kin as they are and as they are seen, looked at every 5 s as on a live machine."""
+        """Processes without GPU kin as they are and as they are seen, read every 5 s as on a live machine."""
         tick = t - t % _DAEMONS_S
         if tick != self._tick:
             server = self.scenario.server

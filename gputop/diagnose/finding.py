@@ -10,7 +10,7 @@ from gputop.phrases import Sense
 from gputop.severity import Severity as Severity
 
 Grade = Literal["driver", "correlation", "profile", "job"]  # its basis; `job`: reported by the job itself
-Cost = Literal["lost", "idle", "none"]  # time that a fix wins back; time the GPU has to spare; nobody's time
+Cost = Literal["lost", "idle", "none"]  # time that a fix wins back; time the GPU has to spare; no time
 POSSIBLE = 0.5  # confidence from which a finding is shown; below, it is a suspicion
 
 

@@ -58,9 +58,9 @@ class DoctorContext:
         """The /proc folder of the process in question."""
         return "self" if self.pid is None else str(self.pid)
 
-    def status(self, who: str) -> dict[str, str]:
-        """The fields of /proc/WHO/status, tabs replaced by blanks; OSError if unreadable."""
-        lines = self.kernel.proc(f"{who}/status").replace(b"\t", b" ").split(b"\n")
+    def status(self, folder: str) -> dict[str, str]:
+        """The fields of /proc/FOLDER/status, tabs replaced by blanks; OSError if unreadable."""
+        lines = self.kernel.proc(f"{folder}/status").replace(b"\t", b" ").split(b"\n")
         pairs = (line.partition(b":") for line in lines)
         return {decode(key): decode(value.strip()) for key, colon, value in pairs if colon}
 

@@ -32,7 +32,7 @@ class HostWatch:
         self._updates = 0
 
     def start(self) -> None:
-        """Begin, in a thread of its own."""
+        """Begin, in a separate thread."""
         self.monitor.start(self._take, self._end)
 
     def _take(self, update: Update) -> None:

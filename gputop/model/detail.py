@@ -64,7 +64,7 @@ class Limit:
     unit: LimitUnit
     soft: float
     hard: float
-    used: float | None = None  # in the same unit, where it can be told
+    used: float | None = None  # in the same unit, if it is known
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class Variable:
     name: str
     value: str  # safe to show: what looks like a secret is masked in it, unless `revealed`
     secret: bool = False  # something in it is masked, or would be
-    revealed: bool = False  # its value is shown whole, because somebody asked for this one
+    revealed: bool = False  # its value is shown whole, on request
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +128,7 @@ class Overview:
     io_priority: str | None = metric(Unit.WORD, "I/O priority, for schedulers that use it")
     oom_score: int | None = metric(Unit.COUNT, "OOM score; 1000 is killed first")
     oom_adjust: int | None = metric(Unit.COUNT, "OOM score adjustment, -1000 to 1000")
-    tracer_pid: int | None = None  # of a debugger or profiler that holds it; None: nobody
+    tracer_pid: int | None = None  # of a debugger or profiler that holds it; None if there is none
     own_namespaces: tuple[str, ...] | None = None  # of mnt, pid, net, user: those that are not ours
     capabilities: str | None = metric(Unit.WORD, "capabilities: none, some, all")
     seccomp: str | None = metric(Unit.WORD, "seccomp mode: off, strict, filter")

@@ -29,7 +29,7 @@ _UNREPORTED, _SHARES = "the driver does not report the memory of this card", "GP
 
 
 def integrated(name: str, capability: tuple[int, int] | None) -> bool | None:
-    """Whether a GPU shares the memory of the host, by what it is; None where that does not tell."""
+    """Whether a GPU shares the memory of the host, by its model; None if that does not show it."""
     if _SHARED.search(name):
         return True
     if _OWN.search(name):

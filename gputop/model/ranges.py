@@ -32,7 +32,7 @@ _MOST: dict[Unit, float] = {
     Unit.PER_S: 1e12,
     Unit.SECONDS: 1e10,  # three hundred years
 }
-_EXACT = {"busy_percent", "memory_busy_percent"}  # the driver tells these as they are
+_EXACT = {"busy_percent", "memory_busy_percent"}  # the driver reports these as they are
 _GENERATIONS, _LANES, _CPUS = (0.0, 8.0), (0.0, 64.0), (0.0, 1e6)  # PCIe 7 is the newest that is specified
 _NAMED: dict[str, tuple[float, float]] = {
     "pcie_generation": _GENERATIONS,

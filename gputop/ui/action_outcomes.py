@@ -50,7 +50,7 @@ class ActionOutcomes:
     ) -> None:
         """Start a run, and say how it goes and what came of it."""
         about = Addressees(
-            handles.process.identity, scope, frozenset(process.identity for process in handles.who(scope))
+            handles.process.identity, scope, frozenset(process.identity for process in handles.processes(scope))
         )
         self._newest = start(lambda run: self._app.call_later(self._show, run, about))
 
@@ -65,7 +65,7 @@ class ActionOutcomes:
         if self._still:
             asked, until_s = self._still
             again = Scope.TAGGED if scope is Scope.TAGGED else asked.scope
-            targets = {process.identity for process in handles.who(again)}
+            targets = {process.identity for process in handles.processes(again)}
             same = again is Scope.TAGGED or handles.process.identity == asked.process
             if time.monotonic() < until_s and same and targets and targets <= asked.everybody:
                 return BY_NAME["KILL"], again

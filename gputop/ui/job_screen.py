@@ -1,4 +1,4 @@
-"""A screen with a line for what looks into processes, and one for a recording that is played."""
+"""A screen with a line for running profiles, and one for a recording that is played."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class LatestUpdate:
         self._ring()
 
 
-_DRAWN = 4  # the last so many say how it is now
+_DRAWN = 4  # the last updates by which the state of the line is judged
 _MANY = 0.5  # skipped for each that is drawn: from here on the line is called slow
 
 

@@ -159,7 +159,7 @@ class Session:
             self.say(f"refresh interval: {seconds:g} s")
 
     def resumed(self) -> None:
-        """The program was stopped: what was not drawn meanwhile says nothing of the link."""
+        """The program was stopped: what was not drawn during that says nothing of the link."""
         self._link.clear()
 
     def say(self, text: str, seconds: float = SAY_S, token: Token = "bright") -> None:

@@ -31,7 +31,7 @@ class SettingsEditor:
         return self._session.look
 
     def current(self) -> Settings:
-        """The settings as they are now, whatever keys have changed meanwhile."""
+        """The settings as they are now, with what keys have changed since the start."""
         settings = replace(self._session.settings, interval_s=self._session.source.interval_s)
         for screen in self._screens():
             settings = screen.settings_now(settings)
@@ -49,7 +49,7 @@ class SettingsEditor:
         return unsaved and f"not changed: {unsaved}" if setting.later else ""
 
     def change(self, setting: Setting, value: Any, tell: Callable[[str], object]) -> None:
-        """Change a setting now and in the file; `tell` hears what became of that."""
+        """Change a setting now and in the file; `tell` gets the outcome."""
         session = self._session
         session.settings = replace(self.current(), **{setting.field: value})
         self._apply(setting)

@@ -34,7 +34,7 @@ Token = Literal[
     "warn",
     "crit",
     "command",  # what can be copied
-    "owner",  # who a job belongs to
+    "owner",  # the owner of a job
 ]
 Ground = Literal["background", "raised", "selected"]  # screen; header and key bar; the cursor's row
 

@@ -171,10 +171,10 @@ def test_a_whole_job_its_loaders_and_their_titles() -> None:
         assert [reach.title for reach in target.reaches] == [
             "its 2 workers", "the whole job: 2 ranks, 4 workers, torchrun",
         ]  # fmt: skip
-        assert [len(target.who(scope)) for scope in Scope] == [1, 3, 7, 0]
+        assert [len(target.processes(scope)) for scope in Scope] == [1, 3, 7, 0]
         assert send(target, "STOP", scope=Scope.LOADERS).text == "3 processes are suspended"
         frozen = {process.pid for process in frame.processes if state(process.pid) == "T"}
-        assert frozen == {process.pid for process in target.who(Scope.LOADERS)}
+        assert frozen == {process.pid for process in target.processes(Scope.LOADERS)}
         result = send(target, "CONT", scope=Scope.LOADERS)
         assert result.text == "3 processes are running again"
         assert [outcome.pid for outcome in result.outcomes][-1] == first.pid  # a trainer wakes after its loaders

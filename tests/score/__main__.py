@@ -20,7 +20,7 @@ predicates run, each hint counted as our rule of the same meaning; no hint count
 
 Disturbed are the same runs. Faults 30 % weaker or stronger: the difference from healthy work is that much smaller or
 larger. All thresholds x 0.7 or x 1.3: every threshold at once, except windows, ages and delays, whichever way it
-points; a share above one half rises by 30 % of what is left to the whole. Looks lost or with clock jitter: samples are
+points; a share above one half rises by 30 % of what is left to the whole. Samples lost, or clock jitter: samples are
 missing, or come early or late by an inexact clock. The rest is unknown metrics: activity of the units (GPM), pressure
 (PSI), and what /proc shows of a process to its owner only."""
 _REAL = """Real processes, each with a planted fault, and their healthy twins, on two CPUs and a fake driver. Made by

@@ -121,14 +121,14 @@ def keep(
     process = about.process
     profile.pid, profile.lines = process.pid, source_lines(profile, process.pid, process.uid)
     profile.notes += notes
-    who = identity_fields(process)
+    described = identity_fields(process)
     of = " of all threads" if about.threads > 1 else ""
     measured = f"{samples} samples{of}, {labels.amount(errors, 'error')}, {cost.text}"
-    page = report.page(profile, f"{process.pid} {who['short'][:60]}", about=f"{about.text}; {measured}")
+    page = report.page(profile, f"{process.pid} {described['short'][:60]}", about=f"{about.text}; {measured}")
     meta = {
         "version": 1,
         "kind": "py-spy",
-        **who,
+        **described,
         "at_s": about.at_s,
         "seconds": about.seconds,
         "rate": about.rate,
@@ -145,7 +145,7 @@ def keep(
     files = {
         store.SPEEDSCOPE: text.encode(),
         store.COLLAPSED: profile.collapsed().encode(),
-        store.FLAME: flame(profile, f"{process.pid} {who['short'][:80]}: {about.text}").encode(),
+        store.FLAME: flame(profile, f"{process.pid} {described['short'][:80]}: {about.text}").encode(),
     }
     return PyspyRecording(store.keep(meta, files), profile, page)
 

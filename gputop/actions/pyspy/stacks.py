@@ -281,11 +281,11 @@ def _compare_ranks(
 
 def _targets(handles: Handles, scope: Scope) -> tuple[list[_Meant], bool]:
     """The processes to read, and whether they are ranks to compare: of a job, or several tagged ones."""
-    everybody = list(zip(handles.who(scope), handles.held(scope), strict=True))
-    ranks = [one for one in everybody if one[0].role is Role.TRAINER]
+    targets = list(zip(handles.processes(scope), handles.held(scope), strict=True))
+    ranks = [one for one in targets if one[0].role is Role.TRAINER]
     if scope is Scope.JOB or (scope is Scope.TAGGED and len(ranks) > 1):
         return ranks, True
-    return everybody, False
+    return targets, False
 
 
 def _is_rank(frame: Frame, process: Process) -> bool:

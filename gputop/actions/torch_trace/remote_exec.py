@@ -63,8 +63,8 @@ def barred(process: Process, environment: Mapping[str, str], start: str) -> Barr
     """Why injection into this process is impossible, None if possible; `start`: command to start it next time."""
     pid = process.pid
     if process.uid != os.geteuid():
-        who = process.user or f"uid {process.uid}"
-        return Barred(f"{pid} belongs to {who}: only {who} can inject the agent", None)
+        owner = process.user or f"uid {process.uid}"
+        return Barred(f"{pid} belongs to {owner}: only {owner} can inject the agent", None)
     if environment.get("PYTHON_DISABLE_REMOTE_DEBUG"):
         return Barred(f"remote debugging is disabled in {pid}", "unset PYTHON_DISABLE_REMOTE_DEBUG")
     return ptrace_access.barred(pid, "trace") or _in_container(pid, start)

@@ -159,11 +159,11 @@ TRACE = TraceAction()
 def meant(handles: Handles, order: TraceOrder) -> tuple[Process, ...]:
     """The processes of an order: all ranks, the tagged ones, or the process itself (for a launcher, its ranks)."""
     if order.scope is Scope.TAGGED:
-        tagged = handles.who(Scope.TAGGED)
+        tagged = handles.processes(Scope.TAGGED)
         return tuple(process for process in tagged if process.role is Role.TRAINER) or tagged
     if order.scope is Scope.PROCESS and handles.process.role is not Role.LAUNCHER:
         return (handles.process,)
-    ranks = tuple(process for process in handles.who(Scope.JOB) if process.role is Role.TRAINER)
+    ranks = tuple(process for process in handles.processes(Scope.JOB) if process.role is Role.TRAINER)
     return (
         ranks if ranks and (handles.process in ranks or handles.process.role is Role.LAUNCHER) else (handles.process,)
     )
@@ -258,9 +258,9 @@ def lasting_cost(views: Sequence[TraceView]) -> tuple[str, ...]:
 def _summary(views: Sequence[TraceView], done: Sequence[ProcessCapture]) -> str:
     """`3 steps of 2 ranks traced: DataLoader wait`."""
     steps = labels.amount(max(view.steps for view in views), "step")
-    who = f" of {len(views)} ranks" if len(views) > 1 else f" of {done[0].target.pid}"
+    subject = f" of {len(views)} ranks" if len(views) > 1 else f" of {done[0].target.pid}"
     worst = next((verdict for view in views for verdict in view.verdicts if verdict.severity != "info"), None)
-    return f"{steps}{who} traced" + (f": {worst.headline}" if worst else "")
+    return f"{steps}{subject} traced" + (f": {worst.headline}" if worst else "")
 
 
 def _remarks(done: Sequence[ProcessCapture], order: TraceOrder) -> tuple[str, ...]:

@@ -361,6 +361,6 @@ def _mount(mount: Mounted, size: Size | OSError | None, traffic: NfsTraffic | No
 def _missing(mount: Mounted, error: OSError) -> Missing:
     metric = f"mount:{clean(mount.path)}"
     if isinstance(error, TimeoutError):
-        who = "server" if is_network(mount) else "disk or FUSE program"
-        return Missing(metric=metric, reason="stale", unlock=f"its {who} does not answer")
+        peer = "server" if is_network(mount) else "disk or FUSE program"
+        return Missing(metric=metric, reason="stale", unlock=f"its {peer} does not answer")
     return Missing(metric=metric, reason=reason(error))

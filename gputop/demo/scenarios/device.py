@@ -46,7 +46,7 @@ def instances() -> Scenario:
 
 
 def forgetful() -> Scenario:
-    """A driver that is unloaded whenever nobody needs it."""
+    """A driver that is unloaded whenever it is unused."""
     scenario = card_fault(
         "persistence-off",
         "persistence mode off: the driver unloads between jobs",

@@ -29,7 +29,7 @@ _HUNGRY: dict[str, Any] = {"watts": 300, "sm": 60, "tensor": 30, "dram": 25}
 
 
 def sweep(loaders: int, omp_threads: int | None, **changes: Any) -> tuple[DemoJob, ...]:
-    """Four plain runs, each on a GPU of its own."""
+    """Four plain runs, each on a separate GPU."""
     before = replace(HEALTHY, vram_bytes=30 * GIB, nvlink=0)
     work = replace(before, **_HUNGRY, **changes)
     return tuple(
@@ -90,7 +90,7 @@ def slow() -> Scenario:
 
 
 def neighbour() -> Scenario:
-    """Somebody compiles, with every CPU there is."""
+    """A compilation on all CPUs."""
     scenario = fault(
         "neighbour", "another user's build uses fourteen of sixteen CPUs", period_s=0.8, duty=0.45, jitter=0.15,
         loader_cpu=40, main_cpu=45, run_wait=62, cpu_pressure=80, **_HUNGRY,
@@ -106,7 +106,7 @@ def watched() -> Scenario:
 
 
 def blind() -> Scenario:
-    """A job of somebody else that waits for a file server: how much it reads is not shown to everybody."""
+    """A job of another user that waits for a file server: its reads are hidden."""
     scenario = fault(
         "blind-spots", "another user's starved job, cause hidden by permissions", loaders=4, period_s=1.3, duty=0.4,
         jitter=0.1, loader_cpu=12, loader_blocked=55, loader_read=20e6, loader_cached=0, io_pressure=45, main_cpu=20,

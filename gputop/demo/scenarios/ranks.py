@@ -71,7 +71,7 @@ def network() -> Scenario:
 
 
 def network_tcp() -> Scenario:
-    """InfiniBand that nobody uses."""
+    """Unused InfiniBand."""
     before = replace(HEALTHY, infiniband=18e9)
     slow = replace(HEALTHY, period_s=0.9, duty=0.99, watts=380, sm=55, tensor=27, dram=22, nvlink=15e9, ethernet=4.6e9)
     title = "a job on two hosts that communicates over TCP with InfiniBand idle"

@@ -98,7 +98,7 @@ def sixteen() -> Scenario:
 
 
 def many() -> Scenario:
-    """As many GPUs as anybody looks at on one screen."""
+    """As many GPUs as fit on one screen."""
     job = llama(each(*range(64)), (BEFORE_S, replace(HEALTHY, jitter=0.1, duty=0.96)), loaders=1)
     return Scenario(
         name="64gpu", title="sixty-four GPUs, one job", open_at_s=60, server=replace(dgx(64, job), cpus=256)

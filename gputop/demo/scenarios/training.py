@@ -1,4 +1,4 @@
-"""Jobs that do not get out of their GPU what it could give: small work, slow loaders, GPUs that nobody uses."""
+"""Jobs that do not get out of their GPU what it could give: small work, slow workers, unused GPUs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def evaluating() -> Scenario:
 
 
 def profiled() -> Scenario:
-    """Logs that go to a slow server: nothing of that shows from outside, but somebody has made a profile."""
+    """Logs that go to a slow server: nothing of that shows from outside, but there is a profile."""
     scenario = fault(
         "seen-inside", "a job blocked in logging, shown by a profile", loaders=0,
         period_s=0.8, duty=0.5, jitter=0.2, watts=300, sm=60, tensor=30, dram=25, main_cpu=12,

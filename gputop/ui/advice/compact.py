@@ -31,11 +31,11 @@ _LEAST_COMMAND = 30  # cells of a command beside its text, if it is not
 
 
 class _Detail(NamedTuple):
-    """How much is told of a finding below its head."""
+    """How much is shown of a finding below its head."""
 
     evidence: int = 0  # lines
     steps: int = 0
-    unfolded: bool = False  # a command that does not fit beside its text has a line of its own
+    unfolded: bool = False  # a command that does not fit beside its text has a separate line
     whole: int = 0  # what does not fit in a line goes on in the next one: 1 of the headline, 2 of steps too, 3 of all
 
 
@@ -127,7 +127,7 @@ def calm(scene: AdviceScene, width: int, *, whole: bool = False) -> list[Line]:
 
 
 def unfolded(cut: list[Line], scene: AdviceScene, width: int, room: int, most: int, *, due: bool) -> list[Line]:
-    """The same states, at most so many, in whole where that takes no more than `room` lines besides."""
+    """The same states in at most `most` lines, in whole where that takes no more than `room` lines besides."""
     whole = standing(scene, width, most, due=due, whole=True) if cut and room > 0 else cut
     return whole if len(whole) - len(cut) <= room else cut
 
@@ -135,7 +135,7 @@ def unfolded(cut: list[Line], scene: AdviceScene, width: int, room: int, most: i
 def standing(
     scene: AdviceScene, width: int, most: int | None = None, *, due: bool | None = None, whole: bool = False
 ) -> list[Line]:
-    """A line for each job, and other user of GPUs, of which no finding is told; at most so many, the rest counted.
+    """A line for each job, and other user of GPUs, without a shown finding; at most `most`, the rest counted.
 
     `due`: only those that a verdict is due of, or only the others. `whole`: why in as many lines as it takes.
     """
@@ -156,7 +156,7 @@ def standing(
 
 
 def _tells(finding: Finding, one: JobState) -> bool:
-    """Whether a finding that is told has what there is to say of a job."""
+    """Whether a shown finding has all there is to say of a job."""
     subject = finding.subject
     of_it = one.key in subject.job_keys or names(subject, one.processes, one.gpus)
     of_it = of_it or (subject.kind == "host" and finding_text.headline(finding).removeprefix("is ") in one.why)
@@ -317,7 +317,7 @@ def _because(
 
 
 def clipped(runs: Sequence[Run], room: int, more: str) -> list[Run]:
-    """Runs in so many cells; what does not fit ends in `…`."""
+    """Runs in a number of cells; what does not fit ends in `…`."""
     kept: list[Run] = []
     for run in runs:
         left = room - drawing.cells(kept)

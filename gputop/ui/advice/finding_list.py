@@ -11,7 +11,7 @@ from gputop.diagnose.steadying import RANKS
 from gputop.monitor import Update
 
 CALM_S = 5.0  # for so long its numbers stand
-Key = tuple[str, object]  # the rule, and what tells its subject from others
+Key = tuple[str, object]  # the rule, and what distinguishes its subject
 
 
 def key(finding: Finding) -> Key:
@@ -136,7 +136,7 @@ class FindingList:
         self._chosen = key(listed[self._at]) if listed else None
 
     def mute(self) -> bool | None:
-        """Tell no more of the chosen one until it changes, or tell of it again; whether it is muted then."""
+        """Mute the selected one until it changes, or show it again; whether it is muted then."""
         chosen = self.chosen
         if chosen is None:
             return None

@@ -20,7 +20,7 @@ from gputop.ui.widgets.drawing import Line, Run
 
 
 def profile_signs(finding: Finding, scene: AdviceScene) -> Iterator[list[Run]]:
-    """For each key that looks into its process what that would have to find; nothing where nothing is to be found."""
+    """For each key that profiles its process what that would have to find; nothing where nothing is to be found."""
     from gputop.profile.training_parts import LINALG, PARTS  # late: with all that reads profiles and traces
     from gputop.trace.signatures import SIGNATURES
 
@@ -60,7 +60,7 @@ def _is_percent(share: float, percent: float | None) -> bool:
 
 
 _INDENT, _TEXT = 3, 5
-_STATES_PART = 4  # of the height, the states of jobs get one part in so many at most
+_STATES_PART = 4  # the states of jobs get at most this part of the height
 _STEPS = (3, 1)  # of a finding as there is room for its other lines
 
 

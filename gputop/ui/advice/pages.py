@@ -18,7 +18,7 @@ from gputop.ui.advice.scene import AdviceScene, flow
 from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line, Run
 
-_LIST_SHARE = 3  # of the height, the list of findings gets one part in so many
+_LIST_SHARE = 3  # the list of findings gets this part of the height
 _ALIKE = 3  # rules skipped for the same reason are listed one by one; more are listed together
 _ANSWER = 20  # cells: where there are fewer it goes on below its question
 _ROOM = {  # what there is to be had from each class
@@ -79,7 +79,7 @@ def _rule(scene: AdviceScene, page: AdvicePage, seen: str, width: int) -> Strip:
 def _listed(scene: AdviceScene, width: int, height: int) -> list[Line]:
     """A line for each finding, the chosen one among them, and a blank."""
     listed = scene.finding_list.listed
-    if len(listed) < 2:  # it is told in full below
+    if len(listed) < 2:  # it is shown in full below
         return [] if listed else [*compact.over(scene, width)]
     start, room = _window(scene.finding_list, height)
     lines = [_row(finding, scene, width) for finding in listed[start : start + room]]
@@ -87,7 +87,7 @@ def _listed(scene: AdviceScene, width: int, height: int) -> list[Line]:
 
 
 def _window(finding_list: FindingList, height: int) -> tuple[int, int]:
-    """The first finding of the list in so many lines, and how many of them."""
+    """The first finding of the list in a number of lines, and how many there are."""
     listed, chosen = finding_list.listed, finding_list.chosen
     if len(listed) < 2:
         return 0, 0

@@ -31,7 +31,7 @@ from gputop.units import ago_text
 if TYPE_CHECKING:
     from gputop.diagnose.experiments import Together
 
-_HEIGHT_FOR_ALL = 14  # lines in which a finding can be told in full
+_HEIGHT_FOR_ALL = 14  # lines in which a finding can be shown in full
 
 
 def advice(scene: AdviceScene, width: int, height: int) -> Sequence[Strip]:
@@ -74,7 +74,7 @@ class AdvicePane(Lines, can_focus=True):
             session.app.ring(sequence(session.settings.alert, news, update.frame))
 
     def fit(self, space: tuple[int, int] | None, *, alone: bool) -> None:
-        """It has so many cells and lines now; None: it is not shown."""
+        """Its width and height in cells now; None: it is not shown."""
         self._space, self.alone = space or (0, 0), alone
 
     @property

@@ -117,13 +117,13 @@ class ResolvedFindings:
         self._at_s = -math.inf
 
     def feed(self, update: Update, past: GpuHistory, muted: Iterable[Finding] = ()) -> None:
-        """Take in an update; `past` ends at its frame. What was never told, or is muted, cannot be over."""
+        """Take in an update; `past` ends at its frame. What was never shown, or is muted, cannot be over."""
         now_s, frame = update.frame.mono_s, update.frame
         if not 0 <= now_s - self._at_s <= _LONGEST_S:
             self._cases, self.cleared = {}, ()
         self._at_s = now_s
         silent = {key(finding) for finding in muted}
-        # what was told once may be less sure now
+        # a finding that was shown may be less certain now
         bad = {
             name: finding
             for finding in troubles(update.findings)
@@ -165,7 +165,7 @@ def _numbers(
 
 
 def _over(case: Case, at_s: float, frame: Frame, past: GpuHistory) -> ResolvedCase:
-    """What is better without it. Whoever ended and came back with other settings is found again by the GPUs."""
+    """What is better without it. A job that ended and came back with other settings is found again by the GPUs."""
     alive = [one for one in case.processes if one in frame.by_identity]
     others = [] if alive or not case.processes else _successors(case, frame)
     if case.processes and not alive and not others:

@@ -51,7 +51,7 @@ class AdviceScene:
 
     @property
     def news(self) -> bool:
-        """Whether there is something to tell of findings that are over."""
+        """Whether there are findings that are over."""
         return bool(self.cleared or self.proven)
 
     @property

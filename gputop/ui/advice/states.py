@@ -50,7 +50,7 @@ def states(findings: Iterable[Finding], frame: Frame, of: Sequence[JobState] = (
             continue
         said, subject = word(finding), finding.subject
         if subject.kind == "host":
-            continue  # below: what has a word of its own keeps it
+            continue  # below: a subject with its own word keeps it
         for identity in subject.processes:
             processes.setdefault(identity, said)
         # a GPU in trouble drags the whole job, also where it is one of several
@@ -111,10 +111,14 @@ def _weight(finding: Finding) -> tuple[object, ...]:
 
 
 def _spread(finding: Finding, frame: Frame, gpus: dict[str, State], jobs: dict[str, State]) -> None:
-    """What is wrong with the machine is the word of every trainer, or of those named, that has none of its own."""
-    said, whom = word(finding), finding.subject.processes
+    """A finding on the machine gives its word to every trainer, or to those named, without one."""
+    said, named_processes = word(finding), finding.subject.processes
     for process in frame.processes:
-        if process.role is Role.TRAINER and process.gpus and (not whom or process.identity in whom):
+        if (
+            process.role is Role.TRAINER
+            and process.gpus
+            and (not named_processes or process.identity in named_processes)
+        ):
             jobs.setdefault(process.job or "", said)
             for share in process.gpus:
                 gpus.setdefault(share.uuid, said)

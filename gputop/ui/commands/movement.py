@@ -44,7 +44,7 @@ def fold_levels(main: MainScreen, step: int) -> None:
 
 
 def next_pane(main: MainScreen, step: int) -> None:
-    """Give the keys to another pane, so many further."""
+    """Give the keys to another pane, a number of panes further."""
     step *= main.session.app.presses()
     chain = len(main.focus_chain)  # once around is where it was
     for _ in range(abs(step) % chain if abs(step) > chain > 0 else abs(step)):

@@ -44,12 +44,12 @@ def stacks_of(screen: JobScreen, target: CommandTarget) -> None:
     process, others = looked.process, looked.others
     if _rehearsed(screen.session, "stack", process):
         whole = Scope.JOB if everybody else Scope.PROCESS
-        trainers = tuple(one for one in handles.who(whole) if one.role is Role.TRAINER)
+        trainers = tuple(one for one in handles.processes(whole) if one.role is Role.TRAINER)
         _show_rehearsed(jobs, screen.session, "stack", handles, tuple(others.processes or trainers or (process,)), None)
     elif handles.refusal or STACK.barred(process, rights):
         ask_profile(screen, target, "stack")
     else:
-        ranks = sum(each.role is Role.TRAINER for each in handles.who(Scope.JOB))
+        ranks = sum(each.role is Role.TRAINER for each in handles.processes(Scope.JOB))
         whole = Scope.JOB if everybody and ranks > 1 else Scope.PROCESS
         jobs.start(BY_ID["stack"], handles, Asked(Scope.TAGGED if others.processes else whole))
     handles.close()
@@ -129,7 +129,7 @@ def _hint_at_tree(screen: JobScreen) -> None:
 def _start(
     session: Session, jobs: BackgroundJobs, tool: Tool, order: Order, handles: Handles, each: Sequence[Process]
 ) -> None:
-    """Have a tool look into each; the handles of the dialog are those of its own process."""
+    """Profile each with a tool; the handles of the dialog are those of its own process."""
     from gputop.actions.pyspy import STACK  # late
 
     if _rehearsed(session, tool.id, handles.process):

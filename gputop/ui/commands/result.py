@@ -209,7 +209,7 @@ def _command(
     keep: int = 0,
     joins: bool = False,
 ) -> Command:
-    """A key of this screen; without a reason of its own it depends on the view that is open."""
+    """A key of this screen; without a reason given it depends on the view that is open."""
     why = unavailable or _unused(id)
     return Command(f"result-{id}", keys, title, help, "RESULT", run, why, title_now, keep=keep, joins=joins, on=_HERE)
 

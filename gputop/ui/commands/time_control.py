@@ -1,4 +1,4 @@
-"""When the screen is drawn: held, with another time between two looks; recorded, and where a recording plays."""
+"""When the screen is drawn: held, at another refresh interval; recorded, and where a recording plays."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def change_speed(screen: JobScreen, steps: int) -> None:
 
 
 def step(screen: JobScreen, seconds: int) -> None:
-    """Go so many seconds on, or back."""
+    """Go a number of seconds on, or back."""
     session = screen.session
     if session.player and seconds > 0 and session.player.ended:
         session.say("end of the recording")

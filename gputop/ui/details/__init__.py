@@ -1,1 +1,1 @@
-"""The details of one process: what it does now, where it is blocked, and all that the kernel tells of it."""
+"""The details of one process: what it does now, where it is blocked, and all that the kernel reports of it."""

@@ -166,7 +166,7 @@ def _io(view: ProcessView, seconds: int) -> Chart:
 
 
 def _first(room: int, *texts: str) -> str:
-    """The first that fits beside a title, or nothing: the charts tell what they are, and half a word tells nothing."""
+    """The first that fits beside a title, or nothing: a chart is clear without it, half a word is not."""
     return next((text for text in texts if len(text) <= room), "")
 
 

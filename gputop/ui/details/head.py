@@ -1,4 +1,4 @@
-"""The lines on top: which process it is, whose, for how long, and where it may run."""
+"""The lines on top: which process it is, its owner, its age, and where it may run."""
 
 from __future__ import annotations
 

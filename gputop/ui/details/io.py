@@ -92,7 +92,7 @@ def _row(flow: Flow, view: ProcessView) -> Row:
 
 
 def _estimated(view: ProcessView) -> Process | None:
-    """The first of those whose time blocked on storage is shown that has not got it measured."""
+    """The first whose time blocked on storage is shown but not measured."""
     return next(filter(io_estimated, (view.process, *view.loaders)), None)
 
 

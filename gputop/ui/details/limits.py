@@ -13,7 +13,7 @@ from gputop.ui.widgets.drawing import Run
 from gputop.ui.widgets.grid import Grid, GridColumn
 from gputop.ui.widgets.tabs import Body, Entry
 
-NEAR = 0.8  # of a limit: it is worth a look
+NEAR = 0.8  # of a limit, from which it is marked
 LABEL = 20  # cells
 
 

@@ -26,7 +26,7 @@ class ProcessView:
 
     @property
     def detail(self) -> Detail:
-        """What the kernel tells of it; without any, a detail in which every part is missing for that reason."""
+        """What the kernel reports of it; without any, a detail in which every part is missing for that reason."""
         if isinstance(self.found, Detail):
             return self.found
         why = self.found
@@ -76,7 +76,7 @@ class ProcessView:
 
     @cached_property
     def relatives(self) -> dict[Identity, Relative]:
-        """What the details tell of its children."""
+        """Its children, from the details."""
         return {one.identity: one for one in self.detail.children or ()}
 
     @cached_property

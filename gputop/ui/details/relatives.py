@@ -98,7 +98,7 @@ def body(view: ProcessView, width: int) -> Body:
 
 
 def _parents(view: ProcessView) -> list[Kin]:
-    """From the outermost in: as the details tell; without them those of the frame."""
+    """From the outermost in: from the details; without them those of the frame."""
     overview = view.detail.overview
     if overview is None:
         return [Kin(one.identity, one.name, "parent", one) for one in reversed(view.parents)]
@@ -106,7 +106,7 @@ def _parents(view: ProcessView) -> list[Kin]:
 
 
 def _unknown(view: ProcessView, children: Sequence[Kin]) -> list[str]:
-    """What neither the details nor the frame tell, and why."""
+    """What neither the details nor the frame have, and why."""
     found, (outermost, *_) = [], [*reversed(view.parents), view.process]
     if view.detail.overview is None and outermost.pid > KERNELS:
         found.append(f"parents of {outermost.pid}: {said(view, 'overview')}")

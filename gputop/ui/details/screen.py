@@ -64,13 +64,13 @@ class ProcessScreen(JobScreen, inherit_bindings=False):
         yield self.bar
 
     def on_mount(self) -> None:
-        """Have it looked at closely from now on."""
+        """Have its details read from now on."""
         source = self.session.source
         source.interest = replace(source.interest, pids=source.interest.pids | {self.request.identity.pid})
         self.redraw()
 
     def on_unmount(self) -> None:
-        """Look at it no closer than before."""
+        """Stop reading its details."""
         source = self.session.source
         source.interest = replace(source.interest, pids=self._interest)
 

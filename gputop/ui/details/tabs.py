@@ -14,7 +14,7 @@ from gputop.ui.widgets.tabs import Body, ListTab
 class ProcessTab(ListTab):
     """A list that is made of what is known of the process now."""
 
-    view: ProcessView  # what it is drawn from; told before it is drawn
+    view: ProcessView  # what it is drawn from; set before it is drawn
 
     def __init__(
         self,

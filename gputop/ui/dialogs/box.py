@@ -102,7 +102,7 @@ class Dialog(Modal[Answer], Generic[Answer], inherit_bindings=False):
             room -= min(lines, room)
 
     def boxed(self, lines: Sequence[Line]) -> list[Strip]:
-        """Lines of the box, from its first to its last. Without a ground of its own it gets a frame: in these two."""
+        """Lines of the box, from its first to its last. Without a separate background it gets a frame: in these two."""
         width, look = self.width, self.look
         strips = [line.strip(width) for line in lines]
         if look.palette.raised is not None:
@@ -115,7 +115,7 @@ class Dialog(Modal[Answer], Generic[Answer], inherit_bindings=False):
         return [ends[0], *map(self.sided, strips[1:-1]), ends[1]]
 
     def sided(self, strip: Strip) -> Strip:
-        """A line between the first and the last: without a ground of its own the box has its frame in the margins."""
+        """A line between the first and the last: without a separate background the frame stands in the margins."""
         if self.look.palette.raised is not None:
             return strip
         side = Strip([self.look.ink(self.look.glyphs.column, "faint")])

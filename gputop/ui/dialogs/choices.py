@@ -1,4 +1,4 @@
-"""Dialogs with a list: the column to sort by, the user to look at. Textual keeps its cursor, window and clicks."""
+"""Dialogs with a list: the column to sort by, the user to show. Textual keeps its cursor, window and clicks."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class ListDialog(Dialog[Answer], Generic[Answer, Item]):
     """What is in the list, how it is written and what it does, the subclass says."""
 
     FOOT = "Enter applies   Esc cancels"
-    ROWS = 0  # always so many lines, where they fit, blank ones too; 0: as many as there are
+    ROWS = 0  # always this number of lines, where they fit, blank ones too; 0: as many as there are
 
     def __init__(self, look: Look, items: Sequence[Item], at: int = 0) -> None:
         super().__init__(look)
@@ -249,7 +249,7 @@ class OrderDialog(ListDialog[str, str]):
 
 
 class UserDialog(ListDialog[str, tuple[str, int, int]]):
-    """Whose processes to show; the answer is empty for everybody's."""
+    """The user whose processes to show; the answer is empty for all users."""
 
     TITLE_TEXT = "show processes of user"
     FOOT = "Enter shows only these   Esc cancels"

@@ -1,4 +1,4 @@
-"""Which columns the table has, and in which order: shown, hidden and moved while one looks, and saved at once."""
+"""Which columns the table has, and in which order: shown, hidden and moved live, and saved at once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Columns(ListDialog[None, str]):
         self._arrange()
 
     def _arrange(self) -> None:
-        """As the settings have it: those that are shown, then the others; where nobody chose, as they are declared."""
+        """As the settings have it: those that are shown, then the others; without a setting, as they are declared."""
         chosen = self._editor.current().columns
         ids = [column.id for column in of("main", chosen)]
         others = [column.id for column in COLUMNS if column.id not in ids]

@@ -199,7 +199,7 @@ class Form(ListDialog[Answer, Row[Stop]], Generic[Answer, Stop]):
         return self.FOOT
 
     def foot(self) -> Line:
-        """Which keys there are, or what was just told instead."""
+        """Which keys there are, or the latest notice instead."""
         notice = self.question.notice
         return self.line().add(self.cut(notice or self.keys, 2), "warn" if notice else "dim")
 

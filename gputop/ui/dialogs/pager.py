@@ -51,7 +51,7 @@ class Pager(Modal[None], inherit_bindings=False):
 
     @abstractmethod
     def foot(self, width: int, below: int) -> Strip:
-        """The last line of the screen, where so many lines are below those in sight."""
+        """The last line of the screen, with the number of lines below those in sight."""
 
     def action_scroll(self, lines: int) -> None:
         """Up or down."""
@@ -104,7 +104,7 @@ class Plain(Pager):
             self.dismiss()
 
     def page(self, width: int) -> tuple[Sequence[Strip], Sequence[Line]]:
-        """Each text on lines of its own, folded at the edge so that none of it is missing."""
+        """Each text on separate lines, folded at the edge so that none of it is missing."""
         parts = [part for text in self._texts for part in (*folded(text, max(1, width)), "")][:-1]
         return (), [Line(self.look).add(part, "text") for part in parts]
 

@@ -21,7 +21,7 @@ FASTEST_S, SLOWEST_S = BY_KEY["interval"].low, BY_KEY["interval"].high
 
 
 class DelayDialog(Dialog[float]):
-    """How long to wait between two looks."""
+    """The refresh interval."""
 
     TITLE_TEXT = "refresh interval"
     FOOT = "Enter applies   Esc cancels"

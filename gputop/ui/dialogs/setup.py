@@ -1,4 +1,4 @@
-"""Setup: every setting as it is declared, changed while one looks, and saved at once."""
+"""Setup: every setting as it is declared, changed live, and saved at once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def beside(setting: Setting, value: Any, step: int) -> Any:
         further = [rung for rung in ladder if (rung > value if step > 0 else rung < value)]
         return further[0 if step > 0 else -1] if further else value
     if setting.several:
-        return value  # a list of its own changes it
+        return value  # a separate list changes it
     values = setting.choices or (False, True)
     return values[(values.index(value) + step) % len(values)]
 

@@ -106,7 +106,7 @@ def _charts(gpu: Gpu, scene: GpuScene, shade: Token, seconds: int) -> list[Chart
 
 
 def smaller(gpu: Gpu, scene: GpuScene, width: int) -> Strip:
-    """What is looked at second, as much as fits."""
+    """The smaller facts, as many as fit."""
     line = Line(scene.look).add(" ")
     for runs in _small_facts(gpu):
         if line.cells + drawing.cells(runs) < width:
@@ -192,7 +192,7 @@ def _rows(
     width: int,
     token: Token,
 ) -> Iterator[Strip]:
-    """A history in so many lines; what is said of it stands at its left."""
+    """A history in a number of lines; its labels stand at its left."""
     drawn = drawing.chart_lines(values, max(1, width - _LABEL - 1), tall, top or 0.0, scene.look)
     for y, row in enumerate(drawn):
         line = Line(scene.look).add(" ")

@@ -41,7 +41,7 @@ def columns(density: Density, width: int, height: int, count: int) -> int:
 
 
 def _card_lines(columns: int) -> tuple[int, int]:
-    """The fewest and the most lines of a card, in a grid of so many columns."""
+    """The fewest and the most lines of a card, in a grid with this number of columns."""
     return (CARD_LEAST, CARD_MOST) if columns == 1 else (TILE_LEAST, TILE_MOST)
 
 
@@ -108,7 +108,7 @@ class GpuGrid:
         return min(max(self.first, place - self.fitting + 1), place)
 
     def moved(self, place: int, lines: int, columns: int = 0) -> int:
-        """The place so many lines below a GPU and so many columns beside it; the same at the end of the grid."""
+        """The place some lines below a GPU and some columns beside it; the same at the end of the grid."""
         if self.many == 1:
             columns = 0
         to = place + (lines * self.many + columns if self.across else lines + columns * self.deep)
@@ -159,7 +159,7 @@ class GpuPane(Lines, can_focus=True):
         self.density, self.first = _CHOICES[place % len(_CHOICES)], 0
 
     def fit(self, density: Density, space: tuple[int, int] | None) -> None:
-        """It has so many cells and lines now, and draws the GPUs in this density; None: it is not shown."""
+        """Its width and height in cells now, and the density of its GPUs; None: it is not shown."""
         self._space = (density, *space) if space else None
 
     @property
@@ -173,7 +173,7 @@ class GpuPane(Lines, can_focus=True):
         return next((gpu for gpu in self.cards if gpu.uuid == self.uuid), self.cards[0] if self.cards else None)
 
     def choose(self, lines: int = 0, columns: int = 0) -> None:
-        """Choose another one, so many lines below and columns beside; in sight in any case."""
+        """Select another one, some lines below and columns beside; in sight in any case."""
         chosen, places = self.chosen, self.grid
         if chosen is None or places is None:
             return
@@ -234,7 +234,7 @@ def _cards(scene: GpuScene, places: GpuGrid, width: int, height: int) -> list[St
 
 
 def _side_by_side(scene: GpuScene, shown: Sequence[Gpu], places: GpuGrid, width: int) -> list[Strip]:
-    """One row of the grid: so many tiles with a line between them, the last ones blank where there are fewer GPUs."""
+    """One row of the grid: tiles with a line between them, the last ones blank where there are fewer GPUs."""
     between = Line(scene.look).add(f" {scene.look.glyphs.column} ", "faint").strip(_BETWEEN)
     drawn = [tile(gpu, scene, places.wide, places.tall) for gpu in shown]
     strips = []

@@ -21,7 +21,7 @@ _SLICE = re.compile(r"\bMIG (\S+)")
 
 @lru_cache(maxsize=256)
 def short_name(name: str) -> str:
-    """The model, with its memory only where the name tells two variants apart by it; of a MIG instance its profile."""
+    """The model, with its memory only where that distinguishes two variants; of a MIG instance its profile."""
     if profile := _SLICE.search(name):
         return profile[1]
     memory = _MEMORY.search(name)
@@ -70,7 +70,7 @@ class GpuScene:
 
     @property
     def ground(self) -> Ground:
-        """What the chosen one stands on: where that would be reversed, bars could not be told from their tracks."""
+        """The background of the selected one: where that would be reversed, bars would merge with their tracks."""
         return "selected" if self.look.palette.selected else "background"
 
     @cached_property

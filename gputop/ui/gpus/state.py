@@ -70,7 +70,7 @@ def state(gpu: Gpu, past: GpuHistory) -> State:
 def judged(seen: State, verdict: State | None) -> State:
     """What is said where the rules have a word: theirs, unless the GPU is not to be read, or is worse off just now.
 
-    How long it has been idle says more than a verdict on which nobody has to act.
+    How long it has been idle says more than a verdict that asks for no action.
     """
     if verdict is None or seen.stale or (not verdict.sign and (seen.sign or seen.token == "dim")):
         return seen
@@ -111,7 +111,7 @@ def _share(past: GpuHistory, uuid: str, metric: str) -> float:
 
 
 def idle_for(uuid: str, past: GpuHistory) -> float | None:
-    """Seconds since it last did something, as far back as anybody looked; None if that is less than a minute ago."""
+    """Seconds since it last did something, as far back as the history goes; None if less than a minute ago."""
     minute_s, ended = _quiet(past.values(uuid, "busy_percent", IDLE_AFTER_S), 1.0)
     if ended:
         return None

@@ -76,7 +76,7 @@ class HostsApp(Gputop, inherit_bindings=False):
         return ""
 
     def _close_host(self, watch: HostWatch, session: Session) -> None:
-        """Back to the overview, with the settings changed meanwhile."""
+        """Back to the overview, with the settings changed since."""
         watch.listener = None
         self.hosts.open(None)
         self._end_opened()

@@ -28,7 +28,7 @@ _LEAST_ROWS = 6  # of hosts, before details of one are shown
 
 
 class HostList(CursorList):
-    """The hosts that are shown. The cursor follows its host; lines change places only when nobody presses keys."""
+    """The hosts that are shown. The cursor follows its host; lines change places only while no key is pressed."""
 
     def __init__(self) -> None:
         self.rows: list[HostRow] = []

@@ -124,7 +124,7 @@ class PanesScreen(JobScreen, inherit_bindings=False):
         self._say_news(before, update, only)
 
     def _say_news(self, before: Update | None, update: Update, only: str | None) -> None:
-        """Say what has become of the recording, and that the GPU whose processes alone were shown is gone."""
+        """Report the end of a recording, and that the GPU whose processes alone were shown is gone."""
         if news := self.session.recorder.news():
             self.session.say(news, _NEWS_S)
         if before and only is not None and only not in update.frame.by_uuid:
@@ -191,7 +191,7 @@ class PanesScreen(JobScreen, inherit_bindings=False):
         return self.shown is not None and any(one.due and one.state == "unknown" for one in self.shown.jobs)
 
     def look_closer(self) -> None:
-        """Tell the source what is on the screen: some of it is only read then."""
+        """Set what the source reads by what is on the screen: some of it is only read then."""
         source = self.session.source
         row, sight = self.table.listing.cursor, self.table.sight
         if row and row.process and self.panes and self.panes.preview:

@@ -49,7 +49,7 @@ def without_gpus(frame: Frame, width: int, look: Look) -> list[Strip]:
 
 
 def _with_users(note: Note, frame: Frame) -> Note:
-    """Who has the driver's libraries mapped stands in the way of loading it again; not everybody lets us see."""
+    """Processes that have the driver's libraries mapped prevent it from being loaded again; some may be hidden."""
     users = sum("cuda" in process.libraries for process in frame.processes)
     if not users:
         return note
@@ -86,7 +86,7 @@ def no_gpu_process(
 
 
 def _does(gpu: Gpu) -> str:
-    """What a card does, as far as it can be asked: one that does not answer, or does not tell, is not idle."""
+    """What a card does, as far as it can be asked: one that does not answer is not idle."""
     if gpu.condition != "ok":
         return gpu.condition
     if gpu.busy_percent is None or gpu.age_s > 0:
@@ -126,7 +126,7 @@ def nothing_matches(
 
 
 def nothing_on(gpu: Gpu, user: str | None, width: int, look: Look, names: Names) -> list[Strip]:
-    """What stands there while the one GPU that is looked at has no process, as far as the driver names them."""
+    """What stands there while the one GPU that is shown has no process, as far as the driver names them."""
     of = f" of {user}" if user else ""
     first = f"No process{of} on GPU {gpu.index}, which is {_does(gpu)}."
     if not user and _does(gpu) == "busy":
@@ -137,7 +137,7 @@ def nothing_on(gpu: Gpu, user: str | None, width: int, look: Look, names: Names)
 
 
 def nothing_of(user: str, count: int, width: int, look: Look, names: Names) -> list[Strip]:
-    """What stands there while the one user who is looked at does nothing that is shown."""
+    """What stands there while the one user who is shown has no process in the table."""
     first = Line(look).add(f"  {user} has no process on a GPU, and none that is busy.", "text")
     all_of = f"show all {amount(count, 'process')} of {user}    "
     second = Line(look).add("    ").runs(pressed(names, "everything", all_of) if count else [])
@@ -211,7 +211,7 @@ def _marked(text: str) -> list[Run]:
 
 
 def _parted(word: str, width: int) -> list[str]:
-    """A command that is too long for a line as its words, each in backticks of its own; anything else as it is."""
+    """A command that is too long for a line as its words, each in backticks; anything else as it is."""
     _, command, rest = word.split("`") if word.startswith("`") and word.count("`") == 2 else ("", "", "")
     if drawing.cells(_marked(word)) <= width or " " not in command:
         return [word]

@@ -41,7 +41,7 @@ def usage(frame: Frame, past: GpuHistory, width: int, height: int, look: Look) -
 
 
 def _chosen_lines(charts: list[Chart], frame: Frame, count: int) -> list[Chart]:
-    """So many of them: what the machine is short of before what it has enough of."""
+    """As many of them as fit: what the machine is short of before what it has enough of."""
     host = frame.host
     io_waits = severity.level(_some(host.io_pressure), severity.PRESSURE)
     io_waits = io_waits or severity.level(host.iowait_percent, severity.IO_WAIT)

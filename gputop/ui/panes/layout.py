@@ -20,8 +20,8 @@ GPU_SHARE = 0.45  # of the height, at most
 _NOT_GPUS = 14  # lines that stay: 8 for processes, and header, note, advice, replay, prompt, keys
 HEIGHT_FOR_PREVIEW, PREVIEW_LINES = 50, 12
 HEIGHT_FOR_ADVICE = 30  # from here on it is a pane
-_ADVICE_SHORT, _ADVICE_LEAST, _ADVICE_PART = 4, 6, 4  # lines; lines; a pane has one in so many lines of the screen
-_ADVICE_LOW = 7  # of a low screen whose processes are few: a finding with its sentences in whole
+_ADVICE_SHORT, _ADVICE_LEAST, _ADVICE_PART = 4, 6, 4  # lines; lines; one line in this number of lines of the screen
+_ADVICE_LOW = 7  # of a low screen with few processes: a finding with its sentences in whole
 _LEAST_PROCESSES, _FEWEST_PROCESSES = 10, 8  # lines that stay for them beside a pane of advice; where they are few
 _ALWAYS_CARDS = 4  # GPUs; more of them have cards only where all processes have their lines as well
 _SCROLL = 7  # rows of processes in sight, from which on they scroll where something else is what matters
@@ -54,7 +54,7 @@ class Panes:
     notice: Rect | None = None  # one line: too small for processes
     preview: Rect | None = None  # the selected process
     prompt: Rect | None = None  # one line: where something is typed
-    jobs: Rect | None = None  # what looks inside processes, and is under way
+    jobs: Rect | None = None  # running profiles
     replay: Rect | None = None  # one line: where a recording stands
     keys: Rect | None = None
 
@@ -165,7 +165,7 @@ def _others(width: int, height: int, rows: int | None, calm: bool) -> int:
 
 
 def _lines_for(rows: int | None) -> int:
-    """Lines of the processes in which so many rows are in sight."""
+    """Lines of the processes in which this number of rows is in sight."""
     return _LEAST_PROCESSES if rows is None else max(_FEWEST_PROCESSES, rows + _AROUND_ROWS)
 
 
@@ -177,7 +177,7 @@ def small(width: int, height: int) -> bool:
 def _below(
     above: Panes, room: Rect, height: int, shown: Collection[str], *, calm: bool, rows: int | None, leads: bool
 ) -> Panes:
-    """What stands below the GPUs of a screen so high: advice under all of it where it has no column of its own."""
+    """What stands below the GPUs of a screen this high: advice under all of it where it has no separate column."""
     preview = PREVIEW_LINES if height >= HEIGHT_FOR_PREVIEW and "processes" in shown else 0
     beside = "host" in shown and room.width >= WIDTH_FOR_HOST and room.height >= _HEIGHT_FOR_COLUMN
     if "advice" in shown and not beside:

@@ -27,7 +27,7 @@ from gputop.ui.widgets.drawing import Line
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """One frame and how it is looked at."""
+    """One frame and the view of it."""
 
     frame: Frame
     past: GpuHistory

@@ -16,7 +16,7 @@ from gputop.safe.text import redact
 from gputop.ui.theme import Look
 from gputop.ui.widgets import drawing
 
-# a picture that is opened must not ask anybody for its letters
+# a picture that is opened must not load its letters from anywhere
 _FONTS = re.compile(r',\s*url\("https:[^")]*"\) format\("\w+"\)')
 
 

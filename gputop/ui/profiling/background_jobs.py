@@ -1,4 +1,4 @@
-"""What looks into processes and is under way, while the monitor lives; and the news of what has ended."""
+"""Running profiles, while the monitor lives; and the news of those that have ended."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class BackgroundJobs:
             self.ask_to_stop()
 
     def open(self, found: Opens) -> None:
-        """Show a result on a screen of its own."""
+        """Show a result on a separate screen."""
         from gputop.ui.result.screen import ResultScreen  # late: it knows the traces
 
         self._session.app.push_screen(ResultScreen(self._session, found))

@@ -41,7 +41,7 @@ CANCEL, START, OLDER = Stop("button", "cancel"), Stop("button", "start"), Stop("
 
 
 class ProfileQuestion(Question):
-    """The state of one dialog. Who is meant is what the handles hold, whatever becomes of its row.
+    """The state of one dialog. Its targets are what the handles hold, whatever becomes of its row.
 
     `barred` says why a tool cannot be used on it, or that this is not known yet.
     """
@@ -91,7 +91,7 @@ class ProfileQuestion(Question):
             self._chosen[self.tool.id, stop.kind] = float(stop.value)
 
     def order(self) -> Order | None:
-        """What the tool's action is to do; None if it cannot, which is then said in `told`."""
+        """What the tool's action is to do; None if it cannot, which `notice` then says."""
         if barred := self.barred[self.tool.id]:
             self.notice = barred.text
             return None
@@ -102,12 +102,12 @@ class ProfileQuestion(Question):
 
     @property
     def each(self) -> tuple[Process, ...]:
-        """The processes the tool is started for, one by one: py-spy records one process, the others look at several."""
+        """The processes the tool is started for, one by one: py-spy records one process, the others several."""
         chosen, leader = self._values(), self.handles.leader
         if leader is not None and chosen.get("leader"):
             return (leader,)
         scope = {"tagged": Scope.TAGGED, "ranks": Scope.JOB} if self.tool.id == "profile" or self.recorded else {}
-        several = next((self.handles.who(scope[box]) for box in scope if chosen[box]), ())
+        several = next((self.handles.processes(scope[box]) for box in scope if chosen[box]), ())
         return tuple(each for each in several if each.role is Role.TRAINER) or several or (self.handles.process,)
 
     @property
@@ -142,15 +142,17 @@ class ProfileQuestion(Question):
     def _tick(self, id: str) -> None:
         key = (self.tool.id, id)
         self._chosen[key] = 1.0 - self._chosen[key]
-        whom = tuple(box for box in _WHOM if box != "children" or self.tool.id != "profile")  # there it is more of each
-        if self._chosen[key] and id in whom:  # one or the other
-            others = [(self.tool.id, other) for other in whom if other != id]
+        scopes = tuple(
+            box for box in _SCOPES if box != "children" or self.tool.id != "profile"
+        )  # there it is more of each
+        if self._chosen[key] and id in scopes:  # one or the other
+            others = [(self.tool.id, other) for other in scopes if other != id]
             self._chosen.update((other, 0.0) for other in others if other in self._chosen)
 
 
 _MANY = 30
 _MOST_AT_ONCE = 8  # py-spys, each of which takes some of a CPU
-_WHOM = ("tagged", "ranks", "children", "leader")  # boxes that choose the processes
+_SCOPES = ("tagged", "ranks", "children", "leader")  # boxes that choose the processes
 
 
 def _usual(tool: Tool, handles: Handles) -> Iterator[tuple[tuple[ToolId, str], float]]:
@@ -274,7 +276,7 @@ class ProfileDialog(Form[Answer, Stop]):
     def groups(self) -> Iterator[Iterator[Row[Stop]] | list[Row[Stop]]]:
         """Which process, with which tool and options, what it will do."""
         question, said = self.question, self.said(self._sentences())
-        yield self._whom()
+        yield self._targets()
         yield map(self._tool, TOOLS)
         blank = Row[Stop](self.line(), Keep.BLANK)
         middle = [*self._options(), *self._facts(), blank, *said] if question.ready else said
@@ -284,7 +286,7 @@ class ProfileDialog(Form[Answer, Stop]):
         start: Token = "bright" if question.ready else "dim"
         yield self.buttons(*named, (CANCEL, "Cancel"), (START, "Start"), tokens={START: start})
 
-    def _whom(self) -> Iterator[Row[Stop]]:
+    def _targets(self) -> Iterator[Row[Stop]]:
         handles = self.question.handles
         yield from self.about("of", handles.frame, handles.process)
         if handles.leader is not None:

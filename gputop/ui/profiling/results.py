@@ -14,7 +14,7 @@ Opens = StackResult | ProfileResult | Traced | StoredProfile
 
 
 def opens(result: ActionResult) -> Opens | None:
-    """The result, if there is something to look at."""
+    """The result, if there is something to show."""
     if isinstance(result, StackResult) and any(shown.threads for shown in result.processes):
         return result
     if isinstance(result, ProfileResult) and result.profile is not None:

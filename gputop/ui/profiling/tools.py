@@ -103,7 +103,7 @@ def _named(title: str) -> Callable[[Handles], str]:
 
 
 def _loaders(handles: Handles) -> str:
-    count = len(handles.who(Scope.LOADERS)) - 1
+    count = len(handles.processes(Scope.LOADERS)) - 1
     return f"its {labels.amount(count, 'worker')}" if count > 0 else ""
 
 
@@ -114,7 +114,7 @@ def _children(handles: Handles) -> str:
 
 
 def _ranks(handles: Handles) -> str:
-    count = sum(process.role is Role.TRAINER for process in handles.who(Scope.JOB))
+    count = sum(process.role is Role.TRAINER for process in handles.processes(Scope.JOB))
     return f"all {count} ranks" if count > 1 else ""
 
 
@@ -128,12 +128,12 @@ def _led(leader: Process) -> str:
 
 
 def _tagged(handles: Handles) -> str:
-    several = len(handles.who(Scope.TAGGED)) > 1
+    several = len(handles.processes(Scope.TAGGED)) > 1
     return next((reach.title for reach in handles.reaches if several and reach.scope is Scope.TAGGED), "")
 
 
 def _scope(chosen: Chosen) -> Scope:
-    """Who is meant: one box at most is ticked."""
+    """The targets: one box at most is ticked."""
     scopes = {"tagged": Scope.TAGGED, "ranks": Scope.JOB, "children": Scope.LOADERS}
     return next((scope for box, scope in scopes.items() if chosen.get(box)), Scope.PROCESS)
 

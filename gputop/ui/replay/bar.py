@@ -21,7 +21,7 @@ from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line, Run
 from gputop.ui.widgets.strip_pane import Lines
 
-_LOOK_S = 0.5  # between two looks at what may have changed without a frame: marks that are still being found
+_LOOK_S = 0.5  # between two checks for what may have changed without a frame: marks that are still being found
 _NAME_CELLS = 40
 _WORD_CELLS = len("the end")  # of what it does: the track does not move when it is paused
 _ROOMY = 150  # cells in which the keys also say what they do
@@ -161,7 +161,7 @@ class ReplayBar(Lines):
     """The line on the screen. A click on its track goes there, a click on a key presses it."""
 
     class Sought(Message):
-        """Somebody wants to see this moment; a mark that stands there says what it is."""
+        """A click goes to this moment; a mark that stands there says what it is."""
 
         def __init__(self, position_s: float, said: str) -> None:
             super().__init__()

@@ -61,7 +61,7 @@ class Player:
         self._source.speed = self.speed if self.held else 0.0
 
     def hurry(self, steps: int) -> None:
-        """So many steps faster, or slower; what is held stays held."""
+        """Some steps faster, or slower; what is held stays held."""
         place = bisect_right(SPEEDS, self.speed) if steps > 0 else bisect_left(SPEEDS, self.speed)
         self.speed = SPEEDS[min(max(0, place + steps - (steps > 0)), len(SPEEDS) - 1)]
         if not self.held:

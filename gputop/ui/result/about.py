@@ -41,7 +41,7 @@ class About:
 
 
 def of_process(process: Process, what: str, at_s: float | None = None) -> About:
-    """Of one that was just looked at."""
+    """Of one that was just sampled."""
     return About(
         what=what, pid=process.pid, at_s=at_s, processes=(process.identity,), job=process.job, rank=process.rank
     )

@@ -108,7 +108,7 @@ def _row(
 
 
 def label(name: str, sign: str, share: str, cells: int, look: Look) -> str:
-    """What stands on a frame, in exactly so many cells: the share goes before the name is cut."""
+    """What stands on a frame, in exactly `cells` cells: the share goes before the name is cut."""
     name = f" {sign}{' ' if sign else ''}{name}"
     if len(name) + len(share) <= cells:
         return drawing.fit(f"{name}{share}", cells, more=look.glyphs.more)
@@ -163,7 +163,7 @@ class Sampled:
 
 
 class FlameChoice:
-    """Which of them is looked at, in every tab."""
+    """Which of them is shown, in every tab."""
 
     def __init__(self, choices: Sequence[Sampled]) -> None:
         self.choices = choices
@@ -249,7 +249,7 @@ class Flames(Tab):
         self._share = 0.0
 
     def facts(self, look: Look) -> Sequence[str]:  # noqa: ARG002
-        """Whose it is."""
+        """The thread it is of."""
         chosen = self.choice.chosen
         return (f"{chosen.title}, {chosen.amount(chosen.root.count)}",)
 

@@ -52,7 +52,7 @@ def of_stacks(result: StackResult) -> Content:
 
 
 def says_of(result: StackResult) -> Says:
-    """Who is apart, or where the main thread is."""
+    """The outlier, or where the main thread is."""
     names = {part.name for shown in result.processes for part, share in shares(look(shown.threads)).items() if share}
     words_of, sayings = list(result.lines), []
     if result.ranks is not None and result.ranks.text:
@@ -67,8 +67,8 @@ def says_of(result: StackResult) -> Says:
             continue
         own = f"; of your own code it is in {main.own.text}" if main.own and main.own is not main.calls[0] else ""
         what = "waits" if kind(main.calls[0].text, {}) == "waits" else main.doing
-        who = f"{shown.process.pid}: the" if len(result.processes) > 1 else "The"
-        words_of.append(f"{who} main thread {what} in {main.calls[0].text}{own}.")
+        whose = f"{shown.process.pid}: the" if len(result.processes) > 1 else "The"
+        words_of.append(f"{whose} main thread {what} in {main.calls[0].text}{own}.")
     return Says(
         sayings=tuple(sayings),
         words=tuple(words_of),
@@ -204,7 +204,7 @@ def call_runs(call: Call, width: int, look: Look) -> list[Run]:
 
 
 class StacksTab(ListTab):
-    """Every thread of every process with its calls, those in the same place told once."""
+    """Every thread of every process with its calls, those in the same place once."""
 
     id, title = "stacks", "Stacks"
     cursor = False

@@ -32,7 +32,7 @@ _LEAST = 0.02  # of a cell; less than this of it is as good as nothing
 
 @frozen_dataclass(frozen=True, slots=True)
 class Stretch:
-    """What is looked at: from, to, and where the cursor stands; microseconds."""
+    """The visible part: from, to, and where the cursor stands; microseconds."""
 
     start: float
     end: float
@@ -189,7 +189,7 @@ _ZOOM = 2.0
 _SHORTEST_US = 1.0  # of a whole screen
 _AFTER = 1.12  # a step is shown with the beginning of the next
 _MOVES = 40  # key presses across the screen
-_LEAST_GAP = 0.01  # of what is looked at
+_LEAST_GAP = 0.01  # of the visible part
 
 
 class TimelineTab(Tab):
@@ -206,7 +206,7 @@ class TimelineTab(Tab):
         self._drawn: tuple[object, list[Strip]] | None = None  # of many kernels it is not quickly made
 
     def facts(self, look: Look) -> Sequence[str]:  # noqa: ARG002
-        """What of the whole is looked at."""
+        """Which part of the whole is visible."""
         whole = max(1.0, self.lanes.end - self.lanes.start)
         part = "" if self.at.span >= whole * 0.999 else f", {took(self.at.span)} shown"
         return (f"{len(self.lanes.steps)} steps, {took(whole)}{part}",)
@@ -237,7 +237,7 @@ class TimelineTab(Tab):
         return line.strip(width)
 
     def show(self, start: float, end: float) -> None:
-        """Look at a stretch."""
+        """Show a stretch."""
         self.at = Stretch(start, max(end, start + _SHORTEST_US), start)
 
     def move(self, lines: int) -> None:
@@ -299,7 +299,7 @@ class TimelineTab(Tab):
 
 
 def first(lanes: Lanes) -> Stretch:
-    """What is looked at first: a step of usual length with the beginning of the next, or everything."""
+    """What is shown first: a step of usual length with the beginning of the next, or everything."""
     if not lanes.steps:
         return Stretch(lanes.start, max(lanes.end, lanes.start + _SHORTEST_US), lanes.start)
     times = sorted(end - start for _, start, end in lanes.steps)

@@ -23,8 +23,8 @@ _LEAST_GAIN = 1.05
 _INDENT = 10
 _MOST_LIVE = 3
 _LEAST_HEADLINE = 12  # cells
-_HEADLINE_LINES, _MOST_HEADLINE = 2, 4  # as it is planned for, and at most: it is told in whole before all else
-_NEXT_LINES, _ROOMY = 3, 4  # lines of the next step, where there are so many for all of it
+_HEADLINE_LINES, _MOST_HEADLINE = 2, 4  # as it is planned for, and at most: it is shown in whole before all else
+_NEXT_LINES, _ROOMY = 3, 4  # lines of the next step, where there are as many for all of it
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,21 +17,21 @@ from gputop.ui.theme import Look, Token
 
 Button = Literal["cancel", "send"]
 Stop = Scope | SignalChoice | Button  # where the cursor can be
-_ANYBODY = Scope.PROCESS
+_ITSELF = Scope.PROCESS
 
 
 class SignalQuestion(Question):
     """The state of one dialog. `why` is why nothing at all can be sent to the process."""
 
     def __init__(
-        self, handles: Handles, why: str | None, scope: Scope = _ANYBODY, choice: SignalChoice = BY_NAME["TERM"]
+        self, handles: Handles, why: str | None, scope: Scope = _ITSELF, choice: SignalChoice = BY_NAME["TERM"]
     ) -> None:
         self.handles = handles
         self.choice = choice
         self.typed = ""  # the pid, where a person must insist
         self.sure = False  # asked a second time
         self._why = why
-        self._ticked = {scope} - {_ANYBODY}
+        self._ticked = {scope} - {_ITSELF}
         self._weigh()
 
     @property
@@ -42,13 +42,13 @@ class SignalQuestion(Question):
 
     @property
     def scope(self) -> Scope:
-        """Who is meant: the widest of what is ticked."""
-        return next((scope for scope in (Scope.TAGGED, Scope.JOB, Scope.LOADERS) if scope in self._ticked), _ANYBODY)
+        """The scope: the widest of what is ticked."""
+        return next((scope for scope in (Scope.TAGGED, Scope.JOB, Scope.LOADERS) if scope in self._ticked), _ITSELF)
 
     @property
     def first(self) -> Process:
-        """Whom it names: the process, or the first of those that are meant instead."""
-        return self.handles.who(self.scope)[0] if self.scope is Scope.TAGGED else self.handles.process
+        """The process it names, or the first of the other targets."""
+        return self.handles.processes(self.scope)[0] if self.scope is Scope.TAGGED else self.handles.process
 
     def ticked(self, scope: Scope) -> bool:
         """Whether its box is ticked; those of a job have their loaders among them."""
@@ -59,14 +59,14 @@ class SignalQuestion(Question):
         """Why nothing can be sent to any of the targets; None if something can."""
         if self.count:
             return None
-        return (self._why if self.scope is _ANYBODY else None) or next(iter(self.spared.values()), "no process is left")
+        return (self._why if self.scope is _ITSELF else None) or next(iter(self.spared.values()), "no process is left")
 
     @property
     def count(self) -> int:
         """How many would get it."""
-        if self._why and self.scope is _ANYBODY:
+        if self._why and self.scope is _ITSELF:
             return 0
-        return len(self.handles.who(self.scope)) - len(self.spared)
+        return len(self.handles.processes(self.scope)) - len(self.spared)
 
     def take(self, stop: Scope | SignalChoice) -> None:
         """Tick a box or choose a signal."""
@@ -83,7 +83,7 @@ class SignalQuestion(Question):
             self.typed = (self.typed + text)[:10] if text else self.typed[:-1]
 
     def order(self) -> SignalOrder | None:
-        """What is to be sent; None while something is missing, which is then said in `told` or asked by `sure`."""
+        """What is to be sent; None while something is missing, which `notice` then says or `sure` asks."""
         pid = str(self.first.pid)
         if self.why_not:
             self.notice = f"nothing can be sent: {self.why_not}"
@@ -172,8 +172,8 @@ class SignalDialog(Form[None, Stop]):
             super().click_on(stop)
 
     def groups(self) -> Iterator[Iterator[Row[Stop]] | list[Row[Stop]]]:
-        """To whom, which signal, what it will do."""
-        yield self._whom()
+        """Its targets, which signal, what it will do."""
+        yield self._targets()
         yield self._boxes()
         yield map(self._choice, CHOICES)
         said = self.said(self._sentences())
@@ -182,9 +182,9 @@ class SignalDialog(Form[None, Stop]):
         send: Token = "dim" if question.why_not else "crit" if question.choice.confirm else "bright"
         yield self.buttons(("cancel", "Cancel"), ("send", self._send_title()), tokens={"send": send})
 
-    def _whom(self) -> Iterator[Row[Stop]]:
+    def _targets(self) -> Iterator[Row[Stop]]:
         question = self.question
-        others = question.handles.who(Scope.TAGGED) if question.scope is Scope.TAGGED else ()
+        others = question.handles.processes(Scope.TAGGED) if question.scope is Scope.TAGGED else ()
         if len(others) > 1:
             title = next(reach.title for reach in question.boxes if reach.scope is Scope.TAGGED)
             yield Row(self.line().add("to", "dim").to(LABEL).add(f"{title} processes", "bright", bold=True))
@@ -220,8 +220,8 @@ class SignalDialog(Form[None, Stop]):
         if question.cautions:
             yield glyphs.crit, f"type {pid} if you mean it: {question.typed}_", "crit"
         if question.sure:
-            whom = str(pid) if question.count == 1 else labels.amount(question.count, "process")
-            yield glyphs.crit, f"{question.choice.name} kills {whom} immediately, unsaved work is lost: sure?", "crit"
+            target = str(pid) if question.count == 1 else labels.amount(question.count, "process")
+            yield glyphs.crit, f"{question.choice.name} kills {target} immediately, unsaved work is lost: sure?", "crit"
         for caution in question.cautions:
             yield glyphs.warn, caution, "warn"
         if question.spared:

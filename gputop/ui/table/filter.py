@@ -100,7 +100,7 @@ Ask = Callable[[FilterRow], bool]
 
 @frozen_dataclass(frozen=True, slots=True)
 class Term:
-    """One part of a filter: what it asks, and the names it asks for, for who misspelled one."""
+    """One part of a filter: what it asks, and the names it asks for, to suggest a near one for a misspelt name."""
 
     ask: Ask
     names: tuple[str, ...] = ()
@@ -286,7 +286,7 @@ class Filter:
         )
 
     def nearest(self, frame: Frame) -> tuple[str, str, int] | None:
-        """What a name that nobody has may have been meant to be: user or job, its name, how many processes it has."""
+        """What an unknown name may have been meant to be: user or job, its name, how many processes it has."""
         counts: dict[tuple[str, str], int] = {}
         for subject in subjects(frame):
             for kind, name in (("user", subject.process.user), ("job", subject.job)):

@@ -1,4 +1,4 @@
-"""Who belongs to whom: in a job ranks, the loaders of each, and the others; of any process all below it. Pure."""
+"""The members of a job: ranks, the workers of each, and the others; of any process all below it. Pure."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _owner(process: Process, owners: Mapping[int, Identity], parents: Mapping[in
 
 
 def below(process: Process, processes: Iterable[Process]) -> list[Process]:
-    """Its children, theirs, and so on: nobody who is older than his parent, whose pid then was another's."""
+    """Its children, theirs, and so on: none older than its parent, whose pid then was another's."""
     children: dict[int, list[Process]] = {}
     for one in processes:
         children.setdefault(one.parent_pid, []).append(one)

@@ -24,7 +24,7 @@ class Tags:
         return len(self._tagged)
 
     def __contains__(self, row: TableRow) -> bool:
-        """Whether a line is tagged: its process, or all for whom it speaks."""
+        """Whether a line is tagged: its process, or all that it stands for."""
         return all(process.identity in self._tagged for process in _own(row))
 
     def toggle(self, row: TableRow) -> None:
@@ -38,11 +38,11 @@ class Tags:
         self._set([*_own(row), *row.members, *wanted], row not in self)
 
     def clear(self) -> None:
-        """Tag nobody."""
+        """Remove all tags."""
         self._tagged.clear()
 
     def keep(self, frame: Frame) -> None:
-        """Forget who has ended."""
+        """Forget those that have ended."""
         if self._tagged:
             self._tagged = {one for one in self._tagged if one in frame.by_identity}
 
@@ -66,7 +66,7 @@ class Listing(CursorList):
         self.view = view
         self.rows: list[TableRow] = []
         self.follow = True
-        self.matching: frozenset[Identity] | None = None  # those looked for; None: everybody
+        self.matching: frozenset[Identity] | None = None  # those looked for; None: all
         self.tags = Tags()
         self._frame: Frame | None = None
         self._idle: tree.Idle = lambda _: None
@@ -84,7 +84,7 @@ class Listing(CursorList):
         return self.rows[self.at] if self.rows else None
 
     def feed(self, frame: Frame, now_s: float, idle: tree.Idle = lambda _: None) -> None:
-        """Take in a frame; lines change places only when that does not disturb anybody."""
+        """Take in a frame; lines change places only when no key was just pressed."""
         self._frame, self._idle = frame, idle
         self.tags.keep(frame)
         if self.view.gpu is not None and self.view.gpu not in frame.by_uuid:
@@ -158,7 +158,7 @@ class Listing(CursorList):
         self.look(replace(view, level=min(max(0, level), LEVELS), folds={}))
 
     def look(self, view: TableView, now_s: float | None = None) -> None:
-        """Look at the same frame in another way; with a time the lines are sorted again, strictly."""
+        """Show the same frame in another way; with a time the lines are sorted again, strictly."""
         self.view = view
         if now_s is None:
             self._build()

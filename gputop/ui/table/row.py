@@ -55,7 +55,7 @@ class TableRow:
 
     @property
     def figures(self) -> Figures:
-        """What it shows: of its own process when what is below stands on lines of its own."""
+        """What it shows: of its own process when what is below stands on separate lines."""
         if self.process is None or not self.open:
             return self.sums
         if self.context:

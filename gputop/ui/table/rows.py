@@ -32,7 +32,7 @@ def places(
 ) -> tuple[ColumnPlace, ...]:
     """Which columns of a preset a table of this width shows, and where; the command gets what is left.
 
-    Of the main preset those that somebody has `chosen`, if any. The column that sorts is the last to yield: an order
+    Of the main preset those that the user has `chosen`, if any. The column that sorts is the last to yield: an order
     whose reason cannot be seen looks like none.
     """
     columns = of(preset, chosen)

@@ -36,7 +36,7 @@ NOWHERE: Order = {}
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class TableView:
-    """How the table is looked at."""
+    """How the table is shown."""
 
     tree: bool = True
     sort: str = "cpu"
@@ -124,7 +124,7 @@ class _Maker:
         return rows + [row for row in made if row is not None]
 
     def _awake(self) -> Iterable[Process]:
-        """Those that may get a line: of a thousand most are at rest, and are not looked at again."""
+        """Those that may get a line: of a thousand most are at rest, and are skipped here."""
         everybody = self.view.every_process or self.view.filter is not None
         return self.frame.processes if everybody else [
             one for one in self.frame.processes
@@ -149,13 +149,13 @@ class _Maker:
         return self.only is None or process.identity in self.only
 
     def _shows(self, process: Process) -> bool:
-        """Whether a process without a job gets a line; without a driver who uses GPUs shows in what it has mapped."""
+        """Whether a process without a job gets a line; without a driver, its mapped libraries show the use of a GPU."""
         uses = process.gpus or (not self.frame.gpus and "cuda" in process.libraries)
         view = self.view
         return (bool(uses) or view.every_process or view.filter is not None or busy(process)) and self._wanted(process)
 
     def _rests(self, uuid: str) -> float | None:
-        """For how long a GPU has been idle; of one that does not say what it does, as a MIG instance, nobody knows."""
+        """For how long a GPU has been idle; None if it works, or does not report it, as a MIG instance."""
         gpu = self.frame.by_uuid.get(uuid)
         return None if gpu is None or gpu.busy_percent is None else self.idle(uuid)
 
@@ -185,7 +185,7 @@ class _Maker:
         return row
 
     def _rank(self, rank: Process, kin: Members, everything: bool) -> list[TableRow]:
-        """The line of a rank with those below it; none where nobody of them is looked for."""
+        """The line of a rank with those below it; none where none of them is looked for."""
         child = self._leaf(rank)
         below = self._loaders(kin.loaders.get(rank.identity, []), child.key)
         others = self._others(kin.others.get(rank.identity, []), everything)

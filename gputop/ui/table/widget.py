@@ -30,7 +30,7 @@ from gputop.ui.widgets.key_bar import pressed
 from gputop.ui.widgets.strip_pane import Lines
 
 HEAD = 2  # the rule and the titles
-SIGHT = 200  # processes that are looked at closely because they are on the screen, at most
+SIGHT = 200  # processes that are read in more detail because they are on the screen, at most
 Says = tuple[object, ...]  # all that a line is drawn from
 NO_STATES: Mapping[str, State] = MappingProxyType({})
 SHIFT = 8  # cells a key scrolls the commands of the flat list
@@ -253,7 +253,7 @@ class JobTable(Lines, can_focus=True):
         self.see(sort=column, reverse=False)
 
     def see(self, **changes: Any) -> None:
-        """Look at the same frame in another way, sorted again: fields of the view."""
+        """Show the same frame in another way, sorted again: fields of the view."""
         self.listing.look(replace(self.listing.view, **changes), self._clock())
         if changes.keys() & {"sort", "columns"}:
             self._fit()

@@ -128,7 +128,7 @@ class Inks:
         self._steps: dict[tuple[int, int], tuple[str, int]] = {}
 
     def number(self, style: Style | None) -> tuple[int, int]:
-        """The number of a style, and of what a blank in it looks like."""
+        """The number of a style, and of a blank in it."""
         known = self._numbers.get(style)
         if known is None:
             assert style is not None
@@ -228,7 +228,7 @@ class Painter:
             driver.flush()
 
     def forget(self) -> None:
-        """Nobody knows what the terminal shows: the next update is written whole."""
+        """What the terminal shows is unknown: the next update is written whole."""
         self._canvas = None
 
 

@@ -42,7 +42,7 @@ def behind(app: App[Any]) -> bool:
 
 
 def queued(app: App[Any]) -> int:
-    """How many writes wait for the terminal; 0 where that cannot be told."""
+    """How many writes wait for the terminal; 0 where that is unknown."""
     queue = getattr(getattr(app._driver, "_writer_thread", None), "_queue", None)
     return queue.qsize() if queue is not None else 0
 
@@ -146,7 +146,7 @@ class TerminalDriver(LinuxDriver):
             with contextlib.suppress(Exception):
                 self.stop_application_mode()
             raise
-        # Textual asks for the size in the signal handler: a second signal in the middle of it is told before the first,
+        # Textual asks for the size in the signal handler: a second signal in the middle of it comes before the first,
         # and the screen keeps the older size
         loop = asyncio.get_running_loop()
         signal.signal(signal.SIGWINCH, lambda *_: loop.call_soon_threadsafe(self._tell_size))
@@ -199,7 +199,7 @@ class TerminalDriver(LinuxDriver):
             os.read(self._wake_read, 512)
 
     def process_message(self, message: Message) -> None:
-        """Passes a key, click or paste on; sizes come from the kernel only, as anybody can type a size report."""
+        """Passes a key, click or paste on; sizes come from the kernel only, as a size report can be typed."""
         if isinstance(message, events.Key):
             key = by_place(message)
             message = HeldKey(key.key, key.character)

@@ -25,7 +25,7 @@ from gputop.ui.terminal.keyboard import HeldKey
 
 # its own folder first, as a folder of this name may be where we are
 _START = "import sys; sys.path[:1] = [sys.argv.pop(1)]; from gputop.entry import main; sys.exit(main())"
-# a process group of its own, so that Ctrl+C is for it and not for us
+# a separate process group, so that Ctrl+C is for it and not for us
 _APART: dict[str, Any] = {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
 
 
@@ -138,7 +138,7 @@ class GuardedApp(App[None]):
             self._driver.listen_to_mouse(on)
 
     def ring(self, sequence: str) -> None:
-        """Write what makes the terminal ring, or tell the desktop."""
+        """Write what makes the terminal ring, or notifies the desktop."""
         if self._driver:
             self._driver.write(sequence)
 

@@ -1,4 +1,4 @@
-"""A list of which a window is to be seen: its cursor stays in sight, and its order holds still while somebody reads."""
+"""A list of which a window is in sight: its cursor stays in sight, and its order holds still while it is read."""
 
 from __future__ import annotations
 
@@ -63,5 +63,5 @@ class CursorList(ABC):
         return self._touched_s > -math.inf
 
     def may_rank(self, now_s: float) -> bool:
-        """Whether lines may change places without disturbing anybody."""
+        """Whether lines may change places without disturbing the reader."""
         return now_s - self._ranked_s >= CALM_S and now_s - self._touched_s >= CALM_S

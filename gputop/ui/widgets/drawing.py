@@ -255,7 +255,7 @@ class Chart:
 
 
 class AxisMark(NamedTuple):
-    """Something that happened: so many seconds ago, and what is written there: the first text that has room."""
+    """An event: seconds ago, and what is written there: the first text that has room."""
 
     ago_s: float
     texts: Sequence[str]
@@ -263,7 +263,7 @@ class AxisMark(NamedTuple):
 
 
 def room(width: int, count: int) -> int:
-    """How many values each of so many charts shows."""
+    """How many values each of a number of charts shows."""
     return max(1, (width - 2) // max(1, count) - _GAP)
 
 

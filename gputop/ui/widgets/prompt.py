@@ -18,7 +18,7 @@ PASSED = frozenset({"up", "down", "pageup", "pagedown", "ctrl+c", "ctrl+z"})  # 
 
 
 class Prompt(Lines, can_focus=True):
-    """Where something is typed. It is told what to do with the text, and tells when Enter or Esc ends it."""
+    """Where something is typed. It gets a function for the text, and calls another when Enter or Esc ends it."""
 
     def __init__(self, look: Look) -> None:
         super().__init__(id="prompt")

@@ -43,7 +43,7 @@ class Lines(Widget):
     def render_lines(self, crop: Region) -> list[Strip]:
         """The lines of a region as they are: what Textual could put around them, a pane does not have."""
         left, right = crop.column_span
-        width = self.size.width  # worked out again at each look
+        width = self.size.width  # computed again at each access
         lines = [self._fitted(y, width) for y in range(*crop.line_span)]
         return lines if (left, right) == (0, width) else [line.crop(left, right) for line in lines]
 

@@ -36,7 +36,7 @@ class Tab(ABC):
 
     @abstractmethod
     def draw(self, width: int, height: int, look: Look) -> list[Strip]:
-        """It in at most so many lines."""
+        """It in at most `height` lines."""
 
     @abstractmethod
     def natural(self, width: int, look: Look) -> int:
@@ -129,7 +129,7 @@ class ListTab(CursorList, Tab):
         return [*head, *lines][: max(0, height)]
 
     def _feed(self, entries: Sequence[Entry], height: int, now_s: float) -> None:
-        """Take in the newest lines; they change places only when that does not disturb anybody."""
+        """Take in the newest lines; they change places only when no key was just pressed."""
         in_sight = self.cursor and self.in_sight
         selected, before = self.selected, {entry.key: place for place, entry in enumerate(self.entries)}
         if self.may_rank(now_s):
@@ -137,7 +137,7 @@ class ListTab(CursorList, Tab):
         if any(entry.rank is not None for entry in entries):
             entries = sorted(entries, key=lambda entry: (before.get(entry.key, len(before)), -(entry.rank or 0.0)))
         self.entries, self.height = entries, max(1, height)
-        if self.touched:  # before a key the cursor is nobody's, and stays on top
+        if self.touched:  # before a key the cursor stays on top
             self.at = next((place for place, entry in enumerate(entries) if entry.key == selected), self.at)
         self.settle(in_sight)
 
