@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -120,13 +121,18 @@ def state_line(one: JobState, frame: Frame) -> str:
 
 def state_counts(jobs: Sequence[JobState]) -> str:
     """Number of jobs per state: `2 jobs healthy`, `3 jobs: 1 healthy, 2 judging`."""
-    due = [one for one in jobs if one.due]
-    if not due:
+    return counts_text(Counter(one.state for one in jobs if one.due))
+
+
+def counts_text(counts: Mapping[str, int]) -> str:
+    """The same from the number of jobs in each state."""
+    by = {state: count for state in STATES if (count := counts.get(state, 0))}
+    if not by:
         return NO_JOB
-    by = {state: count for state in STATES if (count := sum(one.state == state for one in due))}
+    total = labels.amount(sum(by.values()), "job")
     if len(by) == 1:
-        return f"{labels.amount(len(due), 'job')} {next(iter(by))}"
-    return f"{labels.amount(len(due), 'job')}: {', '.join(f'{count} {state}' for state, count in by.items())}"
+        return f"{total} {next(iter(by))}"
+    return f"{total}: {', '.join(f'{count} {state}' for state, count in by.items())}"
 
 
 def severity(finding: Finding) -> str:

@@ -48,6 +48,7 @@ _BUSY, _POWER = GPU.named("busy_percent"), GPU.named("power_watts")
 _USED, _TOTAL = GPU.named("vram_used_bytes"), GPU.named("vram_total_bytes")
 _CARDS = f'unless on (instance, uuid) {names.GPU_INFO.name}{{parent_uuid!=""}}'  # instances of MIG count with their GPU
 _NONE = f"0 * {names.GPUS.name}"  # of a host without any
+_BUSY_CARDS = f"({_BUSY.name} >= 0.01 and {names.GPU_UP.name} == 1) {_CARDS}"  # BUSY_PERCENT of hosts/overview.py
 _LOST_RATE = aggregated("sum", f"rate({names.LOST.name}[{WINDOW}])", names.LOST)
 
 RECORDING_RULES = (
@@ -61,6 +62,12 @@ RECORDING_RULES = (
         name="instance:gputop_gpu_busy_ratio:avg5m",
         help="GPU busy, mean of the GPUs that answer, over 5 min (1 is 100 %)",
         expr=aggregated("avg", f"avg_over_time({_BUSY.name}[{WINDOW}]) and {names.GPU_UP.name} == 1", _BUSY),
+    ),
+    RecordingRule(
+        name="instance:gputop_gpus_busy:sum",
+        help="number of GPUs that are busy",
+        expr=f"{aggregated('count', _BUSY_CARDS, _BUSY)} or 0 * {aggregated('count', _BUSY.name, _BUSY)}"
+        f" or {names.GPUS.name} == 0",
     ),
     RecordingRule(
         name="instance:gputop_gpu_power_watts:sum",

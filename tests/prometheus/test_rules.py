@@ -80,6 +80,7 @@ EXPECTED = {
     "instance:gputop_gpus:sum": (3, 1),
     "instance:gputop_gpu_up:sum": (2, 1),
     "instance:gputop_gpu_busy_ratio:avg5m": (0.7, 0.25),
+    "instance:gputop_gpus_busy:sum": (2, 1),
     "instance:gputop_gpu_power_watts:sum": (200, 100),
     "instance:gputop_gpu_vram_used_ratio:sum": (0.5, 0.5),
     "instance:gputop_jobs:sum": (3, 0),
