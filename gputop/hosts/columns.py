@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gputop import severity, units
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.hosts.overview import HostRow
+from gputop.optional_sums import mean
 from gputop.severity import Levels
 
 ALWAYS = 100
@@ -28,6 +29,8 @@ class HostColumn:
     ascending: bool = False
     value: Callable[[HostRow], float | None] | None = None  # coloured by `levels`
     levels: Levels | None = None
+    sparkline: Callable[[HostRow], Sequence[float | None]] | None = None  # values from 0 to 100, drawn as a column
+    recorded: bool = False  # known only from recorded metrics: elsewhere there is no such column
 
 
 def _number(name: str) -> Callable[[HostRow], float]:
@@ -38,6 +41,17 @@ def _number(name: str) -> Callable[[HostRow], float]:
         return -1.0 if found is None else float(found)
 
     return value
+
+
+def _mean(values: Sequence[float | None]) -> float:
+    """A mean for sorting: without values last."""
+    found = mean(values)
+    return -1.0 if found is None else found
+
+
+def _drawn(_: HostRow) -> str:
+    """The text of a column that is drawn."""
+    return ""
 
 
 def _percent(name: str) -> Callable[[HostRow], str]:
@@ -82,6 +96,10 @@ COLUMNS: tuple[HostColumn, ...] = (
         help="GPU busy, mean of its GPUs", text=_percent("busy_percent"), sort=_number("busy_percent"),
     ),
     HostColumn(
+        id="hour", title="LAST HOUR", width=12, keep=45, recorded=True, sparkline=lambda row: row.trend,
+        help="GPU busy over the last hour, one mark for 5 min", text=_drawn, sort=lambda row: _mean(row.trend),
+    ),
+    HostColumn(
         id="vram", title="VRAM%", width=5, keep=60,
         help="device memory in use, of all its GPUs", text=_percent("vram_percent"), sort=_number("vram_percent"),
     ),
@@ -118,6 +136,7 @@ COLUMNS: tuple[HostColumn, ...] = (
     ),
 )  # fmt: skip
 BY_ID = {column.id: column for column in COLUMNS}
+TEXT_COLUMNS = tuple(column for column in COLUMNS if not column.sparkline)
 
 
 def ordered(rows: list[HostRow], by: str, *, reverse: bool = False) -> list[HostRow]:

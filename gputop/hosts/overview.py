@@ -43,6 +43,7 @@ class HostRow:
     badge: Badge = ""  # how its worst finding is, or the state of its jobs
     finding: str = ""  # subject and headline of the worst finding, or the state of its jobs
     findings: int = 0  # that call for action
+    trend: tuple[float | None, ...] = ()  # GPU busy in percent over the last hour, where that is recorded
 
     @property
     def urgency(self) -> tuple[int, float, str]:

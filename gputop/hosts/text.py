@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from gputop.export.text import TextColumn, layout
-from gputop.hosts.columns import COLUMNS, ordered
+from gputop.hosts.columns import TEXT_COLUMNS, ordered
 from gputop.hosts.overview import HostRow
 from gputop.safe.text import clean, redact, to_ascii
 
@@ -20,8 +20,10 @@ _SIGNS = {"crit": "▲ ", "warn": "! "}
 def as_text(rows: Sequence[HostRow], *, ascii: bool = False, width: int | None = None) -> str:
     """A line per host, the worst first, as wide as the terminal."""
     width = width or max(60, shutil.get_terminal_size((120, 24)).columns)
-    titles = [TextColumn(column.title, right=column.right, keep=column.keep) for column in COLUMNS]
-    cells = [[_cell(row, column.id, column.text(row)) for column in COLUMNS] for row in ordered([*rows], "finding")]
+    titles = [TextColumn(column.title, right=column.right, keep=column.keep) for column in TEXT_COLUMNS]
+    cells = [
+        [_cell(row, column.id, column.text(row)) for column in TEXT_COLUMNS] for row in ordered([*rows], "finding")
+    ]
     text = "".join(f"{line.rstrip()}\n" for line in layout(titles, cells, width))
     return to_ascii(text.replace("▲", "!!")) if ascii else text
 
@@ -43,5 +45,5 @@ def as_json(rows: Sequence[HostRow], wall_s: float) -> str:
 def _object(row: HostRow) -> dict[str, Any]:
     found = asdict(row)
     found["finding"] = redact(row.finding)
-    del found["retry_in_s"]
+    del found["retry_in_s"], found["trend"]
     return found

@@ -18,6 +18,7 @@ from gputop.hosts.spanning import SpanningJob, SpanningSource, spanning_jobs
 from gputop.model import Frame
 from gputop.monitor import Monitor, Update
 from gputop.ui.hosts.app import HostsApp
+from gputop.ui.hosts.board import SshBoard
 from gputop.ui.hosts.screen import HostsScreen
 from gputop.ui.latest_update import LatestUpdate
 from gputop.ui.main.screen import MainScreen
@@ -100,7 +101,8 @@ def play(
         source = SpanningSource(dict, f"{len(rows)} hosts")
         source.jobs = list(jobs)
         latest = LatestUpdate()
-        app = HostsApp(hosts, Monitor(source), latest, Settings(readonly=readonly), look or Look())  # type: ignore[arg-type]
+        board = SshBoard(hosts, source.label, lambda: source.jobs)  # type: ignore[arg-type]
+        app = HostsApp(board, Monitor(source), latest, Settings(readonly=readonly), look or Look())
         frame = Frame(wall_s=NOON, mono_s=1.0, hostname="hosts", host=WORST.frame.host)
         latest.put(Update(frame=frame))
         hand = Hand(app)

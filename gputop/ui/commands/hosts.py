@@ -60,7 +60,12 @@ def _no_hosts(hosts: HostsScreen) -> str:
 
 
 def _none_lost(hosts: HostsScreen) -> str:
-    return "" if any(row.state == "lost" for row in hosts.list.every) else "no host waits for its next connection"
+    lost = hosts.board.notice() or any(row.state == "lost" for row in hosts.list.every)
+    return "" if lost else "every host has values"
+
+
+def _again(hosts: HostsScreen) -> str:
+    return hosts.board.again
 
 
 def _one_host(main: MainScreen) -> str:
@@ -80,7 +85,7 @@ COMMANDS = (
             sort_by_finding, keep=50, on=_HERE),
     Command("reverse-hosts", ("I",), "Reverse", "reverse the order", "HOSTS", reverse, keep=20, on=_HERE),
     Command("reconnect", ("R",), "Reconnect", "connect to hosts without data now", "HOSTS", reconnect, _none_lost,
-            keep=60, on=_HERE),
+            title_now=_again, keep=60, on=_HERE),
     Command("show-all-hosts", ("escape",), "Back", "end the filter", "HOSTS", show_all, on=_HERE),
     Command("hosts", ("backspace",), "Hosts", "back to the overview of all hosts; so does Esc", "HOSTS", to_hosts,
             _one_host, keep=98),

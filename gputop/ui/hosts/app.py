@@ -8,15 +8,18 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NoReturn, cast
 
+from textual.timer import Timer
+
 from gputop.config import Settings
 from gputop.hosts.remote_action import RemoteActions
 from gputop.hosts.spanning import SpanningSource
 from gputop.hosts.watch import Hosts, HostWatch
 from gputop.model import Frame
-from gputop.monitor import Monitor, Update
+from gputop.monitor import Monitor
 from gputop.safe.terminal import Guard
 from gputop.ui import theme
 from gputop.ui.app import Arrived, Gputop
+from gputop.ui.hosts.board import Board, SshBoard
 from gputop.ui.hosts.screen import HostsScreen
 from gputop.ui.latest_update import LatestUpdate
 from gputop.ui.main.screen import MainScreen
@@ -25,28 +28,29 @@ from gputop.ui.screen import CommandScreen
 from gputop.ui.session import Session
 from gputop.ui.terminal.guarded import run_guarded
 from gputop.ui.theme import Look
+from gputop.ui.widgets.key_bar import SAY_S
+
+_LOOK_S = 0.2  # between two looks whether a host has values that was asked for
+_CONNECTING_S, _REFUSED_S = 60.0, 15.0  # how long it is said that a host is connected to, and why it was not
 
 
 class HostsApp(Gputop, inherit_bindings=False):
-    """The overview of several hosts; each keeps its history while another one, or none, is open."""
+    """The overview of several hosts; over it the whole screen of one."""
 
     def __init__(
-        self, hosts: Hosts, monitor: Monitor, latest: LatestUpdate, settings: Settings, look: Look,
+        self, board: Board, monitor: Monitor, latest: LatestUpdate, settings: Settings, look: Look,
         guard: Guard | None = None,
     ) -> None:  # fmt: skip
-        """`monitor` is that of the jobs on several hosts."""
-        self.hosts = hosts
+        """`monitor` is that of the overview: its updates have the time, and jobs on several hosts."""
+        self.board = board
         self._opened: Session | None = None
         self._opened_jobs: BackgroundJobs | None = None
+        self._waiting: Timer | None = None
         super().__init__(monitor, latest, settings, look, guard)
 
     def first_screen(self) -> CommandScreen:
         """The overview."""
-        source = self.session.source
-        assert isinstance(source, SpanningSource)
-        return HostsScreen(
-            self.session, self.hosts.rows, lambda: source.jobs, self._newest, self.open_host, self.hosts.reconnect
-        )
+        return HostsScreen(self.session, self.board, self.open_host)
 
     def on_arrived(self) -> None:
         """Show the newest lines, or the newest update of the opened host."""
@@ -54,31 +58,52 @@ class HostsApp(Gputop, inherit_bindings=False):
         if self._opened:
             self._opened.show_newest()
 
-    def _newest(self, name: str) -> Update | None:
-        return self.hosts.by_name[name].newest
+    def open_host(self, name: str) -> None:
+        """Open the whole screen of a host, at once or when it has values; or say why not."""
+        if said := self.board.open(name):
+            self.session.say(said, _CONNECTING_S if self.board.wanted else SAY_S)
+        self._follow()
+        if self.board.wanted and self._waiting is None:
+            self._waiting = self.set_interval(_LOOK_S, self._follow)
 
-    def open_host(self, name: str) -> str:
-        """Open the whole screen of a host; returns why not."""
-        watch = self.hosts.by_name[name]
-        if watch.newest is None:
-            return f"{name}: {watch.row().why or 'no values yet'}"
+    def _follow(self) -> None:
+        """Show the host that was asked for once it has values, unless the cursor has left it."""
+        overview = cast(HostsScreen, self.main)
+        cursor = overview.list.cursor
+        if (wanted := self.board.wanted) and (
+            self.screen is not overview or overview.typing or cursor is None or cursor.name != wanted
+        ):
+            self.board.show(None)
+            overview.bar.hush()
+        elif not isinstance(found := self.board.opened(), str):
+            overview.bar.hush()
+            self._show_host(found)
+        elif found:
+            self.session.say(found, _REFUSED_S, "warn")
+            overview.redraw()
+        if self._waiting and not self.board.wanted:
+            self._waiting.stop()
+            self._waiting = None
+
+    def _show_host(self, watch: HostWatch) -> None:
+        """The whole screen of a host that has values."""
         before, latest = self.session, LatestUpdate()
         session = self._opened = Session(self, watch.monitor, latest, before.settings, before.look, before.commands)
         session.remote = RemoteActions(name)
         jobs = self._opened_jobs = BackgroundJobs(session)
         main = MainScreen(session, jobs)
         main.overview = partial(self._close_host, watch, session)
+        assert watch.newest, "it has values"
         latest.put(watch.newest)
         watch.listener = latest.put
-        self.hosts.open(watch)
+        self.board.show(watch)
         self.push_screen(main)
         latest.open(lambda: self.post_message(Arrived()))
-        return ""
 
     def _close_host(self, watch: HostWatch, session: Session) -> None:
         """Back to the overview, with the settings changed since."""
         watch.listener = None
-        self.hosts.open(None)
+        self.board.show(None)
         self._end_opened()
         while self.screen is not self.main:
             self.pop_screen()
@@ -106,7 +131,7 @@ class HostsApp(Gputop, inherit_bindings=False):
     def exit(self, result: None = None, return_code: int = 0, message: Any = None) -> None:
         """Leave; nothing waits for a host."""
         self._end_opened()
-        self.hosts.close()
+        self.board.close()
         super().exit(result, return_code, message)
 
 
@@ -127,6 +152,7 @@ def show(hosts: Hosts, label: str, settings: Settings) -> NoReturn:
     hosts.start()
     monitor.start(latest.put, latest.close)
     look = theme.choose(settings.theme, settings.ascii, getattr(sys.stdout, "encoding", None), os.environ)
+    board = SshBoard(hosts, label, lambda: source.jobs)
     run_guarded(
-        lambda guard: HostsApp(hosts, monitor, latest, settings, look, guard), settings.mouse, settings.readonly
+        lambda guard: HostsApp(board, monitor, latest, settings, look, guard), settings.mouse, settings.readonly
     )

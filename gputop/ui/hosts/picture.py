@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 
 from rich.cells import cell_len
@@ -28,7 +28,7 @@ from gputop.ui.widgets.drawing import Line, Run
 
 _GAP = 2
 _SHORTEST_NAME, _LONGEST_NAME = 6, 24  # cells
-_BADGES: dict[str, tuple[str, Token]] = {
+BADGES: dict[str, tuple[str, Token]] = {
     "crit": ("crit", "crit"), "warn": ("warn", "warn"), "info": ("info", "text"),
     "ok": ("", "good"), "judging": ("", "dim"), "unknown": ("", "dim"), "": ("", "dim"),
 }  # fmt: skip
@@ -49,19 +49,23 @@ class HostsScene:
     filter: str
     jobs: Sequence[SpanningJob]
     job_findings: Sequence[Finding]  # about jobs on several hosts
+    label: str  # what they are called together
     slow_hosts: Mapping[JobKey, SlowHost] = field(default_factory=dict)
-    selected: Update | None  # the newest update of the selected host
-    label: str  # where the hosts come from
+    origin: str = ""  # where they come from, if that is not this machine's ssh
+    notice: str = ""  # what is wrong with all of them
 
 
 def header(scene: HostsScene, wall_s: float, width: int, look: Look, readonly: bool = False) -> Strip:
     """Sums over all hosts in one line."""
     every = totals(scene.every)
     left: list[Piece] = [(99, [Run(scene.label, "bright", True)])]
-    silent = every.hosts - every.live
-    left.append(
-        (95, [Run(f"{every.live} live", "text"), *([Run(f", {silent} without data", "warn", True)] if silent else [])])
-    )
+    stale = sum(row.state == "stale" for row in scene.every)
+    silent = every.hosts - every.live - stale
+    counts = [Run(f"{every.live} live", "text")]
+    for count, said in ((stale, "with old values"), (silent, "without data")):
+        if count:
+            counts.append(Run(f", {count} {said}", "warn", True))
+    left.append((95, counts))
     if every.gpus:
         left.append((90, [Run("GPUs busy ", "dim"), Run(f"{every.gpus_busy}/{every.gpus}", "bright")]))
         lost = f"{every.gpus_lost:.1f}" if every.gpus_lost >= 0.05 else "0"
@@ -69,70 +73,92 @@ def header(scene: HostsScene, wall_s: float, width: int, look: Look, readonly: b
     left.append((60, [Run("jobs ", "dim"), Run(str(every.jobs), "bright")]))
     if scene.jobs:
         left.append((55, [Run(f"{len(scene.jobs)} on several hosts", "text")]))
+    if scene.origin:
+        left.append((50, [Run(scene.origin, "dim")]))
     right: list[Piece] = [(92, [Run(time.strftime("%H:%M:%S", time.localtime(wall_s)), "bright")])]
     if readonly:
         right.append((70, [Run("read-only", "bright")]))
     return joined(left, right, width, look)
 
 
-def columns(width: int, named: int) -> list[HostColumn]:
-    """The columns that fit; the first is as wide as the longest of the names, the last one takes what is left."""
-    first = replace(COLUMNS[0], width=max(_SHORTEST_NAME, min(named, _LONGEST_NAME)))
-    return fit((first, *COLUMNS[1:]), width - 1, lambda column: column.width + _GAP, always=ALWAYS)
+def notice(scene: HostsScene, width: int, look: Look) -> list[Strip]:
+    """A line for what is wrong with all hosts; none if nothing is."""
+    if not scene.notice:
+        return []
+    text = drawing.cut(f"{look.glyphs.warn} {scene.notice}", max(0, width - 2), look.glyphs.more)
+    return [Line(look).add(" ").add(text, "warn", bold=True).strip(width)]
 
 
-def titles(scene: HostsScene, width: int, look: Look) -> Strip:
+class HostTable:
+    """The columns that fit a width, with their places.
+
+    The first is as wide as the longest name, the last one takes what is left.
+    """
+
+    def __init__(self, rows: Sequence[HostRow], width: int) -> None:
+        named = max((cell_len(row.name) for row in rows), default=0)
+        recorded = any(row.trend for row in rows)
+        first = replace(COLUMNS[0], width=max(_SHORTEST_NAME, min(named, _LONGEST_NAME)))
+        known = (first, *(column for column in COLUMNS[1:] if recorded or not column.recorded))
+        self.columns = fit(known, width - 1, lambda column: column.width + _GAP, always=ALWAYS)
+        self.width = width
+        self.places: list[tuple[HostColumn, int, int]] = []  # each with its left edge and its width
+        left = 1
+        for column in self.columns:
+            room = max(1, width - left - 1) if column is self.columns[-1] else column.width
+            self.places.append((column, left, room))
+            left += room + _GAP
+
+
+def titles(table: HostTable, sort: str, reverse: bool, look: Look) -> Strip:
     """The line of titles; that of the sorted column is marked."""
-    line, named = Line(look), _named(scene)
-    for column, left, room in _places(width, named):
-        mark = (
-            (look.glyphs.up if column.ascending is not scene.reverse else look.glyphs.down)
-            if column.id == scene.sort
-            else ""
-        )
+    line = Line(look)
+    for column, left, room in table.places:
+        mark = (look.glyphs.up if column.ascending is not reverse else look.glyphs.down) if column.id == sort else ""
         text = f"{column.title}{mark}"
         line.to(left).add(drawing.fit(text, room, right=column.right), "bright" if mark else "dim", bold=bool(mark))
-    return line.strip(width)
+    return line.strip(table.width)
 
 
-def _named(scene: HostsScene) -> int:
-    """Cells of the longest name."""
-    return max((cell_len(row.name) for row in scene.every), default=0)
-
-
-def table(scene: HostsScene, width: int, height: int, look: Look) -> list[Strip]:
+def lines(scene: HostsScene, table: HostTable, height: int, look: Look) -> list[Strip]:
     """The lines of the hosts in a window of this height."""
     shown = scene.rows[scene.top : scene.top + height]
-    named = _named(scene)
-    return [
-        host_line(row, width, look, named, chosen=scene.top + place == scene.cursor) for place, row in enumerate(shown)
-    ]
+    return [host_line(row, table, look, chosen=scene.top + place == scene.cursor) for place, row in enumerate(shown)]
 
 
-def host_line(row: HostRow, width: int, look: Look, named: int, *, chosen: bool = False) -> Strip:
+def host_line(row: HostRow, table: HostTable, look: Look, *, chosen: bool = False) -> Strip:
     """One host. Values that are old are grey; why there are none stands where the finding would."""
     on: Ground = "selected" if chosen else "background"
     line = Line(look, on)
     if chosen and look.palette.selected is None:
         line.add(look.glyphs.cursor)
-    silent = row.state in ("stale", "lost") or (row.state == "connecting" and row.gpus is None)
-    for column, left, room in _places(width, named):
+    for column, left, room in table.places:
         line.to(left)
         if column.id == "finding":
             line.runs(_verdict(row, room, look))
-            continue
-        text = drawing.fit(column.text(row), room, right=column.right, more=look.glyphs.more)
-        token: Token = "bright" if column.id == "host" else "text"
-        if silent:
-            token = "warn" if column.id == "age" and row.state != "connecting" else "dim"
-        elif column.levels and (reached := severity.level(column.value(row) if column.value else None, column.levels)):
-            token = reached
-        elif text.strip() in ("0", "0s", units.UNKNOWN, "-") or column.id == "age":
-            token = "dim"
-        elif column.id == "lost":
-            token = "warn"
-        line.add(text, token, bold=column.id == "host" and not silent)
-    return line.strip(width)
+        elif column.sparkline:
+            text = drawing.sparkline(column.sparkline(row), room, 100.0, look)
+            line.add(text, "dim" if _silent(row) else "busy")
+        else:
+            text = drawing.fit(column.text(row), room, right=column.right, more=look.glyphs.more)
+            line.add(text, _token(row, column, text.strip()), bold=column.id == "host" and not _silent(row))
+    return line.strip(table.width)
+
+
+def _silent(row: HostRow) -> bool:
+    """Whether its values are old, or missing."""
+    return row.state in ("stale", "lost") or (row.state == "connecting" and row.gpus is None)
+
+
+def _token(row: HostRow, column: HostColumn, text: str) -> Token:
+    """The colour of a value."""
+    if _silent(row):
+        return "warn" if column.id == "age" and row.state != "connecting" else "dim"
+    if column.levels and (reached := severity.level(column.value(row) if column.value else None, column.levels)):
+        return reached
+    if text in ("0", "0s", units.UNKNOWN, "-") or column.id == "age":
+        return "dim"
+    return "warn" if column.id == "lost" else "bright" if column.id == "host" else "text"
 
 
 def _verdict(row: HostRow, room: int, look: Look) -> list[Run]:
@@ -142,20 +168,13 @@ def _verdict(row: HostRow, room: int, look: Look) -> list[Run]:
         return [Run(drawing.cut(f"{look.glyphs.warn} no data: {row.why}{retry}", room, more), "warn", True)]
     if row.state == "connecting":
         return [Run(drawing.cut("connecting", room, more), "dim")]
-    sign, token = _BADGES[row.badge]
+    sign, token = BADGES[row.badge]
     glyph = getattr(look.glyphs, sign) if sign else look.glyphs.dot
     text = row.finding + (f" (+{row.findings - 1})" if row.findings > 1 else "")
     weight: Token = "bright" if sign in ("crit", "warn") else token
+    if _silent(row):
+        token = weight = "dim"
     return [Run(f"{glyph} ", token, True), Run(drawing.cut(text, max(0, room - len(glyph) - 1), more), weight)]
-
-
-def _places(width: int, named: int) -> Iterator[tuple[HostColumn, int, int]]:
-    """Each column with its left edge and its width."""
-    left, shown = 1, columns(width, named)
-    for column in shown:
-        room = max(1, width - left - 1) if column is shown[-1] else column.width
-        yield column, left, room
-        left += room + _GAP
 
 
 def job_lines(scene: HostsScene, width: int, look: Look) -> list[Strip]:
@@ -183,7 +202,7 @@ def _job_line(job: SpanningJob, scene: HostsScene, width: int, look: Look) -> St
         ranks += f" of {job.ranks + len(missing)}"
     line.add(f"  {ranks}, {amount(job.gpus, 'GPU')} on {', '.join(job.hosts)}", "text")
     if worst and not worst.healthy:
-        sign, token = _BADGES[worst.severity]
+        sign, token = BADGES[worst.severity]
         line.add("  ").add(f"{getattr(look.glyphs, sign or 'info')} ", token, bold=True)
         line.add(finding_text.headline(worst), "bright")
     elif slow := scene.slow_hosts.get(job.key):
@@ -216,7 +235,7 @@ def details(row: HostRow | None, update: Update | None, width: int, height: int,
 
 
 def _finding_lines(finding: Finding, update: Update, width: int, look: Look) -> list[Strip]:
-    sign, token = ("", "good") if finding.healthy else _BADGES[finding.severity]
+    sign, token = ("", "good") if finding.healthy else BADGES[finding.severity]
     glyph = getattr(look.glyphs, sign) if sign else look.glyphs.dot
     line = Line(look).add(f" {glyph} ", token, bold=True)  # type: ignore[arg-type]  # a token of the table
     line.add(

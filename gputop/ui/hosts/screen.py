@@ -7,15 +7,17 @@ from collections.abc import Callable, Sequence
 
 from textual import events, on
 from textual.app import ComposeResult
+from textual.strip import Strip
 
-from gputop.hosts.columns import BY_ID, COLUMNS, matches, ordered
+from gputop.hosts.columns import BY_ID, matches, ordered
 from gputop.hosts.overview import HostRow
 from gputop.hosts.slow_host import SlowHost, SlowHosts
-from gputop.hosts.spanning import JobKey, SpanningJob
+from gputop.hosts.spanning import JobKey
 from gputop.monitor import Update
 from gputop.ui.commands.command import Command, hint
 from gputop.ui.hosts import picture
-from gputop.ui.hosts.picture import DETAIL_LINES, HostsScene
+from gputop.ui.hosts.board import Board
+from gputop.ui.hosts.picture import DETAIL_LINES, HostsScene, HostTable
 from gputop.ui.screen import CommandScreen
 from gputop.ui.session import Session
 from gputop.ui.theme import Look
@@ -25,6 +27,8 @@ from gputop.ui.widgets.prompt import Prompt
 from gputop.ui.widgets.strip_pane import Lines
 
 _LEAST_ROWS = 6  # of hosts, before details of one are shown
+_LOW, _TALL = 24, 32  # lines of a terminal from which some details are shown, and all, however many hosts there are
+_FEW_DETAILS = 6
 
 
 class HostList(CursorList):
@@ -69,20 +73,17 @@ class HostsScreen(CommandScreen, inherit_bindings=False):
     def __init__(
         self,
         session: Session,
-        rows: Callable[[], Sequence[HostRow]],
-        jobs: Callable[[], Sequence[SpanningJob]],
-        newest: Callable[[str], Update | None],
-        open_host: Callable[[str], str],
-        reconnect: Callable[[], None],
+        board: Board,
+        open_host: Callable[[str], None],
     ) -> None:
-        """`open_host` opens the screen of a host, or returns why it cannot."""
+        """`open_host` opens the screen of a host, or says why it cannot."""
         super().__init__(session)
         self.list = HostList()
         self.pane, self.prompt = Lines(id="hosts"), Prompt(session.look)
         self.asking = False  # a filter is being typed
         self._watch_slow, self._slow_hosts = SlowHosts(), dict[JobKey, SlowHost]()
-        self._rows, self._jobs, self._newest = rows, jobs, newest
-        self._open, self._reconnect = open_host, reconnect
+        self.board, self._open = board, open_host
+        self._above = 2  # lines above the hosts: the header, what is wrong with all of them, titles
 
     def compose(self) -> ComposeResult:
         """One pane, a line to type in, and the keys."""
@@ -124,12 +125,15 @@ class HostsScreen(CommandScreen, inherit_bindings=False):
     def show(self, update: Update) -> None:
         """Take in what is known of the jobs on several hosts; lines of hosts are refreshed by a timer."""
         self.shown = update
-        self._slow_hosts = self._watch_slow.update(self._jobs(), update.frame.mono_s)
-        self.redraw()
+        self._slow_hosts = self._watch_slow.update(self.board.jobs(), update.frame.mono_s)
+        if self.list.every:
+            self.redraw()
+        else:  # the first lines
+            self.refresh_rows(rank=True)
 
     def refresh_rows(self, *, rank: bool = False) -> None:
         """Read the newest lines and draw them."""
-        self.list.feed(self._rows(), time.monotonic(), rank=rank)
+        self.list.feed(self.board.rows(), time.monotonic(), rank=rank)
         self.redraw()
 
     def redraw(self) -> None:
@@ -139,31 +143,42 @@ class HostsScreen(CommandScreen, inherit_bindings=False):
         width, height = self.app.size
         height -= 1 + self.asking
         look, scene = self.look, self._scene()
-        jobs = picture.job_lines(scene, width, look)
-        least = min(max(self.list.count, 1), _LEAST_ROWS)
-        spare = height - 2 - least
-        jobs = jobs if spare >= len(jobs) else []
-        details = min(DETAIL_LINES, max(0, spare - len(jobs) - max(0, self.list.count - least)))
-        details = max(details, min(DETAIL_LINES, spare - len(jobs)) if height >= 24 else 0)
-        way = hint(self.names, "{} opens it", "open-host")
-        cursor = self.list.cursor
-        about = picture.details(cursor, scene.selected, width, details, look, way)
-        self.list.resize(max(1, height - 2 - len(jobs) - len(about)))
-        scene = self._scene()
-        rows = picture.table(scene, width, self.list.height, look)
-        blank = [drawing.blank(width, look)] * (self.list.height - len(rows))
+        table = HostTable(scene.every, width)
         wall_s = self.shown.frame.wall_s if self.shown else time.time()
-        top = [picture.header(scene, wall_s, width, look, self.session.readonly), picture.titles(scene, width, look)]
-        self.pane.show([*top, *rows, *blank, *jobs, *about])
+        top = [
+            picture.header(scene, wall_s, width, look, self.session.readonly),
+            *picture.notice(scene, width, look),
+            picture.titles(table, scene.sort, scene.reverse, look),
+        ]
+        self._above = len(top)
+        below = self._below(scene, width, height - len(top), look)
+        self.list.resize(max(1, height - len(top) - len(below)))
+        rows = picture.lines(self._scene(), table, self.list.height, look)
+        blank = [drawing.blank(width, look)] * (self.list.height - len(rows))
+        self.pane.show([*top, *rows, *blank, *below])
         self.bar.offer(self.offered())
 
+    def _below(self, scene: HostsScene, width: int, height: int, look: Look) -> list[Strip]:
+        """What stands below the hosts, where these leave room: jobs on several hosts, and the selected host."""
+        least = min(max(self.list.count, 1), _LEAST_ROWS)
+        spare = height - least
+        jobs = picture.job_lines(scene, width, look)
+        jobs = jobs if spare >= len(jobs) else []
+        tall = self.app.size.height
+        always = DETAIL_LINES if tall >= _TALL else _FEW_DETAILS if tall >= _LOW else 0
+        details = max(0, spare - len(jobs) - max(0, self.list.count - least))
+        details = max(min(DETAIL_LINES, details), min(always, spare - len(jobs)))
+        way = hint(self.names, "{} opens it", "open-host")
+        return [*jobs, *self.board.details(self.list.cursor, width, details, look, way)]
+
     def _scene(self) -> HostsScene:
-        listed, cursor = self.list, self.list.cursor
+        listed = self.list
         return HostsScene(
             rows=listed.rows, every=listed.every, cursor=listed.at, top=listed.top, sort=listed.sort,
-            reverse=listed.reverse, filter=listed.filter, jobs=self._jobs(),
+            reverse=listed.reverse, filter=listed.filter, jobs=self.board.jobs(),
             job_findings=self.shown.findings if self.shown else (), slow_hosts=self._slow_hosts,
-            selected=self._newest(cursor.name) if cursor else None, label=self.session.source.label,
+            label=self.board.label, origin=self.board.origin,
+            notice=self.board.notice(),
         )  # fmt: skip
 
     def offered(self) -> Sequence[Command]:
@@ -187,7 +202,9 @@ class HostsScreen(CommandScreen, inherit_bindings=False):
 
     def sort_beside(self, step: int) -> None:
         """Sort by the column beside."""
-        ids = [column.id for column in COLUMNS]
+        ids = [column.id for column in HostTable(self.list.every, self.app.size.width).columns]
+        if self.list.sort not in ids:
+            ids.append(self.list.sort)
         self.sort(ids[(ids.index(self.list.sort) + step) % len(ids)])
         self.session.say(f"sorted by {BY_ID[self.list.sort].title}")
 
@@ -227,19 +244,17 @@ class HostsScreen(CommandScreen, inherit_bindings=False):
 
     def open_selected(self) -> None:
         """Open the whole screen of the selected host."""
-        cursor = self.list.cursor
-        if cursor and (why := self._open(cursor.name)):
-            self.session.say(why)
+        if cursor := self.list.cursor:
+            self._open(cursor.name)
 
     def reconnect(self) -> None:
         """Connect to hosts without data now."""
-        self._reconnect()
-        self.session.say("connecting")
+        self.session.say(self.board.reconnect())
 
     @on(events.Click, "#hosts")
     def click(self, event: events.Click) -> None:
         """A click selects a host; on the selected one it opens it."""
-        place = event.y - 2
+        place = event.y - self._above
         if not 0 <= place < min(self.list.height, self.list.count - self.list.top):
             return
         if self.list.top + place == self.list.at:
