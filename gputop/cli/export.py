@@ -146,22 +146,22 @@ def _endpoint(args: argparse.Namespace) -> Endpoint:
     except Unavailable as unavailable:
         raise Failure(str(unavailable)) from None
     names = frozenset(name.lower() for name in args.allow_host)
-    return Endpoint(host=host, port=port, names=names, token=_token(args.token_file), tls=tls)
+    return Endpoint(
+        host=host, port=port, names=names, token=token_in(args.token_file) if args.token_file else None, tls=tls
+    )
 
 
-def _token(path: str | None) -> str | None:
-    """The token in a file of ours; Failure if it is unreadable or empty."""
+def token_in(path: str, kind: str = "token") -> str:
+    """The token or password in a file of ours; Failure if it is unreadable or empty."""
     from gputop.safe.files import Refused, read_settings
 
-    if path is None:
-        return None
     try:
         data = read_settings(path, _TOKEN_LIMIT)
     except Refused as refused:
         raise Failure(str(refused)) from None
     token = (data or b"").decode("ascii", "replace").strip()
     if not token.isprintable() or not token.isascii() or not token:
-        raise Failure(f"{clean(path)} has no token: write one line of ASCII characters into it")
+        raise Failure(f"{clean(path)} has no {kind}: write one line of ASCII characters into it")
     return token
 
 

@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 def monitor(args: argparse.Namespace, settings: Settings) -> int:
     """The full-screen monitor, of this machine or of several hosts."""
     if hosts.asked(args):
-        return hosts.show(args, settings, _prepare_screen)
+        return hosts.show(args, settings, prepare_screen)
     return show(open_source(getattr(args, "source", "live"), settings), settings)
 
 
 def show(source: Source, settings: Settings) -> int:
     """The monitor on a source; Failure without a terminal."""
-    _prepare_screen()
+    prepare_screen()
     from gputop.ui.start import run
 
     return run(source, settings)
 
 
-def _prepare_screen() -> None:
+def prepare_screen() -> None:
     """What precedes the import of the screen; Failure without a terminal."""
     from gputop.safe import terminal
 
