@@ -128,7 +128,8 @@ def _chosen(args: argparse.Namespace) -> CliCommand:
         )
     if args.once or args.json:
         if args.command:
-            raise Failure(f"--once and --json take no command: omit {args.command}", USAGE)
+            remedy = "write them after fleet" if args.command == "fleet" else f"omit {args.command}"
+            raise Failure(f"--once and --json take no command: {remedy}", USAGE)
         args.format, args.count = ("json" if args.json else "text"), 1
         return COMMANDS["snapshot"]
     chosen = COMMANDS[args.command] if args.command else MONITOR

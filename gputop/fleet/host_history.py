@@ -86,8 +86,7 @@ class HostHistory:
         return None
 
     def _read(self, host: FleetHost) -> HostHour:
-        view = self._fleet.view
-        end_s = view.wall_s + time.monotonic() - view.mono_s if view else time.time()
+        end_s = self._fleet.wall_s()
         start_s = end_s - (POINTS - 1) * STEP_S
         asked = self._fleet.queries.of(of_labels(dict(host.key)))
         try:

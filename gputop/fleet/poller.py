@@ -163,6 +163,13 @@ class Fleet:
         silent = bool(self.problem)
         return [_aged(host.row, passed_s, silent) for host in view.hosts]
 
+    def wall_s(self, now_s: float | None = None) -> float:
+        """The time by the clock of Prometheus; by ours before its first answer."""
+        view = self.view
+        if view is None:
+            return time.time()
+        return view.wall_s + (time.monotonic() if now_s is None else now_s) - view.mono_s
+
     def notice(self, now_s: float | None = None) -> str:
         """What is wrong with all of them in one line; empty if nothing is."""
         now_s = time.monotonic() if now_s is None else now_s

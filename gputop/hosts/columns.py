@@ -96,7 +96,7 @@ COLUMNS: tuple[HostColumn, ...] = (
         help="GPU busy, mean of its GPUs", text=_percent("busy_percent"), sort=_number("busy_percent"),
     ),
     HostColumn(
-        id="hour", title="LAST HOUR", width=12, keep=45, recorded=True, sparkline=lambda row: row.trend,
+        id="hour", title="LAST HOUR", width=12, keep=58, recorded=True, sparkline=lambda row: row.trend,
         help="GPU busy over the last hour, one mark for 5 min", text=_drawn, sort=lambda row: _mean(row.trend),
     ),
     HostColumn(

@@ -22,9 +22,9 @@ from gputop.demo import SCENARIOS
 from tests.traces import starved
 
 GPUTOP = [sys.executable, "-m", "gputop"]
-# examples that need a training, a terminal, an earlier result, more than a second, no end, or nvidia-smi
+# examples that need a training, a terminal, an earlier result, more than a second, no end, a server, or nvidia-smi
 LATER = re.compile(
-    "pgrep|train.py:|--last|gputop (demo|replay|reset-terminal|export prometheus)|--for|--count|nvidia-smi"
+    "pgrep|train.py:|--last|gputop (demo|replay|reset-terminal|export prometheus|fleet)|--for|--count|nvidia-smi"
     "|demo:straggler|--run"
 )
 

@@ -111,6 +111,7 @@ def play(
             view = fleet.view
             assert view is not None
             fleet.rows = lambda now_s=None: Fleet.rows(fleet, now_s or view.mono_s)  # type: ignore[method-assign]
+            fleet.wall_s = lambda now_s=None: NOON  # type: ignore[method-assign]
             history = HostHistory(fleet)
             history._kept = {host.key: hour(server, host.row.name) for host in view.hosts}
             latest = LatestUpdate()

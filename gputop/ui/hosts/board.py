@@ -33,6 +33,9 @@ class Board(Protocol):
     def notice(self) -> str:
         """What is wrong with all of them in one line; empty if nothing is."""
 
+    def wall_s(self) -> float | None:
+        """The time to show; None: that of the newest update."""
+
     def jobs(self) -> Sequence[SpanningJob]:
         """Jobs with ranks on several hosts."""
 
@@ -75,6 +78,10 @@ class SshBoard:
     def notice(self) -> str:
         """Empty: each host has a connection, and its line says what is wrong with that."""
         return ""
+
+    def wall_s(self) -> float | None:
+        """None: an update comes every second."""
+        return None
 
     def details(self, row: HostRow | None, width: int, height: int, look: Look, way: str) -> list[Strip]:
         """The findings of the selected host with their first step."""

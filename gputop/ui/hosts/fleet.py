@@ -61,6 +61,10 @@ class FleetBoard:
         """Why there are no new values, if so."""
         return self._fleet.notice()
 
+    def wall_s(self) -> float | None:
+        """The time by the clock of Prometheus, to which ages refer."""
+        return self._fleet.wall_s()
+
     def jobs(self) -> Sequence[SpanningJob]:
         """None: metrics do not say which ranks belong together."""
         return ()

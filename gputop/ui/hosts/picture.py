@@ -81,12 +81,19 @@ def header(scene: HostsScene, wall_s: float, width: int, look: Look, readonly: b
     return joined(left, right, width, look)
 
 
-def notice(scene: HostsScene, width: int, look: Look) -> list[Strip]:
-    """A line for what is wrong with all hosts; none if nothing is."""
-    if not scene.notice:
-        return []
-    text = drawing.cut(f"{look.glyphs.warn} {scene.notice}", max(0, width - 2), look.glyphs.more)
-    return [Line(look).add(" ").add(text, "warn", bold=True).strip(width)]
+def notices(scene: HostsScene, width: int, look: Look, way: str) -> list[Strip]:
+    """Lines for what is wrong with all hosts, and for a filter that hides some. `way`: the key that ends the filter."""
+    found: list[tuple[str, Token]] = []
+    if scene.notice:
+        found.append((f"{look.glyphs.warn} {scene.notice}", "warn"))
+    if scene.filter:
+        shown = f"filter {scene.filter}: {len(scene.rows)} of {amount(len(scene.every), 'host')}"
+        found.append((f"{shown} {look.glyphs.dot} {way}" if way else shown, "busy"))
+    room = max(0, width - 2)
+    return [
+        Line(look).add(" ").add(drawing.cut(text, room, look.glyphs.more), token, bold=True).strip(width)
+        for text, token in found
+    ]
 
 
 class HostTable:

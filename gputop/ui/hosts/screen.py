@@ -83,7 +83,7 @@ class HostsScreen(CommandScreen, inherit_bindings=False):
         self.asking = False  # a filter is being typed
         self._watch_slow, self._slow_hosts = SlowHosts(), dict[JobKey, SlowHost]()
         self.board, self._open = board, open_host
-        self._above = 2  # lines above the hosts: the header, what is wrong with all of them, titles
+        self._above = 2  # lines above the hosts: header, notices, titles
 
     def compose(self) -> ComposeResult:
         """One pane, a line to type in, and the keys."""
@@ -144,10 +144,10 @@ class HostsScreen(CommandScreen, inherit_bindings=False):
         height -= 1 + self.asking
         look, scene = self.look, self._scene()
         table = HostTable(scene.every, width)
-        wall_s = self.shown.frame.wall_s if self.shown else time.time()
+        wall_s = self.board.wall_s() or (self.shown.frame.wall_s if self.shown else time.time())
         top = [
             picture.header(scene, wall_s, width, look, self.session.readonly),
-            *picture.notice(scene, width, look),
+            *picture.notices(scene, width, look, hint(self.names, "{} shows all", "show-all-hosts")),
             picture.titles(table, scene.sort, scene.reverse, look),
         ]
         self._above = len(top)
@@ -175,7 +175,7 @@ class HostsScreen(CommandScreen, inherit_bindings=False):
         listed = self.list
         return HostsScene(
             rows=listed.rows, every=listed.every, cursor=listed.at, top=listed.top, sort=listed.sort,
-            reverse=listed.reverse, filter=listed.filter, jobs=self.board.jobs(),
+            reverse=listed.reverse, filter="" if self.asking else listed.filter, jobs=self.board.jobs(),
             job_findings=self.shown.findings if self.shown else (), slow_hosts=self._slow_hosts,
             label=self.board.label, origin=self.board.origin,
             notice=self.board.notice(),
