@@ -214,7 +214,7 @@ def _run(argv: Sequence[str], *, whole: bool) -> int:
             raise Failure(refusal, USAGE)
         command = _chosen(args)
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `gputop --once | head` ends as any Unix tool does
-        if not command.screen:
+        if not command.opens_screen(args):
             if whole:
                 terminal.end_when_deaf()
             if sys.stdout is None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gputop.fleet.matchers import Matcher
     from gputop.fleet.poller import Fleet
 
-INTERVAL_S = 10.0
+INTERVAL_S, _LEAST_INTERVAL_S = 10.0, 1.0
 
 
 def fleet(args: argparse.Namespace, settings: Settings) -> int:
@@ -42,7 +42,7 @@ def _fleet(args: argparse.Namespace) -> Fleet:
     from gputop.fleet.poller import Fleet
     from gputop.fleet.promql import PrometheusClient
 
-    interval_s = getattr(args, "interval", INTERVAL_S)
+    interval_s = max(_LEAST_INTERVAL_S, getattr(args, "interval", INTERVAL_S))
     client = PrometheusClient(_address(args))
     return Fleet(client, _matchers(args.match), interval_s=interval_s, ssh_name=args.ssh_name)
 
@@ -154,5 +154,6 @@ COMMANDS = (
         run=fleet,
         arguments=_arguments,
         interval=f"{INTERVAL_S:g}",
+        screen=lambda args: not (args.print_once or args.as_json),
     ),
 )

@@ -247,4 +247,8 @@ class CliCommand:
     run: Callable[[argparse.Namespace, Settings], int]  # returns the exit code
     arguments: Callable[[argparse.ArgumentParser], None] = _no_arguments
     interval: str = INTERVAL  # default seconds between samples
-    screen: bool = False  # opens the full-screen monitor; others print
+    screen: bool | Callable[[argparse.Namespace], bool] = False  # opens the full-screen monitor; others print
+
+    def opens_screen(self, args: argparse.Namespace) -> bool:
+        """Whether it opens the full-screen monitor with these arguments."""
+        return self.screen if isinstance(self.screen, bool) else self.screen(args)

@@ -47,6 +47,6 @@ complete gputop \
         'n/scaffold/f/' \
         'n/recipe/(loader profiler nan checkpoint log regions transfer amp clip optimizer compile memory)/' \
         'n/rules/(no-cuda-context slow-start gpu-idle-cpu-busy stack-vs-gpu gpu-unused-in-job loader-in-main starved-cpu-saturated starved-cpu-idle workers-oversized head-of-line worker-respawn mem-bw-bound gpu-bound-healthy evaluation-phase tensor-cores-idle busy-not-effective sync-log-stall h2d-transfer-bound overhead-bound slowdown small-job openblas-on-intel cpu-slow neighbour numa-misplacement cpu-quota threads-process threads-host io-bound network-fs-bound cold-cache io-small-files checkpoint-stall shm-nearly-full gmem-leak host-memory-leak gmem-nearly-full memory-pressure gpu-shared zombie-memory dataparallel network-bound model-parallel straggler collective-wait thermal power clocks-low hw-errors pcie-degraded persistence-off mig-visibility non-finite starved-cause-unknown seen-inside self-overhead blind-spots)/' \
-        'n/docs/(glossary keys columns metrics configuration diagnosis proven alerts doctor recording hosts prometheus profilers loader memory lab maxbatch scaffold performance security faults contributing changelog)/' \
+        'n/docs/(glossary keys columns metrics configuration diagnosis proven alerts doctor recording hosts fleet prometheus profilers loader memory lab maxbatch scaffold performance security faults contributing changelog)/' \
         'n/completions/(bash zsh tcsh)/' \
         'p/*/()/'

@@ -20,6 +20,7 @@ TOPICS = (
     "doctor",
     "recording",
     "hosts",
+    "fleet",
     "prometheus",
     "profilers",
     "loader",

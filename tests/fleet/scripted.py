@@ -123,9 +123,9 @@ class ScriptedPrometheus:
         """`at_s`: a fixed time of all answers; by default now. `rules`: recording rules are installed."""
         self.act: Act | None = None
         self.asked: list[Asked] = []
-        self.answered = threading.Event()  # the first values have been sent
         self.released = threading.Event()  # ends what hangs
         self.instances, self._at_s, self._rules = list(instances), at_s, rules
+        self._made: dict[tuple[str, ...], bytes] = {}  # answers of a fixed time
         outer = self
 
         class Request(BaseHTTPRequestHandler):
@@ -161,9 +161,12 @@ class ScriptedPrometheus:
         if act := self.act:
             act(handler)
             return
-        send(handler, 200, self._answer(handler.path, form))
-        if "label_replace" in form["query"]:
-            self.answered.set()
+        if self._at_s is None:
+            made = self._answer(handler.path, form)
+        else:
+            key = (handler.path, form["query"], form.get("start", ""), *self.instances)
+            made = self._made.get(key) or self._made.setdefault(key, self._answer(handler.path, form))
+        send(handler, 200, made)
 
     def _answer(self, path: str, form: dict[str, str]) -> bytes:
         answers, query = Answers(self.instances, self._at_s or time.time()), form["query"]

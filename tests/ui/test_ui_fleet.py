@@ -260,6 +260,34 @@ def test_f14_a_name_that_ssh_would_take_for_an_option_is_refused() -> None:
     play(scene)
 
 
+def test_what_the_fleet_has_to_say_is_said_once() -> None:
+    async def scene(stage: FleetStage) -> None:
+        stage.fleet.remarks.append("recording rules are missing")
+        for _ in range(2):
+            stage.app.on_arrived()
+        assert stage.text.splitlines()[-1] == " recording rules are missing"
+        await stage.press("escape")
+        stage.app.on_arrived()
+        assert "recording rules" not in stage.text
+
+    play(scene)
+
+
+def test_many_findings_in_a_low_pane_are_counted() -> None:
+    async def scene(stage: FleetStage) -> None:
+        assert stage.fleet.view is not None
+        host = stage.fleet.view.hosts[HOT]
+        many = replace(host, findings=host.findings[:1] * 9)
+        for height, lines in ((9, 9), (4, 4), (3, 3), (2, 2)):
+            texts = [strip.text.rstrip() for strip in details(many, None, "", 80, height, Look(), "Enter opens it")]
+            assert len(texts) == lines
+            assert "hardware thermal slowdown" in texts[1]
+            shown = sum("thermal slowdown" in text for text in texts)
+            assert height < 4 or any(text == f"   {9 - shown} more" for text in texts) or shown == 1
+
+    play(scene, hosts=9)
+
+
 def test_any_size_is_drawn_and_no_line_is_wider() -> None:
     async def scene(stage: FleetStage) -> None:
         for width, height in ((1, 1), (2, 5), (10, 3), (20, 8), (40, 12), (60, 24), (300, 100)):

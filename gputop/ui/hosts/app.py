@@ -32,6 +32,7 @@ from gputop.ui.widgets.key_bar import SAY_S
 
 _LOOK_S = 0.2  # between two looks whether a host has values that was asked for
 _CONNECTING_S, _REFUSED_S = 60.0, 15.0  # how long it is said that a host is connected to, and why it was not
+_REMARK_S = 8.0
 
 
 class HostsApp(Gputop, inherit_bindings=False):
@@ -55,6 +56,8 @@ class HostsApp(Gputop, inherit_bindings=False):
     def on_arrived(self) -> None:
         """Show the newest lines, or the newest update of the opened host."""
         super().on_arrived()
+        if self.screen is self.main and (said := self.board.remark()):
+            self.session.say(said, _REMARK_S)
         if self._opened:
             self._opened.show_newest()
 

@@ -33,6 +33,9 @@ class Board(Protocol):
     def notice(self) -> str:
         """What is wrong with all of them in one line; empty if nothing is."""
 
+    def remark(self) -> str:
+        """Something to say once; empty if there is nothing new."""
+
     def wall_s(self) -> float | None:
         """The time to show; None: that of the newest update."""
 
@@ -77,6 +80,10 @@ class SshBoard:
 
     def notice(self) -> str:
         """Empty: each host has a connection, and its line says what is wrong with that."""
+        return ""
+
+    def remark(self) -> str:
+        """Empty."""
         return ""
 
     def wall_s(self) -> float | None:

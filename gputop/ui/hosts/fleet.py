@@ -44,6 +44,7 @@ class FleetBoard:
     def __init__(self, fleet: Fleet, history: HostHistory, reach: Reach, settings: Settings) -> None:
         self._fleet, self._history, self._reach, self._settings = fleet, history, reach, settings
         self._watch: HostWatch | None = None  # that is open, or was asked for
+        self._said = 0  # remarks of the fleet
         self._refused: dict[str, str] = {}  # why ssh did not reach a host the last time
         self.again, self.wanted, self.origin = "Ask now", "", fleet.label
 
@@ -60,6 +61,11 @@ class FleetBoard:
     def notice(self) -> str:
         """Why there are no new values, if so."""
         return self._fleet.notice()
+
+    def remark(self) -> str:
+        """What the fleet has to say once."""
+        said, self._said = self._fleet.remarks[self._said :], len(self._fleet.remarks)
+        return "; ".join(said)
 
     def wall_s(self) -> float | None:
         """The time by the clock of Prometheus, to which ages refer."""
@@ -142,11 +148,11 @@ def details(
     if host.row.why:
         strips.append(_line(look, f" {look.glyphs.warn} ", "warn", _silence(host.row), width))
     charts = _charts(host.row, hour, width, look)
-    room = max(1 if host.findings else 0, height - len(strips) - len(charts))
+    room = max(1, height - len(strips) - len(charts))
     strips += [_finding(one, width, look) for one in host.findings[:room]]
     if not host.findings and not host.row.why and len(strips) + len(charts) < height:
         strips.append(_line(look, " ", "text", host.row.finding or "no finding", width))
-    if (more := len(host.findings) - room) > 0:
+    if (more := len(host.findings) - room) > 0 and room > 1:
         strips[-1] = Line(look).add(f"   {more + 1} more", "dim").strip(width)
     elif host.findings and len(strips) + len(charts) < height:
         rule = host.findings[0].rule

@@ -32,7 +32,8 @@ _FEW_DETAILS = 6
 
 
 class HostList(CursorList):
-    """The hosts that are shown. The cursor follows its host; lines change places only while no key is pressed."""
+    """The hosts that are shown. The cursor follows its host once a key was pressed; lines change places only when
+    nobody presses keys."""
 
     def __init__(self) -> None:
         self.rows: list[HostRow] = []
@@ -59,7 +60,9 @@ class HostList(CursorList):
         else:
             places = {row.name: place for place, row in enumerate(self.rows)}
             self.rows = sorted(shown, key=lambda row: places.get(row.name, len(places)))
-        if before:
+        if not self.touched:  # nobody has chosen a host yet: the first one is the worst
+            self.at = 0
+        elif before:
             self.at = next((at for at, row in enumerate(self.rows) if row.name == before.name), self.at)
         self.settle(in_sight)
 
