@@ -9,14 +9,15 @@ from typing import Any
 from gputop import pytorch, units
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.paste.pasted import LONGEST_NAME, LimitTable, Pasted, by_severity
-from gputop.paste.plain_pickle import plain
 from gputop.phrases import held_against, percent
 from gputop.report import Do, Point, ReportTable
 from gputop.safe.files import Refused
+from gputop.safe.plain_pickle import plain
 from gputop.safe.text import clean
 
 _LIMIT = LimitTable("paste-memory")
 
+FEWER = "record fewer events (max_entries=100000)"
 _ROWS = 15
 _MOST_FRAMES = 128  # frames read of a stack
 _MOST_SEGMENTS = 1_000_000
@@ -52,8 +53,12 @@ def looks_like(beginning: str) -> bool:
 
 
 def read(data: bytes) -> Pasted:
-    """The report on a snapshot; Refused if it is none, or contains more than plain values."""
-    found = plain(data)
+    """The report on the bytes of a snapshot; Refused if it is none, or contains more than plain values."""
+    return report(plain(data, again="dump the snapshot again", fewer=FEWER))
+
+
+def report(found: Any) -> Pasted:
+    """The report on the value of a snapshot; Refused if it is none."""
     segments = found.get("segments") if isinstance(found, dict) else found
     if isinstance(segments, list) and len(segments) > _MOST_SEGMENTS:
         raise Refused("too many segments")
@@ -134,7 +139,7 @@ class Places:
         """Count a block or event; Refused if there are too many."""
         self._left -= 1
         if self._left < 0:
-            raise Refused("too many blocks and events: record fewer (max_entries=100000)")
+            raise Refused(f"too many blocks and events: {FEWER}")
 
     def of(self, block: Any) -> str:
         """The innermost line of the program's own code; else the innermost Python line."""

@@ -23,8 +23,9 @@ _NAMES = {ord(op.code): op.name for op in pickletools.opcodes}
 class PickleReader:
     """The pickle machine with the harmless half of its instructions."""
 
-    def __init__(self, data: bytes) -> None:
-        self.data = data
+    def __init__(self, data: bytes, again: str, fewer: str) -> None:
+        """`again` and `fewer`: what to do about a damaged file, and about one with too many values."""
+        self.data, self.again, self.fewer = data, again, fewer
         self.at = 0
         self.stack: list[Any] = []
         self.marks: list[int] = []
@@ -44,8 +45,8 @@ class PickleReader:
         except KeyError:
             raise Refused(self._forbidden()) from None
         except (IndexError, struct.error, ValueError, TypeError):
-            raise Refused("truncated or damaged: dump the snapshot again") from None
-        raise Refused("too many values: record fewer events (max_entries=100000)")
+            raise Refused(f"truncated or damaged: {self.again}") from None
+        raise Refused(f"too many values: {self.fewer}")
 
     def _forbidden(self) -> str:
         name = _NAMES.get(self.data[self.at - 1], "an unknown instruction")
@@ -69,7 +70,7 @@ class PickleReader:
         """Push a new container, within the limit on their number."""
         self.containers += 1
         if self.containers > MOST_CONTAINERS:
-            raise Refused("too many dicts and lists: record fewer events (max_entries=100000)")
+            raise Refused(f"too many dicts and lists: {self.fewer}")
         self.stack.append(container)
 
     def since_mark(self) -> list[Any]:
@@ -88,9 +89,12 @@ class PickleReader:
         return found
 
 
-def plain(data: bytes) -> Any:
-    """The value of a pickle of plain values; Refused if it contains others, or is damaged."""
-    return PickleReader(data).run()
+def plain(data: bytes, *, again: str, fewer: str) -> Any:
+    """The value of a pickle of plain values; Refused if it contains others, or is damaged.
+
+    `again` and `fewer` say what to do about a damaged file, and about one with too many values.
+    """
+    return PickleReader(data, again, fewer).run()
 
 
 def _text(size: int) -> Callable[[PickleReader], None]:
