@@ -44,13 +44,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": {"safe", "units"},
     "profile": {"units", "phrases", "safe", "report", "severity", "num_workers"},
     "trace": {"units", "phrases", "safe", "report", "profile", "pytorch", "severity", "num_workers"},
-    "paste": {"units", "phrases", "safe", "report", "trace", "pytorch", "severity", "num_workers", "thresholds"},
+    "paste": {"units", "phrases", "safe", "report", "trace", "pytorch", "severity", "num_workers", "thresholds"}
+    | {"collectives"},
     "source": {"model"},
     "history": {"model", "optional_sums"},
     "last_job": {"model"},
     "agent_client": PURE,
     "collect": PURE | {"source", "agent_client", "pytorch"},
-    "actions": PURE | {"agent_client", "labels", "report", "profile", "trace"},
+    "collectives": PURE | {"agent_client", "report", "profile", "monitor"},
+    "actions": PURE | {"agent_client", "labels", "report", "profile", "trace", "collectives"},
     "demo": {"source", "model", "units", "suggest"},
     "diagnose": PURE
     | {"labels", "phrases", "numpy_blas", "pytorch", "severity", "history", "profile", "trace", "num_workers"}
@@ -114,6 +116,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "hosts",
         "fleet",
         "lab",
+        "collectives",
     },
     "cli": {"*"},
     "__main__": {"entry"},
