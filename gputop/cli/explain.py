@@ -17,12 +17,12 @@ from gputop.safe.text import clean
 
 if TYPE_CHECKING:
     from gputop.config import Settings
-    from gputop.paste import Pasted
+    from gputop.paste import FlightDump, Pasted
     from gputop.profile import Profile
     from gputop.report import Page
     from gputop.trace.verdict import TraceView
 
-    Opened = TraceView | Profile | Pasted
+    Opened = TraceView | Profile | Pasted | FlightDump
 
 MOST_FILES = 256
 _TRACES = (".json", ".json.gz")
@@ -32,7 +32,7 @@ STANDARD_INPUT = "standard input"
 
 
 def explain(args: argparse.Namespace, settings: Settings) -> int:
-    """Print reports on the files; several traces may be ranks of one job."""
+    """Print reports on the files; several traces, or several flight recorder dumps, may be ranks of one job."""
     from gputop.paste import pasted
     from gputop.report import markdown, text
     from gputop.safe.files import Refused
@@ -60,9 +60,10 @@ def explain(args: argparse.Namespace, settings: Settings) -> int:
     if args.as_json:
         changes = [change for pair in pairs for change in _changes(pair, names)]
         result = {"files": changes if args.diff else list(map(_object, opened, names)), "apart": why, "left_out": left}
+        result |= _joint_dumps(opened, names)[1]
         print(json.dumps({"version": 1, "gputop": __version__, **result}, allow_nan=False))
         return FAILED if left else _exit_code(opened)
-    pages = _differences(pairs, names) if args.diff else [*_joint_pages(traces, why), *map(_page, opened, names)]
+    pages = _differences(pairs, names) if args.diff else [*_joint_pages(traces, why), *_each_page(opened, names)]
     if left:
         words = (f"{each['file']} is skipped: {each['why']}." for each in left)
         pages[0] = replace(pages[0], words=(*words, *pages[0].words))
@@ -163,9 +164,9 @@ def _exit_code(opened: Sequence[Opened]) -> int:
 
 
 def _is_pasted(opened: Sequence[Opened]) -> bool:
-    from gputop.paste import Pasted
+    from gputop.paste import FlightDump, Pasted
 
-    return any(isinstance(each, Pasted) for each in opened)
+    return any(isinstance(each, (Pasted, FlightDump)) for each in opened)
 
 
 def _trace_files(name: str) -> list[str]:
@@ -280,22 +281,49 @@ def _joint_pages(traces: list[TraceView], why: str | None) -> list[Page]:
     return [ranks(traces)] if len(traces) > 1 else []
 
 
+def _each_page(opened: Sequence[Opened], names: Sequence[str]) -> list[Page]:
+    """A page on each file; dumps of the ranks of one job share one."""
+    from gputop.paste import FlightDump
+
+    joint, result = _joint_dumps(opened, names)
+    shared = bool(result.get("collectives"))
+    alone = (
+        (one, name) for one, name in zip(opened, names, strict=True) if not (shared and isinstance(one, FlightDump))
+    )
+    return [*joint, *(_page(one, name) for one, name in alone)]
+
+
+def _joint_dumps(opened: Sequence[Opened], names: Sequence[str]) -> tuple[list[Page], dict[str, Any]]:
+    """The page on the flight recorder dumps of several ranks, or on why they are not of one job; and as an object."""
+    from gputop.paste import FlightDump, flight_dump
+    from gputop.report import Page
+
+    found = [(one, name) for one, name in zip(opened, names, strict=True) if isinstance(one, FlightDump)]
+    if len(found) < 2:
+        return [], {}
+    dumps, called = [one for one, _ in found], [name for _, name in found]
+    if why := flight_dump.why_not_one_job(called, dumps):
+        words = f"Not the ranks of one job: {why}. Each is read alone."
+        return [Page(title=f"{len(found)} flight recorder dumps", words=(words,))], {"apart": why, "collectives": None}
+    return [flight_dump.page(dumps, called)], {"collectives": flight_dump.joint_numbers(dumps, called)}
+
+
 def _page(opened: Opened, name: str) -> Page:
-    from gputop.paste import Pasted
+    from gputop.paste import FlightDump, Pasted
     from gputop.profile import Profile, report
     from gputop.trace.report import page
 
-    if isinstance(opened, Pasted):
+    if isinstance(opened, (Pasted, FlightDump)):
         return opened.page(name)
     return report.page(opened, name) if isinstance(opened, Profile) else page(opened)
 
 
 def _object(opened: Opened, name: str) -> dict[str, Any]:
-    from gputop.paste import Pasted
+    from gputop.paste import FlightDump, Pasted
     from gputop.profile import Profile, report
     from gputop.trace.summary import as_json
 
-    if isinstance(opened, Pasted):
+    if isinstance(opened, (Pasted, FlightDump)):
         return opened.as_json(name)
     return report.as_json(opened, name) if isinstance(opened, Profile) else as_json(opened)
 
@@ -332,8 +360,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "files",
         nargs="+",
         metavar="FILE",
-        help="torch.profiler trace or table, py-spy profile, nvidia-smi -q or CSV output, log with an error, "
-        "or memory snapshot; - for standard input",
+        help="torch.profiler trace or table, py-spy profile, flight recorder dumps of all ranks, nvidia-smi -q or CSV "
+        "output, NCCL RAS status, log with an error, or memory snapshot; - for standard input",
     )
     parser.add_argument(
         "--diff",

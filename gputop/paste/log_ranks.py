@@ -151,7 +151,7 @@ def _steps(reports: Sequence[Timeout], behind: Sequence[Timeout], version: str |
         yield "If no rank is missing, suspect the network: run with NCCL_DEBUG=INFO."
     yield Do("At the next hang, compare the stacks of all ranks. PID is that of any rank.", "gputop stack --job PID")
     yield Do("Record collectives, so that a timeout dumps them.", pytorch.flight_recorder(version))
-    yield Do("Then compare the ranks' files.", "torchfrtrace --prefix nccl_trace_rank_ $PWD")
+    yield Do("Then compare the ranks' files.", "gputop explain nccl_trace_rank_*")
     if any(one.sequence is not None and one.sequence <= _LIMITS["first"] for one in reports):
         yield Do(
             "No collective completed before: check the network interface.",
