@@ -81,6 +81,8 @@ def _text(result: StackResult, plain: bool) -> list[str]:
         out.append(f"{shown.process.pid}  {labels.command(masked(shown.process))}")
         out += lines(shown.threads) if shown.barred is None else [f"  {shown.barred.line}"]
         out.append("")
+    if result.collectives is not None:
+        out += [*text(result.collectives.page(), ascii=plain).split("\n")]
     return [to_ascii(line.replace("…", "...")) if plain else line for line in out[:-1]]
 
 
@@ -108,6 +110,7 @@ def _object(result: StackResult) -> dict[str, Any]:
         "gputop": __version__,
         "text": result.text if result.ranks is None else result.ranks.text,
         "odd": odd,
+        "collectives": None if result.collectives is None else result.collectives.as_json(),
         "processes": [_process(shown) for shown in result.processes],
     }
 

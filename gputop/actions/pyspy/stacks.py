@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from threading import Thread
 
 from gputop import labels
 from gputop.actions.action import ActionResult, ActionRun, start_run
@@ -12,10 +13,13 @@ from gputop.actions.handles import Handles, Scope
 from gputop.actions.pyspy import runner
 from gputop.actions.pyspy.runner import find
 from gputop.actions.target import Refusal, Rights, TargetProcess, untouchable
+from gputop.collectives.comparison import Position
+from gputop.collectives.report import Collectives, conclude
+from gputop.collectives.survey import Survey, ask, label
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Process, Role
 from gputop.profile.dump import ThreadStack, parse
-from gputop.profile.ranks import INSIDE, Ranks, ThreadCounters, compare, waits_inside
+from gputop.profile.ranks import INSIDE, RankPosition, Ranks, ThreadCounters, compare, waits_inside
 from gputop.safe import ptrace_access
 from gputop.safe.files import Refused
 from gputop.safe.ptrace_access import Barred
@@ -174,10 +178,14 @@ class Shown:
 
 @frozen_dataclass(frozen=True, kw_only=True)
 class StackResult(ActionResult):
-    """The stacks in the order of the job; `ranks` compares its ranks if the whole job was requested."""
+    """The stacks in the order of the job; `ranks` compares its ranks if the whole job was requested.
+
+    `collectives`: what its ranks reported about theirs, if any did.
+    """
 
     processes: tuple[Shown, ...] = ()
     ranks: Ranks | None = None
+    collectives: Collectives | None = None
 
 
 class Stack:
@@ -234,10 +242,13 @@ def _dump(handles: Handles, asked: Asked, run: ActionRun) -> StackResult:
         return StackResult(text=f"nothing to show: {why}", good=False)
     meant, ranks_only = _targets(handles, asked.scope)
     run.say(f"reading the stacks of {labels.amount(len(meant), 'process')}")
+    first = _FirstSurvey([process for process, _ in meant]) if ranks_only and len(meant) > 1 else None
     shown = _read_all(meant, asked, program, run)
-    ranks = None
-    if ranks_only and len(shown) > 1:
+    ranks, collectives = None, None
+    if first is not None:
         shown, ranks = _compare_ranks(meant, shown, asked, program, run)
+        run.say("asking the ranks for their collectives")
+        collectives = None if run.cancelled else first.concluded(ranks)
     barred = [one.barred for one in shown if one.barred]
     read = len(shown) - len(barred)
     if not read:
@@ -254,8 +265,46 @@ def _dump(handles: Handles, asked: Asked, run: ActionRun) -> StackResult:
     ]
     stopped = [f"{one.pid} is suspended: kill -CONT {one.pid} resumes it" for _, one in meant if _stopped(one)]
     return StackResult(
-        text=text, good=not barred, lines=(*_unlocks(barred), *native, *stopped, *inside), processes=shown, ranks=ranks
+        text=text,
+        good=not barred,
+        lines=(*_unlocks(barred), *native, *stopped, *inside),
+        processes=shown,
+        ranks=ranks,
+        collectives=collectives,
     )
+
+
+class _FirstSurvey:
+    """Asks ranks for their collectives while their stacks are sampled, and again afterwards: a hung one is the same."""
+
+    def __init__(self, ranks: Sequence[Process]) -> None:
+        self._ranks = ranks
+        self._survey: Survey | None = None
+        self._thread: Thread | None = Thread(target=self._ask, name="first survey", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError:  # this user's thread limit is reached
+            self._thread = None
+
+    def _ask(self) -> None:
+        self._survey = ask(self._ranks)
+
+    def concluded(self, compared: Ranks | None) -> Collectives | None:
+        """What both surveys mean, with where the ranks are; None if no rank answers."""
+        if self._thread is not None:
+            self._thread.join()  # it has a deadline
+        before = self._survey
+        if before is None or not before.answered:
+            return None
+        now = {place.label: _position(place) for place in compared.places} if compared else {}
+        return conclude(ask(self._ranks) if before.records else before, before, now)
+
+
+def _position(place: RankPosition) -> Position:
+    own = place.own
+    called = f"{own.file.rpartition('/')[2]}:{own.line}" if own and own.line and place.collective else ""
+    where = own or place.inner
+    return Position(where.text if where else "", called)
 
 
 def _compare_ranks(
@@ -275,7 +324,7 @@ def _compare_ranks(
     if len(looks) > 1:
         seen = [[one.threads for one in look] for look in looks]
         counted = [total_activity(of_rank) for of_rank in zip(*spans, strict=True)]
-        return shown, compare([_label(one.process) for one in shown], *seen, ran=counted)
+        return shown, compare([label(one.process) for one in shown], *seen, ran=counted)
     return shown, None
 
 
@@ -296,10 +345,6 @@ def _is_rank(frame: Frame, process: Process) -> bool:
 
 def _stopped(held: TargetProcess | Refusal) -> bool:
     return isinstance(held, TargetProcess) and held.state() == "T"
-
-
-def _label(process: Process) -> str:
-    return str(process.pid) if process.rank is None else f"rank {process.rank}"
 
 
 def _unlocks(barred: Sequence[Barred]) -> tuple[str, ...]:
