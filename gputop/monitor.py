@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gputop.diagnose.engine import Engine
     from gputop.diagnose.state import JobState
     from gputop.diagnose.testimony import Said
+    from gputop.model import Witness
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,13 +134,13 @@ class Monitor:
             return True
         return isinstance(self.source, Seekable) and self.source.seeking
 
-    def tell(self, process: Identity, said: Said, *, recorded: bool = False) -> None:
+    def tell(self, process: Identity, said: Said, *, recorded: bool = False, witness: Witness = "notes") -> None:
         """Pass what was seen inside a process to the rules, from the next frame on, for a quarter of an hour.
 
         Thread-safe. A profile, a trace (the view with its verdicts), or facts as notes of a program. Earlier facts of
-        the same kind are replaced. `recorded`: not measured now.
+        the same kind are replaced. `recorded`: not measured now; `witness`: the source of facts.
         """
-        self._told.record(process, said, recorded=recorded)
+        self._told.record(process, said, recorded=recorded, witness=witness)
 
     def _remember(self, seen: Frame) -> Frame:
         if self._unjudged == math.inf:

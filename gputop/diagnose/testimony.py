@@ -34,23 +34,22 @@ class Testimony:
         self._kept: dict[tuple[Identity, Witness], tuple[float, tuple[Fact, ...]]] = {}
         self._newest_s = -math.inf
 
-    def record(self, process: Identity, said: Said, *, recorded: bool = False) -> None:
+    def record(self, process: Identity, said: Said, *, recorded: bool = False, witness: Witness = "notes") -> None:
         """Take in what was seen inside a process; thread-safe. It replaces earlier facts of the same kind of source.
 
-        `recorded` facts come with a demo, and say so. Facts from stacks have the names of `profile.parts.PARTS`, those
-        from traces the names of their signatures.
+        `recorded` facts come with a demo, and say so; `witness`: the source of facts that are given as such. Facts from
+        stacks have the names of `profile.parts.PARTS`, those from traces the names of their signatures.
         """
         # imported late: most runs profile no process
         from gputop.profile import Profile
         from gputop.trace.verdict import TraceView as Trace
 
-        witness: Witness = "stack" if isinstance(said, Profile) else "trace" if isinstance(said, Trace) else "notes"
         if isinstance(said, Profile):
-            facts = tuple(_stack_facts(process, said))
+            witness, facts = "stack", tuple(_stack_facts(process, said))
         elif isinstance(said, Trace):
-            facts = tuple(_trace_facts(process, said))
+            witness, facts = "trace", tuple(_trace_facts(process, said))
         else:
-            facts = tuple(replace(fact, process=process, witness="notes", age_s=0.0) for fact in said)
+            facts = tuple(replace(fact, process=process, witness=witness, age_s=0.0) for fact in said)
         if recorded:
             facts = tuple(replace(fact, text=f"{fact.text.rstrip('.')} {_RECORDED}") for fact in facts)
         self._arrived.append((process, witness, facts))
@@ -103,7 +102,7 @@ def contradicted(finding: Finding, by: tuple[str, ...], frame: Frame, most: floa
 def confirmed(finding: Finding, by: tuple[str, ...], facts: Iterable[Fact], least: float) -> Finding:
     """The finding with higher confidence if such a fact is known of one of its processes; `least`: share of samples."""
     about = finding.subject.processes
-    for fact in facts:
+    for fact in sorted(facts, key=lambda fact: fact.witness != "recorder"):  # these name a collective
         enough = fact.witness != "stack" or (fact.share or 0.0) >= least
         if fact.name in by and fact.process in about and enough:
             share = None if fact.share is None else 100 * fact.share

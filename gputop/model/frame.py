@@ -11,7 +11,7 @@ from gputop.model.gpu import Gpu
 from gputop.model.host import Cgroup, Host
 from gputop.model.process import Identity, Job, Process, identity_of
 
-Witness = Literal["stack", "trace", "notes", "meter"]
+Witness = Literal["stack", "trace", "notes", "meter", "recorder"]  # recorder: PyTorch's flight recorder, NCCL's RAS
 
 
 @frozen_dataclass(frozen=True, slots=True, kw_only=True)

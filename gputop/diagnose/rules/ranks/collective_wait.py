@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from statistics import pstdev
 from typing import NamedTuple
@@ -135,6 +136,9 @@ def _watched(values: Sequence[float | None]) -> float:
 
 _USUAL_S, _LOOK_S = 900.0, 60.0
 _EFFORT = ("power_watts", "dram_percent", "memory_busy_percent")  # of these metrics the first known one decides
+# facts of `gputop.collectives`: what ranks reported about the collective that they wait in
+_NAMED = tuple(f"{kind}-collective" for kind in ("missing", "operation", "sizes", "dtypes", "stuck"))
+_WORDS = 60  # cells of a headline
 _RAS_SINCE = (2, 7)  # first PyTorch whose NCCL supports RAS: 2.24 and later [NCCL user guide, RAS]
 
 
@@ -151,7 +155,7 @@ class _Times(NamedTuple):
     level=Level.RANKS,
     state="rank wait",
     short="SYNC",
-    confirmed_by=("collectives",),
+    confirmed_by=(*_NAMED, "collectives"),
     crit_level=Level.HARDWARE,
     instead_of=("slow-start", "starved-cause-unknown", "gpu-unused-in-job"),
     needs=("busy_percent", "tensor_percent or power_watts"),
@@ -298,6 +302,8 @@ def _finding(view: View, team: Team, waiting: tuple[Trainer, ...], times: _Times
     waits = f"{amount(len(waiting), 'rank')} waiting in a collective{for_rank}"
     if hangs:
         waits = f"hang, {len(waiting)} of {len(team.ranks)} ranks wait in a collective{for_rank}"
+    if named := _reported(view, team, "hang, " if hangs else ""):
+        waits = named
     detailed = any(gpu.tensor_percent is not None for one in waiting for gpu in one.gpus)
     return view.found(
         team.job,
@@ -312,6 +318,16 @@ def _finding(view: View, team: Team, waiting: tuple[Trainer, ...], times: _Times
         onset_s=times.still_s or times.waits_s,
         gpus=[uuid for one in team.ranks for uuid in one.uuids],
     )
+
+
+def _reported(view: View, team: Team, hang: str) -> str:
+    """`rank 3 never entered all_reduce #4711`, as the ranks reported; empty if they did not, or if it is too long."""
+    facts = (view.fact(one, *_NAMED) for one in team.ranks)
+    fact = next((fact for fact in facts if fact is not None), None)
+    if fact is None or fact.name == "stuck-collective":
+        return ""
+    text = hang + re.sub(r" \([^()]*\)", "", fact.text).partition(";")[0].partition(":")[0]
+    return text if len(text) <= _WORDS else ""
 
 
 def _evidence(
@@ -366,7 +382,7 @@ def _steps(view: View, waiting: Sequence[Trainer], late: Sequence[Trainer], away
         yield Step(text="Avoid long work on a single rank: save, evaluate and log on all ranks, or asynchronously")
     yield Step(text="Check for GPU and network errors", command="sudo dmesg | grep -iE 'xid|nvrm|mlx5'",
                needs_root=True)  # fmt: skip
-    yield Step(text="For the next run, enable the flight recorder and read its dumps with torchfrtrace",
+    yield Step(text="For the next run, enable the flight recorder; gputop explain names the rank from its dumps",
                command=pytorch.flight_recorder(version))  # fmt: skip
     if hangs:
         text = "If the stack does not change for minutes, terminate the job and resume from its last checkpoint"
