@@ -105,6 +105,7 @@ def _off(receiver: Receiver, settings: Settings) -> str:
 def _run(args: argparse.Namespace, plan: AlertPlan, settings: Settings) -> int:
     """Watch until the time is over, the source ends or a signal arrives; print each message."""
     from gputop.alerts import attach
+    from gputop.collectives import watch
     from gputop.monitor import Monitor
 
     spec = getattr(args, "source", "live")
@@ -116,6 +117,7 @@ def _run(args: argparse.Namespace, plan: AlertPlan, settings: Settings) -> int:
     monitor = Monitor(source, settings.thresholds, unjudged=0 if plan.judges else math.inf)
     sink = attach(monitor, plan, settings_path=settings.origin.path, readonly=settings.readonly, rehearse=not live)
     assert sink, "there are alerts, and they are due"
+    watch.follow(monitor)
     if live and sys.stderr.isatty():
         sys.stderr.write(f"gputop: watching {amount(len(plan.rules), 'alert')}; Ctrl+C ends it\n")
     code = follow(monitor, AlertLog(sink, ascii=ascii_only(settings)), args.seconds, alerts=sink)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from gputop.model import Frame, Process
     from gputop.monitor import Update
     from gputop.proven import Proofs
+    from gputop.source import Source
 
 UNMEASURED = 3
 LIVE_S = 60.0
@@ -137,6 +138,7 @@ class DiagnosisSink:
 
 def diagnose(args: argparse.Namespace, settings: Settings) -> int:
     """Sample, then print the findings; the exit code is the severity, or says that nothing could be measured."""
+    from gputop.collectives import watch
     from gputop.monitor import Monitor
     from gputop.proven import follow as follow_fixes
     from gputop.source import Interest
@@ -144,10 +146,7 @@ def diagnose(args: argparse.Namespace, settings: Settings) -> int:
     spec = getattr(args, "source", "live")
     live = spec == "live"
     seconds = _sampling_time(args, live)
-    try:
-        source = open_source(spec, settings, pace=False, patience_s=DRIVER_S)
-    except Failure as failure:
-        raise Failure(str(failure), UNMEASURED if failure.code == FAILED else failure.code) from None
+    source = _open_source(spec, settings)
     asked = frozenset(() if args.pid is None else (args.pid,))
     source.interest = Interest(pids=asked, families=asked)
     if live and sys.stderr.isatty():
@@ -155,6 +154,7 @@ def diagnose(args: argparse.Namespace, settings: Settings) -> int:
     monitor = Monitor(source, settings.thresholds, through=only_names(args))
     without = (lambda: _announce_no_gpu(seconds)) if live else None
     proofs = follow_fixes(monitor, remember=settings.remember, readonly=settings.readonly)
+    watch.follow(monitor)
     look = DiagnosisSink(judged=lambda: monitor.judged_s, without_gpus=without, pid=args.pid)
     look.slurm_jobs = tuple(args.slurm_jobs)
     look.compared = lambda: proofs.pending if proofs else ""
@@ -185,6 +185,13 @@ def _sampling_time(args: argparse.Namespace, live: bool) -> float | None:
     if live and args.pid is not None and not Path(f"/proc/{args.pid}").is_dir():
         raise Failure(f"no process with PID {args.pid} is visible to you", UNMEASURED)
     return seconds
+
+
+def _open_source(spec: str, settings: Settings) -> Source:
+    try:
+        return open_source(spec, settings, pace=False, patience_s=DRIVER_S)
+    except Failure as failure:
+        raise Failure(str(failure), UNMEASURED if failure.code == FAILED else failure.code) from None
 
 
 def _announce_no_gpu(seconds: float | None) -> None:

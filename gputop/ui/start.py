@@ -6,6 +6,7 @@ import sys
 from typing import NoReturn
 
 from gputop.alerts import attach
+from gputop.collectives import watch
 from gputop.config import Settings
 from gputop.monitor import Monitor
 from gputop.proven import follow
@@ -18,6 +19,7 @@ def run(source: Source, settings: Settings) -> NoReturn:
     source.interest = Interest(every_process=settings.every_process)
     monitor, latest = Monitor(source, settings.thresholds, unjudged=1), LatestUpdate()
     proofs = follow(monitor, remember=settings.remember, readonly=settings.readonly)
+    watch.follow(monitor)
     monitor.start(latest.put, latest.close)
     _load_asyncio()
     # behind asyncio: a first message may load ssl
