@@ -5,6 +5,7 @@ from __future__ import annotations
 from gputop.actions import ActionResult
 from gputop.actions.pyspy import ProfileResult, StackResult
 from gputop.actions.torch_trace import Traced
+from gputop.collectives.watch import facts_of
 from gputop.model import Identity, Process
 from gputop.monitor import Monitor
 from gputop.profile.dump import look
@@ -41,6 +42,10 @@ def testify(monitor: Monitor, process: Process, result: ActionResult) -> None:
         for shown in result.processes:
             if shown.threads:
                 monitor.tell(shown.process.identity, look(shown.threads), recorded=recorded)
+        if result.collectives is not None:
+            ranks = [shown.process for shown in result.processes]
+            for identity, facts in facts_of(result.collectives, ranks).items():
+                monitor.tell(identity, facts, recorded=recorded, witness="recorder")
     elif isinstance(result, Traced):
         for traced, view in zip(result.processes, result.views, strict=True):
             monitor.tell(traced.identity, view, recorded=recorded)

@@ -15,6 +15,7 @@ from gputop.profile.ranks import RankPosition, Ranks
 from gputop.profile.training_parts import PARTS, kind, shares
 from gputop.severity import Severity
 from gputop.ui.result.about import About
+from gputop.ui.result.collectives import CollectivesTab
 from gputop.ui.result.content import Content
 from gputop.ui.result.verdicts import Saying, Says
 from gputop.ui.theme import Look, Token
@@ -47,6 +48,8 @@ def of_stacks(result: StackResult) -> Content:
         tabs.append(RanksTab(result, result.ranks))
     if several:
         tabs.append(Beside(result.processes, result.ranks))
+    if result.collectives is not None and result.collectives.comparison is not None:
+        tabs.append(CollectivesTab(result.collectives.comparison))
     tabs.append(StacksTab(result))
     return Content(about=about, says=says_of(result), tabs=tabs, again=True)
 
@@ -54,7 +57,7 @@ def of_stacks(result: StackResult) -> Content:
 def says_of(result: StackResult) -> Says:
     """The outlier, or where the main thread is."""
     names = {part.name for shown in result.processes for part, share in shares(look(shown.threads)).items() if share}
-    words_of, sayings = list(result.lines), []
+    words_of, sayings = list(result.lines), list(_of_collectives(result))
     if result.ranks is not None and result.ranks.text:
         severity = _severity(result.ranks)
         name = "collectives" if any(place.collective for place in result.ranks.places) else ""
@@ -76,6 +79,15 @@ def says_of(result: StackResult) -> Says:
         known=frozenset(part.name for part in PARTS),
         action="stack",
     )
+
+
+def _of_collectives(result: StackResult) -> Iterator[Saying]:
+    """What the ranks reported about their collectives."""
+    known = result.collectives
+    for place, text in enumerate(known.words if known else ()):
+        found = known.comparison.discrepancies if known and known.comparison else ()
+        severity: Severity = "crit" if place < len(found) else "info"
+        yield Saying(severity=severity, text=text, name="collectives" if found else "")
 
 
 def _severity(ranks: Ranks) -> Severity:
