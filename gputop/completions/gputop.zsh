@@ -20,14 +20,14 @@ _shtab_gputop_commands() {
     env:'Print exports that make every job traceable.'
     explain:'Explain a trace, profile, log or nvidia-smi output.'
     export:'Export metrics, rules and a dashboard for a fleet.'
-    fleet:'Monitor many hosts from an existing Prometheus.'
     keys:'List every key of the monitor.'
     lab:'Compare fp32, bf16 and torch.compile on your model.'
     loader:'Benchmark a DataLoader and print the best settings.'
     log:'Log every GPU to a CSV file.'
     maxbatch:'Find the largest batch size that fits in GPU memory.'
+    mcp:'Answer an assistant by the Model Context Protocol.'
     memory:'Report what holds memory, and whether it grows.'
-    metrics:'List every metric with its unit and meaning.'
+    metrics:'List every metric with unit and meaning, or show one.'
     profile:'Sample a process with py-spy: where time goes.'
     proven:'Show the measured gain of each fix.'
     recipe:'Print one part of the scaffold, such as amp.'
@@ -37,6 +37,7 @@ _shtab_gputop_commands() {
     rules:'List the diagnosis rules, or one in full.'
     run:'Start a job that can be traced while it runs.'
     scaffold:'Write a training script with every performance setting.'
+    signal:'Send a signal to processes, identified by start time.'
     snapshot:'Print the monitor'"'"'s tables once and exit.'
     stack:'Show where every thread is; --job to debug a hang.'
     trace:'Trace steps of a running job with torch.profiler.'
@@ -160,6 +161,7 @@ _shtab_gputop_diagnose_options=(
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
   "--for[sampling time (60s live\; a demo or a file\: all of it)]:T:"
   "--pid[report on this process, its job and its GPUs only]:PID:"
+  "*--slurm-job[report on this Slurm job only, as it was before it ended]:ID:"
   "--format[output format\; md is Markdown for a ticket (text)]:format:(text json md)"
   "--json[print one JSON object]"
   "--no-commands[omit command lines\: process names only]"
@@ -180,7 +182,7 @@ _shtab_gputop_docs_options=(
   "--no-nvml[do not query the NVIDIA driver]"
   "--gpm[GPM metrics\: SM and tensor activity, memory bandwidth\; Hopper and newer (auto)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
-  ":page to print\; omit it to list all:(glossary keys columns metrics configuration diagnosis proven alerts doctor recording hosts fleet prometheus profilers loader memory lab maxbatch scaffold performance security faults contributing changelog)"
+  ":page to print, or a file for sites\; omit it to list all pages:(glossary keys columns metrics configuration diagnosis proven alerts doctor recording hosts prometheus profilers collectives loader memory lab maxbatch scaffold mcp sites performance security faults contributing changelog sites/slurm-epilog.sh sites/slurm-task-prolog.sh sites/kubernetes-daemonset.yaml sites/Containerfile sites/gputop-record.service sites/gputop-export.service sites/gputop-sysusers.conf sites/gputop-tmpfiles.conf sites/gputop.1)"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -236,7 +238,7 @@ _shtab_gputop_explain_options=(
   "--diff[compare the first file with the second]"
   "--json[print one JSON object]"
   "--format[output format\; md is Markdown for a ticket (text)]:format:(text md)"
-  "(*):torch.profiler trace or table, py-spy profile, nvidia-smi -q or CSV output, log with an error, or memory snapshot\; - for standard input:"
+  "(*):torch.profiler trace or table, py-spy profile, flight recorder dumps of all ranks, nvidia-smi -q or CSV output, NCCL RAS status, log with an error, or memory snapshot\; - for standard input:"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -315,30 +317,6 @@ _shtab_gputop_export_rules_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_gputop_export_rules_defaults_added=0
-
-_shtab_gputop_fleet_options=(
-  "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
-  "--interval[seconds between samples (10)]:S:"
-  "--readonly[change no process and write no file]"
-  "--no-remember[do not store findings for gputop proven]"
-  "--ascii[draw with ASCII characters only]"
-  "--no-mouse[disable mouse support]"
-  "--no-nvml[do not query the NVIDIA driver]"
-  "--gpm[GPM metrics\: SM and tensor activity, memory bandwidth\; Hopper and newer (auto)]:gpm:(on off auto)"
-  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
-  "--prometheus[address of the Prometheus]:URL:"
-  "*--match[only hosts whose labels match, as in \'cluster\=\"a\"\'\; may be repeated]:MATCHERS:"
-  "--once[print one line per host and exit]"
-  "--json[print one JSON object]"
-  "--token-file[send the bearer token in this file]:FILE:_files"
-  "--password-file[password of the user in the address]:FILE:_files"
-  "--ssh-name[what a host is called and opened by\: the label instance without its port, or its host name (instance)]:ssh_name:(instance hostname)"
-  "--agentless[Enter opens a host without gputop\: read nvidia-smi and \/proc only]"
-)
-
-# guard to ensure default positional specs are added only once per session
-_shtab_gputop_fleet_defaults_added=0
 
 _shtab_gputop_keys_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -456,6 +434,22 @@ _shtab_gputop_maxbatch_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_gputop_maxbatch_defaults_added=0
 
+_shtab_gputop_mcp_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
+  "--interval[seconds between samples (1)]:S:"
+  "--readonly[change no process and write no file]"
+  "--no-remember[do not store findings for gputop proven]"
+  "--ascii[draw with ASCII characters only]"
+  "--no-mouse[disable mouse support]"
+  "--no-nvml[do not query the NVIDIA driver]"
+  "--gpm[GPM metrics\: SM and tensor activity, memory bandwidth\; Hopper and newer (auto)]:gpm:(on off auto)"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_gputop_mcp_defaults_added=0
+
 _shtab_gputop_memory_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
@@ -493,6 +487,7 @@ _shtab_gputop_metrics_options=(
   "--no-nvml[do not query the NVIDIA driver]"
   "--gpm[GPM metrics\: SM and tensor activity, memory bandwidth\; Hopper and newer (auto)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
+  ":name of the metric to show, as in JSON\; omit it to list all:(busy_percent memory_busy_percent encoder_percent decoder_percent vram_total_bytes vram_used_bytes vram_reserved_bytes temperature_celsius memory_temperature_celsius temperature_margin_celsius slowdown_celsius shutdown_celsius gpu_max_celsius memory_max_celsius power_watts power_instant_watts power_module_watts power_module_instant_watts power_memory_watts power_memory_instant_watts power_limit_watts power_default_limit_watts power_requested_limit_watts power_min_limit_watts power_max_limit_watts energy_joules fan_percent sm_clock_mhz sm_clock_max_mhz graphics_clock_mhz graphics_clock_max_mhz boost_clock_max_mhz memory_clock_mhz memory_clock_max_mhz performance_state throttle_reasons throttled_power_percent throttled_heat_percent throttled_heat_hard_percent throttled_brake_percent throttled_board_percent throttled_sync_percent throttled_reliability_percent throttled_low_use_percent throttled_base_percent pcie_tx_bytes_per_s pcie_rx_bytes_per_s pcie_generation pcie_generation_max pcie_generation_device_max pcie_lane_bytes_per_s pcie_width pcie_width_max pcie_slot_generation pcie_slot_width pcie_replays nvlink_tx_bytes_per_s nvlink_rx_bytes_per_s nvlink_max_bytes_per_s nvlinks_active nvlink_errors c2c_tx_bytes_per_s c2c_rx_bytes_per_s ecc_corrected ecc_uncorrected remapped_corrected remapped_uncorrected remap_pending remap_failed retired_pages retirement_pending recovery_action graphics_active_percent sm_active_percent sm_occupancy_percent tensor_percent tensor_half_percent tensor_integer_percent tensor_double_percent tensor_double_fma_percent dram_percent integer_percent fp64_percent fp32_percent fp16_percent memory_cache_hit_percent peer_cache_hit_percent host_cache_hit_percent mma_stall_percent context_switch_percent persistence_mode compute_mode mig_mode ecc_mode virtualization numa_node local_cpus up speed_bytes_per_s replays recoveries recoveries_failed crc_errors effective_errors effective_error_rate symbol_errors symbol_error_rate replay_rollovers correctable non_fatal fatal unsupported_requests naks_received naks_sent bad_packets bad_link_packets checksum_errors receiver_errors lane_errors cpu_percent cpu_time_s age_s main_thread_percent backward_percent threads busy_threads run_wait_percent main_run_wait_percent voluntary_switches_per_s involuntary_switches_per_s allowed_cpus affinity last_cpu nice throttled_percent step_s step_p90_s step_longest_s data_wait_percent optimizer_percent samples_per_s evaluated_percent step_count step_window slow_step_count late_step_count common_step_count read_bytes_per_s write_bytes_per_s read_chars_per_s write_chars_per_s read_calls_per_s write_calls_per_s mean_read_bytes io_wait_percent blocked_percent major_faults_per_s waiting_in open_files rss_bytes pss_bytes shared_bytes swap_bytes shm_total_bytes shm_used_bytes memory_nodes vram_bytes cpus_total cpus_allowed user_percent system_percent iowait_percent steal_percent cpu_mhz cpu_max_mhz cpu_low_mhz cpu_cap_mhz cpu_governor cpu_driver cpu_preference cpu_turbo cpu_celsius zone_celsius cpu_throttles_per_s memory_total_bytes memory_used_bytes memory_available_bytes memory_cached_bytes memory_arc_bytes swap_total_bytes swap_used_bytes swap_in_per_s swap_out_per_s refaults_per_s huge_total_bytes huge_free_bytes transparent_huge receive_bytes_per_s send_bytes_per_s tcp_retransmits_per_s tcp_timeouts_per_s process_count own_pids uptime_s kernel cpu_model driver_version cuda_version some_percent full_percent some_avg10_percent reads_per_s writes_per_s await_s queued total_bytes free_bytes read_rtt_s read_queue_s retransmits_per_s drops_per_s errors_per_s send_wait_percent out_of_order_per_s sequence_errors_per_s ack_timeouts_per_s congestion_sent_per_s congestion_handled_per_s misses_per_s remote_per_s cpu_quota throttled_cpus memory_limit_bytes anonymous_bytes file_bytes slowed_per_s limit_hits_per_s oom_count oom_kills policy io_priority oom_score oom_adjust capabilities seccomp system_call position_bytes size_bytes moved_bytes_per_s read_bytes written_bytes cancelled_bytes read_chars_bytes written_chars_bytes read_calls write_calls virtual_bytes peak_bytes locked_bytes pinned_bytes uss_bytes huge_bytes)"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -668,6 +663,24 @@ _shtab_gputop_scaffold_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_gputop_scaffold_defaults_added=0
 
+_shtab_gputop_signal_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
+  "--interval[seconds between samples (1)]:S:"
+  "--readonly[change no process and write no file]"
+  "--no-remember[do not store findings for gputop proven]"
+  "--ascii[draw with ASCII characters only]"
+  "--no-mouse[disable mouse support]"
+  "--no-nvml[do not query the NVIDIA driver]"
+  "--gpm[GPM metrics\: SM and tensor activity, memory bandwidth\; Hopper and newer (auto)]:gpm:(on off auto)"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
+  ":one of INT, TERM, KILL, USR1, STOP, CONT:(INT TERM KILL USR1 STOP CONT)"
+  "(*):process\; with its start time (field 22 of \/proc\/PID\/stat) never another one that has its PID:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_gputop_signal_defaults_added=0
+
 _shtab_gputop_snapshot_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
@@ -762,12 +775,12 @@ _shtab_gputop() {
         env) _arguments -C -s $_shtab_gputop_env_options ;;
         explain) _arguments -C -s $_shtab_gputop_explain_options ;;
         export) _shtab_gputop_export ;;
-        fleet) _arguments -C -s $_shtab_gputop_fleet_options ;;
         keys) _arguments -C -s $_shtab_gputop_keys_options ;;
         lab) _arguments -C -s $_shtab_gputop_lab_options ;;
         loader) _arguments -C -s $_shtab_gputop_loader_options ;;
         log) _arguments -C -s $_shtab_gputop_log_options ;;
         maxbatch) _arguments -C -s $_shtab_gputop_maxbatch_options ;;
+        mcp) _arguments -C -s $_shtab_gputop_mcp_options ;;
         memory) _arguments -C -s $_shtab_gputop_memory_options ;;
         metrics) _arguments -C -s $_shtab_gputop_metrics_options ;;
         profile) _arguments -C -s $_shtab_gputop_profile_options ;;
@@ -779,6 +792,7 @@ _shtab_gputop() {
         rules) _arguments -C -s $_shtab_gputop_rules_options ;;
         run) _arguments -C -s $_shtab_gputop_run_options ;;
         scaffold) _arguments -C -s $_shtab_gputop_scaffold_options ;;
+        signal) _arguments -C -s $_shtab_gputop_signal_options ;;
         snapshot) _arguments -C -s $_shtab_gputop_snapshot_options ;;
         stack) _arguments -C -s $_shtab_gputop_stack_options ;;
         trace) _arguments -C -s $_shtab_gputop_trace_options ;;

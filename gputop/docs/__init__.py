@@ -23,6 +23,7 @@ TOPICS = (
     "fleet",
     "prometheus",
     "profilers",
+    "collectives",
     "loader",
     "memory",
     "lab",
