@@ -44,7 +44,7 @@ def record(pid: int, uid: int | None, environ: Mapping[str, str]) -> FlightRecor
     except Refused as refused:
         raise NoReply(f"its answer: {refused}") from None
     if not found:
-        raise NoReply("its torch has no flight recorder (2.10 or newer has)")
+        raise NoReply("its torch offers no flight recorder")
     return FlightRecord(
         groups={key: group for one in found for key, group in one.groups.items()},
         version=found[0].version,
