@@ -20,6 +20,7 @@ _shtab_gputop_commands() {
     env:'Print exports that make every job traceable.'
     explain:'Explain a trace, profile, log or nvidia-smi output.'
     export:'Export metrics, rules and a dashboard for a fleet.'
+    fleet:'Monitor many hosts from an existing Prometheus.'
     keys:'List every key of the monitor.'
     lab:'Compare fp32, bf16 and torch.compile on your model.'
     loader:'Benchmark a DataLoader and print the best settings.'
@@ -182,7 +183,7 @@ _shtab_gputop_docs_options=(
   "--no-nvml[do not query the NVIDIA driver]"
   "--gpm[GPM metrics\: SM and tensor activity, memory bandwidth\; Hopper and newer (auto)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
-  ":page to print, or a file for sites\; omit it to list all pages:(glossary keys columns metrics configuration diagnosis proven alerts doctor recording hosts prometheus profilers collectives loader memory lab maxbatch scaffold mcp sites performance security faults contributing changelog sites/slurm-epilog.sh sites/slurm-task-prolog.sh sites/kubernetes-daemonset.yaml sites/Containerfile sites/gputop-record.service sites/gputop-export.service sites/gputop-sysusers.conf sites/gputop-tmpfiles.conf sites/gputop.1)"
+  ":page to print, or a file for sites\; omit it to list all pages:(glossary keys columns metrics configuration diagnosis proven alerts doctor recording hosts fleet prometheus profilers collectives loader memory lab maxbatch scaffold mcp sites performance security faults contributing changelog sites/slurm-epilog.sh sites/slurm-task-prolog.sh sites/kubernetes-daemonset.yaml sites/Containerfile sites/gputop-record.service sites/gputop-export.service sites/gputop-sysusers.conf sites/gputop-tmpfiles.conf sites/gputop.1)"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -317,6 +318,30 @@ _shtab_gputop_export_rules_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_gputop_export_rules_defaults_added=0
+
+_shtab_gputop_fleet_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--source[data source (live)]:live|demo:NAME|FILE|-:_files"
+  "--interval[seconds between samples (10)]:S:"
+  "--readonly[change no process and write no file]"
+  "--no-remember[do not store findings for gputop proven]"
+  "--ascii[draw with ASCII characters only]"
+  "--no-mouse[disable mouse support]"
+  "--no-nvml[do not query the NVIDIA driver]"
+  "--gpm[GPM metrics\: SM and tensor activity, memory bandwidth\; Hopper and newer (auto)]:gpm:(on off auto)"
+  "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
+  "--prometheus[address of the Prometheus]:URL:"
+  "*--match[only hosts whose labels match, as in \'cluster\=\"a\"\'\; may be repeated]:MATCHERS:"
+  "--once[print one line per host and exit]"
+  "--json[print one JSON object]"
+  "--token-file[send the bearer token in this file]:FILE:_files"
+  "--password-file[password of the user in the address]:FILE:_files"
+  "--ssh-name[what a host is called and opened by\: the label instance without its port, or its host name (instance)]:ssh_name:(instance hostname)"
+  "--agentless[Enter opens a host without gputop\: read nvidia-smi and \/proc only]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_gputop_fleet_defaults_added=0
 
 _shtab_gputop_keys_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -775,6 +800,7 @@ _shtab_gputop() {
         env) _arguments -C -s $_shtab_gputop_env_options ;;
         explain) _arguments -C -s $_shtab_gputop_explain_options ;;
         export) _shtab_gputop_export ;;
+        fleet) _arguments -C -s $_shtab_gputop_fleet_options ;;
         keys) _arguments -C -s $_shtab_gputop_keys_options ;;
         lab) _arguments -C -s $_shtab_gputop_lab_options ;;
         loader) _arguments -C -s $_shtab_gputop_loader_options ;;

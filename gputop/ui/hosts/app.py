@@ -92,7 +92,7 @@ class HostsApp(Gputop, inherit_bindings=False):
         """The whole screen of a host that has values."""
         before, latest = self.session, LatestUpdate()
         session = self._opened = Session(self, watch.monitor, latest, before.settings, before.look, before.commands)
-        session.remote = RemoteActions(name)
+        session.remote = RemoteActions(watch.name)
         jobs = self._opened_jobs = BackgroundJobs(session)
         main = MainScreen(session, jobs)
         main.overview = partial(self._close_host, watch, session)
