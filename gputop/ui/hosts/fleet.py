@@ -180,7 +180,7 @@ def _line(look: Look, sign: str, token: theme.Token, text: str, width: int) -> S
 
 
 def _silence(row: HostRow) -> str:
-    ago = f"; last values {units.ago(row.age_s)} ago" if row.age_s is not None else ""
+    ago = f"; last values {units.ago_text(row.age_s)} ago" if row.age_s is not None else ""
     return f"no data: {row.why}{ago}"
 
 
@@ -189,7 +189,7 @@ def _finding(finding: FleetFinding, width: int, look: Look) -> Strip:
     sign, token = BADGES[finding.severity]
     line = Line(look).add(f" {getattr(look.glyphs, sign)} ", token, bold=True)
     cost = f"{100 * finding.lost_share:.0f} % of GPU time" if finding.lost_share else ""
-    since = f"for {units.ago(finding.since_s)}" if finding.since_s and finding.since_s >= 1 else ""
+    since = f"for {units.ago_text(finding.since_s)}" if finding.since_s and finding.since_s >= 1 else ""
     aside = f" {look.glyphs.dot} ".join(part for part in (cost, since) if part)
     line.add(drawing.cut(finding.sentence, max(0, width - line.cells - 1), look.glyphs.more), "bright")
     if aside and line.cells + len(aside) + 3 <= width:
