@@ -42,7 +42,7 @@ def test_the_rank_that_never_entered_is_said_first() -> None:
     assert "CRIT" in first
     assert "Rank 2 never entered all_reduce #5 (train.py:88)" in first
     tab = drawn(content, 2, (120, 24))
-    (late,) = [line for line in tab.splitlines() if "▲ rank 2" in line]
+    (late,) = [line for line in tab.splitlines() if "▲  rank 2" in line]
     assert "all_reduce #4" in late
     assert "1 never entered the collective that the others wait in" in tab
 
