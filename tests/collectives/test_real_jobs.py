@@ -17,6 +17,7 @@ import pytest
 
 from gputop.collectives.report import conclude
 from gputop.collectives.survey import ask
+from gputop.collectives.watch import facts_of, survey_twice
 from gputop.model import Process
 from tests.process_watch import running
 from tests.real_processes import row
@@ -91,6 +92,13 @@ def test_the_same_as_json(hangs: list[Process]) -> None:
 
 def test_one_process_alone_is_not_asked(hangs: list[Process]) -> None:
     assert "Collectives" not in stack(str(hangs[0].pid))
+
+
+def test_the_monitor_learns_it_without_stacks(hangs: list[Process]) -> None:
+    (facts,) = [facts for facts in facts_of(survey_twice(hangs), hangs).values() if facts]
+    assert [(fact.process, fact.name, fact.text) for fact in facts] == [
+        (hangs[1].identity, "missing-collective", "rank 1 never entered all_reduce #5; it last entered barrier #4")
+    ]
 
 
 def test_asking_changes_nothing_in_the_job(hangs: list[Process]) -> None:

@@ -89,7 +89,8 @@ def test_every_tab_of_a_result_is_explained_by_its_columns_or_terms() -> None:
     assert trace_tabs
     assert len(list(tabs())) > 10
     assert {name for tab in tabs() for name in tab.terms} <= {term.name for term in TERMS["results"]}
-    named = {"ThreadsTab", "RanksTab", "CollectivesTab", "Operators", "ReportTab"}  # by their columns, or by the terms in their text
+    # by their columns, or by the terms in their text
+    named = {"ThreadsTab", "RanksTab", "CollectivesTab", "Operators", "ReportTab"}
     assert {tab.__name__ for tab in tabs() if not tab.terms} == named
 
 
