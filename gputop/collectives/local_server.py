@@ -59,7 +59,9 @@ def listeners(pid: int, proc: str = "/proc") -> list[Listener]:
     except OSError:
         return []
     held = _sockets(pid, proc)
-    return [one for one in listening(pid, proc) if one.inode in held] if held else []
+    # the kernel returns the table in pieces, and a socket that closes in between hides another one: read it twice
+    found = {one.inode: one for _ in range(2 if held else 0) for one in listening(pid, proc) if one.inode in held}
+    return list(found.values())
 
 
 def listening(pid: int, proc: str = "/proc") -> Iterator[Listener]:

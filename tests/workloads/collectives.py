@@ -6,6 +6,7 @@ ranks call different collectives. Each rank prints `ready RANK PID` before rank 
 the environment both go on.
 """
 
+import json
 import os
 import sys
 import time
@@ -13,7 +14,7 @@ from datetime import timedelta
 
 import torch
 from torch import distributed
-from torch._C._distributed_c10d import _dump_fr_trace, _WorkerServer
+from torch._C._distributed_c10d import _dump_fr_trace, _dump_fr_trace_json, _WorkerServer
 
 
 def serve(how: str) -> object:
@@ -35,8 +36,10 @@ def step(tensor: torch.Tensor) -> None:
     distributed.all_reduce(tensor)
 
 
-def write(rank: int) -> None:
-    """Write the dump of this rank's recorder, as torch does at a timeout."""
+def write(rank: int, completed: int) -> None:
+    """Write the dump of this rank's recorder, once that knows that the others have completed."""
+    while json.loads(_dump_fr_trace_json())["pg_status"]["0"]["last_completed_collective"] != str(completed):
+        time.sleep(0.001)
     with open(f"{os.environ['TORCH_FR_DUMP_TEMP_FILE']}{rank}", "wb") as file:
         file.write(_dump_fr_trace(True, True, False))
 
@@ -54,13 +57,13 @@ def main(how: str) -> None:
         call = distributed.broadcast if rank else distributed.all_reduce
         distributed.barrier()
         left = call(tensor, 0, async_op=True) if rank else call(tensor, async_op=True)
-        write(rank)
+        write(rank, 5)
         os.write(1, f"ready {rank} {os.getpid()}\n".encode())
         time.sleep(600)
         del left
     if how == "dump":
         left = distributed.all_reduce(tensor, async_op=True) if rank == 0 else None
-        write(rank)
+        write(rank, 4)
     os.write(1, f"ready {rank} {os.getpid()}\n".encode())
     while "ADVANCES" in os.environ:
         step(tensor)
