@@ -110,7 +110,7 @@ def test_a_slurm_job_is_reported_as_it_was_before_it_ended(recorded: Recorded) -
     path = recorded(frame, 240)
     done = diagnose("--source", path, "--slurm-job", "812", "--slurm-job", "sEKNKTV3WPV500")
     assert (done.returncode, done.stderr) == (1, "")
-    assert ", watched for 2m until" in done.stdout
+    assert ", watched for 2 min until" in done.stdout
     assert ", about Slurm job 812" in done.stdout
     assert "starved-cpu-idle" in done.stdout
     assert "starved-cpu-idle" not in diagnose("--source", path).stdout.partition("Note: cleared")[0]
