@@ -247,6 +247,21 @@ def test_with_readonly_nothing_is_asked() -> None:
     play(scene, updates={"n4": WORST}, size=(120, 40), readonly=True)
 
 
+def test_a_host_whose_frame_is_here_before_its_screen_has_places_is_drawn_with_them() -> None:
+    """Focus may come before the size of the table: there is a frame then, which there is not at the start."""
+
+    async def scene(stage: HostStage) -> None:
+        await stage.press("enter")
+        table = stage.app.screen.table
+        places, table._places = table._places, ()
+        stage.app.screen.refocused()
+        table._places = places
+        stage.app.screen.refocused()
+        assert WORST.frame.hostname in stage.text
+
+    play(scene, updates={"n4": WORST}, size=(120, 40))
+
+
 def test_updates_of_an_open_host_are_shown_and_those_of_others_are_not() -> None:
     async def scene(stage: HostStage) -> None:
         await stage.press("enter")

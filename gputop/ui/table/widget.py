@@ -84,8 +84,8 @@ class JobTable(Lines, can_focus=True):
     def redraw(self) -> None:
         """Draw what the listing has in its window."""
         width, height = self.size
-        if self._frame is None or not width or not height or self.overtaken():
-            return
+        if self._frame is None or not width or not height or not self._places or self.overtaken():
+            return  # a frame may be here before the columns have their places: they are drawn with these
         listing, view = self.listing, self.listing.view
         only, facts = self._only(self._frame), self._facts(self._frame)
         back = pressed(self._names(), "back", "show all")
