@@ -43,8 +43,10 @@ def _fleet(args: argparse.Namespace) -> Fleet:
     from gputop.fleet.promql import PrometheusClient
 
     interval_s = max(_LEAST_INTERVAL_S, getattr(args, "interval", INTERVAL_S))
-    client = PrometheusClient(_address(args))
-    return Fleet(client, _matchers(args.match), interval_s=interval_s, ssh_name=args.ssh_name)
+    client, printed = PrometheusClient(_address(args)), args.print_once or args.as_json
+    return Fleet(
+        client, _matchers(args.match), interval_s=interval_s, ssh_name=args.ssh_name, trends=not printed
+    )  # fmt: skip
 
 
 def _address(args: argparse.Namespace) -> PrometheusAddress:
@@ -85,11 +87,12 @@ def _print(made: Fleet, args: argparse.Namespace, settings: Settings) -> int:
         (*_, view) = made.poll()
     except Unanswered as error:
         raise Failure(f"Prometheus at {made.client.address.place}: {error}") from None
-    for remark in made.remarks:
-        sys.stderr.write(f"gputop: {remark}\n")
     rows = made.rows()
     if not rows and not args.as_json:
         raise Failure(f"{made.notice()}; `gputop docs fleet` says what is needed")
+    for remark in (*made.remarks, made.notice()):
+        if remark:
+            sys.stderr.write(f"gputop: {remark}\n")
     if args.as_json:
         sys.stdout.write(as_json(rows, view.wall_s))
     else:

@@ -42,8 +42,9 @@ class Fleet:
 
     def __init__(
         self, client: PrometheusClient, matchers: Sequence[Matcher] = (), *, interval_s: float = INTERVAL_S,
-        ssh_name: SshName = "instance", retry_s: float = FIRST_RETRY_S,
+        ssh_name: SshName = "instance", retry_s: float = FIRST_RETRY_S, trends: bool = True,
     ) -> None:  # fmt: skip
+        """`trends`: read the last hour of every host, too."""
         self.label = _label(client.address.place, matchers)
         self.elsewhere: str | None = self.label
         self.interval_s, self.interest = interval_s, Interest()
@@ -53,7 +54,8 @@ class Fleet:
         self.retry_s: float | None = None  # when it is repeated, by the monotonic clock
         self.remarks: list[str] = []  # each is said once
         self.hurry = Event()  # ends the wait for the next poll
-        self._ssh_name, self._first_retry_s = ssh_name, retry_s
+        self._ssh_name, self._first_retry_s, self._wants_trends = ssh_name, retry_s, trends
+        self._warning = ""  # of the last answer
         self._seen: dict[HostKey, float] = {}  # when each host had values, in Unix time
         self._trends: dict[HostKey, tuple[float | None, ...]] = {}
         self._slow_s: float | None = None
@@ -98,8 +100,10 @@ class Fleet:
         slowly = self._slow_s is None or now_s - self._slow_s >= SELDOM_S
         if slowly:
             self._choose_rules()
-        values, findings = self.client.instant(self.queries.values()), self.client.instant(self.queries.findings())
-        answer = FleetAnswer(values, findings)
+        values = self.client.instant(self.queries.values())
+        warning = self.client.warning
+        answer = FleetAnswer(values, self.client.instant(self.queries.findings()))
+        self._warning = warning or self.client.warning
         yield self._show(answer)
         if slowly:
             self._slow_s = now_s
@@ -118,7 +122,7 @@ class Fleet:
         start_s = at_s - (TREND - 1) * TREND_STEP_S
         try:
             seen = self.client.instant(self.queries.seen())
-            trends = self.client.over(self.queries.busy(), start_s, at_s, TREND_STEP_S)
+            trends = self.client.over(self.queries.busy(), start_s, at_s, TREND_STEP_S) if self._wants_trends else []
         except Unanswered as error:
             self._remark(f"hosts that are down and the last hour are missing: {error}")
             return
@@ -178,10 +182,10 @@ class Fleet:
             age = f"; values are {now_s - view.mono_s:.0f} s old" if view else ""
             again = f"; next attempt in {max(0.0, retry_s - now_s):.0f} s" if retry_s else ""
             return f"Prometheus: {problem}{age}{again}"
-        if view is None:
-            return f"asking Prometheus at {self.client.address.place}"
-        wanted = ", ".join(map(str, self.queries.matchers))
-        return "" if view.hosts else f"no host has gputop metrics{f' with {wanted}' if wanted else ''}"
+        if view and not view.hosts:
+            wanted = ", ".join(map(str, self.queries.matchers))
+            return f"no host has gputop metrics{f' with {wanted}' if wanted else ''}"
+        return f"data may be missing: {self._warning}" if self._warning else ""
 
 
 def _label(place: str, matchers: Sequence[Matcher]) -> str:

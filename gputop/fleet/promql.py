@@ -58,20 +58,21 @@ class PrometheusClient:
 
     def __init__(self, address: PrometheusAddress, timeout_s: float = TIMEOUT_S) -> None:
         self.address, self.timeout_s = address, timeout_s
+        self.warning = ""  # of the last instant query: a part of the data may be missing
 
     def instant(self, expr: str) -> list[Sample]:
         """The series that an expression has now; Unanswered."""
-        result = self._ask("query", {"query": expr}, "vector")
+        result, self.warning = self._ask("query", {"query": expr}, "vector")
         return list(_checked(_sample(one) for one in result))
 
     def over(self, expr: str, start_s: float, end_s: float, step_s: float) -> list[Range]:
         """The series that it has at each step from `start_s` to `end_s`, in Unix time; Unanswered."""
         when = {"start": f"{start_s:.3f}", "end": f"{end_s:.3f}", "step": f"{step_s:g}"}
-        result = self._ask("query_range", {"query": expr, **when}, "matrix")
+        result, _ = self._ask("query_range", {"query": expr, **when}, "matrix")
         return list(_checked(_range(one) for one in result))
 
-    def _ask(self, path: str, form: Mapping[str, str], kind: str) -> list[Any]:
-        """The result of a query as JSON has it: a list of this kind."""
+    def _ask(self, path: str, form: Mapping[str, str], kind: str) -> tuple[list[Any], str]:
+        """The result of a query as JSON has it: a list of this kind; and the first of its warnings."""
         answer = self._json(
             self._post(f"{self.address.url}/api/v1/{path}", {**form, "timeout": f"{self.timeout_s:g}s"})
         )
@@ -79,7 +80,9 @@ class PrometheusClient:
         result = data.get("result") if isinstance(data, dict) and data.get("resultType") == kind else None
         if not isinstance(result, list):
             raise Unanswered(_NO_RESULT)
-        return result
+        warnings = answer.get("warnings")
+        first = warnings[0] if isinstance(warnings, list) and warnings else ""
+        return result, self._shown(first) if isinstance(first, str) else ""
 
     def _post(self, url: str, form: Mapping[str, str]) -> bytes:
         headers = {
@@ -125,8 +128,11 @@ class PrometheusClient:
         """An error object in one line."""
         kind, text = (answer.get(name) for name in ("errorType", "error"))
         said = ": ".join(part for part in (kind, text) if isinstance(part, str) and part)
-        said = clean(self.address.without_secrets(" ".join(said.split())), _LONGEST)
-        return f"query failed: {said or 'no reason given'}"
+        return f"query failed: {self._shown(said) or 'no reason given'}"
+
+    def _shown(self, said: str) -> str:
+        """A text of the server in one line."""
+        return clean(self.address.without_secrets(" ".join(said.split())), _LONGEST)
 
     def _json(self, body: bytes) -> Mapping[str, Any]:
         try:

@@ -188,6 +188,24 @@ def test_matchers_are_in_every_query_and_no_host_is_said() -> None:
     assert made.remarks == []
 
 
+def test_f14_a_partial_answer_says_so_as_long_as_it_is_one() -> None:
+    warned = json.dumps({
+        "status": "success", "warnings": ["store \x1b[2J gateway: no answer"],
+        "data": {"resultType": "vector", "result": []},
+    }).encode()  # fmt: skip
+    with ScriptedPrometheus(names(1)) as server:
+        made = fleet(server)
+        [*_] = made.poll()
+        assert made.notice() == ""
+        server.act = saying(200, warned)
+        (view,) = made.poll()
+        assert [host.row.state for host in view.hosts] == ["lost"]
+        assert made.notice() == "data may be missing: store ␛[2J gateway: no answer"
+        server.act = None
+        [*_] = made.poll()
+        assert made.notice() == ""
+
+
 def test_the_first_answer_may_fail() -> None:
     with ScriptedPrometheus(names(1)) as server:
         server.act = saying(500, b"")

@@ -184,7 +184,7 @@ def test_the_first_answer_draws_the_lines_at_once() -> None:
         view, stage.fleet.view = stage.fleet.view, None
         stage.app.main.list.every = stage.app.main.list.rows = []
         stage.app.main.refresh_rows()
-        assert "asking Prometheus at prometheus:9090" in stage.text
+        assert stage.text.splitlines()[2] == " asking Prometheus at prometheus:9090"
         stage.fleet.view = view
         stage.app.session.show_newest()
         await stage.hand.pause()
@@ -269,6 +269,15 @@ def test_what_the_fleet_has_to_say_is_said_once() -> None:
         await stage.press("escape")
         stage.app.on_arrived()
         assert "recording rules" not in stage.text
+
+    play(scene)
+
+
+def test_an_internal_error_is_on_the_screen() -> None:
+    async def scene(stage: FleetStage) -> None:
+        stage.app.session._failure = "internal error: KeyError"
+        await stage.press("F")
+        assert stage.text.splitlines()[1] == " ! internal error: KeyError"
 
     play(scene)
 

@@ -33,6 +33,9 @@ class Board(Protocol):
     def notice(self) -> str:
         """What is wrong with all of them in one line; empty if nothing is."""
 
+    def waiting(self) -> str:
+        """What stands in the place of the lines before there are any."""
+
     def remark(self) -> str:
         """Something to say once; empty if there is nothing new."""
 
@@ -80,6 +83,10 @@ class SshBoard:
 
     def notice(self) -> str:
         """Empty: each host has a connection, and its line says what is wrong with that."""
+        return ""
+
+    def waiting(self) -> str:
+        """Empty: each host has a line from the start."""
         return ""
 
     def remark(self) -> str:

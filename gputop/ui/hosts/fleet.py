@@ -62,6 +62,10 @@ class FleetBoard:
         """Why there are no new values, if so."""
         return self._fleet.notice()
 
+    def waiting(self) -> str:
+        """Which Prometheus is asked."""
+        return f"asking Prometheus at {self._fleet.client.address.place}" if self._fleet.view is None else ""
+
     def remark(self) -> str:
         """What the fleet has to say once."""
         said, self._said = self._fleet.remarks[self._said :], len(self._fleet.remarks)

@@ -53,6 +53,7 @@ class HostsScene:
     slow_hosts: Mapping[JobKey, SlowHost] = field(default_factory=dict)
     origin: str = ""  # where they come from, if that is not this machine's ssh
     notice: str = ""  # what is wrong with all of them
+    waiting: str = ""  # what is waited for, while there are no hosts
 
 
 def header(scene: HostsScene, wall_s: float, width: int, look: Look, readonly: bool = False) -> Strip:
@@ -129,6 +130,8 @@ def titles(table: HostTable, sort: str, reverse: bool, look: Look) -> Strip:
 
 def lines(scene: HostsScene, table: HostTable, height: int, look: Look) -> list[Strip]:
     """The lines of the hosts in a window of this height."""
+    if not scene.every and scene.waiting:
+        return [Line(look).add(f" {drawing.cut(scene.waiting, max(0, table.width - 2))}", "dim").strip(table.width)]
     shown = scene.rows[scene.top : scene.top + height]
     return [host_line(row, table, look, chosen=scene.top + place == scene.cursor) for place, row in enumerate(shown)]
 

@@ -180,9 +180,14 @@ class HostsScreen(CommandScreen, inherit_bindings=False):
             rows=listed.rows, every=listed.every, cursor=listed.at, top=listed.top, sort=listed.sort,
             reverse=listed.reverse, filter="" if self.asking else listed.filter, jobs=self.board.jobs(),
             job_findings=self.shown.findings if self.shown else (), slow_hosts=self._slow_hosts,
-            label=self.board.label, origin=self.board.origin,
-            notice=self.board.notice(),
+            label=self.board.label, origin=self.board.origin, notice=self._failure() or self.board.notice(),
+            waiting=self.board.waiting(),
         )  # fmt: skip
+
+    def _failure(self) -> str:
+        """Why nothing new will come, after an internal error."""
+        label = self.session.status().label
+        return label if label != self.session.source.label else ""
 
     def offered(self) -> Sequence[Command]:
         """What can be done now, what only this screen does first."""
