@@ -8,9 +8,9 @@ from functools import lru_cache
 
 UNKNOWN = "·"
 _STEPS = ("", "K", "M", "G", "T", "P", "E")
-_SPACE = re.compile(  # before a unit, and between the units of a duration
+_SPACE = re.compile(  # before a unit, between the units of a duration, and after a sign of comparison
     r"(?<=\d) (?=(?:%|µs|ms|s|min|h|d|°C|W|MHz|[kMGT]B(?:/s)?)(?![\w/]))"
-    r"|(?:(?<=\d min)|(?<=\d h)|(?<=\d d)) (?=\d+ (?:s|min|h)\b)"
+    r"|(?:(?<=\d min)|(?<=\d h)|(?<=\d d)) (?=\d+ (?:s|min|h)\b)|(?<=[≤≥]) (?=\d)"
 )
 _JOINER = "\u2060"  # one character that no wrapping breaks at
 _SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}

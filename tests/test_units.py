@@ -34,7 +34,9 @@ def test_elapsed_time_that_rarely_changes() -> None:
     assert [units.roughly(seconds) for seconds in (47, 372, 7860)] == ["40 s", "6 min", "2 h 10 min"]
 
 
-@pytest.mark.parametrize("number", ["57 %", "88 °C", "953 ms", "7 min 50 s", "2 h 11 min", "1.5 GB/s", "505 W"])
+@pytest.mark.parametrize(
+    "number", ["57 %", "88 °C", "953 ms", "7 min 50 s", "2 h 11 min", "1.5 GB/s", "505 W", "≤ 1 %"]
+)
 def test_a_number_and_its_unit_stay_on_one_line(number: str) -> None:
     for width in range(len(number) + 1, 40):
         lines = wrap(f"one two three {number} of four five", width)
