@@ -109,7 +109,7 @@ def test_fragmentation_and_retries_are_judged(folder: str) -> None:
     with job(folder, "fragmented", program=PROGRAM) as running:
         said = memory(folder, str(running.pid), "--steps", "30").stdout
         assert "cuda:0: the allocator's cache is fragmented." in said
-        assert "50% of what is reserved (flagged ≥ 20 %)" in said
+        assert "50 % of what is reserved (flagged ≥ 20 %)" in said
         assert "expandable_segments:True" in said
         assert "memory ran out 3 times" in said
 
