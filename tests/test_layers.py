@@ -80,7 +80,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "hosts": READING
     | {"severity", "labels", "finding_text", "diagnose", "thresholds", "monitor", "record", "export.text"}
     | {"collect.jobs", "collect.proc.cgroup", "collect.nvml.clocks", "collect.rates"},
-    "fleet": {"model", "safe", "optional_sums", "labels", "finding_text", "source", "prometheus", "hosts.overview"},
+    "fleet": {"model", "units", "safe", "labels", "finding_text", "source", "prometheus", "hosts.overview"},
     "lab": {"model", "units", "phrases", "safe", "report", "config", "num_workers", "pytorch", "paste"},
     "mcp": {"model", "units", "safe", "source", "labels", "finding_text", "severity", "suggest", "thresholds"}
     | {"diagnose", "monitor", "export", "docs"},

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from threading import Event
 
+from gputop import units
 from gputop.fleet.matchers import Matcher
 from gputop.fleet.promql import PrometheusClient, Unanswered
 from gputop.fleet.queries import FleetQueries, usable
@@ -179,7 +180,7 @@ class Fleet:
         now_s = time.monotonic() if now_s is None else now_s
         problem, view, retry_s = self.problem, self.view, self.retry_s
         if problem:
-            age = f"; values are {now_s - view.mono_s:.0f} s old" if view else ""
+            age = f"; values are {units.ago_text(now_s - view.mono_s)} old" if view else ""
             again = f"; next attempt in {max(0.0, retry_s - now_s):.0f} s" if retry_s else ""
             return f"Prometheus: {problem}{age}{again}"
         if view and not view.hosts:

@@ -38,6 +38,7 @@ class FleetFinding:
 
     rule: str
     severity: Literal["info", "warn", "crit"]
+    kind: str  # of the subject
     subject: str
     gpus: str
     headline: str
@@ -47,8 +48,8 @@ class FleetFinding:
 
     @property
     def sentence(self) -> str:
-        """Subject and headline."""
-        return f"{self.subject}: {self.headline}" if self.subject else self.headline
+        """Subject and headline; a host's own name stands beside it."""
+        return self.headline if self.kind == "host" or not self.subject else f"{self.subject}: {self.headline}"
 
     @property
     def urgency(self) -> tuple[int, bool, float]:
@@ -183,6 +184,7 @@ def _finding(series: Mapping[str, Sample]) -> FleetFinding:
     return FleetFinding(
         rule=rule,
         severity=labels["severity"],  # type: ignore[arg-type]  # one of the three
+        kind=clean(labels.get("kind", ""), LONGEST_NAME),
         subject=clean(labels.get("subject", ""), LONGEST_NAME),
         gpus=clean(labels.get("gpus", ""), LONGEST_NAME),
         headline=clean(headline.labels.get("headline", ""), _LONGEST_HEADLINE) if headline else rule,

@@ -82,7 +82,7 @@ def test_once_before_the_command_says_where_it_belongs() -> None:
     assert "write them after fleet" in done.stderr
 
 
-def test_f14_without_an_answer_the_exit_code_says_so() -> None:
+def test_h05_without_an_answer_the_exit_code_says_so() -> None:
     done = run("fleet", "--prometheus", nobody().rpartition("/services")[0], "--once")
     assert (done.returncode, done.stdout) == (1, "")
     assert "connection refused" in done.stderr

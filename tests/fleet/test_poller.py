@@ -77,7 +77,7 @@ def test_ages_grow_between_polls() -> None:
     assert (first.state, later.state) == ("live", "live")
 
 
-def test_f14_while_prometheus_fails_old_values_stay_with_their_age_and_it_is_asked_less_and_less() -> None:
+def test_h05_while_prometheus_fails_old_values_stay_with_their_age_and_it_is_asked_less_and_less() -> None:
     with ScriptedPrometheus(names(3)) as server:
         made = fleet(server)
         with running(made) as frames:
@@ -97,7 +97,7 @@ def test_f14_while_prometheus_fails_old_values_stay_with_their_age_and_it_is_ask
             assert made.retry_s is None
 
 
-def test_f14_pauses_double_and_asking_now_ends_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_h05_pauses_double_and_asking_now_ends_one(monkeypatch: pytest.MonkeyPatch) -> None:
     with ScriptedPrometheus(names(1)) as server:
         server.act = saying(503, b"")
         made, waited = fleet(server, retry_s=1.0), []
@@ -113,7 +113,7 @@ def test_f14_pauses_double_and_asking_now_ends_one(monkeypatch: pytest.MonkeyPat
     assert waited == [1, 2, 4, 8, 16, 32, 60, 60, 60]
 
 
-def test_f14_a_slow_server_is_not_asked_more_than_half_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_h05_a_slow_server_is_not_asked_more_than_half_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
     with ScriptedPrometheus(names(1)) as server:
         made, waited = fleet(server, interval_s=10.0), []
@@ -132,7 +132,7 @@ def test_f14_a_slow_server_is_not_asked_more_than_half_of_the_time(monkeypatch: 
     assert waited == [6.0, 30.0]
 
 
-def test_f14_a_server_that_hangs_is_given_up_and_closing_does_not_wait_for_it() -> None:
+def test_h05_a_server_that_hangs_is_given_up_and_closing_does_not_wait_for_it() -> None:
     with ScriptedPrometheus(names(1)) as server:
         server.act = server.hang
         made = fleet(server, timeout_s=0.3)
@@ -142,7 +142,7 @@ def test_f14_a_server_that_hangs_is_given_up_and_closing_does_not_wait_for_it() 
             assert made.rows() == []
 
 
-def test_f14_without_history_the_rest_goes_on_and_it_is_said_once() -> None:
+def test_h05_without_history_the_rest_goes_on_and_it_is_said_once() -> None:
     with ScriptedPrometheus(names(9)) as server:
         made = fleet(server)
         polls = made.poll()
@@ -188,7 +188,7 @@ def test_matchers_are_in_every_query_and_no_host_is_said() -> None:
     assert made.remarks == []
 
 
-def test_f14_a_partial_answer_says_so_as_long_as_it_is_one() -> None:
+def test_h05_a_partial_answer_says_so_as_long_as_it_is_one() -> None:
     warned = json.dumps({
         "status": "success", "warnings": ["store \x1b[2J gateway: no answer"],
         "data": {"resultType": "vector", "result": []},
@@ -248,7 +248,7 @@ def test_a_cursor_that_passes_by_asks_for_the_last_host_only() -> None:
         history.close()
 
 
-def test_f14_a_last_hour_that_cannot_be_read_says_why() -> None:
+def test_h05_a_last_hour_that_cannot_be_read_says_why() -> None:
     with ScriptedPrometheus(names(1)) as server:
         made = fleet(server)
         (*_, view) = made.poll()

@@ -113,11 +113,11 @@ def test_an_answer_of_another_shape_is_refused(case: str) -> None:
         (garbage, "no valid answer"),
     ],
 )  # fmt: skip
-def test_f14_what_is_no_answer_is_one_line(act: Act, says: str) -> None:
+def test_h05_what_is_no_answer_is_one_line(act: Act, says: str) -> None:
     assert says in refused(act)
 
 
-def test_f14_a_server_that_hangs_or_trickles_has_a_deadline() -> None:
+def test_h05_a_server_that_hangs_or_trickles_has_a_deadline() -> None:
     for name in ("hang", "trickle"):
         with HttpReceiver() as server:
             server.then(getattr(server, name))
@@ -125,14 +125,14 @@ def test_f14_a_server_that_hangs_or_trickles_has_a_deadline() -> None:
                 client(server.url(""), 0.5).instant("up")
 
 
-def test_f14_nobody_listens_and_no_such_host() -> None:
+def test_h05_nobody_listens_and_no_such_host() -> None:
     with pytest.raises(Unanswered, match="connection refused"):
         client(nobody()).instant("up")
     with pytest.raises(Unanswered, match="unknown host name"):
         client("http://no-such-host.invalid").instant("up")
 
 
-def test_f14_an_answer_without_end_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_h05_an_answer_without_end_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(promql, "MOST_BYTES", 1 << 20)
 
     def endless(handler: BaseHTTPRequestHandler) -> None:

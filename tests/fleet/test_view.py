@@ -155,7 +155,7 @@ def test_a_prometheus_that_keeps_only_recorded_series_knows_how_bad_it_is() -> N
 HOSTILE = "\x1b]0;owned\x07\u202eevil\n" + "x" * 9999
 
 
-def test_f14_hostile_labels_are_cleaned_and_cut() -> None:
+def test_h05_hostile_labels_are_cleaned_and_cut() -> None:
     strange = {"instance": HOSTILE, "job": HOSTILE}
     changed = dict.fromkeys(("rule", "subject", "gpus", "job_name"), HOSTILE)
     (host,) = made(
@@ -168,7 +168,7 @@ def test_f14_hostile_labels_are_cleaned_and_cut() -> None:
 
 
 @pytest.mark.parametrize("number", [1e308, -1e308, -1.0, 1.5])
-def test_f14_absurd_numbers_are_harmless(number: float) -> None:
+def test_h05_absurd_numbers_are_harmless(number: float) -> None:
     tags = ("gpus", "gpus_busy", "busy", "vram", "power", "cpu", "memory", "job_count", "lost", "severity", "frame")
     (host,) = made([value(tag, number) for tag in tags] + [value("jobs", number, state="found")])
     row = host.row

@@ -157,7 +157,7 @@ def test_the_selected_host_says_why_it_has_no_values() -> None:
     play(scene)
 
 
-def test_f14_while_prometheus_fails_a_line_says_so_and_the_keys_work() -> None:
+def test_h05_while_prometheus_fails_a_line_says_so_and_the_keys_work() -> None:
     async def scene(stage: FleetStage) -> None:
         before = stage.text.splitlines()
         stage.fleet.problem, stage.fleet.retry_s = "connection refused", time.monotonic() + 30
@@ -246,7 +246,7 @@ def test_a_cursor_that_moves_on_gives_the_connection_up(monkeypatch: pytest.Monk
     play(scene)
 
 
-def test_f14_a_name_that_ssh_would_take_for_an_option_is_refused() -> None:
+def test_h05_a_name_that_ssh_would_take_for_an_option_is_refused() -> None:
     async def scene(stage: FleetStage) -> None:
         view = stage.fleet.view
         assert view is not None

@@ -175,6 +175,29 @@ def test_the_filter_shows_hosts_that_match_and_escape_shows_all() -> None:
     play(scene)
 
 
+def test_the_cursor_stays_on_the_worst_host_until_a_key_is_pressed() -> None:
+    async def scene(stage: HostStage) -> None:
+        assert stage.app.main.list.cursor.name == "n4"
+        stage.hosts.given = [replace(one, badge="crit", gpus_lost=9.0) if one.name == "n6" else one for one in ROWS]
+        stage.app.main.list._ranked_s = -1e9
+        stage.app.main.refresh_rows()
+        assert stage.app.main.list.cursor.name == "n6"
+
+    play(scene)
+
+
+def test_a_filter_that_hides_hosts_is_said_after_the_prompt_is_closed() -> None:
+    async def scene(stage: HostStage) -> None:
+        await stage.press("slash", *"thermal")
+        assert "of 6 hosts" not in stage.text
+        await stage.press("enter")
+        assert stage.text.splitlines()[1] == " filter thermal: 1 of 6 hosts · Esc shows all"
+        await stage.press("escape")
+        assert stage.text.splitlines()[1].split()[0] == "HOST"
+
+    play(scene)
+
+
 def test_sorting_by_the_columns_beside_and_the_other_way_round() -> None:
     async def scene(stage: HostStage) -> None:
         await stage.press("full_stop")  # around the end: by name
