@@ -206,6 +206,7 @@ def test_enter_opens_a_host_by_ssh_once_it_has_values_and_leaving_ends_the_conne
         (watch,) = REACHED
         watch.newest = WORST
         await stage.until(lambda: isinstance(stage.app.screen, MainScreen) and WORST.frame.hostname in stage.text)
+        assert stage.app.screen.session.remote.host == name(SLOW)  # actions go the same way
         await stage.press("backspace")
         assert isinstance(stage.app.screen, HostsScreen)
         assert watch.closed
