@@ -34,13 +34,13 @@ def test_a_process_that_ended_stays_on_the_screen_and_says_since_when() -> None:
         assert loud(stage)
         del stage.feed.details[RANK.identity]
         await stage.show(later(12, RANK.pid))
-        assert any(line.startswith("─ now") and "exited 12s ago" in line for line in stage.lines)
+        assert any(line.startswith("─ now") and "exited 12 s ago" in line for line in stage.lines)
         assert "nfs-reader" in stage.text, "what was known last stays"
         assert loud(stage) == []
         await stage.press("3")
         assert "66.0G" in stage.text
         await stage.show(later(72, RANK.pid))
-        assert "exited 1m 12s ago" in stage.text
+        assert "exited 1 min 12 s ago" in stage.text
         await stage.press("escape")
         assert stage.app.screen is stage.app.main
 
@@ -56,7 +56,7 @@ def test_p06_another_process_with_the_same_pid_is_not_it() -> None:
         del stage.feed.details[RANK.identity]
         stage.feed.details[other.identity] = asked(full(other, RUNNING))
         await stage.show(later(5, RANK.pid, other))
-        assert "exited 5s ago" in stage.text
+        assert "exited 5 s ago" in stage.text
         assert "impostor" not in stage.text
         assert "300" not in stage.text
 
@@ -88,7 +88,7 @@ def test_a_recording_says_in_a_line_that_it_has_no_details_and_shows_what_it_has
         await stage.press("5")
         assert "41108" in stage.text
         await stage.show(later(9, RANK.pid))
-        assert "not here: last seen 9s before" in stage.text
+        assert "not here: last seen 9 s before" in stage.text
         await stage.show(later(-60, RANK.pid))
         assert "not started yet" in stage.text
         await stage.show(later(10))

@@ -78,7 +78,7 @@ def test_in_the_first_minute_it_says_since_when() -> None:
     for second in range(9):
         past.add(replace(now, mono_s=now.mono_s + second, wall_s=now.wall_s + second), 1.0, frozenset())
     top, _, *rows = [strip.text for strip in usage(now, past, 120, 7, Look(PLAIN))]
-    assert "since 9s" in top
+    assert "since 9 s" in top
     assert rows[-1].startswith(" " + "·" * 17 + "█" * 9), rows
     assert "since" not in usage(now, past, 60, 7, Look(PLAIN))[0].text, "no room for it"
 
