@@ -213,7 +213,8 @@ def _run(argv: Sequence[str], *, whole: bool) -> int:
         if refusal := identity.borrowed_rights():
             raise Failure(refusal, USAGE)
         command = _chosen(args)
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `gputop --once | head` ends as any Unix tool does
+        if whole:  # `gputop --once | head` ends as any Unix tool does
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         if not command.opens_screen(args):
             if whole:
                 terminal.end_when_deaf()

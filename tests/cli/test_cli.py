@@ -133,6 +133,15 @@ def test_t04_a_closed_pipe_ends_it_quietly(args: str) -> None:
     assert done.returncode == 128 + 13
 
 
+def test_who_calls_it_keeps_the_signals_it_had() -> None:
+    """A server in the same process would end at its first client that hangs up."""
+    code = (
+        "import signal\nfrom gputop.cli import main\nassert main(['keys']) == 0\n"
+        "assert signal.getsignal(signal.SIGPIPE) == signal.SIG_IGN"
+    )
+    subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL, timeout=60, check=True)
+
+
 @pytest.mark.parametrize("args", [[], ["demo"], ["demo", "healthy"]])
 def test_t04_without_a_terminal_it_says_what_to_do(args: list[str]) -> None:
     done = run(*args)
