@@ -66,5 +66,5 @@ def test_the_page_tells_them_together() -> None:
     lines = [line.strip(120).text.strip() for line in page.body(scene, 120)]
     heads = [line for line in lines if line.endswith(f"checks skipped  {shown.hostname}")]
     assert len(heads) == 1
-    assert any(line.startswith("missing   gpus (absent), ") for line in lines), "with the metrics they lack"
+    assert any(line.startswith("missing   GPU processes (absent), ") for line in lines), "with the metrics they lack"
     assert sum(NOT_LOADED.text.rstrip(".") in line for line in lines) == 1

@@ -29,7 +29,7 @@ def test_588_watts_of_35_are_no_full_power_and_no_reason_for_350(default: float)
     assert {one.reason for one in mute.missing} == {"implausible"}
     spots = found(said, "blind-spots")
     assert spots is not None
-    assert any("power_limit_watts implausible (a limit of 35 W in force" in one.text for one in spots.evidence)
+    assert any("power limit in force implausible (a limit of 35 W in force" in one.text for one in spots.evidence)
     assert not any("in force" in step.text for step in spots.steps), "a reason is no step"
 
 
