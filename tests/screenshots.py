@@ -96,9 +96,15 @@ class Overview:
 
     name: str
     size: tuple[int, int]
+    fleet: bool = False  # of a Prometheus
 
 
-OVERVIEWS = (Overview("hosts-120x40", (120, 40)), Overview("hosts-80x24", (80, 24)))
+OVERVIEWS = (
+    Overview("hosts-120x40", (120, 40)),
+    Overview("hosts-80x24", (80, 24)),
+    Overview("fleet-120x40", (120, 40), fleet=True),
+)
+FLEET = 125  # hosts with eight GPUs each
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,11 +217,19 @@ async def drawn(shot: Shot, of: Source) -> str:
 
 async def overview(shot: Overview) -> str:
     """A picture of several hosts."""
-    app = host_scenes.overview(MOMENT_S, Look(DARK, UNICODE))
-    app.title = "gputop"
-    async with app.run_test(size=shot.size) as pilot:
-        await pilot.pause(1.2)
-        svg = app.export_screenshot()
+    look = Look(DARK, UNICODE)
+    with ExitStack() as stack:
+        if shot.fleet:
+            app, _ = stack.enter_context(host_scenes.fleet_screen(MOMENT_S, look, FLEET))
+        else:
+            app = host_scenes.overview(MOMENT_S, look)
+        app.title = "gputop"
+        async with app.run_test(size=shot.size) as pilot:
+            await pilot.pause(1.2)
+            if shot.fleet:
+                await pilot.press("down")
+                await pilot.pause(0.2)
+            svg = app.export_screenshot()
     return _whole(svg)
 
 

@@ -10,7 +10,7 @@ GPUS = 8
 GIB = 1 << 30
 STEP_S = 60.0
 SLOW, HOT, JUDGING, IDLE, DEAD = 2, 4, 5, 6, 7  # hosts with something to say, by number; others are healthy
-HEADLINE = 'dataloader-bound, 2 workers are "too" few'
+HEADLINE = "dataloader-bound, 2 workers are too few"
 LOST = 0.45  # of the time of four GPUs of the slow host
 
 Point = tuple[str, str, float | None]  # name, labels, value; None: no series at this time
@@ -89,9 +89,8 @@ def _findings(number: int, at_s: float) -> Iterator[Point]:
             'rule="starved-cpu-idle",severity="warn",kind="job",subject="llama-7b",gpus="0-3",job_id="7.1",'
             'job_name="llama-7b"'
         )
-        text = HEADLINE.replace('"', '\\"')
         yield "gputop_finding", str(Labels(host, f'{about},primary="true"')), 2.0
-        yield "gputop_finding_headline_info", str(Labels(host, f'{about},headline="{text}"')), 1.0
+        yield "gputop_finding_headline_info", str(Labels(host, f'{about},headline="{HEADLINE}"')), 1.0
         yield "gputop_finding_lost_ratio", str(Labels(host, about)), LOST
         yield "gputop_finding_age_seconds", str(Labels(host, about)), 720.0
         lost = 'rule="starved-cpu-idle",cause="starved-cpu-idle",job_id="7.1",job_name="llama-7b"'

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -12,23 +11,16 @@ from typing import Any
 
 import pytest
 
-from gputop.config import Settings
-from gputop.fleet.address import PrometheusAddress
-from gputop.fleet.host_history import HostHistory, HostHour
-from gputop.fleet.poller import Fleet, percents
-from gputop.fleet.promql import PrometheusClient
-from gputop.fleet.queries import BUSY, LOST
+from gputop.fleet.poller import Fleet
 from gputop.hosts.source import RemoteHost
-from gputop.monitor import Monitor
 from gputop.ui.hosts.app import HostsApp
-from gputop.ui.hosts.fleet import FleetBoard, details
+from gputop.ui.hosts.fleet import details
 from gputop.ui.hosts.screen import HostsScreen
-from gputop.ui.latest_update import LatestUpdate
 from gputop.ui.main.screen import MainScreen
 from gputop.ui.theme import ASCII, PLAIN, Look
-from tests.fleet.scripted import Answers, ScriptedPrometheus, names
 from tests.fleet.simulated import DEAD, HOT, SLOW, name
 from tests.headless_screens import Hand, screen_text
+from tests.host_scenes import fleet_screen
 from tests.hosts.test_overview import watched
 from tests.servers import NOON
 
@@ -80,21 +72,6 @@ class FleetStage:
             await self.hand.pause()
 
 
-def hour(server: ScriptedPrometheus, host: str) -> HostHour:
-    """The last hour of a host at the fixed time."""
-    form = {
-        "start": str(NOON - 59 * 60),
-        "end": str(NOON),
-        "step": "60",
-        "query": f'gputop_value,instance="{host}:9400"',
-    }
-    found = {one["metric"]["gputop_value"]: tuple(float(value) for _, value in one["values"])
-             for one in Answers(server.instances, NOON).over(form)}  # fmt: skip
-    return HostHour(
-        busy=percents(found.get(BUSY, ())), lost=percents(found.get(LOST, ())), mono_s=time.monotonic() + 1e6
-    )  # fmt: skip
-
-
 def play(
     scene: Callable[[FleetStage], Awaitable[None]],
     *,
@@ -105,19 +82,7 @@ def play(
     """Run the overview on an answer of a fixed time, and let a test act on it."""
 
     async def run() -> None:
-        with ScriptedPrometheus(names(hosts), at_s=NOON) as server:
-            fleet = Fleet(PrometheusClient(PrometheusAddress(url=server.url, place="prometheus:9090")))
-            frame, *_ = fleet.frames(threading.Event()).__next__(), *[*fleet.poll()]
-            view = fleet.view
-            assert view is not None
-            fleet.rows = lambda now_s=None: Fleet.rows(fleet, now_s or view.mono_s)  # type: ignore[method-assign]
-            fleet.wall_s = lambda now_s=None: NOON  # type: ignore[method-assign]
-            history = HostHistory(fleet)
-            history._kept = {host.key: hour(server, host.row.name) for host in view.hosts}
-            latest = LatestUpdate()
-            board = FleetBoard(fleet, history, lambda name: SimpleNamespace(label=name), Settings())  # type: ignore[arg-type,return-value]
-            app = HostsApp(board, Monitor(fleet), latest, Settings(), look or Look())
-            latest.put(replace(WORST, frame=frame, findings=()))
+        with fleet_screen(NOON, look or Look(), hosts) as (app, fleet):
             hand = Hand(app)
             async with app.run_test(size=size):
                 await hand.pause()
