@@ -8,16 +8,17 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from gputop.collect.nvml import gpm
 from gputop.collect.proc.gpu_processes import denied_io
 from gputop.demo.bystanders import hide
 from gputop.demo.server import DemoJob, Scenario, Work
-from gputop.model import Frame, Gpu, Missing, Process, metrics
+from gputop.model import Frame, Missing, Process
 from gputop.thresholds import Thresholds, shipped
 from tests.score.moved import moved
 
 LOST_SHARE, JITTER_S, CLOCK_S = 0.2, 0.3, 0.05
 STRANGER = 1999  # uid of somebody who owns no process
-_UNITS = tuple(metric.name for metric in metrics(Gpu) if "(GPM)" in metric.help)
+_UNITS = tuple((gpm.SHARES | gpm.CHIP_TO_CHIP | gpm.CACHES).values())
 # of a look that was to be at this second: when it is, and by how much the clock is off; None: it never happens
 Look = Callable[[Random, float], "tuple[float, float] | None"]
 
