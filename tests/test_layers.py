@@ -83,7 +83,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "fleet": {"model", "units", "safe", "labels", "finding_text", "source", "prometheus", "hosts.overview"},
     "lab": {"model", "units", "phrases", "safe", "report", "config", "num_workers", "pytorch", "paste"},
     "mcp": {"model", "units", "safe", "source", "labels", "finding_text", "severity", "suggest", "thresholds"}
-    | {"diagnose", "monitor", "export", "docs"},
+    | {"diagnose", "monitor", "export", "docs", "collectives"},
     "docs": {"model", "units", "config", "glossary", "doctor", "lab", "trace", "diagnose", "thresholds"}
     | {"columns", "hosts.columns", "ui.table.filter", "ui.commands", "prometheus"},
     "ui": READING

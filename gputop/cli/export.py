@@ -67,6 +67,7 @@ def _prometheus(args: argparse.Namespace, settings: Settings) -> int:
         if error.name is None or not error.name.startswith("prometheus_client"):
             raise
         raise Failure(f"prometheus_client is missing: {_INSTALL.format('prometheus-client')}") from None
+    from gputop.collectives import watch
     from gputop.monitor import Monitor
     from gputop.prometheus.samples import ExportLimits
     from gputop.source import Interest
@@ -84,6 +85,7 @@ def _prometheus(args: argparse.Namespace, settings: Settings) -> int:
     if args.listen or not written:
         _serve(args, exposition)
     monitor = Monitor(source, settings.thresholds)
+    watch.follow(monitor)
     alerts = attach(monitor, settings.alerts, settings_path=settings.origin.path, readonly=settings.readonly)
     code = follow(monitor, PrometheusSink(collector, written), None, alerts=alerts)
     close_alerts(alerts)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from threading import Condition
 from typing import TYPE_CHECKING
 
+from gputop.collectives import watch
 from gputop.export.diagnosis import Diagnosis
 from gputop.export.format import redacted
 from gputop.frozen_dataclass import frozen_dataclass
@@ -85,6 +86,7 @@ class Observation:
             self._problem = None
             self._source = source = self._open_source()
             self._monitor = monitor = Monitor(source, self._limits)
+            watch.follow(monitor)
         monitor.start(lambda update: self._take(monitor, update), lambda error: self._end(monitor, error))
 
     @property

@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gputop.collectives import watch
 from gputop.demo import open_demo
 from gputop.mcp import command_tools
 from gputop.mcp.live_tools import live_tools
 from gputop.mcp.metric_places import PLACES, named
 from gputop.mcp.observation import Observation
 from gputop.mcp.tool import LEFT_OUT, MOST_CHARS, ToolFailure, bounded, dumped
+from gputop.model import Process
 from gputop.source import Source
 from tests.hostile import STRINGS
 
@@ -100,6 +102,17 @@ def test_nobody_asks_and_nothing_is_sampled_until_somebody_does() -> None:
     assert not watched.resting
     now_s[0] = 200.0
     assert _until(lambda: watched.resting)
+
+
+def test_a_job_that_hangs_is_asked_for_its_collective(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Sequence[Process]] = []
+    monkeypatch.setattr(watch, "survey_twice", asked.append)
+    source = open_demo("collective-wait-hang", pace=True, interval_s=0.25)
+    source.elsewhere = None  # as if it ran here
+    sample = Observation(lambda: source, live=True).sample(wait_s=60.0)
+    assert any(finding.rule == watch.RULE for finding in sample.update.findings)
+    assert _until(lambda: bool(asked))
+    assert {process.pid for process in asked[0]} == {41207, 41208, 41209, 41210}
 
 
 def test_a_source_that_fails_is_one_line_and_opened_again() -> None:
