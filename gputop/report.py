@@ -167,7 +167,7 @@ def _markdown(page: Page) -> Iterator[str]:
                 else f"  * {_escaped(step.text)}: {_code(step.command)}"
             )
         if point.choice:
-            yield f"  * why this value: {_escaped(point.choice)}"
+            yield f"  * where the advice comes from: {_escaped(point.choice)}"
         if point.reading:
             yield f"  * read: {', '.join(f'[{_escaped(title)}]({address})' for title, address in point.reading)}"
     yield from _tables(page.tables)

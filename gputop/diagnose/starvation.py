@@ -190,13 +190,11 @@ def busy_evidence(view: View, trainer: Trainer, limit: str = "starved.duty") -> 
         how = f", active in {100 * trainer.touched:.0f} % of the seconds"
     elif shape and not trainer.has_no_gaps:
         how = (
-            f", rising and falling every {trainer.step_s:.1f} s"
-            if trainer.step_s
-            else ", in cycles too short to measure"
+            f", rising and falling every {trainer.step_s:.1f} s" if trainer.step_s else ", steps shorter than a sample"
         )
         how += f", fully idle {100 * shape.empty:.0f} % of the time" if has_gaps(view, trainer) else ""
     elif shape and shape.high - shape.low <= 50:
-        how = ", constant: steps too short to resolve"
+        how = ", steady: steps are shorter than a sample"
     duty = 100 * (trainer.duty or 0.0)
     turns = f", {len(trainer.turns.uuids)} GPUs taking turns, summed" if trainer.turns else ""
     text = f"{trainer.reading(duty)}{turns}{how}"

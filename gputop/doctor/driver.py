@@ -114,7 +114,11 @@ def _failure(facts: NvidiaFacts, machine: DoctorContext) -> tuple[Status, str, s
         return "unknown", note.text, None
     text = _COVERED_ELSEWHERE.get(note.key, note.text).rstrip(".")
     if machine.in_container:
-        return "missing", text, _REMEDIES.get(note.key, (None, None))[0]
+        remedy = _REMEDIES.get(note.key, (None, None))[0]
+        absent = remedy == _CONTAINER and not facts.in_sys
+        if absent:
+            text = f"{text}; none on the PCI bus either: only if the host has one, start the container with it"
+        return "missing", text, remedy
     if note.key == "no-permission":
         return "missing", text, as_root("doctor") if machine.uid != 0 else None
     if note.key != "no-library":

@@ -353,7 +353,7 @@ def _paths(found: Diagnosis) -> Iterator[ReportTable]:
     processes = {process.pid: process for process in found.update.frame.processes}
     for one in found.update.classes:
         name = redact(labels.line(processes[one.pid]))[:50] if one.pid in processes else ""
-        sure = "" if one.margin is None or one.margin < 0 else f", {confidence(one.margin):.2f} sure"
+        sure = "" if one.margin is None or one.margin < 0 else f", confidence {confidence(one.margin):.2f}"
         title = f"pid {one.pid} {name}: {one.name}{sure}"
         yield ReportTable(title, ("question", "answer"), one.path, spoken=True)
 

@@ -237,7 +237,7 @@ def test_a_neighbour_is_named_by_user_only_and_what_it_takes() -> None:
     assert "991" not in str(told)
     assert told.steps[1].text == "Ask user bob to lower its CPU and I/O priority: renice -n 19, ionice -c 3"
     assert [step.command for step in told.steps] == [None, None, "taskset -c 0-7 python train.py", None]
-    assert told.steps[3].text.startswith("Ask its owner to keep the other on CPUs 8-15")
+    assert told.steps[3].text.startswith("Ask its owner to pin tar to CPUs 8-15")
     own = found(after(shared(WAITS, FULL, {"cpu_percent": 1200.0, "uid": 1}, {})), "neighbour")
     assert own is not None
     assert own.headline == "CPU contention, mostly from tar (pid 991)"

@@ -61,7 +61,7 @@ def test_checkpoint_stall_counts_what_it_costs() -> None:
     assert finding.lost_share == pytest.approx(0.1, abs=0.01)
     assert finding.evidence[0].text == "GPU idle 4.0 s per save, 10.0 % of GPU time lost"
     assert finding.evidence[1].text == "191M written per save, 50 MB/s"
-    assert finding.steps[0].text == "Save every 6 min 41 s instead of every 40 s: costs 1 % of GPU time"
+    assert finding.steps[0].text == "Save every 7 min instead of every 40 s: costs 1 % of GPU time"
 
 
 def frequent(

@@ -49,15 +49,15 @@ def test_it_says_after_how_long_and_at_which_values_of_its_evidence_it_clears() 
     }
     busy = Evidence(text="GPU busy 55 %", value=55.0, unit="%", limit=80.0, sense="healthy_from")
     said = lines(found(evidence=(busy,)), leaving=lambda _: (45.0, limits))
-    at = said.index("clears after 45 s with this")
+    at = said.index("clears once this holds for 45 s (with a margin)")
     duty = next(number.measure for number in thresholds.written()["starved"] if number.name == "duty")
     assert said[at + 1] == f"{duty}: above 85 %"
     assert not any("PSI" in line for line in said[at:]), "of what else the rule measured nothing is said"
     waits = Evidence(text="PSI io some 20 %", value=20.0, unit="%", limit=10.0, sense="flagged_above")
-    assert "clears after 45 s with one of these" in lines(
+    assert "clears once one of these holds for 45 s (with a margin)" in lines(
         found(evidence=(busy, waits)), leaving=lambda _: (45.0, limits)
     )
-    assert "clears after 45 s with its evidence below threshold" in lines(found(), leaving=lambda _: (45.0, {}))
+    assert "clears once its evidence is below threshold for 45 s" in lines(found(), leaving=lambda _: (45.0, {}))
     assert "clears" not in " ".join(lines(found())), "nothing is known of its limits"
 
 
@@ -70,7 +70,7 @@ def test_what_a_rule_measures_is_never_cut_and_has_neither_name_nor_source_of_a_
             Evidence(text=name, limit=value, unit=phrases.threshold_unit(name) or "") for name, value in own.items()
         )
         said = lines(found(rule=rule, evidence=evidence), width, leaving=lambda _, it=limits: (45.0, it))
-        at = next(place for place, line in enumerate(said) if line.startswith("clears after 45 s"))
+        at = next(place for place, line in enumerate(said) if line.startswith("clears once"))
         told = " ".join(" ".join(said[at + 1 :]).split())
         for number in thresholds.written().get(rule, ()):
             assert number.name not in own or f"{number.measure}: below" in told

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Iterator
 
+from gputop import num_workers
 from gputop.phrases import percent
 from gputop.severity import by_lost_share
 from gputop.trace.breakdown import LEAST_SHOWN
@@ -129,7 +130,6 @@ _NO_INPUT = re.compile(
 _COMPILED = re.compile(r"compiled|inductor|dynamo|\bcall\b|graph", re.IGNORECASE)  # computes without operators
 _NEXT = re.compile(r"(?:.*/)?torch/utils/data/dataloader\.py\(\d+\): __next__")
 _LOADER = ", waiting for its DataLoader"
-_FEED = "Raise num_workers if CPUs are idle, or do less work per sample; gputop doctor gives the number."
 _MOST_OF = 0.5  # of the idle time: spans that cover it show where the CPU was
 
 
@@ -153,7 +153,7 @@ def idle(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
         detail = f"{inner}{took}" if inner and not inner.endswith(_OF_IT) else f"{took}{inner}"
         cause = f", CPU mostly in `{where}`{detail}" if where else ""
         cause = cause or cpu_activity(view, gaps)
-        steps = (_FEED,) if inner == _LOADER else (*_advice(where), LOOK)
+        steps = (num_workers.MORE,) if inner == _LOADER else (*_advice(where), LOOK)
     numbers = [percentage("GPU idle", share, "the time", limit["idle"], "healthy_to")]
     if found.launching.known:  # otherwise it is unknown what it waits for
         numbers.append(percentage(GPU_WAITS, found.share(found.idle.host_us), "the time"))

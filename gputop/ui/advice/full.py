@@ -217,17 +217,18 @@ def _clears(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
     if not seconds:
         return []
     rows = list(clearing_values(finding, limits))
-    which = {0: "its evidence below threshold", 1: "this"}.get(len(rows), "one of these")
-    lines = _title(f"clears after {units.ago_text(seconds)} with {which}", scene)
+    which = {0: "its evidence is below threshold", 1: "this holds"}.get(len(rows), "one of these holds")
+    margin = " (with a margin)" if rows else ""
+    lines = _title(f"clears once {which} for {units.ago_text(seconds)}{margin}", scene)
     for row in rows:
         lines += flow(scene, width, [Run(" " * _TEXT), *row], _TEXT + 2)
     return lines
 
 
 def _read(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
-    """Why this value where guides differ; then guides, the rule, and the causes merged into it."""
+    """Where the advice comes from if guides differ; then guides, the rule, and the causes merged into it."""
     chosen = choice(finding)
-    lines = _title("why this value", scene) if chosen else []
+    lines = _title("where the advice comes from", scene) if chosen else []
     lines += flow(scene, width, [Run(" " * _TEXT), Run(chosen, "text")], _TEXT) if chosen else []
     lines += _title("references", scene)
     read = [(f"gputop rules {rule}", finding_text.question(rule)) for rule in (finding.rule, *finding.causes)]

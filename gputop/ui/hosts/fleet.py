@@ -160,8 +160,8 @@ def details(
         strips[-1] = Line(look).add(f"   {more + 1} more", "dim").strip(width)
     elif host.findings and len(strips) + len(charts) < height:
         rule = host.findings[0].rule
-        step = f"{way}: evidence and steps" if way else "open it for evidence and steps"
-        strips.append(_line(look, "   Next: ", "dim", f"{step} · gputop rules {rule}", width))
+        text = f"{way or 'open it'} by ssh · gputop rules {rule}"
+        strips.append(_line(look, "   Evidence and steps: ", "dim", text, width))
     return [*strips, *charts][:height]
 
 
@@ -192,7 +192,7 @@ def _finding(finding: FleetFinding, width: int, look: Look) -> Strip:
     """One finding: subject and headline, and at the right what it costs and how long it has held."""
     sign, token = BADGES[finding.severity]
     line = Line(look).add(f" {getattr(look.glyphs, sign)} ", token, bold=True)
-    cost = f"{100 * finding.lost_share:.0f} % of GPU time" if finding.lost_share else ""
+    cost = f"{100 * finding.lost_share:.0f} % of GPU time lost" if finding.lost_share else ""
     since = f"for {units.ago_text(finding.since_s)}" if finding.since_s and finding.since_s >= 1 else ""
     aside = f" {look.glyphs.dot} ".join(part for part in (cost, since) if part)
     line.add(drawing.cut(finding.sentence, max(0, width - line.cells - 1), look.glyphs.more), "bright")

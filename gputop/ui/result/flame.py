@@ -341,8 +341,11 @@ class Flames(Tab):
             count = len(self._hits)
             line.add(f"{drawing.cut(self._text, 30, look.glyphs.more)}: ", "bright")
             line.add(f"{count} function{'s' * (count != 1)}, {self._share:.1f} % of the time  ", "text")
-        for sign, text in (("waits", "waits"), ("own", "your own code"), ("library", "libraries")):
-            line.add(f" {SIGNS[sign]} ", TOKENS[sign], reverse=True).add(f" {text}  ", "dim")  # type: ignore[index]
+        shown = {self.choice.chosen.kind(box.node.name) for row in self._rows for box in row}
+        legend: tuple[tuple[Kind, str], ...] = (("waits", "waits"), ("own", "your own code"), ("library", "libraries"))
+        for sign, text in legend:
+            if sign in shown:
+                line.add(f" {SIGNS[sign]} ", TOKENS[sign], reverse=True).add(f" {text}  ", "dim")
         return line.strip(width)
 
     def move(self, lines: int) -> None:

@@ -112,10 +112,10 @@ def _evidence(
         view.above(one.wait, "run_wait")
         view.above(view.mean("host", "cpu_pressure"), "pressure_percent")
         full, most, least = one.full_percent, view.limit("cpu_percent"), 100 * view.limit("run_wait")
-        text = f"all CPUs of the machine {full:.0f} % busy"
-        yield Evidence(text=text, value=full, unit="%", limit=most, sense="flagged_above")
         text = f"this job waited for a CPU {wait:.0f} % of its runnable time"
         yield Evidence(text=text, value=wait, unit="%", limit=least, sense="healthy_to")
+        text = f"all CPUs of the machine {full:.0f} % busy"
+        yield Evidence(text=text, value=full, unit="%", limit=most, sense="flagged_above")
     else:
         view.above(one.full_percent, "disk_percent")
         view.above(one.wait, "blocked")
@@ -172,15 +172,15 @@ def _give_exclusive_cpus(view: View, trainer: Trainer, other: Consumer, own: boo
     every = usable(view, trainer)
     for mine in apart(view, [trainer], len(every) // 2) if len(every) > 1 else ():
         rest = units.ranges(tuple(sorted(every - cpus_of(mine))))
-        yield bound(view, trainer, "Give each exclusive CPUs, this job first", mine)
+        yield bound(view, trainer, f"Pin this job to CPUs {mine}", mine)
         if own:
             pids = " ".join(str(process.pid) for process in other.processes[:_NICED])
             yield Step(
-                text="Then move the other to the remaining CPUs",
+                text=f"Pin {other.name} to the other CPUs, {rest}",
                 command=f"for p in {pids}; do taskset -acp {rest} $p; done",
             )
         else:
-            yield Step(text=f"Ask its owner to keep the other on CPUs {rest}: both must move")
+            yield Step(text=f"Ask its owner to pin {other.name} to CPUs {rest}: both must move")
 
 
 def _steal_finding(view: View, trainer: Trainer) -> Finding:

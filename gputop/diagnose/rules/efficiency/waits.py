@@ -125,7 +125,7 @@ def _log_finding(view: View, trainer: Trainer) -> Finding:
     return view.found(
         trainer,
         "warn",
-        "stalls on synchronous writes, possibly per-step logging",
+        "GPU waits for the main thread, possibly per-step logging",
         evidence=(
             busy_evidence(view, trainer, "duty"),
             Evidence(text=f"process writes {written / 1e6:.1f} MB/s in {calls:.0f} calls/s", value=written,
@@ -255,12 +255,18 @@ def _transfer_finding(view: View, trainer: Trainer) -> Finding:
     return view.found(
         trainer,
         "warn",
-        "host-to-device copy-bound" + (", PCIe link saturated" if full else ""),
+        f"host-to-device copy-bound{_why_slow(view, trainer, full)}",
         evidence=tuple(evidence),
         steps=tuple(steps),
         confidence=0.6 if full else 0.5,
         lost_share=trainer.lost,
     )
+
+
+def _why_slow(view: View, trainer: Trainer, full: bool) -> str:
+    if full:
+        return ", PCIe link saturated"
+    return ", probably from pageable memory" if _pageable(view, trainer, full) and not pins_memory(trainer) else ""
 
 
 def _streams_states(view: View, trainer: Trainer) -> bool:

@@ -277,9 +277,14 @@ def _seconds(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 9.95 else ago_text(round(seconds))
 
 
+def _minutes(seconds: float) -> str:
+    """An interval to set: whole minutes above two."""
+    return ago_text(round(seconds / 60) * 60 if seconds >= 120 else round(seconds))
+
+
 def _steps(saves: Saves) -> Iterator[Step]:
     if saves.share > _COST:
-        rare, often = ago_text(round(saves.idle_s / _COST)), ago_text(round(saves.every_s))
+        rare, often = _minutes(saves.idle_s / _COST), _minutes(saves.every_s)
         yield Step(text=f"Save every {rare} instead of every {often}: costs 1 % of GPU time")
     yield Step(text="Save optimizer state only in checkpoints to resume from, not in each one")
     yield Step(

@@ -62,10 +62,11 @@ def io_bound(view: View) -> Iterator[Finding]:
             yield view.found(
                 trainer,
                 severity,
-                "I/O-bound, slow local storage",
+                f"I/O-bound, {_local_storage(view, trainer)}",
                 evidence=(
-                    *found.own,
+                    *found.own[:1],
                     *found.around,
+                    *found.own[1:],
                     *states,
                     busy_evidence(view, trainer),
                     cores_evidence(view, trainer, "storage.saturation"),
@@ -76,6 +77,19 @@ def io_bound(view: View) -> Iterator[Finding]:
             )
         elif found.own and (missing := unknown(view, trainer)):
             view.abstain(trainer, *missing)
+
+
+def _local_storage(view: View, trainer: Trainer) -> str:
+    """The disk that delivers what its job reads, if there is one: it is where to look."""
+    drive, reads = sources.main_drive(view), sources.job_reads(view, trainer)
+    if (
+        drive is None
+        or not drive.read
+        or reads is None
+        or not view.above(drive.read / max(reads, 1.0), "storage.share")
+    ):
+        return "local storage"
+    return f"local disk {drive.name}"
 
 
 def _swap_evidence(view: View, trainer: Trainer) -> Iterator[Evidence]:

@@ -333,6 +333,9 @@ def _saturates_disk(view: View, trainer: Trainer, share: float | None) -> Iterat
 
 
 def _host_signs(view: View) -> Iterator[Evidence]:
+    drive = main_drive(view)
+    if drive is not None:
+        yield from _disk_signs(view, drive)
     some, full = view.mean("host", "io_pressure", WINDOW_S), view.mean("host", "io_pressure_full", WINDOW_S)
     if some is not None and view.above(some, "storage.pressure_percent"):
         limit = view.limit("storage.pressure_percent")
@@ -340,9 +343,9 @@ def _host_signs(view: View) -> Iterator[Evidence]:
     elif full is not None and view.above(full, "storage.full_pressure_percent"):
         limit = view.limit("storage.full_pressure_percent")
         yield Evidence(text=f"PSI io full {full:.0f} %", value=full, unit="%", limit=limit, sense="healthy_to")
-    drive = main_drive(view)
-    if drive is None:
-        return
+
+
+def _disk_signs(view: View, drive: Drive) -> Iterator[Evidence]:
     if saturated(view, drive):
         request = f", {1000 * drive.await_s:.1f} ms per request" if drive.await_s is not None else ""
         queue = f", {drive.in_flight:.0f} reads in flight" if drive.parallel and drive.in_flight else ""
