@@ -8,6 +8,7 @@ import shlex
 import socket
 import struct
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from threading import Thread
 
 from gputop.safe import programs
@@ -20,7 +21,9 @@ _LAST_WORDS_S = 0.5
 _MOST_ERRORS = 4096  # bytes of standard error that are kept
 _SSH_FAILED = 255  # ssh's own exit code; others are those of the remote command
 _NOT_FOUND = 127  # of a shell
-_CONTROL = "ssh-%C"  # of the shared connection: a hash of host, port and user
+# of the shared connection. %C hashes address, port and user; two aliases of one address may differ in their key, host
+# key or proxy, and lead to different machines
+_CONTROL = "ssh-{alias}-%C"
 _CONTROL_GROWS = 38 + 17  # %C is 40 characters, and ssh adds 17 while it creates the socket
 _LONGEST_SOCKET = 107  # bytes of a socket's path (sun_path of unix(7))
 _PLACES = "$HOME/.local/bin:/usr/local/bin:/opt/gputop/bin"  # where pip and pipx put gputop, beside PATH
@@ -101,11 +104,12 @@ class Child:
             pass
 
     def reason(self, patience_s: float = 2.0) -> str:
-        """Why it ended, in one line; ends it if it has not."""
+        """Why it ended, in one line; empty if it had not, and was ended by this call."""
+        ended = True
         try:
             self._process.wait(_LAST_WORDS_S)  # its output has ended: its exit code says why
         except programs.Timeout:
-            pass
+            ended = False
         self.end()
         try:
             code = self._process.wait(patience_s)
@@ -114,7 +118,7 @@ class Child:
             code = self._process.wait()
         self._reader.join(patience_s)
         self._here.close()
-        return why(self.host, code, self._errors)
+        return why(self.host, code, self._errors) if ended or self._errors else ""
 
     def _keep_errors(self) -> None:
         stream = self._process.stderr
@@ -162,19 +166,20 @@ def command(host: str, line: str, environ: Mapping[str, str]) -> list[str]:
         "ConnectTimeout": str(CONNECT_S),
         "ServerAliveInterval": str(_ALIVE_S),
         "ClearAllForwardings": "yes",
-        **_sharing(environ),
+        **_sharing(host, environ),
     }
     ssh = programs.find("ssh", environ.get("PATH", programs.PATH))
     return [ssh, "-T", "-x", *(f"-o{name}={value}" for name, value in options.items()), "--", host, line]
 
 
-def _sharing(environ: Mapping[str, str]) -> dict[str, str]:
+def _sharing(host: str, environ: Mapping[str, str]) -> dict[str, str]:
     """Options for one connection a host, however many commands run over it."""
     try:
         folder = runtime_folder(environ)
     except Refused:
         return {}
-    place = f"{folder.path}/{_CONTROL}"
+    alias = sha256(host.encode()).hexdigest()[:8]
+    place = f"{folder.path}/{_CONTROL.format(alias=alias)}"
     folder.close()
     if len(os.fsencode(place)) + _CONTROL_GROWS > _LONGEST_SOCKET:
         return {}
