@@ -40,7 +40,7 @@ class RemoteCommand(Protocol):
         """End it; reads return."""
 
     def reason(self) -> str:
-        """End it, and say why it ended."""
+        """End it, and say why it ended; empty if it had not ended by itself."""
 
 
 class Step(Protocol):
@@ -111,7 +111,7 @@ class RemoteHost:
         self._child: RemoteCommand | None = None
         self._closed = False
         self._turn = turn or nullcontext()
-        self._read: Read = read or partial(Stream, pace=False, greeting_lines=_GREETING_LINES)
+        self._read: Read = read or partial(Stream, pace=False, greeting_lines=_GREETING_LINES, remote=True)
 
     def past(self) -> Iterator[Frame]:
         """Empty: a recording begins when it is asked for."""
@@ -187,7 +187,7 @@ class RemoteHost:
             self._lost(self._cause(why, damage))
 
     def _cause(self, why: str, damage: str) -> str:
-        if why != "connection closed":  # that is what we did to a silent one
+        if why:
             return why
         silent = "temporarily unavailable" in damage or self.link.state == "live"
         return f"no data for {self._silence_s:.0f} s" if silent else clean(damage, 200) or why

@@ -28,10 +28,11 @@ _USE = "use it as in gputop record - | gputop replay -"
 class Stream:
     """Frames from a descriptor. With pace the last frame is marked for the user."""
 
-    def __init__(self, fd: int, *, pace: bool = True, greeting_lines: int = 0) -> None:
+    def __init__(self, fd: int, *, pace: bool = True, greeting_lines: int = 0, remote: bool = False) -> None:
         """Waits for the first frame; Refused says in one line why there is none.
 
-        `greeting_lines`: how many lines of another program may come first, as a login shell prints some.
+        `greeting_lines`: how many lines of another program may come first, as a login shell prints some. `remote`: it
+        is the output of a command on another host.
         """
         self.label = "stream"
         self.elsewhere: str | None = RECORDED
@@ -39,6 +40,7 @@ class Stream:
         self.interest = Interest()
         self._fd = fd
         self._pace = pace
+        self._name, self._use = ("its output", "") if remote else ("standard input", f": {_USE}")
         self._damage = Damage()
         lines = self._read()
         self._check(lines, greeting_lines)
@@ -86,7 +88,7 @@ class Stream:
         for step in arriving:
             if frame_of_step(step, self._damage):
                 return chain((step,), arriving)
-        raise Refused(self._damage.without_frame("standard input"))
+        raise Refused(self._damage.without_frame(self._name))
 
     def _check(self, lines: Iterator[bytes], greeting_lines: int) -> None:
         """Read the header; Refused if there is none."""
@@ -101,16 +103,16 @@ class Stream:
             except ValueError:
                 pass
         if found:
-            raise Refused(f"standard input is not a recording: {_USE}")
+            raise Refused(f"{self._name} is not a recording{self._use}")
         why = f" ({self._damage.first})" if self._damage.count else ""
-        raise Refused(f"standard input ended before a recording began{why}: {_USE}")
+        raise Refused(f"{self._name} ended before a recording began{why}{self._use}")
 
     def _read(self) -> Iterator[bytes]:
         """Complete lines, plain or compressed, until the stream ends."""
         splitter, pieces = Splitter(self._damage), self._pieces()
-        first = next(pieces, b"")
-        unpack = Unpacker() if first.startswith(MAGIC) else None
         try:
+            first = next(pieces, b"")
+            unpack = Unpacker() if first.startswith(MAGIC) else None
             for data in chain((first,), pieces):
                 for text in _texts(unpack, data) if unpack else (data,):
                     yield from splitter.feed(text)

@@ -112,10 +112,27 @@ def test_h03_a_hostile_stream_ends_with_one_line_and_the_rest_goes_on() -> None:
 
 
 def test_h02_silence_ends_the_connection_and_is_the_reason() -> None:
-    source = host(lambda: Scripted(recording(1), "connection closed", 0.2, stays=True))
+    source = host(lambda: Scripted(recording(1), "", 0.2, stays=True))
     found = list(all_frames(source))
     assert len(found) == 2
     assert source.link.why == "no data for 20 s"
+
+
+def test_h02_a_host_that_is_silent_from_the_start_is_tried_again() -> None:
+    source = host(
+        lambda: Scripted(b"", "", 0.2, stays=True), lambda: Scripted(recording(1), "its gputop ended", 5)
+    )  # fmt: skip
+    reasons = []
+    made = source._wait
+    source._wait = lambda seconds: (reasons.append(source.link.why), made(seconds))  # type: ignore[method-assign,func-returns-value]
+    assert len(list(all_frames(source))) == 2
+    assert reasons[0] == "no data for 20 s"
+
+
+def test_h03_what_never_becomes_a_recording_is_named_as_that() -> None:
+    source = host(lambda: Scripted(b"y\n" * 5000, "", 5, stays=True))
+    assert list(all_frames(source)) == []
+    assert source.link.why == "its output is not a recording"
 
 
 def test_close_ends_a_source_that_waits_for_data() -> None:
