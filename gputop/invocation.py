@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -27,3 +28,8 @@ def as_root(*arguments: str, started: str | None = None, python: str | None = No
     elif started.endswith("gputop/__main__.py") and python:
         program = [python, "-m", "gputop"]
     return shlex.join(["sudo", *program, *arguments])
+
+
+def as_root_on(hostname: str) -> str:
+    """The same for a frame of this host: the path of this program means nothing on another machine."""
+    return as_root() if hostname == os.uname().nodename else "sudo gputop"

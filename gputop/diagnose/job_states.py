@@ -14,7 +14,7 @@ from gputop.diagnose.state import JUDGING, JobState, RankState, Word, found_stat
 from gputop.diagnose.subject_overlap import names
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
-from gputop.invocation import as_root
+from gputop.invocation import as_root_on
 from gputop.labels import amount, script
 from gputop.model import Gpu, Identity, Job, Missing, Process
 from gputop.model.metric_title import metric_title
@@ -57,7 +57,7 @@ def nameless_user(view: View, gpu: Gpu) -> Missing | None:
 
 def why_unseen(view: View, unseen: str) -> str:
     """Why a process that the driver names cannot be judged."""
-    return view.unlock(_HIDDEN, sudo=as_root()) if unseen == "hidden" else _FOREIGN
+    return view.unlock(_HIDDEN, sudo=as_root_on(view.frame.hostname)) if unseen == "hidden" else _FOREIGN
 
 
 def _why_unjudged(view: View, gpu: Gpu, process: Process, trainer: Trainer | None, busy: bool) -> Missing | None:

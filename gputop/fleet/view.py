@@ -12,7 +12,7 @@ from gputop import finding_text
 from gputop.fleet import queries
 from gputop.fleet.promql import Labels, Sample
 from gputop.frozen_dataclass import frozen_dataclass
-from gputop.hosts.overview import Badge, HostRow
+from gputop.hosts.overview import Badge, HostRow, no_gpu
 from gputop.labels import amount
 from gputop.prometheus import families as names
 from gputop.safe.text import clean
@@ -201,8 +201,14 @@ def _names(values: Iterable[_Values], ssh_name: SshName) -> dict[HostKey, str]:
         by_name[clean(_ssh_name(one, ssh_name), LONGEST_NAME) or "(no instance)"].append(one)
     found: dict[HostKey, str] = {}
     for name, alike in by_name.items():
+        instances = {one.labels.get("instance", "") for one in alike}
         for one in alike:
-            found[one.key] = name if len(alike) == 1 else f"{name} ({_distinct(one, alike)})"
+            if len(alike) == 1:
+                found[one.key] = name
+            elif len(instances) == len(alike):  # several ports of one address
+                found[one.key] = clean(one.labels.get("instance", ""), LONGEST_NAME)
+            else:
+                found[one.key] = f"{name} ({_distinct(one, alike)})"
     return found
 
 
@@ -298,6 +304,8 @@ def _verdict(values: _Values) -> tuple[Badge, str]:
     recorded = _BY_NUMBER.get(values.numbers.get(queries.SEVERITY, 0.0))
     if recorded and not values.findings:  # a Prometheus that keeps only what rules record
         return recorded, "open it for the finding"
+    if not values.numbers.get(queries.GPUS):
+        return "unknown", no_gpu()
     jobs = _jobs(values)
     if jobs is None:
         return "", ""

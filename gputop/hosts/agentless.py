@@ -43,6 +43,7 @@ while printf '@@gputop %s\n' "$(uname -n)"; do
   A=$(nvidia-smi --query-compute-apps=pid,gpu_uuid,used_memory --format=csv,noheader,nounits 2>/dev/null)
   printf '%s\n' "$A"
   echo @@processes
+  [ -e /proc/1/stat ] || echo @@hidepid
   P=$(printf '%s\n' "$A" | awk -F, '{ print $1 }' | sort -u)
   for p in $(cat /proc/[0-9]*/stat 2>/dev/null | awk -v gpu="$P" '
       { pid = $1; rest = $0; sub(/^.*\) /, "", rest); split(rest, f, " "); up[pid] = f[2] }

@@ -11,7 +11,7 @@ from gputop.collect.jobs.groups import Jobs
 from gputop.collect.nvml.clocks import reasons
 from gputop.collect.proc.cgroup import place
 from gputop.collect.rates import Counters
-from gputop.model import Frame, Gpu, GpuShare, Host, Identity, Note, Process
+from gputop.model import Frame, Gpu, GpuShare, Host, Identity, Note, Process, Unseen
 from gputop.model.ranges import held
 from gputop.safe.identity import Stat, parse_stat
 from gputop.safe.text import clean
@@ -163,10 +163,10 @@ class FrameBuilder:
             counters = self._used[identity] = before.get(identity) or Counters()
             found.append(_process(pid, stat, rest, shares.get(pid, ()), counters.rates(mono_s, _ticks(stat)), uptime_s))
         seen = {process.pid for process in found}
+        # without hidepid it is of another namespace, as where ssh leads into a container
+        why: Unseen = "hidden" if "@@hidepid" in listed else "foreign"
         hidden = (
-            Process(pid=pid, started_ticks=0, unseen="hidden", gpus=gpus)
-            for pid, gpus in shares.items()
-            if pid not in seen
+            Process(pid=pid, started_ticks=0, unseen=why, gpus=gpus) for pid, gpus in shares.items() if pid not in seen
         )
         return (*found, *hidden)
 

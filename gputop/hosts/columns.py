@@ -65,9 +65,9 @@ def _share(part: int | None, whole: int | None) -> str:
 
 
 def _lost(row: HostRow) -> str:
-    if row.gpus is None:
+    if row.gpus_lost is None:
         return units.UNKNOWN
-    return f"{row.gpus_lost:.1f}" if row.gpus_lost and row.gpus_lost >= 0.05 else "0"
+    return f"{row.gpus_lost:.1f}" if row.gpus_lost >= 0.05 else "0"
 
 
 def _age(row: HostRow) -> str:
@@ -117,8 +117,8 @@ COLUMNS: tuple[HostColumn, ...] = (
     ),
     HostColumn(
         id="jobs", title="JOBS", width=4, keep=70,
-        help="training jobs", text=lambda row: units.UNKNOWN if row.jobs is None else str(row.jobs),
-        sort=_number("jobs"),
+        help="jobs, and other programs that use its GPUs", sort=_number("jobs"),
+        text=lambda row: units.UNKNOWN if row.jobs is None else str(row.jobs),
     ),
     HostColumn(
         id="lost", title="LOST", width=4, keep=80,

@@ -10,7 +10,7 @@ from gputop.diagnose.finding import POSSIBLE, Finding
 from gputop.diagnose.state import JobState, needs_action
 from gputop.diagnose.steadying import RANKS
 from gputop.frozen_dataclass import frozen_dataclass
-from gputop.model import Frame, Gpu
+from gputop.model import Frame, Gpu, Note
 from gputop.monitor import Update
 from gputop.optional_sums import added, mean, total
 from gputop.severity import Severity, share_percent
@@ -51,7 +51,7 @@ class HostRow:
 
         A host without values is as urgent as a warning: it may be what stops a job.
         """
-        silent = self.state in ("stale", "lost")
+        silent = self.state in ("stale", "lost") or (self.state == "connecting" and bool(self.why))
         return min(_URGENCY[self.badge], 1 if silent else 9), -(self.gpus_lost or 0.0), self.name
 
 
@@ -69,12 +69,12 @@ def row(name: str, update: Update) -> HostRow:
         vram_percent=share_percent(
             total(gpu.vram_used_bytes for gpu in gpus), total(gpu.vram_total_bytes for gpu in gpus)
         ),
-        power_watts=total(gpu.power_watts for gpu in gpus),
+        power_watts=total(gpu.power_watts for gpu in gpus) if gpus else None,
         cpu_percent=host.cpu_percent,
         memory_percent=share_percent(host.memory_used_bytes, host.memory_total_bytes),
-        jobs=len(frame.jobs),
+        jobs=sum(one.due for one in update.jobs) if update.host is not None else len(frame.jobs),
         users=tuple(sorted({job.user for job in frame.jobs if job.user})),
-        gpus_lost=gpus_lost(update.findings, update.jobs, gpus),
+        gpus_lost=_lost(update, gpus),
         badge=badge,
         finding=text,
         findings=sum(map(needs_action, update.findings)),
@@ -84,6 +84,15 @@ def row(name: str, update: Update) -> HostRow:
 def _busy(gpus: Sequence[Gpu]) -> int | None:
     known = [gpu.busy_percent for gpu in gpus if gpu.busy_percent is not None]
     return sum(percent >= BUSY_PERCENT for percent in known) if known or not gpus else None
+
+
+def _lost(update: Update, gpus: Sequence[Gpu]) -> float | None:
+    """GPU time lost, in GPUs; 0 only where every job is judged and none loses any."""
+    lost = gpus_lost(update.findings, update.jobs, gpus)
+    if lost is not None or not gpus:
+        return lost
+    judged = all(one.state not in ("judging", "unknown") for one in update.jobs if one.due)
+    return 0.0 if judged and update.host is not None else None
 
 
 def gpus_lost(findings: Iterable[Finding], jobs: Iterable[JobState], gpus: Iterable[Gpu]) -> float | None:
@@ -107,11 +116,18 @@ def _verdict(update: Update) -> tuple[Badge, str]:
     bad = min((one for one in shown if not one.healthy), key=_weight, default=None)
     if bad is not None and (bad.severity != "info" or bad.primary):
         return bad.severity, _sentence(bad, update.frame)
+    if not update.frame.gpus:
+        return "unknown", no_gpu(update.frame.notes)
     states = [one.state for one in update.jobs if one.due]
     for word in ("unknown", "judging"):
         if word in states:
             return word, finding_text.state_counts(update.jobs)
     return ("ok" if states else ""), finding_text.state_counts(update.jobs)
+
+
+def no_gpu(notes: Iterable[Note] = ()) -> str:
+    """Why a host lists no GPU, as far as it says."""
+    return next((note.text.rstrip(".") for note in notes if note.subject == "driver"), "no NVIDIA GPU listed")
 
 
 def _weight(finding: Finding) -> tuple[int, bool, float]:
@@ -139,15 +155,16 @@ class Totals:
 
 
 def totals(rows: Sequence[HostRow]) -> Totals:
-    """Sums over the hosts; of those that are known."""
-    badges = {row.badge for row in rows}
+    """Sums over the hosts that have values, be they old; of a lost one nothing is known now."""
+    known = [row for row in rows if row.state in ("live", "stale")]
+    badges = {row.badge for row in known}
     worst: Severity | None = "crit" if "crit" in badges else "warn" if "warn" in badges else None
     return Totals(
         hosts=len(rows),
         live=sum(row.state == "live" for row in rows),
-        gpus=sum(row.gpus or 0 for row in rows),
-        gpus_busy=sum(row.gpus_busy or 0 for row in rows),
-        gpus_lost=sum(row.gpus_lost or 0.0 for row in rows),
-        jobs=sum(row.jobs or 0 for row in rows),
+        gpus=sum(row.gpus or 0 for row in known),
+        gpus_busy=sum(row.gpus_busy or 0 for row in known),
+        gpus_lost=sum(row.gpus_lost or 0.0 for row in known),
+        jobs=sum(row.jobs or 0 for row in known),
         worst=worst,
     )

@@ -111,7 +111,7 @@ def test_processes_on_gpus_come_with_their_relatives(environ: dict[str, str]) ->
     assert any(process.parent_pid == trainer.pid for process in frame.processes)
     assert any(process.pid == os.getpid() for process in frame.processes), "its ancestors, which may be a launcher"
     hidden = next(process for process in frame.processes if process.pid == 4194000)
-    assert hidden.unseen == "hidden"
+    assert hidden.unseen == "foreign", "/proc shows the processes of all users here"
 
 
 def test_the_machine_is_what_proc_says_and_rates_need_two_samples(environ: dict[str, str]) -> None:

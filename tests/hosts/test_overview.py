@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -11,10 +12,12 @@ from gputop.demo import open_demo
 from gputop.hosts.columns import COLUMNS, matches, ordered
 from gputop.hosts.overview import HostRow, row, totals
 from gputop.hosts.text import as_json, as_text
+from gputop.model import Note
 from gputop.monitor import Monitor, Update
 
 ROWS = (
-    HostRow(name="n1", state="live", gpus=8, gpus_busy=8, badge="ok", finding="2 jobs healthy", age_s=0.4, jobs=2),
+    HostRow(name="n1", state="live", gpus=8, gpus_busy=8, badge="ok", finding="2 jobs healthy", age_s=0.4, jobs=2,
+            gpus_lost=0.0),
     HostRow(
         name="n2", state="live", gpus=8, gpus_busy=5, busy_percent=61.0, vram_percent=80.2, power_watts=2410.0,
         cpu_percent=97.0, memory_percent=41.0, jobs=1, users=("alice",), gpus_lost=3.6, badge="warn", findings=2,
@@ -22,7 +25,7 @@ ROWS = (
     ),
     HostRow(name="n3", state="lost", why="connection refused: no SSH server on its port", retry_in_s=7.0),
     HostRow(name="n4", state="live", gpus=4, gpus_busy=4, badge="crit", gpus_lost=1.0, findings=1, jobs=1,
-            finding="GPU 2: hardware thermal slowdown", age_s=0.9),
+            finding="GPU 0: software thermal slowdown", age_s=0.9),
     HostRow(name="n5"),
     HostRow(name="n6", state="live", gpus=0, gpus_busy=0, jobs=0, finding="no GPU job", age_s=0.9),
 )  # fmt: skip
@@ -64,12 +67,33 @@ def test_a_healthy_host_says_so_and_has_lost_nothing() -> None:
     one = row("n1", newest("healthy"))
     assert one.badge == "ok"
     assert "healthy" in one.finding
-    assert not one.gpus_lost
+    assert one.gpus_lost == 0
+
+
+def test_what_is_not_judged_yet_is_unknown_and_jobs_are_those_of_the_text() -> None:
+    update = newest("healthy")
+    unjudged = replace(update, jobs=tuple(replace(one, state="judging") for one in update.jobs))
+    one = row("n1", unjudged)
+    assert (one.badge, one.finding, one.jobs, one.gpus_lost) == ("judging", "1 job judging", 1, None)
+    program = replace(update.jobs[0], key="program", state="unknown")  # uses a GPU and is no training job
+    one = row("n1", replace(update, jobs=(*update.jobs, program)))
+    assert (one.finding, one.jobs) == ("2 jobs: 1 unknown, 1 healthy", 2)
+
+
+def test_a_host_without_a_gpu_says_why_and_shows_no_zero_for_what_is_unknown() -> None:
+    update = newest("idle")
+    note = Note(subject="driver", key="not-loaded", text="The NVIDIA driver is not loaded.")
+    one = row("n1", replace(update, frame=replace(update.frame, gpus=(), notes=(note,)), findings=(), jobs=()))
+    assert (one.badge, one.finding) == ("unknown", "The NVIDIA driver is not loaded")
+    assert (one.gpus, one.power_watts, one.vram_percent, one.gpus_lost) == (0, None, None, None)
+    assert row("n1", replace(update, frame=replace(update.frame, gpus=()))).finding == "no NVIDIA GPU listed"
 
 
 def test_the_worst_comes_first_and_silence_is_as_urgent_as_a_warning() -> None:
     assert [one.name for one in ordered([*ROWS], "finding")] == ["n4", "n2", "n3", "n1", "n5", "n6"]
     assert [one.name for one in ordered([*ROWS], "finding", reverse=True)][-1] == "n4"
+    again = replace(ROWS[2], state="connecting")  # the next attempt is under way: it keeps its place
+    assert [one.name for one in ordered([*ROWS[:2], again, *ROWS[3:]], "finding")][2] == "n3"
 
 
 @pytest.mark.parametrize(
@@ -93,6 +117,8 @@ def test_totals_count_what_is_known() -> None:
     assert (every.hosts, every.live, every.gpus, every.gpus_busy, every.jobs) == (6, 4, 20, 17, 4)
     assert every.gpus_lost == pytest.approx(4.6)
     assert every.worst == "crit"
+    lost = totals([replace(one, state="lost") for one in ROWS])
+    assert (lost.gpus, lost.gpus_busy, lost.jobs, lost.gpus_lost, lost.worst) == (0, 0, 0, 0, None)
 
 
 def test_no_value_is_wider_than_its_column() -> None:

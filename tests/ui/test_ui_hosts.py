@@ -29,8 +29,9 @@ from tests.hosts.test_spanning import part
 from tests.servers import NOON
 
 MONITOR, WORST = watched("starved-cpu-idle")
+_, HOT = watched("thermal")
 TALL = tuple(HostRow(name=f"node{n:02}", state="live", gpus=8, gpus_busy=8, badge="ok", finding="1 job healthy",
-                     age_s=0.5, jobs=1) for n in range(40))  # fmt: skip
+                     gpus_lost=0.0, age_s=0.5, jobs=1) for n in range(40))  # fmt: skip
 
 
 class Watched:
@@ -125,7 +126,7 @@ def drawn(golden: Any, name: str, **options: Any) -> None:
 
 
 def test_the_overview_at_three_sizes(golden) -> None:  # type: ignore[no-untyped-def]
-    updates = {"n4": WORST}
+    updates = {"n2": WORST, "n4": HOT}
     jobs = spanning_jobs({"n1": part(0, world=6)(0.0), "n2": part(2, world=6)(0.0)})
     drawn(golden, "hosts-screen-80x24.txt", size=(80, 24), updates=updates)
     drawn(golden, "hosts-screen-120x30.txt", size=(120, 30), updates=updates, jobs=jobs)
@@ -133,7 +134,16 @@ def test_the_overview_at_three_sizes(golden) -> None:  # type: ignore[no-untyped
 
 
 def test_the_overview_without_colours_and_unicode(golden) -> None:  # type: ignore[no-untyped-def]
-    drawn(golden, "hosts-screen-80x24-ascii.txt", size=(80, 24), look=Look(PLAIN, ASCII), updates={"n4": WORST})
+    drawn(golden, "hosts-screen-80x24-ascii.txt", size=(80, 24), look=Look(PLAIN, ASCII), updates={"n4": HOT})
+
+
+def test_the_reason_of_a_lost_host_stands_below_in_full() -> None:
+    async def scene(stage: HostStage) -> None:
+        await stage.press("slash", *"refused", "enter")
+        assert stage.names == ["n3"]
+        assert " no data: connection refused: no SSH server on its port; next attempt in 7 s" in stage.text
+
+    play(scene, size=(80, 24))
 
 
 def test_the_cursor_moves_and_keeps_its_host_when_lines_change_places() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
@@ -174,8 +175,7 @@ def _token(row: HostRow, column: HostColumn, text: str) -> Token:
 def _verdict(row: HostRow, room: int, look: Look) -> list[Run]:
     more = look.glyphs.more
     if row.state == "lost" or (row.state in ("stale", "connecting") and row.why):
-        retry = f"; next attempt in {row.retry_in_s:.0f} s" if row.retry_in_s else ""
-        return [Run(drawing.cut(f"{look.glyphs.warn} no data: {row.why}{retry}", room, more), "warn", True)]
+        return [Run(drawing.cut(f"{look.glyphs.warn} {_no_data(row)}", room, more), "warn", True)]
     if row.state == "connecting":
         return [Run(drawing.cut("connecting", room, more), "dim")]
     sign, token = BADGES[row.badge]
@@ -221,19 +221,23 @@ def _job_line(job: SpanningJob, scene: HostsScene, width: int, look: Look) -> St
     return line.strip(width)
 
 
+def _no_data(row: HostRow) -> str:
+    retry = f"; next attempt in {row.retry_in_s:.0f} s" if row.retry_in_s else ""
+    return f"no data: {row.why}{retry}"
+
+
 def details(row: HostRow | None, update: Update | None, width: int, height: int, look: Look, way: str) -> list[Strip]:
     """What is known of the selected host: its findings with their cost and first step. `way`: the key that opens it."""
     if row is None or height < 2:
         return []
     strips = [drawing.rule(row.name, width, look, right=way)]
+    if update is None or row.state == "lost":
+        strips += [
+            Line(look).add(f" {line}", "warn" if row.why else "dim").strip(width)
+            for line in textwrap.wrap(_no_data(row) if row.why else "connecting: no values yet", max(20, width - 2))
+        ]
     if update is None:
-        text = row.why or "connecting: no values yet"
-        strips.append(
-            Line(look)
-            .add(f" {drawing.cut(text, width - 2, look.glyphs.more)}", "warn" if row.why else "dim")
-            .strip(width)
-        )
-        return strips
+        return strips[:height]
     shown = sorted((one for one in update.findings if one.confidence >= POSSIBLE), key=urgency)
     for finding in shown:
         if len(strips) >= height:
