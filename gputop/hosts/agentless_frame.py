@@ -85,6 +85,9 @@ _GPU_FIELDS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
 }
 
 
+_SHELL = "nvidia-smi: "  # that a shell names before it says why
+
+
 class FrameBuilder:
     """Makes the frames of one host; remembers counters, for rates."""
 
@@ -118,7 +121,7 @@ class FrameBuilder:
         without = "agentless: no GPU use by process, run queue wait, disk I/O, tensor activity or step times"
         notes = [Note(subject="monitor", key="agentless", text=without, help=(install,))]
         if trouble:
-            notes.append(Note(subject="driver", key="nvidia-smi", text=f"nvidia-smi: {trouble}"))
+            notes.append(Note(subject="driver", key="nvidia-smi", text=f"nvidia-smi: {trouble.rpartition(_SHELL)[2]}"))
         return tuple(notes)
 
     def _machine(self, lines: Iterable[str], mono_s: float, version: str | None) -> Host:

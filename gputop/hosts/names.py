@@ -65,8 +65,9 @@ def _numbers(text: str) -> Iterator[str]:
     for piece in filter(None, text.split(",")):
         first, _, last = piece.partition("-")
         last = last or first
-        if not (first.isdecimal() and last.isdecimal()) or int(last) - int(first) >= MOST_HOSTS:
-            raise NoHosts(f"{clean(piece, 40)!r} is not a range of hosts: use NAME[01-16]")
+        known = first.isdecimal() and last.isdecimal()
+        if not known or not 0 <= int(last) - int(first) < MOST_HOSTS:
+            raise NoHosts(f"{clean(piece, 40)!r} is not a range of at most {MOST_HOSTS} hosts: use NAME[01-16]")
         for number in range(int(first), int(last) + 1):
             yield f"{number:0{len(first)}}"
 

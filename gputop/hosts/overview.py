@@ -10,6 +10,7 @@ from gputop.diagnose.finding import POSSIBLE, Finding
 from gputop.diagnose.state import JobState, needs_action
 from gputop.diagnose.steadying import RANKS
 from gputop.frozen_dataclass import frozen_dataclass
+from gputop.labels import amount
 from gputop.model import Frame, Gpu, Note
 from gputop.monitor import Update
 from gputop.optional_sums import added, mean, total
@@ -91,7 +92,8 @@ def _lost(update: Update, gpus: Sequence[Gpu]) -> float | None:
     lost = gpus_lost(update.findings, update.jobs, gpus)
     if lost is not None or not gpus:
         return lost
-    judged = all(one.state not in ("judging", "unknown") for one in update.jobs if one.due)
+    states = [one.state for one in update.jobs if one.due]
+    judged = "judging" not in states and "unknown" not in states and (states or not _busy(gpus))
     return 0.0 if judged and update.host is not None else None
 
 
@@ -119,6 +121,9 @@ def _verdict(update: Update) -> tuple[Badge, str]:
     if not update.frame.gpus:
         return "unknown", no_gpu(update.frame.notes)
     states = [one.state for one in update.jobs if one.due]
+    busy = _busy([gpu for gpu in update.frame.gpus if gpu.parent_uuid is None])
+    if not states and busy:  # as in a container, where the driver lists no process
+        return "unknown", f"{amount(busy, 'GPU')} busy, no process listed"
     for word in ("unknown", "judging"):
         if word in states:
             return word, finding_text.state_counts(update.jobs)

@@ -136,7 +136,9 @@ def test_without_a_driver_the_host_is_shown_and_a_note_says_so(environ: dict[str
     (tmp_path / "nvidia-smi").unlink()
     (frame,) = frames({**environ, "PATH": "/usr/bin:/bin"})
     assert frame.gpus == ()
-    assert frame.note("nvidia-smi") is not None
+    note = frame.note("nvidia-smi")
+    assert note is not None
+    assert note.text == "nvidia-smi: not found"
     assert frame.host.cpus_total
 
 

@@ -44,7 +44,8 @@ def test_names_on_the_command_line(given: list[str], hosts: list[str]) -> None:
         ("x" * 300, "is not a host name"),
         ("", "no host is named"),
         ("node[1-x]", "is not a host name"),
-        ("node[5-9999]", "is not a range of hosts"),
+        ("node[5-9999]", "is not a range of at most 256 hosts"),
+        ("node[02-01]", "is not a range of at most 256 hosts"),
         (f"node[1-{MOST_HOSTS}],other", f"more than {MOST_HOSTS} hosts"),
     ],
 )

@@ -89,6 +89,12 @@ def test_a_host_without_a_gpu_says_why_and_shows_no_zero_for_what_is_unknown() -
     assert row("n1", replace(update, frame=replace(update.frame, gpus=()))).finding == "no NVIDIA GPU listed"
 
 
+def test_gpus_at_work_without_a_process_are_not_called_idle() -> None:
+    update = newest("healthy")
+    one = row("n1", replace(update, findings=(), jobs=()))
+    assert (one.badge, one.finding, one.gpus_lost) == ("unknown", "1 GPU busy, no process listed", None)
+
+
 def test_the_worst_comes_first_and_silence_is_as_urgent_as_a_warning() -> None:
     assert [one.name for one in ordered([*ROWS], "finding")] == ["n4", "n2", "n3", "n1", "n5", "n6"]
     assert [one.name for one in ordered([*ROWS], "finding", reverse=True)][-1] == "n4"

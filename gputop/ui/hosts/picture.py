@@ -244,7 +244,7 @@ def details(row: HostRow | None, update: Update | None, width: int, height: int,
             break
         strips += _finding_lines(finding, update, width, look)[: height - len(strips)]
     if not shown:
-        strips.append(Line(look).add(f" {finding_text.state_counts(update.jobs)}", "dim").strip(width))
+        strips.append(Line(look).add(f" {row.finding}", "dim").strip(width))
     return strips[:height]
 
 
