@@ -274,7 +274,7 @@ def _row(values: _Values, name: str, at_s: float) -> HostRow:
         memory_percent=_percent(number(queries.MEMORY)),
         jobs=_jobs(values),
         users=tuple(sorted(values.users)),
-        gpus_lost=None if lost is None else lost * _count(gpus),
+        gpus_lost=None if lost is None or (not lost and not _all_judged(values)) else lost * _count(gpus),
         badge=badge,
         finding=text,
         findings=sum(finding.severity != "info" for finding in values.findings),
@@ -292,8 +292,14 @@ def _percent(ratio: float | None) -> float | None:
 
 
 def _jobs(values: _Values) -> int | None:
+    if states := sum(values.jobs.values()):
+        return states
     count = values.numbers.get(queries.JOB_COUNT)
-    return _count(count) if count is not None else sum(values.jobs.values()) or None
+    return None if count is None else _count(count)
+
+
+def _all_judged(values: _Values) -> bool:
+    return not values.jobs["judging"] and not values.jobs["unknown"]
 
 
 def _verdict(values: _Values) -> tuple[Badge, str]:
