@@ -47,6 +47,7 @@ class AlertPlan:
 
     rules: tuple[AlertRule, ...] = ()
     receivers: Mapping[str, Receiver] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()  # a text for each entry that is not used
 
     @property
     def judges(self) -> bool:
@@ -77,7 +78,7 @@ def parse(alerts: object, receivers: object) -> tuple[AlertPlan, list[str]]:
         return _alert(name, table, made, known, unused)
 
     rules = [rule for _, rule in _each("alerts", alerts, _MOST_ALERTS, rule, problems)]
-    return AlertPlan(rules=tuple(rules), receivers=made), problems
+    return AlertPlan(rules=tuple(rules), receivers=made, problems=tuple(problems)), problems
 
 
 T = TypeVar("T")
@@ -119,50 +120,86 @@ def _alert(
     place = f"alerts.{name}"
     kind = "metric" if "metric" in table else "finding"
     unused += [unknown_entry("setting", key, _KEYS[kind], f"{place}.") for key in table if key not in _KEYS[kind]]
+    condition, send, for_s, cooldown_s, recovery, note = _all_of(
+        lambda: (_metric_condition if kind == "metric" else _finding_condition)(table),
+        lambda: _send(place, table, receivers, known, unused),
+        lambda: _seconds(table, "for", 60.0 if kind == "metric" else 0.0),
+        lambda: _seconds(table, "cooldown", 900.0),
+        lambda: _flag(table, "recovery"),
+        lambda: _text(table, "note", ""),
+    )
+    return AlertRule(
+        name=name, condition=condition, for_s=for_s, cooldown_s=cooldown_s, recovery=recovery, note=note, send=send
+    )
+
+
+def _all_of(*reads: Callable[[], Any]) -> list[Any]:
+    """What each of them returns; Unusable with all reasons, as one at a time would take as many attempts to correct."""
+    values, reasons = [], []
+    for read in reads:
+        try:
+            values.append(read())
+        except Unusable as why:
+            reasons.append(str(why))
+    if reasons:
+        raise Unusable("; ".join(reasons))
+    return values
+
+
+def _send(
+    place: str, table: Mapping[str, Any], receivers: Mapping[str, Receiver], known: Collection[str], unused: list[str]
+) -> tuple[str, ...]:
+    """The receivers of an alert that can be used, at least one."""
     send = _words(table, "send")
     if not send:
         raise Unusable("send must name at least one receiver")
     usable = tuple(each for each in send if each in receivers)
     strange = [unknown_entry("receiver", each, known) for each in send if each not in known]
     if not usable:
-        raise Unusable(strange[0] if strange else f"its receiver {send[0]} is not used")
+        raise Unusable("; ".join(strange) if strange else f"its receiver {send[0]} is not used")
     unused += [f"{place}.send: {each}" for each in strange]
-    recovery = table.get("recovery", True)
-    if not isinstance(recovery, bool):
-        raise Unusable("recovery must be true or false")
-    return AlertRule(
-        name=name,
-        condition=(_metric_condition if kind == "metric" else _finding_condition)(table),
-        for_s=_seconds(table, "for", 60.0 if kind == "metric" else 0.0),
-        cooldown_s=_seconds(table, "cooldown", 900.0),
-        recovery=recovery,
-        note=_text(table, "note", ""),
-        send=usable,
-    )
+    return usable
 
 
 def _finding_condition(table: Mapping[str, Any]) -> Condition:
+    rules, severity, only = _all_of(lambda: _rules(table), lambda: _severity(table), lambda: _filter(table))
+    return FindingCondition(rules=frozenset(rules), severity=severity, only=only)
+
+
+def _rules(table: Mapping[str, Any]) -> tuple[str, ...]:
     rules = _words(table, "rules")
     if rules:
         from gputop.diagnose.rules import RULES  # late: usually they are loaded after the first frame
 
-        if unknown := [each for each in rules if each not in RULES]:
-            raise Unusable(unknown_entry("rule", unknown[0], RULES))
-    return FindingCondition(rules=frozenset(rules), severity=_severity(table), only=_filter(table))
+        if unknown := [unknown_entry("rule", each, RULES) for each in rules if each not in RULES]:
+            raise Unusable("; ".join(unknown))
+    return rules
 
 
 def _metric_condition(table: Mapping[str, Any]) -> Condition:
-    metric = _metric(table, "metric")
-    of = _metric(table, "of") if "of" in table else None
+    (metric, of, test, limit), severity, only = _all_of(
+        lambda: _comparison(table), lambda: _severity(table), lambda: _filter(table)
+    )
+    return MetricCondition(metric=metric, test=test, limit=limit, of=of, severity=severity, only=only)
+
+
+def _comparison(table: Mapping[str, Any]) -> tuple[MetricName, MetricName | None, Test, Any]:
+    """A metric, the one that it is a percentage of, the test and its limit."""
+    metric, of, test = _all_of(
+        lambda: _metric(table, "metric"),
+        lambda: _metric(table, "of") if "of" in table else None,
+        lambda: _test(table),
+    )
+    if of and (of.kind != metric.kind or of.metric.unit is not metric.metric.unit or not _is_number(metric)):
+        raise Unusable(f"of must be a metric of {metric.kind} in the same unit")
+    return metric, of, test, _limit(table[test], test, metric, percent=of is not None)
+
+
+def _test(table: Mapping[str, Any]) -> Test:
     tests = [test for test in _TESTS if test in table]
     if len(tests) != 1:
         raise Unusable("a metric needs one of above, below and is")
-    if of and (of.kind != metric.kind or of.metric.unit is not metric.metric.unit or not _is_number(metric)):
-        raise Unusable(f"of must be a metric of {metric.kind} in the same unit")
-    limit = _limit(table[tests[0]], tests[0], metric, percent=of is not None)
-    return MetricCondition(
-        metric=metric, test=tests[0], limit=limit, of=of, severity=_severity(table), only=_filter(table)
-    )
+    return tests[0]
 
 
 def _metric(table: Mapping[str, Any], key: str) -> MetricName:
@@ -210,7 +247,15 @@ def _number(given: object) -> _Number | None:
 
 
 def _filter(table: Mapping[str, Any]) -> Filter:
-    return Filter(user=_text(table, "user", ""), job=_text(table, "job", ""))
+    user, job = _all_of(lambda: _text(table, "user", ""), lambda: _text(table, "job", ""))
+    return Filter(user=user, job=job)
+
+
+def _flag(table: Mapping[str, Any], key: str) -> bool:
+    given = table.get(key, True)
+    if not isinstance(given, bool):
+        raise Unusable(f"{key} must be true or false")
+    return given
 
 
 def _severity(table: Mapping[str, Any]) -> Any:
@@ -260,9 +305,12 @@ def _receiver(name: str, table: Mapping[str, Any], unused: list[str]) -> Receive
     ]
     if kind == "terminal":
         return _terminal(name, table)
-    timeout_s = _seconds(table, "timeout", TIMEOUT_S, _LONGEST_TIMEOUT_S, 0.1)
     make = {"command": _command, "mail": _mail}.get(kind)
-    return make(name, table, timeout_s) if make else _webhook(name, kind, table, timeout_s)
+    return make(name, table) if make else _webhook(name, kind, table)
+
+
+def _timeout(table: Mapping[str, Any]) -> float:
+    return _seconds(table, "timeout", TIMEOUT_S, _LONGEST_TIMEOUT_S, 0.1)
 
 
 def _terminal(name: str, table: Mapping[str, Any]) -> Receiver:
@@ -274,24 +322,35 @@ def _terminal(name: str, table: Mapping[str, Any]) -> Receiver:
     return TerminalReceiver(name=name, how=how)
 
 
-def _webhook(name: str, kind: str, table: Mapping[str, Any], timeout_s: float) -> Receiver:
-    from urllib.parse import urlsplit
-
+def _webhook(name: str, kind: str, table: Mapping[str, Any]) -> Receiver:
     from gputop.alerts.webhook import Webhook
 
-    url = table.get("url")
+    url, token, headers, timeout_s = _all_of(
+        lambda: _url(table.get("url"), kind),
+        lambda: _token(table),
+        lambda: _headers(table.get("headers", {})),
+        lambda: _timeout(table),
+    )
+    return Webhook(name=name, shape=kind, url=url, token=token, headers=headers, timeout_s=timeout_s)
+
+
+def _url(url: object, kind: str) -> str:
+    from urllib.parse import urlsplit
+
     if not isinstance(url, str) or not _is_address(url):
         raise Unusable("url must be an address that begins with https:// or http://")
     if "@" in urlsplit(url).netloc:
         raise Unusable("url must not contain a user or password: use token or headers")
     if kind == "ntfy" and not urlsplit(url).path.strip("/"):
         raise Unusable("url must end in the topic: https://ntfy.sh/TOPIC")
+    return url
+
+
+def _token(table: Mapping[str, Any]) -> str:
     token = _text(table, "token", "", 4096)
     if not token.isascii() or " " in token:
         raise Unusable("token must be one word")
-    return Webhook(
-        name=name, shape=kind, url=url, token=token, headers=_headers(table.get("headers", {})), timeout_s=timeout_s
-    )
+    return token
 
 
 def _is_address(url: str) -> bool:
@@ -316,10 +375,16 @@ def _headers(given: object) -> Mapping[str, str]:
     return given
 
 
-def _command(name: str, table: Mapping[str, Any], timeout_s: float) -> Receiver:
-    from gputop.alerts.command import PLACEHOLDERS, Command
+def _command(name: str, table: Mapping[str, Any]) -> Receiver:
+    from gputop.alerts.command import Command
 
-    argv = table.get("command")
+    argv, timeout_s = _all_of(lambda: _argv(table.get("command")), lambda: _timeout(table))
+    return Command(name=name, argv=argv, timeout_s=timeout_s)
+
+
+def _argv(argv: object) -> tuple[str, ...]:
+    from gputop.alerts.command import PLACEHOLDERS
+
     if not isinstance(argv, list) or not argv or not all(isinstance(word, str) and "\0" not in word for word in argv):
         raise Unusable('command must be a list of program and arguments: ["/usr/local/bin/page", "{title}"]')
     if not argv[0].startswith("/"):
@@ -327,16 +392,27 @@ def _command(name: str, table: Mapping[str, Any], timeout_s: float) -> Receiver:
     for word in argv:
         if re.fullmatch(r"\{\w*\}", word) and word not in PLACEHOLDERS:
             raise Unusable(f"command: {word} is none of {', '.join(PLACEHOLDERS)}")
-    return Command(name=name, argv=tuple(argv), timeout_s=timeout_s)
+    return tuple(argv)
 
 
-def _mail(name: str, table: Mapping[str, Any], timeout_s: float) -> Receiver:
+def _mail(name: str, table: Mapping[str, Any]) -> Receiver:
     from gputop.alerts.mail import Mail
 
-    to = _words(table, "to")
-    sender, program = _text(table, "from", ""), _text(table, "program", "", 4096)
+    (to, sender), program, timeout_s = _all_of(
+        lambda: _addresses(table), lambda: _mailer(table), lambda: _timeout(table)
+    )
+    return Mail(name=name, to=to, sender=sender, program=program, timeout_s=timeout_s)
+
+
+def _addresses(table: Mapping[str, Any]) -> tuple[tuple[str, ...], str]:
+    to, sender = _words(table, "to"), _text(table, "from", "")
     if not to or not all(_ADDRESS.fullmatch(each) for each in (*to, *filter(None, (sender,)))):
         raise Unusable("to and from must be mail addresses, such as ops@example.com")
+    return to, sender
+
+
+def _mailer(table: Mapping[str, Any]) -> str:
+    program = _text(table, "program", "", 4096)
     if program and not program.startswith("/"):
         raise Unusable("program must be an absolute path")
-    return Mail(name=name, to=to, sender=sender, program=program, timeout_s=timeout_s)
+    return program

@@ -52,18 +52,23 @@ def alerts(args: argparse.Namespace, settings: Settings) -> int:
         return _run(args, plan, settings)
     if args.as_json:
         print(json.dumps(_as_json(plan, settings)))
-    elif not plan.rules and not plan.receivers:
+    elif not plan.rules and not plan.receivers and not plan.problems:
+        if settings.origin.unused:  # such as a misspelt [alertz.NAME]
+            raise Failure(f"no alerts are configured, and settings are ignored; {_SEE}")
         print(f"No alerts are configured. {_SEE[0].upper()}{_SEE[1:]}.")
     else:
         from gputop.report import text
 
         print(text(_page(plan, settings), ascii=ascii_only(settings)), end="")
-    return OK
+    return FAILED if plan.problems or settings.origin.unused else OK
 
 
 def _plan(settings: Settings) -> AlertPlan:
+    """The alerts of the settings. A file that cannot be read may have some: to say that there are none is wrong."""
     from gputop.alerts.plan import AlertPlan
 
+    if settings.origin.trouble:
+        raise Failure(f"alerts unknown: {clean(settings.origin.path or 'the settings file')} could not be used")
     return settings.alerts if isinstance(settings.alerts, AlertPlan) else AlertPlan()
 
 
@@ -73,6 +78,8 @@ def _test(name: str, plan: AlertPlan, settings: Settings) -> int:
     from gputop.alerts.message import test_message
 
     if name not in plan.receivers:
+        if why := next((one for one in plan.problems if one.startswith(f"receivers.{name} is not used: ")), ""):
+            raise Failure(why, USAGE)
         listed = "`gputop alerts` lists them" if plan.receivers else f"none is configured; {_SEE}"
         raise Failure(unknown("receiver", name, plan.receivers, listed), USAGE)
     receiver = plan.receivers[name]
@@ -111,6 +118,8 @@ def _run(args: argparse.Namespace, plan: AlertPlan, settings: Settings) -> int:
     spec = getattr(args, "source", "live")
     if not plan.rules:
         place = settings.origin.path or "the settings file"
+        if plan.problems:
+            raise Failure("no alert can be used: `gputop alerts` lists all errors", USAGE)
         raise Failure(f"no alerts are configured: add [alerts.NAME] to {place}; {_SEE}", USAGE)
     live = spec == "live"
     source = open_source(spec, settings, pace=False)
@@ -161,7 +170,7 @@ def _described(plan: AlertPlan) -> list[tuple[str, str]]:
 
 
 def _page(plan: AlertPlan, settings: Settings) -> Page:
-    from gputop.report import Page, ReportTable
+    from gputop.report import Page, Point, ReportTable
     from gputop.safe.files import homely
 
     off = {name: _off(one, settings) for name, one in plan.receivers.items()}
@@ -175,6 +184,8 @@ def _page(plan: AlertPlan, settings: Settings) -> Page:
     return Page(
         title="Alerts",
         about=homely(clean(settings.origin.path or "")),
+        heading="Errors",
+        points=tuple(Point(severity="warn", text=clean(one)) for one in plan.problems),
         tables=tuple(table for table in tables if table.rows),
         notes=_notes(plan, settings),
     )
@@ -214,6 +225,7 @@ def _as_json(plan: AlertPlan, settings: Settings) -> dict[str, Any]:
             {"name": name, "address": one.place, "off": _off(one, settings) or None}
             for name, one in plan.receivers.items()
         ],
+        "errors": [clean(one) for one in plan.problems],
     }
 
 

@@ -123,8 +123,66 @@ def test_what_is_off_and_who_may_read_the_file_is_said(run: Run, tmp_path: Path)
 def test_f12_root_takes_no_alerts_from_a_file_of_another_user(run: Run, tmp_path: Path) -> None:
     os.chown(write(tmp_path, SETTINGS), 12345, -1)
     done = run("alerts")
-    assert done.stdout == "No alerts are configured. `gputop docs alerts` shows how.\n"
+    assert (done.returncode, done.stdout) == (1, "")
     assert "belongs to another user (uid 12345): not read" in done.stderr
+
+
+BROKEN = """[receivers.team]
+type = "slak"
+[receivers.hub]
+type = "webhook"
+url = "ftp://x"
+timeout = 0
+[alerts.hot]
+metric = "gpu.temprature"
+above = 88
+for = "soon"
+send = "team"
+[alerts.trouble]
+rules = ["thermel", "powr"]
+send = "nobody"
+"""
+
+
+def test_every_error_is_listed_at_once_and_the_exit_code_says_so(run: Run) -> None:
+    done = run("alerts", settings=BROKEN)
+    assert done.returncode == 1
+    assert " ".join(done.stdout.split()) == (
+        "Alerts ~/.config/gputop/config.toml Errors"
+        " ! WARN receivers.team is not used: type must be one of slack, teams, ntfy, webhook, command, mail, terminal"
+        " (did you mean slack?)"
+        " ! WARN receivers.hub is not used: url must be an address that begins with https:// or http://;"
+        " timeout must be a duration up to 2m, such as 60s or 5m"
+        " ! WARN alerts.hot is not used: unknown metric 'gpu.temprature' (did you mean gpu.temperature_celsius?);"
+        " its receiver team is not used; for must be a duration up to 7d, such as 60s or 5m"
+        " ! WARN alerts.trouble is not used: unknown rule 'thermel' (did you mean thermal?);"
+        " unknown rule 'powr' (did you mean power?); unknown receiver 'nobody'"
+    )
+    done = run("alerts", "--json")
+    assert (done.returncode, len(json.loads(done.stdout)["errors"])) == (1, 4)
+    done = run("alerts", "--run")
+    assert (done.returncode, done.stdout) == (64, "")
+    assert done.stderr.endswith("gputop: no alert can be used: `gputop alerts` lists all errors\n")
+    done = run("alerts", "--test", "team")
+    assert (done.returncode, done.stdout) == (64, "")
+    assert done.stderr.endswith(
+        "gputop: receivers.team is not used: type must be one of slack, teams, ntfy, webhook, command, mail, terminal"
+        " (did you mean slack?)\n"
+    )
+
+
+@pytest.mark.parametrize("mode", [(), ("--json",), ("--run",), ("--test", "team")])
+def test_a_file_that_cannot_be_read_is_not_a_file_without_alerts(run: Run, mode: tuple[str, ...]) -> None:
+    done = run("alerts", *mode, "--config", "/nonexistent")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.endswith("gputop: alerts unknown: /nonexistent could not be used\n")
+    assert "file not found" in done.stderr
+
+
+def test_a_misspelt_table_is_not_a_file_without_alerts(run: Run) -> None:
+    done = run("alerts", settings='[alertz.x]\nsend = "team"\n')
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "unknown setting 'alertz' (did you mean alert?)" in done.stderr
 
 
 def test_a_test_message(run: Run, server: HttpReceiver) -> None:
