@@ -34,7 +34,7 @@ def record(args: argparse.Namespace, settings: Settings) -> int:
     if not streamed and _same_file(args.file, _spec(args)):
         raise Failure(f"{clean(args.file)} is the source itself: record to another file", USAGE)
     monitor = _open_monitor(args, settings, raw=True)
-    alerts = attach(monitor, settings.alerts, settings_path=settings.origin.path, readonly=settings.readonly)
+    alerts = attach(monitor, _alerts(args, settings), settings_path=settings.origin.path, readonly=settings.readonly)
     try:
         recorder = Recorder(args.file, wait=is_recorded(_spec(args)))
     except Refused as refused:
@@ -88,6 +88,11 @@ def _spec(args: argparse.Namespace) -> str:
     return getattr(args, "source", "live")
 
 
+def _alerts(args: argparse.Namespace, settings: Settings) -> object:
+    """The alerts to send; none where another gputop of the site sends them."""
+    return None if getattr(args, "no_alerts", False) else settings.alerts
+
+
 def _open_monitor(args: argparse.Namespace, settings: Settings, *, raw: bool = False) -> Monitor:
     from gputop.monitor import Monitor
     from gputop.source import Interest
@@ -95,7 +100,7 @@ def _open_monitor(args: argparse.Namespace, settings: Settings, *, raw: bool = F
     source = open_source(_spec(args), settings, pace=not is_recorded(_spec(args)))
     source.interest = Interest(extended=True)
     # a recording is judged when it is opened, with the rules of today, but alerts may need findings now
-    plan = due(settings.alerts, source) if raw else None
+    plan = due(_alerts(args, settings), source) if raw else None
     unjudged = 0 if plan and plan.judges else math.inf
     return Monitor(source, settings.thresholds, unjudged=unjudged, through=only_names(args), raw=raw)
 
@@ -103,6 +108,9 @@ def _open_monitor(args: argparse.Namespace, settings: Settings, *, raw: bool = F
 def _record_arguments(parser: argparse.ArgumentParser) -> None:
     file(parser, "file", metavar="FILE", help="file to write, compressed if it ends in .gz; - for standard output")
     _duration_argument(parser)
+    parser.add_argument(
+        "--no-alerts", action="store_true", help="send no alerts of the settings: another gputop of this host does"
+    )
     no_commands(parser)
 
 

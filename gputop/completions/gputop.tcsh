@@ -22,7 +22,7 @@ complete gputop \
         'c/--password-file=/f/' \
         'c/--ssh-name=/(instance hostname)/' \
         'c/--format=/(text md)/' \
-        'c/--/(agentless allow-host alone ascii batch-size batches beside-others config count diff explain for forget format fp16 from gil gpm help host hosts-from inference interval job json last launcher list listen match max-series memory native no-commands no-meter no-mouse no-nvml no-remember once password-file pid processes prometheus python rate readonly repeats run shape shapes slurm-job source ssh-name stacks start stats steps tensors test textfile tf32 threads thresholds timeout tls-cert tls-client-ca tls-key token-file verbose version wait warmup watch-nan with-users workers yes)/' \
+        'c/--/(agentless allow-host alone ascii batch-size batches beside-others config count diff explain for forget format fp16 from gil gpm help host hosts-from inference interval job json last launcher list listen match max-series memory native no-alerts no-commands no-meter no-mouse no-nvml no-remember once password-file pid processes prometheus python rate readonly repeats run shape shapes slurm-job source ssh-name stacks start stats steps tensors test textfile tf32 threads thresholds timeout tls-cert tls-client-ca tls-key token-file verbose version wait warmup watch-nan with-users workers yes)/' \
         'c/-/(- h)/' \
         'n/--source/f/' \
         'n/--gpm/(on off auto)/' \

@@ -593,6 +593,7 @@ _shtab_gputop_record_options=(
   "--gpm[GPM metrics\: SM and tensor activity, memory bandwidth\; Hopper and newer (auto)]:gpm:(on off auto)"
   "--config[settings file (\~\/.config\/gputop\/config.toml)]:FILE:_files"
   "--for[duration\: 90s, 15m, 8h (until Ctrl\+C)]:T:"
+  "--no-alerts[send no alerts of the settings\: another gputop of this host does]"
   "--no-commands[omit command lines\: process names only]"
   ":file to write, compressed if it ends in .gz\; - for standard output:_files"
 )

@@ -260,6 +260,16 @@ def test_a_recording_sends_alerts_and_holds_no_findings(run: Run, server: HttpRe
     assert len(server.got) == 1
 
 
+def test_a_recording_without_alerts_leaves_them_to_another_gputop(
+    run: Run, server: HttpReceiver, tmp_path: Path
+) -> None:
+    settings = slack(server.url()) + ALWAYS
+    path = str(tmp_path / "run.jsonl")
+    done = run("record", "--no-alerts", "--for", "1s", "--interval", "0.25", path, settings=settings)
+    assert (done.returncode, server.got) == (0, [])
+    assert not list((tmp_path / "run").rglob("*.lock"))
+
+
 def test_an_exporter_sends_alerts(server: HttpReceiver, home: dict[str, str], tmp_path: Path) -> None:
     pytest.importorskip("prometheus_client")
     write(tmp_path, slack(server.url()) + ALWAYS)

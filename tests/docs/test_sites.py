@@ -57,17 +57,29 @@ def test_systemd_takes_the_units(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", UNITS)
 def test_what_a_unit_starts_is_a_command(name: str, tmp_path: Path) -> None:
-    """systemd's quoting, then the shell's: the arguments that gputop gets."""
+    words = arguments(name, tmp_path)
+    assert parser().parse_args(words).command in words
+    if "record" in words:
+        assert re.fullmatch(r"/logs/\d{8}T\d{6}\.jsonl\.gz", words[-1])
+
+
+def test_one_unit_sends_alerts_and_it_has_a_network(tmp_path: Path) -> None:
+    """Services do not see each other's locks, and a recorder that is started again would send again what holds."""
+    started = {name: parser().parse_args(arguments(name, tmp_path)) for name in UNITS}
+    senders = [name for name, args in started.items() if not getattr(args, "no_alerts", False)]
+    assert senders == ["gputop-export.service"]
+    assert "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6\n" in (FOLDER / senders[0]).read_text()
+
+
+def arguments(name: str, tmp_path: Path) -> list[str]:
+    """What gputop gets from a unit, after systemd's quoting and the shell's."""
     (line,) = re.findall(r"(?m)^ExecStart=(.*)$", (FOLDER / name).read_text())
     stub = tmp_path / "gputop"
     stub.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     stub.chmod(0o755)
     command = shlex.split(line.replace("$$", "$").replace("%%", "%").replace("/usr/local/bin/gputop", str(stub)))
     done = subprocess.run(command, env={"LOGS_DIRECTORY": "/logs"}, capture_output=True, text=True, check=True)
-    words = done.stdout.splitlines()
-    assert parser().parse_args(words).command in words
-    if "record" in words:
-        assert re.fullmatch(r"/logs/\d{8}T\d{6}\.jsonl\.gz", words[-1])
+    return done.stdout.splitlines()
 
 
 def test_the_user_and_the_folder_of_the_recordings_are_made(tmp_path: Path) -> None:
