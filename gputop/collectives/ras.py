@@ -163,8 +163,21 @@ def _processes(lines: Sequence[str]) -> Iterator[str]:
 
 def sentences(status: RasStatus, labels: Mapping[int, str]) -> list[str]:
     """What the status says of ranks that are behind, one sentence each; `labels` of this job's ranks by PID."""
-    found = [_sentence(one, labels) for one in status.mismatches if len(one.counts) > 1]
-    return [*found, *(f"NCCL RAS: {each}." for each in status.unreachable[:_MOST_UNREACHABLE])]
+    return [f"NCCL RAS: {each}" for each in (*mismatch_sentences(status, labels), *unreachable_sentences(status))]
+
+
+def mismatch_sentences(status: RasStatus, labels: Mapping[int, str]) -> list[str]:
+    """A sentence for each operation that ranks launched unequally often.
+
+    RAS collects the counts while the job runs, and ranks are not in lockstep: only counts that stay the same from one
+    status to the next show a hang (NCCL user guide, RAS).
+    """
+    return [_sentence(one, labels) for one in status.mismatches if len(one.counts) > 1]
+
+
+def unreachable_sentences(status: RasStatus) -> list[str]:
+    """A sentence for each of the first processes that did not answer RAS."""
+    return [f"{each}." for each in status.unreachable[:_MOST_UNREACHABLE]]
 
 
 def _sentence(one: RasMismatch, labels: Mapping[int, str]) -> str:
@@ -172,15 +185,13 @@ def _sentence(one: RasMismatch, labels: Mapping[int, str]) -> str:
     odd = [rank for rank in one.ranks if rank.launched != most]
     if len(odd) < sum(one.counts.values()) - one.counts[most]:
         each = ", ".join(f"{count} ranks {launched:,}" for launched, count in sorted(one.counts.items()))
-        return (
-            f"NCCL RAS: ranks launched different numbers of {_what(one)}: {each}, in communicator {one.communicator}."
-        )
+        return f"ranks launched different numbers of {_what(one)}: {each}, in communicator {one.communicator}."
     numbers = sorted({rank.launched for rank in odd})
     some = f"{numbers[0]:,}" if len(numbers) == 1 else f"{numbers[0]:,} to {numbers[-1]:,}"
     listed = names([labels.get(rank.pid or 0, f"rank {rank.rank}") for rank in odd])
     where = f" (process {odd[0].pid} on {odd[0].node})" if len(odd) == 1 and odd[0].pid else ""
     launched = f"launched {some} {_what(one, numbers == [1])}, the others {most:,}"
-    return f"NCCL RAS: {listed}{where} {launched}, in communicator {one.communicator}."
+    return f"{listed}{where} {launched}, in communicator {one.communicator}."
 
 
 def _what(one: RasMismatch, single: bool = False) -> str:

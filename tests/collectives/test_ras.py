@@ -15,6 +15,7 @@ import pytest
 from gputop.collectives import ras
 from gputop.collectives.local_server import NoReply
 from gputop.paste import read
+from gputop.report import Do
 from tests.hostile import STRINGS
 from tests.process_watch import python
 
@@ -98,8 +99,37 @@ def test_a_pasted_status_is_explained(name: str) -> None:
         "nccl-ras",
         f"A status of NCCL's RAS, NCCL {name.rpartition('-')[2]}"[:31],
     )
-    crit = [point for point in found.points if point.severity == "crit"]
-    assert bool(crit) == (name != "healthy-2.27")
+    severities = {
+        "healthy-2.27": ["fine"],
+        "incomplete-2.27": ["crit", "crit"],  # processes that do not answer
+        "mismatch-2.27": ["warn", "warn"],
+    }
+    assert [point.severity for point in found.points] == severities.get(name, ["warn"])
+
+
+def test_counts_of_one_status_may_be_of_a_job_that_advances() -> None:
+    """It says so as the first step, once, and names the ranks that the next step is about."""
+    for name in ("mismatch-2.24", "mismatch-2.27", "halves-2.27"):
+        found = read(answer(name))
+        assert found is not None
+        assert [bool(point.steps) for point in found.points] == [False] * (len(found.points) - 1) + [True]
+        first, then = found.points[-1].steps
+        assert str(first).startswith("Take the status twice, 10 s apart: ")
+        assert isinstance(then, Do)
+        assert "the ranks that launched fewer" in then.text
+        assert then.command == "gputop stack --job PID"
+
+
+def test_a_dead_process_has_no_stack_to_look_at() -> None:
+    found = read(answer("incomplete-2.27"))
+    assert found is not None
+    assert [point.text for point in found.points] == [
+        "Process 3487984 on 172.16.64.213 is not answering.",
+        "Process 3487981 on 172.16.64.213 is considered dead.",
+    ]
+    (step,) = [step for point in found.points for step in point.steps]
+    assert isinstance(step, Do)
+    assert step.text.startswith("Check on their hosts whether the processes run")
 
 
 @contextmanager
