@@ -42,7 +42,8 @@ _OTHERS: Mapping[str, str] = {
     DOWN: "up == 0",
 }
 FINDINGS = (names.FINDING, names.FINDING_HEADLINE, names.FINDING_LOST, names.FINDING_AGE)
-_SEEN_FOR, _SEEN_STEP = "1d", "5m"  # how long a host without values is listed, and how exactly it is known
+_SEEN_FOR = "1d"  # how long a host without values is listed
+_SEEN_STEP = "5m"  # how exactly its end is known where Prometheus keeps only what the rules record
 
 
 class FleetQueries:
@@ -78,8 +79,9 @@ class FleetQueries:
         return f"{{{','.join((f'__name__=~{quoted(wanted)}', *map(str, self.matchers)))}}}"
 
     def seen(self) -> str:
-        """When each host of the last day had values, in Unix time."""
-        return f"max_over_time(timestamp({self._value(GPUS)})[{_SEEN_FOR}:{_SEEN_STEP}])"
+        """When each host of the last day had values, in Unix time: its newest sample."""
+        recorded = f"max_over_time(timestamp({self._value(GPUS)})[{_SEEN_FOR}:{_SEEN_STEP}])"
+        return f"last_over_time({self._value(FRAME)}[{_SEEN_FOR}]) or {recorded}"
 
     def busy(self) -> str:
         """GPU busy of every host."""

@@ -175,7 +175,7 @@ class ScriptedPrometheus:
         if query.startswith("count by (__name__)"):
             names = ["gputop_gpus", *(queries.RECORDED.values() if self._rules else ())]
             return body([instant(answers.at_s, len(self.instances), __name__=name) for name in names])
-        if query.startswith("max_over_time"):
+        if query.startswith("last_over_time"):
             return body(answers.seen())
         return body(answers.findings() if query.startswith("{__name__") else answers.values())
 

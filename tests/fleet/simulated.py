@@ -105,7 +105,7 @@ def _findings(number: int, at_s: float) -> Iterator[Point]:
 def openmetrics(hosts: Sequence[int], start_s: float, end_s: float, died_s: float) -> Iterator[str]:
     """An hour or so of all hosts as `promtool tsdb create-blocks-from openmetrics` reads it, a line each.
 
-    The dead one had GPUs until `died_s`.
+    The dead one had GPUs and took samples until `died_s`.
     """
     by_name: dict[str, list[str]] = {}
     steps = int((end_s - start_s) / STEP_S) + 1
@@ -117,7 +117,8 @@ def openmetrics(hosts: Sequence[int], start_s: float, end_s: float, died_s: floa
     if DEAD in hosts:
         for step in range(int((died_s - start_s) / STEP_S)):
             at_s = start_s + step * STEP_S
-            by_name["gputop_gpus"].append(f"gputop_gpus{Labels(target(DEAD))} 8 {at_s:.0f}\n")
+            for metric, value in (("gputop_gpus", float(GPUS)), ("gputop_frame_timestamp_seconds", at_s)):
+                by_name[metric].append(f"{metric}{Labels(target(DEAD))} {value!r} {at_s:.0f}\n")
     for lines in by_name.values():
         yield from lines
     yield "# EOF\n"
