@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple, Protocol
 
-from gputop.alerts.message import from_finding
+from gputop.alerts.message import from_finding, past
 from gputop.alerts.metric_values import MeasuredSubject, MetricName, subjects, users_and_jobs, value_text
 from gputop.diagnose import Finding, Severity
 from gputop.diagnose.finding import POSSIBLE, subject_key
@@ -52,6 +52,10 @@ class Condition(Protocol):
 
     def fields(self, observed: Observation, update: Update) -> dict[str, Any]:
         """The fields of a message about it."""
+        ...
+
+    def fields_after(self, last: Observation, now: Observation | None, update: Update) -> dict[str, Any]:
+        """The fields of the message that it is over. `last`: when it last held; `now`: None if it is gone."""
         ...
 
 
@@ -120,6 +124,10 @@ class FindingCondition:
     def fields(self, observed: Observation, update: Update) -> dict[str, Any]:
         """The words of the finding."""
         return from_finding(observed.seen, update.frame)
+
+    def fields_after(self, last: Observation, now: Observation | None, update: Update) -> dict[str, Any]:  # noqa: ARG002
+        """Its words while it held: what a rule measures now, it does not say."""
+        return past(self.fields(last, update))
 
 
 def _users_and_jobs(finding: Finding, frame: Frame) -> tuple[set[str], set[str]]:
@@ -206,3 +214,9 @@ class MetricCondition:
             "limit": float(self.limit) if isinstance(self.limit, (int, float)) else None,
             "unit": self.unit.value,
         }
+
+    def fields_after(self, last: Observation, now: Observation | None, update: Update) -> dict[str, Any]:
+        """The present value; the last one that held if there is none."""
+        if now is None or now.seen[1] is None:
+            return past(self.fields(last, update))
+        return self.fields(now, update)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from gputop import __version__, finding_text, units
@@ -132,6 +133,11 @@ def from_finding(finding: Finding, frame: Frame) -> dict[str, Any]:
         "limit": first.limit if first else None,
         "unit": first.unit if first else "",
     }
+
+
+def past(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a message with its evidence marked as what was measured while the condition held."""
+    return {**fields, "evidence": tuple(f"was: {line}" for line in fields["evidence"])}
 
 
 def test_message(receiver: str, host: str) -> AlertMessage:

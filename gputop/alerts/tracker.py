@@ -46,6 +46,7 @@ class Case:
     """The state of one subject."""
 
     last: Observation  # when the condition last held
+    now: Observation | None = None  # in the newest update; None: it does not have the subject
     began_s: float = 0.0  # monotonic
     began_wall_s: float = 0.0
     until_s: float | None = None  # monotonic time since which it was not seen to hold; None: it holds
@@ -93,6 +94,7 @@ class AlertTracker:
         for key, case in list(self._cases.items()):
             now = observed.get(key)
             state = now.state if now else self.rule.condition.absent(case.last, update)
+            case.now = now
             if now and state == "holds":
                 case.last = now
             yield from self._step(case, state, update, step_s)
@@ -169,8 +171,10 @@ class AlertTracker:
         frame, rule = update.frame, self.rule
         host = clean(frame.hostname, 64)
         until_s = frame.mono_s if case.until_s is None else case.until_s
+        over = status == "resolved"
+        condition = rule.condition
         return AlertMessage(
-            **rule.condition.fields(case.last, update),
+            **(condition.fields_after(case.last, case.now, update) if over else condition.fields(case.last, update)),
             alert=rule.name,
             id=f"{rule.name}-{zlib.crc32(repr((host, rule.name, case.last.key)).encode()):08x}",
             status=status,
@@ -178,7 +182,7 @@ class AlertTracker:
             note=rule.note,
             began_wall_s=case.began_wall_s,
             sent_wall_s=frame.wall_s,
-            lasted_s=max(0.0, until_s - case.began_s),
+            lasted_s=float(round(max(0.0, until_s - case.began_s))),  # the title and the JSON object say the same
             ended=ended,
             times=max(1, case.times),
             source=self._source,

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gputop.alerts.condition import Filter, FindingCondition, MetricCondition
+from gputop.alerts.message import as_json
 from gputop.alerts.metric_values import metric_names
 from gputop.alerts.tracker import MOST_MESSAGES, UNMEASURED_S, AlertRule, AlertTracker
 from gputop.diagnose import Subject
@@ -148,6 +149,24 @@ def test_each_gpu_has_its_messages_and_a_lost_one_says_nothing_of_now() -> None:
     (over,) = tracker.advance(update(30, gpu(0, COOL), gpu(1, HOT)))
     assert (over.status, over.about.name, over.id) == ("resolved", "GPU 0", both[0].id)
     assert over.lasted_s == 10.0
+    assert (over.lines[0], over.value) == (f"GPU core temperature {COOL:.0f} °C (alert above 88 °C)", COOL)
+
+
+def test_a_value_that_is_gone_is_one_that_was() -> None:
+    tracker = AlertTracker(hot_rule(for_s=0.0))
+    (fired,) = tracker.advance(update(0, gpu(0, HOT)))
+    over = [one for t in range(10, 700, 10) for one in tracker.advance(update(t, gpu(0, condition="lost")))]
+    assert [(one.ended, one.lines[0], one.value) for one in over] == [("unmeasured", f"was: {fired.lines[0]}", HOT)]
+
+
+def test_title_and_json_object_say_one_duration() -> None:
+    tracker = AlertTracker(hot_rule(for_s=0.0))
+    assert told(tracker, update(0, gpu(0, HOT))) == ["firing"]
+    assert told(tracker, update(20.96, gpu(0, COOL))) == []
+    (over,) = tracker.advance(update(40, gpu(0, COOL)))
+    assert over.title.startswith("RESOLVED after 21 s, ")
+    assert "(21 s)" in over.text
+    assert as_json(over)["lasted_s"] == 21.0
 
 
 def test_it_counts_how_often_it_began_while_it_was_silent() -> None:
@@ -207,6 +226,7 @@ def test_a_finding_is_sent_in_the_words_of_the_screen_and_again_when_it_is_worse
     (over,) = tracker.advance(update(60, gpu(0)))
     assert over.title == "RESOLVED after 1 min 20 s, dgx-07: GPU 0: hardware thermal slowdown"
     assert "Next" not in "".join(over.lines)
+    assert over.lines[0] == f"was: {first.lines[0]}"
 
 
 @pytest.mark.parametrize(
