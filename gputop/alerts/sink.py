@@ -92,6 +92,11 @@ class AlertSink:
         """Those that get messages."""
         return tuple(one.receiver for one in self._deliveries.values())
 
+    @property
+    def terminals(self) -> tuple[TerminalReceiver, ...]:
+        """Those that need a terminal of this gputop."""
+        return tuple(one for one in self.receivers if isinstance(one, TerminalReceiver))
+
     def take(self, update: Update) -> None:
         """Take in an update, in the thread of the monitor."""
         try:
@@ -121,8 +126,7 @@ class AlertSink:
 
     def sequences(self) -> list[str]:
         """What is to be written to this terminal for messages since the last call."""
-        terminals = (one for one in self.receivers if isinstance(one, TerminalReceiver))
-        return [sequence for one in terminals for sequence in one.sequences()]
+        return [sequence for one in self.terminals for sequence in one.sequences()]
 
     def close(self, patience_s: float) -> int:
         """Send what waits; the number of messages that were not delivered."""

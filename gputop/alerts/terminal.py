@@ -9,6 +9,7 @@ from gputop.alerts.message import AlertMessage
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.safe.text import clean, to_ascii
 
+NO_TERMINAL = "standard error is not a terminal"
 WAYS = ("bell", "osc9", "osc777")
 _LONGEST = 160  # characters of a notification
 _MOST = 20  # messages that wait for the terminal

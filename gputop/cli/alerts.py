@@ -76,6 +76,7 @@ def _test(name: str, plan: AlertPlan, settings: Settings) -> int:
     """Send a test message, and wait for the result."""
     from gputop.alerts.delivery import Delivery
     from gputop.alerts.message import test_message
+    from gputop.alerts.terminal import NO_TERMINAL, TerminalReceiver
 
     if name not in plan.receivers:
         if why := next((one for one in plan.problems if one.startswith(f"receivers.{name} is not used: ")), ""):
@@ -85,21 +86,17 @@ def _test(name: str, plan: AlertPlan, settings: Settings) -> int:
     receiver = plan.receivers[name]
     if why := _off(receiver, settings):
         raise Failure(f"{name} is off: {why}", USAGE)
+    if isinstance(receiver, TerminalReceiver) and not sys.stderr.isatty():
+        raise Failure(f"{name} ({receiver.place}) was not reached: {NO_TERMINAL}")
     delivery = Delivery(receiver)
     delivery.put(test_message(name, clean(os.uname().nodename)))
     done = delivery.close(getattr(receiver, "timeout_s", 0.0) + _MORE_S)
     if not done or delivery.missed:
         raise Failure(f"{name} ({receiver.place}) was not reached: {delivery.problem or 'no answer'}")
-    _ring(receiver)
+    if isinstance(receiver, TerminalReceiver):
+        sys.stderr.write("".join(receiver.sequences()))
     print(f"Test message sent to {name} ({receiver.place}).")
     return OK
-
-
-def _ring(receiver: Receiver) -> None:
-    from gputop.alerts.terminal import TerminalReceiver
-
-    if isinstance(receiver, TerminalReceiver) and sys.stdout.isatty():
-        sys.stdout.write("".join(receiver.sequences()))
 
 
 def _off(receiver: Receiver, settings: Settings) -> str:

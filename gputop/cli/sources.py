@@ -190,11 +190,19 @@ def _report_alerts(alerts: AlertSink | None) -> None:
         sys.stderr.write(f"gputop: {line}\n")
 
 
+def _report_no_terminal(alerts: AlertSink | None) -> None:
+    if alerts and alerts.terminals and not sys.stderr.isatty():
+        from gputop.alerts.terminal import NO_TERMINAL
+
+        sys.stderr.write(f"gputop: no alerts to {', '.join(one.name for one in alerts.terminals)}: {NO_TERMINAL}\n")
+
+
 def _wait_for_end(
     over: SimpleQueue[int | Exception | None], problem: Callable[[], str | None], alerts: AlertSink | None
 ) -> int | Exception | None:
     """Wait for the end; a problem in between is reported once, and when it is over."""
     said: str | None = None
+    _report_no_terminal(alerts)
     while True:
         try:
             return over.get(timeout=_NOTICE_S)

@@ -194,6 +194,33 @@ def test_a_test_message(run: Run, server: HttpReceiver) -> None:
     assert "nothing is wrong" in got.json["text"]
 
 
+BELL = '[receivers.here]\ntype = "terminal"\n'
+
+
+def test_without_a_terminal_the_bell_is_no_receiver(run: Run) -> None:
+    done = run("alerts", "--test", "here", settings=BELL)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "gputop: here (terminal bell) was not reached: standard error is not a terminal\n"
+    done = run("alerts", "--run", "--source", "demo:thermal", settings=f'{BELL}[alerts.trouble]\nsend = "here"\n')
+    assert (done.returncode, done.stdout.count("WARN")) == (0, 1)
+    assert done.stderr == "gputop: no alerts to here: standard error is not a terminal\n"
+
+
+def test_a_test_message_rings_the_bell_of_a_terminal(home: dict[str, str], tmp_path: Path) -> None:
+    write(tmp_path, BELL)
+    ours, theirs = os.openpty()
+    try:
+        done = subprocess.run(
+            [*GPUTOP, "alerts", "--test", "here"], stdout=subprocess.PIPE, stderr=theirs, text=True, env=home,
+            timeout=120, check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stdout) == (0, "Test message sent to here (terminal bell).\n")
+        assert os.read(ours, 100) == b"\a"
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
 @pytest.mark.parametrize(
     ("name", "why", "code"),
     [
