@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gputop.actions import Rights
     from gputop.actions.pyspy import Sampling, Shown, StackResult
     from gputop.actions.torch_trace import Traced
+    from gputop.collectives.report import Collectives
     from gputop.config import Settings
     from gputop.model import Frame, Process
     from gputop.profile.ranks import Ranks
@@ -76,19 +77,24 @@ def _text(result: StackResult, plain: bool) -> list[str]:
 
     out: list[str] = []
     if result.ranks is not None:
-        out += [text(_page(result, result.ranks), ascii=plain)]
+        out += [text(_page(result.ranks, result.collectives, result.processes), ascii=plain)]
     for shown in result.processes:
         out.append(f"{shown.process.pid}  {labels.command(masked(shown.process))}")
         out += lines(shown.threads) if shown.barred is None else [f"  {shown.barred.line}"]
         out.append("")
-    if result.collectives is not None:
-        out += [*text(result.collectives.page(), ascii=plain).split("\n")]
+    known = result.collectives
+    if known is not None and (result.ranks is None or known.comparison is not None):
+        out += [*text(known.page(words=result.ranks is None), ascii=plain).split("\n")]
     return [to_ascii(line.replace("…", "...")) if plain else line for line in out[:-1]]
 
 
-def _page(result: StackResult, ranks: Ranks) -> Page:
+def _page(ranks: Ranks, known: Collectives | None, processes: Sequence[Shown]) -> Page:
+    """Where the ranks are, and what they reported of their collectives: one list of findings."""
     from gputop.report import Page, ReportTable
 
+    words: tuple[str, ...] = (ranks.text, *(known.words if known else ()))
+    if known and known.comparison and known.comparison.discrepancies:  # these say where the ranks are, too
+        words = (*known.words, *ranks.progress)
     rows = tuple(
         (
             f"{'> ' if place.odd else ''}{place.label}",
@@ -97,10 +103,10 @@ def _page(result: StackResult, ranks: Ranks) -> Page:
             place.collective.text if place.collective else place.inner.text if place.inner else "unreadable",
             place.own.text if place.own else "",
         )
-        for place, shown in zip(ranks.places, result.processes, strict=False)  # the launcher may follow them
+        for place, shown in zip(ranks.places, processes, strict=False)  # the launcher may follow them
     )
     table = ReportTable("Ranks", ("", "pid", "progress", "in", "own code"), rows)
-    return Page(title=f"{len(rows)} ranks, sampled for 1 s", words=(ranks.text,), tables=(table,))
+    return Page(title=f"{len(rows)} ranks, sampled for 1 s", words=words, tables=(table,))
 
 
 def _object(result: StackResult) -> dict[str, Any]:

@@ -59,14 +59,14 @@ class Collectives:
         if self.survey.ras_why:
             yield f"{self.survey.ras_why}."
 
-    def page(self) -> Page:
-        """The section of a report."""
+    def page(self, *, words: bool = True) -> Page:
+        """The section of a report; without `words` only the table."""
         sources = dict.fromkeys(one.source for one in self.survey.answers if one.source)
         if self.survey.ras is not None:
             sources[f"NCCL {self.survey.ras.version} RAS"] = None
         return Page(
             title=f"Collectives, from {', '.join(list(sources)[:4])}",
-            words=self.words,
+            words=self.words if words else (),
             tables=(table(self.comparison),) if self.comparison else (),
         )
 

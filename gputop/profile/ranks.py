@@ -59,10 +59,20 @@ class RankPosition:
 
 @frozen_dataclass(frozen=True, slots=True)
 class Ranks:
-    """All positions, and their meaning in a sentence."""
+    """All positions, and their meaning: where the ranks are, then how they move."""
 
     places: tuple[RankPosition, ...]
-    text: str
+    sentences: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """Their meaning in one paragraph."""
+        return " ".join(self.sentences)
+
+    @property
+    def progress(self) -> tuple[str, ...]:
+        """The sentences after the one that says where the ranks are."""
+        return self.sentences[1:]
 
     @property
     def odd(self) -> tuple[RankPosition, ...]:
@@ -104,7 +114,7 @@ def compare(
         )
         for place, (label, calls, counts) in enumerate(zip(labels, stacks, counted, strict=True))
     )
-    return Ranks(places, " ".join(_descriptions(places)))
+    return Ranks(places, tuple(_descriptions(places)))
 
 
 def _has_moved(befores: Sequence[tuple[Call, ...]], calls: tuple[Call, ...], ran: ThreadCounters | None) -> bool | None:
