@@ -14,6 +14,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from http.client import HTTPResponse
 
+# what OpenSSL says of bytes that are no TLS, by version and by what the server wrote
+_NO_TLS = {"WRONG_VERSION_NUMBER", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"}
+_TLS_ALERT = "\x15\x03"  # the answer of a TLS server to anything else
+
 
 def opener(deadline: Deadline) -> urllib.request.OpenerDirector:
     """HTTP and HTTPS only, by way of the proxy that the environment names.
@@ -48,6 +52,11 @@ def _handlers(deadline: Deadline) -> list[urllib.request.BaseHandler]:
     return [Http(), Https()]
 
 
+def _spoken(reason: object) -> str:
+    """`tlsv1 alert protocol version`, of TLSV1_ALERT_PROTOCOL_VERSION."""
+    return str(reason).replace("_", " ").lower()
+
+
 def status_line(code: int) -> str:
     """A status as the field writes it: `HTTP 503 Service Unavailable`."""
     return f"HTTP {code} {http.client.responses.get(code, '')}".rstrip()
@@ -62,6 +71,10 @@ def failure_reason(error: Exception, deadline: Deadline) -> str:
         return "unknown host name"
     if type(cause).__name__ == "SSLCertVerificationError":  # ssl is loaded for https only
         return f"certificate refused: {getattr(cause, 'verify_message', '') or 'not valid'}"
+    if isinstance(cause, OSError) and (reason := getattr(cause, "reason", None)):  # an SSLError, with OpenSSL's word
+        return "no TLS on this port: use http://" if reason in _NO_TLS else f"no TLS connection: {_spoken(reason)}"
+    if isinstance(cause, http.client.BadStatusLine) and str(cause).startswith(_TLS_ALERT):
+        return "this port speaks TLS: use https://"
     if isinstance(cause, http.client.RemoteDisconnected):
         return "the server closed the connection without an answer"
     if isinstance(cause, OSError) and cause.strerror:

@@ -112,6 +112,11 @@ def test_what_a_server_may_do(act: Callable[[HttpReceiver], Any], why: str, agai
     assert len(server.got) == 1
 
 
+def test_a_port_without_tls_is_named() -> None:
+    with HttpReceiver() as server, pytest.raises(Undelivered, match=r"^no TLS on this port: use http://$"):
+        webhook(server.url().replace("http:", "https:")).send(message())
+
+
 def test_a_redirect_is_not_followed_to_another_server() -> None:
     with HttpReceiver() as other, HttpReceiver() as server:
         server.then(answer(307, Location=other.url("/elsewhere")))

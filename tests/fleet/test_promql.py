@@ -209,6 +209,18 @@ def certificate(tmp_path: Path) -> tuple[str, str]:
     return key, cert
 
 
+def test_the_other_scheme_is_named_where_the_port_speaks_it() -> None:
+    with HttpReceiver(answer(200, b"{}")) as server, pytest.raises(Unanswered) as why:
+        client(server.url("").replace("http:", "https:")).instant("up")
+    assert str(why.value) == "no TLS on this port: use http://"
+
+    def alert(handler: BaseHTTPRequestHandler) -> None:
+        """As a TLS server answers a request by HTTP."""
+        handler.wfile.write(b"\x15\x03\x01\x00\x02\x02\x46")
+
+    assert refused(alert) == "this port speaks TLS: use https://"
+
+
 def test_https_needs_a_certificate_that_is_trusted(
     certificate: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
