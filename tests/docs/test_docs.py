@@ -195,6 +195,14 @@ def test_the_readme_shows_the_keys_as_they_are(request: pytest.FixtureRequest) -
     assert readme.read_text(encoding="utf-8") == wanted, "write it with --golden"
 
 
+def test_the_readme_names_all_that_opens_the_network() -> None:
+    """The man page says `unless told to`."""
+    readme = (TESTS.parent / "README.md").read_text(encoding="utf-8")
+    (promise,) = re.findall(r"(?s)\n5\. (No network.*?)\. Nothing is written", readme)
+    for name in ("`--host`", "`fleet`", "`export prometheus`", "alerts", "collectives"):
+        assert name in promise
+
+
 def test_every_command_of_the_readme_is_one() -> None:
     readme = (TESTS.parent / "README.md").read_text(encoding="utf-8")
     found = re.findall(r"(?m)^(gputop\b[^#|\n]*)", readme) + re.findall(r"`(gputop [^`]+)`", readme)
