@@ -6,7 +6,6 @@ import argparse
 import json
 import math
 import os
-import stat
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -191,15 +190,10 @@ def _page(plan: AlertPlan, settings: Settings) -> Page:
 def _notes(plan: AlertPlan, settings: Settings) -> tuple[str, ...]:
     """Whether others can read addresses that are secrets."""
     from gputop.alerts.webhook import Webhook
+    from gputop.safe.files import read_by_others
 
     path = settings.origin.path
-    if path is None or not any(isinstance(one, Webhook) for one in plan.receivers.values()):
-        return ()
-    try:
-        mode = os.stat(path).st_mode  # noqa: PTH116 as the reader of settings has it
-    except OSError:
-        return ()
-    if not mode & (stat.S_IRGRP | stat.S_IROTH):
+    if path is None or not any(isinstance(one, Webhook) for one in plan.receivers.values()) or not read_by_others(path):
         return ()
     return ("other users can read this file, and addresses of webhooks are secrets: run chmod 600 on it",)
 

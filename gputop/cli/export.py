@@ -154,8 +154,11 @@ def _endpoint(args: argparse.Namespace) -> Endpoint:
 
 
 def token_in(path: str, kind: str = "token") -> str:
-    """The token or password in a file of ours; Failure if it is unreadable or empty."""
-    from gputop.safe.files import Refused, read_settings
+    """The token or password in a file of ours; Failure if it is unreadable or empty.
+
+    A file that other users can read is used: secrets of Kubernetes are mounted so, root's and in a pod of their own.
+    """
+    from gputop.safe.files import Refused, read_by_others, read_settings
 
     try:
         data = read_settings(path, _TOKEN_LIMIT)
@@ -164,6 +167,8 @@ def token_in(path: str, kind: str = "token") -> str:
     token = (data or b"").decode("ascii", "replace").strip()
     if not token.isprintable() or not token.isascii() or not token:
         raise Failure(f"{clean(path)} has no {kind}: write one line of ASCII characters into it")
+    if read_by_others(path):
+        sys.stderr.write(f"gputop: warning: other users can read the {kind} in {clean(path)}: run chmod 600 on it\n")
     return token
 
 

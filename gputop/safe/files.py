@@ -206,6 +206,14 @@ def read_settings(path: str, limit: int = SETTINGS_LIMIT) -> bytes | None:
     return data
 
 
+def read_by_others(path: str) -> bool:
+    """Whether users other than its owner can read a file, by its mode; False if that is unknown."""
+    try:
+        return bool(os.stat(path).st_mode & (stat.S_IRGRP | stat.S_IROTH))
+    except OSError:
+        return False
+
+
 def write_settings(path: str, data: bytes) -> None:
     """Write the settings file atomically, mode 0600, in a folder created if needed; or Refused.
 

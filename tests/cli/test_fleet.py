@@ -100,14 +100,22 @@ def test_h05_without_an_answer_the_exit_code_says_so() -> None:
 def test_a_token_and_a_password_come_from_files_and_are_never_printed(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("tk-secret\n")
+    secret.chmod(0o600)
     with ScriptedPrometheus(names(1)) as server:
         done = run("fleet", "--prometheus", server.url, "--token-file", str(secret), "--json")
-        assert done.returncode == 0
+        assert (done.returncode, done.stderr) == (0, "")
         assert {asked.headers["Authorization"] for asked in server.asked} == {"Bearer tk-secret"}
+        secret.chmod(0o644)
+        done = run("fleet", "--prometheus", server.url, "--token-file", str(secret), "--json")
+        assert (done.returncode, done.stderr) == (
+            0, f"gputop: warning: other users can read the token in {secret}: run chmod 600 on it\n",
+        )  # fmt: skip
         with_user = server.url.replace("http://", "http://alice@")
         server.asked.clear()
         done = run("fleet", "--prometheus", with_user, "--password-file", str(secret), "--json")
-        assert done.returncode == 0
+        assert (done.returncode, done.stderr) == (
+            0, f"gputop: warning: other users can read the password in {secret}: run chmod 600 on it\n",
+        )  # fmt: skip
         assert {asked.headers["Authorization"] for asked in server.asked} == {"Basic YWxpY2U6dGstc2VjcmV0"}
         server.act = saying(401, b"")
         done = run("fleet", "--prometheus", server.url.replace("//", "//alice:pw-secret@"), "--once")
