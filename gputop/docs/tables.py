@@ -259,8 +259,9 @@ def recipe_table() -> str:
 
 
 def host_column_table() -> str:
-    """The columns of the overview of several hosts."""
-    return table(("column", "value"), ((column.title, column.help) for column in HOST_COLUMNS))
+    """The columns of the overview of hosts watched by ssh, which has no recorded metrics."""
+    columns = (column for column in HOST_COLUMNS if not column.recorded)
+    return table(("column", "value"), ((column.title, column.help) for column in columns))
 
 
 def series_list() -> str:

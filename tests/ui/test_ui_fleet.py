@@ -294,3 +294,11 @@ def test_sorting_goes_through_the_columns_that_are_shown() -> None:
         assert {"hour", "power"} <= set(found)
 
     play(scene, size=(80, 24))
+
+
+def test_f1_explains_the_last_hour() -> None:
+    async def scene(stage: FleetStage) -> None:
+        await stage.press("f1")
+        assert "LAST HOUR" in stage.text
+
+    play(scene)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from gputop import docs
 from gputop.config import Settings
 from gputop.hosts import remote_action
 from gputop.hosts.overview import HostRow
@@ -328,6 +329,18 @@ def test_help_lists_the_keys_of_the_overview_and_themes_change_it() -> None:
         stage.app.session.set_theme(Look(PLAIN, ASCII))
         await stage.hand.pause()
         assert stage.text.isascii()
+
+    play(scene)
+
+
+def test_f1_explains_the_columns_that_these_hosts_have() -> None:
+    """The last hour is known of recorded metrics only, as a fleet has them."""
+
+    async def scene(stage: HostStage) -> None:
+        await stage.press("f1")
+        assert "GPU%" in stage.text
+        assert "LAST HOUR" not in stage.text
+        assert "LAST HOUR" not in docs.read("hosts")
 
     play(scene)
 

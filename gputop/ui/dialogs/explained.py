@@ -18,6 +18,7 @@ from gputop.ui.widgets.tabs import ListTab
 
 if TYPE_CHECKING:
     from gputop.ui.details.screen import ProcessScreen
+    from gputop.ui.hosts.screen import HostsScreen
     from gputop.ui.main.screen import MainScreen
     from gputop.ui.result.screen import ResultScreen
     from gputop.ui.screen import CommandScreen
@@ -33,7 +34,7 @@ def explained(screen: CommandScreen) -> Sequence[Definition]:
     if screen.PLACE == "result":
         return [*_of_result(screen)]  # type: ignore[arg-type]  # it is the screen of a result
     if screen.PLACE == "hosts":
-        return [(column.title, f"{column.help[0].upper()}{column.help[1:]}.") for column in HOST_COLUMNS]
+        return [*_of_hosts(screen)]  # type: ignore[arg-type]  # it is an overview of hosts
     main: MainScreen = screen  # type: ignore[assignment]  # it is the main screen
     if main.focused is main.gpus:
         return [*_states(main), *_terms("gpu", "gpu state")]
@@ -47,6 +48,14 @@ def explained(screen: CommandScreen) -> Sequence[Definition]:
     sort, seen = main.table.listing.view.sort, main.columns_in_sight()
     columns = sorted((BY_ID[id] for id in seen), key=lambda column: column.id != sort)
     return [*((column.title, column.definition) for column in columns), *_terms("job")]
+
+
+def _of_hosts(screen: HostsScreen) -> Iterator[Definition]:
+    """The columns of its hosts: those of recorded metrics only where there are some."""
+    recorded = any(row.trend for row in screen.list.every)
+    for column in HOST_COLUMNS:
+        if recorded or not column.recorded:
+            yield column.title, f"{column.help[0].upper()}{column.help[1:]}."
 
 
 def _terms(*groups: Group) -> Iterator[Definition]:
