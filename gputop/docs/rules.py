@@ -71,10 +71,21 @@ def rule_page(id: str) -> str:
 def threshold_page(id: str, site: Tables | None = None) -> str:
     """The thresholds of one rule and those its group shares; KeyError where there is none. `site`: those in effect."""
     rule = RULES[id]
-    parts = [f"## {rule.id}", rule.question, _numbers(id, site)]
+    return "\n\n".join((f"## {rule.id}", rule.question, *_thresholds(rule, site))) + "\n"
+
+
+def whole_page(id: str, site: Tables | None = None) -> str:
+    """One rule in full with its thresholds; KeyError where there is none. `site`: those in effect."""
+    rule = RULES[id]
+    return "\n\n".join((f"## {rule.id}", rule.question, *_what(rule), *_thresholds(rule, site))) + "\n"
+
+
+def _thresholds(rule: Rule, site: Tables | None) -> Iterator[str]:
+    yield _numbers(rule.id, site)
     if rule.group not in RULES and (shared := _numbers(rule.group, site)):
-        parts += ["Shared by the rules of this group:", shared]
-    return "\n\n".join((*parts, SOURCES)) + "\n"
+        yield "Shared by the rules of this group:"
+        yield shared
+    yield SOURCES
 
 
 def threshold_pages(site: Tables | None = None) -> str:

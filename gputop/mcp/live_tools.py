@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from gputop import __version__, finding_text, labels
+from gputop import __version__, finding_text
 from gputop.diagnose.finding import POSSIBLE, Evidence, Finding, Step
 from gputop.export import diagnosis
+from gputop.export.format import masked
 from gputop.mcp.metric_places import PLACES, Place, find, named
 from gputop.mcp.observation import Observation, Sample
 from gputop.mcp.tool import UNTRUSTED, Answer, AssistantTool, ToolFailure, flag, items, number, text, whole
@@ -189,8 +191,8 @@ def _job(one: Any, frame: Frame) -> Answer:
     first = next((frame.by_identity[each] for each in _ranked(job, one.processes) if each in frame.by_identity), None)
     if job is not None:
         answer |= {"launcher": job.launcher, "container": job.container, "pod": job.pod, "slurm_job": job.slurm_job}
-    if first is not None:
-        answer["command"] = labels.command(first)
+    if first is not None and any(first.command):
+        answer["command"] = shlex.join(masked(first).command)
     answer["ranks"] = [_rank(each, frame) for each in _ranked(job, one.processes)[:MOST_RANKS]]
     return {key: value for key, value in answer.items() if value not in (None, [], "")}
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from gputop import docs, thresholds
 from gputop.diagnose.rules import RULES
-from gputop.docs.rules import rule_list, rule_page, threshold_page
+from gputop.docs.rules import rule_list, whole_page
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.mcp.tool import Answer, AssistantTool, ToolFailure, text
 from gputop.suggest import unknown
@@ -38,7 +38,7 @@ def manual_tools(limits: thresholds.Thresholds) -> tuple[AssistantTool, ...]:
     def run(rule: str) -> Answer:
         if rule not in RULES:
             raise ToolFailure(unknown("rule", rule, RULES, f"the resource {SCHEME}rules lists them"))
-        return {"rule": rule, "report": f"{rule_page(rule)}\n{threshold_page(rule, limits)}"}
+        return {"rule": rule, "report": whole_page(rule, limits)}
 
     return (
         AssistantTool(

@@ -13,6 +13,7 @@ from mcp import Client, MCPError
 from mcp.types import CallToolResult
 
 from gputop import docs
+from gputop.diagnose.rules import RULES
 from gputop.mcp.metric_places import PLACES
 from gputop.mcp.tool import MOST_CHARS, UNTRUSTED
 from tests.docs.test_docs import rows
@@ -36,6 +37,7 @@ def test_findings_of_a_demo_by_both_generations_of_the_protocol(mode: str) -> No
     assert any(step.get("warning") == "needs root" for step in hot["steps"])
     assert said["source"] == "demo showcase"
     assert [job["name"] for job in jobs["jobs"]] == ["llama-7b", "sd3-finetune", "jupyter"]
+    assert jobs["jobs"][0]["command"].startswith("python train.py --")
     assert jobs["jobs"][0]["ranks"][3] == {"pid": 41210, "rank": 3, "gpus": ["3"]}
 
 
@@ -89,6 +91,8 @@ def test_metrics_only_by_name_and_the_manual_as_resources() -> None:
     assert [row["of"] for row in of_one["values"]] == ["PID 41207 train.py"]
     assert "gpu.power_limit_watts" in {each["name"] for each in names["metrics"]}
     assert rule["report"].startswith("## thermal\n")
+    assert [rule["report"].count(each) for each in ("## thermal", RULES["thermal"].question, "Needs: ")] == [1, 1, 1]
+    assert "`margin_celsius`" in rule["report"]
     assert [failure(each) for each in results[4:]] == [
         "wrong arguments: 'names' is a required property",
         "unknown metric 'gpu.busy': did you mean gpu.busy_percent?",
