@@ -89,10 +89,12 @@ class OneLineParser(argparse.ArgumentParser):
             at = given.index("--")
             given, tail = given[:at], given[at + 1 :]
         self._check_options(given)
-        found, unknown = super().parse_known_args(given, namespace)
+        found, extra = super().parse_known_args(given, namespace)
+        if extra:  # here, not in the parser of the whole line: it is this command's help that lists the arguments
+            self.error(f"unrecognized arguments: {' '.join(extra)}")
         if self._tail:
             found.tail = tail
-        return found, unknown
+        return found, extra
 
     def _check_options(self, args: Sequence[str]) -> None:
         """Check the options of this parser: those before a command or another program's arguments."""

@@ -327,6 +327,9 @@ def test_reset_terminal_without_a_terminal_says_so() -> None:
         (["snapshot", "--format", "jsno"], "unknown value for --format: 'jsno': did you mean json?"),
         (["completions", "bahs"], "unknown value for shell: 'bahs': did you mean bash?"),
         (["completions", "fish"], "unknown value for shell: 'fish': choose from bash, zsh, tcsh; see gputop"),
+        (["export", "grafana", "x"], "unexpected argument x; see gputop export grafana --help"),
+        (["docs", "alerts", "x"], "unexpected argument x; see gputop docs --help"),
+        (["snapshot", "x", "y"], "unexpected argument x y; see gputop snapshot --help"),
     ],
 )
 def test_what_is_misspelled_gets_a_suggestion(argv: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
