@@ -84,10 +84,10 @@ def _hosts() -> Iterator[Panel]:
     gpus, busy = _selected(names.GPUS), _selected(GPU.named("busy_percent"))
     lost = f"rate({_selected(names.LOST)}[{_INTERVAL}])"
     totals = (
-        ("GPUs", names.GPUS.help, f"sum({gpus})", ""),
+        ("Number of GPUs", names.GPUS.help, f"sum({gpus})", ""),
         ("GPUs not answering", "Lost, hung or not yet initialized", f"sum({_selected(names.GPU_UP)} == bool 0)", ""),
-        ("Jobs", names.JOBS.help, f"sum({_selected(names.JOBS)})", ""),
-        ("GPU busy", GPU.named("busy_percent").help, f"avg({busy})", "ratio"),
+        ("Number of jobs", names.JOBS.help, f"sum({_selected(names.JOBS)})", ""),
+        ("GPU busy, all hosts", GPU.named("busy_percent").help, f"avg({busy})", "ratio"),
         ("GPU time lost", names.LOST.help, f"(sum({lost}) or vector(0)) / sum({gpus})", "ratio"),
         ("Power", GPU.named("power_watts").help, f"sum({_selected(GPU.named('power_watts'))})", "watts"),
     )
@@ -95,7 +95,7 @@ def _hosts() -> Iterator[Panel]:
         yield Panel(title=title, help=help, queries=(Query(expr=expr),), kind="stat", unit=unit, width=4, height=4)
     worst = aggregated("max", _selected(names.FINDING), names.FINDING)
     yield Panel(
-        title="Hosts",
+        title="Each host",
         help="One line for each host; GPU time lost over the last 5 min",
         queries=(
             Query(expr=gpus, legend="GPUs"),
@@ -130,7 +130,7 @@ def _gpus() -> Iterator[Panel]:
 def _jobs() -> Iterator[Panel]:
     state = _selected(names.JOB_STATE, _OF_JOB)
     yield Panel(
-        title="Jobs",
+        title="Each job",
         help=names.JOB_STATE.help,
         queries=(Query(expr=state, legend="State"),),
         kind="table",
@@ -138,9 +138,9 @@ def _jobs() -> Iterator[Panel]:
         columns=(("instance", "Host"), ("job_name", "Job"), ("state", "State")),
     )
     per_job = {
-        names.JOB_BUSY: "GPU busy",
-        names.JOB_VRAM: "GPU memory",
-        names.JOB_GPUS: "GPUs",
+        names.JOB_BUSY: "GPU busy by job",
+        names.JOB_VRAM: "GPU memory by job",
+        names.JOB_GPUS: "GPUs by job",
         names.JOB_STEP: "Step time",
         names.JOB_DATA_WAIT: "Data wait",
         names.JOB_SAMPLES: "Samples/s",
@@ -151,7 +151,7 @@ def _jobs() -> Iterator[Panel]:
 
 def _findings() -> Iterator[Panel]:
     yield Panel(
-        title="Findings",
+        title="Current findings",
         help=names.FINDING_HEADLINE.help,
         queries=(Query(expr=_selected(names.FINDING_HEADLINE, _OF_JOB), legend="Headline"),),
         kind="table",

@@ -145,6 +145,12 @@ def _wait_for_data(asked: Prometheus) -> None:
     assert [one["lastError"] for group in rules for one in group["rules"] if one.get("lastError")] == []
 
 
+def test_each_row_and_panel_of_the_dashboard_has_a_title_of_its_own() -> None:
+    titles = [each["title"] for each in json.loads(dashboard())["panels"]]
+    assert len(titles) == len(panels()) + sum(map(len, panels().values()))
+    assert sorted(titles) == sorted(set(titles))
+
+
 def test_the_dashboard_is_one_that_grafana_reads() -> None:
     made = json.loads(dashboard())
     numbers = [panel["id"] for panel in made["panels"]]
