@@ -147,6 +147,8 @@ def _endpoint(args: argparse.Namespace) -> Endpoint:
         tls = tls_context(args.tls_cert, args.tls_key, args.tls_client_ca) if args.tls_cert else None
     except Unavailable as unavailable:
         raise Failure(str(unavailable)) from None
+    if args.tls_key:
+        _warn_of_readers(args.tls_key, "TLS key")
     names = frozenset(name.lower() for name in args.allow_host)
     return Endpoint(
         host=host, port=port, names=names, token=token_in(args.token_file) if args.token_file else None, tls=tls
@@ -154,11 +156,8 @@ def _endpoint(args: argparse.Namespace) -> Endpoint:
 
 
 def token_in(path: str, kind: str = "token") -> str:
-    """The token or password in a file of ours; Failure if it is unreadable or empty.
-
-    A file that other users can read is used: secrets of Kubernetes are mounted so, root's and in a pod of their own.
-    """
-    from gputop.safe.files import Refused, read_by_others, read_settings
+    """The token or password in a file of ours; Failure if it is unreadable or empty."""
+    from gputop.safe.files import Refused, read_settings
 
     try:
         data = read_settings(path, _TOKEN_LIMIT)
@@ -167,9 +166,19 @@ def token_in(path: str, kind: str = "token") -> str:
     token = (data or b"").decode("ascii", "replace").strip()
     if not token.isprintable() or not token.isascii() or not token:
         raise Failure(f"{clean(path)} has no {kind}: write one line of ASCII characters into it")
+    _warn_of_readers(path, kind)
+    return token
+
+
+def _warn_of_readers(path: str, kind: str) -> None:
+    """Say that others can read a secret.
+
+    It is used all the same: secrets of Kubernetes are mounted so, root's and in a pod of their own.
+    """
+    from gputop.safe.files import read_by_others
+
     if read_by_others(path):
         sys.stderr.write(f"gputop: warning: other users can read the {kind} in {clean(path)}: run chmod 600 on it\n")
-    return token
 
 
 def _grafana(args: argparse.Namespace, settings: Settings) -> int:  # noqa: ARG001

@@ -173,6 +173,21 @@ def test_with_a_token_file_a_scraper_must_know_it(tmp_path: Path) -> None:
     assert "world-writable" in run("--token-file", str(path)).stderr
 
 
+def test_a_key_that_others_can_read_is_warned_of(tmp_path: Path) -> None:
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("not covered: openssl is not installed, so no key for TLS could be made")
+    cert, key = tmp_path / "server.pem", tmp_path / "server.key"
+    made = [openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    named = ["-subj", "/CN=localhost", "-keyout", str(key), "-out", str(cert)]
+    subprocess.run([*made, *named], check=True, capture_output=True, timeout=60)
+    for mode, warnings in ((0o600, 0), (0o640, 1)):
+        key.chmod(mode)
+        with serving("--source", "demo:healthy", "--tls-cert", str(cert), "--tls-key", str(key)) as served:
+            said = [line for line in served.said if "other users can read" in line]
+        assert said == [f"gputop: warning: other users can read the TLS key in {key}: run chmod 600 on it\n"] * warnings
+
+
 @root_only
 def test_f09_an_address_that_others_reach_is_warned_of(tmp_path: Path) -> None:
     """In a network namespace, so that nobody reaches it."""
