@@ -12,7 +12,7 @@ from urllib.parse import parse_qs
 
 from gputop.fleet import queries
 from tests.fleet import simulated
-from tests.fleet.simulated import DEAD, GPUS, HEADLINE, HOT, IDLE, JUDGING, LOST, SLOW
+from tests.fleet.simulated import DEAD, GPUS, HEADLINE, HEAT, HOT, IDLE, JUDGING, LOST, SLOW
 
 Act = Callable[[BaseHTTPRequestHandler], None]
 AGE_S = 12.0  # of every value
@@ -54,7 +54,7 @@ class Answers:
         values = {
             queries.GPUS: GPUS, queries.GPUS_BUSY: 0 if number == IDLE else GPUS, queries.BUSY: busy,
             queries.VRAM: 0.75, queries.POWER: 640 + 4800 * busy, queries.CPU: 0.25, queries.MEMORY: 0.2,
-            queries.JOB_COUNT: number != IDLE, queries.LOST: LOST / 2 if number == SLOW else 0,
+            queries.JOB_COUNT: number != IDLE, queries.LOST: {SLOW: LOST / 2, HOT: HEAT / GPUS}.get(number, 0),
             queries.FRAME: self.at_s - AGE_S,
         }  # fmt: skip
         found = [instant(self.at_s, value if tag != queries.FRAME else repr(value), gputop_value=tag, **target)
@@ -74,7 +74,7 @@ class Answers:
         found = []
         for number, about, headline, lost, primary in (
             (SLOW, slow, HEADLINE, LOST, "true"),
-            (HOT, hot, "hardware thermal slowdown", 0.2, "true"),
+            (HOT, hot, "hardware thermal slowdown", HEAT, "true"),
             (HOT, worn, "memory pressure, 12 % stalled", None, "false"),
         ):
             if number < len(self._targets):

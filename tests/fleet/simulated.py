@@ -11,7 +11,7 @@ GIB = 1 << 30
 STEP_S = 60.0
 SLOW, HOT, JUDGING, IDLE, DEAD = 2, 4, 5, 6, 7  # hosts with something to say, by number; others are healthy
 HEADLINE = "dataloader-bound, 2 workers are too few"
-LOST = 0.45  # of the time of four GPUs of the slow host
+LOST, HEAT = 0.45, 0.2  # of the time of four GPUs of the slow host, and of one GPU of the hot one
 
 Point = tuple[str, str, float | None]  # name, labels, value; None: no series at this time
 
@@ -99,7 +99,9 @@ def _findings(number: int, at_s: float) -> Iterator[Point]:
         about = 'rule="thermal",severity="crit",kind="gpu",subject="GPU 6",gpus="6",job_id="",job_name=""'
         yield "gputop_finding", str(Labels(host, f'{about},primary="true"')), 3.0
         yield "gputop_finding_headline_info", str(Labels(host, f'{about},headline="hardware thermal slowdown"')), 1.0
-        yield "gputop_finding_lost_ratio", str(Labels(host, about)), 0.2
+        yield "gputop_finding_lost_ratio", str(Labels(host, about)), HEAT
+        lost = 'rule="thermal",cause="thermal",job_id="",job_name=""'
+        yield "gputop_lost_gpu_seconds_total", str(Labels(host, lost)), HEAT * at_s
 
 
 def openmetrics(hosts: Sequence[int], start_s: float, end_s: float, died_s: float) -> Iterator[str]:
