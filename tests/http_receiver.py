@@ -6,9 +6,13 @@ import json
 import socket
 import ssl
 import threading
+from abc import abstractmethod
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class Got(NamedTuple):
@@ -55,13 +59,11 @@ def garbage(handler: BaseHTTPRequestHandler) -> None:
     handler.wfile.write(b"\x00\xff\x1b[2J not HTTP\r\n\r\n")
 
 
-class HttpReceiver:
-    """The server, with a list of what it got. `acts`: what it does, one request after the other; the last one stays."""
+class LoopbackServer:
+    """A quiet HTTP server on loopback; a subclass takes its requests."""
 
-    def __init__(self, *acts: Act, tls: ssl.SSLContext | None = None) -> None:
-        self.got: list[Got] = []
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.released = threading.Event()  # ends what hangs
-        self._acts = list(acts) or [answer(200)]
         outer = self
 
         class Request(BaseHTTPRequestHandler):
@@ -81,21 +83,48 @@ class HttpReceiver:
                 """A client that has gone is no error here."""
 
         self._server = Server(("127.0.0.1", 0), Request)
-        self._scheme = "https" if tls else "http"
         if tls:
             self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         self._thread.start()
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self._server.server_address[1])
+
+    @abstractmethod
+    def _take(self, handler: BaseHTTPRequestHandler) -> None:
+        """Answer a request."""
+
+    def hang(self, handler: BaseHTTPRequestHandler) -> None:
+        """Take the request and never answer, until the server is closed."""
+        self.released.wait(60)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.released.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(10)
+
+
+class HttpReceiver(LoopbackServer):
+    """The server, with a list of what it got. `acts`: what it does, one request after the other; the last one stays."""
+
+    def __init__(self, *acts: Act, tls: ssl.SSLContext | None = None) -> None:
+        self.got: list[Got] = []
+        self._acts = list(acts) or [answer(200)]
+        self._scheme = "https" if tls else "http"
+        super().__init__(tls)
 
     def _take(self, handler: BaseHTTPRequestHandler) -> None:
         body = handler.rfile.read(int(handler.headers.get("Content-Length", "0")))
         self.got.append(Got(handler.path, dict(handler.headers), body))
         act = self._acts.pop(0) if len(self._acts) > 1 else self._acts[0]
         act(handler)
-
-    def hang(self, handler: BaseHTTPRequestHandler) -> None:
-        """Take the request and never answer, until the server is closed."""
-        self.released.wait(60)
 
     def trickle(self, handler: BaseHTTPRequestHandler) -> None:
         """Answer a byte at a time, for ever: each read succeeds."""
@@ -110,16 +139,7 @@ class HttpReceiver:
 
     def url(self, path: str = "/services/T0/B0/pathsecret") -> str:
         """An address of it."""
-        return f"{self._scheme}://127.0.0.1:{self._server.server_address[1]}{path}"
-
-    def __enter__(self) -> HttpReceiver:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.released.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join(10)
+        return f"{self._scheme}://127.0.0.1:{self.port}{path}"
 
 
 def nobody() -> str:

@@ -190,17 +190,8 @@ class _Group:
         if len(set(where.values())) == 1 and (shared := where[absent[0]]) is not None:
             verb = f"it {shared.verb}" if len(absent) == 1 else f"they {shared.plural}"
             text += f"; {verb} {shared.place}"
-        return Discrepancy(
-            kind="missing",
-            group=self.key,
-            number=number,
-            operation=called.name if called else "a collective",
-            place=called.place if called else "",
-            ranks=tuple(absent),
-            waiting=tuple(waiting),
-            text=text,
-            victim=bool(elsewhere),
-        )
+        found = self._discrepancy("missing", number, called, waiting, text)
+        return replace(found, ranks=tuple(absent), victim=bool(elsewhere))
 
     def _stuck(self, number: int, waiting: list[str]) -> Discrepancy:
         """All members with a record entered it: the others may be missing, or a GPU or the network."""
@@ -211,8 +202,13 @@ class _Group:
             text = f"{names(waiting)} {_verb(waiting, 'waits', 'wait')} in {what}, which {names(done)} completed"
         else:
             text = f"all {len(waiting)} recorded ranks wait in {what}"
+        return self._discrepancy("stuck", number, called, waiting, text)
+
+    def _discrepancy(
+        self, kind: Kind, number: int, called: Operation | None, waiting: list[str], text: str
+    ) -> Discrepancy:
         return Discrepancy(
-            kind="stuck",
+            kind=kind,
             group=self.key,
             number=number,
             operation=called.name if called else "a collective",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from threading import Thread
 
@@ -84,7 +85,7 @@ def ask(ranks: Sequence[Process], *, seconds: float = SECONDS) -> Survey:
     return Survey(answers=tuple(one.answer for one in asked), ras=status.status, ras_why=status.why)
 
 
-class _Question:
+class _Question(ABC):
     """A question that is asked in a thread, which nothing waits for beyond a deadline."""
 
     def __init__(self, about: str) -> None:
@@ -104,9 +105,9 @@ class _Question:
         if self._started:
             self._thread.join(max(0.0, until_s - time.monotonic()))
 
+    @abstractmethod
     def _ask(self) -> None:
         """Ask, and keep the answer."""
-        raise NotImplementedError
 
 
 class _RankQuestion(_Question):

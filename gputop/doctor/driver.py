@@ -115,8 +115,7 @@ def _failure(facts: NvidiaFacts, machine: DoctorContext) -> tuple[Status, str, s
     text = _COVERED_ELSEWHERE.get(note.key, note.text).rstrip(".")
     if machine.in_container:
         remedy = _REMEDIES.get(note.key, (None, None))[0]
-        absent = remedy == _CONTAINER and not facts.in_sys
-        if absent:
+        if remedy == _CONTAINER and not facts.in_sys:
             text = f"{text}; none on the PCI bus either: only if the host has one, start the container with it"
         return "missing", text, remedy
     if note.key == "no-permission":

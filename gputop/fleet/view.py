@@ -12,7 +12,7 @@ from gputop import finding_text
 from gputop.fleet import queries
 from gputop.fleet.promql import Labels, Sample
 from gputop.frozen_dataclass import frozen_dataclass
-from gputop.hosts.overview import Badge, HostRow, no_gpu
+from gputop.hosts.overview import Badge, HostRow, no_gpu, unjudged
 from gputop.labels import amount
 from gputop.prometheus import families as names
 from gputop.safe.text import clean
@@ -274,7 +274,7 @@ def _row(values: _Values, name: str, at_s: float) -> HostRow:
         memory_percent=_percent(number(queries.MEMORY)),
         jobs=_jobs(values),
         users=tuple(sorted(values.users)),
-        gpus_lost=None if lost is None or (not lost and not _all_judged(values)) else lost * _count(gpus),
+        gpus_lost=None if lost is None or (not lost and unjudged(+values.jobs)) else lost * _count(gpus),
         badge=badge,
         finding=text,
         findings=sum(finding.severity != "info" for finding in values.findings),
@@ -298,10 +298,6 @@ def _jobs(values: _Values) -> int | None:
     return None if count is None else _count(count)
 
 
-def _all_judged(values: _Values) -> bool:
-    return not values.jobs["judging"] and not values.jobs["unknown"]
-
-
 def _verdict(values: _Values) -> tuple[Badge, str]:
     """The worst finding; without one the state of the jobs, as on the overview of ssh hosts."""
     worst = values.findings[0] if values.findings else None
@@ -316,7 +312,5 @@ def _verdict(values: _Values) -> tuple[Badge, str]:
     if jobs is None:
         return "", ""
     text = finding_text.counts_text(values.jobs) if values.jobs or not jobs else amount(jobs, "job")
-    for word in ("unknown", "judging"):
-        if values.jobs[word]:
-            return word, text
-    return ("ok" if jobs else ""), text
+    # `+` leaves out states that no job is in
+    return unjudged(+values.jobs) or ("ok" if jobs else ""), text

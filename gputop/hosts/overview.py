@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Literal
 
 from gputop import finding_text
@@ -61,7 +61,7 @@ def row(name: str, update: Update) -> HostRow:
     frame = update.frame
     gpus = [gpu for gpu in frame.gpus if gpu.parent_uuid is None]
     host = frame.host
-    badge, text = _verdict(update)
+    badge, text = _verdict(update, _busy(gpus))
     return HostRow(
         name=name,
         gpus=len(gpus),
@@ -93,8 +93,13 @@ def _lost(update: Update, gpus: Sequence[Gpu]) -> float | None:
     if lost is not None or not gpus:
         return lost
     states = [one.state for one in update.jobs if one.due]
-    judged = "judging" not in states and "unknown" not in states and (states or not _busy(gpus))
-    return 0.0 if judged and update.host is not None else None
+    judged = update.host is not None and not unjudged(states) and (states or not _busy(gpus))
+    return 0.0 if judged else None
+
+
+def unjudged(states: Container[str]) -> Badge:
+    """The state of jobs that have no verdict, the worse one first; empty if all have one."""
+    return "unknown" if "unknown" in states else "judging" if "judging" in states else ""
 
 
 def gpus_lost(findings: Iterable[Finding], jobs: Iterable[JobState], gpus: Iterable[Gpu]) -> float | None:
@@ -112,7 +117,7 @@ def gpus_lost(findings: Iterable[Finding], jobs: Iterable[JobState], gpus: Itera
     return added(lost.get(gpu.uuid) for gpu in gpus)
 
 
-def _verdict(update: Update) -> tuple[Badge, str]:
+def _verdict(update: Update, busy: int | None) -> tuple[Badge, str]:
     """The worst finding; without one the state of the jobs."""
     shown = [one for one in update.findings if one.confidence >= POSSIBLE]
     bad = min((one for one in shown if not one.healthy), key=_weight, default=None)
@@ -121,13 +126,9 @@ def _verdict(update: Update) -> tuple[Badge, str]:
     if not update.frame.gpus:
         return "unknown", no_gpu(update.frame.notes)
     states = [one.state for one in update.jobs if one.due]
-    busy = _busy([gpu for gpu in update.frame.gpus if gpu.parent_uuid is None])
     if not states and busy:  # as in a container, where the driver lists no process
         return "unknown", f"{amount(busy, 'GPU')} busy, no process listed"
-    for word in ("unknown", "judging"):
-        if word in states:
-            return word, finding_text.state_counts(update.jobs)
-    return ("ok" if states else ""), finding_text.state_counts(update.jobs)
+    return unjudged(states) or ("ok" if states else ""), finding_text.state_counts(update.jobs)
 
 
 def no_gpu(notes: Iterable[Note] = ()) -> str:

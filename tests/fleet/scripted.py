@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
-from collections.abc import Callable, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Sequence
+from http.server import BaseHTTPRequestHandler
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs
 
 from gputop.fleet import queries
 from tests.fleet import simulated
 from tests.fleet.simulated import DEAD, GPUS, HEADLINE, HEAT, HOT, IDLE, JUDGING, LOST, SLOW
+from tests.http_receiver import Act, LoopbackServer
 
-Act = Callable[[BaseHTTPRequestHandler], None]
 AGE_S = 12.0  # of every value
 DIED_S = 1300.0  # before now, a host without values had some
 
@@ -116,43 +115,21 @@ class Answers:
         return found
 
 
-class ScriptedPrometheus:
+class ScriptedPrometheus(LoopbackServer):
     """The server. `act`, while it is set, is done instead of an answer. `asked` has every query."""
 
     def __init__(self, instances: Sequence[str], *, at_s: float | None = None, rules: bool = True) -> None:
         """`at_s`: a fixed time of all answers; by default now. `rules`: recording rules are installed."""
         self.act: Act | None = None
         self.asked: list[Asked] = []
-        self.released = threading.Event()  # ends what hangs
         self.instances, self._at_s, self._rules = list(instances), at_s, rules
         self._made: dict[tuple[str, ...], bytes] = {}  # answers of a fixed time
-        outer = self
-
-        class Request(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                outer._take(self)
-
-            def log_message(self, *_: object) -> None:
-                """Say nothing."""
-
-        class Server(ThreadingHTTPServer):
-            daemon_threads = True
-
-            def handle_error(self, *_: object) -> None:
-                """A client that has gone is no error here."""
-
-        self._server = Server(("127.0.0.1", 0), Request)
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-        self._thread.start()
+        super().__init__()
 
     @property
     def url(self) -> str:
         """Its address."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def hang(self, handler: BaseHTTPRequestHandler) -> None:
-        """Never answer, until the server is closed."""
-        self.released.wait(60)
+        return f"http://127.0.0.1:{self.port}"
 
     def _take(self, handler: BaseHTTPRequestHandler) -> None:
         text = handler.rfile.read(int(handler.headers.get("Content-Length", "0"))).decode()
@@ -178,15 +155,6 @@ class ScriptedPrometheus:
         if query.startswith("last_over_time"):
             return body(answers.seen())
         return body(answers.findings() if query.startswith("{__name__") else answers.values())
-
-    def __enter__(self) -> ScriptedPrometheus:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.released.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join(10)
 
 
 def send(handler: BaseHTTPRequestHandler, code: int, data: bytes, kind: str = "application/json") -> None:
