@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from subprocess import DEVNULL
 from typing import Any
@@ -44,7 +45,12 @@ def job(how: str, **environ: str) -> Iterator[list[Process]]:
             if line.startswith("ready"):
                 rank, pid = map(int, line.split()[1:])
                 pids[rank] = pid
-        yield [row(pids[rank], rank=rank, world_size=2) for rank in (0, 1)]
+        try:
+            yield [row(pids[rank], rank=rank, world_size=2) for rank in (0, 1)]
+        finally:
+            for pid in pids.values():  # each leads a session of its own, which outlives its launcher
+                with suppress(ProcessLookupError):
+                    os.killpg(pid, signal.SIGKILL)
 
 
 @pytest.fixture(scope="module")
