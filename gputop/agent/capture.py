@@ -168,7 +168,8 @@ class Capture:
             self._measured(now_s - self._ended_s)
             self._ended_s = now_s
         if self.state == "waiting":
-            # one of several ranks: all begin with the same step, also those that have not seen how long one is
+            # one of several ranks: all begin with the same step, also those that have not seen how long one is (one
+            # step apart, if that time falls between two ranks' ends of one step)
             if time.time() >= self.wish.at and not _graph_is_captured() and self._moved("warming"):
                 self._warm_up()
         elif self.state == "warming":

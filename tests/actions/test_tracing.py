@@ -167,7 +167,8 @@ def test_two_ranks_are_aligned_and_the_slow_one_is_named(folder: str, monkeypatc
         view.trace.base_ns / 1e9 + ((view.trace.origin_us or 0) + view.found.window.start) / 1e6
         for view in result.views
     ]
-    assert abs(starts[0] - starts[1]) < 0.5 * result.views[0].found.window.span_us / 1e6 / 4
+    # the common start may fall between their two ends of one step: then they begin one step apart
+    assert abs(starts[0] - starts[1]) < 1.5 * result.views[0].found.window.span_us / 1e6 / 4
     assert [view.trace.rank for view in result.views] == [0, 1]
     late = [verdict for verdict in result.views[0].verdicts if verdict.all_ranks]
     assert late

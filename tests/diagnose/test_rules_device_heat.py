@@ -39,9 +39,9 @@ def test_thermal_says_what_it_costs_and_what_to_do() -> None:
     assert finding is not None
     assert finding.primary
     assert [item.text for item in finding.evidence] == [
+        "SM clock 1410 of 1980 MHz (-29 %)",  # what it costs, before why
         "software thermal slowdown 44 % of the last 30 s",
         "89 °C (slowdown at 90 °C)",
-        "SM clock 1410 of 1980 MHz (-29 %)",
     ]
     assert finding.lost_share == pytest.approx(0.288, abs=0.001)
     assert [step.command for step in finding.steps] == [None, "sudo nvidia-smi -i 0 -pl 540"]

@@ -51,6 +51,9 @@ os._exit(0)
 """
 
 
+PATIENCE_S = 120.0  # nothing is promised of how soon it answers: a machine that is busy elsewhere has taken over 20 s
+
+
 class Refused(NamedTuple):
     """The NVML error a call returned."""
 
@@ -74,7 +77,7 @@ class Remote:
         if init:
             self("N.nvmlInit()")
 
-    def __call__(self, question: str, seconds: float = 20.0) -> Any:
+    def __call__(self, question: str, seconds: float = PATIENCE_S) -> Any:
         return self.start(question).result(seconds)
 
     def start(self, question: str) -> Future[Any]:
@@ -87,7 +90,7 @@ class Remote:
 
     def wait(self) -> int:
         """Its exit status, for a child that ends by itself."""
-        return self._child.wait(20)
+        return self._child.wait(PATIENCE_S)
 
     def close(self) -> None:
         """Ends it, whatever hangs in it."""

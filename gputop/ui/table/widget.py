@@ -195,8 +195,11 @@ class JobTable(Lines, can_focus=True):
             parts.append(f"{len(listing.tags)} tagged")
         if listing.matching is not None:
             return " · ".join(parts)
-        roles = [process.role for process in frame.processes if process.job]
-        counts = ((len(frame.jobs), "job"), (roles.count(Role.TRAINER), "rank"), (roles.count(Role.LOADER), "worker"))
+        inside = [process for process in frame.processes if process.job]
+        # a notebook has no rank, and workers inherit that of their rank
+        ranks = sum(process.role is Role.TRAINER and process.rank is not None for process in inside)
+        workers = sum(process.role is Role.LOADER for process in inside)
+        counts = ((len(frame.jobs), "job"), (ranks, "rank"), (workers, "worker"))
         parts.append(" ".join(amount(number, noun) for number, noun in counts if number) or "no jobs")
         return " · ".join(parts)
 

@@ -80,15 +80,13 @@ def _thermal_finding(view: View, gpu: Gpu, severity: Severity, soft: float | Non
     at = "" if gpu.slowdown_celsius is None else f" (slowdown at {gpu.slowdown_celsius:.0f} °C)"
     if hard and gpu.slowdown_celsius is not None and celsius < gpu.slowdown_celsius:
         at += ", memory or hot spot may be hotter"  # they slow the GPU down, and most cards do not report them
-    evidence = []
+    evidence = [*_clocks(gpu, view.mean(gpu, "sm_clock_mhz"), lost)] if lost else []  # first: this is what it costs
     for share, how, name in ((hard, "hardware", "hard_percent"), (soft, "software", "soft_percent")):
         if share:
             text = f"{how} thermal slowdown {share:.0f} % of the last {view.limit('window_s'):.0f} s"
             evidence.append(Evidence(text=text, value=share, unit="%", limit=view.limit(name), sense="healthy_to"))
     text = f"{celsius:.0f} °C{at}"
     evidence.append(Evidence(text=text, value=celsius, unit="C", limit=gpu.slowdown_celsius, sense="healthy_to"))
-    if lost:
-        evidence += _clocks(gpu, view.mean(gpu, "sm_clock_mhz"), lost)
     words = {"crit": "hardware thermal slowdown", "warn": "software thermal slowdown", "info": "near thermal slowdown"}
     return view.found(
         gpu,
