@@ -130,9 +130,10 @@ def counts_text(counts: Mapping[str, int]) -> str:
     if not by:
         return NO_JOB
     total = labels.amount(sum(by.values()), "job")
+    said = {state: "not judged yet" if state == "judging" else state for state in by}
     if len(by) == 1:
-        return f"{total} {next(iter(by))}"
-    return f"{total}: {', '.join(f'{count} {state}' for state, count in by.items())}"
+        return f"{total} {said[next(iter(by))]}"
+    return f"{total}: {', '.join(f'{count} {said[state]}' for state, count in by.items())}"
 
 
 def severity(finding: Finding) -> str:

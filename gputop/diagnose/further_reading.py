@@ -43,8 +43,8 @@ CHOICES: Mapping[str, str] = {
     "activity: the compute units are idle.",
     "mem-bw-bound": "A guide expects it below 30 % GPU busy. But a GPU is busy while memory moves, so gputop decides "
     "by bandwidth alone.",
-    "sync-log-stall": "A guide's own training loop fetches the loss at every step. PyTorch advises against that, and "
-    "so does this rule: reading a value back waits until the GPU is idle.",
+    "sync-log-stall": "Many example training loops fetch the loss at every step. PyTorch's tuning guide advises "
+    "against that: reading a value back waits until the GPU is idle.",
     "thermal": "A guide names 83 °C, a limit of desktop cards. gputop uses the slowdown temperature the GPU reports, "
     "and 83 °C only where it reports none.",
     "threads-process": "A guide expects idle CPUs with too many threads; others measured saturated ones, as threads "

@@ -183,18 +183,20 @@ def waits_for_network(view: View) -> bool:
     return (view.mean("host", "receive_bytes_per_s", 30) or 0.0) >= view.limit("starved.receives_bytes_per_s")
 
 
+_UNSEEN = "steps are too short to be seen one by one"
+
+
 def busy_evidence(view: View, trainer: Trainer, limit: str = "starved.duty") -> Evidence:
     """GPU busy and the rhythm of the steps, as evidence."""
     how, shape = "", trainer.shape
     if (trainer.duty or 0.0) < view.limit("starved.least") and trainer.touched is not None:
         how = f", active in {100 * trainer.touched:.0f} % of the seconds"
     elif shape and not trainer.has_no_gaps:
-        how = (
-            f", rising and falling every {trainer.step_s:.1f} s" if trainer.step_s else ", steps shorter than a sample"
-        )
+        rhythm = f"rising and falling every {trainer.step_s:.1f} s" if trainer.step_s else _UNSEEN
+        how = f", {rhythm}"
         how += f", fully idle {100 * shape.empty:.0f} % of the time" if has_gaps(view, trainer) else ""
     elif shape and shape.high - shape.low <= 50:
-        how = ", steady: steps are shorter than a sample"
+        how = f", steady: {_UNSEEN}"
     duty = 100 * (trainer.duty or 0.0)
     turns = f", {len(trainer.turns.uuids)} GPUs taking turns, summed" if trainer.turns else ""
     text = f"{trainer.reading(duty)}{turns}{how}"

@@ -160,6 +160,7 @@ def _shown(how: str, value: float) -> str:
 
 
 QUESTION = "compute, memory or overhead?"
+_OVERHEAD = "overhead: the GPU waits for input or launches"
 
 
 class Regime(NamedTuple):
@@ -170,9 +171,9 @@ class Regime(NamedTuple):
 
     @property
     def rows(self) -> tuple[tuple[str, str], ...]:
-        """The question with its answer, and the numbers in one line."""
-        shares = ", ".join(_shown(_SHARE, share) for share in self.numbers.values())
-        return (QUESTION, self.name or "not known"), (", ".join(self.numbers), shares)
+        """The question with its answer, and the numbers."""
+        answer = _OVERHEAD if self.name == "overhead" else self.name or "not known"
+        return (QUESTION, answer), *((name, _shown(_SHARE, share)) for name, share in self.numbers.items())
 
 
 def regime(view: View, trainer: Trainer) -> Regime:
@@ -222,6 +223,14 @@ def _numbers(trainer: Trainer) -> Iterator[tuple[str, float]]:
 
 
 UNDECIDED = "undecided"
+
+
+def class_text(name: str) -> str:
+    """The name of a class as words: `large model, simple data`."""
+    size, _, data = name.partition("/")
+    return f"{size} model, {data} data" if data else "no class fits"
+
+
 _INEFFECTIVE = ("busy-not-effective", "collective-wait")  # rules on GPUs that are busy with low activity
 Limit = Callable[[str], float]  # a number of this table of thresholds.toml by name
 
@@ -345,7 +354,7 @@ def decide(pid: int, facts: WorkloadFacts, limit: Limit) -> Class:
     margin = _margin(answers)
     if margin >= limit("margin"):
         return Class(pid=pid, name=name, margin=margin, path=tuple(map(_row, answers)))
-    near = tuple((f"nearest: {other}", _failed(asked)) for other, asked in ranked[:2])
+    near = tuple((f"nearest: {class_text(other)}", _failed(asked)) for other, asked in ranked[:2])
     return Class(pid=pid, name=UNDECIDED, margin=margin, path=near)
 
 

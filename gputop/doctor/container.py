@@ -51,7 +51,7 @@ def pids(machine: DoctorContext) -> Iterator[CheckLine]:
         if machine.driver.facts().cards:
             yield CheckLine("ok", "the driver reports the PIDs of this namespace", value=value)
         else:
-            yield CheckLine("unknown", "not compared: the driver lists no GPU here", value=value)
+            yield CheckLine("unknown", "not compared: the driver named no GPU, or was not queried", value=value)
     else:
         what = "a separate PID namespace: the driver reports host PIDs, so GPU processes cannot be named"
         yield CheckLine("limited", what, "docker run --pid=host IMAGE", {"host_pids": False})

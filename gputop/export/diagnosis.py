@@ -12,7 +12,7 @@ from gputop.diagnose import Abstained, Class, Evidence, Finding, Severity, Step,
 from gputop.diagnose.finding import POSSIBLE
 from gputop.diagnose.further_reading import choice, guides
 from gputop.diagnose.subject_overlap import applies_to
-from gputop.diagnose.workload_class import confidence
+from gputop.diagnose.workload_class import class_text, confidence
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Identity
 from gputop.monitor import Update
@@ -245,9 +245,9 @@ def _states(found: Diagnosis) -> ReportTable:
         about = f"PID {found.pid}" if found.slurm_job is None else f"Slurm job {found.slurm_job}"
         whole = found.pid is None and found.slurm_job is None
         rows.append(("GPUs", finding_text.NO_JOB if whole else f"{about} is in no job on a GPU"))
-    if found.update.host is not None:
-        rows.append((redact(found.update.host.name), redact(f"{found.update.host.state}: {found.update.host.why}")))
-    return ReportTable("Jobs", ("job", "state"), tuple(rows), spoken=True)
+    if (machine := found.update.host) is not None:
+        rows.append((f"host {redact(machine.name)}", redact(f"{machine.state}: {machine.why}")))
+    return ReportTable("Jobs and host", ("job", "state"), tuple(rows), spoken=True)
 
 
 def _steps(found: Diagnosis) -> Iterator[ReportTable]:
@@ -354,7 +354,7 @@ def _paths(found: Diagnosis) -> Iterator[ReportTable]:
     for one in found.update.classes:
         name = redact(labels.line(processes[one.pid]))[:50] if one.pid in processes else ""
         sure = "" if one.margin is None or one.margin < 0 else f", confidence {confidence(one.margin):.2f}"
-        title = f"pid {one.pid} {name}: {one.name}{sure}"
+        title = f"Workload class of pid {one.pid} {name}: {class_text(one.name)}{sure}"
         yield ReportTable(title, ("question", "answer"), one.path, spoken=True)
 
 

@@ -24,7 +24,7 @@ _MOST_RATIO, _MOST_WATTS, _MOST_COUNT = 1.05, 1e6, 99_999  # a rate may exceed i
 _SEVERITIES: Mapping[str, int] = {"info": 1, "warn": 2, "crit": 3}
 _BY_NUMBER: Mapping[float, Badge] = {2.0: "warn", 3.0: "crit"}
 _OF_FINDING = frozenset((*names.FINDING_LABELS, "primary", "headline", "__name__"))
-_NOT_SCRAPED = "gputop cannot be scraped (up is 0)"
+_NOT_SCRAPED = "exporter down or unreachable (up is 0)"
 _NO_SERIES = "the target has no gputop metrics"
 _NO_NEW = "no new samples"
 

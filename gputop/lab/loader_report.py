@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from gputop import units
 from gputop.lab.loader import (
@@ -30,6 +30,7 @@ from gputop.safe.text import clean
 from gputop.units import took_text
 
 # batches/s by workers of a CPU-bound loader, 64 images per batch, on a 16-core machine
+_MUCH_WAIT = 0.1  # of the training time
 PUBLISHED = {0: 22.1, 2: 53.5, 4: 107.5, 8: 196.1, 12: 200.0}
 _COLD = 0.5  # of the first setting's reads: below, the others read from the page cache
 _COLD_BYTES = 16 << 20
@@ -167,7 +168,10 @@ def _advice(result: Mapping[str, Any]) -> Point:
         steps.append("Copy batches with .to(device, non_blocking=True): the other half of pin_memory")
     kept = rank == result["made"]["workers"]
     text = f"{'try' if on_cpu else 'keep' if kept else 'use'} num_workers={rank}{_effect(result, rank)}"
-    return Point(severity="info", text=text, facts=tuple(_enough_facts(result, rank)), steps=tuple(steps))
+    own = _row(result, result["made"]["workers"])
+    waits = (_waits(result, own) if own else None) or 0.0
+    severity: Literal["warn", "info"] = "warn" if waits >= _MUCH_WAIT and not kept and not on_cpu else "info"
+    return Point(severity=severity, text=text, facts=tuple(_enough_facts(result, rank)), steps=tuple(steps))
 
 
 def _effect(result: Mapping[str, Any], rank: int) -> str:
@@ -178,8 +182,9 @@ def _effect(result: Mapping[str, Any], rank: int) -> str:
     best = _row(result, count)
     assert best is not None
     if (waits := _waits(result, best)) is not None:
-        then = "" if own is best else "then "
-        return f"; training {then}waits for data {percent(waits)} of the time"
+        now = _waits(result, own) if own and own is not best else None
+        then = f", now {percent(now)}: up to {(1 - waits) / (1 - now):.1f}× faster" if now and waits < now < 1 else ""
+        return f"; training {'' if own is best else 'then '}waits for data {percent(waits)} of the time{then}"
     if own is not None and is_gain(own["batches_per_s"], best["batches_per_s"]):
         return f"; it loads {best['batches_per_s'] / own['batches_per_s']:.1f}× as fast"
     return ""

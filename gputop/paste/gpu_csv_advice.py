@@ -312,7 +312,7 @@ def _memory(use: Use) -> Iterator[Point]:
             text=f"{use.gpu}: memory grows steadily.",
             facts=(f"{_mib(use.growth_mib)} more, now {_mib(end)}{left}",),
             steps=(
-                "Add loss.item() to sums, not loss: losses.append(loss.item()).",
+                "Add loss.detach() to sums, not loss: losses.append(loss.item()).",
                 Do(
                     "See which line allocates it: dump a memory snapshot, then gputop explain snapshot.pickle.",
                     "torch.cuda.memory._record_memory_history(max_entries=100000)",

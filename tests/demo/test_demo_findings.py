@@ -31,7 +31,7 @@ def test_the_showcase_tells_all_of_its_four_troubles_at_once_and_to_its_end(afte
 @pytest.mark.parametrize(
     ("name", "steps"),
     [
-        ("h2d-transfer-bound", "steps shorter than a sample"),
+        ("h2d-transfer-bound", "steps are too short to be seen one by one"),
         ("starved-cpu-idle", "rising and falling every 0.8 s"),
         ("io-bound", "rising and falling every 1.3 s"),
     ],

@@ -60,7 +60,7 @@ def test_gmem_leak_says_how_fast_and_until_when() -> None:
         "+5.2G in 15 min, +1.7G, +1.8G, +1.8G per 5 min",
         "53.8G of GPU 0 left",
     ]
-    assert told.steps[0].command == "total += loss.item()"
+    assert told.steps[0].command == "total += loss.detach()"
 
 
 def test_gmem_leak_abstains_where_the_driver_does_not_say_who_holds_what() -> None:

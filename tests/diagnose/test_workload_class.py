@@ -90,9 +90,9 @@ def test_a_gpu_that_is_busy_in_vain_is_no_large_and_simple_task(name: str, until
     assert said.classes
     for task in said.classes:
         assert task.name == "undecided"
-        if "nearest: large/simple" in dict(task.path):
-            assert dict(task.path)["nearest: large/simple"].startswith("is effective work confirmed? no")
-    assert any("nearest: large/simple" in dict(task.path) for task in said.classes)
+        if "nearest: large model, simple data" in dict(task.path):
+            assert dict(task.path)["nearest: large model, simple data"].startswith("is effective work confirmed? no")
+    assert any("nearest: large model, simple data" in dict(task.path) for task in said.classes)
 
 
 def test_who_may_be_a_rank_that_spins_is_no_large_and_simple_task_either() -> None:

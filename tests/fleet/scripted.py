@@ -107,8 +107,9 @@ class Answers:
         for number, target in enumerate(self._targets):
             if number == DEAD or ('instance="' in form["query"] and target["instance"] not in form["query"]):
                 continue
-            for tag, scale in ((queries.BUSY, 1.0), (queries.LOST, 0.5 if number == SLOW else 0.0)):
-                points = [[at_s, f"{scale * simulated.busy(number, 0, round(at_s)):.4f}"] for at_s in times]
+            lost = LOST * 4 / GPUS if number == SLOW else 0.0  # of its four GPUs
+            for tag, scale, least in ((queries.BUSY, 1.0, 0.0), (queries.LOST, 0.0, lost)):
+                points = [[at_s, f"{scale * simulated.busy(number, 0, round(at_s)) + least:.4f}"] for at_s in times]
                 labels = {**target, "gputop_value": tag} if "gputop_value" in form["query"] else target
                 if labels is not target or tag == queries.BUSY:
                     found.append({"metric": labels, "values": points})

@@ -91,7 +91,7 @@ def test_a_thousand_gpus(url: str) -> None:
     assert (slow.gpus_busy, slow.vram_percent, slow.cpu_percent, slow.memory_percent, slow.jobs) == (8, 75, 25, 20, 1)
     assert slow.power_watts == pytest.approx(8 * (80 + 600 * 0.5), rel=0.4)
     assert (hot.badge, hot.finding) == ("crit", "GPU 6: hardware thermal slowdown")
-    assert (dead.state, dead.why) == ("lost", "gputop cannot be scraped (up is 0)")
+    assert (dead.state, dead.why) == ("lost", "exporter down or unreachable (up is 0)")
     assert dead.age_s == pytest.approx(_DIED_S, abs=120)
     assert (rows[name(IDLE)].gpus_busy, rows[name(IDLE)].jobs) == (0, 0)
     assert rows[name(JUDGING)].badge == "judging"

@@ -78,14 +78,14 @@ def test_without_findings_the_jobs_say_how_they_are(simulated: dict[str, FleetHo
     said = {number: (simulated[name(number)].row.badge, simulated[name(number)].row.finding)
             for number in (0, JUDGING, IDLE)}  # fmt: skip
     assert said == {
-        0: ("ok", "1 job healthy"), JUDGING: ("judging", "1 job judging"),
+        0: ("ok", "1 job healthy"), JUDGING: ("judging", "1 job not judged yet"),
         IDLE: ("", "no job is running on the GPUs"),
     }  # fmt: skip
 
 
 def test_a_host_without_values_is_lost_and_says_why(simulated: dict[str, FleetHost]) -> None:
     row = simulated[name(DEAD)].row
-    assert (row.state, row.gpus, row.why) == ("lost", None, "gputop cannot be scraped (up is 0)")
+    assert (row.state, row.gpus, row.why) == ("lost", None, "exporter down or unreachable (up is 0)")
     assert row.age_s is not None
     assert row.age_s > 1000
     (silent,) = made([], seen={target(A): NOW_S - 60})

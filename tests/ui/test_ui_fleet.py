@@ -117,7 +117,7 @@ def test_the_selected_host_says_why_it_has_no_values() -> None:
     async def scene(stage: FleetStage) -> None:
         await stage.press("slash", *"scraped", "enter")
         assert name(DEAD) in stage.text
-        assert "no data: gputop cannot be scraped (up is 0); last values 21 min 40 s ago" in stage.text
+        assert "no data: exporter down or unreachable (up is 0); last values 21 min 40 s ago" in stage.text
 
     play(scene)
 

@@ -50,7 +50,7 @@ def growth(view: TraceView, limit: Limits) -> Iterator[TraceVerdict]:
             VerdictNumber(text="reserved at the end", value=ends[-1][1] / 1e6, unit="MB"),
         ),
         steps=(
-            "Accumulate loss.item(), not loss; .detach() tensors that are stored in a list.",
+            "Accumulate loss.detach(), not loss; .detach() tensors that are stored in a list.",
             "Find the allocating line with torch.cuda.memory._record_memory_history().",
         ),
     )

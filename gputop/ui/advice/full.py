@@ -28,7 +28,7 @@ def profile_signs(finding: Finding, scene: AdviceScene) -> Iterator[list[Run]]:
     parts = [part.text for part in (*PARTS, LINALG) if part.name in wanted]
     asked = [one.question for one in SIGNATURES.values() if one.name in wanted]
     if parts and (key := scene.pressed("profile", "py-spy profile, expected: ")):
-        yield [*key, Run(f"often {' or '.join(parts)}", "text")]
+        yield [*key, Run(f"much time in {' or in '.join(parts)}", "text")]
     if asked and (key := scene.pressed("torch", "torch.profiler trace, should answer yes: ")):
         yield [*key, Run(" ".join(asked), "text")]
 
@@ -218,8 +218,7 @@ def _clears(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
         return []
     rows = list(clearing_values(finding, limits))
     which = {0: "its evidence is below threshold", 1: "this holds"}.get(len(rows), "one of these holds")
-    margin = " (with a margin)" if rows else ""
-    lines = _title(f"clears once {which} for {units.ago_text(seconds)}{margin}", scene)
+    lines = _title(f"clears once {which} for {units.ago_text(seconds)}", scene)
     for row in rows:
         lines += flow(scene, width, [Run(" " * _TEXT), *row], _TEXT + 2)
     return lines

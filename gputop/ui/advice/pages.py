@@ -9,6 +9,7 @@ from textual.strip import Strip
 
 from gputop import finding_text
 from gputop.diagnose import Abstained, Class, Finding
+from gputop.diagnose.workload_class import class_text
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.safe.text import clean
 from gputop.ui.advice import compact, full
@@ -146,7 +147,7 @@ def _class(one: Class, scene: AdviceScene, width: int) -> list[Line]:
     name = finding_text.program(process.identity, frame) if process else f"process {one.pid}"
     sure = "" if one.margin is None else f"   {one.margin:+.2f} from the nearest threshold"
     room = _ROOM.get(one.name, "between two classes" if one.path else "")
-    start = [Run(f"   {name}", "bright", True), Run(f" ({one.pid})  ", "dim"), Run(one.name, "text", True)]
+    start = [Run(f"   {name}", "bright", True), Run(f" ({one.pid})  ", "dim"), Run(class_text(one.name), "text", True)]
     start += [Run("  "), Run(one.regime, "busy", True)] if one.regime else []
     lines = flow(scene, width, [*start, Run(f"   {room}{sure}", "dim")], 5)
     widest = max((len(question) for question, _ in one.path), default=0)

@@ -33,7 +33,7 @@ from gputop.ui.widgets import drawing
 from gputop.ui.widgets.drawing import Line
 
 _CELLS = (60, 30, 20, 12)  # of an hour as a sparkline, the widest that fits
-_TITLE, _ASIDE = 10, 25  # cells before and behind it
+_TITLE, _ASIDE = 16, 25  # cells before and behind it
 
 Reach = Callable[[str], RemoteHost]  # the source of a host by the name that ssh gets
 
@@ -46,7 +46,7 @@ class FleetBoard:
         self._watch: HostWatch | None = None  # that is open, or was asked for
         self._said = 0  # remarks of the fleet
         self._refused: dict[str, str] = {}  # why ssh did not reach a host the last time
-        self.again, self.wanted, self.origin = "Ask now", "", fleet.label
+        self.again, self.wanted, self.origin = "Refresh", "", fleet.label
 
     @property
     def label(self) -> str:
@@ -210,9 +210,9 @@ def _charts(row: HostRow, hour: HostHour | None, width: int, look: Look) -> list
         return [_line(look, " ", "dim", f"last hour unknown: {hour.why}", width)]
     if not any(value is not None for value in hour.busy):
         return []
-    charts = [_chart("GPU busy", hour.busy, "busy", width, look)]
+    charts = [_chart("busy, all GPUs", hour.busy, "busy", width, look)]
     if any(hour.lost):
-        charts.append(_chart("GPU lost", hour.lost, "warn", width, look))
+        charts.append(_chart("lost, all GPUs", hour.lost, "warn", width, look))
     return charts
 
 

@@ -33,6 +33,7 @@ BADGES: dict[str, tuple[str, Token]] = {
     "crit": ("crit", "crit"), "warn": ("warn", "warn"), "info": ("info", "text"),
     "ok": ("", "good"), "judging": ("", "dim"), "unknown": ("", "dim"), "": ("", "dim"),
 }  # fmt: skip
+_NAMED = 3  # hosts without data that are named in a line
 MOST_JOBS = 4  # lines of jobs on several hosts
 DETAIL_LINES = 9  # of the selected host, where there is room
 
@@ -64,14 +65,14 @@ def header(scene: HostsScene, wall_s: float, width: int, look: Look, readonly: b
     stale = sum(row.state == "stale" for row in scene.every)
     silent = every.hosts - every.live - stale
     counts = [Run(f"{every.live} live", "text")]
-    for count, said in ((stale, "with old values"), (silent, "without data")):
+    for count, said in ((stale, "with old values"), (silent, "no data")):
         if count:
             counts.append(Run(f", {count} {said}", "warn", True))
     left.append((95, counts))
     if every.gpus:
         left.append((90, [Run("GPUs busy ", "dim"), Run(f"{every.gpus_busy}/{every.gpus}", "bright")]))
         lost = f"{every.gpus_lost:.1f}" if every.gpus_lost >= 0.05 else "0"
-        left.append((85, [Run("GPUs lost ", "dim"), Run(lost, "warn" if lost != "0" else "dim")]))
+        left.append((85, [Run("time lost ", "dim"), Run(f"{lost} GPUs", "warn" if lost != "0" else "dim")]))
     left.append((60, [Run("jobs ", "dim"), Run(str(every.jobs), "bright")]))
     if scene.jobs:
         left.append((55, [Run(f"{len(scene.jobs)} on several hosts", "text")]))
@@ -207,10 +208,11 @@ def _job_line(job: SpanningJob, scene: HostsScene, width: int, look: Look) -> St
     if job.user:
         line.add(f" {job.user}", "owner")
     missing = job.missing_ranks
-    ranks = amount(job.ranks, "rank")
-    if missing:
-        ranks += f" of {job.ranks + len(missing)}"
+    ranks = f"{job.ranks} of {job.ranks + len(missing)} ranks seen" if missing else amount(job.ranks, "rank")
     line.add(f"  {ranks}, {amount(job.gpus, 'GPU')} on {', '.join(job.hosts)}", "text")
+    if missing:
+        silent = [row.name for row in scene.every if row.state != "live"]
+        line.add(f"; the others may be on {_names(silent)}" if silent else "; the others are on no host here", "dim")
     if worst and not worst.healthy:
         sign, token = BADGES[worst.severity]
         line.add("  ").add(f"{getattr(look.glyphs, sign or 'info')} ", token, bold=True)
@@ -219,6 +221,12 @@ def _job_line(job: SpanningJob, scene: HostsScene, width: int, look: Look) -> St
         line.add("  ").add(f"{look.glyphs.warn} ", "warn", bold=True)
         line.add(f"straggler host {slow.host}: {slow.text}", "bright")
     return line.strip(width)
+
+
+def _names(hosts: Sequence[str]) -> str:
+    """Hosts without data, the first of them by name."""
+    more = [f"{len(hosts) - _NAMED} more"] if len(hosts) > _NAMED else []
+    return f"{', '.join((*hosts[:_NAMED], *more))} (no data)"
 
 
 def _no_data(row: HostRow) -> str:

@@ -172,15 +172,15 @@ def _give_exclusive_cpus(view: View, trainer: Trainer, other: Consumer, own: boo
     every = usable(view, trainer)
     for mine in apart(view, [trainer], len(every) // 2) if len(every) > 1 else ():
         rest = units.ranges(tuple(sorted(every - cpus_of(mine))))
-        yield bound(view, trainer, f"Pin this job to CPUs {mine}", mine)
         if own:
             pids = " ".join(str(process.pid) for process in other.processes[:_NICED])
             yield Step(
-                text=f"Pin {other.name} to the other CPUs, {rest}",
+                text=f"Pin {other.name} to CPUs {rest}",
                 command=f"for p in {pids}; do taskset -acp {rest} $p; done",
             )
         else:
-            yield Step(text=f"Ask its owner to pin {other.name} to CPUs {rest}: both must move")
+            yield Step(text=f"Ask its owner to pin {other.name} to CPUs {rest}")
+        yield bound(view, trainer, f"Then pin this job to the other CPUs, {mine}", mine)
 
 
 def _steal_finding(view: View, trainer: Trainer) -> Finding:

@@ -157,7 +157,7 @@ def bound(view: View, trainer: Trainer, text: str, cpus: str, by: str | None = N
     """
     if is_whole_command(trainer.process, trainer.job):
         return Step(text=text, command=f"{by or f'taskset -c {cpus}'} {start_command(trainer.process)}")
-    return moved(view, trainer, f"{text}, while it runs", cpus)
+    return moved(view, trainer, f"{text}, without a restart", cpus)
 
 
 def moved(view: View, trainer: Trainer, text: str, cpus: str) -> Step:

@@ -228,10 +228,11 @@ def h2d_transfer_bound(view: View) -> Iterator[Finding]:
 def _transfer_finding(view: View, trainer: Trainer) -> Finding:
     gpu, full = trainer.works_on[0], _link_saturated(view, trainer)
     most, main = pcie_capacity(gpu), 100 * (trainer.main or 0.0)
-    of = f" of {most / 1e9:.1f}" if most else ""
+    link = "" if not most else f" of {most / 1e9:.1f}" if full else f"; the link could do {most / 1e9:.0f}"
+    rate = f"{(trainer.pcie_rx or 0) / 1e9:.1f}{link if full else ''} GB/s{'' if full else link}"
     evidence = [
         Evidence(
-            text=f"host-to-device PCIe {(trainer.pcie_rx or 0) / 1e9:.1f}{of} GB/s", value=trainer.pcie_rx, unit="B/s",
+            text=f"host-to-device copies {rate}", value=trainer.pcie_rx, unit="B/s",
             limit=view.limit("link") * most if most and full else view.limit("bytes_per_s"), sense="flagged_from",
         ),
         busy_evidence(view, trainer, "duty"),
@@ -308,7 +309,7 @@ def _batch_steps(trainer: Trainer) -> Iterator[Step]:
         yield Step(text="Copy asynchronously", command=_COPY)
     else:
         command = f"DataLoader(..., pin_memory=True); {_COPY}" if torch else None
-        yield Step(text="Copy from pinned memory; none was detected", command=command)
+        yield Step(text="Copy from pinned memory: this process seems to have none", command=command)
     yield Step(text=f"Prefetch the next batch in a separate CUDA stream: {upper_bound(trainer)}")
     yield Step(text="Send uint8 and convert to float on the GPU: a quarter of the bytes of fp32")
 

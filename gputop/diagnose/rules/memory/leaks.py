@@ -236,8 +236,8 @@ def _gmem(view: View, trainer: Trainer, growth: LeakWindow, left_s: float | None
 
 _KEPT = (
     Step(
-        text="Add up numbers, not tensors: a kept loss keeps its whole graph",
-        command="total += loss.item()",
+        text="Add up losses without their graph: a kept loss keeps its whole graph",
+        command="total += loss.detach()",
     ),
     Step(text="Keep no outputs in lists; keep what is needed as x.detach().cpu()"),
     Step(

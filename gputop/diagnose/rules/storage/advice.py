@@ -86,7 +86,7 @@ def more_loaders(view: View, trainer: Trainer) -> Iterator[Step]:
     wanted = num_workers.for_slow_storage(trainer.loaders, equal_share(view, trainer))
     if wanted > trainer.loaders:
         yield Step(
-            text="Raise num_workers: workers that wait for storage need no CPU",
+            text="Raise num_workers while READ/s still rises: workers that wait for storage need no CPU",
             command=f"DataLoader(..., num_workers={wanted}, {loader_settings(trainer)}, prefetch_factor=4)",
         )
 
