@@ -173,14 +173,14 @@ def confidence(finding: Finding) -> str:
     return f"confidence {finding.confidence:.2f} · {grade(finding)}"
 
 
-def cost(finding: Finding) -> str:
+def cost(finding: Finding, *, with_gain: bool = True) -> str:
     """Its cost in GPU time, and the largest gain; empty if unknown, or if nobody would win it back."""
     lost = finding.lost_share
     if lost is None or finding.healthy or finding.cost == "none" or not 0.01 <= lost <= 1:
         return ""
     if finding.cost == "idle":
         return f"GPU idle {100 * lost:.0f} % of the time"
-    gain = f" · {phrases.at_most(lost)} if fixed" if lost <= 0.9 else ""
+    gain = f" · {phrases.at_most(lost)} if fixed" if with_gain and lost <= 0.9 else ""
     return f"{100 * lost:.0f} % of GPU time lost{gain}"
 
 

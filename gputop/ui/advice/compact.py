@@ -268,7 +268,9 @@ def head(finding: Finding, scene: AdviceScene, width: int) -> Line:
         return line
     since = finding_text.duration_text(finding, units.roughly(finding.since_s)) if finding.since_s >= 10 else ""
     cost, dot = finding_text.cost(finding), f" {scene.look.glyphs.dot} "
-    asides = ("".join(f"{dot}{text}" for text in texts if text) for texts in ((since, cost), (cost,), (since,)))
+    lost = finding_text.cost(finding, with_gain=False)
+    told = ((since, cost), (cost,), (since, lost), (lost,), (since,))
+    asides = ("".join(f"{dot}{text}" for text in texts if text) for texts in told)
     fitting = next((aside for aside in asides if aside and line.cells + len(aside) < width), "")
     return line.add(fitting, "dim")
 

@@ -358,7 +358,8 @@ def _disk_signs(view: View, drive: Drive) -> Iterator[Evidence]:
         part = drive.read / drive.best
         if view.above(part, "storage.best"):
             text = f"{drive.name} reads {moved(drive.read)}, {100 * part:.0f} % of the most seen on it so far"
-            yield Evidence(text=text, value=drive.read, unit="B/s", limit=drive.best, sense="flagged_from")
+            limit = 100 * view.limit("storage.best")
+            yield Evidence(text=text, value=100 * part, unit="%", limit=limit, sense="flagged_above")
 
 
 def moved(bytes_per_s: float | None) -> str:
