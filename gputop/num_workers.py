@@ -13,7 +13,7 @@ PREFETCH = 4  # batches a worker prepares ahead
 LEAST_IDLE = 0.5  # of a CPU, needed for a worker; a test keeps it equal to the rules' `spare`
 
 IN_WORKERS = f"Set num_workers to half of the rank's CPUs, at most {MOST_FIRST}; gputop loader finds the best number."
-MORE = "Raise num_workers: gputop loader finds the best number. If all CPUs are busy, do less work per sample instead."
+MORE = "Raise num_workers: gputop loader finds the best number. If all CPUs are busy, do less work per sample."
 
 
 def initial(cpus: float, idle: float | None = None) -> int:

@@ -27,6 +27,7 @@ class HostColumn:
     keep: int  # the lowest yields first on a narrow screen
     right: bool = True
     ascending: bool = False
+    falls: bool = False  # ascending order begins with the worst, and is marked as falling
     value: Callable[[HostRow], float | None] | None = None  # coloured by `levels`
     levels: Levels | None = None
     sparkline: Callable[[HostRow], Sequence[float | None]] | None = None  # values from 0 to 100, drawn as a column
@@ -129,7 +130,7 @@ COLUMNS: tuple[HostColumn, ...] = (
         help="age of the values", text=_age, sort=_number("age_s"),
     ),
     HostColumn(
-        id="finding", title="WORST FINDING", width=24, right=False, keep=ALWAYS, ascending=True,
+        id="finding", title="WORST FINDING", width=24, right=False, keep=ALWAYS, ascending=True, falls=True,
         help="the most urgent finding with its subject; without one the state of the jobs, or why no values arrive",
         text=lambda row: row.finding if row.state in ("live", "stale") or not row.why else row.why,
         sort=lambda row: row.urgency,

@@ -124,7 +124,8 @@ def titles(table: HostTable, sort: str, reverse: bool, look: Look) -> Strip:
     """The line of titles; that of the sorted column is marked."""
     line = Line(look)
     for column, left, room in table.places:
-        mark = (look.glyphs.up if column.ascending is not reverse else look.glyphs.down) if column.id == sort else ""
+        rises = (column.ascending is not reverse) is not column.falls
+        mark = (look.glyphs.up if rises else look.glyphs.down) if column.id == sort else ""
         text = f"{column.title}{mark}"
         line.to(left).add(drawing.fit(text, room, right=column.right), "bright" if mark else "dim", bold=bool(mark))
     return line.strip(table.width)
