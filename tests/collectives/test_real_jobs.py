@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from subprocess import DEVNULL
 from typing import Any
@@ -31,21 +31,26 @@ CALL = f"collectives.py:{1 + LINES.index('    distributed.all_reduce(tensor)')}"
 LOADS = f"load_shard (collectives.py:{1 + LINES.index('    time.sleep(600)')})"
 
 
-@contextmanager
-def job(how: str, **environ: str) -> Iterator[list[Process]]:
+def job(how: str, **environ: str) -> AbstractContextManager[list[Process]]:
     """The two ranks, which stand where they will stand."""
-    command = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(SCRIPT), how)
+    return started(str(SCRIPT), how, **environ)
+
+
+@contextmanager
+def started(*command: str, **environ: str) -> Iterator[list[Process]]:
+    """What torchrun starts as two ranks, once both are ready."""
+    torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
     environment = {**os.environ, "TORCH_FR_BUFFER_SIZE": "2000", "OMP_NUM_THREADS": "1", **environ}
-    with running(*command, env=environment, stderr=DEVNULL) as launcher:
+    pids: dict[int, int] = {}
+    with running(*torchrun, *command, env=environment, stderr=DEVNULL) as launcher:
         assert launcher.stdout is not None
-        pids: dict[int, int] = {}
-        while len(pids) < 2:
-            line = launcher.stdout.readline()
-            assert line, "the job ended"
-            if line.startswith("ready"):
-                rank, pid = map(int, line.split()[1:])
-                pids[rank] = pid
         try:
+            while len(pids) < 2:
+                line = launcher.stdout.readline()
+                assert line, "the job ended"
+                if line.startswith("ready"):
+                    rank, pid = map(int, line.split()[1:])
+                    pids[rank] = pid
             yield [row(pids[rank], rank=rank, world_size=2) for rank in (0, 1)]
         finally:
             for pid in pids.values():  # each leads a session of its own, which outlives its launcher
@@ -132,22 +137,7 @@ def test_ranks_that_advance_are_said_to(debug_server: str) -> None:
 
 def test_a_worker_server_on_a_unix_socket_is_asked(tmp_path: Path) -> None:
     script = f"export TORCH_WORKER_SERVER_SOCKET={tmp_path}/$RANK.sock; exec {sys.executable} -u {SCRIPT} unix"
-    command = (
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node",
-        "2",
-        "--no-python",
-        "sh",
-        "-c",
-        script,
-    )
-    environment = {**os.environ, "TORCH_FR_BUFFER_SIZE": "2000", "OMP_NUM_THREADS": "1"}
-    with running(sys.executable, *command, env=environment, stderr=DEVNULL) as launcher:
-        assert launcher.stdout is not None
-        ready = [launcher.stdout.readline().split()[1:] for _ in range(2)]
-        ranks = [row(int(pid), rank=int(rank)) for rank, pid in sorted(ready)]
+    with started("--no-python", "sh", "-c", script) as ranks:
         survey = ask(ranks)
         assert [one.source for one in survey.answers] == ["debug server"] * 2, survey.answers
         assert conclude(survey).text.startswith("Rank 1 never entered all_reduce #5")

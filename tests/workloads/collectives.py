@@ -36,9 +36,19 @@ def step(tensor: torch.Tensor) -> None:
     distributed.all_reduce(tensor)
 
 
-def write(rank: int, completed: int) -> None:
+def completed(number: int) -> bool:
+    """Whether the recorder has this collective of all ranks as complete.
+
+    By its own entry: two threads complete collectives, and the one that is late may leave an older number as the last.
+    """
+    entries = json.loads(_dump_fr_trace_json())["entries"]
+    return any(one["collective_seq_id"] == number and one["retired"]
+               for one in entries if one["process_group"][0] == "0")  # fmt: skip
+
+
+def write(rank: int, last: int) -> None:
     """Write the dump of this rank's recorder, once that knows that the others have completed."""
-    while json.loads(_dump_fr_trace_json())["pg_status"]["0"]["last_completed_collective"] != str(completed):
+    while not completed(last):
         time.sleep(0.001)
     with open(f"{os.environ['TORCH_FR_DUMP_TEMP_FILE']}{rank}", "wb") as file:
         file.write(_dump_fr_trace(True, True, False))
