@@ -55,7 +55,7 @@ def overview(wall_s: float, look: Look) -> HostsApp:
     """The program on that cluster, at a moment."""
     rows, updates = cluster()
     source = SpanningSource(dict, f"{len(rows)} hosts")
-    named = {"dgx01": part(0, world=6), "dgx02": part(2, world=6), "dgx11": part(4, world=6)}
+    named = {host: part(rank, ranks=1, world=3) for rank, host in enumerate(("dgx01", "dgx02", "dgx11"))}
     source.jobs = [
         replace(job, parts=tuple(replace(each, job=replace(each.job, name="llama-70b")) for each in job.parts))
         for job in spanning_jobs({name: made(0.0) for name, made in named.items()})

@@ -67,7 +67,7 @@ def test_who_waits_for_a_checkpoint_to_be_on_disk_does_not_hang(host: dict[str, 
 def test_a_rank_on_another_machine_may_evaluate_or_save() -> None:
     finding = stands(None, VERY_LONG_S, world=4)
     assert finding.severity == "warn"
-    assert finding.headline == "2 ranks waiting in a collective for a rank on another machine"
+    assert finding.headline == "collective wait for a rank on another machine, 2 of 2 ranks wait"
     assert finding.steps[0].text == "Check the other machines: a rank there may evaluate, save, or hang"
     assert lines(finding)[-1].startswith("no I/O or compute on any rank here for ")
     assert not any(step.destroys for step in finding.steps)

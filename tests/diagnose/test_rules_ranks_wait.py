@@ -68,7 +68,7 @@ def test_collective_wait_says_for_whom() -> None:
     _, said = scenario("collective-wait")[-1]
     told = found(said, "collective-wait")
     assert told is not None
-    assert told.headline == "3 ranks waiting in a collective for rank 0 (GPU 0)"
+    assert told.headline == "collective wait for rank 0 (GPU 0), 3 of 4 ranks wait"
     assert "rank 0 (GPU 0): GPU busy 90 %" in lines(told)
     assert told.steps[0].command == "gputop stack --job 41207"
     assert len(told.subject.gpus) == 4

@@ -64,7 +64,7 @@ def test_one_is_told_as_one(rule: str, machine: Machine, told: tuple[str, ...]) 
 def test_a_job_of_which_one_rank_is_here_says_so() -> None:
     finding = found(after(team(of({}, WAITS), ranks=1, world=8), 100), "collective-wait")
     assert finding is not None
-    assert finding.headline == "1 rank waiting in a collective for a rank on another machine"
+    assert finding.headline == "collective wait for a rank on another machine, 1 rank waits"
 
 
 @pytest.mark.parametrize(

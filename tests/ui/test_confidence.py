@@ -49,12 +49,12 @@ def test_it_says_after_how_long_and_at_which_values_of_its_evidence_it_clears() 
     }
     busy = Evidence(text="GPU busy 55 %", value=55.0, unit="%", limit=80.0, sense="healthy_from")
     said = lines(found(evidence=(busy,)), leaving=lambda _: (45.0, limits))
-    at = said.index("clears once this holds for 45 s (with a margin)")
+    at = said.index("clears once this holds for 45 s")
     duty = next(number.measure for number in thresholds.written()["starved"] if number.name == "duty")
     assert said[at + 1] == f"{duty}: above 85 %"
     assert not any("PSI" in line for line in said[at:]), "of what else the rule measured nothing is said"
     waits = Evidence(text="PSI io some 20 %", value=20.0, unit="%", limit=10.0, sense="flagged_above")
-    assert "clears once one of these holds for 45 s (with a margin)" in lines(
+    assert "clears once one of these holds for 45 s" in lines(
         found(evidence=(busy, waits)), leaving=lambda _: (45.0, limits)
     )
     assert "clears once its evidence is below threshold for 45 s" in lines(found(), leaving=lambda _: (45.0, {}))

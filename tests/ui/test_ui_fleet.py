@@ -115,7 +115,7 @@ def test_the_fleet_without_colours_and_unicode(golden) -> None:  # type: ignore[
 
 def test_the_selected_host_says_why_it_has_no_values() -> None:
     async def scene(stage: FleetStage) -> None:
-        await stage.press("slash", *"scraped", "enter")
+        await stage.press("slash", *"exporter", "enter")
         assert name(DEAD) in stage.text
         assert "no data: exporter down or unreachable (up is 0); last values 21 min 40 s ago" in stage.text
 
@@ -131,7 +131,7 @@ def test_h05_while_prometheus_fails_a_line_says_so_and_the_keys_work() -> None:
         assert lines[1].startswith(" ! Prometheus: connection refused; values are ")
         assert "next attempt in" in lines[1]
         assert lines[2] == before[1]
-        assert "0 live, 39 with old values, 1 without data" in lines[0]
+        assert "0 live, 39 with old values, 1 no data" in lines[0]
         assert "8/8" in lines[3]
         stage.fleet.hurry.clear()
         await stage.press("R")

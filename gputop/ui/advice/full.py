@@ -28,7 +28,7 @@ def profile_signs(finding: Finding, scene: AdviceScene) -> Iterator[list[Run]]:
     parts = [part.text for part in (*PARTS, LINALG) if part.name in wanted]
     asked = [one.question for one in SIGNATURES.values() if one.name in wanted]
     if parts and (key := scene.pressed("profile", "py-spy profile, expected: ")):
-        yield [*key, Run(f"much time in {' or in '.join(parts)}", "text")]
+        yield [*key, Run(f"often {', or '.join(parts)}", "text")]
     if asked and (key := scene.pressed("torch", "torch.profiler trace, should answer yes: ")):
         yield [*key, Run(" ".join(asked), "text")]
 
@@ -78,9 +78,7 @@ def column(scene: AdviceScene, width: int, height: int) -> list[Strip]:
     lines += over
     last = [states] if states and not scene.finding_list.calm else []
     below = _below(findings, first, scene, width, height - 1 - rests - sum(map(len, (*lines, *last))))
-    for finding in findings:
-        rest = below.get(id(finding))
-        lines.append([*heads[id(finding)], *rest, scene.line()] if rest is not None else heads[id(finding)])
+    lines += [[*heads[id(finding)], *below.get(id(finding), ())] for finding in findings]
     spare = height - 1 - sum(map(len, (*lines, *last)))
     last = [compact.unfolded(each, scene, width, spare, most, due=True) for each in last]
     room = max(0, height - 1 - sum(map(len, last)))
@@ -95,24 +93,49 @@ def column(scene: AdviceScene, width: int, height: int) -> list[Strip]:
 def _below(
     findings: Sequence[Finding], first: Finding | None, scene: AdviceScene, width: int, spare: int
 ) -> dict[int, list[Line]]:
-    """What stands below each head, with an empty line after it: of others why and what to do, before more of one."""
-    below: dict[int, list[Line]] = {}
-    if first:
-        below[id(first)] = _rest(first, scene, width, _STEPS[0])
-        spare -= len(below[id(first)]) + 1
+    """What stands below each head: of the others what each costs, then why and what to do, before more of one."""
     others = [finding for finding in findings if finding is not first]
-    for finding in others:
-        brief = compact.brief(finding, scene, width)
-        if len(brief) + 1 <= spare:
-            below[id(finding)], spare = brief, spare - len(brief) - 1
-    for finding in filter(lambda one: id(one) in below, others):
-        for steps in _STEPS:
-            rest = _rest(finding, scene, width, steps)
-            more = len(rest) - len(below[id(finding)])
-            if more <= spare:
-                below[id(finding)], spare = rest, spare - more
-                break
+    below = {id(finding): _cost(finding, scene, width) for finding in others}
+    spare -= sum(map(len, below.values()))
+    if first:
+        rests = _rests(first, scene, width)
+        below[id(first)] = next((rest for rest in rests if len(rest) <= spare), rests[-1])
+        spare -= len(below[id(first)])
+    for more in (_brief, _costly_brief, _rests):
+        for finding in others:
+            spare = _grown(below, finding, more(finding, scene, width), spare)
     return below
+
+
+def _grown(below: dict[int, list[Line]], finding: Finding, wanted: Sequence[list[Line]], spare: int) -> int:
+    """Put the first of these that there is room for below its head; returns the room that is left."""
+    for lines in wanted:
+        more = len(lines) - len(below[id(finding)])
+        if more <= spare:
+            below[id(finding)] = lines
+            return spare - more
+    return spare
+
+
+def _rests(finding: Finding, scene: AdviceScene, width: int) -> list[list[Line]]:
+    """All of it, with as many steps as there is room for."""
+    return [[*_rest(finding, scene, width, steps), scene.line()] for steps in _STEPS]
+
+
+def _costly_brief(finding: Finding, scene: AdviceScene, width: int) -> list[list[Line]]:
+    """What it costs, why, and what to do."""
+    return [[*_cost(finding, scene, width), *lines] for lines in _brief(finding, scene, width)]
+
+
+def _brief(finding: Finding, scene: AdviceScene, width: int) -> list[list[Line]]:
+    """Why, and what to do."""
+    return [[*compact.brief(finding, scene, width), scene.line()]]
+
+
+def _cost(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:
+    """What it costs, in one line, so that it can be weighed against the others."""
+    cost = finding_text.cost(finding)
+    return flow(scene, width, [Run(" " * _INDENT), Run(cost, "dim")], _INDENT)[:1] if cost else []
 
 
 def whole(finding: Finding, scene: AdviceScene, width: int) -> list[Line]:

@@ -113,7 +113,7 @@ def _power_limit_steps(view: View, gpu: Gpu) -> Iterator[Step]:
     lower = max(math.ceil(least), 5 * round(wanted / 5))
     if lower < limit and (drawn is None or drawn > lower):
         yield Step(
-            text=f"Lower the power limit to {lower} W until airflow is fixed",
+            text=f"Until then, limit power to {lower} W for steadier clocks",
             command=f"sudo nvidia-smi -i {quote(gpu.index)} -pl {lower}",
             needs_root=True,
         )

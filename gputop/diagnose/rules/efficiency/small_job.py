@@ -73,6 +73,12 @@ def _memory_share(trainer: Trainer) -> float | None:
     return sum(part or 0 for part in held) / total if total and None not in held else None
 
 
+def _main_thread(trainer: Trainer) -> Iterator[Evidence]:
+    """Its main thread, which may load the data itself."""
+    if trainer.main is not None:
+        yield Evidence(text=f"main thread {100 * trainer.main:.0f} % of a core", value=100 * trainer.main, unit="%")
+
+
 def _small_finding(view: View, trainer: Trainer, busy: float) -> Finding:
     held, cpus = 100 * (_memory_share(trainer) or 0.0), 100 * (trainer.saturation or 0.0)
     several = max(2, min(8, int(90 / max(1.0, busy)), int(90 / max(1.0, held))))
@@ -82,9 +88,10 @@ def _small_finding(view: View, trainer: Trainer, busy: float) -> Finding:
         "underuses its GPU, small model or batch",
         evidence=(
             duty(trainer, busy, view.limit("busy_percent"), "flagged_below"),
+            *_main_thread(trainer),
             Evidence(text=f"device memory {held:.0f} % used", value=held, unit="%", limit=100 * view.limit("vram"),
                      sense="flagged_below"),
-            Evidence(text=f"allowed CPUs {cpus:.0f} % used, so they are not the limit", value=cpus, unit="%"),
+            Evidence(text=f"allowed CPUs {cpus:.0f} % used, not the limit", value=cpus, unit="%"),
             *unit_activity(trainer),
             Evidence(text=f"for at least {units.ago_text(trainer.seen_s)}", value=trainer.seen_s, unit="s"),
         ),

@@ -18,7 +18,6 @@ from gputop.diagnose.steps import stack, stacks_of_job
 from gputop.diagnose.trainer import Trainer
 from gputop.diagnose.view import View
 from gputop.history import FINE_S, FINE_SLOTS
-from gputop.labels import amount
 from gputop.model import Gpu
 from gputop.units import ago_text
 
@@ -299,9 +298,8 @@ def _finding(view: View, team: Team, waiting: tuple[Trainer, ...], times: _Times
     severity: Severity = "crit" if hangs else "warn"
     away = not late and team.elsewhere
     for_rank = f" for {listed(team, late)}" if late else " for a rank on another machine" if away else ""
-    waits = f"{amount(len(waiting), 'rank')} waiting in a collective{for_rank}"
-    if hangs:
-        waits = f"hang, {len(waiting)} of {len(team.ranks)} ranks wait in a collective{for_rank}"
+    some = f"{len(waiting)} of {len(team.ranks)} ranks wait" if len(team.ranks) > 1 else "1 rank waits"
+    waits = f"hang, {some} in a collective{for_rank}" if hangs else f"collective wait{for_rank}, {some}"
     if named := _reported(view, team, "hang, " if hangs else ""):
         waits = named
     detailed = any(gpu.tensor_percent is not None for one in waiting for gpu in one.gpus)
