@@ -199,7 +199,10 @@ def blas(machine: DoctorContext) -> Iterator[CheckLine]:
     elif found is None or vendor is None:
         yield CheckLine("unknown", "no NumPy with a known BLAS in that Python", value=value)
     elif vendor == "openblas" and intel:
-        what = "NumPy uses OpenBLAS on an Intel CPU, slower than MKL: it can keep all cores busy while the GPU waits"
+        what = (
+            "NumPy uses OpenBLAS on an Intel CPU: in data code with linear algebra it is slower than MKL, and can keep "
+            "all cores busy while the GPU waits"
+        )
         where = "" if _records(found) else "; only conda has NumPy with MKL"
         yield CheckLine("limited", f"{what}{where}", _to_mkl(found), value)
     else:

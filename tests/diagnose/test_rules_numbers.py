@@ -18,11 +18,11 @@ ASKED = {
 LAST_ROW = 73
 # rows that are no rule's: the page of the manual with what serves them, and its words
 ELSEWHERE = {
-    8: ("diagnosis", "large/complex (both)"),
+    8: ("diagnosis", "large model, complex data"),
     14: ("diagnosis", "PyTorch's tuning guide"),
     30: ("profilers", "Is the GPU busy, with work queued ahead?"),
     49: ("diagnosis", "the runtime of a step is compute, memory traffic and overhead together"),
-    56: ("diagnosis", "three numbers in one line"),
+    56: ("diagnosis", "It has three numbers: tensor cores"),
 }
 # troubles that the mission does not name: others have met them
 BEYOND = {

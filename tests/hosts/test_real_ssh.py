@@ -88,7 +88,7 @@ def test_h02_a_host_dies_and_comes_back_while_watched(servers: dict[str, SshServ
         terminal.wait_for(lambda screen: sum("/2 " in line for line in screen) >= 2, PATIENCE_S)
         terminal.wait_for("2 live", PATIENCE_S)
         servers["node02"].stop()
-        terminal.wait_for(lambda screen: "1 without data" in screen[0] and any("no data:" in line for line in screen))
+        terminal.wait_for(lambda screen: "1 no data" in screen[0] and any("no data:" in line for line in screen))
         assert "node01" in terminal.text()
         servers["node02"].start()
         terminal.send("R")

@@ -182,7 +182,7 @@ def test_a_step_timed_on_a_cpu_is_no_advice_for_a_gpu() -> None:
     assert "the step was timed on the CPU, as no GPU is visible: repeat where the GPU is before trusting" in said
     assert "- INFO try num_workers=2;" in said
     on_gpu = text(page(measured(Machine(GUIDE, step=True, cuda=True))))
-    assert "- INFO  use num_workers=2;" in on_gpu
+    assert "! WARN  use num_workers=2;" in on_gpu
     assert "the CPU" not in on_gpu
 
 

@@ -99,6 +99,8 @@ def _below(
     spare -= sum(map(len, below.values()))
     if first:
         rests = _rests(first, scene, width)
+        if scene.focused:  # its commands can be copied: the others yield
+            del rests[1:]
         below[id(first)] = next((rest for rest in rests if len(rest) <= spare), rests[-1])
         spare -= len(below[id(first)])
     for more in (_brief, _costly_brief, _rests):

@@ -228,7 +228,7 @@ def h2d_transfer_bound(view: View) -> Iterator[Finding]:
 def _transfer_finding(view: View, trainer: Trainer) -> Finding:
     gpu, full = trainer.works_on[0], _link_saturated(view, trainer)
     most, main = pcie_capacity(gpu), 100 * (trainer.main or 0.0)
-    link = "" if not most else f" of {most / 1e9:.1f}" if full else f"; the link could do {most / 1e9:.0f}"
+    link = "" if not most else f" of {most / 1e9:.1f}" if full else f"; the link could do {most / 1e9:.0f} GB/s"
     rate = f"{(trainer.pcie_rx or 0) / 1e9:.1f}{link if full else ''} GB/s{'' if full else link}"
     evidence = [
         Evidence(
