@@ -130,10 +130,14 @@ def counts_text(counts: Mapping[str, int]) -> str:
     if not by:
         return NO_JOB
     total = labels.amount(sum(by.values()), "job")
-    said = {state: "not judged yet" if state == "judging" else state for state in by}
     if len(by) == 1:
-        return f"{total} {said[next(iter(by))]}"
-    return f"{total}: {', '.join(f'{count} {said[state]}' for state, count in by.items())}"
+        return f"{total} {_counted(next(iter(by)))}"
+    return f"{total}: {', '.join(f'{count} {_counted(state)}' for state, count in by.items())}"
+
+
+def _counted(state: str) -> str:
+    """A state behind a number: "1 job judging" reads as if the job judged."""
+    return "not judged yet" if state == "judging" else state
 
 
 def severity(finding: Finding) -> str:

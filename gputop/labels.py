@@ -26,6 +26,12 @@ def command(process: Process, number: int | None = None, folded: int = 0) -> str
     return f"launcher {text}" if process.role is Role.LAUNCHER else text
 
 
+def first(names: Sequence[str], most: int) -> str:
+    """The first of some names: `n1, n2 and 5 more`."""
+    rest = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + rest
+
+
 def role(role: Role) -> str:
     """What a person reads of a role: a DataLoader worker is a `worker`; `loader` stays its name in JSON."""
     return "worker" if role is Role.LOADER else role.value

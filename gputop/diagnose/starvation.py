@@ -15,6 +15,7 @@ from gputop.model import Role
 from gputop.phrases import Sense
 
 EITHER = "main-thread-bound, data loading or kernel launches"
+_UNSEEN = "steps are too short to be seen one by one"
 _LEAST_S = 5.0  # of the window, between pauses
 _NAMED = "pt_data_w"  # torch's thread name of a loader, from 2.5 on
 
@@ -181,9 +182,6 @@ def waits_for_storage(view: View, trainer: Trainer) -> bool:
 def waits_for_network(view: View) -> bool:
     """Whether so much data arrives over the network that loaders may wait for it."""
     return (view.mean("host", "receive_bytes_per_s", 30) or 0.0) >= view.limit("starved.receives_bytes_per_s")
-
-
-_UNSEEN = "steps are too short to be seen one by one"
 
 
 def busy_evidence(view: View, trainer: Trainer, limit: str = "starved.duty") -> Evidence:

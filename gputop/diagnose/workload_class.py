@@ -223,16 +223,14 @@ def _numbers(trainer: Trainer) -> Iterator[tuple[str, float]]:
 
 
 UNDECIDED = "undecided"
+_INEFFECTIVE = ("busy-not-effective", "collective-wait")  # rules on GPUs that are busy with low activity
+Limit = Callable[[str], float]  # a number of this table of thresholds.toml by name
 
 
 def class_text(name: str) -> str:
     """The name of a class as words: `large model, simple data`."""
     size, _, data = name.partition("/")
     return f"{size} model, {data} data" if data else "no class fits"
-
-
-_INEFFECTIVE = ("busy-not-effective", "collective-wait")  # rules on GPUs that are busy with low activity
-Limit = Callable[[str], float]  # a number of this table of thresholds.toml by name
 
 
 class Criterion(NamedTuple):

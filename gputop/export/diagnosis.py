@@ -333,9 +333,8 @@ def _abstention_note(abstained: Sequence[Abstained]) -> Iterator[str]:
     if rules:
         reasons = sorted({missing.reason for one in abstained for missing in one.missing})
         why = f" ({', '.join(reasons)})" if reasons else ""
-        names = ", ".join(rules[:6]) + (f" and {len(rules) - 6} more" if len(rules) > 6 else "")
         verb = "rule skipped some checks" if len(rules) == 1 else "rules skipped some checks"
-        yield f"{len(rules)} {verb}{why}: {names}. --explain lists the missing metrics."
+        yield f"{len(rules)} {verb}{why}: {labels.first(rules, 6)}. --explain lists the missing metrics."
 
 
 def _abstentions(found: Diagnosis) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from gputop import units
 from gputop.lab.loader import (
@@ -168,10 +168,16 @@ def _advice(result: Mapping[str, Any]) -> Point:
         steps.append("Copy batches with .to(device, non_blocking=True): the other half of pin_memory")
     kept = rank == result["made"]["workers"]
     text = f"{'try' if on_cpu else 'keep' if kept else 'use'} num_workers={rank}{_effect(result, rank)}"
+    much = (_own_waits(result) or 0.0) >= _MUCH_WAIT and not kept and not on_cpu
+    return Point(
+        severity="warn" if much else "info", text=text, facts=tuple(_enough_facts(result, rank)), steps=tuple(steps)
+    )
+
+
+def _own_waits(result: Mapping[str, Any]) -> float | None:
+    """The share of the training time that the loader as it is waits; None if unknown."""
     own = _row(result, result["made"]["workers"])
-    waits = (_waits(result, own) if own else None) or 0.0
-    severity: Literal["warn", "info"] = "warn" if waits >= _MUCH_WAIT and not kept and not on_cpu else "info"
-    return Point(severity=severity, text=text, facts=tuple(_enough_facts(result, rank)), steps=tuple(steps))
+    return _waits(result, own) if own else None
 
 
 def _effect(result: Mapping[str, Any], rank: int) -> str:
@@ -182,7 +188,7 @@ def _effect(result: Mapping[str, Any], rank: int) -> str:
     best = _row(result, count)
     assert best is not None
     if (waits := _waits(result, best)) is not None:
-        now = _waits(result, own) if own and own is not best else None
+        now = None if own is best else _own_waits(result)
         then = f", now {percent(now)}: up to {(1 - waits) / (1 - now):.1f}× faster" if now and waits < now < 1 else ""
         return f"; training {'' if own is best else 'then '}waits for data {percent(waits)} of the time{then}"
     if own is not None and is_gain(own["batches_per_s"], best["batches_per_s"]):

@@ -98,12 +98,11 @@ def _below(
     below = {id(finding): _cost(finding, scene, width) for finding in others}
     spare -= sum(map(len, below.values()))
     if first:
-        rests = _rests(first, scene, width)
-        if scene.focused:  # its commands can be copied: the others yield
-            del rests[1:]
+        most = _STEPS[:1] if scene.focused else _STEPS  # in use, its commands can be copied: the others yield
+        rests = _rests(first, scene, width, most)
         below[id(first)] = next((rest for rest in rests if len(rest) <= spare), rests[-1])
         spare -= len(below[id(first)])
-    for more in (_brief, _costly_brief, _rests):
+    for more in (_brief, _brief_with_cost, _rests):
         for finding in others:
             spare = _grown(below, finding, more(finding, scene, width), spare)
     return below
@@ -119,12 +118,12 @@ def _grown(below: dict[int, list[Line]], finding: Finding, wanted: Sequence[list
     return spare
 
 
-def _rests(finding: Finding, scene: AdviceScene, width: int) -> list[list[Line]]:
-    """All of it, with as many steps as there is room for."""
-    return [[*_rest(finding, scene, width, steps), scene.line()] for steps in _STEPS]
+def _rests(finding: Finding, scene: AdviceScene, width: int, most: Sequence[int] = _STEPS) -> list[list[Line]]:
+    """All of it, with so many steps or fewer."""
+    return [[*_rest(finding, scene, width, steps), scene.line()] for steps in most]
 
 
-def _costly_brief(finding: Finding, scene: AdviceScene, width: int) -> list[list[Line]]:
+def _brief_with_cost(finding: Finding, scene: AdviceScene, width: int) -> list[list[Line]]:
     """What it costs, why, and what to do."""
     return [[*_cost(finding, scene, width), *lines] for lines in _brief(finding, scene, width)]
 

@@ -19,7 +19,7 @@ from gputop.hosts.columns import ALWAYS, COLUMNS, HostColumn
 from gputop.hosts.overview import HostRow, totals
 from gputop.hosts.slow_host import SlowHost
 from gputop.hosts.spanning import JobKey, SpanningJob
-from gputop.labels import amount
+from gputop.labels import amount, first
 from gputop.monitor import Update
 from gputop.ui.advice.finding_list import urgency
 from gputop.ui.panes.header import Piece, joined
@@ -213,7 +213,8 @@ def _job_line(job: SpanningJob, scene: HostsScene, width: int, look: Look) -> St
     line.add(f"  {ranks}, {amount(job.gpus, 'GPU')} on {', '.join(job.hosts)}", "text")
     if missing:
         silent = [row.name for row in scene.every if row.state != "live"]
-        line.add(f"; the others may be on {_names(silent)}" if silent else "; the others are on no host here", "dim")
+        where = f"may be on {first(silent, _NAMED)} (no data)" if silent else "are on no host here"
+        line.add(f"; the others {where}", "dim")
     if worst and not worst.healthy:
         sign, token = BADGES[worst.severity]
         line.add("  ").add(f"{getattr(look.glyphs, sign or 'info')} ", token, bold=True)
@@ -222,12 +223,6 @@ def _job_line(job: SpanningJob, scene: HostsScene, width: int, look: Look) -> St
         line.add("  ").add(f"{look.glyphs.warn} ", "warn", bold=True)
         line.add(f"straggler host {slow.host}: {slow.text}", "bright")
     return line.strip(width)
-
-
-def _names(hosts: Sequence[str]) -> str:
-    """Hosts without data, the first of them by name."""
-    more = [f"{len(hosts) - _NAMED} more"] if len(hosts) > _NAMED else []
-    return f"{', '.join((*hosts[:_NAMED], *more))} (no data)"
 
 
 def _no_data(row: HostRow) -> str:

@@ -228,11 +228,9 @@ def h2d_transfer_bound(view: View) -> Iterator[Finding]:
 def _transfer_finding(view: View, trainer: Trainer) -> Finding:
     gpu, full = trainer.works_on[0], _link_saturated(view, trainer)
     most, main = pcie_capacity(gpu), 100 * (trainer.main or 0.0)
-    link = "" if not most else f" of {most / 1e9:.1f}" if full else f"; the link could do {most / 1e9:.0f} GB/s"
-    rate = f"{(trainer.pcie_rx or 0) / 1e9:.1f}{link if full else ''} GB/s{'' if full else link}"
     evidence = [
         Evidence(
-            text=f"host-to-device copies {rate}", value=trainer.pcie_rx, unit="B/s",
+            text=_copied(trainer, most, full), value=trainer.pcie_rx, unit="B/s",
             limit=view.limit("link") * most if most and full else view.limit("bytes_per_s"), sense="flagged_from",
         ),
         busy_evidence(view, trainer, "duty"),
@@ -262,6 +260,14 @@ def _transfer_finding(view: View, trainer: Trainer) -> Finding:
         confidence=0.6 if full else 0.5,
         lost_share=trainer.lost,
     )
+
+
+def _copied(trainer: Trainer, most: float | None, full: bool) -> str:
+    """The rate of its copies beside that of the link, which limits them only where it is full."""
+    rate = f"host-to-device copies {(trainer.pcie_rx or 0) / 1e9:.1f}"
+    if most and full:
+        return f"{rate} of {most / 1e9:.1f} GB/s"
+    return f"{rate} GB/s" + (f"; the link could do {most / 1e9:.0f} GB/s" if most else "")
 
 
 def _why_slow(view: View, trainer: Trainer, full: bool) -> str:

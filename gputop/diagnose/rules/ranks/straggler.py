@@ -256,12 +256,14 @@ def _clock_steps(
     cool = Step(text=f"Improve the cooling of GPU {gpu.index}: airflow, fans, dust filters; a rented node: report it")
     fewer = len(team.ranks) - 1
     gain = fewer / len(team.ranks) / max(0.01, 1 - effect)  # all go at its pace now
+    if gain < _WORTHWHILE:
+        return (cool if hot else check,)
     exclude = Step(
         text=f"Until it is fixed, start {amount(fewer, 'rank')} without it (--nproc-per-node={fewer}): "
         f"up to {gain:.1f}× as fast, with a smaller global batch",
         command=f"export CUDA_VISIBLE_DEVICES={_devices_without(view, team, one)}",
     )
-    return (cool if hot else check, *([exclude] if gain >= _WORTHWHILE else ()))
+    return cool if hot else check, exclude
 
 
 def _does_less(one: Trainer, others: Sequence[Trainer], effect: float) -> bool:
