@@ -78,7 +78,7 @@ SHOTS = (
     Shot("steps-120x40", "showcase", (120, 40), ("v",) * STEPS, after_s=2.0),
     Shot("details-120x40", "showcase", (120, 40), ("home", "down", "enter")),
     Shot("files-120x40", "showcase", (120, 40), ("home", "down", "down", "l")),
-    Shot("filter-120x40", "showcase", (120, 40), ("f4", *"user=alice read>50M loader")),
+    Shot("filter-120x40", "showcase", (120, 40), ("f4", *"user=alice read>50M worker")),
     Shot("signal-120x40", "showcase", (120, 40), ("home", "down", "f9"), alive=True),
     Shot("profile-120x40", "showcase", (120, 40), ("home", "down", "p"), alive=True),
     Shot("progress-120x40", "showcase", (120, 40), ("home", "down", "p", "enter"), alive=True, after_s=5.0),
