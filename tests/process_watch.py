@@ -26,6 +26,15 @@ ROOT = Path(__file__).parent.parent
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="not covered: needs root")
 
 
+def descriptors(pid: int | str = "self") -> dict[int, str]:
+    """What a process has open, by descriptor; one that closes meanwhile is left out, as other threads go on."""
+    opened = {}
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            opened[int(name)] = os.readlink(f"/proc/{pid}/fd/{name}")
+    return opened
+
+
 class Watch:
     """A reader of the real /proc with its names lane."""
 

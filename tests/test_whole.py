@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.fakenvml import Fake
@@ -35,10 +36,7 @@ def trainer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 
 def children(pid: int) -> list[int]:
-    found = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        found += map(int, (task / "children").read_text().split())
-    return found
+    return [child.pid for child in psutil.Process(pid).children()]
 
 
 def frames(fake: Fake, count: int) -> list[dict[str, Any]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,7 @@ from gputop.actions.renice import RENICE, Niceness, set_thread
 from gputop.actions.signals import BY_NAME, SIGNAL, SignalOrder
 from gputop.actions.target import TargetProcess, open_target
 from gputop.safe import pidfd
-from tests.process_watch import isolated
+from tests.process_watch import descriptors, isolated
 from tests.real_processes import born_as, finished, hold, job, kill, moment, program, row, unharmed, until
 from tests.seccomp import SECCOMP, filtered
 
@@ -176,21 +175,20 @@ def test_a_run_that_fails_still_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told == [run.result] == [ActionResult(text="Signal: internal error (ValueError)", good=False)]
 
 
-def pidfds() -> list[Path]:
-    """Descriptors of processes that this process holds; one that a listing itself needs closes with it."""
-    held = [Path("/proc/self/fd") / name for name in os.listdir("/proc/self/fd")]
-    return [path for path in held if path.exists() and "pidfd" in os.readlink(path)]
+def pidfds() -> set[int]:
+    """Descriptors of processes that this process holds."""
+    return {descriptor for descriptor, opened in descriptors().items() if "pidfd" in opened}
 
 
 def test_handles_are_closed_and_never_inherited() -> None:
     before = pidfds()
     with job() as frame:
         held = Handles(frame, frame.processes[1], Rights())
-        ours = [path for path in pidfds() if path not in before]
+        ours = pidfds() - before
         assert len(ours) == len(frame.processes)
-        assert not any(os.get_inheritable(int(path.name)) for path in ours)
+        assert not any(os.get_inheritable(descriptor) for descriptor in ours)
         held.close()
-        assert not set(ours) & set(pidfds())
+        assert not ours & pidfds()
     assert moment().processes == ()
 
 

@@ -17,6 +17,7 @@ from gputop.model import Role
 from gputop.ui.signal import SignalDialog
 from gputop.ui.theme import ASCII, PLAIN, Look
 from tests.headless_screens import Stage, play
+from tests.process_watch import descriptors
 from tests.real_processes import job, moment, state, unharmed, until
 from tests.signal_dialogs import box, named, says, sleeping, trainer
 
@@ -276,13 +277,7 @@ def test_a_double_click_is_one_yes(moved: int) -> None:
 
 
 def pidfds() -> int:
-    count = 0
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            count += "pidfd" in os.readlink(f"/proc/self/fd/{name}")
-        except OSError:
-            pass
-    return count
+    return sum("pidfd" in opened for opened in descriptors().values())
 
 
 @pytest.mark.parametrize("key", ["escape", "enter", "ctrl+c"])

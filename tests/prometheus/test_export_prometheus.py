@@ -16,7 +16,7 @@ import pytest
 
 from gputop.cli.export import MOST_PROCESSES, MOST_SERIES
 from tests.fakenvml import Fake
-from tests.process_watch import root_only
+from tests.process_watch import descriptors, root_only
 from tests.scrapes import PATIENCE_S, Series, Served, exporting, request, serving, until, values
 
 GPUTOP = [sys.executable, "-m", "gputop", "export", "prometheus"]
@@ -151,8 +151,7 @@ def test_a_text_file_needs_no_port_and_goes_at_the_end(tmp_path: Path) -> None:
     place = tmp_path / "gputop.prom"
     with exporting("--source", "demo:showcase", "--interval", "0.25", "--textfile", str(tmp_path)) as program:
         until(lambda: place.exists() and b"gputop_build_info" in place.read_bytes())
-        opened = [os.readlink(f"/proc/{program.pid}/fd/{fd}") for fd in os.listdir(f"/proc/{program.pid}/fd")]
-        assert not [one for one in opened if one.startswith("socket:")]
+        assert not [one for one in descriptors(program.pid).values() if one.startswith("socket:")]
         until(lambda: b"gputop_gpus 8.0\n" in place.read_bytes())
         program.send_signal(signal.SIGINT)
         _, said = program.communicate(timeout=PATIENCE_S)
