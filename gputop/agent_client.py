@@ -182,10 +182,15 @@ def listening() -> frozenset[tuple[int, int]]:
     runtime, session = (os.environ.get(name, "") for name in _FOLDERS)
     named = (runtime, f"{session}/gputop" if session else "")
     found: set[tuple[int, int]] = set()
-    for folder in (*filter(os.path.isabs, named), *(glob("/tmp/gputop-*") if own == 0 else (f"/tmp/gputop-{own}",))):
+    for folder in (*filter(os.path.isabs, named), *(_of_all_users() if own == 0 else (f"/tmp/gputop-{own}",))):
         with suppress(OSError):
             found |= within(folder, _named, folder)
     return frozenset(found)
+
+
+def _of_all_users() -> list[str]:
+    """The agents' folders in /tmp: named by uid, as other things of ours there may be many, and each takes a thread."""
+    return [folder for folder in glob("/tmp/gputop-[0-9]*") if folder.removeprefix("/tmp/gputop-").isdecimal()]
 
 
 def _named(folder: str) -> set[tuple[int, int]]:

@@ -7,11 +7,11 @@ declared in the model needs no line here; a new kind of object needs an entry in
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from gputop.frozen_dataclass import frozen_dataclass
 from gputop.labels import plural
 from gputop.model import (
     Cgroup,
@@ -56,9 +56,12 @@ _UNITS: dict[Unit, tuple[str, str, str, float]] = {
 }
 
 
-@frozen_dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Family:
-    """All series of one name. `name` is that of the text format, with `_total` of a counter and `_info` of an info."""
+    """All series of one name. `name` is that of the text format, with `_total` of a counter and `_info` of an info.
+
+    There is one object of each, so they are compared by identity: a scrape asks for the family of each of its samples.
+    """
 
     name: str
     help: str

@@ -77,6 +77,11 @@ def of_group(group: MetricGroup, thing: Any, labels: Labels) -> list[Sample]:
     return [Sample(family, labels, value * scale) for family, scale, value in values if value is not None]
 
 
+def known_count(group: MetricGroup, thing: Any) -> int:
+    """How many samples `of_group` would make."""
+    return sum(value is not None for value in group.read(thing))
+
+
 def of_sets(group: MetricGroup, thing: Any, labels: Labels) -> Iterator[Sample]:
     """One sample for each word of each set of words."""
     for metric, family in group.sets:
@@ -182,6 +187,13 @@ def add_processes(found: BoundedSamples, update: Update, limits: ExportLimits) -
     job_names = {job.key: job.name for job in frame.jobs}
     uuids = frame.by_uuid
     for place, process in enumerate(_on_gpus(frame.processes)):
+        shares = {share.uuid: share for share in reversed(process.gpus) if share.uuid in uuids}
+        if place >= limits.processes:
+            known = known_count(names.PROCESS, process) + sum(
+                known_count(names.PROCESS_GPU, share) for share in shares.values()
+            )
+            found.drop("process", 1 + known)
+            continue
         labels = {
             "pid": str(process.pid),
             **job_labels(process.job, job_names.get(process.job or "")),
@@ -190,13 +202,9 @@ def add_processes(found: BoundedSamples, update: Update, limits: ExportLimits) -
         user = label(process.user) if limits.with_users else ""
         info = {**labels, "name": label(process.name), "role": process.role.value, "user": user}
         samples = [Sample(names.PROCESS_INFO, info, 1.0), *of_group(names.PROCESS, process, labels)]
-        shares = {share.uuid: share for share in reversed(process.gpus) if share.uuid in uuids}
         for uuid, share in shares.items():
             samples += of_group(names.PROCESS_GPU, share, {**labels, **gpu_labels(uuids[uuid])})
-        if place < limits.processes:
-            found.add("process", process.identity, samples)
-        else:
-            found.drop("process", len(samples))
+        found.add("process", process.identity, samples)
 
 
 def _on_gpus(processes: Iterable[Process]) -> list[Process]:

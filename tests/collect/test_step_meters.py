@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import tempfile
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -103,6 +104,13 @@ def test_only_names_of_sockets_of_agents_lead_to_processes(tmp_path: Path, monke
     assert listening() - before == {(56, 78)}
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "missing"))
     assert listening() <= before
+
+
+def test_only_folders_of_users_are_listed() -> None:
+    """Other things of gputop in /tmp are no agents' folders, and each that is listed costs a thread."""
+    with tempfile.TemporaryDirectory(prefix="gputop-1x", dir="/tmp") as folder:
+        Path(folder, "agent-12-34.sock").touch()
+        assert (12, 34) not in listening()
 
 
 NOTED: dict[str, Any] = {
