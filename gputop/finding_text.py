@@ -131,13 +131,9 @@ def counts_text(counts: Mapping[str, int]) -> str:
         return NO_JOB
     total = labels.amount(sum(by.values()), "job")
     if len(by) == 1:
-        return f"{total} {_counted(next(iter(by)))}"
-    return f"{total}: {', '.join(f'{count} {_counted(state)}' for state, count in by.items())}"
-
-
-def _counted(state: str) -> str:
-    """A state behind a number: "1 job judging" reads as if the job judged."""
-    return "not judged yet" if state == "judging" else state
+        (state,) = by
+        return f"{total} (judging)" if state == "judging" else f"{total} {state}"  # no job judges
+    return f"{total}: {', '.join(f'{count} {state}' for state, count in by.items())}"
 
 
 def severity(finding: Finding) -> str:

@@ -308,7 +308,12 @@ TERMS: dict[Group, tuple[Term, ...]] = {
             source="the trainer",
             also=("step meters",),
         ),
-        Term("sample", "One reading of all metrics by gputop, every refresh interval", also=("refresh interval",)),
+        Term(
+            "sample",
+            "Of data: one item of a dataset, as in samples/s. Of a measurement: one reading of all metrics, every "
+            "refresh interval; in a profile, one reading of the stacks",
+            also=("refresh interval",),
+        ),
     ),
     "verdict": (
         Term("OK", "Severity of a trace check that found nothing to fix"),

@@ -173,7 +173,7 @@ ALERT_RULES = (
         expr=f"up == 0 and on (instance) last_over_time({names.BUILD.name}[1d])",
         hold="5m",
         severity="warning",
-        summary="{{ $labels.instance }}: gputop cannot be scraped",
+        summary="{{ $labels.instance }}: exporter down or unreachable (up is 0)",
         description="It was scraped within the last day.",
     ),
     AlertRule(

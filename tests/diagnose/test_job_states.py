@@ -52,7 +52,7 @@ def test_a_job_that_starves_from_its_start_on_is_never_called_healthy(seconds: i
         assert job.why == f"GPU busy 33 % so far, {seconds - 1} of 90 s"
         assert job.judged_in_s == 91 - seconds
         assert found.reasons == (f"j (GPU 0): judging: {job.why}",)
-        assert "h: 1 job not judged yet" in text(page(found))
+        assert "h: 1 job (judging)" in text(page(found))
     assert "healthy:" not in text(page(found))
 
 

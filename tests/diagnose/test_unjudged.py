@@ -67,7 +67,7 @@ def young(age_s: float) -> Frames:
 def test_a_gpu_in_use_that_nobody_can_judge_is_not_called_healthy(frame: Frames, why: str) -> None:
     found = told(frame)
     assert found.code == 0
-    assert found.doubt in ("1 job unknown", "1 job not judged yet")
+    assert found.doubt in ("1 job unknown", "1 job (judging)")
     (reason,) = found.reasons
     assert why in reason
     shown = " ".join(text(page(found)).split())

@@ -78,7 +78,7 @@ def test_without_findings_the_jobs_say_how_they_are(simulated: dict[str, FleetHo
     said = {number: (simulated[name(number)].row.badge, simulated[name(number)].row.finding)
             for number in (0, JUDGING, IDLE)}  # fmt: skip
     assert said == {
-        0: ("ok", "1 job healthy"), JUDGING: ("judging", "1 job not judged yet"),
+        0: ("ok", "1 job healthy"), JUDGING: ("judging", "1 job (judging)"),
         IDLE: ("", "no job is running on the GPUs"),
     }  # fmt: skip
 

@@ -74,7 +74,7 @@ def test_what_is_not_judged_yet_is_unknown_and_jobs_are_those_of_the_text() -> N
     update = newest("healthy")
     unjudged = replace(update, jobs=tuple(replace(one, state="judging") for one in update.jobs))
     one = row("n1", unjudged)
-    assert (one.badge, one.finding, one.jobs, one.gpus_lost) == ("judging", "1 job not judged yet", 1, None)
+    assert (one.badge, one.finding, one.jobs, one.gpus_lost) == ("judging", "1 job (judging)", 1, None)
     program = replace(update.jobs[0], key="program", state="unknown")  # uses a GPU and is no training job
     one = row("n1", replace(update, jobs=(*update.jobs, program)))
     assert (one.finding, one.jobs) == ("2 jobs: 1 unknown, 1 healthy", 2)

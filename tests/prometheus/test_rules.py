@@ -145,7 +145,7 @@ ALERTS: dict[str, tuple[list[dict[str, str]], str, list[dict[str, Any]]]] = {
     "GputopStale when it is not": ([series("gputop_frame_timestamp_seconds", "", "0+60x60")], "30m", []),
     "GputopDown": (
         [series("gputop_build_info", 'version="1"', "1x10 stale"), series("up", "", "1x10 0x50")], "20m",
-        [fired("warning", "a: gputop cannot be scraped", "It was scraped within the last day.")],
+        [fired("warning", "a: exporter down or unreachable (up is 0)", "It was scraped within the last day.")],
     ),
     "GputopDown of another program": ([series("up", "", "0x60")], "30m", []),
     "GputopSeriesDropped": (

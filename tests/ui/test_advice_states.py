@@ -16,7 +16,7 @@ SO_FAR = "GPU busy 33 % so far, 40 of 60 s"
 def test_every_job_has_its_line_and_healthy_is_said_of_those_that_are() -> None:
     told = update(fine())
     lines = drawn(told, (120, 40))
-    assert lines[1].startswith(" 3 jobs: 2 not judged yet, 1 healthy   8 GPUs")
+    assert lines[1].startswith(" 3 jobs: 2 judging, 1 healthy   8 GPUs")
     judging = [line for line in lines if line.startswith("  judging ")]
     assert judging == [f"  judging llama-7b (alice, GPU 0-3)  {SO_FAR}  +1"]
     assert "1 check skipped" in lines[1]

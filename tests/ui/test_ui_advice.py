@@ -99,7 +99,7 @@ def test_what_is_only_worth_knowing_is_the_word_of_a_gpu_that_has_no_other() -> 
 
 def test_that_something_is_worth_knowing_is_not_called_nothing() -> None:
     remark = found(rule="cold-cache", severity="info", primary=False)
-    assert drawn(update(remark), (120, 40))[1].startswith(" 3 jobs: 1 found, 2 not judged yet   ")
+    assert drawn(update(remark), (120, 40))[1].startswith(" 3 jobs: 1 found, 2 judging   ")
 
 
 def test_where_there_is_one_line_it_is_of_the_finding_that_keys_act_on() -> None:
@@ -122,7 +122,7 @@ def test_nothing_is_called_well_before_a_rule_could_have_spoken() -> None:
         stage.app.main.show(replace(update(), jobs=(), host=None))
         assert "judging   the first verdict takes about a minute" in stage.text
         stage.app.main.show(update())
-        assert "3 jobs not judged yet" in stage.text
+        assert "3 jobs (judging)" in stage.text
         assert stage.text.count("judging") > 3, "at GPUs and jobs, too"
 
     play(scene, shown, past=minute(shown))
