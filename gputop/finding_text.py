@@ -25,7 +25,8 @@ _NUMBER = re.compile(r"(?<![\w.])(-?\d+(?:,\d{3})*(?:\.\d+)?)(?: ?(?:%|(?:cores|
 _LONGER = re.compile(r"[\w.]\d")  # after an apparent number: a version or a name
 _TIME = r"\d+ (?:s|min|h|d)"
 _TIMED = re.compile(rf"\b(?:for|over|every|about) {_TIME}\b|\b{_TIME} ago\b")
-_CLAUSE_END = re.compile(r"[,;:] | \(")
+_CLAUSE_END = re.compile(r"[,;:] | \(|\)")
+_NOTE = re.compile(r"(?: \([^()]*)?\)")  # from the number on: the bracket that it stands in, or the next one
 _AGO = re.compile(rf"{_TIME} ago$")
 _UNITS = {"1/s": "/s", "1/min": "/min", "C": "°C", "loaders": "workers"}
 _BASES: Mapping[Grade, str] = {
@@ -249,11 +250,15 @@ def referenced(item: Evidence) -> Sequence[TextPart]:
     found, held = parts(item), reference(item)
     if not held:
         return found
-    aside = TextPart(f" ({held})", aside=True)
     at = next((place for place, part in enumerate(found, 1) if part.strong), 0)
+    if not at:  # without a number it is about the whole text
+        return (*found, TextPart(f" ({held})", aside=True))
     head, tail = found[:at], "".join(part.text for part in found[at:])
     end = _CLAUSE_END.search(tail)
     cut = end.start() if end else len(tail)
+    note = _NOTE.match(tail, cut)  # what stands in brackets already takes it in
+    cut = note.end() - 1 if note else cut
+    aside = TextPart(f"; {held}" if note else f" ({held})", aside=True)
     return tuple(part for part in (*head, TextPart(tail[:cut]), aside, TextPart(tail[cut:])) if part.text)
 
 
@@ -266,6 +271,7 @@ def parts(item: Evidence) -> Sequence[TextPart]:
     numbers = {found[1]: found for found in _numbers(text)}
     spelled = (f"{item.value:,.0f}", f"{item.value:g}", *(f"{item.value:.{places}f}" for places in (2, 1, 0)))
     number = next((numbers[one] for one in sorted(spelled, key=len, reverse=True) if one in numbers), None)
+    number = number or _quantity(item.value, item.unit, text)
     if number is None:
         return (TextPart(text),)
     cut = TextPart(text[: number.start()]), TextPart(number.group(), True), TextPart(text[number.end() :])
@@ -275,6 +281,21 @@ def parts(item: Evidence) -> Sequence[TextPart]:
 def _numbers(text: str) -> list[re.Match[str]]:
     """The numbers in a text, the first one last."""
     return [found for found in _NUMBER.finditer(text) if not _LONGER.match(text, found.end(1))][::-1]
+
+
+def _quantity(value: float, unit: str | None, text: str) -> re.Match[str] | None:
+    """A value where a text has it in a larger unit: 1950 s as `32 min 30 s`, 2.4e6 B/s as `2.4 MB/s`."""
+    if unit == "s":
+        spelled = [units.ago_text(value), units.roughly(value), units.took_text(value)]
+    elif unit in ("B", "B/s"):
+        ending = unit.removeprefix("B")
+        steps = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+        spelled = [f"{value / step:.{places}f} {name}{ending}" for step, name in steps for places in (2, 1, 0)]
+        spelled.append(f"{units.size(value)}{ending}")
+    else:
+        return None
+    found = (re.search(rf"(?<![\w.]){re.escape(one)}(?!\w)", text) for one in sorted(spelled, key=len, reverse=True))
+    return next((match for match in found if match), None)
 
 
 def warnings(step: Step) -> str:

@@ -89,6 +89,50 @@ def test_the_number_that_it_rests_on_is_strong(text: str, value: float, strong: 
 
 
 @pytest.mark.parametrize(
+    ("text", "value", "unit", "limit", "shown"),
+    [
+        ("GPUs 2, 3 idle for 32 min 30 s", 1950.0, "s", 100.0, "GPUs 2, 3 idle for 32 min 30 s (healthy ≥ 1 min 40 s)"),
+        ("158G left, full in about 45 min", 2707.6, "s", 21600.0, "158G left, full in about 45 min (healthy ≥ 6 h)"),
+        (
+            "mlx5_0, mlx5_1 (400 Gb/s each) idle",
+            0.0,
+            "Gb/s",
+            4.0,
+            "mlx5_0, mlx5_1 (400 Gb/s each) idle (healthy ≥ 4 Gb/s)",
+        ),
+        (
+            "not ruled out: network receives 4 MB/s",
+            4014703.8,
+            "B/s",
+            5e5,
+            "not ruled out: network receives 4 MB/s (healthy ≥ 500 kB/s)",
+        ),
+        (
+            "+5.2G in 15 min, +1.7G per 5 min",
+            5567938560.0,
+            "B",
+            1e8,
+            "+5.2G in 15 min (healthy ≥ 100 MB), +1.7G per 5 min",
+        ),
+        (
+            "SM clock 1200 of 1980 MHz (-39 %)",
+            1200.0,
+            "MHz",
+            1485.0,
+            "SM clock 1200 of 1980 MHz (-39 %; healthy ≥ 1485 MHz)",
+        ),
+        ("77.1G of 79.1G in use (97 %)", 97.4, "%", 92.0, "77.1G of 79.1G in use (97 %; healthy ≥ 92 %)"),
+        ("GPU busy 40 %, rising and falling", 40.2, "%", 80.0, "GPU busy 40 % (healthy ≥ 80 %), rising and falling"),
+    ],
+)
+def test_a_reference_stands_behind_its_number_in_whatever_unit_and_joins_a_bracket(
+    text: str, value: float, unit: str, limit: float, shown: str
+) -> None:
+    item = Evidence(text=text, value=value, unit=unit, limit=limit, sense="healthy_from")
+    assert "".join(part.text for part in finding_text.referenced(item)) == shown
+
+
+@pytest.mark.parametrize(
     ("grade", "said", "in_json"),
     [
         ("correlation", "inferred", "correlation"),

@@ -13,7 +13,7 @@ class TrainingPart(NamedTuple):
     """One known part. A stack belongs to the first part listed below that matches one of its frames."""
 
     name: str  # of a fact, for the rules
-    text: str  # after `its main thread is `
+    text: str  # after `main thread `
     frame: re.Pattern[str]  # of a frame's name: Class.function (file.py:12)
     phase: str = ""  # of a step: data, forward, backward, optimizer, comms
     line: re.Pattern[str] | None = None  # of the innermost line's text, if known: a call into C

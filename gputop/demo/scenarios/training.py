@@ -59,8 +59,8 @@ def profiled() -> Scenario:
         period_s=0.8, duty=0.5, jitter=0.2, watts=300, sm=60, tensor=30, dram=25, main_cpu=12,
     )  # fmt: skip
     shown = (
-        (ONSET_S, "logs", "its main thread is logging and drawing in 44 % of 1000 samples", 0.44),
-        (ONSET_S, "sync", "its main thread is reading results back or printing them in 13 % of 1000 samples", 0.13),
+        (ONSET_S, "logs", "main thread logging and drawing in 44 % of 1000 samples", 0.44),
+        (ONSET_S, "sync", "main thread reading results back or printing them in 13 % of 1000 samples", 0.13),
     )
     return replace(scenario, server=replace(scenario.server, seen_inside=shown))
 

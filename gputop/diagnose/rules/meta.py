@@ -155,7 +155,7 @@ def _unlock_step(unlock: str) -> Step:
     """A command as a copyable step, anything else as text."""
     if unlock.startswith("sudo "):
         return Step(text="Run gputop as root to read hidden values", command=unlock, needs_root=True)
-    return Step(text=unlock)
+    return Step(text=f"{unlock[:1].upper()}{unlock[1:]}")
 
 
 def _unlock(one: Abstained) -> str | None:

@@ -311,8 +311,8 @@ def _host_soon_finding(view: View, found: Exhaustion) -> Finding:
     in_loaders = trainer.loaders > 0 and found.growth.loaders >= view.limit("loaders_share") * found.growth.total
     sure = (found.in_steps or not trainer.gpus) and not found.keeps_data
     nearly = found.pool.left <= view.limit("exhaustion.nearly") * found.pool.total
-    where = f", in its {amount(trainer.loaders, 'worker')}" if in_loaders else ""
-    caches = ", or caching its data" if found.keeps_data else ""
+    where = f" in its {amount(trainer.loaders, 'worker')}" if in_loaders else ""
+    caches = "; may be caching its data" if found.keeps_data else ""
     evidence = [*_projected(view, found.projection, f"{found.pool.of} ({units.size(found.pool.total)})")]
     own = f"its processes grew by {units.size(found.growth.total)} of that"
     loaders = f", its workers by {units.size(found.growth.loaders)}" if trainer.loaders else ""
@@ -411,7 +411,7 @@ def _host_finding(
     hourly = units.size(growth.per_s * 3600)
     loaders = change(view.past(trainer, "loader_pss_bytes", growth.window_s)) or 0.0
     in_loaders = trainer.loaders > 0 and loaders >= view.limit("loaders_share") * growth.total
-    where = f", in its {amount(trainer.loaders, 'worker')}" if in_loaders else ""
+    where = f" in its {amount(trainer.loaders, 'worker')}" if in_loaders else ""
     left = Evidence(
         text=f"{units.size(room.left)} {room.of} left, full in about {units.roughly(left_s)}",
         value=left_s,
@@ -419,7 +419,7 @@ def _host_finding(
         limit=view.limit("warn_s"),
         sense="healthy_from",
     )
-    caches = "" if read is None else ", or caching its data"
+    caches = "" if read is None else "; may be caching its data"
     reads = () if read is None else (Evidence(text=f"it read {units.size(read)} in that time", value=read, unit="B"),)
     share = Evidence(text=f"its workers grew by {units.size(loaders)} of {units.size(growth.total)}", value=loaders)
     return view.found(

@@ -401,15 +401,15 @@ def _waiting(view: View, trainer: Trainer) -> Iterator[Evidence]:
 def _problem_evidence(view: View, server: NetworkMount, link: Link | None) -> Iterator[Evidence]:
     """What is slow, the server first."""
     where = f"{server.name} ({server.file_system})"
+    delivers = f"{where} delivers {moved(server.read)}, "
     rtt, queue = server.rtt_s, server.queue_s
     if rtt is not None and view.above(rtt, "network-fs-bound.rtt_s"):
         limit = 1000 * view.limit("network-fs-bound.rtt_s")
-        text = f"{where} delivers {moved(server.read)}, {1000 * rtt:.0f} ms per read"
+        text, delivers = f"{delivers}{1000 * rtt:.0f} ms per read", ""
         yield Evidence(text=text, value=1000 * rtt, unit="ms", limit=limit, sense="healthy_to")
     if queue is not None and queue >= (rtt or 0.0) and view.above(queue, "network-fs-bound.queue_s"):
         limit = 1000 * view.limit("network-fs-bound.queue_s")
-        waits = f"requests queue {1000 * queue:.0f} ms on this host before transmission"
-        text = f"{where} delivers {moved(server.read)}, {waits}"
+        text = f"{delivers}requests queue {1000 * queue:.0f} ms on this host before transmission"
         yield Evidence(text=text, value=1000 * queue, unit="ms", limit=limit, sense="healthy_to")
     if server.resent is not None and view.above(server.resent, "network-fs-bound.resent_per_s"):
         limit = view.limit("network-fs-bound.resent_per_s")

@@ -357,7 +357,7 @@ def _disk_signs(view: View, drive: Drive) -> Iterator[Evidence]:
     if worked and drive.read is not None and drive.best and drive.best >= view.limit("storage.best_bytes_per_s"):
         part = drive.read / drive.best
         if view.above(part, "storage.best"):
-            text = f"{drive.name} reads {moved(drive.read)}, {100 * part:.0f} % of its highest so far"
+            text = f"{drive.name} reads {moved(drive.read)}, {100 * part:.0f} % of its peak so far"
             limit = 100 * view.limit("storage.best")
             yield Evidence(text=text, value=100 * part, unit="%", limit=limit, sense="flagged_above")
 
