@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from gputop.diagnose import Evidence
+from gputop.ui.advice import compact
 from tests.advice_scenes import drawn, found, hot, update
 
 WAITS = "waits for /data"
@@ -30,3 +32,15 @@ def test_what_has_no_room_for_all_of_it_still_says_why_and_what_to_do(height: in
 def test_where_there_is_no_room_for_even_that_it_has_its_headline_and_cost() -> None:
     lines = drawn(replace(update(hot(), found(), found(rule="io-bound", headline=WAITS)), jobs=()), (200, 40))
     assert [line.strip() for line in below(lines, WAITS)] == ["42 % of GPU time lost · up to 1.7× faster if fixed"]
+
+
+def test_a_number_keeps_its_limit_longer_than_what_is_said_after_it() -> None:
+    item = Evidence(
+        text="GPU busy 40 %, rising and falling every 1.3 s", value=40.2, unit="%", limit=80.0, sense="healthy_from"
+    )
+    shown = {room: "".join(run.text for run in compact.evidence(item, "…", room)) for room in (64, 40, 30)}
+    assert shown == {
+        64: "GPU busy 40 % (healthy ≥ 80 %), rising and falling every 1.3 s",
+        40: "GPU busy 40 % (healthy ≥ 80 %)…",
+        30: "GPU busy 40 %, rising and falling every 1.3 s",  # which the line then cuts
+    }

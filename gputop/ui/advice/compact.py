@@ -290,10 +290,19 @@ def _sentence(finding: Finding, scene: AdviceScene, room: int) -> list[Run]:
     return [Run(name, "bright", bold), Run(aside, "dim"), Run(f": {said}", "bright", bold)]
 
 
-def evidence(item: Evidence, room: int | None = None) -> list[Run]:
-    """One number the verdict rests on: it is bright, its limit is not, and goes before half of it is there."""
-    whole = _runs(finding_text.referenced(item))
-    return whole if room is None or drawing.cells(whole) <= room else _runs(finding_text.parts(item))
+def evidence(item: Evidence, more: str = "", room: int | None = None) -> list[Run]:
+    """One number the verdict rests on: it is bright, its limit is not.
+
+    Where it does not fit, what follows the limit goes first, then the limit. `more`: the sign that something is gone.
+    """
+    parts = finding_text.referenced(item)
+    whole = _runs(parts)
+    if room is None or drawing.cells(whole) <= room:
+        return whole
+    limit = next((place for place, part in enumerate(parts, 1) if part.aside), 0)
+    short = [*_runs(parts[:limit]), Run(more, "dim")]
+    in_brackets = limit and parts[limit - 1].text.startswith(";")
+    return short if limit and not in_brackets and drawing.cells(short) <= room else _runs(finding_text.parts(item))
 
 
 def _runs(parts: Sequence[finding_text.TextPart]) -> list[Run]:
@@ -305,7 +314,7 @@ def _because(
 ) -> list[Line]:
     lines: list[Line] = []
     for item in items:
-        runs = evidence(item, None if whole else width - TEXT - 1)
+        runs = evidence(item, scene.look.glyphs.more, None if whole else width - TEXT - 1)
         if lines and lines[-1].cells + drawing.cells(runs) + 3 < width:
             lines[-1].runs([_BETWEEN, *runs])
         elif most:

@@ -153,7 +153,7 @@ def _rate_evidence(view: View, link: Network, decided: float, limit: float) -> E
     sent, received = _rates(view, link)
     top = f" of {_gbits(link.speed_bytes_per_s)}" if link.speed_bytes_per_s else ""
     share = _share(view, link)
-    often = f", nearly saturated in {100 * share:.0f} % of the samples" if share else ""
+    often = f", nearly saturated {100 * share:.0f} % of the time" if share else ""
     return Evidence(
         text=f"{link.name} sends {_gbits(sent)} and receives {_gbits(received)}{top} Gb/s{often}",
         value=_in_gbits(decided),
