@@ -37,7 +37,7 @@ def _why(got: Share) -> str:
         return "a job has fewer than 2 CPUs" + (f" ({jobs})" if got.jobs > 1 else "")
     each = f"{got.allowed / got.jobs:.3g} CPUs"
     half = f"half of the {each} of each job ({jobs})" if got.jobs > 1 else f"half of the {each}"
-    return f"{half}, at most {MOST_FIRST}"
+    return f"{half}, and at most {MOST_FIRST} workers to begin with"
 
 
 def _line(got: Share, *, pinned: bool) -> str:

@@ -51,7 +51,8 @@ def pids(machine: DoctorContext) -> Iterator[CheckLine]:
         if machine.driver.facts().cards:
             yield CheckLine("ok", "the driver reports the PIDs of this namespace", value=value)
         else:
-            yield CheckLine("unknown", "not compared: the driver named no GPU, or was not queried", value=value)
+            what = "PIDs of the driver not compared with those here: it named no GPU, or was not queried"
+            yield CheckLine("unknown", what, value=value)
     else:
         what = "a separate PID namespace: the driver reports host PIDs, so GPU processes cannot be named"
         yield CheckLine("limited", what, "docker run --pid=host IMAGE", {"host_pids": False})

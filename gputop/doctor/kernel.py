@@ -47,7 +47,8 @@ def pressure(machine: DoctorContext) -> Iterator[CheckLine]:
         for resource in ("cpu", "memory", "io"):
             machine.kernel.proc(f"pressure/{resource}")
     except OSError as error:
-        what = f"no pressure stall information, PSI (/proc/pressure: {os.strerror(error.errno or 0)})"
+        why = os.strerror(error.errno or 0)
+        what = f"gputop cannot measure stalls: no pressure stall information, PSI (/proc/pressure: {why})"
         how = "add psi=1 to the kernel command line and reboot"
         yield CheckLine("missing", f"{what}; {how}", _boot_option(machine), {"psi": False})
     else:

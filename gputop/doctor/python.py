@@ -227,7 +227,8 @@ def threads(machine: DoctorContext) -> Iterator[CheckLine]:
         yield CheckLine("ok", ", ".join(f"{name}={text}" for name, text in chosen.items()), value=value)
     elif got.jobs > 1:
         what = f"OMP_NUM_THREADS is unset: {got.jobs} jobs, {got.per_gpu}, start {got.jobs} x {got.affinity} threads"
-        yield CheckLine("limited", f"{what} on {labels.amount(got.allowed, 'CPU')} (torchrun sets 1)", unlock, value)
+        where = f"on {labels.amount(got.allowed, 'CPU')} (not under torchrun, which sets 1)"
+        yield CheckLine("limited", f"{what} {where}", unlock, value)
     else:
         what = f"OMP_NUM_THREADS is unset: one thread per CPU ({labels.amount(got.affinity, 'CPU')})"
         if got.allowed < got.affinity:

@@ -70,7 +70,7 @@ def test_power_tells_a_cap_of_the_server_from_a_limit_that_was_set(
             [
                 "power 600 W, limit 700 W (default 700 W)",
                 "power-capped 80 % of the last 60 s",
-                "SM clock 1980 of 1980 MHz (0 %)",
+                "mean SM clock 1980 of 1980 MHz (0 %)",
             ],
         ),
         ({"power_watts": None, "sm_clock_mhz": None}, ["power-capped 80 % of the last 60 s"]),

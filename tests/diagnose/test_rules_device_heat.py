@@ -39,7 +39,7 @@ def test_thermal_says_what_it_costs_and_what_to_do() -> None:
     assert finding is not None
     assert finding.primary
     assert [item.text for item in finding.evidence] == [
-        "SM clock 1410 of 1980 MHz (-29 %)",  # what it costs, before why
+        "mean SM clock 1410 of 1980 MHz (-29 %)",  # what it costs, before why
         "software thermal slowdown 44 % of the last 30 s",
         "89 °C (slowdown at 90 °C)",
     ]

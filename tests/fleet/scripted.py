@@ -74,7 +74,7 @@ class Answers:
         for number, about, headline, lost, primary in (
             (SLOW, slow, HEADLINE, LOST, "true"),
             (HOT, hot, "hardware thermal slowdown", HEAT, "true"),
-            (HOT, worn, "memory pressure, 12 % stalled", None, "false"),
+            (HOT, worn, "host memory low, 9.0G of 256G left", None, "false"),
         ):
             if number < len(self._targets):
                 found += self._finding(self._targets[number], about, headline, lost, primary)

@@ -33,7 +33,7 @@ def test_findings_of_a_demo_by_both_generations_of_the_protocol(mode: str) -> No
     said, jobs = map(answer, conversation(talk, "--source", "demo:showcase", mode=mode))
     hot = next(each for each in said["findings"] if each["rule"] == "thermal")
     assert (hot["severity"], hot["subject"]["gpus"]) == ("crit", ["6"])
-    assert hot["evidence"][0].startswith("SM clock ")
+    assert hot["evidence"][0].startswith("mean SM clock ")
     assert any(step.get("warning") == "needs root" for step in hot["steps"])
     assert said["source"] == "demo showcase"
     assert [job["name"] for job in jobs["jobs"]] == ["llama-7b", "sd3-finetune", "jupyter"]

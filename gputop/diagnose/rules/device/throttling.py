@@ -28,7 +28,7 @@ def slowed(view: View, gpu: Gpu) -> float | None:
 def _clocks(gpu: Gpu, clock: float | None, lost: float | None, limit: float | None = None) -> Iterator[Evidence]:
     highest = sustained_mhz(gpu)
     if clock is not None and highest and lost is not None:
-        text = f"SM clock {clock:.0f} of {highest:.0f} MHz ({-100 * lost or 0:.0f} %)"
+        text = f"mean SM clock {clock:.0f} of {highest:.0f} MHz ({-100 * lost or 0:.0f} %)"
         yield Evidence(text=text, value=clock, unit="MHz", limit=limit, sense="healthy_from")
     elif clock is not None:
         yield Evidence(text=f"SM clock {clock:.0f} MHz (boost clock unknown)", value=clock, unit="MHz")
