@@ -182,8 +182,8 @@ def cost(finding: Finding, *, with_gain: bool = True) -> str:
     if finding.cost == "idle":
         return f"GPU idle {100 * lost:.0f} % of the time"
     gain = f" · {phrases.at_most(lost)} if fixed" if with_gain and lost <= 0.9 else ""
-    of = "this GPU's" if finding.subject.kind == "gpu" and len(finding.subject.gpus) == 1 else "GPU"
-    return f"{100 * lost:.0f} % of {of} time lost{gain}"
+    about = finding.subject
+    return f"{phrases.time_lost(lost, one_gpu=about.kind == 'gpu' and len(about.gpus) == 1)}{gain}"
 
 
 @lru_cache(maxsize=_ASKED)

@@ -7,11 +7,11 @@ declared in the model needs no line here; a new kind of object needs an entry in
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from gputop.frozen_dataclass import frozen_dataclass
 from gputop.labels import plural
 from gputop.model import (
     Cgroup,
@@ -56,7 +56,7 @@ _UNITS: dict[Unit, tuple[str, str, str, float]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@frozen_dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
     """All series of one name. `name` is that of the text format, with `_total` of a counter and `_info` of an info.
 
@@ -68,6 +68,9 @@ class Family:
     kind: Kind = "gauge"
     unit: str = ""  # base unit, at the end of the name; empty for counts and states
     labels: tuple[str, ...] = ()
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
     @property
     def base(self) -> str:
