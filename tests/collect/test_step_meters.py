@@ -30,12 +30,16 @@ def folder() -> Iterator[str]:
         yield folder
 
 
-def seen(running: Job, frames: int = 30) -> Process:
-    """The process as soon as its steps are known."""
+FRAMES = 120  # of half a second; an agent that did not answer at once is asked again after 15 s
+ENOUGH = 40  # steps: in the first ones, batches are ready that were loaded while the program started
+
+
+def seen(running: Job) -> Process:
+    """The process as soon as enough of its steps are known."""
     stop = Event()
     for number, frame in enumerate(Live(interval_s=0.5, nvml=False).frames(stop)):
         process = next((one for one in frame.processes if one.pid == running.pid), None)
-        if (process is not None and process.step_s is not None) or number == frames:
+        if (process is not None and (process.step_count or 0) >= ENOUGH) or number == FRAMES:
             stop.set()
             assert process is not None
             return process
@@ -58,7 +62,7 @@ def test_a_training_that_shows_nothing_but_its_steps_is_a_job(folder: str, monke
     monkeypatch.setenv("GPUTOP_RUNTIME_DIR", f"{folder}/run")
     with job(folder, "no-loader", "90", "0", program=PROGRAM) as running:
         frames = Live(interval_s=0.5, nvml=False).frames(stop := Event())
-        for frame in islice(frames, 30):
+        for frame in islice(frames, FRAMES):
             process = next((one for one in frame.processes if one.pid == running.pid), None)
             if process is not None and process.step_s is not None and process.role is Role.TRAINER:
                 stop.set()
