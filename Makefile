@@ -33,16 +33,14 @@ check: $(VENV)/test  ## lint, format and types only
 	$(BIN)/mypy --num-workers auto
 
 # --faults=: without the "=" pytest takes the file for the place of the tests
-PYTEST := $(BIN)/python -m pytest --faults=$(VENV)/faults
-# What fails is run once more by itself, and is named either way: of 13,000 tests on real processes, one may meet a busy
-# machine in a way that nobody foresaw. What fails twice fails.
-AGAIN  := $(PYTEST) --last-failed --last-failed-no-failures=none
+# tests.again: the few tests that fail are run once more by themselves, and are named either way
+PYTEST := $(BIN)/python -m tests.again --faults=$(VENV)/faults
 
 test: check  ## lint, types and every test
 	rm -f $(VENV)/faults
-	$(PYTEST) -n 4 --dist worksteal --durations 20 -m "not jobs and not alone" || $(AGAIN) -m "not jobs and not alone"
-	$(PYTEST) -n 2 --dist loadgroup -m jobs || $(AGAIN) -m jobs
-	$(PYTEST) -m alone || $(AGAIN) -m alone
+	$(PYTEST) -n 4 --dist worksteal --durations 20 -m "not jobs and not alone"
+	$(PYTEST) -n 2 --dist loadgroup -m jobs
+	$(PYTEST) -m alone
 
 golden: $(VENV)/test  ## write the golden files anew; read the diff before committing
 	$(BIN)/python -m pytest --golden

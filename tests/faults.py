@@ -42,19 +42,21 @@ class Matrix:
             reason = said.removeprefix("Skipped: ").removeprefix("not covered: ")
             self.outcomes[row][report.outcome].append(reason)
 
-    def _join(self, kept: Path) -> None:
-        """Take in what the runs before this one saw, and leave all of it to the next."""
+    def _join(self, kept: Path, *, again: bool) -> None:
+        """Take in what the runs before saw, and leave all of it to the next. `again`: what had failed ran again."""
+        now = set(self.outcomes)
         if kept.exists():
             for row, seen in json.loads(kept.read_text()).items():
                 for outcome, reasons in seen.items():
-                    self.outcomes[row][outcome] += reasons
+                    if not (again and row in now and outcome == "failed"):
+                        self.outcomes[row][outcome] += reasons
         kept.write_text(json.dumps(self.outcomes))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
         if not self.outcomes:
             return
         if kept := config.getoption("--faults"):
-            self._join(kept)
+            self._join(kept, again=config.getoption("--again", default=False))
         write = terminalreporter.write_line
         chosen = config.args_source == pytest.Config.ArgsSource.ARGS or config.option.markexpr  # others name the rest
         covered = [row for row in MUST if "passed" in self.outcomes[row] and "failed" not in self.outcomes[row]]

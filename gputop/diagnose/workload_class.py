@@ -219,7 +219,7 @@ def _numbers(trainer: Trainer) -> Iterator[tuple[str, float]]:
     elif trainer.memory_busy is not None:
         yield "memory busy", trainer.memory_busy
     if trainer.duty is not None:
-        yield "CPU-GPU overlap (both at work)", trainer.duty
+        yield "CPU-GPU overlap", trainer.duty
 
 
 UNDECIDED = "undecided"

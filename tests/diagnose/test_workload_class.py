@@ -133,7 +133,7 @@ def test_compute_memory_or_overhead_by_three_numbers(gpu: dict[str, Any], bound:
     assert found.path[at][1].partition(":")[0] == (bound or "not known")
     shares = found.path[at + 1 : at + 2 + numbers.count(",")]
     assert ", ".join(share for _, share in shares) == numbers
-    assert shares[-1][0] == "CPU-GPU overlap (both at work)"
+    assert shares[-1][0] == "CPU-GPU overlap"
 
 
 @pytest.mark.parametrize(
