@@ -189,7 +189,7 @@ def listening() -> frozenset[tuple[int, int]]:
 
 
 def _of_all_users() -> list[str]:
-    """The agents' folders in /tmp: named by uid, as other things of ours there may be many, and each takes a thread."""
+    """Folders of agents in /tmp, named by uid. Other gputop folders there are skipped: listing each takes a thread."""
     return [folder for folder in glob("/tmp/gputop-[0-9]*") if folder.removeprefix("/tmp/gputop-").isdecimal()]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -21,12 +22,13 @@ if TYPE_CHECKING:
 LEAST_S = 40.0  # rules use half a minute of data, and findings must hold for as long
 NO_JOB = "no job is running on the GPUs"
 STATES = ("found", "judging", "unknown", "healthy")  # what needs attention first
-_NUMBER = re.compile(r"(?<![\w.])(-?\d+(?:,\d{3})*(?:\.\d+)?)(?: ?(?:%|(?:cores|GB/s|MB/s|°C|W|MHz|ms|s|min)\b))?")
-_LONGER = re.compile(r"[\w.]\d")  # after an apparent number: a version or a name
+_NUMBER = re.compile(
+    r"(?<![\w.])(-?\d+(?:,\d{3})*(?:\.\d+)?)(?: ?(%|(?:cores|[GMk]B(?:/s)?|Gb/s|°C|W|MHz|ms|s|min|h|d)\b))?"
+)
+_LONGER = re.compile(r"[\w.]\d|[KMGTP]\b")  # after an apparent number: a version, a name, a size
 _TIME = r"\d+ (?:s|min|h|d)"
 _TIMED = re.compile(rf"\b(?:for|over|every|about) {_TIME}\b|\b{_TIME} ago\b")
-_CLAUSE_END = re.compile(r"[,;:] | \(|\)")
-_NOTE = re.compile(r"(?: \([^()]*)?\)")  # from the number on: the bracket that it stands in, or the next one
+_CLAUSE_END = re.compile(r"[,;:] | \(")
 _AGO = re.compile(rf"{_TIME} ago$")
 _UNITS = {"1/s": "/s", "1/min": "/min", "C": "°C", "loaders": "workers"}
 _BASES: Mapping[Grade, str] = {
@@ -182,8 +184,7 @@ def cost(finding: Finding, *, with_gain: bool = True) -> str:
     if finding.cost == "idle":
         return f"GPU idle {100 * lost:.0f} % of the time"
     gain = f" · {phrases.at_most(lost)} if fixed" if with_gain and lost <= 0.9 else ""
-    about = finding.subject
-    return f"{phrases.time_lost(lost, one_gpu=about.kind == 'gpu' and len(about.gpus) == 1)}{gain}"
+    return f"{100 * lost:.0f} % of GPU time lost{gain}"
 
 
 @lru_cache(maxsize=_ASKED)
@@ -255,36 +256,42 @@ def referenced(item: Evidence) -> Sequence[TextPart]:
     if not at:  # without a number it is about the whole text
         return (*found, TextPart(f" ({held})", aside=True))
     head, tail = found[:at], "".join(part.text for part in found[at:])
-    end = _CLAUSE_END.search(tail)
-    cut = end.start() if end else len(tail)
-    note = _NOTE.match(tail, cut)  # what stands in brackets already takes it in
-    cut = note.end() - 1 if note else cut
-    aside = TextPart(f"; {held}" if note else f" ({held})", aside=True)
-    return tuple(part for part in (*head, TextPart(tail[:cut]), aside, TextPart(tail[cut:])) if part.text)
+    before = "".join(part.text for part in head)
+    if before.count("(") > before.count(")") and (close := tail.find(")")) >= 0:  # the number stands in brackets
+        cut, rest, held = close, close, f"; {held}"
+    else:
+        end = _CLAUSE_END.search(tail)
+        cut = rest = end.start() if end else len(tail)
+        held = f" ({held})"
+        if tail.startswith(" (", cut):  # what is in brackets behind it moves on
+            rest, held = cut + 2, f"{held[:-1]}; "
+    pieces = (*head, TextPart(tail[:cut]), TextPart(held, aside=True), TextPart(tail[rest:]))
+    return tuple(part for part in pieces if part.text)
 
 
 @lru_cache(maxsize=_ASKED)
 def parts(item: Evidence) -> Sequence[TextPart]:
     """Its text, with the decisive number and its unit marked strong."""
     text = clean(item.text)
-    if item.value is None:
+    if item.value is None or not math.isfinite(item.value):
         return (TextPart(text),)
-    numbers = {found[1]: found for found in _numbers(text)}
-    spelled = (f"{item.value:,.0f}", f"{item.value:g}", *(f"{item.value:.{places}f}" for places in (2, 1, 0)))
-    number = next((numbers[one] for one in sorted(spelled, key=len, reverse=True) if one in numbers), None)
-    number = number or _quantity(item.value, item.unit, text)
+    number = _number(item.value, item.unit, text) or _quantity(item.value, item.unit, text)
     if number is None:
         return (TextPart(text),)
     cut = TextPart(text[: number.start()]), TextPart(number.group(), True), TextPart(text[number.end() :])
     return tuple(part for part in cut if part.text)
 
 
-def _numbers(text: str) -> list[re.Match[str]]:
-    """The numbers in a text, the first one last."""
-    return [found for found in _NUMBER.finditer(text) if not _LONGER.match(text, found.end(1))][::-1]
+def _number(value: float, unit: str, text: str) -> re.Match[str] | None:
+    """A value as a text has it: the most exact spelling, with its unit rather than without, never with another one."""
+    spelled = (f"{value:,.0f}", f"{value:g}", *(f"{value:.{places}f}" for places in (2, 1, 0)))
+    found = [one for one in _NUMBER.finditer(text) if one[1] in spelled and not _LONGER.match(text, one.end(1))]
+    own = _UNITS.get(unit, unit)
+    fitting = [one for one in found if not unit or one[2] in (None, own)]
+    return max(fitting, key=lambda one: (len(one[1]), one[2] == own or not unit, -one.start()), default=None)
 
 
-def _quantity(value: float, unit: str | None, text: str) -> re.Match[str] | None:
+def _quantity(value: float, unit: str, text: str) -> re.Match[str] | None:
     """A value where a text has it in a larger unit: 1950 s as `32 min 30 s`, 2.4e6 B/s as `2.4 MB/s`."""
     if unit == "s":
         spelled = [units.ago_text(value), units.roughly(value), units.took_text(value)]
@@ -295,8 +302,9 @@ def _quantity(value: float, unit: str | None, text: str) -> re.Match[str] | None
         spelled.append(f"{units.size(value)}{ending}")
     else:
         return None
-    found = (re.search(rf"(?<![\w.]){re.escape(one)}(?!\w)", text) for one in sorted(spelled, key=len, reverse=True))
-    return next((match for match in found if match), None)
+    apart = r"(?<![\w.,])(?<!\d [hd] )(?<!\d min )", r"(?!\w)(?! \d+ (?:s|min|h)\b)"  # from more of one time
+    patterns = (apart[0] + re.escape(one) + apart[1] for one in sorted(spelled, key=len, reverse=True))
+    return next((found for pattern in patterns if (found := re.search(pattern, text))), None)
 
 
 def warnings(step: Step) -> str:

@@ -49,12 +49,6 @@ def percent(share: float, digits: int = 0) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
-def time_lost(share: float, *, one_gpu: bool = False) -> str:
-    """The cost of a finding: a share of the time of its job's GPUs, or of the one GPU that it is about."""
-    of = "this GPU's" if one_gpu else "GPU"
-    return f"{percent(share)} of {of} time lost"
-
-
 def at_most(lost_share: float, most: float = math.inf) -> str:
     """The gain possible for a lost share below 1: an upper bound, no promise. `most`: another bound, as a factor."""
     times = min(1 / (1 - lost_share), most)

@@ -12,7 +12,7 @@ from gputop.diagnose import Abstained, Class, Evidence, Finding, Severity, Step,
 from gputop.diagnose.finding import POSSIBLE
 from gputop.diagnose.further_reading import choice, guides
 from gputop.diagnose.subject_overlap import applies_to
-from gputop.diagnose.workload_class import UNDECIDED, class_text, confidence
+from gputop.diagnose.workload_class import class_text, confidence
 from gputop.frozen_dataclass import frozen_dataclass
 from gputop.model import Frame, Identity
 from gputop.monitor import Update
@@ -353,8 +353,7 @@ def _paths(found: Diagnosis) -> Iterator[ReportTable]:
     for one in found.update.classes:
         name = redact(labels.line(processes[one.pid]))[:50] if one.pid in processes else ""
         sure = "" if one.margin is None or one.margin < 0 else f", confidence {confidence(one.margin):.2f}"
-        aside = " (findings do not depend on it)" if one.name == UNDECIDED else ""
-        title = f"Workload class of pid {one.pid} {name}: {class_text(one.name)}{sure}{aside}"
+        title = f"Workload class of pid {one.pid} {name}: {class_text(one.name)}{sure}; no finding depends on it"
         yield ReportTable(title, ("question", "answer"), one.path, spoken=True)
 
 

@@ -110,8 +110,9 @@ def test_only_names_of_sockets_of_agents_lead_to_processes(tmp_path: Path, monke
     assert listening() <= before
 
 
-def test_only_folders_of_users_are_listed() -> None:
+def test_only_folders_of_users_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other things of gputop in /tmp are no agents' folders, and each that is listed costs a thread."""
+    monkeypatch.setattr("os.geteuid", lambda: 0)
     with tempfile.TemporaryDirectory(prefix="gputop-1x", dir="/tmp") as folder:
         Path(folder, "agent-12-34.sock").touch()
         assert (12, 34) not in listening()

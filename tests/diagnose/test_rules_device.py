@@ -152,7 +152,7 @@ def test_a_power_capped_card_does_not_lose_what_it_never_had() -> None:
     assert (told.headline, told.lost_share) == ("power-capped at full load, as expected", None)
     told = found(machine(**{**capped, "name": LAPTOP}, sm_clock_mhz=1200.0).verdict(), "power")
     assert (told.severity, told.lost_share) == ("info", None)
-    assert told.evidence[-1].text == "SM clock 1200 MHz (boost clock unknown)"
+    assert told.evidence[-1].text == "mean SM clock 1200 MHz (boost clock unknown)"
     hot = {**capped, "throttled_heat_percent": 60.0, "throttled_power_percent": 0.0}
     told = found(machine(**hot, sm_clock_mhz=2268.0).verdict(), "thermal")
     assert told.lost_share == pytest.approx(0.1, abs=0.01)

@@ -144,5 +144,5 @@ def reading(bytes_per_s: float) -> Scenario:
 def inside(share: float) -> Scenario:
     """What a profile has shown, in so many of its samples."""
     scenario = SCENARIOS["seen-inside"]
-    seen = ((ONSET_S, "logs", "its main thread is logging", share),)
+    seen = ((ONSET_S, "logs", "main thread logging", share),)
     return replace(scenario, server=replace(scenario.server, seen_inside=seen))

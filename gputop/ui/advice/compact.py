@@ -300,9 +300,10 @@ def evidence(item: Evidence, more: str = "", room: int | None = None) -> list[Ru
     if room is None or drawing.cells(whole) <= room:
         return whole
     limit = next((place for place, part in enumerate(parts, 1) if part.aside), 0)
-    short = [*_runs(parts[:limit]), Run(more, "dim")]
-    in_brackets = limit and parts[limit - 1].text.startswith(";")
-    return short if limit and not in_brackets and drawing.cells(short) <= room else _runs(finding_text.parts(item))
+    held = parts[limit - 1].text.removesuffix("; ") if limit else ""
+    closed = f"{held}{more}" if held.endswith(")") else f"{held}){more}"
+    short = [*_runs(parts[: limit - 1]), Run(closed, "dim")] if limit else []
+    return short if short and drawing.cells(short) <= room else _runs(finding_text.parts(item))
 
 
 def _runs(parts: Sequence[finding_text.TextPart]) -> list[Run]:

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from textual.strip import Strip
 
-from gputop import phrases, units
+from gputop import units
 from gputop.config import Settings
 from gputop.fleet.host_history import HostHistory, HostHour
 from gputop.fleet.poller import Fleet
@@ -192,8 +192,7 @@ def _finding(finding: FleetFinding, width: int, look: Look) -> Strip:
     """One finding: subject and headline, and at the right what it costs and how long it has held."""
     sign, token = BADGES[finding.severity]
     line = Line(look).add(f" {getattr(look.glyphs, sign)} ", token, bold=True)
-    one_gpu = finding.kind == "gpu" and finding.gpus.isdecimal()
-    cost = phrases.time_lost(finding.lost_share, one_gpu=one_gpu) if finding.lost_share else ""
+    cost = f"{100 * finding.lost_share:.0f} % of GPU time lost" if finding.lost_share else ""
     since = f"for {units.ago_text(finding.since_s)}" if finding.since_s and finding.since_s >= 1 else ""
     aside = f" {look.glyphs.dot} ".join(part for part in (cost, since) if part)
     line.add(drawing.cut(finding.sentence, max(0, width - line.cells - 1), look.glyphs.more), "bright")

@@ -31,7 +31,7 @@ def _clocks(gpu: Gpu, clock: float | None, lost: float | None, limit: float | No
         text = f"mean SM clock {clock:.0f} of {highest:.0f} MHz ({-100 * lost or 0:.0f} %)"
         yield Evidence(text=text, value=clock, unit="MHz", limit=limit, sense="healthy_from")
     elif clock is not None:
-        yield Evidence(text=f"SM clock {clock:.0f} MHz (boost clock unknown)", value=clock, unit="MHz")
+        yield Evidence(text=f"mean SM clock {clock:.0f} MHz (boost clock unknown)", value=clock, unit="MHz")
 
 
 @rule(

@@ -73,12 +73,10 @@ def _memory_share(trainer: Trainer) -> float | None:
     return sum(part or 0 for part in held) / total if total and None not in held else None
 
 
-def _main_thread(view: View, trainer: Trainer) -> Iterator[Evidence]:
+def _main_thread(trainer: Trainer) -> Iterator[Evidence]:
     """Its main thread, which may load the data itself."""
     if trainer.main is not None:
-        free = ", not the limit" if view.below(trainer.main, "overhead-bound.main") else ""
-        used = 100 * trainer.main
-        yield Evidence(text=f"main thread {used:.0f} % of a core{free}", value=used, unit="%")
+        yield Evidence(text=f"main thread {100 * trainer.main:.0f} % of a core", value=100 * trainer.main, unit="%")
 
 
 def _small_finding(view: View, trainer: Trainer, busy: float) -> Finding:
@@ -90,7 +88,7 @@ def _small_finding(view: View, trainer: Trainer, busy: float) -> Finding:
         "underuses its GPU, small model or batch",
         evidence=(
             duty(trainer, busy, view.limit("busy_percent"), "flagged_below"),
-            *_main_thread(view, trainer),
+            *_main_thread(trainer),
             Evidence(text=f"device memory {held:.0f} % used", value=held, unit="%", limit=100 * view.limit("vram"),
                      sense="flagged_below"),
             Evidence(text=f"allowed CPUs {cpus:.0f} % used, not the limit", value=cpus, unit="%"),

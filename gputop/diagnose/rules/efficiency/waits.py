@@ -237,8 +237,6 @@ def _transfer_finding(view: View, trainer: Trainer) -> Finding:
         *unit_activity(trainer, limits={} if full else {"SM activity": view.limit("sm")}),
     ]  # fmt: skip
     if not full:
-        if not pins_memory(trainer):
-            evidence.append(Evidence(text="no thread that pins memory"))
         limit = 100 * view.limit("main")
         text = f"main thread {main:.0f} % of a core"
         evidence.append(Evidence(text=text, value=main, unit="%", limit=limit, sense="flagged_from"))
@@ -269,7 +267,7 @@ def _copied(trainer: Trainer, most: float | None, full: bool) -> str:
     rate = f"host-to-device copies {(trainer.pcie_rx or 0) / 1e9:.1f}"
     if most and full:
         return f"{rate} of {most / 1e9:.1f} GB/s"
-    return f"{rate} GB/s" + (f": slow copies, as the link does {most / 1e9:.0f} GB/s" if most else "")
+    return f"{rate} GB/s" + (f"; the link is not the limit ({most / 1e9:.0f} GB/s)" if most else "")
 
 
 def _why_slow(view: View, trainer: Trainer, full: bool) -> str:
@@ -317,7 +315,7 @@ def _batch_steps(trainer: Trainer) -> Iterator[Step]:
         yield Step(text="Copy asynchronously", command=_COPY)
     else:
         command = f"DataLoader(..., pin_memory=True); {_COPY}" if torch else None
-        yield Step(text="Copy from pinned memory", command=command)
+        yield Step(text="Copy from pinned memory: this process seems to have none", command=command)
     yield Step(text=f"Prefetch the next batch in a separate CUDA stream: {upper_bound(trainer)}")
     yield Step(text="Send uint8 and convert to float on the GPU: a quarter of the bytes of fp32")
 
@@ -390,7 +388,7 @@ def _overhead_finding(view: View, trainer: Trainer, severity: Severity, turns: b
                 limit=100 * view.limit("main"),
                 sense="flagged_from",
             ),
-            _loaders(trainer),
+            _loaders(view, trainer),
             *unit_activity(trainer),
         ),
         steps=(*_fewer_launches(trainer), stack(view, trainer.process, _SURE))
@@ -460,9 +458,12 @@ def _works_little(view: View, trainer: Trainer) -> bool:
     return view.knows(trainer, "power_share") and view.below(trainer.power_share, "power_share")
 
 
-def _loaders(trainer: Trainer) -> Evidence:
+def _loaders(view: View, trainer: Trainer) -> Evidence:
     if not trainer.loaders:
         return Evidence(text="no workers, no reads", value=trainer.read_chars, unit="B/s")
     each = 100 * (trainer.loader_cpu or 0.0)
-    text = f"{per_loader_text(trainer)} only {each:.0f} % of a core: data loading is not the limit"
-    return Evidence(text=text, value=each, unit="%")
+    rests = 100 * view.limit("loader_cpu")
+    text = (
+        f"{per_loader_text(trainer)} only {each:.0f} % of a core (below {rests:.0f} %): data loading is not the limit"
+    )
+    return Evidence(text=text, value=each, unit="%", limit=rests, sense="flagged_below")

@@ -78,8 +78,10 @@ def _filling(view: View, trainer: Trainer) -> Iterator[Evidence]:
     before, now, known_s = grown
     kept = (now - before) / (read * known_s)
     if view.above(kept, "kept"):
-        text = f"page cache grew from {size(before)} to {size(now)} in {ago_text(known_s)}, at {moved(read)} of reads"
-        yield Evidence(text=text, value=kept, limit=view.limit("kept"), sense="flagged_from")
+        text = f"page cache grew from {size(before)} to {size(now)} in {ago_text(known_s)}"
+        share = min(100.0, 100 * kept)  # other programs read too
+        text = f"{text}: {share:.0f} % of what was read, {moved(read)}"
+        yield Evidence(text=text, value=share, unit="%", limit=100 * view.limit("kept"), sense="flagged_from")
 
 
 def _fewer_reads(view: View, trainer: Trainer) -> Iterator[Evidence]:
