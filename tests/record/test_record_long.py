@@ -133,6 +133,7 @@ def test_f04_the_screen_says_at_the_end_that_a_recording_is_cut(cut: str) -> Non
     wait_until(lambda: bool(watched.shown) and bool(told(watched.shown[-1])), 30)
     assert [plain(frame) for frame in watched.shown] == [*SOME[:7], SOME[6]]
     assert told(watched.shown[-1]) == [CUT]
+    watched.source.speed = 0  # else it plays on within milliseconds, before anybody looks
     watched.source.seek(3)
     watched.until(SOME[3])
     watched.monitor.stop()
