@@ -113,6 +113,7 @@ def test_two_real_ranks_are_compared_step_by_step(
                 ranks = {one.rank: one for one in frame.processes if (one.common_step_count or 0) >= 40}
                 if len(ranks) == 2:
                     stop.set()
+                    break  # the next frame may lack what a busy machine did not answer in time
     assert len(ranks) == 2
     punctual, late = ((one.late_step_count or 0) / (one.common_step_count or 1) for _, one in sorted(ranks.items()))
     assert least <= late <= most

@@ -66,6 +66,7 @@ def test_a_training_that_shows_nothing_but_its_steps_is_a_job(folder: str, monke
             process = next((one for one in frame.processes if one.pid == running.pid), None)
             if process is not None and process.step_s is not None and process.role is Role.TRAINER:
                 stop.set()
+                break
         assert stop.is_set()
         assert process is not None
         assert process.data_wait_percent is None
