@@ -190,7 +190,7 @@ def listening() -> frozenset[tuple[int, int]]:
 
 def _of_all_users() -> list[str]:
     """Folders of agents in /tmp, named by uid. Other gputop folders there are skipped: listing each takes a thread."""
-    return [folder for folder in glob("/tmp/gputop-[0-9]*") if folder.removeprefix("/tmp/gputop-").isdecimal()]
+    return [folder for folder in glob("/tmp/gputop-*") if folder.removeprefix("/tmp/gputop-").isdecimal()]
 
 
 def _named(folder: str) -> set[tuple[int, int]]:

@@ -247,8 +247,11 @@ def reference(item: Evidence) -> str:
 
 
 @lru_cache(maxsize=_ASKED)
-def referenced(item: Evidence) -> Sequence[TextPart]:
-    """Its parts, with the reference value behind the decisive number, before what else the text says."""
+def referenced(item: Evidence, *, rest: bool = True) -> Sequence[TextPart]:
+    """Its parts, with the reference value behind the decisive number, before what else the text says.
+
+    `rest`: with that; without it the text ends with its reference, for a narrow line.
+    """
     found, held = parts(item), reference(item)
     if not held:
         return found
@@ -257,15 +260,18 @@ def referenced(item: Evidence) -> Sequence[TextPart]:
         return (*found, TextPart(f" ({held})", aside=True))
     head, tail = found[:at], "".join(part.text for part in found[at:])
     before = "".join(part.text for part in head)
-    if before.count("(") > before.count(")") and (close := tail.find(")")) >= 0:  # the number stands in brackets
-        cut, rest, held = close, close, f"; {held}"
+    close = tail.find(")") if before.count("(") > before.count(")") else -1
+    if close >= 0:  # the number stands in brackets: so does its reference
+        said, opens, after = tail[:close], "; ", tail[close + 1 :]
     else:
         end = _CLAUSE_END.search(tail)
-        cut = rest = end.start() if end else len(tail)
-        held = f" ({held})"
-        if tail.startswith(" (", cut):  # what is in brackets behind it moves on
-            rest, held = cut + 2, f"{held[:-1]}; "
-    pieces = (*head, TextPart(tail[:cut]), TextPart(held, aside=True), TextPart(tail[rest:]))
+        said, opens, after = tail[: end.start()] if end else tail, " (", tail[end.start() :] if end else ""
+    if not rest:
+        after = ""
+    closes = ")"
+    if after.startswith(" (") and close < 0:  # one pair of brackets for both
+        closes, after = "; ", after[2:]
+    pieces = (*head, TextPart(said), TextPart(f"{opens}{held}{closes}", aside=True), TextPart(after))
     return tuple(part for part in pieces if part.text)
 
 

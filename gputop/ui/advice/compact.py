@@ -295,15 +295,11 @@ def evidence(item: Evidence, more: str = "", room: int | None = None) -> list[Ru
 
     Where it does not fit, what follows the limit goes first, then the limit. `more`: the sign that something is gone.
     """
-    parts = finding_text.referenced(item)
-    whole = _runs(parts)
+    whole = _runs(finding_text.referenced(item))
     if room is None or drawing.cells(whole) <= room:
         return whole
-    limit = next((place for place, part in enumerate(parts, 1) if part.aside), 0)
-    held = parts[limit - 1].text.removesuffix("; ") if limit else ""
-    closed = f"{held}{more}" if held.endswith(")") else f"{held}){more}"
-    short = [*_runs(parts[: limit - 1]), Run(closed, "dim")] if limit else []
-    return short if short and drawing.cells(short) <= room else _runs(finding_text.parts(item))
+    short = [*_runs(finding_text.referenced(item, rest=False)), Run(more, "dim")]
+    return short if drawing.cells(short) <= room else _runs(finding_text.parts(item))
 
 
 def _runs(parts: Sequence[finding_text.TextPart]) -> list[Run]:
